@@ -125,8 +125,7 @@ static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
         declare(run, "last", 1, WIDE, &last, err))
         return err->code;
     if (accel_stream(run) || accel_unit_dtype(first) != ACCEL_F32)
-        return accel_error_set(err, ACCEL_EUNSUPPORTED,
-                               "byo runs in float32 on CPUs only",
+        return accel_error_set(err, ACCEL_EUNSUPPORTED, "byo runs on CPUs in float32",
                                "set use_cpu: true and mixed_precision: 'no'");
     accel_prepare(run, job, err);
     while (!err->code && accel_more(run))

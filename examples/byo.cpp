@@ -151,7 +151,7 @@ int main(int argc, char **argv)
         // No kernels and no bfloat16 here: the loops above are for float32 in host memory.
         if (accel_stream(run) != nullptr || accel_unit_dtype(first) != ACCEL_F32)
             check([](accel_error_t *e) {
-                return accel_error_set(e, ACCEL_EUNSUPPORTED, "byo is float32 and for CPUs",
+                return accel_error_set(e, ACCEL_EUNSUPPORTED, "byo runs on CPUs in float32",
                                        "say use_cpu: true and mixed_precision: 'no'");
             });
         accel_job_t job{};

@@ -49,7 +49,7 @@ struct topo_clocks { /* 0 unknown */
 /* "345 of 1980 MHz, memory 2619 of 2619 MHz, 71 of 700 W"; empty if nothing is known.
  * Returns buf. */
 const char *topo_clocks_text(const struct topo_clocks *c, char *buf, size_t len);
-/* "too hot, slowed down by its hardware; at its power limit"; returns buf. */
+/* "too hot: slowed down by its hardware; at its power limit"; returns buf. */
 const char *topo_reasons_text(unsigned reasons, char *buf, size_t len);
 
 struct topo_gpu {

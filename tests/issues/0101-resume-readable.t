@@ -85,7 +85,7 @@ sed -i '1s/1$/2/' out/checkpoints/step_00000006/MANIFEST
 before=$(state)
 train 8
 is $? 65 "the newest one has a newer format: exit 65"
-like "$out" 'error\[A0813\]: .*step_00000006/MANIFEST: format 2; this library .* reads format 1' \
+like "$out" 'error\[A0813\]: .*step_00000006/MANIFEST: the checkpoint has format 2, but this library .* reads format 1' \
     "both versions are named"
 is "$(state)" "$before" "and nothing is written"
 like "$("$ACCEL_BUILD/accel" ckpt ls out/checkpoints)" 'step_00000006 .*other format.*format 2' \
@@ -101,7 +101,7 @@ cp -R out/checkpoints/step_00000004 out/checkpoints/step_00000003
 train 5
 is $? 0 "the newest one is cut: the run goes on"
 like "$out" 'resumed from .*step_00000004: step 4' "from the older one"
-like "$out" 'step_00000006 is now step_00000006\.damaged-[0-9TZ]+' "it says where the damaged one is"
+like "$out" 'step_00000006 was moved aside to step_00000006\.damaged-[0-9TZ]+' "it says where the damaged one is"
 is "$(cksum <"$(echo out/checkpoints/step_00000006.damaged-*/rank_00000-of-00001.h5)")" "$before" \
     "which is as it was"
 passes "the one it went on from is kept" "$ACCEL_BUILD/accel" ckpt verify out/checkpoints/step_00000004

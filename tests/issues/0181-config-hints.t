@@ -43,9 +43,9 @@ END
 chmod +x python3
 run_srun -n2 --accel-config=fsdp.yaml ./python3 train.py
 is "$(printf '%s\n' "$srun_out" | grep -c '^world 2 cpu True$')" 2 "FSDP with use_cpu: its ranks are told to meet on CPUs"
-like "$srun_out" 'accel: .*fsdp.yaml:1: on CPUs a script of Accelerate shards nothing' "and that they shard nothing is said"
+like "$srun_out" 'accel: .*fsdp.yaml:1: on CPUs an Accelerate script does not shard' "and that they shard nothing is said"
 run_srun -n2 --accel-config=fsdp.yaml sh -c './python3 train.py'
-like "$srun_out" 'shards nothing' "also within a shell"
+like "$srun_out" 'does not shard' "also within a shell"
 run_srun -n2 --accel-config=fsdp.yaml true
 is "$srun_out" "" "not of another program"
 
@@ -67,7 +67,7 @@ printf '#!/bin/sh\n#SBATCH --accel-config=gpu.yaml\n\npython train.py --x 1\n' >
 printf '#!/bin/sh\n#SBATCH --accel-config=gpu.yaml\npython prepare.py\nsrun python train.py\n' >step.sh
 printf '#!/bin/sh\n#SBATCH --accel-config=gpu.yaml\n./all.sh\n' >calls.sh
 printf '#!/bin/sh\npython train.py\n' >plain.sh
-submit 'accel: bare.sh:4: Python runs once here and without a rank' "Python without srun" bare.sh
+submit 'accel: bare.sh:4: Python runs once here, without a rank' "Python without srun" bare.sh
 submit 'accel: --wrap: Python runs once here' "the same with --wrap" --accel-config=gpu.yaml --wrap 'python train.py'
 submit none "with srun" step.sh
 submit none "a script that calls another" calls.sh

@@ -14,7 +14,7 @@ cd "$tap_tmp" || bail_out "no directory"
 ln -s gone.yaml dang.yaml
 err=$("$accel" check dang.yaml 2>&1)
 is "$?" 66 "a link to nothing is a missing file"
-contains "$err" "this is a link to 'gone.yaml'" "and is told from one that is not there"
+contains "$err" "broken link: its target 'gone.yaml' does not exist" "and is told from one that is not there"
 unlike "$err" 'did you mean' "its own name is not suggested"
 printf 'distributed_type: "NO"\n' >dong.yaml
 unlike "$("$accel" check dang.yaml 2>&1)" "did you mean" "nor another one: the link is meant"

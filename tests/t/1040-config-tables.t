@@ -191,7 +191,9 @@ contains "$(cat err)" "did you mean accel_open?" "with the nearest"
 # A variable is a literal of its name; those of keys are of accel-config(5).
 (cd "$ACCEL_SRC" && find runtime srun_plugin cli \( -name '*.[ch]' -o -name '*.cu' \) -exec \
     grep -h -o -E '"ACCEL_[A-Z_]*[A-Z]"' {} +) | tr -d '"' | sort -u |
-    grep -v -E '^ACCEL_(OK|UNKNOWN|E[A-Z]+)$' >variables
+    grep -v -E '^ACCEL_(OK|UNKNOWN|E[A-Z]+)$' |
+    grep -v -x -F "$(sed '1,/nobody reads these/d' "$ACCEL_SRC/runtime/common/env_names.h" |
+        grep -o 'ACCEL_[A-Z_]*[A-Z]"' | tr -d '"')" >variables
 keys=$("$accel" check --keys | sed -e 1d -e 's/ .*//' -e 's/.*\.//' | tr '[:lower:]' '[:upper:]')
 is "$(while read -r name; do
     grep -q "\b$name\b" man7 || echo "$keys" | grep -qx "${name#ACCEL_}" || echo "$name"

@@ -121,7 +121,7 @@ if [ -f "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" ]; then
     nvml=$ACCEL_SRC/tests/data/topo/pcie4.nvml
     doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$nvml" ACCEL_CUDA_MODULE="$tap_tmp/none.so"
     like "$out" '^warn gpu 4, driver .*use_cpu' "four GPUs, as NVML counts them, and no module"
-    like "$out" '^warn gpu 2 0000:41:00.0: too hot, slowed down by the driver \(210 of 1740 MHz, .*, 32 of 300 W\) check nvidia-smi ' \
+    like "$out" '^warn gpu 2 0000:41:00.0: too hot: slowed down by the driver \(210 of 1740 MHz, .*, 32 of 300 W\) check nvidia-smi ' \
         "one of them is too hot"
     is "$(printf '%s\n' "$out" | grep -c '^[a-z]* gpu [0-9] ')" 1 "the others are not worth a line"
     doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$ACCEL_SRC/tests/data/topo/nvswitch8.nvml"
@@ -131,7 +131,7 @@ if [ -f "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" ]; then
     like "$out" '^warn gpu 1 does not answer its driver .*Xid' "one that is lost"
     ln -sf "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml_old.so" nvml/libnvidia-ml.so.1
     doctor LD_LIBRARY_PATH="$four" FAKE_NVML="$nvml"
-    like "$out" '^warn gpu 2 0000:41:00.0: too hot, slowed down by the driver check' \
+    like "$out" '^warn gpu 2 0000:41:00.0: too hot: slowed down by the driver check' \
         "a driver that knows the reasons and no clocks"
     ln -sf "$ACCEL_BUILD/tests/helpers/.libs/fake_nvml.so" nvml/libnvidia-ml.so.1
     if [ -f "$module" ]; then

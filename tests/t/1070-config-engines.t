@@ -80,7 +80,7 @@ like "$(cat out)" "error\[A0170\]: xpu.yaml:1: 'distributed_type: MULTI_XPU' is 
 printf 'distributed_type: MULTI_GPU\n' >gpu.yaml
 ACCEL_CONFIG=gpu.yaml timeout 60 "$TRAIN" --data text.txt --out out-gpu >out 2>&1
 is "$?" 69 "GPUs are asked for and none is given: exit code"
-like "$(cat out)" 'error\[A0426\]: .*MULTI_GPU, and this task was given no GPU' \
+like "$(cat out)" 'error\[A0426\]: .*MULTI_GPU, but this task has no GPU' \
     "never the CPU in silence"
 printf 'distributed_type: FSDP\nmixed_precision: fp16\n' >fp16.yaml
 refused fp16 A0170 "fp16.yaml:2: 'mixed_precision: fp16' is not supported yet"

@@ -43,13 +43,13 @@ else
     like "$out" '  GPU  *none is used: there is no NVIDIA driver' "and why"
     alone HWLOC_XMLFILE="$ACCEL_SRC/tests/data/topo/pcie4.xml"
     is "$code" 0 "also of a node that has some"
-    like "$out" 'warn.*this node has 4 NVIDIA GPUs and .* the CPU; none is used: .*driver' "but it is said"
+    like "$out" 'warn.*this node has 4 NVIDIA GPUs, but .* the CPU: none is used: .*driver' "but it is said"
 fi
 alone "$with_driver" FAKE_NVML="$tap_tmp/mismatch"
 like "$out" 'GPU  *none is used: .*Driver/library version mismatch' "a driver that does not work is a reason, too"
 alone ACCEL_CUDA_MODULE=none.so "$with_driver"
 is "$code" 0 "a driver, but no module, and nobody asked for a GPU"
-like "$out" 'warn.*this node has 4 NVIDIA GPUs.*none is used: .*none.so.* is not there' \
+like "$out" 'warn.*this node has 4 NVIDIA GPUs.*none is used: .*none.so.* does not exist' \
     "the CPU is used, and a warning says why"
 alone SLURM_JOB_ID=1 "$with_driver"
 like "$out" 'rank 0 .*: CPU, ' \
@@ -64,7 +64,7 @@ if [ -f "$stand_in" ] && ! built_with_sanitizer; then
     take FAKE_CUDA_DEVICES=4 FAKE_CUDA_BUS=$first=0000:01:00
     is "$code" 0 "a GPU, its driver and the module, and nothing that says which" || diag "$out"
     like "$out" 'rank 0 .*: GPU 0000:01:00.0 ' "the map says which one was taken"
-    like "$out" '  GPU  *number 0 of 4, as nothing says which \(CUDA_VISIBLE_DEVICES does' "and why"
+    like "$out" '  GPU  *number 0 of 4, the default \(choose with CUDA_VISIBLE_DEVICES' "and why"
     like "$out" 'compute  *cuda, ' "and so does the plan"
     take FAKE_CUDA_DEVICES=4 FAKE_CUDA_BUS=$first=0000:21:00
     is "$code" 69 "another GPU than the one of that name"
@@ -90,7 +90,7 @@ like "$out" 'error\[A044[03]\]: ' "what is missing, the module or CUDA's driver,
 like "$out" '  cure: .*(use_cpu: true|driver)' "with the cure"
 alone CUDA_VISIBLE_DEVICES=4 "$with_driver"
 is "$code" 69 "a GPU that is not there"
-contains "$out" "names '4', but of the 4 GPUs" "is refused"
+contains "$out" "names '4', which matches none of the 4 usable GPUs" "is refused"
 alone CUDA_VISIBLE_DEVICES=0 FAKE_NVML="$tap_tmp/mismatch" "$with_driver"
 is "$code" 69 "a driver that does not work"
 contains "$out" "Driver/library version mismatch" "its own words are shown"

@@ -61,7 +61,7 @@ else
         "use_cpu: true" "no driver at all"
 fi
 step none fsdp.yaml --gpus-per-node=2 -- "$with_driver" ACCEL_CUDA_MODULE=none.so
-refused none A0440 "the CUDA module none.so .* is not there" "unset ACCEL_CUDA_MODULE" \
+refused none A0440 "the CUDA module none.so .* does not exist" "unset ACCEL_CUDA_MODULE" \
     "a driver, but no module"
 # The module for GPUs, or the stand-in told that there is no libcuda.
 module=$ACCEL_BUILD/runtime/backend/cuda/accel_cuda.so
@@ -74,7 +74,7 @@ else
     skip 4 "no CUDA module is built"
 fi
 step bound fsdp.yaml --gpus-per-node=2 --gpu-bind=none -- "$with_driver"
-refused bound A0412 "which 2 of the node.s GPUs are the step.s cannot be told" "gpu-bind" "GPUs that the tasks cannot see"
+refused bound A0412 "cannot tell which 2 of the node.s GPUs belong to the step" "gpu-bind" "GPUs that the tasks cannot see"
 
 step asked cpu.yaml --gpus-per-node=2 -- "$with_driver"
 is "$srun_rc" 0 "use_cpu: true trains on the CPU, whatever was allocated"

@@ -68,7 +68,7 @@ for program in byo byo_cpp mlp cnn; do
     out=$(ACCEL_CONFIG=gpu-no.yaml timeout 300 "$ACCEL_BUILD/examples/$program" 2>&1)
     code=$?
     is "$code" 65 "$program, whose own code is the host's, is refused on a GPU"
-    contains "$out" "say use_cpu: true" "with the cure"
+    contains "$out" "set use_cpu: true" "with the cure"
 done
 
 done_testing

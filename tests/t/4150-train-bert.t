@@ -67,9 +67,9 @@ refused() {
 printf '1\ta b\tc\nyes\tc\td\n' >label.tsv
 printf '0\ta\tb\tc\n' >many.tsv
 : >empty.tsv
-refused "a label that is none" "label.tsv, line 2: it does not begin with a label" \
+refused "a label that is none" "label.tsv, line 2: the line does not begin with a label" \
     --data label.tsv --vocab vocab.txt
-refused "a third sentence" "many.tsv, line 1: it has more than a label and two" \
+refused "a third sentence" "many.tsv, line 1: the line has more than a label and two" \
     --data many.tsv --vocab vocab.txt
 refused "an empty file" "empty.tsv: the file is empty" --data empty.tsv --vocab vocab.txt
 refused "no file" "none.tsv: No such file" --data none.tsv --vocab vocab.txt

@@ -95,7 +95,7 @@ END
         head -n 8 small/o/log.jsonl >log8.jsonl
         ls small/o/checkpoints' sh "$TRAIN" "$@" 2>&1)
     like "$full" 'checkpoint of step 3 saved' 'disk full: the first checkpoint fits'
-    like "$full" 'cannot save the checkpoint of step 6 \(1 failures in a row\).*the checkpoint of step 3 is intact' \
+    like "$full" 'cannot save the checkpoint of step 6 \(failure 1 in a row\).*the checkpoint of step 3 is intact' \
         'disk full: the training goes on'
     like "$full" '^status 74$' 'disk full: the last save is an error'
     like "$full" '^step_00000003$' 'disk full: the older checkpoint is there'

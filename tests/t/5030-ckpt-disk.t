@@ -75,7 +75,7 @@ else
     small size=9m
     rc=$?
     is "$rc" 74 "no room for a second checkpoint: exit 74 $(cat "$tap_tmp/out")"
-    like "$(cat "$tap_tmp/err")" 'needs .* are free.*free space' "and it says how much is missing"
+    like "$(cat "$tap_tmp/err")" 'needs .* but only .* free .*free space' "and it says how much is missing"
     bad=
     failed=0
     n=0

@@ -43,5 +43,5 @@ sed -i 's/^mixed/#mixed/' "$tap_tmp/4.yaml"
 run_srun --accel-config="$tap_tmp/4.yaml" "$TRAIN" $MODEL --steps 50 --layers 3 \
     --data "$tap_tmp/text.txt" --batch 3 --out "$tap_tmp/whole"
 is $? 65 "a checkpoint of another model is refused"
-like "$srun_out" "the checkpoint is of another run" "and it says why"
+like "$srun_out" "the checkpoint belongs to another run" "and it says why"
 done_testing

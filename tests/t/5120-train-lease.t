@@ -64,7 +64,7 @@ is $? 69 "a later incarnation of the same job takes over; the earlier one saves 
 like "$(cat b.1)" "a later life of this job took over: job 7 \\(restart 1\\)" "and says why"
 wait_until 60 grep -q 'resumed from' b.3
 ok $? "the later one goes on from the last checkpoint"
-like "$(cat b.3)" "an earlier incarnation still runs \\(job 7 \\(restart 0\\)" "it says whom it pushed aside"
+like "$(cat b.3)" "an earlier life of this job is still running \\(job 7 \\(restart 0\\)" "it says whom it pushed aside"
 kill "$pid"
 wait "$pid"
 is $? 85 "it is the one that can save"

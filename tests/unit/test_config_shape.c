@@ -311,7 +311,8 @@ static void test_accelerates(void)
     src.env = NULL;
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "it is read");
     tap_is_int(cfg.num_processes, 3, "and counts");
-    snprintf(value, sizeof(value), "%s: note: using Accelerate's own config file", file);
+    snprintf(value, sizeof(value), "%s: note: using Accelerate's own config file",
+             file);
     tap_ok(!strncmp(reply.text, value, strlen(value)) && reply.told == 1,
            "which is said");
     make_dirs(own);
