@@ -152,7 +152,7 @@ int main(int argc, char **argv)
         if (accel_stream(run) != nullptr || accel_unit_dtype(first) != ACCEL_F32)
             check([](accel_error_t *e) {
                 return accel_error_set(e, ACCEL_EUNSUPPORTED, "byo runs on CPUs in float32",
-                                       "say use_cpu: true and mixed_precision: 'no'");
+                                       "set use_cpu: true and mixed_precision: 'no'");
             });
         accel_job_t job{};
         job.steps = argc > 2 ? std::atoi(argv[2]) : 200;
