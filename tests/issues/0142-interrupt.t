@@ -39,7 +39,7 @@ is $? 75 "the first Ctrl-C: saved, and nobody runs it again"
 step=$(last_step one/log.jsonl)
 like "$(cat one.out)" "stopped \\(interrupted\\); the state of step $step is saved in one/checkpoints" \
     "the last step is saved"
-like "$(cat one.out)" 'run the same command to go on' "it says how to go on"
+like "$(cat one.out)" 'run the same command to resume' "it says how to go on"
 like "$(cat one.out)" 'interrupted: saving at the end of step [0-9]+; press Ctrl-C again to end at once \(the checkpoint of step [0-9]*0 is kept' \
     "it says what the second one would keep"
 like "$(cat one/checkpoints/history)" ' stop step=[0-9]+ signal=SIGINT .*reason=interrupted' "the history has it"

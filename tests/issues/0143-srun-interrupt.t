@@ -66,7 +66,7 @@ if [ -r "$failcall" ] && ! built_with_sanitizer; then
         FAILCALL_SEEN=hangs LD_PRELOAD='"$failcall"' $TRAIN $MODEL --out twice'
     press
     wait_until 60 [ -e hangs ]
-    like "$(cat twice.out)" 'Ctrl-C once more ends at once: nothing is saved yet' "twice: the first one says what is kept"
+    like "$(cat twice.out)" 'press Ctrl-C again to end at once \(nothing is saved yet\)' "twice: the first one says what is kept"
     press
     leave
     is $? 130 "twice: the second one ends it at once"

@@ -31,7 +31,7 @@ refused() { # DESCRIPTION ARG...
 
 refused "too few" -n2 --accel-config=four.yaml
 like "$srun_out" 'accel: error\[A0301\]: .*four.yaml:2: num_processes is 4, but this step has 2 tasks$' "both numbers, file and line"
-like "$srun_out" 'cure: ask for 4 tasks \(-n 4;.*num_processes: 2 in the file' "what to change"
+like "$srun_out" 'cure: request 4 tasks \(-n 4;.*num_processes: 2 in the file' "what to change"
 refused "too many" -n6 --overcommit --accel-config=four.yaml
 like "$srun_out" 'num_processes is 4, but this step has 6 tasks$' "too many: both numbers"
 refused "nodes" -n2 -N1 --accel-config=two-nodes.yaml

@@ -144,12 +144,12 @@ srun $TRAIN --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --sample 0 --data
 JOB
     job=$(timeout 30 sbatch --parsable -o share.%a share.sh)
     refused_one() {
-        loser=$(grep -l 'another run is at work here' share.[12] 2>/dev/null)
+        loser=$(grep -l 'another run is using this directory' share.[12] 2>/dev/null)
         [ -n "$loser" ]
     }
     wait_until 60 refused_one
     ok $? "array with one directory: an element is refused"
-    like "$(cat "$loser")" "another --out .*in a job array: one for each .SLURM_ARRAY_TASK_ID" \
+    like "$(cat "$loser")" "another --out .*in a job array, use one per .SLURM_ARRAY_TASK_ID" \
         "the cure names --out and the element's number"
     wait_for_job "${job}_${loser#share.}" FAILED 30
     is "$(job_field "${job}_${loser#share.}" ExitCode)" 69:0 "it ends with 69"
@@ -182,7 +182,7 @@ wait_for_job "$job" 'COMPLETED|FAILED' 120
 is "$(grep -E '^(start [0-9]|srun [0-9]|mixed)' moving.out | sed 's/@[^=]*//' | paste -sd ' ')" \
     "start 0 mixed_precision=no srun 0 start 1 mixed_precision=bf16 srun 0 start 2 srun 1" \
     "an edited file counts at the next start; a removed one is refused"
-is "$(grep -c 'moving.yaml is not what it was when the job was submitted' moving.out)" 1 "one line tells of the edit"
+is "$(grep -c 'moving.yaml has changed since the job was submitted' moving.out)" 1 "one line tells of the edit"
 like "$(cat moving.out)" "$tap_tmp/jobs/moving.yaml: error.*: no such file" "the error names the missing file"
 is "$(cat state)" "state
 state" "what was there stays"

@@ -171,7 +171,7 @@ ask=requeue=$tap_tmp/markers
 # Slow ones first: they end together.
 row user-signal-b batch short high COMPLETED 1 'TERM ' 'DUE TO' "" --signal=B:USR1@30
 row ignored batch short high COMPLETED 1 'TERM USR1 ' 'DUE TO' ignore
-row bare-ignored bare short high 0 1 'TERM USR1 ' "was preempted \\(exit [0-9]+; the last .*$again" ignore
+row bare-ignored bare short high 0 1 'TERM USR1 ' "was preempted \\(exit [0-9]+; it can resume from the last .*$again" ignore
 row rank0 batch grace high COMPLETED 1 'USR1 ' 'DUE TO JOB REQUEUE' "$ask"
 row plugin plain grace high COMPLETED 1 'USR1 ' "$saved; requeued as restart 1 of at most 100$"
 row exit-85 batch grace high COMPLETED 1 'USR1 ' "$saved; requeued as restart 1 of at most 100$"
@@ -184,16 +184,16 @@ row cancel-site-0 batch cancel0 high COMPLETED 1 any 'DUE TO PREEMPTION' "$ask"
 row cancel-plugin plain cancel high COMPLETED 1 'USR1 ' "$saved; requeued as restart 1"
 row by-hand batch grace requeue COMPLETED 1 'TERM ' 'DUE TO JOB REQUEUE' "$ask"
 row warned batch grace usr1 COMPLETED 1 'USR1 ' 'stepper: warned|DUE TO JOB REQUEUE' "$ask"
-row sigterm batch grace term FAILED 0 'TERM ' 'stepper: cancelled; not run again' "$ask"
+row sigterm batch grace term FAILED 0 'TERM ' 'stepper: cancelled; not restarted' "$ask"
 row step-killed batch grace step FAILED 0 '' 'tasks 0-1: Killed' "$ask"
 row scancel batch grace cancel CANCELLED 0 'TERM ' 'CANCELLED' "$ask"
 row scancel-in-grace batch grace grace+cancel CANCELLED 0 'USR1 ' \
-    'stepper: cancelled; not run again|CANCELLED' "$ask save=1500"
+    'stepper: cancelled; not restarted|CANCELLED' "$ask save=1500"
 row scancel-at-cancel batch cancel grace+cancel CANCELLED 0 'USR1 ' \
-    'stepper: cancelled; not run again|CANCELLED' "$ask save=1500"
+    'stepper: cancelled; not restarted|CANCELLED' "$ask save=1500"
 row no-requeue plain grace high COMPLETED 0 'USR1 ' \
     'not requeued: (it|the job) was submitted with --no-requeue' "$ask" --no-requeue
-row never plain:never grace high COMPLETED 0 'USR1 ' 'not requeued: 0 restarts are the limit'
+row never plain:never grace high COMPLETED 0 'USR1 ' 'not requeued: the limit of 0 restarts is reached'
 row off plain:off grace high COMPLETED 0 'USR1 ' 'not requeued: accel.preemption.requeue is false'
 env_words='env PATH=/nonexistent'
 row no-scontrol batch grace high COMPLETED 1 'USR1 ' "$saved; requeued as restart 1" "$ask"
@@ -204,9 +204,9 @@ row bare-no-grace bare none high 0 1 any "$saved$again" "$ask"
 row bare-cancel-site bare cancel high 0 1 'USR1 ' "$saved$again" "$ask"
 row bare-cancel-0 bare cancel0 high 0 1 any "$saved$again" "$ask"
 row bare-warned bare grace usr1 0 1 'USR1 ' "stopped with its state saved \\(exit 85\\)$again" "$ask"
-row bare-sigterm bare grace term 75 0 'TERM ' 'stepper: cancelled; not run again' "$ask"
+row bare-sigterm bare grace term 75 0 'TERM ' 'stepper: cancelled; not restarted' "$ask"
 # 137: on a loaded machine KillWait is over before rank 0 has its answer.
-row bare-scancel bare grace cancel '75|137' 0 'TERM ' 'stepper: cancelled; not run again|CANCELLED' "$ask"
+row bare-scancel bare grace cancel '75|137' 0 'TERM ' 'stepper: cancelled; not restarted|CANCELLED' "$ask"
 row bare-in-grace bare grace grace+cancel 85 0 'USR1 ' 'CANCELLED' "$ask save=1500"
 row bare-never bare:never grace high 85 0 'USR1 ' \
     'not restarted: the limit of restarts is reached \(accel.preemption.max_restarts\)'

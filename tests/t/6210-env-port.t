@@ -117,7 +117,7 @@ echo "exit $?"
 wait
 TWO
     out=$(timeout 120 salloc -Q -n1 sh two.sh 2>&1)
-    like "$out" 'error\[A0315\]: MASTER_PORT: port [0-9]+ is the rendezvous of another run' \
+    like "$out" 'error\[A0315\]: MASTER_PORT: port [0-9]+ is already used by another run' \
         "a port whose name is held on the node is refused there"
     like "$out" '^exit 1$' "with 1"
     unlike "$out" '^ran' "and nothing runs"
