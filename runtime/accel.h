@@ -73,14 +73,14 @@ typedef enum accel_status {
     ACCEL_EPEER = 9,         /* a peer died or missed a deadline         exit 76 */
     ACCEL_EPERM = 10,        /* permission or trust                      exit 77 */
     ACCEL_EPOLICY = 11,      /* the site forbids it                      exit 78 */
-    ACCEL_ERESUME = 12,      /* state is saved, run me again             exit 85 */
+    ACCEL_ERESUME = 12,      /* state is saved: run it again             exit 85 */
     ACCEL_EINVAL = 13,       /* bad argument to a function               exit 64 */
     ACCEL_ENOMEM = 14,       /* out of memory                            exit 71 */
     ACCEL_EUNSUPPORTED = 15, /* known, but not supported yet             exit 65 */
     ACCEL_ECORRUPT = 16,     /* stored data is damaged                   exit 74 */
     ACCEL_EMISMATCH = 17,    /* world size, shape or run do not fit      exit 65 */
     ACCEL_EDIVERGED = 18,    /* loss or gradients are not finite         exit 1  */
-    ACCEL_ESTOPPED = 19,     /* state is saved, not run again by itself  exit 75 */
+    ACCEL_ESTOPPED = 19,     /* state is saved, no automatic restart     exit 75 */
 } accel_status_t;
 
 /* Owned by the caller. All strings are NUL-terminated. When all ranks fail together for

@@ -104,7 +104,7 @@ static void test_no_pull(struct job *job, int n, uint64_t want)
 
     job->no_pull = true;
     atomic_store(job->hash, 0);
-    rc = fork_world(n, run_reference, job, 120);
+    rc = fork_world(n, run_reference, job, 240);
     job->no_pull = false;
     if (rc == 77) {
         tap_skip(2, "this system allows no seccomp filter");
@@ -130,7 +130,7 @@ static void test_results(struct job *job)
         job->max_elems = n <= 2 ? 1u << 20 : n <= 4 ? 70001 : 4099;
         job->backend = "shm";
         atomic_store(job->hash, 0);
-        tap_is_int(fork_world(n, run_reference, job, 120), 0, "shm, %d ranks", n);
+        tap_is_int(fork_world(n, run_reference, job, 240), 0, "shm, %d ranks", n);
         shm_hash = atomic_load(job->hash);
         if (n == 2 || n == 5)
             test_no_pull(job, n, shm_hash);
@@ -138,7 +138,7 @@ static void test_results(struct job *job)
             continue;
         job->backend = "ucx";
         atomic_store(job->hash, 0);
-        tap_is_int(fork_world(n, run_reference, job, 120), 0, "ucx, %d ranks", n);
+        tap_is_int(fork_world(n, run_reference, job, 240), 0, "ucx, %d ranks", n);
         tap_ok(shm_hash == atomic_load(job->hash), "the same bits from shm and ucx");
     }
 }
@@ -278,7 +278,7 @@ static void test_failures(struct job *job, const char *backend)
     job->backend = backend;
     job->timeout_ms = 700;
     atomic_store(job->hash, 0);
-    tap_is_int(fork_world(3, silent_rank, job, 60), 0, "%s: a silent rank", backend);
+    tap_is_int(fork_world(3, silent_rank, job, 240), 0, "%s: a silent rank", backend);
     tap_is_str(job->text[0], "all_gather #2: rank 2 did not arrive within 0.7 s",
                "  is named, with the call");
     job->timeout_ms = 60000;
@@ -287,17 +287,17 @@ static void test_failures(struct job *job, const char *backend)
            "%s: a dead rank ends the others' wait (%d %d %d)", backend, status[0],
            status[1], status[2]);
     tap_ok(strncmp(job->text[2], "barrier #2: rank 1 ", 19) == 0, "  %s", job->text[2]);
-    tap_is_int(fork_world(2, differing_calls, job, 60), 0, "%s: differing calls",
+    tap_is_int(fork_world(2, differing_calls, job, 240), 0, "%s: differing calls",
                backend);
     tap_ok(strstr(job->text[0], "rank 1 called reduce_scatter") &&
                strstr(job->text[0], "rank 0 all_gather of 32 float32"),
            "  %s", job->text[0]);
-    tap_is_int(fork_world(2, differing_sizes, job, 60), 0, "%s: differing sizes",
+    tap_is_int(fork_world(2, differing_sizes, job, 240), 0, "%s: differing sizes",
                backend);
     tap_diag("  %s", job->text[1]);
-    tap_is_int(fork_world(2, split_alone, job, 60), 0, "%s: a split by one rank",
+    tap_is_int(fork_world(2, split_alone, job, 240), 0, "%s: a split by one rank",
                backend);
-    tap_is_int(fork_world(2, bad_arguments, job, 60), 0, "%s: bad arguments", backend);
+    tap_is_int(fork_world(2, bad_arguments, job, 240), 0, "%s: bad arguments", backend);
 }
 
 /* ---- choice of the backend ------------------------------------------------------- */
@@ -343,16 +343,16 @@ static void test_choice(struct job *job)
 
     job->backend = "shm";
     job->hint = "use the backend ucx";
-    tap_is_int(fork_world(3, unshared_ranks, job, 60), 1,
+    tap_is_int(fork_world(3, unshared_ranks, job, 240), 1,
                "shm is refused on all ranks when one cannot share");
     tap_ok(strncmp(job->text[2], refusal, strlen(refusal)) == 0, "  %s", job->text[2]);
     job->backend = NULL;
     job->hint = "libucx-dev";
-    tap_is_int(fork_world(3, unshared_ranks, job, 60), have_ucx ? 0 : 1,
+    tap_is_int(fork_world(3, unshared_ranks, job, 240), have_ucx ? 0 : 1,
                "a free choice then means ucx");
     if (have_ucx)
         return;
-    tap_is_int(fork_world_nodes(2, 2, open_fails, job, 60, NULL), 0,
+    tap_is_int(fork_world_nodes(2, 2, open_fails, job, 240, NULL), 0,
                "without UCX two nodes are refused, with the package to install");
     tap_is_str(job->text[1],
                "2 ranks on 2 nodes need UCX, but this accel was built without UCX",
@@ -416,7 +416,7 @@ int main(void)
         test_failures(&job, "ucx");
     test_choice(&job);
     if (have_ucx)
-        tap_is_int(fork_world_nodes(4, 2, node_groups, &job, 60, NULL), 0,
+        tap_is_int(fork_world_nodes(4, 2, node_groups, &job, 240, NULL), 0,
                    "groups choose for themselves: shm inside a node, ucx between two");
     tap_is_int(shm_entries(), 0, "nothing of ours is left in /dev/shm");
     munmap(shared, bytes);

@@ -208,9 +208,9 @@ static int library_sums(struct boot *b, void *arg)
 static void test_library_sums(struct job *job)
 {
     job->backend = "nccl";
-    tap_is_int(fork_world(4, library_sums, job, 60), 0, "sums in rank order");
+    tap_is_int(fork_world(4, library_sums, job, 240), 0, "sums in rank order");
     job->library_sums = true;
-    tap_is_int(fork_world(4, library_sums, job, 60), 0,
+    tap_is_int(fork_world(4, library_sums, job, 240), 0,
                "NCCL's own sums, in an order of its own");
     job->library_sums = false;
 }
@@ -274,7 +274,7 @@ static void test_act(struct job *job, enum act act, int ranks, const char *wish,
     atomic_store(job->hash, 0);
     if (wish)
         setenv("FAKE_NCCL", wish, 1);
-    tap_is_int(fork_world(ranks, fails, job, 60), 0, "%s", what);
+    tap_is_int(fork_world(ranks, fails, job, 240), 0, "%s", what);
     unsetenv("FAKE_NCCL");
 }
 
@@ -288,7 +288,7 @@ static void test_failures(struct job *job)
                strstr(job->text[0], " all_gather #2: ") != NULL,
            "  %s", job->text[0]);
     job->act = ACT_SECOND_DIES;
-    fork_world_nodes(3, 1, fails, job, 60, status);
+    fork_world_nodes(3, 1, fails, job, 240, status);
     tap_ok(status[0] == 0 && status[1] == 137 && status[2] == 0,
            "a dead rank ends the others' wait (%d %d %d)", status[0], status[1],
            status[2]);
@@ -336,7 +336,7 @@ static void refused(struct job *job, int ranks, const char *what, const char *fi
                     const char *second)
 {
     memset(job->text, 0, 2 * sizeof(*job->text));
-    tap_is_int(fork_world(ranks, open_fails, job, 60), 0, "refused: %s", what);
+    tap_is_int(fork_world(ranks, open_fails, job, 240), 0, "refused: %s", what);
     tap_ok(strncmp(job->text[0], first, strlen(first)) == 0, "  %s", job->text[0]);
     if (second)
         tap_ok(strncmp(job->text[1], second, strlen(second)) == 0, "  %s",

@@ -322,12 +322,12 @@ static void test_results(struct job *job)
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(orders); i++) {
         setenv("FAKE_CUDA_ORDER", orders[i], 1);
-        tap_is_int(fork_world(2, run_all, job, 120), 0,
+        tap_is_int(fork_world(2, run_all, job, 240), 0,
                    "two devices, queues in order %s", orders[i]);
     }
     setenv("FAKE_CUDA_ORDER", "lazy", 1);
     tap_is_int(fork_world(4, run_all, job, 240), 0, "four devices");
-    tap_is_int(fork_world(1, run_all, job, 120), 0, "one device");
+    tap_is_int(fork_world(1, run_all, job, 240), 0, "one device");
 }
 
 /* ---- failures -------------------------------------------------------------------- */
@@ -388,7 +388,7 @@ static int open_fails(struct boot *b, void *arg)
 static void test_shared(struct job *job)
 {
     job->one_device = true;
-    tap_is_int(fork_world(2, open_fails, job, 60), 0, "two ranks on one device");
+    tap_is_int(fork_world(2, open_fails, job, 240), 0, "two ranks on one device");
     tap_ok(strncmp(job->text[1], "A0425 ranks 0 and 1 share GPU 0000", 34) == 0, "  %s",
            job->text[1]);
 }
@@ -404,7 +404,7 @@ static void test_failures(struct job *job)
 
     job->timeout_ms = 700;
     setenv("FAKE_NCCL", "stuck=1:2", 1);
-    tap_is_int(fork_world(2, fails_later, job, 60), 0,
+    tap_is_int(fork_world(2, fails_later, job, 240), 0,
                "a wait for the device ends when a peer does not come");
     tap_ok(strcmp(job->text[0], late) == 0 || strcmp(job->text[0], remote) == 0, "  %s",
            job->text[0]);
@@ -412,7 +412,7 @@ static void test_failures(struct job *job)
            job->text[1]);
     job->timeout_ms = 60000;
     setenv("FAKE_NCCL", "async=2:6", 1);
-    tap_is_int(fork_world(2, fails_later, job, 60), 0, "and when NCCL tells of it");
+    tap_is_int(fork_world(2, fails_later, job, 240), 0, "and when NCCL tells of it");
     tap_is_str(job->text[0], remote, "  with the call");
     unsetenv("FAKE_NCCL");
 }
@@ -452,15 +452,15 @@ static int try_nccl(struct boot *b, void *arg)
 
 static int test_gpus(struct job *job)
 {
-    const int here = fork_world(1, try_gpus, job, 60);
+    const int here = fork_world(1, try_gpus, job, 240);
 
-    if (here == ABSENT || (here == 0 && fork_world(1, try_nccl, job, 60) == ABSENT))
+    if (here == ABSENT || (here == 0 && fork_world(1, try_nccl, job, 240) == ABSENT))
         tap_skip_all(job->text[0]);
     if (!tap_ok(here == 0, "a GPU: %s", job->text[0]))
         return tap_done();
-    tap_is_int(fork_world(1, run_all, job, 120), 0, "one GPU");
-    if (fork_world(2, try_gpus, job, 60) == 0)
-        tap_is_int(fork_world(2, run_all, job, 120), 0, "two GPUs");
+    tap_is_int(fork_world(1, run_all, job, 240), 0, "one GPU");
+    if (fork_world(2, try_gpus, job, 240) == 0)
+        tap_is_int(fork_world(2, run_all, job, 240), 0, "two GPUs");
     else
         tap_skip(1, "one GPU, and NCCL takes one for each rank");
     test_shared(job);

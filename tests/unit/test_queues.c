@@ -156,7 +156,7 @@ static void test_world(struct plan_of_world *p)
     int rc;
 
     *p->waits = 0;
-    rc = fork_world_nodes(j->world, j->nodes, rank_main, p, 60, NULL);
+    rc = fork_world_nodes(j->world, j->nodes, rank_main, p, 240, NULL);
     tap_is_int(
         rc, 0,
         "%s, prefetch %s, %d micro-batches, %d ranks, %s%s: ordered by %d waits, "

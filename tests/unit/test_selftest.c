@@ -231,7 +231,7 @@ int main(int argc, char **argv)
         if (faults[i].elsewhere && geteuid() != 0)
             tap_ok(true, "%s # SKIP needs a second user: root", faults[i].name);
         else
-            tap_is_int(fork_world(3, rank_main, (void *)&faults[i], 60), 0, "%s",
+            tap_is_int(fork_world(3, rank_main, (void *)&faults[i], 240), 0, "%s",
                        faults[i].name);
     }
     one_process("all is well", "", 0, 0);

@@ -96,7 +96,7 @@ static void test_memory(void)
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(z); i++) {
         for (int w = 1; w <= 4; w++)
-            tap_is_int(fork_world(w, memory_main, &z[i], 60), 0,
+            tap_is_int(fork_world(w, memory_main, &z[i], 240), 0,
                        "memory is the plan's: %d units, world %d", z[i].units, w);
     }
 }
@@ -677,7 +677,7 @@ static void test_infinite(void)
     for (int t = ACCEL_F16; t <= ACCEL_F8E5M2; t++) {
         accel_dtype_t type = (accel_dtype_t)t;
 
-        tap_is_int(fork_world(2, infinite_main, &type, 60), 0,
+        tap_is_int(fork_world(2, infinite_main, &type, 240), 0,
                    "an infinite gradient that travels in %s shows in the norm",
                    accel_dtype_name(type));
     }
@@ -691,26 +691,27 @@ int main(void)
     test_memory();
     test_wire(&m);
     test_infinite();
-    tap_is_int(fork_world(2, disorder_main, NULL, 60), 0, "the same order passes");
-    tap_is_int(fork_world(2, disorder_main, &m, 60), 0,
+    tap_is_int(fork_world(2, disorder_main, NULL, 240), 0, "the same order passes");
+    tap_is_int(fork_world(2, disorder_main, &m, 240), 0,
                "another order of equal units is an error on all ranks");
     test_ranges();
-    tap_is_int(fork_world(2, misuse_main, NULL, 60), 0, "misuse is refused");
-    tap_is_int(fork_world(2, pinned_main, NULL, 60), 0, "a unit in use is not evicted");
-    tap_is_int(fork_world(3, gap_main, NULL, 60), 0, "no gradient stays in a gap");
+    tap_is_int(fork_world(2, misuse_main, NULL, 240), 0, "misuse is refused");
+    tap_is_int(fork_world(2, pinned_main, NULL, 240), 0,
+               "a unit in use is not evicted");
+    tap_is_int(fork_world(3, gap_main, NULL, 240), 0, "no gradient stays in a gap");
     for (int w = 1; w <= 3; w++)
-        tap_is_int(fork_world(w, frozen_main, NULL, 60), 0,
+        tap_is_int(fork_world(w, frozen_main, NULL, 240), 0,
                    "what is frozen is not in the norm, world %d", w);
-    tap_is_int(fork_world_nodes(4, 2, late_main, NULL, 60, NULL), 0,
+    tap_is_int(fork_world_nodes(4, 2, late_main, NULL, 240, NULL), 0,
                "copies are summed when the gradients have come home");
-    tap_is_int(fork_world(2, alone_main, NULL, 60), 0,
+    tap_is_int(fork_world(2, alone_main, NULL, 240), 0,
                "one rank out of memory is an error on all");
-    tap_is_int(fork_world(2, init_main, NULL, 60), 0, "zeros, ones and constants");
-    tap_is_int(fork_world(2, types_main, NULL, 60), 0, "other types are refused");
+    tap_is_int(fork_world(2, init_main, NULL, 240), 0, "zeros, ones and constants");
+    tap_is_int(fork_world(2, types_main, NULL, 240), 0, "other types are refused");
 #ifdef __SANITIZE_ADDRESS__
     tap_skip(1, "the sanitizer's allocator aborts where malloc fails");
 #else
-    tap_is_int(fork_world(2, no_memory_main, NULL, 60), 0,
+    tap_is_int(fork_world(2, no_memory_main, NULL, 240), 0,
                "out of memory names what was to be allocated");
 #endif
     return tap_done();

@@ -218,13 +218,13 @@ int main(void)
 
     if (!mkdtemp(root))
         return 1;
-    tap_is_int(fork_world(4, rank_main, &j, 60), 0, "4 ranks save");
+    tap_is_int(fork_world(4, rank_main, &j, 240), 0, "4 ranks save");
     j.save = false;
     for (int n = 1; n <= 4; n++)
-        tap_is_int(fork_world(n, rank_main, &j, 60), 0,
+        tap_is_int(fork_world(n, rank_main, &j, 240), 0,
                    "%d rank(s) load: parameters and moments equal bit for bit", n);
     j.strategy = SHARD_NONE;
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0,
                "2 ranks of NO_SHARD load the whole");
     snprintf(command, sizeof(command), "rm -rf %s", root);
     tap_ok(system(command) == 0, "removed");

@@ -181,7 +181,7 @@ int main(void)
     unsetenv("ACCEL_RESTART_COUNT");
     if (!mkdtemp(root))
         return 1;
-    tap_is_int(fork_world(2, save_rank, NULL, 60), 0, "two ranks save steps 2 and 4");
+    tap_is_int(fork_world(2, save_rank, NULL, 240), 0, "two ranks save steps 2 and 4");
     snprintf(cmd, sizeof(cmd), "mv '%s/now' '%s/base'", root, root);
     if (system(cmd) != 0)
         return 1;
@@ -195,7 +195,7 @@ int main(void)
             damage();
         else
             shell(now->make);
-        tap_is_int(fork_world(2, resume_rank, (void *)now, 60), 0,
+        tap_is_int(fork_world(2, resume_rank, (void *)now, 240), 0,
                    "%s: status %d on both, step %lld", now->what, (int)now->status,
                    (long long)now->step);
         tap_is_str(names(), now->names, "%s: what is there afterwards", now->what);

@@ -227,22 +227,22 @@ static void test_load(void)
     struct job j = { .in = DATA "/gpt2", .strategy = SHARD_FULL, .logits = "gpt2" };
 
     for (int n = 1; n <= 4; n++)
-        tap_is_int(fork_world(n, rank_main, &j, 60), 0,
+        tap_is_int(fork_world(n, rank_main, &j, 240), 0,
                    "%d rank(s): the file's values, torch's logits", n);
     j.strategy = SHARD_NONE;
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "NO_SHARD: the same");
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0, "NO_SHARD: the same");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(others); i++) {
         char in[400];
 
         snprintf(in, sizeof(in), DATA "/%s", others[i]);
         j = (struct job){ .in = in, .strategy = SHARD_FULL, .logits = others[i] };
-        tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+        tap_is_int(fork_world(2, rank_main, &j, 240), 0,
                    "%s: the file's values, torch's logits", others[i]);
     }
     j = (struct job){ .in = DATA "/gpt2-shards", .strategy = SHARD_FULL };
-    tap_is_int(fork_world(3, rank_main, &j, 60), 0, "bfloat16 in three shards");
+    tap_is_int(fork_world(3, rank_main, &j, 240), 0, "bfloat16 in three shards");
     j.in = DATA "/gpt2-old";
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0,
                "names without prefix, masks as buffers, the head a second time");
 }
 
@@ -256,10 +256,10 @@ static void test_heads(void)
 
     j.warning = "has no values for bert.pooler.dense.weight, bert.pooler.dense.bias, "
                 "classifier.weight, classifier.bias: initial values are kept";
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "a head that is not in the file");
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0, "a head that is not in the file");
     j.warning = "has 5 tensors that the model does not use: cls.predictions.bias, "
                 "cls.predictions.transform.LayerNorm.bias, ";
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "and one that is not in the model");
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0, "and one that is not in the model");
 }
 
 static void test_save(void)
@@ -293,13 +293,13 @@ static void test_save(void)
 
         snprintf(in, sizeof(in), DATA "/%s", cases[i].in);
         snprintf(out, sizeof(out), "%s/out%zu", root, i);
-        tap_is_int(fork_world(cases[i].ranks, rank_main, &j, 60), 0, "%s: written",
+        tap_is_int(fork_world(cases[i].ranks, rank_main, &j, 240), 0, "%s: written",
                    cases[i].what);
         tap_is_int(different(in, out, cases[i].stored, cases[i].files), 0,
                    "%s: equal to what transformers wrote", cases[i].what);
         j.in = out;
         j.out = NULL;
-        tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+        tap_is_int(fork_world(2, rank_main, &j, 240), 0,
                    "%s: read back, with its config.json", cases[i].what);
     }
 }
@@ -354,10 +354,10 @@ static void test_changed(void)
     write_changed(headed, NULL, true);
     j.in = deep;
     j.problem = "ln_f.bias has shape [8, 1] in the file, but [8] in the model";
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0, "refused: %s", j.problem);
     j.in = headed;
     j.problem = "lm_head.weight differs from transformer.wte.weight, to which";
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0, "refused: %s", j.problem);
 }
 
 /* After a step the optimizer's moments belong to other weights; a run that goes on from a
@@ -367,13 +367,13 @@ static void test_late(void)
     struct job j = { .in = DATA "/gpt2", .strategy = SHARD_FULL, .step = 1 };
 
     j.problem = "accel_load_weights after 1 steps";
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0, "refused: %s", j.problem);
     j = (struct job){ .in = DATA "/nothing",
                       .model = DATA "/gpt2",
                       .strategy = SHARD_FULL,
                       .step = 1,
                       .resumed = true };
-    tap_is_int(fork_world(2, rank_main, &j, 60), 0,
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0,
                "a resumed run keeps the values of its checkpoint");
 }
 
@@ -403,7 +403,7 @@ static void test_refused(void)
         j.layers = cases[i].layers;
         j.width = cases[i].width;
         j.vocab = cases[i].vocab;
-        tap_is_int(fork_world(2, rank_main, &j, 60), 0, "refused: %s", j.problem);
+        tap_is_int(fork_world(2, rank_main, &j, 240), 0, "refused: %s", j.problem);
     }
     snprintf(path, sizeof(path), "%s/out0/.model.safetensors.tmp", root);
     tap_ok(stat(path, &sb) != 0, "no temporary file is left");
