@@ -3,7 +3,8 @@ libaccel_core_la_SOURCES += \
 	runtime/bootstrap/boot.c \
 	runtime/bootstrap/boot.h \
 	runtime/bootstrap/boot_impl.h \
-	runtime/bootstrap/boot_single.c
+	runtime/bootstrap/boot_single.c \
+	runtime/bootstrap/boot_table.c
 if HAVE_PMIX
 libaccel_core_la_SOURCES += runtime/bootstrap/boot_pmix.c
 else
