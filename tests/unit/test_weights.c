@@ -340,6 +340,7 @@ static void write_changed(const char *dir, const char *deeper, bool head)
     }
     good = good && !accel_safetensors_commit(w, NULL, NULL, &err);
     tap_ok(good, "a changed file is written %s", err.text);
+    accel_safetensors_writer_close(w);
     accel_safetensors_close(s);
 }
 
