@@ -259,7 +259,8 @@ static void test_heads(void)
     tap_is_int(fork_world(2, rank_main, &j, 240), 0, "a head that is not in the file");
     j.warning = "has 5 tensors that the model does not use: cls.predictions.bias, "
                 "cls.predictions.transform.LayerNorm.bias, ";
-    tap_is_int(fork_world(2, rank_main, &j, 240), 0, "and one that is not in the model");
+    tap_is_int(fork_world(2, rank_main, &j, 240), 0,
+               "and one that is not in the model");
 }
 
 static void test_save(void)
