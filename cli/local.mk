@@ -31,8 +31,6 @@ accel_SOURCES = \
 	cli/config/config_write.c \
 	cli/doctor/doctor.h \
 	cli/doctor/doctor_slurm.c \
-	cli/data/isolate.c \
-	cli/data/isolate.h \
 	cli/config/json_schema.c \
 	cli/config/json_schema.h \
 	cli/launch/launch.h \
@@ -50,6 +48,8 @@ accel_SOURCES = \
 	cli/plan/plan_show.c \
 	cli/report.c \
 	cli/report.h \
+	cli/own_program.c \
+	cli/own_program.h \
 	cli/man/roff.c \
 	cli/man/roff.h \
 	cli/man/template.c \
@@ -83,8 +83,8 @@ accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS
 	$(SLURM_CFLAGS) $(PMIX_CFLAGS)
 accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \
 	-DPKGLIBEXECDIR='"$(pkglibexecdir)"'
-# libaccel_core.la: of it the linker takes what needs neither BLAS nor PMIx nor UCX, so that
-# the command starts at once.
+# Of the libraries the linker takes what needs neither BLAS nor PMIx nor UCX nor HDF5, so
+# that the command starts at once.
 accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
 	$(SMARTCOLS_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(HWLOC_LIBS) \
 	$(libaccelckpt_core_libs) -lm -ldl
@@ -107,6 +107,18 @@ accel_selftest_SOURCES = \
 accel_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
 accel_selftest_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la \
 	libacommon.la $(SMARTCOLS_LIBS) $(libaccel_core_libs) $(libaccelckpt_core_libs)
+
+# Verifies checkpoints; links the HDF5 library.
+pkglibexec_PROGRAMS += accel-verify
+accel_verify_SOURCES = \
+	cli/cli.c \
+	cli/cli.h \
+	cli/data/isolate.c \
+	cli/data/isolate.h \
+	cli/data/verify_main.c
+accel_verify_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
+accel_verify_LDADD = libaccelckpt_core.la libacommon.la $(SMARTCOLS_LIBS) \
+	$(libaccelckpt_core_libs) -lm
 
 unit_tests += tests/unit/test_selftest
 tests_unit_test_selftest_SOURCES = tests/unit/test_selftest.c cli/cli.c \

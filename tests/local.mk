@@ -103,6 +103,7 @@ AM_TESTS_ENVIRONMENT = \
 
 # What the tests of a sanitizer build run, but for the unit tests; scripts/test makes it there.
 sanitizer_programs = accel$(EXEEXT) schema/accel.schema.json accel-selftest$(EXEEXT) \
+	accel-verify$(EXEEXT) \
 	examples/train$(EXEEXT) tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la \
 	tests/cuda/fake_nccl.la tests/cuda/fake_nccl_incomplete.la
 if HAVE_CXX

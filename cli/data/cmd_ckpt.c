@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * `accel ckpt ls|verify DIR`: which checkpoints there are, and whether every byte of
- * them is as it was written. Changes nothing. A running job may remove checkpoints
- * meanwhile; that is no damage.
+ * them is as it was written. Lists them itself; accel-verify, a program of its own,
+ * verifies them. Changes nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 
 #include "accel_ckpt.h"
-#include "cli/cli.h"
-#include "cli/data/isolate.h"
+#include "cli/own_program.h"
 
 struct ckpt_args {
     const char *verb;
@@ -55,15 +54,6 @@ static bool exists_in(const char *dir, const char *name)
 
     return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
            stat(path, &st) == 0;
-}
-
-/* A table that could not be made, as an exit code. */
-static int ckpt_no_memory(void)
-{
-    accel_error_t err = { 0 };
-
-    accel_fail_nomem(&err, "the table", 0);
-    return cli_fail(&err);
 }
 
 /* An empty table looks like a success, so say that nothing is there. */
@@ -112,7 +102,8 @@ static int list_checkpoints(const char *root, const char *only, bool json)
     t = cli_table_new("checkpoints", columns);
     if (!t) {
         free(info);
-        return ckpt_no_memory();
+        accel_fail_nomem(&err, "the table", 0);
+        return cli_fail(&err);
     }
     for (size_t i = 0; i < n; i++)
         if ((!only || strcmp(only, info[i].name) == 0) &&
@@ -125,201 +116,6 @@ static int list_checkpoints(const char *root, const char *only, bool json)
     if (!shown)
         say_none(root);
     return cli_table_print(t, json);
-}
-
-/* The table of verify and the checkpoint whose rows are being added. */
-struct rows {
-    struct cli_table *t;
-    const char *name;
-    /* The directory itself, links resolved. */
-    const char *path;
-    /* Identity of the directory before reading (`known`), to notice
-     * that it was replaced. */
-    struct stat as_it_was;
-    bool known, gone;
-    /* Rows added for this checkpoint. */
-    size_t count;
-};
-
-/* accel_ckpt_verify's callback: one row per finding. */
-static void add_finding(void *user, accel_status_t what, const char *line)
-{
-    struct rows *r = user;
-    const char *state = what == ACCEL_ECORRUPT ? "damaged" : "unreadable";
-
-    r->count++;
-    cli_table_row(r->t, (const char *[]){ r->name, state, line });
-}
-
-/* An isolate_say. The child reads open files and cannot tell whether the
- * directory is still there, so the parent looks: what a run removes while it is
- * read is not damaged. */
-static void tree_finding(void *user, const char *line)
-{
-    struct rows *r = user;
-    struct stat now;
-
-    /* Once gone it stays gone: a new one of this name is another checkpoint. */
-    r->gone = r->gone ||
-              (r->known && (stat(r->path, &now) || now.st_dev != r->as_it_was.st_dev ||
-                            now.st_ino != r->as_it_was.st_ino));
-    /* What was read of a removed checkpoint says nothing. */
-    if (!r->gone)
-        add_finding(user, ACCEL_ECORRUPT, line);
-}
-
-/* The row of a checkpoint that a run removed or replaced while it was read. */
-static void say_gone(struct cli_table *t, const char *name)
-{
-    cli_table_row(t,
-                  (const char *[]){ name, "removed",
-                                    "it was removed or replaced during verification" });
-}
-
-/* An error as a row: place and text. */
-static void error_finding(struct rows *r, const accel_error_t *e)
-{
-    char line[1100];
-
-    snprintf(line, sizeof(line), "%s%s%s", e->where, e->where[0] ? ": " : "", e->text);
-    tree_finding(r, line);
-}
-
-/* What the isolated child gets: the open checkpoint and the
- * number of the shard file. */
-struct tree_work {
-    const accel_ckpt_t *c;
-    int file;
-};
-
-/* An isolate_work: the comparison itself, in the child. */
-static accel_status_t compare_tree(void *arg, isolate_say *say, void *user,
-                                   accel_error_t *err)
-{
-    const struct tree_work *w = arg;
-
-    return accel_ckpt_verify_hdf5(w->c, w->file, say, user, err);
-}
-
-/* libhdf5 parses a file that anybody may have written: it runs in a process of its own,
- * with 120 s of processor time, 600 s in all and 1 GiB. */
-static accel_status_t verify_tree(accel_ckpt_t *c, int file, struct rows *r,
-                                  accel_error_t *err)
-{
-    static const struct isolate_limits limits = { 120, 600, (size_t)1 << 30 };
-    struct tree_work work = { c, file };
-    accel_status_t work_st = ACCEL_OK, st;
-    enum isolate_end end;
-    char where[256];
-
-    st =
-        isolate_run(compare_tree, &work, &limits, tree_finding, r, &end, &work_st, err);
-    /* The child's own status, whose findings are in the table already. */
-    if (st != ACCEL_OK || end == ISOLATE_DONE)
-        return st != ACCEL_OK ? st : work_st;
-    snprintf(where, sizeof(where), "%.200s/rank_%05d-of-%05d.h5", r->path, file,
-             accel_ckpt_world_size(c));
-    st = accel_fail_at(
-        err, A0841, where, "use another checkpoint", "the HDF5 library %s",
-        end == ISOLATE_CRASHED ? "crashes on it" : "does not finish with it");
-    error_finding(r, err);
-    return st;
-}
-
-/* Compares each shard file's HDF5 tree with the manifest, once all hashes held. Goes on
- * after damage, ends with the first other error. */
-static accel_status_t verify_trees(struct rows *r, accel_error_t *err)
-{
-    accel_ckpt_t *c = NULL;
-    accel_status_t st = accel_ckpt_open(&c, r->path, err), worst = st;
-
-    for (int f = 0; !st && f < accel_ckpt_world_size(c); f++) {
-        st = verify_tree(c, f, r, err);
-        /* The first failure is the result; damage lets the other files be read. */
-        worst = worst ? worst : st;
-        st = st == ACCEL_ECORRUPT ? ACCEL_OK : st;
-    }
-    if (st && st != ACCEL_EUNAVAIL)
-        error_finding(r, err);
-    accel_ckpt_close(c);
-    return r->gone && !r->count ? ACCEL_ENOENT : st ? st : worst;
-}
-
-/* Verifies one checkpoint directory and returns its exit code. */
-static int verify_one(struct cli_table *t, const char *dir, const char *name)
-{
-    struct rows rows = { .t = t, .name = name };
-    char *path = realpath(dir, NULL);
-    accel_error_t err = { 0 };
-    accel_status_t st;
-
-    rows.path = path ? path : dir;
-    /* Before anything is read: what changes from here on was not damage. */
-    rows.known = stat(rows.path, &rows.as_it_was) == 0;
-    st = accel_ckpt_verify(dir, add_finding, &rows, &err);
-    /* The HDF5 library is only let near files whose hashes held. */
-    if (st == ACCEL_OK)
-        st = verify_trees(&rows, &err);
-    free(path);
-    if (st == ACCEL_OK) {
-        cli_table_row(t, (const char *[]){ name, "whole", NULL });
-    } else if (st == ACCEL_EUNAVAIL) { /* no HDF5 in this build: the hashes held */
-        cli_table_row(t, (const char *[]){ name, "whole", err.text });
-        return 0;
-    } else if (st == ACCEL_ENOENT && !rows.count) {
-        say_gone(t, name);
-    }
-    return accel_exit_code(st);
-}
-
-/* Verifies every checkpoint of the directory. *code keeps the exit code of the first
- * that is bad; the result is that of a failure to look at all. */
-static int verify_root(struct cli_table *t, const char *root, int *code)
-{
-    accel_ckpt_info_t *info = NULL;
-    accel_error_t err = { 0 };
-    size_t n = 0;
-
-    if (accel_ckpt_list(root, &info, &n, &err))
-        return cli_fail(&err);
-    /* For a verification nothing is a failure; for `ls` it is an answer. */
-    if (n == 0) {
-        free(info);
-        accel_fail_at(&err, A0811, root, "give accel.checkpoint.dir",
-                      "there is no checkpoint to verify");
-        return cli_fail(&err);
-    }
-    for (size_t i = 0; i < n; i++) {
-        char dir[4096];
-        int c;
-
-        snprintf(dir, sizeof(dir), "%s/%s", root, info[i].name);
-        c = verify_one(t, dir, info[i].name);
-        /* Removed since they were listed: the run's right. */
-        if (c != accel_exit_code(ACCEL_ENOENT))
-            *code = *code ? *code : c;
-    }
-    free(info);
-    return 0;
-}
-
-/* 74 (I/O) where the table could not be printed: a script must not take
- * silence for success. */
-static int verify_checkpoints(const char *dir, const char *only, bool json)
-{
-    static const char *const columns[] = { "NAME", "STATE", "FINDING", NULL };
-    struct cli_table *t = cli_table_new("verified", columns);
-    int code = 0, failed = 0;
-
-    if (!t)
-        return ckpt_no_memory();
-    if (only)
-        code = verify_one(t, dir, only);
-    else
-        failed = verify_root(t, dir, &code);
-    if (cli_table_print(t, json) && !code)
-        code = 74;
-    return failed ? failed : code;
 }
 
 /* The name of the checkpoint if `dir` is one, with what is above it in *root_out; NULL
@@ -340,13 +136,26 @@ static const char *one_checkpoint(char *dir, const char **root_out)
     return slash ? slash + 1 : dir;
 }
 
+/* Becomes accel-verify. Returns only on failure. */
+static int become_verify(char *dir, const char *only, bool json)
+{
+    char path[PATH_MAX];
+    char *argv[] = { path, json ? (char *)"--json" : (char *)"--table", dir,
+                     (char *)only, NULL };
+    accel_error_t err;
+
+    if (cli_own_program("accel-verify", "accel ckpt verify", path, &err))
+        return cli_fail(&err);
+    return cli_become(path, argv);
+}
+
 /* Runs a verb on a writable copy of the path. */
 static int run_verb(const char *verb, char *dir, bool json)
 {
     const char *root = dir, *only = one_checkpoint(dir, &root);
 
     if (strcmp(verb, "verify") == 0)
-        return verify_checkpoints(dir, only, json);
+        return become_verify(dir, only, json);
     /* List what is above, and show the one. */
     if (only && only > dir)
         dir[only - dir - 1] = '\0';

@@ -5,16 +5,13 @@
  * one process, or through mpirun where there is no Slurm. The test itself is
  * accel-selftest, a program of its own.
  */
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/env_names.h"
 #include "config/config.h"
-#include "cli/cli.h"
+#include "cli/own_program.h"
 
 struct test_args {
     /* NULL: not given. */
@@ -127,48 +124,6 @@ static accel_status_t export_test_config(struct config *cfg, accel_error_t *err)
     return st;
 }
 
-/* ---- becoming another program ---------------------------------------------------- */
-
-/* Replaces this process, so that signals and the exit code are the new program's.
- * Returns only on failure. */
-static int become(const char *program, char **argv)
-{
-    accel_error_t err;
-
-    execvp(program, argv);
-    accel_fail(&err, A0060, "reinstall accel, or run accel doctor",
-               "cannot run '%s': %s", program, strerror(errno));
-    return cli_fail(&err);
-}
-
-/* The directory of this program's file. False when the kernel does not say. */
-static bool own_dir(char dir[PATH_MAX])
-{
-    ssize_t n = readlink("/proc/self/exe", dir, PATH_MAX - 1);
-
-    if (n <= 0)
-        return false;
-    dir[n] = '\0';
-    *strrchr(dir, '/') = '\0';
-    return true;
-}
-
-/* accel-selftest lies next to this program (a build tree), in libexec of the same
- * installation, which may have been moved, or where it was installed. */
-static bool find_selftest(char path[PATH_MAX])
-{
-    static const char *const near[] = { "accel-selftest",
-                                        "../libexec/accel/accel-selftest" };
-    char dir[PATH_MAX];
-
-    for (size_t i = 0; own_dir(dir) && i < ACCEL_ARRAY_SIZE(near); i++)
-        if (snprintf(path, PATH_MAX, "%s/%s", dir, near[i]) < PATH_MAX &&
-            access(path, X_OK) == 0)
-            return true;
-    snprintf(path, PATH_MAX, "%s", PKGLIBEXECDIR "/accel-selftest");
-    return access(path, X_OK) == 0;
-}
-
 /* Ranks on several nodes need a shared directory: the current one. On one node any
  * local directory will do. */
 static const char *choose_dir(const struct test_args *a)
@@ -190,17 +145,14 @@ static int be_rank(const struct test_args *a, struct config *cfg)
     char *argv[4] = { path };
     int n = 1;
 
-    if (!find_selftest(path)) {
-        accel_fail(&err, A0060, "reinstall accel completely: make install",
-                   "accel-selftest, which `accel test` starts, is missing");
+    if (cli_own_program("accel-selftest", "accel test", path, &err))
         return speaks() ? cli_fail(&err) : accel_exit_code(err.code);
-    }
     if (export_test_config(cfg, &err))
         return cli_fail(&err);
     if (a->json)
         argv[n++] = (char *)"--json";
     argv[n++] = (char *)choose_dir(a);
-    return become(path, argv);
+    return cli_become(path, argv);
 }
 
 /* "HEAD... accel test [--dir DIR] [--json]"; shown before it is run. */
@@ -224,7 +176,7 @@ static int start_ranks(const struct test_args *a, const char *const *head,
     for (int i = 0; i < n; i++)
         fprintf(stderr, "%s%s", i ? " " : "starting: ", argv[i]);
     fputc('\n', stderr);
-    return become(argv[0], argv);
+    return cli_become(argv[0], argv);
 }
 
 /* The config wants several processes and nothing has started them. With Slurm the user
@@ -261,7 +213,7 @@ static int run_test(int argc, char **argv)
     if (is_task())
         return be_rank(&a, &cfg);
     /* Ranks run this very program, not whatever PATH has on their node. */
-    if (!own_dir(self))
+    if (!cli_own_dir(self))
         strcpy(self, ".");
     strcat(self, "/accel");
     srun = cli_find_program("srun");

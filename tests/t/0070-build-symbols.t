@@ -38,4 +38,6 @@ if [ -n "$plugin" ]; then
 else
     skip 1 "the plugin is not built"
 fi
+is "$(readelf -d "$ACCEL_BUILD/accel" | grep NEEDED | grep -E 'mpi|pmix|hdf5|ucp|ucs|cuda|blas')" "" \
+    "the command starts without MPI, PMIx, HDF5, UCX, CUDA and BLAS"
 done_testing

@@ -129,11 +129,14 @@ else
     skip 9 "no mpirun, or built without PMIx"
 fi
 if [ -x "$(sed -n 's/^prefix = //p' "$ACCEL_BUILD/Makefile")/libexec/accel/accel-selftest" ]; then
-    skip 2 "an installation beside this tree has the program"
+    skip 4 "an installation beside this tree has the programs"
 else
     cp "$accel" bin/accel
     run bin/accel test
     is "$code" 69 "without accel-selftest"
     like "$err" 'A0060|not there' "  it says what is missing"
+    run bin/accel ckpt verify tmp
+    is "$code" 69 "without accel-verify"
+    contains "$err" "accel-verify, which \`accel ckpt verify\` starts, is missing" "  it says so"
 fi
 done_testing
