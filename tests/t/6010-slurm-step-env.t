@@ -86,7 +86,9 @@ for form in option directive; do
     else
         set -- job2.sh
     fi
-    job=$(timeout 30 sbatch --parsable -D "$tap_tmp/elsewhere" -o "$tap_tmp/$form.out" "$@" \
+    # Standard error apart: srun says there that nodes are still busy with the step before.
+    job=$(timeout 30 sbatch --parsable -D "$tap_tmp/elsewhere" -o "$tap_tmp/$form.out" \
+        -e "$tap_tmp/$form.err" "$@" \
         "$tap_tmp/jobs/show.sh" "$tap_tmp/jobs/any.yaml")
     wait_for_job "$job" 'COMPLETED|FAILED' 60
     is "$(job_state "$job")" COMPLETED "$form: the batch job completes"
