@@ -43,6 +43,8 @@ static const struct variant {
     { 1, 1, 331, 4, 2, 16, CACHE, CAUSAL, 0 },
     { 3, 1, 167, 18, 1, 7, SPLIT, LENGTHS | MASK, 0 },
     { 2, 1, 70, 4, 4, 300, CACHE, CAUSAL, 0 },
+    { 2, 1, 67, 9, 1, 16, CACHE, CAUSAL, 0 },
+    { 1, 1, 130, 26, 2, 24, SPLIT, 0, 0 },
     { 3, 1, 66, 2, 2, 8, SPLIT, MASK, 0.1f },
     { 2, 67, 67, 3, 3, 7, FUSED, CAUSAL, 0 },
     { 1, 131, 131, 1, 1, 64, FUSED, CAUSAL | ADD, 0 },

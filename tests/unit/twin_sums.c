@@ -143,11 +143,18 @@ static void lookups(struct twin *t, struct table e, accel_dtype_t type, bool pos
 
 void twin_sums(struct twin *t)
 {
-    static const struct table table[] = {
-        { 0, 4, 5, 8 },      { 1, 1, 1, 1 },        { 12, 4, 3, 16 },
-        { 600, 100, 2, 24 }, { 1536, 512, 97, 40 }, { 1300, 1300, 5000, 7 },
-        { 90, 30, 11, 600 }, { 513, 513, 1, 3 }
-    };
+    static const struct table table[] = { { 0, 4, 5, 8 },
+                                          { 1, 1, 1, 1 },
+                                          { 12, 4, 3, 16 },
+                                          { 600, 100, 2, 24 },
+                                          { 1536, 512, 97, 40 },
+                                          { 1300, 1300, 5000, 7 },
+                                          { 90, 30, 11, 600 },
+                                          { 513, 513, 1, 3 },
+                                          /* runs that are added in pieces */
+                                          { 1030, 1030, 1, 5 },
+                                          { 3100, 100, 2, 24 },
+                                          { 4100, 4100, 4, 40 } };
 
     for (int type = ACCEL_F32; type <= ACCEL_BF16; type++) {
         columns(t, (accel_dtype_t)type);

@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention of one query per sample: generation. Reading keys and values is the
- * bottleneck, so a block reads its split of them once, for up to eight query heads that
- * share them. A second kernel combines the splits in order. Splitting the keys is what
- * fills the device when there are few heads and samples (Flash-Decoding, Dao et al.
- * 2023).
+ * bottleneck, so a block reads its split of them once, for the query heads that share
+ * them, up to eight. A second kernel combines the splits in order. Splitting the keys is
+ * what fills the device when there are few heads and samples (Flash-Decoding, Dao et
+ * al. 2023).
  */
 #include "backend/cuda/cuda_attention.h"
 
 #define DECODE_THREADS 128
 #define DECODE_WARPS   (DECODE_THREADS / WARP)
-#define DECODE_HEADS   8  /* query heads per block */
+#define DECODE_HEADS   8  /* query heads per block, at most */
 #define DECODE_KEYS    64 /* keys per pass */
 
 struct decode_task {
     /* splits of the keys; parts of the query heads that share a key head */
     int64_t splits, parts;
-    int64_t step; /* keys per split */
+    int64_t heads; /* query heads per part; the last part may have fewer */
+    int64_t step;  /* keys per split */
     /* [batch * heads][splits][head_width], not yet divided by the sum */
     float *out;
     float *max, *sum; /* [batch * heads][splits] */
 };
 
-/* Scores of one pass, and the running state of each head. 8 heads x 64 keys: 2 KiB,
- * small enough for several blocks on a multiprocessor. */
-struct decode_shared {
-    float s[DECODE_HEADS][DECODE_KEYS];
-    float max[DECODE_HEADS], sum[DECODE_HEADS], factor[DECODE_HEADS];
+/* Scores of one pass, and the running state of each head. HEADS, the query heads of a
+ * block, is a constant, so that no block computes heads that are not there. 8 heads x
+ * 64 keys: 2 KiB, small enough for several blocks on a multiprocessor. */
+template <int HEADS> struct decode_shared {
+    float s[HEADS][DECODE_KEYS];
+    float max[HEADS], sum[HEADS], factor[HEADS];
 };
 
 /* s[g][j] = q[g] . key k0 + j, minus infinity if the key is hidden. One warp per key:
  * its lanes read adjacent elements, and each value serves all heads. */
-template <typename T>
+template <typename T, int HEADS>
 static __device__ __forceinline__ void decode_scores(const struct attention &p,
-                                                     struct decode_shared &sh,
+                                                     struct decode_shared<HEADS> &sh,
                                                      const float *q, int heads,
                                                      int64_t b, int64_t kv_head,
                                                      int64_t k0, int keys)
@@ -46,17 +48,17 @@ static __device__ __forceinline__ void decode_scores(const struct attention &p,
         const T *row = k + (k0 + j) * p.k.row;
         /* a warp agrees on `seen`, so skipping the row does not diverge */
         bool seen = j < keys && !(p.mask && !p.mask[b * p.keys + k0 + j]);
-        float acc[DECODE_HEADS] = { 0 };
+        float acc[HEADS] = { 0 };
 
         for (int64_t c = lane; c < d && seen; c += WARP) {
             float value = load_float(row, c);
 
 #pragma unroll
-            for (int g = 0; g < DECODE_HEADS; g++)
+            for (int g = 0; g < HEADS; g++)
                 acc[g] = fmaf(q[g * d + c], value, acc[g]);
         }
 #pragma unroll
-        for (int g = 0; g < DECODE_HEADS; g++) {
+        for (int g = 0; g < HEADS; g++) {
             float sum = warp_sum(acc[g]);
 
             if (lane == 0 && g < heads)
@@ -67,7 +69,8 @@ static __device__ __forceinline__ void decode_scores(const struct attention &p,
 
 /* Turns scores into exp(score - max), with the running maximum and sum: a warp per
  * head, two keys per lane. */
-static __device__ __forceinline__ void decode_soften(struct decode_shared &sh,
+template <int HEADS>
+static __device__ __forceinline__ void decode_soften(struct decode_shared<HEADS> &sh,
                                                      int heads)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -99,12 +102,10 @@ static __device__ __forceinline__ void decode_soften(struct decode_shared &sh,
 }
 
 /* acc[g] = acc[g] * factor + sum over keys of s[g][j] v[j]: a column per thread. */
-template <typename T>
-static __device__ __forceinline__ void decode_gather(const struct attention &p,
-                                                     const struct decode_shared &sh,
-                                                     float *acc, int64_t b,
-                                                     int64_t kv_head, int64_t k0,
-                                                     int keys)
+template <typename T, int HEADS>
+static __device__ __forceinline__ void decode_gather(
+    const struct attention &p, const struct decode_shared<HEADS> &sh, float *acc,
+    int64_t b, int64_t kv_head, int64_t k0, int keys)
 {
     const int64_t d = p.head_width;
     const T *v =
@@ -112,49 +113,49 @@ static __device__ __forceinline__ void decode_gather(const struct attention &p,
 
     BLOCK_STRIDE(c, d)
     {
-        /* column c of v is read once per key, coalesced over the threads, for all 8
+        /* column c of v is read once per key, coalesced over the threads, for all
          * heads */
-        float sum[DECODE_HEADS];
+        float sum[HEADS];
 
 #pragma unroll
-        for (int g = 0; g < DECODE_HEADS; g++)
+        for (int g = 0; g < HEADS; g++)
             sum[g] = acc[g * d + c] * sh.factor[g];
         for (int j = 0; j < keys; j++) {
             float value = load_float(v, j * p.v.row + c);
 
 #pragma unroll
-            for (int g = 0; g < DECODE_HEADS; g++)
+            for (int g = 0; g < HEADS; g++)
                 sum[g] = fmaf(sh.s[g][j], value, sum[g]);
         }
 #pragma unroll
-        for (int g = 0; g < DECODE_HEADS; g++)
+        for (int g = 0; g < HEADS; g++)
             acc[g * d + c] = sum[g];
     }
 }
 
 /* Loads the queries of `heads` heads from h on, scaled, and initializes all else.
- * Unused heads are zero, so that the loops need no test. */
-template <typename T>
+ * Heads that the last part lacks are zero, so that the loops need no test. */
+template <typename T, int HEADS>
 static __device__ __forceinline__ void decode_start(const struct attention &p,
-                                                    struct decode_shared &sh, float *q,
-                                                    float *acc, int64_t b, int64_t h,
-                                                    int heads)
+                                                    struct decode_shared<HEADS> &sh,
+                                                    float *q, float *acc, int64_t b,
+                                                    int64_t h, int heads)
 {
     const int64_t d = p.head_width;
     const T *from = (const T *)p.q.data + b * p.q.sample + h * p.q.head;
 
     __syncthreads();
-    BLOCK_STRIDE(i, DECODE_HEADS * d)
+    BLOCK_STRIDE(i, HEADS * d)
     {
         int64_t g = i / d;
 
         q[i] = g < heads ? load_float(from, g * p.q.head + i % d) * p.scale : 0.0f;
         acc[i] = 0.0f;
     }
-    /* scores of unused heads stay 0, and so does what they add */
-    BLOCK_STRIDE(i, DECODE_HEADS * DECODE_KEYS)
+    /* scores of missing heads stay 0, and so does what they add */
+    BLOCK_STRIDE(i, HEADS * DECODE_KEYS)
     sh.s[i / DECODE_KEYS][i % DECODE_KEYS] = 0.0f;
-    BLOCK_STRIDE(g, DECODE_HEADS)
+    BLOCK_STRIDE(g, HEADS)
     {
         sh.max[g] = -INFINITY;
         sh.sum[g] = 0.0f;
@@ -164,15 +165,15 @@ static __device__ __forceinline__ void decode_start(const struct attention &p,
 }
 
 /* One split of the keys for one part of a group's query heads. */
-template <typename T>
+template <typename T, int HEADS>
 static __global__ void __launch_bounds__(DECODE_THREADS)
     attention_split(struct attention p, struct decode_task w)
 {
-    __shared__ struct decode_shared sh;
+    __shared__ struct decode_shared<HEADS> sh;
     DYNAMIC_SHARED(float, q);
-    /* shared memory: q[8][d], then acc[8][d] */
+    /* shared memory: q[HEADS][d], then acc[HEADS][d] */
     const int64_t d = p.head_width, group = p.heads / p.kv_heads;
-    float *acc = q + DECODE_HEADS * d;
+    float *acc = q + HEADS * d;
 
     ROW_STRIDE(i, p.batch * p.kv_heads * w.parts * w.splits)
     {
@@ -181,9 +182,9 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
         int64_t split = i % w.splits, part = i / w.splits % w.parts;
         int64_t kv_head = i / w.splits / w.parts % p.kv_heads;
         int64_t b = i / w.splits / w.parts / p.kv_heads;
-        int64_t h = kv_head * group + part * DECODE_HEADS;
-        /* the last part of a group may have fewer than 8 heads */
-        int heads = (int)attn_clamp(group - part * DECODE_HEADS, 0, DECODE_HEADS);
+        int64_t h = kv_head * group + part * HEADS;
+        /* the last part of a group may have fewer */
+        int heads = (int)attn_clamp(group - part * HEADS, 0, HEADS);
         struct attn_tile t = attn_tile_at(p, b, h, 0, 0);
         int64_t end = attn_clamp((split + 1) * w.step, 0, attn_key_end(p, t));
 
@@ -244,20 +245,42 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
     }
 }
 
+template <typename T, int HEADS>
+static void launch_split(struct cuda_state *s, const struct attention &a,
+                         const struct decode_task &w)
+{
+    size_t bytes = (size_t)(2 * HEADS * a.head_width) * sizeof(float);
+
+    /* above 48 KiB a kernel must ask for shared memory */
+    if (bytes + sizeof(struct decode_shared<HEADS>) > 48 << 10 &&
+        !ALLOW_SHARED((attention_split<T, HEADS>), bytes, s))
+        return;
+    LAUNCH((attention_split<T, HEADS>),
+           rows_grid(a.batch * a.kv_heads * w.parts * w.splits), DECODE_THREADS, bytes,
+           s, a, w);
+}
+
+/* `heads`, the query heads per block, is the template's constant. */
+template <typename T, int HEADS>
+static void split_by_heads(struct cuda_state *s, const struct attention &a,
+                           const struct decode_task &w, int64_t heads)
+{
+    if constexpr (HEADS > 1)
+        if (heads < HEADS) {
+            split_by_heads<T, HEADS - 1>(s, a, w, heads);
+            return;
+        }
+    launch_split<T, HEADS>(s, a, w);
+}
+
 template <typename T>
 static void decode(struct cuda_state *s, const struct attention *p,
                    const struct decode_task *w, T *out, float *lse)
 {
-    size_t bytes = (size_t)(2 * DECODE_HEADS * p->head_width) * sizeof(float);
     struct attention a = *p;
     struct decode_task task = *w;
 
-    /* above 48 KiB a kernel must ask for shared memory */
-    if (bytes + sizeof(struct decode_shared) > 48 << 10 &&
-        !ALLOW_SHARED(attention_split<T>, bytes, s))
-        return;
-    LAUNCH(attention_split<T>, rows_grid(a.batch * a.kv_heads * w->parts * w->splits),
-           DECODE_THREADS, bytes, s, a, task);
+    split_by_heads<T, DECODE_HEADS>(s, a, task, w->heads);
     LAUNCH(attention_combine<T>, rows_grid(a.batch * a.heads), DECODE_THREADS, 0, s, a,
            task, out, lse);
 }
@@ -274,7 +297,9 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
     /* scratch: out, then max, then sum; the layout of cuda_attention_bytes */
     w.splits = attn_clamp(cuda_attention_splits(p), 1, blocks > 0 ? blocks : 1);
     w.step = (blocks + w.splits - 1) / w.splits * DECODE_KEYS;
+    /* parts of equal size: 12 heads are 6 and 6 */
     w.parts = (group + DECODE_HEADS - 1) / DECODE_HEADS;
+    w.heads = (group + w.parts - 1) / w.parts;
     w.out = scratch;
     w.max = w.out + rows * w.splits * p->head_width;
     w.sum = w.max + rows * w.splits;

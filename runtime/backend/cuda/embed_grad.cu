@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Gradient of an embedding on a CUDA device without float atomics: rows are sorted by
- * id, equal ids by row number, and one block adds the rows of each id. Tiles are sorted
- * alone first; a row's final place is the sum, over all tiles, of how many of their
- * rows come before it.
+ * id, equal ids by row number, and one block adds the rows of each id. The rows of a
+ * frequent id are added in pieces, by a block each, whose sums are then added in order.
+ * Tiles are sorted alone first; a row's final place is the sum, over all tiles, of how
+ * many of their rows come before it.
  */
 #include "backend/cuda/vector.h"
 
@@ -15,7 +16,15 @@ enum { SORT_TILE = 512, GATHER_BLOCK = 128, GATHER_WARPS = GATHER_BLOCK / WARP }
 struct id_order {
     int64_t rows;
     int32_t *tile_id, *tile_row, *place, *id, *row;
+    /* A run, the places of one id, that is longer than `piece` is added in pieces of
+     * that many places; `part` [parts][cols] has their sums (part_of). */
+    int64_t piece;
+    float *part;
 };
+
+/* Places in a piece at least: enough rows to hide the second pass. And pieces at most,
+ * which bounds the memory of their sums. */
+enum { PIECE_LEAST = 1024, PIECES_MOST = 128 };
 
 /* Sorts each tile of 512 rows by (id, row): tile_id, tile_row, and the place within the
  * tile. */
@@ -99,22 +108,50 @@ static __global__ void __launch_bounds__(SORT_TILE) spread_kernel(struct id_orde
     }
 }
 
-/* Number of places from `at` on with the id of the first; every warp counts for
- * itself. */
-static __device__ inline int64_t run_length(const struct id_order &o, int64_t at)
+/* Is the place `at + by` in the run of `at`? */
+static __device__ inline bool same_run(const struct id_order &o, int64_t at, int64_t by)
 {
-    const int lane = (int)threadIdx.x % WARP;
-    int64_t n = 0;
-    int more;
+    return at + by >= 0 && at + by < o.rows && o.id[at + by] == o.id[at];
+}
 
-    do {
-        const int64_t i = at + n + lane;
+/* The first place, from `low` to `high`, whose id is at least `id`, or above it. */
+static __device__ inline int64_t place_of(const struct id_order &o, int64_t low,
+                                          int64_t high, int32_t id, bool above)
+{
+    return low + count_before(o.id + low, (int)(high - low), id, above);
+}
 
-        /* 32 places at a time, until one of them has another id */
-        more = __popc(__ballot_sync(WARP_MASK, i < o.rows && o.id[i] == o.id[at]));
-        n += more;
-    } while (more == WARP);
-    return n;
+/* What the block of a place has to add: places [at, end) of a run. */
+struct id_piece {
+    int64_t end;
+    bool whole; /* the run has no other piece */
+    bool first;
+};
+
+/* False: another block adds the place. A piece begins where its run does and then every
+ * `piece` places: one that begins later has its run's id `piece` places before. */
+static __device__ inline bool piece_at(const struct id_order &o, int64_t at,
+                                       struct id_piece *p)
+{
+    const int64_t ahead = least(o.rows, at + o.piece);
+
+    p->first = !same_run(o, at, -1);
+    if (!p->first) {
+        if (!same_run(o, at, -o.piece) ||
+            (at - place_of(o, 0, at, o.id[at], false)) % o.piece != 0)
+            return false;
+    }
+    p->whole = p->first && !same_run(o, at, o.piece);
+    p->end = place_of(o, at, ahead, o.id[at], true);
+    return true;
+}
+
+/* Number of the sum of the piece that begins at `at`, if its run has several. Within
+ * `piece` places at most one such piece begins its run, and at most one does not. */
+static __device__ inline int64_t part_of(const struct id_order &o, int64_t at,
+                                         bool first)
+{
+    return 2 * (at / o.piece) + first;
 }
 
 /* Adds dy of the rows row[first], row[first + step] ... below end, V columns from
@@ -134,9 +171,9 @@ static __device__ inline void add_rows(float *sum, const T *dy, const int32_t *r
     }
 }
 
-/* One block per place at which an id starts. Does nothing after a forward with ids out
- * of range. With few rows the warps share the columns; with many they take rows in turn
- * and their sums are added in order. */
+/* One block per piece. Does nothing after a forward with ids out of range. With few rows
+ * the warps share the columns; with many they take rows in turn and their sums are added
+ * in order. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(GATHER_BLOCK)
     gather_kernel(struct id_order o, float *dtable, const T *dy, int64_t cols,
@@ -150,27 +187,28 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
         return;
     ROW_STRIDE(at, o.rows)
     {
-        int64_t end;
+        struct id_piece p;
+        float *row;
         bool shared;
 
-        /* not the first of its id: another block has it */
-        if (at > 0 && o.id[at - 1] == o.id[at])
+        if (!piece_at(o, at, &p))
             continue;
-        end = at + run_length(o, at);
+        /* the sum of a piece waits for its run's others; that of a whole run is added */
+        row = p.whole ? dtable + o.id[at] * cols
+                      : o.part + part_of(o, at, p.first) * cols;
         /* a frequent token: its rows are many and its columns few */
-        shared = end - at >= 4 * GATHER_WARPS;
+        shared = p.end - at >= 4 * GATHER_WARPS;
         for (int64_t left = shared ? 0 : warp * WARP * V; left < cols;
              left += shared ? WARP * V : GATHER_BLOCK * V) {
             const int64_t col = left + lane * V;
-            float *const to = dtable + o.id[at] * cols + col;
             float sum[V] = { 0 };
 
             if (col < cols)
                 add_rows<V>(sum, dy, o.row, at + (shared ? warp : 0),
-                            shared ? GATHER_WARPS : 1, end, cols, col);
+                            shared ? GATHER_WARPS : 1, p.end, cols, col);
             if (!shared) {
                 if (col < cols)
-                    store<V>(to, true, sum);
+                    store<V>(row + col, p.whole, sum);
                 continue;
             }
             for (int i = 0; i < V; i++)
@@ -182,9 +220,43 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
                 for (int i = 0; i < V; i++)
                     sum[i] += room[from][i * WARP + lane];
             if (warp == 0 && col < cols)
-                store<V>(to, true, sum);
+                store<V>(row + col, p.whole, sum);
             __syncthreads();
         }
+    }
+}
+
+/* Adds the sums of a run's pieces to dtable, in order. A block looks through `piece`
+ * places, in which at most one run of several pieces begins. */
+static __global__ void __launch_bounds__(GATHER_BLOCK)
+    add_pieces_kernel(struct id_order o, float *dtable, int64_t cols,
+                      const struct cuda_fault *fault)
+{
+    __shared__ int64_t found;
+    int64_t end;
+
+    if (fault->embed.row != INT32_MAX)
+        return;
+    if (threadIdx.x == 0)
+        found = -1;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < o.piece; i += GATHER_BLOCK) {
+        const int64_t at = (int64_t)blockIdx.x * o.piece + i;
+
+        if (at < o.rows && !same_run(o, at, -1) && same_run(o, at, o.piece))
+            found = at;
+    }
+    __syncthreads();
+    if (found < 0)
+        return;
+    end = place_of(o, found, o.rows, o.id[found], true);
+    BLOCK_STRIDE(col, cols)
+    {
+        float sum = o.part[part_of(o, found, true) * cols + col];
+
+        for (int64_t at = found + o.piece; at < end; at += o.piece)
+            sum += o.part[part_of(o, at, false) * cols + col];
+        dtable[o.id[found] * cols + col] += sum;
     }
 }
 
@@ -223,6 +295,7 @@ static void gather(struct cuda_state *s, struct id_order o, float *dtable,
     const int64_t size = pack_size<T>;
     const int64_t tiles = (o.rows + SORT_TILE - 1) / SORT_TILE;
     const unsigned grid = (unsigned)least(tiles, 65535);
+    int64_t windows;
 
     /* five per row: the ids sorted by tiles, their rows and places, and all sorted */
     o.tile_id = (int32_t *)cuda_scratch(s, (size_t)o.rows * 5 * sizeof(int32_t));
@@ -230,6 +303,11 @@ static void gather(struct cuda_state *s, struct id_order o, float *dtable,
     o.place = o.tile_row + o.rows;
     o.id = o.place + o.rows;
     o.row = o.id + o.rows;
+    o.piece = (o.rows + PIECES_MOST - 1) / PIECES_MOST;
+    o.piece = o.piece < PIECE_LEAST ? PIECE_LEAST : o.piece;
+    /* a batch of one piece has no run of several */
+    windows = o.rows > o.piece ? (o.rows + o.piece - 1) / o.piece : 0;
+    o.part = (float *)cuda_scratch(s, (size_t)(2 * windows * cols) * sizeof(float));
     LAUNCH(sort_tiles_kernel, grid, SORT_TILE, 0, s, o, ids);
     LAUNCH(place_kernel, dim3(grid, grid), SORT_TILE, 0, s, o);
     LAUNCH(spread_kernel, elements_grid(o.rows, SORT_TILE), SORT_TILE, 0, s, o);
@@ -239,6 +317,9 @@ static void gather(struct cuda_state *s, struct id_order o, float *dtable,
     else
         LAUNCH((gather_kernel<1, T>), rows_grid(o.rows), GATHER_BLOCK, 0, s, o, dtable,
                dy, cols, s->fault);
+    LAUNCH(add_pieces_kernel, (unsigned)windows, GATHER_BLOCK, 0, s, o, dtable, cols,
+           s->fault);
+    cuda_scratch_free(s, o.part);
     cuda_scratch_free(s, o.tile_id);
 }
 
@@ -249,7 +330,7 @@ void cuda_embed_grad(const struct backend *be, float *dtable, float *dpositions,
     /* a short batch has fewer rows than positions */
     const int64_t each = least(rows, time) * cols;
     struct cuda_state *s = cuda_state_of(be);
-    const struct id_order o = { rows, NULL, NULL, NULL, NULL, NULL };
+    const struct id_order o = { rows, NULL, NULL, NULL, NULL, NULL, 0, NULL };
 
     if (dtable && rows > 0)
         BY_TYPE(type, T, gather<T>(s, o, dtable, ids, (const T *)dy, cols));

@@ -114,6 +114,21 @@ static void no_algorithm(struct cuda_state *s, const struct gemm *p)
         cuda_fails(s, "cublasLtMatmulAlgoGetHeuristic", why);
 }
 
+/* What follows a product into c. An activation or its slope alone, over rows without
+ * gaps, is a kernel that moves packs; gemm_finish does the rest. */
+static void finish(struct cuda_state *s, const struct gemm *p, bool with_bias)
+{
+    const bool flat = p->ldc == p->n && !p->add && !with_bias;
+
+    if (flat && p->act_grad)
+        s->be.act_grad(&s->be, p->c, false, p->c, p->pre, p->c_type, p->m * p->n,
+                       p->act);
+    else if (flat && !p->pre)
+        s->be.act(&s->be, p->c, p->c, p->c_type, p->m * p->n, p->act);
+    else
+        gemm_finish(s, p, p->c, p->c_type, p->ldc, with_bias);
+}
+
 /* All rows at once, into c. False: the epilogue has no algorithm. */
 static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way way)
 {
@@ -137,7 +152,7 @@ static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way w
         s->be.add(&s->be, p->row_sums, p->row_sums, wide, ACCEL_F32, p->m);
     cuda_scratch_free(s, wide);
     if (good && way.after)
-        gemm_finish(s, p, p->c, p->c_type, p->ldc, !fused_bias);
+        finish(s, p, p->bias && !fused_bias);
     return good;
 }
 

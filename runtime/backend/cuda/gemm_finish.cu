@@ -4,6 +4,7 @@
  * the activation, activation or its derivative, rounding. One pass over the result.
  */
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/vector.h"
 
 /* The call for the kernel; narrow_*: bfloat16. */
 struct finish {
@@ -54,6 +55,63 @@ static __global__ void finish_kernel(struct finish f)
         }
 }
 
+/* v = act(v). One branch for the pack, so that its elements are independent chains. */
+template <int V>
+static __device__ inline void act_pack(float *v, accel_activation_t act)
+{
+#define ACT_CASE(value)                                                                \
+    case value:                                                                        \
+        for (int i = 0; i < V; i++)                                                    \
+            v[i] = maths_act(v[i], value);                                             \
+        break
+    switch (act) {
+        ACT_CASE(ACCEL_ACT_NONE);
+        ACT_CASE(ACCEL_ACT_GELU);
+        ACT_CASE(ACCEL_ACT_GELU_ERF);
+        ACT_CASE(ACCEL_ACT_SILU);
+        ACT_CASE(ACCEL_ACT_RELU);
+        ACT_CASE(ACCEL_ACT_RELU2);
+        ACT_CASE(ACCEL_ACT_TANH);
+    }
+#undef ACT_CASE
+}
+
+enum { FINISH_PACK = pack_size<bf16_t>, FINISH_BLOCK = 256 };
+
+/* The same in packs of 16 bytes: float32 sums to a bfloat16 result. */
+static __global__ void __launch_bounds__(FINISH_BLOCK)
+    finish_packs_kernel(struct finish f)
+{
+    const int64_t packs = f.cols / FINISH_PACK;
+
+    GRID_STRIDE(i, f.rows * packs)
+    {
+        int64_t pack, r = divide(i, packs, &pack), c = pack * FINISH_PACK;
+        int64_t at = r * f.ld_out + c;
+        float v[FINISH_PACK], bias[FINISH_PACK];
+
+        load<FINISH_PACK>(v, (const float *)f.sum + r * f.ld_sum + c);
+        if (f.bias && f.narrow_bias)
+            load<FINISH_PACK>(bias, (const bf16_t *)f.bias + c);
+        else if (f.bias)
+            load<FINISH_PACK>(bias, (const float *)f.bias + c);
+        for (int k = 0; f.bias && k < FINISH_PACK; k++)
+            v[k] += bias[k];
+        if (f.pre)
+            store<FINISH_PACK>((bf16_t *)f.pre + at, v);
+        act_pack<FINISH_PACK>(v, f.act);
+        store<FINISH_PACK>((bf16_t *)f.out + at, v);
+    }
+}
+
+/* Are there packs only, all aligned? */
+static bool finish_in_packs(const struct finish *f)
+{
+    return f->narrow_out && !f->narrow_sum && !f->add && !f->slope &&
+           f->cols % FINISH_PACK == 0 && f->ld_out % FINISH_PACK == 0 &&
+           f->ld_sum % pack_size<float> == 0 && on_16(f->out, f->pre, f->sum, f->bias);
+}
+
 /* sum [rows, cols] of `type`; with_bias false: the product has added it already. */
 void gemm_finish(struct cuda_state *s, const struct gemm *p, const void *sum,
                  accel_dtype_t type, int64_t ld, bool with_bias)
@@ -75,5 +133,11 @@ void gemm_finish(struct cuda_state *s, const struct gemm *p, const void *sum,
     f.add = p->add && sum != p->c; /* a product into c has added already */
     f.slope = p->act_grad;
     f.act = p->act;
+    if (finish_in_packs(&f)) {
+        LAUNCH(finish_packs_kernel,
+               elements_grid(p->m * p->n, FINISH_BLOCK * FINISH_PACK), FINISH_BLOCK, 0,
+               s, f);
+        return;
+    }
     LAUNCH(finish_kernel, dim3(elements_grid(p->n, 256), (unsigned)rows), 256, 0, s, f);
 }
