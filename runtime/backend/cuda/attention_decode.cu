@@ -2,9 +2,9 @@
  *
  * Attention of one query per sample: generation. Reading keys and values is the
  * bottleneck, so a block reads its split of them once, for the query heads that share
- * them, up to eight. A second kernel combines the splits in order. Splitting the keys is
- * what fills the device when there are few heads and samples (Flash-Decoding, Dao et
- * al. 2023).
+ * them, up to eight. A second kernel combines the splits in order. Splitting the keys
+ * fills the device when there are few heads and samples (Flash-Decoding, Dao et al.
+ * 2023).
  */
 #include "backend/cuda/cuda_attention.h"
 

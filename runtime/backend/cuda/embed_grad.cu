@@ -171,9 +171,9 @@ static __device__ inline void add_rows(float *sum, const T *dy, const int32_t *r
     }
 }
 
-/* One block per piece. Does nothing after a forward with ids out of range. With few rows
- * the warps share the columns; with many they take rows in turn and their sums are added
- * in order. */
+/* One block per piece. Does nothing after a forward with ids out of range. With few
+ * rows the warps share the columns; with many they take rows in turn and their sums are
+ * added in order. */
 template <int V, typename T>
 static __global__ void __launch_bounds__(GATHER_BLOCK)
     gather_kernel(struct id_order o, float *dtable, const T *dy, int64_t cols,
@@ -193,7 +193,7 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
 
         if (!piece_at(o, at, &p))
             continue;
-        /* the sum of a piece waits for its run's others; that of a whole run is added */
+        /* a piece's sum waits for the others of its run; that of a whole run is added */
         row = p.whole ? dtable + o.id[at] * cols
                       : o.part + part_of(o, at, p.first) * cols;
         /* a frequent token: its rows are many and its columns few */
@@ -304,7 +304,8 @@ static void gather(struct cuda_state *s, struct id_order o, float *dtable,
     o.id = o.place + o.rows;
     o.row = o.id + o.rows;
     o.piece = (o.rows + PIECES_MOST - 1) / PIECES_MOST;
-    o.piece = o.piece < PIECE_LEAST ? PIECE_LEAST : o.piece;
+    if (o.piece < PIECE_LEAST)
+        o.piece = PIECE_LEAST;
     /* a batch of one piece has no run of several */
     windows = o.rows > o.piece ? (o.rows + o.piece - 1) / o.piece : 0;
     o.part = (float *)cuda_scratch(s, (size_t)(2 * windows * cols) * sizeof(float));
