@@ -193,7 +193,7 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
 
         if (!piece_at(o, at, &p))
             continue;
-        /* a piece's sum waits for the others of its run; that of a whole run is added */
+        /* a piece's sum waits for the rest of its run; that of a whole run is added */
         row = p.whole ? dtable + o.id[at] * cols
                       : o.part + part_of(o, at, p.first) * cols;
         /* a frequent token: its rows are many and its columns few */
