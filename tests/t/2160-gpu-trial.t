@@ -80,6 +80,7 @@ printf '#!/bin/sh\necho ok 1 - one\necho "not ok 2 - two"\necho "# got 3"\necho 
     >"$tree/tests/odd.t"
 printf '#!/bin/sh\necho ok 1 - one\necho 1..2\n' >"$tree/tests/short.t"
 chmod +x "$tree/tests/odd.t" "$tree/tests/short.t"
+at_exit "kill -KILL \$(cat '$tree/pid') 2>/dev/null"
 # The module is none, which a test of it says in its own words.
 out=$(fresh ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --limit 2 --out "$tap_tmp/out" 2>&1)
 is $? 1 "it ends with 1 where a part failed"
@@ -102,7 +103,7 @@ like "$result" '^ 5 works +SKIP ' "a test that skips itself"
 like "$result" 'test_cuda_scratch|without a module: skipped: .*none.so.* does not exist' "says why"
 [ "$(wc -l <"$tap_tmp/out/result.txt")" -lt 60 ]
 ok $? "the result is one short text"
-fresh ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --resume --out "$tap_tmp/out" >/dev/null 2>&1
+fresh ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --resume --limit 2 --out "$tap_tmp/out" >/dev/null 2>&1
 is "$?, $(wc -l <"$tree/times" | tr -d ' ')" "0, 1" "--resume runs nothing twice"
 fresh ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --out "$tap_tmp/out" works >/dev/null 2>&1
 is "$(wc -l <"$tree/times" | tr -d ' '), $(grep -c FAIL "$tap_tmp/out/result.txt")" "2, 4" \
