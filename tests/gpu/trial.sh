@@ -158,7 +158,7 @@ time_for_part() {
     if [ -n "$within" ]; then
         left=$((within - ($(date +%s) - start) - 8))
         [ "$left" -ge "$may" ] || may=$left
-        [ "$may" -ge 2 ] || may=
+        [ "$may" -ge 1 ] || may=
     fi
     echo "$may"
 }
