@@ -58,8 +58,8 @@ CHECK_GPU_MODULE = $(gpu_module)
 else
 CHECK_GPU_MODULE =
 endif
-gpu_shell_tests = tests/t/2130-gpu-train.t tests/t/2140-gpu-sanitizer.t \
-	tests/t/2150-gpu-memory.t
+gpu_shell_tests = tests/t/2130-gpu-train.t tests/t/2135-gpu-steps.t \
+	tests/t/2140-gpu-sanitizer.t tests/t/2150-gpu-memory.t
 CHECK_GPU_TESTS = $(gpu_unit_tests) $(gpu_shell_tests:%=$(srcdir)/%)
 shell_tests += $(gpu_shell_tests)
 check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(EXEEXT) \
@@ -70,6 +70,7 @@ check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(
 	echo "the machine:"; ./accel$(EXEEXT) topo | grep -E '^(driver|gpu [0-9]|no_gpus)'; exit $$rc
 .PHONY: check-gpu
 EXTRA_DIST += doc/gpu.md
+include tests/gpu/local.mk
 shell_tests += tests/t/1100-messages-rules.t tests/t/1105-messages-shown.t \
 	tests/t/1120-named-things.t
 
@@ -152,8 +153,10 @@ EXTRA_DIST += tests/mutants/run \
 	tests/mutants/train.mut \
 	tests/mutants/verify.mut
 test-modules: $(check_LTLIBRARIES) $(check_SCRIPTS)
-# All that shell tests start; 0120 has its forged checkpoints from a unit test.
+# All that shell tests start; 0120 has its forged checkpoints from a unit test, 2160 packs those
+# of GPUs.
 test-programs: all test-modules $(filter tests/unit/test_ckpt_forged,$(unit_tests)) \
+		$(gpu_unit_tests) \
 		$(filter-out $(unit_tests) tests/bench/%, $(check_PROGRAMS))
 check-mutants:
 	@$(srcdir)/tests/mutants/run $(MUTANTS)

@@ -354,6 +354,8 @@ int main(int argc, char **argv)
 {
     accel_error_t err = { .text = "" };
 
+    /* a run that is stopped has printed what it measured */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (backend_cuda_open(&be, 0, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 77;

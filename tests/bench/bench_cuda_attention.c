@@ -16,13 +16,15 @@
 
 enum { ROUNDS = 20 };
 
+/* cuDNN's backward needs memory that grows with the batch: what it takes in a small one it
+ * may refuse in the batch of a training. */
 static const struct shape {
     const char *name;
     int batch, time, heads, kv_heads, width;
 } shapes[] = {
-    { "GPT-2 124M", 8, 1024, 12, 12, 64 },      { "GPT-2 1558M", 4, 1024, 25, 25, 64 },
-    { "Llama-8B", 1, 2048, 32, 8, 128 },        { "Llama-8B", 1, 8192, 32, 8, 128 },
-    { "Llama-8B decode", 1, 8192, 32, 8, 128 },
+    { "GPT-2 124M", 8, 1024, 12, 12, 64 },  { "GPT-2 124M", 32, 1024, 12, 12, 64 },
+    { "GPT-2 1558M", 8, 1024, 25, 25, 64 }, { "Llama-8B", 1, 2048, 32, 8, 128 },
+    { "Llama-8B", 1, 8192, 32, 8, 128 },    { "Llama-8B decode", 1, 8192, 32, 8, 128 },
 };
 
 struct place {
@@ -159,8 +161,9 @@ static void report(const char *name, const char *what, const struct attention *p
     double flops =
         4.0 * (double)(p->batch * p->heads * p->queries) * keys * (double)p->head_width;
 
-    printf("%-16s T%-5lld %-6s forward %8.3f ms %6.1f TFLOP/s", name,
-           (long long)p->keys, what, forward, flops / forward / 1e9);
+    printf("%-15s %2lldx%-4lld %-6s forward %8.3f ms %6.1f TFLOP/s", name,
+           (long long)p->batch, (long long)p->keys, what, forward,
+           flops / forward / 1e9);
     if (backward > 0)
         printf("  backward %8.3f ms %6.1f TFLOP/s", backward,
                2.5 * flops / backward / 1e9);
@@ -197,6 +200,8 @@ int main(int argc, char **argv)
     accel_error_t err = { 0 };
     struct backend *be;
 
+    /* a run that is stopped has printed what it measured */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (backend_cuda_open(&be, argc > 1 ? atoi(argv[1]) : 0, &err)) {
         fprintf(stderr, "%s\n%s\n", err.text, err.hint);
         return 1;

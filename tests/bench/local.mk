@@ -25,7 +25,7 @@ tests_bench_bench_attention_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/bench/step/attention_torch.py
 # One GPU beside torch.compile, and the time between its kernels: make bench-gpu
 EXTRA_DIST += tests/bench/train_gpu.py tests/bench/gpu/train_torch.py
-EXTRA_LTLIBRARIES = tests/bench/gpu/kernel_times.la
+check_LTLIBRARIES += tests/bench/gpu/kernel_times.la
 tests_bench_gpu_kernel_times_la_SOURCES = tests/bench/gpu/kernel_times.c
 tests_bench_gpu_kernel_times_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
 tests_bench_gpu_kernel_times_la_LIBADD = -ldl -lpthread

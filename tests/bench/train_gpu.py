@@ -182,6 +182,8 @@ def line(name, case, seconds, peak, watch):
 
 
 def compare(args, case, folder):
+    """Prints the case; False: accel did not run."""
+    ran = True
     print(f"== {case.text}, {case.layers} of {LAYERS[case.model]} blocks, bf16, AdamW, "
           f"{args.steps} steps", flush=True)
     for turn in range(args.turns):
@@ -192,6 +194,7 @@ def compare(args, case, folder):
             seconds, peak = own(args, case, folder) if name == "accel" else peer(args, case)
             rates.append(line(name, case, seconds, peak, watch))
             watch.done.set()
+            ran = ran and rates[0] > 0
             if name == "accel" and turn == 0 and args.trace and rates[0]:
                 trace(args, case, folder, statistics.median(seconds))
         if rates[0] and case.target and args.device == "cuda":
@@ -199,6 +202,7 @@ def compare(args, case, folder):
                   " for as many parameters")
         if all(rates):
             print(f"  accel is {rates[0] / rates[1]:.2f} x torch.compile", flush=True)
+    return ran
 
 
 def main():
@@ -213,8 +217,8 @@ def main():
     if args.steps <= WARM_UP:
         parser.error(f"--steps: more than the {WARM_UP} that are not counted")
     with tempfile.TemporaryDirectory() as folder:
-        for text in args.cases:
-            compare(args, Case(text), folder)
+        ran = [compare(args, Case(text), folder) for text in args.cases]
+    return 0 if all(ran) else 1
 
 
-main()
+sys.exit(main())

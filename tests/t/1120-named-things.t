@@ -117,7 +117,8 @@ all_in "$known" "options of accel's commands"
     "$accel" --help | options_of
     "$ACCEL_BUILD/examples/train" --help | options_of
     ./configure --help | options_of
-    cat scripts/quickstart scripts/test scripts/install-deps scripts/accel-cluster | options_of
+    cat scripts/quickstart scripts/test scripts/install-deps scripts/accel-cluster \
+        tests/gpu/trial.sh | options_of
     sed -n 's/^#define OPTION_[A-Z_]* *"\([a-z-]*\)".*/--\1/p' srun_plugin/plugin.h
     # Of Slurm, env, pkg-config, Accelerate.
     printf -- '--%s\n' cpu-bind cpus-per-task default-signal dependency disable-status exclusive \

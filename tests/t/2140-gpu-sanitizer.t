@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # compute-sanitizer's memcheck and racecheck over the op table, the kernels and a few steps of
-# training on a GPU: nothing is found. (Memory that nobody wrote is NaN on the stand-in, which
-# finds what initcheck would.)
+# training on a GPU: nothing is found in our kernels. (Memory that nobody wrote is NaN on the
+# stand-in, which finds what initcheck would.)
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -21,12 +21,17 @@ train_text text
 # Heads of 64 in bfloat16 take the tensor cores.
 gpu_configs "accel: {checkpoint: {save: false}}"
 
+# Kernels of NVIDIA's libraries are left out: they would take most of the time, and what is found
+# there is not ours to mend. None of our names has one of these words (2160), so that a library's
+# kernel with a new name is checked at worst.
+theirs=kns=cublas,kns=cutlass,kns=cudnn,kns=nvjet,kns=xmma,kns=gemm,kns=gemv,kns=splitK,kns=nccl
+
 # checked TOOL NAME COMMAND...: its own result counts as well
 checked() {
     checked_tool=$1 checked_what=$1:$2 log=$tap_tmp/$1-$2.log
     shift 2
     timeout 3000 compute-sanitizer --tool "$checked_tool" --error-exitcode 99 --target-processes all \
-        "$@" >"$log" 2>&1
+        --kernel-name-exclude "$theirs" "$@" >"$log" 2>&1
     is $? 0 "$checked_what runs" || diag "$(grep '^not ok\|=====' "$log" | head -n 40)"
     like "$(cat "$log")" '========= .*SUMMARY: 0 ' "$checked_what: a summary without findings"
     unlike "$(grep SUMMARY "$log")" 'SUMMARY: [1-9]' "$checked_what: and no other"

@@ -4,11 +4,26 @@
  */
 #include "tests/unit/model_run.h"
 
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "accel_safetensors.h"
 
 enum { TOKENS = 10 };
+
+const char *model_run_data(const char *name)
+{
+    static char path[PATH_MAX];
+    const char *src = getenv("ACCEL_SRC");
+
+    if (src)
+        snprintf(path, sizeof(path), "%s/tests/data/weights/%s", src, name);
+    else
+        snprintf(path, sizeof(path), DATA "/%s", name);
+    return path;
+}
 
 static accel_status_t open_model(accel_t *run, const struct model_request *r,
                                  accel_error_t *err)
@@ -17,7 +32,7 @@ static accel_status_t open_model(accel_t *run, const struct model_request *r,
     accel_status_t st = model_shape_open(r->dir, &shape, err);
 
     if (st)
-        st = model_shape_open(DATA "/gpt2", &shape, err);
+        st = model_shape_open(model_run_data("gpt2"), &shape, err);
     model_resize(&shape, &r->sizes);
     if (!st)
         st = graph_open(&run->graph, run->backend, r->compute, false, err);
@@ -133,7 +148,8 @@ accel_status_t model_run_torch(const char *name, float *out, accel_error_t *err)
 {
     const accel_safetensors_tensor_t *t;
     accel_safetensors_t *s = NULL;
-    accel_status_t st = accel_safetensors_open(&s, DATA "/logits.safetensors", err);
+    accel_status_t st =
+        accel_safetensors_open(&s, model_run_data("logits.safetensors"), err);
 
     if (st)
         return st;

@@ -17,6 +17,10 @@ struct model_request {
     struct backend *backend; /* closed with the run, and if it does not open */
 };
 
+/* tests/data/weights/NAME, of the source in $ACCEL_SRC or of the build; valid until the next
+ * call. */
+const char *model_run_data(const char *name);
+
 accel_status_t model_run_open(accel_t *run, struct boot *b,
                               const struct model_request *r, accel_error_t *err);
 void model_run_close(accel_t *run);

@@ -32,7 +32,7 @@ static int64_t logits(struct backend *be, const char *name, accel_dtype_t comput
     int64_t count = 0;
     char dir[4096];
 
-    snprintf(dir, sizeof(dir), DATA "/%s", name);
+    snprintf(dir, sizeof(dir), "%s", model_run_data(name));
     r.dir = dir;
     st = model_run_open(&run, &boot, &r, &err);
     if (!st)
