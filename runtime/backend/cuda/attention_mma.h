@@ -56,27 +56,30 @@ static __device__ __forceinline__ void mma_load_turned(uint32_t r[4], const bf16
     ptx_load_turned(r, mma_matrix_row(at, ld));
 }
 
-/* Copies rows of a head to shared memory, zeros where there are none. Rows and widths
- * allow reads of 8 elements (attn_mma_fits). */
-template <int WIDTH>
+/* Starts to copy ROWS rows of a head to shared memory, zeros where there are none. Rows
+ * and widths allow reads of 8 elements (attn_mma_fits). They are there after
+ * mma_staged. */
+template <int WIDTH, int ROWS>
 static __device__ __forceinline__ void mma_stage(bf16_t *dst,
                                                  const struct attn_rows<bf16_t> &from,
                                                  int64_t width)
 {
-    struct alignas(16) eight {
-        uint32_t w[4];
-    };
-
-#pragma unroll 2
-    /* 8 elements, 16 bytes, per thread and access */
-    for (int i = (int)threadIdx.x; i < ATTN_TILE * WIDTH / 8; i += MMA_THREADS) {
+    /* 8 elements, 16 bytes, per thread and copy */
+    for (int i = (int)threadIdx.x; i < ROWS * WIDTH / 8; i += MMA_THREADS) {
         int r = i / (WIDTH / 8), c = i % (WIDTH / 8) * 8;
-        struct eight v = { { 0, 0, 0, 0 } };
 
-        if (r < from.count && c < width)
-            v = *(const struct eight *)(from.at + r * from.stride + c);
-        *(struct eight *)(dst + r * (WIDTH + MMA_PAD) + c) = v;
+        ptx_copy(dst + r * (WIDTH + MMA_PAD) + c, from.at + r * from.stride + c,
+                 r < from.count && c < width);
     }
+    ptx_copy_commit();
+}
+
+/* Waits for all that the block has begun to stage. All its threads must call; what they
+ * read before may be staged anew. */
+static __device__ __forceinline__ void mma_staged(void)
+{
+    ptx_copy_wait<0>();
+    __syncthreads();
 }
 
 /* c = rows [0, 16) of a times the transpose of the first 8 N rows of b. */
