@@ -146,6 +146,7 @@ EXTRA_DIST += tests/mutants/run \
 	tests/mutants/optim.mut \
 	tests/mutants/plan.mut \
 	tests/mutants/polish.mut \
+	tests/mutants/ptx.mut \
 	tests/mutants/resume.mut \
 	tests/mutants/scripts.mut \
 	tests/mutants/shard.mut \

@@ -11,17 +11,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fakecuda.h"
+#include "fake_ptx.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 enum { LANES = 32, MEETINGS = 8 };
 
-/* Lanes of one warp that meet: open until all have come, in use until all have left. */
+/* Lanes of one warp that meet: open until all have come, in use until all have left.
+ * together: what the last one that comes does for all; NULL for nothing. */
 struct meeting {
     unsigned mask, came, inside;
     bool open;
+    fake_together *together;
     struct fiber *waiting;
     uint64_t value[LANES];
 };
@@ -35,7 +37,8 @@ static struct {
     const std::function<void()> *thread;
     unsigned threads, taken, ended;
     bool backwards;
-    void *shared;
+    char *shared;
+    size_t shared_bytes;
     struct fiber home, *now;
     struct fiber *ready, *idle;
     /* the block's barrier: */
@@ -107,6 +110,13 @@ static struct fiber *pick(void)
     return f ? f : &b.home;
 }
 
+void fake_give_up(const std::string &why)
+{
+    b.trouble = why;
+    for (;;)
+        go_to(&b.home);
+}
+
 /* ---- the barrier of the block ----------------------------------------------------------- */
 
 static void open_barrier(void)
@@ -144,11 +154,25 @@ unsigned fakecuda_lane(void)
     return b.now->thread % LANES;
 }
 
+/* Values are addresses: of what each lane brings, and takes. */
+static void do_together(const struct meeting *m)
+{
+    uint64_t *lanes[LANES];
+
+    if (m->came != ~0u)
+        fake_give_up("an instruction of a whole warp lacks lanes that have ended");
+    for (int i = 0; i < LANES; i++)
+        lanes[i] = (uint64_t *)(uintptr_t)m->value[i];
+    m->together(lanes);
+}
+
 /* All lanes of the mask that are left have come. */
 static bool close_meeting(struct warp *w, struct meeting *m)
 {
     if (!m->open || (m->mask & ~w->ended & ~m->came))
         return false;
+    if (m->together)
+        do_together(m);
     m->open = false;
     m->inside = m->came;
     move_all(&b.ready, &m->waiting);
@@ -173,18 +197,21 @@ static struct meeting *find_meeting(struct warp *w, unsigned mask)
     return empty;
 }
 
-const uint64_t *fakecuda_warp(unsigned mask, uint64_t value, unsigned *present)
+static const struct meeting *meet(unsigned mask, uint64_t value,
+                                  fake_together *together)
 {
     unsigned thread = b.now->thread, lane = thread % LANES;
     struct warp *w = &b.warps[thread / LANES];
     struct meeting *m = find_meeting(w, mask);
 
-    if (!m || !(mask >> lane & 1)) {
-        b.trouble = m ? "a thread is not in the mask of its own warp operation"
-                      : "a warp waits in more places than the stand-in knows";
-        for (;;)
-            go_to(&b.home);
-    }
+    if (!m)
+        fake_give_up("a warp waits in more places than the stand-in knows");
+    if (!(mask >> lane & 1))
+        fake_give_up("a thread is not in the mask of its own warp operation");
+    if (m->came == 0)
+        m->together = together;
+    if (m->together != together)
+        fake_give_up("the lanes of a warp are at different instructions");
     m->came |= 1u << lane;
     m->value[lane] = value;
     if (!close_meeting(w, m)) {
@@ -192,8 +219,20 @@ const uint64_t *fakecuda_warp(unsigned mask, uint64_t value, unsigned *present)
         go_to(pick());
     }
     m->inside &= ~(1u << lane);
+    return m;
+}
+
+const uint64_t *fakecuda_warp(unsigned mask, uint64_t value, unsigned *present)
+{
+    const struct meeting *m = meet(mask, value, NULL);
+
     *present = m->came;
     return m->value;
+}
+
+void fake_warp_together(fake_together *together, uint64_t *mine)
+{
+    meet(~0u, (uint64_t)(uintptr_t)mine, together);
 }
 
 /* ---- threads ---------------------------------------------------------------------------- */
@@ -203,11 +242,35 @@ void *fakecuda_shared(void)
     return b.shared;
 }
 
+/* The space of shared memory begins with what the system keeps for itself. */
+enum { SHARED_FIRST = 1024 };
+
+size_t __cvta_generic_to_shared(const void *p)
+{
+    size_t at = (size_t)((uintptr_t)p - (uintptr_t)b.shared);
+
+    if (at >= b.shared_bytes)
+        fake_give_up("an address that is not in dynamic shared memory");
+    return SHARED_FIRST + at;
+}
+
+char *fake_shared_at(uint64_t address, size_t bytes)
+{
+    if (address % 16)
+        fake_give_up("an address of shared memory that is no multiple of 16");
+    if (address < SHARED_FIRST || address - SHARED_FIRST + bytes > b.shared_bytes)
+        fake_give_up("an address outside of the block's shared memory");
+    return b.shared + (address - SHARED_FIRST);
+}
+
+unsigned fake_thread(void)
+{
+    return b.now->thread;
+}
+
 void fakecuda_trap(void)
 {
-    b.trouble = "a thread trapped";
-    for (;;)
-        go_to(&b.home);
+    fake_give_up("a thread trapped");
 }
 
 /* Those who wait need not wait for a thread that is no more. */
@@ -234,6 +297,8 @@ static void run_threads(struct fiber *self)
         self->z = self->thread / blockDim.x / blockDim.y;
         set_thread(self);
         (*b.thread)();
+        if (fake_copies_left(self->thread))
+            fake_give_up("a thread ended before its copies to shared memory");
         end_thread(self->thread);
         if (b.ready)
             break;
@@ -294,9 +359,11 @@ std::string fake_run_block(const std::function<void()> &thread, dim3 block,
     b.threads = block.x * block.y * block.z;
     b.taken = b.ended = b.waiting = b.sum = 0;
     b.backwards = backwards;
-    b.shared = shared_memory;
+    b.shared = (char *)shared_memory;
+    b.shared_bytes = shared;
     b.trouble.clear();
     set_warps((b.threads + LANES - 1) / LANES);
+    fake_copies_begin(b.threads, backwards);
     memset(shared_memory, 0xff, shared);
     blockDim = block;
     b.now = &b.home;

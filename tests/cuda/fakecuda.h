@@ -174,8 +174,21 @@ cudaError_t fake_account(int device,
 void fake_virtual_forget(
     void); /* fake_virtual.cc: every range and what is mapped to it */
 
-/* fake_block.cc: runs all threads of one block; "" or what went wrong. */
+/* fake_block.cc */
+/* Ends the kernel that runs; for its threads only. */
+[[noreturn]] void fake_give_up(const std::string &why);
+unsigned fake_thread(void); /* number of the running thread in its block */
+/* Waits for all lanes of the warp at the same instruction. The last one that comes does
+ * the work for all, on what each brought. */
+typedef void fake_together(uint64_t *const lanes[]);
+void fake_warp_together(fake_together *together, uint64_t *mine);
+/* Runs all threads of one block; "" or what went wrong. */
 std::string fake_run_block(const std::function<void()> &thread, dim3 block,
                            size_t shared, void *shared_memory, bool backwards);
+
+/* fake_async.cc */
+/* Forgets all copies; late: they happen when they are waited for. */
+void fake_copies_begin(unsigned threads, bool late);
+bool fake_copies_left(unsigned thread); /* some were not waited for */
 
 #endif

@@ -11,10 +11,12 @@ endif
 if !SANITIZER
 if HAVE_CXX
 unit_tests += tests/unit/test_emulator tests/unit/test_emulator_blas \
-	tests/unit/test_emulator_machine tests/unit/test_emulator_streams
+	tests/unit/test_emulator_machine tests/unit/test_emulator_ptx \
+	tests/unit/test_emulator_streams tests/unit/test_fragments
 endif
 endif
 tests_cuda_libfakecuda_la_SOURCES = \
+	tests/cuda/fake_async.cc \
 	tests/cuda/fake_blaslt.cc \
 	tests/cuda/fake_blaslt.h \
 	tests/cuda/fake_block.cc \
@@ -26,10 +28,14 @@ tests_cuda_libfakecuda_la_SOURCES = \
 	tests/cuda/fake_fiber.h \
 	tests/cuda/fake_graph.cc \
 	tests/cuda/fake_launch.cc \
+	tests/cuda/fake_layout.h \
 	tests/cuda/fake_matmul.cc \
 	tests/cuda/fake_memory.cc \
+	tests/cuda/fake_mma.cc \
 	tests/cuda/fake_pool.cc \
 	tests/cuda/fake_properties.cc \
+	tests/cuda/fake_ptx.cc \
+	tests/cuda/fake_ptx.h \
 	tests/cuda/fake_queue.cc \
 	tests/cuda/fake_stream.cc \
 	tests/cuda/fake_virtual.cc \
@@ -41,6 +47,7 @@ tests_cuda_libfakecuda_la_SOURCES = \
 	tests/cuda/include/cuda_runtime_api.h \
 	tests/cuda/include/fakecuda_device.h \
 	tests/cuda/include/fakecuda_maths.h \
+	tests/cuda/include/fakecuda_ptx.h \
 	tests/cuda/include/fakecuda_types.h \
 	tests/cuda/include/fakecuda_vectors.h
 tests_cuda_libfakecuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
@@ -68,9 +75,20 @@ tests_unit_test_emulator_machine_CPPFLAGS = $(emulator_cppflags)
 tests_unit_test_emulator_machine_CXXFLAGS = $(emulator_cxxflags)
 tests_unit_test_emulator_machine_LDADD = $(emulator_ldadd)
 tests_unit_test_emulator_machine_LDFLAGS = -no-install
+tests_unit_test_emulator_ptx_SOURCES = tests/unit/test_emulator_ptx.cc tests/unit/emulator.h
+tests_unit_test_emulator_ptx_CPPFLAGS = $(emulator_cppflags)
+tests_unit_test_emulator_ptx_CXXFLAGS = $(emulator_cxxflags)
+tests_unit_test_emulator_ptx_LDADD = $(emulator_ldadd)
+tests_unit_test_emulator_ptx_LDFLAGS = -no-install
 tests_unit_test_emulator_streams_SOURCES = tests/unit/test_emulator_streams.cc \
 	tests/unit/emulator.h
 tests_unit_test_emulator_streams_CPPFLAGS = $(emulator_cppflags)
 tests_unit_test_emulator_streams_CXXFLAGS = $(emulator_cxxflags)
 tests_unit_test_emulator_streams_LDADD = $(emulator_ldadd)
 tests_unit_test_emulator_streams_LDFLAGS = -no-install
+# The device code of the attention, block by block, without the module.
+tests_unit_test_fragments_SOURCES = tests/unit/test_fragments.cc tests/unit/emulator.h
+tests_unit_test_fragments_CPPFLAGS = $(emulator_cppflags) $(RANDOM123_CFLAGS)
+tests_unit_test_fragments_CXXFLAGS = $(emulator_cxxflags)
+tests_unit_test_fragments_LDADD = $(emulator_ldadd)
+tests_unit_test_fragments_LDFLAGS = -no-install

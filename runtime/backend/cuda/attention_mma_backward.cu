@@ -2,7 +2,8 @@
  *
  * Attention backward on tensor cores: bfloat16, heads of up to 128 elements. As in the
  * plain backward, a block per 64 queries makes dq and a block per 64 keys dk and dv. A
- * warp has 16 rows and takes 32 of the other side at a time, to fit its registers.
+ * warp has 16 rows and takes 32 of the other side at a time, to fit its registers; the
+ * next 32 are copied meanwhile.
  */
 #include "backend/cuda/attention_mma.h"
 
@@ -16,7 +17,8 @@ struct mma_task {
 };
 
 /* Two tiles that stay and two that change, and two floats per query. For dq the
- * queries' side stays (q, dout), for dk and dv the keys' side (k, v). */
+ * queries' side stays (q, dout), for dk and dv the keys' side (k, v). One half of the
+ * tiles that change is read while the other is copied. */
 template <int WIDTH> struct grad_shared {
     bf16_t own[2][ATTN_TILE * (WIDTH + MMA_PAD)],
         other[2][ATTN_TILE * (WIDTH + MMA_PAD)];
@@ -24,18 +26,71 @@ template <int WIDTH> struct grad_shared {
     uint8_t kept[ATTN_TILE * ATTN_QUADS];
 };
 
-/* Copies lse and delta of the tile's queries to shared memory. */
+/* Copies lse and delta of the tile's queries [first, first + rows) to shared memory. */
 static __device__ __forceinline__ void stage_rows(const struct attention &p,
                                                   const struct mma_task &w,
-                                                  const struct attn_tile &t, float *lse,
-                                                  float *delta)
+                                                  const struct attn_tile &t, int first,
+                                                  int rows, float *lse, float *delta)
 {
     const int64_t at = (t.b * p.heads + t.h) * p.queries + t.q0;
 
-    BLOCK_STRIDE(i, ATTN_TILE)
+    BLOCK_STRIDE(i, rows)
     {
-        lse[i] = i < t.queries ? w.lse[at + i] : 0.0f;
-        delta[i] = i < t.queries ? w.delta[at + i] : 0.0f;
+        int64_t q = first + i;
+
+        lse[q] = q < t.queries ? w.lse[at + q] : 0.0f;
+        delta[q] = q < t.queries ? w.delta[at + q] : 0.0f;
+    }
+}
+
+/* Starts to copy 32 keys and values of the tile from key `half` on. */
+template <int WIDTH>
+static __device__ __forceinline__ void stage_half_keys(const struct attention &p,
+                                                       struct grad_shared<WIDTH> &sh,
+                                                       const struct attn_tile &t,
+                                                       int half)
+{
+    const int at = half * (WIDTH + MMA_PAD), keys = t.keys - half;
+    const int64_t first = t.k0 + half;
+
+    mma_stage<WIDTH, HALF>(sh.other[0] + at,
+                           attn_rows_of<bf16_t>(p.k, t.b, t.kv_head, first, keys, 1.0f),
+                           p.head_width);
+    mma_stage<WIDTH, HALF>(sh.other[1] + at,
+                           attn_rows_of<bf16_t>(p.v, t.b, t.kv_head, first, keys, 1.0f),
+                           p.head_width);
+}
+
+/* Starts to copy 32 queries of the tile from query `half` on, their dout, lse and
+ * delta. */
+template <int WIDTH>
+static __device__ __forceinline__ void stage_half_queries(const struct attention &p,
+                                                          const struct mma_task &w,
+                                                          struct grad_shared<WIDTH> &sh,
+                                                          const struct attn_tile &t,
+                                                          int half)
+{
+    const int at = half * (WIDTH + MMA_PAD);
+    struct attn_rows<bf16_t> dout = attn_out_rows<bf16_t>(p, w.dout, t);
+
+    dout.at += half * dout.stride;
+    dout.count -= half;
+    mma_stage<WIDTH, HALF>(
+        sh.other[0] + at,
+        attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0 + half, t.queries - half, 1.0f),
+        p.head_width);
+    mma_stage<WIDTH, HALF>(sh.other[1] + at, dout, p.head_width);
+    stage_rows(p, w, t, half, HALF, sh.lse, sh.delta);
+}
+
+/* Stages which keys dropout keeps in the tile, for both of its halves. */
+static __device__ __forceinline__ void stage_kept(const struct attention &p,
+                                                  const struct attn_tile &t, int half,
+                                                  uint8_t *kept)
+{
+    if (p.dropout > 0.0f && half == 0) {
+        attn_stage_kept(p, t, kept);
+        __syncthreads();
     }
 }
 
@@ -59,7 +114,39 @@ static __device__ __forceinline__ void clear(float acc[WIDTH / 8][4])
             acc[n][i] = 0.0f;
 }
 
-/* dq of one tile: rows are queries, keys pass by. */
+/* Adds what 32 keys of the tile from key `half` on contribute to dq. Rows are
+ * queries. */
+template <int WIDTH>
+static __device__ __forceinline__ void add_keys(const struct attention &p,
+                                                struct grad_shared<WIDTH> &sh,
+                                                const struct attn_tile &t, int half,
+                                                float dq[WIDTH / 8][4])
+{
+    /* lane l has rows row and row + 8 of its warp's 16 (ptx.h) */
+    const int ld = WIDTH + MMA_PAD, row = mma_first() + mma_row();
+    const struct attn_view view = attn_view_of(p, t);
+    const float scale = attn_keep_scale(p);
+    float s[TILES][4], ds[TILES][4];
+
+    /* s = q k^T, dp = dout v^T; score_grad turns them into p and ds, mma_gather adds
+     * ds k */
+    mma_scores<WIDTH, TILES>(s, sh.own[0] + mma_first() * ld, sh.other[0] + half * ld);
+    mma_scores<WIDTH, TILES>(ds, sh.own[1] + mma_first() * ld, sh.other[1] + half * ld);
+#pragma unroll
+    for (int n = 0; n < TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int q = row + i / 2 * 8, k = half + n * 8 + mma_col() + i % 2;
+
+            /* in float32: scaling bfloat16 queries would round them */
+            s[n][i] *= p.scale;
+            score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q], sh.delta[q],
+                       attn_keep(sh.kept, scale, q, k));
+        }
+    mma_gather<WIDTH, TILES>(dq, ds, sh.other[0] + half * ld);
+}
+
+/* dq of one tile: keys pass by. */
 template <int WIDTH>
 static __device__ __forceinline__ void query_tile(const struct attention &p,
                                                   const struct mma_task &w,
@@ -67,99 +154,93 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
                                                   struct attn_tile t,
                                                   const struct heads_out &dq)
 {
-    /* lane l has rows row and row + 8 of its warp's 16 (attention_mma.h) */
-    const int ld = WIDTH + MMA_PAD, row = mma_first() + mma_row();
     const int64_t d = p.head_width, end = attn_key_end(p, t);
-    float acc[WIDTH / 8][4], s[TILES][4], ds[TILES][4];
-    const float scale = attn_keep_scale(p);
+    float acc[WIDTH / 8][4];
 
     clear<WIDTH>(acc);
     __syncthreads();
-    mma_stage<WIDTH>(sh.own[0],
-                     attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0, t.queries, 1.0f), d);
-    mma_stage<WIDTH>(sh.own[1], attn_out_rows<bf16_t>(p, w.dout, t), d);
-    stage_rows(p, w, t, sh.lse, sh.delta);
-    for (int64_t k0 = 0; k0 < end; k0 += ATTN_TILE) {
-        t = attn_tile_at(p, t.b, t.h, t.q0, k0);
-        __syncthreads();
-        mma_stage<WIDTH>(sh.other[0],
-                         attn_rows_of<bf16_t>(p.k, t.b, t.kv_head, k0, t.keys, 1.0f),
-                         d);
-        mma_stage<WIDTH>(sh.other[1],
-                         attn_rows_of<bf16_t>(p.v, t.b, t.kv_head, k0, t.keys, 1.0f),
-                         d);
-        if (scale != 0.0f)
-            attn_stage_kept(p, t, sh.kept);
-        __syncthreads();
+    mma_stage<WIDTH, ATTN_TILE>(
+        sh.own[0], attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0, t.queries, 1.0f), d);
+    mma_stage<WIDTH, ATTN_TILE>(sh.own[1], attn_out_rows<bf16_t>(p, w.dout, t), d);
+    stage_rows(p, w, t, 0, ATTN_TILE, sh.lse, sh.delta);
+    stage_half_keys<WIDTH>(p, sh, t, 0);
 #pragma unroll 1
-        for (int half = 0; half < ATTN_TILE; half += HALF) {
-            const struct attn_view view = attn_view_of(p, t);
+    for (int64_t k = 0; k < end; k += HALF) {
+        const int half = (int)(k % ATTN_TILE), other = HALF - half;
 
-            /* s = q k^T, dp = dout v^T; score_grad turns them into p and ds, mma_gather
-             * adds ds k */
-            mma_scores<WIDTH, TILES>(s, sh.own[0] + mma_first() * ld,
-                                     sh.other[0] + half * ld);
-            mma_scores<WIDTH, TILES>(ds, sh.own[1] + mma_first() * ld,
-                                     sh.other[1] + half * ld);
-#pragma unroll
-            for (int n = 0; n < TILES; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    int q = row + i / 2 * 8, k = half + n * 8 + mma_col() + i % 2;
-
-                    /* in float32: scaling bfloat16 queries would round them */
-                    s[n][i] *= p.scale;
-                    score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
-                               sh.delta[q], attn_keep(sh.kept, scale, q, k));
-                }
-            mma_gather<WIDTH, TILES>(acc, ds, sh.other[0] + half * ld);
-        }
+        t = attn_tile_at(p, t.b, t.h, t.q0, k - half);
+        mma_staged();
+        if (k + HALF < end)
+            stage_half_keys<WIDTH>(
+                p, sh, attn_tile_at(p, t.b, t.h, t.q0, k + HALF - other), other);
+        stage_kept(p, t, half, sh.kept);
+        add_keys<WIDTH>(p, sh, t, half, acc);
     }
+    ptx_copy_wait<0>(); /* where no key is seen, the first ones are still under way */
     /* the scale of the scores is a factor of their derivative, too */
     mma_store<WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc, p.scale, p.scale, d);
 }
 
-/* Adds what the queries of one tile contribute to dk and dv of the keys. Rows are
- * keys. */
+/* Adds what 32 queries of the tile from query `half` on contribute to dk and dv. Rows
+ * are keys. */
 template <int WIDTH>
-static __device__ __forceinline__ void add_queries(
-    const struct attention &p, const struct mma_task &w, struct grad_shared<WIDTH> &sh,
-    const struct attn_tile &t, float dk[WIDTH / 8][4], float dv[WIDTH / 8][4])
+static __device__ __forceinline__ void add_queries(const struct attention &p,
+                                                   struct grad_shared<WIDTH> &sh,
+                                                   const struct attn_tile &t, int half,
+                                                   float dk[WIDTH / 8][4],
+                                                   float dv[WIDTH / 8][4])
 {
     const int ld = WIDTH + MMA_PAD, row = mma_first() + mma_row();
     const struct attn_view view = attn_view_of(p, t);
     const float scale = attn_keep_scale(p);
     float s[TILES][4], ds[TILES][4];
 
-    __syncthreads();
-    mma_stage<WIDTH>(sh.other[0],
-                     attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0, t.queries, 1.0f),
-                     p.head_width);
-    mma_stage<WIDTH>(sh.other[1], attn_out_rows<bf16_t>(p, w.dout, t), p.head_width);
-    stage_rows(p, w, t, sh.lse, sh.delta);
-    if (scale != 0.0f)
-        attn_stage_kept(p, t, sh.kept);
-    __syncthreads();
-#pragma unroll 1
-    for (int half = 0; half < ATTN_TILE; half += HALF) {
-        mma_scores<WIDTH, TILES>(s, sh.own[0] + mma_first() * ld,
-                                 sh.other[0] + half * ld);
-        mma_scores<WIDTH, TILES>(ds, sh.own[1] + mma_first() * ld,
-                                 sh.other[1] + half * ld);
+    mma_scores<WIDTH, TILES>(s, sh.own[0] + mma_first() * ld, sh.other[0] + half * ld);
+    mma_scores<WIDTH, TILES>(ds, sh.own[1] + mma_first() * ld, sh.other[1] + half * ld);
 #pragma unroll
-        for (int n = 0; n < TILES; n++)
+    for (int n = 0; n < TILES; n++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int k = row + i / 2 * 8, q = half + n * 8 + mma_col() + i % 2;
+        for (int i = 0; i < 4; i++) {
+            int k = row + i / 2 * 8, q = half + n * 8 + mma_col() + i % 2;
 
-                s[n][i] *= p.scale;
-                score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
-                           sh.delta[q], attn_keep(sh.kept, scale, q, k));
-            }
-        /* dv += p^T dout, dk += ds^T q: rows are keys, so both are plain products */
-        mma_gather<WIDTH, TILES>(dv, s, sh.other[1] + half * ld);
-        mma_gather<WIDTH, TILES>(dk, ds, sh.other[0] + half * ld);
-    }
+            s[n][i] *= p.scale;
+            score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q], sh.delta[q],
+                       attn_keep(sh.kept, scale, q, k));
+        }
+    /* dv += p^T dout, dk += ds^T q: rows are keys, so both are plain products */
+    mma_gather<WIDTH, TILES>(dv, s, sh.other[1] + half * ld);
+    mma_gather<WIDTH, TILES>(dk, ds, sh.other[0] + half * ld);
+}
+
+/* The queries that pass by a tile of keys, 32 in a step: those from `first` on of each
+ * head of the group. Whole tiles, so that the halves of sh.other take turns. */
+struct query_walk {
+    int64_t first, per_head, steps;
+};
+
+/* The first query that sees the tile's first key begins; earlier tiles see none. */
+static __device__ __forceinline__ struct query_walk query_walk_of(
+    const struct attention &p, const struct attn_tile &t)
+{
+    const int64_t seen = p.causal ? attn_clamp(t.k0 - p.offset, 0, p.queries) : 0;
+    struct query_walk w;
+
+    w.first = seen / ATTN_TILE * ATTN_TILE;
+    w.per_head = (p.queries - w.first + ATTN_TILE - 1) / ATTN_TILE * 2;
+    w.steps = t.k0 < t.limit ? p.heads / p.kv_heads * w.per_head : 0;
+    return w;
+}
+
+/* The tile and, in *half_out, the first query in it of a step. */
+static __device__ __forceinline__ struct attn_tile query_step(
+    const struct attention &p, const struct query_walk &w, const struct attn_tile &keys,
+    int64_t step, int *half_out)
+{
+    const int64_t q = w.first + step % w.per_head * HALF;
+    const int64_t h = keys.kv_head * (p.heads / p.kv_heads) + step / w.per_head;
+
+    *half_out = (int)(q % ATTN_TILE);
+    return attn_tile_at(p, keys.b, h, q - *half_out, keys.k0);
 }
 
 /* dk and dv may be one tensor: each element belongs to the same thread in both, dk
@@ -168,31 +249,44 @@ template <int WIDTH>
 static __device__ __forceinline__ void key_tile(const struct attention &p,
                                                 const struct mma_task &w,
                                                 struct grad_shared<WIDTH> &sh,
-                                                int64_t b, int64_t kv_head, int64_t k0,
+                                                const struct attn_tile &keys,
                                                 const struct heads_out &to_k,
                                                 const struct heads_out &to_v)
 {
-    const int64_t group = p.heads / p.kv_heads, d = p.head_width;
-    /* the first query that sees the tile's first key; earlier tiles see none */
-    const int64_t first = p.causal ? attn_clamp(k0 - p.offset, 0, p.queries) : 0;
-    struct attn_tile t = attn_tile_at(p, b, kv_head * group, 0, k0);
+    const int64_t d = p.head_width, b = keys.b, h = keys.kv_head, k0 = keys.k0;
+    const struct query_walk walk = query_walk_of(p, keys);
     float dk[WIDTH / 8][4], dv[WIDTH / 8][4];
+    struct attn_tile t, next = keys;
+    int half, next_half = 0;
 
     clear<WIDTH>(dk);
     clear<WIDTH>(dv);
     __syncthreads();
-    mma_stage<WIDTH>(sh.own[0], attn_rows_of<bf16_t>(p.k, b, kv_head, k0, t.keys, 1.0f),
-                     d);
-    mma_stage<WIDTH>(sh.own[1], attn_rows_of<bf16_t>(p.v, b, kv_head, k0, t.keys, 1.0f),
-                     d);
-    for (int64_t h = kv_head * group; h < (kv_head + 1) * group && k0 < t.limit; h++)
-        for (int64_t q0 = first / ATTN_TILE * ATTN_TILE; q0 < p.queries;
-             q0 += ATTN_TILE)
-            add_queries<WIDTH>(p, w, sh, attn_tile_at(p, b, h, q0, k0), dk, dv);
+    mma_stage<WIDTH, ATTN_TILE>(
+        sh.own[0], attn_rows_of<bf16_t>(p.k, b, h, k0, keys.keys, 1.0f), d);
+    mma_stage<WIDTH, ATTN_TILE>(
+        sh.own[1], attn_rows_of<bf16_t>(p.v, b, h, k0, keys.keys, 1.0f), d);
+    if (walk.steps > 0) {
+        next = query_step(p, walk, keys, 0, &next_half);
+        stage_half_queries<WIDTH>(p, w, sh, next, next_half);
+    }
+#pragma unroll 1
+    for (int64_t step = 0; step < walk.steps; step++) {
+        t = next;
+        half = next_half;
+        mma_staged();
+        if (step + 1 < walk.steps) {
+            next = query_step(p, walk, keys, step + 1, &next_half);
+            stage_half_queries<WIDTH>(p, w, sh, next, next_half);
+        }
+        stage_kept(p, t, half, sh.kept);
+        add_queries<WIDTH>(p, sh, t, half, dk, dv);
+    }
+    ptx_copy_wait<0>(); /* where no query sees the keys, these are still under way */
     if (to_k.data)
-        mma_store<WIDTH>(to_k, b, kv_head, k0, t.keys, dk, p.scale, p.scale, d);
+        mma_store<WIDTH>(to_k, b, h, k0, keys.keys, dk, p.scale, p.scale, d);
     if (to_v.data)
-        mma_store<WIDTH>(to_v, b, kv_head, k0, t.keys, dv, 1.0f, 1.0f, d);
+        mma_store<WIDTH>(to_v, b, h, k0, keys.keys, dv, 1.0f, 1.0f, d);
 }
 
 /* dq [batch, queries, heads]: a block of 4 warps per 64 queries of a head. */
@@ -229,10 +323,11 @@ static __global__ void __launch_bounds__(MMA_THREADS)
      * first. */
     ROW_STRIDE(i, heads * blocks)
     {
-        int64_t bh = i % heads;
+        int64_t bh = i % heads, h = bh % p.kv_heads * (p.heads / p.kv_heads);
 
-        key_tile<WIDTH>(p, w, *sh, bh / p.kv_heads, bh % p.kv_heads,
-                        i / heads * ATTN_TILE, dk, dv);
+        key_tile<WIDTH>(p, w, *sh,
+                        attn_tile_at(p, bh / p.kv_heads, h, 0, i / heads * ATTN_TILE),
+                        dk, dv);
     }
 }
 

@@ -84,6 +84,19 @@ template <int WIDTH> struct forward_shared {
     uint8_t kept[ATTN_TILE * ATTN_QUADS];
 };
 
+/* The tile of keys from k0 on, of the same head. */
+template <int WIDTH>
+static __device__ __forceinline__ void stage_keys(const struct attention &p,
+                                                  struct forward_shared<WIDTH> &sh,
+                                                  const struct attn_tile &t, int64_t k0)
+{
+    const struct attn_tile at = attn_tile_at(p, t.b, t.h, t.q0, k0);
+
+    mma_stage<WIDTH, ATTN_TILE>(
+        sh.k, attn_rows_of<bf16_t>(p.k, at.b, at.kv_head, k0, at.keys, 1.0f),
+        p.head_width);
+}
+
 template <int WIDTH>
 static __device__ __forceinline__ void forward_tile(const struct attention &p,
                                                     struct forward_shared<WIDTH> &sh,
@@ -101,23 +114,26 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
     for (int n = 0; n < WIDTH / 8; n++)
         for (int i = 0; i < 4; i++)
             acc[n][i] = 0.0f;
+    /* Keys are copied while the tile before is added up, values while scores are made.
+     * No other thread may still read what the block's last tile left behind. */
     __syncthreads();
-    mma_stage<WIDTH>(sh.q, attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0, t.queries, 1.0f),
-                     d);
+    mma_stage<WIDTH, ATTN_TILE>(
+        sh.q, attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0, t.queries, 1.0f), d);
+    stage_keys<WIDTH>(p, sh, t, 0);
     for (int64_t k0 = 0; k0 < end; k0 += ATTN_TILE) {
         float factor[2];
 
         t = attn_tile_at(p, t.b, t.h, t.q0, k0);
-        __syncthreads();
-        mma_stage<WIDTH>(
-            sh.k, attn_rows_of<bf16_t>(p.k, t.b, t.kv_head, k0, t.keys, 1.0f), d);
-        mma_stage<WIDTH>(
+        mma_staged();
+        mma_stage<WIDTH, ATTN_TILE>(
             sh.v, attn_rows_of<bf16_t>(p.v, t.b, t.kv_head, k0, t.keys, 1.0f), d);
         if (scale != 0.0f)
             attn_stage_kept(p, t, sh.kept);
-        __syncthreads();
         mma_scores<WIDTH, TILES>(s, sh.q + mma_first() * (WIDTH + MMA_PAD), sh.k);
         hide(attn_view_of(p, t), p.scale, s);
+        mma_staged();
+        if (k0 + ATTN_TILE < end)
+            stage_keys<WIDTH>(p, sh, t, k0 + ATTN_TILE);
         /* the two rows of this lane have each a maximum and a sum of their own */
         factor[0] = soften(s, 0, max[0], sum[0]);
         factor[1] = soften(s, 1, max[1], sum[1]);
@@ -131,6 +147,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
          * attention would be */
         mma_gather<WIDTH, TILES>(acc, s, sh.v);
     }
+    ptx_copy_wait<0>(); /* where no key is seen, the first tile is still under way */
     for (int half = 0; half < 2; half++) {
         int row = mma_first() + mma_row() + half * 8;
 

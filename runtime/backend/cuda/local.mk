@@ -54,6 +54,7 @@ cuda_headers = \
 	runtime/backend/cuda/gemm_lt.h \
 	runtime/backend/cuda/kernel_base.h \
 	runtime/backend/cuda/module.h \
+	runtime/backend/cuda/ptx.h \
 	runtime/backend/cuda/rows.h \
 	runtime/backend/cuda/sums.h \
 	runtime/backend/cuda/vector.h

@@ -201,5 +201,6 @@ FAKECUDA_ATOMIC(atomicSub, unsigned, old - value)
 FAKECUDA_ATOMIC(atomicInc, unsigned, old >= value ? 0 : old + 1)
 
 #include "fakecuda_maths.h"
+#include "fakecuda_ptx.h"
 
 #endif
