@@ -97,8 +97,8 @@ KERNEL(void, copy_heads, struct heads_out to, struct heads from, accel_dtype_t t
 /* c[m,n] (+)= act(op(a) op(b) + bias), and two forms of the backward; see struct gemm.
  */
 KERNEL(void, gemm, const struct gemm *p)
-/* dst[c] += sum over r of src[r,c], src [rows, cols] with rows `ld` apart; dst is always
- * float32. */
+/* dst[c] += sum over r of src[r,c], src [rows, cols] with rows `ld` apart; dst is
+ * always float32. */
 KERNEL(void, column_sum, float *dst, const void *src, accel_dtype_t type, int64_t rows,
        int64_t cols, int64_t ld)
 /* y [batch, outputs, out_h, out_w]; see struct conv. `scratch`: conv_scratch bytes. */
@@ -164,8 +164,8 @@ KERNEL(int64_t, embed, void *out, const int32_t *ids, const void *table,
 KERNEL(void, embed_grad, float *dtable, float *dpositions, const int32_t *ids,
        const void *dy, accel_dtype_t type, int64_t rows, int64_t time, int64_t cols)
 /* One chunk of logits [rows, vocab], rows `ld` apart, of which nothing from vocab on is
- * read: writes lse[r] and loss[r] (0 where the target does not count). Returns the first
- * row whose target is >= vocab, or -1; a device reports it as embed does. */
+ * read: writes lse[r] and loss[r] (0 where the target does not count). Returns the
+ * first row whose target is >= vocab, or -1; a device reports it as embed does. */
 KERNEL(int64_t, xent, const struct xent *o, float *lse, float *loss,
        const float *logits, const int32_t *targets, int64_t rows, int64_t vocab,
        int64_t ld)
