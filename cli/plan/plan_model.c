@@ -18,10 +18,6 @@
 #include "shard/shard.h"
 #include "topology/topo.h"
 
-/* What a GPU holds before the model, guessed: the driver's context and code, and NCCL's
- * buffers to its peers. A run measures both. */
-#define GUESS_CONTEXT ((int64_t)768 << 20)
-#define GUESS_NCCL    ((int64_t)512 << 20)
 /* Tokens of a sample unless --seq says else: some models' contexts are far longer. */
 #define LONGEST_DEFAULT 8192
 
@@ -153,11 +149,28 @@ static void estimate_device(const struct planned *p, struct plan_device *d,
     for (int i = 0; i < n; i++)
         batch += (size_t)p->batch * (size_t)data_field_bytes(&fields[i]);
     d->base_guessed = true;
-    d->base_bytes = GUESS_CONTEXT + (p->in.world > 1 ? GUESS_NCCL : 0);
+    d->base_bytes = plan_base_guess(p->in.world);
     d->activation_step = BACKEND_STEP;
     d->kernel_bytes = (int64_t)cuda_fixed_bytes((size_t)d->memory_bytes);
     d->staging_bytes = (int64_t)(CUDA_STAGING_BYTES + SHARD_STAGE_BYTES + batch);
     d->library_sums = p->config->sums == SUMS_NCCL;
+}
+
+/* As a run does, unless this is about a cure: what that needs is asked. `in` has all
+ * else that the plan needs. */
+static accel_status_t plan_logits(const struct planned *p, struct plan_input *in,
+                                  accel_module_t *model, const accel_field_t *fields,
+                                  int n, size_t activations, accel_error_t *err)
+{
+    const int64_t spare = in == &p->in ? plan_spare_bytes(in) : 0;
+    size_t peak = activations;
+    accel_status_t st = ACCEL_OK;
+
+    if (spare > 0)
+        st = nn_keep_logits(model, p->batch, fields, n, peak + (size_t)spare, &peak,
+                            err);
+    in->kept_bytes = (int64_t)(peak - activations);
+    return st;
 }
 
 /* Builds the model, cuts it and measures its activations into *bytes_out: `wrap`:
@@ -208,6 +221,8 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     if (st == ACCEL_OK && !in->unit_elems) {
         estimate_device(p, &in->device, fields, n);
         st = copy_unit_sizes(in, &units, err);
+        if (st == ACCEL_OK)
+            st = plan_logits(p, in, model, fields, n, activations, err);
     }
 out:
     /* In reverse: units point into the model, the model into the graph. */

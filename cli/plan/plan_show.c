@@ -291,6 +291,8 @@ int plan_show_all(const struct planned *p, bool json)
 
     if (!t)
         return plan_no_memory();
+    /* what each must have: logits are kept only in what is left */
+    in.kept_bytes = 0;
     layout_row(t, &in, json);
     for (int i = 0;
          plan_layout_at(i, in.world / others, local > 0 ? local : 1, &in.layout); i++) {

@@ -97,9 +97,10 @@ KERNEL(void, copy_heads, struct heads_out to, struct heads from, accel_dtype_t t
 /* c[m,n] (+)= act(op(a) op(b) + bias), and two forms of the backward; see struct gemm.
  */
 KERNEL(void, gemm, const struct gemm *p)
-/* dst[c] += sum over r of src[r,c], src [rows, cols]; dst is always float32. */
+/* dst[c] += sum over r of src[r,c], src [rows, cols] with rows `ld` apart; dst is
+ * always float32. */
 KERNEL(void, column_sum, float *dst, const void *src, accel_dtype_t type, int64_t rows,
-       int64_t cols)
+       int64_t cols, int64_t ld)
 /* y [batch, outputs, out_h, out_w]; see struct conv. `scratch`: conv_scratch bytes. */
 KERNEL(void, conv, const struct conv *p, const struct conv_forward *f, void *scratch)
 /* dx in type, dweight and dbias in float32; see struct conv_backward. */
@@ -162,20 +163,21 @@ KERNEL(int64_t, embed, void *out, const int32_t *ids, const void *table,
 /* Adds dy [rows, cols] into dtable and dpositions; either may be NULL. */
 KERNEL(void, embed_grad, float *dtable, float *dpositions, const int32_t *ids,
        const void *dy, accel_dtype_t type, int64_t rows, int64_t time, int64_t cols)
-/* One chunk of logits [rows, vocab]: writes lse[r] and loss[r] (0 where the target does
- * not count). Returns the first row whose target is >= vocab, or -1; a device reports
- * it as embed does. */
+/* One chunk of logits [rows, vocab], rows `ld` apart, of which nothing from vocab on is
+ * read: writes lse[r] and loss[r] (0 where the target does not count). Returns the
+ * first row whose target is >= vocab, or -1; a device reports it as embed does. */
 KERNEL(int64_t, xent, const struct xent *o, float *lse, float *loss,
-       const float *logits, const int32_t *targets, int64_t rows, int64_t vocab)
+       const float *logits, const int32_t *targets, int64_t rows, int64_t vocab,
+       int64_t ld)
 /* mean[0] = sum of loss / count; count[0] = number of targets that count. If there are
  * none, the mean is 0. */
 KERNEL(void, xent_mean, const struct xent *o, float *mean, float *count,
        const float *loss, const int32_t *targets, int64_t rows)
 /* In place: logits -> d(mean)/d(logits) * dmean[0], stored as `type`. Each row starts
- * where its row of logits started. */
+ * where its row of logits started; float32 rows are zero from vocab to ld. */
 KERNEL(void, xent_grad, const struct xent *o, float *logits, accel_dtype_t type,
        const float *lse, const float *count, const float *dmean, const int32_t *targets,
-       int64_t rows, int64_t vocab)
+       int64_t rows, int64_t vocab, int64_t ld)
 /* mean[0] = mean of (x - y)^2, 0 when n is 0 */
 KERNEL(void, mse, float *mean, const void *x, accel_dtype_t x_type, const void *y,
        accel_dtype_t y_type, int64_t n)

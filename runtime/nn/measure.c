@@ -9,6 +9,8 @@
 #include "tensor/tape.h"
 
 #define MEASURE_MAX_IN 8
+/* The room for logits shrinks by at least so much at a time: about a chunk of them. */
+#define ROOM_STEP ((size_t)256 << 20)
 
 /* A residency that gathers nothing. Any address that is not NULL will do, because no
  * kernel of the meta backend reads it. */
@@ -96,5 +98,30 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
     *g = saved;
     graph_close(&meta);
     backend_close(be);
+    return st;
+}
+
+/* The peak grows by the room at most, so the first try is as a rule the last. Several
+ * heads, or larger blocks that no longer fit the arena's gaps, take more: then less is
+ * tried. */
+accel_status_t nn_keep_logits(accel_module_t *model, int batch,
+                              const accel_field_t *field, int n, size_t most_bytes,
+                              size_t *peak_bytes, accel_error_t *err)
+{
+    struct graph *g = model->g;
+    size_t room = most_bytes > *peak_bytes ? most_bytes - *peak_bytes : 0, peak;
+    accel_status_t st = ACCEL_OK;
+
+    while (room > 0) {
+        g->logits_room = room;
+        st = nn_measure(model, batch, field, n, true, &peak, err);
+        if (st || peak <= most_bytes)
+            break;
+        room -= peak - most_bytes < room ? peak - most_bytes : room;
+        room -= ROOM_STEP < room ? ROOM_STEP : room;
+    }
+    g->logits_room = st ? 0 : room;
+    if (!st && room > 0)
+        *peak_bytes = peak;
     return st;
 }

@@ -90,6 +90,12 @@ int nn_recompute_units(accel_module_t *root);
 accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t *field,
                           int n, bool backward, size_t *peak_bytes_out,
                           accel_error_t *err);
+/* Gives the graph all the room for logits with which that peak (with the backward)
+ * stays within most_bytes; none where that is not so without. *peak_bytes: the peak
+ * without such room before the call, with it after. */
+accel_status_t nn_keep_logits(accel_module_t *model, int batch,
+                              const accel_field_t *field, int n, size_t most_bytes,
+                              size_t *peak_bytes, accel_error_t *err);
 /* The tensor of one field for a whole batch, [batch, f->dims...], uninitialised. Float
  * fields come in the compute dtype. NULL: sticky error. */
 accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f);

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cross_entropy: head, softmax and loss in one op, in chunks of rows, so that the
- * logits of a whole batch never exist at once. The last chunk's logits are kept for the
- * backward, which needs the room anyway; those of the others are recomputed. On the
- * tape: in: x, weight, targets, bias. saved: x, stats, logits, targets. ints: the
- * ignored target. reals: smoothing.
+ * logits of a whole batch need not exist at once. The last chunk's logits are kept for
+ * the backward, which needs the room anyway, and those of as many more chunks as the
+ * graph has room for; the others are recomputed, to the same bits. On the tape: in: x,
+ * weight, targets, bias. saved: x, stats, logits, targets. ints: the ignored target,
+ * rows of a chunk. reals: smoothing.
  */
 #include "ops/ops.h"
 
 static const char op[] = "cross_entropy";
 
 /* Limit on the logits of one chunk in bytes, though a chunk has at least 64 rows. If a
- * backward follows the limit is higher, because every chunk but the last is
- * recomputed. */
+ * backward follows the limit is higher, because chunks may have to be recomputed. */
 #define CHUNK_BYTES ((int64_t)64 << 20)
 #define KEPT_BYTES  ((int64_t)256 << 20)
+/* Rows of logits lie a multiple of so many elements apart: products and vector loads
+ * are slow where rows do not start at 16 bytes, and few vocabularies are even. */
+#define ROW_STEP 64
 
-/* Multiples of 64 rows, at most 4096: enough for the products to run at full speed. */
+/* Multiples of 64 rows, at most 4096: enough for the products to run at full speed. The
+ * padding does not count: with the chunks the order of the sums would change. */
 static int64_t chunk_rows(int64_t rows, int64_t vocab, bool recording)
 {
     /* 4 bytes per logit: they are float32 whatever the compute dtype */
@@ -26,29 +30,50 @@ static int64_t chunk_rows(int64_t rows, int64_t vocab, bool recording)
     return fit < rows ? fit : rows;
 }
 
+/* Rows whose logits there is room for at a time: whole chunks, or all rows. */
+static int64_t rows_held(const struct graph *g, int64_t rows, int64_t chunk, int64_t ld)
+{
+    int64_t more = (int64_t)(g->logits_room / sizeof(float)) / ld;
+
+    if (!g->recording || chunk == rows)
+        return chunk;
+    return more < rows - chunk ? chunk + more / chunk * chunk : rows;
+}
+
 /* The op as its loops need it: addresses in the tensors of the tape entry. */
 struct head {
     int64_t rows, chunk, vocab, cols;
     const accel_tensor_t *x;
     const void *weight, *bias; /* weight NULL: x itself is the logits */
-    float *logits;             /* [chunk][vocab] */
+    /* [held][ld]: row r has row r % held, so a chunk takes the place of one that many
+     * rows before it, and the last ones stay */
+    float *logits;
+    int64_t held, ld;
     float *lse, *loss, *count; /* [rows], [rows], [1] */
     const int32_t *targets;
     struct xent how;
 };
 
-/* stats holds lse[rows], loss[rows] and count[1], one behind the other. */
-static struct head head_of(const accel_tensor_t *x, const accel_tensor_t *targets,
-                           const accel_tensor_t *stats, const accel_tensor_t *logits,
-                           struct xent how)
+/* x [rows, C] with weight [V, C], or x [rows, V]: the logits themselves. */
+static int64_t vocab_of(const accel_tensor_t *x, const accel_tensor_t *weight)
 {
-    struct head h = { .rows = targets->elems,
-                      .chunk = logits->dim[0],
-                      .vocab = logits->dim[1],
-                      .cols = x->dim[x->ndim - 1],
-                      .x = x,
-                      .targets = targets->data,
+    return weight ? weight->dim[0] : x->dim[x->ndim - 1];
+}
+
+/* in: x, weight, targets. stats holds lse[rows], loss[rows] and count[1], one behind
+ * the other. */
+static struct head head_of(accel_tensor_t *const *in, const accel_tensor_t *stats,
+                           const accel_tensor_t *logits, int64_t chunk, struct xent how)
+{
+    struct head h = { .rows = in[2]->elems,
+                      .chunk = chunk,
+                      .vocab = vocab_of(in[0], in[1]),
+                      .cols = in[0]->dim[in[0]->ndim - 1],
+                      .x = in[0],
+                      .targets = in[2]->data,
                       .logits = logits->data,
+                      .held = logits->dim[0],
+                      .ld = logits->dim[1],
                       .lse = stats->data,
                       .how = how };
 
@@ -63,11 +88,18 @@ static const void *rows_at(const accel_tensor_t *t, int64_t row, int64_t cols)
     return (const char *)t->data + row * cols * (int64_t)accel_dtype_bytes(t->dtype);
 }
 
+/* The logits of the chunk that begins with row `first`. */
+static float *logits_at(const struct head *h, int64_t first)
+{
+    return h->logits + first % h->held * h->ld;
+}
+
 /* Logits of the rows first ... first + n - 1, in float32: product, or copy of x. */
 static void make_logits(struct graph *g, const struct head *h, int64_t first, int64_t n)
 {
     const struct backend *be = g->backend;
     const void *x = rows_at(h->x, first, h->cols);
+    float *logits = logits_at(h, first);
     struct gemm p = { .trans_b = true,
                       .m = n,
                       .n = h->vocab,
@@ -78,9 +110,9 @@ static void make_logits(struct graph *g, const struct head *h, int64_t first, in
                       .b = h->weight,
                       .b_type = g->compute,
                       .ldb = h->cols,
-                      .c = h->logits,
+                      .c = logits,
                       .c_type = ACCEL_F32,
-                      .ldc = h->vocab,
+                      .ldc = h->ld,
                       .bias = h->bias,
                       .bias_type = g->compute };
 
@@ -89,9 +121,9 @@ static void make_logits(struct graph *g, const struct head *h, int64_t first, in
     if (h->weight)
         be->gemm(be, &p);
     else if (g->compute == ACCEL_BF16)
-        be->widen(be, h->logits, x, n * h->vocab);
+        be->widen(be, logits, x, n * h->vocab);
     else
-        be->copy(be, h->logits, x, (size_t)(n * h->vocab) * sizeof(float));
+        be->copy(be, logits, x, (size_t)(n * h->vocab) * sizeof(float));
 }
 
 /* Destinations of a chunk's gradients. */
@@ -109,30 +141,32 @@ static void turn_logits(struct graph *g, const struct head *h, const struct grad
                         const float *dmean, int64_t first, int64_t n)
 {
     const struct backend *be = g->backend;
+    float *logits = logits_at(h, first);
     /* with the distance of float32 rows kept, no row overwrites the next one */
-    bool at_once = to->ld != h->vocab || g->compute == ACCEL_F32;
+    bool at_once = to->ld != h->ld || g->compute == ACCEL_F32;
 
-    be->xent_grad(be, &h->how, h->logits, at_once ? g->compute : ACCEL_F32,
-                  h->lse + first, h->count, dmean, h->targets + first, n, h->vocab);
+    be->xent_grad(be, &h->how, logits, at_once ? g->compute : ACCEL_F32, h->lse + first,
+                  h->count, dmean, h->targets + first, n, h->vocab, h->ld);
     /* dbias[v] += sum over the rows of dlogits[r, v], in float32 */
     if (to->dbias)
-        be->column_sum(be, to->dbias, h->logits, ACCEL_F32, n, h->vocab);
+        be->column_sum(be, to->dbias, logits, ACCEL_F32, n, h->vocab, h->ld);
     if (!at_once)
-        be->narrow(be, h->logits, h->logits, n * h->vocab);
+        be->narrow(be, logits, logits, n * h->ld);
 }
 
-/* The caller gave the logits: their gradient is that of x. */
+/* The caller gave the logits, which are not padded: their gradient is that of x. */
 static void plain_grads(struct graph *g, const struct head *h, const struct grads *to,
                         int64_t first, int64_t n)
 {
     const struct backend *be = g->backend;
     void *dx = (void *)(uintptr_t)rows_at(to->dx, first, h->cols);
+    const float *logits = logits_at(h, first);
 
     /* dx had a gradient before: the logits are read elsewhere, too */
     if (to->add)
-        be->add(be, dx, dx, h->logits, g->compute, n * h->vocab);
+        be->add(be, dx, dx, logits, g->compute, n * h->vocab);
     else
-        be->copy(be, dx, h->logits,
+        be->copy(be, dx, logits,
                  (size_t)(n * h->vocab) * accel_dtype_bytes(g->compute));
 }
 
@@ -142,10 +176,11 @@ static void head_grads(struct graph *g, const struct head *h, const struct grads
                        int64_t first, int64_t n)
 {
     /* p: [n, V] [V, C]; q: [n, V]^T [n, C], added to over all chunks */
+    const float *logits = logits_at(h, first);
     struct gemm p = { .m = n,
                       .n = h->cols,
                       .k = h->vocab,
-                      .a = h->logits,
+                      .a = logits,
                       .a_type = g->compute,
                       .lda = to->ld,
                       .b = h->weight,
@@ -158,7 +193,7 @@ static void head_grads(struct graph *g, const struct head *h, const struct grads
                       .m = h->vocab,
                       .n = h->cols,
                       .k = n,
-                      .a = h->logits,
+                      .a = logits,
                       .a_type = g->compute,
                       .lda = to->ld,
                       .b = rows_at(h->x, first, h->cols),
@@ -177,7 +212,8 @@ static void head_grads(struct graph *g, const struct head *h, const struct grads
         g->backend->gemm(g->backend, &q);
 }
 
-/* Last chunk first: its logits are still there from the forward. */
+/* Last chunk first: the logits of the last ones are still there from the forward, and
+ * each leaves its place to an earlier one. */
 static void chunks_backward(struct graph *g, const struct tape_entry *e,
                             const struct head *h, const struct grads *to)
 {
@@ -187,9 +223,8 @@ static void chunks_backward(struct graph *g, const struct tape_entry *e,
     for (int64_t r = last; r >= 0; r -= h->chunk) {
         int64_t n = h->rows - r < h->chunk ? h->rows - r : h->chunk;
 
-        /* one product more than in the forward per other chunk: the price of not
-         * keeping them */
-        if (r != last)
+        /* one product more than in the forward: the price of not keeping them */
+        if (r <= last - h->held)
             make_logits(g, h, r, n);
         turn_logits(g, h, to, e->out->grad->data, r, n);
         if (h->weight)
@@ -202,14 +237,14 @@ static void chunks_backward(struct graph *g, const struct tape_entry *e,
 /* Asks for the destinations once, before the loop over chunks, which all add to
  * them. */
 static bool open_grads(struct graph *g, const struct tape_entry *e, struct grads *to,
-                       int64_t vocab)
+                       int64_t ld)
 {
     accel_tensor_t *x = e->in[0], *weight = e->in[1], *bias = e->in[3];
 
-    *to = (struct grads){ .ld = vocab };
+    *to = (struct grads){ .ld = ld };
     /* rows are narrowed in place, so they keep the float32 distance */
     if (weight && !bias)
-        to->ld = vocab * 4 / (int64_t)accel_dtype_bytes(g->compute);
+        to->ld = ld * 4 / (int64_t)accel_dtype_bytes(g->compute);
     if (x->needs_grad) {
         to->dx = grad_target(g, x, &to->add);
         if (!to->dx)
@@ -235,7 +270,7 @@ static bool cross_entropy_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *parameter[] = { e->in[1], e->in[3] };
     struct xent how = { (int32_t)e->ints[0], e->reals[0] };
-    struct head h = head_of(e->in[0], e->in[2], e->saved[1], e->saved[2], how);
+    struct head h = head_of(e->in, e->saved[1], e->saved[2], e->ints[1], how);
     struct op_units u;
     struct grads to;
     bool good;
@@ -244,7 +279,7 @@ static bool cross_entropy_backward(struct graph *g, const struct tape_entry *e)
         return false;
     h.weight = op_values(g, &u, parameter[0]);
     h.bias = op_values(g, &u, parameter[1]);
-    good = open_grads(g, e, &to, h.vocab);
+    good = open_grads(g, e, &to, h.ld);
     if (good)
         chunks_backward(g, e, &h, &to);
     op_done(g, &u);
@@ -306,8 +341,8 @@ static int64_t cross_entropy_forward(struct graph *g, const struct head *h,
         int64_t n = h->rows - r < h->chunk ? h->rows - r : h->chunk;
 
         make_logits(g, h, r, n);
-        bad = be->xent(be, &h->how, h->lse + r, h->loss + r, h->logits, h->targets + r,
-                       n, h->vocab);
+        bad = be->xent(be, &h->how, h->lse + r, h->loss + r, logits_at(h, r),
+                       h->targets + r, n, h->vocab, h->ld);
         if (bad >= 0)
             /* rows of this chunk are counted from its first */
             return r + bad;
@@ -318,25 +353,39 @@ static int64_t cross_entropy_forward(struct graph *g, const struct head *h,
     return -1;
 }
 
-/* The last chunk's logits are saved; they become the gradients' memory. A second
+/* The logits that are held are saved; they become the gradients' memory. A second
  * backward of the same forward would find gradients there; the tape allows one. */
 static bool cross_entropy_record(struct graph *g, accel_tensor_t *const *in,
                                  accel_tensor_t *bias, accel_tensor_t *mean,
                                  accel_tensor_t *stats, accel_tensor_t *logits,
-                                 struct xent how)
+                                 int64_t chunk, struct xent how)
 {
     struct tape_entry e = { .op = op,
                             .backward = cross_entropy_backward,
                             .out = mean,
                             .in = { in[0], in[1], in[2], bias },
                             .saved = { in[0], stats, logits, in[2] },
-                            .ints = { how.ignore },
+                            .ints = { how.ignore, chunk },
                             .reals = { how.smoothing } };
 
     mean->needs_grad =
         g->recording && (in[0]->needs_grad || (in[1] && in[1]->needs_grad) ||
                          (bias && bias->needs_grad));
     return !mean->needs_grad || tape_record(g, &e);
+}
+
+/* The logits' memory, [held][ld]. A copy of x is not padded, and costs less to make
+ * again than the room. */
+static accel_tensor_t *logits_tensor(struct graph *g, accel_tensor_t *const *in,
+                                     int64_t chunk)
+{
+    int64_t vocab = vocab_of(in[0], in[1]), dims[] = { chunk, vocab };
+
+    if (in[1]) {
+        dims[1] = (vocab + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+        dims[0] = rows_held(g, in[2]->elems, chunk, dims[1]);
+    }
+    return graph_tensor(g, ACCEL_F32, 2, dims);
 }
 
 accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
@@ -351,21 +400,19 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     const int64_t one = 1;
     struct op_units u;
     struct head h;
-    int64_t bad, rows, vocab;
+    int64_t bad, rows, chunk;
 
     if (!g || !cross_entropy_shapes_fit(g, x, weight, bias, targets, how.smoothing))
         return NULL;
-    /* x [rows, C] with weight [V, C], or x [rows, V]: the logits themselves */
     rows = targets->elems;
-    vocab = weight ? weight->dim[0] : x->dim[x->ndim - 1];
+    chunk = chunk_rows(rows, vocab_of(x, weight), g->recording);
     mean = graph_tensor(g, ACCEL_F32, 1, &one);
     /* lse[rows], loss[rows] and the count in one tensor, as head_of expects */
     stats = graph_tensor(g, ACCEL_F32, 1, (int64_t[]){ 2 * rows + 1 });
-    logits = graph_tensor(g, ACCEL_F32, 2,
-                          (int64_t[]){ chunk_rows(rows, vocab, g->recording), vocab });
+    logits = logits_tensor(g, in, chunk);
     if (!mean || !stats || !logits || !op_want(g, op, &u, parameter, 2))
         return NULL;
-    h = head_of(x, targets, stats, logits, how);
+    h = head_of(in, stats, logits, chunk, how);
     h.weight = op_values(g, &u, weight);
     h.bias = op_values(g, &u, bias);
     /* a device returns -1 and reports a bad target at the next sync */
@@ -374,8 +421,9 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     if (bad >= 0)
         return graph_fail(g, A0615, op, "check the number of classes",
                           "target %lld of the batch is not below %lld", (long long)bad,
-                          (long long)vocab);
-    return cross_entropy_record(g, in, bias, mean, stats, logits, how) ? mean : NULL;
+                          (long long)h.vocab);
+    return cross_entropy_record(g, in, bias, mean, stats, logits, chunk, how) ? mean
+                                                                              : NULL;
 }
 
 /* lda skips to the next sample: only the last position of each is multiplied. */

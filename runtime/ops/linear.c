@@ -133,7 +133,8 @@ static bool bias_grad(struct graph *g, const accel_tensor_t *w,
         return true;
     to = op_grad(g, op, bias);
     if (to)
-        g->backend->column_sum(g->backend, to, d->data, d->type, rows, bias->dim[0]);
+        g->backend->column_sum(g->backend, to, d->data, d->type, rows, bias->dim[0],
+                               bias->dim[0]);
     return to != NULL;
 }
 

@@ -54,6 +54,11 @@ tests_unit_test_cross_entropy_SOURCES = tests/unit/test_cross_entropy.c \
 	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
 tests_unit_test_cross_entropy_LDADD = $(unit_ldadd)
 
+unit_tests += tests/unit/test_kept_logits
+tests_unit_test_kept_logits_SOURCES = tests/unit/test_kept_logits.c \
+	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
+tests_unit_test_kept_logits_LDADD = $(unit_ldadd)
+
 unit_tests += tests/unit/test_linear
 tests_unit_test_linear_SOURCES = tests/unit/test_linear.c tests/unit/resident.c \
 	tests/unit/resident.h

@@ -11,6 +11,12 @@
 
 /* elements per rank: 128 bytes of float32 */
 #define PAD 32
+/* before the model, guessed */
+#define GUESS_CONTEXT ((int64_t)768 << 20)
+#define GUESS_NCCL    ((int64_t)512 << 20)
+/* One part in so many of a device's memory is not given to what can be recomputed:
+ * the driver rounds, and others use the device, too. */
+#define SPARE_PARTS 16
 
 int64_t plan_padded_elems(int64_t elems, int ranks)
 {
@@ -318,7 +324,8 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
     if (!d->present)
         return;
     p->base_bytes = d->base_bytes;
-    p->activation_bytes = in_steps(in->activation_bytes, d->activation_step);
+    p->activation_bytes =
+        in_steps(in->activation_bytes + in->kept_bytes, d->activation_step);
     p->sum_bytes = sum_bytes(in, s, precision) + copies_sum_bytes(in, s);
     p->buffer_bytes = d->buffer_bytes;
     p->kernel_bytes = d->kernel_bytes;
@@ -363,4 +370,26 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
     plan_out->wire_bytes_per_step = plan_out->wire.node + plan_out->wire.network;
     plan_out->checkpoint_bytes =
         in->params * 4 + (in->params - in->frozen) * 4 * in->states;
+}
+
+int64_t plan_base_guess(int world)
+{
+    return GUESS_CONTEXT + (world > 1 ? GUESS_NCCL : 0);
+}
+
+/* The plan without what is kept, which would be counted twice. */
+int64_t plan_spare_bytes(const struct plan_input *in)
+{
+    const int64_t memory = in->device.memory_bytes;
+    struct plan_input least = *in;
+    struct plan p;
+    int64_t spare;
+
+    if (!in->device.present)
+        return 0;
+    least.device.base_bytes = plan_base_guess(in->world);
+    least.kept_bytes = 0;
+    plan_compute(&least, &p);
+    spare = memory - memory / SPARE_PARTS - p.total_bytes;
+    return spare > 0 ? spare : 0;
 }

@@ -101,6 +101,8 @@ struct plan_input {
     const char *optimizer;
     /* peak of one micro-batch (meta run) */
     int64_t activation_bytes;
+    /* by how much more logits raise that peak, which are kept because there is room */
+    int64_t kept_bytes;
     /* the same with activation checkpointing; 0: not known */
     int64_t recomputed_bytes;
     /* samples per rank and micro-batch; 0: not known */
@@ -158,6 +160,14 @@ struct plan {
 /* Memory and wire as shard/ has them: needs world, accumulate and units of at
  * least 1. */
 void plan_compute(const struct plan_input *in, struct plan *plan_out);
+
+/* What a GPU holds before the model, as a guess: the driver's context and code, and
+ * NCCL's buffers to its peers. */
+int64_t plan_base_guess(int world);
+/* Bytes of the device's memory that are left for activations beyond activation_bytes;
+ * 0: none, not known, or no device. Counts the guess, not what was measured, and leaves
+ * a 16th alone: the same for every rank and every run on such a device. */
+int64_t plan_spare_bytes(const struct plan_input *in);
 
 /* ---- plan_cure.c ----------------------------------------------------------------- */
 

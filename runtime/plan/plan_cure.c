@@ -56,6 +56,8 @@ static int64_t bytes_with(const struct plan_input *in, const struct remedy *r)
     struct plan_input other = *in;
     struct plan p;
 
+    /* what must fit */
+    other.kept_bytes = 0;
     if (r->shard || r->times || r->offload)
         cut_all(&other);
     if (r->recompute)

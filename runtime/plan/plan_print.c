@@ -140,6 +140,22 @@ static void print_state(const struct plan_input *in, const struct plan *p,
               l->cut_gradients ? "shard" : "whole");
 }
 
+/* With what is kept only because there is room. */
+static void activations_row(const struct plan_input *in, const struct plan *p,
+                            struct strbuf *out)
+{
+    char kept[32], note[128] = "peak of a micro-batch";
+
+    if (in->kept_bytes)
+        snprintf(note, sizeof(note),
+                 "peak of a micro-batch, in steps of 32 MiB; %s of it only because "
+                 "there is room, for logits",
+                 format_bytes((double)in->kept_bytes, kept, sizeof(kept)));
+    else if (in->device.activation_step > 0)
+        snprintf(note, sizeof(note), "peak of a micro-batch, in steps of 32 MiB");
+    bytes_row(out, "  activations", p->activation_bytes, note);
+}
+
 /* What a step needs besides the state; rows of 0 bytes are left out. */
 static void print_buffers(const struct plan_input *in, const struct plan *p,
                           struct strbuf *out)
@@ -158,10 +174,7 @@ static void print_buffers(const struct plan_input *in, const struct plan *p,
                       ? "part of a gradient"
                       : "gradients of all ranks, a piece at a time");
     if (p->activation_bytes) /* 0: the program feeds itself, shapes are not known */
-        bytes_row(out, "  activations", p->activation_bytes,
-                  in->device.activation_step > 0
-                      ? "peak of a micro-batch, in steps of 32 MiB"
-                      : "peak of a micro-batch");
+        activations_row(in, p, out);
 }
 
 /* One table, where the host computes. */

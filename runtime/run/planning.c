@@ -189,6 +189,38 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
     return ACCEL_OK;
 }
 
+/* Keeps logits for the backward in the memory that the plan leaves on a device, so that
+ * fewer are computed again; the bits are the same either way. */
+static accel_status_t keep_logits(accel_t *run, struct plan_input *in,
+                                  accel_error_t *err)
+{
+    const int64_t spare = in->activation_bytes > 0 ? plan_spare_bytes(in) : 0;
+    size_t peak = (size_t)in->activation_bytes;
+    const accel_field_t *fields;
+    accel_status_t st = ACCEL_OK;
+
+    if (spare > 0) {
+        int n = data_fields(run->job.data, &fields);
+
+        st = nn_keep_logits(run->job.model, run->job.batch, fields, n,
+                            peak + (size_t)spare, &peak, err);
+    }
+    in->kept_bytes = (int64_t)peak - in->activation_bytes;
+    return st;
+}
+
+/* The plan with these logits, unless what else is on the device leaves less room than
+ * was assumed: then without them. */
+static void plan_with_logits(accel_t *run, struct plan_input *in)
+{
+    plan_compute(in, &run->plan);
+    if (in->kept_bytes && run->plan.total_bytes > in->device.memory_bytes) {
+        run->graph.logits_room = 0;
+        in->kept_bytes = 0;
+        plan_compute(in, &run->plan);
+    }
+}
+
 /* The activation peak of a micro-batch. A program that feeds itself has no known
  * shapes: then activations count as 0. */
 static accel_status_t measure(accel_t *run, struct plan_input *in, accel_error_t *err)
@@ -232,8 +264,10 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
         st = measure(run, &in, err);
     if (st == ACCEL_OK)
         st = describe_device(run, &in.device, err);
+    if (st == ACCEL_OK)
+        st = keep_logits(run, &in, err);
     if (st == ACCEL_OK) {
-        plan_compute(&in, &run->plan);
+        plan_with_logits(run, &in);
         print_plan(run, &in);
         st = check_memory(run, &in, err);
     }

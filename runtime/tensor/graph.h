@@ -122,6 +122,9 @@ struct graph {
     bool recomputing;
     /* asked for by accel_inference_mode: neither tape nor dropout */
     bool evaluating;
+    /* bytes of logits that cross_entropy may keep for the backward beside one chunk;
+     * set once for the run, from its plan */
+    size_t logits_room;
     struct draws draws;
     /* first error of this micro-batch, cleared by graph_reset */
     accel_error_t error;

@@ -36,20 +36,24 @@ static const struct model {
     int64_t rows;
     struct linear linear[6];
 } models[] = {
+    /* a head that occurs 0 times: GPT-2's vocabulary before it was made even, which
+     * counts in no total */
     { "gpt2-124M",
       16 * 1024,
       { { "qkv", 768, 2304, 12, false, true, false },
         { "projection", 768, 768, 12, false, true, false },
         { "up", 768, 3072, 12, true, true, false },
         { "down", 3072, 768, 12, false, true, false },
-        { "head", 768, 50304, 1, false, false, true } } },
+        { "head", 768, 50304, 1, false, false, true },
+        { "head, odd", 768, 50257, 0, false, false, true } } },
     { "gpt2-1558M",
       8 * 1024,
       { { "qkv", 1600, 4800, 48, false, true, false },
         { "projection", 1600, 1600, 48, false, true, false },
         { "up", 1600, 6400, 48, true, true, false },
         { "down", 6400, 1600, 48, false, true, false },
-        { "head", 1600, 50304, 1, false, false, true } } },
+        { "head", 1600, 50304, 1, false, false, true },
+        { "head, odd", 1600, 50257, 0, false, false, true } } },
     { "llama-8B",
       8192,
       { { "q and out", 4096, 4096, 64, false, false, false },
@@ -59,7 +63,13 @@ static const struct model {
         { "head", 4096, 128256, 1, false, false, true } } },
 };
 
-/* The rows that one call of the fused head works on (cross_entropy keeps 256 MiB). */
+/* Elements from one row of logits to the next, as cross_entropy pads them. */
+static int64_t padded(int64_t vocab)
+{
+    return (vocab + 63) / 64 * 64;
+}
+
+/* The rows that one call of the fused head works on: chunks of 256 MiB of logits. */
 static int64_t rows_of(const struct model *m, const struct linear *l)
 {
     int64_t fit = ((int64_t)256 << 20) / 4 / l->out / 64 * 64;
@@ -186,14 +196,16 @@ static void measure(const char *name, const char *pass, struct gemm p, int64_t c
     bare_free(x.bare);
 }
 
-/* Forward, gradient of the input, gradient of the weights, as linear.c asks for
- * them. */
+/* Forward, gradient of the input, gradient of the weights, as linear.c asks for them
+ * and, with a float32 result, cross_entropy.c: its bfloat16 gradients lie where the
+ * float32 rows began. */
 static void measure_linear(const struct model *m, const struct linear *l,
                            struct totals *sum)
 {
     const int64_t rows = rows_of(m, l), y_size = l->to_float ? 4 : 2;
+    const int64_t ld = l->to_float ? padded(l->out) : l->out, dy_ld = ld * y_size / 2;
     const int64_t calls = l->count * ((m->rows + rows - 1) / rows);
-    void *x = operand(rows * l->in * 2), *y = operand(rows * l->out * y_size);
+    void *x = operand(rows * l->in * 2), *y = operand(rows * ld * y_size);
     void *weight = operand(l->out * l->in * 2);
     void *grad = device_memory(l->out * l->in * 4);
     void *pre = l->gelu ? device_memory(rows * l->out * 2) : NULL;
@@ -205,7 +217,7 @@ static void measure_linear(const struct model *m, const struct linear *l,
     p.b = weight;
     p.c = y;
     p.lda = p.ldb = l->in;
-    p.ldc = l->out;
+    p.ldc = ld;
     p.c_type = l->to_float ? ACCEL_F32 : ACCEL_BF16;
     p.bias = l->bias ? bias : NULL;
     p.act = l->gelu ? ACCEL_ACT_GELU : ACCEL_ACT_NONE;
@@ -215,7 +227,7 @@ static void measure_linear(const struct model *m, const struct linear *l,
         .m = rows, .n = l->in, .k = l->out, .a = y, .b = weight, .c = x
     };
     p.a_type = p.b_type = p.c_type = ACCEL_BF16;
-    p.lda = l->out;
+    p.lda = dy_ld;
     p.ldb = p.ldc = l->in;
     measure(l->name, "input", p, calls, sum);
     p = (struct gemm){ .trans_a = true, .m = l->out, .n = l->in, .k = rows };
@@ -223,7 +235,7 @@ static void measure_linear(const struct model *m, const struct linear *l,
     p.a = y;
     p.b = x;
     p.c = grad;
-    p.lda = l->out;
+    p.lda = dy_ld;
     p.ldb = p.ldc = l->in;
     p.add = true;
     measure(l->name, "weight", p, calls, sum);
@@ -250,7 +262,7 @@ static void measure_model(const struct model *m)
 
 /* ---- memory ---------------------------------------------------------------------- */
 
-enum { ROWS = 16384, COLS = 4096, VOCAB = 50304, XENT_ROWS = 1024 };
+enum { ROWS = 16384, COLS = 4096, VOCAB = 50304, ODD_VOCAB = 50257, XENT_ROWS = 1024 };
 
 static const int64_t elems = (int64_t)ROWS * COLS; /* 256 MiB of float32 */
 
@@ -299,24 +311,30 @@ static void run_norm_grad(void *arg)
 
 static const struct xent how = { -1, 0.0f };
 
+/* arg: the vocabulary. */
 static void run_xent(void *arg)
 {
-    (void)arg;
+    const int64_t vocab = *(const int64_t *)arg;
+
     be->xent(be, &how, room.v, room.v + XENT_ROWS, room.p, room.targets, XENT_ROWS,
-             VOCAB);
+             vocab, padded(vocab));
 }
 
 /* Rounded in place: each row of bfloat16 begins where its row of float32 began. */
 static void run_xent_grad(void *arg)
 {
-    (void)arg;
+    const int64_t vocab = *(const int64_t *)arg;
+
     be->xent_grad(be, &how, room.p, ACCEL_BF16, room.v, room.v + 2 * XENT_ROWS,
-                  room.v + 3 * XENT_ROWS, room.targets, XENT_ROWS, VOCAB);
+                  room.v + 3 * XENT_ROWS, room.targets, XENT_ROWS, vocab,
+                  padded(vocab));
 }
 
 static void measure_memory(void)
 {
-    const double logits = (double)XENT_ROWS * VOCAB;
+    int64_t vocab = VOCAB, odd = ODD_VOCAB;
+    const double logits = (double)XENT_ROWS * VOCAB,
+                 odds = (double)XENT_ROWS * ODD_VOCAB;
     const struct {
         const char *name;
         void (*call)(void *);
@@ -329,8 +347,10 @@ static void measure_memory(void)
         { "RMSNorm", run_norm, &room, 4.0 * (double)elems },
         { "LayerNorm, gradient", run_norm_grad, NULL, 6.0 * (double)elems },
         { "RMSNorm, gradient", run_norm_grad, &room, 6.0 * (double)elems },
-        { "cross-entropy", run_xent, NULL, 4.0 * logits },
-        { "cross-entropy, gradient", run_xent_grad, NULL, 6.0 * logits },
+        { "cross-entropy", run_xent, &vocab, 4.0 * logits },
+        { "cross-entropy, gradient", run_xent_grad, &vocab, 6.0 * logits },
+        { "cross-entropy of 50257", run_xent, &odd, 4.0 * odds },
+        { "  gradient", run_xent_grad, &odd, 6.0 * odds },
     };
     double copy = 0;
 

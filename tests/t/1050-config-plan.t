@@ -160,7 +160,13 @@ cure=$(echo "$err" | sed -n 's/^  cure: .*(\([0-9.]* GiB\))$/\1/p')
 run "$accel" plan fsdp.yaml --gpus 2 --model llama-3-8b --batch 1 --seq 8192 --gpu-memory 80 \
     --set fsdp_activation_checkpointing=true
 is "$code" 0 "with that it fits"
-like "$out" "^    peak +$cure +[0-9]+ % of 80\.0 GiB\$" "and needs what was said"
+like "$out" '^    activations .*; [0-9.]+ GiB of it only because there is room, for logits$' \
+    "and keeps logits in what is left"
+little=$(echo "$cure" | awk '{ printf "%d", $1 + 2 }')
+run "$accel" plan fsdp.yaml --gpus 2 --model llama-3-8b --batch 1 --seq 8192 \
+    --gpu-memory "$little" --set fsdp_activation_checkpointing=true
+like "$out" "^    peak +$cure +[0-9]+ % of $little\.0 GiB\$" "where little is left it needs what was said"
+unlike "$out" "for logits" "and keeps none"
 run "$accel" plan single.yaml --gpus 1 --model llama-3-70b --gpu-memory 80
 is "$code" 65 "a model of 70 billion parameters on one GPU"
 like "$err" '^  cure: FULL_SHARD over 32 GPUs, fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_activation_checkpointing: true and a batch of 1 and 8 micro-batches a step \(' \

@@ -277,7 +277,7 @@ static void test_edges_of_ids(void)
 
         be->from_host(be, value, &c[i].value, 4);
         be->zero(be, table, 40);
-        be->xent(be, &how, lse, loss, table, value, 1, 10);
+        be->xent(be, &how, lse, loss, table, value, 1, 10, 10);
         tap_is_int(be->sync(be, NULL), c[i].target ? ACCEL_OK : ACCEL_EINVAL,
                    "%d as one of 10 classes", (int)c[i].value);
         if (c[i].target) {

@@ -369,6 +369,10 @@ static void test_device(void)
     in.device.library_sums = true;
     plan_compute(&in, &p);
     tap_is_int(p.sum_bytes, 1024 / 2 * 4, "NCCL's own sums: the result");
+    in.kept_bytes = 3193;
+    plan_compute(&in, &p);
+    tap_is_int(p.activation_bytes, 12288, "with logits that are kept");
+    in.kept_bytes = 0;
     in.layout.offload_params = true;
     plan_compute(&in, &p);
     tap_is_int(p.copy_bytes, 20, "offloaded shards are saved where they are");
@@ -494,6 +498,33 @@ static void test_cure_limits(void)
     tap_is_int((long long)strlen(little), 0, "half a sentence is none");
 }
 
+/* What is left for logits: a 15/16 of the memory without the plan, and the guess of
+ * what is there before it, for two ranks 1.25 GiB. */
+static void test_spare(void)
+{
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL };
+    struct plan_input in = input(&c, 2, 1);
+    const int64_t guess = plan_base_guess(2), gib = (int64_t)1 << 30;
+    struct plan p;
+    int64_t spare;
+
+    tap_is_int(plan_spare_bytes(&in), 0, "no device: nothing to spare");
+    in.device.present = true;
+    tap_is_int(plan_spare_bytes(&in), 0, "nor where its memory is not known");
+    in.device.memory_bytes = 16 * gib;
+    plan_compute(&in, &p);
+    spare = plan_spare_bytes(&in);
+    tap_is_int(guess, 5 * gib / 4, "the guess");
+    tap_is_int(spare, 15 * gib - guess - p.total_bytes, "15/16 less the plan");
+    in.device.base_bytes = 4 * gib;
+    in.kept_bytes = 3 * gib;
+    tap_is_int(plan_spare_bytes(&in), spare,
+               "whatever was measured, and whatever is kept");
+    in.device.memory_bytes = gib;
+    tap_is_int(plan_spare_bytes(&in), 0, "a small device has none");
+}
+
 /* The key that shards, in the words of the config's engine. */
 static void test_cure_words(void)
 {
@@ -540,5 +571,6 @@ int main(void)
     test_cure();
     test_cure_limits();
     test_cure_words();
+    test_spare();
     return tap_done();
 }

@@ -207,7 +207,7 @@ static void test_backward(const struct backend *be, const struct shape *s,
     p.c = want;
     be->gemm(be, &p);
     be->act_grad(be, want, false, want, pre, type, (int64_t)elems, act);
-    be->column_sum(be, sums[0], x, type, s->k, s->m);
+    be->column_sum(be, sums[0], x, type, s->k, s->m, s->m);
     p.c = got;
     p.pre = pre;
     p.act_grad = true;

@@ -189,10 +189,10 @@ static void count_act_grad(const struct backend *be, void *dx, bool add, const v
 }
 
 static void count_column_sum(const struct backend *be, float *dst, const void *src,
-                             accel_dtype_t type, int64_t rows, int64_t cols)
+                             accel_dtype_t type, int64_t rows, int64_t cols, int64_t ld)
 {
     count.own_sums++;
-    count.real.column_sum(be, dst, src, type, rows, cols);
+    count.real.column_sum(be, dst, src, type, rows, cols, ld);
 }
 
 /* The slope of GELU comes with the product behind it, the bias's gradient with the

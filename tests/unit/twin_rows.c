@@ -101,7 +101,8 @@ static void softmaxes(struct twin *t, struct twin_call c, int64_t shift)
 static void xent(const struct backend *be, void *const *a, const struct twin_call *c)
 {
     be->xent(be, (const struct xent *)c->more, (float *)a[0], (float *)a[1],
-             (const float *)a[2], (const int32_t *)a[3], c->dim[0], c->dim[1]);
+             (const float *)a[2], (const int32_t *)a[3], c->dim[0], c->dim[1],
+             c->dim[2]);
     be->xent_mean(be, (const struct xent *)c->more, (float *)a[4], (float *)a[5],
                   (const float *)a[1], (const int32_t *)a[3], c->dim[0]);
 }
@@ -110,15 +111,16 @@ static void xent(const struct backend *be, void *const *a, const struct twin_cal
 static void xent_grad(const struct backend *be, void *const *a,
                       const struct twin_call *c)
 {
-    const int64_t rows = c->dim[0], vocab = c->dim[1];
+    const int64_t rows = c->dim[0], vocab = c->dim[1], ld = c->dim[2];
 
     be->xent_grad(be, (const struct xent *)c->more, (float *)a[0], c->type,
                   (const float *)a[1], (const float *)a[2], (const float *)a[3],
-                  (const int32_t *)a[4], rows, vocab);
+                  (const int32_t *)a[4], rows, vocab, ld);
     for (int64_t r = 0; r < rows; r++)
-        be->cast(be, (float *)a[5] + r * vocab, ACCEL_F32, false,
-                 (const float *)a[0] + r * vocab, c->type, vocab);
-    be->zero(be, a[0], (size_t)(rows * vocab) * sizeof(float));
+        be->cast(be, (float *)a[5] + r * ld, ACCEL_F32, false,
+                 (const float *)a[0] + r * ld, c->type,
+                 c->type == ACCEL_F32 ? ld : vocab);
+    be->zero(be, a[0], (size_t)(rows * ld) * sizeof(float));
 }
 
 static void targets(struct twin *t, int64_t rows, int64_t vocab)
@@ -132,37 +134,55 @@ static void targets(struct twin *t, int64_t rows, int64_t vocab)
         ((int32_t *)twin_host(t, k))[4] = -1;
 }
 
-static void entropies(struct twin *t, int64_t rows, int64_t vocab, float smoothing,
-                      accel_dtype_t type)
+/* Logits [rows, vocab], rows `ld` apart, with NaN in between. */
+static void logits(struct twin *t, const struct twin_call *c, int64_t shift, double low,
+                   double high)
+{
+    const int64_t rows = c->dim[0], vocab = c->dim[1], ld = c->dim[2];
+    const int k = t->count;
+
+    twin_values(t, ACCEL_F32, rows * ld, shift, low, high);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = vocab; i < ld; i++)
+            ((float *)twin_host(t, k))[r * ld + i] = NAN;
+}
+
+static void entropies(struct twin *t, struct twin_call c, float smoothing)
 {
     const struct xent o = { -100, smoothing };
-    const struct twin_call c = { .type = type, .dim = { rows, vocab }, .more = &o };
+    const int64_t rows = c.dim[0], vocab = c.dim[1], ld = c.dim[2];
 
-    if (type == ACCEL_F32) {
+    c.more = &o;
+    if (c.type == ACCEL_F32) {
         for (int k = 0; k < 2; k++)
             twin_values(t, ACCEL_F32, rows, 0, 0, 1);
-        twin_values(t, ACCEL_F32, rows * vocab, 0, -20, 20);
+        logits(t, &c, 0, -20, 20);
         targets(t, rows, vocab);
         for (int k = 0; k < 2; k++)
             twin_values(t, ACCEL_F32, 1, 0, 0, 1);
-        twin_run(t, xent, &c, "xent %lld x %lld, smoothing %g", (long long)rows,
-                 (long long)vocab, smoothing);
+        twin_run(t, xent, &c, "xent %lld x %lld of %lld, smoothing %g", (long long)rows,
+                 (long long)vocab, (long long)ld, smoothing);
     }
-    twin_values(t, ACCEL_F32, rows * vocab, rows % 4, -5, 0);
+    logits(t, &c, ld % 4 ? rows % 4 : 0, -5, 0);
     twin_values(t, ACCEL_F32, rows, 0, 0, 1);
     twin_values(t, ACCEL_F32, 1, 0, rows % 3 ? 7 : 0, rows % 3 ? 8 : 0);
     twin_values(t, ACCEL_F32, 1, 0, 1, 2);
     targets(t, rows, vocab);
-    twin_values(t, ACCEL_F32, rows * vocab, 0, 0, 1);
-    twin_run(t, xent_grad, &c, "xent_grad %lld x %lld to %s, smoothing %g",
-             (long long)rows, (long long)vocab, accel_dtype_name(type), smoothing);
+    twin_values(t, ACCEL_F32, rows * ld, 0, 0, 1);
+    twin_run(t, xent_grad, &c, "xent_grad %lld x %lld of %lld to %s, smoothing %g",
+             (long long)rows, (long long)vocab, (long long)ld, accel_dtype_name(c.type),
+             smoothing);
 }
 
 void twin_rows(struct twin *t)
 {
-    static const int64_t vocabs[][2] = { { 0, 7 },    { 1, 1 },    { 7, 3 },
-                                         { 6, 13 },   { 5, 50 },   { 2, 4097 },
-                                         { 3, 8192 }, { 5, 20011 } };
+    /* as a program's own logits may lie, and as the head's do */
+    static const int64_t entropy[][3] = {
+        { 0, 7, 7 },       { 1, 1, 1 },       { 7, 3, 3 },         { 6, 13, 13 },
+        { 5, 50, 50 },     { 2, 4097, 4097 }, { 3, 8192, 8192 },   { 5, 20011, 20011 },
+        { 3, 1, 64 },      { 6, 13, 64 },     { 5, 131, 192 },     { 3, 257, 320 },
+        { 2, 8200, 8256 }, { 1, 8191, 8192 }, { 5, 20011, 20032 },
+    };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
         for (int type = ACCEL_F32; type <= ACCEL_BF16; type++) {
@@ -178,9 +198,12 @@ void twin_rows(struct twin *t)
                           .type = p.type, .dim = { rows, cols }, .add = i % 2 },
                       shift);
         }
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(vocabs); i++)
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(entropy); i++)
         for (int type = ACCEL_F32; type <= ACCEL_BF16; type++)
             for (int smooth = 0; smooth < 2; smooth++)
-                entropies(t, vocabs[i][0], vocabs[i][1], smooth ? 0.1f : 0.0f,
-                          (accel_dtype_t)type);
+                entropies(t,
+                          (struct twin_call){
+                              .type = (accel_dtype_t)type,
+                              .dim = { entropy[i][0], entropy[i][1], entropy[i][2] } },
+                          smooth ? 0.1f : 0.0f);
 }

@@ -7,7 +7,7 @@
 static void column_sum(const struct backend *be, void *const *a,
                        const struct twin_call *c)
 {
-    be->column_sum(be, (float *)a[0], a[1], c->type, c->dim[0], c->dim[1]);
+    be->column_sum(be, (float *)a[0], a[1], c->type, c->dim[0], c->dim[1], c->dim[2]);
 }
 
 static void reduce(const struct backend *be, void *const *a, const struct twin_call *c)
@@ -30,18 +30,22 @@ static void mse(const struct backend *be, void *const *a, const struct twin_call
 
 static void columns(struct twin *t, accel_dtype_t type)
 {
-    static const int64_t shape[][2] = { { 0, 8 },     { 1, 1 },    { 3, 7 },
-                                        { 257, 64 },  { 64, 768 }, { 2053, 33 },
-                                        { 700, 520 }, { 5, 5001 } };
+    /* rows without gaps, and with */
+    static const int64_t shape[][3] = {
+        { 0, 8, 8 },      { 1, 1, 1 },      { 3, 7, 7 },       { 257, 64, 64 },
+        { 64, 768, 768 }, { 2053, 33, 33 }, { 700, 520, 520 }, { 5, 5001, 5001 },
+        { 33, 520, 576 }, { 33, 131, 192 }, { 31, 64, 65 },
+    };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shape); i++) {
         const struct twin_call c = { .type = type,
-                                     .dim = { shape[i][0], shape[i][1] } };
+                                     .dim = { shape[i][0], shape[i][1], shape[i][2] } };
 
         twin_values(t, ACCEL_F32, c.dim[1], 0, -1, 1);
-        twin_values(t, type, c.dim[0] * c.dim[1], i % 2, -1, 1);
-        twin_run(t, column_sum, &c, "column_sum %lld x %lld %s", (long long)c.dim[0],
-                 (long long)c.dim[1], accel_dtype_name(type));
+        twin_values(t, type, c.dim[0] * c.dim[2], i % 2, -1, 1);
+        twin_run(t, column_sum, &c, "column_sum %lld x %lld of %lld %s",
+                 (long long)c.dim[0], (long long)c.dim[1], (long long)c.dim[2],
+                 accel_dtype_name(type));
     }
 }
 

@@ -43,7 +43,7 @@ void cpu_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n
 
 /* Adds 64 rows at a time and then those sums, which keeps the rounding error of a long
  * batch that of a short one. */
-VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t cols,
+VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t ld,
                            int64_t first, int64_t n, const int bf)
 {
     float sum[CPU_COLUMN_SLAB] = { 0 };
@@ -54,7 +54,7 @@ VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t co
         for (int64_t r = r0; r < rows && r < r0 + 64; r++) {
 #pragma omp simd
             for (int64_t c = 0; c < n; c++)
-                part[c] += vm_load(src, r * cols + first + c, bf);
+                part[c] += vm_load(src, r * ld + first + c, bf);
         }
         for (int64_t c = 0; c < n; c++)
             sum[c] += part[c];
@@ -64,24 +64,24 @@ VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t co
 }
 
 ACCEL_MULTIVERSION
-static void column_any(float *dst, const void *src, int64_t rows, int64_t cols,
+static void column_any(float *dst, const void *src, int64_t rows, int64_t ld,
                        int64_t first, int64_t n, bool bf)
 {
     if (bf)
-        column_slab(dst, src, rows, cols, first, n, 1);
+        column_slab(dst, src, rows, ld, first, n, 1);
     else
-        column_slab(dst, src, rows, cols, first, n, 0);
+        column_slab(dst, src, rows, ld, first, n, 0);
 }
 
 /* Threads take slabs of columns and add all rows in order: no partial sums to
  * combine. */
 void cpu_column_sum(const struct backend *be, float *dst, const void *src,
-                    accel_dtype_t type, int64_t rows, int64_t cols)
+                    accel_dtype_t type, int64_t rows, int64_t cols, int64_t ld)
 {
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(dynamic) if (rows * cols > CPU_ALONE_ELEMS)
     for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
-        column_any(dst, src, rows, cols, c,
+        column_any(dst, src, rows, ld, c,
                    cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB,
                    type == ACCEL_BF16);
 }

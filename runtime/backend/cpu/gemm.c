@@ -162,7 +162,7 @@ void cpu_gemm(const struct backend *be, const struct gemm *p)
         return;
     /* a is stored [k, m]: its column sums are op(a)'s sums over k */
     if (p->row_sums)
-        cpu_column_sum(be, p->row_sums, p->a, p->a_type, p->k, p->m);
+        cpu_column_sum(be, p->row_sums, p->a, p->a_type, p->k, p->m, p->lda);
     if (cpu_gemv_fits(p)) {
         cpu_gemv(be, p);
         return;

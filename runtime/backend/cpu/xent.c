@@ -51,7 +51,7 @@ static bool counts(const struct xent *o, int32_t target)
  * - s) x[target] - s mean(x). */
 int64_t cpu_xent(const struct backend *be, const struct xent *o, float *lse,
                  float *loss, const float *logits, const int32_t *targets, int64_t rows,
-                 int64_t vocab)
+                 int64_t vocab, int64_t ld)
 {
     for (int64_t r = 0; r < rows; r++)
         if (targets[r] >= vocab && counts(o, targets[r]))
@@ -59,7 +59,7 @@ int64_t cpu_xent(const struct backend *be, const struct xent *o, float *lse,
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(static, CPU_ROW_BLOCK) if (rows * vocab > CPU_ALONE_ELEMS / 4)
     for (int64_t r = 0; r < rows; r++) {
-        const float *x = logits + r * vocab;
+        const float *x = logits + r * ld;
         float max, sum;
 
         row_max_sum(x, vocab, &max, &sum);
@@ -116,7 +116,7 @@ static void narrow_row(float *x, int64_t n)
 void cpu_xent_grad(const struct backend *be, const struct xent *o, float *logits,
                    accel_dtype_t type, const float *lse, const float *count,
                    const float *dmean, const int32_t *targets, int64_t rows,
-                   int64_t vocab)
+                   int64_t vocab, int64_t ld)
 {
     /* d(mean)/d(x_i) = scale (softmax_i - (1 - s) [i is the target] - s / vocab) */
     float scale = count[0] > 0.0f ? dmean[0] / count[0] : 0.0f;
@@ -125,8 +125,10 @@ void cpu_xent_grad(const struct backend *be, const struct xent *o, float *logits
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(static, CPU_ROW_BLOCK) if (rows * vocab > CPU_ALONE_ELEMS / 4)
     for (int64_t r = 0; r < rows; r++) {
-        float *x = logits + r * vocab;
+        float *x = logits + r * ld;
 
+        if (type == ACCEL_F32)
+            memset(x + vocab, 0, (size_t)(ld - vocab) * sizeof(*x));
         if (!counts(o, targets[r])) {
             memset(x, 0, (size_t)vocab * sizeof(*x));
             continue;

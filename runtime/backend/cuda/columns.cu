@@ -156,14 +156,14 @@ template <typename T> struct column_sum_op {
     enum { SUMS = 1 };
     float *dst;
     const T *src;
-    int64_t cols;
+    int64_t ld;
 
     template <int V>
     __device__ void add(float (*sum)[V], int64_t, int64_t row, int64_t col) const
     {
         float x[V];
 
-        load<V>(x, src + row * cols + col);
+        load<V>(x, src + row * ld + col);
         for (int i = 0; i < V; i++)
             sum[0][i] += x[i];
     }
@@ -175,11 +175,12 @@ template <typename T> struct column_sum_op {
 
 /* dst[cols] += sums of src[rows, cols]: the gradient of a bias */
 void cuda_column_sum(const struct backend *be, float *dst, const void *src,
-                     accel_dtype_t type, int64_t rows, int64_t cols)
+                     accel_dtype_t type, int64_t rows, int64_t cols, int64_t ld)
 {
     BY_TYPE(type, T,
-            sum_columns<pack_size<T>>(cuda_state_of(be), on_16(src), 1, rows, cols,
-                                      column_sum_op<T>{ dst, (const T *)src, cols }));
+            sum_columns<pack_size<T>>(
+                cuda_state_of(be), on_16(src) && ld % pack_size<T> == 0, 1, rows, cols,
+                column_sum_op<T>{ dst, (const T *)src, ld }));
 }
 
 /* Gradients of gain and bias in one pass; either may be NULL. */

@@ -205,7 +205,7 @@ static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way
         return false;
     /* a pass of its own where BGRADB does not apply */
     if (p->row_sums && !(way.fused & GEMM_SUMS))
-        s->be.column_sum(&s->be, p->row_sums, p->a, p->a_type, p->k, p->m);
+        s->be.column_sum(&s->be, p->row_sums, p->a, p->a_type, p->k, p->m, p->lda);
     return true;
 }
 

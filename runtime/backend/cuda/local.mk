@@ -131,9 +131,13 @@ cuda_device_sources = tests/unit/cuda_device.c tests/unit/cuda_device.h
 cuda_rig_sources = $(cuda_device_sources) tests/unit/cuda_rig.c tests/unit/cuda_rig.h
 gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
 	tests/unit/test_cuda_kernels tests/unit/test_cuda_optable tests/unit/test_cuda_products \
-	tests/unit/test_cuda_conv tests/unit/test_cuda_attention tests/unit/test_cuda_scratch
+	tests/unit/test_cuda_conv tests/unit/test_cuda_attention tests/unit/test_cuda_scratch \
+	tests/unit/test_cuda_head
 tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c $(cuda_device_sources)
 tests_unit_test_cuda_core_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_head_SOURCES = tests/unit/test_cuda_head.c $(cuda_device_sources) \
+	tests/unit/resident.c tests/unit/resident.h
+tests_unit_test_cuda_head_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_scratch_SOURCES = tests/unit/test_cuda_scratch.c $(cuda_device_sources)
 tests_unit_test_cuda_scratch_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_conv_SOURCES = tests/unit/test_cuda_conv.c $(cuda_rig_sources)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Softmax cross-entropy over rows of float32 logits on a CUDA device: one block per
- * row, which reads it once for maximum and sum together. Rows start at any multiple of
- * 4 bytes, so packs start where addresses allow.
+ * row, which reads it once for maximum and sum together. Rows that start at 16 bytes,
+ * as those of the head do, are read and written in packs; others, which a program's own
+ * logits may have, element by element.
  */
 #include "backend/cuda/vector.h"
 
 enum {
     XENT_BLOCK = 512,
-    XENT_PACK = 4,
-    XENT_STEP = XENT_BLOCK * XENT_PACK,
-    FORWARD_PACKS = 4, /* packs in flight per thread */
-    BACKWARD_PACKS = 2,
+    FORWARD_PACK = 4,
+    FORWARD_ELEMS = 16, /* in flight per thread */
+    /* 16 bytes of bfloat16 */
+    BACKWARD_PACK = 8,
+    BACKWARD_ELEMS = 16,
     MEAN_BLOCK = 1024
 };
 
@@ -21,12 +23,10 @@ static __device__ inline bool counts(const struct xent &o, int32_t target)
     return target >= 0 && target != o.ignore;
 }
 
-/* Elements before the first 16-byte boundary. */
-static __device__ inline int64_t lead_of(const float *x, int64_t n)
+/* Do all rows start at 16 bytes? */
+static bool rows_packed(const float *logits, int64_t ld)
 {
-    const int64_t lead = (int64_t)((16 - (uintptr_t)x % 16) / 4 % 4);
-
-    return lead < n ? lead : n;
+    return on_16(logits) && ld % FORWARD_PACK == 0;
 }
 
 /* ---- forward --------------------------------------------------------------------- */
@@ -55,34 +55,29 @@ template <int V> static __device__ inline void take(struct partial *p, const flo
     }
 }
 
-/* This thread's part of a row: an unaligned head, groups of packs, single packs, a
- * tail. */
+/* This thread's part of a row, in packs of V: groups of packs, single packs, a tail. */
+template <int V>
 static __device__ inline struct partial take_row(const float *x, int64_t n)
 {
-    const int64_t lead = lead_of(x, n);
-    const int64_t tail = lead + (n - lead) / XENT_PACK * XENT_PACK;
-    const int64_t me = threadIdx.x;
+    enum { PACKS = FORWARD_ELEMS / V };
+    const int64_t step = XENT_BLOCK * V, tail = n / V * V, me = threadIdx.x;
     /* the lowest finite number, not -inf: inf - inf would be NaN */
     struct partial p = { -3.402823466e38f, 0.0f, 0.0f };
+    int64_t at = V * me;
 
-    int64_t at = lead + XENT_PACK * me;
+    for (; at + (PACKS - 1) * step < tail; at += PACKS * step) {
+        /* all loads before the first use: one alone would wait for memory each time */
+        float v[FORWARD_ELEMS];
 
-    if (me < lead)
-        take<1>(&p, x + me);
-    for (; at + (FORWARD_PACKS - 1) * XENT_STEP < tail;
-         at += FORWARD_PACKS * XENT_STEP) {
-        /* four loads before the first use: one alone would wait for memory each time */
-        float v[FORWARD_PACKS * XENT_PACK];
-
-        for (int k = 0; k < FORWARD_PACKS; k++)
-            load<XENT_PACK>(v + k * XENT_PACK, x + at + k * XENT_STEP);
-        take<FORWARD_PACKS * XENT_PACK>(&p, v);
+        for (int k = 0; k < PACKS; k++)
+            load<V>(v + k * V, x + at + k * step);
+        take<FORWARD_ELEMS>(&p, v);
     }
-    for (; at < tail; at += XENT_STEP) {
-        float v[XENT_PACK];
+    for (; at < tail; at += step) {
+        float v[V];
 
-        load<XENT_PACK>(v, x + at);
-        take<XENT_PACK>(&p, v);
+        load<V>(v, x + at);
+        take<V>(&p, v);
     }
     if (tail + me < n)
         take<1>(&p, x + tail + me);
@@ -90,17 +85,18 @@ static __device__ inline struct partial take_row(const float *x, int64_t n)
 }
 
 /* lse, loss [rows] of logits [rows, vocab]: a block per row. */
+template <int V>
 static __global__ void __launch_bounds__(XENT_BLOCK)
     xent_kernel(struct xent o, float *lse, float *loss, const float *logits,
-                const int32_t *targets, int64_t rows, int64_t vocab,
+                const int32_t *targets, int64_t rows, int64_t vocab, int64_t ld,
                 struct cuda_fault *fault, int mark)
 {
     __shared__ float room[WARP];
 
     ROW_STRIDE(r, rows)
     {
-        const float *x = logits + r * vocab;
-        const struct partial own = take_row(x, vocab);
+        const float *x = logits + r * ld;
+        const struct partial own = take_row<V>(x, vocab);
         /* each thread's sum refers to its own maximum; bring all to the row's */
         const float max = block_max(own.max, room);
         const float sum = block_sum(own.sum * maths_exp(own.max - max), room);
@@ -126,12 +122,16 @@ static __global__ void __launch_bounds__(XENT_BLOCK)
 
 int64_t cuda_xent(const struct backend *be, const struct xent *o, float *lse,
                   float *loss, const float *logits, const int32_t *targets,
-                  int64_t rows, int64_t vocab)
+                  int64_t rows, int64_t vocab, int64_t ld)
 {
     struct cuda_state *s = cuda_state_of(be);
 
-    LAUNCH(xent_kernel, rows_grid(rows), XENT_BLOCK, 0, s, *o, lse, loss, logits,
-           targets, rows, vocab, s->fault, cuda_mark_now(s));
+    if (rows_packed(logits, ld))
+        LAUNCH(xent_kernel<FORWARD_PACK>, rows_grid(rows), XENT_BLOCK, 0, s, *o, lse,
+               loss, logits, targets, rows, vocab, ld, s->fault, cuda_mark_now(s));
+    else
+        LAUNCH(xent_kernel<1>, rows_grid(rows), XENT_BLOCK, 0, s, *o, lse, loss, logits,
+               targets, rows, vocab, ld, s->fault, cuda_mark_now(s));
     return -1;
 }
 
@@ -182,93 +182,89 @@ static __device__ inline float gradient(const struct xent_row &k, float x, int64
     return at == k.target ? g - k.own : g;
 }
 
-/* The row of a target that does not count has no gradient. */
-static __device__ inline void zero_row(float *x, int64_t n)
+/* Where element i of a thread's BACKWARD_ELEMS lies in a piece of a row: in packs of V,
+ * so that a warp reads and writes adjacent memory. */
+template <int V> static __device__ inline int64_t place(int i)
 {
-    const int64_t lead = lead_of(x, n);
-    const int64_t tail = lead + (n - lead) / XENT_PACK * XENT_PACK, me = threadIdx.x;
-    const float zeros[XENT_PACK] = { 0 };
-
-    if (me < lead)
-        x[me] = 0.0f;
-    for (int64_t at = lead + XENT_PACK * me; at < tail; at += XENT_STEP)
-        store<XENT_PACK>(x + at, zeros);
-    if (tail + me < n)
-        x[tail + me] = 0.0f;
+    return (int64_t)(i / V * XENT_BLOCK + (int)threadIdx.x) * V + i % V;
 }
 
-/* In place, each element by the thread that read it. */
-static __device__ inline void float_row(float *x, int64_t n, const struct xent_row &k)
+/* Loads this thread's elements of the piece that begins at `begin`; zeros behind the
+ * row. */
+template <int V>
+static __device__ inline void load_piece(float *v, const float *x, int64_t begin,
+                                         int64_t n)
 {
-    const int64_t lead = lead_of(x, n);
-    const int64_t tail = lead + (n - lead) / XENT_PACK * XENT_PACK, me = threadIdx.x;
+    for (int k = 0; k < BACKWARD_ELEMS; k += V) {
+        const int64_t at = begin + place<V>(k);
 
-    if (me < lead)
-        x[me] = gradient(k, x[me], me);
-#pragma unroll 2
-    for (int64_t at = lead + XENT_PACK * me; at < tail; at += XENT_STEP) {
-        float v[XENT_PACK];
-
-        load<XENT_PACK>(v, x + at);
-        for (int i = 0; i < XENT_PACK; i++)
-            v[i] = gradient(k, v[i], at + i);
-        store<XENT_PACK>(x + at, v);
-    }
-    if (tail + me < n)
-        x[tail + me] = gradient(k, x[tail + me], tail + me);
-}
-
-/* Loads packs of x from `at` on, zeros outside the row. Packs lie at multiples of 16
- * bytes; `at` may be up to 3 before the row. */
-static __device__ inline void load_piece(float (*v)[XENT_PACK], const float *x,
-                                         int64_t at, int64_t n)
-{
-    for (int k = 0; k < BACKWARD_PACKS; k++, at += XENT_STEP)
-        if (at >= 0 && at + XENT_PACK <= n)
-            load<XENT_PACK>(v[k], x + at);
+        if (at + V <= n)
+            load<V>(v + k, x + at);
         else
-            for (int i = 0; i < XENT_PACK; i++)
-                v[k][i] = at + i >= 0 && at + i < n ? x[at + i] : 0.0f;
+            for (int i = 0; i < V; i++)
+                v[k + i] = at + i < n ? x[at + i] : 0.0f;
+    }
 }
 
-/* Writes the gradients as bfloat16 and moves the next piece up. */
-static __device__ inline void put_piece(bf16_t *to, float (*v)[XENT_PACK],
-                                        float (*next)[XENT_PACK], int64_t at, int64_t n,
+/* Writes the gradients of the piece, rounded to T. */
+template <int V, typename T>
+static __device__ inline void put_piece(T *to, float *v, int64_t begin, int64_t n,
                                         const struct xent_row &row)
 {
-    for (int k = 0; k < BACKWARD_PACKS; k++, at += XENT_STEP)
-        for (int i = 0; i < XENT_PACK; i++) {
-            if (at + i >= 0 && at + i < n)
-                to[at + i] = f32_to_bf16(gradient(row, v[k][i], at + i));
-            v[k][i] = next[k][i];
-        }
-}
+    for (int k = 0; k < BACKWARD_ELEMS; k += V) {
+        const int64_t at = begin + place<V>(k);
 
-/* In place: what a thread writes lands on what others have to read. So the next piece
- * is read before this one is written, and no thread writes before all have read. */
-static __device__ inline void bf16_row(float *x, int64_t n, const struct xent_row &row)
-{
-    /* writing at 2 bytes per element never overtakes reading at 4, piece by piece */
-    const int64_t piece = BACKWARD_PACKS * XENT_STEP;
-    const int64_t lead = lead_of(x, n), first = lead ? lead - XENT_PACK : 0;
-    bf16_t *const to = reinterpret_cast<bf16_t *>(x);
-    int64_t at = first + XENT_PACK * (int64_t)threadIdx.x;
-    float v[BACKWARD_PACKS][XENT_PACK], next[BACKWARD_PACKS][XENT_PACK];
-
-    load_piece(v, x, at, n);
-    for (int64_t begin = first; begin < n; begin += piece, at += piece) {
-        load_piece(next, x, at + piece, n);
-        __syncthreads();
-        put_piece(to, v, next, at, n, row);
+        for (int i = 0; i < V; i++)
+            v[k + i] = gradient(row, v[k + i], at + i);
+        if (at + V <= n)
+            store<V>(to + at, v + k);
+        else
+            for (int i = 0; at + i < n; i++)
+                store_float(to, at + i, v[k + i]);
     }
 }
 
-/* logits [rows, vocab] in place; as bfloat16 each row keeps the distance of its float32
- * row. */
+/* The row of a target that does not count has no gradient. */
+template <int V, typename T> static __device__ inline void zero_row(T *x, int64_t n)
+{
+    const int64_t tail = n / V * V, me = threadIdx.x;
+    const float zeros[V] = {};
+
+    for (int64_t at = V * me; at < tail; at += XENT_BLOCK * V)
+        store<V>(x + at, zeros);
+    if (tail + me < n)
+        store_float(x, tail + me, 0.0f);
+}
+
+/* In place, float32 to T. The next piece is read before this one is written, which
+ * keeps loads in flight. */
+template <int V, typename T>
+static __device__ inline void grad_row(float *x, int64_t n, const struct xent_row &row)
+{
+    const int64_t piece = BACKWARD_ELEMS * XENT_BLOCK;
+    T *const to = reinterpret_cast<T *>(x);
+    float v[BACKWARD_ELEMS], next[BACKWARD_ELEMS];
+
+    load_piece<V>(v, x, 0, n);
+    for (int64_t begin = 0; begin < n; begin += piece) {
+        load_piece<V>(next, x, begin + piece, n);
+        /* Narrower results land on what other threads have to read: nobody writes
+         * before all have read. At 2 bytes per element writing never overtakes reading
+         * at 4, piece by piece. */
+        if (sizeof(T) < sizeof(float))
+            __syncthreads();
+        put_piece<V>(to, v, begin, n, row);
+        for (int i = 0; i < BACKWARD_ELEMS; i++)
+            v[i] = next[i];
+    }
+}
+
+/* logits [rows, vocab] in place; each row of T starts where its float32 row did. */
+template <int V, typename T>
 static __global__ void __launch_bounds__(XENT_BLOCK)
-    xent_grad_kernel(struct xent o, float *logits, bool bf16, const float *lse,
-                     const float *count, const float *dmean, const int32_t *targets,
-                     int64_t rows, int64_t vocab)
+    xent_grad_kernel(struct xent o, float *logits, const float *lse, const float *count,
+                     const float *dmean, const int32_t *targets, int64_t rows,
+                     int64_t vocab, int64_t ld)
 {
     const float scale = count[0] > 0.0f ? dmean[0] / count[0] : 0.0f;
 
@@ -277,22 +273,32 @@ static __global__ void __launch_bounds__(XENT_BLOCK)
         /* d(mean)/d(x_i) = scale (softmax_i - (1 - s) [i is the target] - s / vocab) */
         const struct xent_row k = { lse[r], scale, scale * o.smoothing / (float)vocab,
                                     scale * (1.0f - o.smoothing), targets[r] };
-        float *x = logits + r * vocab;
+        float *x = logits + r * ld;
 
-        if (!counts(o, targets[r]))
-            zero_row(x, vocab);
-        else if (bf16)
-            bf16_row(x, vocab, k);
+        if (counts(o, targets[r]))
+            grad_row<V, T>(x, vocab, k);
         else
-            float_row(x, vocab, k);
+            zero_row<V>(reinterpret_cast<T *>(x), vocab);
+        if (sizeof(T) == sizeof(float))
+            for (int64_t at = vocab + threadIdx.x; at < ld; at += XENT_BLOCK)
+                x[at] = 0.0f;
     }
 }
 
 void cuda_xent_grad(const struct backend *be, const struct xent *o, float *logits,
                     accel_dtype_t type, const float *lse, const float *count,
                     const float *dmean, const int32_t *targets, int64_t rows,
-                    int64_t vocab)
+                    int64_t vocab, int64_t ld)
 {
-    LAUNCH(xent_grad_kernel, rows_grid(rows), XENT_BLOCK, 0, cuda_state_of(be), *o,
-           logits, type == ACCEL_BF16, lse, count, dmean, targets, rows, vocab);
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (rows_packed(logits, ld))
+        BY_TYPE(type, T,
+                LAUNCH((xent_grad_kernel<BACKWARD_PACK, T>), rows_grid(rows),
+                       XENT_BLOCK, 0, s, *o, logits, lse, count, dmean, targets, rows,
+                       vocab, ld));
+    else
+        BY_TYPE(type, T,
+                LAUNCH((xent_grad_kernel<1, T>), rows_grid(rows), XENT_BLOCK, 0, s, *o,
+                       logits, lse, count, dmean, targets, rows, vocab, ld));
 }

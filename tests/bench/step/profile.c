@@ -65,9 +65,9 @@ static void t_add(const struct backend *be, void *dst, const void *a, const void
 }
 
 static void t_column_sum(const struct backend *be, float *dst, const void *src,
-                         accel_dtype_t type, int64_t rows, int64_t cols)
+                         accel_dtype_t type, int64_t rows, int64_t cols, int64_t ld)
 {
-    TIMED(PROFILE_REDUCE, INNER->column_sum(INNER, dst, src, type, rows, cols));
+    TIMED(PROFILE_REDUCE, INNER->column_sum(INNER, dst, src, type, rows, cols, ld));
 }
 
 static void t_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
@@ -151,22 +151,22 @@ static void t_attention_grad(const struct backend *be, const struct attention *p
 
 static int64_t t_xent(const struct backend *be, const struct xent *o, float *lse,
                       float *loss, const float *logits, const int32_t *targets,
-                      int64_t rows, int64_t vocab)
+                      int64_t rows, int64_t vocab, int64_t ld)
 {
     int64_t bad;
 
     TIMED(PROFILE_XENT,
-          bad = INNER->xent(INNER, o, lse, loss, logits, targets, rows, vocab));
+          bad = INNER->xent(INNER, o, lse, loss, logits, targets, rows, vocab, ld));
     return bad;
 }
 
 static void t_xent_grad(const struct backend *be, const struct xent *o, float *logits,
                         accel_dtype_t type, const float *lse, const float *count,
                         const float *dmean, const int32_t *targets, int64_t rows,
-                        int64_t vocab)
+                        int64_t vocab, int64_t ld)
 {
     TIMED(PROFILE_XENT, INNER->xent_grad(INNER, o, logits, type, lse, count, dmean,
-                                         targets, rows, vocab));
+                                         targets, rows, vocab, ld));
 }
 
 void profile_open(struct profile *p, const struct backend *inner)

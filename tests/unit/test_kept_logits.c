@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Logits that stay from the forward of the head to its backward: as many chunks as
+ * there is room for, one product less for each, the same bits. The gaps between rows
+ * are NaN, which nobody reads. And the room that nn_keep_logits finds.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/device.h"
+#include "nn/models/gpt2.h"
+#include "tests/tap.h"
+#include "tests/unit/op_rig.h"
+#include "tests/unit/resident.h"
+
+/* Five chunks of rows, the last one short; rows are padded to LD. */
+enum { CHUNK = 4096, CHUNKS = 5, ROWS = 4 * CHUNK + 100, COLS = 3, VOCAB = 131 };
+enum { LD = 192, CHUNK_BYTES = CHUNK * LD * 4 };
+
+/* What a forward and a backward left. */
+struct result {
+    float loss, *dx, *dw, *db;
+    int products;
+    size_t peak;
+};
+
+static struct {
+    int products;
+    struct backend real;
+} count;
+
+/* The product of the head, after NaN has been put between the rows of its result. */
+static void count_gemm(const struct backend *be, const struct gemm *p)
+{
+    float *c = p->c;
+
+    count.products++;
+    for (int64_t r = 0; p->trans_b && r < p->m; r++)
+        for (int64_t i = p->n; i < p->ldc; i++)
+            c[r * p->ldc + i] = NAN;
+    count.real.gemm(be, p);
+}
+
+struct net {
+    accel_tensor_t *weight, *bias;
+    bool biased;
+};
+
+static accel_tensor_t *head_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    const struct net *net = accel_module_state(m);
+
+    (void)n;
+    return accel_cross_entropy(in[0], net->weight, net->biased ? net->bias : NULL,
+                               in[1], NULL);
+}
+
+static const accel_class_t net_class = { "Head", head_forward, sizeof(struct net) };
+
+static float *copy_of(const float *x, int64_t n)
+{
+    float *to = malloc((size_t)n * sizeof(*to));
+
+    memcpy(to, x, (size_t)n * sizeof(*to));
+    return to;
+}
+
+static void step(struct graph *g, accel_module_t *m, const struct resident *r,
+                 const double *x, struct result *out)
+{
+    const struct net *net = accel_module_state(m);
+    accel_tensor_t *in[2], *loss;
+
+    in[0] = rig_tensor(g, x, 1, ROWS, COLS);
+    in[1] = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ 1, ROWS });
+    for (int i = 0; i < ROWS; i++)
+        ((int32_t *)in[1]->data)[i] = i % 7 == 6 ? -1 : i * 31 % VOCAB;
+    loss = accel_call(m, in, 2);
+    out->loss = NAN;
+    out->dx = malloc(ROWS * COLS * sizeof(*out->dx));
+    if (!loss || accel_tensor_read(loss, &out->loss, 1, NULL) ||
+        graph_backward(g, loss, 1.0f, NULL) ||
+        accel_tensor_read(in[0]->grad, out->dx, ROWS * COLS, NULL))
+        tap_diag("%s: %s", g->error.where, g->error.text);
+    out->dw = copy_of(r->grad[0] + net->weight->unit_offset, VOCAB * COLS);
+    out->db = copy_of(r->grad[0] + net->bias->unit_offset, VOCAB);
+    out->peak = arena_peak_bytes(g->arena);
+    out->products = count.products;
+}
+
+/* The same values every time. */
+static void run(accel_dtype_t type, bool bias, size_t room, struct result *out)
+{
+    const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
+    const int64_t vocab = VOCAB;
+    struct backend *be = NULL;
+    struct units units = { 0 };
+    struct resident r;
+    struct graph g;
+    accel_module_t *m;
+    struct net *net;
+    double *x;
+
+    rig_seed(3);
+    x = rig_random(ROWS * COLS, type, 2);
+    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, type, false, NULL))
+        return;
+    m = nn_module_new(&g, &net_class, NULL, "");
+    net = accel_module_state(m);
+    net->biased = bias;
+    net->weight = accel_param(m, "weight", 2, (int64_t[]){ VOCAB, COLS }, normal);
+    net->bias = accel_param(m, "bias", 1, &vocab, normal);
+    memset(&count, 0, sizeof(count));
+    count.real = *be;
+    be->gemm = count_gemm;
+    g.logits_room = room;
+    if (!nn_units_build(m, false, NULL, &units, NULL) &&
+        !resident_open(&r, &units, type, 1)) {
+        g.residency = resident_residency(&r);
+        step(&g, m, &r, x, out);
+        resident_close(&r);
+    }
+    units_free(&units);
+    nn_module_free(m);
+    graph_close(&g);
+    backend_close(be);
+    free(x);
+}
+
+static bool same(const struct result *a, const struct result *b)
+{
+    return isfinite(a->loss) && a->loss == b->loss &&
+           !memcmp(a->dx, b->dx, ROWS * COLS * sizeof(*a->dx)) &&
+           !memcmp(a->dw, b->dw, VOCAB * COLS * sizeof(*a->dw)) &&
+           !memcmp(a->db, b->db, VOCAB * sizeof(*a->db));
+}
+
+static void result_free(struct result *r)
+{
+    free(r->dx);
+    free(r->dw);
+    free(r->db);
+}
+
+static void test_chunks(accel_dtype_t type, bool bias)
+{
+    static const struct {
+        size_t room;
+        int chunks;
+    } t[] = {
+        { 0, 1 },
+        { CHUNK_BYTES - 1, 1 },
+        { CHUNK_BYTES, 2 },
+        { 2 * CHUNK_BYTES + 5, 3 },
+        { 3 * CHUNK_BYTES, 4 },
+        /* the last chunk is short */
+        { 3 * CHUNK_BYTES + 100 * LD * 4 - 1, 4 },
+        { 3 * CHUNK_BYTES + 100 * LD * 4, 5 },
+        { (size_t)1 << 40, 5 },
+    };
+    const char *name = accel_dtype_name(type);
+    struct result first, r;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
+        const int kept = t[i].chunks;
+        const int64_t rows = kept < CHUNKS ? (int64_t)kept * CHUNK : ROWS;
+
+        run(type, bias, t[i].room, &r);
+        if (i == 0)
+            first = r;
+        /* one per chunk forward, two backward, and those that are made again */
+        tap_is_int(r.products, 3 * CHUNKS + CHUNKS - kept,
+                   "%s%s, %zu bytes: products with %d of %d chunks kept", name,
+                   bias ? " with a bias" : "", t[i].room, kept, CHUNKS);
+        tap_is_int((long long)(r.peak - first.peak), (rows - CHUNK) * LD * 4,
+                   "the memory of these");
+        tap_ok(same(&r, &first), "the bits of one, loss %g", (double)r.loss);
+        if (i > 0)
+            result_free(&r);
+    }
+    result_free(&first);
+}
+
+/* ---- the room -------------------------------------------------------------------- */
+
+enum { BATCH = 160, TIME = 64, LAYERS = 1 }; /* two chunks and a half */
+
+/* The arena's peak after a real micro-batch. */
+static size_t real_peak(struct graph *g, accel_module_t *model,
+                        const struct units *units)
+{
+    accel_tensor_t *in[2], *loss;
+    struct resident r;
+
+    if (resident_open(&r, units, ACCEL_F32, 1))
+        return 0;
+    g->residency = resident_residency(&r);
+    for (int i = 0; i < 2; i++) {
+        in[i] = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ BATCH, TIME });
+        memset(in[i]->data, 0, (size_t)BATCH * TIME * sizeof(int32_t));
+    }
+    loss = accel_call(model, in, 2);
+    if (!loss || graph_backward(g, loss, 1.0f, NULL))
+        tap_diag("%s: %s", g->error.where, g->error.text);
+    graph_reset(g);
+    resident_close(&r);
+    return arena_peak_bytes(g->arena);
+}
+
+/* `more` bytes beside the peak without: `kept` rows are kept. */
+static void test_room(int64_t more, int64_t kept)
+{
+    const accel_field_t tokens = { ACCEL_I32, 1, { TIME } },
+                        fields[] = { tokens, tokens };
+    const accel_gpt2_t cfg = {
+        .layers = LAYERS, .heads = 1, .width = 8, .context = TIME, .vocab = VOCAB
+    };
+    size_t least = 0, peak, most;
+    struct backend *be = NULL;
+    struct units units = { 0 };
+    accel_module_t *model;
+    struct graph g;
+
+    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
+        return;
+    model = gpt2_new(&g, &cfg, NULL);
+    if (nn_units_build(model, true, "", &units, NULL) ||
+        nn_measure(model, BATCH, fields, 2, true, &least, NULL))
+        tap_ok(false, "open");
+    peak = least;
+    most = (size_t)((int64_t)least + more);
+    tap_is_int(nn_keep_logits(model, BATCH, fields, 2, most, &peak, NULL), 0,
+               "%lld bytes more", (long long)more);
+    tap_is_int((long long)(peak - least), (kept - CHUNK) * LD * 4,
+               "the logits of %lld rows are kept", (long long)kept);
+    tap_ok(kept > CHUNK ? peak <= most : g.logits_room == 0, "no more than there is");
+    tap_is_int((long long)real_peak(&g, model, &units), (long long)peak,
+               "a step needs what was foretold");
+    units_free(&units);
+    nn_module_free(model);
+    graph_close(&g);
+    backend_close(be);
+}
+
+int main(void)
+{
+    test_chunks(ACCEL_F32, false);
+    test_chunks(ACCEL_F32, true);
+    test_chunks(ACCEL_BF16, false);
+    test_chunks(ACCEL_BF16, true);
+    test_room(-1, CHUNK);
+    test_room(0, CHUNK);
+    test_room(CHUNK_BYTES, 2 * CHUNK);
+    test_room((int64_t)1 << 40, BATCH * TIME);
+    return tap_done();
+}
