@@ -2,7 +2,8 @@
  *
  * Sums over several nodes: the bits of rank order wherever the ranks are, and how many
  * bytes cross from node to node beside a ring's. Forked ranks with the stand-in for
- * NCCL, which counts what each rank sends to each other; nodes are pretended.
+ * NCCL, which counts what each rank sends to each other, and with UCX, whose sends are
+ * counted on their way; nodes are pretended.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -10,9 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "comm/nccl.h"
 #include "comm/reduce.h"
+#ifdef HAVE_UCX
+#include "comm/ucx.h"
+#endif
 #include "common/bf16.h"
 #include "common/env_names.h"
 #include "common/wire.h"
@@ -165,7 +170,10 @@ static const struct layout layouts[] = {
 /* Between the processes of one call. */
 struct shared {
     const struct layout *l;
+    const char *backend;
     _Atomic uint64_t across; /* bytes that left a node */
+    _Atomic int gave_up;     /* ranks */
+    char text[RANKS][1024];  /* their errors */
 };
 
 /* ---- arrays ---------------------------------------------------------------------- */
@@ -260,17 +268,54 @@ static int reduce_array(struct comm *c, const struct layout *l, accel_error_t *e
     return bad;
 }
 
-/* Bytes that this rank has sent to other nodes. */
-static uint64_t sent_away(struct comm *c, const int *node_of)
+#ifdef HAVE_UCX
+static struct comm *counted; /* the one whose sends are counted */
+static uint64_t ucx_sent[RANKS];
+
+/* In place of UCX's own, which it calls. */
+ucs_status_ptr_t ucp_tag_send_nbx(ucp_ep_h ep, const void *buffer, size_t count,
+                                  ucp_tag_t tag, const ucp_request_param_t *param)
+{
+    static __typeof__(&ucp_tag_send_nbx) real;
+    const struct ucx *u = counted ? counted->impl : NULL;
+
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "ucp_tag_send_nbx");
+    for (int r = 0; u && r < counted->size; r++)
+        if (u->ep[r] == ep)
+            ucx_sent[r] += count;
+    return real(ep, buffer, count, tag, param);
+}
+
+static uint64_t sent_by_ucx(struct comm *c, int to)
+{
+    counted = c;
+    return ucx_sent[to];
+}
+#endif
+
+static uint64_t sent_by_nccl(struct comm *c, int to)
 {
     const struct nccl_state *n = c->impl;
     uint64_t (*sent)(const nccl_comm_t *c, int to);
-    uint64_t bytes = 0;
 
     *(void **)&sent = dlsym(n->api.library, "fake_nccl_sent");
+    return sent(n->comm, to);
+}
+
+/* Bytes that this rank has sent to other nodes. With UCX, since the first question. */
+static uint64_t sent_away(struct comm *c, const int *node_of)
+{
+    uint64_t (*sent)(struct comm * c, int to) = sent_by_nccl;
+    uint64_t bytes = 0;
+
+#ifdef HAVE_UCX
+    if (strcmp(comm_backend(c), "ucx") == 0)
+        sent = sent_by_ucx;
+#endif
     for (int r = 0; r < c->size; r++)
         if (node_of[r] != node_of[c->rank])
-            bytes += sent(n->comm, r);
+            bytes += sent(c, r);
     return bytes;
 }
 
@@ -294,7 +339,7 @@ static int run_layout(struct boot *b, void *arg)
 {
     struct shared *s = arg;
     const struct layout *l = s->l;
-    struct comm_options o = { .backend = "nccl", .scratch_bytes = l->scratch };
+    struct comm_options o = { .backend = s->backend, .scratch_bytes = l->scratch };
     struct comm *c, *group = NULL;
     accel_error_t err = { 0 };
     struct backend *be;
@@ -358,16 +403,17 @@ static double direct_bytes(const struct layout *l)
     return bytes;
 }
 
-static void test_layout(const struct layout *l, struct shared *s)
+static void test_layout(const char *backend, const struct layout *l, struct shared *s)
 {
     const double ring = ring_bytes(l), direct = direct_bytes(l);
     double across;
     int rc;
 
     s->l = l;
+    s->backend = backend;
     atomic_store(&s->across, 0);
     rc = fork_world(l->size, run_layout, s, 60);
-    tap_is_int(rc, 0, "%s, %s of %zu %s: the bits of rank order", l->name,
+    tap_is_int(rc, 0, "%s, %s, %s of %zu %s: the bits of rank order", backend, l->name,
                l->reduce ? "all_reduce" : "reduce_scatter", l->elems,
                accel_dtype_name(l->type));
     across = (double)atomic_load(&s->across);
@@ -378,6 +424,46 @@ static void test_layout(const struct layout *l, struct shared *s)
            direct);
 }
 
+#ifdef HAVE_UCX
+/* ---- a rank that does not come --------------------------------------------------- */
+
+#define SILENT 3
+
+static int silent_rank(struct boot *b, void *arg)
+{
+    struct shared *s = arg;
+    const struct comm_options o = { .backend = "ucx", .timeout_ms = 700 };
+    accel_error_t err = { 0 };
+    struct comm *c;
+    int bad = 0;
+
+    memcpy(b->node_of, s->l->node_of, (size_t)b->size * sizeof(*b->node_of));
+    if (comm_open(&c, b, &o, &err) != ACCEL_OK)
+        return 2;
+    if (b->rank != SILENT) {
+        bad = scatter_parts(c, s->l, &err) != 3;
+        snprintf(s->text[b->rank], sizeof(s->text[0]), "%s", err.text);
+        atomic_fetch_add(&s->gave_up, 1);
+    }
+    while (atomic_load(&s->gave_up) < b->size - 1)
+        usleep(1000);
+    comm_close(c);
+    return bad;
+}
+
+/* Most ranks exchange nothing else with the silent one, and name it all the same. */
+static void test_silent(struct shared *s)
+{
+    s->l = &layouts[0];
+    atomic_store(&s->gave_up, 0);
+    tap_is_int(fork_world(s->l->size, silent_rank, s, 60), 0,
+               "ucx, %s: a rank that does not come", s->l->name);
+    for (int r = 0; r < SILENT; r++)
+        tap_is_str(s->text[r], "reduce_scatter #1: rank 3 did not arrive within 0.7 s",
+                   "  rank %d names it", r);
+}
+#endif
+
 int main(void)
 {
     struct shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
@@ -386,10 +472,16 @@ int main(void)
     if (s == MAP_FAILED)
         return 1;
     setenv("OMP_NUM_THREADS", "1", 1);
+    setenv("UCX_NET_DEVICES", "lo", 0);
     setenv(ENV_NCCL_LIBRARY, NCCL_STANDIN, 1);
     unsetenv("FAKE_NCCL");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(layouts); i++)
-        test_layout(&layouts[i], s);
+        test_layout("nccl", &layouts[i], s);
+#ifdef HAVE_UCX
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(layouts); i++)
+        test_layout("ucx", &layouts[i], s);
+    test_silent(s);
+#endif
     munmap(s, sizeof(*s));
     return tap_done();
 }
