@@ -21,7 +21,7 @@
 /* Lives from boot_open to boot_free; leaked with a stuck call, which still uses it. */
 struct pmix_world {
     struct boot_impl base; /* first: boot->impl points here */
-    struct helper *helper; /* makes all PMIx calls; NULL before the first one */
+    struct helper helper;  /* makes all PMIx calls */
     const char *doing;     /* the PMIx call being made, for the error text */
     pmix_proc_t me;        /* namespace and rank, from PMIx_Init */
     bool initialized;      /* between PMIx_Init and PMIx_Finalize */
@@ -437,8 +437,7 @@ static accel_status_t world_leave(struct boot *b, accel_error_t *err)
     st = call_run(call, grace > b->deadline_ns ? grace : b->deadline_ns, err);
     if (st == ACCEL_OK)
         call_free(call);
-    helper_stop(world->helper);
-    world->helper = NULL;
+    helper_stop(&world->helper);
     return st;
 }
 
@@ -447,8 +446,8 @@ static void world_free(struct boot *b)
     struct pmix_world *world = (struct pmix_world *)b->impl;
 
     world_leave(b, NULL);
-    helper_stop(world->helper); /* PMIx_Init failed: there was nothing to leave */
-    if (!world->stuck)          /* the abandoned call still uses it */
+    helper_stop(&world->helper); /* PMIx_Init failed: there was nothing to leave */
+    if (!world->stuck)           /* the abandoned call still uses it */
         free(world);
 }
 

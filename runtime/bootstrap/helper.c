@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The helper thread (helper.h). Two threads share a struct helper: the owner frees it
- * after joining the thread, or, when a call was abandoned, the thread does if the call
- * returns after all. Otherwise it is leaked with the call.
+ * The helper thread (helper.h). Two threads share a struct helper_thread: the owner
+ * frees it after joining the thread, or, when a call was abandoned, the thread does if
+ * the call returns after all. Otherwise it is leaked with the call.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 #include "bootstrap/helper.h"
 
-struct helper {
+struct helper_thread {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -21,7 +21,7 @@ struct helper {
     bool abandoned, quit;
 };
 
-static void helper_free(struct helper *h)
+static void helper_free(struct helper_thread *h)
 {
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->lock);
@@ -31,7 +31,7 @@ static void helper_free(struct helper *h)
 /* An abandoned call has nobody to take its results: the thread frees them. */
 static void *helper_thread(void *arg)
 {
-    struct helper *h = arg;
+    struct helper_thread *h = arg;
     struct helper_call *call = NULL;
 
     pthread_mutex_lock(&h->lock);
@@ -57,9 +57,9 @@ static void *helper_thread(void *arg)
 
 /* The condition uses CLOCK_MONOTONIC, like deadlines: a clock that is set must not end
  * or prolong the wait. */
-static int helper_start(struct helper **h_out)
+static int helper_start(struct helper_thread **h_out)
 {
-    struct helper *h = calloc(1, sizeof(*h));
+    struct helper_thread *h = calloc(1, sizeof(*h));
     pthread_condattr_t attr;
     int rc;
 
@@ -79,12 +79,12 @@ static int helper_start(struct helper **h_out)
     return 0;
 }
 
-int helper_run(struct helper **h, struct helper_call *call, int64_t deadline_ns)
+int helper_run(struct helper *h, struct helper_call *call, int64_t deadline_ns)
 {
     const struct timespec until = { deadline_ns / 1000000000,
                                     deadline_ns % 1000000000 };
-    int rc = *h ? 0 : helper_start(h);
-    struct helper *own = *h;
+    int rc = h->thread ? 0 : helper_start(&h->thread);
+    struct helper_thread *own = h->thread;
     pthread_t thread;
 
     if (rc != 0)
@@ -100,19 +100,22 @@ int helper_run(struct helper **h, struct helper_call *call, int64_t deadline_ns)
     pthread_mutex_unlock(&own->lock);
     if (rc != 0) { /* from here on the thread may free `own` */
         pthread_detach(thread);
-        *h = NULL;
+        h->thread = NULL;
     }
     return rc;
 }
 
 void helper_stop(struct helper *h)
 {
-    if (!h)
+    struct helper_thread *own = h->thread;
+
+    if (!own)
         return;
-    pthread_mutex_lock(&h->lock);
-    h->quit = true;
-    pthread_cond_broadcast(&h->changed);
-    pthread_mutex_unlock(&h->lock);
-    pthread_join(h->thread, NULL);
-    helper_free(h);
+    pthread_mutex_lock(&own->lock);
+    own->quit = true;
+    pthread_cond_broadcast(&own->changed);
+    pthread_mutex_unlock(&own->lock);
+    pthread_join(own->thread, NULL);
+    helper_free(own);
+    h->thread = NULL;
 }

@@ -10,7 +10,10 @@
 
 #include "common/common.h"
 
-struct helper; /* NULL: no thread yet */
+/* Zeroed: no thread yet. */
+struct helper {
+    struct helper_thread *thread;
+};
 
 /* Embedded in what a call works with. Whoever is the last to need that frees it: the
  * caller of helper_run, or `drop` on the helper's thread if the call was abandoned. */
@@ -19,12 +22,12 @@ struct helper_call {
     void (*drop)(struct helper_call *call);
 };
 
-/* Makes the call on the thread of *h, which is started for the first one. Returns 0
- * once it has returned; ETIMEDOUT if it has not by deadline_ns: the call is then no
- * longer the caller's, and *h is NULL. Another errno: there is no thread, and the call
- * was not made. */
-int helper_run(struct helper **h, struct helper_call *call, int64_t deadline_ns);
-/* Ends the thread. NULL is allowed. */
+/* Makes the call on h's thread, which is started for the first one. Returns 0 once it
+ * has returned; ETIMEDOUT if it has not by deadline_ns: the call is then no longer the
+ * caller's, and h has no thread. Another errno: no thread could be started, and the
+ * call was not made. */
+int helper_run(struct helper *h, struct helper_call *call, int64_t deadline_ns);
+/* Ends the thread, if there is one. */
 void helper_stop(struct helper *h);
 
 #endif

@@ -221,8 +221,8 @@ void nccl_scratch_done(struct comm *c);
 accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err);
 
-/* nccl_chain.c: the same sums with fewer bytes between nodes (node_chain.h). False, with
- * nothing done: the direct form is to be used. */
+/* nccl_chain.c: the same sums with fewer bytes between nodes (node_chain.h). False: the
+ * direct form is to be used, and nothing has been done. */
 bool nccl_chain_scatter(struct comm *c, const void *in, float *out, float scale,
                         bool accumulate, accel_status_t *st_out, accel_error_t *err);
 bool nccl_chain_reduce(struct comm *c, void *buf, accel_status_t *st_out,

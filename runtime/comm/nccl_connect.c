@@ -267,9 +267,9 @@ static accel_status_t find_group_nodes(struct comm *c, int color, int key,
     return st;
 }
 
-/* The backend's split. NCCL requires that nothing is in flight on a communicator while
- * it is split: find_group_nodes waits for the device. The group gets a state of its own:
- * workspace, watch and hash. */
+/* The backend's split. NCCL requires that nothing is in flight on a communicator
+ * while it is split: find_group_nodes waits for the device. The group gets a state of
+ * its own: workspace, watch and hash. */
 accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err)
 {

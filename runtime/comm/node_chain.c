@@ -3,15 +3,15 @@
  * The schedule of sums over nodes (node_chain.h). Part r belongs to rank r, which is
  * the rank with number `place` on `node`: r = node * local + place. The rank with that
  * place on every node adds the node's numbers of all parts with that place, so what
- * crosses nodes always goes between ranks of one place. Time goes in ticks, one exchange
- * each. At tick t node k
+ * crosses nodes always goes between ranks of one place. Time goes in ticks, one
+ * exchange each. At tick t node k
  *     brings its ranks' numbers of piece t - k together, receives the sum up to
  *     node k - 1, and adds;
  *     sends the sum of the piece before on to node k + 1;
  *     the last node returns the complete sums of piece t - nodes to their owners.
- * With `spreads` owners send piece t - nodes - 1 to the other nodes, and every rank what
- * it has of piece t - nodes - 2 to those of its node. Both ranks of a pair derive their
- * messages from the same tick, so they agree on number, order and length.
+ * With `spreads` owners send piece t - nodes - 1 to the other nodes, and every rank
+ * what it has of piece t - nodes - 2 to those of its node. Both ranks of a pair derive
+ * their messages from the same tick, so they agree on number, order and length.
  */
 #include "comm/node_chain.h"
 #include "comm/reduce.h"
@@ -161,7 +161,7 @@ size_t chain_bytes(const struct chain *w)
 
 /* ---- one tick -------------------------------------------------------------------- */
 
-/* The rank with the place of this one on another node, and another rank of this node. */
+/* The rank with this one's place on another node, and another rank of this node. */
 static int rank_across(const struct chain *w, int node)
 {
     return node * w->local + w->place;

@@ -122,7 +122,8 @@ static void fold_bf16(float *acc, const void *const *src, int ranks, size_t at,
     }
 }
 
-/* acc += elements [at, at + n) of src, as on the wire; at is at the start of a block. */
+/* acc += elements [at, at + n) of src, as on the wire. Where they have a scale per
+ * block, `at` is at the start of one. */
 static void add_source(float *acc, const void *src, size_t at, size_t n,
                        accel_dtype_t t)
 {
@@ -138,7 +139,7 @@ static void add_source(float *acc, const void *src, size_t at, size_t n,
     sum_f32(acc, acc, wire_is_scaled(t) ? (const void *)wide : from, n);
 }
 
-/* The same for the sum of sources with a scale per block; `at` is at such a block. */
+/* The same for the sum of sources with a scale per block. */
 static void fold_scaled(float *acc, const void *const *src, int ranks, size_t at,
                         size_t n, accel_dtype_t t)
 {

@@ -42,7 +42,7 @@ static int64_t after_ms(int64_t ms)
 
 static void test_one_thread(void)
 {
-    struct helper *h = NULL;
+    struct helper h = { 0 };
     pthread_t first = { 0 };
     int failed = 0, others = 0, dropped = 0;
 
@@ -59,8 +59,9 @@ static void test_one_thread(void)
            CALLS);
     tap_is_int(others, 0, "one thread makes them all");
     tap_ok(!pthread_equal(first, pthread_self()), "which is not the caller's");
-    helper_stop(h);
-    helper_stop(NULL);
+    helper_stop(&h);
+    tap_ok(!h.thread, "and ends when told so");
+    helper_stop(&h);
 }
 
 /* A call that returns after all is dropped once, by its own thread. */
@@ -69,7 +70,7 @@ static void test_abandoned(void)
     int release[2];
     struct call stuck = { .base = { make, drop }, .release = release };
     struct call next = { .base = { make, drop } };
-    struct helper *h = NULL;
+    struct helper h = { 0 };
     int64_t start = clock_ns();
 
     if (pipe(release) != 0) {
@@ -79,7 +80,7 @@ static void test_abandoned(void)
     tap_is_int(helper_run(&h, &stuck.base, after_ms(50)), ETIMEDOUT,
                "a call that does not return is abandoned");
     tap_ok(clock_ns() - start >= 50000000, "not before its deadline");
-    tap_ok(!h, "and its thread with it");
+    tap_ok(!h.thread, "and its thread with it");
     tap_is_int(helper_run(&h, &next.base, after_ms(60000)), 0,
                "the next call gets a thread of its own");
     tap_is_int(atomic_load(&stuck.dropped), 0, "the first one is still under way");
@@ -88,7 +89,7 @@ static void test_abandoned(void)
         usleep(1000);
     tap_is_int(atomic_load(&stuck.dropped), 1, "it is then dropped");
     tap_ok(!pthread_equal(stuck.made_by, next.made_by), "by another thread");
-    helper_stop(h);
+    helper_stop(&h);
     close(release[0]);
     close(release[1]);
 }
