@@ -74,8 +74,8 @@ void ucx_close(struct comm *c);
 
 /* ---- ucx_chain.c ----------------------------------------------------------------- */
 
-/* Sums with fewer bytes between nodes than in the direct form (node_chain.h). False: the
- * direct form is to be used, and nothing has been done. */
+/* Sums with fewer bytes between nodes than in the direct form (node_chain.h). False:
+ * the direct form is to be used, and nothing has been done. */
 bool ucx_chain_scatter(struct comm *c, const void *in, float *out, float scale,
                        bool accumulate, accel_status_t *st_out, accel_error_t *err);
 bool ucx_chain_reduce(struct comm *c, void *buf, accel_status_t *st_out,
