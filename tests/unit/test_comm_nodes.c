@@ -96,6 +96,7 @@ static const struct layout layouts[] = {
       0,
       false,
       AS_DIRECT },
+    { "3 and 1", 4, { 0, 0, 1, 0 }, ACCEL_F32, false, PART, 0, false, AS_DIRECT },
     { "2 x 2, short", 4, { 0, 0, 1, 1 }, ACCEL_F32, false, 65535, 0, false, AS_DIRECT },
     { "2 x 4",
       8,
