@@ -45,9 +45,10 @@ KERNEL(void, scale, float *x, int64_t n, float by)
 KERNEL(double, sumsq, const struct span *x, int count)
 /* out[n] = (accumulate ? out : 0) + scale * (parts[0] + parts[1] + ... in this order),
  * summed in float32. `parts` holds [count] arrays of n numbers in wire format
- * (common/wire.h) and must not overlap out. */
-KERNEL(void, sum_parts, float *out, bool accumulate, const void *parts,
-       accel_dtype_t type, int count, int64_t n, float scale)
+ * (common/wire.h) and must not overlap out. `first`: a sum that goes on with parts[0],
+ * or NULL; it may be out. */
+KERNEL(void, sum_parts, float *out, bool accumulate, const float *first,
+       const void *parts, accel_dtype_t type, int count, int64_t n, float scale)
 /* Optimizer steps (formulas in maths.h), in place over p[n] and its state. They zero
  * the gradients g[n]. The arrays must not overlap. SGD's m is NULL without momentum. */
 KERNEL(void, adamw, float *p, float *m, float *v, float *g, int64_t n,

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A world found through PMIx (srun --mpi=pmix, Open MPI's mpirun).
- * Every PMIx call runs on a helper thread for which the caller waits until the
- * bootstrap deadline, because PMIx calls can hang for ever whatever PMIX_TIMEOUT
+ * Every PMIx call runs on a helper thread (helper.h) for which the caller waits until
+ * the bootstrap deadline, because PMIx calls can hang for ever whatever PMIX_TIMEOUT
  * says. Registers no event handler: an event that reaches the default one makes Slurm
  * cancel the step.
  */
 #include <errno.h>
 #include <pmix.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bootstrap/boot_impl.h"
+#include "bootstrap/helper.h"
 
 /* Leaving gets this long even if the deadline is nearer. */
 #define LEAVE_MS 5000
@@ -22,6 +21,8 @@
 /* Lives from boot_open to boot_free; leaked with a stuck call, which still uses it. */
 struct pmix_world {
     struct boot_impl base; /* first: boot->impl points here */
+    struct helper helper;  /* makes all PMIx calls */
+    const char *doing;     /* the PMIx call being made, for the error text */
     pmix_proc_t me;        /* namespace and rank, from PMIx_Init */
     bool initialized;      /* between PMIx_Init and PMIx_Finalize */
     bool stuck;            /* a call did not return: PMIx must not be called again */
@@ -32,67 +33,50 @@ struct pmix_world {
  * or the thread, whichever is last; so a call that never returns leaks this
  * (and its world). */
 struct call {
+    struct helper_call base; /* first: the helper passes its address */
     accel_status_t (*fn)(struct call *call);
     struct pmix_world *world;
     struct boot b; /* the thread's own copy; copied back if it ends in time */
     void *mine;    /* a copy: the thread may outlive the caller's buffer */
     size_t bytes;
     struct boot_blobs blobs;
-    const char *doing;     /* the PMIx call being made, for the error text */
     accel_status_t status; /* of fn */
     accel_error_t err;
-
-    pthread_mutex_t lock;
-    pthread_cond_t ended;
-    /* Under the lock: fn has returned; the caller gave up waiting. */
-    bool done, abandoned;
 };
 
 static void call_free(struct call *call)
 {
-    pthread_cond_destroy(&call->ended);
-    pthread_mutex_destroy(&call->lock);
     free(call->mine);
     free(call);
 }
 
-/* An abandoned call has nobody to take its results: the thread frees them. */
-static void *call_thread(void *arg)
+static void call_make(struct helper_call *base)
 {
-    struct call *call = arg;
-    bool abandoned;
+    struct call *call = (struct call *)base;
 
     call->status = call->fn(call);
-    pthread_mutex_lock(&call->lock);
-    call->done = true;
-    abandoned = call->abandoned;
-    pthread_cond_signal(&call->ended);
-    pthread_mutex_unlock(&call->lock);
-    if (abandoned) {
-        boot_blobs_free(&call->blobs);
-        call_free(call);
-    }
-    return NULL;
 }
 
-/* NULL: out of memory. The condition uses CLOCK_MONOTONIC, like deadlines: a clock that
- * is set must not end or prolong the wait. */
+/* An abandoned call has nobody to take its results. */
+static void call_drop(struct helper_call *base)
+{
+    struct call *call = (struct call *)base;
+
+    boot_blobs_free(&call->blobs);
+    call_free(call);
+}
+
+/* NULL: out of memory. */
 static struct call *call_new(accel_status_t (*fn)(struct call *), struct boot *b)
 {
     struct call *call = calloc(1, sizeof(*call));
-    pthread_condattr_t attr;
 
     if (!call)
         return NULL;
+    call->base = (struct helper_call){ call_make, call_drop };
     call->fn = fn;
     call->b = *b;
     call->world = (struct pmix_world *)b->impl;
-    call->doing = "PMIx";
-    pthread_mutex_init(&call->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&call->ended, &attr);
-    pthread_condattr_destroy(&attr);
     return call;
 }
 
@@ -101,38 +85,28 @@ static struct call *call_new(accel_status_t (*fn)(struct call *), struct boot *b
 static accel_status_t call_run(struct call *call, int64_t deadline_ns,
                                accel_error_t *err)
 {
-    struct timespec until = { deadline_ns / 1000000000, deadline_ns % 1000000000 };
     struct pmix_world *world = call->world;
-    pthread_t thread;
-    const char *doing;
+    int rc = helper_run(&world->helper, &call->base, deadline_ns);
     accel_status_t st;
-    int rc = pthread_create(&thread, NULL, call_thread, call);
 
+    if (rc == ETIMEDOUT) {
+        world->stuck = true;
+        return accel_fail_at(
+            err, A0404, "bootstrap",
+            "look for a rank that died or never started (srun -l prefixes output with "
+            "ranks); if the cluster is just slow, raise the start-up timeout",
+            "%s did not return before the bootstrap deadline",
+            __atomic_load_n(&world->doing, __ATOMIC_RELAXED));
+    }
     if (rc != 0) {
         call_free(call);
         return accel_fail_at(err, A0002, "bootstrap",
                              "raise the process limit (ulimit -u)",
                              "cannot start the bootstrap thread: %s", strerror(rc));
     }
-    pthread_mutex_lock(&call->lock);
-    while (!call->done && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&call->ended, &call->lock, &until);
-    call->abandoned = !call->done;
-    doing = __atomic_load_n(&call->doing, __ATOMIC_RELAXED);
-    st = call->done ? call->status : ACCEL_EPEER;
-    if (st != ACCEL_OK && call->done && err)
+    st = call->status;
+    if (st != ACCEL_OK && err)
         *err = call->err;
-    pthread_mutex_unlock(&call->lock);
-    if (call->abandoned) {
-        world->stuck = true;
-        pthread_detach(thread);
-        return accel_fail_at(
-            err, A0404, "bootstrap",
-            "look for a rank that died or never started (srun -l prefixes output with "
-            "ranks); if the cluster is just slow, raise the start-up timeout",
-            "%s did not return before the bootstrap deadline", doing);
-    }
-    pthread_join(thread, NULL);
     if (st != ACCEL_OK)
         call_free(call);
     return st;
@@ -141,7 +115,7 @@ static accel_status_t call_run(struct call *call, int64_t deadline_ns,
 /* `doing` is read by the caller while the thread sets it, so both are atomic. */
 static void call_doing(struct call *call, const char *what)
 {
-    __atomic_store_n(&call->doing, what, __ATOMIC_RELAXED);
+    __atomic_store_n(&call->world->doing, what, __ATOMIC_RELAXED);
 }
 
 static accel_status_t pmix_says(struct call *call, pmix_status_t rc, const char *what)
@@ -463,6 +437,7 @@ static accel_status_t world_leave(struct boot *b, accel_error_t *err)
     st = call_run(call, grace > b->deadline_ns ? grace : b->deadline_ns, err);
     if (st == ACCEL_OK)
         call_free(call);
+    helper_stop(&world->helper);
     return st;
 }
 
@@ -471,7 +446,8 @@ static void world_free(struct boot *b)
     struct pmix_world *world = (struct pmix_world *)b->impl;
 
     world_leave(b, NULL);
-    if (!world->stuck) /* the helper thread still holds it */
+    helper_stop(&world->helper); /* PMIx_Init failed: there was nothing to leave */
+    if (!world->stuck)           /* the abandoned call still uses it */
         free(world);
 }
 
@@ -484,6 +460,7 @@ accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
     if (!world)
         return accel_fail_nomem(err, "bootstrap", sizeof(*world));
     world->base = (struct boot_impl){ world_exchange, world_leave, world_free };
+    world->doing = "PMIx";
     b->impl = &world->base;
     b->method = "pmix";
     call = call_new(open_call, b);

@@ -6,7 +6,13 @@ libaccel_core_la_SOURCES += \
 	runtime/bootstrap/boot_single.c \
 	runtime/bootstrap/boot_table.c
 if HAVE_PMIX
-libaccel_core_la_SOURCES += runtime/bootstrap/boot_pmix.c
+libaccel_core_la_SOURCES += \
+	runtime/bootstrap/boot_pmix.c \
+	runtime/bootstrap/helper.c \
+	runtime/bootstrap/helper.h
+unit_tests += tests/unit/test_helper
+tests_unit_test_helper_SOURCES = tests/unit/test_helper.c
+tests_unit_test_helper_LDADD = $(unit_ldadd)
 else
 libaccel_core_la_SOURCES += runtime/bootstrap/no_pmix.c
 endif

@@ -90,7 +90,7 @@ static accel_status_t library_scatter(struct comm *c, const void *in, float *out
                                                n->comm, nccl_stream(n)),
                          "ncclReduceScatter", err);
     if (st == ACCEL_OK)
-        n->be->sum_parts(n->be, out, accumulate, sum, c->args.dtype, 1,
+        n->be->sum_parts(n->be, out, accumulate, NULL, sum, c->args.dtype, 1,
                          (int64_t)c->args.elems, scale);
     nccl_scratch_done(c);
     return st;
@@ -107,9 +107,10 @@ static accel_status_t nccl_reduce_scatter(struct comm *c, const void *in, float 
     if (c->args.elems == 0)
         return ACCEL_OK;
     /* NCCL cannot add numbers with different scales. */
-    st = n->library_sums && !wire_is_scaled(c->args.dtype)
-             ? library_scatter(c, in, out, scale, accumulate, err)
-             : nccl_direct_scatter(c, in, out, scale, accumulate, err);
+    if (n->library_sums && !wire_is_scaled(c->args.dtype))
+        st = library_scatter(c, in, out, scale, accumulate, err);
+    else if (!nccl_chain_scatter(c, in, out, scale, accumulate, &st, err))
+        st = nccl_direct_scatter(c, in, out, scale, accumulate, err);
     return st == ACCEL_OK ? nccl_put_call(c, NCCL_SUCCESS, NULL, err) : st;
 }
 
@@ -126,7 +127,8 @@ static accel_status_t nccl_all_reduce(struct comm *c, void *buf, accel_error_t *
     if (c->args.elems == 0)
         return ACCEL_OK;
     if (is_sum && !n->library_sums) {
-        st = nccl_direct_reduce(c, buf, err);
+        if (!nccl_chain_reduce(c, buf, &st, err))
+            st = nccl_direct_reduce(c, buf, err);
         return st == ACCEL_OK ? nccl_put_call(c, NCCL_SUCCESS, NULL, err) : st;
     }
     return nccl_put_call(c,
@@ -180,12 +182,10 @@ static accel_status_t nccl_barrier(struct comm *c, accel_error_t *err)
 
 /* ---- gather ---------------------------------------------------------------------- */
 
-/* sizes_out[size], host memory: bytes of every rank. Waits for the device. */
-static accel_status_t gather_sizes(struct comm *c, int64_t *sizes_out,
-                                   accel_error_t *err)
+accel_status_t nccl_gather_words(struct comm *c, int64_t own, int64_t *words_out,
+                                 accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
-    int64_t own = (int64_t)c->args.elems;
     accel_status_t st;
 
     n->be->from_host(n->be, n->words + c->rank, &own, sizeof(own));
@@ -196,8 +196,8 @@ static accel_status_t gather_sizes(struct comm *c, int64_t *sizes_out,
     if (st == ACCEL_OK)
         st = n->be->sync(n->be, err);
     if (st == ACCEL_OK)
-        n->be->to_host_bytes(n->be, sizes_out, n->words,
-                             (size_t)c->size * sizeof(*sizes_out));
+        n->be->to_host_bytes(n->be, words_out, n->words,
+                             (size_t)c->size * sizeof(*words_out));
     return st;
 }
 
@@ -270,7 +270,7 @@ static accel_status_t nccl_gather(struct comm *c, const void *mine, void **all_o
     if (!bytes)
         return accel_fail_nomem(err, "gather", (size_t)c->size * sizeof(*bytes));
     note_call(c);
-    st = gather_sizes(c, bytes, err);
+    st = nccl_gather_words(c, (int64_t)c->args.elems, bytes, err);
     for (int r = 0; st == ACCEL_OK && r < c->size; r++)
         total += (size_t)bytes[r];
     if (st == ACCEL_OK && is_root && total > 0)

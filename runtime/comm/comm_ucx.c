@@ -2,7 +2,8 @@
  *
  * Collectives over UCP tagged messages, for ranks on any nodes. Direct algorithms:
  * every rank talks to every other one, so a silent rank is recognised by its own
- * silence and not by that of a chain of others. Sums use the kernels of rank_order.c in
+ * silence and not by that of a chain of others. Long sums over several nodes go from
+ * node to node (ucx_chain.c). Sums use the kernels of rank_order.c in
  * rank order, as in shared memory.
  */
 #include <stdlib.h>
@@ -75,24 +76,6 @@ static accel_status_t ucx_barrier(struct comm *c, accel_error_t *err)
 }
 
 /* ---- reductions ------------------------------------------------------------------ */
-
-/* Makes the workspace at least `bytes` large. The contents are lost, so nothing may be
- * in flight. It only grows and is freed at close. */
-static accel_status_t room_for(struct comm *c, size_t bytes, accel_error_t *err)
-{
-    struct ucx *u = c->impl;
-    char *p;
-
-    if (bytes <= u->room_bytes)
-        return ACCEL_OK;
-    p = malloc(bytes);
-    if (!p)
-        return accel_fail_nomem(err, "communication buffer", bytes);
-    free(u->room);
-    u->room = p;
-    u->room_bytes = bytes;
-    return ACCEL_OK;
-}
 
 /* A rank's input of a reduction, cut into one part per rank. */
 struct parts {
@@ -210,7 +193,7 @@ static accel_status_t reduce_parts(struct comm *c, struct parts *p,
             longest = p->begin[r + 1] - p->begin[r];
     p->chunk = choose_chunk(c, longest);
     chunks = longest ? (longest + p->chunk - 1) / p->chunk : 1;
-    st = room_for(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err);
+    st = ucx_room(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err);
     if (st != ACCEL_OK)
         return st;
     start_chunk(c, p, 0);
@@ -236,6 +219,10 @@ static accel_status_t ucx_reduce_scatter(struct comm *c, const void *in, float *
                        .stride = on_wire(c, c->args.elems) };
     struct sink sink = { sink_scaled, (char *)out, scale, accumulate };
 
+    accel_status_t st;
+
+    if (ucx_chain_scatter(c, in, out, scale, accumulate, &st, err))
+        return st;
     for (int r = 0; r <= c->size; r++)
         u->begin[r] = (size_t)r * c->args.elems;
     return reduce_parts(c, &p, &sink, err);
@@ -247,7 +234,7 @@ static accel_status_t all_reduce_small(struct comm *c, void *buf, size_t bytes,
                                        accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t st = room_for(c, bytes * (size_t)c->size, err);
+    accel_status_t st = ucx_room(c, bytes * (size_t)c->size, err);
 
     if (st != ACCEL_OK)
         return st;
@@ -272,10 +259,13 @@ static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *e
     size_t es = dtype_bytes(c);
     struct parts p = { .in = buf, .begin = u->begin };
     struct sink sink = { .fn = sink_op };
+    bool is_float = c->args.dtype == ACCEL_F32 || c->args.dtype == ACCEL_BF16;
     accel_status_t st;
 
     if (c->args.elems * es <= SMALL_BYTES)
         return all_reduce_small(c, buf, c->args.elems * es, err);
+    if (c->args.op == COMM_SUM && is_float && ucx_chain_reduce(c, buf, &st, err))
+        return st;
     for (int r = 0; r <= c->size; r++)
         u->begin[r] = reduce_slice_begin(c->args.elems, c->size, r);
     /* In place: reduce_parts does not send the own slice to anybody, and the others'

@@ -9,10 +9,13 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/comm_shm.c \
 	runtime/comm/comm_split.c \
 	runtime/comm/nccl.h \
+	runtime/comm/nccl_chain.c \
 	runtime/comm/nccl_connect.c \
 	runtime/comm/nccl_load.c \
 	runtime/comm/nccl_sum.c \
 	runtime/comm/nccl_wait.c \
+	runtime/comm/node_chain.c \
+	runtime/comm/node_chain.h \
 	runtime/comm/rank_order.c \
 	runtime/comm/reduce.h \
 	runtime/comm/shm.h \
@@ -23,6 +26,7 @@ if HAVE_UCX
 libaccel_core_la_SOURCES += \
 	runtime/comm/comm_ucx.c \
 	runtime/comm/ucx.h \
+	runtime/comm/ucx_chain.c \
 	runtime/comm/ucx_wire.c
 else
 libaccel_core_la_SOURCES += runtime/comm/no_ucx.c
@@ -60,6 +64,11 @@ tests_unit_test_comm_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"' \
 	-DNCCL_INCOMPLETE='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl_incomplete.so"'
 tests_unit_test_comm_nccl_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_comm_nodes
+tests_unit_test_comm_nodes_SOURCES = tests/unit/test_comm_nodes.c
+tests_unit_test_comm_nodes_CPPFLAGS = $(AM_CPPFLAGS) \
+	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"'
+tests_unit_test_comm_nodes_LDADD = $(fork_ldadd)
 gpu_unit_tests += tests/unit/test_comm_nccl_device
 tests_unit_test_comm_nccl_device_SOURCES = tests/unit/test_comm_nccl_device.c \
 	$(cuda_device_sources)

@@ -166,6 +166,11 @@ const struct comm_ops *nccl_operations(void);
  * closed, or at once if this fails. */
 accel_status_t nccl_keep_block(struct nccl_state *n, void *mem, accel_error_t *err);
 
+/* A part of the running call: words_out[size], host memory, gets every rank's `own`.
+ * Waits for the device. */
+accel_status_t nccl_gather_words(struct comm *c, int64_t own, int64_t *words_out,
+                                 accel_error_t *err);
+
 /* From now on the device's waits also report c's errors. */
 void nccl_watch(struct comm *c);
 
@@ -195,6 +200,14 @@ void nccl_leave(struct comm *c);
 
 /* nccl_sum.c: sums in rank order, which NCCL itself does not promise */
 
+/* Sends and receives that NCCL runs as one kernel and that cannot block each other. *rc
+ * is what nccl_group_start returned; after an error the rest of the group is left out.
+ * Messages of 0 bytes are left out, too. nccl_group_end must always follow. */
+int nccl_group_start(struct comm *c);
+void nccl_group_send(struct comm *c, int *rc, int peer, const void *buf, size_t bytes);
+void nccl_group_recv(struct comm *c, int *rc, int peer, void *buf, size_t bytes);
+accel_status_t nccl_group_end(struct comm *c, int rc, accel_error_t *err);
+
 /* reduce_scatter and all_reduce, queued; arguments as in comm.h. */
 accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
                                    float scale, bool accumulate, accel_error_t *err);
@@ -207,5 +220,12 @@ void nccl_scratch_done(struct comm *c);
 /* The backend's reserve (comm_impl.h). */
 accel_status_t nccl_reserve(struct comm *c, bool scatter, size_t elems, accel_dtype_t t,
                             accel_error_t *err);
+
+/* nccl_chain.c: the same sums with fewer bytes between nodes (node_chain.h). False: the
+ * direct form is to be used, and nothing has been done. */
+bool nccl_chain_scatter(struct comm *c, const void *in, float *out, float scale,
+                        bool accumulate, accel_status_t *st_out, accel_error_t *err);
+bool nccl_chain_reduce(struct comm *c, void *buf, accel_status_t *st_out,
+                       accel_error_t *err);
 
 #endif

@@ -230,9 +230,46 @@ static accel_status_t split_off(struct comm *c, int color, int key, struct comm 
     return nccl_settle(part, rc, "ncclCommUserRank", err);
 }
 
+/* What a rank asks of a split, in the 64 bits that NCCL gathers. */
+static int64_t pack_wish(int color, int key)
+{
+    return (int64_t)((uint64_t)(uint32_t)color << 32 | (uint32_t)key);
+}
+
+/* On which nodes the ranks of this rank's group are: NCCL does not say who is in a
+ * group. Its ranks are in the order of their keys, equal ones in that of c. */
+static accel_status_t find_group_nodes(struct comm *c, int color, int key,
+                                       struct comm *part, accel_error_t *err)
+{
+    int64_t *wish = calloc((size_t)c->size, sizeof(*wish));
+    int *member = calloc((size_t)c->size, sizeof(*member));
+    accel_status_t st = ACCEL_OK;
+    int members = 0;
+
+    if (!wish || !member)
+        st = accel_fail_nomem(err, "communicator", (size_t)c->size * sizeof(*wish));
+    if (st == ACCEL_OK)
+        st = nccl_gather_words(c, pack_wish(color, key), wish, err);
+    for (int r = 0; st == ACCEL_OK && r < c->size; r++) {
+        int at = members;
+
+        if ((int32_t)(wish[r] >> 32) != color)
+            continue;
+        for (; at > 0 && (int32_t)wish[member[at - 1]] > (int32_t)wish[r]; at--)
+            member[at] = member[at - 1];
+        member[at] = r;
+        members++;
+    }
+    for (int i = 0; i < members; i++)
+        part->node_of[i] = c->node_of[member[i]];
+    free(member);
+    free(wish);
+    return st;
+}
+
 /* The backend's split. NCCL requires that nothing is in flight on a communicator
- * while it is split, hence the sync. The group gets a state of its own: workspace,
- * watch and hash. */
+ * while it is split: find_group_nodes waits for the device. The group gets a state of
+ * its own: workspace, watch and hash. */
 accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err)
 {
@@ -244,13 +281,13 @@ accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm
         comm_begin(c, (struct comm_args){ .call = COMM_CALL_SPLIT }, err);
 
     if (st == ACCEL_OK)
-        st = n->be->sync(n->be, err);
-    if (st == ACCEL_OK)
         st = comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err);
     if (st == ACCEL_OK)
         st = nccl_begin_state(part, c->device, err);
     if (st == ACCEL_OK)
         st = nccl_prepare_local(part, err);
+    if (st == ACCEL_OK)
+        st = find_group_nodes(c, color, key, part, err);
     if (st == ACCEL_OK) {
         own = part->impl;
         own->library_sums = n->library_sums;

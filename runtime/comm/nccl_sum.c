@@ -4,7 +4,7 @@
  * the same bits as from the other backends. Each rank receives its part of all arrays
  * in their own type, and one kernel adds them in float32; the order of NCCL's own
  * sums depends on its rings and trees. Arrays longer than the workspace are summed
- * piece by piece.
+ * piece by piece. Between nodes nccl_chain.c may send fewer bytes.
  */
 #include "comm/nccl.h"
 #include "comm/reduce.h"
@@ -86,32 +86,61 @@ struct parcel {
     size_t to_bytes, from_bytes;
 };
 
-/* Exchanges a parcel with every other rank in one group, which NCCL runs as one kernel;
- * sends and receives of a group cannot block each other. `with` says what the parcel
- * for a rank is. */
+int nccl_group_start(struct comm *c)
+{
+    return ((struct nccl_state *)c->impl)->api.group_start();
+}
+
+/* Within a group a call's own result says nothing yet: it comes with the end. */
+static void keep_result(int *rc, int result)
+{
+    *rc = nccl_going(result) ? NCCL_SUCCESS : result;
+}
+
+void nccl_group_send(struct comm *c, int *rc, int peer, const void *buf, size_t bytes)
+{
+    struct nccl_state *n = c->impl;
+
+    if (*rc == NCCL_SUCCESS && bytes > 0)
+        keep_result(rc,
+                    n->api.send(buf, bytes, NCCL_UINT8, peer, n->comm, nccl_stream(n)));
+}
+
+void nccl_group_recv(struct comm *c, int *rc, int peer, void *buf, size_t bytes)
+{
+    struct nccl_state *n = c->impl;
+
+    if (*rc == NCCL_SUCCESS && bytes > 0)
+        keep_result(rc,
+                    n->api.recv(buf, bytes, NCCL_UINT8, peer, n->comm, nccl_stream(n)));
+}
+
+/* The end must follow the start even after an error. */
+accel_status_t nccl_group_end(struct comm *c, int rc, accel_error_t *err)
+{
+    int end = ((struct nccl_state *)c->impl)->api.group_end();
+
+    return nccl_settle(c, rc == NCCL_SUCCESS ? end : rc, "ncclSend and ncclRecv", err);
+}
+
+/* Exchanges a parcel with every other rank. `with` says what the parcel for a
+ * rank is. */
 static accel_status_t exchange(struct comm *c, void *arg,
                                struct parcel (*with)(const struct comm *c, void *arg,
                                                      int rank),
                                accel_error_t *err)
 {
-    struct nccl_state *n = c->impl;
-    nccl_stream_t *stream = nccl_stream(n);
-    int rc = n->api.group_start(), end;
+    int rc = nccl_group_start(c);
 
-    for (int r = 0; rc == NCCL_SUCCESS && r < c->size; r++) {
+    for (int r = 0; r < c->size; r++) {
         struct parcel p = { 0 };
 
         if (r != c->rank)
             p = with(c, arg, r);
-        if (p.to_bytes > 0)
-            rc = n->api.send(p.to, p.to_bytes, NCCL_UINT8, r, n->comm, stream);
-        if (nccl_going(rc) && p.from_bytes > 0)
-            rc = n->api.recv(p.from, p.from_bytes, NCCL_UINT8, r, n->comm, stream);
-        if (nccl_going(rc))
-            rc = NCCL_SUCCESS; /* within a group: the result comes with its end */
+        nccl_group_send(c, &rc, r, p.to, p.to_bytes);
+        nccl_group_recv(c, &rc, r, p.from, p.from_bytes);
     }
-    end = n->api.group_end();
-    return nccl_settle(c, rc == NCCL_SUCCESS ? end : rc, "ncclSend and ncclRecv", err);
+    return nccl_group_end(c, rc, err);
 }
 
 /* ---- reduce_scatter -------------------------------------------------------------- */
@@ -162,7 +191,7 @@ accel_status_t nccl_direct_scatter(struct comm *c, const void *in, float *out,
                     w.in + input_at(c, c->rank, w.pos), bytes);
         st = exchange(c, &w, scatter_with, err);
         if (st == ACCEL_OK)
-            n->be->sum_parts(n->be, out + w.pos, accumulate, w.parts, t, c->size,
+            n->be->sum_parts(n->be, out + w.pos, accumulate, NULL, w.parts, t, c->size,
                              (int64_t)w.elems, scale);
     }
     nccl_scratch_done(c);
@@ -223,11 +252,11 @@ static void sum_slice(struct comm *c, const struct reduction *w, float *wide)
     char *own = w->piece + slice_begin(c, w, c->rank) * es;
 
     if (c->args.dtype == ACCEL_F32) {
-        be->sum_parts(be, (float *)(void *)own, false, w->parts, ACCEL_F32, c->size,
-                      elems, 1.0f);
+        be->sum_parts(be, (float *)(void *)own, false, NULL, w->parts, ACCEL_F32,
+                      c->size, elems, 1.0f);
         return;
     }
-    be->sum_parts(be, wide, false, w->parts, ACCEL_BF16, c->size, elems, 1.0f);
+    be->sum_parts(be, wide, false, NULL, w->parts, ACCEL_BF16, c->size, elems, 1.0f);
     be->narrow(be, own, wide, elems);
 }
 

@@ -122,18 +122,42 @@ static void fold_bf16(float *acc, const void *const *src, int ranks, size_t at,
     }
 }
 
-/* The same for the sum of sources with a scale per block; `at` is at such a block. */
+/* acc += elements [at, at + n) of src, as on the wire. Where they have a scale per
+ * block, `at` is at the start of one. */
+static void add_source(float *acc, const void *src, size_t at, size_t n,
+                       accel_dtype_t t)
+{
+    const char *from = (const char *)src + wire_bytes(at, t);
+    float wide[BLOCK];
+
+    if (t == ACCEL_BF16) {
+        add_bf16(acc, (const bf16_t *)(const void *)from, n);
+        return;
+    }
+    if (wire_is_scaled(t))
+        wire_widen(wide, from, n, t);
+    sum_f32(acc, acc, wire_is_scaled(t) ? (const void *)wide : from, n);
+}
+
+/* The same for the sum of sources with a scale per block. */
 static void fold_scaled(float *acc, const void *const *src, int ranks, size_t at,
                         size_t n, accel_dtype_t t)
 {
-    const size_t from = wire_bytes(at, t);
-    float wide[BLOCK];
+    wire_widen(acc, (const char *)src[0] + wire_bytes(at, t), n, t);
+    for (int r = 1; r < ranks; r++)
+        add_source(acc, src[r], at, n, t);
+}
 
-    wire_widen(acc, (const char *)src[0] + from, n, t);
-    for (int r = 1; r < ranks; r++) {
-        wire_widen(wide, (const char *)src[r] + from, n, t);
-        sum_f32(acc, acc, wide, n);
-    }
+/* The sum of sources of any type that travels. */
+static void fold_sum(float *acc, const void *const *src, int ranks, size_t at, size_t n,
+                     accel_dtype_t t)
+{
+    if (wire_is_scaled(t))
+        fold_scaled(acc, src, ranks, at, n, t);
+    else if (t == ACCEL_BF16)
+        fold_bf16(acc, src, ranks, at, n, COMM_SUM);
+    else
+        fold_block(acc, src, ranks, at, n, sizeof(float), sum_f32);
 }
 
 _Static_assert(BLOCK % WIRE_BLOCK == 0, "blocks here are whole ones of the wire");
@@ -146,16 +170,28 @@ void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
     for (size_t at = 0; at < elems; at += BLOCK) {
         size_t m = elems - at < BLOCK ? elems - at : BLOCK;
 
-        if (wire_is_scaled(t))
-            fold_scaled(acc, src, n, at, m, t);
-        else if (t == ACCEL_BF16)
-            fold_bf16(acc, src, n, at, m, COMM_SUM);
-        else
-            fold_block(acc, src, n, at, m, sizeof(float), sum_f32);
+        fold_sum(acc, src, n, at, m, t);
         if (accumulate)
             add_scaled(out + at, acc, m, scale);
         else
             store_scaled(out + at, acc, m, scale);
+    }
+}
+
+void reduce_go_on(float *out, const float *first, const void *const *src, int n,
+                  size_t elems, accel_dtype_t t)
+{
+    for (size_t at = 0; at < elems; at += BLOCK) {
+        size_t m = elems - at < BLOCK ? elems - at : BLOCK;
+
+        if (!first) {
+            fold_sum(out + at, src, n, at, m, t);
+            continue;
+        }
+        if (out != first)
+            memcpy(out + at, first + at, m * sizeof(*out));
+        for (int r = 0; r < n; r++)
+            add_source(out + at, src[r], at, m, t);
     }
 }
 

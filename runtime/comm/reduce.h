@@ -16,6 +16,11 @@
 void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
                        accel_dtype_t t, float scale, bool accumulate);
 
+/* out = (first +) src[0] + src[1] + ..., in float32; out may be first. first may be
+ * NULL; otherwise as above. */
+void reduce_go_on(float *out, const float *first, const void *const *src, int n,
+                  size_t elems, accel_dtype_t t);
+
 /* out[elems] = op over src[n][elems], all of type t (float32, bfloat16 through float32,
  * float64, int64; sums of int64 wrap). A NaN in any source of MAX or MIN gives NaN. out
  * may be one of the sources. */

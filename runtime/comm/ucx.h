@@ -62,11 +62,23 @@ void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes);
 /* Waits until all posted messages are complete. An error says which rank is to blame;
  * the messages are then cancelled and all endpoints closed. */
 accel_status_t ucx_wait(struct comm *c, accel_error_t *err);
+/* Makes the workspace at least `bytes` large. The contents are lost, so nothing may be
+ * in flight. It only grows and is freed at close. */
+accel_status_t ucx_room(struct comm *c, size_t bytes, accel_error_t *err);
 /* Collective. Exchanges the workers' addresses and makes first contact
  * with every rank. */
 accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err);
 /* The backend's fail and close (comm_impl.h). */
 void ucx_fail(struct comm *c);
 void ucx_close(struct comm *c);
+
+/* ---- ucx_chain.c ----------------------------------------------------------------- */
+
+/* Sums with fewer bytes between nodes than in the direct form (node_chain.h). False:
+ * the direct form is to be used, and nothing has been done. */
+bool ucx_chain_scatter(struct comm *c, const void *in, float *out, float scale,
+                       bool accumulate, accel_status_t *st_out, accel_error_t *err);
+bool ucx_chain_reduce(struct comm *c, void *buf, accel_status_t *st_out,
+                      accel_error_t *err);
 
 #endif

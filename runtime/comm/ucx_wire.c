@@ -320,6 +320,22 @@ accel_status_t ucx_wait(struct comm *c, accel_error_t *err)
     return st;
 }
 
+accel_status_t ucx_room(struct comm *c, size_t bytes, accel_error_t *err)
+{
+    struct ucx *u = c->impl;
+    char *p;
+
+    if (bytes <= u->room_bytes)
+        return ACCEL_OK;
+    p = malloc(bytes);
+    if (!p)
+        return accel_fail_nomem(err, "communication buffer", bytes);
+    free(u->room);
+    u->room = p;
+    u->room_bytes = bytes;
+    return ACCEL_OK;
+}
+
 void ucx_fail(struct comm *c)
 {
     give_up_messages(c->impl, c->size);

@@ -47,7 +47,7 @@ static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumul
         return comm_reduce_scatter(s->reduce_data, s->reduce, out, own, wire,
                                    s->grad_scale, accumulate, err);
     }
-    s->be->sum_parts(s->be, out, accumulate, s->reduce, wire, 1, (int64_t)own,
+    s->be->sum_parts(s->be, out, accumulate, NULL, s->reduce, wire, 1, (int64_t)own,
                      s->grad_scale);
     return ACCEL_OK;
 }

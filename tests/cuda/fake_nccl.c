@@ -132,6 +132,7 @@ static void move_item(struct nccl_comm *c, struct item *it)
         if (it->is_send) {
             memcpy(chunk, it->data + it->done, n);
             ch->bytes = n;
+            ch->all_bytes += n;
             atomic_store(&ch->sent, sent + 1);
         } else {
             n = ch->bytes < n ? ch->bytes : n;
@@ -140,6 +141,11 @@ static void move_item(struct nccl_comm *c, struct item *it)
         }
         it->done += n;
     }
+}
+
+uint64_t fake_nccl_sent(const nccl_comm_t *c, int to)
+{
+    return c->world->channel[c->rank][to].all_bytes;
 }
 
 /* ---- launches -------------------------------------------------------------------- */
@@ -172,6 +178,18 @@ static int end_launch(struct launch *l)
     return 1;
 }
 
+/* Is an earlier message of the launch, to or from the same rank, still under way? Those
+ * between two ranks keep their order. */
+static bool is_behind(const struct launch *l, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (l->item[k].peer == l->item[i].peer &&
+            l->item[k].is_send == l->item[i].is_send &&
+            l->item[k].done < l->item[k].bytes)
+            return true;
+    return false;
+}
+
 /* 1: done, or the communicator was aborted. Never blocks. */
 static int poll_launch(void *data)
 {
@@ -191,7 +209,8 @@ static int poll_launch(void *data)
     if (wish_pair("stuck=", &a, &b) && a == c->rank && (uint64_t)b == l->number)
         return 0;
     for (int i = 0; i < l->items; i++) {
-        move_item(c, &l->item[i]);
+        if (!is_behind(l, i))
+            move_item(c, &l->item[i]);
         all = all && l->item[i].done == l->item[i].bytes;
     }
     if (!all)
@@ -258,9 +277,14 @@ static struct launch *new_launch(nccl_comm_t *c)
 static void add(struct launch *l, int peer, bool is_send, const void *data,
                 size_t bytes)
 {
-    if (l->items < l->room && bytes > 0)
-        l->item[l->items++] =
-            (struct item){ peer, is_send, (char *)(uintptr_t)data, bytes, 0 };
+    if (bytes == 0)
+        return;
+    if (l->items == l->room) {
+        l->room *= 2;
+        l->item = realloc(l->item, (size_t)l->room * sizeof(*l->item));
+    }
+    l->item[l->items++] =
+        (struct item){ peer, is_send, (char *)(uintptr_t)data, bytes, 0 };
 }
 
 static int start(struct launch *l, cudaStream_t stream)

@@ -23,6 +23,7 @@ enum { INVALID_ARGUMENT = 4, SYSTEM_ERROR = 2 };
 struct channel {
     _Atomic uint64_t sent, taken; /* chunks */
     size_t bytes;                 /* of the last one */
+    uint64_t all_bytes;           /* of all so far; the sender's to write */
 };
 
 /* What a rank wants of split number `asked`, and, from the first rank of a group, where
@@ -87,6 +88,9 @@ const char *wish(const char *name);
 int make_world(char path[128]);
 int attach(struct nccl_comm *c, const char *path);
 void close_made(struct nccl_comm *c);
+
+/* For tests: bytes that this rank has sent to another one. */
+EXPORT uint64_t fake_nccl_sent(const nccl_comm_t *c, int to);
 
 /* fake_nccl_sums.c */
 size_t size_of(int type);

@@ -403,7 +403,7 @@ static void test_failures(struct job *job)
         "process exited or there was a network error)";
 
     job->timeout_ms = 700;
-    setenv("FAKE_NCCL", "stuck=1:2", 1);
+    setenv("FAKE_NCCL", "stuck=1:3", 1);
     tap_is_int(fork_world(2, fails_later, job, 240), 0,
                "a wait for the device ends when a peer does not come");
     tap_ok(strcmp(job->text[0], late) == 0 || strcmp(job->text[0], remote) == 0, "  %s",
@@ -411,7 +411,7 @@ static void test_failures(struct job *job)
     tap_ok(strcmp(job->text[0], late) == 0 || strcmp(job->text[1], late) == 0, "  %s",
            job->text[1]);
     job->timeout_ms = 60000;
-    setenv("FAKE_NCCL", "async=2:6", 1);
+    setenv("FAKE_NCCL", "async=3:6", 1);
     tap_is_int(fork_world(2, fails_later, job, 240), 0, "and when NCCL tells of it");
     tap_is_str(job->text[0], remote, "  with the call");
     unsetenv("FAKE_NCCL");

@@ -204,7 +204,7 @@ static void test_sum_parts(accel_dtype_t type)
     for (size_t r = 0; r < PARTS; r++)
         src[r] = (char *)parts + r * LONG * one;
     for (int again = 0; again < 2; again++) {
-        be->sum_parts(be, a, again, parts, type, PARTS, LONG, 0.25f);
+        be->sum_parts(be, a, again, NULL, parts, type, PARTS, LONG, 0.25f);
         reduce_scaled_sum(b, src, PARTS, LONG, type, 0.25f, again);
         same = same && memcmp(a, b, sizeof(a)) == 0;
     }

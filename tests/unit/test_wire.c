@@ -350,7 +350,7 @@ static void test_kernels(const struct format *f)
     tap_ok(same, "  threads and place change no bit");
     same = true;
     for (int again = 0; again < 2; again++) {
-        be->sum_parts(be, a, again, apart, f->type, PARTS, LONG, 0.25f);
+        be->sum_parts(be, a, again, NULL, apart, f->type, PARTS, LONG, 0.25f);
         reduce_scaled_sum(b, src, PARTS, LONG, f->type, 0.25f, again);
         same = same && memcmp(a, b, sizeof(a)) == 0;
     }

@@ -38,8 +38,16 @@ static void scale(const struct backend *be, void *const *a, const struct twin_ca
 static void sum_parts(const struct backend *be, void *const *a,
                       const struct twin_call *c)
 {
-    be->sum_parts(be, (float *)a[0], c->add, a[1], c->type, (int)c->dim[0], c->n,
+    be->sum_parts(be, (float *)a[0], c->add, NULL, a[1], c->type, (int)c->dim[0], c->n,
                   c->by);
+}
+
+/* Goes on from a[2]. */
+static void go_on_summing(const struct backend *be, void *const *a,
+                          const struct twin_call *c)
+{
+    be->sum_parts(be, (float *)a[0], c->add, (const float *)a[2], a[1], c->type,
+                  (int)c->dim[0], c->n, c->by);
 }
 
 /* Into a[1], of the floats of a[0]. */
@@ -60,7 +68,8 @@ static void sum_blocks(const struct backend *be, void *const *a,
                        const struct twin_call *c)
 {
     be->narrow_parts(be, a[1], c->type, (const float *)a[2], (int)c->dim[0], c->n);
-    be->sum_parts(be, (float *)a[0], false, a[1], c->type, (int)c->dim[0], c->n, c->by);
+    be->sum_parts(be, (float *)a[0], false, NULL, a[1], c->type, (int)c->dim[0], c->n,
+                  c->by);
 }
 
 static void four(struct twin *t, int64_t n, int64_t shift, bool momentum)
@@ -115,6 +124,11 @@ static void parts(struct twin *t, struct twin_call c, int64_t shift)
             twin_run(t, sum_parts, &c, "sum_parts of %lld x %lld %s, accumulate %d",
                      (long long)counts[k], (long long)c.n, accel_dtype_name(c.type),
                      c.add);
+            twin_values(t, ACCEL_F32, c.n, shift, -1, 1);
+            twin_values(t, c.type, c.n * counts[k], 0, -1, 1);
+            twin_values(t, ACCEL_F32, c.n, 0, -1, 1);
+            twin_run(t, go_on_summing, &c, "a sum goes on with %lld x %lld %s",
+                     (long long)counts[k], (long long)c.n, accel_dtype_name(c.type));
         }
 }
 

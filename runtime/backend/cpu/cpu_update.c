@@ -236,20 +236,22 @@ static const float *part_piece(const char *parts, accel_dtype_t type, int r,
 
 _Static_assert(CPU_PIECE % WIRE_BLOCK == 0, "pieces are whole blocks");
 
-/* Elements [at, at + n) of all parts, added in rank order and starting from part 0, not
- * from 0: a single part keeps its bits, -0 included. */
-static void sum_piece(float *out, bool accumulate, const void *parts,
-                      accel_dtype_t type, int count, int64_t whole, int64_t at,
-                      int64_t n, float scale)
+/* Elements [at, at + n) of all parts, added in rank order and starting from `first` or
+ * part 0, not from 0: a single part keeps its bits, -0 included. */
+static void sum_piece(float *out, bool accumulate, const float *first,
+                      const void *parts, accel_dtype_t type, int count, int64_t whole,
+                      int64_t at, int64_t n, float scale)
 {
     float sum[CPU_PIECE], room[CPU_PIECE];
 
+    if (first)
+        memcpy(sum, first + at, (size_t)n * sizeof(*sum));
     for (int r = 0; r < count; r++) {
         const float *x = part_piece(parts, type, r, whole, at, n, room);
 
         for (int64_t i = 0; i < n; i++)
             /* rank order is what makes every rank's result the same */
-            sum[i] = r == 0 ? x[i] : sum[i] + x[i];
+            sum[i] = r == 0 && !first ? x[i] : sum[i] + x[i];
     }
     for (int64_t i = 0; i < n; i++) {
         float v = scale * sum[i];
@@ -260,10 +262,11 @@ static void sum_piece(float *out, bool accumulate, const void *parts,
 
 /* Pieces of all parts at a time: the sum of a piece stays in L1. */
 void cpu_sum_parts(const struct backend *be, float *out, bool accumulate,
-                   const void *parts, accel_dtype_t type, int count, int64_t n,
-                   float scale)
+                   const float *first, const void *parts, accel_dtype_t type, int count,
+                   int64_t n, float scale)
 {
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t at = 0; at < n; at += CPU_PIECE)
-        sum_piece(out, accumulate, parts, type, count, n, at, cpu_piece(n, at), scale);
+        sum_piece(out, accumulate, first, parts, type, count, n, at, cpu_piece(n, at),
+                  scale);
 }

@@ -53,8 +53,8 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark);
 
 /* wire.cu: cuda_sum_parts for scaled wire types; at least one part. */
 void cuda_sum_blocks(const struct backend *be, float *out, bool accumulate,
-                     const void *parts, accel_dtype_t type, int count, int64_t n,
-                     float scale);
+                     const float *first, const void *parts, accel_dtype_t type,
+                     int count, int64_t n, float scale);
 /* columns.cu: cuda_reduce for dim[2] other than 1. */
 void cuda_reduce_columns(const struct backend *be, void *y, accel_dtype_t y_type,
                          const void *x, accel_dtype_t type, const int64_t dim[3],

@@ -14,17 +14,21 @@ template <typename PARTS> struct sum_op {
     enum { INPUTS = 1 };
     float *out;
     bool accumulate;
+    const float *first; /* NULL: the sum starts with part 0 */
     PARTS parts;
     int count;
     float scale;
 
-    /* The sum starts with the first part, not with 0, and continues in rank order, as
-     * on the CPU: the bits are the same. */
+    /* The sum starts with `first` or the first part, not with 0, and continues in rank
+     * order, as on the CPU: the bits are the same. */
     template <int V> __device__ void load(int64_t at, float (*sum)[V]) const
     {
-        parts.template read<V>(0, at, sum[0]);
+        if (first)
+            ::load<V>(sum[0], first + at);
+        else
+            parts.template read<V>(0, at, sum[0]);
 #pragma unroll 4
-        for (int part = 1; part < count; part++) {
+        for (int part = first ? 0 : 1; part < count; part++) {
             float x[V];
 
             parts.template read<V>(part, at, x);

@@ -165,8 +165,8 @@ template <typename T> struct plain_parts {
 };
 
 void cuda_sum_parts(const struct backend *be, float *out, bool accumulate,
-                    const void *parts, accel_dtype_t type, int count, int64_t n,
-                    float scale)
+                    const float *first, const void *parts, accel_dtype_t type,
+                    int count, int64_t n, float scale)
 {
     /* the sum of no parts is 0 */
     if (count <= 0 && !accumulate)
@@ -174,12 +174,12 @@ void cuda_sum_parts(const struct backend *be, float *out, bool accumulate,
     if (count <= 0)
         return;
     if (wire_is_scaled(type)) {
-        cuda_sum_blocks(be, out, accumulate, parts, type, count, n, scale);
+        cuda_sum_blocks(be, out, accumulate, first, parts, type, count, n, scale);
         return;
     }
     BY_TYPE(type, T,
             map<pack_size<T>>(
-                cuda_state_of(be), on_16(out, parts) && n % pack_size<T> == 0, n,
+                cuda_state_of(be), on_16(out, first, parts) && n % pack_size<T> == 0, n,
                 sum_op<plain_parts<T>>{
-                    out, accumulate, { (const T *)parts, n }, count, scale }));
+                    out, accumulate, first, { (const T *)parts, n }, count, scale }));
 }

@@ -222,14 +222,15 @@ template <typename F> struct block_parts {
 };
 
 void cuda_sum_blocks(const struct backend *be, float *out, bool accumulate,
-                     const void *parts, accel_dtype_t type, int count, int64_t n,
-                     float scale)
+                     const float *first, const void *parts, accel_dtype_t type,
+                     int count, int64_t n, float scale)
 {
     BY_FORMAT(
         type, F,
-        map<LANE>(cuda_state_of(be), on_16(out), n,
+        map<LANE>(cuda_state_of(be), on_16(out, first), n,
                   sum_op<block_parts<F>>{ out,
                                           accumulate,
+                                          first,
                                           { (const char *)parts, stride_of(n, type) },
                                           count,
                                           scale }));
