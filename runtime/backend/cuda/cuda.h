@@ -72,6 +72,7 @@ struct cuda_state {
     /* Incremented where a recording begins and ends. All queues meet there, so an event
      * from another part needs no wait. */
     uint64_t part;
+    struct backend_event *captured; /* events recorded in the recording under way */
 
     struct cuda_blas *blas;
     struct cuda_graph *graph;
@@ -180,9 +181,20 @@ void cuda_staging_close(struct cuda_state *s);
 void cuda_ranges_close(struct cuda_state *s);
 
 /* graph.cu. cuda_graph_never: no step is recorded from now on, because others put work
- * on the queues. The other two are scratch while a step is recorded; free returns false
- * for memory that is not graph.cu's. */
+ * on the queues at any time. cuda_graph_share: collectives do, between segments, and
+ * only the compute queue is recorded from now on. cuda_graph_holds: may what queue q
+ * gets in a step be recorded? cuda_graph_pause launches the segment at hand, if there
+ * is one; cuda_graph_resume begins the next. */
 void cuda_graph_never(struct cuda_state *s);
+void cuda_graph_share(struct cuda_state *s);
+bool cuda_graph_holds(const struct cuda_state *s, enum backend_queue q);
+void cuda_graph_pause(struct cuda_state *s);
+void cuda_graph_resume(struct cuda_state *s);
+/* queues.cu: records the events of a recording that has been launched once more, for
+ * those who wait outside of it. */
+void cuda_events_settle(struct cuda_state *s);
+/* graph.cu: scratch while a step is recorded; free returns false for memory that is not
+ * graph.cu's. */
 void *cuda_graph_scratch(struct cuda_state *s, size_t bytes);
 bool cuda_graph_scratch_free(struct cuda_state *s, void *p);
 
