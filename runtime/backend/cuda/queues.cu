@@ -18,6 +18,27 @@ struct backend_event {
     struct backend_event *next;
 };
 
+/* Gathers and reductions are short, and other ranks wait for them: the device takes up
+ * their blocks before those of a product that fills it. */
+bool cuda_queues_open(struct cuda_state *s)
+{
+    int least = 0, greatest = 0;
+
+    if (!CHECK(s, cudaDeviceGetStreamPriorityRange(&least, &greatest)))
+        return false;
+    for (int q = 0; q < QUEUE_COUNT; q++) {
+        const bool urgent = q == QUEUE_GATHER || q == QUEUE_REDUCE;
+
+        /* non-blocking: no order with the default stream, which libraries of the
+         * program may use */
+        if (!CHECK(s, cudaStreamCreateWithPriority(&s->stream[q], cudaStreamNonBlocking,
+                                                   urgent ? greatest : least)))
+            return false;
+    }
+    s->now = s->stream[QUEUE_COMPUTE];
+    return true;
+}
+
 /* What a lent queue gets is not recorded. */
 void cuda_use(const struct backend *be, enum backend_queue q)
 {
