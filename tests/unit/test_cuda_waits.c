@@ -22,6 +22,7 @@ static struct {
     cudaError_t (*enqueue)(cudaStream_t stream, int (*poll)(void *data), void *data);
     void (*counts)(struct fakecuda_counts *out);
     cudaError_t (*priority)(cudaStream_t stream, int *out);
+    cudaError_t (*device)(int *out);
 } fake;
 
 /* A collective whose peer is gone: known after some polls. */
@@ -158,19 +159,26 @@ static void test_stuck(void)
     fake.reset();
 }
 
-/* What a thread of its own calls goes to the backend's device, not to the thread's. */
-static void *use_device(void *user)
+/* What a thread calls goes to the backend's device, whatever the thread's was. */
+static bool use_device(const struct backend *be, int device)
 {
-    struct backend *be = user;
     float got[4] = { 0 };
     void *p = NULL;
+    int now = -1;
 
     if (!be->alloc(be, MEMORY_WORK, sizeof(got), &p, NULL)) {
         be->fill(be, p, ACCEL_F32, 4, 7.0f);
         be->to_host(be, got, p, ACCEL_F32, 4);
         be->free(be, p);
     }
-    return got[3] == 7.0f && !be->check(be, NULL) ? be : NULL;
+    fake.device(&now);
+    return now == device && got[3] == 7.0f && !be->check(be, NULL);
+}
+
+/* For a thread of its own; NULL: it failed. */
+static void *use_second(void *be)
+{
+    return use_device(be, 1) ? be : NULL;
 }
 
 static void test_threads(void)
@@ -181,12 +189,12 @@ static void test_threads(void)
 
     fake.reset();
     two = open_device(1);
-    if (pthread_create(&thread, NULL, use_device, two))
+    if (pthread_create(&thread, NULL, use_second, two))
         exit(1);
     pthread_join(thread, &done);
     tap_ok(done != NULL, "a thread that has not opened the device");
     one = open_device(0);
-    tap_ok(use_device(two) && use_device(one) && use_device(two),
+    tap_ok(use_device(two, 1) && use_device(one, 0) && use_device(two, 1),
            "a thread that uses two in turn");
     one->close(one);
     two->close(two);
@@ -224,6 +232,7 @@ int main(void)
     cuda_stand_in("fakecuda_enqueue", &fake.enqueue);
     cuda_stand_in("fakecuda_counts_get", &fake.counts);
     cuda_stand_in("cudaStreamGetPriority", &fake.priority);
+    cuda_stand_in("cudaGetDevice", &fake.device);
     alarm(60); /* a wait that does not end fails */
     test_alloc();
     test_free();
