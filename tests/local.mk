@@ -120,7 +120,7 @@ sanitizer-programs: $(sanitizer_programs)
 # reads and writes outside of their arrays; whole models there would take minutes.
 if SANITIZER
 sanitized_gpu_tests = $(addprefix tests/unit/test_cuda_, \
-	attention conv core graph kernels optable products)
+	attention conv core graph kernels optable products segments)
 unsanitized_tests = $(filter-out $(sanitized_gpu_tests),$(gpu_unit_tests))
 endif
 print-unit-tests:

@@ -127,9 +127,12 @@ struct backend {
      * not block. */
     void (*wait)(const struct backend *be, enum backend_queue q,
                  struct backend_event *e);
-    /* The native handle of a queue (cudaStream_t), for collectives; NULL: there is
-     * none. */
+    /* The native handle of a queue (cudaStream_t); NULL: there is none. Its holder may
+     * use it at any time, so no step is recorded any more. */
     void *(*native)(const struct backend *be, enum backend_queue q);
+    /* The same for one collective, which the caller queues before its next call: what
+     * was recorded before is launched, and a recording goes on behind it. */
+    void *(*lend)(const struct backend *be, enum backend_queue q);
     /* Returns the first failure known so far; cheap, never waits for the device. */
     accel_status_t (*check)(const struct backend *be, accel_error_t *err);
     /* Waits for all queues and returns the first failure, ids and targets out of range

@@ -87,7 +87,7 @@ void backend_no_queues(struct backend *be)
     be->event_free = no_event_free;
     be->record = no_record;
     be->wait = no_wait;
-    be->native = no_native;
+    be->native = be->lend = no_native;
     be->check = be->sync = no_failure;
     be->step_begin = be->step_end = no_step;
     be->count = no_count;

@@ -72,7 +72,7 @@ tests_unit_test_comm_nodes_LDADD = $(fork_ldadd)
 gpu_unit_tests += tests/unit/test_comm_nccl_device
 tests_unit_test_comm_nccl_device_SOURCES = tests/unit/test_comm_nccl_device.c \
 	$(cuda_device_sources)
-tests_unit_test_comm_nccl_device_CPPFLAGS = $(AM_CPPFLAGS) \
+tests_unit_test_comm_nccl_device_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags) \
 	-DCUDA_STANDIN='"$(abs_top_builddir)/tests/cuda/accel_cuda.so"' \
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"'
 tests_unit_test_comm_nccl_device_LDADD = $(fork_ldadd)

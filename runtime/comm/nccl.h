@@ -153,10 +153,10 @@ static inline bool nccl_going(int rc)
     return rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS;
 }
 
-/* The queue in use, as NCCL knows it. */
+/* The queue in use, as NCCL knows it, for the call that follows. */
 static inline nccl_stream_t *nccl_stream(const struct nccl_state *n)
 {
-    return n->be->native(n->be, n->be->queue(n->be));
+    return n->be->lend(n->be, n->be->queue(n->be));
 }
 
 /* comm_nccl.c */

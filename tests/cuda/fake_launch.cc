@@ -98,6 +98,8 @@ cudaError_t fakecuda_launch_closure(const char *name, const void *kernel, dim3 g
     cudaError_t error = fake_begin();
     struct launch l = { name, grid, block, shared, thread };
 
+    if (!error && stream && stream->device != fake_device)
+        error = cudaErrorInvalidResourceHandle; /* the thread is on another device */
     if (!error)
         error = check(&l, kernel);
     if (!error)

@@ -12,11 +12,11 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags,
     fake_lock hold(fake.lock);
     cudaError_t error = fake_begin();
 
-    (void)priority;
     if (!error) {
         fake_stream(NULL);
         *out = new CUstream_st();
         (*out)->device = fake_device;
+        (*out)->priority = priority;
         (*out)->blocking = !(flags & cudaStreamNonBlocking);
         fake.streams.push_back(*out);
     }
@@ -31,6 +31,16 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 cudaError_t cudaStreamCreate(cudaStream_t *out)
 {
     return cudaStreamCreateWithPriority(out, cudaStreamDefault, 0);
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    fake_lock hold(fake.lock);
+    cudaError_t error = fake_begin();
+
+    if (!error)
+        *priority = fake_stream(stream)->priority;
+    return fake_end(error);
 }
 
 /* What it holds is still done, as the toolkit promises. */

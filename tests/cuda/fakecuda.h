@@ -54,6 +54,7 @@ struct capture {
 
 struct CUstream_st {
     int device;
+    int priority;
     bool blocking; /* orders itself with the default stream */
     std::deque<work_ref> queue;
     work_ref last;

@@ -136,4 +136,8 @@ sed '/^  sums/d; /^accel/,$d' sums.yaml >again.yaml
 two again again.yaml $gpus
 same_bits gpu-FULL_SHARD/log.jsonl again/log.jsonl
 ok $? "the same run again gives the same bits"
+# shellcheck disable=SC2086
+two calls again.yaml $gpus ACCEL_CUDA_GRAPHS=0
+same_bits gpu-FULL_SHARD/log.jsonl calls/log.jsonl
+ok $? "recorded around the collectives or call by call: the same bits"
 done_testing

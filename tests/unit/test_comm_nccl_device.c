@@ -2,9 +2,11 @@
  *
  * comm/nccl on the CUDA module, one device for each forked rank: collectives run when
  * their queue reaches them and no sooner, sums have the bits of rank order, and a wait
- * for the device ends when a peer does not come. With stand-ins for driver, toolkit and
- * NCCL; with NCCL itself where ACCEL_CUDA_MODULE names the module for GPUs.
+ * for the device ends when a peer does not come. Steps recorded around collectives have
+ * the bits of steps run call by call. With stand-ins for driver, toolkit and NCCL; with
+ * NCCL itself where ACCEL_CUDA_MODULE names the module for GPUs.
  */
+#include <cuda_runtime_api.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +26,18 @@
 
 #define ELEMS 1000
 
+/* What a rank has after some steps. */
+struct outcome {
+    float weight[ELEMS];
+    uint64_t calls;              /* hash of its collectives in their order */
+    uint64_t recorded, launched; /* graphs of the last three steps */
+};
+
 struct job {
     int timeout_ms;
     bool one_device;
-    char (*text)[1024]; /* shared: [rank] error text */
+    char (*text)[1024];      /* shared: [rank] error text */
+    struct outcome *outcome; /* shared: [rank] */
 };
 
 struct rank {
@@ -330,6 +340,153 @@ static void test_results(struct job *job)
     tap_is_int(fork_world(1, run_all, job, 240), 0, "one device");
 }
 
+/* ---- recorded steps -------------------------------------------------------------- */
+
+enum { UNITS = 3, OPS = 6, STEPS = 7 };
+
+/* A sharded model whose units have the same weights. */
+struct model {
+    struct comm *reduce; /* k->comm gathers */
+    struct backend_event *gathered, *used, *computed, *reduced;
+    float *own, *all, *grad; /* [ELEMS], [size][ELEMS], [size][ELEMS] */
+};
+
+static int model_open(struct model *m, struct rank *k)
+{
+    static float values[4 * ELEMS];
+    const struct backend *be = k->be;
+    const size_t bytes = (size_t)k->size * ELEMS * sizeof(float);
+
+    make(values, ACCEL_F32, k->me, ELEMS);
+    m->own = on_device(k, values, ELEMS * sizeof(float));
+    m->all = on_device(k, values, bytes);
+    m->grad = on_device(k, values, bytes);
+    m->gathered = be->event_new(be);
+    m->used = be->event_new(be);
+    m->computed = be->event_new(be);
+    m->reduced = be->event_new(be);
+    return !m->own || !m->all || !m->grad ||
+                   comm_split(k->comm, 0, k->me, &m->reduce, &k->err)
+               ? FAILS(k)
+               : 0;
+}
+
+static void model_close(struct model *m, struct rank *k)
+{
+    comm_close(m->reduce);
+    k->be->free(k->be, m->own);
+    k->be->free(k->be, m->all);
+    k->be->free(k->be, m->grad);
+    k->be->event_free(k->be, m->gathered);
+    k->be->event_free(k->be, m->used);
+    k->be->event_free(k->be, m->computed);
+    k->be->event_free(k->be, m->reduced);
+}
+
+/* Only events order the three queues, as in shard/. */
+static int unit(struct model *m, struct rank *k, float by)
+{
+    const struct backend *be = k->be;
+    const int64_t n = (int64_t)k->size * ELEMS;
+
+    be->wait(be, QUEUE_GATHER, m->used);
+    be->wait(be, QUEUE_GATHER, m->reduced);
+    be->use(be, QUEUE_GATHER);
+    be->copy(be, m->all + k->me * ELEMS, m->own, ELEMS * sizeof(float));
+    if (comm_all_gather(k->comm, m->all, ELEMS, ACCEL_F32, &k->err))
+        return FAILS(k);
+    be->record(be, m->gathered, QUEUE_GATHER);
+    be->use(be, QUEUE_COMPUTE);
+    be->wait(be, QUEUE_COMPUTE, m->gathered);
+    be->wait(be, QUEUE_COMPUTE, m->reduced);
+    for (int op = 0; op < OPS; op++) {
+        be->mark(be, &(struct backend_mark){ "add", "unit", false });
+        be->cast(be, m->grad, ACCEL_F32, op > 0, m->all, ACCEL_F32, n);
+        be->scale(be, m->grad, n, by);
+    }
+    be->record(be, m->used, QUEUE_COMPUTE);
+    be->record(be, m->computed, QUEUE_COMPUTE);
+    be->wait(be, QUEUE_REDUCE, m->computed);
+    be->use(be, QUEUE_REDUCE);
+    if (comm_reduce_scatter(m->reduce, m->grad, m->own, ELEMS, ACCEL_F32, 0.01f, true,
+                            &k->err))
+        return FAILS(k);
+    be->record(be, m->reduced, QUEUE_REDUCE);
+    be->use(be, QUEUE_COMPUTE);
+    return 0;
+}
+
+static int train(struct boot *b, void *arg)
+{
+    struct outcome *out = &((struct job *)arg)->outcome[b->rank];
+    void (*counts)(struct fakecuda_counts * out) = NULL;
+    struct fakecuda_counts begin = { 0 }, end = { 0 };
+    struct rank k = { 0 };
+    struct model m = { 0 };
+    int bad;
+
+    if (open_rank(&k, b, arg) != ACCEL_OK)
+        return FAILS(&k);
+    cuda_stand_in("fakecuda_counts_get", &counts);
+    bad = model_open(&m, &k);
+    for (int step = 0; !bad && step < STEPS; step++) {
+        if (counts && step == STEPS - 3)
+            counts(&begin);
+        k.be->mark(k.be, NULL);
+        k.be->step_begin(k.be);
+        for (int u = 0; !bad && u < UNITS; u++)
+            bad = unit(&m, &k, 0.5f + 0.01f * (float)step);
+        k.be->step_end(k.be);
+    }
+    if (counts)
+        counts(&end);
+    if (bad || comm_barrier(k.comm, &k.err) || comm_barrier(m.reduce, &k.err))
+        return FAILS(&k);
+    k.be->to_host_bytes(k.be, out->weight, m.own, sizeof(out->weight));
+    out->calls = ((struct nccl_state *)k.comm->impl)->agreed ^
+                 ((struct nccl_state *)m.reduce->impl)->agreed << 1;
+    out->recorded = end.captures - begin.captures;
+    out->launched = end.graph_launches - begin.graph_launches;
+    model_close(&m, &k);
+    close_rank(&k);
+    return 0;
+}
+
+/* With graphs and without, `ranks` ranks have the same weights and made the same calls
+ * in the same order; a segment lies between two collectives. */
+static void test_recorded(struct job *job, int ranks, const char *order)
+{
+    static struct outcome plain[4];
+    bool same = true, calls = true;
+
+    setenv("FAKE_CUDA_ORDER", order, 1);
+    for (int graphs = 0; graphs < 2; graphs++) {
+        setenv(ENV_CUDA_GRAPHS, graphs ? "1" : "0", 1);
+        memset(job->outcome, 0, 4 * sizeof(*job->outcome));
+        tap_is_int(fork_world(ranks, train, job, 240), 0,
+                   "%d ranks, queues in order %s, " ENV_CUDA_GRAPHS "=%d", ranks, order,
+                   graphs);
+        if (!graphs)
+            memcpy(plain, job->outcome, sizeof(plain));
+    }
+    unsetenv(ENV_CUDA_GRAPHS);
+    for (int r = 0; r < ranks; r++) {
+        const struct outcome *o = &job->outcome[r];
+
+        same = same && !memcmp(o->weight, plain[r].weight, sizeof(o->weight)) &&
+               o->weight[0] != 0.0f;
+        calls = calls && o->calls && o->calls == plain[0].calls &&
+                o->calls == plain[r].calls;
+    }
+    tap_ok(same, "the same bits with graphs and without");
+    tap_ok(calls, "all ranks make the same collectives in one order");
+    tap_is_int((long long)plain[0].recorded, 0, "nothing is recorded without");
+    tap_is_int((long long)job->outcome[0].recorded, 3 * UNITS,
+               "a recording per unit with them");
+    tap_is_int((long long)job->outcome[ranks - 1].launched, 3 * UNITS,
+               "and a launch, on the last rank too");
+}
+
 /* ---- failures -------------------------------------------------------------------- */
 
 /* The call goes well and what waits for the device later tells, or, where the other
@@ -469,10 +626,13 @@ static int test_gpus(struct job *job)
 
 int main(void)
 {
-    void *shared =
-        mmap(NULL, 4 * 1024, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const size_t bytes = 4 * (1024 + sizeof(struct outcome));
+    char *shared =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const char *module = getenv("ACCEL_CUDA_MODULE");
-    struct job job = { .timeout_ms = 60000, .text = shared };
+    struct job job = { .timeout_ms = 60000,
+                       .text = (void *)shared,
+                       .outcome = (void *)(shared + 4 * 1024) };
 
     if (shared == MAP_FAILED)
         return 1;
@@ -487,8 +647,11 @@ int main(void)
     setenv(ENV_NCCL_LIBRARY, NCCL_STANDIN, 1);
     unsetenv("FAKE_NCCL");
     test_results(&job);
+    test_recorded(&job, 2, "lazy");
+    test_recorded(&job, 2, "3");
+    test_recorded(&job, 4, "lazy");
     test_failures(&job);
     test_shared(&job);
-    munmap(shared, 4 * 1024);
+    munmap(shared, bytes);
     return tap_done();
 }

@@ -17,6 +17,15 @@
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
 
+__thread int cuda_thread_device = -1;
+
+/* Also after a failure: what is freed then must be freed on its own device. */
+void cuda_enter(struct cuda_state *s)
+{
+    if (cuda_ok(s, cudaSetDevice(s->device), "cudaSetDevice"))
+        cuda_thread_device = s->device;
+}
+
 /* INT32_MAX: no bad row, no op. atomicMin lowers both. */
 static __global__ void clear_fault_kernel(struct cuda_fault *f)
 {
@@ -134,14 +143,10 @@ static bool describe(struct cuda_state *s)
  * so it runs before anything large is allocated. */
 static bool start(struct cuda_state *s)
 {
-    if (!CHECK(s, cudaSetDevice(s->device)) || !describe(s))
+    /* always: the program may have chosen another device since */
+    cuda_enter(s);
+    if (s->failed || !describe(s) || !cuda_queues_open(s))
         return false;
-    for (int q = 0; q < QUEUE_COUNT; q++)
-        /* non-blocking: no order with the default stream, which libraries of the
-         * program may use */
-        if (!CHECK(s, cudaStreamCreateWithFlags(&s->stream[q], cudaStreamNonBlocking)))
-            return false;
-    s->now = s->stream[QUEUE_COMPUTE];
     if (!CHECK(s, cudaMalloc(&s->fault, sizeof(*s->fault))))
         return false;
     LAUNCH(clear_fault_kernel, 1, 1, 0, s, s->fault);
@@ -155,8 +160,10 @@ void cuda_close(struct backend *be)
 
     if (s->end_recording)
         s->end_recording(s);
-    /* wait: work in flight uses what is freed below; a failure was reported before */
-    (void)cudaDeviceSynchronize();
+    /* Work in flight uses what is freed below. A collective that does not even end when
+     * it is aborted keeps all of it: the process, which has failed, is about to end. */
+    if (!cuda_settled(s))
+        return;
     cuda_close_parts(s);
     cuda_staging_close(s);
     cuda_ranges_close(s);

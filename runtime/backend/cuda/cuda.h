@@ -72,6 +72,7 @@ struct cuda_state {
     /* Incremented where a recording begins and ends. All queues meet there, so an event
      * from another part needs no wait. */
     uint64_t part;
+    struct backend_event *captured; /* events recorded in the recording under way */
 
     struct cuda_blas *blas;
     struct cuda_graph *graph;
@@ -81,12 +82,25 @@ struct cuda_state {
     /* the first failure came from the watch; it is kept in `peer` */
     bool peer_gone;
     accel_error_t peer;
+    /* cuda_settled: when it first waited for a device that had failed; 0: never */
+    int64_t failed_ns;
     char bus_id[32];
 };
 
+/* The device that this thread's CUDA calls go to, as far as the module has chosen it;
+ * -1: not yet. CUDA keeps one per thread, and only the opener's is set at first. */
+extern __thread int cuda_thread_device;
+/* core.cu: makes it this device. */
+void cuda_enter(struct cuda_state *s);
+
+/* First in every function of the table, which any thread may call. */
 static inline struct cuda_state *cuda_state_of(const struct backend *be)
 {
-    return (struct cuda_state *)be->state;
+    struct cuda_state *s = (struct cuda_state *)be->state;
+
+    if (cuda_thread_device != s->device)
+        cuda_enter(s);
+    return s;
 }
 
 /* ---- checked calls --------------------------------------------------------------- */
@@ -165,6 +179,10 @@ bool cuda_is_locked(struct cuda_state *s, const void *p, size_t bytes);
 bool cuda_await_queue(struct cuda_state *s, cudaStream_t queue);
 bool cuda_await_event(struct cuda_state *s, cudaEvent_t event);
 bool cuda_await_all(struct cuda_state *s);
+/* Before memory is freed, which waits for the device without a watch: waits for all
+ * queues, after a failure for 2 s at most in all. False: they are still busy, and what
+ * they use must stay. */
+bool cuda_settled(struct cuda_state *s);
 
 /* Ends a recording, then waits for the queue in use; false after a failure. */
 bool cuda_finish(struct cuda_state *s);
@@ -173,6 +191,7 @@ bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes)
 
 /* Parts of the core, in the order in which open calls them; close goes the other
  * way. */
+bool cuda_queues_open(struct cuda_state *s);
 bool cuda_memory_open(struct cuda_state *s);
 void cuda_memory_close(struct cuda_state *s);
 bool cuda_staging_open(struct cuda_state *s);
@@ -180,9 +199,20 @@ void cuda_staging_close(struct cuda_state *s);
 void cuda_ranges_close(struct cuda_state *s);
 
 /* graph.cu. cuda_graph_never: no step is recorded from now on, because others put work
- * on the queues. The other two are scratch while a step is recorded; free returns false
- * for memory that is not graph.cu's. */
+ * on the queues at any time. cuda_graph_share: collectives do, between segments, and
+ * only the compute queue is recorded from now on. cuda_graph_holds: may what queue q
+ * gets in a step be recorded? cuda_graph_pause launches the segment at hand, if there
+ * is one; cuda_graph_resume begins the next. */
 void cuda_graph_never(struct cuda_state *s);
+void cuda_graph_share(struct cuda_state *s);
+bool cuda_graph_holds(const struct cuda_state *s, enum backend_queue q);
+void cuda_graph_pause(struct cuda_state *s);
+void cuda_graph_resume(struct cuda_state *s);
+/* queues.cu: records the events of a recording that has been launched once more, for
+ * those who wait outside of it. */
+void cuda_events_settle(struct cuda_state *s);
+/* graph.cu: scratch while a step is recorded; free returns false for memory that is not
+ * graph.cu's. */
 void *cuda_graph_scratch(struct cuda_state *s, size_t bytes);
 bool cuda_graph_scratch_free(struct cuda_state *s, void *p);
 

@@ -18,6 +18,7 @@ void cuda_record(const struct backend *be, struct backend_event *e,
                  enum backend_queue q);
 void cuda_wait(const struct backend *be, enum backend_queue q, struct backend_event *e);
 void *cuda_native(const struct backend *be, enum backend_queue q);
+void *cuda_lend(const struct backend *be, enum backend_queue q);
 accel_status_t cuda_check(const struct backend *be, accel_error_t *err);
 accel_status_t cuda_sync(const struct backend *be, accel_error_t *err);
 accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,

@@ -1,19 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The step as one CUDA graph. Between step_begin and step_end all queues are recorded
- * instead of run. At the end the recording updates the previous step's graph, which is
- * then launched. Whatever needs the device earlier ends the recording: what was
- * recorded is launched, the rest of the step runs call by call. Both ends of a
- * recording are barriers between the queues, so events from beyond one need no wait
- * (cuda_state.part).
+ * The step as CUDA graphs. Between step_begin and step_end kernels are recorded instead
+ * of run. A recording updates the graph that the previous step launched in its place,
+ * which is launched again. Alone, a device records all queues as one segment whose ends
+ * are barriers between them (cuda_state.part). Where queues are lent to collectives,
+ * only the compute queue is recorded: a segment ends where another queue gets work or
+ * is waited for, so the device is given all work in the order of the program. Whatever
+ * needs the device earlier ends the recording, too: what was recorded is launched, the
+ * rest of the step runs call by call.
  */
 #include "backend/cuda/cuda.h"
 #include "common/env_names.h"
 
 #include <stdlib.h>
 
-/* After this many unfinished recordings in a row, no more steps are recorded. */
-enum { PATIENCE = 3 };
+enum {
+    /* After this many steps in a row that were interrupted, no more are recorded; after
+     * as many small recordings in a row, a segment runs call by call. */
+    PATIENCE = 3,
+    /* Fewer nodes than this make a small one: beginning, updating and launching it
+     * costs as much as launching its kernels. */
+    WORTH = 8,
+    /* Graphs that a segment keeps. The micro-batches of a step may differ, as where
+     * only the first one gathers. */
+    GRAPHS = 2
+};
 
 /* Scratch of recorded steps. It is kept, so that the next recording has the same
  * addresses and the graph can be updated instead of rebuilt. */
@@ -25,15 +36,34 @@ struct kept {
     bool busy;
 };
 
+/* A graph that can be launched; NULL: not built yet. */
+struct built {
+    cudaGraphExec_t exec;
+    size_t nodes;
+    uint64_t launched; /* number of its last launch */
+};
+
+/* What a step puts on the device between two interruptions, by its place in the
+ * step. */
+struct segment {
+    struct built built[GRAPHS];
+    int small; /* recordings in a row that were */
+};
+
 struct cuda_graph {
     bool off;
-    bool
-        /* one step has run call by call: code is loaded, algorithms are chosen */
-        warm;
-    int early; /* recordings in a row that ended before their step did */
+    /* one step has run call by call: code is loaded, algorithms are chosen */
+    bool warm;
+    bool shared;  /* queues are lent to collectives: segments of compute only */
+    bool step;    /* in a step that is recorded, or on from its next segment */
+    bool plain;   /* the segment at hand is a small one and is not recorded */
+    int first_op; /* at the beginning of that segment */
+    int early;    /* steps in a row that were interrupted */
     /* of fork and join; one per queue, recorded anew each time */
     cudaEvent_t edge[QUEUE_COUNT];
-    cudaGraphExec_t exec;
+    struct segment *segment;
+    int space, at; /* of segment[]; the one at hand */
+    uint64_t launches;
     struct kept *kept;
 };
 
@@ -46,19 +76,62 @@ static bool order(struct cuda_state *s, int from, int to)
 
 /* The compute queue waits for all others; fork_queues is the reverse. While
  * recording, fork is also what draws the other queues into the capture, and join what
- * ends them. */
+ * ends them. Lent queues are never drawn in. */
 static void join_queues(struct cuda_state *s)
 {
-    for (int q = 0; q < QUEUE_COUNT; q++)
+    for (int q = 0; !s->graph->shared && q < QUEUE_COUNT; q++)
         if (q != QUEUE_COMPUTE)
             order(s, q, QUEUE_COMPUTE);
 }
 
 static void fork_queues(struct cuda_state *s)
 {
-    for (int q = 0; q < QUEUE_COUNT; q++)
+    for (int q = 0; !s->graph->shared && q < QUEUE_COUNT; q++)
         if (q != QUEUE_COMPUTE)
             order(s, QUEUE_COMPUTE, q);
+}
+
+bool cuda_graph_holds(const struct cuda_state *s, enum backend_queue q)
+{
+    return !s->graph || !s->graph->shared || q == QUEUE_COMPUTE;
+}
+
+/* ---- segments -------------------------------------------------------------------- */
+
+/* The segment at hand; NULL without memory for it. */
+static struct segment *segment_here(struct cuda_graph *g)
+{
+    const int space = g->space ? 2 * g->space : 32;
+    struct segment *more;
+
+    if (g->at < g->space)
+        return &g->segment[g->at];
+    more = (struct segment *)realloc(g->segment, (size_t)space * sizeof(*more));
+    if (!more)
+        return NULL;
+    memset(more + g->space, 0, (size_t)(space - g->space) * sizeof(*more));
+    g->segment = more;
+    g->space = space;
+    return &more[g->at];
+}
+
+/* The graph of this segment with as many nodes; else its place is the one that was
+ * launched longest ago. */
+static struct built *built_for(struct segment *seg, size_t nodes)
+{
+    struct built *oldest = &seg->built[0];
+
+    for (int i = 0; i < GRAPHS; i++) {
+        if (seg->built[i].exec && seg->built[i].nodes == nodes)
+            return &seg->built[i];
+        if (seg->built[i].launched < oldest->launched)
+            oldest = &seg->built[i];
+    }
+    if (oldest->exec)
+        cudaGraphExecDestroy(oldest->exec);
+    oldest->exec = NULL;
+    oldest->nodes = nodes;
+    return oldest;
 }
 
 /* Launches the recording. An existing graph of the same shape takes over its arguments;
@@ -66,16 +139,29 @@ static void fork_queues(struct cuda_state *s)
 static void graph_launch(struct cuda_state *s, cudaGraph_t graph)
 {
     struct cuda_graph *g = s->graph;
+    struct segment *seg = &g->segment[g->at];
     cudaGraphExecUpdateResultInfo info;
+    struct built *b;
+    size_t nodes = 0;
 
+    if (!CHECK(s, cudaGraphGetNodes(graph, NULL, &nodes)))
+        return;
+    seg->small = nodes < WORTH ? seg->small + 1 : 0;
+    if (!nodes)
+        return;
+    b = built_for(seg, nodes);
+    b->launched = ++g->launches;
     /* an update is far cheaper than building the graph anew */
-    if (g->exec && cudaGraphExecUpdate(g->exec, graph, &info) != cudaSuccess) {
+    if (b->exec && cudaGraphExecUpdate(b->exec, graph, &info) != cudaSuccess) {
         cudaGetLastError(); /* an answer, not a failure */
-        cudaGraphExecDestroy(g->exec);
-        g->exec = NULL;
+        cudaGraphExecDestroy(b->exec);
+        b->exec = NULL;
     }
-    if (g->exec || CHECK(s, cudaGraphInstantiate(&g->exec, graph, 0)))
-        CHECK(s, cudaGraphLaunch(g->exec, s->stream[QUEUE_COMPUTE]));
+    /* nodes of the gather and reduce queues keep their priority */
+    if (b->exec ||
+        CHECK(s, cudaGraphInstantiate(&b->exec, graph,
+                                      cudaGraphInstantiateFlagUseNodePriority)))
+        CHECK(s, cudaGraphLaunch(b->exec, s->stream[QUEUE_COMPUTE]));
 }
 
 /* Ends the recording and launches it. Runs after a failure too, so that no queue is
@@ -90,12 +176,12 @@ static void end_recording(struct cuda_state *s)
     s->part++;
     cuda_ok(s, cudaStreamEndCapture(s->stream[QUEUE_COMPUTE], &graph),
             "cudaStreamEndCapture");
-    if (!graph)
-        return;
-    if (!s->failed)
+    if (graph && !s->failed)
         graph_launch(s, graph);
-    cudaGraphDestroy(graph);
+    if (graph)
+        cudaGraphDestroy(graph);
     fork_queues(s);
+    cuda_events_settle(s);
 }
 
 /* Somebody needed the device in mid-step. If that happens step after step, recording
@@ -104,23 +190,12 @@ static void end_early(struct cuda_state *s)
 {
     if (++s->graph->early == PATIENCE)
         s->graph->off = true;
+    s->graph->step = false;
     end_recording(s);
 }
 
-/* The first step is never recorded: it loads code and chooses algorithms, which a
- * recording cannot hold. */
-void cuda_step_begin(const struct backend *be)
+static void begin_recording(struct cuda_state *s)
 {
-    struct cuda_state *s = cuda_state_of(be);
-    struct cuda_graph *g = s->graph;
-
-    /* a second begin without an end belongs to the recording of the first */
-    if (!g || g->off || s->failed || s->end_recording)
-        return;
-    if (!g->warm) {
-        g->warm = true;
-        return;
-    }
     join_queues(s);
     /* relaxed: other threads of the process may call CUDA meanwhile */
     if (!CHECK(s, cudaStreamBeginCapture(s->stream[QUEUE_COMPUTE],
@@ -131,14 +206,65 @@ void cuda_step_begin(const struct backend *be)
     fork_queues(s);
 }
 
+void cuda_graph_resume(struct cuda_state *s)
+{
+    struct cuda_graph *g = s->graph;
+    struct segment *seg;
+
+    if (!g || !g->step || g->plain || s->failed || s->end_recording ||
+        (g->shared && s->now != s->stream[QUEUE_COMPUTE]))
+        return;
+    seg = segment_here(g);
+    if (!seg)
+        return;
+    g->plain = g->shared && seg->small >= PATIENCE;
+    g->first_op = cuda_mark_now(s);
+    if (!g->plain)
+        begin_recording(s);
+}
+
+void cuda_graph_pause(struct cuda_state *s)
+{
+    struct cuda_graph *g = s->graph;
+
+    if (!s->end_recording && !(g && g->plain))
+        return;
+    if (s->end_recording)
+        end_recording(s);
+    else if (cuda_mark_now(s) - g->first_op >= WORTH)
+        g->segment[g->at].small = 0; /* it has grown: an op has a kernel at least */
+    g->plain = false;
+    g->at++;
+}
+
+/* ---- steps ----------------------------------------------------------------------- */
+
+/* The first step is never recorded: it loads code and chooses algorithms, which a
+ * recording cannot hold. */
+void cuda_step_begin(const struct backend *be)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct cuda_graph *g = s->graph;
+
+    /* a second begin without an end belongs to the recording of the first */
+    if (!g || g->off || s->failed || g->step)
+        return;
+    g->step = g->warm;
+    g->warm = true;
+    g->at = 0;
+    cuda_graph_resume(s);
+}
+
 void cuda_step_end(const struct backend *be)
 {
     const struct backend_mark rest = { "gradients and optimizer step", NULL, false };
     struct cuda_state *s = cuda_state_of(be);
+    struct cuda_graph *g = s->graph;
 
-    if (s->end_recording) {
-        s->graph->early = 0;
-        end_recording(s);
+    if (g && g->step) {
+        cuda_graph_pause(s);
+        g->early = 0;
+        g->step = false;
     }
     cuda_mark(be, &rest);
 }
@@ -150,6 +276,15 @@ void cuda_graph_never(struct cuda_state *s)
     if (s->graph)
         s->graph->off = true;
 }
+
+void cuda_graph_share(struct cuda_state *s)
+{
+    cuda_graph_pause(s);
+    if (s->graph)
+        s->graph->shared = true;
+}
+
+/* ---- scratch --------------------------------------------------------------------- */
 
 /* cudaMalloc, as pool allocations would become part of the graph. */
 static struct kept *new_scratch(struct cuda_state *s, size_t bytes)
@@ -208,6 +343,8 @@ bool cuda_graph_scratch_free(struct cuda_state *s, void *p)
     return k != NULL;
 }
 
+/* ---- life ------------------------------------------------------------------------ */
+
 bool cuda_graph_open(struct cuda_state *s)
 {
     const char *wanted = getenv(ENV_CUDA_GRAPHS);
@@ -231,8 +368,13 @@ void cuda_graph_close(struct cuda_state *s)
         return;
     if (s->end_recording)
         s->end_recording(s);
-    if (g->exec)
-        cudaGraphExecDestroy(g->exec);
+    for (int i = 0; i < g->space * GRAPHS; i++) {
+        struct built *b = &g->segment[i / GRAPHS].built[i % GRAPHS];
+
+        if (b->exec)
+            cudaGraphExecDestroy(b->exec);
+    }
+    free(g->segment);
     for (struct kept *k = g->kept, *next; k; k = next) {
         next = k->next;
         cudaFree(k->data);

@@ -129,7 +129,12 @@ tests_unit_test_cuda_load_LDADD = $(unit_ldadd)
 # None of them links the stand-in: make check-gpu runs them with the module for GPUs.
 cuda_device_sources = tests/unit/cuda_device.c tests/unit/cuda_device.h
 cuda_rig_sources = $(cuda_device_sources) tests/unit/cuda_rig.c tests/unit/cuda_rig.h
+unit_tests += tests/unit/test_cuda_waits
+tests_unit_test_cuda_waits_SOURCES = tests/unit/test_cuda_waits.c $(cuda_device_sources)
+tests_unit_test_cuda_waits_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_waits_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
+	tests/unit/test_cuda_segments \
 	tests/unit/test_cuda_kernels tests/unit/test_cuda_optable tests/unit/test_cuda_products \
 	tests/unit/test_cuda_conv tests/unit/test_cuda_attention tests/unit/test_cuda_scratch \
 	tests/unit/test_cuda_head
@@ -145,6 +150,9 @@ tests_unit_test_cuda_conv_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c $(cuda_rig_sources)
 tests_unit_test_cuda_graph_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_graph_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_segments_SOURCES = tests/unit/test_cuda_segments.c $(cuda_device_sources)
+tests_unit_test_cuda_segments_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_segments_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c $(cuda_rig_sources)
 tests_unit_test_cuda_products_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_kernels_SOURCES = tests/unit/test_cuda_kernels.c $(cuda_device_sources) \

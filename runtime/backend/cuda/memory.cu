@@ -19,7 +19,8 @@ struct cuda_block {
 };
 
 /* cudaMalloc, with a second try: the pool keeps freed memory, and once it has given
- * that back the allocation may succeed. */
+ * that back the allocation may succeed. Out of memory, too, if the wait for it failed,
+ * which is then kept as the failure. */
 static cudaError_t device_memory(struct cuda_state *s, void **out, size_t bytes)
 {
     cudaError_t code = cudaMalloc(out, bytes);
@@ -28,9 +29,10 @@ static cudaError_t device_memory(struct cuda_state *s, void **out, size_t bytes)
     if (code != cudaErrorMemoryAllocation || !s->pool)
         return code;
     (void)cudaGetLastError();
-    if (cudaDeviceSynchronize() == cudaSuccess &&
-        cudaDeviceGetDefaultMemPool(&pool, s->device) == cudaSuccess)
-        /* after the synchronization nothing of the pool is in use */
+    if (!cuda_await_all(s))
+        return code;
+    if (cudaDeviceGetDefaultMemPool(&pool, s->device) == cudaSuccess)
+        /* after the wait nothing of the pool is in use */
         (void)cudaMemPoolTrimTo(pool, 0);
     return cudaMalloc(out, bytes);
 }
@@ -80,7 +82,7 @@ accel_status_t cuda_alloc_plain(const struct backend *be, enum backend_memory ki
     if (code == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         free(b);
-        return cuda_no_memory(s, kind, bytes, err);
+        return s->failed ? cuda_check(be, err) : cuda_no_memory(s, kind, bytes, err);
     }
     if (!cuda_ok(s, code, "cudaMalloc")) {
         free(b);
@@ -139,14 +141,18 @@ static void drop_block(struct cuda_state *s, struct cuda_block *b)
 void cuda_free(const struct backend *be, void *p)
 {
     struct cuda_state *s = cuda_state_of(be);
-    struct cuda_block *b = p ? take_block(s, p) : NULL;
+    struct cuda_block *b;
 
-    if (!b)
+    if (!p)
         return;
     if (s->end_recording)
         s->end_recording(s);
-    (void)cudaDeviceSynchronize(); /* kernels of any queue may still use it */
-    drop_block(s, b);
+    /* kernels of any queue may still use it; if they never end, it stays in the list */
+    if (!cuda_settled(s))
+        return;
+    b = take_block(s, p);
+    if (b)
+        drop_block(s, b);
 }
 
 void cuda_count(const struct backend *be, enum backend_memory kind, int64_t bytes)

@@ -207,7 +207,9 @@ void cuda_release(const struct backend *be, void *base, size_t reserved,
         return;
     if (s->end_recording)
         s->end_recording(s);
-    (void)cudaDeviceSynchronize(); /* kernels may still use it */
+    /* kernels may still use it; if they never end, it stays in the list */
+    if (!cuda_settled(s))
+        return;
     *at = r->next;
     drop_range(s, r);
 }

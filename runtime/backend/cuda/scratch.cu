@@ -75,8 +75,8 @@ void cuda_scratch_free(struct cuda_state *s, void *p)
         return;
     if (s->pool)
         CHECK(s, cudaFreeAsync(p, s->now));
-    else
-        CHECK(s, cudaFree(p)); /* waits for the device */
+    else if (cuda_await_all(s)) /* as cudaFree would, without the watch */
+        CHECK(s, cudaFree(p));
 }
 
 /* Lets the pool keep freed scratch: asking the system again would take longer than most

@@ -15,6 +15,7 @@ static void put_core(struct backend *be)
     be->record = cuda_record;
     be->wait = cuda_wait;
     be->native = cuda_native;
+    be->lend = cuda_lend;
     be->check = cuda_check;
     be->sync = cuda_sync;
     be->alloc = cuda_alloc;

@@ -133,6 +133,9 @@ enum cudaGraphExecUpdateResult {
     cudaGraphExecUpdateErrorNodeTypeChanged = 3
 };
 
+/* Nodes run with the priority of the stream they were captured from. */
+enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
+
 typedef struct cudaGraphExecUpdateResultInfo_st {
     enum cudaGraphExecUpdateResult result;
     cudaGraphNode_t errorNode, errorFromNode;
