@@ -180,8 +180,8 @@ static void make_key(int64_t key[KEYS], const struct attn_part *c)
     }
 }
 
-/* Says the first refusal in isa; later ones would not fit. What a user can mend he is
- * told, too. */
+/* Says the first refusal in isa; later ones would not fit. What a user can mend becomes
+ * the backend's advice. */
 static void tell_refusal(struct cuda_state *s, const struct attn_part *whole,
                          const struct dnn_graph *refused)
 {
