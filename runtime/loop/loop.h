@@ -31,6 +31,8 @@ struct loop {
     bool in_backward;
     /* characters of the backend's isa that the log has shown */
     size_t isa_shown;
+    /* the log has shown its advice */
+    bool advice_shown;
     /* clock_ns at the end of the step before */
     int64_t step_start_ns;
 };

@@ -186,16 +186,22 @@ static void step_record(accel_t *run, double loss, const struct applied *did,
     observe_step(&run->observe, &s);
 }
 
-/* A library of the device first sees a shape when a kernel runs with it. What it
- * refuses is added to isa then, when the plan has long been printed. */
-static void tell_refusals(accel_t *run)
+/* A library of the device first sees a shape when a kernel runs with it. Which engine it
+ * takes, what it refuses and what would help is known then, when the plan has long been
+ * printed. */
+static void tell_choices(accel_t *run)
 {
     const size_t length = strlen(run->backend->isa);
+    const char *advice = run->backend->advice;
 
     if (length > run->loop.isa_shown)
         accel_logf(&run->log, ACCEL_LOG_INFO, "compute: %s, %s", run->backend->name,
                    run->backend->isa);
     run->loop.isa_shown = length;
+    /* once per run, not once per rank */
+    if (advice && run->boot.rank == 0 && !run->loop.advice_shown)
+        accel_logf(&run->log, ACCEL_LOG_WARN, "%s", advice);
+    run->loop.advice_shown = run->loop.advice_shown || advice;
 }
 
 /* The end of a step, in the order that keeps ranks together: agree, update,
@@ -225,7 +231,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         (finished || run->progress.step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);
     if (st == ACCEL_OK) {
-        tell_refusals(run);
+        tell_choices(run);
         step_record(run, a.loss, &did, eval_loss);
     }
     if (st == ACCEL_OK && a.stop && !finished)

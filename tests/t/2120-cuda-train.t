@@ -21,6 +21,10 @@ gpu_sizes="$small --seq 16 --batch 2"
 gpu_train gpu-no place -- --steps 1
 like "$out" 'rank 0 .*: GPU 0000:01:00.0 ' "the map says which GPU"
 like "$out" 'compute  *cuda, ' "the plan that it computes there"
+is "$(echo "$out" | grep -c 'install cuDNN')" 0 "float32 has no use for cuDNN"
+gpu_train gpu-bf16 advised -- --steps 2
+is "$(echo "$out" | grep -c 'warn.*no libcudnn.*install cuDNN 9')" 1 \
+    "bfloat16 without cuDNN is warned of, once"
 
 gpu_train gpu-no there -- --steps 3
 gpu_train cpu-no there -- --steps 6

@@ -432,6 +432,13 @@ static bool is_tested(size_t i, accel_dtype_t type)
 #endif
 }
 
+static void test_all(struct backend *cpu, struct backend *gpu, accel_dtype_t type)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(variants); i++)
+        if (is_tested(i, type))
+            test_variant(&variants[i], cpu, gpu, type);
+}
+
 int main(void)
 {
     struct backend *gpu = cuda_device(), *cpu;
@@ -440,12 +447,13 @@ int main(void)
     test_paths();
     if (!tap_ok(!backend_cpu_open(&cpu, 2, &err), "open the CPU %s", err.text))
         return tap_done();
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(variants); i++) {
-        if (is_tested(i, ACCEL_F32))
-            test_variant(&variants[i], cpu, gpu, ACCEL_F32);
-        if (is_tested(i, ACCEL_BF16))
-            test_variant(&variants[i], cpu, gpu, ACCEL_BF16);
-    }
+    test_all(cpu, gpu, ACCEL_F32);
+    tap_ok(!gpu->advice, "float32 goes without cuDNN: no advice");
+    test_all(cpu, gpu, ACCEL_BF16);
+    tap_ok(strstr(gpu->isa, "own attention")
+               ? gpu->advice && strstr(gpu->advice, "install cuDNN 9")
+               : !gpu->advice,
+           "bfloat16 without cuDNN: %s", gpu->advice ? gpu->advice : "it is there");
     tap_ok(!gpu->sync(gpu, &err), "no failure on the device %s", err.text);
     backend_close(gpu);
     backend_close(cpu);

@@ -25,10 +25,10 @@ static void test_size(void)
         size_t memory, want;
         const char *what;
     } t[] = {
-        { 0, 256 * MIB, "not known: the most" },
-        { 80 * 1024 * MIB, 256 * MIB, "80 GiB: the most" },
-        { 16 * 1024 * MIB, 256 * MIB, "16 GiB: just the most" },
-        { 16 * 1024 * MIB - 1, 254 * MIB, "a byte less: whole pages" },
+        { 0, 1280 * MIB, "not known: the most" },
+        { 180 * 1024 * MIB, 1280 * MIB, "180 GiB: the most" },
+        { 80 * 1024 * MIB, 1280 * MIB, "80 GiB: just the most" },
+        { 80 * 1024 * MIB - 1, 1278 * MIB, "a byte less: whole pages" },
         { 8 * 1024 * MIB, 128 * MIB, "8 GiB: a 64th part" },
         { 64 * MIB, 4 * MIB, "64 MiB: the least" },
     };

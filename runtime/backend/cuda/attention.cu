@@ -14,11 +14,22 @@ size_t cuda_attention_scratch(const struct backend *be, const struct attention *
     return cuda_attention_bytes(p, backward);
 }
 
+/* The path of a call. Where only the library is missing, the user is to know. */
+static enum attn_path path_now(const struct backend *be, const struct attention *p,
+                               const struct attention_grads *grads)
+{
+    const size_t version = attn_dnn_version(be);
+
+    if (!version && attn_path_of(p, grads, DNN_VERSION_LEAST) == ATTN_CUDNN)
+        attn_dnn_missed(be);
+    return attn_path_of(p, grads, version);
+}
+
 /* cuDNN may refuse a shape that fits on paper: then as if there were no cuDNN. */
 void cuda_attention(const struct backend *be, const struct attention *p, void *out,
                     float *lse, void *scratch)
 {
-    enum attn_path path = attn_path_of(p, NULL, attn_dnn_version(be));
+    enum attn_path path = path_now(be, p, NULL);
 
     if (path == ATTN_CUDNN && attn_dnn_forward(be, p, out, lse))
         return;
@@ -42,8 +53,7 @@ void cuda_attention_grad(const struct backend *be, const struct attention *p,
      * ds */
     float *delta = (float *)scratch;
 
-    if (attn_path_of(p, grads, attn_dnn_version(be)) == ATTN_CUDNN &&
-        attn_dnn_backward(be, p, grads, delta))
+    if (path_now(be, p, grads) == ATTN_CUDNN && attn_dnn_backward(be, p, grads, delta))
         return;
     attn_delta(be, p, grads, delta);
     if (attn_mma_fits(p, grads))

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention through cuDNN, if its library is found: opened at run time, one plan per
- * shape, kept. `isa` says what it refuses, or why it is not used at all; our kernels do
- * the work then. Engines whose results differ from run to run are not taken.
+ * Attention through cuDNN, if its library is found: opened at run time; the plans of
+ * each shape are kept. `isa` says which engine makes the gradients, what is refused, or
+ * why cuDNN is not used at all; our kernels do the work then. Engines whose results
+ * differ from run to run are not taken.
  */
-#include "backend/cuda/attention_dnn.h"
+#include "backend/cuda/attention_plans.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -14,21 +15,22 @@
 /* Numbers in a key: 8, and 6 for each of q, k and v. */
 enum { KEYS = 26 };
 
-/* A plan, or the memory that cuDNN refused that shape. */
-struct plan {
-    struct plan *next;
+/* The plans of a shape, or the memory that cuDNN refused it. */
+struct dnn_call {
+    struct dnn_call *next;
     int64_t key[KEYS];
-    struct dnn_graph graph;
-    void *plan; /* NULL: refused */
-    int64_t workspace;
+    struct dnn_attention_plans plans;
 };
 
 struct cuda_dnn {
     struct dnn_api api;
     void *library, *handle;
     size_t version; /* 0: do not use it */
-    struct plan *plans;
-    bool refused; /* at least one shape was refused, and isa says so */
+    /* then: why, and what would help */
+    char advice[192];
+    struct dnn_call *calls;
+    /* isa tells the engine of the first gradient, and the first refusal */
+    bool engine_told, refusal_told;
 };
 
 /* Appends to isa, which `doctor` and the plan print. */
@@ -101,6 +103,10 @@ bool cuda_attention_open(struct cuda_state *s)
     if (why) {
         s->dnn->version = 0;
         say(s, ", own attention (%s)", why);
+        snprintf(s->dnn->advice, sizeof(s->dnn->advice),
+                 "attention in bfloat16 does without cuDNN (%s), which is faster: "
+                 "install cuDNN 9, or add its folder to LD_LIBRARY_PATH",
+                 why);
         return true;
     }
     snprintf(text, sizeof(text), "%zu.%zu.%zu", s->dnn->version / 10000,
@@ -115,12 +121,12 @@ void cuda_attention_close(struct cuda_state *s)
 
     if (!d)
         return;
-    while (d->plans) {
-        struct plan *next = d->plans->next;
+    while (d->calls) {
+        struct dnn_call *next = d->calls->next;
 
-        dnn_end(&d->plans->graph);
-        free(d->plans);
-        d->plans = next;
+        dnn_attention_end(&d->calls->plans);
+        free(d->calls);
+        d->calls = next;
     }
     if (d->handle)
         d->api.destroy(d->handle);
@@ -136,16 +142,25 @@ size_t attn_dnn_version(const struct backend *be)
     return d ? d->version : 0;
 }
 
+void attn_dnn_missed(const struct backend *be)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (s->dnn && !s->be.advice)
+        s->be.advice = s->dnn->advice;
+}
+
 /* Writes all that a plan depends on: direction, shape, strides. Not the addresses:
  * these are bound at each call. */
-static void make_key(int64_t key[KEYS], const struct attention *p,
-                     const struct attention_grads *g)
+static void make_key(int64_t key[KEYS], const struct attn_part *c)
 {
+    const struct attention *p = &c->p;
     const struct heads *in[3] = { &p->q, &p->k, &p->v };
+    const struct heads_out *out[3] = { &c->g.dq, &c->g.dk, &c->g.dv };
     int n = 0;
 
     memset(key, 0, KEYS * sizeof(*key));
-    key[n++] = g != NULL;
+    key[n++] = c->backward;
     key[n++] = p->causal;
     key[n++] = p->batch;
     key[n++] = p->queries;
@@ -154,67 +169,83 @@ static void make_key(int64_t key[KEYS], const struct attention *p,
     key[n++] = p->kv_heads;
     key[n++] = p->head_width;
     for (int i = 0; i < 3; i++) {
-        const struct heads_out *out = !g       ? NULL
-                                      : i == 0 ? &g->dq
-                                      : i == 1 ? &g->dk
-                                               : &g->dv;
-
-        /* a fused qkv and three tensors differ in their strides */
+        /* a fused qkv and three tensors differ in their strides; the forward's out[i]
+         * are zeros */
         key[n++] = in[i]->sample;
         key[n++] = in[i]->row;
         key[n++] = in[i]->head;
-        key[n++] = out ? out->sample : 0;
-        key[n++] = out ? out->row : 0;
-        key[n++] = out ? out->head : 0;
+        key[n++] = out[i]->sample;
+        key[n++] = out[i]->row;
+        key[n++] = out[i]->head;
     }
 }
 
-/* Says the first refusal in isa; later ones would not fit. */
-static void refuse(struct cuda_state *s, const struct plan *plan)
+/* Says the first refusal in isa; later ones would not fit. What a user can mend becomes
+ * the backend's advice. */
+static void tell_refusal(struct cuda_state *s, const struct attn_part *whole,
+                         const struct dnn_graph *refused)
 {
+    const struct attention *p = &whole->p;
     char text[96];
 
-    if (s->dnn->refused)
+    if (refused->lacks)
+        s->be.advice = "cuDNN cannot build its attention, and accel's own is slower: "
+                       "add the folder of libnvrtc, of the CUDA release that cuDNN is "
+                       "for, to LD_LIBRARY_PATH";
+    if (s->dnn->refusal_told)
         return;
-    s->dnn->refused = true;
+    s->dnn->refusal_told = true;
     snprintf(text, sizeof(text), "%s of %lld x %lld x %lld: %.50s",
-             plan->key[0] ? "gradient" : "attention", (long long)plan->key[3],
-             (long long)plan->key[4], (long long)plan->key[7], plan->graph.why);
+             whole->backward ? "gradient" : "attention", (long long)p->queries,
+             (long long)p->keys, (long long)p->head_width, refused->why);
     say(s, " (refuses %s)", text);
 }
 
-/* The plan of this shape, made if it is new. NULL: refused. */
-static struct plan *plan_of(struct cuda_state *s, const struct attention *p,
-                            const struct attention_grads *g)
+/* Says in isa which engine made the first gradient's plan. */
+static void tell_engine(struct cuda_state *s, const struct attn_part *whole,
+                        const struct dnn_attention_plans *plans)
+{
+    char text[64];
+
+    if (s->dnn->engine_told)
+        return;
+    s->dnn->engine_told = true;
+    snprintf(text, sizeof(text), "engine %lld, deterministic, parts: %lld",
+             (long long)plans->got[0].engine,
+             (long long)attn_parts(&whole->p, plans->split));
+    say(s, " (gradient: %s)", text);
+}
+
+/* The plans of this shape, made if it is new. NULL: refused. */
+static const struct dnn_attention_plans *plans_of(struct cuda_state *s,
+                                                  const struct attn_part *whole)
 {
     struct cuda_dnn *d = s->dnn;
-    struct plan *plan;
+    struct dnn_place at = { &d->api,    d->handle,  NULL,
+                            s->compute, d->version, (int64_t)s->workspace.bytes };
+    struct dnn_call *call;
     int64_t key[KEYS];
 
-    make_key(key, p, g);
-    for (plan = d->plans; plan; plan = plan->next)
-        if (!memcmp(plan->key, key, sizeof(key)))
+    make_key(key, whole);
+    for (call = d->calls; call; call = call->next)
+        if (!memcmp(call->key, key, sizeof(key)))
             /* a refusal is kept, too: asking again would take as long */
-            return plan->plan ? plan : NULL;
-    plan = (struct plan *)calloc(1, sizeof(*plan));
-    if (!plan)
+            return call->plans.count ? &call->plans : NULL;
+    call = (struct dnn_call *)calloc(1, sizeof(*call));
+    if (!call)
         return NULL;
     /* making a plan builds and loads kernels, which a recording cannot hold */
     if (s->end_recording)
         s->end_recording(s);
-    memcpy(plan->key, key, sizeof(key));
-    dnn_begin(&plan->graph, &d->api);
-    if (g)
-        dnn_attention_backward(&plan->graph, p, g, d->handle);
-    else
-        dnn_attention_forward(&plan->graph, p, d->handle);
-    plan->plan = dnn_plan(&plan->graph, d->handle, NULL, (int64_t)s->workspace.bytes,
-                          &plan->workspace);
-    plan->next = d->plans;
-    d->plans = plan;
-    if (!plan->plan)
-        refuse(s, plan);
-    return plan->plan ? plan : NULL;
+    memcpy(call->key, key, sizeof(key));
+    dnn_attention_plans(&call->plans, &at, whole);
+    call->next = d->calls;
+    d->calls = call;
+    if (!call->plans.count)
+        tell_refusal(s, whole, call->plans.refused);
+    else if (whole->backward)
+        tell_engine(s, whole, &call->plans);
+    return call->plans.count ? &call->plans : NULL;
 }
 
 /* Addresses for the ids of a graph. */
@@ -232,10 +263,11 @@ static void bind(struct binding *b, int64_t uid, const void *at)
 
 /* Runs a plan on the queue in use. A failure may stem from earlier work, hence
  * cuda_breaks. */
-static void execute(struct cuda_state *s, struct plan *plan, const struct binding *b)
+static void execute(struct cuda_state *s, const struct dnn_got *got,
+                    const struct binding *b)
 {
     /* the pack is made per call: addresses change, the plan does not */
-    void *workspace = cuda_scratch(s, (size_t)plan->workspace), *pack;
+    void *workspace = cuda_scratch(s, (size_t)got->workspace), *pack;
     struct dnn_graph g;
 
     dnn_begin(&g, &s->dnn->api);
@@ -246,7 +278,7 @@ static void execute(struct cuda_state *s, struct plan *plan, const struct bindin
     dnn_finish(&g, pack, "variant pack");
     if (!s->failed && !g.failed &&
         dnn_check(&g, g.api->set_stream(s->dnn->handle, s->now), "cudnnSetStream"))
-        dnn_check(&g, g.api->execute(s->dnn->handle, plan->plan, pack),
+        dnn_check(&g, g.api->execute(s->dnn->handle, got->plan, pack),
                   "cudnnBackendExecute");
     if (!s->failed && g.failed)
         cuda_breaks(s, "cudnnBackendExecute", g.why);
@@ -254,55 +286,62 @@ static void execute(struct cuda_state *s, struct plan *plan, const struct bindin
     cuda_scratch_free(s, workspace);
 }
 
-/* Binds the inputs and constants of both directions. Constants are read when the plan
- * is executed, so they may lie on the host. */
-static struct binding bind_inputs(const struct attention *p, const void *out,
-                                  const float *lse)
+/* Binds what the graph of c names. Constants are read when the plan is executed, so they
+ * may lie on the host. */
+static struct binding bind_part(const struct attn_part *c)
 {
     /* finite, so that no difference of two is NaN */
-    static const float hidden = -FLT_MAX;
+    static const float hidden = -FLT_MAX, one = 1.0f;
     struct binding b;
 
     b.count = 0;
-    bind(&b, DNN_UID_Q, p->q.data);
-    bind(&b, DNN_UID_K, p->k.data);
-    bind(&b, DNN_UID_V, p->v.data);
-    bind(&b, DNN_UID_OUT, out);
-    bind(&b, DNN_UID_LSE, lse);
-    bind(&b, DNN_UID_SCALE, &p->scale);
-    if (p->causal)
+    bind(&b, DNN_UID_Q, c->p.q.data);
+    bind(&b, DNN_UID_K, c->p.k.data);
+    bind(&b, DNN_UID_V, c->p.v.data);
+    bind(&b, DNN_UID_OUT, c->g.out);
+    bind(&b, DNN_UID_LSE, c->g.lse);
+    bind(&b, DNN_UID_SCALE, &c->p.scale);
+    if (c->p.causal)
         bind(&b, DNN_UID_HIDDEN, &hidden);
+    if (!c->backward)
+        return b;
+    bind(&b, DNN_UID_DOUT, c->g.dout);
+    bind(&b, DNN_UID_DELTA, c->delta);
+    bind(&b, DNN_UID_ONE, &one);
+    bind(&b, DNN_UID_DQ, c->g.dq.data);
+    bind(&b, DNN_UID_DK, c->g.dk.data);
+    bind(&b, DNN_UID_DV, c->g.dv.data);
     return b;
+}
+
+/* Runs a call part by part. False: the caller takes another path, and nothing has been
+ * queued. */
+static bool run(struct cuda_state *s, const struct attn_part *whole)
+{
+    const struct dnn_attention_plans *plans = plans_of(s, whole);
+    const int64_t parts = plans ? attn_parts(&whole->p, plans->split) : 0;
+
+    for (int64_t i = 0; i < parts; i++) {
+        const struct attn_part part = attn_part_at(whole, plans->split, i);
+        const struct binding b = bind_part(&part);
+
+        execute(s, dnn_attention_got(plans, &part), &b);
+    }
+    return plans != NULL;
 }
 
 bool attn_dnn_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse)
 {
-    struct cuda_state *s = cuda_state_of(be);
-    struct plan *plan = plan_of(s, p, NULL);
-    struct binding b = bind_inputs(p, out, lse);
+    const struct attn_part whole = attn_forward_part(p, out, lse);
 
-    /* false: the caller takes another path, and nothing has been queued */
-    if (plan)
-        execute(s, plan, &b);
-    return plan != NULL;
+    return run(cuda_state_of(be), &whole);
 }
 
 bool attn_dnn_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, float *delta)
 {
-    static const float one = 1.0f;
-    struct cuda_state *s = cuda_state_of(be);
-    struct plan *plan = plan_of(s, p, g);
-    struct binding b = bind_inputs(p, g->out, g->lse);
+    const struct attn_part whole = attn_backward_part(p, g, delta);
 
-    bind(&b, DNN_UID_DOUT, g->dout);
-    bind(&b, DNN_UID_DELTA, delta);
-    bind(&b, DNN_UID_ONE, &one);
-    bind(&b, DNN_UID_DQ, g->dq.data);
-    bind(&b, DNN_UID_DK, g->dk.data);
-    bind(&b, DNN_UID_DV, g->dv.data);
-    if (plan)
-        execute(s, plan, &b);
-    return plan != NULL;
+    return run(cuda_state_of(be), &whole);
 }

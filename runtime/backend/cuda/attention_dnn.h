@@ -2,13 +2,18 @@
  *
  * The attention as cuDNN graphs: scores, mask, softmax and product, and their
  * gradients. Only a graph's inputs and results are in memory, plus the workspace that
- * the backward's engine asks for. C and C++, no device needed.
+ * the backward's engine asks for. No device needed; C and C++.
+ *
+ * The backward writes dq as one product of whole rows, for which cuDNN keeps the scores
+ * in memory. The usual form adds up dq in float32 with atomics: it takes less memory,
+ * but two runs differ.
  */
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_DNN_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_DNN_H
 
 #include <float.h>
 
+#include "backend/cuda/attention_parts.h"
 #include "backend/cuda/attention_path.h"
 #include "backend/cuda/dnn.h"
 
@@ -64,12 +69,13 @@ static inline struct dnn_shape dnn_turned(struct dnn_shape s)
     return s;
 }
 
-/* The shape of out and dout, [batch, rows, heads * width]. */
-static inline struct dnn_shape dnn_out_shape(const struct attention *p)
+/* The shape of out and dout, [batch, rows, all heads * width]. */
+static inline struct dnn_shape dnn_out_shape(const struct attn_part *c)
 {
-    int64_t d = p->head_width, row = p->heads * d;
+    const struct attention *p = &c->p;
 
-    return dnn_shape_of(p->batch, p->heads, p->queries, d, p->queries * row, d, row);
+    return dnn_shape_of(p->batch, p->heads, p->queries, p->head_width,
+                        p->queries * c->out_row, p->head_width, c->out_row);
 }
 
 /* The shape of q (or of k and v, with `keys`), whose strides come from the call. */
@@ -160,14 +166,15 @@ static inline void *dnn_softmax(const struct dnn_attention *a, void *s, void *ls
 }
 
 /* Builds the forward's graph; nothing runs. Errors are kept in g. */
-static inline void dnn_attention_forward(struct dnn_graph *g, const struct attention *p,
+static inline void dnn_attention_forward(struct dnn_graph *g, const struct attn_part *c,
                                          void *handle)
 {
+    const struct attention *p = &c->p;
     struct dnn_attention a = dnn_attention_begin(g, p);
     struct dnn_shape q = dnn_heads_shape(p, false, p->q.sample, p->q.head, p->q.row);
     struct dnn_shape k = dnn_heads_shape(p, true, p->k.sample, p->k.head, p->k.row);
     struct dnn_shape v = dnn_heads_shape(p, true, p->v.sample, p->v.head, p->v.row);
-    struct dnn_shape kt = dnn_turned(k), out = dnn_out_shape(p);
+    struct dnn_shape kt = dnn_turned(k), out = dnn_out_shape(c);
     void *lse = dnn_tensor(g, DNN_UID_LSE, DNN_FLOAT, &a.per_query, DNN_IN_MEMORY);
     void *s = dnn_virtual(g, DNN_FLOAT, &a.scores);
 
@@ -206,11 +213,11 @@ static inline void dnn_key_grad(const struct dnn_attention *a,
 
 /* delta = sum of dout * out. In memory, because every block of keys rereads it; the
  * product with one writes it there. */
-static inline void *dnn_delta(const struct dnn_attention *a, const struct attention *p,
+static inline void *dnn_delta(const struct dnn_attention *a, const struct attn_part *c,
                               void *dout)
 {
     struct dnn_graph *g = a->g;
-    struct dnn_shape shape = dnn_out_shape(p);
+    struct dnn_shape shape = dnn_out_shape(c);
     void *out = dnn_tensor(g, DNN_UID_OUT, DNN_BFLOAT16, &shape, DNN_IN_MEMORY);
     void *sum = dnn_virtual(g, DNN_FLOAT, &a->per_query);
     void *delta = dnn_tensor(g, DNN_UID_DELTA, DNN_FLOAT, &a->per_query, DNN_IN_MEMORY);
@@ -238,22 +245,22 @@ static inline void *dnn_probabilities(const struct dnn_attention *a, void *q, vo
 /* Builds the backward's graph: dv = p^T dout, ds = scale p (dout v^T - delta), dk =
  * ds^T q, dq = ds k. */
 static inline void dnn_attention_backward(struct dnn_graph *g,
-                                          const struct attention *p,
-                                          const struct attention_grads *to,
-                                          void *handle)
+                                          const struct attn_part *c, void *handle)
 {
+    const struct attention *p = &c->p;
+    const struct attention_grads *to = &c->g;
     struct dnn_attention a = dnn_attention_begin(g, p);
     struct dnn_shape qs = dnn_heads_shape(p, false, p->q.sample, p->q.head, p->q.row);
     struct dnn_shape ks = dnn_heads_shape(p, true, p->k.sample, p->k.head, p->k.row);
     struct dnn_shape vs = dnn_heads_shape(p, true, p->v.sample, p->v.head, p->v.row);
-    struct dnn_shape kt = dnn_turned(ks), vt = dnn_turned(vs), out = dnn_out_shape(p);
+    struct dnn_shape kt = dnn_turned(ks), vt = dnn_turned(vs), out = dnn_out_shape(c);
     struct dnn_shape dqs =
         dnn_heads_shape(p, false, to->dq.sample, to->dq.head, to->dq.row);
     void *q = dnn_tensor(g, DNN_UID_Q, DNN_BFLOAT16, &qs, DNN_IN_MEMORY);
     void *k = dnn_tensor(g, DNN_UID_K, DNN_BFLOAT16, &kt, DNN_IN_MEMORY);
     void *v = dnn_tensor(g, DNN_UID_V, DNN_BFLOAT16, &vt, DNN_IN_MEMORY);
     void *dout = dnn_tensor(g, DNN_UID_DOUT, DNN_BFLOAT16, &out, DNN_IN_MEMORY);
-    void *scale = dnn_constant(&a, DNN_UID_SCALE), *delta = dnn_delta(&a, p, dout);
+    void *scale = dnn_constant(&a, DNN_UID_SCALE), *delta = dnn_delta(&a, c, dout);
     void *e = dnn_probabilities(&a, q, k, scale), *ds, *rows;
 
     dnn_key_grad(&a, p, e, dout, &to->dv, DNN_UID_DV);

@@ -36,7 +36,7 @@ struct cuda_state {
     int sms;
     size_t shared_bytes; /* most dynamic shared memory of a block, in bytes */
     bool pool;           /* the driver has stream-ordered allocation */
-    char name[96], isa[192];
+    char name[96], isa[256];
 
     /* now: the stream of the queue in use */
     cudaStream_t stream[QUEUE_COUNT], now;

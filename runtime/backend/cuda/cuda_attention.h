@@ -299,6 +299,8 @@ bool attn_dnn_forward(const struct backend *be, const struct attention *p, void 
                       float *lse);
 bool attn_dnn_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, float *delta);
+/* Notes as the backend's advice that a call would have gone to cuDNN. */
+void attn_dnn_missed(const struct backend *be);
 
 /* delta[batch, heads, queries] = sum of dout * out, which both our backwards read. */
 void attn_delta(const struct backend *be, const struct attention *p,

@@ -22,7 +22,7 @@ enum {
     DNN_TYPE_INT64 = 3,
     DNN_TYPE_VOID_PTR = 6,
     DNN_TYPE_HEUR_MODE = 8,
-    DNN_TYPE_NUMERICAL_NOTE = 11,
+    DNN_TYPE_KNOB_TYPE = 9,
     DNN_TYPE_POINTWISE_MODE = 14,
     DNN_TYPE_DESCRIPTOR = 15,
     DNN_TYPE_REDUCTION = 18,
@@ -35,6 +35,7 @@ enum {
     DNN_ENGINECFG = 3,
     DNN_ENGINEHEUR = 4,
     DNN_PLAN = 5,
+    DNN_KNOB_CHOICE = 7,
     DNN_OP_POINTWISE = 13,
     DNN_GRAPH = 15,
     DNN_PACK = 16,
@@ -61,7 +62,17 @@ enum {
 
 /* Mode A is the fast heuristic: it proposes engines without running any. */
 enum { DNN_REDUCE_ADD = 0, DNN_REDUCE_MAX = 3 };
-enum { DNN_HEUR_A = 3, DNN_NOTE_NONDETERMINISTIC = 4 };
+enum { DNN_HEUR_A = 3 };
+
+/* Settings of an engine. */
+enum {
+    DNN_KNOB_STAGES = 14,
+    DNN_KNOB_KERNEL_CFG = 24,
+    DNN_KNOB_TILE_CGA_M = 27,
+    DNN_KNOB_STREAM_K = 38,
+    DNN_KNOB_TILE_M = 40,
+    DNN_KNOB_TILE_N = 41
+};
 
 enum {
     DNN_POINTWISE_MODE = 0,
@@ -72,11 +83,14 @@ enum {
     DNN_HEUR_RESULTS = 202,
     DNN_HEUR_DEVICEPROP = 204,
     DNN_CFG_ENGINE = 300,
+    DNN_CFG_KNOBS = 302,
     DNN_CFG_WORKSPACE = 303,
     DNN_PLAN_HANDLE = 400,
     DNN_PLAN_CFG = 401,
     DNN_PLAN_WORKSPACE = 402,
     DNN_PLAN_DEVICEPROP = 407,
+    DNN_KNOB_CHOICE_TYPE = 600,
+    DNN_KNOB_CHOICE_VALUE = 601,
     DNN_OP_POINTWISE_DESC = 750,
     DNN_OP_POINTWISE_X = 751,
     DNN_OP_POINTWISE_B = 752,
@@ -94,7 +108,9 @@ enum {
     DNN_PACK_UIDS = 1000,
     DNN_PACK_POINTERS = 1001,
     DNN_PACK_WORKSPACE = 1003,
-    DNN_ENGINE_NOTES = 1303,
+    DNN_ENGINE_GRAPH = 1300,
+    DNN_ENGINE_INDEX = 1301,
+    DNN_ENGINE_DEVICEPROP = 1307,
     DNN_MATMUL_COMP = 1500,
     DNN_OP_MATMUL_A = 1520,
     DNN_OP_MATMUL_B = 1521,
@@ -139,6 +155,7 @@ struct dnn_graph {
     int64_t next_uid;
     bool failed;
     char why[192];
+    bool lacks; /* the library misses another library, or the driver */
 };
 
 /* Sizes and strides of a tensor: [batch, head, row, column], in elements. */
@@ -350,88 +367,6 @@ static inline void dnn_join(struct dnn_graph *g, void *handle)
     dnn_set(g, d, DNN_GRAPH_OPS, DNN_TYPE_DESCRIPTOR, g->op_count, g->ops);
     dnn_finish(g, d, "graph");
     g->whole = d;
-}
-
-/* Does the engine of this config give the same bits every time? */
-static inline bool dnn_same_again(struct dnn_graph *g, void *config)
-{
-    void *engine = dnn_make(g, DNN_ENGINE);
-    int notes[32];
-    int64_t count = 0;
-
-    if (g->failed ||
-        g->api->get(config, DNN_CFG_ENGINE, DNN_TYPE_DESCRIPTOR, 1, &count, &engine) ||
-        g->api->get(engine, DNN_ENGINE_NOTES, DNN_TYPE_NUMERICAL_NOTE, 32, &count,
-                    notes))
-        return false;
-    for (int64_t i = 0; i < count; i++)
-        /* float atomics in its kernels */
-        if (notes[i] == DNN_NOTE_NONDETERMINISTIC)
-            return false;
-    return true;
-}
-
-/* A plan for one engine; NULL if it is refused or needs more than `limit` bytes, which
- * is known before its kernels are built. */
-static inline void *dnn_plan_of(struct dnn_graph *g, void *handle, void *device,
-                                void *config, int64_t limit, int64_t *workspace)
-{
-    int64_t count = 0, room = 0;
-    void *plan;
-
-    if (!g->failed &&
-        !g->api->get(config, DNN_CFG_WORKSPACE, DNN_TYPE_INT64, 1, &count, &room) &&
-        room > limit)
-        return NULL;
-    plan = dnn_make(g, DNN_PLAN);
-    if (handle)
-        dnn_set(g, plan, DNN_PLAN_HANDLE, DNN_TYPE_HANDLE, 1, &handle);
-    if (device)
-        dnn_set_desc(g, plan, DNN_PLAN_DEVICEPROP, device);
-    dnn_set_desc(g, plan, DNN_PLAN_CFG, config);
-    if (g->failed || g->api->finalize(plan) ||
-        g->api->get(plan, DNN_PLAN_WORKSPACE, DNN_TYPE_INT64, 1, &count, workspace))
-        return NULL;
-    return *workspace <= limit ? plan : NULL;
-}
-
-/* The best plan that gives the same bits every time within `limit` bytes of workspace,
- * for the device of `handle` or the one that `device` describes. NULL: `why` says what
- * was refused. */
-static inline void *dnn_plan(struct dnn_graph *g, void *handle, void *device,
-                             int64_t limit, int64_t *workspace)
-{
-    enum { MOST = 8 };
-    void *heur = dnn_make(g, DNN_ENGINEHEUR), *configs[MOST], *plan;
-    int64_t count = 0;
-    int seen = 0;
-
-    dnn_set_desc(g, heur, DNN_HEUR_GRAPH, g->whole);
-    dnn_set_enum(g, heur, DNN_HEUR_MODE, DNN_TYPE_HEUR_MODE, DNN_HEUR_A);
-    if (device)
-        dnn_set_desc(g, heur, DNN_HEUR_DEVICEPROP, device);
-    dnn_finish(g, heur, "heuristics");
-    /* the library fills descriptors that the caller has made */
-    for (int i = 0; i < MOST; i++)
-        configs[i] = dnn_make(g, DNN_ENGINECFG);
-    if (g->failed || !dnn_check(g,
-                                g->api->get(heur, DNN_HEUR_RESULTS, DNN_TYPE_DESCRIPTOR,
-                                            MOST, &count, configs),
-                                "heuristics"))
-        return NULL;
-    for (int64_t i = 0; i < count && i < MOST; i++) {
-        /* best first: the first that is deterministic and fits is the one */
-        if (!dnn_same_again(g, configs[i]))
-            continue;
-        seen++;
-        plan = dnn_plan_of(g, handle, device, configs[i], limit, workspace);
-        if (plan)
-            return plan;
-    }
-    snprintf(g->why, sizeof(g->why), "%d engines, %d the same every time, none fits",
-             (int)count, seen);
-    g->failed = true;
-    return NULL;
 }
 
 #endif

@@ -45,9 +45,12 @@ cuda_headers = \
 	runtime/backend/cuda/cuda_attention.h \
 	runtime/backend/cuda/attention_dnn.h \
 	runtime/backend/cuda/attention_mma.h \
+	runtime/backend/cuda/attention_parts.h \
 	runtime/backend/cuda/attention_path.h \
+	runtime/backend/cuda/attention_plans.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/dnn.h \
+	runtime/backend/cuda/dnn_plan.h \
 	runtime/backend/cuda/entries.h \
 	runtime/backend/cuda/gemm.h \
 	runtime/backend/cuda/gemm_key.h \
