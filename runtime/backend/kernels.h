@@ -40,20 +40,19 @@ KERNEL(void, cast, void *dst, accel_dtype_t dst_type, bool add, const void *src,
 
 /* x[n] *= by */
 KERNEL(void, scale, float *x, int64_t n, float by)
-/* Sum of the squares of all elements of x[count], in an order that depends on the
- * lengths only. Waits for the device: the result is read back. */
-KERNEL(double, sumsq, const struct span *x, int count)
+/* sum_out[0] = sum of the squares of all elements of x[count], in an order that depends
+ * on the lengths only. sum_out is memory of host_alloc, which a device writes when it
+ * comes to it: read it after sync. */
+KERNEL(void, sumsq, double *sum_out, const struct span *x, int count)
 /* out[n] = (accumulate ? out : 0) + scale * (parts[0] + parts[1] + ... in this order),
  * summed in float32. `parts` holds [count] arrays of n numbers in wire format
  * (common/wire.h) and must not overlap out. */
 KERNEL(void, sum_parts, float *out, bool accumulate, const void *parts,
        accel_dtype_t type, int count, int64_t n, float scale)
-/* Optimizer steps (formulas in maths.h), in place over p[n] and its state. They zero
- * the gradients g[n]. The arrays must not overlap. SGD's m is NULL without momentum. */
-KERNEL(void, adamw, float *p, float *m, float *v, float *g, int64_t n,
-       const struct adamw_step *k)
-KERNEL(void, sgd, float *p, float *m, float *g, int64_t n, const struct sgd_step *k)
-KERNEL(void, lion, float *p, float *m, float *g, int64_t n, const struct lion_step *k)
+/* One step of the optimizer (formulas in maths.h), in place over x[count]; zeroes the
+ * gradients. The ranges must not overlap. All of k[] have one kind, and with SGD all
+ * ranges have a momentum or none. */
+KERNEL(void, update, const struct update_span *x, int count, const struct optim_step *k)
 
 /* ---- elements: arrays of n of one type ------------------------------------------- */
 

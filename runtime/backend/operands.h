@@ -171,6 +171,24 @@ struct lion_step {
     float grad_scale;
 };
 
+/* The constants of an optimizer's step for one parameter group. Only the member of
+ * `kind` is set. */
+struct optim_step {
+    accel_optimizer_kind_t kind;
+    struct adamw_step adamw;
+    struct sgd_step sgd;
+    struct lion_step lion;
+};
+
+/* n elements of the shards that share the constants of optim_step[step], or with step
+ * -1 are not trained: their gradients g are zeroed and nothing else is touched. p:
+ * parameters; m and v: state, NULL where the optimizer has none. */
+struct update_span {
+    float *p, *m, *v, *g;
+    int64_t n;
+    int step;
+};
+
 /* Cross-entropy: which targets count, and how much of one target is spread over all
  * classes (label smoothing). The loss of a row is lse - (1 - s) x[target] - s mean(x).
  */

@@ -279,7 +279,8 @@ static void run_adamw(void *arg)
                                   .grad_scale = 1.0f };
 
     (void)arg;
-    be->adamw(be, room.p, room.m, room.v, room.g, elems, &k);
+    be->update(be, &(struct update_span){ room.p, room.m, room.v, room.g, elems, 0 }, 1,
+               &(struct optim_step){ .kind = ACCEL_ADAMW, .adamw = k });
 }
 
 static void run_norm(void *arg)

@@ -170,6 +170,11 @@ bool cuda_await_all(struct cuda_state *s);
 bool cuda_finish(struct cuda_state *s);
 /* Copies to the host and waits; for small results, such as a sum. */
 bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes);
+/* The same without the wait: the bytes are at the address that is returned once the
+ * queue has been waited for, until the next copy from or to the host. NULL after a
+ * failure. */
+const void *cuda_fetch_late(struct cuda_state *s, cudaStream_t queue, const void *src,
+                            size_t bytes);
 
 /* Parts of the core, in the order in which open calls them; close goes the other
  * way. */
