@@ -96,7 +96,8 @@ KERNEL(void, copy_heads, struct heads_out to, struct heads from, accel_dtype_t t
 /* c[m,n] (+)= act(op(a) op(b) + bias), and two forms of the backward; see struct gemm.
  */
 KERNEL(void, gemm, const struct gemm *p)
-/* dst[c] += sum over r of src[r,c], src [rows, cols]; dst is always float32. */
+/* dst[c] += sum over r of src[r,c], src [rows, cols]; dst is always float32. See
+ * settle. */
 KERNEL(void, column_sum, float *dst, const void *src, accel_dtype_t type, int64_t rows,
        int64_t cols)
 /* y [batch, outputs, out_h, out_w]; see struct conv. `scratch`: conv_scratch bytes. */
@@ -123,12 +124,11 @@ KERNEL(void, softmax_grad, void *dx, bool add, const void *dy, const void *y,
  * rms) and 1 / deviation of each row, kept for the backward. `bias` may be NULL. */
 KERNEL(void, norm, const struct norm *p, void *y, float *stats, const void *x,
        const void *gain, const void *bias)
-/* dx (+)= the gradient by x */
-KERNEL(void, norm_grad, const struct norm *p, void *dx, bool add, const void *dy,
-       const void *x, const float *stats, const void *gain)
-/* dgain[cols] += , dbias[cols] += ; either may be NULL. */
-KERNEL(void, norm_param_grad, const struct norm *p, float *dgain, float *dbias,
-       const void *dy, const void *x, const float *stats)
+/* dx (+)= the gradient by x; dgain[cols] +=, dbias[cols] +=, see settle. Any of the
+ * three may be NULL. */
+KERNEL(void, norm_grad, const struct norm *p, void *dx, bool add, float *dgain,
+       float *dbias, const void *dy, const void *x, const float *stats,
+       const void *gain)
 /* x [a][b][c] = dim[3]: y[a,c] = scale * sum over b */
 KERNEL(void, reduce, void *y, accel_dtype_t y_type, const void *x, accel_dtype_t type,
        const int64_t dim[3], float scale)

@@ -38,7 +38,8 @@ struct gemm {
      * activation's result); not together with add or bias. The product is rounded
      * first, as it would be for act_grad; a device may skip that rounding. */
     bool act_grad;
-    /* [m] += sums of op(a) over k; only with trans_a and lda = m. NULL: not wanted */
+    /* [m] += sums of op(a) over k, see settle; only with trans_a and lda = m. NULL: not
+     * wanted */
     float *row_sums;
 };
 

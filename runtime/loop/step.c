@@ -86,9 +86,10 @@ static double loss_sum(const accel_t *run)
     return sum;
 }
 
-/* Collective: the one reduction of a step, of this rank's values after its wait for the
- * device. Flags of single ranks become counts; any count above 0 counts for all. Time
- * for a save is measured by each rank's clock, and the first rank to reach it decides. */
+/* Collective: the one reduction of a step, of this rank's values after its wait for
+ * the device. Flags of single ranks become counts; any count above 0 counts for all.
+ * Time for a save is measured by each rank's clock, and the first rank to reach it
+ * decides. */
 static accel_status_t step_agree(accel_t *run, double sumsq, struct agreed *a_out,
                                  accel_error_t *err)
 {

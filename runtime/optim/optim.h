@@ -15,7 +15,8 @@ accel_optimizer_t optim_defaults(accel_optimizer_t o);
  * without defaults. */
 accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err);
 
-/* Arrays kept per trained element, m and v of struct update_span: their names in checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
+/* Arrays kept per trained element, m and v of struct update_span: their names in
+ * checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
 #define OPTIM_MAX_STATE 2
 const char *const *optim_state_names(const accel_optimizer_t *o, int *count_out);
 /* "adamw", "sgd", "sgd-momentum" or "lion": equal names have equal state. Static. */

@@ -9,9 +9,9 @@
  *   gradient computed (compute) -> reduce; buffer reduced (reduce) -> compute
  *
  * The host waits for the device once per step, for the norm of the gradient. When
- * offloaded, masters, optimizer state and gradient shard lie in page-locked host memory.
- * Gather and reduce then begin or end with a copy, and the norm is computed after that
- * wait.
+ * offloaded, masters, optimizer state and gradient shard lie in page-locked host
+ * memory. Gather and reduce then begin or end with a copy, and the norm is computed
+ * after that wait.
  *
  * Each wait stands where the first reader needs it, and only there.
  */

@@ -92,7 +92,8 @@ static int trained_spans(struct shard *s)
     return spans;
 }
 
-/* A device's sum is queued ahead of the wait; at home gradients are complete after it. */
+/* A device's sum is queued ahead of the wait. At home gradients are complete after
+ * it. */
 accel_status_t shard_grad_sumsq(struct shard *s, double *sum_out, accel_error_t *err)
 {
     const int spans = trained_spans(s);
@@ -116,8 +117,9 @@ static bool goes_on(const float *from, int64_t n, const float *to)
 }
 
 /* Appends stored elements [from, to) of unit u to the ranges of this step, with its
- * constants; step -1: they are not trained, frozen parameters or gaps, and only have
- * their gradient zeroed. What goes on where the range before ends becomes part of it. */
+ * constants; step -1: they are not trained (frozen parameters or gaps) and only have
+ * their gradient zeroed. A range that goes on where the last one ends becomes part
+ * of it. */
 static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
                       int64_t to, int step)
 {

@@ -294,8 +294,8 @@ static void run_norm_grad(void *arg)
 {
     const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, arg != NULL };
 
-    be->norm_grad(be, &n, room.p, false, room.g, (char *)room.g + elems * 2, room.v,
-                  room.m);
+    be->norm_grad(be, &n, room.p, false, NULL, NULL, room.g, (char *)room.g + elems * 2,
+                  room.v, room.m);
 }
 
 static const struct xent how = { -1, 0.0f };

@@ -157,6 +157,7 @@ static const void *fetch_piece(struct cuda_state *s, const void *src, size_t byt
 
 bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes)
 {
+    cuda_settle(&s->be);
     if (s->end_recording)
         s->end_recording(s);
     if (cuda_is_locked(s, host, bytes))
@@ -222,6 +223,7 @@ void cuda_to_host(const struct backend *be, float *host, const void *src,
     /* a piece that fits a buffer, whatever the dtype */
     const int64_t step = (int64_t)(SLOT_BYTES / size);
 
+    cuda_settle(be);
     if (s->end_recording)
         s->end_recording(s);
     for (int64_t at = 0; at < n; at += step) {

@@ -17,6 +17,7 @@ static void put_core(struct backend *be)
     be->native = cuda_native;
     be->check = cuda_check;
     be->sync = cuda_sync;
+    be->settle = cuda_settle;
     be->alloc = cuda_alloc;
     be->free = cuda_free;
     be->count = cuda_count;
