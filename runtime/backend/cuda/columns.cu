@@ -11,7 +11,7 @@ template <int V, typename OP>
 static __global__ void __launch_bounds__(COLUMN_BLOCK)
     columns_kernel(OP op, struct columns p)
 {
-    __shared__ float room[column_room<V, OP::SUMS>()];
+    __shared__ float room[column_room<V, OP::SUMS>::FLOATS];
 
     for (int64_t outer = blockIdx.z; outer < p.outer; outer += gridDim.z)
         sum_part<V>(op, p, blockIdx.x, blockIdx.y, outer, room);

@@ -52,10 +52,9 @@ static __device__ inline int gapped(int i)
 }
 
 /* Floats of shared memory per block, with the gaps. */
-template <int V, int SUMS> constexpr int column_room()
-{
-    return STRIPS * SUMS * (WARP + 1) * V;
-}
+template <int V, int SUMS> struct column_room {
+    static constexpr int FLOATS = STRIPS * SUMS * (WARP + 1) * V;
+};
 
 /* OP has SUMS; add<V>(sum, outer, row, col), which adds the values there to
  * sum[SUMS][V]; and finish(which, outer, col, total), which writes. V is the pack of

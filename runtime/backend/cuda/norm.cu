@@ -201,7 +201,7 @@ static struct columns with_columns(struct row_plan *plan, const struct norm *p,
 {
     const int pack = plan->packed ? pack_size<T> : 1;
     const int room =
-        plan->packed ? column_room<pack_size<T>, 2>() : column_room<1, 2>();
+        plan->packed ? column_room<pack_size<T>, 2>::FLOATS : column_room<1, 2>::FLOATS;
     const size_t shared = (size_t)room * sizeof(float);
     struct columns sums = cut_columns(1, p->rows, p->cols, pack);
 
