@@ -141,6 +141,10 @@ struct backend {
     /* Waits for all queues and returns the first failure, ids and targets out of range
      * included. */
     accel_status_t (*sync)(const struct backend *be, accel_error_t *err);
+    /* Completes, in the compute queue, what kernels have begun to add to gradients of
+     * parameters (row_sums of gemm, column_sum, norm_grad). Until then only they may
+     * touch those gradients; copies to the host settle by themselves. */
+    void (*settle)(const struct backend *be);
     /* Bracket the forward and backward of one micro-batch: a device may record what
      * lies between and launch it as one graph. */
     void (*step_begin)(const struct backend *be);

@@ -40,21 +40,20 @@ KERNEL(void, cast, void *dst, accel_dtype_t dst_type, bool add, const void *src,
 
 /* x[n] *= by */
 KERNEL(void, scale, float *x, int64_t n, float by)
-/* Sum of the squares of all elements of x[count], in an order that depends on the
- * lengths only. Waits for the device: the result is read back. */
-KERNEL(double, sumsq, const struct span *x, int count)
+/* sum_out[0] = sum of the squares of all elements of x[count], in an order that depends
+ * on the lengths only. sum_out is memory of host_alloc, which a device writes when it
+ * comes to it: read it after sync. */
+KERNEL(void, sumsq, double *sum_out, const struct span *x, int count)
 /* out[n] = (accumulate ? out : 0) + scale * (parts[0] + parts[1] + ... in this order),
  * summed in float32. `parts` holds [count] arrays of n numbers in wire format
  * (common/wire.h) and must not overlap out. `first`: a sum that goes on with parts[0],
  * or NULL; it may be out. */
 KERNEL(void, sum_parts, float *out, bool accumulate, const float *first,
        const void *parts, accel_dtype_t type, int count, int64_t n, float scale)
-/* Optimizer steps (formulas in maths.h), in place over p[n] and its state. They zero
- * the gradients g[n]. The arrays must not overlap. SGD's m is NULL without momentum. */
-KERNEL(void, adamw, float *p, float *m, float *v, float *g, int64_t n,
-       const struct adamw_step *k)
-KERNEL(void, sgd, float *p, float *m, float *g, int64_t n, const struct sgd_step *k)
-KERNEL(void, lion, float *p, float *m, float *g, int64_t n, const struct lion_step *k)
+/* One step of the optimizer (formulas in maths.h), in place over x[count]; zeroes the
+ * gradients. The ranges must not overlap. All of k[] have one kind, and with SGD all
+ * ranges have a momentum or none. */
+KERNEL(void, update, const struct update_span *x, int count, const struct optim_step *k)
 
 /* ---- elements: arrays of n of one type ------------------------------------------- */
 
@@ -99,7 +98,7 @@ KERNEL(void, copy_heads, struct heads_out to, struct heads from, accel_dtype_t t
  */
 KERNEL(void, gemm, const struct gemm *p)
 /* dst[c] += sum over r of src[r,c], src [rows, cols] with rows `ld` apart; dst is
- * always float32. */
+ * always float32. See settle. */
 KERNEL(void, column_sum, float *dst, const void *src, accel_dtype_t type, int64_t rows,
        int64_t cols, int64_t ld)
 /* y [batch, outputs, out_h, out_w]; see struct conv. `scratch`: conv_scratch bytes. */
@@ -126,12 +125,11 @@ KERNEL(void, softmax_grad, void *dx, bool add, const void *dy, const void *y,
  * rms) and 1 / deviation of each row, kept for the backward. `bias` may be NULL. */
 KERNEL(void, norm, const struct norm *p, void *y, float *stats, const void *x,
        const void *gain, const void *bias)
-/* dx (+)= the gradient by x */
-KERNEL(void, norm_grad, const struct norm *p, void *dx, bool add, const void *dy,
-       const void *x, const float *stats, const void *gain)
-/* dgain[cols] += , dbias[cols] += ; either may be NULL. */
-KERNEL(void, norm_param_grad, const struct norm *p, float *dgain, float *dbias,
-       const void *dy, const void *x, const float *stats)
+/* dx (+)= the gradient by x; dgain[cols] +=, dbias[cols] +=, see settle. Any of the
+ * three may be NULL. */
+KERNEL(void, norm_grad, const struct norm *p, void *dx, bool add, float *dgain,
+       float *dbias, const void *dy, const void *x, const float *stats,
+       const void *gain)
 /* x [a][b][c] = dim[3]: y[a,c] = scale * sum over b */
 KERNEL(void, reduce, void *y, accel_dtype_t y_type, const void *x, accel_dtype_t type,
        const int64_t dim[3], float scale)

@@ -38,7 +38,8 @@ struct gemm {
      * activation's result); not together with add or bias. The product is rounded
      * first, as it would be for act_grad; a device may skip that rounding. */
     bool act_grad;
-    /* [m] += sums of op(a) over k; only with trans_a and lda = m. NULL: not wanted */
+    /* [m] += sums of op(a) over k, see settle; only with trans_a and lda = m. NULL: not
+     * wanted */
     float *row_sums;
 };
 
@@ -169,6 +170,24 @@ struct lion_step {
     float one_minus_beta1, one_minus_beta2;
     float decay; /* 1 - lr * weight_decay */
     float grad_scale;
+};
+
+/* The constants of an optimizer's step for one parameter group. Only the member of
+ * `kind` is set. */
+struct optim_step {
+    accel_optimizer_kind_t kind;
+    struct adamw_step adamw;
+    struct sgd_step sgd;
+    struct lion_step lion;
+};
+
+/* n elements of the shards that share the constants of optim_step[step], or with step
+ * -1 are not trained: their gradients g are zeroed and nothing else is touched. p:
+ * parameters; m and v: state, NULL where the optimizer has none. */
+struct update_span {
+    float *p, *m, *v, *g;
+    int64_t n;
+    int step;
 };
 
 /* Cross-entropy: which targets count, and how much of one target is spread over all

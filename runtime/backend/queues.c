@@ -89,7 +89,7 @@ void backend_no_queues(struct backend *be)
     be->wait = no_wait;
     be->native = be->lend = no_native;
     be->check = be->sync = no_failure;
-    be->step_begin = be->step_end = no_step;
+    be->step_begin = be->step_end = be->settle = no_step;
     be->count = no_count;
     be->mark = no_mark;
 }

@@ -19,7 +19,8 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err)
 {
     const accel_field_t *f;
     int n = run->job.data ? data_fields(run->job.data, &f) : 0;
-    int64_t bytes = 0, sample = 0;
+    int64_t bytes = (run->job.accumulate * (int64_t)sizeof(float) + 63) / 64 * 64;
+    int64_t sample = 0;
 
     for (int i = 0; i < n; i++)
         sample += data_field_bytes(&f[i]);
@@ -31,12 +32,11 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err)
         run->loop.batch_at[i] = bytes;
         bytes += (run->job.batch * data_field_bytes(&f[i]) + 63) / 64 * 64;
     }
-    if (n == 0)
-        return ACCEL_OK;
     run->loop.host_batch = run->backend->host_alloc(run->backend, (size_t)bytes);
     run->loop.host_batch_bytes = (size_t)bytes;
     if (!run->loop.host_batch)
         return accel_fail_nomem(err, "a micro-batch", (size_t)bytes);
+    run->loop.losses = (float *)run->loop.host_batch;
     return ACCEL_OK;
 }
 

@@ -16,14 +16,19 @@
  * cursor when a run resumes. */
 struct loop {
     /* A micro-batch on its way to the backend: field by field, each with its samples
-     * side by side. The backend allocates it (page-locked for a device). */
+     * side by side; behind the losses. The backend allocates it (page-locked for a
+     * device). */
     char *host_batch;
     size_t host_batch_bytes;
     /* byte offset of each field in host_batch, a multiple of 64 */
     int64_t batch_at[DATA_MAX_FIELDS];
     /* micro-batches done in the current step */
     int micro;
-    /* of this rank's micro-batches in this step */
+    /* [accumulate], the start of host_batch: losses of a model's micro-batches in this
+     * step. A device writes them when it comes to it; they are read after the step's
+     * one wait. */
+    float *losses;
+    /* the sum of those that a program of own compute hands in */
     double loss_sum;
     /* a micro-batch is open: its backward is due */
     bool in_micro;
@@ -39,8 +44,8 @@ struct loop {
 
 /* ---- batch.c --------------------------------------------------------------------- */
 
-/* Allocates host memory for a micro-batch; nothing for a job without
- * data. Not collective. */
+/* Allocates host memory for the losses of a step and for a micro-batch of data. Not
+ * collective. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err);
 /* Reads samples [first, first + count) into run->loop.host_batch: of the run's order,
  * or of the held-out part. At most job.batch of them. Errors are those of data/. */

@@ -26,18 +26,17 @@ int64_t accel_steps_done(const accel_t *run)
     return run ? run->progress.step : 0;
 }
 
-/* Backward of one micro-batch. The CPU's loss is read before it; a device is not waited
- * for until all its work is queued. */
+/* Backward of one micro-batch. The loss goes to its place behind the forward; nobody
+ * waits for a device here. */
 static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
                                     accel_error_t *err)
 {
     bool last = run->loop.micro + 1 == run->job.accumulate;
     const struct backend *be = run->backend;
-    float value = 0;
     accel_status_t st = graph_check_loss(&run->graph, loss, err);
 
-    if (st == ACCEL_OK && !be->device)
-        st = accel_tensor_read(loss, &value, 1, err);
+    if (st == ACCEL_OK)
+        be->copy(be, &run->loop.losses[run->loop.micro], loss->data, sizeof(float));
     if (st == ACCEL_OK)
         st = shard_backward_begin(run->shard, run->job.accumulate, err);
     if (st == ACCEL_OK)
@@ -48,10 +47,9 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     /* while the GPU is still busy, so that no step waits for the answer */
     if (last && observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
-    if (st == ACCEL_OK && be->device)
-        st = accel_tensor_read(loss, &value, 1, err);
+    if (st == ACCEL_OK)
+        st = be->check(be, err);
     if (st == ACCEL_OK) {
-        run->loop.loss_sum += value;
         run->loop.micro++;
         run->loop.in_micro = false;
     }
@@ -78,21 +76,36 @@ struct agreed {
     bool save;
 };
 
-/* Collective: the one reduction of a step. Flags of single ranks become counts; any
- * count above 0 counts for all. Time for a save is measured by each rank's clock, and
- * the first rank to reach it decides. */
-static accel_status_t step_agree(accel_t *run, struct agreed *a_out, accel_error_t *err)
+/* The sum of the losses of this rank's micro-batches. */
+static double loss_sum(const accel_t *run)
+{
+    double sum = run->loop.loss_sum;
+
+    for (int i = 0; run->job.model && i < run->loop.micro; i++)
+        sum += run->loop.losses[i];
+    return sum;
+}
+
+/* Collective: the one reduction of a step, of this rank's values after its wait for
+ * the device. Flags of single ranks become counts; any count above 0 counts for all.
+ * Time for a save is measured by each rank's clock, and the first rank to reach it
+ * decides. */
+static accel_status_t step_agree(accel_t *run, double sumsq, struct agreed *a_out,
+                                 accel_error_t *err)
 {
     const struct config *c = &run->config;
     double minutes = (double)(clock_ns() - run->progress.last_save_ns) / 60e9;
     bool due = c->ckpt_every_minutes > 0 && minutes >= c->ckpt_every_minutes;
     int sig = signals_pending();
-    double v[6] = { run->loop.loss_sum / run->job.accumulate / run->boot.size,
-                    shard_grad_sumsq(run->shard),
-                    sig == SIGTERM,
-                    sig != 0 && sig != SIGTERM && sig != SIGINT,
-                    due,
-                    sig == SIGINT };
+    double mean = loss_sum(run) / run->job.accumulate / run->boot.size;
+    double v[6] = {
+        mean,
+        sumsq,
+        sig == SIGTERM,
+        sig != 0 && sig != SIGTERM && sig != SIGINT,
+        due,
+        sig == SIGINT,
+    };
     accel_status_t st = comm_all_reduce(run->comm, v, 6, ACCEL_F64, COMM_SUM, err);
 
     if (st != ACCEL_OK)
@@ -209,18 +222,17 @@ static void tell_choices(accel_t *run)
  * saves even if no save is due. */
 static accel_status_t step(accel_t *run, accel_error_t *err)
 {
-    double eval_loss = NAN;
+    double eval_loss = NAN, sumsq;
     struct applied did = { 0 };
     struct agreed a;
     bool finished;
     accel_status_t st;
 
     st = hooks_call(run, err);
-    /* errors that a device has not reported yet, such as ids out of range */
     if (st == ACCEL_OK)
-        st = run->backend->sync(run->backend, err);
+        st = shard_grad_sumsq(run->shard, &sumsq, err);
     if (st == ACCEL_OK)
-        st = step_agree(run, &a, err);
+        st = step_agree(run, sumsq, &a, err);
     if (st == ACCEL_OK) {
         stop_announce(run, a.stop); /* rank 0 may not have got it itself */
         st = update(run, &a, &did, err);

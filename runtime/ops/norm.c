@@ -17,65 +17,63 @@ static struct norm norm_describe(const accel_tensor_t *x, const accel_tensor_t *
                           .rms = rms };
 }
 
-/* Gradient of gain (which 1) or bias (2) alone. */
-static bool param_grad(struct graph *g, const struct tape_entry *e,
-                       const struct norm *p, int which)
-{
-    const struct backend *be = g->backend;
-    const accel_tensor_t *t = e->in[which];
-    float *to;
+/* Where the gradients of one call go; NULL: not wanted. */
+struct norm_targets {
+    void *dx;
+    bool add;
+    float *dgain, *dbias;
+};
 
-    if (!t || !t->needs_grad)
-        return true;
-    to = op_grad(g, e->op, t);
-    if (to)
-        /* to is the parameter's own place in its unit's buffer */
-        be->norm_param_grad(be, p, which == 1 ? to : NULL, which == 2 ? to : NULL,
-                            e->out->grad->data, e->saved[0]->data, e->saved[1]->data);
-    return to != NULL;
+static void norm_grad(struct graph *g, const struct tape_entry *e,
+                      const struct op_units *u, const struct norm_targets *to)
+{
+    const struct norm p =
+        norm_describe(e->in[0], e->in[1], e->reals[0], e->ints[0] != 0);
+
+    g->backend->norm_grad(g->backend, &p, to->dx, to->add, to->dgain, to->dbias,
+                          e->out->grad->data, e->saved[0]->data, e->saved[1]->data,
+                          op_values(g, u, e->in[1]));
 }
 
-/* In one pass if both live in one unit, whose gradient buffer then holds both. */
-static bool param_grads(struct graph *g, const struct tape_entry *e,
-                        const struct norm *p)
+/* In one call, but for a bias in another unit than the gain's: asking for its gradient
+ * gives the gain's away. Each gradient of a parameter is its place in its unit's
+ * buffer. */
+static bool norm_grads(struct graph *g, const struct tape_entry *e,
+                       const struct op_units *u, struct norm_targets *to)
 {
-    const struct backend *be = g->backend;
-    accel_tensor_t *gain = e->in[1], *bias = e->in[2];
-    float *dgain;
+    const accel_tensor_t *gain = e->in[1], *bias = e->in[2];
+    const bool with_bias = bias && bias->needs_grad;
+    const bool apart = with_bias && gain->needs_grad && gain->unit != bias->unit;
 
-    /* two units, or one of the two frozen: a pass for each */
-    if (!bias || gain->unit != bias->unit || !gain->needs_grad || !bias->needs_grad)
-        return param_grad(g, e, p, 1) && param_grad(g, e, p, 2);
-    dgain = op_grad(g, e->op, gain);
-    if (!dgain)
+    if (gain->needs_grad && !(to->dgain = op_grad(g, e->op, gain)))
         return false;
-    /* the bias lies at its own offset in the same buffer */
-    be->norm_param_grad(be, p, dgain, dgain - gain->unit_offset + bias->unit_offset,
-                        e->out->grad->data, e->saved[0]->data, e->saved[1]->data);
+    if (apart) {
+        norm_grad(g, e, u, to);
+        *to = (struct norm_targets){ NULL };
+    }
+    if (with_bias && !(to->dbias = op_grad(g, e->op, bias)))
+        return false;
+    norm_grad(g, e, u, to);
     return true;
 }
 
-/* dx first: it needs the gain while it is gathered. */
+/* The gain stays gathered for dx. */
 static bool norm_backward(struct graph *g, const struct tape_entry *e)
 {
-    accel_tensor_t *x = e->in[0], *gain = e->in[1];
-    struct norm p = norm_describe(x, gain, e->reals[0], e->ints[0] != 0);
-    const struct backend *be = g->backend;
+    accel_tensor_t *x = e->in[0], *dx = NULL;
+    struct norm_targets to = { NULL };
     struct op_units u;
-    bool add, good = true;
+    bool good = true;
 
     if (!op_want(g, e->op, &u, e->in + 1, 2))
         return false;
-    /* the sums for gain and bias read dy and x again; they do not need the gain */
     if (x->needs_grad) {
-        accel_tensor_t *dx = grad_target(g, x, &add);
-
+        dx = grad_target(g, x, &to.add);
         good = dx != NULL;
-        if (good)
-            be->norm_grad(be, &p, dx->data, add, e->out->grad->data, x->data,
-                          e->saved[1]->data, op_values(g, &u, gain));
     }
-    good = good && param_grads(g, e, &p);
+    if (dx)
+        to.dx = dx->data;
+    good = good && norm_grads(g, e, &u, &to);
     op_done(g, &u);
     return good;
 }

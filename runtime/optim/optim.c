@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizers' policy: defaults, limits, names of their state, constants of a step,
- * and which kernel runs it. In: options of the job, learning rate, number of the step.
- * Touches arrays through the backend only.
+ * The optimizers' policy: defaults, limits, names of their state, constants of a step.
+ * In: options of the job, learning rate, number of the step. Touches no array.
  */
 #include "optim/optim.h"
 
@@ -152,20 +151,4 @@ struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_p
             .grad_scale = grad_scale,
         };
     return k;
-}
-
-void optim_apply(const struct backend *be, const struct optim_step *k, float *p,
-                 float *const state[OPTIM_MAX_STATE], float *g, int64_t n)
-{
-    switch (k->kind) {
-    case ACCEL_ADAMW:
-        be->adamw(be, p, state[0], state[1], g, n, &k->adamw);
-        return;
-    case ACCEL_SGD:
-        be->sgd(be, p, state[0], g, n, &k->sgd);
-        return;
-    case ACCEL_LION:
-        be->lion(be, p, state[0], g, n, &k->lion);
-        return;
-    }
 }

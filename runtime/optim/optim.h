@@ -15,8 +15,8 @@ accel_optimizer_t optim_defaults(accel_optimizer_t o);
  * without defaults. */
 accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err);
 
-/* Arrays kept per trained element, in the order that optim_apply takes them: their
- * names in checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
+/* Arrays kept per trained element, m and v of struct update_span: their names in
+ * checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
 #define OPTIM_MAX_STATE 2
 const char *const *optim_state_names(const accel_optimizer_t *o, int *count_out);
 /* "adamw", "sgd", "sgd-momentum" or "lion": equal names have equal state. Static. */
@@ -34,20 +34,10 @@ struct optim_param {
 struct optim_param optim_param_of(const accel_optimizer_t *o, const char *name,
                                   int ndim);
 
-/* Constants of step t = 1, 2, ... at learning rate lr, computed once, in double. Only
- * the member of `kind` is set. `o` with defaults; its own lr is not looked at. */
-struct optim_step {
-    accel_optimizer_kind_t kind;
-    struct adamw_step adamw;
-    struct sgd_step sgd;
-    struct lion_step lion;
-};
+/* Constants of step t = 1, 2, ... at learning rate lr, computed once, in double. `o`
+ * with defaults; its own lr is not looked at. */
 struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_param *p,
                                 float lr, int64_t t, float grad_scale);
-/* One step over p[n] and its state with gradients g[n], which are zero afterwards. All
- * float32, in the memory of `be`. */
-void optim_apply(const struct backend *be, const struct optim_step *k, float *p,
-                 float *const state[OPTIM_MAX_STATE], float *g, int64_t n);
 
 /* Learning rate of step 1 .. steps: linear from peak/warmup up to peak over `warmup`
  * steps, then half a cosine from peak down to peak/10, reached at the last step. */

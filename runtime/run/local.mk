@@ -74,6 +74,11 @@ tests_unit_test_cuda_models_CFLAGS = $(model_run_cflags)
 tests_unit_test_cuda_models_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/weights doc/weights.md
 
+gpu_unit_tests += tests/unit/test_cuda_step
+tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_device_sources)
+tests_unit_test_cuda_step_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_step_LDADD = $(unit_ldadd)
+
 unit_tests += tests/unit/test_save_last
 tests_unit_test_save_last_SOURCES = tests/unit/test_save_last.c $(disk_shim)
 tests_unit_test_save_last_LDADD = $(unit_ldadd) -ldl

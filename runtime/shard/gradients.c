@@ -12,6 +12,7 @@
 /* The reduce queue waits for what compute has written; calls that follow go to it. */
 static void begin_reduce(struct shard *s)
 {
+    s->be->settle(s->be);
     s->be->record(s->be, s->computed, QUEUE_COMPUTE);
     s->be->wait(s->be, QUEUE_REDUCE, s->computed);
     s->be->use(s->be, QUEUE_REDUCE);
@@ -189,6 +190,7 @@ accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err
 {
     accel_status_t st = ACCEL_OK;
 
+    s->be->settle(s->be);
     if (s->reduce)
         st = hand_in(s, err);
     s->in_backward = false;

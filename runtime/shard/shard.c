@@ -45,14 +45,22 @@ static void place_unit(struct shard *s, struct shard_unit *u)
 static accel_status_t lay_out(struct shard *s, const struct units *units,
                               accel_error_t *err)
 {
-    size_t elem = accel_dtype_bytes(s->o.precision.parameters);
+    size_t elem = accel_dtype_bytes(s->o.precision.parameters), params = 0;
 
     s->unit = calloc((size_t)units->count, sizeof(*s->unit));
     s->span = calloc((size_t)units->count, sizeof(*s->span));
-    if (!s->unit || !s->span)
+    s->sumsq = s->be->host_alloc(s->be, sizeof(*s->sumsq));
+    if (!s->unit || !s->span || !s->sumsq)
         return accel_fail_nomem(err, "unit table",
                                 (size_t)units->count * sizeof(*s->unit));
     s->units = units->count;
+    for (int i = 0; i < s->units; i++)
+        params += (size_t)units->unit[i].param_count;
+    s->range = calloc(2 * params + (size_t)s->units, sizeof(*s->range));
+    s->step = calloc(params + 1, sizeof(*s->step));
+    s->step_like = calloc(params + 1, sizeof(*s->step_like));
+    if (!s->range || !s->step || !s->step_like)
+        return accel_fail_nomem(err, "unit table", 2 * params * sizeof(*s->range));
     for (int i = 0; i < s->units; i++) {
         struct shard_unit *u = &s->unit[i];
         size_t bytes;
@@ -400,6 +408,11 @@ void shard_close(struct shard *s)
         free(s->unit[i].undrawn);
     free(s->unit);
     free(s->span);
+    if (s->sumsq)
+        s->be->host_free(s->be, s->sumsq, sizeof(*s->sumsq));
+    free(s->range);
+    free(s->step);
+    free((void *)s->step_like);
     free(s);
 }
 
@@ -420,13 +433,13 @@ bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
 
 /* ---- residency ------------------------------------------------------------------- */
 
-/* The bf16 copy of a unit that is whole here, narrowed when it is first wanted after
- * an update. */
-static void *resident_unit(struct shard *s, struct shard_unit *u)
+/* The bf16 copy of a unit that is whole here. All units are narrowed in one pass, when
+ * the first one is wanted after an update. */
+static void *resident_unit(struct shard *s, const struct shard_unit *u)
 {
-    if (!u->fresh)
-        s->be->narrow(s->be, s->copy + u->at, s->master + u->at, u->stored);
-    u->fresh = true;
+    if (!s->copied)
+        s->be->narrow(s->be, s->copy, s->master, s->stored_elems);
+    s->copied = true;
     return s->copy + u->at;
 }
 
@@ -480,6 +493,7 @@ struct residency shard_residency(struct shard *s)
 void shard_loaded(struct shard *s)
 {
     shard_ring_drop(s);
+    s->copied = false;
     for (int i = 0; i < s->units; i++)
         s->unit[i].fresh = false;
 }

@@ -103,8 +103,10 @@ accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err
 accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user,
                                    accel_error_t *err);
 /* Sum of squares of the gradient elements that this rank answers for: summed over all
- * ranks it is the global value under every strategy. Not collective. */
-double shard_grad_sumsq(struct shard *s);
+ * ranks it is the global value under every strategy. Waits for the device, and is the
+ * one call of a step that does: what the device has not reported yet, such as ids out
+ * of range, is its error. Not collective. */
+accel_status_t shard_grad_sumsq(struct shard *s, double *sum_out, accel_error_t *err);
 /* One step of the optimizer (t = 1, 2, ...) on the gradients times grad_scale, with the
  * lr_scale and weight_decay of each parameter. Zeroes the gradient and drops gathered
  * copies. Not collective. */

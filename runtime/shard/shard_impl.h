@@ -8,9 +8,10 @@
  *   slot's last reader (compute) -> gather; last gather -> master changes (compute)
  *   gradient computed (compute) -> reduce; buffer reduced (reduce) -> compute
  *
- * When offloaded, masters, optimizer state and gradient shard lie in page-locked host
- * memory. Gather and reduce then begin or end with a copy, and the host waits for the
- * device once per step, before the norm of the gradient.
+ * The host waits for the device once per step, for the norm of the gradient. When
+ * offloaded, masters, optimizer state and gradient shard lie in page-locked host
+ * memory. Gather and reduce then begin or end with a copy, and the norm is computed
+ * after that wait.
  *
  * Each wait stands where the first reader needs it, and only there.
  */
@@ -40,7 +41,7 @@ struct shard_unit {
     int64_t state_at, state;
     /* the same in `grad`, which has all stored ones; -1: nothing is trained */
     int64_t grad_at;
-    /* the bf16 copy matches the masters */
+    /* offloaded: the bf16 copy matches the masters */
     bool fresh;
     /* offloaded: grad holds the sum of earlier micro-batches */
     bool partial;
@@ -112,6 +113,8 @@ struct shard {
     bool direct, resident, keep;
     /* resident, or offloaded (then at home): [stored_elems] in bf16 */
     uint16_t *copy;
+    /* resident: it matches the masters */
+    bool copied;
     /* memory of all slots */
     char *ring;
     size_t ring_bytes;
@@ -144,6 +147,14 @@ struct shard {
     float grad_scale;
     /* [units], scratch of shard_grad_sumsq */
     struct span *span;
+    /* page-locked: its result */
+    double *sumsq;
+    /* [all parameters * 2 + units], [all parameters]: scratch of shard_update, which
+     * appends to them. step_like: the first parameter with those constants. */
+    struct update_span *range;
+    struct optim_step *step;
+    const accel_tensor_t **step_like;
+    int ranges, steps;
 
     /* The order in which the last backward asked for units; see unit_order.c. */
     bool in_backward;

@@ -75,7 +75,7 @@ void shard_answers(const struct shard *s, const struct shard_unit *u,
 }
 
 /* Spans of trained elements only: `state` ends where the frozen ones begin. */
-double shard_grad_sumsq(struct shard *s)
+static int trained_spans(struct shard *s)
 {
     int spans = 0;
 
@@ -89,60 +89,102 @@ double shard_grad_sumsq(struct shard *s)
         if (n > 0)
             s->span[spans++] = (struct span){ s->grad + u->grad_at + at, n };
     }
-    shard_settle_home(s);
-    return s->home->sumsq(s->home, s->span, spans);
+    return spans;
 }
 
-/* Elements [b, e) of parameter p of unit u. */
-static void update_range(struct shard *s, const struct shard_unit *u,
-                         const accel_tensor_t *p, int64_t b, int64_t e,
-                         const struct optim_step *k)
+/* A device's sum is queued ahead of the wait. At home gradients are complete after
+ * it. */
+accel_status_t shard_grad_sumsq(struct shard *s, double *sum_out, accel_error_t *err)
 {
-    int64_t at = p->unit_offset + b - u->first;
-    float *state[OPTIM_MAX_STATE] = { NULL };
+    const int spans = trained_spans(s);
+    accel_status_t st;
 
-    for (int i = 0; i < s->states; i++)
-        state[i] = s->state[i] + u->state_at + at;
-    optim_apply(s->home, k, s->master + u->at + at, state, s->grad + u->grad_at + at,
-                e - b);
+    if (!s->offloaded)
+        s->be->sumsq(s->be, s->sumsq, s->span, spans);
+    st = s->be->sync(s->be, err);
+    if (st)
+        return st;
+    if (s->offloaded)
+        s->home->sumsq(s->home, s->sumsq, s->span, spans);
+    *sum_out = *s->sumsq;
+    return ACCEL_OK;
 }
 
-/* Zeroes the gradient of stored elements [from, to) of unit u: those of frozen
- * parameters and gaps, which no optimizer has zeroed. */
-static void zero_gap(struct shard *s, const struct shard_unit *u, int64_t from,
-                     int64_t to)
+/* Does `to` begin where `from`, of n elements, ends? Arrays that are not there do. */
+static bool goes_on(const float *from, int64_t n, const float *to)
 {
-    if (u->grad_at >= 0 && to > from)
-        s->home->zero(s->home, s->grad + u->grad_at + from,
-                      (size_t)(to - from) * sizeof(float));
+    return !from ? !to : from + n == to;
 }
 
-/* The constants of a step are made once per parameter, from its group's own learning
- * rate and weight decay. */
+/* Appends stored elements [from, to) of unit u to the ranges of this step, with its
+ * constants; step -1: they are not trained (frozen parameters or gaps) and only have
+ * their gradient zeroed. A range that goes on where the last one ends becomes part
+ * of it. */
+static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
+                      int64_t to, int step)
+{
+    struct update_span x = { .g = s->grad + u->grad_at + from,
+                             .n = to - from,
+                             .step = step };
+    struct update_span *last = s->ranges ? &s->range[s->ranges - 1] : NULL;
+
+    if (u->grad_at < 0 || to <= from)
+        return;
+    if (step >= 0) {
+        x.p = s->master + u->at + from;
+        x.m = s->states > 0 ? s->state[0] + u->state_at + from : NULL;
+        x.v = s->states > 1 ? s->state[1] + u->state_at + from : NULL;
+    }
+    if (last && last->step == step && goes_on(last->p, last->n, x.p) &&
+        goes_on(last->m, last->n, x.m) && goes_on(last->v, last->n, x.v) &&
+        goes_on(last->g, last->n, x.g))
+        last->n += x.n;
+    else
+        s->range[s->ranges++] = x;
+}
+
+/* The number of the step's constants for p, from its group's own learning rate and
+ * weight decay. */
+static int step_of_param(struct shard *s, const accel_tensor_t *p, float lr, int64_t t,
+                         float grad_scale)
+{
+    const struct optim_param own = { p->lr_scale, p->weight_decay, false, -1 };
+
+    for (int i = 0; i < s->steps; i++)
+        if (s->step_like[i]->lr_scale == p->lr_scale &&
+            s->step_like[i]->weight_decay == p->weight_decay)
+            return i;
+    s->step[s->steps] = optim_step_of(&s->o.optimizer, &own, lr, t, grad_scale);
+    s->step_like[s->steps] = p;
+    return s->steps++;
+}
+
+/* One call for all units: a device needs a launch or two. */
 void shard_update(struct shard *s, float lr, int64_t t, float grad_scale)
 {
     shard_draw(s);
     shard_ring_settle(s);
     shard_settle_home(s);
+    s->ranges = s->steps = 0;
     for (int i = 0; i < s->units; i++) {
         struct shard_unit *u = &s->unit[i];
-        int64_t zeroed = 0;
+        int64_t done = 0;
 
         u->partial = false;
         for (int j = 0; j < u->def->param_count; j++) {
             const accel_tensor_t *p = u->def->param[j];
-            const struct optim_param own = { p->lr_scale, p->weight_decay, false, -1 };
-            struct optim_step k;
             int64_t b, e;
 
             if (!p->needs_grad || !shard_param_range(p, u->first, u->stored, &b, &e))
                 continue;
-            k = optim_step_of(&s->o.optimizer, &own, lr, t, grad_scale);
-            update_range(s, u, p, b, e, &k);
-            zero_gap(s, u, zeroed, p->unit_offset + b - u->first);
-            zeroed = p->unit_offset + e - u->first;
+            b += p->unit_offset - u->first;
+            e += p->unit_offset - u->first;
+            add_range(s, u, done, b, -1);
+            add_range(s, u, b, e, step_of_param(s, p, lr, t, grad_scale));
+            done = e;
         }
-        zero_gap(s, u, zeroed, u->stored);
+        add_range(s, u, done, u->stored, -1);
     }
+    s->home->update(s->home, s->range, s->ranges, s->step);
     shard_loaded(s);
 }

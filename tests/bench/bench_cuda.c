@@ -291,7 +291,8 @@ static void run_adamw(void *arg)
                                   .grad_scale = 1.0f };
 
     (void)arg;
-    be->adamw(be, room.p, room.m, room.v, room.g, elems, &k);
+    be->update(be, &(struct update_span){ room.p, room.m, room.v, room.g, elems, 0 }, 1,
+               &(struct optim_step){ .kind = ACCEL_ADAMW, .adamw = k });
 }
 
 static void run_norm(void *arg)
@@ -305,8 +306,8 @@ static void run_norm_grad(void *arg)
 {
     const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, arg != NULL };
 
-    be->norm_grad(be, &n, room.p, false, room.g, (char *)room.g + elems * 2, room.v,
-                  room.m);
+    be->norm_grad(be, &n, room.p, false, NULL, NULL, room.g, (char *)room.g + elems * 2,
+                  room.v, room.m);
 }
 
 static const struct xent how = { -1, 0.0f };

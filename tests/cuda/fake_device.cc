@@ -101,6 +101,7 @@ void fakecuda_reset(void)
     fake.sticky = fake.last = cudaSuccess;
     fake.running = false;
     memset(&fake.counts, 0, sizeof(fake.counts));
+    fake.kernels.clear();
     memset(fake.used, 0, sizeof(fake.used));
     for (auto &pool : fake.pool)
         pool = CUmemPoolHandle_st();

@@ -3,6 +3,7 @@
  * Kernels: a launch is checked as the driver checks it, and put on its stream; there its
  * blocks run one after the other, every other launch from the last one to the first.
  */
+#include <cxxabi.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,8 +91,47 @@ static cudaError_t check(const struct launch *l, const void *kernel)
     return l->shared > most ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-cudaError_t fakecuda_launch_closure(const char *name, const void *kernel, dim3 grid,
-                                    dim3 block, size_t shared, cudaStream_t stream,
+/* "(map_kernel<V, OP>)" of type void (*)(add_op<float>, long) is "map_kernel
+ * add_op<float>"; the types of other templates say little. */
+static std::string kernel_name(std::string name, const std::type_info &type)
+{
+    const bool operation = name.find("OP>") != std::string::npos;
+    char *all = abi::__cxa_demangle(type.name(), NULL, NULL, NULL);
+    std::string first = all ? all : "";
+
+    free(all);
+    name = name.substr(name[0] == '(');
+    name = name.substr(0, name.find_first_of("<)"));
+    if (!operation || first.compare(0, 9, "void (*)(") != 0)
+        return name;
+    first = first.substr(9, first.find_first_of(",)", 9) - 9);
+    return name + " " + first;
+}
+
+void fake_count(const std::string &name, const CUstream_st *stream)
+{
+    fakecuda_kernel &k = fake.kernels[name];
+
+    (stream->into ? k.recorded : k.eager)++;
+}
+
+int fakecuda_kernels_get(struct fakecuda_kernel *out, int most)
+{
+    fake_lock hold(fake.lock);
+    int count = 0;
+
+    for (const auto &k : fake.kernels) {
+        if (count == most)
+            break;
+        out[count] = k.second;
+        out[count++].name = k.first.c_str();
+    }
+    return count;
+}
+
+cudaError_t fakecuda_launch_closure(const char *name, const std::type_info &type,
+                                    const void *kernel, dim3 grid, dim3 block,
+                                    size_t shared, cudaStream_t stream,
                                     std::function<void()> thread)
 {
     fake_lock hold(fake.lock);
@@ -102,6 +142,8 @@ cudaError_t fakecuda_launch_closure(const char *name, const void *kernel, dim3 g
         error = cudaErrorInvalidResourceHandle; /* the thread is on another device */
     if (!error)
         error = check(&l, kernel);
+    if (!error)
+        fake_count(kernel_name(name, type), fake_stream(stream));
     if (!error)
         error = fake_put(fake_stream(stream), cudaGraphNodeTypeKernel, [l] {
             run(&l);

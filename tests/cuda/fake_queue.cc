@@ -173,6 +173,8 @@ void fake_append(CUstream_st *stream, const work_ref &w)
 cudaError_t fake_put(CUstream_st *stream, enum cudaGraphNodeType kind,
                      std::function<bool()> run)
 {
+    if (kind == cudaGraphNodeTypeMemcpy || kind == cudaGraphNodeTypeMemset)
+        fake_count(kind == cudaGraphNodeTypeMemcpy ? "memcpy" : "memset", stream);
     if (stream->into)
         return fake_capture(stream, kind, run);
     fake_append(stream, work_ref(new work{ kind, run, NULL, {}, false, 0 }));

@@ -104,6 +104,7 @@ struct fakecuda {
     cudaError_t sticky, last;
     bool running; /* work is being done: no call may be made from it */
     struct fakecuda_counts counts;
+    std::map<std::string, fakecuda_kernel> kernels; /* by name; `name` is not set */
     std::map<uintptr_t, block> blocks;
     std::vector<CUstream_st *> streams; /* [0]: the default stream */
     std::vector<capture *> captures;
@@ -131,6 +132,8 @@ void fake_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 uint64_t fake_random(void);
 /* Counts a kernel that begins; false: the device is lost. */
 bool fake_kernel_begins(void);
+/* Counts what is put on a stream, for fakecuda_kernels_get. */
+void fake_count(const std::string &name, const CUstream_st *stream);
 
 /* fake_queue.cc */
 CUstream_st *fake_stream(cudaStream_t stream); /* NULL is the default stream */

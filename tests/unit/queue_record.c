@@ -198,22 +198,25 @@ static void scale(const struct backend *be, float *x, int64_t n, float by)
     the->cpu.scale(be, x, n, by);
 }
 
-static double sumsq(const struct backend *be, const struct span *x, int count)
+static void sumsq(const struct backend *be, double *sum_out, const struct span *x,
+                  int count)
 {
     for (int i = 0; i < count; i++)
         queue_record_kernel(the, "sumsq", x[i].x, (size_t)x[i].n * 4, NULL, 0);
-    return the->cpu.sumsq(be, x, count);
+    the->cpu.sumsq(be, sum_out, x, count);
 }
 
-static void adamw(const struct backend *be, float *p, float *m, float *v, float *g,
-                  int64_t n, const struct adamw_step *k)
+static void update(const struct backend *be, const struct update_span *x, int count,
+                   const struct optim_step *k)
 {
-    struct entry *e = add(ENTRY_KERNEL, the->now, "adamw");
-    float *const array[] = { p, m, v, g };
+    for (int i = 0; i < count; i++) {
+        struct entry *e = add(ENTRY_KERNEL, the->now, "update");
+        float *const array[] = { x[i].p, x[i].m, x[i].v, x[i].g };
 
-    for (int i = 0; i < 4; i++)
-        touch(e, array[i], (size_t)n * 4, true);
-    the->cpu.adamw(be, p, m, v, g, n, k);
+        for (int a = 0; a < 4; a++)
+            touch(e, array[a], array[a] ? (size_t)x[i].n * 4 : 0, true);
+    }
+    the->cpu.update(be, x, count, k);
 }
 
 struct queue_record *queue_record_open(const struct backend *be,
@@ -243,7 +246,7 @@ struct queue_record *queue_record_open(const struct backend *be,
     r->be.narrow_parts = narrow_parts;
     r->be.scale = scale;
     r->be.sumsq = sumsq;
-    r->be.adamw = adamw;
+    r->be.update = update;
     *recording_out = &r->be;
     return r;
 }

@@ -317,7 +317,7 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
             if (rc)
                 return rc;
         }
-        job->out->sumsq[b->rank] = shard_grad_sumsq(s);
+        CHECK(shard_grad_sumsq(s, &job->out->sumsq[b->rank], err));
         shard_update(s, 0.01f, t, job->decay_only ? 0 : 0.5f);
     }
     return 0;

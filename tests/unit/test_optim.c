@@ -39,16 +39,24 @@ static struct adamw_step adamw_step_of(const accel_optimizer_t *o, float lr, int
 static void adamw_update(float *p, float *m, float *v, float *g, size_t n, bool decayed,
                          const struct adamw_step *k)
 {
-    struct adamw_step step = *k;
+    struct optim_step step = { .kind = ACCEL_ADAMW, .adamw = *k };
 
     if (!decayed)
-        step.decay = 1.0f;
-    be->adamw(be, p, m, v, g, (int64_t)n, &step);
+        step.adamw.decay = 1.0f;
+    be->update(be, &(struct update_span){ p, m, v, g, (int64_t)n, 0 }, 1, &step);
+}
+
+static double sumsq_of(const struct span *x, int count)
+{
+    double sum;
+
+    be->sumsq(be, &sum, x, count);
+    return sum;
 }
 
 static double sumsq(const float *x, int64_t n)
 {
-    return be->sumsq(be, &(struct span){ x, n }, 1);
+    return sumsq_of(&(struct span){ x, n }, 1);
 }
 
 struct state {
@@ -177,7 +185,7 @@ static void test_sumsq(void)
             g[i] = (float)(i + 1);
         const struct span two[] = { { g, n }, { g, n } };
 
-        if (sumsq(g, n) != want || be->sumsq(be, two, 2) != 2 * want) {
+        if (sumsq(g, n) != want || sumsq_of(two, 2) != 2 * want) {
             tap_ok(false, "sum of squares of %d elements", n);
             return;
         }
@@ -284,9 +292,6 @@ static void test_torch(const char *name, accel_optimizer_t o)
     enum { FEW = 6 };
     const char *src = getenv("ACCEL_SRC");
     float p[FEW], state[2][FEW] = { { 0 } }, g[FEW], want, worst = 0;
-    float *const at[OPTIM_MAX_STATE] = { state[0], state[1] }, *const none[2] = {
-        NULL
-    };
     char path[512];
     FILE *f;
     int count;
@@ -303,7 +308,13 @@ static void test_torch(const char *name, accel_optimizer_t o)
 
         for (uint32_t i = 0; i < FEW; i++)
             g[i] = 2 * sequence(100 + t, i); /* halved again, as clipping does */
-        optim_apply(be, &k, p, count ? at : none, g, FEW);
+        be->update(be,
+                   &(struct update_span){ .p = p,
+                                          .m = count > 0 ? state[0] : NULL,
+                                          .v = state[1],
+                                          .g = g,
+                                          .n = FEW },
+                   1, &k);
     }
     for (int i = 0; f && i < FEW; i++) {
         if (fscanf(f, "%f", &want) != 1)
@@ -331,15 +342,16 @@ static void test_kinds(void)
         const struct optim_param own = { 0.5f, 0.1f, false, -1 };
         const struct optim_step k = optim_step_of(&o, &own, 1e-2f, 3, 0.5f);
         struct state *a = fresh(), *b = fresh(), *start = fresh();
-        float *const sa[2] = { o.kind == ACCEL_SGD && !o.momentum ? NULL : a->m };
-        float *const sb[2] = { sa[0] ? b->m : NULL };
+        const bool moment = o.kind == ACCEL_LION || o.momentum > 0;
+        struct update_span x = { a->p, moment ? a->m : NULL, NULL, a->g, N, 0 };
+        struct update_span y = { b->p, moment ? b->m : NULL, NULL, b->g, N, 0 };
 
         gradients(a, 1);
         gradients(b, 1);
         be->threads = 1;
-        optim_apply(be, &k, a->p, sa, a->g, N);
+        be->update(be, &x, 1, &k);
         be->threads = 3;
-        optim_apply(be, &k, b->p, sb, b->g, N);
+        be->update(be, &y, 1, &k);
         tap_ok(memcmp(a, b, sizeof(*a)) == 0 && a->p[N - 1] != start->p[N - 1] &&
                    sumsq(a->g, N) == 0,
                "%s: threads change no bit, the gradient is zero after", optim_name(&o));

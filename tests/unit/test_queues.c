@@ -78,6 +78,7 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
                  const struct plan_of_world *p)
 {
     struct residency r = shard_residency(s);
+    double sum;
 
     for (int t = 1; t <= STEPS; t++) {
         for (int a = 0; a < p->accumulate; a++) {
@@ -88,7 +89,7 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
                 return 1;
             CHECK(shard_backward_end(s, a == p->accumulate - 1, err));
         }
-        shard_grad_sumsq(s);
+        CHECK(shard_grad_sumsq(s, &sum, err));
         shard_update(s, 0.01f, t, 1.0f);
     }
     return pass(b, m, &r, p, false, -1);

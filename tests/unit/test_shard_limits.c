@@ -226,7 +226,7 @@ static int infinite_main(struct boot *b, void *arg)
         if (bad && b->rank == 1)
             g[5] = INFINITY;
         CHECK(shard_backward_end(k.s, true, err));
-        sum[bad] = shard_grad_sumsq(k.s);
+        CHECK(shard_grad_sumsq(k.s, &sum[bad], err));
     }
     CHECK(comm_all_reduce(k.c, sum, 2, ACCEL_F64, COMM_SUM, err));
     rig_close(&k);
@@ -333,7 +333,7 @@ static int gap_main(struct boot *b, void *arg)
         for (int64_t i = 0; i < plan_padded_elems(k.m.unit[1].elems, b->size); i++)
             g[i] = step ? 0.0f : 1.0f;
         CHECK(shard_backward_end(k.s, true, err));
-        sum[step] = shard_grad_sumsq(k.s);
+        CHECK(shard_grad_sumsq(k.s, &sum[step], err));
         shard_update(k.s, 0.01f, step + 1, 1.0f);
     }
     rig_close(&k);
@@ -373,7 +373,7 @@ static int frozen_main(struct boot *b, void *arg)
     for (int64_t i = 0; i < m.unit[2].elems; i++)
         g[i] = 1;
     CHECK(shard_backward_end(s, true, err));
-    sum = shard_grad_sumsq(s);
+    CHECK(shard_grad_sumsq(s, &sum, err));
     CHECK(comm_all_reduce(c, &sum, 1, ACCEL_F64, COMM_SUM, err));
     if (r.grad(r.user, 1, &g, NULL) != ACCEL_EBUG)
         return 5;

@@ -103,6 +103,7 @@ static bool step(struct rig *r, int t)
 {
     accel_tensor_t *in[2], *loss;
     accel_error_t err = { 0 };
+    double sum;
 
     graph_reset(&r->g);
     for (int k = 0; k < 2; k++) {
@@ -113,9 +114,9 @@ static bool step(struct rig *r, int t)
     loss = accel_call(r->model, in, 2);
     if (shard_backward_begin(r->shard, 1, &err) ||
         graph_backward(&r->g, loss, 1.0f, &err) ||
-        shard_backward_end(r->shard, true, &err))
+        shard_backward_end(r->shard, true, &err) ||
+        shard_grad_sumsq(r->shard, &sum, &err))
         return false;
-    shard_grad_sumsq(r->shard);
     shard_update(r->shard, 1e-3f, t, 1.0f);
     return true;
 }

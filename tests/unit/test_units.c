@@ -321,6 +321,40 @@ static void test_groups(void)
     accel_close(run, NULL);
 }
 
+/* Two parameters side by side, without a gap, whose groups differ in the rate alone. */
+static void test_group_rates(void)
+{
+    static const accel_group_t groups[] = {
+        { .match = "g.weight", .lr_scale = 2, .weight_decay = -1 },
+        { .match = "g.bias", .lr_scale = 3, .weight_decay = -1 },
+    };
+    const int64_t line[] = { 16 };
+    accel_job_t j = job_of("rates", 2);
+    accel_error_t err = { 0 };
+    accel_t *run = open_run();
+    accel_unit_t *u = accel_unit_new(run, "g", &err);
+    float by[2] = { 0 }, *g;
+
+    j.optimizer.groups = groups;
+    j.optimizer.group_count = 2;
+    accel_unit_param(u, "weight", 1, line, zeros, NULL, &err);
+    accel_unit_param(u, "bias", 1, line, zeros, NULL, &err);
+    tap_ok(!accel_prepare(run, &j, &err) && !accel_next_samples(run, NULL, 4, &err),
+           "a unit of two groups %s", err.text);
+    for (int k = 0; k < 2 && !accel_unit_gradient(u, k, &g, &err); k++)
+        for (int i = 0; g && i < 16; i++)
+            g[i] += 1;
+    tap_ok(!accel_finish_backward(run, 1.0, &err) && !accel_step(run, &err) &&
+               !accel_unit_want(u, &err),
+           "a step %s", err.text);
+    for (int k = 0; k < 2; k++)
+        by[k] = ((const float *)accel_unit_values(u, k))[15];
+    accel_unit_done(u);
+    tap_ok(by[0] < 0 && fabsf(by[1] / by[0] - 1.5f) < 1e-6f,
+           "each at its own rate: %g and %g", (double)by[0], (double)by[1]);
+    accel_close(run, NULL);
+}
+
 /* ---- any fields ------------------------------------------------------------------ */
 
 static int fetch(void *user, int64_t index, void *const *dst)
@@ -644,6 +678,7 @@ int main(void)
     test_fatal(NOT_DONE, "forgotten done");
     test_resume();
     test_groups();
+    test_group_rates();
     test_hooks();
     test_jobs();
     test_end();

@@ -21,15 +21,8 @@ static void norm(const struct backend *be, void *const *a, const struct twin_cal
 static void norm_grad(const struct backend *be, void *const *a,
                       const struct twin_call *c)
 {
-    be->norm_grad(be, (const struct norm *)c->more, a[0], c->add, a[1], a[2],
-                  (const float *)a[3], a[4]);
-}
-
-static void norm_param_grad(const struct backend *be, void *const *a,
-                            const struct twin_call *c)
-{
-    be->norm_param_grad(be, (const struct norm *)c->more, (float *)a[0], (float *)a[1],
-                        a[2], a[3], (const float *)a[4]);
+    be->norm_grad(be, (const struct norm *)c->more, a[0], c->add, (float *)a[5],
+                  (float *)a[6], a[1], a[2], (const float *)a[3], a[4]);
 }
 
 static void softmax(const struct backend *be, void *const *a, const struct twin_call *c)
@@ -59,23 +52,24 @@ static void norms(struct twin *t, struct norm p, int64_t shift, bool bias)
         twin_none(t);
     twin_run(t, norm, &c, "%s %lld x %lld %s", kind, (long long)p.rows,
              (long long)p.cols, type);
-    twin_values(t, p.type, n, shift, -1, 1);
-    twin_values(t, p.type, n, 0, -1, 1);
-    twin_values(t, p.type, n, shift, -1, 1);
-    twin_values(t, ACCEL_F32, 2 * p.rows, 0, 0.1, 1);
-    twin_values(t, p.type, p.cols, 0, 0.5, 1.5);
-    twin_run(t, norm_grad, &c, "%s_grad %lld x %lld %s, add %d", kind,
-             (long long)p.rows, (long long)p.cols, type, c.add);
-    for (int k = 0; k < 2; k++)
-        if (k == (p.rms ? 1 : bias ? 2 : 0))
-            twin_none(t);
+    for (int which = 1; which < 4; which++) {
+        /* the gradient of x, of the parameters, of all */
+        if (which & 1)
+            twin_values(t, p.type, n, shift, -1, 1);
         else
-            twin_values(t, ACCEL_F32, p.cols, 0, -1, 1);
-    twin_values(t, p.type, n, shift, -1, 1);
-    twin_values(t, p.type, n, 0, -1, 1);
-    twin_values(t, ACCEL_F32, 2 * p.rows, 0, 0.1, 1);
-    twin_run(t, norm_param_grad, &c, "%s_param_grad %lld x %lld %s", kind,
-             (long long)p.rows, (long long)p.cols, type);
+            twin_none(t);
+        twin_values(t, p.type, n, 0, -1, 1);
+        twin_values(t, p.type, n, shift, -1, 1);
+        twin_values(t, ACCEL_F32, 2 * p.rows, 0, 0.1, 1);
+        twin_values(t, p.type, p.cols, 0, 0.5, 1.5);
+        for (int k = 0; k < 2; k++)
+            if (which & 2 && k != (p.rms ? 1 : bias ? 2 : 0))
+                twin_values(t, ACCEL_F32, p.cols, 0, -1, 1);
+            else
+                twin_none(t);
+        twin_run(t, norm_grad, &c, "%s_grad %lld x %lld %s, add %d, of %d", kind,
+                 (long long)p.rows, (long long)p.cols, type, c.add, which);
+    }
 }
 
 static void softmaxes(struct twin *t, struct twin_call c, int64_t shift)

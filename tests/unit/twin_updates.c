@@ -12,22 +12,46 @@
 
 static const int64_t lengths[] = { 0, 1, 3, 4, 5, 127, 4099, 70001 };
 
-static void adamw(const struct backend *be, void *const *a, const struct twin_call *c)
+/* Three ranges and a gap of one element after the first; the constants of the ranges
+ * differ. a[1] NULL: no momentum. */
+static void update(const struct backend *be, void *const *a, const struct twin_call *c)
 {
-    be->adamw(be, (float *)a[0], (float *)a[1], (float *)a[2], (float *)a[3], c->n,
-              (const struct adamw_step *)c->more);
+    const int64_t cut[] = { 0, c->n / 3, c->n / 3 + (c->n > 4), c->n - c->n / 4, c->n };
+    static const int step[] = { 1, -1, 0, 1 };
+    struct update_span x[4];
+
+    for (int i = 0; i < 4; i++)
+        x[i] = (struct update_span){ .p = (float *)a[0] + cut[i],
+                                     .m = a[1] ? (float *)a[1] + cut[i] : NULL,
+                                     .v = (float *)a[2] + cut[i],
+                                     .g = (float *)a[3] + cut[i],
+                                     .n = cut[i + 1] - cut[i],
+                                     .step = step[i] };
+    be->update(be, x, 4, (const struct optim_step *)c->more);
 }
 
-static void sgd(const struct backend *be, void *const *a, const struct twin_call *c)
-{
-    be->sgd(be, (float *)a[0], (float *)a[1], (float *)a[3], c->n,
-            (const struct sgd_step *)c->more);
-}
+/* As many ranges as there are constants, more than a launch of a device takes. */
+enum { MANY = 130 };
 
-static void lion(const struct backend *be, void *const *a, const struct twin_call *c)
+static void update_many(const struct backend *be, void *const *a,
+                        const struct twin_call *c)
 {
-    be->lion(be, (float *)a[0], (float *)a[1], (float *)a[3], c->n,
-             (const struct lion_step *)c->more);
+    struct optim_step k[MANY];
+    struct update_span x[MANY];
+
+    for (int i = 0; i < MANY; i++) {
+        const int64_t from = c->n * i / MANY, to = c->n * (i + 1) / MANY;
+
+        k[i] = *(const struct optim_step *)c->more;
+        k[i].adamw.rate *= (float)(1 + i % 29);
+        x[i] = (struct update_span){ .p = (float *)a[0] + from,
+                                     .m = (float *)a[1] + from,
+                                     .v = (float *)a[2] + from,
+                                     .g = (float *)a[3] + from,
+                                     .n = to - from,
+                                     .step = i % 29 };
+    }
+    be->update(be, x, MANY, k);
 }
 
 static void scale(const struct backend *be, void *const *a, const struct twin_call *c)
@@ -85,26 +109,34 @@ static void four(struct twin *t, int64_t n, int64_t shift, bool momentum)
 
 static void optimizers(struct twin *t, struct twin_call c, int64_t shift)
 {
-    const struct adamw_step k = { 0.9f,  0.95f, 0.1f,    0.05f, 3e-4f,
-                                  1.02f, 1e-8f, 0.9997f, 0.7f };
+    const struct adamw_step adamw = { 0.9f,  0.95f, 0.1f,    0.05f, 3e-4f,
+                                      1.02f, 1e-8f, 0.9997f, 0.7f };
     const struct sgd_step plain = { 0.1f, 0.0f, 1.0f, 0.0f, 0.01f, 0.7f };
     const struct sgd_step nesterov = { 0.1f, 0.9f, 1.0f, 0.9f, 0.01f, 0.7f };
-    const struct lion_step l = { 1e-3f, 0.9f, 0.99f, 0.1f, 0.01f, 0.999f, 0.7f };
+    const struct lion_step lion = { 1e-3f, 0.9f, 0.99f, 0.1f, 0.01f, 0.999f, 0.7f };
+    const struct {
+        const char *name;
+        bool momentum;
+        struct optim_step k;
+    } rows[] = { { "adamw", true, { ACCEL_ADAMW, .adamw = adamw } },
+                 { "sgd", false, { ACCEL_SGD, .sgd = plain } },
+                 { "sgd with momentum", true, { ACCEL_SGD, .sgd = nesterov } },
+                 { "lion", true, { ACCEL_LION, .lion = lion } } };
 
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct optim_step k[2] = { rows[i].k, rows[i].k };
+
+        k[1].adamw.decay = 1.0f;
+        k[1].sgd.lr = k[1].lion.lr = 0.3f;
+        c.more = k;
+        four(t, c.n, shift, rows[i].momentum);
+        twin_run(t, update, &c, "%s of %lld, shift %lld", rows[i].name, (long long)c.n,
+                 (long long)shift);
+    }
+    c.more = &rows[0].k;
     four(t, c.n, shift, true);
-    c.more = &k;
-    twin_run(t, adamw, &c, "adamw of %lld, shift %lld", (long long)c.n,
-             (long long)shift);
-    four(t, c.n, shift, false);
-    c.more = &plain;
-    twin_run(t, sgd, &c, "sgd of %lld, shift %lld", (long long)c.n, (long long)shift);
-    four(t, c.n, shift, true);
-    c.more = &nesterov;
-    twin_run(t, sgd, &c, "sgd with momentum of %lld, shift %lld", (long long)c.n,
-             (long long)shift);
-    four(t, c.n, shift, true);
-    c.more = &l;
-    twin_run(t, lion, &c, "lion of %lld, shift %lld", (long long)c.n, (long long)shift);
+    twin_run(t, update_many, &c, "adamw of %lld in %d ranges, shift %lld",
+             (long long)c.n, MANY, (long long)shift);
 }
 
 static void parts(struct twin *t, struct twin_call c, int64_t shift)
@@ -194,6 +226,7 @@ static int called;
 static void sumsq(const struct backend *be, void *const *a, const struct twin_call *c)
 {
     struct span span[100];
+    double *sum = be->host_alloc(be, sizeof(*sum));
     const int count = (int)c->dim[0];
     int64_t at = 0;
 
@@ -203,7 +236,10 @@ static void sumsq(const struct backend *be, void *const *a, const struct twin_ca
         span[k] = (struct span){ (const float *)a[0] + at, n };
         at += n;
     }
-    sums[called++] = be->sumsq(be, span, count);
+    be->sumsq(be, sum, span, count);
+    be->sync(be, NULL);
+    sums[called++] = *sum;
+    be->host_free(be, sum, sizeof(*sum));
 }
 
 static void squares(struct twin *t, struct twin_call c, int64_t shift)

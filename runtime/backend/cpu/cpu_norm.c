@@ -113,8 +113,9 @@ static void grad_any(void *dx, const void *dy, const void *x, const void *gain,
 }
 
 /* dx [rows, cols]; rows are independent, so any thread may take any row. */
-void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
-                   const void *dy, const void *x, const float *stats, const void *gain)
+static void input_grad_rows(const struct backend *be, const struct norm *p, void *dx,
+                            bool add, const void *dy, const void *x, const float *stats,
+                            const void *gain)
 {
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
@@ -173,9 +174,9 @@ static void param_any(float *dgain, float *dbias, const void *dy, const void *x,
 }
 
 /* dgain, dbias [cols]: a slab of columns per task, all rows in order. */
-void cpu_norm_param_grad(const struct backend *be, const struct norm *p, float *dgain,
-                         float *dbias, const void *dy, const void *x,
-                         const float *stats)
+static void param_grad_slabs(const struct backend *be, const struct norm *p,
+                             float *dgain, float *dbias, const void *dy, const void *x,
+                             const float *stats)
 {
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(dynamic) if (p->rows * p->cols > CPU_ALONE_ELEMS)
@@ -183,4 +184,14 @@ void cpu_norm_param_grad(const struct backend *be, const struct norm *p, float *
         param_any(dgain, dbias, dy, x, stats, p->rows, p->cols, c,
                   p->cols - c < CPU_COLUMN_SLAB ? p->cols - c : CPU_COLUMN_SLAB,
                   p->type == ACCEL_BF16);
+}
+
+void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
+                   float *dgain, float *dbias, const void *dy, const void *x,
+                   const float *stats, const void *gain)
+{
+    if (dx)
+        input_grad_rows(be, p, dx, add, dy, x, stats, gain);
+    if (dgain || dbias)
+        param_grad_slabs(be, p, dgain, dbias, dy, x, stats);
 }

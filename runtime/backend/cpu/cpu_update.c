@@ -104,8 +104,8 @@ static void adamw_block(float *restrict p, float *restrict m, float *restrict v,
 }
 
 /* Static shares: each thread updates the pages that it has touched before. */
-void cpu_adamw(const struct backend *be, float *p, float *m, float *v, float *g,
-               int64_t n, const struct adamw_step *k)
+static void adamw_range(const struct backend *be, float *p, float *m, float *v,
+                        float *g, int64_t n, const struct adamw_step *k)
 {
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t i = 0; i < n; i += BLOCK)
@@ -138,8 +138,8 @@ static void momentum_block(float *restrict p, float *restrict m, float *restrict
     }
 }
 
-void cpu_sgd(const struct backend *be, float *p, float *m, float *g, int64_t n,
-             const struct sgd_step *k)
+static void sgd_range(const struct backend *be, float *p, float *m, float *g, int64_t n,
+                      const struct sgd_step *k)
 {
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t i = 0; i < n; i += BLOCK) {
@@ -163,12 +163,28 @@ static void lion_block(float *restrict p, float *restrict m, float *restrict g,
     }
 }
 
-void cpu_lion(const struct backend *be, float *p, float *m, float *g, int64_t n,
-              const struct lion_step *k)
+static void lion_range(const struct backend *be, float *p, float *m, float *g,
+                       int64_t n, const struct lion_step *k)
 {
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t i = 0; i < n; i += BLOCK)
         lion_block(p + i, m + i, g + i, block_length(n, i), k);
+}
+
+/* Range by range: threads share each of them. */
+void cpu_update(const struct backend *be, const struct update_span *x, int count,
+                const struct optim_step *k)
+{
+    for (int i = 0; i < count; i++, x++) {
+        if (x->step < 0)
+            cpu_zero(be, x->g, (size_t)x->n * sizeof(*x->g));
+        else if (k[x->step].kind == ACCEL_ADAMW)
+            adamw_range(be, x->p, x->m, x->v, x->g, x->n, &k[x->step].adamw);
+        else if (k[x->step].kind == ACCEL_SGD)
+            sgd_range(be, x->p, x->m, x->g, x->n, &k[x->step].sgd);
+        else
+            lion_range(be, x->p, x->m, x->g, x->n, &k[x->step].lion);
+    }
 }
 
 #define LANES 8
@@ -212,13 +228,14 @@ static double sumsq_span(const struct backend *be, const float *x, int64_t n)
 }
 
 /* Spans in the caller's order. They are few and long: threads share each of them. */
-double cpu_sumsq(const struct backend *be, const struct span *x, int count)
+void cpu_sumsq(const struct backend *be, double *sum_out, const struct span *x,
+               int count)
 {
     double sum = 0;
 
     for (int i = 0; i < count; i++)
         sum += sumsq_span(be, x[i].x, x[i].n);
-    return sum;
+    *sum_out = sum;
 }
 
 /* Elements [at, at + n) of part r as float32. `at` is the start of a wire block, so the

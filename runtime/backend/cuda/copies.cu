@@ -135,20 +135,29 @@ void cuda_from_host(const struct backend *be, void *dst, const void *host, size_
     }
 }
 
-/* Copies at most SLOT_BYTES into one of our buffers and waits. NULL after a failure. */
-static const void *fetch_piece(struct cuda_state *s, const void *src, size_t bytes)
+const void *cuda_fetch_late(struct cuda_state *s, cudaStream_t queue, const void *src,
+                            size_t bytes)
 {
     struct slot *slot = take_slot(s);
 
     if (!slot ||
-        !CHECK(s, cudaMemcpyAsync(slot->p, src, bytes, cudaMemcpyDeviceToHost, s->now)))
+        !CHECK(s, cudaMemcpyAsync(slot->p, src, bytes, cudaMemcpyDeviceToHost, queue)))
         return NULL;
+    return slot->p;
+}
+
+/* Copies at most SLOT_BYTES into one of our buffers and waits. NULL after a failure. */
+static const void *fetch_piece(struct cuda_state *s, const void *src, size_t bytes)
+{
+    const void *piece = cuda_fetch_late(s, s->now, src, bytes);
+
     /* reading back is waiting: nothing to overlap */
-    return cuda_finish(s) ? slot->p : NULL;
+    return piece && cuda_finish(s) ? piece : NULL;
 }
 
 bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes)
 {
+    cuda_settle(&s->be);
     if (s->end_recording)
         s->end_recording(s);
     if (cuda_is_locked(s, host, bytes))
@@ -214,6 +223,7 @@ void cuda_to_host(const struct backend *be, float *host, const void *src,
     /* a piece that fits a buffer, whatever the dtype */
     const int64_t step = (int64_t)(SLOT_BYTES / size);
 
+    cuda_settle(be);
     if (s->end_recording)
         s->end_recording(s);
     for (int64_t at = 0; at < n; at += step) {

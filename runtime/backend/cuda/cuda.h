@@ -28,6 +28,16 @@ struct cuda_fault {
     struct cuda_bad embed, target;
 };
 
+/* dst[i] += the sum over `parts` of part[k * stride + i], for n elements: the end of a
+ * sum, see sum_ends.cu. */
+struct cuda_end {
+    float *dst;
+    const float *part;
+    int64_t parts, stride, n;
+};
+/* as many fit a kernel's arguments */
+enum { CUDA_ENDS = 64 };
+
 /* All that is known about one opened device. Nothing in it is locked. */
 struct cuda_state {
     struct backend be; /* its state points back here */
@@ -62,6 +72,13 @@ struct cuda_state {
         char *base;
         size_t bytes, top;
     } workspace;
+    /* sum_ends.cu: ends that are due, and the bytes that their parts take at the end of
+     * the workspace */
+    struct {
+        struct cuda_end end[CUDA_ENDS];
+        int count;
+        size_t bytes;
+    } ends;
     struct cuda_staging *staging;
     struct cuda_fault *fault; /* device memory */
 
@@ -164,6 +181,13 @@ accel_status_t cuda_alloc_plain(const struct backend *be, enum backend_memory ki
  * 0 bytes. */
 void *cuda_scratch(struct cuda_state *s, size_t bytes);
 void cuda_scratch_free(struct cuda_state *s, void *p); /* NULL is fine */
+/* sum_ends.cu. Room for n floats, parts of sums; once their kernel is launched, their
+ * ends are added, and done follows. No scratch is taken between room and done. flush
+ * launches what is due. */
+float *cuda_ends_room(struct cuda_state *s, int64_t n);
+void cuda_ends_add(struct cuda_state *s, const struct cuda_end *e);
+void cuda_ends_done(struct cuda_state *s, float *room);
+void cuda_ends_flush(struct cuda_state *s);
 /* Bytes that the stream-ordered pool holds of the device now, and its peak. */
 void cuda_pool_bytes(struct cuda_state *s, size_t *now, size_t *most);
 
@@ -188,6 +212,11 @@ bool cuda_settled(struct cuda_state *s);
 bool cuda_finish(struct cuda_state *s);
 /* Copies to the host and waits; for small results, such as a sum. */
 bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes);
+/* The same without the wait: the bytes are at the address that is returned once the
+ * queue has been waited for, until the next copy from or to the host. NULL after a
+ * failure. */
+const void *cuda_fetch_late(struct cuda_state *s, cudaStream_t queue, const void *src,
+                            size_t bytes);
 
 /* Parts of the core, in the order in which open calls them; close goes the other
  * way. */

@@ -41,6 +41,9 @@ void cuda_to_host_bytes(const struct backend *be, void *host, const void *src,
 void cuda_from_host(const struct backend *be, void *dst, const void *host,
                     size_t bytes);
 
+/* sum_ends.cu */
+void cuda_settle(const struct backend *be);
+
 /* graph.cu */
 void cuda_step_begin(const struct backend *be);
 void cuda_step_end(const struct backend *be);

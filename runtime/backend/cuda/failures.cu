@@ -174,14 +174,11 @@ accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
 }
 
 /* Did a kernel meet an id out of range? The words are those of the CPU's ops. */
-static accel_status_t check_ids(struct cuda_state *s, accel_error_t *err)
+static accel_status_t check_ids(struct cuda_state *s, struct cuda_fault f,
+                                accel_error_t *err)
 {
     char where[sizeof(s->where)];
-    struct cuda_fault f;
 
-    /* only in sync: reading it after each forward would stop the device */
-    if (!cuda_fetch(s, &f, s->fault, sizeof(f)))
-        return cuda_check(&s->be, err);
     if (f.embed.row != INT32_MAX) {
         cuda_mark_name(s, f.embed.mark, where, sizeof(where));
         return accel_fail_at(err, A0615, where, "check the vocabulary size",
@@ -200,12 +197,16 @@ static accel_status_t check_ids(struct cuda_state *s, accel_error_t *err)
 accel_status_t cuda_sync(const struct backend *be, accel_error_t *err)
 {
     struct cuda_state *s = cuda_state_of(be);
+    const void *fault;
 
     if (s->end_recording)
         s->end_recording(s);
+    /* Only here: reading the ids after each forward would stop the device. Queued ahead
+     * of the wait, which is then the only one. */
+    fault = cuda_fetch_late(s, s->stream[QUEUE_COMPUTE], s->fault, sizeof(*s->fault));
     /* what a queue still runs may fail, too */
-    if (!cuda_await_all(s))
+    if (!cuda_await_all(s) || !fault)
         return cuda_check(be, err);
     cuda_marks_waited(s);
-    return check_ids(s, err);
+    return check_ids(s, *(const struct cuda_fault *)fault, err);
 }

@@ -135,12 +135,12 @@ static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way w
     struct gemm part = *p;
     /* what the epilogue does; the rest is gemm_finish's */
     const bool fused_bias = way.fused & GEMM_BIAS, fused_sums = way.fused & GEMM_SUMS;
-    float *wide = NULL;
+    float *wide = NULL, *sums = NULL;
     bool good;
 
-    /* the product overwrites them; they are added to row_sums below */
+    /* the product overwrites them; sum_ends.cu adds them to row_sums */
     if (fused_sums)
-        part.bias = wide = (float *)cuda_scratch(s, (size_t)p->m * sizeof(*wide));
+        part.bias = sums = cuda_ends_room(s, p->m);
     /* the epilogue wants a float32 bias beside a float32 result */
     if (fused_bias && p->bias_type != p->c_type) {
         wide = (float *)cuda_scratch(s, (size_t)p->n * sizeof(*wide));
@@ -148,8 +148,13 @@ static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way w
         part.bias = wide;
     }
     good = gemm_product(s, &part, way.fused);
-    if (good && fused_sums)
-        s->be.add(&s->be, p->row_sums, p->row_sums, wide, ACCEL_F32, p->m);
+    if (good && fused_sums) {
+        const struct cuda_end e = { p->row_sums, sums, 1, p->m, p->m };
+
+        cuda_ends_add(s, &e);
+    }
+    if (fused_sums)
+        cuda_ends_done(s, sums);
     cuda_scratch_free(s, wide);
     if (good && way.after)
         finish(s, p, p->bias && !fused_bias);

@@ -34,6 +34,7 @@ cuda_sources = \
 	runtime/backend/cuda/rope.cu \
 	runtime/backend/cuda/scratch.cu \
 	runtime/backend/cuda/softmax.cu \
+	runtime/backend/cuda/sum_ends.cu \
 	runtime/backend/cuda/sums.cu \
 	runtime/backend/cuda/sumsq.cu \
 	runtime/backend/cuda/table.cu \
@@ -48,6 +49,7 @@ cuda_headers = \
 	runtime/backend/cuda/attention_parts.h \
 	runtime/backend/cuda/attention_path.h \
 	runtime/backend/cuda/attention_plans.h \
+	runtime/backend/cuda/columns.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/dnn.h \
 	runtime/backend/cuda/dnn_plan.h \

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layer and RMS normalization on a CUDA device: forward and the gradient of the input,
- * each reading its rows once. The parameters' gradients are column sums: columns.cu.
+ * Layer and RMS normalization on a CUDA device: forward, and the gradients of input and
+ * parameters, which are sums of columns; each reading its rows once. One launch does
+ * both gradients.
  */
+#include "backend/cuda/columns.h"
 #include "backend/cuda/rows.h"
 
 /* Mean and 1 / deviation of a row, which is left in row.room for the caller. Two
@@ -94,23 +96,54 @@ void cuda_norm(const struct backend *be, const struct norm *p, void *y, float *s
     });
 }
 
+/* Gradients of gain and bias in one pass; either may be NULL. */
+template <typename T> struct norm_param_op {
+    enum { SUMS = 2 };
+    float *dgain, *dbias;
+    const T *dy, *x;
+    const float *stats;
+    int64_t rows, cols;
+
+    template <int V>
+    __device__ void add(float (*sum)[V], int64_t, int64_t row, int64_t col) const
+    {
+        /* gain: dy h with h = (x - mean) rstd; bias: dy */
+        const float mean = stats[row], rstd = stats[rows + row];
+        float d[V], v[V];
+
+        load<V>(d, dy + row * cols + col);
+        load<V>(v, x + row * cols + col);
+        for (int i = 0; i < V; i++) {
+            sum[0][i] += d[i] * ((v[i] - mean) * rstd);
+            sum[1][i] += d[i];
+        }
+    }
+    __device__ void finish(int which, int64_t, int64_t col, float total) const
+    {
+        float *to = which == 0 ? dgain : dbias;
+
+        if (to)
+            to[col] += total;
+    }
+};
+
 /* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. With
- * rms, mean(d) counts as 0. */
+ * rms, mean(d) counts as 0. The rows of block `block` of `blocks`. */
 template <typename T, int V, int G>
-static __global__ void __launch_bounds__(ROW_BLOCK)
-    norm_grad_kernel(struct norm p, T *dx, bool add, const T *dy, const T *x,
-                     const float *stats, const T *gain, int64_t keep)
+static __device__ inline void input_rows(const struct norm &p, T *dx, bool add,
+                                         const norm_param_op<T> &op, const T *gain,
+                                         int64_t keep, T *kept, int64_t block,
+                                         int64_t blocks)
 {
-    DYNAMIC_SHARED(T, kept);
+    enum { TEAMS = ROW_BLOCK / G };
     __shared__ float room[WARP];
 
-    TEAM_ROWS(G, r, p.rows)
-    {
+    for (int64_t r = block * TEAMS + threadIdx.x / G; r < p.rows; r += blocks * TEAMS) {
         /* two rows per team: x, then dy */
         T *const own = kept + threadIdx.x / G * 2 * keep;
-        const kept_row<T> row = { x + r * p.cols, keep ? own : NULL };
-        const kept_row<T> drow = { dy + r * p.cols, keep ? own + keep : NULL };
-        const float mean = stats[r], rstd = stats[p.rows + r];
+        const kept_row<T> row = { op.x + r * p.cols, keep ? own : NULL };
+        const kept_row<T> drow = { op.dy + r * p.cols, keep ? own + keep : NULL };
+        const float mean = op.stats[r], rstd = op.stats[p.rows + r];
         float sum_d = 0.0f, sum_dh = 0.0f;
 
 #pragma unroll 2
@@ -143,16 +176,68 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
     }
 }
 
+/* The first blocks sum columns for the parameters, the others do rows of dx. They share
+ * nothing but what they read. */
+template <typename T, int V, int G>
+static __global__ void __launch_bounds__(ROW_BLOCK)
+    norm_grad_kernel(struct norm p, T *dx, bool add, norm_param_op<T> op,
+                     struct columns sums, const T *gain, int64_t keep)
+{
+    DYNAMIC_SHARED(T, kept);
+    const int64_t first = sums.tiles * sums.parts;
+
+    if (blockIdx.x < first)
+        sum_part<V>(op, sums, blockIdx.x % sums.tiles, blockIdx.x / sums.tiles, 0,
+                    reinterpret_cast<float *>(kept));
+    else
+        input_rows<T, V, G>(p, dx, add, op, gain, keep, kept, blockIdx.x - first,
+                            gridDim.x - first);
+}
+
+/* Adds the blocks and the shared memory of the columns to a plan of the rows. */
+template <typename T>
+static struct columns with_columns(struct row_plan *plan, const struct norm *p,
+                                   bool wanted)
+{
+    const int pack = plan->packed ? pack_size<T> : 1;
+    const int room =
+        plan->packed ? column_room<pack_size<T>, 2>::FLOATS : column_room<1, 2>::FLOATS;
+    const size_t shared = (size_t)room * sizeof(float);
+    struct columns sums = cut_columns(1, p->rows, p->cols, pack);
+
+    if (!wanted)
+        sums.tiles = 0;
+    plan->grid += (unsigned)(sums.tiles * sums.parts);
+    if (wanted && plan->shared < shared)
+        plan->shared = shared;
+    return sums;
+}
+
+static_assert(COLUMN_BLOCK == ROW_BLOCK, "one launch has blocks of both kinds");
+
 void cuda_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
-                    const void *dy, const void *x, const float *stats, const void *gain)
+                    float *dgain, float *dbias, const void *dy, const void *x,
+                    const float *stats, const void *gain)
 {
     struct cuda_state *s = cuda_state_of(be);
+    float *const to[] = { dgain, dbias };
+    const bool wanted = dgain || dbias;
 
     BY_TYPE(p->type, T, {
-        const struct row_plan plan =
+        const norm_param_op<T> op = { dgain, dbias,   (const T *)dy, (const T *)x,
+                                      stats, p->rows, p->cols };
+        struct row_plan plan =
             plan_rows<T>(p->rows, p->cols, 2, on_16(dx, dy, x, gain));
+        struct columns sums;
 
-        LAUNCH_ROWS(plan, T, norm_grad_kernel, s, *p, (T *)dx, add, (const T *)dy,
-                    (const T *)x, stats, (const T *)gain, plan.keep);
+        if (!dx)
+            plan.grid = 0;
+        sums = with_columns<T>(&plan, p, wanted);
+        if (wanted)
+            ends_begin(s, &sums, 2);
+        LAUNCH_ROWS(plan, T, norm_grad_kernel, s, *p, (T *)dx, add, op, sums,
+                    (const T *)gain, plan.keep);
+        if (wanted)
+            ends_note(s, &sums, 2, to);
     });
 }

@@ -34,6 +34,9 @@ static void *workspace_piece(struct cuda_state *s, size_t bytes)
     if (!s->workspace.base || s->now != s->stream[QUEUE_COMPUTE] ||
         bytes > s->workspace.bytes - s->workspace.top)
         return NULL;
+    /* its end may hold parts of sums, which then end now */
+    if (bytes > s->workspace.bytes - s->workspace.top - s->ends.bytes)
+        cuda_ends_flush(s);
     s->workspace.top += bytes;
     return p;
 }

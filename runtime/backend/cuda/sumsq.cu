@@ -93,16 +93,18 @@ static int take(struct span_list *list, const struct span *x, int count)
     return list->count;
 }
 
-double cuda_sumsq(const struct backend *be, const struct span *x, int count)
+void cuda_sumsq(const struct backend *be, double *sum_out, const struct span *x,
+                int count)
 {
     struct cuda_state *s = cuda_state_of(be);
     int64_t parts = 0, at = 0;
-    double *part, total = 0.0;
+    double *part;
 
     for (int k = 0; k < count; k++)
         parts += parts_of(&x[k]);
+    *sum_out = 0.0;
     if (parts == 0)
-        return 0.0;
+        return;
     /* parts of all launches, and one place for the total */
     part = (double *)cuda_scratch(s, (size_t)(parts + 1) * sizeof(*part));
     for (int k = 0; k < count;) {
@@ -115,7 +117,6 @@ double cuda_sumsq(const struct backend *be, const struct span *x, int count)
     }
     LAUNCH(total_kernel, 1, TOTAL_BLOCK, 0, s, part, parts, part + parts);
     if (!s->failed)
-        cuda_fetch(s, &total, part + parts, sizeof(total));
+        cuda_copy(be, sum_out, part + parts, sizeof(*sum_out));
     cuda_scratch_free(s, part);
-    return total;
 }

@@ -18,6 +18,7 @@ static void put_core(struct backend *be)
     be->lend = cuda_lend;
     be->check = cuda_check;
     be->sync = cuda_sync;
+    be->settle = cuda_settle;
     be->alloc = cuda_alloc;
     be->free = cuda_free;
     be->count = cuda_count;

@@ -12,12 +12,24 @@ enum { PACK = pack_size<float> };
 
 /* ---- optimizers ------------------------------------------------------------------ */
 
+/* Each OP has STEP, its constants; of, which picks them; and is made from a range, from
+ * element `at` of it on. INPUTS, load and finish are those of `map`. */
+
 /* One pass: reads and writes all four arrays once, which is all the time it takes. */
 struct adamw_op {
+    using STEP = struct adamw_step;
     enum { INPUTS = 4 };
     float *p, *m, *v, *g;
-    struct adamw_step k;
+    STEP k;
 
+    static STEP of(const struct optim_step &k)
+    {
+        return k.adamw;
+    }
+    __device__ adamw_op(const struct update_span &x, int64_t at, const STEP &step)
+        : p(x.p + at), m(x.m + at), v(x.v + at), g(x.g + at), k(step)
+    {
+    }
     template <int V> __device__ void load(int64_t at, float (*x)[V]) const
     {
         ::load<V>(x[0], p + at);
@@ -39,19 +51,21 @@ struct adamw_op {
     }
 };
 
-void cuda_adamw(const struct backend *be, float *p, float *m, float *v, float *g,
-                int64_t n, const struct adamw_step *k)
-{
-    /* packs where all four shards start at multiples of 16 bytes */
-    map<PACK>(cuda_state_of(be), on_16(p, m, v, g), n, adamw_op{ p, m, v, g, *k });
-}
-
-/* Parameter, momentum and gradient; STEP is the optimizer that updates them. */
-template <typename STEP> struct momentum_op {
+/* Parameter, momentum and gradient; RULE is the optimizer that updates them. */
+template <typename RULE> struct momentum_op {
+    using STEP = typename RULE::STEP;
     enum { INPUTS = 3 };
     float *p, *m, *g;
-    STEP step;
+    STEP k;
 
+    static STEP of(const struct optim_step &k)
+    {
+        return RULE::of(k);
+    }
+    __device__ momentum_op(const struct update_span &x, int64_t at, const STEP &step)
+        : p(x.p + at), m(x.m + at), g(x.g + at), k(step)
+    {
+    }
     template <int V> __device__ void load(int64_t at, float (*x)[V]) const
     {
         ::load<V>(x[0], p + at);
@@ -61,7 +75,7 @@ template <typename STEP> struct momentum_op {
     template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
     {
         for (int i = 0; i < V; i++) {
-            step.apply(&x[0][i], &x[1][i], x[2][i]);
+            RULE::apply(&x[0][i], &x[1][i], x[2][i], &k);
             x[2][i] = 0.0f;
         }
         store<V>(p + at, x[0]);
@@ -72,29 +86,46 @@ template <typename STEP> struct momentum_op {
 
 /* the two optimizers with one moment differ in their arithmetic only */
 struct sgd_momentum {
-    struct sgd_step k;
+    using STEP = struct sgd_step;
 
-    __device__ void apply(float *p, float *m, float g) const
+    static STEP of(const struct optim_step &k)
     {
-        maths_sgd_momentum(p, m, g, &k);
+        return k.sgd;
+    }
+    static __device__ void apply(float *p, float *m, float g, const STEP *k)
+    {
+        maths_sgd_momentum(p, m, g, k);
     }
 };
 
 struct lion {
-    struct lion_step k;
+    using STEP = struct lion_step;
 
-    __device__ void apply(float *p, float *m, float g) const
+    static STEP of(const struct optim_step &k)
     {
-        maths_lion(p, m, g, &k);
+        return k.lion;
+    }
+    static __device__ void apply(float *p, float *m, float g, const STEP *k)
+    {
+        maths_lion(p, m, g, k);
     }
 };
 
 /* without momentum there is no third array to read */
 struct sgd_op {
+    using STEP = struct sgd_step;
     enum { INPUTS = 2 };
     float *p, *g;
-    struct sgd_step k;
+    STEP k;
 
+    static STEP of(const struct optim_step &k)
+    {
+        return k.sgd;
+    }
+    __device__ sgd_op(const struct update_span &x, int64_t at, const STEP &step)
+        : p(x.p + at), g(x.g + at), k(step)
+    {
+    }
     template <int V> __device__ void load(int64_t at, float (*x)[V]) const
     {
         ::load<V>(x[0], p + at);
@@ -111,21 +142,132 @@ struct sgd_op {
     }
 };
 
-void cuda_sgd(const struct backend *be, float *p, float *m, float *g, int64_t n,
-              const struct sgd_step *k)
+/* Ranges and constants are passed by value: so many fit the 4 KiB of a kernel's
+ * arguments. A part is what a block works on at a time. */
+enum { UPDATE_SPANS = 48, UPDATE_STEPS = 16, UPDATE_PART = 8192 };
+
+/* The ranges of one launch; span[k].step counts in step[]. Parts first[k] .. first[k +
+ * 1] - 1 are those of range k. */
+template <typename STEP> struct update_list {
+    struct update_span span[UPDATE_SPANS];
+    int64_t first[UPDATE_SPANS + 1];
+    STEP step[UPDATE_STEPS];
+    int count;
+};
+
+/* A block per part, so that short ranges and long ones share the device. The result of
+ * an element does not depend on its part. */
+template <typename OP>
+static __global__ void __launch_bounds__(MAP_BLOCK)
+    update_kernel(struct update_list<typename OP::STEP> list)
 {
-    if (m)
-        map<PACK>(cuda_state_of(be), on_16(p, m, g), n,
-                  momentum_op<sgd_momentum>{ p, m, g, { *k } });
-    else
-        map<PACK>(cuda_state_of(be), on_16(p, g), n, sgd_op{ p, g, *k });
+    ROW_STRIDE(part, list.first[list.count])
+    {
+        int k = 0;
+
+        /* at most 48 ranges: a search by each thread is not worth more */
+        while (part >= list.first[k + 1])
+            k++;
+        const struct update_span x = list.span[k];
+        const int64_t at = (part - list.first[k]) * UPDATE_PART;
+        const int64_t n = least(x.n - at, UPDATE_PART);
+        const uintptr_t places =
+            (uintptr_t)x.p | (uintptr_t)x.m | (uintptr_t)x.v | (uintptr_t)x.g;
+
+        if (x.step < 0) {
+            BLOCK_STRIDE(i, n)
+            x.g[at + i] = 0.0f;
+            continue;
+        }
+        if (places % 16 == 0)
+            map_elements<PACK>(OP(x, at, list.step[x.step]), threadIdx.x, MAP_BLOCK, n);
+        else
+            map_elements<1>(OP(x, at, list.step[x.step]), threadIdx.x, MAP_BLOCK, n);
+    }
 }
 
-void cuda_lion(const struct backend *be, float *p, float *m, float *g, int64_t n,
-               const struct lion_step *k)
+/* The number in list->step of constants `step`, which are appended where they are new;
+ * -1: there is no room. from: the numbers of those in the list. */
+template <typename OP>
+static int place_step(struct update_list<typename OP::STEP> *list, int *from,
+                      int *steps, const struct optim_step *k, int step)
 {
-    map<PACK>(cuda_state_of(be), on_16(p, m, g), n,
-              momentum_op<lion>{ p, m, g, { *k } });
+    int at = 0;
+
+    while (at < *steps && from[at] != step)
+        at++;
+    if (at == UPDATE_STEPS)
+        return -1;
+    if (at == *steps) {
+        from[(*steps)++] = step;
+        list->step[at] = OP::of(k[step]);
+    }
+    return at;
+}
+
+/* Fills the list with as many ranges and constants as it has room for; returns how many
+ * ranges. */
+template <typename OP>
+static int take(struct update_list<typename OP::STEP> *list,
+                const struct update_span *x, int count, const struct optim_step *k)
+{
+    int from[UPDATE_STEPS], steps = 0, n = 0;
+
+    list->first[0] = 0;
+    for (; n < count && n < UPDATE_SPANS; n++) {
+        struct update_span *to = &list->span[n];
+
+        *to = x[n];
+        if (to->step >= 0) {
+            to->step = place_step<OP>(list, from, &steps, k, to->step);
+            if (to->step < 0)
+                break;
+        }
+        list->first[n + 1] = list->first[n] + (to->n + UPDATE_PART - 1) / UPDATE_PART;
+    }
+    list->count = n;
+    return n;
+}
+
+/* A launch for each 48 ranges. */
+template <typename OP>
+static void update(struct cuda_state *s, const struct update_span *x, int count,
+                   const struct optim_step *k)
+{
+    while (count > 0) {
+        struct update_list<typename OP::STEP> list;
+        const int n = take<OP>(&list, x, count, k);
+
+        LAUNCH((update_kernel<OP>), rows_grid(list.first[n]), MAP_BLOCK, 0, s, list);
+        x += n;
+        count -= n;
+    }
+}
+
+/* Do the ranges have a momentum? Those without constants have no arrays at all. */
+static bool with_momentum(const struct update_span *x, int count)
+{
+    while (count > 0 && x->step < 0) {
+        x++;
+        count--;
+    }
+    return count > 0 && x->m;
+}
+
+void cuda_update(const struct backend *be, const struct update_span *x, int count,
+                 const struct optim_step *k)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    /* one kind for all; without trained ranges it does not matter which */
+    if (count > 0 && k[0].kind == ACCEL_ADAMW)
+        update<adamw_op>(s, x, count, k);
+    else if (count > 0 && k[0].kind == ACCEL_LION)
+        update<momentum_op<lion>>(s, x, count, k);
+    else if (with_momentum(x, count))
+        update<momentum_op<sgd_momentum>>(s, x, count, k);
+    else
+        update<sgd_op>(s, x, count, k);
 }
 
 /* ---- scale, sums over ranks ------------------------------------------------------ */

@@ -81,12 +81,13 @@ ACCEL_MATHS int64_t divide(int64_t i, int64_t by, int64_t *rest)
 
 /* OP has INPUTS; load<V>(at, x[INPUTS][V]), which reads what elements at .. at + V - 1
  * need; and finish<V>(at, x), which computes and writes. Both packs of a thread are
- * read before either is written, to keep two loads in flight. */
+ * read before either is written, to keep two loads in flight. Thread `first` of `step`
+ * threads does its share of n elements, whole packs and then the rest. */
 template <int V, typename OP>
-static __global__ void __launch_bounds__(MAP_BLOCK) map_kernel(OP op, int64_t n)
+static __device__ inline void map_elements(const OP &op, int64_t first, int64_t step,
+                                           int64_t n)
 {
-    const int64_t first = (int64_t)blockIdx.x * MAP_BLOCK + threadIdx.x;
-    const int64_t step = (int64_t)gridDim.x * MAP_BLOCK, packs = n / V;
+    const int64_t packs = n / V;
     int64_t i = first;
 
     for (; i + step < packs; i += 2 * step) {
@@ -110,6 +111,13 @@ static __global__ void __launch_bounds__(MAP_BLOCK) map_kernel(OP op, int64_t n)
         op.template load<1>(packs * V + first, x);
         op.template finish<1>(packs * V + first, x);
     }
+}
+
+template <int V, typename OP>
+static __global__ void __launch_bounds__(MAP_BLOCK) map_kernel(OP op, int64_t n)
+{
+    map_elements<V>(op, (int64_t)blockIdx.x * MAP_BLOCK + threadIdx.x,
+                    (int64_t)gridDim.x * MAP_BLOCK, n);
 }
 
 /* Launches map_kernel. packed: the addresses allow packs of V. */

@@ -108,7 +108,9 @@ static accel_status_t one_step(struct own *w, accel_error_t *err)
         return st;
     w->forward_ns = middle - from;
     w->backward_ns = end - middle;
-    sumsq = shard_grad_sumsq(w->shard);
+    st = shard_grad_sumsq(w->shard, &sumsq, err);
+    if (st)
+        return st;
     shard_update(w->shard, 1e-4f, ++w->steps, sumsq > 1.0 ? 0.5f : 1.0f);
     w->optimizer_ns = clock_ns() - end;
     return ACCEL_OK;

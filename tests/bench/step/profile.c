@@ -124,17 +124,11 @@ static void t_norm(const struct backend *be, const struct norm *p, void *y,
 }
 
 static void t_norm_grad(const struct backend *be, const struct norm *p, void *dx,
-                        bool add, const void *dy, const void *x, const float *stats,
-                        const void *gain)
+                        bool add, float *dgain, float *dbias, const void *dy,
+                        const void *x, const float *stats, const void *gain)
 {
-    TIMED(PROFILE_NORM, INNER->norm_grad(INNER, p, dx, add, dy, x, stats, gain));
-}
-
-static void t_norm_param_grad(const struct backend *be, const struct norm *p,
-                              float *dgain, float *dbias, const void *dy, const void *x,
-                              const float *stats)
-{
-    TIMED(PROFILE_NORM, INNER->norm_param_grad(INNER, p, dgain, dbias, dy, x, stats));
+    TIMED(PROFILE_NORM,
+          INNER->norm_grad(INNER, p, dx, add, dgain, dbias, dy, x, stats, gain));
 }
 
 static void t_attention(const struct backend *be, const struct attention *p, void *out,
@@ -185,7 +179,6 @@ void profile_open(struct profile *p, const struct backend *inner)
     p->be.embed_grad = t_embed_grad;
     p->be.norm = t_norm;
     p->be.norm_grad = t_norm_grad;
-    p->be.norm_param_grad = t_norm_param_grad;
     p->be.attention = t_attention;
     p->be.attention_grad = t_attention_grad;
     p->be.xent = t_xent;

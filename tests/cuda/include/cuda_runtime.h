@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <tuple>
+#include <typeinfo>
 #include <utility>
 
 #include "cuda_runtime_api.h"
@@ -38,9 +39,10 @@
 #pragma GCC visibility push(default)
 
 /* Puts a kernel on a stream; its arguments are held by the closure. As a launch by nvcc, a
- * failure is also left for cudaGetLastError. */
-cudaError_t fakecuda_launch_closure(const char *name, const void *kernel, dim3 grid,
-                                    dim3 block, size_t shared, cudaStream_t stream,
+ * failure is also left for cudaGetLastError. `type` tells the kernels of a template apart. */
+cudaError_t fakecuda_launch_closure(const char *name, const std::type_info &type,
+                                    const void *kernel, dim3 grid, dim3 block,
+                                    size_t shared, cudaStream_t stream,
                                     std::function<void()> thread);
 
 #pragma GCC visibility pop
@@ -52,8 +54,8 @@ static inline cudaError_t fakecuda_launch(const char *name, void (*kernel)(P...)
 {
     std::tuple<P...> values(static_cast<P>(std::forward<A>(args))...);
 
-    return fakecuda_launch_closure(name, (const void *)kernel, grid, block, shared,
-                                   stream,
+    return fakecuda_launch_closure(name, typeid(kernel), (const void *)kernel, grid,
+                                   block, shared, stream,
                                    [kernel, values] { std::apply(kernel, values); });
 }
 

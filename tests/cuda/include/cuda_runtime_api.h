@@ -128,6 +128,14 @@ struct fakecuda_counts {
     uint64_t matmuls, heuristics;
 };
 void fakecuda_counts_get(struct fakecuda_counts *out);
+/* How often a kernel was launched, at once and into a recording; "memcpy" and "memset" are
+ * copies and fills. A kernel made of an operation has that in its name. */
+struct fakecuda_kernel {
+    const char *name;
+    uint64_t eager, recorded;
+};
+/* Writes up to `most` of them, in the order of their names, and returns how many. */
+int fakecuda_kernels_get(struct fakecuda_kernel *out, int most);
 /* Puts work of the test's own on a stream: `poll` is called until it returns other than 0,
  * at the stream's pace, and never blocks. Its data must live until then. */
 cudaError_t fakecuda_enqueue(cudaStream_t stream, int (*poll)(void *data), void *data);

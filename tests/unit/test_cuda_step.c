@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a step of a 12-layer GPT-2 puts on a device besides products and attention,
+ * counted by the stand-in: kernels, copies and fills, at once or into a recording; and
+ * how often the host waits. On a GPU the losses alone are judged.
+ */
+#include <cuda_runtime_api.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+#include "tests/unit/cuda_device.h"
+#include "run/run.h"
+
+enum { BATCH = 2, SEQ = 32, STEPS = 4, COUNTED = 3, MOST_NAMES = 128, MOST_WORK = 120 };
+
+#define GPU "gpu.yaml"
+#define CPU "cpu.yaml"
+
+static char dir[64] = "/tmp/accel-step.XXXXXX";
+
+static int (*kernels_get)(struct fakecuda_kernel *out, int most); /* NULL: a GPU */
+static void (*counts_get)(struct fakecuda_counts *out);
+
+/* ---- counting -------------------------------------------------------------------- */
+
+struct counts {
+    struct fakecuda_kernel kernel[MOST_NAMES];
+    struct fakecuda_counts all;
+    int kernels;
+};
+
+static void count_now(struct counts *c)
+{
+    c->kernels = kernels_get(c->kernel, MOST_NAMES);
+    counts_get(&c->all);
+}
+
+/* What `to` has beyond `from`; names only come, none goes. */
+static struct fakecuda_kernel beyond(const struct counts *from,
+                                     const struct fakecuda_kernel *to)
+{
+    struct fakecuda_kernel more = *to;
+
+    for (int i = 0; i < from->kernels; i++)
+        if (!strcmp(from->kernel[i].name, to->name)) {
+            more.eager -= from->kernel[i].eager;
+            more.recorded -= from->kernel[i].recorded;
+        }
+    return more;
+}
+
+/* Prints the table; returns what is neither product nor attention. */
+static int64_t work_between(const struct counts *from, const struct counts *to)
+{
+    uint64_t eager = 0, recorded = 0;
+
+    for (int i = 0; i < to->kernels; i++) {
+        const struct fakecuda_kernel k = beyond(from, &to->kernel[i]);
+
+        if (k.eager + k.recorded == 0)
+            continue;
+        tap_diag("%6llu eager %6llu recorded  %s", (unsigned long long)k.eager,
+                 (unsigned long long)k.recorded, k.name);
+        if (strstr(k.name, "attention"))
+            continue;
+        eager += k.eager;
+        recorded += k.recorded;
+    }
+    tap_diag("%6llu eager %6llu recorded  beside %llu products and attention",
+             (unsigned long long)eager, (unsigned long long)recorded,
+             (unsigned long long)(to->all.matmuls - from->all.matmuls));
+    return (int64_t)(eager + recorded);
+}
+
+/* ---- a run ----------------------------------------------------------------------- */
+
+/* Loss and gradient norm of each step, from the log. */
+static float losses[STEPS], norms[STEPS];
+static int logged;
+
+static void note_loss(void *user, accel_log_level_t level, const char *line)
+{
+    const char *loss = strstr(line, " loss "), *norm = strstr(line, " norm ");
+
+    (void)user;
+    (void)level;
+    if (strncmp(line, "step ", 5) || !loss || !norm || logged == STEPS)
+        return;
+    losses[logged] = strtof(loss + 6, NULL);
+    norms[logged++] = strtof(norm + 6, NULL);
+}
+
+static bool write_file(const char *name, const char *text, size_t bytes)
+{
+    char path[128];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    f = fopen(path, "w");
+    return f && fwrite(text, 1, bytes, f) == bytes && !fclose(f);
+}
+
+/* One step. reads: the program reads the loss of each micro-batch itself. */
+static accel_status_t one_step(accel_t *run, const accel_job_t *j, double *sum_out,
+                               accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    for (int micro = 0; micro < j->accumulate && !st; micro++) {
+        accel_tensor_t *batch[2], *loss = NULL;
+        float value = 0;
+
+        st = accel_next(run, batch, 2, err);
+        if (!st)
+            loss = accel_call(j->model, batch, 2);
+        if (!st)
+            st = accel_backward(run, loss, err);
+        if (!st && sum_out)
+            st = accel_tensor_read(loss, &value, 1, err);
+        if (sum_out)
+            *sum_out += (double)value / j->accumulate;
+        if (!st)
+            st = accel_step(run, err);
+    }
+    return st;
+}
+
+/* name: of the config. */
+static accel_status_t open_run(accel_t **run_out, accel_job_t *j, const char *name,
+                               int layers, accel_error_t *err)
+{
+    const accel_gpt2_t cfg = {
+        .layers = layers, .heads = 2, .width = 64, .context = SEQ, .vocab = 256
+    };
+    char config[96], text[96];
+    accel_options_t o = { .config_file = config, .log = note_loss, .threads = 1 };
+    accel_status_t st;
+
+    snprintf(config, sizeof(config), "%s/%s", dir, name);
+    snprintf(text, sizeof(text), "%s/text.txt", dir);
+    st = accel_open(run_out, &o, err);
+    if (!st)
+        st = accel_dataset_open(&j->data, text, SEQ, 0, err);
+    if (!st)
+        j->model = accel_gpt2_new(*run_out, &cfg, err);
+    return st ? st : accel_prepare(*run_out, j, err);
+}
+
+/* Steps with `accumulate` micro-batches; the third is counted, when code is loaded,
+ * algorithms are chosen and a graph is there to be updated. */
+static void test_run(const char *name, int layers, int accumulate)
+{
+    static struct counts from, to;
+    accel_job_t j = { .steps = STEPS,
+                      .batch = BATCH,
+                      .accumulate = accumulate,
+                      .seed = 3,
+                      .clip = 1,
+                      .log_every = 1,
+                      .out_dir = dir,
+                      .optimizer = { .lr = 1e-3f, .weight_decay = 0.1f } };
+    accel_error_t err = { 0 };
+    double sum = 0;
+    accel_t *run = NULL;
+    accel_status_t st = open_run(&run, &j, name, layers, &err);
+
+    logged = 0;
+    for (int t = 1; t <= STEPS && !st; t++) {
+        if (t == COUNTED && kernels_get)
+            count_now(&from);
+        st = one_step(run, &j, t == STEPS ? &sum : NULL, &err);
+        if (t == COUNTED && kernels_get)
+            count_now(&to);
+    }
+    tap_ok(!st, "%s, %d micro-batches: %d steps %s", name, accumulate, STEPS, err.text);
+    tap_is_int(logged, STEPS, "and as many losses");
+    tap_ok(losses[STEPS - 1] < losses[0] && losses[0] > 5 && losses[0] < 6,
+           "the loss falls from %.3f to %.3f", (double)losses[0],
+           (double)losses[STEPS - 1]);
+    tap_ok(fabs(sum - (double)losses[STEPS - 1]) < 1e-4,
+           "and is the mean of what the program reads: %.5f", sum);
+    if (kernels_get && !strcmp(name, GPU)) {
+        const int64_t work = work_between(&from, &to);
+
+        if (accumulate == 1)
+            tap_ok(work <= MOST_WORK, "%lld kernels, copies and fills, at most %d",
+                   (long long)work, MOST_WORK);
+        tap_is_int((long long)(to.all.host_waits - from.all.host_waits), 1,
+                   "the host waits once in a step");
+    }
+    accel_close(run, NULL);
+    accel_dataset_close(j.data);
+}
+
+/* A gradient that is not complete in time shows in the norm. */
+static void test_beside_cpu(void)
+{
+    float loss[STEPS], norm[STEPS];
+    double far = 0;
+
+    test_run(GPU, 12, 1);
+    memcpy(loss, losses, sizeof(loss));
+    memcpy(norm, norms, sizeof(norm));
+    test_run(CPU, 12, 1);
+    for (int t = 0; t < STEPS; t++) {
+        far = fmax(far, fabs((double)loss[t] / (double)losses[t] - 1));
+        far = fmax(far, fabs((double)norm[t] / (double)norms[t] - 1));
+    }
+    tap_ok(far < 0.02, "losses and norms are the CPU's, off by %.4f", far);
+}
+
+/* The stand-in's driver is found by its name when a process starts: this one starts
+ * again, with the folder where that name is. On a GPU there is a driver. */
+static void start_with_driver(char **argv)
+{
+    const char *build = getenv("ACCEL_BUILD"), *source = getenv("ACCEL_SRC");
+    char nvml[PATH_MAX], name[96], table[PATH_MAX], path[PATH_MAX];
+
+    snprintf(nvml, sizeof(nvml), "%s/tests/helpers/.libs/fake_nvml.so",
+             build ? build : ".");
+    snprintf(table, sizeof(table), "%s/tests/data/topo/pcie4.nvml",
+             source ? source : ".");
+    snprintf(name, sizeof(name), "%s/libnvidia-ml.so.1", dir);
+    if (!realpath(nvml, path) || symlink(path, name))
+        tap_skip_all("the stand-in for the driver is not built");
+    setenv("LD_LIBRARY_PATH", dir, 1);
+    setenv("FAKE_NVML", table, 1);
+    setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+    execv("/proc/self/exe", argv);
+    exit(1);
+}
+
+int main(int argc, char **argv)
+{
+    static const char yaml[] = "distributed_type: 'NO'\nmixed_precision: bf16\n"
+                               "accel: {checkpoint: {save: false}}\n"
+                               "use_cpu: true\n";
+    const size_t gpu = (size_t)(strstr(yaml, "use_cpu") - yaml);
+    const char *again = getenv("LD_LIBRARY_PATH");
+    char text[4096], command[128];
+
+    (void)argc;
+#ifdef __SANITIZE_ADDRESS__
+    tap_skip_all("the stand-in's kernels have stacks of their own");
+#endif
+    if (again && getenv("FAKE_NVML"))
+        snprintf(dir, sizeof(dir), "%s", again);
+    else if (!mkdtemp(dir))
+        tap_skip_all("no directory for temporary files");
+    unsetenv("ACCEL_CONFIG_RESOLVED");
+    unsetenv("HWLOC_XMLFILE");
+    backend_close(cuda_device());
+    cuda_stand_in("fakecuda_kernels_get", &kernels_get);
+    cuda_stand_in("fakecuda_counts_get", &counts_get);
+    if (kernels_get && !getenv("FAKE_NVML"))
+        start_with_driver(argv);
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = (char)('a' + i * i % 23);
+    if (!write_file(CPU, yaml, strlen(yaml)) || !write_file(GPU, yaml, gpu) ||
+        !write_file("text.txt", text, sizeof(text)))
+        tap_skip_all("no file can be written");
+    test_beside_cpu();
+    test_run(GPU, 2, 2);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    tap_ok(system(command) == 0, "removed");
+    return tap_done();
+}
