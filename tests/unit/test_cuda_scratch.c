@@ -241,8 +241,8 @@ static void test_ends(void)
     g.a = values(be, ACCEL_BF16, M * K);
     g.b = values(be, ACCEL_F32, K * 8);
     g.c = get(be, M * 8 * sizeof(float));
-    be->column_sum(be, dst, src, ACCEL_F32, ROWS, COLS);
-    be->column_sum(be, dst, src, ACCEL_F32, ROWS, COLS);
+    be->column_sum(be, dst, src, ACCEL_F32, ROWS, COLS, COLS);
+    be->column_sum(be, dst, src, ACCEL_F32, ROWS, COLS, COLS);
     be->gemm(be, &g); /* its widened operand takes all but 100 KiB */
     be->to_host(be, got, dst, ACCEL_F32, COLS);
     for (int64_t c = 0; c < COLS; c++) {
