@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #if FAKE_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -16,6 +17,10 @@ enum { STACK_BYTES = FAKE_ASAN ? 512 << 10 : 128 << 10, GUARD_BYTES = 64 << 10 }
 
 void fiber_restart(struct fiber *f, void (*main)(void))
 {
+#if FAKE_ASAN
+    /* frames of a kernel that was stopped in them still guard their arrays */
+    __asan_unpoison_memory_region(f->stack, STACK_BYTES);
+#endif
     getcontext(&f->begin);
     f->begin.uc_stack.ss_sp = f->stack;
     f->begin.uc_stack.ss_size = STACK_BYTES;
