@@ -13,9 +13,10 @@
 #define CUDA_GEMM_WORKSPACE ((size_t)32 << 20)
 /* Internal workspace of all other kernels of the compute queue, reserved once: one part
  * in CUDA_WORKSPACE_PARTS of the device, so that at most 1.6 % of it may lie idle. The
- * most that any of them asks for are the scores of cuDNN's deterministic backward. It is
- * called in parts that fit; two key heads of 8192 tokens in 1107 MB, of a device of 80
- * GB, still fill its multiprocessors. Partial sums always fit into the least. */
+ * most that any of them asks for are the scores of cuDNN's deterministic backward,
+ * which is called in parts that fit; two key heads of 8192 tokens in 1107 MB, of a
+ * device of 80 GB, still fill its multiprocessors. Partial sums always fit into the
+ * least. */
 #define CUDA_WORKSPACE_MOST  ((size_t)1280 << 20)
 #define CUDA_WORKSPACE_LEAST ((size_t)4 << 20)
 #define CUDA_WORKSPACE_PARTS 64

@@ -95,8 +95,8 @@ struct backend {
     const char *name; /* "cpu", "cuda", "meta" */
     /* CPU: the vector instructions chosen at run time, and the BLAS kernel */
     const char *isa;
-    /* What makes the work so far slower than need be, and the cure; NULL: nothing known.
-     * May be set whenever a kernel is queued. */
+    /* What makes the work so far slower than need be, and the cure; NULL: nothing
+     * known. May be set whenever a kernel is queued. */
     const char *advice;
     int threads;
     /* nothing is computed: memory must not be touched */

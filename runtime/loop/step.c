@@ -199,9 +199,9 @@ static void step_record(accel_t *run, double loss, const struct applied *did,
     observe_step(&run->observe, &s);
 }
 
-/* A library of the device first sees a shape when a kernel runs with it. Which engine it
- * takes, what it refuses and what would help is known then, when the plan has long been
- * printed. */
+/* A library of the device first sees a shape when a kernel runs with it. Which engine
+ * it takes, what it refuses and what would help is known then, when the plan has long
+ * been printed. */
 static void tell_choices(accel_t *run)
 {
     const size_t length = strlen(run->backend->isa);

@@ -165,7 +165,11 @@ like "$out" '^    activations .*; [0-9.]+ GiB of it only because there is room, 
 little=$(echo "$cure" | awk '{ printf "%d", $1 + 2 }')
 run "$accel" plan fsdp.yaml --gpus 2 --model llama-3-8b --batch 1 --seq 8192 \
     --gpu-memory "$little" --set fsdp_activation_checkpointing=true
-like "$out" "^    peak +$cure +[0-9]+ % of $little\.0 GiB\$" "where little is left it needs what was said"
+# The kernels' workspace is a part of the memory: less memory, a little less need.
+needs=$(echo "$out" | awk -v of="$little.0" '$1 == "peak" && $7 == of { print $2 }')
+is "$(awk -v said="${cure% *}" -v needs="$needs" \
+    'BEGIN { print (needs <= said && needs > said - 0.25 ? "yes" : said " and " needs) }')" yes \
+    "where little is left it needs what was said"
 unlike "$out" "for logits" "and keeps none"
 run "$accel" plan single.yaml --gpus 1 --model llama-3-70b --gpu-memory 80
 is "$code" 65 "a model of 70 billion parameters on one GPU"

@@ -286,8 +286,8 @@ static void execute(struct cuda_state *s, const struct dnn_got *got,
     cuda_scratch_free(s, workspace);
 }
 
-/* Binds what the graph of c names. Constants are read when the plan is executed, so they
- * may lie on the host. */
+/* Binds what the graph of c names. Constants are read when the plan is executed, so
+ * they may lie on the host. */
 static struct binding bind_part(const struct attn_part *c)
 {
     /* finite, so that no difference of two is NaN */

@@ -145,8 +145,9 @@ static inline struct attn_part attn_backward_part(const struct attention *p,
     return part;
 }
 
-/* Bytes that a reproducible backward keeps in memory: a score in bfloat16 for each query
- * and key, and of grouped heads dk and dv of every query head, which are then summed. */
+/* Bytes that a reproducible backward keeps in memory: a score in bfloat16 for each
+ * query and key, and of grouped heads dk and dv of every query head, which are then
+ * summed. */
 static inline int64_t attn_kept_bytes(const struct attention *p)
 {
     const int64_t heads = p->batch * p->heads;

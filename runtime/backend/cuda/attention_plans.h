@@ -10,9 +10,9 @@
 #include "backend/cuda/attention_dnn.h"
 #include "backend/cuda/dnn_plan.h"
 
-/* NVIDIA's engine and settings for a deterministic backward on sm_100 to sm_103: a kernel
- * for dk and dv and one for dq, which keep no scores. cuDNN proposes but the engine of
- * sm_80 there. NULL: none on this device, or in this version. */
+/* NVIDIA's engine and settings for a deterministic backward on sm_100 to sm_103: a
+ * kernel for dk and dv and one for dq, which keep no scores. cuDNN proposes only the
+ * engine of sm_80 there. NULL: none on this device, or in this version. */
 static inline const struct dnn_engine *dnn_attention_engine(int compute, size_t version)
 {
     static const struct dnn_engine by_number = {

@@ -68,9 +68,10 @@ static inline void *dnn_config(struct dnn_graph *g, const struct dnn_want *w)
     return config;
 }
 
-/* Fills configs with those that cuDNN proposes, best first; returns their number. */
+/* Fills configs_out with those that cuDNN proposes, best first; returns their
+ * number. */
 static inline int dnn_proposals(struct dnn_graph *g, const struct dnn_want *w,
-                                void **configs, int most)
+                                void **configs_out, int most)
 {
     void *heur = dnn_make(g, DNN_ENGINEHEUR);
     int64_t count = 0;
@@ -82,10 +83,10 @@ static inline int dnn_proposals(struct dnn_graph *g, const struct dnn_want *w,
     dnn_finish(g, heur, "heuristics");
     /* the library fills descriptors that the caller has made */
     for (int i = 0; i < most; i++)
-        configs[i] = dnn_make(g, DNN_ENGINECFG);
+        configs_out[i] = dnn_make(g, DNN_ENGINECFG);
     if (g->failed || !dnn_check(g,
                                 g->api->get(heur, DNN_HEUR_RESULTS, DNN_TYPE_DESCRIPTOR,
-                                            most, &count, configs),
+                                            most, &count, configs_out),
                                 "heuristics"))
         return 0;
     return count < most ? (int)count : most;
