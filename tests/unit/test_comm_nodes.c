@@ -355,6 +355,9 @@ static int run_layout(struct boot *b, void *arg)
     if (l->in_group && comm_split(c, 5, -b->rank, &group, &err) != ACCEL_OK)
         return 2;
     bad = call_once(group ? group : c, l, s);
+#ifdef HAVE_UCX
+    counted = NULL; /* closing the world sends, too, when the group is gone */
+#endif
     comm_close(group);
     comm_close(c);
     backend_close(be);
