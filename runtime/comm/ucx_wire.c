@@ -456,9 +456,32 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
     return ACCEL_OK;
 }
 
-/* A first barrier, so that a rank that cannot be reached shows now and not in
- * the first collective. It runs until the bootstrap's deadline, which also
- * stands in the error. */
+/* Every rank to every other one. UCX connects lazily, in part only for the first long
+ * message; a synchronous send makes it do all of it. */
+static accel_status_t connect_all(struct comm *c, accel_error_t *err)
+{
+    const ucp_request_param_t param = { 0 };
+    struct ucx *u = c->impl;
+
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
+        struct ucx_op *op;
+
+        ucx_recv(c, from, 0, NULL, 0);
+        op = new_op(u);
+        if (!op)
+            break;
+        op->peer = to;
+        take_request(
+            op, ucp_tag_send_sync_nbx(u->ep[to], "", 0, tag_of(c, c->rank, 0), &param));
+    }
+    return ucx_wait(c, err);
+}
+
+/* Connects, so that a rank that cannot be reached shows now and not in the first
+ * collective. It runs until the bootstrap's deadline, which also stands in the error.
+ * Nobody leaves before all have connected: a request to connect to a rank that has
+ * failed by then makes UCX 1.13 abort that rank. */
 static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_t *err)
 {
     int64_t timeout_ns = c->timeout_ns;
@@ -467,7 +490,9 @@ static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_
     c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     c->timeout_ns = b->deadline_ns - clock_ns();
     comm_set_deadline(c, b->deadline_ns);
-    st = c->ops->barrier(c, err);
+    st = connect_all(c, err);
+    if (st == ACCEL_OK)
+        st = c->ops->barrier(c, err);
     c->timeout_ns = timeout_ns;
     return st;
 }
