@@ -5,9 +5,9 @@
  * Tag: call number (24 bits) | sender (16) | call, dtype and operation (12) | step
  * (12). A receive masks out the third field. A peer that is in another collective then
  * matches and is recognised by its tag, one with another element count by the length of
- * its message; otherwise both would only show as silence at the deadline. Calls in which
- * not every rank sends to every other one begin with greetings: messages that say the
- * call's arguments, marked in the third field.
+ * its message; otherwise both would only show as silence at the deadline. Calls in
+ * which not every rank sends to every other one begin with greetings: messages that say
+ * the call's arguments, marked in the third field.
  */
 #ifndef ACCEL_COMM_UCX_H
 #define ACCEL_COMM_UCX_H
@@ -79,9 +79,9 @@ struct ucx {
  * ucx_wait, which also returns the errors. */
 void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes);
 void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes);
-/* Posts a greeting to every other rank and the receipt of theirs, as step 0. A rank that
- * does not come, or calls something else, is then recognised by every rank, also by
- * those that exchange nothing else with it. Comes before all other messages of the
+/* Posts a greeting to every other rank and the receipt of theirs, as step 0. A rank
+ * that does not come, or calls something else, is then recognised by every rank, also
+ * by those that exchange nothing else with it. Comes before all other messages of the
  * call. */
 void ucx_greet(struct comm *c);
 /* Waits until all posted messages are complete. An error says which rank is to blame;

@@ -2,9 +2,9 @@
  *
  * Gathers and broadcasts over nodes of several ranks. In: slices of an array, each with
  * the rank that has it. Out: the whole array on all ranks. Each slice goes to every
- * other node once, to one rank there, which hands it on to those beside it. Ranks of one
- * place send to each other, so the slices of a node use all its adapters. Adds nothing:
- * sums are in ucx_chain.c.
+ * other node once, to one rank there, which hands it on to those beside it. Ranks of
+ * one place send to each other, so the slices of a node use all its adapters. Adds
+ * nothing: sums are in ucx_chain.c.
  *
  * A broadcast's array is cut into a slice for each rank of the root's node; the root
  * hands them out first. Slices travel in pieces that follow each other. Time goes in

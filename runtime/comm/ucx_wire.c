@@ -457,8 +457,9 @@ static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices
 }
 
 /* Retries what a fresh context can mend: UCX lists the network interfaces first and
- * opens them later, and an interface that vanished in between fails all of it. UCX (1.13
- * to 1.20) then does not free a struct of 600 bytes for each interface opened before. */
+ * opens them later, and an interface that vanished in between fails all of it. UCX
+ * (1.13 to 1.20) then does not free a struct of 600 bytes for each interface that it
+ * opened before. */
 static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
                                   accel_error_t *err)
 {

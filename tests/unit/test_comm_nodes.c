@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Calls over several nodes: sums have the bits of rank order wherever the ranks are;
- * gathers and broadcasts bring all ranks the same; and how many bytes cross from node to
- * node beside a ring's. Forked ranks with the stand-in for NCCL, which counts what each
- * rank sends to each other, and with UCX, whose sends are counted on their way; nodes
- * are pretended. With UCX also: a rank that does not come, or makes another call.
+ * gathers and broadcasts bring all ranks the same; and how many bytes cross from node
+ * to node beside a ring's. Forked ranks with the stand-in for NCCL, which counts what
+ * each rank sends to each other, and with UCX, whose sends are counted on their way;
+ * nodes are pretended. With UCX also: a rank that does not come, or makes another call.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -458,8 +458,8 @@ static int count_nodes(const struct layout *l)
     return most + 1;
 }
 
-/* What a ring sends between nodes, each of which one edge leaves: all parts but one, and
- * sums of all_reduce back. A broadcast goes around until the last node has it. */
+/* What a ring sends between nodes, each of which one edge leaves: all parts but one,
+ * and sums of all_reduce back. A broadcast goes around until the last node has it. */
 static double ring_bytes(const struct layout *l)
 {
     const double bytes = (double)wire_bytes(l->elems, l->type);
