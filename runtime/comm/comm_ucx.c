@@ -2,9 +2,9 @@
  *
  * Collectives over UCP tagged messages, for ranks on any nodes. Direct algorithms:
  * every rank talks to every other one, so a silent rank is recognised by its own
- * silence and not by that of a chain of others. Long sums over several nodes go from
- * node to node (ucx_chain.c). Sums use the kernels of rank_order.c in
- * rank order, as in shared memory.
+ * silence and not by that of a chain of others. Over several nodes long sums go from
+ * node to node (ucx_chain.c), and what is long goes to each node once (ucx_spread.c).
+ * Sums use the kernels of rank_order.c in rank order, as in shared memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,10 @@ static accel_status_t swap_slices(struct comm *c, char *buf, const size_t *begin
 static accel_status_t ucx_all_gather(struct comm *c, void *buf, accel_error_t *err)
 {
     struct ucx *u = c->impl;
+    accel_status_t st;
 
+    if (ucx_spread_gather(c, buf, &st, err))
+        return st;
     for (int r = 0; r <= c->size; r++)
         u->begin[r] = (size_t)r * c->args.elems * dtype_bytes(c);
     return swap_slices(c, buf, u->begin, 0, err);
@@ -57,6 +60,10 @@ static accel_status_t ucx_all_gather(struct comm *c, void *buf, accel_error_t *e
 
 static accel_status_t ucx_broadcast(struct comm *c, void *buf, accel_error_t *err)
 {
+    accel_status_t st;
+
+    if (ucx_spread_broadcast(c, buf, &st, err))
+        return st;
     if (c->rank != c->args.root) {
         ucx_recv(c, c->args.root, 0, buf, c->args.elems);
         return ucx_wait(c, err);
@@ -387,10 +394,16 @@ accel_status_t comm_ucx_open(struct comm *c, struct boot *b, accel_error_t *err)
     u->ep = calloc(n, sizeof(*u->ep));
     u->lost = calloc(n, sizeof(*u->lost));
     u->begin = calloc(n + 1, sizeof(*u->begin));
-    if (u->ep && u->lost && u->begin)
+    u->greetings = calloc(n, sizeof(*u->greetings));
+    u->nodes.begin = calloc(n + 1, sizeof(*u->nodes.begin));
+    u->nodes.rank = calloc(n, sizeof(*u->nodes.rank));
+    if (u->ep && u->lost && u->begin && u->greetings && u->nodes.begin &&
+        u->nodes.rank) {
+        ucx_find_nodes(c);
         st = ucx_connect(c, b, err);
-    else
+    } else {
         st = accel_fail_nomem(err, "communicator", n * sizeof(*u->ep));
+    }
     /* Closing must not wait for peers that may not have connected. */
     c->failed = st != ACCEL_OK;
     return st;

@@ -27,6 +27,7 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/comm_ucx.c \
 	runtime/comm/ucx.h \
 	runtime/comm/ucx_chain.c \
+	runtime/comm/ucx_spread.c \
 	runtime/comm/ucx_wire.c
 else
 libaccel_core_la_SOURCES += runtime/comm/no_ucx.c

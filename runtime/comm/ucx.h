@@ -5,7 +5,9 @@
  * Tag: call number (24 bits) | sender (16) | call, dtype and operation (12) | step
  * (12). A receive masks out the third field. A peer that is in another collective then
  * matches and is recognised by its tag, one with another element count by the length of
- * its message; otherwise both would only show as silence at the deadline.
+ * its message; otherwise both would only show as silence at the deadline. Calls in
+ * which not every rank sends to every other one begin with greetings: messages that say
+ * the call's arguments, marked in the third field.
  */
 #ifndef ACCEL_COMM_UCX_H
 #define ACCEL_COMM_UCX_H
@@ -30,11 +32,27 @@ struct ucx_op {
     struct ucx *owner;
     int peer;
     bool is_recv;
+    bool greeting;        /* of ucx_greet */
+    const void *buf;      /* of a receive */
     size_t bytes;         /* as posted */
     ucp_tag_t sender_tag; /* of a finished receive */
     size_t received;      /* bytes of a finished receive */
     ucs_status_t status;
     bool finished;
+};
+
+/* What a rank says of the running call before it sends data. */
+struct ucx_greeting {
+    uint64_t elems;
+    int64_t root;
+};
+
+/* Which ranks share a node. */
+struct ucx_nodes {
+    int count;
+    int *begin; /* [size + 1] where a node's ranks begin in `rank` */
+    int *rank;  /* [size] node by node, ascending in each */
+    int place;  /* of this rank among its node's */
 };
 
 struct ucx {
@@ -49,7 +67,9 @@ struct ucx {
     size_t *begin; /* [size + 1] scratch: where the ranks' slices begin */
     char *room;    /* workspace for data that arrives to be reduced */
     size_t room_bytes;
-    struct ucx_block *blocks; /* of comm_alloc */
+    struct ucx_block *blocks;       /* of comm_alloc */
+    struct ucx_greeting *greetings; /* [size] of the running call */
+    struct ucx_nodes nodes;
 };
 
 /* ---- ucx_wire.c ------------------------------------------------------------------ */
@@ -59,6 +79,11 @@ struct ucx {
  * ucx_wait, which also returns the errors. */
 void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes);
 void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes);
+/* Posts a greeting to every other rank and the receipt of theirs, as step 0. A rank
+ * that does not come, or calls something else, is then recognised by every rank, also
+ * by those that exchange nothing else with it. Comes before all other messages of the
+ * call. */
+void ucx_greet(struct comm *c);
 /* Waits until all posted messages are complete. An error says which rank is to blame;
  * the messages are then cancelled and all endpoints closed. */
 accel_status_t ucx_wait(struct comm *c, accel_error_t *err);
@@ -80,5 +105,16 @@ bool ucx_chain_scatter(struct comm *c, const void *in, float *out, float scale,
                        bool accumulate, accel_status_t *st_out, accel_error_t *err);
 bool ucx_chain_reduce(struct comm *c, void *buf, accel_status_t *st_out,
                       accel_error_t *err);
+
+/* ---- ucx_spread.c ---------------------------------------------------------------- */
+
+/* Fills u->nodes, whose arrays are allocated, from c->node_of. */
+void ucx_find_nodes(struct comm *c);
+/* all_gather and broadcast in which every byte goes to another node once. False: the
+ * direct form is to be used, and nothing has been done. Answer alike on all ranks. */
+bool ucx_spread_gather(struct comm *c, void *buf, accel_status_t *st_out,
+                       accel_error_t *err);
+bool ucx_spread_broadcast(struct comm *c, void *buf, accel_status_t *st_out,
+                          accel_error_t *err);
 
 #endif

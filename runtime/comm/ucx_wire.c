@@ -41,6 +41,10 @@ static ucp_tag_t what_of(const struct comm_args *a)
     return (ucp_tag_t)a->call | (ucp_tag_t)a->dtype << 4 | (ucp_tag_t)a->op << 8;
 }
 
+/* In place of the operation, in a greeting's tag. Only sums and calls without an
+ * operation begin with greetings. */
+#define TAG_GREETING ((ucp_tag_t)0xf << 8)
+
 /* The tag of a message of the running call. 24 bits of the number are enough: no rank
  * is 2^24 calls away from its peers. */
 static ucp_tag_t tag_of(const struct comm *c, int sender, int step)
@@ -85,7 +89,8 @@ static void take_request(struct ucx_op *op, ucs_status_ptr_t request)
 }
 
 /* buf must not be NULL for UCX, also with 0 bytes. */
-void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes)
+static void post_send(struct comm *c, int peer, ucp_tag_t tag, const void *buf,
+                      size_t bytes)
 {
     struct ucx *u = c->impl;
     const ucp_request_param_t param = { 0 };
@@ -95,11 +100,12 @@ void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes)
         return;
     op->peer = peer;
     op->bytes = bytes;
-    take_request(op, ucp_tag_send_nbx(u->ep[peer], bytes ? buf : "", bytes,
-                                      tag_of(c, c->rank, step), &param));
+    take_request(op,
+                 ucp_tag_send_nbx(u->ep[peer], bytes ? buf : "", bytes, tag, &param));
 }
 
-void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
+static void post_recv(struct comm *c, int peer, int step, bool greeting, void *buf,
+                      size_t bytes)
 {
     static char nothing;
     struct ucx *u = c->impl;
@@ -113,8 +119,34 @@ void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
     op->peer = peer;
     op->bytes = bytes;
     op->is_recv = true;
+    op->greeting = greeting;
+    op->buf = buf;
     take_request(op, ucp_tag_recv_nbx(u->worker, bytes ? buf : &nothing, bytes,
                                       tag_of(c, peer, step), ~TAG_WHAT_MASK, &param));
+}
+
+void ucx_send(struct comm *c, int peer, int step, const void *buf, size_t bytes)
+{
+    post_send(c, peer, tag_of(c, c->rank, step), buf, bytes);
+}
+
+void ucx_recv(struct comm *c, int peer, int step, void *buf, size_t bytes)
+{
+    post_recv(c, peer, step, false, buf, bytes);
+}
+
+void ucx_greet(struct comm *c)
+{
+    struct ucx_greeting *said = ((struct ucx *)c->impl)->greetings;
+    const ucp_tag_t tag = tag_of(c, c->rank, 0) | TAG_GREETING << TAG_WHAT_SHIFT;
+
+    said[c->rank] = (struct ucx_greeting){ c->args.elems, c->args.root };
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
+
+        post_recv(c, from, 0, true, &said[from], sizeof(*said));
+        post_send(c, to, tag, &said[c->rank], sizeof(*said));
+    }
 }
 
 /* ---- waiting --------------------------------------------------------------------- */
@@ -141,18 +173,41 @@ static bool poll_op(struct ucx_op *op)
     return true;
 }
 
+/* The sender's call, as far as the message tells it: a greeting says all, other data
+ * only how many elements came. */
+static struct comm_args their_call(const struct comm *c, const struct ucx_op *op,
+                                   bool *greeting_out)
+{
+    const ucp_tag_t what = (op->sender_tag & TAG_WHAT_MASK) >> TAG_WHAT_SHIFT;
+    struct comm_args theirs = { .call = what & 0xf,
+                                .dtype = what >> 4 & 0xf,
+                                .op = what >> 8 & 0xf,
+                                .root = c->args.root };
+    const size_t es = accel_dtype_bytes(theirs.dtype);
+
+    *greeting_out = (what & TAG_GREETING) == TAG_GREETING;
+    if (*greeting_out)
+        theirs.op = COMM_SUM;
+    theirs.elems = op->received / (es ? es : 1);
+    if (*greeting_out && op->status == UCS_OK) {
+        struct ucx_greeting said;
+
+        memcpy(&said, op->buf, sizeof(said));
+        theirs.elems = said.elems;
+        theirs.root = (int)said.root;
+    }
+    return theirs;
+}
+
 /* Was the completed message the expected one? A receive accepts any call (see
  * ucx.h), so it compares the sender's tag with the own call, and the length with
  * what was posted. */
 static accel_status_t ucx_judge_message(struct comm *c, const struct ucx_op *op,
                                         accel_error_t *err)
 {
-    ucp_tag_t what = (op->sender_tag & TAG_WHAT_MASK) >> TAG_WHAT_SHIFT;
-    struct comm_args theirs = { .call = what & 0xf,
-                                .dtype = what >> 4 & 0xf,
-                                .op = what >> 8 & 0xf,
-                                .elems = c->args.elems,
-                                .root = c->args.root };
+    const struct comm_args *own = &c->args;
+    struct comm_args theirs;
+    bool greeting, differs;
     char text[128];
 
     if (op->status != UCS_OK && op->status != UCS_ERR_MESSAGE_TRUNCATED) {
@@ -162,12 +217,14 @@ static accel_status_t ucx_judge_message(struct comm *c, const struct ucx_op *op,
     }
     if (!op->is_recv)
         return ACCEL_OK;
-    if (what != what_of(&c->args)) {
-        theirs.elems =
-            op->received /
-            (accel_dtype_bytes(theirs.dtype) ? accel_dtype_bytes(theirs.dtype) : 1);
+    theirs = their_call(c, op, &greeting);
+    differs = theirs.call != own->call || theirs.dtype != own->dtype ||
+              theirs.op != own->op || (op->greeting && !greeting);
+    if (greeting && op->status == UCS_OK)
+        differs |=
+            !op->greeting || theirs.elems != own->elems || theirs.root != own->root;
+    if (differs)
         return comm_fail_differs(c, op->peer, &theirs, err);
-    }
     if (op->status == UCS_OK && op->received == op->bytes)
         return ACCEL_OK;
     return accel_fail(err, A0505,
@@ -400,7 +457,9 @@ static ucs_status_t try_worker(struct ucx *u, int ranks, const char *net_devices
 }
 
 /* Retries what a fresh context can mend: UCX lists the network interfaces first and
- * opens them later, and an interface that vanished in between fails all of it. */
+ * opens them later, and an interface that vanished in between fails all of it. UCX
+ * (1.13 to 1.20) then does not free a struct of 600 bytes for each interface that it
+ * opened before. */
 static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
                                   accel_error_t *err)
 {
@@ -455,9 +514,32 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
     return ACCEL_OK;
 }
 
-/* A first barrier, so that a rank that cannot be reached shows now and not in
- * the first collective. It runs until the bootstrap's deadline, which also
- * stands in the error. */
+/* Every rank to every other one. UCX connects lazily, in part only for the first long
+ * message; a synchronous send makes it do all of it. */
+static accel_status_t connect_all(struct comm *c, accel_error_t *err)
+{
+    const ucp_request_param_t param = { 0 };
+    struct ucx *u = c->impl;
+
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
+        struct ucx_op *op;
+
+        ucx_recv(c, from, 0, NULL, 0);
+        op = new_op(u);
+        if (!op)
+            break;
+        op->peer = to;
+        take_request(
+            op, ucp_tag_send_sync_nbx(u->ep[to], "", 0, tag_of(c, c->rank, 0), &param));
+    }
+    return ucx_wait(c, err);
+}
+
+/* Connects, so that a rank that cannot be reached shows now and not in the first
+ * collective. It runs until the bootstrap's deadline, which also stands in the error.
+ * Nobody leaves before all have connected: a request to connect to a rank that has
+ * failed by then makes UCX 1.13 abort that rank. */
 static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_t *err)
 {
     int64_t timeout_ns = c->timeout_ns;
@@ -466,7 +548,9 @@ static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_
     c->args = (struct comm_args){ .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     c->timeout_ns = b->deadline_ns - clock_ns();
     comm_set_deadline(c, b->deadline_ns);
-    st = c->ops->barrier(c, err);
+    st = connect_all(c, err);
+    if (st == ACCEL_OK)
+        st = c->ops->barrier(c, err);
     c->timeout_ns = timeout_ns;
     return st;
 }
@@ -565,6 +649,9 @@ void ucx_close(struct comm *c)
     free(u->ops);
     free(u->room);
     free(u->begin);
+    free(u->greetings);
+    free(u->nodes.begin);
+    free(u->nodes.rank);
     free(u->lost);
     free(u->ep);
     free(u);

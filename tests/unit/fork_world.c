@@ -94,6 +94,10 @@ static int child(struct member *members, int rank, int n, int nodes, int timeout
     struct boot b = { .rank = rank, .size = n, .method = "fork", .impl = &impl.base };
     int rc;
 
+    /* Left to itself UCX may choose an interface that another test's cluster takes
+     * away: connections then hang, and what UCX opened before such an interface
+     * leaks. */
+    setenv("UCX_NET_DEVICES", "lo", 0);
     b.deadline_ns = clock_ns() + (int64_t)timeout_s * 1000000000;
     snprintf(b.job, sizeof(b.job), "fork-%ld", (long)getppid());
     gethostname(b.host, sizeof(b.host) - 1);

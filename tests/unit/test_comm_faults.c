@@ -503,7 +503,6 @@ int main(void)
         return 1;
     late.gone = (_Atomic int *)(void *)shared;
     job.text = late.text = (char(*)[sizeof(*job.text)])(void *)(shared + 256);
-    setenv("UCX_NET_DEVICES", "lo", 0);
     test_between(&job, KILLED, "is killed", "died");
     test_between(&job, CLOSED, "closes", "has already closed the communicator");
     test_late(&late);
