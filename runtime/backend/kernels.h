@@ -125,6 +125,10 @@ KERNEL(void, softmax_grad, void *dx, bool add, const void *dy, const void *y,
  * rms) and 1 / deviation of each row, kept for the backward. `bias` may be NULL. */
 KERNEL(void, norm, const struct norm *p, void *y, float *stats, const void *x,
        const void *gain, const void *bias)
+/* sum = a + b, and y and stats as norm makes them of sum; bits as add and norm. sum and
+ * y are neither a nor b. */
+KERNEL(void, add_norm, const struct norm *p, void *sum, void *y, float *stats,
+       const void *a, const void *b, const void *gain, const void *bias)
 /* dx (+)= the gradient by x; dgain[cols] +=, dbias[cols] +=, see settle. Any of the
  * three may be NULL. */
 KERNEL(void, norm_grad, const struct norm *p, void *dx, bool add, float *dgain,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * add: x + y. Both inputs share the gradient of the sum, so the backward neither
- * computes nor copies unless an input has a gradient already. Nothing is saved.
+ * computes nor copies unless an input has a gradient already. Nothing is saved. The
+ * kernel waits for the next op, so that a norm of the sum can take the addition over:
+ * also where a residual ends one block, and the norm begins the next.
  */
 #include "ops/ops.h"
 
@@ -12,6 +14,38 @@ static bool add_backward(struct graph *g, const struct tape_entry *e)
 {
     return grad_share(g, e->in[0], e->out->grad) &&
            grad_share(g, e->in[1], e->out->grad);
+}
+
+void graph_queue_sum(struct graph *g)
+{
+    const struct waiting_sum w = g->waiting;
+
+    if (!w.sum)
+        return;
+    g->backend->add(g->backend, w.sum->data, w.x->data, w.y->data, w.sum->dtype,
+                    w.sum->elems);
+    op_sum_taken(g);
+}
+
+void op_sum_taken(struct graph *g)
+{
+    const struct waiting_sum w = g->waiting;
+
+    g->waiting = (struct waiting_sum){ NULL };
+    tensor_release(w.sum);
+    tensor_release(w.x);
+    tensor_release(w.y);
+}
+
+/* The scope that made x or y may end first, and so may the one of a sum that nobody
+ * reads. */
+static void sum_wait(struct graph *g, accel_tensor_t *sum, accel_tensor_t *x,
+                     accel_tensor_t *y)
+{
+    g->waiting = (struct waiting_sum){ sum, x, y };
+    tensor_retain(sum);
+    tensor_retain(x);
+    tensor_retain(y);
 }
 
 accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
@@ -25,7 +59,7 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
     sum = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!sum)
         return NULL;
-    g->backend->add(g->backend, sum->data, x->data, y->data, x->dtype, x->elems);
+    sum_wait(g, sum, x, y);
     sum->needs_grad = g->recording && (x->needs_grad || y->needs_grad);
     if (sum->needs_grad &&
         !tape_record(

@@ -9,8 +9,10 @@
 
 #include "ops/ops.h"
 
-/* Every op starts here, so this is also where it is marked for late failures. */
-struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
+/* Every op starts here, so this is also where it is marked for late failures. A sum
+ * waits on only for an op that can make it: `sum`, or NULL. */
+static struct graph *op_start(const char *op, accel_tensor_t *const *in, int n,
+                              const accel_tensor_t *sum)
 {
     struct graph *g = NULL;
     char shape[96];
@@ -20,6 +22,10 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
     /* an earlier op has failed: its error stays, and this one adds nothing */
     if (!g || g->error.code)
         return NULL;
+    /* While the device's mark is still that of the addition; and what only the addition
+     * has held is gone then, so that its use is found below. */
+    if (!sum || g->waiting.sum != sum || sum->refs == 1)
+        graph_queue_sum(g);
     for (int i = 0; i < n; i++) {
         if (!in[i])
             return graph_fail(g, A0601, op, "check what the caller passes",
@@ -44,6 +50,16 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
     /* late failures of the device are told with this op's name */
     graph_mark(g, op, false);
     return g;
+}
+
+struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
+{
+    return op_start(op, in, n, NULL);
+}
+
+struct graph *op_graph_of_sum(const char *op, accel_tensor_t *const *in, int n)
+{
+    return op_start(op, in, n, in[0]);
 }
 
 bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,

@@ -109,6 +109,7 @@ void graph_reset(struct graph *g)
     pool_now(g)->tensors = 0;
     g->tape->length = 0;
     g->draws.calls = 0;
+    g->waiting = (struct waiting_sum){ NULL };
     arena_reset(g->arena);
     memset(&g->error, 0, sizeof(g->error));
     g->module_path = "";
