@@ -75,7 +75,8 @@ tests_unit_test_cuda_models_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/weights doc/weights.md
 
 gpu_unit_tests += tests/unit/test_cuda_step
-tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_device_sources)
+cuda_run_sources = $(cuda_device_sources) tests/unit/cuda_run.c tests/unit/cuda_run.h
+tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_run_sources)
 tests_unit_test_cuda_step_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_step_LDADD = $(unit_ldadd)
 
