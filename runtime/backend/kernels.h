@@ -168,7 +168,8 @@ KERNEL(void, embed_grad, float *dtable, float *dpositions, const int32_t *ids,
        const void *dy, accel_dtype_t type, int64_t rows, int64_t time, int64_t cols)
 /* One chunk of logits [rows, vocab], rows `ld` apart, of which nothing from vocab on is
  * read: writes lse[r] and loss[r] (0 where the target does not count). Returns the
- * first row whose target is >= vocab, or -1; a device reports it as embed does. */
+ * first row whose target is >= vocab, or -1; a device reports it as embed does, counted
+ * from the batch's first row. */
 KERNEL(int64_t, xent, const struct xent *o, float *lse, float *loss,
        const float *logits, const int32_t *targets, int64_t rows, int64_t vocab,
        int64_t ld)

@@ -135,6 +135,9 @@ struct graph {
     size_t logits_room;
     struct draws draws;
     struct waiting_sum waiting;
+    /* This is micro-batch `micro`, from 1, of the step's `micros`; 0: of no step. For
+     * messages; cleared by graph_reset. */
+    int micro, micros;
     /* first error of this micro-batch, cleared by graph_reset */
     accel_error_t error;
     struct tape *tape;

@@ -66,6 +66,7 @@ cuda_headers = \
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
 # Whatever any of them may include: one change builds all anew.
 cuda_needs = $(cuda_headers) runtime/backend/device.h runtime/backend/kernels.h \
+	runtime/backend/id_place.h \
 	runtime/backend/operands.h runtime/backend/sizes.h runtime/backend/maths.h \
 	runtime/backend/cuda_sizes.h \
 	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h $(public_headers)
