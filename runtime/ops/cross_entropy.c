@@ -21,6 +21,11 @@ static const char op[] = "cross_entropy";
  * are slow where rows do not start at 16 bytes, and few vocabularies are even. */
 #define ROW_STEP 64
 
+static int64_t padded(int64_t vocab)
+{
+    return (vocab + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+}
+
 /* Multiples of 64 rows, at most 4096: enough for the products to run at full speed. The
  * padding does not count: with the chunks the order of the sums would change. */
 static int64_t chunk_rows(int64_t rows, int64_t vocab, bool recording)
@@ -386,7 +391,7 @@ static accel_tensor_t *logits_tensor(struct graph *g, accel_tensor_t *const *in,
     int64_t vocab = vocab_of(in[0], in[1]), dims[] = { chunk, vocab };
 
     if (in[1]) {
-        dims[1] = (vocab + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+        dims[1] = padded(vocab);
         dims[0] = rows_held(g, in[2]->elems, chunk, dims[1]);
     }
     return graph_tensor(g, ACCEL_F32, 2, dims);
@@ -441,7 +446,10 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
                                                                               : NULL;
 }
 
-/* lda skips to the next sample: only the last position of each is multiplied. */
+/* lda skips to the next sample: only the last position of each is multiplied. A single
+ * row, as in generation, may be as far from the next as is fastest: there is none. Several
+ * rows are handed out, and tensors have no gaps: a copy would cost more than the stores
+ * of a product that mostly reads the weight. */
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight)
 {
     accel_tensor_t *in[] = { x, weight }, *y;
@@ -468,7 +476,7 @@ accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight)
     p.ldb = weight->dim[1];
     p.c = y->data;
     p.c_type = ACCEL_F32;
-    p.ldc = weight->dim[0];
+    p.ldc = p.m == 1 ? padded(p.n) : p.n;
     g->backend->gemm(g->backend, &p);
     op_done(g, &u);
     return y;
