@@ -16,38 +16,6 @@ static bool add_backward(struct graph *g, const struct tape_entry *e)
            grad_share(g, e->in[1], e->out->grad);
 }
 
-void graph_queue_sum(struct graph *g)
-{
-    const struct waiting_sum w = g->waiting;
-
-    if (!w.sum)
-        return;
-    g->backend->add(g->backend, w.sum->data, w.x->data, w.y->data, w.sum->dtype,
-                    w.sum->elems);
-    op_sum_taken(g);
-}
-
-void op_sum_taken(struct graph *g)
-{
-    const struct waiting_sum w = g->waiting;
-
-    g->waiting = (struct waiting_sum){ NULL };
-    tensor_release(w.sum);
-    tensor_release(w.x);
-    tensor_release(w.y);
-}
-
-/* The scope that made x or y may end first, and so may the one of a sum that nobody
- * reads. */
-static void sum_wait(struct graph *g, accel_tensor_t *sum, accel_tensor_t *x,
-                     accel_tensor_t *y)
-{
-    g->waiting = (struct waiting_sum){ sum, x, y };
-    tensor_retain(sum);
-    tensor_retain(x);
-    tensor_retain(y);
-}
-
 accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
 {
     accel_tensor_t *in[] = { x, y }, *sum;
@@ -59,7 +27,7 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
     sum = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!sum)
         return NULL;
-    sum_wait(g, sum, x, y);
+    op_sum_waits(g, sum, x, y);
     sum->needs_grad = g->recording && (x->needs_grad || y->needs_grad);
     if (sum->needs_grad &&
         !tape_record(

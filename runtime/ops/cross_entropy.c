@@ -447,9 +447,9 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
 }
 
 /* lda skips to the next sample: only the last position of each is multiplied. A single
- * row, as in generation, may be as far from the next as is fastest: there is none. Several
- * rows are handed out, and tensors have no gaps: a copy would cost more than the stores
- * of a product that mostly reads the weight. */
+ * row, as in generation, may be as far from the next as is fastest: there is none.
+ * Several rows are handed out, and tensors have no gaps: a copy would cost more than
+ * the stores of a product that mostly reads the weight. */
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight)
 {
     accel_tensor_t *in[] = { x, weight }, *y;

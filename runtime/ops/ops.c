@@ -2,12 +2,49 @@
  *
  * Helpers of the ops (see ops.h): checks, residency calls, gradient bookkeeping. In:
  * tensors as a program passes them. Out: values, gradients, or the graph's sticky
- * error. Nothing here computes but grad_share, which may add two gradients.
+ * error. Nothing here computes but additions: of two gradients, and of a sum that
+ * waited.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/ops.h"
+
+/* ---- a sum that waits ------------------------------------------------------------ */
+
+/* The scope that made x or y may end first, and so may the one of a sum that nobody
+ * reads. */
+void op_sum_waits(struct graph *g, accel_tensor_t *sum, accel_tensor_t *x,
+                  accel_tensor_t *y)
+{
+    g->waiting = (struct waiting_sum){ sum, x, y };
+    tensor_retain(sum);
+    tensor_retain(x);
+    tensor_retain(y);
+}
+
+void op_sum_taken(struct graph *g)
+{
+    const struct waiting_sum w = g->waiting;
+
+    g->waiting = (struct waiting_sum){ NULL };
+    tensor_release(w.sum);
+    tensor_release(w.x);
+    tensor_release(w.y);
+}
+
+void graph_queue_sum(struct graph *g)
+{
+    const struct waiting_sum w = g->waiting;
+
+    if (!w.sum)
+        return;
+    g->backend->add(g->backend, w.sum->data, w.x->data, w.y->data, w.sum->dtype,
+                    w.sum->elems);
+    op_sum_taken(g);
+}
+
+/* ---- the start of an op ---------------------------------------------------------- */
 
 /* Every op starts here, so this is also where it is marked for late failures. A sum
  * waits on only for an op that can make it: `sum`, or NULL. */

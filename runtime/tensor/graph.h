@@ -103,9 +103,9 @@ struct draws {
     uint32_t calls;
 };
 
-/* An addition that is not queued yet. What is called next decides how: a norm of the sum
- * does both in one kernel, all else has it queued first. The memory of x and y is held
- * until then. */
+/* An addition that is not queued yet. What is called next decides how: a norm of the
+ * sum does both in one kernel, all else has it queued first. The memory of x and y is
+ * held until then. */
 struct waiting_sum {
     struct accel_tensor *sum; /* NULL: none waits */
     struct accel_tensor *x, *y;
