@@ -87,10 +87,11 @@ KERNEL(void, copy_rows, void *dst, int64_t dst_stride, bool add, const void *src
 /* src [a][b][c][d][e] = dim[5] -> dst [a][d][c][b][e]; dtypes as copy_rows. */
 KERNEL(void, transpose, void *dst, bool add, const void *src, accel_dtype_t type,
        const int64_t dim[5])
-/* Copies the values of [batch, rows, count] heads of `width`; to.add is ignored. A KV
- * cache is filled this way. */
-KERNEL(void, copy_heads, struct heads_out to, struct heads from, accel_dtype_t type,
-       int64_t batch, int64_t rows, int64_t count, int64_t width)
+/* Copies the values of [batch, rows, count] heads of `width` from from[i] to to[i],
+ * both i; add is ignored. The two of a side have equal strides: keys and values enter a
+ * KV cache this way. */
+KERNEL(void, copy_heads, const struct heads_out to[2], const struct heads from[2],
+       accel_dtype_t type, int64_t batch, int64_t rows, int64_t count, int64_t width)
 
 /* ---- products and convolutions --------------------------------------------------- */
 
