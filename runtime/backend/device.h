@@ -72,10 +72,11 @@ struct backend_usage {
 
 /* Names the op whose work follows, for failures that a device reports late. Both texts
  * must stay valid as long as work of theirs may be in flight. path NULL: the op belongs
- * to no module. */
+ * to no module. micro and micros are those of the graph. */
 struct backend_mark {
     const char *op, *path;
     bool backward;
+    int micro, micros;
 };
 
 /* A callback polled while the calling thread waits for the device; `first` is true on

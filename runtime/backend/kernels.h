@@ -87,10 +87,11 @@ KERNEL(void, copy_rows, void *dst, int64_t dst_stride, bool add, const void *src
 /* src [a][b][c][d][e] = dim[5] -> dst [a][d][c][b][e]; dtypes as copy_rows. */
 KERNEL(void, transpose, void *dst, bool add, const void *src, accel_dtype_t type,
        const int64_t dim[5])
-/* Copies the values of [batch, rows, count] heads of `width`; to.add is ignored. A KV
- * cache is filled this way. */
-KERNEL(void, copy_heads, struct heads_out to, struct heads from, accel_dtype_t type,
-       int64_t batch, int64_t rows, int64_t count, int64_t width)
+/* Copies the values of [batch, rows, count] heads of `width` from from[i] to to[i],
+ * both i; add is ignored. The two of a side have equal strides: keys and values enter a
+ * KV cache this way. */
+KERNEL(void, copy_heads, const struct heads_out to[2], const struct heads from[2],
+       accel_dtype_t type, int64_t batch, int64_t rows, int64_t count, int64_t width)
 
 /* ---- products and convolutions --------------------------------------------------- */
 
@@ -125,6 +126,10 @@ KERNEL(void, softmax_grad, void *dx, bool add, const void *dy, const void *y,
  * rms) and 1 / deviation of each row, kept for the backward. `bias` may be NULL. */
 KERNEL(void, norm, const struct norm *p, void *y, float *stats, const void *x,
        const void *gain, const void *bias)
+/* sum = a + b, and y and stats as norm makes them of sum; bits as add and norm. sum and
+ * y are neither a nor b. */
+KERNEL(void, add_norm, const struct norm *p, void *sum, void *y, float *stats,
+       const void *a, const void *b, const void *gain, const void *bias)
 /* dx (+)= the gradient by x; dgain[cols] +=, dbias[cols] +=, see settle. Any of the
  * three may be NULL. */
 KERNEL(void, norm_grad, const struct norm *p, void *dx, bool add, float *dgain,
@@ -164,7 +169,8 @@ KERNEL(void, embed_grad, float *dtable, float *dpositions, const int32_t *ids,
        const void *dy, accel_dtype_t type, int64_t rows, int64_t time, int64_t cols)
 /* One chunk of logits [rows, vocab], rows `ld` apart, of which nothing from vocab on is
  * read: writes lse[r] and loss[r] (0 where the target does not count). Returns the
- * first row whose target is >= vocab, or -1; a device reports it as embed does. */
+ * first row whose target is >= vocab, or -1; a device reports it as embed does, counted
+ * from the batch's first row. */
 KERNEL(int64_t, xent, const struct xent *o, float *lse, float *loss,
        const float *logits, const int32_t *targets, int64_t rows, int64_t vocab,
        int64_t ld)

@@ -1,6 +1,7 @@
 # backend/
 libaccel_core_la_SOURCES += \
 	runtime/backend/device.h \
+	runtime/backend/id_place.h \
 	runtime/backend/kernels.h \
 	runtime/backend/operands.h \
 	runtime/backend/sizes.h \

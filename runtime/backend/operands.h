@@ -197,6 +197,9 @@ struct xent {
     /* this target does not count, nor does any negative one */
     int32_t ignore;
     float smoothing;
+    /* For messages: the number of row 0 in its batch, and the rows of a sequence; 0:
+     * there are no sequences. */
+    int64_t first, time;
 };
 
 /* n float32 elements at x. */

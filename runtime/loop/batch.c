@@ -123,6 +123,8 @@ static int64_t batch_begin(accel_t *run)
     /* data of the micro-batch before is freed */
     graph_reset(&run->graph);
     run->loop.in_micro = true;
+    run->graph.micro = run->loop.micro + 1;
+    run->graph.micros = run->job.accumulate;
     run->graph.recording = run->graph.training = !run->graph.evaluating;
     run->graph.draws = (struct draws){ .seed = run->job.seed,
                                        .first_sample = first,

@@ -40,6 +40,10 @@ tests_unit_test_gpt2_grad_SOURCES = tests/unit/test_gpt2_grad.c tests/unit/refer
 	tests/unit/reference.h tests/unit/resident.c tests/unit/resident.h
 tests_unit_test_gpt2_grad_LDADD = $(unit_ldadd)
 
+unit_tests += tests/unit/test_add_norm
+tests_unit_test_add_norm_SOURCES = tests/unit/test_add_norm.c tests/unit/op_rig.c \
+	tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
+tests_unit_test_add_norm_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_recompute
 tests_unit_test_recompute_SOURCES = tests/unit/test_recompute.c tests/unit/resident.c \
 	tests/unit/resident.h

@@ -53,6 +53,8 @@ static bool recompute_backward(struct graph *g, const struct tape_entry *e)
     g->draws.calls = calls;
     if (!out)
         return false;
+    /* nobody reads the output again: where that is a sum, it need not be made */
+    op_sum_taken(g);
     /* The gradient moves over: a second holder would cost a copy in the first op. */
     out->grad = e->out->grad;
     e->out->grad = NULL;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * add: x + y. Both inputs share the gradient of the sum, so the backward neither
- * computes nor copies unless an input has a gradient already. Nothing is saved.
+ * computes nor copies unless an input has a gradient already. Nothing is saved. The
+ * kernel waits for the next op, so that a norm of the sum can take the addition over:
+ * also where a residual ends one block, and the norm begins the next.
  */
 #include "ops/ops.h"
 
@@ -25,7 +27,7 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
     sum = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!sum)
         return NULL;
-    g->backend->add(g->backend, sum->data, x->data, y->data, x->dtype, x->elems);
+    op_sum_waits(g, sum, x, y);
     sum->needs_grad = g->recording && (x->needs_grad || y->needs_grad);
     if (sum->needs_grad &&
         !tape_record(

@@ -266,19 +266,22 @@ static bool attention_describe(struct graph *g, accel_tensor_t *q, accel_tensor_
  * in their place. kv->length stays until all layers have appended. */
 static void append(struct graph *g, struct attention *p, const accel_attention_t *o)
 {
-    /* kv_heads_of: 0 is keys, 1 is values */
-    struct heads *part[2] = { &p->k, &p->v };
+    const struct heads from[2] = { p->k, p->v };
+    struct heads all[2];
+    struct heads_out to[2];
 
     for (int i = 0; i < 2; i++) {
-        struct heads all = kv_heads_of(o->cache, o->layer, i), to = all;
-
+        /* kv_heads_of: 0 is keys, 1 is values */
+        all[i] = kv_heads_of(o->cache, o->layer, i);
+        to[i] = writable(all[i], false);
         /* behind the positions that the cache holds */
-        to.data = (const char *)all.data +
-                  (size_t)(o->cache->length * all.row) * accel_dtype_bytes(g->compute);
-        g->backend->copy_heads(g->backend, writable(to, false), *part[i], p->type,
-                               p->batch, p->keys, p->kv_heads, p->head_width);
-        *part[i] = all;
+        to[i].data = (char *)to[i].data + (size_t)(o->cache->length * all[i].row) *
+                                              accel_dtype_bytes(g->compute);
     }
+    g->backend->copy_heads(g->backend, to, from, p->type, p->batch, p->keys,
+                           p->kv_heads, p->head_width);
+    p->k = all[0];
+    p->v = all[1];
     p->keys += o->cache->length;
 }
 

@@ -15,8 +15,9 @@ static accel_status_t backward_refuse(accel_error_t *err, const char *text)
                       "backward: %s", text);
 }
 
-/* Checked before the walk starts, so that a wrong loss changes nothing. */
-accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *loss,
+/* Checked before the walk starts, so that a wrong loss changes nothing. A loss may be a
+ * sum. */
+accel_status_t graph_check_loss(struct graph *g, const accel_tensor_t *loss,
                                 accel_error_t *err)
 {
     char shape[96];
@@ -44,6 +45,7 @@ accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *los
     if (!loss->needs_grad)
         return backward_refuse(
             err, "the loss depends on no parameter, or nothing was recorded");
+    graph_queue_sum(g);
     return ACCEL_OK;
 }
 

@@ -9,6 +9,8 @@
  */
 #include "ops/ops.h"
 
+#include "backend/id_place.h"
+
 static const char op[] = "cross_entropy";
 
 /* Limit on the logits of one chunk in bytes, though a chunk has at least 64 rows. If a
@@ -18,6 +20,11 @@ static const char op[] = "cross_entropy";
 /* Rows of logits lie a multiple of so many elements apart: products and vector loads
  * are slow where rows do not start at 16 bytes, and few vocabularies are even. */
 #define ROW_STEP 64
+
+static int64_t padded(int64_t vocab)
+{
+    return (vocab + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+}
 
 /* Multiples of 64 rows, at most 4096: enough for the products to run at full speed. The
  * padding does not count: with the chunks the order of the sums would change. */
@@ -269,7 +276,7 @@ static bool open_grads(struct graph *g, const struct tape_entry *e, struct grads
 static bool cross_entropy_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *parameter[] = { e->in[1], e->in[3] };
-    struct xent how = { (int32_t)e->ints[0], e->reals[0] };
+    struct xent how = { .ignore = (int32_t)e->ints[0], .smoothing = e->reals[0] };
     struct head h = head_of(e->in, e->saved[1], e->saved[2], e->ints[1], how);
     struct op_units u;
     struct grads to;
@@ -339,9 +346,11 @@ static int64_t cross_entropy_forward(struct graph *g, const struct head *h,
 
     for (int64_t r = 0; r < h->rows; r += h->chunk) {
         int64_t n = h->rows - r < h->chunk ? h->rows - r : h->chunk;
+        struct xent how = h->how;
 
+        how.first = r;
         make_logits(g, h, r, n);
-        bad = be->xent(be, &h->how, h->lse + r, h->loss + r, logits_at(h, r),
+        bad = be->xent(be, &how, h->lse + r, h->loss + r, logits_at(h, r),
                        h->targets + r, n, h->vocab, h->ld);
         if (bad >= 0)
             /* rows of this chunk are counted from its first */
@@ -382,10 +391,22 @@ static accel_tensor_t *logits_tensor(struct graph *g, accel_tensor_t *const *in,
     int64_t vocab = vocab_of(in[0], in[1]), dims[] = { chunk, vocab };
 
     if (in[1]) {
-        dims[1] = (vocab + ROW_STEP - 1) / ROW_STEP * ROW_STEP;
+        dims[1] = padded(vocab);
         dims[0] = rows_held(g, in[2]->elems, chunk, dims[1]);
     }
     return graph_tensor(g, ACCEL_F32, 2, dims);
+}
+
+/* Row `bad` of the batch has a target that is no class. */
+static void *target_fail(struct graph *g, const struct head *h, int64_t bad)
+{
+    char place[96];
+
+    return graph_fail(
+        g, A0615, op, "check the number of classes",
+        "target %lld of the batch is not below %lld%s", (long long)bad,
+        (long long)h->vocab,
+        id_place(place, sizeof(place), bad, h->how.time, g->micro, g->micros));
 }
 
 accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
@@ -395,8 +416,8 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     accel_tensor_t *in[] = { x, weight, targets }, *needed[] = { x, targets };
     accel_tensor_t *parameter[] = { weight, bias }, *mean, *stats, *logits;
     struct graph *g = op_graph(op, needed, 2);
-    struct xent how = { o && o->ignore_index ? *o->ignore_index : -1,
-                        o ? o->label_smoothing : 0.0f };
+    struct xent how = { .ignore = o && o->ignore_index ? *o->ignore_index : -1,
+                        .smoothing = o ? o->label_smoothing : 0.0f };
     const int64_t one = 1;
     struct op_units u;
     struct head h;
@@ -405,6 +426,7 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     if (!g || !cross_entropy_shapes_fit(g, x, weight, bias, targets, how.smoothing))
         return NULL;
     rows = targets->elems;
+    how.time = targets->ndim > 1 ? targets->dim[targets->ndim - 1] : 0;
     chunk = chunk_rows(rows, vocab_of(x, weight), g->recording);
     mean = graph_tensor(g, ACCEL_F32, 1, &one);
     /* lse[rows], loss[rows] and the count in one tensor, as head_of expects */
@@ -419,14 +441,15 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     bad = cross_entropy_forward(g, &h, mean);
     op_done(g, &u);
     if (bad >= 0)
-        return graph_fail(g, A0615, op, "check the number of classes",
-                          "target %lld of the batch is not below %lld", (long long)bad,
-                          (long long)h.vocab);
+        return target_fail(g, &h, bad);
     return cross_entropy_record(g, in, bias, mean, stats, logits, chunk, how) ? mean
                                                                               : NULL;
 }
 
-/* lda skips to the next sample: only the last position of each is multiplied. */
+/* lda skips to the next sample: only the last position of each is multiplied. A single
+ * row, as in generation, may be as far from the next as is fastest: there is none.
+ * Several rows are handed out, and tensors have no gaps: a copy would cost more than
+ * the stores of a product that mostly reads the weight. */
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight)
 {
     accel_tensor_t *in[] = { x, weight }, *y;
@@ -453,7 +476,7 @@ accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight)
     p.ldb = weight->dim[1];
     p.c = y->data;
     p.c_type = ACCEL_F32;
-    p.ldc = weight->dim[0];
+    p.ldc = p.m == 1 ? padded(p.n) : p.n;
     g->backend->gemm(g->backend, &p);
     op_done(g, &u);
     return y;

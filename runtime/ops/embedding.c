@@ -7,6 +7,8 @@
  */
 #include "ops/ops.h"
 
+#include "backend/id_place.h"
+
 static const char op[] = "embedding";
 
 /* Adds rows of dy into the gradients of table and positions. */
@@ -77,6 +79,7 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
     struct graph *g = op_graph(op, need, 2);
     struct op_units u;
     const char *from;
+    char place[96];
     int64_t bad;
 
     if (!g || !embedding_shapes_fit(g, ids, table, positions, first))
@@ -95,9 +98,11 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
     op_done(g, &u);
     /* -1 on a device, which reports a bad id at the next sync */
     if (bad >= 0)
-        return graph_fail(g, A0615, op, "check the vocabulary size",
-                          "id %lld of the batch is not in [0, %lld)", (long long)bad,
-                          (long long)table->dim[0]);
+        return graph_fail(
+            g, A0615, op, "check the vocabulary size",
+            "id %lld of the batch is not in [0, %lld)%s", (long long)bad,
+            (long long)table->dim[0],
+            id_place(place, sizeof(place), bad, ids->dim[1], g->micro, g->micros));
     y->needs_grad = op_needs_grad(g, params, 2);
     if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){ .op = op,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * layernorm and rmsnorm over the last dimension, with gain and (layernorm) optional
- * bias. Both save x and two float32 numbers per row. in: x, gain, bias. saved: x, stats
+ * bias. Where x is a sum that still waits (add.c), one kernel makes it and normalises
+ * it. Both save x and two float32 numbers per row. in: x, gain, bias. saved: x, stats
  * [2, rows]. ints: rms. reals: eps.
  */
 #include "ops/ops.h"
@@ -98,13 +99,30 @@ static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
     return true;
 }
 
+/* A sum that waits is made on the way. */
+static void norm_queue(struct graph *g, const struct norm *p, accel_tensor_t *y,
+                       accel_tensor_t *stats, const accel_tensor_t *x, const void *gain,
+                       const void *bias)
+{
+    const struct backend *be = g->backend;
+    const struct waiting_sum *w = &g->waiting;
+
+    if (w->sum != x) {
+        be->norm(be, p, y->data, stats->data, x->data, gain, bias);
+        return;
+    }
+    be->add_norm(be, p, x->data, y->data, stats->data, w->x->data, w->y->data, gain,
+                 bias);
+    op_sum_taken(g);
+}
+
 /* The forward of both; `op` names it in messages and on the tape. */
 static accel_tensor_t *normalize(const char *op, accel_tensor_t *x,
                                  accel_tensor_t *gain, accel_tensor_t *bias, float eps,
                                  bool rms)
 {
     accel_tensor_t *in[] = { x, gain, bias }, *y, *stats;
-    struct graph *g = op_graph(op, in, bias ? 3 : 2);
+    struct graph *g = op_graph_of_sum(op, in, bias ? 3 : 2);
     struct op_units u;
     struct norm p;
 
@@ -117,8 +135,7 @@ static accel_tensor_t *normalize(const char *op, accel_tensor_t *x,
     stats = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ 2, p.rows });
     if (!y || !stats || !op_want(g, op, &u, in + 1, 2))
         return NULL;
-    g->backend->norm(g->backend, &p, y->data, stats->data, x->data,
-                     op_values(g, &u, gain), op_values(g, &u, bias));
+    norm_queue(g, &p, y, stats, x, op_values(g, &u, gain), op_values(g, &u, bias));
     op_done(g, &u);
     y->needs_grad = op_needs_grad(g, in, 3);
     if (y->needs_grad &&

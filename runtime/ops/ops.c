@@ -2,15 +2,54 @@
  *
  * Helpers of the ops (see ops.h): checks, residency calls, gradient bookkeeping. In:
  * tensors as a program passes them. Out: values, gradients, or the graph's sticky
- * error. Nothing here computes but grad_share, which may add two gradients.
+ * error. Nothing here computes but additions: of two gradients, and of a sum that
+ * waited.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/ops.h"
 
-/* Every op starts here, so this is also where it is marked for late failures. */
-struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
+/* ---- a sum that waits ------------------------------------------------------------ */
+
+/* The scope that made x or y may end first, and so may the one of a sum that nobody
+ * reads. */
+void op_sum_waits(struct graph *g, accel_tensor_t *sum, accel_tensor_t *x,
+                  accel_tensor_t *y)
+{
+    g->waiting = (struct waiting_sum){ sum, x, y };
+    tensor_retain(sum);
+    tensor_retain(x);
+    tensor_retain(y);
+}
+
+void op_sum_taken(struct graph *g)
+{
+    const struct waiting_sum w = g->waiting;
+
+    g->waiting = (struct waiting_sum){ NULL };
+    tensor_release(w.sum);
+    tensor_release(w.x);
+    tensor_release(w.y);
+}
+
+void graph_queue_sum(struct graph *g)
+{
+    const struct waiting_sum w = g->waiting;
+
+    if (!w.sum)
+        return;
+    g->backend->add(g->backend, w.sum->data, w.x->data, w.y->data, w.sum->dtype,
+                    w.sum->elems);
+    op_sum_taken(g);
+}
+
+/* ---- the start of an op ---------------------------------------------------------- */
+
+/* Every op starts here, so this is also where it is marked for late failures. A sum
+ * waits on only for an op that can make it: `sum`, or NULL. */
+static struct graph *op_start(const char *op, accel_tensor_t *const *in, int n,
+                              const accel_tensor_t *sum)
 {
     struct graph *g = NULL;
     char shape[96];
@@ -20,6 +59,10 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
     /* an earlier op has failed: its error stays, and this one adds nothing */
     if (!g || g->error.code)
         return NULL;
+    /* While the device's mark is still that of the addition; and what only the addition
+     * has held is gone then, so that its use is found below. */
+    if (!sum || g->waiting.sum != sum || sum->refs == 1)
+        graph_queue_sum(g);
     for (int i = 0; i < n; i++) {
         if (!in[i])
             return graph_fail(g, A0601, op, "check what the caller passes",
@@ -44,6 +87,16 @@ struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
     /* late failures of the device are told with this op's name */
     graph_mark(g, op, false);
     return g;
+}
+
+struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
+{
+    return op_start(op, in, n, NULL);
+}
+
+struct graph *op_graph_of_sum(const char *op, accel_tensor_t *const *in, int n)
+{
+    return op_start(op, in, n, in[0]);
 }
 
 bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,

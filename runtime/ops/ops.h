@@ -15,6 +15,14 @@
  * freed, or belongs to another graph is an error; so is a previous error: NULL then.
  * Pass only the inputs that must be there. */
 struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n);
+/* The same for an op that looks whether in[0] is the sum that waits (g->waiting), and
+ * then makes it itself, and calls op_sum_taken. */
+struct graph *op_graph_of_sum(const char *op, accel_tensor_t *const *in, int n);
+/* The addition sum = x + y waits (struct waiting_sum); none did. */
+void op_sum_waits(struct graph *g, accel_tensor_t *sum, accel_tensor_t *x,
+                  accel_tensor_t *y);
+/* The addition that waited is queued, or nobody reads the sum. */
+void op_sum_taken(struct graph *g);
 /* The checks below return false after setting an error that names `what`. This one: an
  * activation of the compute dtype, with at least one dimension. */
 bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,

@@ -30,6 +30,7 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
     if (t->name)
         return accel_fail(err, A0611, "save a checkpoint and read it there",
                           "parameter %s is sharded and cannot be read", t->name);
+    graph_queue_sum(t->g);
     /* the struct outlives its data until the graph_reset after the next, so a late read
      * is found */
     if (!t->data)
@@ -58,6 +59,8 @@ accel_status_t accel_tensor_write(accel_tensor_t *t, const void *host, size_t by
     if (t->name)
         return accel_fail(err, A0611, "pass initial values to accel_param",
                           "parameter %s is sharded and cannot be written", t->name);
+    /* a sum that waits is of the values before */
+    graph_queue_sum(t->g);
     if (!t->data)
         return accel_fail(
             err, A0611,

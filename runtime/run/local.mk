@@ -75,9 +75,18 @@ tests_unit_test_cuda_models_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/weights doc/weights.md
 
 gpu_unit_tests += tests/unit/test_cuda_step
-tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_device_sources)
+cuda_run_sources = $(cuda_device_sources) tests/unit/cuda_run.c tests/unit/cuda_run.h
+tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_run_sources)
 tests_unit_test_cuda_step_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_step_LDADD = $(unit_ldadd)
+gpu_unit_tests += tests/unit/test_cuda_ids
+tests_unit_test_cuda_ids_SOURCES = tests/unit/test_cuda_ids.c $(cuda_run_sources)
+tests_unit_test_cuda_ids_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_cuda_room
+tests_unit_test_cuda_room_SOURCES = tests/unit/test_cuda_room.c $(cuda_run_sources) \
+	$(cuda_counts_sources)
+tests_unit_test_cuda_room_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_room_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_save_last
 tests_unit_test_save_last_SOURCES = tests/unit/test_save_last.c $(disk_shim)

@@ -109,6 +109,8 @@ void graph_reset(struct graph *g)
     pool_now(g)->tensors = 0;
     g->tape->length = 0;
     g->draws.calls = 0;
+    g->waiting = (struct waiting_sum){ NULL };
+    g->micro = g->micros = 0;
     arena_reset(g->arena);
     memset(&g->error, 0, sizeof(g->error));
     g->module_path = "";
@@ -138,8 +140,8 @@ void *graph_fail(struct graph *g, enum message code, const char *op, const char 
 void graph_mark(struct graph *g, const char *op, bool backward)
 {
     g->op = op;
-    g->backend->mark(g->backend,
-                     &(struct backend_mark){ op, g->module_path, backward });
+    g->backend->mark(g->backend, &(struct backend_mark){ op, g->module_path, backward,
+                                                         g->micro, g->micros });
 }
 
 /* A device that knows where it was has said so; else it is the op at work. */

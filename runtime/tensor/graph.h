@@ -103,6 +103,14 @@ struct draws {
     uint32_t calls;
 };
 
+/* An addition that is not queued yet. What is called next decides how: a norm of the
+ * sum does both in one kernel, all else has it queued first. The memory of x and y is
+ * held until then. */
+struct waiting_sum {
+    struct accel_tensor *sum; /* NULL: none waits */
+    struct accel_tensor *x, *y;
+};
+
 /* The context of the micro-batch at work. Owned by the run; arena and tape are
  * its own. */
 struct graph {
@@ -126,6 +134,10 @@ struct graph {
      * set once for the run, from its plan */
     size_t logits_room;
     struct draws draws;
+    struct waiting_sum waiting;
+    /* This is micro-batch `micro`, from 1, of the step's `micros`; 0: of no step. For
+     * messages; cleared by graph_reset. */
+    int micro, micros;
     /* first error of this micro-batch, cleared by graph_reset */
     accel_error_t error;
     struct tape *tape;
@@ -153,9 +165,12 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t t, int ndim,
  * which it holds. Moves nothing, records nothing. NULL: sticky error. */
 accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
                            const int64_t *dims);
+/* Queues the addition that waits. Whoever reads a tensor otherwise than by an op calls
+ * it first. */
+void graph_queue_sum(struct graph *g);
 /* The first error of the forward, or what keeps `loss` from being one: a single float32
- * element that needs a gradient. */
-accel_status_t graph_check_loss(const struct graph *g, const accel_tensor_t *loss,
+ * element that needs a gradient. Its value may be read then. */
+accel_status_t graph_check_loss(struct graph *g, const accel_tensor_t *loss,
                                 accel_error_t *err);
 /* Backward of a one-element float32 loss with d(loss) = seed. Empties the tape.
  * Collective when parameters are sharded. */

@@ -302,6 +302,14 @@ static void run_norm(void *arg)
     be->norm(be, &n, room.p, room.v, room.g, room.m, arg ? NULL : room.m);
 }
 
+static void run_add_norm(void *arg)
+{
+    const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, arg != NULL };
+
+    be->add_norm(be, &n, room.p, (char *)room.p + elems * 2, room.v, room.g,
+                 (char *)room.g + elems * 2, room.m, arg ? NULL : room.m);
+}
+
 static void run_norm_grad(void *arg)
 {
     const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, arg != NULL };
@@ -310,7 +318,7 @@ static void run_norm_grad(void *arg)
                   room.v, room.m);
 }
 
-static const struct xent how = { -1, 0.0f };
+static const struct xent how = { .ignore = -1 };
 
 /* arg: the vocabulary. */
 static void run_xent(void *arg)
@@ -346,6 +354,7 @@ static void measure_memory(void)
         { "AdamW, gradients zeroed", run_adamw, NULL, 32.0 * (double)elems },
         { "LayerNorm", run_norm, NULL, 4.0 * (double)elems },
         { "RMSNorm", run_norm, &room, 4.0 * (double)elems },
+        { "Residual and LayerNorm", run_add_norm, NULL, 8.0 * (double)elems },
         { "LayerNorm, gradient", run_norm_grad, NULL, 6.0 * (double)elems },
         { "RMSNorm, gradient", run_norm_grad, &room, 6.0 * (double)elems },
         { "cross-entropy", run_xent, &vocab, 4.0 * logits },

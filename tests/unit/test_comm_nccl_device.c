@@ -400,7 +400,7 @@ static int unit(struct model *m, struct rank *k, float by)
     be->wait(be, QUEUE_COMPUTE, m->gathered);
     be->wait(be, QUEUE_COMPUTE, m->reduced);
     for (int op = 0; op < OPS; op++) {
-        be->mark(be, &(struct backend_mark){ "add", "unit", false });
+        be->mark(be, &(struct backend_mark){ .op = "add", .path = "unit" });
         be->cast(be, m->grad, ACCEL_F32, op > 0, m->all, ACCEL_F32, n);
         be->scale(be, m->grad, n, by);
     }

@@ -246,14 +246,70 @@ static void test_bad_ids(void)
     accel_error_t err = { 0 };
 
     be->from_host(be, ids, (int32_t[]){ 4, 7, -1 }, 12);
-    be->mark(be, &(struct backend_mark){ "embedding", "wte", false });
+    be->mark(be, &(struct backend_mark){ .op = "embedding", .path = "wte" });
     tap_is_int(be->embed(be, out, ids, table, NULL, ACCEL_F32, 3, 3, 10, 1), -1,
                "ids in range, as far as is known");
     tap_is_int(be->check(be, &err), ACCEL_OK, "the device has not told yet");
-    be->mark(be, &(struct backend_mark){ "linear", "head", false });
+    be->mark(be, &(struct backend_mark){ .op = "linear", .path = "head" });
     tap_is_int(be->sync(be, &err), ACCEL_EINVAL, "sync knows");
     tap_is_str(err.where, "wte: embedding", "the op that met it");
-    tap_is_str(err.text, "id 2 of the batch is not in [0, 10)", "in the CPU's words");
+    tap_is_str(err.text,
+               "id 2 of the batch is not in [0, 10): position 2 of sequence 0",
+               "in the CPU's words");
+    be->close(be);
+}
+
+/* The first op's first row is told, whatever follows before the host waits. */
+static void test_first_bad_id(void)
+{
+    struct backend *be = open_one("268435456");
+    float *table = get(be, MEMORY_PARAMETERS, 40), *out = get(be, MEMORY_WORK, 96);
+    float *lse = get(be, MEMORY_WORK, 16), *loss = get(be, MEMORY_WORK, 16);
+    int32_t *ids = get(be, MEMORY_WORK, 24);
+    const struct xent how = { .ignore = -1, .first = 4, .time = 3 };
+    accel_error_t err = { 0 };
+
+    be->mark(be, &(struct backend_mark){ "embedding", "a", false, 1, 4 });
+    be->zero(be, ids, 24);
+    be->embed(be, out, ids, table, NULL, ACCEL_F32, 6, 3, 10, 1);
+    be->mark(be, NULL);
+    be->mark(be, &(struct backend_mark){ "embedding", "b", false, 2, 4 });
+    be->embed(be, out, ids, table, NULL, ACCEL_F32, 6, 3, 10, 1);
+    /* the second chunk of its rows */
+    be->mark(be, &(struct backend_mark){ "cross_entropy", "c", false, 2, 4 });
+    be->zero(be, out, 96);
+    be->from_host(be, ids, (int32_t[]){ 2, 3, 0, 9, 9, 9 }, 24);
+    be->xent(be, &how, lse, loss, out, ids, 2, 3, 3);
+    be->mark(be, NULL);
+    /* as late as the rows of a micro-batch may be, and of an op with fewer ids */
+    be->mark(be, &(struct backend_mark){ "embedding", "d", false, 3, 4 });
+    be->embed(be, out, ids, table, NULL, ACCEL_F32, 6, 3, 2, 1);
+    tap_is_int(be->sync(be, &err), ACCEL_EINVAL, "two of four micro-batches are bad");
+    tap_is_str(err.where, "c: cross_entropy", "the first one is told");
+    tap_is_str(err.text,
+               "target 5 of the batch is not below 3: position 2 of sequence 1, "
+               "micro-batch 2 of 4",
+               "with its place");
+    be->close(be);
+}
+
+/* What is remembered of ops is limited: a step may have any number of them. */
+static void test_many_bad_ids(void)
+{
+    struct backend *be = open_one("268435456");
+    float *table = get(be, MEMORY_PARAMETERS, 40), *out = get(be, MEMORY_WORK, 4);
+    int32_t *id = get(be, MEMORY_WORK, 4);
+    accel_error_t err = { 0 };
+
+    be->from_host(be, id, (int32_t[]){ 10 }, 4);
+    for (int i = 0; i < 300; i++) {
+        be->mark(be, &(struct backend_mark){ "embedding", "wte", false, i + 1, 300 });
+        be->embed(be, out, id, table, NULL, ACCEL_F32, 1, 1, 10, 1);
+        be->mark(be, NULL);
+    }
+    tap_is_int(be->sync(be, &err), ACCEL_EINVAL, "300 micro-batches are bad");
+    tap_is_str(err.text, "id 0 of an earlier batch is out of range",
+               "nobody knows the first one any more");
     be->close(be);
 }
 
@@ -273,7 +329,7 @@ static void test_edges_of_ids(void)
         float *table = get(be, MEMORY_PARAMETERS, 40), *out = get(be, MEMORY_WORK, 40);
         float *lse = get(be, MEMORY_WORK, 4), *loss = get(be, MEMORY_WORK, 4);
         int32_t *value = get(be, MEMORY_WORK, 4);
-        const struct xent how = { -1, 0.0f };
+        const struct xent how = { .ignore = -1 };
 
         be->from_host(be, value, &c[i].value, 4);
         be->zero(be, table, 40);
@@ -298,7 +354,8 @@ static void run_ops(const struct backend *be, float *x, int first, int count)
 
     for (int i = first; i < first + count; i++) {
         snprintf(path[i], sizeof(path[i]), "p%d", i);
-        be->mark(be, &(struct backend_mark){ "fill", path[i], i >= 32 });
+        be->mark(be, &(struct backend_mark){
+                         .op = "fill", .path = path[i], .backward = i >= 32 });
         be->fill(be, x, ACCEL_F32, 8, 2.0f);
     }
 }
@@ -374,7 +431,8 @@ static void test_op_memory(void)
     accel_error_t err = { 0 };
 
     run_ops(be, x, 0, 2);
-    be->mark(be, &(struct backend_mark){ "linear", "", true });
+    be->mark(be,
+             &(struct backend_mark){ .op = "linear", .path = "", .backward = true });
     be->gemm(be, &p);
     tap_is_int(be->sync(be, &err), ACCEL_ENOMEM, "no scratch of 1 GiB");
     tap_is_str(err.where, "model: linear (backward)", "the op that asked");
@@ -485,6 +543,8 @@ int main(void)
     test_copies();
     test_events();
     test_bad_ids();
+    test_first_bad_id();
+    test_many_bad_ids();
     test_edges_of_ids();
     if (!fake.reset) {
         tap_skip(8, "a GPU is neither small nor lost at will");

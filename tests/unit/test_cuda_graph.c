@@ -4,12 +4,12 @@
  * several queues, with scratch, with arguments that change, and when the host waits in
  * the middle. The stand-in counts what was recorded and launched.
  */
-#include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda_load.h"
 #include "tests/tap.h"
+#include "tests/unit/cuda_counts.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/cuda_rig.h"
 
@@ -117,33 +117,6 @@ static bool equal(struct work *a, struct work *b)
            !memcmp(weight[0], weight[1], sizeof(weight[0])) && total[0][1] != 0.0f;
 }
 
-static void (*counts_get)(struct fakecuda_counts *out); /* NULL: a GPU */
-
-static struct fakecuda_counts counted(const struct fakecuda_counts *from)
-{
-    struct fakecuda_counts now = { 0 };
-
-    if (counts_get)
-        counts_get(&now);
-    if (from) {
-        now.captures -= from->captures;
-        now.instantiations -= from->instantiations;
-        now.graph_updates -= from->graph_updates;
-        now.graph_launches -= from->graph_launches;
-        now.host_waits -= from->host_waits;
-        now.mallocs -= from->mallocs;
-    }
-    return now;
-}
-
-static void is_count(uint64_t got, uint64_t want, const char *what)
-{
-    if (counts_get)
-        tap_is_int((long long)got, (long long)want, "%s", what);
-    else
-        tap_skip(1, "only the stand-in counts");
-}
-
 static void test_steps(struct work *with, struct work *without)
 {
     const struct fakecuda_counts begin = counted(NULL);
@@ -207,7 +180,6 @@ int main(void)
     struct cuda_rig rig;
 
     cuda_rig_open(&rig);
-    cuda_stand_in("fakecuda_counts_get", &counts_get);
     work_open(&with, rig.device);
     if (backend_cuda_open(&third, 0, NULL))
         return 1;

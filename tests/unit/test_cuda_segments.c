@@ -5,19 +5,18 @@
  * everything in the program's order; small segments are not recorded; one whose shape
  * changes is built anew. The stand-in counts what was recorded and launched.
  */
-#include <cuda_runtime_api.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda_load.h"
 #include "common/env_names.h"
 #include "tests/tap.h"
+#include "tests/unit/cuda_counts.h"
 #include "tests/unit/cuda_device.h"
 
 enum { ELEMS = 64, UNITS = 3, SLOTS = 2, LONG = 10, SHORT = 2, WARM = 4 };
 
-static void (*counts_get)(struct fakecuda_counts *out); /* NULL: a GPU */
-static void (*fake_reset)(void);
+static void (*fake_reset)(void); /* NULL: a GPU */
 
 /* Units are gathered into slots, computed with and reduced, as where they are
  * sharded. */
@@ -90,29 +89,6 @@ static void work_close(struct work *w)
     backend_close(be);
 }
 
-static struct fakecuda_counts counted(const struct fakecuda_counts *from)
-{
-    struct fakecuda_counts now = { 0 };
-
-    if (counts_get)
-        counts_get(&now);
-    if (from) {
-        now.captures -= from->captures;
-        now.instantiations -= from->instantiations;
-        now.graph_updates -= from->graph_updates;
-        now.graph_launches -= from->graph_launches;
-    }
-    return now;
-}
-
-static void is_count(uint64_t got, uint64_t want, const char *what)
-{
-    if (counts_get)
-        tap_is_int((long long)got, (long long)want, "%s", what);
-    else
-        tap_skip(1, "only the stand-in counts");
-}
-
 /* A collective of one rank: a copy, by the lent queue. */
 static void collective(struct work *w, enum backend_queue q, float *to,
                        const float *from)
@@ -145,7 +121,7 @@ static void compute(struct work *w, int unit)
     const int i = unit % SLOTS;
 
     for (int op = 0; op < w->ops[unit]; op++) {
-        be->mark(be, &(struct backend_mark){ "add", "unit", false });
+        be->mark(be, &(struct backend_mark){ .op = "add", .path = "unit" });
         be->cast(be, w->total, ACCEL_F32, true, w->slot[i], ACCEL_F32, ELEMS);
         if (w->copies && unit == 0 && op == 0)
             be->copy(be, w->total + 1, w->total, sizeof(float));
@@ -303,7 +279,6 @@ int main(void)
     struct work with, without;
 
     first->close(first);
-    cuda_stand_in("fakecuda_counts_get", &counts_get);
     cuda_stand_in("fakecuda_reset", &fake_reset);
     test_steps("eager");
     test_steps("7");

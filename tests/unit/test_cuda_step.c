@@ -5,23 +5,17 @@
  * how often the host waits. On a GPU the losses alone are judged.
  */
 #include <cuda_runtime_api.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
+#include "tests/unit/cuda_run.h"
 #include "run/run.h"
 
-enum { BATCH = 2, SEQ = 32, STEPS = 4, COUNTED = 3, MOST_NAMES = 128, MOST_WORK = 120 };
-
-#define GPU "gpu.yaml"
-#define CPU "cpu.yaml"
-
-static char dir[64] = "/tmp/accel-step.XXXXXX";
+enum { BATCH = 2, SEQ = 32, STEPS = 4, COUNTED = 3, MOST_NAMES = 128, MOST_WORK = 90 };
 
 static int (*kernels_get)(struct fakecuda_kernel *out, int most); /* NULL: a GPU */
 static void (*counts_get)(struct fakecuda_counts *out);
@@ -95,16 +89,6 @@ static void note_loss(void *user, accel_log_level_t level, const char *line)
     norms[logged++] = strtof(norm + 6, NULL);
 }
 
-static bool write_file(const char *name, const char *text, size_t bytes)
-{
-    char path[128];
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    f = fopen(path, "w");
-    return f && fwrite(text, 1, bytes, f) == bytes && !fclose(f);
-}
-
 /* One step. reads: the program reads the loss of each micro-batch itself. */
 static accel_status_t one_step(accel_t *run, const accel_job_t *j, double *sum_out,
                                accel_error_t *err)
@@ -137,13 +121,10 @@ static accel_status_t open_run(accel_t **run_out, accel_job_t *j, const char *na
     const accel_gpt2_t cfg = {
         .layers = layers, .heads = 2, .width = 64, .context = SEQ, .vocab = 256
     };
-    char config[96], text[96];
-    accel_options_t o = { .config_file = config, .log = note_loss, .threads = 1 };
-    accel_status_t st;
+    char text[96];
+    accel_status_t st = cuda_run_open(run_out, name, note_loss, err);
 
-    snprintf(config, sizeof(config), "%s/%s", dir, name);
-    snprintf(text, sizeof(text), "%s/text.txt", dir);
-    st = accel_open(run_out, &o, err);
+    snprintf(text, sizeof(text), "%s/text.txt", cuda_run_dir);
     if (!st)
         st = accel_dataset_open(&j->data, text, SEQ, 0, err);
     if (!st)
@@ -162,7 +143,7 @@ static void test_run(const char *name, int layers, int accumulate)
                       .seed = 3,
                       .clip = 1,
                       .log_every = 1,
-                      .out_dir = dir,
+                      .out_dir = cuda_run_dir,
                       .optimizer = { .lr = 1e-3f, .weight_decay = 0.1f } };
     accel_error_t err = { 0 };
     double sum = 0;
@@ -184,7 +165,7 @@ static void test_run(const char *name, int layers, int accumulate)
            (double)losses[STEPS - 1]);
     tap_ok(fabs(sum - (double)losses[STEPS - 1]) < 1e-4,
            "and is the mean of what the program reads: %.5f", sum);
-    if (kernels_get && !strcmp(name, GPU)) {
+    if (kernels_get && !strcmp(name, CUDA_RUN_GPU)) {
         const int64_t work = work_between(&from, &to);
 
         if (accumulate == 1)
@@ -203,10 +184,10 @@ static void test_beside_cpu(void)
     float loss[STEPS], norm[STEPS];
     double far = 0;
 
-    test_run(GPU, 12, 1);
+    test_run(CUDA_RUN_GPU, 12, 1);
     memcpy(loss, losses, sizeof(loss));
     memcpy(norm, norms, sizeof(norm));
-    test_run(CPU, 12, 1);
+    test_run(CUDA_RUN_CPU, 12, 1);
     for (int t = 0; t < STEPS; t++) {
         far = fmax(far, fabs((double)loss[t] / (double)losses[t] - 1));
         far = fmax(far, fabs((double)norm[t] / (double)norms[t] - 1));
@@ -214,59 +195,19 @@ static void test_beside_cpu(void)
     tap_ok(far < 0.02, "losses and norms are the CPU's, off by %.4f", far);
 }
 
-/* The stand-in's driver is found by its name when a process starts: this one starts
- * again, with the folder where that name is. On a GPU there is a driver. */
-static void start_with_driver(char **argv)
-{
-    const char *build = getenv("ACCEL_BUILD"), *source = getenv("ACCEL_SRC");
-    char nvml[PATH_MAX], name[96], table[PATH_MAX], path[PATH_MAX];
-
-    snprintf(nvml, sizeof(nvml), "%s/tests/helpers/.libs/fake_nvml.so",
-             build ? build : ".");
-    snprintf(table, sizeof(table), "%s/tests/data/topo/pcie4.nvml",
-             source ? source : ".");
-    snprintf(name, sizeof(name), "%s/libnvidia-ml.so.1", dir);
-    if (!realpath(nvml, path) || symlink(path, name))
-        tap_skip_all("the stand-in for the driver is not built");
-    setenv("LD_LIBRARY_PATH", dir, 1);
-    setenv("FAKE_NVML", table, 1);
-    setenv("CUDA_VISIBLE_DEVICES", "0", 1);
-    execv("/proc/self/exe", argv);
-    exit(1);
-}
-
 int main(int argc, char **argv)
 {
-    static const char yaml[] = "distributed_type: 'NO'\nmixed_precision: bf16\n"
-                               "accel: {checkpoint: {save: false}}\n"
-                               "use_cpu: true\n";
-    const size_t gpu = (size_t)(strstr(yaml, "use_cpu") - yaml);
-    const char *again = getenv("LD_LIBRARY_PATH");
-    char text[4096], command[128];
+    char text[4096];
 
     (void)argc;
-#ifdef __SANITIZE_ADDRESS__
-    tap_skip_all("the stand-in's kernels have stacks of their own");
-#endif
-    if (again && getenv("FAKE_NVML"))
-        snprintf(dir, sizeof(dir), "%s", again);
-    else if (!mkdtemp(dir))
-        tap_skip_all("no directory for temporary files");
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    unsetenv("HWLOC_XMLFILE");
-    backend_close(cuda_device());
+    cuda_run_begin(argv);
     cuda_stand_in("fakecuda_kernels_get", &kernels_get);
     cuda_stand_in("fakecuda_counts_get", &counts_get);
-    if (kernels_get && !getenv("FAKE_NVML"))
-        start_with_driver(argv);
     for (size_t i = 0; i < sizeof(text); i++)
         text[i] = (char)('a' + i * i % 23);
-    if (!write_file(CPU, yaml, strlen(yaml)) || !write_file(GPU, yaml, gpu) ||
-        !write_file("text.txt", text, sizeof(text)))
-        tap_skip_all("no file can be written");
+    cuda_run_write("text.txt", text, sizeof(text));
     test_beside_cpu();
-    test_run(GPU, 2, 2);
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    tap_ok(system(command) == 0, "removed");
+    test_run(CUDA_RUN_GPU, 2, 2);
+    cuda_run_end();
     return tap_done();
 }

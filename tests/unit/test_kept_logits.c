@@ -243,6 +243,73 @@ static void test_room(int64_t more, int64_t kept)
     backend_close(be);
 }
 
+/* Two heads, one of them small: what there is room for is kept by each. */
+enum { HEAD_ROWS = 1 << 20, SMALL = 60, SMALL_LD = 64 };
+
+struct two_heads {
+    accel_tensor_t *weight[2];
+};
+
+static accel_tensor_t *two_heads_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                         int n)
+{
+    const struct two_heads *h = accel_module_state(m);
+
+    (void)n;
+    return accel_add(accel_cross_entropy(in[0], h->weight[0], NULL, in[1], NULL),
+                     accel_cross_entropy(in[0], h->weight[1], NULL, in[1], NULL));
+}
+
+static const accel_class_t two_heads_class = { "Heads", two_heads_forward,
+                                               sizeof(struct two_heads) };
+
+/* Rows of logits that a head keeps, and their bytes. */
+static int64_t head_bytes(size_t room, int64_t ld)
+{
+    int64_t more = (int64_t)room / 4 / ld;
+
+    more = more < HEAD_ROWS - CHUNK ? more / CHUNK * CHUNK : HEAD_ROWS - CHUNK;
+    return more * ld * 4;
+}
+
+/* The room is shrunk until all fits: `left` MiB of the `more` that there are. */
+static void test_two_heads(size_t more, size_t left)
+{
+    const accel_field_t fields[] = { { ACCEL_F32, 1, { COLS } },
+                                     { ACCEL_I32, 0, { 0 } } };
+    const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
+    size_t least = 0, peak;
+    struct backend *be = NULL;
+    struct units units = { 0 };
+    accel_module_t *m;
+    struct two_heads *h;
+    struct graph g;
+
+    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
+        return;
+    m = nn_module_new(&g, &two_heads_class, NULL, "");
+    h = accel_module_state(m);
+    h->weight[0] = accel_param(m, "small", 2, (int64_t[]){ SMALL, COLS }, normal);
+    h->weight[1] = accel_param(m, "large", 2, (int64_t[]){ VOCAB, COLS }, normal);
+    if (nn_units_build(m, false, NULL, &units, NULL) ||
+        nn_measure(m, HEAD_ROWS, fields, 2, true, &least, NULL))
+        tap_ok(false, "open");
+    peak = least;
+    tap_is_int(
+        nn_keep_logits(m, HEAD_ROWS, fields, 2, least + (more << 20), &peak, NULL), 0,
+        "two heads, %zu MiB more", more);
+    tap_is_int((long long)(g.logits_room >> 20), (long long)left, "for each: %zu MiB",
+               left);
+    tap_ok(peak <= least + (more << 20), "together no more than there is");
+    tap_is_int((long long)(peak - least),
+               head_bytes(g.logits_room, SMALL_LD) + head_bytes(g.logits_room, LD),
+               "and the peak is with what they keep");
+    units_free(&units);
+    nn_module_free(m);
+    graph_close(&g);
+    backend_close(be);
+}
+
 int main(void)
 {
     test_chunks(ACCEL_F32, false);
@@ -253,5 +320,11 @@ int main(void)
     test_room(0, CHUNK);
     test_room(CHUNK_BYTES, 2 * CHUNK);
     test_room((int64_t)1 << 40, BATCH * TIME);
+    /* The small one keeps 255 MiB, all of its chunks but one, the large one 765. Less room
+     * shrinks by what was too much, then by 256 MiB. */
+    test_two_heads(1020, 1020);
+    test_two_heads(1019, 762);
+    test_two_heads(600, 89);
+    test_two_heads(200, 0);
     return tap_done();
 }

@@ -22,8 +22,10 @@ static void copy_heads(const struct backend *be, void *const *a,
                        const struct twin_call *c)
 {
     const int64_t b = c->dim[0], t = c->dim[1], h = c->dim[2], d = c->dim[3];
-    const struct heads_out to = { a[0], h * t * d, d, t * d, false };
-    const struct heads from = { a[1], t * h * d + c->dim[4], h * d, d };
+    const struct heads_out to[2] = { { a[0], h * t * d, d, t * d, false },
+                                     { a[1], h * t * d, d, t * d, false } };
+    const struct heads from[2] = { { a[2], t * h * d + c->dim[4], h * d, d },
+                                   { a[3], t * h * d + c->dim[4], h * d, d } };
 
     be->copy_heads(be, to, from, c->type, b, t, h, d);
 }
@@ -98,8 +100,10 @@ static void heads(struct twin *t, accel_dtype_t type)
         const struct twin_call c = { .type = type,
                                      .dim = { s[0], s[1], s[2], s[3], s[4] } };
 
-        twin_values(t, type, n, 0, -1, 1);
-        twin_values(t, type, n + s[0] * s[4], i == 1, -1, 1);
+        for (int k = 0; k < 2; k++)
+            twin_values(t, type, n, 0, -1, 1);
+        for (int k = 0; k < 2; k++)
+            twin_values(t, type, n + s[0] * s[4], i == 1 && k == 1, -1, 1);
         twin_run(t, copy_heads, &c, "copy_heads [%lld %lld %lld %lld] %s",
                  (long long)s[0], (long long)s[1], (long long)s[2], (long long)s[3],
                  accel_dtype_name(type));

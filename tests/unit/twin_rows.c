@@ -18,6 +18,14 @@ static void norm(const struct backend *be, void *const *a, const struct twin_cal
     be->norm(be, (const struct norm *)c->more, a[0], (float *)a[1], a[2], a[3], a[4]);
 }
 
+/* a[5] and a[6] are added; a[7] is the sum. */
+static void add_norm(const struct backend *be, void *const *a,
+                     const struct twin_call *c)
+{
+    be->add_norm(be, (const struct norm *)c->more, a[7], a[0], (float *)a[1], a[5],
+                 a[6], a[3], a[4]);
+}
+
 static void norm_grad(const struct backend *be, void *const *a,
                       const struct twin_call *c)
 {
@@ -36,22 +44,40 @@ static void softmax_grad(const struct backend *be, void *const *a,
     be->softmax_grad(be, a[0], c->add, a[1], a[2], c->type, c->dim[0], c->dim[1]);
 }
 
+static void norms_forward(struct twin *t, const struct norm *p, int64_t shift,
+                          bool bias)
+{
+    const struct twin_call c = { .type = p->type, .more = p };
+    const int64_t n = p->rows * p->cols;
+    const char *type = accel_dtype_name(p->type), *kind = p->rms ? "rms norm" : "norm";
+
+    for (int sum = 0; sum < 2; sum++) {
+        twin_values(t, p->type, n, shift, 0, 1);
+        twin_values(t, ACCEL_F32, 2 * p->rows, 0, 0, 1);
+        if (sum)
+            twin_none(t);
+        else
+            twin_values(t, p->type, n, shift, -1, 1.5);
+        twin_values(t, p->type, p->cols, 0, 0.5, 1.5);
+        if (bias)
+            twin_values(t, p->type, p->cols, 0, -1, 1);
+        else
+            twin_none(t);
+        for (int k = 0; k < 3 && sum; k++)
+            twin_values(t, p->type, n, shift, -1, 1.5);
+        twin_run(t, sum ? add_norm : norm, &c, "%s%s %lld x %lld %s",
+                 sum ? "sum and " : "", kind, (long long)p->rows, (long long)p->cols,
+                 type);
+    }
+}
+
 static void norms(struct twin *t, struct norm p, int64_t shift, bool bias)
 {
     struct twin_call c = { .type = p.type, .add = p.rms != bias, .more = &p };
     const int64_t n = p.rows * p.cols;
     const char *type = accel_dtype_name(p.type), *kind = p.rms ? "rms norm" : "norm";
 
-    twin_values(t, p.type, n, shift, 0, 1);
-    twin_values(t, ACCEL_F32, 2 * p.rows, 0, 0, 1);
-    twin_values(t, p.type, n, shift, -1, 1.5);
-    twin_values(t, p.type, p.cols, 0, 0.5, 1.5);
-    if (bias)
-        twin_values(t, p.type, p.cols, 0, -1, 1);
-    else
-        twin_none(t);
-    twin_run(t, norm, &c, "%s %lld x %lld %s", kind, (long long)p.rows,
-             (long long)p.cols, type);
+    norms_forward(t, &p, shift, bias);
     for (int which = 1; which < 4; which++) {
         /* the gradient of x, of the parameters, of all */
         if (which & 1)
@@ -143,7 +169,7 @@ static void logits(struct twin *t, const struct twin_call *c, int64_t shift, dou
 
 static void entropies(struct twin *t, struct twin_call c, float smoothing)
 {
-    const struct xent o = { -100, smoothing };
+    const struct xent o = { .ignore = -100, .smoothing = smoothing };
     const int64_t rows = c.dim[0], vocab = c.dim[1], ld = c.dim[2];
 
     c.more = &o;

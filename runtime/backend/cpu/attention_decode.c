@@ -164,22 +164,23 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
     }
 }
 
-void cpu_copy_heads(const struct backend *be, struct heads_out to, struct heads from,
-                    accel_dtype_t type, int64_t batch, int64_t rows, int64_t count,
-                    int64_t width)
+void cpu_copy_heads(const struct backend *be, const struct heads_out to[2],
+                    const struct heads from[2], accel_dtype_t type, int64_t batch,
+                    int64_t rows, int64_t count, int64_t width)
 {
     size_t bytes = (size_t)width * accel_dtype_bytes(type);
 
 #pragma omp parallel for num_threads(be->threads) if (batch * count * rows * width >   \
-                                                      CPU_ALONE_ELEMS)
-    for (int64_t i = 0; i < batch * count; i++) {
-        int64_t b = i / count, h = i % count;
-        int64_t dst = b * to.sample + h * to.head,
-                src = b * from.sample + h * from.head;
+                                                      CPU_ALONE_ELEMS / 2)
+    for (int64_t i = 0; i < 2 * batch * count; i++) {
+        const struct heads_out *o = &to[i % 2];
+        const struct heads *f = &from[i % 2];
+        int64_t b = i / 2 / count, h = i / 2 % count;
+        int64_t dst = b * o->sample + h * o->head, src = b * f->sample + h * f->head;
 
         for (int64_t r = 0; r < rows; r++)
             /* bits are copied, nothing is rounded */
-            memcpy(vm_to(to.data, dst + r * to.row, type),
-                   vm_at(from.data, src + r * from.row, type), bytes);
+            memcpy(vm_to(o->data, dst + r * o->row, type),
+                   vm_at(f->data, src + r * f->row, type), bytes);
     }
 }

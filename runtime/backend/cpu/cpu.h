@@ -71,6 +71,9 @@ void cpu_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, floa
                const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
                float *c, int64_t ldc);
 
+/* elementwise.c: dst = a + b, on the calling thread; dst may be either. */
+void cpu_add_block(void *dst, const void *a, const void *b, accel_dtype_t type,
+                   int64_t n);
 /* load_store.c: elements of either storage type as float32, and back.
  * Widens or rounds `n` elements; `add`: dst += src. */
 void cpu_load_row(float *dst, const void *src, accel_dtype_t type, int64_t n);

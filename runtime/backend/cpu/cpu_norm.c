@@ -63,6 +63,23 @@ void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *st
                  vm_at(x, r * p->cols, p->type), gain, bias, p);
 }
 
+/* A row of the sum is normalised while it is in the cache. */
+void cpu_add_norm(const struct backend *be, const struct norm *p, void *sum, void *y,
+                  float *stats, const void *a, const void *b, const void *gain,
+                  const void *bias)
+{
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
+    for (int64_t r = 0; r < p->rows; r++) {
+        void *x = vm_to(sum, r * p->cols, p->type);
+
+        cpu_add_block(x, vm_at(a, r * p->cols, p->type), vm_at(b, r * p->cols, p->type),
+                      p->type, p->cols);
+        norm_any(vm_to(y, r * p->cols, p->type), &stats[r], &stats[p->rows + r], x,
+                 gain, bias, p);
+    }
+}
+
 /* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. The
  * term mean(d) stems from the mean of x, so rms has none. */
 VM_INLINE void grad_row(void *dx, const void *dy, const void *x, const void *gain,

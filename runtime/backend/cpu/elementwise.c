@@ -23,14 +23,20 @@ static void add_any(void *dst, const void *a, const void *b, int64_t n, bool bf)
         add_block(dst, a, b, n, 0);
 }
 
+void cpu_add_block(void *dst, const void *a, const void *b, accel_dtype_t type,
+                   int64_t n)
+{
+    add_any(dst, a, b, n, type == ACCEL_BF16);
+}
+
 /* dst[n] = a[n] + b[n], added in float32, rounded once. */
 void cpu_add(const struct backend *be, void *dst, const void *a, const void *b,
              accel_dtype_t type, int64_t n)
 {
 #pragma omp parallel for num_threads(be->threads) if (n > CPU_ALONE_ELEMS)
     for (int64_t i = 0; i < n; i += CPU_ELEM_BLOCK)
-        add_any(vm_to(dst, i, type), vm_at(a, i, type), vm_at(b, i, type),
-                cpu_block(n, i), type == ACCEL_BF16);
+        cpu_add_block(vm_to(dst, i, type), vm_at(a, i, type), vm_at(b, i, type), type,
+                      cpu_block(n, i));
 }
 
 void cpu_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n,

@@ -26,11 +26,9 @@ void cuda_enter(struct cuda_state *s)
         cuda_thread_device = s->device;
 }
 
-/* INT32_MAX: no bad row, no op. atomicMin lowers both. */
 static __global__ void clear_fault_kernel(struct cuda_fault *f)
 {
-    f->embed.row = f->target.row = f->embed.mark = f->target.mark = INT32_MAX;
-    f->embed.limit = f->target.limit = 0;
+    f->embed = f->target = NO_BAD_ID;
 }
 
 /* Is there a driver that works with this toolkit? The static runtime answers without a

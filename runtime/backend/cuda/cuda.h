@@ -25,7 +25,7 @@ struct cuda_dnn;   /* attention_dnn.cu: cuDNN, when it could be loaded */
 
 /* Rows whose ids are out of range. Kernels note them on the device; sync reads them. */
 struct cuda_fault {
-    struct cuda_bad embed, target;
+    cuda_bad_t embed, target;
 };
 
 /* dst[i] += the sum over `parts` of part[k * stride + i], for n elements: the end of a
@@ -250,10 +250,20 @@ bool cuda_graph_scratch_free(struct cuda_state *s, void *p);
 void cuda_marks_fail(struct cuda_state *s, bool late);
 /* Notes that all ops but the last are complete. */
 void cuda_marks_waited(struct cuda_state *s);
-/* The number of the current op, for kernels that note something, and the name of an op
- * by number, or "". */
+/* The number of the current op. */
 int cuda_mark_now(const struct cuda_state *s);
-void cuda_mark_name(const struct cuda_state *s, int mark, char *out, size_t len);
+/* An op that looks up ids, for the message when one of them is out of range. */
+struct cuda_id_op {
+    uint32_t mark;
+    char where[160]; /* "": not known */
+    int64_t limit;   /* ids must be below */
+    int64_t time;    /* rows of a sequence; 0: there are none */
+    int micro, micros;
+};
+/* Notes the current op as one. Returns its number for note_bad_row. */
+uint32_t cuda_mark_ids(struct cuda_state *s, int64_t limit, int64_t time);
+/* The op with that number; NULL: many others followed. */
+const struct cuda_id_op *cuda_id_op(const struct cuda_state *s, uint32_t mark);
 
 bool cuda_marks_open(struct cuda_state *s);
 void cuda_marks_close(struct cuda_state *s);

@@ -14,7 +14,7 @@ template <typename T> struct lookup {
     const int32_t *ids;
     const T *table, *positions; /* positions: NULL for none */
     int64_t rows, time, vocab, cols;
-    int mark;
+    uint32_t mark;
 };
 
 /* out [rows, cols] in packs of V; fault takes the lowest bad row. */
@@ -35,7 +35,7 @@ static __global__ void __launch_bounds__(EMBED_BLOCK)
         /* never read outside of the table; the row is wrong, and sync says so */
         if (id < 0 || id >= p.vocab) {
             if (pack == 0)
-                note_bad_row(&fault->embed, r, p.vocab, p.mark);
+                note_bad_row(&fault->embed, r, p.mark);
             id = 0;
         }
         load<V>(v, p.table + id * p.cols + at);
@@ -66,9 +66,10 @@ int64_t cuda_embed(const struct backend *be, void *out, const int32_t *ids,
                    const void *table, const void *positions, accel_dtype_t type,
                    int64_t rows, int64_t time, int64_t vocab, int64_t cols)
 {
-    BY_TYPE(type, T,
-            embed<T>(cuda_state_of(be),
-                     { (T *)out, ids, (const T *)table, (const T *)positions, rows,
-                       time, vocab, cols, cuda_mark_now(cuda_state_of(be)) }));
+    BY_TYPE(
+        type, T,
+        embed<T>(cuda_state_of(be),
+                 { (T *)out, ids, (const T *)table, (const T *)positions, rows, time,
+                   vocab, cols, cuda_mark_ids(cuda_state_of(be), vocab, time) }));
     return -1;
 }

@@ -183,7 +183,7 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
 
     /* an id out of range would be an address out of range */
-    if (fault->embed.row != INT32_MAX)
+    if (fault->embed != NO_BAD_ID)
         return;
     ROW_STRIDE(at, o.rows)
     {
@@ -235,7 +235,7 @@ static __global__ void __launch_bounds__(GATHER_BLOCK)
     __shared__ int64_t found;
     int64_t end;
 
-    if (fault->embed.row != INT32_MAX)
+    if (fault->embed != NO_BAD_ID)
         return;
     if (threadIdx.x == 0)
         found = -1;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/cuda/cuda.h"
+#include "backend/id_place.h"
 #include "common/env_names.h"
 
 #define BAD_KERNEL                                                                     \
@@ -173,25 +174,34 @@ accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
     return st;
 }
 
-/* Did a kernel meet an id out of range? The words are those of the CPU's ops. */
+/* Did a kernel meet an id out of range? The words are those of the CPU's ops, which
+ * find the first one, too. */
 static accel_status_t check_ids(struct cuda_state *s, struct cuda_fault f,
                                 accel_error_t *err)
 {
-    char where[sizeof(s->where)];
+    const bool target = f.target < f.embed;
+    const cuda_bad_t bad = target ? f.target : f.embed;
+    const long long row = (long long)(bad & UINT32_MAX);
+    const char *const cure =
+        target ? "check the number of classes" : "check the vocabulary size";
+    const struct cuda_id_op *op;
+    char place[96];
 
-    if (f.embed.row != INT32_MAX) {
-        cuda_mark_name(s, f.embed.mark, where, sizeof(where));
-        return accel_fail_at(err, A0615, where, "check the vocabulary size",
-                             "id %d of the batch is not in [0, %d)", f.embed.row,
-                             f.embed.limit);
-    }
-    if (f.target.row != INT32_MAX) {
-        cuda_mark_name(s, f.target.mark, where, sizeof(where));
-        return accel_fail_at(err, A0615, where, "check the number of classes",
-                             "target %d of the batch is not below %d", f.target.row,
-                             f.target.limit);
-    }
-    return ACCEL_OK;
+    if (bad == NO_BAD_ID)
+        return ACCEL_OK;
+    op = cuda_id_op(s, (uint32_t)(bad >> 32));
+    if (!op)
+        return accel_fail(err, A0615, cure,
+                          "%s %lld of an earlier batch is out of range",
+                          target ? "target" : "id", row);
+    id_place(place, sizeof(place), row, op->time, op->micro, op->micros);
+    if (target)
+        return accel_fail_at(err, A0615, op->where, cure,
+                             "target %lld of the batch is not below %lld%s", row,
+                             (long long)op->limit, place);
+    return accel_fail_at(err, A0615, op->where, cure,
+                         "id %lld of the batch is not in [0, %lld)%s", row,
+                         (long long)op->limit, place);
 }
 
 accel_status_t cuda_sync(const struct backend *be, accel_error_t *err)

@@ -257,7 +257,8 @@ void cuda_step_begin(const struct backend *be)
 
 void cuda_step_end(const struct backend *be)
 {
-    const struct backend_mark rest = { "gradients and optimizer step", NULL, false };
+    const struct backend_mark rest = { "gradients and optimizer step", NULL, false, 0,
+                                       0 };
     struct cuda_state *s = cuda_state_of(be);
     struct cuda_graph *g = s->graph;
 

@@ -145,22 +145,17 @@ static __device__ inline float block_max(float v, float *room)
 
 /* ---- ids out of range ------------------------------------------------------------ */
 
-/* An id out of range, as kernels note it with atomics: the lowest row wins, so the
- * message does not depend on timing. */
-struct cuda_bad {
-    int row;   /* first bad row; INT32_MAX: none */
-    int limit; /* ids must be below */
-    int mark;  /* op number, see cuda_mark_now */
-};
+/* Where an id out of range was met: the op's number (cuda_mark_ids) above the row. The
+ * least stays, which is the first op's first row, whatever the timing. */
+typedef unsigned long long cuda_bad_t;
 
-/* Notes the lowest row and the first op. All calls of one forward have the same limit,
- * so a plain store is enough for it. */
-static __device__ inline void note_bad_row(struct cuda_bad *bad, int64_t row,
-                                           int64_t limit, int mark)
+#define NO_BAD_ID (~0ull)
+
+static __device__ inline void note_bad_row(cuda_bad_t *bad, int64_t row, uint32_t mark)
 {
-    bad->limit = (int)(limit < INT32_MAX ? limit : INT32_MAX);
-    atomicMin(&bad->mark, mark);
-    atomicMin(&bad->row, (int)(row < INT32_MAX - 1 ? row : INT32_MAX - 1));
+    const uint32_t low = (uint32_t)(row < INT32_MAX ? row : INT32_MAX);
+
+    atomicMin(bad, (cuda_bad_t)mark << 32 | low);
 }
 
 #endif

@@ -66,6 +66,7 @@ cuda_headers = \
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
 # Whatever any of them may include: one change builds all anew.
 cuda_needs = $(cuda_headers) runtime/backend/device.h runtime/backend/kernels.h \
+	runtime/backend/id_place.h \
 	runtime/backend/operands.h runtime/backend/sizes.h runtime/backend/maths.h \
 	runtime/backend/cuda_sizes.h \
 	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h $(public_headers)
@@ -134,6 +135,8 @@ tests_unit_test_cuda_load_LDADD = $(unit_ldadd)
 # None of them links the stand-in: make check-gpu runs them with the module for GPUs.
 cuda_device_sources = tests/unit/cuda_device.c tests/unit/cuda_device.h
 cuda_rig_sources = $(cuda_device_sources) tests/unit/cuda_rig.c tests/unit/cuda_rig.h
+# These need $(fakecuda_cppflags).
+cuda_counts_sources = tests/unit/cuda_counts.c tests/unit/cuda_counts.h
 unit_tests += tests/unit/test_cuda_waits
 tests_unit_test_cuda_waits_SOURCES = tests/unit/test_cuda_waits.c $(cuda_device_sources)
 tests_unit_test_cuda_waits_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
@@ -152,10 +155,12 @@ tests_unit_test_cuda_scratch_SOURCES = tests/unit/test_cuda_scratch.c $(cuda_dev
 tests_unit_test_cuda_scratch_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_conv_SOURCES = tests/unit/test_cuda_conv.c $(cuda_rig_sources)
 tests_unit_test_cuda_conv_LDADD = $(unit_ldadd)
-tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c $(cuda_rig_sources)
+tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c $(cuda_rig_sources) \
+	$(cuda_counts_sources)
 tests_unit_test_cuda_graph_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_graph_LDADD = $(unit_ldadd)
-tests_unit_test_cuda_segments_SOURCES = tests/unit/test_cuda_segments.c $(cuda_device_sources)
+tests_unit_test_cuda_segments_SOURCES = tests/unit/test_cuda_segments.c $(cuda_device_sources) \
+	$(cuda_counts_sources)
 tests_unit_test_cuda_segments_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_segments_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c $(cuda_rig_sources)

@@ -11,7 +11,16 @@
 
 #include "backend/cuda/cuda.h"
 
-enum { STRIDE = 16 }; /* ops between two numbers; each costs one small kernel */
+enum {
+    /* A number is written every so many ops, one small kernel each: 16 are half a block
+     * of a transformer with its backward, which is near enough for a message, and 14
+     * kernels in a step of GPT-2 with 12 blocks. It counts ops; no launch's shape
+     * matters. */
+    OPS_PER_NUMBER = 16,
+    /* ops with ids that are remembered: those of 64 micro-batches of BERT, whose model
+     * has four */
+    ID_OPS = 256
+};
 
 /* Ops are numbered through the whole run. */
 struct cuda_marks {
@@ -25,6 +34,9 @@ struct cuda_marks {
     char tail[160];
     /* launches wait for their kernel, so what fails is the last op */
     bool blocking;
+    /* the last ones with ids, also of earlier micro-batches: op n is ids[n % ID_OPS] */
+    struct cuda_id_op ids[ID_OPS];
+    int64_t id_ops;
 };
 
 /* Writes to page-locked host memory, which the host reads without a call. */
@@ -104,7 +116,7 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark)
     at = m->count++;
     m->at[at] = *mark;
     /* in a recorded step, too: the kernel becomes a node of the graph */
-    if (m->over && at % STRIDE == 0)
+    if (m->over && at % OPS_PER_NUMBER == 0)
         LAUNCH(over_kernel, 1, 1, 0, s, m->over, m->base + at);
 }
 
@@ -120,14 +132,40 @@ int cuda_mark_now(const struct cuda_state *s)
     return s->marks ? (int)(s->marks->base + s->marks->count - 1) : -1;
 }
 
-void cuda_mark_name(const struct cuda_state *s, int mark, char *out, size_t len)
+/* Calls of one op, for chunks of its rows, are one. */
+uint32_t cuda_mark_ids(struct cuda_state *s, int64_t limit, int64_t time)
+{
+    const uint32_t mark = (uint32_t)cuda_mark_now(s);
+    struct cuda_marks *m = s->marks;
+    const struct backend_mark *now;
+    struct cuda_id_op *op;
+
+    if (!m)
+        return mark;
+    now = m->count ? &m->at[m->count - 1] : NULL;
+    op = &m->ids[(m->id_ops + ID_OPS - 1) % ID_OPS];
+    if (m->id_ops && op->mark == mark && op->limit == limit)
+        return mark;
+    op = &m->ids[m->id_ops++ % ID_OPS];
+    op->mark = mark;
+    op->limit = limit;
+    op->time = time;
+    op->where[0] = '\0';
+    if (now)
+        name(op->where, sizeof(op->where), now);
+    op->micro = now ? now->micro : 0;
+    op->micros = now ? now->micros : 0;
+    return mark;
+}
+
+const struct cuda_id_op *cuda_id_op(const struct cuda_state *s, uint32_t mark)
 {
     const struct cuda_marks *m = s->marks;
-    const int64_t at = m ? mark - m->base : -1;
 
-    out[0] = '\0';
-    if (at >= 0 && at < m->count)
-        name(out, len, &m->at[at]);
+    for (int i = 0; m && i < ID_OPS && i < m->id_ops; i++)
+        if (m->ids[i].mark == mark)
+            return &m->ids[i];
+    return NULL;
 }
 
 void cuda_marks_fail(struct cuda_state *s, bool late)

@@ -170,16 +170,25 @@ void cuda_copy_rows(const struct backend *be, void *dst, int64_t dst_stride, boo
     move(cuda_state_of(be), p, dst, add, src, type);
 }
 
-void cuda_copy_heads(const struct backend *be, struct heads_out to, struct heads from,
-                     accel_dtype_t type, int64_t batch, int64_t rows, int64_t count,
-                     int64_t width)
+/* From one array to the other, in elements. */
+static int64_t distance(const void *from, const void *to, accel_dtype_t type)
 {
-    const struct places p = { { 1, batch, rows, count },
-                              width,
-                              { 0, to.sample, to.row, to.head },
-                              { 0, from.sample, from.row, from.head } };
+    return ((intptr_t)to - (intptr_t)from) / (intptr_t)accel_dtype_bytes(type);
+}
 
-    move(cuda_state_of(be), p, to.data, false, from.data, type);
+/* Both at once: their distance is a stride. */
+void cuda_copy_heads(const struct backend *be, const struct heads_out to[2],
+                     const struct heads from[2], accel_dtype_t type, int64_t batch,
+                     int64_t rows, int64_t count, int64_t width)
+{
+    const int64_t apart_to = distance(to[0].data, to[1].data, type),
+                  apart_from = distance(from[0].data, from[1].data, type);
+    const struct places p = { { 2, batch, rows, count },
+                              width,
+                              { apart_to, to->sample, to->row, to->head },
+                              { apart_from, from->sample, from->row, from->head } };
+
+    move(cuda_state_of(be), p, to->data, false, from->data, type);
 }
 
 /* ---- the last two dimensions swapped --------------------------------------------- */

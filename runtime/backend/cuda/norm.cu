@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layer and RMS normalization on a CUDA device: forward, and the gradients of input and
- * parameters, which are sums of columns; each reading its rows once. One launch does
- * both gradients.
+ * Layer and RMS normalization on a CUDA device: forward, of an array or of the sum of
+ * two, and the gradients of input and parameters, which are sums of columns; each
+ * reading its rows once. One launch does both gradients.
  */
 #include "backend/cuda/columns.h"
 #include "backend/cuda/rows.h"
@@ -10,8 +10,8 @@
 /* Mean and 1 / deviation of a row, which is left in row.room for the caller. Two
  * passes, as on the CPU: the squares are of distances from the mean, which does not
  * cancel. The squares summed in the first pass serve rms. */
-template <typename T, int V, int G>
-static __device__ inline void statistics(const struct norm &p, const kept_row<T> &row,
+template <int V, int G, typename ROW>
+static __device__ inline void statistics(const struct norm &p, const ROW &row,
                                          float *room, float *mean_out, float *rstd_out)
 {
     /* the first pass copies the row to shared memory, the second reads it there */
@@ -44,6 +44,34 @@ static __device__ inline void statistics(const struct norm &p, const kept_row<T>
     *rstd_out = 1.0f / sqrtf(row_sum<G>(squares, room) / (float)p.cols + p.eps);
 }
 
+/* Row r: y = (x - mean) rstd gain + bias, rounded once at the store. */
+template <int V, int G, typename T, typename ROW>
+static __device__ inline void norm_row(const struct norm &p, const ROW &row, int64_t r,
+                                       T *y, float *stats, const T *gain, const T *bias,
+                                       float *room)
+{
+    float mean, rstd;
+
+    statistics<V, G>(p, row, room, &mean, &rstd);
+    TEAM_PACKS(G, V, at, p.cols)
+    {
+        float v[V], g[V], b[V] = { 0 };
+
+        row.template again<V>(v, at);
+        load<V>(g, gain + at);
+        if (bias)
+            load<V>(b, bias + at);
+        for (int i = 0; i < V; i++)
+            v[i] = (v[i] - mean) * rstd * g[i] + b[i];
+        store<V>(y + r * p.cols + at, v);
+    }
+    /* kept for the backward: two numbers a row instead of the normalized row */
+    if (threadIdx.x % G == 0) {
+        stats[r] = mean;
+        stats[p.rows + r] = rstd;
+    }
+}
+
 /* y, x [rows, cols], gain and bias [cols] (bias NULL: none), stats [2, rows]. G threads
  * per row, packs of V; keep: elements of shared memory per row. */
 template <typename T, int V, int G>
@@ -58,27 +86,8 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
     {
         const kept_row<T> row = { x + r * p.cols,
                                   keep ? kept + threadIdx.x / G * keep : NULL };
-        /* y = (x - mean) rstd gain + bias, rounded once at the store */
-        float mean, rstd;
 
-        statistics<T, V, G>(p, row, room, &mean, &rstd);
-        TEAM_PACKS(G, V, at, p.cols)
-        {
-            float v[V], g[V], b[V] = { 0 };
-
-            row.template again<V>(v, at);
-            load<V>(g, gain + at);
-            if (bias)
-                load<V>(b, bias + at);
-            for (int i = 0; i < V; i++)
-                v[i] = (v[i] - mean) * rstd * g[i] + b[i];
-            store<V>(y + r * p.cols + at, v);
-        }
-        /* kept for the backward: two numbers a row instead of the normalized row */
-        if (threadIdx.x % G == 0) {
-            stats[r] = mean;
-            stats[p.rows + r] = rstd;
-        }
+        norm_row<V, G>(p, row, r, y, stats, gain, bias, room);
     }
 }
 
@@ -93,6 +102,66 @@ void cuda_norm(const struct backend *be, const struct norm *p, void *y, float *s
 
         LAUNCH_ROWS(plan, T, norm_kernel, s, *p, (T *)y, stats, (const T *)x,
                     (const T *)gain, (const T *)(p->rms ? NULL : bias), plan.keep);
+    });
+}
+
+/* A row that is the sum of two: the first pass makes it, rounds it as add does, and
+ * writes it. The rest is as in kept_row. */
+template <typename T> struct summed_row {
+    const T *a, *b;
+    T *sum;
+    T *room; /* NULL: too long */
+
+    template <int V> __device__ void first(float *to, int64_t at) const
+    {
+        const pack<T, V> x = pack_at<V>(a + at), y = pack_at<V>(b + at);
+        pack<T, V> p;
+
+        for (int i = 0; i < V; i++)
+            store_float(p.v, i, load_float(x.v, i) + load_float(y.v, i));
+        *reinterpret_cast<pack<T, V> *>(sum + at) = p;
+        if (room)
+            *reinterpret_cast<pack<T, V> *>(room + at) = p;
+        for (int i = 0; i < V; i++)
+            to[i] = load_float(p.v, i);
+    }
+    template <int V> __device__ void again(float *to, int64_t at) const
+    {
+        load<V>(to, (const T *)(room ? room : sum) + at);
+    }
+};
+
+/* As norm_kernel, with x = sum = a + b. */
+template <typename T, int V, int G>
+static __global__ void __launch_bounds__(ROW_BLOCK)
+    add_norm_kernel(struct norm p, T *sum, T *y, float *stats, const T *a, const T *b,
+                    const T *gain, const T *bias, int64_t keep)
+{
+    DYNAMIC_SHARED(T, kept);
+    __shared__ float room[WARP];
+
+    TEAM_ROWS(G, r, p.rows)
+    {
+        const summed_row<T> row = { a + r * p.cols, b + r * p.cols, sum + r * p.cols,
+                                    keep ? kept + threadIdx.x / G * keep : NULL };
+
+        norm_row<V, G>(p, row, r, y, stats, gain, bias, room);
+    }
+}
+
+void cuda_add_norm(const struct backend *be, const struct norm *p, void *sum, void *y,
+                   float *stats, const void *a, const void *b, const void *gain,
+                   const void *bias)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    BY_TYPE(p->type, T, {
+        const struct row_plan plan =
+            plan_rows<T>(p->rows, p->cols, 1, on_16(sum, y, a, b, gain, bias));
+
+        LAUNCH_ROWS(plan, T, add_norm_kernel, s, *p, (T *)sum, (T *)y, stats,
+                    (const T *)a, (const T *)b, (const T *)gain,
+                    (const T *)(p->rms ? NULL : bias), plan.keep);
     });
 }
 

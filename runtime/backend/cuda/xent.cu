@@ -89,7 +89,7 @@ template <int V>
 static __global__ void __launch_bounds__(XENT_BLOCK)
     xent_kernel(struct xent o, float *lse, float *loss, const float *logits,
                 const int32_t *targets, int64_t rows, int64_t vocab, int64_t ld,
-                struct cuda_fault *fault, int mark)
+                struct cuda_fault *fault, uint32_t mark)
 {
     __shared__ float room[WARP];
 
@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(XENT_BLOCK)
         /* the CPU refuses before it writes; here the loss of the row is 0 and sync
          * tells */
         if (bad)
-            note_bad_row(&fault->target, r, vocab, mark);
+            note_bad_row(&fault->target, o.first + r, mark);
         else if (counts(o, target)) {
             loss[r] = lse[r] - x[target];
             if (o.smoothing > 0.0f)
@@ -125,13 +125,14 @@ int64_t cuda_xent(const struct backend *be, const struct xent *o, float *lse,
                   int64_t rows, int64_t vocab, int64_t ld)
 {
     struct cuda_state *s = cuda_state_of(be);
+    const uint32_t mark = cuda_mark_ids(s, vocab, o->time);
 
     if (rows_packed(logits, ld))
         LAUNCH(xent_kernel<FORWARD_PACK>, rows_grid(rows), XENT_BLOCK, 0, s, *o, lse,
-               loss, logits, targets, rows, vocab, ld, s->fault, cuda_mark_now(s));
+               loss, logits, targets, rows, vocab, ld, s->fault, mark);
     else
         LAUNCH(xent_kernel<1>, rows_grid(rows), XENT_BLOCK, 0, s, *o, lse, loss, logits,
-               targets, rows, vocab, ld, s->fault, cuda_mark_now(s));
+               targets, rows, vocab, ld, s->fault, mark);
     return -1;
 }
 

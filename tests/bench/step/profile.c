@@ -123,6 +123,13 @@ static void t_norm(const struct backend *be, const struct norm *p, void *y,
     TIMED(PROFILE_NORM, INNER->norm(INNER, p, y, stats, x, gain, bias));
 }
 
+static void t_add_norm(const struct backend *be, const struct norm *p, void *sum,
+                       void *y, float *stats, const void *a, const void *b,
+                       const void *gain, const void *bias)
+{
+    TIMED(PROFILE_NORM, INNER->add_norm(INNER, p, sum, y, stats, a, b, gain, bias));
+}
+
 static void t_norm_grad(const struct backend *be, const struct norm *p, void *dx,
                         bool add, float *dgain, float *dbias, const void *dy,
                         const void *x, const float *stats, const void *gain)
@@ -178,6 +185,7 @@ void profile_open(struct profile *p, const struct backend *inner)
     p->be.embed = t_embed;
     p->be.embed_grad = t_embed_grad;
     p->be.norm = t_norm;
+    p->be.add_norm = t_add_norm;
     p->be.norm_grad = t_norm_grad;
     p->be.attention = t_attention;
     p->be.attention_grad = t_attention_grad;
