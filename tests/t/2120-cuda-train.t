@@ -41,17 +41,17 @@ gpu_train gpu-no from -- --steps 2 --model "$tap_tmp/weights"
 is "$code" 0 "and a GPU starts from them" || diag "$out"
 gpu_sizes="$small --seq 16 --batch 2"
 
-gpu_train gpu-no lost FAKE_CUDA_LOSE_AFTER=400 FAKE_CUDA_ORDER=eager -- --steps 50
+gpu_train gpu-no lost FAKE_CUDA_LOSE_AFTER=380 FAKE_CUDA_ORDER=eager -- --steps 50
 is "$code" 69 "a device that is lost in a step ends the run"
 op='[a-z][a-z_.0-9]*: [a-z_0-9]+( \(backward\))?'
 like "$out" "error\[A0446\]: in or after $op: GPU 0 .*: .* failed: .*; last op on the GPU: $op" \
     "with the ops and modules it may have been, and the call where it showed"
 contains "$out" "ACCEL_CUDA_GRAPHS=0, which names the op" "and what to do"
-gpu_train gpu-no named FAKE_CUDA_LOSE_AFTER=400 FAKE_CUDA_ORDER=eager CUDA_LAUNCH_BLOCKING=1 \
+gpu_train gpu-no named FAKE_CUDA_LOSE_AFTER=380 FAKE_CUDA_ORDER=eager CUDA_LAUNCH_BLOCKING=1 \
     ACCEL_CUDA_GRAPHS=0 -- --steps 50
 is "$code" 69 "so does one whose launches wait"
 like "$out" "error\[A0446\]: $op: GPU 0 .*: .* failed: " "with the very op"
-gpu_train gpu-no late FAKE_CUDA_LOSE_AFTER=400 -- --steps 50
+gpu_train gpu-no late FAKE_CUDA_LOSE_AFTER=380 -- --steps 50
 is "$code" 69 "also where it shows only when it is waited for"
 like "$out" "error\[A0446\]: in or after $op: GPU 0 " "with the ops it may have been"
 gpu_train gpu-no fault FAKE_CUDA_LOSE_AFTER=300:719 -- --steps 50

@@ -77,11 +77,12 @@ int main(int argc, char **argv)
 
     (void)argc;
     cuda_run_begin(argv);
-    /* the last byte of a sample is the first target of none, but an id of the next */
+    /* an id of each sample in turn, which is the target before it, too */
     for (int sample = 0; sample < SAMPLES; sample++)
         found[test_places((int[]){ sample * SEQ + 1 + sample }, 1)]++;
     for (int micro = 1; micro <= MICROS; micro++)
         tap_is_int(found[micro], BATCH, "micro-batch %d has had its samples", micro);
+    /* of several the first; and the last byte, which is a target only */
     test_places((int[]){ SEQ + 6, 2 * SEQ + 2, 4 * SEQ + 4, 5 * SEQ + 1 }, 4);
     test_places((int[]){ SAMPLES * SEQ }, 1);
     cuda_run_end();
