@@ -7,6 +7,36 @@
 #include "backend/cuda/attention_mma.h"
 #include "backend/cuda/attention_path.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/env_names.h"
+
+bool cuda_attention_open(struct cuda_state *s)
+{
+    s->attention = attn_form_named(getenv(ENV_CUDA_ATTENTION));
+    return attn_dnn_open(s);
+}
+
+void attn_say(struct cuda_state *s, const char *format, const char *what)
+{
+    size_t used = strlen(s->isa);
+
+    snprintf(s->isa + used, sizeof(s->isa) - used, format, what);
+}
+
+void attn_tell(struct cuda_state *s, bool backward, const char *format, long long n)
+{
+    char text[48];
+
+    if (s->attention_told[backward])
+        return;
+    s->attention_told[backward] = true;
+    snprintf(text, sizeof(text), format, n);
+    attn_say(s, backward ? " (own gradient: %s)" : " (own attention: %s)", text);
+}
+
 size_t cuda_attention_scratch(const struct backend *be, const struct attention *p,
                               bool backward)
 {

@@ -110,10 +110,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
     float max[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
     const float scale = attn_keep_scale(p);
 
-#pragma unroll
-    for (int n = 0; n < WIDTH / 8; n++)
-        for (int i = 0; i < 4; i++)
-            acc[n][i] = 0.0f;
+    mma_clear<WIDTH>(acc);
     /* Keys are copied while the tile before is added up, values while scores are made.
      * No other thread may still read what the block's last tile left behind. */
     __syncthreads();
@@ -158,7 +155,8 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
                 sum[half] > 0.0f ? (float)((double)max[half] + log((double)sum[half]))
                                  : INFINITY;
     }
-    mma_store<WIDTH>(to, t.b, t.h, t.q0, t.queries, acc, inverse[0], inverse[1], d);
+    mma_store<WIDTH>(to, t.b, t.h, t.q0, t.queries, acc,
+                     mma_rows_by(inverse[0], inverse[1]), d);
 }
 
 /* Later blocks of a causal attention have more work, so they start first. */

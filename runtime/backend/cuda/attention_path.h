@@ -7,8 +7,12 @@
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_PATH_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_PATH_H
 
+#include <string.h>
+
 #include "backend/cuda_sizes.h"
 
+/* queries, and keys, of a tile of our own kernels */
+#define ATTN_TILE 64
 /* before 9.0.0, keys had to come in multiples of 64 */
 #define DNN_VERSION_LEAST 90000
 
@@ -19,6 +23,27 @@ enum attn_path {
     ATTN_CUDNN,
     ATTN_PATHS
 };
+
+/* ACCEL_CUDA_ATTENTION: what the choice is limited to, for comparison. Each one leaves
+ * out what those before it do. */
+enum attn_form {
+    ATTN_ANY,
+    ATTN_OWN,  /* own kernels, without cuDNN */
+    ATTN_SYNC, /* and without wgmma */
+    ATTN_FIVE, /* five products wherever they fit, not where they pay */
+    ATTN_SEVEN /* never five products */
+};
+
+/* Unknown names count as none. */
+static inline enum attn_form attn_form_named(const char *name)
+{
+    static const char *const names[] = { "", "own", "mma", "five", "seven" };
+
+    for (int i = ATTN_OWN; name && i <= ATTN_SEVEN; i++)
+        if (!strcmp(name, names[i]))
+            return (enum attn_form)i;
+    return ATTN_ANY;
+}
 
 /* Can 8 bfloat16 elements of a row be read at once (16 bytes)? */
 static inline bool attn_aligned(const void *data, int64_t sample, int64_t row,

@@ -9,6 +9,7 @@ cuda_sources = \
 	runtime/backend/cuda/attention_dnn.cu \
 	runtime/backend/cuda/attention_forward.cu \
 	runtime/backend/cuda/attention_mma_backward.cu \
+	runtime/backend/cuda/attention_mma_dq.cu \
 	runtime/backend/cuda/attention_mma_forward.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
@@ -45,6 +46,7 @@ cuda_sources = \
 cuda_headers = \
 	runtime/backend/cuda/cuda_attention.h \
 	runtime/backend/cuda/attention_dnn.h \
+	runtime/backend/cuda/attention_five.h \
 	runtime/backend/cuda/attention_mma.h \
 	runtime/backend/cuda/attention_parts.h \
 	runtime/backend/cuda/attention_path.h \
