@@ -440,6 +440,17 @@ static bool is_tested(size_t i, accel_dtype_t type)
 #endif
 }
 
+/* Two of those with wgmma. */
+static bool is_tested_wide(const struct variant *v)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return v->options == (LENGTHS | MASK) || v->keys == 60;
+#else
+    (void)v;
+    return true;
+#endif
+}
+
 static void test_all(struct backend *cpu, struct backend *gpu, accel_dtype_t type)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(variants); i++)
@@ -457,6 +468,16 @@ static const struct variant forms[] = {
     { 1, 200, 70, 2, 2, 128, FUSED, ADD, 0 },
     { 3, 70, 130, 2, 1, 24, SPLIT, MASK | LENGTHS, 0.2f },
     { 1, 190, 100, 2, 1, 72, SPLIT, CAUSAL, 0 },
+};
+
+/* Forward by wgmma, where there is code for it. Six tiles of keys use each place three
+ * times. */
+static const struct variant wide[] = {
+    { 1, 40, 700, 2, 1, 64, SPLIT, 0, 0 },
+    { 1, 150, 600, 1, 1, 128, CACHE, CAUSAL, 0 },
+    { 3, 70, 130, 2, 1, 64, SPLIT, LENGTHS | MASK, 0 },
+    { 2, 200, 200, 2, 2, 64, FUSED, CAUSAL, 0 },
+    { 1, 130, 60, 4, 2, 128, SPLIT, CAUSAL, 0 },
 };
 
 static struct backend *open_form(const char *name)
@@ -489,6 +510,21 @@ static void test_products(const struct variant *c, const struct backend *cpu,
     drop_answer(&b);
     drop_answer(&again);
     drop_problem(&p);
+}
+
+/* Every device's own kernels. */
+static void test_own(const struct backend *cpu)
+{
+    struct backend *own = open_form("own");
+    void (*reset)(void);
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(wide); i++)
+        if (is_tested_wide(&wide[i]))
+            test_variant(&wide[i], cpu, own, ACCEL_BF16);
+    tap_ok(strstr(own->isa, "attention: wgmma") ||
+               !cuda_stand_in("fakecuda_reset", (void *)&reset),
+           "isa: %s", own->isa);
+    backend_close(own);
 }
 
 static void test_forms(const struct backend *cpu)
@@ -528,6 +564,7 @@ int main(void)
                ? gpu->advice && strstr(gpu->advice, "install cuDNN 9")
                : !gpu->advice,
            "bfloat16 without cuDNN: %s", gpu->advice ? gpu->advice : "it is there");
+    test_own(cpu);
     test_forms(cpu);
     tap_ok(!gpu->sync(gpu, &err), "no failure on the device %s", err.text);
     backend_close(gpu);

@@ -55,6 +55,18 @@ static enum attn_path path_now(const struct backend *be, const struct attention 
     return attn_path_of(p, grads, version);
 }
 
+/* Is there code for sm_90a, and is it wanted? --with-cuda-arch decides what nvcc
+ * makes. */
+static bool has_wgmma(const struct backend *be)
+{
+#if defined(ACCEL_CUDA_SM90A) || !defined(__CUDACC__)
+    return cuda_state_of(be)->attention <= ATTN_OWN;
+#else
+    (void)be;
+    return false;
+#endif
+}
+
 /* cuDNN may refuse a shape that fits on paper: then as if there were no cuDNN. */
 void cuda_attention(const struct backend *be, const struct attention *p, void *out,
                     float *lse, void *scratch)
@@ -68,7 +80,10 @@ void cuda_attention(const struct backend *be, const struct attention *p, void *o
         attn_decode(be, p, out, lse, (float *)scratch);
         break;
     case ATTN_MMA:
-        attn_mma_forward(be, p, out, lse);
+        if (has_wgmma(be) && attn_wgmma_fits(p, cuda_state_of(be)->compute))
+            attn_wgmma_forward(be, p, out, lse);
+        else
+            attn_mma_forward(be, p, out, lse);
         break;
     default:
         attn_forward(be, p, out, lse);

@@ -216,6 +216,9 @@ static __device__ __forceinline__ bf16_t *mma_ds_of(const struct attention &p,
 
 void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse);
+/* For calls that attn_wgmma_fits. */
+void attn_wgmma_forward(const struct backend *be, const struct attention *p, void *out,
+                        float *lse);
 void attn_mma_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, const float *delta);
 /* dq of a part from the gradients of its scores. */

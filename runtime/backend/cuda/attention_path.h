@@ -69,6 +69,26 @@ static inline bool attn_mma_fits(const struct attention *p,
            attn_inputs_aligned(p) && (!g || attn_aligned(g->dout, 0, 0, 0));
 }
 
+/* Do our kernels with wgmma apply to a forward that attn_mma_fits, on a device of
+ * capability `compute`? Tensor maps hold places and sizes of 32 bits, strides that are
+ * positive and below 2^40 bytes; a grid has fewer than 2^31 blocks. */
+static inline bool attn_wgmma_fits(const struct attention *p, int compute)
+{
+    const struct heads *in[3] = { &p->q, &p->k, &p->v };
+    const int64_t most = (int64_t)1 << 30, stride = (int64_t)1 << 39;
+
+    if (compute != 90 || p->dropout > 0.0f ||
+        (p->head_width != 64 && p->head_width != 128) || p->batch < 1 ||
+        p->queries < 1 || p->keys < 1 || p->queries > most || p->keys > most ||
+        p->batch * p->heads * (p->queries / 128 + 1) > most)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (in[i]->row < 1 || in[i]->row >= stride || in[i]->head < 1 ||
+            in[i]->head >= stride || in[i]->sample < 1 || in[i]->sample >= stride)
+            return false;
+    return true;
+}
+
 /* Does cuDNN apply? Version 90000 is 9.0.0, 0: none. Not with dropout, whose bits
  * differ, nor where a query may see no key, whose lse differs. It writes gradients and
  * cannot add. */

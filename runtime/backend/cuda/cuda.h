@@ -221,6 +221,10 @@ bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes)
 const void *cuda_fetch_late(struct cuda_state *s, cudaStream_t queue, const void *src,
                             size_t bytes);
 
+/* ranges.cu: a function of the driver; false, and a failure, where it has none of this
+ * name. */
+bool cuda_driver_function(struct cuda_state *s, const char *name, void **out);
+
 /* Parts of the core, in the order in which open calls them; close goes the other
  * way. */
 bool cuda_queues_open(struct cuda_state *s);

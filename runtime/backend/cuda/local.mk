@@ -11,6 +11,7 @@ cuda_sources = \
 	runtime/backend/cuda/attention_mma_backward.cu \
 	runtime/backend/cuda/attention_mma_dq.cu \
 	runtime/backend/cuda/attention_mma_forward.cu \
+	runtime/backend/cuda/attention_wgmma_forward.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
 	runtime/backend/cuda/copies.cu \
@@ -51,6 +52,7 @@ cuda_headers = \
 	runtime/backend/cuda/attention_parts.h \
 	runtime/backend/cuda/attention_path.h \
 	runtime/backend/cuda/attention_plans.h \
+	runtime/backend/cuda/attention_rows.h \
 	runtime/backend/cuda/columns.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/dnn.h \
@@ -62,6 +64,7 @@ cuda_headers = \
 	runtime/backend/cuda/kernel_base.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/ptx.h \
+	runtime/backend/cuda/ptx_sm90.h \
 	runtime/backend/cuda/rows.h \
 	runtime/backend/cuda/sums.h \
 	runtime/backend/cuda/vector.h
