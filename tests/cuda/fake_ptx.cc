@@ -50,6 +50,8 @@ static const struct instruction {
       fake_wgmma_n128, true },
     { "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", F64 "rrrrlrnnn", 64,
       NULL, fake_wgmma_n128_registers, true },
+    { "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", F32 "llrnnnn", 32, NULL,
+      fake_wgmma_n64, true },
     { "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", F32 "rrrrlrnnn", 32, NULL,
       fake_wgmma_n64_registers, true },
 };

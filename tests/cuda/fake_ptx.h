@@ -44,6 +44,7 @@ void fake_wgmma_fence(uint64_t *const lanes[]);
 void fake_wgmma_commit(uint64_t *const lanes[]);
 void fake_wgmma_wait(uint64_t *const lanes[]);
 void fake_wgmma_n128(uint64_t *const lanes[]);
+void fake_wgmma_n64(uint64_t *const lanes[]);
 void fake_wgmma_n128_registers(uint64_t *const lanes[]);
 void fake_wgmma_n64_registers(uint64_t *const lanes[]);
 

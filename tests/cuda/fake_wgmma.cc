@@ -198,6 +198,11 @@ void fake_wgmma_n128(uint64_t *const lanes[])
     start(lanes, 128, false);
 }
 
+void fake_wgmma_n64(uint64_t *const lanes[])
+{
+    start(lanes, 64, false);
+}
+
 void fake_wgmma_n128_registers(uint64_t *const lanes[])
 {
     start(lanes, 128, true);

@@ -59,7 +59,7 @@ struct shared {
 };
 
 struct result {
-    float scores[64][128], sums[64][128], narrow[64][64];
+    float scores[64][128], sums[64][128], narrow[64][64], half[64][64];
 };
 
 static __device__ void bring(struct shared *sh, const CUtensorMap *map, int kind)
@@ -121,12 +121,12 @@ static __global__ void products(struct result *r, CUtensorMap map, const uint16_
                                 int kind)
 {
     struct shared *sh = (struct shared *)fakecuda_shared();
-    float scores[16][4] = {}, sums[16][4] = {}, narrow[8][4] = {};
+    float scores[16][4] = {}, sums[16][4] = {}, narrow[8][4] = {}, half[8][4] = {};
     uint32_t left[4];
 
     bring(sh, &map, kind);
     if (kind != NO_PRODUCTS_BEGIN)
-        ptx_products_begin();
+        ptx_products_begin<16>(scores);
     for (int c = 0; c < COLS; c += 16) {
         const int at = c / PANEL, in = c % PANEL;
         uint64_t tile = ptx_tile(sh->b[at] + in, 0);
@@ -135,6 +135,8 @@ static __global__ void products(struct result *r, CUtensorMap map, const uint16_
             tile ^= (uint64_t)3 << 62;
         if (kind != HALF_A_WARP || threadIdx.x % 32 < 16)
             ptx_products(scores, ptx_tile(sh->a[at] + in, 0), tile, c > 0);
+        ptx_products_64(half, ptx_tile(sh->a[at] + in, 0),
+                        ptx_tile(sh->b[at] + 64 * PANEL + in, 0), c > 0);
     }
     for (int k = 0; k < BOX; k += 16) {
         take_a(left, a, k);
@@ -144,15 +146,17 @@ static __global__ void products(struct result *r, CUtensorMap map, const uint16_
     if (kind == TOUCHED)
         sums[3][1] += 1;
     if (kind != NO_PRODUCTS_WAIT)
-        ptx_products_wait();
+        ptx_products_end<16>(scores);
     for (int i = 0; i < 64; i++) {
         int row, col;
 
         isa_sum(i, &row, &col);
         r->scores[row][col] = scores[i / 4][i % 4];
         r->sums[row][col] = sums[i / 4][i % 4];
-        if (i < 32)
+        if (i < 32) {
             r->narrow[row][col] = narrow[i / 4][i % 4];
+            r->half[row][col] = half[i / 4][i % 4];
+        }
     }
 }
 
@@ -199,6 +203,7 @@ static int wrong_scores(const struct result *r)
             for (int k = 0; k < COLS; k++)
                 want += first(m, k) * second(n, k);
             wrong += r->scores[m][n] != want;
+            wrong += n >= 64 && r->half[m][n - 64] != want;
         }
     return wrong;
 }

@@ -55,14 +55,14 @@ static enum attn_path path_now(const struct backend *be, const struct attention 
     return attn_path_of(p, grads, version);
 }
 
-/* Is there code for sm_90a, and is it wanted? --with-cuda-arch decides what nvcc
- * makes. */
-static bool has_wgmma(const struct backend *be)
+/* --with-cuda-arch decides what nvcc makes. */
+bool attn_has_wgmma(const struct cuda_state *s, const struct attention *p)
 {
 #if defined(ACCEL_CUDA_SM90A) || !defined(__CUDACC__)
-    return cuda_state_of(be)->attention <= ATTN_OWN;
+    return s->attention <= ATTN_OWN && attn_wgmma_fits(p, s->compute);
 #else
-    (void)be;
+    (void)s;
+    (void)p;
     return false;
 #endif
 }
@@ -80,7 +80,7 @@ void cuda_attention(const struct backend *be, const struct attention *p, void *o
         attn_decode(be, p, out, lse, (float *)scratch);
         break;
     case ATTN_MMA:
-        if (has_wgmma(be) && attn_wgmma_fits(p, cuda_state_of(be)->compute))
+        if (attn_has_wgmma(cuda_state_of(be), p))
             attn_wgmma_forward(be, p, out, lse);
         else
             attn_mma_forward(be, p, out, lse);

@@ -15,10 +15,11 @@
 #include "backend/cuda/attention_parts.h"
 #include "backend/cuda/attention_path.h"
 
-/* The device that is counted on: an H100. mma.sync reaches some 60 % of the 990 TFLOP/s
- * of dense bfloat16. Per microsecond: */
-#define FIVE_FLOPS 594e6
-#define FIVE_BYTES 3.35e6
+/* The device that is counted on: an H100. Of its 990 TFLOP/s of dense bfloat16, wgmma
+ * reaches all, mma.sync some 60 %. Per microsecond: */
+#define FIVE_WGMMA_FLOPS 990e6
+#define FIVE_FLOPS       594e6
+#define FIVE_BYTES       3.35e6
 /* from one kernel's end to the next one's full speed */
 #define FIVE_LAUNCH_US 4.0
 /* blocks that a multiprocessor holds: registers allow three, or two of wide heads */
@@ -51,51 +52,76 @@ static inline double five_pairs(const struct attention *p)
     return heads * (double)p->queries * (double)(first + last) / 2;
 }
 
-/* How much longer than a device without an end a launch of so many blocks takes. */
-static inline double five_rounds(int64_t blocks, int sms)
-{
-    const int64_t resident = (int64_t)sms * FIVE_BLOCKS;
+/* What the time depends on beside the call. wgmma: the kernel of dk and dv has it; its
+ * blocks have 128 keys each, and a multiprocessor one of them. */
+struct five_device {
+    int sms;
+    bool wgmma;
+};
 
+/* How much longer than on a device without an end a launch of so many blocks takes, of
+ * which `resident` run at a time. */
+static inline double five_rounds(int64_t blocks, int64_t resident)
+{
     return (double)(attn_quotient_up(blocks, resident) * resident) / (double)blocks;
 }
 
-/* Microseconds of a kernel that makes so many products of `pairs` and moves `bytes` per
- * pair meanwhile. */
-static inline double five_kernel_us(const struct attention *p, double pairs,
-                                    int products, double bytes, int64_t blocks, int sms)
+/* Microseconds of products of `pairs` that move `bytes` per pair meanwhile. */
+static inline double five_work_us(const struct attention *p, double pairs, int products,
+                                  double bytes, double flops_per_us)
 {
     /* two widths are compiled; narrower heads are padded with zeros */
     const double width = p->head_width <= 64 ? 64 : 128;
-    const double flops_us = pairs * 2 * products * width / FIVE_FLOPS;
+    const double flops_us = pairs * 2 * products * width / flops_per_us;
     const double bytes_us = pairs * bytes / FIVE_BYTES;
 
-    return (flops_us > bytes_us ? flops_us : bytes_us) * five_rounds(blocks, sms) +
+    return flops_us > bytes_us ? flops_us : bytes_us;
+}
+
+/* The kernel of dk and dv of so many key heads. */
+static inline double five_dkv_us(const struct attention *p, double pairs, double bytes,
+                                 int64_t kv_heads, const struct five_device *d)
+{
+    const int64_t keys = d->wgmma ? 2 * ATTN_TILE : ATTN_TILE;
+    const double work =
+        five_work_us(p, pairs, 4, bytes, d->wgmma ? FIVE_WGMMA_FLOPS : FIVE_FLOPS);
+
+    return work * five_rounds(kv_heads * attn_quotient_up(p->keys, keys),
+                              (int64_t)d->sms * (d->wgmma ? 1 : FIVE_BLOCKS)) +
+           FIVE_LAUNCH_US;
+}
+
+/* The kernel of dq, of so many heads. */
+static inline double five_dq_us(const struct attention *p, double pairs, int products,
+                                double bytes, int64_t heads,
+                                const struct five_device *d)
+{
+    return five_work_us(p, pairs, products, bytes, FIVE_FLOPS) *
+               five_rounds(heads * five_tiles(p->queries),
+                           (int64_t)d->sms * FIVE_BLOCKS) +
            FIVE_LAUNCH_US;
 }
 
 /* Microseconds of the whole call: dq, then dk and dv. */
-static inline double five_seven_us(const struct attention *p, int sms)
+static inline double five_seven_us(const struct attention *p,
+                                   const struct five_device *d)
 {
     const double pairs = five_pairs(p);
 
-    return five_kernel_us(p, pairs, 3, 0, p->batch * p->heads * five_tiles(p->queries),
-                          sms) +
-           five_kernel_us(p, pairs, 4, 0, p->batch * p->kv_heads * five_tiles(p->keys),
-                          sms);
+    return five_dq_us(p, pairs, 3, 0, p->batch * p->heads, d) +
+           five_dkv_us(p, pairs, 0, p->batch * p->kv_heads, d);
 }
 
 /* With five products, dk and dv write 2 bytes per pair, which dq reads. */
-static inline double five_us(const struct attention *p, struct attn_split s, int sms)
+static inline double five_us(const struct attention *p, struct attn_split s,
+                             const struct five_device *d)
 {
     const int64_t parts = attn_parts(p, s), kv_heads = s.samples * s.kv_heads;
     const double pairs = five_pairs(p) / (double)parts;
-    const double dkv =
-        five_kernel_us(p, pairs, 4, 2, kv_heads * five_tiles(p->keys), sms);
-    const double dq = five_kernel_us(
-        p, pairs, 1, 2, kv_heads * (p->heads / p->kv_heads) * five_tiles(p->queries),
-        sms);
 
-    return (double)parts * (dkv + dq);
+    return (double)parts *
+           (five_dkv_us(p, pairs, 2, kv_heads, d) +
+            five_dq_us(p, pairs, 1, 2, kv_heads * (p->heads / p->kv_heads), d));
 }
 
 /* dq is written last here, so it must not be part of a sum with dk or dv, whose memory
@@ -125,9 +151,9 @@ static inline bool attn_five_fits(const struct attention *p,
 
 /* Are five products in these parts less work than seven? */
 static inline bool attn_five_pays(const struct attention *p, struct attn_split s,
-                                  int sms)
+                                  const struct five_device *d)
 {
-    return five_us(p, s, sms) < five_seven_us(p, sms);
+    return five_us(p, s, d) < five_seven_us(p, d);
 }
 
 #endif

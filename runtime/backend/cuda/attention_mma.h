@@ -8,6 +8,7 @@
 
 #include "backend/cuda/cuda_attention.h"
 #include "backend/cuda/ptx.h"
+#include "backend/cuda/vector.h"
 
 #define MMA_THREADS 128
 #define MMA_ROWS    16 /* rows of a tile per warp */
@@ -214,13 +215,46 @@ static __device__ __forceinline__ bf16_t *mma_ds_of(const struct attention &p,
                       (ATTN_TILE * ATTN_TILE);
 }
 
+/* One element: s becomes p * keep, dp becomes ds = p (dp * keep - delta), as in the
+ * plain backward. */
+static __device__ __forceinline__ void mma_score_grad(float &s, float &dp, bool sees,
+                                                      float lse, float delta,
+                                                      float keep)
+{
+    float e = sees ? maths_exp(s - lse) : 0.0f;
+
+    dp = e == 0.0f ? 0.0f : e * (dp * keep - delta);
+    s = e * keep;
+}
+
+/* Keeps the gradients of the scores of a tile's keys and 32 queries from `half` on for
+ * dq; `row`: the upper of this lane's two keys. */
+static __device__ __forceinline__ void mma_keep_ds(bf16_t *ds, int row, int half,
+                                                   const float c[4][4])
+{
+    bf16_t *at = ds + row * ATTN_TILE + half + mma_col() * 4;
+    pack<uint32_t, 4> upper, lower;
+
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        upper.v[n] = ptx_pack(c[n][0], c[n][1]);
+        lower.v[n] = ptx_pack(c[n][2], c[n][3]);
+    }
+    *reinterpret_cast<pack<uint32_t, 4> *>(at) = upper;
+    *reinterpret_cast<pack<uint32_t, 4> *>(at + 8 * ATTN_TILE) = lower;
+}
+
 void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse);
-/* For calls that attn_wgmma_fits. */
+/* Is there code with wgmma for this device and this call, and is it wanted? */
+bool attn_has_wgmma(const struct cuda_state *s, const struct attention *p);
 void attn_wgmma_forward(const struct backend *be, const struct attention *p, void *out,
                         float *lse);
 void attn_mma_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, const float *delta);
+/* dk and dv of a part, for calls that attn_wgmma_fits. */
+void attn_wgmma_dkv(struct cuda_state *s, const struct attention *p,
+                    const struct mma_task *w, const struct attention_grads *g);
 /* dq of a part from the gradients of its scores. */
 void attn_mma_dq(struct cuda_state *s, const struct attention *p,
                  const struct mma_task *w, const struct heads_out *dq);

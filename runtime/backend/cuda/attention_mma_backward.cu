@@ -8,7 +8,6 @@
  */
 #include "backend/cuda/attention_five.h"
 #include "backend/cuda/attention_mma.h"
-#include "backend/cuda/vector.h"
 
 /* 64 x 32 scores of s and of ds are 2 x 16 registers per thread; 64 x 64 would spill */
 #define HALF  (ATTN_TILE / 2)
@@ -92,17 +91,6 @@ static __device__ __forceinline__ void stage_kept(const struct attention &p,
     }
 }
 
-/* One element: s becomes p * keep, dp becomes ds = p (dp * keep - delta), as in the
- * plain backward. */
-static __device__ __forceinline__ void score_grad(float &s, float &dp, bool sees,
-                                                  float lse, float delta, float keep)
-{
-    float e = sees ? maths_exp(s - lse) : 0.0f;
-
-    dp = e == 0.0f ? 0.0f : e * (dp * keep - delta);
-    s = e * keep;
-}
-
 /* Adds what 32 keys of the tile from key `half` on contribute to dq. Rows are
  * queries. */
 template <int WIDTH>
@@ -129,8 +117,8 @@ static __device__ __forceinline__ void add_keys(const struct attention &p,
 
             /* in float32: scaling bfloat16 queries would round them */
             s[n][i] *= p.scale;
-            score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q], sh.delta[q],
-                       attn_keep(sh.kept, scale, q, k));
+            mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
+                           sh.delta[q], attn_keep(sh.kept, scale, q, k));
         }
     mma_gather<WIDTH, TILES>(dq, ds, sh.other[0] + half * ld);
 }
@@ -171,22 +159,6 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
                      d);
 }
 
-/* Keeps the gradients of the scores of 64 keys and 32 queries for dq. */
-static __device__ __forceinline__ void keep_ds(bf16_t *ds, int half,
-                                               const float c[TILES][4])
-{
-    bf16_t *at = ds + (mma_first() + mma_row()) * ATTN_TILE + half + mma_col() * TILES;
-    pack<uint32_t, TILES> upper, lower;
-
-#pragma unroll
-    for (int n = 0; n < TILES; n++) {
-        upper.v[n] = ptx_pack(c[n][0], c[n][1]);
-        lower.v[n] = ptx_pack(c[n][2], c[n][3]);
-    }
-    *reinterpret_cast<pack<uint32_t, TILES> *>(at) = upper;
-    *reinterpret_cast<pack<uint32_t, TILES> *>(at + 8 * ATTN_TILE) = lower;
-}
-
 /* Adds what 32 queries of the tile from query `half` on contribute to dk and dv. Rows
  * are keys. */
 template <int WIDTH>
@@ -208,11 +180,11 @@ static __device__ __forceinline__ void add_queries(
             int k = row + i / 2 * 8, q = half + n * 8 + mma_col() + i % 2;
 
             s[n][i] *= p.scale;
-            score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q], sh.delta[q],
-                       attn_keep(sh.kept, scale, q, k));
+            mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
+                           sh.delta[q], attn_keep(sh.kept, scale, q, k));
         }
     if (w.ds)
-        keep_ds(mma_ds_of(p, w, t), half, ds);
+        mma_keep_ds(mma_ds_of(p, w, t), row, half, ds);
     /* dv += p^T dout, dk += ds^T q: rows are keys, so both are plain products */
     mma_gather<WIDTH, TILES>(dv, s, sh.other[1] + half * ld);
     mma_gather<WIDTH, TILES>(dk, ds, sh.other[0] + half * ld);
@@ -350,6 +322,7 @@ static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
         w->samples * w->kv_heads * ((p->keys + ATTN_TILE - 1) / ATTN_TILE);
     size_t bytes = sizeof(struct grad_shared<WIDTH>);
     struct heads_out dq = g->dq, dk = g->dk, dv = g->dv;
+    const bool wgmma = attn_has_wgmma(s, p);
     struct attention a = *p;
     struct mma_task task = *w;
 
@@ -360,7 +333,9 @@ static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
     if (dq.data && !w->ds)
         LAUNCH(attention_mma_dq<WIDTH>, rows_grid(q_tasks), MMA_THREADS, bytes, s, a,
                task, dq);
-    if (dk.data || dv.data)
+    if ((dk.data || dv.data) && wgmma)
+        attn_wgmma_dkv(s, p, w, g);
+    else if (dk.data || dv.data)
         LAUNCH(attention_mma_dkv<WIDTH>, rows_grid(k_tasks), MMA_THREADS, bytes, s, a,
                task, dk, dv);
     if (w->ds)
@@ -399,15 +374,19 @@ void attn_mma_backward(const struct backend *be, const struct attention *p,
 {
     struct cuda_state *s = cuda_state_of(be);
     struct mma_task w = { g->dout, g->lse, delta, 0, p->batch, 0, p->kv_heads, NULL };
+    const struct five_device d = { s->sms, attn_has_wgmma(s, p) };
     struct attn_split split;
     const bool fits = s->attention != ATTN_SEVEN &&
                       attn_five_fits(p, g, (int64_t)s->workspace.bytes, &split);
 
-    if (fits && (s->attention == ATTN_FIVE || attn_five_pays(p, split, s->sms))) {
-        attn_tell(s, true, "5 products, parts: %lld", (long long)attn_parts(p, split));
+    if (fits && (s->attention == ATTN_FIVE || attn_five_pays(p, split, &d))) {
+        attn_tell(s, true,
+                  d.wgmma ? "wgmma, 5 products, parts: %lld"
+                          : "5 products, parts: %lld",
+                  (long long)attn_parts(p, split));
         five_products(s, p, g, w, split);
     } else {
-        attn_tell(s, true, "%lld products", 7);
+        attn_tell(s, true, d.wgmma ? "wgmma, %lld products" : "%lld products", 7);
         launch_part(s, p, g, &w);
     }
 }

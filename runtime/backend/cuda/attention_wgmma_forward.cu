@@ -6,53 +6,29 @@
  * is copied while the one before is in use. Out: the output and one log-sum-exp per
  * query.
  */
-#include <stdlib.h>
-
 #include "backend/cuda/attention_rows.h"
-#include "backend/cuda/ptx_sm90.h"
+#include "backend/cuda/attention_wgmma.h"
 
-#define WG_QUERIES 128
-#define WG_KEYS    128
-#define WG_WARPS   8 /* that multiply; four more have one thread that copies */
-#define WG_THREADS ((WG_WARPS + 4) * WARP)
-#define WG_STAGES  2
-#define WG_PANEL   64 /* columns side by side in shared memory: 128 bytes */
-#define WG_TILES   (WG_KEYS / 8)
-/* tiles begin at multiples of it, so that their swizzle does */
-#define WG_ALIGN 1024
+#define WG_KEYS  WG_ROWS
+#define WG_TILES (WG_KEYS / 8)
 
 /* [panels][rows][64] each; 160 KiB with WIDTH 128. */
 template <int WIDTH> struct wg_shared {
-    bf16_t q[WG_QUERIES * WIDTH], k[WG_STAGES][WG_KEYS * WIDTH],
+    bf16_t q[WG_ROWS * WIDTH], k[WG_STAGES][WG_KEYS * WIDTH],
         v[WG_STAGES][WG_KEYS * WIDTH];
     /* full: the copies are there. free: all warps have read them. */
     uint64_t q_full, k_full[WG_STAGES], k_free[WG_STAGES], v_full[WG_STAGES],
         v_free[WG_STAGES];
 };
 
-/* The number of a tile says where it lies and in which phase of its barriers. Code for
- * other devices calls neither. */
-[[maybe_unused]] static __device__ __forceinline__ int wg_stage(int i)
-{
-    return i % WG_STAGES;
-}
-
-[[maybe_unused]] static __device__ __forceinline__ unsigned wg_phase(int i)
-{
-    return (unsigned)(i / WG_STAGES % 2);
-}
-
-/* Starts to copy 128 rows of a head from row `first` on. */
+/* Starts to copy 128 rows, whose barrier waits for nothing else. */
 template <int WIDTH>
-static __device__ __forceinline__ void wg_copy(bf16_t *to, const CUtensorMap *map,
-                                               int64_t first, int64_t head,
-                                               int64_t sample, uint64_t *full)
+static __device__ __forceinline__ void copy_rows(bf16_t *to, const CUtensorMap *map,
+                                                 int64_t first, int64_t head,
+                                                 int64_t sample, uint64_t *full)
 {
     ptx_barrier_expect(full, WG_KEYS * WIDTH * sizeof(bf16_t));
-#pragma unroll
-    for (int c = 0; c < WIDTH; c += WG_PANEL)
-        ptx_copy_box(to + c * WG_KEYS, map, c, (int)first, (int)head, (int)sample,
-                     full);
+    wg_copy<WIDTH, WG_KEYS>(to, map, first, head, sample, full);
 }
 
 /* One thread: all that the block reads. */
@@ -63,26 +39,18 @@ static __device__ __forceinline__ void wg_produce(struct wg_shared<WIDTH> &sh,
                                                   const CUtensorMap *v,
                                                   const struct attn_tile &t, int tiles)
 {
-    wg_copy<WIDTH>(sh.q, q, t.q0, t.h, t.b, &sh.q_full);
+    copy_rows<WIDTH>(sh.q, q, t.q0, t.h, t.b, &sh.q_full);
     for (int i = 0; i < tiles; i++) {
         const int at = wg_stage(i);
 
         /* the phase before the first one is over: a place is free at first */
         ptx_barrier_wait(&sh.k_free[at], wg_phase(i) ^ 1);
-        wg_copy<WIDTH>(sh.k[at], k, (int64_t)i * WG_KEYS, t.kv_head, t.b,
-                       &sh.k_full[at]);
+        copy_rows<WIDTH>(sh.k[at], k, (int64_t)i * WG_KEYS, t.kv_head, t.b,
+                         &sh.k_full[at]);
         ptx_barrier_wait(&sh.v_free[at], wg_phase(i) ^ 1);
-        wg_copy<WIDTH>(sh.v[at], v, (int64_t)i * WG_KEYS, t.kv_head, t.b,
-                       &sh.v_full[at]);
+        copy_rows<WIDTH>(sh.v[at], v, (int64_t)i * WG_KEYS, t.kv_head, t.b,
+                         &sh.v_full[at]);
     }
-}
-
-/* This warp has read the tile. */
-[[maybe_unused]] static __device__ __forceinline__ void wg_release(uint64_t *free)
-{
-    __syncwarp();
-    if (threadIdx.x % WARP == 0)
-        ptx_barrier_arrive(free);
 }
 
 /* s = q k^T for the 64 queries of this group and 128 keys. */
@@ -90,19 +58,14 @@ template <int WIDTH>
 static __device__ __forceinline__ void wg_scores(float s[WG_TILES][4], const bf16_t *q,
                                                  const bf16_t *k)
 {
-    ptx_products_begin();
+    ptx_products_begin<WG_TILES>(s);
 #pragma unroll
-    for (int c = 0; c < WIDTH; c += 16) {
-        /* 16 columns of a panel's 64 are 32 bytes */
-        const int at = c / WG_PANEL * WG_PANEL * WG_KEYS + c % WG_PANEL;
-
-        ptx_products(s, ptx_tile(q + at, 0), ptx_tile(k + at, 0), c > 0);
-    }
-    ptx_products_wait();
+    for (int c = 0; c < WIDTH; c += 16)
+        ptx_products(s, wg_columns<WG_ROWS>(q, c), wg_columns<WG_KEYS>(k, c), c > 0);
+    ptx_products_end<WG_TILES>(s);
 }
 
-/* acc += s, rounded to bfloat16, times 128 values. The layout of a result is that of an
- * operand a. */
+/* acc += s, rounded to bfloat16, times 128 values. */
 template <int WIDTH>
 static __device__ __forceinline__ void wg_gather(float acc[WIDTH / 8][4],
                                                  const float s[WG_TILES][4],
@@ -110,23 +73,10 @@ static __device__ __forceinline__ void wg_gather(float acc[WIDTH / 8][4],
 {
     uint32_t left[WG_TILES / 2][4];
 
-#pragma unroll
-    for (int n = 0; n < WG_TILES; n++) {
-        left[n / 2][n % 2 * 2] = ptx_pack(s[n][0], s[n][1]);
-        left[n / 2][n % 2 * 2 + 1] = ptx_pack(s[n][2], s[n][3]);
-    }
-    ptx_products_begin();
-#pragma unroll
-    for (int k = 0; k < WG_TILES / 2; k++) {
-        const bf16_t *rows = v + k * 16 * WG_PANEL;
-
-        if constexpr (WIDTH == WG_PANEL)
-            ptx_products_add_64(acc, left[k], ptx_tile(rows, 0));
-        else
-            ptx_products_add(acc, left[k],
-                             ptx_tile(rows, WG_KEYS * WG_PANEL * sizeof(bf16_t)));
-    }
-    ptx_products_wait();
+    wg_pack<WG_TILES>(left, s);
+    ptx_products_begin<WIDTH / 8>(acc);
+    wg_add<WIDTH, WG_KEYS>(acc, left, v);
+    ptx_products_end<WIDTH / 8>(acc);
 }
 
 /* Four warps: 64 queries of the block's 128. Keys that none of them sees are passed
@@ -172,15 +122,6 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
     finish_rows<WIDTH>(p, t, row, max, sum, acc, out, lse);
 }
 
-/* The shared memory from the next multiple of WG_ALIGN on. */
-template <int WIDTH>
-static __device__ __forceinline__ struct wg_shared<WIDTH> &wg_room(void) {
-    DYNAMIC_SHARED(char, all);
-
-    return *reinterpret_cast<struct wg_shared<WIDTH> *>(
-        all + (WG_ALIGN - ptx_shared(all) % WG_ALIGN) % WG_ALIGN);
-}
-
 /* One thread makes the barriers; the copies are to see them, then all threads. */
 template <int WIDTH>
 static __device__ __forceinline__ void wg_barriers(struct wg_shared<WIDTH> &sh)
@@ -205,17 +146,16 @@ static __device__ __forceinline__ void wg_block(const struct attention &p,
                                                 const CUtensorMap *v, void *out,
                                                 float *lse)
 {
-    struct wg_shared<WIDTH> &sh = wg_room<WIDTH>();
+    struct wg_shared<WIDTH> &sh = wg_room<struct wg_shared<WIDTH>>();
     const int64_t heads = p.batch * p.heads, bh = blockIdx.x % heads;
     /* heads vary fastest, and later queries, which see more keys, start first */
-    const int64_t q0 =
-        (int64_t)(gridDim.x / heads - 1 - blockIdx.x / heads) * WG_QUERIES;
+    const int64_t q0 = (int64_t)(gridDim.x / heads - 1 - blockIdx.x / heads) * WG_ROWS;
     struct attn_tile t = attn_tile_at(p, bh / p.heads, bh % p.heads, q0, 0);
     int64_t end = t.limit;
     int tiles;
 
     if (p.causal)
-        end = attn_clamp(p.offset + attn_clamp(q0 + WG_QUERIES, 0, p.queries), 0, end);
+        end = attn_clamp(p.offset + attn_clamp(q0 + WG_ROWS, 0, p.queries), 0, end);
     tiles = (int)((end + WG_KEYS - 1) / WG_KEYS);
     wg_barriers<WIDTH>(sh);
     /* of the 168 registers that 384 threads have each, those of the four warps go to the
@@ -245,10 +185,8 @@ static __global__ void __launch_bounds__(WG_THREADS, 1)
 #endif
 }
 
-/* The tensor [sample][head][row][column] that `from` points into, in boxes of 128 rows
- * and 64 columns. */
-static bool wg_map(struct cuda_state *s, CUtensorMap *to, const struct attention *p,
-                   const struct heads *from, int64_t heads, int64_t rows)
+bool attn_wgmma_map(struct cuda_state *s, CUtensorMap *to, const struct attention *p,
+                    const struct heads *from, int64_t heads, int64_t rows, int box_rows)
 {
     static CUresult (*encode)(
         CUtensorMap *, CUtensorMapDataType, uint32_t, void *, const uint64_t *,
@@ -258,7 +196,8 @@ static bool wg_map(struct cuda_state *s, CUtensorMap *to, const struct attention
                               (uint64_t)p->batch };
     const uint64_t stride[3] = { (uint64_t)from->row * 2, (uint64_t)from->head * 2,
                                  (uint64_t)from->sample * 2 };
-    const uint32_t box[4] = { WG_PANEL, WG_KEYS, 1, 1 }, step[4] = { 1, 1, 1, 1 };
+    const uint32_t box[4] = { WG_PANEL, (uint32_t)box_rows, 1, 1 },
+                   step[4] = { 1, 1, 1, 1 };
 
     if (!encode && !cuda_driver_function(s, "cuTensorMapEncodeTiled", (void **)&encode))
         return false;
@@ -274,15 +213,14 @@ template <int WIDTH>
 static void launch_wgmma(struct cuda_state *s, const struct attention *p, void *out,
                          float *lse)
 {
-    const int64_t tasks =
-        p->batch * p->heads * ((p->queries + WG_QUERIES - 1) / WG_QUERIES);
+    const int64_t tasks = p->batch * p->heads * ((p->queries + WG_ROWS - 1) / WG_ROWS);
     const size_t bytes = sizeof(struct wg_shared<WIDTH>) + WG_ALIGN;
     struct attention a = *p;
     CUtensorMap q, k, v;
 
-    if (!wg_map(s, &q, p, &p->q, p->heads, p->queries) ||
-        !wg_map(s, &k, p, &p->k, p->kv_heads, p->keys) ||
-        !wg_map(s, &v, p, &p->v, p->kv_heads, p->keys) ||
+    if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, WG_ROWS) ||
+        !attn_wgmma_map(s, &k, p, &p->k, p->kv_heads, p->keys, WG_KEYS) ||
+        !attn_wgmma_map(s, &v, p, &p->v, p->kv_heads, p->keys, WG_KEYS) ||
         !ALLOW_SHARED(attention_wgmma_forward<WIDTH>, bytes, s))
         return;
     LAUNCH(attention_wgmma_forward<WIDTH>, (unsigned)tasks, WG_THREADS, bytes, s, a, q,
@@ -294,7 +232,7 @@ void attn_wgmma_forward(const struct backend *be, const struct attention *p, voi
 {
     struct cuda_state *s = cuda_state_of(be);
 
-    attn_tell(s, false, "wgmma, %lld queries a block", WG_QUERIES);
+    attn_tell(s, false, "wgmma, %lld queries a block", WG_ROWS);
     if (p->head_width == 64)
         launch_wgmma<64>(s, p, out, lse);
     else

@@ -11,6 +11,7 @@ cuda_sources = \
 	runtime/backend/cuda/attention_mma_backward.cu \
 	runtime/backend/cuda/attention_mma_dq.cu \
 	runtime/backend/cuda/attention_mma_forward.cu \
+	runtime/backend/cuda/attention_wgmma_backward.cu \
 	runtime/backend/cuda/attention_wgmma_forward.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
@@ -53,6 +54,7 @@ cuda_headers = \
 	runtime/backend/cuda/attention_path.h \
 	runtime/backend/cuda/attention_plans.h \
 	runtime/backend/cuda/attention_rows.h \
+	runtime/backend/cuda/attention_wgmma.h \
 	runtime/backend/cuda/columns.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/dnn.h \

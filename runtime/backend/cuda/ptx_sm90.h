@@ -103,18 +103,32 @@ static __device__ __forceinline__ uint64_t ptx_tile(const void *at, unsigned lea
     return start | (uint64_t)(leading >> 4) << 16 | stride << 32 | (uint64_t)1 << 62;
 }
 
-/* Before the first product that uses registers which were written. */
-static __device__ __forceinline__ void ptx_products_begin(void)
+/* The compiler does not know that products write their sums later: sums[N][4] are to
+ * be what they are now. */
+template <int N> static __device__ __forceinline__ void ptx_hold(float sums[N][4])
 {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        for (int i = 0; i < 4; i++)
+            PTX_HOLD(sums[n][i]);
+}
+
+/* Before the first product that adds to sums which were written. */
+template <int N>
+static __device__ __forceinline__ void ptx_products_begin(float sums[N][4])
+{
+    ptx_hold<N>(sums);
     PTX("wgmma.fence.sync.aligned;", (), ());
 }
 
-/* Waits for all products of this warpgroup. Until then, their registers and tiles must
- * stay as they are. */
-static __device__ __forceinline__ void ptx_products_wait(void)
+/* Waits for all products of this warpgroup, those that add to `sums`. Until then, their
+ * registers and tiles must stay as they are. */
+template <int N>
+static __device__ __forceinline__ void ptx_products_end(float sums[N][4])
 {
     PTX("wgmma.commit_group.sync.aligned;", (), ());
     PTX("wgmma.wait_group.sync.aligned %0;", (), (PTX_N(0)));
+    ptx_hold<N>(sums);
 }
 
 /* c (+)= a b^T: 64 rows and 16 columns of a, 128 rows of b, both tiles (ptx_tile). A
@@ -132,6 +146,19 @@ static __device__ __forceinline__ void ptx_products(float c[16][4], uint64_t a,
         "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
         "%64, %65, p, 1, 1, 0, 0; }",
         (PTX_16_TILES(c)), (PTX_L(a), PTX_L(b), PTX_R(add)));
+}
+
+/* The same for 64 rows of b. */
+static __device__ __forceinline__ void ptx_products_64(float c[8][4], uint64_t a,
+                                                       uint64_t b, unsigned add)
+{
+    PTX("{ .reg .pred p; setp.ne.b32 p, %34, 0; "
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+        "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31}, "
+        "%32, %33, p, 1, 1, 0, 0; }",
+        (PTX_8_TILES(c)), (PTX_L(a), PTX_L(b), PTX_R(add)));
 }
 
 /* c += a b for 16 rows of b, a tile of 128 or 64 columns. a as in ptx_mma, of each warp
