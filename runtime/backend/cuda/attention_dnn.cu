@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/cuda_attention.h"
+#include "common/env_names.h"
 
 /* Numbers in a key: 8, and 6 for each of q, k and v. */
 enum { KEYS = 26 };
@@ -68,7 +69,7 @@ static bool find(struct cuda_dnn *d)
 static const char *load(struct cuda_dnn *d, bool wanted)
 {
     if (!wanted)
-        return "ACCEL_CUDA_ATTENTION";
+        return ENV_CUDA_ATTENTION;
 #ifdef __CUDACC__
     d->library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the attention's kernels for sm_90a share: a block of twelve warps, of which eight
- * multiply and the others copy, tiles in shared memory with their barriers, and the
- * tensor maps that they are copied by.
+ * What the attention's kernels for sm_90a share: a block of twelve warps, of which
+ * eight multiply and the others copy, tiles in shared memory with their barriers, and
+ * the tensor maps that they are copied by.
  */
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_WGMMA_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_WGMMA_H

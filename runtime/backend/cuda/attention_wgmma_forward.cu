@@ -158,8 +158,8 @@ static __device__ __forceinline__ void wg_block(const struct attention &p,
         end = attn_clamp(p.offset + attn_clamp(q0 + WG_ROWS, 0, p.queries), 0, end);
     tiles = (int)((end + WG_KEYS - 1) / WG_KEYS);
     wg_barriers<WIDTH>(sh);
-    /* of the 168 registers that 384 threads have each, those of the four warps go to the
-     * others: 256 x 240 + 128 x 24 */
+    /* of the 168 registers that 384 threads have each, those of the four warps go to
+     * the others: 256 x 240 + 128 x 24 */
     if (threadIdx.x < WG_WARPS * WARP) {
         ptx_more_registers<240>();
         t = attn_tile_at(p, t.b, t.h, q0 + mma_first() / ATTN_TILE * ATTN_TILE, 0);

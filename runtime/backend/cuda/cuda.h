@@ -223,7 +223,7 @@ const void *cuda_fetch_late(struct cuda_state *s, cudaStream_t queue, const void
 
 /* ranges.cu: a function of the driver; false, and a failure, where it has none of this
  * name. */
-bool cuda_driver_function(struct cuda_state *s, const char *name, void **out);
+bool cuda_driver_function(struct cuda_state *s, const char *name, void **function_out);
 
 /* Parts of the core, in the order in which open calls them; close goes the other
  * way. */

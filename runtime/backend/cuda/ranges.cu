@@ -35,23 +35,24 @@ static struct {
 } vm;
 
 /* Looks up a function of the driver. The way to ask changed with CUDA 12 and 12.5. */
-bool cuda_driver_function(struct cuda_state *s, const char *name, void **out)
+bool cuda_driver_function(struct cuda_state *s, const char *name, void **function_out)
 {
     /* success also where the runtime is too old to tell */
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
 
 #if CUDART_VERSION >= 12050
-    if (!CHECK(s, cudaGetDriverEntryPointByVersion(name, out, 12000, cudaEnableDefault,
-                                                   &found)))
+    if (!CHECK(s, cudaGetDriverEntryPointByVersion(name, function_out, 12000,
+                                                   cudaEnableDefault, &found)))
         return false;
 #elif CUDART_VERSION >= 12000
-    if (!CHECK(s, cudaGetDriverEntryPoint(name, out, cudaEnableDefault, &found)))
+    if (!CHECK(s,
+               cudaGetDriverEntryPoint(name, function_out, cudaEnableDefault, &found)))
         return false;
 #else
-    if (!CHECK(s, cudaGetDriverEntryPoint(name, out, cudaEnableDefault)))
+    if (!CHECK(s, cudaGetDriverEntryPoint(name, function_out, cudaEnableDefault)))
         return false;
 #endif
-    if (found == cudaDriverEntryPointSuccess && *out)
+    if (found == cudaDriverEntryPointSuccess && *function_out)
         return true;
     return cuda_fails(s, name, "the driver is too old and lacks this function");
 }
