@@ -27,9 +27,10 @@ AC_DEFUN([_ACCEL_CUDA_HERE], [
     AC_MSG_RESULT([${accel_cuda_here:-none}])
 ])
 
-# What the kernels are built for. A list that was asked for must be all there. Else it is the
-# GPUs of this machine; where it has none, sm_80, whose PTX every newer one translates when a run
-# starts. All of them take minutes and are for those who do not know the GPUs: packagers.
+# What the kernels are built for; code for 90 is for sm_90a, as all devices of 9.0 are. A list
+# that was asked for must be all there. Else it is the GPUs of this machine; where it has none,
+# sm_80, whose PTX every newer one translates when a run starts. All of them take minutes and are
+# for those who do not know the GPUs: packagers.
 AC_DEFUN([_ACCEL_CUDA_ARCH], [
     AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST|all],
         [compute capabilities to build kernels for, as 80,90; PTX of the last serves newer
@@ -54,12 +55,17 @@ AC_DEFUN([_ACCEL_CUDA_ARCH], [
             AS_IF([test -z "$accel_cuda_list"], [accel_cuda_list=80])])
     for accel_arch in $accel_cuda_list; do
         AS_CASE([$accel_cuda_known], [*" sm_$accel_arch "*], [
-            accel_cuda_gencode="$accel_cuda_gencode -gencode arch=compute_$accel_arch,code=sm_$accel_arch"
+            accel_cuda_code=$accel_arch
+            AS_IF([test $accel_arch = 90], [accel_cuda_code=90a])
+            accel_cuda_gencode="$accel_cuda_gencode -gencode arch=compute_$accel_cuda_code,code=sm_$accel_cuda_code"
             accel_cuda_archs="$accel_cuda_archs sm_$accel_arch"
             accel_cuda_last=$accel_arch],
         [AS_CASE([$accel_cuda_want], [''|all], [], [AC_MSG_ERROR(
             [--with-cuda-arch=$accel_cuda_want: $NVCC has no sm_$accel_arch (it has$accel_cuda_known)])])])
     done
+    # Kernels with wgmma are there where code for sm_90a is; the PTX has none of it.
+    AS_CASE([$accel_cuda_gencode], [*sm_90a*],
+        [accel_cuda_gencode="$accel_cuda_gencode -DACCEL_CUDA_SM90A"])
     AS_IF([test -n "$accel_cuda_archs"], [
         accel_cuda_gencode="$accel_cuda_gencode -gencode arch=compute_$accel_cuda_last,code=compute_$accel_cuda_last"
         accel_cuda_archs="$accel_cuda_archs and PTX$accel_cuda_for"])

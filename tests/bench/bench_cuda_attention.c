@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention on the GPU, forward and backward, on the heads of GPT-2 and Llama-8B: the
- * path that the backend takes, cuDNN where it fits, beside the own kernels. A path is
- * chosen by what cuDNN refuses: the same attention with full lengths goes to the own
- * kernels.
+ * path that the backend takes, cuDNN where it fits, beside the forms of the own kernels
+ * (ACCEL_CUDA_ATTENTION).
  *     bench_cuda_attention [device]
  */
 #include <math.h>
@@ -30,7 +29,6 @@ static const struct shape {
 struct place {
     void *qkv, *dqkv, *out, *dout, *scratch;
     float *lse;
-    int32_t *lengths;
 };
 
 static void *room(const struct backend *be, size_t bytes)
@@ -76,7 +74,6 @@ static struct place open_place(const struct backend *be, const struct shape *c)
 {
     int64_t all = (int64_t)c->batch * c->time, cols = c->heads * c->width;
     int64_t row = (c->heads + 2 * c->kv_heads) * c->width;
-    int32_t *lengths = malloc((size_t)c->batch * sizeof(*lengths));
     struct place m;
 
     m.qkv = room(be, (size_t)(all * row) * 2);
@@ -84,13 +81,8 @@ static struct place open_place(const struct backend *be, const struct shape *c)
     m.out = room(be, (size_t)(all * cols) * 2);
     m.dout = room(be, (size_t)(all * cols) * 2);
     m.lse = room(be, (size_t)(all * c->heads) * sizeof(float));
-    m.lengths = room(be, (size_t)c->batch * sizeof(*lengths));
-    for (int b = 0; b < c->batch; b++)
-        lengths[b] = c->time;
-    be->from_host(be, m.lengths, lengths, (size_t)c->batch * sizeof(*lengths));
     fill(be, m.qkv, all * row);
     fill(be, m.dout, all * cols);
-    free(lengths);
     return m;
 }
 
@@ -101,7 +93,6 @@ static void close_place(const struct backend *be, struct place *m)
     be->free(be, m->out);
     be->free(be, m->dout);
     be->free(be, m->lse);
-    be->free(be, m->lengths);
 }
 
 static struct attention describe(const struct place *m, const struct shape *c,
@@ -170,8 +161,9 @@ static void report(const char *name, const char *what, const struct attention *p
     printf("\n");
 }
 
-static void measure(const struct backend *be, const struct shape *c, bool decode)
+static void measure(const struct backend *be, const struct shape *c, const char *form)
 {
+    const bool decode = c == &shapes[ACCEL_ARRAY_SIZE(shapes) - 1];
     struct place m = open_place(be, c);
     struct attention p = describe(&m, c, decode);
     struct attention_grads g = { .out = m.out,
@@ -180,35 +172,45 @@ static void measure(const struct backend *be, const struct shape *c, bool decode
                                  .dq = part_out(&m, p.q),
                                  .dk = part_out(&m, p.k),
                                  .dv = part_out(&m, p.v) };
+    double forward, backward = 0;
 
-    for (int own = 0; own < (decode ? 1 : 2); own++) {
-        double forward, backward = 0;
-
-        p.lengths = own ? m.lengths : NULL;
-        m.scratch = room(be, be->attention_scratch(be, &p, !decode));
-        forward = median_ms(be, &p, &m, NULL);
-        if (!decode)
-            backward = median_ms(be, &p, &m, &g);
-        report(c->name, own ? "own" : "chosen", &p, forward, backward);
-        be->free(be, m.scratch);
-    }
+    m.scratch = room(be, be->attention_scratch(be, &p, !decode));
+    forward = median_ms(be, &p, &m, NULL);
+    if (!decode)
+        backward = median_ms(be, &p, &m, &g);
+    report(c->name, form, &p, forward, backward);
+    be->free(be, m.scratch);
     close_place(be, &m);
 }
 
-int main(int argc, char **argv)
+/* All shapes in one form, on a device opened for it. False: it does not open. */
+static bool measure_form(int device, const char *form)
 {
     accel_error_t err = { 0 };
     struct backend *be;
 
-    /* a run that is stopped has printed what it measured */
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (backend_cuda_open(&be, argc > 1 ? atoi(argv[1]) : 0, &err)) {
+    setenv("ACCEL_CUDA_ATTENTION", form, 1);
+    if (backend_cuda_open(&be, device, &err)) {
         fprintf(stderr, "%s\n%s\n", err.text, err.hint);
-        return 1;
+        return false;
     }
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
-        measure(be, &shapes[i], i == ACCEL_ARRAY_SIZE(shapes) - 1);
+        measure(be, &shapes[i], form);
     printf("%s: %s\n", be->name, be->isa);
     backend_close(be);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    /* any: as the backend chooses. A form differs from the one before it in one thing:
+     * cuDNN, wgmma, five products of seven. */
+    static const char *const forms[] = { "any", "own", "mma", "five", "seven" };
+
+    /* a run that is stopped has printed what it measured */
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(forms); i++)
+        if (!measure_form(argc > 1 ? atoi(argv[1]) : 0, forms[i]))
+            return 1;
     return 0;
 }

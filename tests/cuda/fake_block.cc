@@ -40,7 +40,7 @@ static struct {
     char *shared;
     size_t shared_bytes;
     struct fiber home, *now;
-    struct fiber *ready, *idle;
+    struct fiber *ready, *idle, *asleep;
     /* the block's barrier: */
     unsigned waiting, sum, result;
     int line;
@@ -100,6 +100,8 @@ static struct fiber *pick(void)
 {
     struct fiber *f = b.trouble.empty() ? pop(&b.ready) : &b.home;
 
+    while (!f && b.taken == b.threads && fake_bulk_comes())
+        f = pop(&b.ready);
     if (!f && b.taken < b.threads) {
         f = pop(&b.idle);
         if (!f) {
@@ -115,6 +117,17 @@ void fake_give_up(const std::string &why)
     b.trouble = why;
     for (;;)
         go_to(&b.home);
+}
+
+void fake_sleep(void)
+{
+    push(&b.asleep, b.now);
+    go_to(pick());
+}
+
+void fake_wake_all(void)
+{
+    move_all(&b.ready, &b.asleep);
 }
 
 /* ---- the barrier of the block ----------------------------------------------------------- */
@@ -299,6 +312,8 @@ static void run_threads(struct fiber *self)
         (*b.thread)();
         if (fake_copies_left(self->thread))
             fake_give_up("a thread ended before its copies to shared memory");
+        if (fake_wgmma_left(self->thread / LANES))
+            fake_give_up("a thread ended before its products (wgmma)");
         end_thread(self->thread);
         if (b.ready)
             break;
@@ -325,14 +340,14 @@ static void say_divergence(void)
 
     snprintf(text, sizeof(text),
              "%u of %u threads wait for others that never come: %u at the barrier of "
-             "line %d, the others in warp operations",
+             "line %d, the others in warp operations or at an mbarrier",
              b.threads - b.ended, b.threads, b.waiting, b.line);
     b.trouble = text;
 }
 
 static void forget_fibers(void)
 {
-    b.idle = b.ready = b.waiters = NULL;
+    b.idle = b.ready = b.waiters = b.asleep = NULL;
     b.warps.clear();
     for (struct fiber *f : b.all) {
         fiber_restart(f, fiber_main);
@@ -364,6 +379,9 @@ std::string fake_run_block(const std::function<void()> &thread, dim3 block,
     b.trouble.clear();
     set_warps((b.threads + LANES - 1) / LANES);
     fake_copies_begin(b.threads, backwards);
+    fake_barriers_begin();
+    fake_bulk_begin(backwards);
+    fake_wgmma_begin((b.threads + LANES - 1) / LANES, backwards);
     memset(shared_memory, 0xff, shared);
     blockDim = block;
     b.now = &b.home;
@@ -376,6 +394,8 @@ std::string fake_run_block(const std::function<void()> &thread, dim3 block,
         else
             go_to(f);
     }
+    if (b.trouble.empty() && fake_bulk_left())
+        b.trouble = "the block ended before its bulk copies";
     if (!b.trouble.empty())
         forget_fibers();
     return b.trouble;

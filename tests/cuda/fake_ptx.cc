@@ -10,15 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPERANDS_MOST = 14 };
+#define F16 "ffffffffffffffff"
+#define F32 F16 F16
+#define F64 F32 F32
 
-/* kinds: of the operands in the order of the text; results: how many are written. Of
- * `alone` and `together`, one is set: for a lane, or for all lanes of a warp. */
+/* kinds: of the operands in the order of the text; results: how many are written, those
+ * that are written later included. Of `alone` and `together`, one is set: for a lane,
+ * or for all lanes of a warp. */
 static const struct instruction {
     const char *name, *kinds;
     size_t results;
     void (*alone)(uint64_t *v);
     fake_together *together;
+    bool later = false;
 } instructions[] = {
     { "cvt.rn.bf16x2.f32", "rff", 1, fake_cvt_bf16x2, NULL },
     { "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "ffffrrrrrrffff", 4, NULL,
@@ -29,6 +33,27 @@ static const struct instruction {
     { "cp.async.cg.shared.global", "rlnr", 0, fake_cp_async, NULL },
     { "cp.async.commit_group", "", 0, fake_cp_async_commit, NULL },
     { "cp.async.wait_group", "n", 0, fake_cp_async_wait, NULL },
+    { "mbarrier.init.shared::cta.b64", "rr", 0, fake_mbarrier_init, NULL },
+    { "mbarrier.arrive.shared::cta.b64", "r", 0, fake_mbarrier_arrive, NULL },
+    { "mbarrier.arrive.expect_tx.shared::cta.b64", "rr", 0, fake_mbarrier_expect,
+      NULL },
+    { "mbarrier.try_wait.parity.shared::cta.b64", "rrr", 1, fake_mbarrier_wait, NULL },
+    { "fence.proxy.async.shared::cta", "", 0, fake_fence_async, NULL },
+    { "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes",
+      "rlrrrrr", 0, fake_bulk_tensor_4d, NULL },
+    { "setmaxnreg.inc.sync.aligned.u32", "n", 0, NULL, fake_setmaxnreg },
+    { "setmaxnreg.dec.sync.aligned.u32", "n", 0, NULL, fake_setmaxnreg },
+    { "wgmma.fence.sync.aligned", "", 0, NULL, fake_wgmma_fence },
+    { "wgmma.commit_group.sync.aligned", "", 0, NULL, fake_wgmma_commit },
+    { "wgmma.wait_group.sync.aligned", "n", 0, NULL, fake_wgmma_wait },
+    { "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", F64 "llrnnnn", 64, NULL,
+      fake_wgmma_n128, true },
+    { "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", F64 "rrrrlrnnn", 64,
+      NULL, fake_wgmma_n128_registers, true },
+    { "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", F32 "llrnnnn", 32, NULL,
+      fake_wgmma_n64, true },
+    { "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", F32 "rrrrlrnnn", 32, NULL,
+      fake_wgmma_n64_registers, true },
 };
 
 /* An operand of the text: %number, or the number itself. */
@@ -43,15 +68,57 @@ struct fakecuda_ptx {
     std::vector<struct token> tokens;
 };
 
-/* Called while a static variable is set up: what is wrong is said when it runs. */
-const struct fakecuda_ptx *fakecuda_ptx_read(const char *text)
+/* The first operand behind `lead`, in which `end` comes right after it, or "". */
+static std::string operand_between(const std::string &text, const char *lead,
+                                   const char *end)
 {
+    size_t from = text.find(lead), to;
+
+    if (from == std::string::npos)
+        return "";
+    from += strlen(lead);
+    to = text.find(end, from);
+    return to == std::string::npos ? "" : text.substr(from, to - from);
+}
+
+/* A predicate has a register of its own in the text: "{ .reg .pred p; setp.ne.b32 p,
+ * %4, 0; INSTRUCTION ..., p, ...; }", or "{ .reg .pred p; INSTRUCTION p, ...; selp.b32
+ * %0, 1, 0, p; }". The instruction alone, with the operand in place of p. */
+static std::string without_predicate(const char *text)
+{
+    static const char own[] = "{ .reg .pred p; ", set[] = "setp.ne.b32 p, ",
+                      take[] = " selp.b32 ";
+    std::string all = text, operand;
+    size_t from, to;
+
+    if (all.compare(0, strlen(own), own) != 0)
+        return all;
+    operand = operand_between(all, set, ", 0; ");
+    if (!operand.empty()) {
+        from = all.find(", 0; ") + strlen(", 0; ");
+        all = all.substr(from, all.find(';', from) + 1 - from);
+        from = all.find(", p,");
+        return from == std::string::npos ? text : all.replace(from + 2, 1, operand);
+    }
+    operand = operand_between(all, take, ", 1, 0, p; }");
+    from = strlen(own);
+    to = all.find(take);
+    if (operand.empty())
+        return text;
+    all = all.substr(from, to - from);
+    from = all.find(" p,");
+    return from == std::string::npos ? text : all.replace(from + 1, 1, operand);
+}
+
+/* Called while a static variable is set up: what is wrong is said when it runs. Two
+ * forms of an instruction differ in the number of their operands. */
+const struct fakecuda_ptx *fakecuda_ptx_read(const char *given)
+{
+    const std::string plain = without_predicate(given);
+    const char *text = plain.c_str();
     std::string name(text, strcspn(text, " ;"));
     struct fakecuda_ptx *ptx = new fakecuda_ptx();
 
-    for (const struct instruction &i : instructions)
-        if (name == i.name)
-            ptx->is = &i;
     for (const char *at = text + name.size(); *at;) {
         bool literal = *at != '%';
 
@@ -61,6 +128,9 @@ const struct fakecuda_ptx *fakecuda_ptx_read(const char *text)
             ptx->tokens.push_back(
                 { literal, (int)strtol(literal ? at : at + 1, (char **)&at, 10) });
     }
+    for (const struct instruction &i : instructions)
+        if (name == i.name && (!ptx->is || ptx->tokens.size() == strlen(i.kinds)))
+            ptx->is = &i;
     if (!ptx->is)
         ptx->wrong = name + ": the stand-in does not know this instruction";
     else if (ptx->tokens.size() != strlen(ptx->is->kinds))
@@ -97,8 +167,7 @@ static struct fakecuda_operand operand_of(const struct fakecuda_ptx *ptx, size_t
 void fakecuda_ptx_run(const struct fakecuda_ptx *ptx, fakecuda_operands out,
                       fakecuda_operands in)
 {
-    uint64_t v[OPERANDS_MOST];
-    void *to[OPERANDS_MOST];
+    uint64_t v[2 * FAKE_OPERANDS];
 
     if (!ptx->wrong.empty())
         fake_give_up(ptx->wrong);
@@ -106,12 +175,12 @@ void fakecuda_ptx_run(const struct fakecuda_ptx *ptx, fakecuda_operands out,
         struct fakecuda_operand o = operand_of(ptx, i, out, in);
 
         v[i] = o.bits;
-        to[i] = o.to;
+        v[FAKE_OPERANDS + i] = (uint64_t)(uintptr_t)o.to;
     }
     if (ptx->is->together)
         fake_warp_together(ptx->is->together, v);
     else
         ptx->is->alone(v);
-    for (size_t i = 0; i < ptx->is->results; i++)
-        memcpy(to[i], &v[i], 4);
+    for (size_t i = 0; i < ptx->is->results && !ptx->is->later; i++)
+        memcpy((void *)(uintptr_t)v[FAKE_OPERANDS + i], &v[i], 4);
 }

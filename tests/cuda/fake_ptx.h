@@ -8,6 +8,10 @@
 
 #include "fakecuda.h"
 
+/* The most operands of an instruction. Behind the values of v[] are the addresses of
+ * the variables that are written: v[FAKE_OPERANDS + i] of v[i]. */
+enum { FAKE_OPERANDS = 80 };
+
 /* Shared memory at an address of the shared space; ends the kernel where it is not a
  * multiple of 16, or the bytes are not the block's. */
 char *fake_shared_at(uint64_t address, size_t bytes);
@@ -22,5 +26,26 @@ void fake_ldmatrix_x4_trans(uint64_t *const lanes[]);
 void fake_cp_async(uint64_t *v);
 void fake_cp_async_commit(uint64_t *v);
 void fake_cp_async_wait(uint64_t *v);
+
+/* fake_barrier.cc: mbarrier objects */
+void fake_mbarrier_init(uint64_t *v);
+void fake_mbarrier_arrive(uint64_t *v);
+void fake_mbarrier_expect(uint64_t *v);
+void fake_mbarrier_wait(uint64_t *v);
+void fake_fence_async(uint64_t *v);
+
+/* fake_bulk.cc */
+void fake_bulk_tensor_4d(uint64_t *v);
+
+/* fake_wgmma.cc: all but the shapes are of a warp; what each does is its own quarter of
+ * the warpgroup's. */
+void fake_setmaxnreg(uint64_t *const lanes[]);
+void fake_wgmma_fence(uint64_t *const lanes[]);
+void fake_wgmma_commit(uint64_t *const lanes[]);
+void fake_wgmma_wait(uint64_t *const lanes[]);
+void fake_wgmma_n128(uint64_t *const lanes[]);
+void fake_wgmma_n64(uint64_t *const lanes[]);
+void fake_wgmma_n128_registers(uint64_t *const lanes[]);
+void fake_wgmma_n64_registers(uint64_t *const lanes[]);
 
 #endif

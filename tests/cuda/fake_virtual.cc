@@ -10,6 +10,12 @@
 #include "fakecuda.h"
 #include "include/cuda.h"
 
+CUresult fake_tensor_map(CUtensorMap *to, CUtensorMapDataType type, uint32_t rank,
+                         void *data, const uint64_t *dim, const uint64_t *stride,
+                         const uint32_t *box, const uint32_t *step,
+                         CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                         CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill);
+
 static const size_t granularity = 2 << 20;
 
 struct reserved {
@@ -224,6 +230,7 @@ static const struct {
     { "cuMemSetAccess", (void *)set_access },
     { "cuMemUnmap", (void *)unmap },
     { "cuGetErrorString", (void *)get_error_string },
+    { "cuTensorMapEncodeTiled", (void *)fake_tensor_map },
 };
 
 cudaError_t cudaGetDriverEntryPointByVersion(

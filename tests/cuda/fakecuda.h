@@ -186,6 +186,10 @@ unsigned fake_thread(void); /* number of the running thread in its block */
  * the work for all, on what each brought. */
 typedef void fake_together(uint64_t *const lanes[]);
 void fake_warp_together(fake_together *together, uint64_t *mine);
+/* Lets others run; goes on after the next call of wake. Who is not woken waits for
+ * nothing. */
+void fake_sleep(void);
+void fake_wake_all(void);
 /* Runs all threads of one block; "" or what went wrong. */
 std::string fake_run_block(const std::function<void()> &thread, dim3 block,
                            size_t shared, void *shared_memory, bool backwards);
@@ -194,5 +198,21 @@ std::string fake_run_block(const std::function<void()> &thread, dim3 block,
 /* Forgets all copies; late: they happen when they are waited for. */
 void fake_copies_begin(unsigned threads, bool late);
 bool fake_copies_left(unsigned thread); /* some were not waited for */
+
+/* fake_barrier.cc: complete: bytes have come that the barrier at the address was to
+ * expect. fenced: false where a copy could not see it yet. */
+void fake_barriers_begin(void);
+bool fake_barrier_fenced(uint64_t address);
+void fake_barrier_complete(uint64_t address, size_t bytes);
+
+/* fake_bulk.cc: late: copies come only when nobody can go on without them. come: one
+ * does; false: there is none. */
+void fake_bulk_begin(bool late);
+bool fake_bulk_comes(void);
+bool fake_bulk_left(void);
+
+/* fake_wgmma.cc: late: products are made when they are waited for. */
+void fake_wgmma_begin(unsigned warps, bool late);
+bool fake_wgmma_left(unsigned warp);
 
 #endif

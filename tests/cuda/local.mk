@@ -2,7 +2,7 @@
 # and the C++ compiler, and run on the CPU; fakecuda_cxxflags are what such sources need. A
 # library of its own: the module and a stand-in libnccl share its streams.
 fakecuda_cppflags = -I$(top_srcdir)/tests/cuda/include
-fakecuda_cxxflags = -std=gnu++17 -Wall -Wextra -Wno-unknown-pragmas -ffp-contract=off \
+fakecuda_cxxflags = -std=gnu++17 -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi -ffp-contract=off \
 	-fvisibility=hidden
 if HAVE_CXX
 check_LTLIBRARIES += tests/cuda/libfakecuda.la
@@ -12,14 +12,17 @@ if !SANITIZER
 if HAVE_CXX
 unit_tests += tests/unit/test_emulator tests/unit/test_emulator_blas \
 	tests/unit/test_emulator_machine tests/unit/test_emulator_ptx \
+	tests/unit/test_emulator_sm90 \
 	tests/unit/test_emulator_streams tests/unit/test_fragments
 endif
 endif
 tests_cuda_libfakecuda_la_SOURCES = \
 	tests/cuda/fake_async.cc \
+	tests/cuda/fake_barrier.cc \
 	tests/cuda/fake_blaslt.cc \
 	tests/cuda/fake_blaslt.h \
 	tests/cuda/fake_block.cc \
+	tests/cuda/fake_bulk.cc \
 	tests/cuda/fake_copy.cc \
 	tests/cuda/fake_descriptors.cc \
 	tests/cuda/fake_device.cc \
@@ -40,6 +43,7 @@ tests_cuda_libfakecuda_la_SOURCES = \
 	tests/cuda/fake_stream.cc \
 	tests/cuda/fake_virtual.cc \
 	tests/cuda/fake_watch.cc \
+	tests/cuda/fake_wgmma.cc \
 	tests/cuda/fakecuda.h \
 	tests/cuda/include/cublasLt.h \
 	tests/cuda/include/cuda.h \
@@ -80,6 +84,11 @@ tests_unit_test_emulator_ptx_CPPFLAGS = $(emulator_cppflags)
 tests_unit_test_emulator_ptx_CXXFLAGS = $(emulator_cxxflags)
 tests_unit_test_emulator_ptx_LDADD = $(emulator_ldadd)
 tests_unit_test_emulator_ptx_LDFLAGS = -no-install
+tests_unit_test_emulator_sm90_SOURCES = tests/unit/test_emulator_sm90.cc tests/unit/emulator.h
+tests_unit_test_emulator_sm90_CPPFLAGS = $(emulator_cppflags)
+tests_unit_test_emulator_sm90_CXXFLAGS = $(emulator_cxxflags)
+tests_unit_test_emulator_sm90_LDADD = $(emulator_ldadd)
+tests_unit_test_emulator_sm90_LDFLAGS = -no-install
 tests_unit_test_emulator_streams_SOURCES = tests/unit/test_emulator_streams.cc \
 	tests/unit/emulator.h
 tests_unit_test_emulator_streams_CPPFLAGS = $(emulator_cppflags)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention of the CUDA backend beside the CPU backend's on the same inputs: output,
- * log-sum-exp and gradients over layouts, masks, widths, dropout and a cache, and the
- * same bits of two runs.
+ * log-sum-exp and gradients over layouts, masks, widths, dropout and a cache, the same
+ * bits of two runs, and the forms that our own kernels have.
  */
 #include <math.h>
 #include <stdio.h>
@@ -349,29 +349,37 @@ static bool same_bits(const struct answer *a, const struct answer *b,
     return same;
 }
 
-static void test_variant(const struct variant *c, const struct backend *cpu,
-                         const struct backend *gpu, accel_dtype_t type)
+static void check_answer(const char *form, const struct problem *p,
+                         const struct answer *got, const struct answer *want)
 {
     static const char *const names[] = { "out", "dq", "dk", "dv" };
-    struct problem p = pose(c, type);
-    struct answer want = solve(cpu, &p), got = solve(gpu, &p), again = solve(gpu, &p);
-    double tolerance = type == ACCEL_F32 ? 1e-5 : 1e-2;
+    const struct variant *c = p->c;
+    double tolerance = p->type == ACCEL_F32 ? 1e-5 : 1e-2;
     char what[128];
 
     snprintf(what, sizeof(what),
-             "%s B%d T%d S%d H%d/%d D%d layout %d options %d drop %g",
-             accel_dtype_name(type), c->batch, c->queries, c->keys, c->heads,
+             "%s%s B%d T%d S%d H%d/%d D%d layout %d options %d drop %g", form,
+             accel_dtype_name(p->type), c->batch, c->queries, c->keys, c->heads,
              c->kv_heads, c->width, (int)c->layout, c->options, (double)c->dropout);
-    tap_ok(lse_distance(got.lse, want.lse, p.rows) < 1e-5, "%s: lse %.1e", what,
-           lse_distance(got.lse, want.lse, p.rows));
+    tap_ok(lse_distance(got->lse, want->lse, p->rows) < 1e-5, "%s: lse %.1e", what,
+           lse_distance(got->lse, want->lse, p->rows));
     for (int i = 0; i < RESULTS; i++) {
-        int64_t n = i == OUT ? p.out_elems : p.elems[i - DQ];
-        double far = distance(got.of[i], want.of[i], n);
+        int64_t n = i == OUT ? p->out_elems : p->elems[i - DQ];
+        double far = distance(got->of[i], want->of[i], n);
 
         if (n > 0)
             tap_ok(far < tolerance, "%s: %s %.1e", what, names[i], far);
     }
-    tap_ok(same_bits(&got, &again, &p), "%s: the same bits again", what);
+}
+
+static void test_variant(const struct variant *c, const struct backend *cpu,
+                         const struct backend *gpu, accel_dtype_t type)
+{
+    struct problem p = pose(c, type);
+    struct answer want = solve(cpu, &p), got = solve(gpu, &p), again = solve(gpu, &p);
+
+    check_answer("", &p, &got, &want);
+    tap_ok(same_bits(&got, &again, &p), "the same bits again");
     drop_answer(&want);
     drop_answer(&got);
     drop_answer(&again);
@@ -432,6 +440,17 @@ static bool is_tested(size_t i, accel_dtype_t type)
 #endif
 }
 
+/* Two of those with wgmma. */
+static bool is_tested_wide(const struct variant *v)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return v->options == (LENGTHS | MASK) || v->keys == 60;
+#else
+    (void)v;
+    return true;
+#endif
+}
+
 static void test_all(struct backend *cpu, struct backend *gpu, accel_dtype_t type)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(variants); i++)
@@ -439,11 +458,105 @@ static void test_all(struct backend *cpu, struct backend *gpu, accel_dtype_t typ
             test_variant(&variants[i], cpu, gpu, type);
 }
 
+/* ---- the forms of our own kernels ------------------------------------------------ */
+
+static const struct variant forms[] = {
+    /* several samples and heads; of the stand-in's workspace, 4 MiB, it takes four
+     * parts, the first two of a sample that is all padding */
+    { 2, 330, 330, 16, 4, 16, SPLIT, CAUSAL | LENGTHS, 0.1f },
+    { 2, 130, 190, 4, 2, 64, CACHE, CAUSAL, 0 },
+    { 1, 200, 70, 2, 2, 128, FUSED, ADD, 0 },
+    { 3, 70, 130, 2, 1, 24, SPLIT, MASK | LENGTHS, 0.2f },
+    { 1, 190, 100, 2, 1, 72, SPLIT, CAUSAL, 0 },
+};
+
+/* By wgmma, where there is code for it. Six tiles of keys use each place three times;
+ * so do six of queries. */
+static const struct variant wide[] = {
+    { 1, 40, 700, 2, 1, 64, SPLIT, 0, 0 },
+    { 1, 150, 600, 1, 1, 128, CACHE, CAUSAL, 0 },
+    { 3, 70, 130, 2, 1, 64, SPLIT, LENGTHS | MASK, 0 },
+    { 2, 200, 200, 2, 2, 64, FUSED, CAUSAL, 0 },
+    { 1, 130, 60, 4, 2, 128, SPLIT, CAUSAL, 0 },
+    { 1, 330, 200, 2, 1, 128, SPLIT, ADD | NO_V, 0 },
+    { 1, 70, 70, 1, 1, 64, ONE, ADD, 0 },
+};
+
+static struct backend *open_form(const char *name)
+{
+    struct backend *gpu;
+
+    setenv("ACCEL_CUDA_ATTENTION", name, 1);
+    gpu = cuda_device();
+    unsetenv("ACCEL_CUDA_ATTENTION");
+    return gpu;
+}
+
+/* Five products are the sums of seven, one of them left out: on the stand-in, whose
+ * products add in one order, they have the same bits. */
+static void test_products(const struct variant *c, const struct backend *cpu,
+                          const struct backend *five, const struct backend *seven)
+{
+    struct problem p = pose(c, ACCEL_BF16);
+    struct answer want = solve(cpu, &p), a = solve(five, &p), b = solve(seven, &p);
+    struct answer again = solve(five, &p);
+    void (*reset)(void);
+
+    check_answer("five ", &p, &a, &want);
+    check_answer("seven ", &p, &b, &want);
+    tap_ok(same_bits(&a, &again, &p), "five products: the same bits again");
+    if (cuda_stand_in("fakecuda_reset", (void *)&reset))
+        tap_ok(same_bits(&a, &b, &p), "five products: the bits of seven");
+    drop_answer(&want);
+    drop_answer(&a);
+    drop_answer(&b);
+    drop_answer(&again);
+    drop_problem(&p);
+}
+
+/* Every device's own kernels. */
+static void test_own(const struct backend *cpu)
+{
+    struct backend *own = open_form("own");
+    void (*reset)(void);
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(wide); i++)
+        if (is_tested_wide(&wide[i]))
+            test_variant(&wide[i], cpu, own, ACCEL_BF16);
+    tap_ok(
+        (strstr(own->isa, "attention: wgmma") && strstr(own->isa, "gradient: wgmma")) ||
+            !cuda_stand_in("fakecuda_reset", (void *)&reset),
+        "isa: %s", own->isa);
+    backend_close(own);
+}
+
+static void test_forms(const struct backend *cpu)
+{
+    struct backend *five = open_form("five"), *seven = open_form("seven");
+
+#ifndef __SANITIZE_ADDRESS__
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(forms); i++)
+        test_products(&forms[i], cpu, five, seven);
+    tap_ok(strstr(five->isa, "gradient: 5 products, parts: 4") ||
+               five->memory_bytes > (uint64_t)1 << 30,
+           "isa: %s", five->isa);
+    tap_ok(strstr(seven->isa, "gradient: 7 products"), "isa: %s", seven->isa);
+#else
+    test_products(&variants[10], cpu, five, seven);
+#endif
+    tap_ok(!five->advice && !seven->advice, "what was asked for needs no advice");
+    backend_close(five);
+    backend_close(seven);
+}
+
 int main(void)
 {
-    struct backend *gpu = cuda_device(), *cpu;
+    struct backend *gpu, *cpu;
     accel_error_t err = { 0 };
 
+    /* the stand-in's: so little that a call is made in parts */
+    setenv("FAKE_CUDA_MEMORY", "268435456", 0);
+    gpu = cuda_device();
     test_paths();
     if (!tap_ok(!backend_cpu_open(&cpu, 2, &err), "open the CPU %s", err.text))
         return tap_done();
@@ -454,6 +567,8 @@ int main(void)
                ? gpu->advice && strstr(gpu->advice, "install cuDNN 9")
                : !gpu->advice,
            "bfloat16 without cuDNN: %s", gpu->advice ? gpu->advice : "it is there");
+    test_own(cpu);
+    test_forms(cpu);
     tap_ok(!gpu->sync(gpu, &err), "no failure on the device %s", err.text);
     backend_close(gpu);
     backend_close(cpu);

@@ -59,7 +59,8 @@ static __global__ void both_products(struct tiles *t, bool add)
             t->scores[row + i / 2 * 8][n * 8 + mma_col() + i % 2] = c[n][i];
             t->sums[row + i / 2 * 8][n * 8 + mma_col() + i % 2] = acc[n][i];
         }
-    mma_store<WIDTH>(to, 0, 0, 0, COUNT, acc, (float)(row + 1), (float)(row + 9), HEAD);
+    mma_store<WIDTH>(to, 0, 0, 0, COUNT, acc,
+                     mma_rows_by((float)(row + 1), (float)(row + 9)), HEAD);
 }
 
 static void fill(bf16_t *x)

@@ -7,6 +7,36 @@
 #include "backend/cuda/attention_mma.h"
 #include "backend/cuda/attention_path.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/env_names.h"
+
+bool cuda_attention_open(struct cuda_state *s)
+{
+    s->attention = attn_form_named(getenv(ENV_CUDA_ATTENTION));
+    return attn_dnn_open(s);
+}
+
+void attn_say(struct cuda_state *s, const char *format, const char *what)
+{
+    size_t used = strlen(s->isa);
+
+    snprintf(s->isa + used, sizeof(s->isa) - used, format, what);
+}
+
+void attn_tell(struct cuda_state *s, bool backward, const char *format, long long n)
+{
+    char text[48];
+
+    if (s->attention_told[backward])
+        return;
+    s->attention_told[backward] = true;
+    snprintf(text, sizeof(text), format, n);
+    attn_say(s, backward ? " (own gradient: %s)" : " (own attention: %s)", text);
+}
+
 size_t cuda_attention_scratch(const struct backend *be, const struct attention *p,
                               bool backward)
 {
@@ -25,6 +55,18 @@ static enum attn_path path_now(const struct backend *be, const struct attention 
     return attn_path_of(p, grads, version);
 }
 
+/* --with-cuda-arch decides what nvcc makes. */
+bool attn_has_wgmma(const struct cuda_state *s, const struct attention *p)
+{
+#if defined(ACCEL_CUDA_SM90A) || !defined(__CUDACC__)
+    return s->attention <= ATTN_OWN && attn_wgmma_fits(p, s->compute);
+#else
+    (void)s;
+    (void)p;
+    return false;
+#endif
+}
+
 /* cuDNN may refuse a shape that fits on paper: then as if there were no cuDNN. */
 void cuda_attention(const struct backend *be, const struct attention *p, void *out,
                     float *lse, void *scratch)
@@ -38,7 +80,10 @@ void cuda_attention(const struct backend *be, const struct attention *p, void *o
         attn_decode(be, p, out, lse, (float *)scratch);
         break;
     case ATTN_MMA:
-        attn_mma_forward(be, p, out, lse);
+        if (attn_has_wgmma(cuda_state_of(be), p))
+            attn_wgmma_forward(be, p, out, lse);
+        else
+            attn_mma_forward(be, p, out, lse);
         break;
     default:
         attn_forward(be, p, out, lse);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "backend/cuda/cuda_attention.h"
+#include "common/env_names.h"
 
 /* Numbers in a key: 8, and 6 for each of q, k and v. */
 enum { KEYS = 26 };
@@ -32,14 +33,6 @@ struct cuda_dnn {
     /* isa tells the engine of the first gradient, and the first refusal */
     bool engine_told, refusal_told;
 };
-
-/* Appends to isa, which `doctor` and the plan print. */
-static void say(struct cuda_state *s, const char *format, const char *what)
-{
-    size_t used = strlen(s->isa);
-
-    snprintf(s->isa + used, sizeof(s->isa) - used, format, what);
-}
 
 /* Looks all functions up; false if one is missing. */
 static bool find(struct cuda_dnn *d)
@@ -73,8 +66,10 @@ static bool find(struct cuda_dnn *d)
 }
 
 /* Opens the library. NULL, or the reason why cuDNN is not used. */
-static const char *load(struct cuda_dnn *d)
+static const char *load(struct cuda_dnn *d, bool wanted)
 {
+    if (!wanted)
+        return ENV_CUDA_ATTENTION;
 #ifdef __CUDACC__
     d->library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
 #endif
@@ -91,7 +86,7 @@ static const char *load(struct cuda_dnn *d)
     return NULL;
 }
 
-bool cuda_attention_open(struct cuda_state *s)
+bool attn_dnn_open(struct cuda_state *s)
 {
     const char *why;
     char text[48];
@@ -99,10 +94,12 @@ bool cuda_attention_open(struct cuda_state *s)
     s->dnn = (struct cuda_dnn *)calloc(1, sizeof(*s->dnn));
     if (!s->dnn)
         return cuda_fails(s, "the attention's state", "out of host memory");
-    why = load(s->dnn);
+    why = load(s->dnn, s->attention == ATTN_ANY);
     if (why) {
         s->dnn->version = 0;
-        say(s, ", own attention (%s)", why);
+        attn_say(s, ", own attention (%s)", why);
+        if (s->attention != ATTN_ANY)
+            return true;
         snprintf(s->dnn->advice, sizeof(s->dnn->advice),
                  "attention in bfloat16 does without cuDNN (%s), which is faster: "
                  "install cuDNN 9, or add its folder to LD_LIBRARY_PATH",
@@ -111,7 +108,7 @@ bool cuda_attention_open(struct cuda_state *s)
     }
     snprintf(text, sizeof(text), "%zu.%zu.%zu", s->dnn->version / 10000,
              s->dnn->version / 100 % 100, s->dnn->version % 100);
-    say(s, ", cuDNN %s", text);
+    attn_say(s, ", cuDNN %s", text);
     return true;
 }
 
@@ -146,7 +143,7 @@ void attn_dnn_missed(const struct backend *be)
 {
     struct cuda_state *s = cuda_state_of(be);
 
-    if (s->dnn && !s->be.advice)
+    if (s->dnn && s->dnn->advice[0] && !s->be.advice)
         s->be.advice = s->dnn->advice;
 }
 
@@ -198,7 +195,7 @@ static void tell_refusal(struct cuda_state *s, const struct attn_part *whole,
     snprintf(text, sizeof(text), "%s of %lld x %lld x %lld: %.50s",
              whole->backward ? "gradient" : "attention", (long long)p->queries,
              (long long)p->keys, (long long)p->head_width, refused->why);
-    say(s, " (refuses %s)", text);
+    attn_say(s, " (refuses %s)", text);
 }
 
 /* Says in isa which engine made the first gradient's plan. */
@@ -213,7 +210,7 @@ static void tell_engine(struct cuda_state *s, const struct attn_part *whole,
     snprintf(text, sizeof(text), "engine %lld, deterministic, parts: %lld",
              (long long)plans->got[0].engine,
              (long long)attn_parts(&whole->p, plans->split));
-    say(s, " (gradient: %s)", text);
+    attn_say(s, " (gradient: %s)", text);
 }
 
 /* The plans of this shape, made if it is new. NULL: refused. */

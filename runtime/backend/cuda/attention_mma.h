@@ -8,6 +8,7 @@
 
 #include "backend/cuda/cuda_attention.h"
 #include "backend/cuda/ptx.h"
+#include "backend/cuda/vector.h"
 
 #define MMA_THREADS 128
 #define MMA_ROWS    16 /* rows of a tile per warp */
@@ -133,34 +134,129 @@ static __device__ __forceinline__ void mma_gather(float acc[WIDTH / 8][4],
     }
 }
 
-/* Stores the warp's rows of a finished tile; `upper` and `lower` are the factors of
- * this lane's two rows. */
+/* Where the two rows of this lane lie within a finished tile, and their factors. */
+struct mma_rows {
+    int upper, lower;
+    float upper_by, lower_by;
+};
+
+/* The rows of a tile in order. */
+static __device__ __forceinline__ struct mma_rows mma_rows_by(float upper, float lower)
+{
+    const int row = mma_first() + mma_row();
+    const struct mma_rows r = { row, row + 8, upper, lower };
+
+    return r;
+}
+
+/* Stores the warp's rows of a finished tile. */
 template <int WIDTH>
 static __device__ __forceinline__ void mma_store(const struct heads_out &to, int64_t b,
                                                  int64_t h, int64_t first, int rows,
                                                  const float acc[WIDTH / 8][4],
-                                                 float upper, float lower,
+                                                 const struct mma_rows &r,
                                                  int64_t width)
 {
-    const int row = mma_first() + mma_row();
-    bf16_t *at = (bf16_t *)to.data + b * to.sample + h * to.head +
-                 (first + row) * to.row + mma_col();
-    bf16_t *below = at + 8 * to.row;
+    bf16_t *tile =
+        (bf16_t *)to.data + b * to.sample + h * to.head + first * to.row + mma_col();
+    bf16_t *at = tile + r.upper * to.row, *below = tile + r.lower * to.row;
 
 #pragma unroll
     for (int n = 0; n < WIDTH / 8; n++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            if (row < rows && n * 8 < width)
-                store_float(at, n * 8 + i, to.add, acc[n][i] * upper);
-            if (row + 8 < rows && n * 8 < width)
-                store_float(below, n * 8 + i, to.add, acc[n][2 + i] * lower);
+            if (r.upper < rows && n * 8 < width)
+                store_float(at, n * 8 + i, to.add, acc[n][i] * r.upper_by);
+            if (r.lower < rows && n * 8 < width)
+                store_float(below, n * 8 + i, to.add, acc[n][2 + i] * r.lower_by);
         }
+}
+
+template <int WIDTH>
+static __device__ __forceinline__ void mma_clear(float acc[WIDTH / 8][4])
+{
+#pragma unroll
+    for (int n = 0; n < WIDTH / 8; n++)
+        for (int i = 0; i < 4; i++)
+            acc[n][i] = 0.0f;
+}
+
+/* A backward: what it reads beside struct attention, and the heads that one launch
+ * takes. */
+struct mma_task {
+    const void *dout;
+    const float *lse, *delta;
+    int64_t sample, samples, kv_head, kv_heads;
+    /* Five products: gradients of the part's scores, a tile of 64 queries and 64 keys
+     * after the other [samples, heads, query tiles, key tiles]; else NULL. A tile has a
+     * row per key; its columns are the queries in the order of mma_query. */
+    bf16_t *ds;
+};
+
+/* Which query of a tile column `at` of its stored gradients is: a lane's queries of 32
+ * lie side by side, so that it writes 16 bytes at once. */
+static __device__ __forceinline__ int mma_query(int at)
+{
+    return at / 32 * 32 + at % 8 / 2 * 8 + at / 8 % 4 * 2 + at % 2;
+}
+
+/* The stored gradients of a tile's scores. */
+static __device__ __forceinline__ bf16_t *mma_ds_of(const struct attention &p,
+                                                    const struct mma_task &w,
+                                                    const struct attn_tile &t)
+{
+    const int64_t group = p.heads / p.kv_heads;
+    const int64_t head =
+        (t.b - w.sample) * w.kv_heads * group + t.h - w.kv_head * group;
+    const int64_t down = (p.queries + ATTN_TILE - 1) / ATTN_TILE;
+    const int64_t across = (p.keys + ATTN_TILE - 1) / ATTN_TILE;
+
+    return w.ds + ((head * down + t.q0 / ATTN_TILE) * across + t.k0 / ATTN_TILE) *
+                      (ATTN_TILE * ATTN_TILE);
+}
+
+/* One element: s becomes p * keep, dp becomes ds = p (dp * keep - delta), as in the
+ * plain backward. */
+static __device__ __forceinline__ void mma_score_grad(float &s, float &dp, bool sees,
+                                                      float lse, float delta,
+                                                      float keep)
+{
+    float e = sees ? maths_exp(s - lse) : 0.0f;
+
+    dp = e == 0.0f ? 0.0f : e * (dp * keep - delta);
+    s = e * keep;
+}
+
+/* Keeps the gradients of the scores of a tile's keys and 32 queries from `half` on for
+ * dq; `row`: the upper of this lane's two keys. */
+static __device__ __forceinline__ void mma_keep_ds(bf16_t *ds, int row, int half,
+                                                   const float c[4][4])
+{
+    bf16_t *at = ds + row * ATTN_TILE + half + mma_col() * 4;
+    pack<uint32_t, 4> upper, lower;
+
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        upper.v[n] = ptx_pack(c[n][0], c[n][1]);
+        lower.v[n] = ptx_pack(c[n][2], c[n][3]);
+    }
+    *reinterpret_cast<pack<uint32_t, 4> *>(at) = upper;
+    *reinterpret_cast<pack<uint32_t, 4> *>(at + 8 * ATTN_TILE) = lower;
 }
 
 void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse);
+/* Is there code with wgmma for this device and this call, and is it wanted? */
+bool attn_has_wgmma(const struct cuda_state *s, const struct attention *p);
+void attn_wgmma_forward(const struct backend *be, const struct attention *p, void *out,
+                        float *lse);
 void attn_mma_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, const float *delta);
+/* dk and dv of a part, for calls that attn_wgmma_fits. */
+void attn_wgmma_dkv(struct cuda_state *s, const struct attention *p,
+                    const struct mma_task *w, const struct attention_grads *g);
+/* dq of a part from the gradients of its scores. */
+void attn_mma_dq(struct cuda_state *s, const struct attention *p,
+                 const struct mma_task *w, const struct heads_out *dq);
 
 #endif

@@ -3,18 +3,15 @@
  * Attention backward on tensor cores: bfloat16, heads of up to 128 elements. As in the
  * plain backward, a block per 64 queries makes dq and a block per 64 keys dk and dv. A
  * warp has 16 rows and takes 32 of the other side at a time, to fit its registers; the
- * next 32 are copied meanwhile.
+ * next 32 are copied meanwhile. Where five products pay (attention_five.h), the blocks
+ * of keys keep what dq needs, and attention_mma_dq.cu makes it.
  */
+#include "backend/cuda/attention_five.h"
 #include "backend/cuda/attention_mma.h"
 
 /* 64 x 32 scores of s and of ds are 2 x 16 registers per thread; 64 x 64 would spill */
 #define HALF  (ATTN_TILE / 2)
 #define TILES (HALF / 8) /* 8-column results in half a row of scores */
-
-struct mma_task {
-    const void *dout;
-    const float *lse, *delta;
-};
 
 /* Two tiles that stay and two that change, and two floats per query. For dq the
  * queries' side stays (q, dout), for dk and dv the keys' side (k, v). One half of the
@@ -94,26 +91,6 @@ static __device__ __forceinline__ void stage_kept(const struct attention &p,
     }
 }
 
-/* One element: s becomes p * keep, dp becomes ds = p (dp * keep - delta), as in the
- * plain backward. */
-static __device__ __forceinline__ void score_grad(float &s, float &dp, bool sees,
-                                                  float lse, float delta, float keep)
-{
-    float e = sees ? maths_exp(s - lse) : 0.0f;
-
-    dp = e == 0.0f ? 0.0f : e * (dp * keep - delta);
-    s = e * keep;
-}
-
-template <int WIDTH>
-static __device__ __forceinline__ void clear(float acc[WIDTH / 8][4])
-{
-#pragma unroll
-    for (int n = 0; n < WIDTH / 8; n++)
-        for (int i = 0; i < 4; i++)
-            acc[n][i] = 0.0f;
-}
-
 /* Adds what 32 keys of the tile from key `half` on contribute to dq. Rows are
  * queries. */
 template <int WIDTH>
@@ -140,8 +117,8 @@ static __device__ __forceinline__ void add_keys(const struct attention &p,
 
             /* in float32: scaling bfloat16 queries would round them */
             s[n][i] *= p.scale;
-            score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q], sh.delta[q],
-                       attn_keep(sh.kept, scale, q, k));
+            mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
+                           sh.delta[q], attn_keep(sh.kept, scale, q, k));
         }
     mma_gather<WIDTH, TILES>(dq, ds, sh.other[0] + half * ld);
 }
@@ -157,7 +134,7 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
     const int64_t d = p.head_width, end = attn_key_end(p, t);
     float acc[WIDTH / 8][4];
 
-    clear<WIDTH>(acc);
+    mma_clear<WIDTH>(acc);
     __syncthreads();
     mma_stage<WIDTH, ATTN_TILE>(
         sh.own[0], attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0, t.queries, 1.0f), d);
@@ -178,17 +155,16 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
     }
     ptx_copy_wait<0>(); /* where no key is seen, the first ones are still under way */
     /* the scale of the scores is a factor of their derivative, too */
-    mma_store<WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc, p.scale, p.scale, d);
+    mma_store<WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc, mma_rows_by(p.scale, p.scale),
+                     d);
 }
 
 /* Adds what 32 queries of the tile from query `half` on contribute to dk and dv. Rows
  * are keys. */
 template <int WIDTH>
-static __device__ __forceinline__ void add_queries(const struct attention &p,
-                                                   struct grad_shared<WIDTH> &sh,
-                                                   const struct attn_tile &t, int half,
-                                                   float dk[WIDTH / 8][4],
-                                                   float dv[WIDTH / 8][4])
+static __device__ __forceinline__ void add_queries(
+    const struct attention &p, const struct mma_task &w, struct grad_shared<WIDTH> &sh,
+    const struct attn_tile &t, int half, float dk[WIDTH / 8][4], float dv[WIDTH / 8][4])
 {
     const int ld = WIDTH + MMA_PAD, row = mma_first() + mma_row();
     const struct attn_view view = attn_view_of(p, t);
@@ -204,9 +180,11 @@ static __device__ __forceinline__ void add_queries(const struct attention &p,
             int k = row + i / 2 * 8, q = half + n * 8 + mma_col() + i % 2;
 
             s[n][i] *= p.scale;
-            score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q], sh.delta[q],
-                       attn_keep(sh.kept, scale, q, k));
+            mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
+                           sh.delta[q], attn_keep(sh.kept, scale, q, k));
         }
+    if (w.ds)
+        mma_keep_ds(mma_ds_of(p, w, t), row, half, ds);
     /* dv += p^T dout, dk += ds^T q: rows are keys, so both are plain products */
     mma_gather<WIDTH, TILES>(dv, s, sh.other[1] + half * ld);
     mma_gather<WIDTH, TILES>(dk, ds, sh.other[0] + half * ld);
@@ -259,8 +237,8 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
     struct attn_tile t, next = keys;
     int half, next_half = 0;
 
-    clear<WIDTH>(dk);
-    clear<WIDTH>(dv);
+    mma_clear<WIDTH>(dk);
+    mma_clear<WIDTH>(dv);
     __syncthreads();
     mma_stage<WIDTH, ATTN_TILE>(
         sh.own[0], attn_rows_of<bf16_t>(p.k, b, h, k0, keys.keys, 1.0f), d);
@@ -280,13 +258,14 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
             stage_half_queries<WIDTH>(p, w, sh, next, next_half);
         }
         stage_kept(p, t, half, sh.kept);
-        add_queries<WIDTH>(p, sh, t, half, dk, dv);
+        add_queries<WIDTH>(p, w, sh, t, half, dk, dv);
     }
     ptx_copy_wait<0>(); /* where no query sees the keys, these are still under way */
     if (to_k.data)
-        mma_store<WIDTH>(to_k, b, h, k0, keys.keys, dk, p.scale, p.scale, d);
+        mma_store<WIDTH>(to_k, b, h, k0, keys.keys, dk, mma_rows_by(p.scale, p.scale),
+                         d);
     if (to_v.data)
-        mma_store<WIDTH>(to_v, b, h, k0, keys.keys, dv, 1.0f, 1.0f, d);
+        mma_store<WIDTH>(to_v, b, h, k0, keys.keys, dv, mma_rows_by(1.0f, 1.0f), d);
 }
 
 /* dq [batch, queries, heads]: a block of 4 warps per 64 queries of a head. */
@@ -308,8 +287,8 @@ static __global__ void __launch_bounds__(MMA_THREADS)
     }
 }
 
-/* dk and dv [batch, keys, kv_heads]: a block per 64 keys of a key head, over the whole
- * group of query heads. */
+/* dk and dv [samples, keys, kv_heads]: a block per 64 keys of a key head, over the
+ * whole group of query heads. */
 template <int WIDTH>
 static __global__ void __launch_bounds__(MMA_THREADS)
     attention_mma_dkv(struct attention p, struct mma_task w, struct heads_out dk,
@@ -317,30 +296,33 @@ static __global__ void __launch_bounds__(MMA_THREADS)
 {
     DYNAMIC_SHARED(struct grad_shared<WIDTH>, sh);
     const int64_t blocks = (p.keys + ATTN_TILE - 1) / ATTN_TILE;
-    const int64_t heads = p.batch * p.kv_heads;
+    const int64_t heads = w.samples * w.kv_heads;
 
     /* Earlier keys of a causal attention are seen by more queries, so they start
      * first. */
     ROW_STRIDE(i, heads * blocks)
     {
-        int64_t bh = i % heads, h = bh % p.kv_heads * (p.heads / p.kv_heads);
+        int64_t b = w.sample + i % heads / w.kv_heads;
+        int64_t h = (w.kv_head + i % w.kv_heads) * (p.heads / p.kv_heads);
 
-        key_tile<WIDTH>(p, w, *sh,
-                        attn_tile_at(p, bh / p.kv_heads, h, 0, i / heads * ATTN_TILE),
-                        dk, dv);
+        key_tile<WIDTH>(p, w, *sh, attn_tile_at(p, b, h, 0, i / heads * ATTN_TILE), dk,
+                        dv);
     }
 }
 
-/* Two launches; either is left out where nobody wants its gradients. */
+/* dq before dk and dv, which may be added to the same memory; from the kept gradients
+ * of the scores, after them. Either is left out where nobody wants it. */
 template <int WIDTH>
 static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
                                 const struct attention_grads *g,
                                 const struct mma_task *w)
 {
     int64_t q_tasks = p->batch * p->heads * ((p->queries + ATTN_TILE - 1) / ATTN_TILE);
-    int64_t k_tasks = p->batch * p->kv_heads * ((p->keys + ATTN_TILE - 1) / ATTN_TILE);
+    int64_t k_tasks =
+        w->samples * w->kv_heads * ((p->keys + ATTN_TILE - 1) / ATTN_TILE);
     size_t bytes = sizeof(struct grad_shared<WIDTH>);
     struct heads_out dq = g->dq, dk = g->dk, dv = g->dv;
+    const bool wgmma = attn_has_wgmma(s, p);
     struct attention a = *p;
     struct mma_task task = *w;
 
@@ -348,21 +330,63 @@ static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
     if (bytes > 48 << 10 && (!ALLOW_SHARED(attention_mma_dq<WIDTH>, bytes, s) ||
                              !ALLOW_SHARED(attention_mma_dkv<WIDTH>, bytes, s)))
         return;
-    if (dq.data)
+    if (dq.data && !w->ds)
         LAUNCH(attention_mma_dq<WIDTH>, rows_grid(q_tasks), MMA_THREADS, bytes, s, a,
                task, dq);
-    if (dk.data || dv.data)
+    if ((dk.data || dv.data) && wgmma)
+        attn_wgmma_dkv(s, p, w, g);
+    else if (dk.data || dv.data)
         LAUNCH(attention_mma_dkv<WIDTH>, rows_grid(k_tasks), MMA_THREADS, bytes, s, a,
                task, dk, dv);
+    if (w->ds)
+        attn_mma_dq(s, p, w, &g->dq);
+}
+
+static void launch_part(struct cuda_state *s, const struct attention *p,
+                        const struct attention_grads *g, const struct mma_task *w)
+{
+    if (p->head_width <= 64)
+        launch_mma_backward<64>(s, p, g, w);
+    else
+        launch_mma_backward<128>(s, p, g, w);
+}
+
+/* Part after part in one place: the queue runs in order. */
+static void five_products(struct cuda_state *s, const struct attention *p,
+                          const struct attention_grads *g, struct mma_task w,
+                          struct attn_split split)
+{
+    bf16_t *ds = (bf16_t *)cuda_scratch(s, (size_t)five_bytes(p, split));
+
+    w.ds = ds;
+    for (w.sample = 0; ds && w.sample < p->batch; w.sample += split.samples) {
+        w.samples = least(split.samples, p->batch - w.sample);
+        for (w.kv_head = 0; w.kv_head < p->kv_heads; w.kv_head += split.kv_heads) {
+            w.kv_heads = least(split.kv_heads, p->kv_heads - w.kv_head);
+            launch_part(s, p, g, &w);
+        }
+    }
+    cuda_scratch_free(s, ds);
 }
 
 void attn_mma_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, const float *delta)
 {
-    struct mma_task w = { g->dout, g->lse, delta };
+    struct cuda_state *s = cuda_state_of(be);
+    struct mma_task w = { g->dout, g->lse, delta, 0, p->batch, 0, p->kv_heads, NULL };
+    const struct five_device d = { s->sms, attn_has_wgmma(s, p) };
+    struct attn_split split;
+    const bool fits = s->attention != ATTN_SEVEN &&
+                      attn_five_fits(p, g, (int64_t)s->workspace.bytes, &split);
 
-    if (p->head_width <= 64)
-        launch_mma_backward<64>(cuda_state_of(be), p, g, &w);
-    else
-        launch_mma_backward<128>(cuda_state_of(be), p, g, &w);
+    if (fits && (s->attention == ATTN_FIVE || attn_five_pays(p, split, &d))) {
+        attn_tell(s, true,
+                  d.wgmma ? "wgmma, 5 products, parts: %lld"
+                          : "5 products, parts: %lld",
+                  (long long)attn_parts(p, split));
+        five_products(s, p, g, w, split);
+    } else {
+        attn_tell(s, true, d.wgmma ? "wgmma, %lld products" : "%lld products", 7);
+        launch_part(s, p, g, &w);
+    }
 }

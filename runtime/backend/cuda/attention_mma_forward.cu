@@ -4,67 +4,9 @@
  * block has 64 queries, each warp 16 of them, and goes over the key tiles that they see
  * with a running maximum and sum. Out: the output and one log-sum-exp per query.
  */
-#include "backend/cuda/attention_mma.h"
+#include "backend/cuda/attention_rows.h"
 
 #define TILES (ATTN_TILE / 8) /* 8-column results in a row of scores */
-
-/* Maximum and sum over the four lanes that share a row. */
-static __device__ __forceinline__ float quad_max(float v)
-{
-    for (int o = 2; o > 0; o /= 2) {
-        float other = __shfl_xor_sync(WARP_MASK, v, o);
-
-        v = other > v ? other : v;
-    }
-    return v;
-}
-
-static __device__ __forceinline__ float quad_sum(float v)
-{
-    for (int o = 2; o > 0; o /= 2)
-        v += __shfl_xor_sync(WARP_MASK, v, o);
-    return v;
-}
-
-/* Row `half` of this lane's two: turns scores into exp(score - max); returns the factor
- * for earlier results. */
-static __device__ __forceinline__ float soften(float s[TILES][4], int half, float &max,
-                                               float &sum)
-{
-    float next = max, base, factor, add = 0.0f;
-
-#pragma unroll
-    for (int n = 0; n < TILES; n++)
-        for (int i = 2 * half; i < 2 * half + 2; i++)
-            next = s[n][i] > next ? s[n][i] : next;
-    next = quad_max(next);
-    /* no key seen yet: any finite number will do, and avoids inf - inf */
-    base = next == -INFINITY ? 0.0f : next;
-    factor = max == -INFINITY ? 0.0f : maths_exp(max - base);
-#pragma unroll
-    for (int n = 0; n < TILES; n++)
-        for (int i = 2 * half; i < 2 * half + 2; i++) {
-            s[n][i] = s[n][i] == -INFINITY ? 0.0f : maths_exp(s[n][i] - base);
-            add += s[n][i];
-        }
-    sum = sum * factor + quad_sum(add);
-    max = next;
-    return factor;
-}
-
-/* Scales the scores and hides keys that are not seen. Scaling the float32 scores, not
- * the bfloat16 queries, costs no accuracy. */
-static __device__ __forceinline__ void hide(const struct attn_view &view, float scale,
-                                            float s[TILES][4])
-{
-#pragma unroll
-    for (int n = 0; n < TILES; n++)
-        for (int i = 0; i < 4; i++) {
-            int q = mma_first() + mma_row() + i / 2 * 8, k = n * 8 + mma_col() + i % 2;
-
-            s[n][i] = attn_sees(view, q, k) ? s[n][i] * scale : -INFINITY;
-        }
-}
 
 /* Applies dropout, after the sums: dropped keys still count in the softmax. */
 static __device__ __forceinline__ void drop(const uint8_t *kept, float scale,
@@ -103,17 +45,12 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
                                                     struct attn_tile t, void *out,
                                                     float *lse)
 {
-    /* out is [batch, queries, heads, width] */
-    const int64_t d = p.head_width, end = attn_key_end(p, t), cols = p.heads * d;
-    const struct heads_out to = { out, p.queries * cols, cols, d, false };
-    float acc[WIDTH / 8][4], s[TILES][4], inverse[2];
+    const int64_t d = p.head_width, end = attn_key_end(p, t);
+    float acc[WIDTH / 8][4], s[TILES][4];
     float max[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
     const float scale = attn_keep_scale(p);
 
-#pragma unroll
-    for (int n = 0; n < WIDTH / 8; n++)
-        for (int i = 0; i < 4; i++)
-            acc[n][i] = 0.0f;
+    mma_clear<WIDTH>(acc);
     /* Keys are copied while the tile before is added up, values while scores are made.
      * No other thread may still read what the block's last tile left behind. */
     __syncthreads();
@@ -130,13 +67,13 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
         if (scale != 0.0f)
             attn_stage_kept(p, t, sh.kept);
         mma_scores<WIDTH, TILES>(s, sh.q + mma_first() * (WIDTH + MMA_PAD), sh.k);
-        hide(attn_view_of(p, t), p.scale, s);
+        hide(attn_view_of(p, t), p.scale, mma_first() + mma_row(), s);
         mma_staged();
         if (k0 + ATTN_TILE < end)
             stage_keys<WIDTH>(p, sh, t, k0 + ATTN_TILE);
         /* the two rows of this lane have each a maximum and a sum of their own */
-        factor[0] = soften(s, 0, max[0], sum[0]);
-        factor[1] = soften(s, 1, max[1], sum[1]);
+        factor[0] = soften<TILES>(s, 0, max[0], sum[0]);
+        factor[1] = soften<TILES>(s, 1, max[1], sum[1]);
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n++)
             for (int i = 0; i < 4; i++)
@@ -148,17 +85,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
         mma_gather<WIDTH, TILES>(acc, s, sh.v);
     }
     ptx_copy_wait<0>(); /* where no key is seen, the first tile is still under way */
-    for (int half = 0; half < 2; half++) {
-        int row = mma_first() + mma_row() + half * 8;
-
-        inverse[half] = sum[half] == 0.0f ? 0.0f : 1.0f / sum[half];
-        /* four lanes share a row; one writes */
-        if (mma_col() == 0 && row < t.queries)
-            lse[(t.b * p.heads + t.h) * p.queries + t.q0 + row] =
-                sum[half] > 0.0f ? (float)((double)max[half] + log((double)sum[half]))
-                                 : INFINITY;
-    }
-    mma_store<WIDTH>(to, t.b, t.h, t.q0, t.queries, acc, inverse[0], inverse[1], d);
+    finish_rows<WIDTH>(p, t, mma_first() + mma_row(), max, sum, acc, out, lse);
 }
 
 /* Later blocks of a causal attention have more work, so they start first. */
@@ -197,6 +124,7 @@ static void launch_mma_forward(struct cuda_state *s, const struct attention *p,
 void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse)
 {
+    attn_tell(cuda_state_of(be), false, "mma.sync, %lld queries a block", ATTN_TILE);
     /* two widths are compiled; narrower heads are padded with zeros */
     if (p->head_width <= 64)
         launch_mma_forward<64>(cuda_state_of(be), p, out, lse);

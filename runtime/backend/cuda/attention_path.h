@@ -7,8 +7,12 @@
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_PATH_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_PATH_H
 
+#include <string.h>
+
 #include "backend/cuda_sizes.h"
 
+/* queries, and keys, of a tile of our own kernels */
+#define ATTN_TILE 64
 /* before 9.0.0, keys had to come in multiples of 64 */
 #define DNN_VERSION_LEAST 90000
 
@@ -19,6 +23,27 @@ enum attn_path {
     ATTN_CUDNN,
     ATTN_PATHS
 };
+
+/* ACCEL_CUDA_ATTENTION: what the choice is limited to, for comparison. Each one leaves
+ * out what those before it do. */
+enum attn_form {
+    ATTN_ANY,
+    ATTN_OWN,  /* own kernels, without cuDNN */
+    ATTN_SYNC, /* and without wgmma */
+    ATTN_FIVE, /* five products wherever they fit, not where they pay */
+    ATTN_SEVEN /* never five products */
+};
+
+/* Unknown names count as none. */
+static inline enum attn_form attn_form_named(const char *name)
+{
+    static const char *const names[] = { "", "own", "mma", "five", "seven" };
+
+    for (int i = ATTN_OWN; name && i <= ATTN_SEVEN; i++)
+        if (!strcmp(name, names[i]))
+            return (enum attn_form)i;
+    return ATTN_ANY;
+}
 
 /* Can 8 bfloat16 elements of a row be read at once (16 bytes)? */
 static inline bool attn_aligned(const void *data, int64_t sample, int64_t row,
@@ -42,6 +67,26 @@ static inline bool attn_mma_fits(const struct attention *p,
 {
     return p->type == ACCEL_BF16 && p->head_width % 8 == 0 && p->head_width <= 128 &&
            attn_inputs_aligned(p) && (!g || attn_aligned(g->dout, 0, 0, 0));
+}
+
+/* Do our kernels with wgmma apply to a forward that attn_mma_fits, on a device of
+ * capability `compute`? Tensor maps hold places and sizes of 32 bits, strides that are
+ * positive and below 2^40 bytes; a grid has fewer than 2^31 blocks. */
+static inline bool attn_wgmma_fits(const struct attention *p, int compute)
+{
+    const struct heads *in[3] = { &p->q, &p->k, &p->v };
+    const int64_t most = (int64_t)1 << 30, stride = (int64_t)1 << 39;
+
+    if (compute != 90 || p->dropout > 0.0f ||
+        (p->head_width != 64 && p->head_width != 128) || p->batch < 1 ||
+        p->queries < 1 || p->keys < 1 || p->queries > most || p->keys > most ||
+        p->batch * p->heads * (p->queries / 128 + 1) > most)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (in[i]->row < 1 || in[i]->row >= stride || in[i]->head < 1 ||
+            in[i]->head >= stride || in[i]->sample < 1 || in[i]->sample >= stride)
+            return false;
+    return true;
 }
 
 /* Does cuDNN apply? Version 90000 is 9.0.0, 0: none. Not with dropout, whose bits

@@ -95,6 +95,9 @@ struct cuda_state {
     struct cuda_graph *graph;
     struct cuda_marks *marks;
     struct cuda_dnn *dnn;
+    /* enum attn_form; isa has said how own attention and its gradient are made */
+    int attention;
+    bool attention_told[2];
 
     /* the first failure came from the watch; it is kept in `peer` */
     bool peer_gone;
@@ -217,6 +220,10 @@ bool cuda_fetch(struct cuda_state *s, void *host, const void *src, size_t bytes)
  * failure. */
 const void *cuda_fetch_late(struct cuda_state *s, cudaStream_t queue, const void *src,
                             size_t bytes);
+
+/* ranges.cu: a function of the driver; false, and a failure, where it has none of this
+ * name. */
+bool cuda_driver_function(struct cuda_state *s, const char *name, void **function_out);
 
 /* Parts of the core, in the order in which open calls them; close goes the other
  * way. */

@@ -7,11 +7,11 @@
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_H
 
+#include "backend/cuda/attention_path.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda_sizes.h"
 #include "backend/maths.h"
 
-#define ATTN_TILE    64
 #define ATTN_CHUNK   32 /* columns of both operands that are staged at a time */
 #define ATTN_THREADS 256
 #define ATTN_EACH    4 /* rows, and columns, of a tile per thread */
@@ -295,12 +295,18 @@ void attn_decode(const struct backend *be, const struct attention *p, void *out,
 /* cuDNN's version; 0: not available. The forward and backward return false if cuDNN
  * refuses the call; then nothing has been done. */
 size_t attn_dnn_version(const struct backend *be);
+bool attn_dnn_open(struct cuda_state *s);
 bool attn_dnn_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse);
 bool attn_dnn_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, float *delta);
 /* Notes as the backend's advice that a call would have gone to cuDNN. */
 void attn_dnn_missed(const struct backend *be);
+
+/* Append to isa, which `doctor` and the plan print. tell: how our kernels make the
+ * first attention, or its gradient. */
+void attn_say(struct cuda_state *s, const char *format, const char *what);
+void attn_tell(struct cuda_state *s, bool backward, const char *format, long long n);
 
 /* delta[batch, heads, queries] = sum of dout * out, which both our backwards read. */
 void attn_delta(const struct backend *be, const struct attention *p,

@@ -9,7 +9,10 @@ cuda_sources = \
 	runtime/backend/cuda/attention_dnn.cu \
 	runtime/backend/cuda/attention_forward.cu \
 	runtime/backend/cuda/attention_mma_backward.cu \
+	runtime/backend/cuda/attention_mma_dq.cu \
 	runtime/backend/cuda/attention_mma_forward.cu \
+	runtime/backend/cuda/attention_wgmma_backward.cu \
+	runtime/backend/cuda/attention_wgmma_forward.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
 	runtime/backend/cuda/copies.cu \
@@ -45,10 +48,13 @@ cuda_sources = \
 cuda_headers = \
 	runtime/backend/cuda/cuda_attention.h \
 	runtime/backend/cuda/attention_dnn.h \
+	runtime/backend/cuda/attention_five.h \
 	runtime/backend/cuda/attention_mma.h \
 	runtime/backend/cuda/attention_parts.h \
 	runtime/backend/cuda/attention_path.h \
 	runtime/backend/cuda/attention_plans.h \
+	runtime/backend/cuda/attention_rows.h \
+	runtime/backend/cuda/attention_wgmma.h \
 	runtime/backend/cuda/columns.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/dnn.h \
@@ -60,6 +66,7 @@ cuda_headers = \
 	runtime/backend/cuda/kernel_base.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/ptx.h \
+	runtime/backend/cuda/ptx_sm90.h \
 	runtime/backend/cuda/rows.h \
 	runtime/backend/cuda/sums.h \
 	runtime/backend/cuda/vector.h

@@ -20,6 +20,8 @@
 #define PTX_N(x)           "n"(x)
 #define PTX_OUT_R(x)       "=r"(x)
 #define PTX_BOTH_F(x)      "+f"(x)
+/* What is done with x before stays before, and what comes after stays after. */
+#define PTX_HOLD(x) asm volatile("" : "+f"(x) : : "memory")
 #else
 #define PTX(text, out, in)                                                             \
     do {                                                                               \
@@ -33,6 +35,7 @@
 #define PTX_N(x)      fakecuda_in_n(x)
 #define PTX_OUT_R(x)  fakecuda_out_r(x)
 #define PTX_BOTH_F(x) fakecuda_both_f(x)
+#define PTX_HOLD(x)   ((void)(x))
 #endif
 
 static __device__ __forceinline__ uint32_t ptx_shared(const void *p)

@@ -35,23 +35,24 @@ static struct {
 } vm;
 
 /* Looks up a function of the driver. The way to ask changed with CUDA 12 and 12.5. */
-static bool find(struct cuda_state *s, const char *name, void **out)
+bool cuda_driver_function(struct cuda_state *s, const char *name, void **function_out)
 {
     /* success also where the runtime is too old to tell */
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
 
 #if CUDART_VERSION >= 12050
-    if (!CHECK(s, cudaGetDriverEntryPointByVersion(name, out, 12000, cudaEnableDefault,
-                                                   &found)))
+    if (!CHECK(s, cudaGetDriverEntryPointByVersion(name, function_out, 12000,
+                                                   cudaEnableDefault, &found)))
         return false;
 #elif CUDART_VERSION >= 12000
-    if (!CHECK(s, cudaGetDriverEntryPoint(name, out, cudaEnableDefault, &found)))
+    if (!CHECK(s,
+               cudaGetDriverEntryPoint(name, function_out, cudaEnableDefault, &found)))
         return false;
 #else
-    if (!CHECK(s, cudaGetDriverEntryPoint(name, out, cudaEnableDefault)))
+    if (!CHECK(s, cudaGetDriverEntryPoint(name, function_out, cudaEnableDefault)))
         return false;
 #endif
-    if (found == cudaDriverEntryPointSuccess && *out)
+    if (found == cudaDriverEntryPointSuccess && *function_out)
         return true;
     return cuda_fails(s, name, "the driver is too old and lacks this function");
 }
@@ -60,14 +61,15 @@ static bool find(struct cuda_state *s, const char *name, void **out)
 static bool find_all(struct cuda_state *s)
 {
     return vm.allow ||
-           (find(s, "cuMemGetAllocationGranularity", (void **)&vm.granularity) &&
-            find(s, "cuMemAddressReserve", (void **)&vm.reserve) &&
-            find(s, "cuMemAddressFree", (void **)&vm.unreserve) &&
-            find(s, "cuMemCreate", (void **)&vm.create) &&
-            find(s, "cuMemRelease", (void **)&vm.release) &&
-            find(s, "cuMemMap", (void **)&vm.map) &&
-            find(s, "cuMemUnmap", (void **)&vm.unmap) &&
-            find(s, "cuMemSetAccess", (void **)&vm.allow));
+           (cuda_driver_function(s, "cuMemGetAllocationGranularity",
+                                 (void **)&vm.granularity) &&
+            cuda_driver_function(s, "cuMemAddressReserve", (void **)&vm.reserve) &&
+            cuda_driver_function(s, "cuMemAddressFree", (void **)&vm.unreserve) &&
+            cuda_driver_function(s, "cuMemCreate", (void **)&vm.create) &&
+            cuda_driver_function(s, "cuMemRelease", (void **)&vm.release) &&
+            cuda_driver_function(s, "cuMemMap", (void **)&vm.map) &&
+            cuda_driver_function(s, "cuMemUnmap", (void **)&vm.unmap) &&
+            cuda_driver_function(s, "cuMemSetAccess", (void **)&vm.allow));
 }
 
 static CUmemAllocationProp memory_of(const struct cuda_state *s)

@@ -45,6 +45,11 @@ static inline struct fakecuda_operand fakecuda_in_l(const void *x)
     return { 'l', (uint64_t)(uintptr_t)x, NULL };
 }
 
+static inline struct fakecuda_operand fakecuda_in_l(uint64_t x)
+{
+    return { 'l', x, NULL };
+}
+
 static inline struct fakecuda_operand fakecuda_in_n(int x)
 {
     return { 'n', (uint64_t)x, NULL };

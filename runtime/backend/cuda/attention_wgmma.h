@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the attention's kernels for sm_90a share: a block of twelve warps, of which
+ * eight multiply and the others copy, tiles in shared memory with their barriers, and
+ * the tensor maps that they are copied by.
+ */
+#ifndef ACCEL_BACKEND_CUDA_ATTENTION_WGMMA_H
+#define ACCEL_BACKEND_CUDA_ATTENTION_WGMMA_H
+
+#include "backend/cuda/attention_mma.h"
+#include "backend/cuda/ptx_sm90.h"
+
+#define WG_ROWS    128 /* of a block's own tiles, 64 for each group of four warps */
+#define WG_WARPS   8   /* that multiply; four more copy */
+#define WG_THREADS ((WG_WARPS + 4) * WARP)
+#define WG_STAGES  2  /* places of each tile that changes */
+#define WG_PANEL   64 /* columns side by side in shared memory: 128 bytes */
+/* tiles begin at multiples of it, so that their swizzle does */
+#define WG_ALIGN 1024
+
+/* The number of a tile says where it lies and in which phase of its barriers. */
+static __device__ __forceinline__ int wg_stage(int64_t i)
+{
+    return (int)(i % WG_STAGES);
+}
+
+static __device__ __forceinline__ unsigned wg_phase(int64_t i)
+{
+    return (unsigned)(i / WG_STAGES % 2);
+}
+
+/* Starts to copy a tile [panels][ROWS][64] of a head from row `first` on. The barrier
+ * expects its bytes. */
+template <int WIDTH, int ROWS>
+static __device__ __forceinline__ void wg_copy(bf16_t *to, const CUtensorMap *map,
+                                               int64_t first, int64_t head,
+                                               int64_t sample, uint64_t *full)
+{
+#pragma unroll
+    for (int c = 0; c < WIDTH; c += WG_PANEL)
+        ptx_copy_box(to + c * ROWS, map, c, (int)first, (int)head, (int)sample, full);
+}
+
+/* Where 16 columns from column c on begin in a tile of ROWS rows. */
+template <int ROWS>
+static __device__ __forceinline__ uint64_t wg_columns(const bf16_t *tile, int c)
+{
+    return ptx_tile(tile + c / WG_PANEL * WG_PANEL * ROWS + c % WG_PANEL, 0);
+}
+
+/* acc += a, rounded to bfloat16, times ROWS rows of a tile. The layout of a result is
+ * that of an operand a. Between ptx_products_begin and ptx_products_end. */
+template <int WIDTH, int ROWS>
+static __device__ __forceinline__ void wg_add(float acc[WIDTH / 8][4],
+                                              const uint32_t a[ROWS / 16][4],
+                                              const bf16_t *tile)
+{
+#pragma unroll
+    for (int k = 0; k < ROWS / 16; k++) {
+        const bf16_t *rows = tile + k * 16 * WG_PANEL;
+
+        if constexpr (WIDTH == WG_PANEL)
+            ptx_products_add_64(acc, a[k], ptx_tile(rows, 0));
+        else
+            ptx_products_add(acc, a[k],
+                             ptx_tile(rows, ROWS * WG_PANEL * sizeof(bf16_t)));
+    }
+}
+
+template <int N>
+static __device__ __forceinline__ void wg_pack(uint32_t a[N / 2][4],
+                                               const float c[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        a[n / 2][n % 2 * 2] = ptx_pack(c[n][0], c[n][1]);
+        a[n / 2][n % 2 * 2 + 1] = ptx_pack(c[n][2], c[n][3]);
+    }
+}
+
+/* This warp has read the tile. */
+static __device__ __forceinline__ void wg_release(uint64_t *free)
+{
+    __syncwarp();
+    if (threadIdx.x % WARP == 0)
+        ptx_barrier_arrive(free);
+}
+
+/* The shared memory from the next multiple of WG_ALIGN on. */
+template <typename SHARED> static __device__ __forceinline__ SHARED &wg_room(void)
+{
+    DYNAMIC_SHARED(char, all);
+
+    return *reinterpret_cast<SHARED *>(all + (WG_ALIGN - ptx_shared(all) % WG_ALIGN) %
+                                                 WG_ALIGN);
+}
+
+/* The tensor [sample][head][row][column] that `from` points into, in boxes of box_rows
+ * rows and 64 columns. False after a failure. */
+bool attn_wgmma_map(struct cuda_state *s, CUtensorMap *to, const struct attention *p,
+                    const struct heads *from, int64_t heads, int64_t rows,
+                    int box_rows);
+
+#endif
