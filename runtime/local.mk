@@ -30,6 +30,7 @@ include runtime/ops/local.mk
 include runtime/nn/local.mk
 include runtime/shard/local.mk
 include runtime/optim/local.mk
+include runtime/powersgd/local.mk
 include runtime/data/local.mk
 include runtime/observe/local.mk
 include runtime/weights/local.mk
