@@ -11,6 +11,7 @@
 
 #include "optim/accumulate.h"
 #include "optim/averages.h"
+#include "optim/schedule.h"
 #include "tests/tap.h"
 
 #define MOST 32
@@ -74,6 +75,59 @@ static void test_rows(void)
            rows);
     if (f)
         fclose(f);
+}
+
+/* Measured with two ranks: loss w x, lr 1, rank r gets x = r + 1, r + 3 ...; what each
+ * sees after the backward, and where weight and schedule are after the step. */
+static void test_two_ranks(void)
+{
+    static const struct {
+        int k;
+        double grad[2][4], w[4];
+        int64_t position[4];
+    } rows[] = {
+        { 1,
+          { { 1.5, 3.5, 5.5, 7.5 }, { 1.5, 3.5, 5.5, 7.5 } },
+          { -1.5, -5, -10.5, -18 },
+          { 2, 4, 6, 8 } },
+        { 2,
+          { { 0.5, 2.5, 2.5, 6.5 }, { 1, 2.5, 3, 6.5 } },
+          { 0, -2.5, -2.5, -9 },
+          { 0, 2, 2, 4 } },
+        { 3,
+          { { 1 / 3.0, 4 / 3.0, 3.5, 2.5 }, { 2 / 3.0, 2, 3.5, 2.5 } },
+          { 0, 0, -3.5, -6 },
+          { 0, 0, 2, 4 } },
+    };
+    const struct schedule_advance rule = { .with_optimizer = true, .ranks = 2 };
+    const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR, .steps = 8 };
+
+    for (size_t c = 0; c < ACCEL_ARRAY_SIZE(rows); c++) {
+        struct accumulate a = begun((struct accumulate_rule){ .every = rows[c].k });
+        double grad[2] = { 0 }, w = 0;
+        int64_t position = 0;
+        bool same = true;
+
+        for (int i = 0; i < 4; i++) {
+            accumulate_next(&a, i == 3);
+            for (int r = 0; r < 2; r++)
+                grad[r] += (r + 1 + 2 * i) * accumulate_loss_scale(&a);
+            if (accumulate_reduces(&a))
+                grad[0] = grad[1] = (grad[0] + grad[1]) / 2;
+            for (int r = 0; r < 2; r++)
+                same = same && fabs(grad[r] - rows[c].grad[r][i]) < 1e-9;
+            if (accumulate_syncs(&a)) {
+                w -= grad[0] * accumulate_step_scale(&a);
+                grad[0] = grad[1] = 0;
+            }
+            position = schedule_advance(
+                &rule, &(struct schedule_event){ .sync = accumulate_syncs(&a) },
+                &linear, position);
+            same = same && fabs(w - rows[c].w[i]) < 1e-9 &&
+                   position == rows[c].position[i];
+        }
+        tap_ok(same, "two ranks that accumulate %d are Accelerate's", rows[c].k);
+    }
 }
 
 /* Accelerator._do_sync said once more: the numbers of the micro-batches, counted over
@@ -356,6 +410,7 @@ static void test_local_sgd(void)
 int main(void)
 {
     test_rows();
+    test_two_ranks();
     test_grid();
     test_short_groups();
     test_changing();
