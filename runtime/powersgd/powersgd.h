@@ -50,7 +50,8 @@ struct powersgd_peers {
 
 /* gradient[total] of this rank becomes nearly the mean over the ranks. `step` counts
  * from 0. Collective through `peers`, whose errors it passes on; after one the gradient
- * is undefined. */
+ * and the state are undefined. So they are after a gradient that is not finite: who
+ * leaves such steps out and goes on has to keep a copy of the state. */
 accel_status_t powersgd_reduce(struct powersgd *s, float *gradient, int64_t step,
                                const struct powersgd_peers *peers, accel_error_t *err);
 
