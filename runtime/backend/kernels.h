@@ -40,6 +40,10 @@ KERNEL(void, cast, void *dst, accel_dtype_t dst_type, bool add, const void *src,
 
 /* x[n] *= by */
 KERNEL(void, scale, float *x, int64_t n, float by)
+/* x[n] brought into [-limit, limit]; NaN stays NaN */
+KERNEL(void, clamp, float *x, int64_t n, float limit)
+/* x[n] = keep * x + take * y: moving averages of weights; no overlap */
+KERNEL(void, blend, float *x, const float *y, int64_t n, float keep, float take)
 /* sum_out[0] = sum of the squares of all elements of x[count], in an order that depends
  * on the lengths only. sum_out is memory of host_alloc, which a device writes when it
  * comes to it: read it after sync. */

@@ -11,6 +11,7 @@
 
 #include "backend/device.h"
 #include "optim/optim.h"
+#include "optim/schedule.h"
 #include "run/run.h"
 
 /* False after a failure as well: a loop on accel_more ends by itself. */
@@ -158,14 +159,15 @@ static accel_status_t update(accel_t *run, const struct agreed *a,
                              struct applied *did_out, accel_error_t *err)
 {
     const accel_job_t *j = &run->job;
+    const accel_schedule_t schedule = schedule_of_job(j->warmup, j->steps);
     accel_error_t why = { 0 };
     float factor;
 
     if (!isfinite(a->loss) ||
         optim_clip(a->grad_sumsq, j->clip, &factor, &did_out->norm, &why) != ACCEL_OK)
         return diverged(run, a, err);
-    did_out->lr =
-        optim_lr(j->optimizer.lr, j->warmup, j->steps, run->progress.step + 1);
+    /* in float32, as kernels take it */
+    did_out->lr = (float)schedule_rate(&schedule, j->optimizer.lr, run->progress.step);
     shard_update(run->shard, (float)did_out->lr, run->progress.step + 1, factor);
     run->progress.step++;
     run->progress.cursor = run_first_sample(run->progress.cursor, j->accumulate,

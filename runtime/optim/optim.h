@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * optim/: what the optimizer does in a step: its constants, the learning-rate schedule
- * and the clip factor. Numbers in, numbers out; the arrays are left to the backend's
- * kernels. Never communicates, never allocates.
+ * optim/: what the optimizer does in a step: its constants and the clip factor. Numbers
+ * in, numbers out; the arrays are left to the backend's kernels. Never communicates,
+ * never allocates. Beside it: schedule.h (the rate of a step), accumulate.h (when there
+ * is a step), averages.h (moving and local averages of weights).
  */
 #ifndef ACCEL_OPTIM_OPTIM_H
 #define ACCEL_OPTIM_OPTIM_H
@@ -38,10 +39,6 @@ struct optim_param optim_param_of(const accel_optimizer_t *o, const char *name,
  * with defaults; its own lr is not looked at. */
 struct optim_step optim_step_of(const accel_optimizer_t *o, const struct optim_param *p,
                                 float lr, int64_t t, float grad_scale);
-
-/* Learning rate of step 1 .. steps: linear from peak/warmup up to peak over `warmup`
- * steps, then half a cosine from peak down to peak/10, reached at the last step. */
-float optim_lr(float peak, int64_t warmup, int64_t steps, int64_t step);
 
 /* The factor that brings a gradient of global norm sqrt(sumsq) down to `clip` (0:
  * never): 1 when the norm is within it. norm_out may be NULL. ACCEL_EINVAL, outputs

@@ -7,7 +7,7 @@
 . "$(dirname "$0")/tap.sh"
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
-stages="common config plan bootstrap topology backend comm tensor ops nn optim shard
+stages="common config plan bootstrap topology backend comm tensor ops nn optim powersgd shard
 precision data bigmodel observe weights place life state loop run"
 
 # FOLDER PATTERN ALLOWED-ERE: prints `file: include` of what is not allowed.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizers against their formulas in double and against torch, the groups, the
- * schedule at its corners, clipping, and that neither threads nor the cut of a range
- * change a bit.
+ * The optimizers against their formulas in double and against torch, the groups,
+ * clipping, moving averages, and that neither threads nor the cut of a range change a
+ * bit.
  */
 #include <math.h>
 #include <stdio.h>
@@ -241,21 +241,6 @@ static void test_narrow_in_place(void)
     free(want);
 }
 
-static void test_schedule(void)
-{
-    tap_is_close(optim_lr(1e-3f, 10, 110, 1), 1e-4, 1e-6,
-                 "warm-up starts at peak/warmup");
-    tap_is_close(optim_lr(1e-3f, 10, 110, 10), 1e-3, 1e-6, "and ends at the peak");
-    tap_is_close(optim_lr(1e-3f, 10, 110, 60), 5.5e-4, 1e-5,
-                 "half way down the cosine");
-    tap_is_close(optim_lr(1e-3f, 10, 110, 110), 1e-4, 1e-6, "a tenth at the last step");
-    tap_is_close(optim_lr(1e-3f, 10, 110, 500), 1e-4, 1e-6, "and after it");
-    tap_is_close(optim_lr(1e-3f, 0, 100, 1), 1e-3, 1e-3, "no warm-up: peak at once");
-    tap_ok(optim_lr(1e-3f, 100, 50, 50) == 5e-4f, "warm-up longer than the run");
-    tap_ok(isfinite(optim_lr(1e-3f, 100, 100, 101)), "warm-up as long as the run");
-    tap_ok(optim_lr(1e-3f, 0, 1, 1) > 0, "a run of one step");
-}
-
 static void test_clip(void)
 {
     accel_error_t err = { 0 };
@@ -273,6 +258,40 @@ static void test_clip(void)
     tap_ok(optim_clip(NAN, 0, &f, &norm, &err) == ACCEL_EINVAL &&
                strstr(err.text, "not finite") && err.hint[0],
            "so is NaN, also without clipping, with a cure");
+}
+
+/* Limits and moving averages, element by element; the last ones are a tail. */
+static void test_clamp_and_blend(void)
+{
+    struct state *a = fresh(), *b = fresh();
+    bool clamped = true, blended = true;
+
+    for (int i = 0; i < N; i++)
+        a->g[i] = b->g[i] = a->p[i] * 2;
+    a->g[7] = b->g[7] = INFINITY;
+    a->g[N - 1] = b->g[N - 1] = NAN;
+    be->threads = 1;
+    be->clamp(be, a->g, N, 0.5f);
+    be->threads = 3;
+    be->clamp(be, b->g, N, 0.5f);
+    for (int i = 0; i < N - 1; i++)
+        clamped =
+            clamped && a->g[i] == fmaxf(-0.5f, fminf(0.5f, i == 7 ? 1 : 2 * a->p[i]));
+    tap_ok(clamped && isnan(a->g[N - 1]) && memcmp(a->g, b->g, sizeof(a->g)) == 0,
+           "clipped by value; NaN stays, so that it is seen");
+    for (int i = 0; i < N; i++)
+        a->m[i] = b->m[i] = uniform(3, (uint64_t)i);
+    be->blend(be, a->m, a->p, 12345, 0.999f, 0.001f);
+    be->blend(be, a->m + 12345, a->p + 12345, N - 12345, 0.999f, 0.001f);
+    be->threads = 1;
+    be->blend(be, b->m, b->p, N, 0.999f, 0.001f);
+    for (int i = 0; i < N; i++)
+        blended =
+            blended && a->m[i] == 0.999f * uniform(3, (uint64_t)i) + 0.001f * a->p[i];
+    tap_ok(blended && memcmp(a->m, b->m, sizeof(a->m)) == 0,
+           "averaged; threads and cuts change no bit");
+    free(a);
+    free(b);
 }
 
 /* ---- against torch (tests/data/optim) -------------------------------------------- */
@@ -494,8 +513,8 @@ int main(void)
     test_sum_parts(ACCEL_F32);
     test_sum_parts(ACCEL_BF16);
     test_narrow_in_place();
-    test_schedule();
     test_clip();
+    test_clamp_and_blend();
     test_torch("adamw", (accel_optimizer_t){ .lr = 1e-2f, .weight_decay = 0.1f });
     test_torch("sgd", (accel_optimizer_t){ .kind = ACCEL_SGD, .lr = 1e-2f });
     test_torch("sgd-momentum", (accel_optimizer_t){ .kind = ACCEL_SGD,

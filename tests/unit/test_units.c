@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "optim/optim.h"
+#include "optim/schedule.h"
 #include "tests/tap.h"
 #include "run/run.h"
 
@@ -600,6 +600,7 @@ static void test_end(void)
  * their losses. */
 static void test_accumulation(void)
 {
+    const accel_schedule_t schedule = schedule_of_job(2, 2);
     accel_job_t j = job_of("accumulate", 2);
     accel_error_t err = { 0 };
     accel_unit_t *u[2];
@@ -633,8 +634,9 @@ static void test_accumulation(void)
     /* Steps 0 and 1 have the same rate, so the second line must be looked at, too. */
     for (int step = 1; step <= 2; step++) {
         rate = strstr(line, "\"lr\":");
-        tap_is_close(rate ? strtod(rate + 5, NULL) : 0, optim_lr(0.5f, 2, 2, step),
-                     1e-9, "its rate is that of step %d", step);
+        tap_is_close(rate ? strtod(rate + 5, NULL) : 0,
+                     (float)schedule_rate(&schedule, 0.5f, step - 1), 1e-9,
+                     "its rate is that of step %d", step);
         tap_ok(step == 2 || (f && fgets(line, sizeof(line), f)), "a line per step");
     }
     if (f)

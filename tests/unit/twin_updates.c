@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Twins of what happens to the shards between two steps: optimizers, scaling, sums.
+ * Twins of what happens to the shards between two steps: optimizers, scaling, limits,
+ * moving averages, sums.
  */
 #include <math.h>
 #include <stdio.h>
@@ -57,6 +58,16 @@ static void update_many(const struct backend *be, void *const *a,
 static void scale(const struct backend *be, void *const *a, const struct twin_call *c)
 {
     be->scale(be, (float *)a[0], c->n, c->by);
+}
+
+static void clamp(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->clamp(be, (float *)a[0], c->n, c->by);
+}
+
+static void blend(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->blend(be, (float *)a[0], (const float *)a[1], c->n, 1 - c->by, c->by);
 }
 
 static void sum_parts(const struct backend *be, void *const *a,
@@ -145,6 +156,13 @@ static void parts(struct twin *t, struct twin_call c, int64_t shift)
 
     twin_values(t, ACCEL_F32, c.n, shift, -1, 1);
     twin_run(t, scale, &c, "scale of %lld, shift %lld", (long long)c.n,
+             (long long)shift);
+    twin_values(t, ACCEL_F32, c.n, shift, -1, 1);
+    twin_run(t, clamp, &c, "clamp of %lld, shift %lld", (long long)c.n,
+             (long long)shift);
+    twin_values(t, ACCEL_F32, c.n, shift, -1, 1);
+    twin_values(t, ACCEL_F32, c.n, 0, -1, 1);
+    twin_run(t, blend, &c, "blend of %lld, shift %lld", (long long)c.n,
              (long long)shift);
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(counts); k++)
         for (int type = ACCEL_F32; type <= ACCEL_BF16; type++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What happens to the shards between two steps, on flat float32 ranges: sum of squares,
- * sums over ranks, scaling, narrowing, the optimizers. Every element is computed alone
- * and every operation is correctly rounded, so neither the split over threads nor the
- * vector width can change a bit. `omp simd`, because -O2 alone vectorizes no loop whose
- * trip count is unknown.
+ * sums over ranks, scaling, limits, narrowing, the optimizers, moving averages. Every
+ * element is computed alone and every operation is correctly rounded, so neither the
+ * split over threads nor the vector width can change a bit. `omp simd`, because -O2
+ * alone vectorizes no loop whose trip count is unknown.
  */
 #include <string.h>
 
@@ -85,6 +85,21 @@ void cpu_scale(const struct backend *be, float *x, int64_t n, float by)
 #pragma omp parallel for simd schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t i = 0; i < n; i++)
         x[i] *= by;
+}
+
+void cpu_clamp(const struct backend *be, float *x, int64_t n, float limit)
+{
+#pragma omp parallel for simd schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i++)
+        x[i] = maths_clamp(x[i], limit);
+}
+
+void cpu_blend(const struct backend *be, float *x, const float *y, int64_t n,
+               float keep, float take)
+{
+#pragma omp parallel for simd schedule(static) num_threads(be->threads) if (n > BLOCK)
+    for (int64_t i = 0; i < n; i++)
+        x[i] = keep * x[i] + take * y[i];
 }
 
 /* restrict and a local copy of the constants let the loop vectorize. Gradients are

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What happens to the shards between two steps, on a CUDA device: the optimizers, which
- * zero the gradients, scaling, and sums over ranks. In place over flat float32 ranges;
- * the arithmetic is that of backend/maths.h.
+ * zero the gradients, scaling, limits, moving averages and sums over ranks. In place
+ * over flat float32 ranges; the arithmetic is that of backend/maths.h.
  */
 #include "common/wire.h"
 
@@ -270,7 +270,7 @@ void cuda_update(const struct backend *be, const struct update_span *x, int coun
         update<sgd_op>(s, x, count, k);
 }
 
-/* ---- scale, sums over ranks ------------------------------------------------------ */
+/* ---- scale, clamp, blend, sums over ranks ---------------------------------------- */
 
 /* one product per element, so the pack changes no bit */
 struct scale_op {
@@ -293,6 +293,54 @@ struct scale_op {
 void cuda_scale(const struct backend *be, float *x, int64_t n, float by)
 {
     map<PACK>(cuda_state_of(be), on_16(x), n, scale_op{ x, by });
+}
+
+/* the limit of a gradient's elements */
+struct clamp_op {
+    enum { INPUTS = 1 };
+    float *x, limit;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], x + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            v[0][i] = maths_clamp(v[0][i], limit);
+        store<V>(x + at, v[0]);
+    }
+};
+
+void cuda_clamp(const struct backend *be, float *x, int64_t n, float limit)
+{
+    map<PACK>(cuda_state_of(be), on_16(x), n, clamp_op{ x, limit });
+}
+
+/* one pass over both arrays: reading and writing them is all the time it takes */
+struct blend_op {
+    enum { INPUTS = 2 };
+    float *x;
+    const float *y;
+    float keep, take;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], x + at);
+        ::load<V>(v[1], y + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            v[0][i] = keep * v[0][i] + take * v[1][i];
+        store<V>(x + at, v[0]);
+    }
+};
+
+void cuda_blend(const struct backend *be, float *x, const float *y, int64_t n,
+                float keep, float take)
+{
+    map<PACK>(cuda_state_of(be), on_16(x, y), n, blend_op{ x, y, keep, take });
 }
 
 /* Reads parts of float32 or bfloat16 for sum_op. */

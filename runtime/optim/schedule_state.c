@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a schedule stands: its position, what the metrics of PLATEAU have left of the
+ * rate, and both as text. The rule of PLATEAU is torch's ReduceLROnPlateau.step.
+ */
+#include "optim/schedule.h"
+
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* torch's eps: the rate is not lowered by less. */
+#define LEAST_STEP_DOWN 1e-8
+
+static double worst_metric(const accel_plateau_t *p)
+{
+    return p->maximize ? -HUGE_VAL : HUGE_VAL;
+}
+
+accel_status_t schedule_begin(struct schedule *out, const accel_schedule_t *set,
+                              double lr, accel_error_t *err)
+{
+    accel_status_t st = schedule_check(set, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (!(lr >= 0) || isinf(lr))
+        return accel_fail(err, A0980, "set the optimizer's lr",
+                          "the lr of a schedule must be finite and not negative");
+    *out = (struct schedule){ .set = schedule_defaults(*set),
+                              .lr = lr,
+                              .last = lr,
+                              .left = lr,
+                              .best = worst_metric(&set->plateau) };
+    return ACCEL_OK;
+}
+
+accel_status_t schedule_now(struct schedule *s, double *rate_out, accel_error_t *err)
+{
+    const bool plateau = s->set.kind == ACCEL_SCHEDULE_PLATEAU;
+    const double rate = schedule_rate(&s->set, plateau ? s->left : s->lr, s->position);
+
+    if (isnan(rate))
+        return accel_fail(err, A0981,
+                          "let it return a factor that is finite and not negative",
+                          "the program's own schedule gives no factor for position "
+                          "%" PRId64,
+                          s->position + s->set.first);
+    *rate_out = s->last = rate;
+    return ACCEL_OK;
+}
+
+static bool metric_is_better(const accel_plateau_t *p, double metric, double best)
+{
+    const double threshold = p->threshold < 0 ? 0 : p->threshold;
+
+    if (p->maximize)
+        return metric > (p->absolute ? best + threshold : best * (threshold + 1));
+    return metric < (p->absolute ? best - threshold : best * (1 - threshold));
+}
+
+accel_status_t schedule_metric(struct schedule *s, double metric, accel_error_t *err)
+{
+    const accel_plateau_t *p = &s->set.plateau;
+
+    if (s->set.kind != ACCEL_SCHEDULE_PLATEAU)
+        return accel_fail(err, A0980, "give metrics to schedules of kind PLATEAU only",
+                          "a schedule of kind %s takes no metric",
+                          schedule_name(s->set.kind));
+    if (metric_is_better(p, metric, s->best)) {
+        s->best = metric;
+        s->bad = 0;
+    } else {
+        s->bad++;
+    }
+    if (s->resting > 0) {
+        s->resting--;
+        s->bad = 0;
+    }
+    if (s->bad > (p->patience < 0 ? 0 : p->patience)) {
+        const double lower = fmax(s->left * p->factor, s->lr * s->set.end);
+
+        if (s->left - lower > LEAST_STEP_DOWN)
+            s->left = lower;
+        s->resting = p->cooldown;
+        s->bad = 0;
+    }
+    return ACCEL_OK;
+}
+
+/* ---- text ------------------------------------------------------------------------ */
+
+/* Numbers are written and read with a point, whatever the program's locale. */
+static locale_t c_locale_new(accel_error_t *err)
+{
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+
+    if (!c)
+        accel_fail_nomem(err, "the text of a schedule", SCHEDULE_TEXT);
+    return c;
+}
+
+static void c_locale_leave(locale_t c, locale_t before)
+{
+    uselocale(before);
+    freelocale(c);
+}
+
+/* 17 digits give a double back to the bit. */
+accel_status_t schedule_encode(const struct schedule *s, char text_out[SCHEDULE_TEXT],
+                               accel_error_t *err)
+{
+    locale_t c = c_locale_new(err), before;
+
+    if (!c)
+        return ACCEL_ENOMEM;
+    before = uselocale(c);
+    snprintf(text_out, SCHEDULE_TEXT,
+             "%s position %" PRId64 " last %.17g left %.17g best %.17g bad %" PRId64
+             " resting %" PRId64,
+             schedule_name(s->set.kind), s->position, s->last, s->left, s->best, s->bad,
+             s->resting);
+    c_locale_leave(c, before);
+    return ACCEL_OK;
+}
+
+/* A rate or a metric of a schedule that has lived. */
+static bool plausible(const struct schedule *s)
+{
+    return s->position >= 0 && s->bad >= 0 && s->resting >= 0 && s->last >= 0 &&
+           !isinf(s->last) && s->left >= 0 && !isinf(s->left) && !isnan(s->best);
+}
+
+accel_status_t schedule_decode(struct schedule *s, const char *text, accel_error_t *err)
+{
+    struct schedule read = *s;
+    char kind[16] = "";
+    locale_t c = c_locale_new(err), before;
+    int words, end = 0;
+
+    if (!c)
+        return ACCEL_ENOMEM;
+    before = uselocale(c);
+    words = sscanf(text,
+                   "%15s position %" SCNd64 " last %lf left %lf best %lf bad %" SCNd64
+                   " resting %" SCNd64 "%n",
+                   kind, &read.position, &read.last, &read.left, &read.best, &read.bad,
+                   &read.resting, &end);
+    c_locale_leave(c, before);
+    if (words != 7 || text[end] || !plausible(&read))
+        return accel_fail(err, A0982, "use a checkpoint that is intact",
+                          "the state of a schedule cannot be read: \"%.200s\"", text);
+    if (strcmp(kind, schedule_name(s->set.kind)) != 0)
+        return accel_fail(err, A0982,
+                          "use the kind of schedule that the run began with",
+                          "the state is that of a schedule of kind %s, but this one is "
+                          "of kind %s",
+                          kind, schedule_name(s->set.kind));
+    *s = read;
+    return ACCEL_OK;
+}

@@ -1,0 +1,14 @@
+# powersgd/
+libaccel_core_la_SOURCES += \
+	runtime/powersgd/orthogonal.c \
+	runtime/powersgd/orthogonal.h \
+	runtime/powersgd/powersgd.c \
+	runtime/powersgd/powersgd.h \
+	runtime/powersgd/powersgd_impl.h \
+	runtime/powersgd/powersgd_reduce.c
+unit_tests += tests/unit/test_powersgd
+tests_unit_test_powersgd_SOURCES = tests/unit/test_powersgd.c
+tests_unit_test_powersgd_LDADD = libforkworld.la $(unit_ldadd)
+gpu_unit_tests += tests/unit/test_cuda_powersgd
+tests_unit_test_cuda_powersgd_SOURCES = tests/unit/test_cuda_powersgd.c $(cuda_device_sources)
+tests_unit_test_cuda_powersgd_LDADD = $(unit_ldadd)

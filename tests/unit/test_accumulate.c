@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * When there is a step: accumulation against rows measured with Accelerate and a second
+ * statement of its rule, nested loaders, no_sync, short groups; and when weights are
+ * averaged, over steps and over ranks.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optim/accumulate.h"
+#include "optim/averages.h"
+#include "optim/schedule.h"
+#include "tests/tap.h"
+
+#define MOST 32
+
+static struct accumulate begun(struct accumulate_rule rule)
+{
+    struct accumulate a = { 0 };
+
+    accumulate_set(&a, &rule, NULL);
+    return a;
+}
+
+/* ---- Accelerate's rows ----------------------------------------------------------- */
+
+static bool read_row(FILE *f, double *row, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (fscanf(f, "%lf", &row[i]) != 1)
+            return false;
+    return true;
+}
+
+/* Two epochs of micro-batches whose gradient is 1; want: flags, gradients, counters. */
+static bool like_row(int batches, int k, double want[3][MOST])
+{
+    struct accumulate a = begun((struct accumulate_rule){ .every = k });
+    double grad = 0;
+    bool same = true;
+
+    for (int i = 0; i < 2 * batches; i++) {
+        accumulate_next(&a, i % batches == batches - 1);
+        grad += accumulate_loss_scale(&a);
+        same = same && accumulate_syncs(&a) == (want[0][i] != 0) &&
+               accumulate_reduces(&a) == accumulate_syncs(&a) &&
+               fabs(grad * accumulate_step_scale(&a) - want[1][i]) < 1e-6 &&
+               (double)a.step == want[2][i];
+        if (accumulate_syncs(&a))
+            grad = 0;
+    }
+    return same;
+}
+
+static void test_rows(void)
+{
+    const char *src = getenv("ACCEL_SRC");
+    double want[3][MOST];
+    char path[512];
+    int batches, k, rows = 0, same = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/tests/data/optim/accumulate.txt", src ? src : ".");
+    f = fopen(path, "r");
+    while (f && fscanf(f, "%d %d", &batches, &k) == 2 && 2 * batches <= MOST &&
+           read_row(f, want[0], 2 * batches) && read_row(f, want[1], 2 * batches) &&
+           read_row(f, want[2], 2 * batches)) {
+        rows++;
+        same += like_row(batches, k, want);
+    }
+    tap_ok(rows == 24 && same == rows,
+           "flags, gradients and counters are Accelerate's in %d of %d rows", same,
+           rows);
+    if (f)
+        fclose(f);
+}
+
+/* Measured with two ranks: loss w x, lr 1, rank r gets x = r + 1, r + 3 ...; what each
+ * sees after the backward, and where weight and schedule are after the step. */
+static void test_two_ranks(void)
+{
+    static const struct {
+        int k;
+        double grad[2][4], w[4];
+        int64_t position[4];
+    } rows[] = {
+        { 1,
+          { { 1.5, 3.5, 5.5, 7.5 }, { 1.5, 3.5, 5.5, 7.5 } },
+          { -1.5, -5, -10.5, -18 },
+          { 2, 4, 6, 8 } },
+        { 2,
+          { { 0.5, 2.5, 2.5, 6.5 }, { 1, 2.5, 3, 6.5 } },
+          { 0, -2.5, -2.5, -9 },
+          { 0, 2, 2, 4 } },
+        { 3,
+          { { 1 / 3.0, 4 / 3.0, 3.5, 2.5 }, { 2 / 3.0, 2, 3.5, 2.5 } },
+          { 0, 0, -3.5, -6 },
+          { 0, 0, 2, 4 } },
+    };
+    const struct schedule_advance rule = { .with_optimizer = true, .ranks = 2 };
+    const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR, .steps = 8 };
+
+    for (size_t c = 0; c < ACCEL_ARRAY_SIZE(rows); c++) {
+        struct accumulate a = begun((struct accumulate_rule){ .every = rows[c].k });
+        double grad[2] = { 0 }, w = 0;
+        int64_t position = 0;
+        bool same = true;
+
+        for (int i = 0; i < 4; i++) {
+            accumulate_next(&a, i == 3);
+            for (int r = 0; r < 2; r++)
+                grad[r] += (r + 1 + 2 * i) * accumulate_loss_scale(&a);
+            if (accumulate_reduces(&a))
+                grad[0] = grad[1] = (grad[0] + grad[1]) / 2;
+            for (int r = 0; r < 2; r++)
+                same = same && fabs(grad[r] - rows[c].grad[r][i]) < 1e-9;
+            if (accumulate_syncs(&a)) {
+                w -= grad[0] * accumulate_step_scale(&a);
+                grad[0] = grad[1] = 0;
+            }
+            position = schedule_advance(
+                &rule, &(struct schedule_event){ .sync = accumulate_syncs(&a) },
+                &linear, position);
+            same = same && fabs(w - rows[c].w[i]) < 1e-9 &&
+                   position == rows[c].position[i];
+        }
+        tap_ok(same, "two ranks that accumulate %d are Accelerate's", rows[c].k);
+    }
+}
+
+/* Accelerator._do_sync said once more: the numbers of the micro-batches, counted over
+ * all epochs from 1, after which there is a step. */
+static bool steps_after(int number, int batches, int k, bool across)
+{
+    const bool last = number % batches == 0;
+
+    if (across)
+        return number % k == 0;
+    return last || (number % batches) % k == 0;
+}
+
+static void test_grid(void)
+{
+    int wrong = 0;
+
+    for (int bits = 0; bits < 8; bits++)
+        for (int batches = 1; batches <= 12; batches++)
+            for (int k = 1; k <= 13; k++) {
+                struct accumulate a =
+                    begun((struct accumulate_rule){ .every = k,
+                                                    .across_epochs = bits & 1,
+                                                    .sync_each_batch = bits & 2 });
+
+                if (bits & 4)
+                    accumulate_no_sync_begin(&a);
+                for (int i = 1; i <= 3 * batches; i++) {
+                    const bool step = steps_after(i, batches, k, bits & 1);
+
+                    accumulate_next(&a, i % batches == 0);
+                    wrong += accumulate_syncs(&a) != step;
+                    wrong +=
+                        accumulate_reduces(&a) != (!(bits & 4) && (step || (bits & 2)));
+                    wrong += accumulate_loss_scale(&a) != 1.0 / k;
+                    wrong += accumulate_step_scale(&a) != 1;
+                }
+            }
+    tap_is_int(wrong, 0, "with and without epochs, no_sync and sync_each_batch");
+}
+
+/* ---- groups ---------------------------------------------------------------------- */
+
+/* Gradients 1, 2, 3 ... of one group; at its end, what the optimizer sees. */
+static double group_gradient(struct accumulate *a, const int *k, int n)
+{
+    double grad = 0;
+
+    for (int i = 0; i < n; i++) {
+        a->rule.every = k[i];
+        accumulate_next(a, i == n - 1);
+        grad += (i + 1) * accumulate_loss_scale(a);
+    }
+    return grad * accumulate_step_scale(a);
+}
+
+static void test_short_groups(void)
+{
+    static const int four[] = { 4, 4, 4, 4 }, mixed[] = { 4, 4, 2 };
+    struct accumulate a = begun((struct accumulate_rule){ .every = 4 });
+    struct accumulate b = begun(
+        (struct accumulate_rule){ .every = 4, .short_group = SHORT_GROUP_BY_COUNT });
+
+    tap_is_close(group_gradient(&a, four, 3), 6.0 / 4, 1e-12,
+                 "3 of 4 micro-batches: a quarter each, as Accelerate has it");
+    tap_is_close(group_gradient(&b, four, 3), 6.0 / 3, 1e-12,
+                 "by their count: their mean");
+    tap_is_close(group_gradient(&b, four, 1), 1, 1e-12, "also of one");
+    tap_is_close(group_gradient(&b, four, 4), 10.0 / 4, 1e-12, "a full group");
+    for (int64_t k = 1; k < 200; k++) {
+        bool full = true;
+
+        b.rule.every = k;
+        b.step = 0;
+        do
+            accumulate_next(&b, false);
+        while (!accumulate_syncs(&b));
+        full = full && accumulate_step_scale(&b) == 1;
+        if (!full || k == 199)
+            tap_ok(full, "a full group of up to %lld keeps its bits", (long long)k);
+    }
+    b.step = 0;
+    tap_is_close(group_gradient(&b, mixed, 3), (1 + 2 + 2 * 3) / 4.0, 1e-12,
+                 "k changed within a group: weights still add up to 1");
+}
+
+/* A new k counts from the next micro-batch on; the counter is not set back. */
+static void test_changing(void)
+{
+    static const int k[] = { 3, 3, 2, 2, 1, 4, 4, 4 };
+    static const bool sync[] = { 0, 0, 0, 1, 1, 0, 0, 1 };
+    struct accumulate a = begun((struct accumulate_rule){ .every = 3 });
+    accel_error_t err = { 0 };
+    bool same = true;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(k); i++) {
+        struct accumulate_rule rule = { .every = k[i] };
+
+        accumulate_set(&a, &rule, NULL);
+        accumulate_next(&a, false);
+        same = same && accumulate_syncs(&a) == sync[i];
+    }
+    tap_ok(same, "k may change at any micro-batch");
+    tap_ok(accumulate_set(&a, &(struct accumulate_rule){ .every = 0 }, &err) ==
+                   ACCEL_EINVAL &&
+               a.rule.every == 4 && err.hint[0],
+           "k of 0: %s", err.text);
+}
+
+static void test_no_sync(void)
+{
+    struct accumulate a = begun((struct accumulate_rule){ .every = 1 });
+    accel_error_t err = { 0 };
+
+    tap_ok(accumulate_syncs(&a) && accumulate_reduces(&a),
+           "without accumulate every backward syncs");
+    accumulate_no_sync_begin(&a);
+    accumulate_no_sync_begin(&a);
+    accumulate_next(&a, false);
+    tap_ok(accumulate_syncs(&a) && !accumulate_reduces(&a),
+           "no_sync: a step with local gradients");
+    tap_ok(!accumulate_no_sync_end(&a, &err) && !accumulate_reduces(&a),
+           "the inner one ends, the outer one holds");
+    tap_ok(!accumulate_no_sync_end(&a, &err) && accumulate_reduces(&a), "both ended");
+    tap_is_int(accumulate_no_sync_end(&a, &err), ACCEL_EINVAL, "%s", err.text);
+}
+
+/* ---- loaders --------------------------------------------------------------------- */
+
+static void test_loaders(void)
+{
+    struct accumulate_loaders l = { 0 };
+    accel_error_t err = { 0 };
+    char id[ACCUMULATE_LOADERS + 1];
+    bool all = true;
+
+    tap_ok(!accumulate_at_end(&l), "no loader: no end");
+    accumulate_loader_begin(&l, &id[0], NULL);
+    accumulate_loader_at_end(&l, &id[0], true);
+    tap_ok(accumulate_at_end(&l), "the last batch of a loader");
+    accumulate_loader_begin(&l, &id[1], NULL);
+    tap_ok(!accumulate_at_end(&l), "the innermost loader counts");
+    accumulate_loader_at_end(&l, &id[1], true);
+    accumulate_loader_at_end(&l, &id[0], false);
+    tap_ok(accumulate_at_end(&l), "and not the one around it");
+    accumulate_loader_end(&l, &id[1]);
+    tap_ok(!accumulate_at_end(&l), "which counts again afterwards");
+    accumulate_loader_begin(&l, &id[1], NULL);
+    accumulate_loader_at_end(&l, &id[1], true);
+    accumulate_loader_begin(&l, &id[0], NULL);
+    tap_ok(!accumulate_at_end(&l) && l.count == 2,
+           "a loader that begins again counts once, and is the innermost");
+    accumulate_loader_end(&l, &id[0]);
+    tap_ok(accumulate_at_end(&l), "loaders may end in any order");
+    accumulate_loader_at_end(&l, &id[5], false);
+    accumulate_loader_end(&l, &id[5]);
+    tap_ok(accumulate_at_end(&l) && l.count == 1, "an unknown one changes nothing");
+    accumulate_loader_end(&l, &id[1]);
+    for (int i = 0; i < ACCUMULATE_LOADERS; i++)
+        all = all && !accumulate_loader_begin(&l, &id[i], NULL);
+    tap_ok(all &&
+               accumulate_loader_begin(&l, &id[ACCUMULATE_LOADERS], &err) ==
+                   ACCEL_EINVAL &&
+               l.count == ACCUMULATE_LOADERS,
+           "%s", err.text);
+}
+
+/* A validation loop inside the training loop does not end the training's group. */
+static void test_nested(void)
+{
+    struct accumulate a = begun((struct accumulate_rule){ .every = 4 });
+    struct accumulate_loaders l = { 0 };
+    char train, valid;
+    bool same = true;
+
+    accumulate_loader_begin(&l, &train, NULL);
+    for (int i = 0; i < 6; i++) {
+        accumulate_loader_at_end(&l, &train, i == 5);
+        accumulate_next(&a, accumulate_at_end(&l));
+        same = same && accumulate_syncs(&a) == (i == 3 || i == 5);
+        accumulate_loader_begin(&l, &valid, NULL);
+        accumulate_loader_at_end(&l, &valid, true);
+        accumulate_loader_end(&l, &valid);
+    }
+    tap_ok(same, "a loader inside another one leaves its groups alone");
+}
+
+/* ---- averages of weights --------------------------------------------------------- */
+
+static void test_decay(void)
+{
+    static const struct {
+        const char *what;
+        struct ema_rule rule;
+        int64_t n;
+        double decay;
+    } rows[] = {
+        { "the first", { .decay = 0 }, 0, 0 },
+        { "the default", { .decay = 0 }, 1, 0.999 },
+        { "the first by count", { .warmup = EMA_BY_COUNT }, 0, 0 },
+        { "by count", { .warmup = EMA_BY_COUNT }, 1, 2.0 / 11 },
+        { "later by count", { .warmup = EMA_BY_COUNT }, 90, 91.0 / 100 },
+        { "at last by count", { .warmup = EMA_BY_COUNT }, 100000, 0.999 },
+        { "by power", { .warmup = EMA_BY_POWER }, 7, 0.75 },
+        { "by power and gamma",
+          { .warmup = EMA_BY_POWER, .gamma = 3, .power = 0.5 },
+          9,
+          0.5 },
+        { "at last by power", { .warmup = EMA_BY_POWER, .decay = 0.9 }, 1 << 20, 0.9 },
+    };
+    struct ema e;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+        tap_ok(!ema_begin(&e, &rows[i].rule, NULL) &&
+                   fabs(ema_decay(&e.rule, rows[i].n) - rows[i].decay) < 1e-15,
+               "decay, %s: %g", rows[i].what, rows[i].decay);
+}
+
+/* A scalar weight that is i at step i; the average after each step. */
+static void test_ema(void)
+{
+    const struct ema_rule rule = { .decay = 0.75, .every = 2, .after = 3 };
+    static const double want[] = { 0, 0, 0, 0, 5, 5, 5.5, 5.5, 6.375, 6.375 };
+    float average = 0, keep = 0, take = 0;
+    bool same = true;
+    struct ema e;
+
+    ema_begin(&e, &rule, NULL);
+    for (int i = 1; i <= 10; i++) {
+        if (ema_step(&e, &keep, &take))
+            average = keep * average + take * (float)i;
+        same = same && average == (float)want[i - 1];
+    }
+    tap_ok(same && e.steps == 10 && e.averaged == 3,
+           "averaged every 2 steps after the third");
+    ema_begin(&e, &(struct ema_rule){ .decay = 0.99999 }, NULL);
+    ema_step(&e, &keep, &take);
+    tap_ok(keep == 0 && take == 1, "the first average is the weights");
+    ema_step(&e, &keep, &take);
+    tap_is_close(take, 1e-5, 1e-7, "a small share keeps its digits");
+}
+
+static void test_ema_refused(void)
+{
+    static const struct ema_rule bad[] = {
+        { .decay = 1 },        { .decay = -0.5 }, { .decay = NAN }, { .gamma = -1 },
+        { .power = HUGE_VAL }, { .every = -1 },   { .after = -1 },
+    };
+    struct ema e = { .steps = 5 };
+    accel_error_t err = { 0 };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad); i++)
+        tap_ok(ema_begin(&e, &bad[i], &err) == ACCEL_EINVAL && err.hint[0] &&
+                   e.steps == 5,
+               "%s", err.text);
+}
+
+/* Measured with Accelerate: two ranks, gradients 1 and 2, lr 1, every 2 of 5 steps. */
+static void test_local_sgd(void)
+{
+    static const double want[2][6] = { { -1, -3, -4, -6, -7, -7.5 },
+                                       { -2, -3, -5, -6, -8, -7.5 } };
+    struct local_sgd l = { .every = 2 };
+    double w[2] = { 0 };
+    bool same = true;
+
+    for (int i = 0; i < 6; i++) {
+        for (int r = 0; r < 2 && i < 5; r++)
+            w[r] -= r + 1;
+        if (i < 5 ? local_sgd_step(&l) : local_sgd_end(&l))
+            w[0] = w[1] = (w[0] + w[1]) / 2;
+        same = same && w[0] == want[0][i] && w[1] == want[1][i];
+    }
+    tap_ok(same, "local SGD averages as Accelerate does, and in the end");
+    tap_ok(!local_sgd_end(&l), "but not twice");
+    l = (struct local_sgd){ 0 };
+    tap_ok(!local_sgd_step(&l) && !local_sgd_end(&l), "nor where it is off");
+}
+
+int main(void)
+{
+    test_rows();
+    test_two_ranks();
+    test_grid();
+    test_short_groups();
+    test_changing();
+    test_no_sync();
+    test_loaders();
+    test_nested();
+    test_decay();
+    test_ema();
+    test_ema_refused();
+    test_local_sgd();
+    return tap_done();
+}

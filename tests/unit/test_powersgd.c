@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * PowerSGD against its formulas in double, on 1 to 3 ranks: layer by layer and as one
+ * square, with what is missing fed back, exact before its first step and at full rank,
+ * resumed to the bit.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "comm/comm.h"
+#include "common/rng.h"
+#include "powersgd/orthogonal.h"
+#include "powersgd/powersgd.h"
+#include "tests/tap.h"
+#include "tests/unit/fork_world.h"
+
+enum { MOST_RANKS = 3, STEPS = 6, MOST = 700 };
+
+/* The second and the last are too small to compress. */
+static const struct powersgd_shape shapes[] = {
+    { 20, 9 }, { 1, 5 }, { 12, 30 }, { 3, 3 }
+};
+enum { SHAPES = 4, TOTAL = 180 + 5 + 360 + 9 };
+
+static struct backend *be;
+
+/* The gradient of a rank in a step: few directions, and noise. */
+static double gradient_of(int rank, int step, int i)
+{
+    uint32_t w[4];
+
+    rng_block(11, (uint64_t)(100 * step + rank), (uint64_t)i, w);
+    return sin(0.37 * i) * (rank + 1) + cos(0.11 * i + step) +
+           0.3 * (2 * rng_unit(w[0]) - 1);
+}
+
+static void fill_gradient(float *g, int rank, int step)
+{
+    for (int i = 0; i < TOTAL; i++)
+        g[i] = (float)gradient_of(rank, step, i);
+}
+
+/* The sequence of tests/data/optim/make_powersgd.py. */
+static float sequence(uint32_t stream, uint32_t i)
+{
+    uint32_t x = stream * 1000003u + i * 7919u + 12345u;
+
+    for (int k = 0; k < 3; k++)
+        x = x * 1664525u + 1013904223u;
+    return (float)((double)(x >> 8) / 8388608.0 - 1.0);
+}
+
+/* Right factors to begin with, as a checkpoint would give them. */
+static float first_right(int64_t k)
+{
+    return sequence(7, (uint32_t)k);
+}
+
+static void begin_with_first_right(struct powersgd *s)
+{
+    struct powersgd_state state = powersgd_state_of(s);
+
+    for (int64_t k = 0; k < state.rights; k++)
+        state.right[k] = first_right(k);
+    powersgd_restored(s);
+}
+
+/* ---- the formulas, all ranks at once, in double ---------------------------------- */
+
+struct formula {
+    double error[MOST_RANKS][MOST], right[MOST];
+};
+
+static void columns_in_double(double *m, int rows, int cols)
+{
+    for (int c = 0; c < cols; c++)
+        for (int b = 0; b <= c; b++) {
+            double dot = 0;
+
+            for (int i = 0; i < rows; i++)
+                dot += m[i * cols + c] * m[i * cols + b];
+            for (int i = 0; i < rows; i++)
+                m[i * cols + c] = b < c ? m[i * cols + c] - dot * m[i * cols + b]
+                                        : m[i * cols + c] / sqrt(dot);
+        }
+}
+
+/* One matrix m[rank][rows * cols] of a step; q, e: its factors and errors. All m become
+ * the result. */
+static void formula_matrix(double m[][MOST], int ranks, int rows, int cols, int r,
+                           double *q, double e[][MOST], int e_at)
+{
+    static double p[MOST], next[MOST];
+
+    memset(p, 0, sizeof(p));
+    memset(next, 0, sizeof(next));
+    columns_in_double(q, cols, r);
+    for (int w = 0; w < ranks; w++)
+        for (int i = 0; i < rows * cols; i++) {
+            m[w][i] += e[w][e_at + i];
+            for (int k = 0; k < r; k++)
+                p[i / cols * r + k] += m[w][i] * q[i % cols * r + k];
+        }
+    columns_in_double(p, rows, r);
+    for (int w = 0; w < ranks; w++)
+        for (int i = 0; i < rows * cols; i++)
+            for (int k = 0; k < r; k++)
+                next[i % cols * r + k] += m[w][i] * p[i / cols * r + k] / ranks;
+    memcpy(q, next, sizeof(*q) * (size_t)(cols * r));
+    for (int w = 0; w < ranks; w++)
+        for (int i = 0; i < rows * cols; i++) {
+            double product = 0;
+
+            for (int k = 0; k < r; k++)
+                product += p[i / cols * r + k] * q[i % cols * r + k];
+            e[w][e_at + i] = m[w][i] - product;
+            m[w][i] = product;
+        }
+}
+
+/* The result of a step for the whole gradient. */
+static void formula_step(struct formula *f, double *out, int ranks, int step, int r,
+                         bool batched)
+{
+    static double m[MOST_RANKS][MOST];
+    int at = 0, e_at = 0, q_at = 0;
+
+    for (int i = 0; i < (batched ? 1 : SHAPES); i++) {
+        const int side = (int)ceil(sqrt(TOTAL));
+        const int rows = batched ? side : (int)shapes[i].rows;
+        const int cols = batched ? side : (int)shapes[i].cols;
+        const bool whole = batched || i % 2 == 0;
+        const int used = batched ? TOTAL : rows * cols;
+
+        for (int w = 0; w < ranks; w++)
+            for (int k = 0; k < rows * cols; k++)
+                m[w][k] = k < used ? (float)gradient_of(w, step, at + k) : 0;
+        if (whole)
+            formula_matrix(m, ranks, rows, cols, r, f->right + q_at, f->error, e_at);
+        for (int k = 0; k < used; k++) {
+            double mean = 0;
+
+            for (int w = 0; w < ranks; w++)
+                mean += m[w][k] / ranks;
+            out[at + k] = mean;
+        }
+        at += used;
+        e_at += whole ? rows * cols : 0;
+        q_at += whole ? cols * r : 0;
+    }
+}
+
+/* ---- several ranks --------------------------------------------------------------- */
+
+struct world {
+    int ranks;
+    struct powersgd_rule rule;
+    /* results of all ranks, shared between them */
+    float (*out)[STEPS][TOTAL];
+};
+
+static accel_status_t add_by_comm(void *user, float *x, int64_t n, accel_error_t *err)
+{
+    return comm_all_reduce(user, x, (size_t)n, ACCEL_F32, COMM_SUM, err);
+}
+
+static int rank_main(struct boot *b, void *arg)
+{
+    const struct world *w = arg;
+    struct powersgd_peers peers = { .ranks = w->ranks, .all_reduce = add_by_comm };
+    struct powersgd *s = NULL;
+    accel_error_t err = { 0 };
+    struct comm *c = NULL;
+    int failed = comm_open(&c, b, NULL, &err) != ACCEL_OK ||
+                 powersgd_open(&s, be, &w->rule, shapes, SHAPES, &err) != ACCEL_OK;
+
+    peers.user = c;
+    be->threads = 1 + b->rank;
+    if (!failed)
+        begin_with_first_right(s);
+    for (int t = 0; !failed && t < STEPS; t++) {
+        fill_gradient(w->out[b->rank][t], b->rank, t);
+        failed = powersgd_reduce(s, w->out[b->rank][t], t, &peers, &err) != ACCEL_OK;
+    }
+    if (failed)
+        fprintf(stderr, "# %s\n", err.text);
+    powersgd_close(s);
+    comm_close(c);
+    return failed;
+}
+
+/* Largest difference to the formulas, as a share of the largest element. */
+static double against_formulas(const struct world *w)
+{
+    static struct formula f;
+    static double want[TOTAL];
+    double worst = 0, largest = 0;
+
+    memset(&f, 0, sizeof(f));
+    for (int k = 0; k < MOST; k++)
+        f.right[k] = first_right(k);
+    for (int t = 0; t < STEPS; t++) {
+        formula_step(&f, want, w->ranks, t, w->rule.rank, w->rule.batched);
+        for (int i = 0; i < TOTAL; i++) {
+            worst = fmax(worst, fabs(w->out[0][t][i] - want[i]));
+            largest = fmax(largest, fabs(want[i]));
+        }
+    }
+    return worst / largest;
+}
+
+static void test_formulas(int ranks, int rank, bool batched)
+{
+    const size_t bytes = sizeof(float[STEPS][TOTAL]);
+    struct world w = { .ranks = ranks,
+                       .rule = { .rank = rank, .start = -1, .batched = batched } };
+    bool same = true;
+    double off;
+    int status;
+
+    w.out = mmap(NULL, bytes * (size_t)ranks, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    status = fork_world(ranks, rank_main, &w, 60);
+    off = against_formulas(&w);
+    for (int r = 1; r < ranks; r++)
+        same = same && memcmp(w.out[0], w.out[r], bytes) == 0;
+    tap_ok(status == 0 && off < 2e-5,
+           "%d ranks, rank %d%s: %d steps follow the formulas, %.2g", ranks, rank,
+           batched ? ", one square" : "", STEPS, off);
+    if (ranks > 1)
+        tap_ok(same, "with the same bits on all ranks");
+    munmap(w.out, bytes * (size_t)ranks);
+}
+
+/* ---- torch (tests/data/optim/powersgd.txt) --------------------------------------- */
+
+static accel_status_t add_nothing(void *user, float *x, int64_t n, accel_error_t *err)
+{
+    (void)user;
+    (void)x;
+    (void)n;
+    (void)err;
+    return ACCEL_OK;
+}
+
+static void test_torch(FILE *f, bool batched)
+{
+    enum { ALL = 4 + 12 * 9 };
+    static const struct powersgd_shape two[] = { { 4, 1 }, { 12, 9 } };
+    const struct powersgd_rule rule = { .rank = 2, .start = -1, .batched = batched };
+    const struct powersgd_peers alone = { 1, add_nothing, NULL };
+    struct powersgd *s = NULL;
+    float g[ALL], want;
+    double worst = 0;
+
+    powersgd_open(&s, be, &rule, two, 2, NULL);
+    begin_with_first_right(s);
+    for (uint32_t t = 0; t < 5; t++) {
+        for (uint32_t i = 0; i < ALL; i++)
+            g[i] = sequence(200 + t, i);
+        powersgd_reduce(s, g, t, &alone, NULL);
+        for (int i = 0; i < ALL; i++)
+            worst = f && fscanf(f, "%f", &want) == 1
+                        ? fmax(worst, fabs((double)want - g[i]))
+                        : INFINITY;
+    }
+    tap_ok(worst < 1e-5, "5 steps are torch's%s to %.2g", batched ? ", one square" : "",
+           worst);
+    powersgd_close(s);
+}
+
+/* ---- one process ----------------------------------------------------------------- */
+
+/* Two ranks with the same gradient. */
+static accel_status_t add_twice(void *user, float *x, int64_t n, accel_error_t *err)
+{
+    (void)err;
+    *(int64_t *)user += n;
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= 2;
+    return ACCEL_OK;
+}
+
+static int64_t sent;
+static const struct powersgd_peers twice = { 2, add_twice, &sent };
+
+static struct powersgd *opened(struct powersgd_rule rule)
+{
+    struct powersgd *s = NULL;
+
+    powersgd_open(&s, be, &rule, shapes, SHAPES, NULL);
+    return s;
+}
+
+static double distance(const float *a, const float *b)
+{
+    double worst = 0;
+
+    for (int i = 0; i < TOTAL; i++)
+        worst = fmax(worst, fabs((double)a[i] - b[i]));
+    return worst;
+}
+
+static void test_exact(void)
+{
+    static float g[TOTAL], want[TOTAL];
+    struct powersgd *s = opened((struct powersgd_rule){ .start = 2, .rank = 2 });
+
+    for (int t = 0; t < 3; t++) {
+        fill_gradient(g, 0, t);
+        fill_gradient(want, 0, t);
+        sent = 0;
+        powersgd_reduce(s, g, t, &twice, NULL);
+        if (t < 2)
+            tap_ok(distance(g, want) == 0 && sent == TOTAL, "step %d is exact", t);
+    }
+    tap_ok(distance(g, want) > 0.01 && sent == powersgd_sent(s) &&
+               sent == 2 * (20 + 9 + 12 + 30) + 5 + 9,
+           "the third one is compressed to %lld of %lld", (long long)sent,
+           (long long)powersgd_total(s));
+    powersgd_close(s);
+    s = opened((struct powersgd_rule){ .start = -1, .rank = 100, .least = 1e-9 });
+    fill_gradient(g, 0, 0);
+    fill_gradient(want, 0, 0);
+    powersgd_reduce(s, g, 0, &twice, NULL);
+    tap_ok(distance(g, want) < 1e-5, "full rank leaves nothing out: %.2g",
+           distance(g, want));
+    powersgd_close(s);
+}
+
+/* What the steps have given and what is missing add up to what they got. */
+static void test_feedback(bool batched)
+{
+    static double got[TOTAL], gave[TOTAL];
+    static float g[TOTAL];
+    struct powersgd *s =
+        opened((struct powersgd_rule){ .start = -1, .batched = batched });
+    struct powersgd_state state = powersgd_state_of(s);
+    double worst = 0;
+    int at = 0;
+
+    memset(got, 0, sizeof(got));
+    memset(gave, 0, sizeof(gave));
+    for (int t = 0; t < 20; t++) {
+        fill_gradient(g, 1, t);
+        for (int i = 0; i < TOTAL; i++)
+            got[i] += g[i];
+        powersgd_reduce(s, g, t, &twice, NULL);
+        for (int i = 0; i < TOTAL; i++)
+            gave[i] += g[i];
+    }
+    for (int i = 0; i < TOTAL; i++) {
+        const bool plain = !batched && ((i >= 180 && i < 185) || i >= 545);
+
+        worst = fmax(worst, fabs(got[i] - gave[i] - (plain ? 0 : state.error[at])));
+        at += !plain;
+    }
+    tap_ok(worst < 1e-4 && state.errors == (batched ? 24 * 24 : 540),
+           "nothing is lost in 20 steps%s: %.2g", batched ? " of one square" : "",
+           worst);
+    powersgd_close(s);
+    s = opened((struct powersgd_rule){ .no_feedback = true, .cold = true });
+    state = powersgd_state_of(s);
+    tap_ok(!state.error && !state.right && state.errors + state.rights == 0,
+           "without feedback and warm start there is no state");
+    powersgd_close(s);
+}
+
+static void test_resumed(bool cold)
+{
+    static float a[TOTAL], b[TOTAL];
+    const struct powersgd_rule rule = {
+        .start = -1, .rank = 2, .cold = cold, .seed = 5
+    };
+    struct powersgd *s = opened(rule), *other = opened(rule);
+    struct powersgd_state from, to;
+    bool same = true;
+
+    for (int t = 0; t < 3; t++) {
+        fill_gradient(a, 0, t);
+        powersgd_reduce(s, a, t, &twice, NULL);
+    }
+    from = powersgd_state_of(s);
+    to = powersgd_state_of(other);
+    memcpy(to.error, from.error, sizeof(float) * (size_t)from.errors);
+    if (!cold)
+        memcpy(to.right, from.right, sizeof(float) * (size_t)from.rights);
+    powersgd_restored(other);
+    for (int t = 3; t < 6; t++) {
+        fill_gradient(a, 0, t);
+        fill_gradient(b, 0, t);
+        powersgd_reduce(s, a, t, &twice, NULL);
+        powersgd_reduce(other, b, t, &twice, NULL);
+        same = same && memcmp(a, b, sizeof(a)) == 0;
+    }
+    tap_ok(same, "resumed, it goes on to the bit%s", cold ? ", cold" : "");
+    powersgd_close(s);
+    powersgd_close(other);
+}
+
+/* A gradient of zeros must not leave factors of zeros behind. */
+static void test_dead_columns(void)
+{
+    static float g[TOTAL], want[TOTAL];
+    struct powersgd *s =
+        opened((struct powersgd_rule){ .start = -1, .rank = 2, .no_feedback = true });
+
+    for (int t = 0; t < 3; t++) {
+        for (int i = 0; i < TOTAL; i++)
+            want[i] = g[i] = t == 1 ? 0 : (float)((1 + i % 9) * (1 + i / 9));
+        for (int i = 180; i < TOTAL; i++)
+            want[i] = g[i] = 0;
+        powersgd_reduce(s, g, t, &twice, NULL);
+        tap_ok(distance(g, want) < 1e-4, "one direction of two, step %d", t);
+    }
+    powersgd_close(s);
+}
+
+static accel_status_t break_off(void *user, float *x, int64_t n, accel_error_t *err)
+{
+    (void)x;
+    (void)n;
+    if (--*(int *)user > 0)
+        return ACCEL_OK;
+    return accel_error_set(err, ACCEL_EPEER, "gone", NULL);
+}
+
+static void test_errors(void)
+{
+    static const struct powersgd_rule bad[] = {
+        { .rank = -1 }, { .least = -1 }, { .least = NAN }, { .least = INFINITY }
+    };
+    const struct powersgd_shape empty = { 4, 0 };
+    struct powersgd *s = NULL;
+    accel_error_t err = { 0 };
+    static float g[TOTAL];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad); i++)
+        tap_ok(powersgd_open(&s, be, &bad[i], shapes, SHAPES, &err) == ACCEL_EINVAL &&
+                   !s,
+               "%s", err.text);
+    tap_ok(powersgd_open(&s, be, &(struct powersgd_rule){ 0 }, &empty, 1, &err) ==
+                   ACCEL_EINVAL &&
+               !s,
+           "%s", err.text);
+    s = opened((struct powersgd_rule){ .start = -1 });
+    for (int when = 1; when <= 4; when++) {
+        int left = when;
+        const struct powersgd_peers gone = { 2, break_off, &left };
+
+        tap_is_int(powersgd_reduce(s, g, 0, &gone, &err),
+                   when <= 3 ? ACCEL_EPEER : ACCEL_OK, "a peer is gone at sum %d",
+                   when);
+    }
+    powersgd_close(s);
+    powersgd_close(NULL);
+    tap_ok(!powersgd_open(&s, be,
+                          &(struct powersgd_rule){ .batched = true, .start = -1 }, NULL,
+                          0, NULL) &&
+               !powersgd_reduce(s, g, 0, &twice, NULL),
+           "no gradients at all");
+    powersgd_close(s);
+}
+
+/* ---- columns --------------------------------------------------------------------- */
+
+static void test_columns(void)
+{
+    enum { ROWS = 40, COLS = 5 };
+    float m[ROWS * COLS], twin[ROWS * COLS];
+    double worst = 0;
+
+    for (int i = 0; i < ROWS * COLS; i++)
+        m[i] = sequence(3, (uint32_t)i) + (i % COLS ? 0 : 100.0f);
+    for (int i = 0; i < ROWS; i++)
+        m[i * COLS + 3] = m[i * COLS] - 2 * m[i * COLS + 1];
+    tap_is_int(orthogonalize(m, ROWS, COLS), 1,
+               "a column that depends on others is zero");
+    for (int a = 0; a < COLS; a++)
+        for (int b = 0; b < COLS; b++) {
+            double dot = 0;
+
+            for (int i = 0; i < ROWS; i++)
+                dot += (double)m[i * COLS + a] * m[i * COLS + b];
+            worst = fmax(worst, fabs(dot - (a == b && a != 3)));
+        }
+    tap_ok(worst < 1e-6, "the others are orthonormal to %.2g", worst);
+    memcpy(twin, m, sizeof(m));
+    draw_columns(m, ROWS, COLS, 1, 2);
+    for (int i = 0; i < ROWS * COLS; i++)
+        worst = fmax(worst, i % COLS == 3 ? 0 : fabs((double)m[i] - twin[i]));
+    tap_ok(worst < 1e-6 && m[3] != 0 && orthogonalize(m, ROWS, COLS) == 0,
+           "a draw fills the one that was zero");
+    m[7 * COLS + 1] = NAN;
+    m[9 * COLS + 2] = INFINITY;
+    tap_ok(orthogonalize(m, ROWS, COLS) >= 2 && m[1] == 0 && m[2] == 0,
+           "what is no number is no direction");
+}
+
+int main(void)
+{
+    const char *src = getenv("ACCEL_SRC");
+    char path[512];
+    FILE *f;
+
+    if (backend_cpu_open(&be, 1, NULL))
+        return 1;
+    snprintf(path, sizeof(path), "%s/tests/data/optim/powersgd.txt", src ? src : ".");
+    f = fopen(path, "r");
+    test_columns();
+    test_torch(f, false);
+    test_torch(f, true);
+    if (f)
+        fclose(f);
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+        test_formulas(ranks, 1, false);
+        test_formulas(ranks, 3, false);
+        test_formulas(ranks, 2, true);
+    }
+    test_exact();
+    test_feedback(false);
+    test_feedback(true);
+    test_resumed(false);
+    test_resumed(true);
+    test_dead_columns();
+    test_errors();
+    backend_close(be);
+    return tap_done();
+}
