@@ -28,3 +28,6 @@ unit_tests += tests/unit/test_ranks_agree
 tests_unit_test_ranks_agree_SOURCES = tests/unit/test_ranks_agree.c $(ranks_world)
 tests_unit_test_ranks_agree_LDADD = $(fork_ldadd)
 EXTRA_DIST += tests/data/ranks
+check_PROGRAMS += tests/bench/bench_ranks
+tests_bench_bench_ranks_SOURCES = tests/bench/bench_ranks.c $(ranks_world)
+tests_bench_bench_ranks_LDADD = $(fork_ldadd)

@@ -162,6 +162,11 @@ static void test_compare(void)
     tap_is_int(between_compare(all, 5, SAME_BUT_ROWS, &err), ACCEL_EMISMATCH,
                "dtypes must not differ");
     tap_is_int(between_compare(all, 5, SAME_CALL, &err), ACCEL_OK, "unless any may");
+    for (int r = 0; r < 5; r++)
+        all[r] = record(BETWEEN_GATHER, ACCEL_F32, 4 + (r == 0), 3);
+    between_compare(all, 5, SAME_SHAPE, &err);
+    tap_ok(!strncmp(err.text, "rank 0 differs: ranks 1-4: ", 27), "most are right: %s",
+           err.text);
     all[4].ndim = 1;
     tap_is_int(between_compare(all + 3, 2, SAME_BUT_ROWS, &err), ACCEL_EMISMATCH,
                "nor numbers of dimensions");
