@@ -113,7 +113,7 @@ int accel_report(const accel_error_t *err);
 const char *accel_version(void);
 /* Grows whenever a declaration of this header or its companions changes. A program that
  * must match the library compares accel_api_version() with ACCEL_API_VERSION. */
-#define ACCEL_API_VERSION 1
+#define ACCEL_API_VERSION 2
 int accel_api_version(void);
 
 /* ---- opening --------------------------------------------------------------------- */

@@ -68,9 +68,8 @@ typedef struct accel_share {
     int64_t padding, last;
 } accel_share_t;
 /* The share of `rank` among `world` ranks: contiguous, the first n % world ranks have
- * one more. With `pad` shares are made equally long: by the last item of the share, or
- * of all where it is empty. Needs no run; local. ACCEL_EINVAL (n < 0, no such rank,
- * padding without items). */
+ * one more. With `pad` shares are made equally long, by the last of all items. Needs no
+ * run; local. ACCEL_EINVAL (n < 0, no such rank, padding without items). */
 accel_status_t accel_split(int64_t n, int rank, int world, int pad,
                            accel_share_t *share_out, accel_error_t *err);
 

@@ -27,8 +27,8 @@ accel_status_t accel_split(int64_t n, int rank, int world, int pad,
     s.first = each * rank + (rank < extras ? rank : extras);
     s.count = each + (rank < extras);
     s.padding = pad ? longest - s.count : 0;
-    /* an empty share repeats the last of all items */
-    s.last = s.count > 0 ? s.first + s.count - 1 : n > 0 ? n - 1 : 0;
+    /* of all items, not of the share: so does Accelerate */
+    s.last = n > 0 ? n - 1 : 0;
     *share_out = s;
     return ACCEL_OK;
 }

@@ -7,14 +7,34 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "backend/cuda_load.h"
 #include "backend/device.h"
 #include "tests/unit/ranks_world.h"
 
 static int failures;
 
-accel_t *ranks_open(struct boot *b, bool debug)
+/* What both forms open: communicators, backend and graph, in accel_open's order. */
+static accel_status_t open_world(accel_t *run, struct boot *b, bool device,
+                                 accel_error_t *err)
 {
     struct comm_options o = { .timeout_ms = 30000 };
+    accel_status_t st = comm_open(&run->comm, b, &o, err);
+
+    if (st == ACCEL_OK)
+        st = device ? backend_cuda_open(&run->backend, b->rank, err)
+                    : backend_cpu_open(&run->backend, 1, err);
+    if (st == ACCEL_OK && device && b->size > 1) {
+        o.backend = "nccl";
+        o.device = run->backend;
+        st = comm_open(&run->data, b, &o, err);
+    }
+    if (st == ACCEL_OK)
+        st = graph_open(&run->graph, run->backend, ACCEL_F32, false, err);
+    return st;
+}
+
+static accel_t *open_run(struct boot *b, bool debug, bool device)
+{
     accel_t *run = calloc(1, sizeof(*run));
     accel_error_t err = { 0 };
 
@@ -24,9 +44,7 @@ accel_t *ranks_open(struct boot *b, bool debug)
     run->boot = *b;
     run->config.debug = debug;
     run->prepared = true;
-    if (comm_open(&run->comm, b, &o, &err) ||
-        backend_cpu_open(&run->backend, 1, &err) ||
-        graph_open(&run->graph, run->backend, ACCEL_F32, false, &err)) {
+    if (open_world(run, b, device, &err) != ACCEL_OK) {
         fprintf(stderr, "# rank %d: %s\n", b->rank, err.text);
         free(run);
         return NULL;
@@ -35,8 +53,19 @@ accel_t *ranks_open(struct boot *b, bool debug)
     return run;
 }
 
+accel_t *ranks_open(struct boot *b, bool debug)
+{
+    return open_run(b, debug, false);
+}
+
+accel_t *ranks_open_device(struct boot *b)
+{
+    return open_run(b, false, true);
+}
+
 int ranks_close(accel_t *run)
 {
+    comm_close(run->data);
     graph_close(&run->graph);
     backend_close(run->backend);
     comm_close(run->comm);
@@ -73,12 +102,13 @@ accel_tensor_t *ranks_tensor(accel_t *run, accel_dtype_t dtype, int64_t n,
                              const int *values)
 {
     accel_tensor_t *t = graph_tensor(&run->graph, dtype, 1, &n);
+    float one;
 
     for (int64_t i = 0; t && i < n; i++) {
-        if (dtype == ACCEL_I32)
-            ((int32_t *)t->data)[i] = values[i];
-        else
-            ((float *)t->data)[i] = (float)values[i];
+        one = (float)values[i];
+        run->backend->from_host(run->backend, (char *)t->data + i * 4,
+                                dtype == ACCEL_I32 ? (const void *)&values[i] : &one,
+                                4);
     }
     return t;
 }

@@ -12,6 +12,9 @@
 
 /* NULL: a message is out. */
 accel_t *ranks_open(struct boot *b, bool debug);
+/* The same with tensors on the CUDA device of the rank's number, and NCCL where there
+ * are several. */
+accel_t *ranks_open_device(struct boot *b);
 /* Returns the number of failed checks, at most 100, for the rank's exit status. */
 int ranks_close(accel_t *run);
 /* Counts and shows a failed check of this rank. Returns `pass`. */

@@ -104,11 +104,10 @@ static void golden_row(accel_t *run, char *line)
 static int golden_rank(struct boot *b, void *arg)
 {
     accel_t *run = ranks_open(b, false);
-    FILE *f = fopen(DATA "/metrics_p2.txt", "r");
+    FILE *f = fopen(arg, "r");
     char line[512];
     int rows = 0;
 
-    (void)arg;
     if (!run || !f)
         return 1;
     while (fgets(line, sizeof(line), f))
@@ -117,7 +116,7 @@ static int golden_rank(struct boot *b, void *arg)
             rows++;
         }
     fclose(f);
-    ranks_check(run, rows == 108, "%d rows", rows);
+    ranks_check(run, rows >= 108, "%d rows", rows);
     return ranks_close(run);
 }
 
@@ -282,11 +281,14 @@ static int refused_rank(struct boot *b, void *arg)
     return ranks_close(run);
 }
 
-int main(void)
+/* Another file of rows may be named: tests/t/4147-ranks-accelerate.t makes one. */
+int main(int argc, char **argv)
 {
     static bool debug[2] = { false, true };
+    char kept[] = DATA "/metrics_p2.txt";
 
-    tap_is_int(fork_world(2, golden_rank, NULL, 60), 0, "108 rows of Accelerate");
+    tap_is_int(fork_world(2, golden_rank, argc > 1 ? argv[1] : kept, 60), 0,
+               "rows of Accelerate");
     for (int n = 1; n <= 4; n++) {
         tap_is_int(fork_world(n, loaders_rank, &debug[0], 100), 0,
                    "every loader on %d ranks", n);
