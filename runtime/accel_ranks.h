@@ -32,8 +32,10 @@ extern "C" {
  * can go on. Errors of all calls: ACCEL_EINVAL (arguments; a tensor that is NULL, a
  * parameter, freed or of another run), ACCEL_EMISMATCH, ACCEL_EPEER. */
 
-int accel_is_local_main(const accel_t *run); /* first rank of its node; local */
-int accel_is_last(const accel_t *run);       /* rank world - 1; local */
+/* Who this process is, as accel_is_main says it: the first rank of its node, and the
+ * last of all ranks. Local. */
+int accel_is_local_main(const accel_t *run);
+int accel_is_last(const accel_t *run);
 
 /* One text for all ranks: rank 0 passes each line of it to the run's logger (level
  * info), the others do nothing. Local. */
