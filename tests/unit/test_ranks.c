@@ -610,6 +610,35 @@ static int first_rank(struct boot *b, void *arg)
     return ranks_close(run);
 }
 
+/* Two nodes, over the network: the first rank of each goes first, the rest of both
+ * waits; one of them fails, and all learn why. */
+static int nodes_rank(struct boot *b, void *arg)
+{
+    struct order *o = arg;
+    accel_t *run = ranks_open(b, false);
+    bool first = b->local_rank == 0;
+    accel_error_t err = { 0 };
+    accel_status_t st;
+
+    if (!run)
+        return 1;
+    ranks_check(run, accel_is_local_main(run) == first, "who is who");
+    st = accel_first_begin(run, accel_is_local_main(run), &err);
+    if (first)
+        o->first_done++;
+    else if (o->first_done != 2)
+        o->bad = 1;
+    ranks_check(run, !accel_first_end(run, st, &err), "both are first: %s", err.text);
+    st = accel_first_begin(run, first, &err);
+    if (st == ACCEL_OK && b->rank == 2)
+        st = accel_error_set(&err, ACCEL_EIO, "no space on node 1", NULL);
+    st = accel_first_end(run, st, &err);
+    ranks_check(run, st == ACCEL_EIO && strstr(err.text, "no space on node 1"),
+                "a node fails: %s", err.text);
+    bytes_of_ranks(run);
+    return ranks_close(run);
+}
+
 int main(void)
 {
     static bool debug[2] = { false, true };
@@ -631,6 +660,13 @@ int main(void)
         order->first_done = 0;
         tap_is_int(fork_world(n, first_rank, order, 60), 0, "the last of %d first", n);
     }
-    tap_is_int(order->bad, 0, "and the others behind it");
+#ifdef HAVE_UCX
+    order->first_done = 0;
+    tap_is_int(fork_world_nodes(4, 2, nodes_rank, order, 60, NULL), 0,
+               "the first ranks of 2 nodes");
+#else
+    tap_skip(1, "built without UCX");
+#endif
+    tap_is_int(order->bad, 0, "and the others behind them");
     return tap_done();
 }
