@@ -26,6 +26,11 @@ examples_mlp_LDADD = libaccel.la -lm
 examples_mlp_LDFLAGS = -no-install
 shell_tests += tests/t/4140-train-nets.t
 EXTRA_DIST += tests/data/nets.py tests/data/nets.golden
+noinst_PROGRAMS += examples/metrics
+examples_metrics_SOURCES = examples/metrics.c
+examples_metrics_LDADD = libaccel.la -lm
+examples_metrics_LDFLAGS = -no-install
+shell_tests += tests/t/4145-train-metrics.t
 noinst_PROGRAMS += examples/byo
 examples_byo_SOURCES = examples/byo.c
 examples_byo_LDADD = libaccel.la -lm
@@ -48,6 +53,7 @@ nobase_dist_doc_DATA += \
 	examples/generate.c \
 	examples/gratings.h \
 	examples/hf_train.py \
+	examples/metrics.c \
 	examples/minimal.c \
 	examples/mlp.c \
 	examples/sample.txt \

@@ -21,7 +21,8 @@
  * This header has the run: status, open, data, prepare, the training loop, save and
  * close. It includes its companions: accel_ops.h (tensors and ops), accel_models.h
  * (modules and ready-made models), accel_units.h (your own forward and backward),
- * accel_text.h (tokenizers and generation) and accel_objects.h (schedules).
+ * accel_text.h (tokenizers and generation), accel_objects.h (schedules) and
+ * accel_ranks.h (between ranks).
  *
  * Unless a function's comment says otherwise:
  *  - Functions return accel_status_t and fill the caller's `err` (may be NULL). Outputs
@@ -113,7 +114,7 @@ int accel_report(const accel_error_t *err);
 const char *accel_version(void);
 /* Grows whenever a declaration of this header or its companions changes. A program that
  * must match the library compares accel_api_version() with ACCEL_API_VERSION. */
-#define ACCEL_API_VERSION 1
+#define ACCEL_API_VERSION 2
 int accel_api_version(void);
 
 /* ---- opening --------------------------------------------------------------------- */
@@ -371,5 +372,6 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err);
 #include "accel_text.h"
 #include "accel_units.h"
 #include "accel_objects.h"
+#include "accel_ranks.h"
 
 #endif

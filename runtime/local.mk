@@ -5,7 +5,7 @@
 noinst_LTLIBRARIES += libacommon.la libaconfig.la libaccel_core.la
 # The public headers; accel.h includes the others.
 public_headers = runtime/accel.h runtime/accel_ops.h runtime/accel_models.h \
-	runtime/accel_text.h runtime/accel_units.h runtime/accel_objects.h
+	runtime/accel_objects.h runtime/accel_ranks.h runtime/accel_text.h runtime/accel_units.h
 include_HEADERS += $(public_headers)
 
 libacommon_la_SOURCES =
@@ -36,6 +36,7 @@ include runtime/observe/local.mk
 include runtime/weights/local.mk
 include runtime/place/local.mk
 include runtime/life/local.mk
+include runtime/between/local.mk
 include runtime/state/local.mk
 include runtime/loop/local.mk
 include runtime/run/local.mk

@@ -134,6 +134,7 @@ EXTRA_DIST += tests/data/optim
 shell_tests += tests/t/0080-build-mutants.t
 EXTRA_DIST += tests/mutants/run \
 	tests/mutants/backend.mut \
+	tests/mutants/between.mut \
 	tests/mutants/comm.mut \
 	tests/mutants/common.mut \
 	tests/mutants/config.mut \

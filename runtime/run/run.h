@@ -7,6 +7,7 @@
 #ifndef ACCEL_RUN_H
 #define ACCEL_RUN_H
 
+#include "between/between.h"
 #include "bootstrap/boot.h"
 #include "comm/comm.h"
 #include "common/common.h"
@@ -61,6 +62,7 @@ struct accel {
     /* graph_open has succeeded, so graph_close must be called */
     bool graph_open;
     char run_name[128];
+    struct between between;
 
     /* Set by the program between accel_open and accel_prepare. The run owns these
      * trees: adopt in model.c. */

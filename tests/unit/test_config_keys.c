@@ -23,6 +23,7 @@ static const struct {
     { "num_processes", "runtime/run/open.c", "config.num_processes" },
     { "num_machines", "srun_plugin/size.c", "cfg->num_machines" },
     { "use_cpu", "runtime/place/place.c", "c->use_cpu" },
+    { "debug", "runtime/between/meet.c", "config.debug" },
     { "fsdp_version", "runtime/config/rules/support.c", "\"fsdp_version\"" },
     { "fsdp_sharding_strategy", NULL, NULL },
     { "fsdp_reshard_after_forward", NULL, NULL },

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ranks agree on without values: that all are here, who goes first, a sign of
+ * any rank, an error of any rank. And what only some ranks do or say.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/device.h"
+#include "between/between_impl.h"
+
+int accel_is_local_main(const accel_t *run)
+{
+    return accel_local_rank(run) == 0;
+}
+
+int accel_is_last(const accel_t *run)
+{
+    return accel_rank(run) == accel_world_size(run) - 1;
+}
+
+/* A logger gets lines. An empty text is an empty line; the newline at the end of a text
+ * is none. */
+void accel_print(accel_t *run, const char *format, ...)
+{
+    char *text = NULL, *line;
+    va_list ap;
+    int length;
+
+    if (!run || !format || run->boot.rank != 0)
+        return;
+    va_start(ap, format);
+    length = vasprintf(&text, format, ap);
+    va_end(ap);
+    if (length < 0)
+        return;
+    if (length > 0 && text[length - 1] == '\n')
+        text[length - 1] = '\0';
+    for (line = text; line;) {
+        char *end = strchr(line, '\n');
+
+        if (end)
+            *end++ = '\0';
+        accel_logf(&run->log, ACCEL_LOG_INFO, "%s", line);
+        line = end;
+    }
+    free(text);
+}
+
+/* For calls without values, which have nothing to compare but themselves. */
+static accel_status_t meet_call(accel_t *run, enum between_call call,
+                                accel_error_t *err)
+{
+    struct between_record mine = { .call = call };
+
+    return between_meets(run, false)
+               ? between_meet(run, &mine, SAME_CALL, ACCEL_OK, NULL, err)
+               : ACCEL_OK;
+}
+
+/* The device's own work first; the ranks then meet in host memory, where a different
+ * call of another rank is found. */
+accel_status_t accel_barrier(accel_t *run, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = between_ready(run, "accel_barrier", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    st = meet_call(run, BETWEEN_BARRIER, &e);
+    if (st != ACCEL_OK) {
+        if (err)
+            *err = e;
+        return st;
+    }
+    st = run->backend->sync(run->backend, &e);
+    if (st == ACCEL_OK)
+        st = comm_barrier(run->comm, &e);
+    return run_report(run, st, &e, err);
+}
+
+/* ---- agreement ------------------------------------------------------------------- */
+
+/* One maximum, which is 0 as a rule; only then an error travels. The lowest rank that
+ * failed has the largest number. */
+static accel_status_t agree(accel_t *run, accel_status_t st, accel_error_t *own)
+{
+    int64_t size = run->boot.size, worst = st == ACCEL_OK ? 0 : size - run->boot.rank;
+    accel_error_t e = { 0 };
+    accel_status_t sent =
+        comm_all_reduce(run->comm, &worst, 1, ACCEL_I64, COMM_MAX, &e);
+
+    if (sent != ACCEL_OK) {
+        run_report(run, sent, &e, NULL);
+        /* the own failure is the better text */
+        if (st == ACCEL_OK)
+            *own = e;
+        return st == ACCEL_OK ? sent : st;
+    }
+    if (worst == 0)
+        return ACCEL_OK;
+    own->code = st;
+    return between_share(run, (int)(size - worst), own);
+}
+
+/* A run that has failed may still tell the others why: only its absence and a forward
+ * are in the way. */
+static accel_status_t agree_ready(accel_t *run, const char *call, accel_error_t *err)
+{
+    if (run && run->graph.depth == 0)
+        return ACCEL_OK;
+    return between_ready(run, call, err);
+}
+
+/* Without `err` the caller's text is lost, but not its status. */
+static accel_status_t agree_with(accel_t *run, accel_status_t st, accel_error_t *err)
+{
+    accel_error_t own = { 0 };
+
+    if (st != ACCEL_OK && err)
+        own = *err;
+    st = agree(run, st, &own);
+    if (st != ACCEL_OK && err)
+        *err = own;
+    return st;
+}
+
+accel_status_t accel_agree(accel_t *run, accel_status_t st, accel_error_t *err)
+{
+    accel_status_t ready = agree_ready(run, "accel_agree", err);
+
+    return ready == ACCEL_OK ? agree_with(run, st, err) : ready;
+}
+
+/* ---- some ranks first ------------------------------------------------------------ */
+
+/* The others wait in the agreement that the first ones make at their end. */
+accel_status_t accel_first_begin(accel_t *run, int first, accel_error_t *err)
+{
+    accel_status_t st = agree_ready(run, "accel_first_begin", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (run->between.in_first)
+        return accel_fail(err, A0901, "call accel_first_end before",
+                          "accel_first_begin inside of another one");
+    run->between.in_first = true;
+    run->between.goes_first = first != 0;
+    /* the failure of a run that goes first is told by its end */
+    if (run->status != ACCEL_OK && err)
+        *err = run->failure;
+    return first ? run->status : agree_with(run, run->status, err);
+}
+
+/* After a begin that was refused, that error is the caller's. */
+accel_status_t accel_first_end(accel_t *run, accel_status_t st, accel_error_t *err)
+{
+    accel_status_t ready = st != ACCEL_OK && run && !run->between.in_first
+                               ? st
+                               : agree_ready(run, "accel_first_end", err);
+
+    if (ready != ACCEL_OK)
+        return ready;
+    if (!run->between.in_first)
+        return accel_fail(err, A0901, "call accel_first_begin before",
+                          "accel_first_end without accel_first_begin");
+    run->between.in_first = false;
+    return run->between.goes_first ? agree_with(run, st, err) : st;
+}
+
+/* ---- signs ----------------------------------------------------------------------- */
+
+void accel_trigger_set(accel_t *run)
+{
+    if (run)
+        run->between.trigger = true;
+}
+
+/* A sign stays raised on this rank when the check fails. */
+accel_status_t accel_trigger_check(accel_t *run, int *set_out, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = between_ready(run, "accel_trigger_check", err);
+    int64_t any;
+
+    if (st != ACCEL_OK)
+        return st;
+    st = meet_call(run, BETWEEN_TRIGGER, &e);
+    if (st != ACCEL_OK) {
+        if (err)
+            *err = e;
+        return st;
+    }
+    any = run->between.trigger;
+    st = comm_all_reduce(run->comm, &any, 1, ACCEL_I64, COMM_MAX, &e);
+    if (st != ACCEL_OK)
+        return run_report(run, st, &e, err);
+    run->between.trigger = false;
+    if (set_out)
+        *set_out = any != 0;
+    return ACCEL_OK;
+}
