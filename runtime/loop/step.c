@@ -175,7 +175,7 @@ static accel_status_t update(accel_t *run, const struct agreed *a,
     return ACCEL_OK;
 }
 
-/* Hands the step's numbers to observe/. Items are tokens for
+/* Hands the step's numbers to observe/ and track/. Items are tokens for
  * token data, else samples. */
 static void step_record(accel_t *run, double loss, const struct applied *did,
                         double eval_loss)
@@ -197,6 +197,7 @@ static void step_record(accel_t *run, double loss, const struct applied *did,
         s.tokens = true;
     }
     observe_step(&run->observe, &s);
+    track_step(&run->track, &run->observe, &s);
 }
 
 /* A library of the device first sees a shape when a kernel runs with it. Which engine

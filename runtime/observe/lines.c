@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Lines at the end of a file, whole or not at all. In: lines, one at a time; binary
- * records count as lines. Out: the file; while it cannot be written, memory of a bounded
- * size, with a warning. Never an error: the lines are about a run, and the run is worth
- * more.
+ * records count as lines. Out: the file; while it cannot be written, memory of a
+ * bounded size, with a warning. Never an error: the lines are about a run, and the run
+ * is worth more.
  */
 #include "observe/lines.h"
 

@@ -48,11 +48,11 @@ int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out);
 /* Opens `path` to append to it. This is the only call of lines_* that fails. */
 accel_status_t lines_open(struct lines *l, const char *path,
                           const struct accel_log *log, accel_error_t *err);
-/* Adds one line, newline included, or one record of a binary file. While the file cannot be written (full disk,
- * quota, a directory that is gone), lines are kept in memory and tried again with the
- * next one. Beyond LINES_KEPT_BYTES every second line without `mark` in it is
- * dropped. Logs one warning when this begins and one when it is over, with the number
- * of dropped lines. */
+/* Adds one line, newline included, or one record of a binary file. While the file
+ * cannot be written (full disk, quota, a directory that is gone), lines are kept in
+ * memory and tried again with the next one. Beyond LINES_KEPT_BYTES every second line
+ * without `mark` in it is dropped. Logs one warning when this begins and one when it is
+ * over, with the number of dropped lines. */
 void lines_add(struct lines *l, const char *line, size_t len, const char *mark);
 /* All that can be written is durable on return. */
 void lines_sync(struct lines *l);

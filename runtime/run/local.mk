@@ -10,7 +10,8 @@ libaccel_core_la_SOURCES += \
 	runtime/run/planning.c \
 	runtime/run/prepare.c \
 	runtime/run/run.h \
-	runtime/run/status.c
+	runtime/run/status.c \
+	runtime/run/tracking.c
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 unit_tests += tests/unit/test_requeue
@@ -88,6 +89,9 @@ tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_calls
 tests_unit_test_calls_SOURCES = tests/unit/test_calls.c
 tests_unit_test_calls_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_track_run
+tests_unit_test_track_run_SOURCES = tests/unit/test_track_run.c
+tests_unit_test_track_run_LDADD = $(unit_ldadd)
 check_PROGRAMS += tests/helpers/weights
 tests_helpers_weights_SOURCES = tests/helpers/weights.c
 tests_helpers_weights_LDADD = libaccel.la

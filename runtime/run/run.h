@@ -20,6 +20,7 @@
 #include "shard/shard.h"
 #include "state/state.h"
 #include "tensor/graph.h"
+#include "track/track.h"
 
 struct backend;
 
@@ -71,6 +72,9 @@ struct accel {
     int own_units;
     struct gradient_hook hook[RUN_MAX_HOOKS];
     int hooks;
+    /* set of enum track_format, and sinks of the program; the same on all ranks */
+    unsigned track_formats;
+    int own_sinks;
 
     /* Set by accel_prepare; true at its very end. */
     bool prepared;
@@ -84,6 +88,7 @@ struct accel {
     /* what plan_make has printed and checked */
     struct plan plan;
     struct observe observe;
+    struct track track;
     /* memory of the process before the model */
     int64_t base_bytes;
     /* device memory in use that is not ours */
@@ -155,6 +160,12 @@ accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
 
 /* Makes and prints run->plan. A0904: it does not fit. */
 accel_status_t plan_make(accel_t *run, accel_error_t *err);
+
+/* ---- tracking.c ------------------------------------------------------------------ */
+
+/* Opens the sinks that config and program ask for, after a resume. A sink that cannot
+ * be opened is warned of. Not collective. */
+accel_status_t tracking_open(accel_t *run, accel_error_t *err);
 
 /* ---- groups.c -------------------------------------------------------------------- */
 

@@ -184,6 +184,9 @@ static void test_no_run(void)
         accel_load_weights(NULL, "x", NULL),
         accel_save_weights(NULL, "x", "float32", 0, NULL),
         accel_on_gradient(NULL, NULL, NULL, NULL, NULL),
+        accel_track(NULL, 0, NULL, 0, NULL),
+        accel_track_files(NULL, "csv", NULL),
+        accel_track_sink(NULL, NULL, NULL),
     };
     const void *const made[] = {
         accel_module_new(NULL, NULL, NULL, ""),
