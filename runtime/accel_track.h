@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_track.h: trackers, which keep a run's numbers, texts and histograms in files or
- * hand them to the program.
+ * hand them to the program; and helpers: what the run is, seeds, timed regions, a batch
+ * size that fits into memory, memory that is given back.
  */
 #include "accel.h" /* which includes this header at its end */
 
@@ -88,6 +89,81 @@ typedef struct accel_sink {
  * when on it gets the items. Errors: ACCEL_EINVAL (no name or write, a ninth). */
 accel_status_t accel_track_sink(accel_t *run, const accel_sink_t *sink,
                                 accel_error_t *err);
+
+/* ---- helpers --------------------------------------------------------------------- */
+
+/* What a run is. Texts belong to the run and are valid until accel_close. */
+typedef struct accel_info {
+    const char *version;  /* accel_version() */
+    const char *run_name; /* of accel_options */
+    int rank, world_size;
+    int local_rank, local_size; /* on this node */
+    int node, nodes;
+    const char *host;
+    const char *device; /* "cpu" or "cuda" */
+    const char *isa;    /* the CPU's instructions and BLAS, or the GPU and its driver */
+    const char *bus_id; /* PCI address of the GPU; "": none */
+    int threads;
+    const char *compute;       /* dtype of activations, "bfloat16" */
+    const char *reduce;        /* dtype of gradients between ranks */
+    const char *sharding;      /* "FULL_SHARD"; "NO_SHARD": whole copies */
+    const char *config_source; /* "file", "srun" or "built-in" */
+    const char *config_path;   /* "" unless it is a file */
+    int restarts;              /* earlier lives of this job */
+    /* From accel_prepare on; before it "" and 0. */
+    const char *out_dir, *checkpoint_dir;
+    int64_t steps_done, samples_done; /* samples of all ranks */
+    int resumed;                      /* from a checkpoint */
+} accel_info_t;
+/* Fills *info_out. After accel_open. Errors: ACCEL_EINVAL. */
+accel_status_t accel_info(const accel_t *run, accel_info_t *info_out,
+                          accel_error_t *err);
+
+/* Flag of accel_seed: another value on each rank. Without it all ranks get the same. */
+#define ACCEL_SEED_PER_RANK 1u
+/* A seed for one purpose of the program ("augment") and one of its uses, index 0, 1,
+ * ..., so that a new use changes no other. With P(key, stream, index) the first 64 bits
+ * of Philox4x32-10 under `key` for the counter {index, stream} (64 bits each, low words
+ * first), and H(name) = XXH3_64bits_withSeed(name, 1):
+ *   seed = P(job.seed, H(purpose), index)
+ *   per rank: P(seed, H("rank"), rank)
+ * After accel_prepare. Errors: ACCEL_EINVAL (not prepared, no purpose, a flag). */
+accel_status_t accel_seed(const accel_t *run, const char *purpose, int64_t index,
+                          unsigned flags, uint64_t *seed_out, accel_error_t *err);
+
+/* A named part of the program's time, such as "augment"; regions nest. Profilers of
+ * NVIDIA (nsys) show them as NVTX ranges. Each step tracks region/NAME_ms, the wall
+ * time on rank 0 (inner ones as region/OUTER/NAME_ms), and logs it where
+ * accel.log_level is debug. On a GPU that is the time to queue work, not to do it.
+ * Not collective. Errors: ACCEL_EINVAL (no name or more than 63 bytes, more than 16
+ * deep or 239 bytes with those around it, more than 64 different ones, an end of
+ * another region than the one that began last). */
+accel_status_t accel_region_begin(accel_t *run, const char *name, accel_error_t *err);
+accel_status_t accel_region_end(accel_t *run, const char *name, accel_error_t *err);
+
+/* One attempt with `batch` samples per rank: as a rule a forward and backward of a
+ * micro-batch of that size (accel_next_samples, accel_input, accel_call,
+ * accel_backward), but no accel_step. Out of memory is ACCEL_ENOMEM. */
+typedef accel_status_t (*accel_attempt_f)(void *user, int batch, accel_error_t *err);
+/* Calls `attempt` with `first`, and with half of it (rounded down) again as long as
+ * any rank runs out of memory; the size that fits goes to *batch_out, the same on all
+ * ranks. After each attempt, also the last, the run is as before: tensors of the
+ * micro-batch are freed, gradients are zero, out of memory is no failure of the run,
+ * and a GPU works again. Parameters, optimizer state and the order of samples are not
+ * touched. What else an attempt changes is the program's. Between steps only.
+ * Collective. Errors: ACCEL_ENOMEM (not even 1 fits; the run goes on), ACCEL_EINVAL
+ * (also an attempt that steps), those of `attempt`; ACCEL_EPEER where a rank ran out
+ * of memory while others waited for it. */
+accel_status_t accel_find_batch_size(accel_t *run, int first, accel_attempt_f attempt,
+                                     void *user, int *batch_out, accel_error_t *err);
+
+/* Gives back to the system what the run keeps for the next micro-batch: the memory of
+ * activations and, on a GPU, what freed scratch left; the next micro-batch takes it
+ * anew. Frees the tensors of the micro-batch. Parameters, gradients, optimizer state,
+ * the buffers that gather and reduce, and the workspace stay: their addresses are in
+ * use, and accel_prepare has planned them. Between steps only; not collective.
+ * *bytes_out (may be NULL): the bytes on this rank. Errors: ACCEL_EINVAL. */
+accel_status_t accel_free_memory(accel_t *run, int64_t *bytes_out, accel_error_t *err);
 
 #pragma GCC visibility pop
 

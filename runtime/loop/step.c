@@ -246,6 +246,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK) {
         tell_choices(run);
         step_record(run, a.loss, &did, eval_loss);
+        regions_report(run);
     }
     if (st == ACCEL_OK && a.stop && !finished)
         accel_logf(&run->log, ACCEL_LOG_INFO, "received %s: saving step %lld",

@@ -280,6 +280,7 @@ static void test_other_rank(struct rig *k)
 
     rig_open(k, "  track: csv\n  checkpoint: {save: false}\n", "other");
     k->run->boot.rank = 1;
+    snprintf(k->run->out_dir, sizeof(k->run->out_dir), "%s", k->out);
     accel_track_sink(k->run, &sink, &err);
     tap_ok(!tracking_open(k->run, &err) && !exists(k, "track.csv"),
            "another rank opens nothing");
