@@ -207,11 +207,17 @@ static void test_find_refused(struct rig *k)
     rig_close(k);
 }
 
-/* Two ranks, of which one runs out of memory on its own. */
+/* Two ranks, of which one runs out of memory on its own, after both have gathered two
+ * units and given none back. */
 static accel_status_t rank_attempt(void *user, int batch, accel_error_t *err)
 {
     accel_t *run = user;
+    const struct residency *r = &run->graph.residency;
+    void *data;
 
+    for (int unit = 0; unit < 2 && batch == 4; unit++)
+        if (r->want(r->user, unit, &data, err))
+            return err->code;
     if (run->boot.rank == 1 && batch > 2)
         return accel_fail_nomem(err, "a test", 1);
     if (run->boot.rank == 0 && batch == 9)
@@ -224,11 +230,14 @@ static int two_ranks(struct boot *b, void *arg)
     struct model_request r = { .dir = "none", .strategy = SHARD_FULL };
     accel_error_t err = { 0 };
     accel_t *run = calloc(1, sizeof(*run));
+    float before[MODEL_RUN_LOGITS], after[MODEL_RUN_LOGITS];
     int batch = 0, wrong;
+    int64_t n;
 
     (void)arg;
     if (!run || backend_cpu_open(&r.backend, 1, &err) ||
-        model_run_open(run, b, &r, &err))
+        model_run_open(run, b, &r, &err) ||
+        model_run_logits(run, "gpt2", before, &n, &err))
         return 10;
     run->prepared = true;
     wrong =
@@ -238,6 +247,9 @@ static int two_ranks(struct boot *b, void *arg)
         wrong |= 2;
     if ((b->rank == 0) != (strcmp(err.text, "rank 0 cannot read") == 0))
         wrong |= 4;
+    if (model_run_logits(run, "gpt2", after, &n, &err) ||
+        memcmp(before, after, (size_t)n * sizeof(*before)) != 0)
+        wrong |= 8;
     run->prepared = false;
     model_run_close(run);
     free(run);
