@@ -21,8 +21,8 @@
  * This header has the run: status, open, data, prepare, the training loop, save and
  * close. It includes its companions: accel_ops.h (tensors and ops), accel_models.h
  * (modules and ready-made models), accel_units.h (your own forward and backward),
- * accel_text.h (tokenizers and generation), accel_objects.h (schedules) and
- * accel_ranks.h (between ranks).
+ * accel_text.h (tokenizers and generation), accel_objects.h (schedules),
+ * accel_ranks.h (between ranks) and accel_track.h (trackers and helpers).
  *
  * Unless a function's comment says otherwise:
  *  - Functions return accel_status_t and fill the caller's `err` (may be NULL). Outputs
@@ -373,5 +373,6 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err);
 #include "accel_units.h"
 #include "accel_objects.h"
 #include "accel_ranks.h"
+#include "accel_track.h"
 
 #endif

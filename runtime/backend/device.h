@@ -142,6 +142,10 @@ struct backend {
     /* Waits for all queues and returns the first failure, ids and targets out of range
      * included. */
     accel_status_t (*sync)(const struct backend *be, accel_error_t *err);
+    /* After a failure for lack of memory: waits for all queues, takes back what the
+     * kernels that were not queued held, and forgets the failure. Any other failure
+     * stays and is returned. Nothing that was computed since is to be used. */
+    accel_status_t (*recover)(const struct backend *be, accel_error_t *err);
     /* Completes, in the compute queue, what kernels have begun to add to gradients of
      * parameters (row_sums of gemm, column_sum, norm_grad). Until then only they may
      * touch those gradients; copies to the host settle by themselves. */
@@ -150,6 +154,10 @@ struct backend {
      * lies between and launch it as one graph. */
     void (*step_begin)(const struct backend *be);
     void (*step_end)(const struct backend *be);
+    /* Shows profilers a named range of the calling thread's time, until the end that
+     * belongs to it; ranges nest. */
+    void (*region_begin)(const struct backend *be, const char *name);
+    void (*region_end)(const struct backend *be);
     /* Sets the op of the kernels that follow. NULL: a new micro-batch, no op yet. */
     void (*mark)(const struct backend *be, const struct backend_mark *mark);
 
@@ -174,6 +182,9 @@ struct backend {
      * refused. */
     void *(*reserve)(const struct backend *be, size_t bytes);
     bool (*commit)(const struct backend *be, void *base, size_t from, size_t to);
+    /* Takes all memory behind the range back to the system; commit maps it anew, at the
+     * same addresses. Waits for the device. False: it failed, nothing was taken. */
+    bool (*uncommit)(const struct backend *be, void *base, size_t committed);
     void (*release)(const struct backend *be, void *base, size_t reserved,
                     size_t committed);
     /* Host memory, zeroed, that a device copies from and to at full speed

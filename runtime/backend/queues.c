@@ -73,6 +73,12 @@ static void no_count(const struct backend *be, enum backend_memory kind, int64_t
     (void)bytes;
 }
 
+static void no_region(const struct backend *be, const char *name)
+{
+    (void)be;
+    (void)name;
+}
+
 static void no_mark(const struct backend *be, const struct backend_mark *mark)
 {
     (void)be;
@@ -88,8 +94,9 @@ void backend_no_queues(struct backend *be)
     be->record = no_record;
     be->wait = no_wait;
     be->native = be->lend = no_native;
-    be->check = be->sync = no_failure;
-    be->step_begin = be->step_end = be->settle = no_step;
+    be->check = be->sync = be->recover = no_failure;
+    be->step_begin = be->step_end = be->settle = be->region_end = no_step;
+    be->region_begin = no_region;
     be->count = no_count;
     be->mark = no_mark;
 }

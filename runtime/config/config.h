@@ -55,6 +55,10 @@ enum wrap_policy { WRAP_NONE, WRAP_TRANSFORMER, WRAP_SIZE };
 enum backward_prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum preempt_signal { PREEMPT_USR1, PREEMPT_USR2 };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU };
+/* Least important lines of rank 0, in the order of accel_log_level_t, without error. */
+enum log_choice { LOG_WARN, LOG_INFO, LOG_DEBUG };
+/* Kinds of files that trackers write; a set of them is a sum. */
+enum track_format { TRACK_JSONL = 1, TRACK_CSV = 2, TRACK_TENSORBOARD = 4 };
 
 /* Where a value came from, weakest first: a later source overrides an earlier one. */
 enum config_origin {
@@ -114,6 +118,9 @@ struct config {
     enum reduce_choice reduce;
     enum sums_choice sums;
     enum device_choice device;
+    enum log_choice log_level;
+    /* A list that config_track_formats reads; empty: the program's choice. */
+    char track[64];
     /* Bind every rank to its cores. */
     bool topo_bind;
     /* Network interface for the traffic between nodes; empty: the nearest. */
@@ -262,6 +269,10 @@ enum backward_prefetch config_prefetch(const struct config *cfg);
  * 0: the config does not say. */
 int64_t config_accumulation(const struct config *cfg);
 double config_clipping(const struct config *cfg);
+/* Reads a list of formats, "jsonl,tensorboard" or "none", blanks allowed around the
+ * words. False: word_out[len] gets the word that is none of them. */
+bool config_track_formats(const char *list, unsigned *formats_out, char *word_out,
+                          size_t len);
 /* Does backward compute units again (fsdp_activation_checkpointing)? */
 bool config_recomputes(const struct config *cfg);
 

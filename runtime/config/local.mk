@@ -4,6 +4,7 @@ libaconfig_la_SOURCES += \
 	runtime/config/rules/check.c \
 	runtime/config/rules/check_engines.c \
 	runtime/config/rules/check_fsdp.c \
+	runtime/config/rules/check_track.c \
 	runtime/config/config.h \
 	runtime/config/python/deepspeed.c \
 	runtime/config/python/deepspeed.h \

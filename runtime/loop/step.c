@@ -177,7 +177,7 @@ static accel_status_t update(accel_t *run, const struct agreed *a,
     return ACCEL_OK;
 }
 
-/* Hands the step's numbers to observe/. Items are tokens for
+/* Hands the step's numbers to observe/ and track/. Items are tokens for
  * token data, else samples. */
 static void step_record(accel_t *run, double loss, const struct applied *did,
                         double eval_loss)
@@ -199,6 +199,7 @@ static void step_record(accel_t *run, double loss, const struct applied *did,
         s.tokens = true;
     }
     observe_step(&run->observe, &s);
+    track_step(&run->track, &run->observe, &s);
 }
 
 /* A library of the device first sees a shape when a kernel runs with it. Which engine
@@ -247,6 +248,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     if (st == ACCEL_OK) {
         tell_choices(run);
         step_record(run, a.loss, &did, eval_loss);
+        regions_report(run);
     }
     if (st == ACCEL_OK && a.stop && !finished)
         accel_logf(&run->log, ACCEL_LOG_INFO, "received %s: saving step %lld",

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines at the end of a file, whole or not at all. In: lines, one at a time. Out: the
- * file; while it cannot be written, memory of a bounded size, with a warning. Never an
- * error: the lines are about a run, and the run is worth more.
+ * Lines at the end of a file, whole or not at all. In: lines, one at a time; binary
+ * records count as lines. Out: the file; while it cannot be written, memory of a
+ * bounded size, with a warning. Never an error: the lines are about a run, and the run
+ * is worth more.
  */
 #include "observe/lines.h"
 
@@ -103,6 +104,17 @@ static int follow_name(struct lines *l)
 
 /* ---- lines that wait ------------------------------------------------------------- */
 
+/* A waiting line: its length, then its bytes, since a binary record has no end mark. */
+#define KEPT_HEAD sizeof(uint32_t)
+
+static size_t kept_length(const char *at)
+{
+    uint32_t len;
+
+    memcpy(&len, at, sizeof(len));
+    return len;
+}
+
 /* Keeps the waiting lines with the mark and every second one of the others; with no
  * mark every second one of all. What is left still spans the whole outage. */
 static void thin_out(struct lines *l, const char *mark)
@@ -111,8 +123,9 @@ static void thin_out(struct lines *l, const char *mark)
     int64_t kept = 0, ordinary = 0;
 
     for (char *at = l->kept; at < end;) {
-        char *next = (char *)memchr(at, '\n', (size_t)(end - at)) + 1;
-        bool marked = mark && memmem(at, (size_t)(next - at), mark, strlen(mark));
+        size_t len = kept_length(at);
+        char *next = at + KEPT_HEAD + len;
+        bool marked = mark && memmem(at + KEPT_HEAD, len, mark, strlen(mark));
 
         if (marked || ordinary++ % 2 == 0) {
             memmove(to, at, (size_t)(next - at));
@@ -129,21 +142,37 @@ static void thin_out(struct lines *l, const char *mark)
 /* Keeps one line in memory. Lines longer than a quarter of the room are dropped. */
 static void keep(struct lines *l, const char *line, size_t len, const char *mark)
 {
+    const uint32_t head = (uint32_t)len;
+
     if (!l->kept)
         l->kept = malloc(LINES_KEPT_BYTES);
     if (!l->kept || len > LINES_KEPT_BYTES / 4) {
         l->dropped++;
         return;
     }
-    if (l->kept_bytes + len > LINES_KEPT_BYTES) {
+    if (l->kept_bytes + KEPT_HEAD + len > LINES_KEPT_BYTES) {
         thin_out(l, mark);
         /* nearly all are marked */
-        if (l->kept_bytes > LINES_KEPT_BYTES / 4 * 3)
+        if (l->kept_bytes > LINES_KEPT_BYTES / 4 * 3 - KEPT_HEAD)
             thin_out(l, NULL);
     }
-    memcpy(l->kept + l->kept_bytes, line, len);
-    l->kept_bytes += len;
+    memcpy(l->kept + l->kept_bytes, &head, KEPT_HEAD);
+    memcpy(l->kept + l->kept_bytes + KEPT_HEAD, line, len);
+    l->kept_bytes += KEPT_HEAD + len;
     l->kept_lines++;
+}
+
+/* Appends one line; the head first where the file is empty. */
+static int append_line(struct lines *l, const char *line, size_t len)
+{
+    struct stat sb;
+    int error = 0;
+
+    if (l->head_bytes > 0 && fstat(l->fd, &sb) != 0)
+        return errno;
+    if (l->head_bytes > 0 && sb.st_size == 0)
+        error = line_append(l->fd, l->head, l->head_bytes, &l->torn_at);
+    return error ? error : line_append(l->fd, line, len, &l->torn_at);
 }
 
 /* Writes what waits, oldest first, after cutting off a torn line. On an error the lines
@@ -159,13 +188,12 @@ static int write_kept(struct lines *l)
         return error;
     l->torn_at = -1;
     while (!error && done < l->kept_bytes) {
-        const char *line = l->kept + done;
-        size_t n =
-            (size_t)((const char *)memchr(line, '\n', l->kept_bytes - done) + 1 - line);
+        const char *line = l->kept + done + KEPT_HEAD;
+        size_t n = kept_length(l->kept + done);
 
-        error = line_append(l->fd, line, n, &l->torn_at);
+        error = append_line(l, line, n);
         if (!error) {
-            done += n;
+            done += KEPT_HEAD + n;
             l->kept_lines--;
         }
     }
@@ -231,7 +259,7 @@ void lines_add(struct lines *l, const char *line, size_t len, const char *mark)
     }
     error = follow_name(l);
     if (!error)
-        error = line_append(l->fd, line, len, &l->torn_at);
+        error = append_line(l, line, len);
     if (error) {
         begin_outage(l, error);
         keep(l, line, len, mark);

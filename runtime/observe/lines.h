@@ -28,6 +28,10 @@ struct lines {
      * NULL: yes. */
     bool (*ours)(void *ours_user);
     void *ours_user;
+    /* What an empty file begins with, a title or the head of a format; set after
+     * lines_open, not owned. 0 bytes: nothing. */
+    const char *head;
+    size_t head_bytes;
     /* [LINES_KEPT_BYTES] lines that wait for the file; NULL: none has so far */
     char *kept;
     size_t kept_bytes;
@@ -44,15 +48,24 @@ int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out);
 /* Opens `path` to append to it. This is the only call of lines_* that fails. */
 accel_status_t lines_open(struct lines *l, const char *path,
                           const struct accel_log *log, accel_error_t *err);
-/* Adds one line, newline included. While the file cannot be written (full disk,
- * quota, a directory that is gone), lines are kept in memory and tried again with the
- * next one. Beyond LINES_KEPT_BYTES every second line without `mark` in it is
- * dropped. Logs one warning when this begins and one when it is over, with the number
- * of dropped lines. */
+/* Adds one line, newline included, or one record of a binary file. While the file
+ * cannot be written (full disk, quota, a directory that is gone), lines are kept in
+ * memory and tried again with the next one. Beyond LINES_KEPT_BYTES every second line
+ * without `mark` in it is dropped. Logs one warning when this begins and one when it is
+ * over, with the number of dropped lines. */
 void lines_add(struct lines *l, const char *line, size_t len, const char *mark);
 /* All that can be written is durable on return. */
 void lines_sync(struct lines *l);
 /* Tries once more, and warns of the lines that are lost. Not open: does nothing. */
 void lines_close(struct lines *l);
+
+/* Does this line of n > 0 bytes stay? It ends without a newline where it is torn. */
+typedef bool (*lines_stay_f)(const void *user, const char *line, size_t n);
+/* Removes the other lines. A new file takes the place of the old one, so that an
+ * earlier life of the job that still runs goes on writing the old one. On a full disk
+ * the end of the old file is cut off instead, which needs no room, unless lines that
+ * stay lie behind it. No file: nothing to do. */
+accel_status_t lines_trim(const char *path, lines_stay_f stays, const void *user,
+                          accel_error_t *err);
 
 #endif

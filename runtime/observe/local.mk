@@ -3,6 +3,7 @@ libaccel_core_la_SOURCES += \
 	runtime/observe/jsonl.c \
 	runtime/observe/lines.c \
 	runtime/observe/lines.h \
+	runtime/observe/lines_trim.c \
 	runtime/observe/process_memory.c \
 	runtime/observe/observe.h
 

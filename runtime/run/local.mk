@@ -1,5 +1,6 @@
 # run/: the handle, from open to close
 libaccel_core_la_SOURCES += \
+	runtime/run/attempt.c \
 	runtime/run/descriptors.c \
 	runtime/run/groups.c \
 	runtime/run/hooks.c \
@@ -9,8 +10,11 @@ libaccel_core_la_SOURCES += \
 	runtime/run/own_compute.c \
 	runtime/run/planning.c \
 	runtime/run/prepare.c \
+	runtime/run/regions.c \
 	runtime/run/run.h \
-	runtime/run/status.c
+	runtime/run/run_info.c \
+	runtime/run/status.c \
+	runtime/run/tracking.c
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 unit_tests += tests/unit/test_requeue
@@ -74,6 +78,11 @@ tests_unit_test_cuda_models_CFLAGS = $(model_run_cflags)
 tests_unit_test_cuda_models_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/weights doc/weights.md
 
+gpu_unit_tests += tests/unit/test_cuda_attempt
+tests_unit_test_cuda_attempt_SOURCES = tests/unit/test_cuda_attempt.c $(cuda_device_sources) \
+	$(model_run_sources)
+tests_unit_test_cuda_attempt_CFLAGS = $(model_run_cflags)
+tests_unit_test_cuda_attempt_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_step
 cuda_run_sources = $(cuda_device_sources) tests/unit/cuda_run.c tests/unit/cuda_run.h
 tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_run_sources)
@@ -97,6 +106,15 @@ tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_calls
 tests_unit_test_calls_SOURCES = tests/unit/test_calls.c
 tests_unit_test_calls_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_track_run
+tests_unit_test_track_run_SOURCES = tests/unit/test_track_run.c
+tests_unit_test_track_run_LDADD = $(unit_ldadd)
+# Batch sizes that fit, regions, seeds.
+unit_tests += tests/unit/test_run_helpers
+tests_unit_test_run_helpers_SOURCES = tests/unit/test_run_helpers.c $(model_run_sources)
+tests_unit_test_run_helpers_CFLAGS = $(model_run_cflags) $(XXHASH_CFLAGS) \
+	$(RANDOM123_CFLAGS)
+tests_unit_test_run_helpers_LDADD = $(fork_ldadd)
 check_PROGRAMS += tests/helpers/weights
 tests_helpers_weights_SOURCES = tests/helpers/weights.c
 tests_helpers_weights_LDADD = libaccel.la

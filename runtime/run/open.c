@@ -238,6 +238,14 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     return comm_open(&run->data, &run->boot, &o, err);
 }
 
+/* As accel.log_level says; errors are always logged. */
+static accel_log_level_t log_level(const struct config *c)
+{
+    return c->log_level == LOG_WARN    ? ACCEL_LOG_WARN
+           : c->log_level == LOG_DEBUG ? ACCEL_LOG_DEBUG
+                                       : ACCEL_LOG_INFO;
+}
+
 /* boot_leave comes after all communicators, which open through the bootstrap. */
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
@@ -250,9 +258,11 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     if (st != ACCEL_OK)
         return st;
     /* only rank 0 says what goes well */
-    if (run->boot.rank != 0 && run->log.level > ACCEL_LOG_WARN)
+    if (run->boot.rank != 0)
         run->log.level = ACCEL_LOG_WARN;
     st = load_config(run, o, err);
+    if (st == ACCEL_OK && run->boot.rank == 0)
+        run->log.level = log_level(&run->config);
     if (st == ACCEL_OK) {
         st = config_supported(&run->config, err);
         if (st == ACCEL_OK)
@@ -318,6 +328,7 @@ static void free_run(accel_t *run)
     boot_free(&run->boot);
     state_identity_free(run);
     observe_close(&run->observe);
+    track_close(&run->track);
     lease_drop(run);
     throttle_close(run);
     place_undo(run);

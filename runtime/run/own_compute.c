@@ -349,6 +349,15 @@ accel_status_t accel_unit_gradient(accel_unit_t *unit, int index, float **out,
     return ACCEL_OK;
 }
 
+/* The shards have dropped the values already. */
+void own_units_abandon(accel_t *run)
+{
+    for (int i = 0; i < run->own_units; i++) {
+        run->own[i]->wanted = 0;
+        run->own[i]->data = NULL;
+    }
+}
+
 /* Gathered values are stale after the step, so no unit may be held over the end of
  * a micro-batch. */
 accel_status_t own_units_done(const accel_t *run, accel_error_t *err)

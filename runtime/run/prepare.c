@@ -302,6 +302,8 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
     if (st == ACCEL_OK)
         st = run_agree(run, open_log(run, err), err);
     if (st == ACCEL_OK)
+        st = run_agree(run, tracking_open(run, err), err);
+    if (st == ACCEL_OK)
         history_add(run, "start step=%lld", (long long)run->progress.step);
     return st;
 }

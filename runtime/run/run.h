@@ -21,8 +21,16 @@
 #include "shard/shard.h"
 #include "state/state.h"
 #include "tensor/graph.h"
+#include "track/track.h"
 
 struct backend;
+
+/* Regions: how many, how deep, and the bytes of a name and of a path with its NUL. A
+ * path fits into the name of an item. */
+#define RUN_REGIONS      64
+#define RUN_REGION_DEPTH 16
+#define RUN_REGION_NAME  63
+#define RUN_REGION_PATH  240
 
 #define RUN_MAX_TREES 16
 #define RUN_MAX_HOOKS 8
@@ -33,6 +41,22 @@ struct gradient_hook {
     char *match;
     accel_gradient_f fn;
     void *user;
+};
+
+/* The time of a region of the program since the last report (regions.c). */
+struct region {
+    char path[RUN_REGION_PATH];
+    int64_t ns, times;
+};
+struct regions {
+    struct region known[RUN_REGIONS];
+    int count;
+    /* open[depth], the innermost last; `known` is its index */
+    struct {
+        int known;
+        int64_t since_ns;
+    } open[RUN_REGION_DEPTH];
+    int depth;
 };
 
 /* A run. Members are grouped by who sets them, and are freed in accel_close. */
@@ -73,6 +97,9 @@ struct accel {
     int own_units;
     struct gradient_hook hook[RUN_MAX_HOOKS];
     int hooks;
+    /* set of enum track_format, and sinks of the program; the same on all ranks */
+    unsigned track_formats;
+    int own_sinks;
 
     /* Set by accel_prepare; true at its very end. */
     bool prepared;
@@ -86,6 +113,8 @@ struct accel {
     /* what plan_make has printed and checked */
     struct plan plan;
     struct observe observe;
+    struct track track;
+    struct regions regions;
     /* memory of the process before the model */
     int64_t base_bytes;
     /* device memory in use that is not ours */
@@ -150,6 +179,8 @@ accel_status_t own_units_build(accel_t *run, struct units *units_out,
                                accel_error_t *err);
 /* Frees the units with their names and parameters. */
 void own_units_free(accel_t *run);
+/* Forgets which values the program holds: an attempt was given up. */
+void own_units_abandon(accel_t *run);
 /* A0912 if the program still holds the values of one of them. */
 accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
 
@@ -157,6 +188,18 @@ accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
 
 /* Makes and prints run->plan. A0904: it does not fit. */
 accel_status_t plan_make(accel_t *run, accel_error_t *err);
+
+/* ---- tracking.c ------------------------------------------------------------------ */
+
+/* Opens the sinks that config and program ask for, after a resume. A sink that cannot
+ * be opened is warned of. Not collective. */
+accel_status_t tracking_open(accel_t *run, accel_error_t *err);
+
+/* ---- regions.c ------------------------------------------------------------------- */
+
+/* At the end of a step: logs and tracks the time of each region, and begins anew. Not
+ * collective. */
+void regions_report(accel_t *run);
 
 /* ---- groups.c -------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 # shard/
 libaccel_core_la_SOURCES += \
+	runtime/shard/abandon.c \
 	runtime/shard/shard_boxes.c \
 	runtime/shard/init.c \
 	runtime/shard/unit_order.c \

@@ -97,6 +97,9 @@ struct residency shard_residency(struct shard *s);
 accel_status_t shard_backward_begin(struct shard *s, int accumulate,
                                     accel_error_t *err);
 accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err);
+/* Gives up the micro-batches since the last step, wherever they are: zeroes the
+ * gradient, and drops gathered copies. Not collective, but all ranks must. */
+void shard_abandon(struct shard *s);
 /* Calls fn for the stored piece of every parameter's gradient, in a fixed order.
  * On a device fn gets a copy on the host; what it writes there is taken back.
  * Not collective. */

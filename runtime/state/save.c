@@ -111,8 +111,10 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
         return ACCEL_OK;
     st = state_encode(run, &state, &blob.bytes, err);
     blob.data = state;
-    if (st == ACCEL_OK)
+    if (st == ACCEL_OK) {
         observe_sync(&run->observe);
+        track_flush(&run->track);
+    }
     if (st == ACCEL_OK)
         st = run_boxes(run, false, &boxes, err);
     if (st == ACCEL_OK)

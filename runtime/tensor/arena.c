@@ -2,8 +2,8 @@
  *
  * The arena: blocks of one reserved address range, first fit, neighbours merged on
  * free. The books (sorted ranges) are kept outside the range, so that counting mode,
- * which has no memory at all, runs the very same placement. Never gives memory back
- * before close.
+ * which has no memory at all, runs the very same placement. Memory goes back to the
+ * system by arena_trim and at close only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +233,17 @@ void arena_reset(struct arena *a)
     a->used.count = 0;
     a->gaps.count = 0;
     a->top = 0;
+}
+
+size_t arena_trim(struct arena *a)
+{
+    size_t bytes = a->committed;
+
+    if (!a->be || a->used.count > 0 || bytes == 0 ||
+        !a->be->uncommit(a->be, a->base, bytes))
+        return 0;
+    a->committed = 0;
+    return bytes;
 }
 
 size_t arena_peak_bytes(const struct arena *a)

@@ -86,6 +86,9 @@ void *arena_alloc(struct arena *a, size_t bytes);
 void arena_free(struct arena *a, void *p);
 /* Frees all blocks, keeps the memory and the peak. */
 void arena_reset(struct arena *a);
+/* Takes the memory of an arena without blocks back to the system; its addresses and its
+ * peak stay. Returns the bytes; 0 where a block is in use. */
+size_t arena_trim(struct arena *a);
 /* The largest extent so far, gaps included: what was ever touched. */
 size_t arena_peak_bytes(const struct arena *a);
 void arena_close(struct arena *a);

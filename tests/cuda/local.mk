@@ -36,6 +36,7 @@ tests_cuda_libfakecuda_la_SOURCES = \
 	tests/cuda/fake_memory.cc \
 	tests/cuda/fake_mma.cc \
 	tests/cuda/fake_pool.cc \
+	tests/cuda/fake_profile.cc \
 	tests/cuda/fake_properties.cc \
 	tests/cuda/fake_ptx.cc \
 	tests/cuda/fake_ptx.h \
@@ -53,7 +54,8 @@ tests_cuda_libfakecuda_la_SOURCES = \
 	tests/cuda/include/fakecuda_maths.h \
 	tests/cuda/include/fakecuda_ptx.h \
 	tests/cuda/include/fakecuda_types.h \
-	tests/cuda/include/fakecuda_vectors.h
+	tests/cuda/include/fakecuda_vectors.h \
+	tests/cuda/include/nvtx3/nvToolsExt.h
 tests_cuda_libfakecuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_cuda_libfakecuda_la_CXXFLAGS = $(fakecuda_cxxflags) $(AM_CXXFLAGS)
 tests_cuda_libfakecuda_la_LDFLAGS = -avoid-version -shared -rpath /nowhere

@@ -19,7 +19,7 @@ BEGIN {
     part("checkpoint/manifest_parse.c", "bad", "A0808", 2)
     part("runtime/comm/.*\\.c", "comm_fail_peer", "A0502", 3)
     part("runtime/data/dataset.c", "fail_errno", "A0701|A0702|A0703|A0710", 3)
-    part("runtime/observe/jsonl.c", "io_error", "A0711", 3)
+    part("runtime/observe/lines_trim.c", "io_error", "A0711", 3)
     part("runtime/ops/.*\\.c", "op_misfit", "A0602", 7)
     part("runtime/ops/backward.c", "backward_refuse", "A0610", 2)
     part("runtime/run/prepare.c", "bad_job", "A0902", 2)

@@ -151,6 +151,26 @@ static void test_peak(void)
     arena_close(a);
 }
 
+/* Memory goes back and comes again at the same addresses. */
+static void test_trim(struct arena *a)
+{
+    const size_t bytes = 3 * BACKEND_STEP;
+    char *p, *q;
+
+    arena_reset(a);
+    arena_trim(a);
+    p = arena_alloc(a, bytes);
+    memset(p, 7, bytes);
+    tap_is_int((long long)arena_trim(a), 0, "blocks in use are kept");
+    tap_is_int(p[bytes - 1], 7, "with what is in them");
+    arena_free(a, p);
+    tap_is_int((long long)arena_trim(a), (long long)bytes, "all goes back");
+    tap_is_int((long long)arena_trim(a), 0, "once");
+    q = arena_alloc(a, bytes);
+    tap_ok(q == p && q[0] == 0 && q[bytes - 1] == 0, "and comes again at its place");
+    arena_reset(a);
+}
+
 int main(void)
 {
     struct arena *real = NULL, *count = NULL;
@@ -165,6 +185,8 @@ int main(void)
     test_edges(real);
     test_books(real);
     test_peak();
+    test_trim(real);
+    tap_is_int((long long)arena_trim(count), 0, "there is nothing behind numbers");
     arena_close(real);
     arena_close(count);
     arena_close(NULL);

@@ -184,6 +184,15 @@ static void test_no_run(void)
         accel_load_weights(NULL, "x", NULL),
         accel_save_weights(NULL, "x", "float32", 0, NULL),
         accel_on_gradient(NULL, NULL, NULL, NULL, NULL),
+        accel_find_batch_size(NULL, 1, NULL, NULL, NULL, NULL),
+        accel_free_memory(NULL, NULL, NULL),
+        accel_info(NULL, NULL, NULL),
+        accel_region_begin(NULL, "x", NULL),
+        accel_region_end(NULL, "x", NULL),
+        accel_seed(NULL, "x", 0, 0, NULL, NULL),
+        accel_track(NULL, 0, NULL, 0, NULL),
+        accel_track_files(NULL, "csv", NULL),
+        accel_track_sink(NULL, NULL, NULL),
     };
     const void *const made[] = {
         accel_module_new(NULL, NULL, NULL, ""),

@@ -102,6 +102,14 @@ static bool cpu_commit(const struct backend *be, void *base, size_t from, size_t
     return true;
 }
 
+/* New pages are zero and come at first use. */
+static bool cpu_uncommit(const struct backend *be, void *base, size_t committed)
+{
+    (void)be;
+    return madvise(base, committed, MADV_DONTNEED) == 0 &&
+           mprotect(base, committed, PROT_NONE) == 0;
+}
+
 static void cpu_release(const struct backend *be, void *base, size_t reserved,
                         size_t committed)
 {
@@ -139,6 +147,7 @@ void cpu_memory_functions(struct backend *be)
     be->free = cpu_free;
     be->reserve = cpu_reserve;
     be->commit = cpu_commit;
+    be->uncommit = cpu_uncommit;
     be->release = cpu_release;
     be->host_alloc = cpu_host_alloc;
     be->host_free = cpu_host_free;

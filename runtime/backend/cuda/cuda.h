@@ -244,6 +244,8 @@ void cuda_graph_share(struct cuda_state *s);
 bool cuda_graph_holds(const struct cuda_state *s, enum backend_queue q);
 void cuda_graph_pause(struct cuda_state *s);
 void cuda_graph_resume(struct cuda_state *s);
+/* graph.cu: drops what is recorded, and takes its scratch back. After a failure. */
+void cuda_graph_abandon(struct cuda_state *s);
 /* queues.cu: records the events of a recording that has been launched once more, for
  * those who wait outside of it. */
 void cuda_events_settle(struct cuda_state *s);

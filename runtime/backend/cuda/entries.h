@@ -20,6 +20,7 @@ void cuda_wait(const struct backend *be, enum backend_queue q, struct backend_ev
 void *cuda_native(const struct backend *be, enum backend_queue q);
 void *cuda_lend(const struct backend *be, enum backend_queue q);
 accel_status_t cuda_check(const struct backend *be, accel_error_t *err);
+accel_status_t cuda_recover(const struct backend *be, accel_error_t *err);
 accel_status_t cuda_sync(const struct backend *be, accel_error_t *err);
 accel_status_t cuda_alloc(const struct backend *be, enum backend_memory kind,
                           size_t bytes, void **memory_out, accel_error_t *err);
@@ -29,6 +30,7 @@ accel_status_t cuda_reserve_workspace(const struct backend *be, accel_error_t *e
 void cuda_usage(const struct backend *be, struct backend_usage *out);
 void *cuda_reserve(const struct backend *be, size_t bytes);
 bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to);
+bool cuda_uncommit(const struct backend *be, void *base, size_t committed);
 void cuda_release(const struct backend *be, void *base, size_t reserved,
                   size_t committed);
 void *cuda_host_alloc(const struct backend *be, size_t bytes);
@@ -45,6 +47,8 @@ void cuda_from_host(const struct backend *be, void *dst, const void *host,
 void cuda_settle(const struct backend *be);
 
 /* graph.cu */
+void cuda_region_begin(const struct backend *be, const char *name);
+void cuda_region_end(const struct backend *be);
 void cuda_step_begin(const struct backend *be);
 void cuda_step_end(const struct backend *be);
 void cuda_mark(const struct backend *be, const struct backend_mark *mark);

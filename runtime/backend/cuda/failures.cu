@@ -174,6 +174,30 @@ accel_status_t cuda_check(const struct backend *be, accel_error_t *err)
     return st;
 }
 
+/* Scratch that was taken when the memory ran out is given back: the kernels that hold
+ * it were never queued. */
+accel_status_t cuda_recover(const struct backend *be, accel_error_t *err)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (!s->failed)
+        return ACCEL_OK;
+    if (s->peer_gone || s->code != cudaErrorMemoryAllocation)
+        return cuda_check(be, err);
+    cuda_graph_abandon(s);
+    s->failed = false;
+    s->asked = 0;
+    s->failed_ns = 0;
+    s->where[0] = s->last_op[0] = '\0';
+    s->workspace.top = 0;
+    s->ends.count = 0;
+    s->ends.bytes = 0;
+    s->now = s->stream[QUEUE_COMPUTE];
+    (void)cudaGetLastError();
+    cuda_await_all(s);
+    return cuda_check(be, err);
+}
+
 /* Did a kernel meet an id out of range? The words are those of the CPU's ops, which
  * find the first one, too. */
 static accel_status_t check_ids(struct cuda_state *s, struct cuda_fault f,

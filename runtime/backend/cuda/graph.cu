@@ -344,6 +344,19 @@ bool cuda_graph_scratch_free(struct cuda_state *s, void *p)
     return k != NULL;
 }
 
+void cuda_graph_abandon(struct cuda_state *s)
+{
+    struct cuda_graph *g = s->graph;
+
+    if (s->end_recording)
+        s->end_recording(s);
+    if (!g)
+        return;
+    g->step = g->plain = false;
+    for (struct kept *k = g->kept; k; k = k->next)
+        k->busy = false;
+}
+
 /* ---- life ------------------------------------------------------------------------ */
 
 bool cuda_graph_open(struct cuda_state *s)

@@ -32,6 +32,7 @@ cuda_sources = \
 	runtime/backend/cuda/move.cu \
 	runtime/backend/cuda/norm.cu \
 	runtime/backend/cuda/out_of_memory.cu \
+	runtime/backend/cuda/profile.cu \
 	runtime/backend/cuda/queues.cu \
 	runtime/backend/cuda/ranges.cu \
 	runtime/backend/cuda/rope.cu \

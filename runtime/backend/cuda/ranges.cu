@@ -186,6 +186,32 @@ bool cuda_commit(const struct backend *be, void *base, size_t from, size_t to)
     return back(s, r, to - r->backed);
 }
 
+/* A mapping can only be taken back as a whole, and so is all that is mapped. Also what
+ * the pool of kernels keeps. */
+bool cuda_uncommit(const struct backend *be, void *base, size_t committed)
+{
+    struct cuda_state *s = cuda_state_of(be);
+    struct cuda_range *r = *find_range(s, base);
+    cudaMemPool_t pool;
+
+    (void)committed;
+    if (s->failed || !r)
+        return false;
+    if (s->end_recording)
+        s->end_recording(s);
+    if (!cuda_await_all(s))
+        return false;
+    if (r->backed &&
+        !driver_ok(s, vm.unmap(address(r->base, 0), r->backed), "cuMemUnmap"))
+        return false;
+    s->held[MEMORY_ACTIVATIONS] -= r->backed;
+    r->backed = 0;
+    if (s->pool && cudaDeviceGetDefaultMemPool(&pool, s->device) == cudaSuccess)
+        (void)cudaMemPoolTrimTo(pool, 0);
+    (void)cudaGetLastError();
+    return true;
+}
+
 /* Unmaps what was mapped; the memory behind goes with its last mapping. */
 static void drop_range(struct cuda_state *s, struct cuda_range *r)
 {

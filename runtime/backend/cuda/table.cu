@@ -18,6 +18,7 @@ static void put_core(struct backend *be)
     be->lend = cuda_lend;
     be->check = cuda_check;
     be->sync = cuda_sync;
+    be->recover = cuda_recover;
     be->settle = cuda_settle;
     be->alloc = cuda_alloc;
     be->free = cuda_free;
@@ -26,6 +27,7 @@ static void put_core(struct backend *be)
     be->usage = cuda_usage;
     be->reserve = cuda_reserve;
     be->commit = cuda_commit;
+    be->uncommit = cuda_uncommit;
     be->release = cuda_release;
     be->host_alloc = cuda_host_alloc;
     be->host_free = cuda_host_free;
@@ -40,6 +42,8 @@ static void put_graph(struct backend *be)
     be->step_begin = cuda_step_begin;
     be->step_end = cuda_step_end;
     be->mark = cuda_mark;
+    be->region_begin = cuda_region_begin;
+    be->region_end = cuda_region_end;
 }
 
 /* A kernel without cuda_NAME does not compile: the table has no holes. */

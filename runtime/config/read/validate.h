@@ -59,6 +59,8 @@ void check_fp8(struct validator *v);
 void check_parallelism(struct validator *v);
 void check_deepspeed(struct validator *v);
 void check_megatron(struct validator *v);
+/* Checks the words of accel.track. */
+void check_track(struct validator *v);
 /* Checks the sizes of parallelism_config and megatron_lm_config
  * against num_processes. */
 void check_world(struct validator *v);

@@ -110,6 +110,7 @@ void validate_across(struct validator *v)
     take_fp16(v);
     force_cpu(v->cfg);
     preempt_only_saved(v);
+    check_track(v);
     if (config_is_given(v->cfg, "distributed_type")) {
         check_sizes(v);
         check_fsdp(v);

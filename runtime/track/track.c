@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sinks of a run: opened, written to, flushed and closed together. In: clean items.
+ * Out: calls of sinks, and two warnings per outage of one. Never an error once a sink
+ * is added.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "config/config.h"
+#include "track/track.h"
+
+/* ---- outages --------------------------------------------------------------------- */
+
+/* A sink of the program may have filled nothing. */
+static const char *why_text(const accel_error_t *e)
+{
+    return e->text[0] ? e->text : "it does not say why";
+}
+
+/* Warns when a sink begins to fail. */
+static void sink_failed(const struct track *t, struct track_sink *s, const char *what,
+                        const accel_error_t *e)
+{
+    if (!s->failing)
+        accel_logf(t->log, ACCEL_LOG_WARN,
+                   "tracker %s: cannot %s (%s%s%s); training continues without it",
+                   s->name, what, e->where, e->where[0] ? ": " : "", why_text(e));
+    s->failing = true;
+}
+
+/* Warns that it is over. */
+static void sink_works(const struct track *t, struct track_sink *s)
+{
+    if (s->failing)
+        accel_logf(t->log, ACCEL_LOG_WARN,
+                   "tracker %s works again; %lld items are lost", s->name,
+                   (long long)s->lost);
+    s->failing = false;
+    s->lost = 0;
+}
+
+static void sink_open(const struct track *t, struct track_sink *s)
+{
+    accel_error_t e = { 0 };
+
+    s->open = !s->sink.open ||
+              s->sink.open(s->sink.user, t->directory, t->first_step, &e) == ACCEL_OK;
+    if (s->open)
+        sink_works(t, s);
+    else
+        sink_failed(t, s, "begin", &e);
+}
+
+/* ---- the list -------------------------------------------------------------------- */
+
+bool track_add(struct track *t, const accel_sink_t *sink)
+{
+    struct track_sink *s = &t->sink[t->sinks];
+
+    if (t->sinks == TRACK_MAX_SINKS)
+        return false;
+    *s = (struct track_sink){ .sink = *sink };
+    snprintf(s->name, sizeof(s->name), "%s", sink->name);
+    t->sinks++;
+    if (t->open)
+        sink_open(t, s);
+    return true;
+}
+
+accel_status_t track_add_formats(struct track *t, unsigned formats, accel_error_t *err)
+{
+    static const struct {
+        unsigned format;
+        accel_status_t (*make)(const struct track *t, accel_sink_t *sink_out,
+                               accel_error_t *err);
+    } kinds[] = {
+        { TRACK_JSONL, track_jsonl },
+        { TRACK_CSV, track_csv },
+        { TRACK_TENSORBOARD, track_tensorboard },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(kinds); i++) {
+        accel_sink_t sink;
+        accel_status_t st;
+
+        if (!(formats & kinds[i].format))
+            continue;
+        st = kinds[i].make(t, &sink, err);
+        if (st != ACCEL_OK)
+            return st;
+        track_add(t, &sink);
+    }
+    return ACCEL_OK;
+}
+
+void track_open(struct track *t, const char *directory, int64_t first_step)
+{
+    snprintf(t->directory, sizeof(t->directory), "%s", directory);
+    t->first_step = first_step;
+    t->open = true;
+    for (int i = 0; i < t->sinks; i++)
+        sink_open(t, &t->sink[i]);
+}
+
+/* Seconds since 1970. */
+static double time_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void track_write(struct track *t, int64_t step, const accel_item_t *items, int n)
+{
+    const double now = time_now();
+
+    for (int i = 0; i < t->sinks && n > 0; i++) {
+        struct track_sink *s = &t->sink[i];
+        accel_error_t e = { 0 };
+
+        if (s->open && s->sink.write(s->sink.user, step, now, items, n, &e) == ACCEL_OK)
+            sink_works(t, s);
+        else {
+            s->lost += n;
+            sink_failed(t, s, "write", &e);
+        }
+    }
+}
+
+void track_step(struct track *t, const struct observe *o, const struct observe_step *s)
+{
+    const double rate = s->step_ms > 0 ? (double)s->items / (s->step_ms * 1e-3) : 0;
+    accel_item_t item[8] = {
+        { .name = "train/loss", .value = s->loss },
+        { .name = "train/lr", .value = s->lr },
+        { .name = "train/grad_norm", .value = s->grad_norm },
+        { .name = "train/step_ms", .value = s->step_ms },
+        { .name = s->tokens ? "train/tokens_per_s" : "train/samples_per_s",
+          .value = rate },
+        { .name = "train/mem_peak_bytes", .value = (double)o->peak_bytes },
+    };
+    int n = 6;
+
+    if (o->device_peak)
+        item[n++] = (accel_item_t){ .name = "train/gpu_peak_bytes",
+                                    .value = (double)o->device_peak_bytes };
+    if (!isnan(s->eval_loss))
+        item[n++] = (accel_item_t){ .name = "eval/loss", .value = s->eval_loss };
+    track_write(t, s->step, item, n);
+}
+
+void track_flush(struct track *t)
+{
+    for (int i = 0; i < t->sinks; i++) {
+        struct track_sink *s = &t->sink[i];
+        accel_error_t e = { 0 };
+
+        if (!s->open)
+            sink_open(t, s);
+        if (s->open && s->sink.flush && s->sink.flush(s->sink.user, &e) != ACCEL_OK)
+            sink_failed(t, s, "flush", &e);
+    }
+}
+
+void track_close(struct track *t)
+{
+    for (int i = 0; i < t->sinks; i++) {
+        struct track_sink *s = &t->sink[i];
+
+        if (s->lost > 0)
+            accel_logf(t->log, ACCEL_LOG_WARN, "tracker %s: %lld items are lost",
+                       s->name, (long long)s->lost);
+        if (s->sink.close)
+            s->sink.close(s->sink.user);
+    }
+    t->sinks = 0;
+}
