@@ -12,6 +12,7 @@
 #include "common/common.h"
 #include "config/config.h"
 #include "life/life.h"
+#include "loader/loader.h"
 #include "loop/loop.h"
 #include "nn/nn.h"
 #include "observe/observe.h"
@@ -71,6 +72,10 @@ struct accel {
     int own_units;
     struct gradient_hook hook[RUN_MAX_HOOKS];
     int hooks;
+    /* owned, newest first (loader_calls.c) */
+    struct accel_loader *loaders;
+    /* what the next reduction of a step tells the other ranks */
+    struct loader_failure loader_failure;
 
     /* Set by accel_prepare; true at its very end. */
     bool prepared;
