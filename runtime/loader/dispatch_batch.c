@@ -13,7 +13,7 @@
 struct dispatch_header {
     int64_t real, count;
     int32_t status, none, last;
-    int32_t ndim[DATA_MAX_FIELDS];
+    int32_t dtype[DATA_MAX_FIELDS], ndim[DATA_MAX_FIELDS];
     int64_t dims[DATA_MAX_FIELDS][4];
 };
 
@@ -26,6 +26,7 @@ static void fill_header(const struct accel_loader *l, const struct loader_slot *
                                    .none = s->none,
                                    .last = s->last };
     for (int f = 0; f < l->fields && !s->none && s->st == ACCEL_OK; f++) {
+        h->dtype[f] = s->batch.field[f].dtype;
         h->ndim[f] = s->batch.field[f].ndim;
         memcpy(h->dims[f], s->batch.field[f].dims, sizeof(h->dims[f]));
     }
@@ -43,7 +44,7 @@ static void take_header(const struct accel_loader *l, struct loader_slot *s,
     for (int f = 0; f < l->fields && !s->none; f++) {
         s->batch.field[f] =
             (struct accel_batch_field){ .data = s->host.memory + s->host.at[f],
-                                        .dtype = l->field[f].dtype,
+                                        .dtype = (accel_dtype_t)h->dtype[f],
                                         .ndim = h->ndim[f] };
         memcpy(s->batch.field[f].dims, h->dims[f], sizeof(h->dims[f]));
     }

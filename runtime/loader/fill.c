@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "common/bf16.h"
 #include "loader/loader_impl.h"
 
 /* The places of step `at` that this rank reads: its own part or, where it sends them
@@ -130,6 +131,31 @@ static accel_status_t read_stream(struct accel_loader *l, struct loader_slot *s)
     return st;
 }
 
+/* Float values become the compute dtype here, ahead of the step, where that makes them
+ * smaller: in place, a piece at a time. */
+static void narrow_floats(const struct accel_loader *l, accel_batch_t *batch)
+{
+    enum { PIECE = 1024 };
+    bf16_t piece[PIECE];
+
+    for (int f = 0; f < batch->fields && l->place.graph->compute == ACCEL_BF16; f++) {
+        struct accel_batch_field *field = &batch->field[f];
+        int64_t elems = 1;
+
+        if (field->dtype != ACCEL_F32)
+            continue;
+        for (int i = 0; i < field->ndim; i++)
+            elems *= field->dims[i];
+        for (int64_t at = 0; at < elems; at += PIECE) {
+            size_t n = (size_t)(elems - at < PIECE ? elems - at : PIECE);
+
+            bf16_narrow(piece, (float *)field->data + at, n);
+            memcpy((bf16_t *)field->data + at, piece, n * sizeof(*piece));
+        }
+        field->dtype = ACCEL_BF16;
+    }
+}
+
 static bool ring_fill(void *user, int slot, int64_t step)
 {
     struct accel_loader *l = user;
@@ -140,6 +166,8 @@ static bool ring_fill(void *user, int slot, int64_t step)
     if (st == ACCEL_OK && s->count > 0)
         st = collate_batch(&l->collate, &s->host, l->field, l->fields, s->count,
                            s->index, s->lengths, &s->batch, &s->error);
+    if (st == ACCEL_OK && s->count > 0)
+        narrow_floats(l, &s->batch);
     return !slot_failed(s, st) && !s->none && !s->last;
 }
 

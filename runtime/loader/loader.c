@@ -247,29 +247,73 @@ accel_status_t loader_advance(struct accel_loader *l, bool *got_out, accel_error
     return advance_sharded(l, first, got_out, err);
 }
 
+/* The bytes of this rank's samples of one field. */
+struct own_values {
+    const char *host;
+    size_t bytes;
+    size_t offset; /* in a buffer of the stage */
+};
+
+/* A tensor for one field of the last batch, without values, and where they are. NULL:
+ * sticky error. */
+static accel_tensor_t *field_tensor(struct accel_loader *l, int f,
+                                    struct own_values *v_out)
+{
+    const struct accel_batch_field *from = &l->last_good->batch.field[f];
+    bool is_float = from->dtype == ACCEL_F32 || from->dtype == ACCEL_BF16;
+    struct graph *g = l->place.graph;
+    int64_t dims[4] = { l->state.count };
+    int64_t sample = (int64_t)accel_dtype_bytes(from->dtype);
+
+    for (int i = 1; i < from->ndim; i++) {
+        dims[i] = from->dims[i];
+        sample *= from->dims[i];
+    }
+    g->op = "input";
+    *v_out = (struct own_values){ .host = (const char *)from->data + l->offset * sample,
+                                  .bytes = (size_t)(sample * l->state.count),
+                                  .offset = (size_t)l->last_good->host.at[f] };
+    return graph_tensor(g, is_float ? g->compute : from->dtype, from->ndim, dims);
+}
+
+/* All copies to the device's buffer first, then those out of it. What must be widened
+ * goes the other way. */
+static void fill_staged(struct accel_loader *l, accel_tensor_t *const *t,
+                        const struct own_values *v)
+{
+    const accel_batch_t *b = &l->last_good->batch;
+
+    stage_begin(&l->stage);
+    for (int f = 0; f < l->fields; f++)
+        if (b->field[f].dtype == t[f]->dtype)
+            stage_put(&l->stage, v[f].offset, v[f].host, v[f].bytes);
+    stage_filled(&l->stage);
+    for (int f = 0; f < l->fields; f++)
+        if (b->field[f].dtype == t[f]->dtype)
+            stage_get(&l->stage, t[f]->data, v[f].offset, v[f].bytes);
+        else
+            host_upload(l->backend, t[f], b->field[f].dtype, v[f].host);
+    stage_end(&l->stage);
+}
+
 accel_status_t loader_tensors(struct accel_loader *l, accel_tensor_t **batch_out,
                               accel_error_t *err)
 {
-    const accel_batch_t *b = &l->last_good->batch;
-    struct graph *g = l->place.graph;
+    struct own_values v[DATA_MAX_FIELDS];
 
     for (int f = 0; f < l->fields; f++) {
-        const struct accel_batch_field *from = &b->field[f];
-        int64_t dims[4] = { l->state.count };
-        int64_t sample = (int64_t)accel_dtype_bytes(from->dtype);
-
-        for (int i = 1; i < from->ndim; i++) {
-            dims[i] = from->dims[i];
-            sample *= from->dims[i];
-        }
-        g->op = "input";
-        batch_out[f] = host_tensor(g, from->dtype, from->ndim, dims,
-                                   (const char *)from->data + l->offset * sample);
+        batch_out[f] = field_tensor(l, f, &v[f]);
         if (!batch_out[f]) {
-            *err = g->error;
+            *err = l->place.graph->error;
             return err->code;
         }
     }
+    if (stage_is_open(&l->stage))
+        fill_staged(l, batch_out, v);
+    else
+        for (int f = 0; f < l->fields; f++)
+            host_upload(l->backend, batch_out[f], l->last_good->batch.field[f].dtype,
+                        v[f].host);
     return ACCEL_OK;
 }
 

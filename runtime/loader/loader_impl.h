@@ -11,6 +11,7 @@
 #include "loader/loader.h"
 #include "loader/prefetch.h"
 #include "loader/sampler.h"
+#include "loader/upload_stage.h"
 #include "loader/stream.h"
 
 /* A step that is read, or being read. */
@@ -44,6 +45,7 @@ struct accel_loader {
     struct prefetch ahead;
     struct loader_slot *slot; /* [slots] */
     int slots;
+    struct stage stage; /* open on a device */
 
     int64_t epoch;
     /* the next step to hand out, counted from plan.base */

@@ -146,7 +146,11 @@ static accel_status_t open_parts(struct accel_loader *l,
         st = collate_open(&l->collate, o, l->field, l->fields, err);
     if (st == ACCEL_OK)
         st = open_order(l, o, err);
-    return st == ACCEL_OK ? open_ring(l, o, err) : st;
+    if (st == ACCEL_OK)
+        st = open_ring(l, o, err);
+    if (st == ACCEL_OK && l->backend->device)
+        st = stage_open(&l->stage, l->backend, l->slot[0].host.bytes, err);
+    return st;
 }
 
 accel_status_t loader_open(struct accel_loader **loader_out,
@@ -194,6 +198,7 @@ void loader_free(struct accel_loader *l)
         free(l->slot[i].lengths);
     }
     free(l->slot);
+    stage_close(&l->stage);
     sampler_close(&l->sampler);
     stream_close(&l->stream);
     free(l);

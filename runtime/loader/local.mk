@@ -18,6 +18,8 @@ libaccel_core_la_SOURCES += \
 	runtime/loader/prefetch.h \
 	runtime/loader/sampler.c \
 	runtime/loader/sampler.h \
+	runtime/loader/upload_stage.c \
+	runtime/loader/upload_stage.h \
 	runtime/loader/stream.c \
 	runtime/loader/stream.h \
 	runtime/loader/torch_random.c \
@@ -51,3 +53,7 @@ check_PROGRAMS += tests/helpers/loader_rows
 tests_helpers_loader_rows_SOURCES = tests/helpers/loader_rows.c
 tests_helpers_loader_rows_LDADD = $(unit_ldadd)
 shell_tests += tests/t/4220-loaders-accelerate.t
+
+gpu_unit_tests += tests/unit/test_cuda_loader
+tests_unit_test_cuda_loader_SOURCES = tests/unit/test_cuda_loader.c $(cuda_device_sources)
+tests_unit_test_cuda_loader_LDADD = $(unit_ldadd)

@@ -11,7 +11,16 @@
 #include "tests/tap.h"
 #include "tests/unit/loader_world.h"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+
+#ifndef SANITIZED
 enum { SAMPLES = 60, LONGEST = 16 };
 
 static atomic_int calls;
