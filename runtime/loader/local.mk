@@ -57,3 +57,9 @@ shell_tests += tests/t/4220-loaders-accelerate.t
 gpu_unit_tests += tests/unit/test_cuda_loader
 tests_unit_test_cuda_loader_SOURCES = tests/unit/test_cuda_loader.c $(cuda_device_sources)
 tests_unit_test_cuda_loader_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_loader_step
+tests_unit_test_loader_step_SOURCES = tests/unit/test_loader_step.c tests/unit/model_run.c \
+	tests/unit/model_run.h
+tests_unit_test_loader_step_CFLAGS = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
+tests_unit_test_loader_step_LDADD = $(fork_ldadd)

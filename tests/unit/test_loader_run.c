@@ -177,6 +177,48 @@ static void test_refused(struct rig *k)
     rig_close(k);
 }
 
+static int no_sample(void *user, void *const *dst)
+{
+    (void)user, (void)dst;
+    return 0;
+}
+
+static int no_rewind(void *user, int64_t epoch)
+{
+    (void)user, (void)epoch;
+    return 0;
+}
+
+/* A job has samples with numbers; an empty iterable dataset has empty epochs. */
+static void test_iterable_job(struct rig *k)
+{
+    static const accel_iterable_t source = { no_sample, no_rewind, NULL, 0 };
+    static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
+    static const accel_loader_options_t o = { .batch = 2, .prefetch = 1 };
+    accel_options_t options = { .config_file = k->config, .threads = 1 };
+    accel_job_t job = { .steps = 1, .batch = BATCH, .out_dir = k->dir };
+    accel_loader_t *l = NULL;
+    accel_tensor_t *batch[1];
+    accel_error_t err = { 0 };
+    int got = 1;
+
+    tap_ok(!accel_dataset_iterable_new(&job.data, &source, &field, 1, &err) &&
+               !accel_open(&k->run, &options, &err) &&
+               accel_prepare(k->run, &job, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "iterable"),
+           "%s", err.text);
+    accel_close(k->run, NULL);
+    if (!rig_open(k))
+        return;
+    tap_ok(!accel_loader_new(&l, k->run, "none", job.data, &o, &err), "%s", err.text);
+    for (int epoch = 0; epoch < 3; epoch++)
+        tap_ok(!accel_loader_next(l, batch, 1, &got, &err) && !got &&
+                   accel_loader_epoch(l) == epoch + 1,
+               "epoch %d is empty %s", epoch, err.text);
+    rig_close(k);
+    accel_dataset_close(job.data);
+}
+
 int main(void)
 {
     struct rig k = { .dir = "/tmp/accel-loader.XXXXXX" };
@@ -197,6 +239,7 @@ int main(void)
     test_train(&k);
     test_fetch_fails(&k);
     test_refused(&k);
+    test_iterable_job(&k);
     snprintf(command, sizeof(command), "rm -rf %s", k.dir);
     tap_ok(system(command) == 0, "removed");
     return tap_done();
