@@ -21,7 +21,8 @@ extern "C" {
  * failure. `rewind` goes to the first sample of an epoch; it returns 0, or anything
  * else on failure. After the same rewind the same samples must follow: a resumed run
  * goes on by reading up to its place, and an epoch that does not fill its last batch is
- * completed with its first samples. */
+ * completed with its first samples. A loader that reads ahead calls both on a thread of
+ * its own. */
 typedef struct accel_iterable {
     int (*next)(void *user, void *const *dst);
     int (*rewind)(void *user, int64_t epoch);
@@ -34,8 +35,9 @@ accel_status_t accel_dataset_iterable_new(accel_dataset_t **out,
                                           const accel_field_t *fields, int n,
                                           accel_error_t *err);
 /* Promises that the dataset's fetch function may run on this many threads at once; 1
- * unless said. Token files may be read on any number. Errors: ACCEL_EINVAL (an iterable
- * dataset, fewer than 1). */
+ * unless said. A loader that reads ahead calls it on threads of its own. Token files
+ * may be read on any number. Errors: ACCEL_EINVAL (an iterable dataset, fewer than
+ * 1). */
 accel_status_t accel_dataset_set_threads(accel_dataset_t *d, int threads,
                                          accel_error_t *err);
 

@@ -23,8 +23,7 @@ static int wide_fetch(void *user, int64_t index, void *const *dst)
     return 0;
 }
 
-/* Values of one batch that are not those of its samples, read before and after the next
- * one is there. */
+/* Values of one batch that are not those of its samples. */
 static int64_t wrong_in(const accel_tensor_t *number, const accel_tensor_t *t,
                         float *host)
 {
@@ -87,6 +86,42 @@ static void test_device(struct backend *be, accel_dtype_t compute, int prefetch)
     free(host);
 }
 
+/* Three batches are queued before anything is read: the third takes the buffer of the
+ * first. */
+static void test_queued(struct backend *be)
+{
+    static const accel_field_t field[2] = { { .dtype = ACCEL_I32 },
+                                            { ACCEL_F32, 1, { WIDTH } } };
+    const accel_loader_options_t o = { .batch = BATCH };
+    float *host = malloc(sizeof(float) * BATCH * WIDTH);
+    struct loader_failure failure = { 0 };
+    struct graph g = { 0 };
+    struct loader_place place = { .graph = &g, .ranks = 1, .failure = &failure };
+    struct accel_loader *l = NULL;
+    accel_dataset_t *d = NULL;
+    accel_error_t err = { 0 };
+    accel_tensor_t *t[3][2];
+    int64_t wrong = 0;
+    bool got;
+
+    if (!host || graph_open(&g, be, ACCEL_F32, false, &err) ||
+        accel_dataset_new(&d, SAMPLES, field, 2, wide_fetch, NULL, 0, &err) ||
+        loader_open(&l, &place, "queued", d, &o, &err)) {
+        tap_ok(false, "open: %s", err.text);
+        exit(tap_done());
+    }
+    for (int i = 0; i < 3; i++)
+        if (loader_advance(l, &got, &err) || loader_tensors(l, t[i], &err))
+            wrong++;
+    for (int i = 0; i < 3 && wrong == 0; i++)
+        wrong += wrong_in(t[i][0], t[i][1], host);
+    tap_is_int(wrong, 0, "three batches at once %s", err.text);
+    loader_free(l);
+    accel_dataset_close(d);
+    graph_close(&g);
+    free(host);
+}
+
 int main(void)
 {
     struct backend *be = cuda_device();
@@ -94,6 +129,7 @@ int main(void)
     test_device(be, ACCEL_F32, 0);
     test_device(be, ACCEL_F32, 2);
     test_device(be, ACCEL_BF16, 2);
+    test_queued(be);
     backend_close(be);
     return tap_done();
 }

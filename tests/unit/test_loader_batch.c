@@ -361,6 +361,41 @@ static void test_bf16(void)
     accel_dataset_close(d);
 }
 
+enum { WIDE = 3000 };
+
+static int wide_fetch(void *user, int64_t index, void *const *dst)
+{
+    (void)user;
+    for (int i = 0; i < WIDE; i++) {
+        float v = (float)(index + i % 200);
+
+        bf16_narrow((bf16_t *)dst[0] + i, &v, 1);
+    }
+    return 0;
+}
+
+/* Wider than the pieces in which values are converted. */
+static void test_widened(void)
+{
+    static const accel_field_t field = { ACCEL_BF16, 1, { WIDE } };
+    accel_loader_options_t o = { .batch = 2, .sampler = ACCEL_SAMPLER_SEQUENTIAL };
+    accel_dataset_t *d = NULL;
+    struct accel_loader *l;
+    accel_error_t err = { 0 };
+    accel_tensor_t *t[1];
+    int wrong = 0;
+
+    accel_dataset_new(&d, 2, &field, 1, wide_fetch, NULL, 0, &err);
+    l = ragged_open(d, o);
+    if (!tap_ok(next_of(l, t, &err) && t[0]->dtype == ACCEL_F32, "bfloat16 samples"))
+        return;
+    for (int i = 0; i < 2 * WIDE; i++)
+        wrong += ((float *)t[0]->data)[i] != (float)(i / WIDE + i % WIDE % 200);
+    tap_is_int(wrong, 0, "arrive as float32");
+    loader_free(l);
+    accel_dataset_close(d);
+}
+
 /* ---- joining ----------------------------------------------------------------------- */
 
 /* 5 samples, 2 a batch, 3 ranks: the last has a batch that does not count. */
@@ -428,6 +463,7 @@ int main(void)
     test_own_order();
     test_held_out();
     test_bf16();
+    test_widened();
     loader_rig_close(&rig);
     return tap_done();
 }

@@ -113,9 +113,15 @@ static void test_train(struct rig *k)
                "the held-out samples %s", err.text);
         tap_ok(!accel_loader_next(valid, batch, 1, &got, &err) && !got, "their end");
         accel_inference_mode(k->run, 0);
+        tap_ok(!accel_step(k->run, &err), "no backward is due %s", err.text);
     }
     tap_is_int(accel_steps_done(k->run), 6, "six steps");
     tap_is_int(accel_loader_epoch(train), 3, "three epochs");
+    accel_inference_mode(k->run, 1);
+    tap_ok(!accel_loader_next(valid, batch, 1, &got, &err) &&
+               accel_backward(k->run, accel_call(k->model, batch, 1), &err) ==
+                   ACCEL_EINVAL,
+           "nor is one possible: %s", err.text);
     accel_loader_close(valid);
     rig_close(k);
 }
