@@ -21,8 +21,9 @@
  * This header has the run: status, open, data, prepare, the training loop, save and
  * close. It includes its companions: accel_ops.h (tensors and ops), accel_models.h
  * (modules and ready-made models), accel_units.h (your own forward and backward),
- * accel_text.h (tokenizers and generation), accel_objects.h (schedules),
- * accel_ranks.h (between ranks) and accel_track.h (trackers and helpers).
+ * accel_text.h (tokenizers and generation), accel_loaders.h (iterable datasets and
+ * loaders), accel_objects.h (schedules), accel_ranks.h (between ranks) and
+ * accel_track.h (trackers and helpers).
  *
  * Unless a function's comment says otherwise:
  *  - Functions return accel_status_t and fill the caller's `err` (may be NULL). Outputs
@@ -198,9 +199,10 @@ typedef struct accel_field {
 } accel_field_t;
 
 /* Writes sample `index` into dst[i], one array per field. Called by accel_next and
- * accel_evaluate on the thread that calls them. The same index must give the same bytes
- * whenever and on whichever rank it is asked: that makes a resumed run exact. Returns
- * 0, or anything else where the sample cannot be had, which ends the run. */
+ * accel_evaluate on the thread that calls them, and by loaders. The same index must
+ * give the same bytes whenever and on whichever rank it is asked: that makes a resumed
+ * run exact. Returns 0, or anything else where the sample cannot be had, which ends the
+ * run. */
 typedef int (*accel_fetch_f)(void *user, int64_t index, void *const *dst);
 /* A dataset of `samples` samples of n fields (1 .. 8), drawn by `fetch`. The last
  * `holdout` fraction (0 .. 0.5) is kept for accel_evaluate. Copies `fields`; `user`
@@ -254,7 +256,7 @@ typedef struct accel_job {
     /* Its forward takes the fields of the data and returns the loss, the mean over the
      * samples of its inputs. NULL: the run's units. */
     accel_module_t *model;
-    accel_dataset_t *data; /* must outlive the run; NULL: fed by accel_next_samples */
+    accel_dataset_t *data; /* must outlive the run; NULL: accel_next_samples, loaders */
     accel_optimizer_t optimizer;
     int64_t steps;       /* optimizer steps in the whole run */
     int64_t warmup;      /* linear warm-up steps, then cosine to lr / 10 */
@@ -371,6 +373,7 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err);
 #include "accel_models.h"
 #include "accel_text.h"
 #include "accel_units.h"
+#include "accel_loaders.h"
 #include "accel_objects.h"
 #include "accel_ranks.h"
 #include "accel_track.h"

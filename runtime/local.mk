@@ -5,8 +5,8 @@
 noinst_LTLIBRARIES += libacommon.la libaconfig.la libaccel_core.la
 # The public headers; accel.h includes the others.
 public_headers = runtime/accel.h runtime/accel_ops.h runtime/accel_models.h \
-	runtime/accel_objects.h runtime/accel_ranks.h runtime/accel_text.h runtime/accel_track.h \
-	runtime/accel_units.h
+	runtime/accel_loaders.h runtime/accel_objects.h runtime/accel_ranks.h \
+	runtime/accel_text.h runtime/accel_track.h runtime/accel_units.h
 include_HEADERS += $(public_headers)
 
 libacommon_la_SOURCES =
@@ -33,6 +33,7 @@ include runtime/shard/local.mk
 include runtime/optim/local.mk
 include runtime/powersgd/local.mk
 include runtime/data/local.mk
+include runtime/loader/local.mk
 include runtime/observe/local.mk
 include runtime/track/local.mk
 include runtime/weights/local.mk

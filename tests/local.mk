@@ -141,6 +141,7 @@ EXTRA_DIST += tests/mutants/run \
 	tests/mutants/data.mut \
 	tests/mutants/format.mut \
 	tests/mutants/launch.mut \
+	tests/mutants/loader.mut \
 	tests/mutants/logstop.mut \
 	tests/mutants/nn.mut \
 	tests/mutants/ops.mut \

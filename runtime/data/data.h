@@ -40,6 +40,20 @@ int64_t data_holdout_samples(const accel_dataset_t *d);
 accel_status_t data_holdout_sample(const accel_dataset_t *d, int64_t index,
                                    void *const *dst, accel_error_t *err);
 
+/* How many threads may read samples at once. */
+int data_threads(const accel_dataset_t *d);
+
+/* Iterable datasets: for loaders only, not for data_sample. */
+bool data_is_iterable(const accel_dataset_t *d);
+/* Samples per epoch; -1: not known. */
+int64_t data_stream_samples(const accel_dataset_t *d);
+/* To the first sample of `epoch`. A0713: the program's function failed. */
+accel_status_t data_rewind(const accel_dataset_t *d, int64_t epoch, accel_error_t *err);
+/* The next sample into dst[fields]; *more_out is false at the end of the epoch.
+ * A0713. */
+accel_status_t data_next(const accel_dataset_t *d, void *const *dst, bool *more_out,
+                         accel_error_t *err);
+
 /* The identity of the data, which enters that of the run. Token files: kind and count
  * of tokens, names (without directory) and sizes of files, and 64 evenly spread pieces
  * of content; neither seq nor holdout. A program's own: fields, number of samples, and

@@ -35,7 +35,11 @@ struct accel_dataset {
     int fields;
     /* for training; the held-out samples follow them */
     int64_t samples, held_out;
-    /* NULL: token files, which all members below are for */
+    /* threads that may read at once */
+    int threads;
+    /* next is NULL: samples have numbers */
+    accel_iterable_t source;
+    /* NULL and no source: token files, which all members below are for */
     accel_fetch_f fetch;
     void *user;
 
@@ -48,6 +52,9 @@ struct accel_dataset {
     int64_t total, train;
 };
 
+/* ACCEL_EINVAL if these cannot be the fields of a sample. */
+accel_status_t data_check_fields(const accel_field_t *fields, int n,
+                                 accel_error_t *err);
 /* Sample `index` of token files: ids_out[seq] and targets_out[seq]. From d->samples on
  * the held-out ones follow. */
 accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids_out,

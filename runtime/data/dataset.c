@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -291,6 +292,7 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     if (!d)
         return accel_fail_nomem(err, "dataset", sizeof(*d));
     d->seq = seq;
+    d->threads = INT_MAX; /* pread keeps no place */
     d->fields = 2;
     d->field[0] = d->field[1] =
         (accel_field_t){ .dtype = ACCEL_I32, .ndim = 1, .dims = { seq } };

@@ -37,6 +37,18 @@ static accel_status_t check_field(const accel_field_t *f, int64_t *total,
     return ACCEL_OK;
 }
 
+accel_status_t data_check_fields(const accel_field_t *fields, int n, accel_error_t *err)
+{
+    int64_t bytes = 0;
+    accel_status_t st = ACCEL_OK;
+
+    if (!fields || n < 1 || n > DATA_MAX_FIELDS)
+        return bad(err, "a dataset must have 1 to 8 fields");
+    for (int i = 0; i < n && st == ACCEL_OK; i++)
+        st = check_field(&fields[i], &bytes, err);
+    return st;
+}
+
 /* The held-out samples are the last ones of the program's numbering. */
 accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
                                  const accel_field_t *fields, int n,
@@ -44,16 +56,13 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
                                  accel_error_t *err)
 {
     accel_dataset_t *d;
-    int64_t bytes = 0;
+    accel_status_t st;
 
-    if (!out || !fetch || !fields || n < 1 || n > DATA_MAX_FIELDS)
+    if (!out || !fetch)
         return bad(err, "a dataset must have a fetch function and 1 to 8 fields");
-    for (int i = 0; i < n; i++) {
-        accel_status_t st = check_field(&fields[i], &bytes, err);
-
-        if (st != ACCEL_OK)
-            return st;
-    }
+    st = data_check_fields(fields, n, err);
+    if (st != ACCEL_OK)
+        return st;
     if (!(holdout >= 0 && holdout <= 0.5))
         return accel_fail(err, A0708,
                           "use a fraction below 0.5; 0.1 keeps a tenth for evaluation",
@@ -69,6 +78,7 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
     d->held_out = (int64_t)floor((double)samples * holdout);
     d->samples = samples - d->held_out;
     d->fetch = fetch;
+    d->threads = 1;
     d->user = user;
     *out = d;
     return ACCEL_OK;

@@ -7,6 +7,7 @@ libaccel_core_la_SOURCES += \
 	runtime/data/data_impl.h \
 	runtime/data/dataset.c \
 	runtime/data/fields.c \
+	runtime/data/iterable.c \
 	runtime/data/sample_order.c \
 	runtime/data/pretokenize.c \
 	runtime/data/token_read.c \

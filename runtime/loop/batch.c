@@ -7,65 +7,26 @@
 #include <stdlib.h>
 
 #include "backend/device.h"
-#include "common/bf16.h"
 #include "tensor/tape.h"
 #include "run/run.h"
-
-/* bytes of a micro-batch: sizes below stay far from overflow */
-#define BATCH_MAX ((int64_t)1 << 31)
 
 /* The size is checked by division, before anything is multiplied. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err)
 {
-    const accel_field_t *f;
+    const accel_field_t *f = NULL;
     int n = run->job.data ? data_fields(run->job.data, &f) : 0;
-    int64_t bytes = (run->job.accumulate * (int64_t)sizeof(float) + 63) / 64 * 64;
-    int64_t sample = 0;
+    int64_t sample = host_sample_bytes(f, n);
+    accel_status_t st;
 
-    for (int i = 0; i < n; i++)
-        sample += data_field_bytes(&f[i]);
-    if (sample > BATCH_MAX / run->job.batch)
+    if (sample > HOST_BATCH_MAX / run->job.batch)
         return accel_fail(err, A0902, "use a smaller batch and more accumulation",
                           "a micro-batch of %d samples of %lld bytes is too large",
                           run->job.batch, (long long)sample);
-    for (int i = 0; i < n; i++) {
-        run->loop.batch_at[i] = bytes;
-        bytes += (run->job.batch * data_field_bytes(&f[i]) + 63) / 64 * 64;
-    }
-    run->loop.host_batch = run->backend->host_alloc(run->backend, (size_t)bytes);
-    run->loop.host_batch_bytes = (size_t)bytes;
-    if (!run->loop.host_batch)
-        return accel_fail_nomem(err, "a micro-batch", (size_t)bytes);
-    run->loop.losses = (float *)run->loop.host_batch;
-    return ACCEL_OK;
-}
-
-/* Copies `host` to t as it is or, float values of the other width, in converted pieces
- * on the stack: no second copy of the batch. */
-static void upload(const struct backend *be, accel_tensor_t *t, accel_dtype_t dtype,
-                   const void *host)
-{
-    enum { PIECE = 2048 };
-    size_t from = accel_dtype_bytes(dtype), to = accel_dtype_bytes(t->dtype);
-    union {
-        float f32[PIECE];
-        bf16_t bf16[PIECE];
-    } piece;
-
-    if (dtype == t->dtype) {
-        be->from_host(be, t->data, host, (size_t)t->elems * to);
-        return;
-    }
-    for (int64_t i = 0; i < t->elems; i += PIECE) {
-        size_t n = (size_t)(t->elems - i < PIECE ? t->elems - i : PIECE);
-        const void *src = (const char *)host + (size_t)i * from;
-
-        if (t->dtype == ACCEL_BF16)
-            bf16_narrow(piece.bf16, src, n);
-        else
-            bf16_widen(piece.f32, src, n);
-        be->from_host(be, (char *)t->data + (size_t)i * to, &piece, n * to);
-    }
+    st = host_batch_open(&run->loop.host, run->backend,
+                         (size_t)run->job.accumulate * sizeof(float), run->job.batch, f,
+                         n, err);
+    run->loop.losses = (float *)run->loop.host.memory;
+    return st;
 }
 
 /* data_global_index maps a place in the run's order to a sample; held-out samples are
@@ -83,9 +44,7 @@ accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
         int64_t all = accel_dataset_samples(j->data);
         accel_status_t st;
 
-        for (int k = 0; k < n; k++)
-            dst[k] = run->loop.host_batch + run->loop.batch_at[k] +
-                     i * data_field_bytes(&f[k]);
+        host_batch_sample(&run->loop.host, f, n, i, dst);
         st = held_out ? data_holdout_sample(j->data, first + i, dst, err)
                       : data_sample(j->data, data_global_index(j->seed, all, first + i),
                                     dst, err);
@@ -107,29 +66,32 @@ accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out
             *err = run->graph.error;
             return err->code;
         }
-        upload(run->backend, batch_out[i], f[i].dtype,
-               run->loop.host_batch + run->loop.batch_at[i]);
+        host_upload(run->backend, batch_out[i], f[i].dtype,
+                    run->loop.host.memory + run->loop.host.at[i]);
     }
     return ACCEL_OK;
 }
 
-/* Starts a micro-batch: frees the tensors of the one before and sets what dropout draws
- * from. Returns the number of this rank's first sample in the order of the run. */
-static int64_t batch_begin(accel_t *run)
+/* Returns the number of this rank's first sample in the order of the run. */
+static int64_t next_micro(accel_t *run)
 {
     int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,
                                      run->boot.size, run->boot.rank, run->job.batch);
 
+    batch_begin(run, first, run->job.batch);
+    return first;
+}
+
+void batch_begin(accel_t *run, int64_t first, int64_t count)
+{
     /* data of the micro-batch before is freed */
     graph_reset(&run->graph);
     run->loop.in_micro = true;
     run->graph.micro = run->loop.micro + 1;
     run->graph.micros = run->job.accumulate;
     run->graph.recording = run->graph.training = !run->graph.evaluating;
-    run->graph.draws = (struct draws){ .seed = run->job.seed,
-                                       .first_sample = first,
-                                       .batch = run->job.batch };
-    return first;
+    run->graph.draws =
+        (struct draws){ .seed = run->job.seed, .first_sample = first, .batch = count };
 }
 
 /* An error of the call, not of the run: the program may go on after it. */
@@ -158,7 +120,7 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
     fields = data_fields(run->job.data, &f);
     if (n != fields || !batch)
         return wrong_count("accel_next", n, fields, "tensors", err);
-    st = batch_take(run, batch_begin(run), run->job.batch, false, &e);
+    st = batch_take(run, next_micro(run), run->job.batch, false, &e);
     if (st == ACCEL_OK)
         st = batch_tensors(run, run->job.batch, next, &e);
     if (st != ACCEL_OK)
@@ -186,7 +148,7 @@ accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                           "accel_next_samples for a job with data");
     if (count != run->job.batch)
         return wrong_count("accel_next_samples", count, run->job.batch, "samples", err);
-    first = batch_begin(run);
+    first = next_micro(run);
     for (int i = 0; index && i < count; i++)
         index[i] = first + i;
     return ACCEL_OK;
@@ -212,15 +174,11 @@ accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
         return NULL;
     g->op = "input";
     if (host && dims)
-        t = graph_tensor(g,
-                         dtype == ACCEL_F32 || dtype == ACCEL_BF16 ? g->compute : dtype,
-                         ndim, dims);
+        t = host_tensor(g, dtype, ndim, dims, host);
     else
         graph_fail(g, A0601, g->op, "pass sizes and values",
                    "the %s of the tensor are NULL", host ? "sizes" : "values");
-    if (t)
-        upload(g->backend, t, dtype, host);
-    else if (err)
+    if (!t && err)
         *err = g->error;
     return t;
 }

@@ -11,20 +11,16 @@
 
 #include "accel.h"
 #include "data/data.h"
+#include "loader/host_batch.h"
 
 /* What a step in progress knows. All of it is rebuilt from the
  * cursor when a run resumes. */
 struct loop {
-    /* A micro-batch on its way to the backend: field by field, each with its samples
-     * side by side; behind the losses. The backend allocates it (page-locked for a
-     * device). */
-    char *host_batch;
-    size_t host_batch_bytes;
-    /* byte offset of each field in host_batch, a multiple of 64 */
-    int64_t batch_at[DATA_MAX_FIELDS];
+    /* a micro-batch on its way to the backend, behind the losses */
+    struct host_batch host;
     /* micro-batches done in the current step */
     int micro;
-    /* [accumulate], the start of host_batch: losses of a model's micro-batches in this
+    /* [accumulate], the start of `host`: losses of a model's micro-batches in this
      * step. A device writes them when it comes to it; they are read after the step's
      * one wait. */
     float *losses;
@@ -47,12 +43,15 @@ struct loop {
 /* Allocates host memory for the losses of a step and for a micro-batch of data. Not
  * collective. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err);
-/* Reads samples [first, first + count) into run->loop.host_batch: of the run's order,
+/* Starts a micro-batch: frees the tensors of the one before and sets what dropout draws
+ * from: `count` samples, the first of which is number `first` of the run. */
+void batch_begin(accel_t *run, int64_t first, int64_t count);
+/* Reads samples [first, first + count) into run->loop.host: of the run's order,
  * or of the held-out part. At most job.batch of them. Errors are those of data/. */
 accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
                           accel_error_t *err);
 /* Makes one tensor per field, [count, field's dimensions], of the samples in
- * run->loop.host_batch. batch_out[fields]; the tensors are the graph's. */
+ * run->loop.host. batch_out[fields]; the tensors are the graph's. */
 accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out,
                              accel_error_t *err);
 

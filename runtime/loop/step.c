@@ -75,6 +75,8 @@ struct agreed {
     int stop;
     /* a checkpoint of this step is due */
     bool save;
+    /* a loader of some rank could not have its samples */
+    bool loader_failed;
 };
 
 /* The sum of the losses of this rank's micro-batches. */
@@ -99,15 +101,16 @@ static accel_status_t step_agree(accel_t *run, double sumsq, struct agreed *a_ou
     bool due = c->ckpt_every_minutes > 0 && minutes >= c->ckpt_every_minutes;
     int sig = signals_pending();
     double mean = loss_sum(run) / run->job.accumulate / run->boot.size;
-    double v[6] = {
+    double v[7] = {
         mean,
         sumsq,
         sig == SIGTERM,
         sig != 0 && sig != SIGTERM && sig != SIGINT,
         due,
         sig == SIGINT,
+        run->loader_failure.failed,
     };
-    accel_status_t st = comm_all_reduce(run->comm, v, 6, ACCEL_F64, COMM_SUM, err);
+    accel_status_t st = comm_all_reduce(run->comm, v, 7, ACCEL_F64, COMM_SUM, err);
 
     if (st != ACCEL_OK)
         return st;
@@ -126,6 +129,7 @@ static accel_status_t step_agree(accel_t *run, double sumsq, struct agreed *a_ou
                   (c->ckpt_every_steps > 0 &&
                    (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
                   run->progress.step + 1 == run->job.steps;
+    a_out->loader_failed = v[6] > 0;
     return ACCEL_OK;
 }
 
@@ -236,6 +240,9 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         st = shard_grad_sumsq(run->shard, &sumsq, err);
     if (st == ACCEL_OK)
         st = step_agree(run, sumsq, &a, err);
+    /* the step is of no use: some rank repeated a batch in it */
+    if (st == ACCEL_OK && a.loader_failed)
+        st = loaders_agree(run, err);
     if (st == ACCEL_OK) {
         stop_announce(run, a.stop); /* rank 0 may not have got it itself */
         st = update(run, &a, &did, err);

@@ -310,6 +310,7 @@ static void free_run(accel_t *run)
     /* First: work on the device may wait for a peer that is gone. */
     meshes_close(run);
     comm_close(run->data);
+    loaders_close(run);
     shard_close(run->shard);
     units_free(&run->units);
     own_units_free(run);
@@ -319,9 +320,8 @@ static void free_run(accel_t *run)
         for (int i = 0; i < run->trees; i++)
             nn_module_free(run->tree[i]);
     }
-    if (run->loop.host_batch)
-        run->backend->host_free(run->backend, run->loop.host_batch,
-                                run->loop.host_batch_bytes);
+    if (run->backend)
+        host_batch_close(&run->loop.host, run->backend);
     backend_close(run->home);
     backend_close(run->backend);
     comm_close(run->comm);

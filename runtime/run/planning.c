@@ -112,8 +112,7 @@ static accel_status_t describe_device(accel_t *run, struct plan_device *d,
                                       accel_error_t *err)
 {
     const struct backend *be = run->backend;
-    size_t staging =
-        CUDA_STAGING_BYTES + SHARD_STAGE_BYTES + run->loop.host_batch_bytes;
+    size_t staging = CUDA_STAGING_BYTES + SHARD_STAGE_BYTES + run->loop.host.bytes;
 
     if (!be->device)
         return ACCEL_OK;

@@ -40,6 +40,10 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
     if (j->eval_every > 0 && (!j->data || data_holdout_samples(j->data) < 1))
         return bad_job(err, "eval_every needs a dataset with a held-out part "
                             "of at least one sample");
+    if (j->data && data_is_iterable(j->data))
+        return bad_job(err,
+                       "an iterable dataset is read by a loader (accel_loader_new); "
+                       "data must be NULL");
     return optim_check(&j->optimizer, err);
 }
 

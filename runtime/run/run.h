@@ -13,6 +13,7 @@
 #include "common/common.h"
 #include "config/config.h"
 #include "life/life.h"
+#include "loader/loader.h"
 #include "loop/loop.h"
 #include "nn/nn.h"
 #include "observe/observe.h"
@@ -100,6 +101,10 @@ struct accel {
     /* set of enum track_format, and sinks of the program; the same on all ranks */
     unsigned track_formats;
     int own_sinks;
+    /* owned, newest first (loader_calls.c) */
+    struct accel_loader *loaders;
+    /* what the next reduction of a step tells the other ranks */
+    struct loader_failure loader_failure;
 
     /* Set by accel_prepare; true at its very end. */
     bool prepared;

@@ -56,3 +56,8 @@ bench-cuda: tests/bench/bench_cuda$(EXEEXT) runtime/backend/cuda/accel_cuda.so
 	ACCEL_CUDA_MODULE=runtime/backend/cuda/accel_cuda.so tests/bench/bench_cuda$(EXEEXT)
 endif
 .PHONY: bench-cuda
+
+# What reading ahead hides.
+noinst_PROGRAMS += tests/bench/bench_loader
+tests_bench_bench_loader_SOURCES = tests/bench/bench_loader.c
+tests_bench_bench_loader_LDADD = $(unit_ldadd)

@@ -8,7 +8,7 @@
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
 stages="common config plan bootstrap topology backend comm tensor ops nn optim powersgd shard
-precision data bigmodel observe track weights place life between state loop run"
+precision data loader bigmodel observe track weights place life between state loop run"
 
 # FOLDER PATTERN ALLOWED-ERE: prints `file: include` of what is not allowed.
 wrong_includes() {
@@ -25,14 +25,14 @@ for stage in $stages; do
     above="$above${above:+|}$stage"
     [ -d "runtime/$stage" ] || continue
     known=$((known + 1))
-    plain="accel(_ops|_models|_objects|_ranks|_text|_track|_units)?\\.h"
+    plain="accel(_loaders|_ops|_models|_objects|_ranks|_text|_track|_units)?\\.h"
     case $stage in
     shard | weights | state | run) plain="$plain|accel_(ckpt|safetensors)\\.h" ;; # boxes; save and load
     esac
     [ "$stage" != weights ] || plain="$plain|ckpt_io\\.h|st_internal\\.h" # libaccelckpt's own
     # The rooms of a run share its handle, which is made of their structs.
     case $stage in
-    weights | place | life | between | state | loop) plain="$plain|run/run\\.h" ;;
+    loader | weights | place | life | between | state | loop) plain="$plain|run/run\\.h" ;;
     esac
     for header in "runtime/$stage"/*.h; do
         [ ! -f "$header" ] || plain="$plain|${header##*/}"

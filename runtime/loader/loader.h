@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loader/: batches of a dataset for this rank, in the order of a sampler, by the rule
+ * of batches. This header is for the rooms of a run: what a loader says about its last
+ * batch, and its place in checkpoints.
+ */
+#ifndef ACCEL_LOADER_LOADER_H
+#define ACCEL_LOADER_LOADER_H
+
+#include "comm/comm.h"
+#include "common/common.h"
+#include "tensor/graph.h"
+
+/* What accumulation and gather_for_metrics ask about the last batch. */
+struct loader_state {
+    bool at_end; /* the last of its epoch */
+    /* samples of its step over all ranks, without those that repeat others; 0 when it
+     * is full, -1 while not known (accel_loader_remainder) */
+    int64_t remainder;
+    /* the same, exact: in every mode, for every step; the ranks' own samples lie one
+     * after the other in rank order */
+    int64_t step_real;
+    /* samples of this rank's batch, and how many of them are its own */
+    int count, real;
+};
+
+/* The first failure of any loader that the other ranks do not know of yet. */
+struct loader_failure {
+    bool failed;
+    accel_error_t error;
+};
+
+/* Where a loader works. All must outlive it. */
+struct loader_place {
+    struct graph *graph;
+    struct comm *comm;
+    int rank, ranks;
+    struct loader_failure *failure;
+};
+
+/* accel_loader_new without a run. */
+accel_status_t loader_open(struct accel_loader **loader_out,
+                           const struct loader_place *place, const char *name,
+                           const accel_dataset_t *data, const accel_loader_options_t *o,
+                           accel_error_t *err);
+/* Goes on to the next batch; *got_out is false at the end of the epoch. Collective as
+ * accel_loader_next. */
+accel_status_t loader_advance(struct accel_loader *l, bool *got_out,
+                              accel_error_t *err);
+/* The tensors of that batch, batch_out[fields]; the graph's. */
+accel_status_t loader_tensors(struct accel_loader *l, accel_tensor_t **batch_out,
+                              accel_error_t *err);
+void loader_free(struct accel_loader *l); /* NULL is fine */
+/* What loader_advance found last. */
+struct loader_state loader_state(const struct accel_loader *l);
+const char *loader_name(const struct accel_loader *l);
+int loader_fields(const struct accel_loader *l);
+/* A number for the first sample of the last batch: no other sample of this or another
+ * epoch has it, whatever the number of ranks. */
+int64_t loader_first_sample(const struct accel_loader *l);
+
+/* Tells all ranks of a failure that one of them has noted: returns its status, with its
+ * text and the rank's number, on all of them. Collective. */
+accel_status_t loader_agree(const struct loader_place *place, accel_error_t *err);
+
+/* ---- loader_calls.c: the loaders of a run ---------------------------------------- */
+
+/* Frees those that are left. */
+void loaders_close(accel_t *run);
+/* loader_agree of a run. Collective. */
+accel_status_t loaders_agree(accel_t *run, accel_error_t *err);
+
+/* ---- loader_state.c: checkpoints ------------------------------------------------- */
+
+/* Appends the line of this loader: its name, how many samples of its epoch all ranks
+ * have taken, and what its order depends on. */
+void loader_state_encode(const struct accel_loader *l, struct strbuf *text);
+/* Goes to the place that the line of this loader in text[bytes] says, whatever number
+ * of ranks wrote it. *found_out is false where there is no such line; then nothing
+ * changes. A0932: the line is of another order. */
+accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
+                                   size_t bytes, bool *found_out, accel_error_t *err);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A loader in a checkpoint is a line of text:
+ *
+ *     loader NAME epoch=E taken=T over=0 places=N sampler=keyed seed=S held_out=0 ...
+ *
+ * `taken` counts the places of the epoch that all ranks together have taken, so that a
+ * run goes on with the next one on any number of ranks. The words behind `over` must
+ * agree: the place means the same sample only in the same order.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/loader_impl.h"
+
+/* What the order depends on, as words. */
+static void order_words(const struct accel_loader *l, char *buf, size_t len)
+{
+    const struct sampler *s = &l->sampler;
+
+    if (l->iterable)
+        snprintf(buf, len, "places=%" PRId64 " sampler=iterable",
+                 data_stream_samples(l->data));
+    else
+        snprintf(buf, len,
+                 "places=%" PRId64 " sampler=%s seed=%" PRIu64
+                 " held_out=%d bucket=%" PRId64,
+                 s->places, sampler_name(s->kind), s->seed, l->held_out, s->bucket);
+}
+
+void loader_state_encode(const struct accel_loader *l, struct strbuf *text)
+{
+    char order[256];
+
+    order_words(l, order, sizeof(order));
+    strbuf_printf(text, "loader %s epoch=%" PRId64 " taken=%" PRId64 " over=%d %s\n",
+                  l->name, l->epoch, l->taken, l->over, order);
+}
+
+/* The words behind "loader NAME " of this loader's line, into line[len]. False: it is
+ * not there, or is too long to be ours. */
+static bool find_line(const struct accel_loader *l, const char *text, size_t bytes,
+                      char *line, size_t len)
+{
+    char front[96];
+    size_t n = (size_t)snprintf(front, sizeof(front), "loader %s ", l->name);
+
+    for (size_t at = 0, next; at < bytes; at = next) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        size_t size = (end ? (size_t)(end - text) : bytes) - at;
+
+        next = at + size + 1;
+        if (size < n || memcmp(text + at, front, n) != 0 || size - n >= len)
+            continue;
+        memcpy(line, text + at + n, size - n);
+        line[size - n] = '\0';
+        return true;
+    }
+    return false;
+}
+
+accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
+                                   size_t bytes, bool *found_out, accel_error_t *err)
+{
+    char line[384], order[256];
+    int64_t epoch, taken;
+    int over, used = 0;
+
+    *found_out = find_line(l, text, bytes, line, sizeof(line));
+    if (!*found_out)
+        return ACCEL_OK;
+    order_words(l, order, sizeof(order));
+    if (sscanf(line, "epoch=%" SCNd64 " taken=%" SCNd64 " over=%d %n", &epoch, &taken,
+               &over, &used) != 3 ||
+        used == 0 || epoch < 0 || epoch > INT32_MAX || taken < 0 || over < 0 ||
+        over > 1)
+        return accel_fail_at(err, A0932, l->name, "start a new run",
+                             "the line of the loader is not one: '%s'", line);
+    if (strcmp(line + used, order) != 0)
+        return accel_fail_at(
+            err, A0932, l->name, "open it with these, or give it another name",
+            "the checkpoint's loader has '%s', this one '%s'", line + used, order);
+    loader_seek(l, epoch, taken, over);
+    return ACCEL_OK;
+}

@@ -1,0 +1,65 @@
+# loader/: samples to batches: orders, the rule of batches, threads that read ahead
+libaccel_core_la_SOURCES += \
+	runtime/loader/batch_plan.c \
+	runtime/loader/batch_plan.h \
+	runtime/loader/collate.c \
+	runtime/loader/collate.h \
+	runtime/loader/dispatch_batch.c \
+	runtime/loader/fill.c \
+	runtime/loader/host_batch.c \
+	runtime/loader/host_batch.h \
+	runtime/loader/loader.c \
+	runtime/loader/loader.h \
+	runtime/loader/loader_calls.c \
+	runtime/loader/loader_impl.h \
+	runtime/loader/loader_open.c \
+	runtime/loader/loader_state.c \
+	runtime/loader/prefetch.c \
+	runtime/loader/prefetch.h \
+	runtime/loader/sampler.c \
+	runtime/loader/sampler.h \
+	runtime/loader/upload_stage.c \
+	runtime/loader/upload_stage.h \
+	runtime/loader/stream.c \
+	runtime/loader/stream.h \
+	runtime/loader/torch_random.c \
+	runtime/loader/torch_random.h
+
+# The rule against Accelerate's, stated once more, and against its measured rows.
+unit_tests += tests/unit/test_batch_plan
+tests_unit_test_batch_plan_SOURCES = tests/unit/test_batch_plan.c \
+	tests/unit/accelerate_rule.c tests/unit/accelerate_rule.h
+tests_unit_test_batch_plan_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \
+	-DGOLDEN='"$(abs_top_srcdir)/tests/data/loader/dataloader_shards.json"'
+tests_unit_test_batch_plan_LDADD = $(unit_ldadd)
+EXTRA_DIST += tests/data/loader
+loader_world = tests/unit/loader_world.c tests/unit/loader_world.h
+unit_tests += tests/unit/test_loader
+tests_unit_test_loader_SOURCES = tests/unit/test_loader.c tests/unit/accelerate_rule.c \
+	tests/unit/accelerate_rule.h $(loader_world)
+tests_unit_test_loader_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_loader_batch
+tests_unit_test_loader_batch_SOURCES = tests/unit/test_loader_batch.c $(loader_world)
+tests_unit_test_loader_batch_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_loader_steady
+tests_unit_test_loader_steady_SOURCES = tests/unit/test_loader_steady.c $(loader_world)
+tests_unit_test_loader_steady_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_loader_run
+tests_unit_test_loader_run_SOURCES = tests/unit/test_loader_run.c
+tests_unit_test_loader_run_LDADD = $(unit_ldadd)
+
+# Beside Accelerate itself, where Python has it.
+check_PROGRAMS += tests/helpers/loader_rows
+tests_helpers_loader_rows_SOURCES = tests/helpers/loader_rows.c
+tests_helpers_loader_rows_LDADD = $(unit_ldadd)
+shell_tests += tests/t/4220-loaders-accelerate.t
+
+gpu_unit_tests += tests/unit/test_cuda_loader
+tests_unit_test_cuda_loader_SOURCES = tests/unit/test_cuda_loader.c $(cuda_device_sources)
+tests_unit_test_cuda_loader_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_loader_step
+tests_unit_test_loader_step_SOURCES = tests/unit/test_loader_step.c tests/unit/model_run.c \
+	tests/unit/model_run.h
+tests_unit_test_loader_step_CFLAGS = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
+tests_unit_test_loader_step_LDADD = $(fork_ldadd)

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loaders of a run: a training and a validation loader side by side, a fetch that fails,
+ * and calls that are refused.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/common.h"
+#include "tests/tap.h"
+
+enum { WIDTH = 4, SAMPLES = 10, BATCH = 4 };
+
+struct rig {
+    char dir[64], config[96];
+    accel_t *run;
+    accel_dataset_t *data;
+    accel_module_t *model;
+    int64_t fails;
+};
+
+static accel_tensor_t *loader_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                      int n)
+{
+    accel_tensor_t **gain = accel_module_state(m);
+
+    (void)n;
+    return accel_mean(accel_rmsnorm(in[0], *gain, 1e-5f), -1);
+}
+
+static int rig_fetch(void *user, int64_t index, void *const *dst)
+{
+    for (int i = 0; i < WIDTH; i++)
+        ((float *)dst[0])[i] = (float)(index + 1);
+    return index == *(int64_t *)user ? 3 : 0;
+}
+
+/* Opens the run with a job that feeds itself. */
+static bool rig_open(struct rig *k)
+{
+    static const accel_class_t cls = { "Net", loader_forward,
+                                       sizeof(accel_tensor_t *) };
+    static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
+    static const accel_init_t ones = { ACCEL_INIT_ONES, 0 };
+    const int64_t dims[] = { WIDTH };
+    accel_options_t o = { .config_file = k->config, .threads = 1 };
+    accel_job_t job = { .steps = 100, .batch = BATCH, .seed = 1, .out_dir = k->dir };
+    accel_error_t err = { 0 };
+
+    k->fails = -1;
+    if (accel_dataset_new(&k->data, SAMPLES, &field, 1, rig_fetch, &k->fails, 0.2,
+                          &err) ||
+        accel_open(&k->run, &o, &err))
+        return tap_ok(false, "open: %s", err.text);
+    job.model = k->model = accel_module_new(k->run, &cls, NULL, "");
+    *(accel_tensor_t **)accel_module_state(k->model) =
+        accel_param(k->model, "gain", 1, dims, ones);
+    return tap_ok(!accel_prepare(k->run, &job, &err), "prepared %s", err.text);
+}
+
+static void rig_close(struct rig *k)
+{
+    accel_close(k->run, NULL);
+    accel_dataset_close(k->data);
+    k->run = NULL;
+}
+
+/* One epoch of training, a step per batch. Returns its samples; -1: failed. */
+static int train_epoch(struct rig *k, accel_loader_t *l, accel_error_t *err)
+{
+    accel_tensor_t *batch[1];
+    const int64_t *dims;
+    int got = 1, samples = 0;
+
+    while (!accel_loader_next(l, batch, 1, &got, err) && got) {
+        accel_tensor_shape(batch[0], &dims);
+        samples += (int)dims[0];
+        if (accel_backward(k->run, accel_call(k->model, batch, 1), err) ||
+            accel_step(k->run, err))
+            return -1;
+    }
+    return got ? -1 : samples;
+}
+
+static void test_train(struct rig *k)
+{
+    accel_loader_t *train = NULL, *valid = NULL;
+    accel_tensor_t *batch[1];
+    accel_error_t err = { 0 };
+    float value[8] = { 0 };
+    int got = 0;
+
+    if (!rig_open(k))
+        return;
+    tap_ok(!accel_loader_new(
+               &train, k->run, "train", k->data,
+               &(accel_loader_options_t){ .batch = BATCH, .prefetch = 2, .seed = 3 },
+               &err) &&
+               !accel_loader_new(&valid, k->run, "valid", k->data,
+                                 &(accel_loader_options_t){ .batch = 2, .held_out = 1 },
+                                 &err),
+           "two loaders %s", err.text);
+    tap_ok(accel_loader_length(train) == 2 && accel_loader_length(valid) == 1,
+           "their lengths");
+    for (int epoch = 0; epoch < 3; epoch++) {
+        tap_is_int(train_epoch(k, train, &err), 8, "epoch %d %s", epoch, err.text);
+        accel_inference_mode(k->run, 1);
+        tap_ok(!accel_loader_next(valid, batch, 1, &got, &err) && got &&
+                   !accel_tensor_read(batch[0], value, 8, &err) &&
+                   value[0] + value[4] == 19 && accel_loader_at_end(valid) &&
+                   accel_loader_real(valid) == 2,
+               "the held-out samples %s", err.text);
+        tap_ok(!accel_loader_next(valid, batch, 1, &got, &err) && !got, "their end");
+        accel_inference_mode(k->run, 0);
+        tap_ok(!accel_step(k->run, &err), "no backward is due %s", err.text);
+    }
+    tap_is_int(accel_steps_done(k->run), 6, "six steps");
+    tap_is_int(accel_loader_epoch(train), 3, "three epochs");
+    accel_inference_mode(k->run, 1);
+    tap_ok(!accel_loader_next(valid, batch, 1, &got, &err) &&
+               accel_backward(k->run, accel_call(k->model, batch, 1), &err) ==
+                   ACCEL_EINVAL,
+           "nor is one possible: %s", err.text);
+    accel_loader_close(valid);
+    rig_close(k);
+}
+
+static void test_fetch_fails(struct rig *k)
+{
+    accel_loader_t *l = NULL;
+    accel_error_t err = { 0 };
+
+    if (!rig_open(k))
+        return;
+    accel_loader_new(&l, k->run, "train", k->data,
+                     &(accel_loader_options_t){ .batch = 2, .prefetch = 2 }, &err);
+    k->fails = 5;
+    tap_ok(train_epoch(k, l, &err) == -1 && err.code == ACCEL_EIO &&
+               strstr(err.text, "sample 5"),
+           "%s", err.text);
+    tap_ok(!accel_more(k->run), "the run has failed");
+    rig_close(k);
+}
+
+static void test_refused(struct rig *k)
+{
+    static const accel_loader_options_t o = { .batch = 2 };
+    accel_iterable_t nothing = { 0 };
+    accel_field_t field = { .dtype = ACCEL_F32 };
+    accel_loader_t *l = NULL, *other = NULL;
+    accel_dataset_t *d = NULL;
+    accel_tensor_t *batch[2];
+    accel_error_t err = { 0 };
+    int got;
+
+    tap_is_int(accel_loader_new(&l, NULL, "a", NULL, &o, &err), ACCEL_EINVAL, "no run");
+    tap_is_int(accel_loader_next(NULL, batch, 1, &got, &err), ACCEL_EINVAL,
+               "no loader");
+    accel_loader_close(NULL);
+    tap_ok(accel_loader_length(NULL) == -1 && !accel_loader_at_end(NULL) &&
+               !accel_loader_epoch(NULL) && !accel_loader_real(NULL) &&
+               accel_loader_remainder(NULL) == -1,
+           "nor what it says");
+    tap_is_int(accel_dataset_iterable_new(&d, &nothing, &field, 1, &err), ACCEL_EINVAL,
+               "an iterable dataset without functions");
+    if (!rig_open(k))
+        return;
+    tap_is_int(accel_loader_new(&l, k->run, "a b", k->data, &o, &err), ACCEL_EINVAL,
+               "%s", "a blank in the name");
+    tap_is_int(accel_loader_new(&l, k->run, "a", NULL, &o, &err), ACCEL_EINVAL,
+               "no data");
+    tap_is_int(accel_loader_new(NULL, k->run, "a", k->data, &o, &err), ACCEL_EINVAL,
+               "no place for it");
+    accel_loader_new(&l, k->run, "a", k->data, &o, &err);
+    tap_ok(accel_loader_new(&other, k->run, "a", k->data, &o, &err) == ACCEL_EINVAL &&
+               !other && strcmp(err.where, "a") == 0,
+           "%s", err.text);
+    tap_ok(accel_loader_next(l, batch, 2, &got, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "2 tensors, not 1"),
+           "%s", err.text);
+    tap_ok(!accel_loader_next(l, batch, 1, &got, &err) && got, "and it goes on");
+    rig_close(k);
+}
+
+static int no_sample(void *user, void *const *dst)
+{
+    (void)user, (void)dst;
+    return 0;
+}
+
+static int no_rewind(void *user, int64_t epoch)
+{
+    (void)user, (void)epoch;
+    return 0;
+}
+
+/* A job has samples with numbers; an empty iterable dataset has empty epochs. */
+static void test_iterable_job(struct rig *k)
+{
+    static const accel_iterable_t source = { no_sample, no_rewind, NULL, 0 };
+    static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
+    static const accel_loader_options_t o = { .batch = 2, .prefetch = 1 };
+    accel_options_t options = { .config_file = k->config, .threads = 1 };
+    accel_job_t job = { .steps = 1, .batch = BATCH, .out_dir = k->dir };
+    accel_loader_t *l = NULL;
+    accel_tensor_t *batch[1];
+    accel_error_t err = { 0 };
+    int got = 1;
+
+    tap_ok(!accel_dataset_iterable_new(&job.data, &source, &field, 1, &err) &&
+               !accel_open(&k->run, &options, &err) &&
+               accel_prepare(k->run, &job, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "iterable"),
+           "%s", err.text);
+    accel_close(k->run, NULL);
+    if (!rig_open(k))
+        return;
+    tap_ok(!accel_loader_new(&l, k->run, "none", job.data, &o, &err), "%s", err.text);
+    for (int epoch = 0; epoch < 3; epoch++)
+        tap_ok(!accel_loader_next(l, batch, 1, &got, &err) && !got &&
+                   accel_loader_epoch(l) == epoch + 1,
+               "epoch %d is empty %s", epoch, err.text);
+    rig_close(k);
+    accel_dataset_close(job.data);
+}
+
+int main(void)
+{
+    struct rig k = { .dir = "/tmp/accel-loader.XXXXXX" };
+    char command[128];
+    FILE *f;
+
+    unsetenv("ACCEL_CONFIG_RESOLVED");
+    if (!mkdtemp(k.dir))
+        tap_skip_all("no directory for temporary files");
+    snprintf(k.config, sizeof(k.config), "%s/one.yaml", k.dir);
+    f = fopen(k.config, "w");
+    if (!f ||
+        fputs("distributed_type: 'NO'\nuse_cpu: true\naccel:\n  checkpoint:\n"
+              "    save: false\n",
+              f) < 0 ||
+        fclose(f))
+        tap_skip_all("no file");
+    test_train(&k);
+    test_fetch_fails(&k);
+    test_refused(&k);
+    test_iterable_job(&k);
+    snprintf(command, sizeof(command), "rm -rf %s", k.dir);
+    tap_ok(system(command) == 0, "removed");
+    return tap_done();
+}

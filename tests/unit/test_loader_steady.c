@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A loader in the steady state allocates nothing, with threads, buckets, padding and a
+ * change of epoch: this program's malloc family counts its calls.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "backend/device.h"
+#include "data/data.h"
+#include "tests/tap.h"
+#include "tests/unit/loader_world.h"
+
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+
+#ifndef SANITIZED
+enum { SAMPLES = 60, LONGEST = 16 };
+
+static atomic_int calls;
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t each);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+#define COUNT atomic_fetch_add(&calls, 1)
+
+void *malloc(size_t n)
+{
+    COUNT;
+    return __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t each)
+{
+    COUNT;
+    return __libc_calloc(n, each);
+}
+
+void *realloc(void *p, size_t n)
+{
+    COUNT;
+    return __libc_realloc(p, n);
+}
+
+void *aligned_alloc(size_t align, size_t n)
+{
+    COUNT;
+    return __libc_memalign(align, n);
+}
+
+int posix_memalign(void **out, size_t align, size_t n)
+{
+    COUNT;
+    *out = __libc_memalign(align, n);
+    return *out ? 0 : ENOMEM;
+}
+
+static int steady_fetch(void *user, int64_t index, void *const *dst)
+{
+    (void)user;
+    for (int i = 0; i < LONGEST; i++)
+        ((float *)dst[0])[i] = (float)index;
+    return 0;
+}
+
+static int64_t steady_length(void *user, int64_t index, void *const *sample)
+{
+    (void)user, (void)sample;
+    return 1 + index % LONGEST;
+}
+
+static int epoch_of(struct loader_rig *r, struct accel_loader *l)
+{
+    accel_tensor_t *t;
+    bool got = true;
+    int batches = 0;
+
+    for (; got; batches++) {
+        graph_reset(&r->g);
+        if (loader_advance(l, &got, NULL) || (got && loader_tensors(l, &t, NULL)))
+            return -1;
+    }
+    return batches - 1;
+}
+
+static void test_steady(const char *name, accel_loader_options_t o, int want)
+{
+    static const accel_field_t field = { ACCEL_F32, 1, { LONGEST } };
+    struct accel_loader *l = NULL;
+    accel_dataset_t *d = NULL;
+    accel_error_t err = { 0 };
+    struct loader_rig r;
+    int from, batches = 0;
+
+    if (loader_rig_open(&r, NULL, ACCEL_BF16) ||
+        accel_dataset_new(&d, SAMPLES, &field, 1, steady_fetch, NULL, 0, &err) ||
+        accel_dataset_set_threads(d, 4, &err) ||
+        loader_open(&l, &r.place, "steady", d, &o, &err)) {
+        tap_ok(false, "%s: %s", name, err.text);
+        return;
+    }
+    epoch_of(&r, l);
+    from = atomic_load(&calls);
+    for (int epoch = 0; epoch < 5; epoch++)
+        batches += epoch_of(&r, l);
+    tap_is_int(batches, want, "%s: five epochs", name);
+    tap_is_int(atomic_load(&calls) - from, 0, "%s: no allocation", name);
+    tap_ok(from > 0, "%s: calls are counted", name);
+    loader_free(l);
+    accel_dataset_close(d);
+    loader_rig_close(&r);
+}
+
+int main(void)
+{
+    test_steady("keyed", (accel_loader_options_t){ .batch = 7 }, 45);
+    test_steady("threads",
+                (accel_loader_options_t){ .batch = 7, .prefetch = 3, .threads = 2 },
+                45);
+    test_steady("torch's order",
+                (accel_loader_options_t){ .batch = 7, .sampler = ACCEL_SAMPLER_TORCH },
+                45);
+    test_steady("buckets and padding",
+                (accel_loader_options_t){ .batch = 4,
+                                          .bucket = 20,
+                                          .length = steady_length,
+                                          .pad = 1,
+                                          .prefetch = 3,
+                                          .threads = 2 },
+                75);
+    return tap_done();
+}
+#else
+int main(void)
+{
+    tap_skip_all("the sanitizer has its own malloc");
+}
+#endif
