@@ -42,7 +42,7 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     if (st == ACCEL_OK)
         st = graph_backward(&run->graph, loss, 1.0f, err);
     if (st == ACCEL_OK)
-        st = shard_backward_end(run->shard, last, err);
+        st = shard_backward_end(run->shard, err);
     be->step_end(be);
     /* while the GPU is still busy, so that no step waits for the answer */
     if (last && observe_due(&run->observe, run->progress.step + 1))
@@ -166,7 +166,7 @@ static accel_status_t update(accel_t *run, const struct agreed *a,
         return diverged(run, a, err);
     did_out->lr =
         optim_lr(j->optimizer.lr, j->warmup, j->steps, run->progress.step + 1);
-    shard_update(run->shard, (float)did_out->lr, run->progress.step + 1, factor);
+    shard_update(run->shard, 0, (float)did_out->lr, run->progress.step + 1, factor);
     run->progress.step++;
     run->progress.cursor = run_first_sample(run->progress.cursor, j->accumulate,
                                             run->boot.size, 0, j->batch);
@@ -228,9 +228,11 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     bool finished;
     accel_status_t st;
 
-    st = hooks_call(run, err);
+    st = shard_reduce(run->shard, 0, err);
     if (st == ACCEL_OK)
-        st = shard_grad_sumsq(run->shard, &sumsq, err);
+        st = hooks_call(run, err);
+    if (st == ACCEL_OK)
+        st = shard_grad_sumsq(run->shard, 0, &sumsq, err);
     if (st == ACCEL_OK)
         st = step_agree(run, sumsq, &a, err);
     if (st == ACCEL_OK) {

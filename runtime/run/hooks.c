@@ -52,7 +52,7 @@ accel_status_t hooks_call(accel_t *run, accel_error_t *err)
     accel_status_t st = ACCEL_OK;
 
     for (int i = 0; i < run->hooks && !st; i++)
-        st = shard_each_gradient(run->shard, call_one, &run->hook[i], err);
+        st = shard_each_gradient(run->shard, 0, call_one, &run->hook[i], err);
     return st;
 }
 

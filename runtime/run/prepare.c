@@ -165,10 +165,12 @@ static accel_status_t open_home(accel_t *run, accel_error_t *err)
 /* Opens the shards and puts their residency into the graph. Collective. */
 static accel_status_t shard_model(accel_t *run, accel_error_t *err)
 {
+    const struct shard_optim optim = { .settings = run->job.optimizer };
     struct shard_options o = { .strategy = plan_strategy(&run->config),
                                .prefetch = config_prefetch(&run->config),
                                .precision = config_precision(&run->config),
-                               .optimizer = run->job.optimizer,
+                               .optim = &optim,
+                               .optims = 1,
                                .backend = run->backend,
                                .home = run->home,
                                .data = run->group ? run->group : run->data,

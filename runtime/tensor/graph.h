@@ -42,6 +42,9 @@ struct accel_tensor {
     /* float32 or compute dtype; during backward only */
     struct accel_tensor *grad;
     bool needs_grad;
+    /* A parameter that is trained, but has needs_grad off until accel_model_freeze
+     * turns it on again. */
+    bool paused;
     /* holders of `data`: its module's scope, tape entries, a `grad` link */
     int refs;
     /* the scope still holds it */
@@ -72,6 +75,12 @@ struct accel_tensor {
     /* of its parameter group; set by accel_prepare */
     float lr_scale, weight_decay;
 };
+
+/* Has the parameter an optimizer? Not where it is frozen for the whole run. */
+static inline bool param_is_trained(const accel_tensor_t *p)
+{
+    return p->needs_grad || p->paused;
+}
 
 /* The arena: one address range per run, in the memory of `be`. Alloc and free in any
  * order, first fit over a sorted free list, 64-byte aligned. With `be` NULL it counts

@@ -21,6 +21,8 @@ struct unit {
     int64_t elems;
     /* elements at the end that are not trained */
     int64_t frozen;
+    /* number of the optimizer that trains the rest; -1: none does */
+    int optim;
 };
 
 /* All units of a run; one without parameters is allowed. */
