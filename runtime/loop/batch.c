@@ -37,6 +37,7 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err)
     if (!run->loop.host_batch)
         return accel_fail_nomem(err, "a micro-batch", (size_t)bytes);
     run->loop.losses = (float *)run->loop.host_batch;
+    run->loop.losses_room = (run->job.accumulate + 15) / 16 * 16;
     return ACCEL_OK;
 }
 
@@ -120,6 +121,7 @@ static int64_t batch_begin(accel_t *run)
     int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,
                                      run->boot.size, run->boot.rank, run->job.batch);
 
+    phase_end(run, PHASE_OTHER);
     /* data of the micro-batch before is freed */
     graph_reset(&run->graph);
     run->loop.in_micro = true;
@@ -163,6 +165,7 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
         return run_report(run, st, &e, err);
     for (int i = 0; i < n; i++)
         batch[i] = next[i];
+    phase_end(run, PHASE_DATA);
     /* a device may record the micro-batch from here on */
     if (run->graph.recording)
         run->backend->step_begin(run->backend);
@@ -188,6 +191,16 @@ accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
     for (int i = 0; index && i < count; i++)
         index[i] = first + i;
     return ACCEL_OK;
+}
+
+/* Whatever the data of the run are: its sample numbers are counted all the same. */
+accel_status_t accel_batch_begin(accel_t *run, accel_error_t *err)
+{
+    accel_status_t st = run_ready(run, "accel_batch_begin", err);
+
+    if (st == ACCEL_OK)
+        batch_begin(run);
+    return st;
 }
 
 /* Inputs are also made inside a forward, even in the one that

@@ -397,12 +397,12 @@ accel_status_t accel_finish_backward(accel_t *run, double loss, accel_error_t *e
 
     if (st != ACCEL_OK)
         return st;
-    if (run->job.model || !run->loop.in_micro)
+    if (run->models || !run->loop.in_micro)
         return misuse(NULL,
-                      run->job.model ? "the job has a model"
-                                     : "accel_finish_backward outside a micro-batch",
-                      run->job.model ? "call accel_backward"
-                                     : "call accel_next or accel_next_samples first",
+                      run->models ? "the job has a model"
+                                  : "accel_finish_backward outside a micro-batch",
+                      run->models ? "call accel_backward"
+                                  : "call accel_next or accel_next_samples first",
                       err);
     return run_report(run, units_backward(run, loss, &e), &e, err);
 }

@@ -255,6 +255,11 @@ accel_status_t shard_reduce(struct shard *s, int optim, accel_error_t *err)
     return st ? st : complete(s, optim, err);
 }
 
+bool shard_is_reduced(const struct shard *s, int optim)
+{
+    return s->trainer[optim].reduced != 0;
+}
+
 bool shard_has_gradient(const struct shard *s, int optim)
 {
     return s->trainer[optim].dirty;

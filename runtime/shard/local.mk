@@ -4,6 +4,7 @@ libaccel_core_la_SOURCES += \
 	runtime/shard/init.c \
 	runtime/shard/unit_order.c \
 	runtime/shard/gradients.c \
+	runtime/shard/own_update.c \
 	runtime/shard/ring.c \
 	runtime/shard/shard.c \
 	runtime/shard/shard.h \

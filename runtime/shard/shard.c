@@ -57,7 +57,10 @@ static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
         struct shard_trainer *t = &s->trainer[i];
 
         t->o = s->o.optim[i];
-        t->state_name = optim_state_names(&t->o.settings, &t->states);
+        t->state_name = t->o.own.state;
+        t->states = t->o.own.states;
+        if (!t->o.own.update)
+            t->state_name = optim_state_names(&t->o.settings, &t->states);
     }
     s->o.optim = NULL; /* the caller's list may go */
     return ACCEL_OK;

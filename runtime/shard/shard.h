@@ -34,6 +34,9 @@
 
 struct shard;
 
+/* Arrays of state of one optimizer, at most. */
+#define SHARD_MAX_STATE 4
+
 /* Elements that travel between host and device at a time, through one
  * page-locked buffer. */
 #define SHARD_STAGE_ELEMS ((int64_t)1 << 20)
@@ -43,6 +46,9 @@ struct shard;
 struct shard_optim {
     /* with defaults; its groups are not looked at */
     accel_optimizer_t settings;
+    /* the program's own update, and its state, in place of that of `settings`;
+     * own.update NULL: there is none */
+    accel_own_optim_t own;
 };
 
 /* What shard_open is told. Everything pointed to must outlive the shards. */
@@ -127,12 +133,18 @@ accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f 
  * of range, is its error. Not collective. */
 accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
                                 accel_error_t *err);
+/* Multiplies them, complete ones, by `factor`. Not collective. */
+void shard_scale(struct shard *s, int optim, float factor);
+/* Are they complete, and has no backward added to them since? */
+bool shard_is_reduced(const struct shard *s, int optim);
 /* Zeroes them without a step. Not collective. */
 void shard_zero(struct shard *s, int optim);
 /* One step of the optimizer (t = 1, 2, ...) on the gradients times grad_scale, with the
  * lr_scale and weight_decay of each parameter. Zeroes the gradient and drops gathered
- * copies of its units. Not collective. */
-void shard_update(struct shard *s, int optim, float lr, int64_t t, float grad_scale);
+ * copies of its units. Not collective. An optimizer of the program may lack host memory
+ * for copies of what is on a device; no other fails. */
+accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
+                            float grad_scale, accel_error_t *err);
 
 /* What shard_open has allocated. */
 void shard_memory(const struct shard *s, struct shard_memory *memory_out);

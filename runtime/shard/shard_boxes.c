@@ -17,8 +17,9 @@
 static int name_of(const struct shard_trainer *t, const accel_tensor_t *p, int k,
                    char *to, size_t len)
 {
-    return k == 0 ? snprintf(to, len, "model/%s", p->name)
-                  : snprintf(to, len, "optim/%s/%s", p->name, t->state_name[k - 1]);
+    return k == 0 ? snprintf(to, len, "model/%s", tensor_full_name(p))
+                  : snprintf(to, len, "optim/%s/%s", tensor_full_name(p),
+                             t->state_name[k - 1]);
 }
 
 /* The unit's optimizer; NULL: it has none. */

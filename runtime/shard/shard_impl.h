@@ -57,7 +57,7 @@ struct shard_trainer {
     int states;
     /* trained elements stored here */
     int64_t state_elems;
-    float *state[OPTIM_MAX_STATE]; /* [state_elems] each */
+    float *state[SHARD_MAX_STATE]; /* [state_elems] each */
     /* a backward has added to its gradients since they were zeroed */
     bool dirty;
     /* They are complete: what each rank's own part was multiplied by on the way from
@@ -213,6 +213,10 @@ void shard_settle_home(struct shard *s);
  * and counts in the norm. */
 void shard_answers(const struct shard *s, const struct shard_unit *u,
                    int64_t *first_out, int64_t *count_out);
+
+/* own_update.c: a step of the program's own optimizer; leaves the gradients. */
+accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
+                                float grad_scale, accel_error_t *err);
 
 /* gradients.c: the gradients stored here of the optimizer's units, as ranges of `grad`:
  * the first one from unit *at on, which moves behind it. False: there is none. */

@@ -54,7 +54,7 @@ accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f 
 
             if (param_is_trained(p) &&
                 shard_param_range(p, u->first, u->stored, &b, &e))
-                st = show(s, fn, user, p->name,
+                st = show(s, fn, user, tensor_full_name(p),
                           s->grad + u->grad_at + (p->unit_offset + b - u->first), b,
                           e - b, err);
         }
@@ -197,36 +197,58 @@ static void updated(struct shard *s, int optim)
             s->unit[i].fresh = false;
 }
 
-/* One call for all units: a device needs a launch or two. */
-void shard_update(struct shard *s, int optim, float lr, int64_t t, float grad_scale)
+void shard_scale(struct shard *s, int optim, float factor)
 {
-    const accel_optimizer_t *o = &s->trainer[optim].o.settings;
+    int64_t count;
+    float *first;
+
+    shard_settle_home(s);
+    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
+        s->home->scale(s->home, first, count, factor);
+}
+
+/* Lists the unit's ranges for the optimizer's kernel. */
+static void list_unit(struct shard *s, const struct shard_unit *u,
+                      const accel_optimizer_t *o, float lr, int64_t t, float grad_scale)
+{
+    int64_t done = 0;
+
+    for (int j = 0; j < u->def->param_count; j++) {
+        const accel_tensor_t *p = u->def->param[j];
+        int64_t b, e;
+
+        if (!param_is_trained(p) || !shard_param_range(p, u->first, u->stored, &b, &e))
+            continue;
+        b += p->unit_offset - u->first;
+        e += p->unit_offset - u->first;
+        add_range(s, u, done, b, -1);
+        add_range(s, u, b, e, step_of_param(s, o, p, lr, t, grad_scale));
+        done = e;
+    }
+    add_range(s, u, done, u->stored, -1);
+}
+
+/* One call for all units: a device needs a launch or two. */
+accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
+                            float grad_scale, accel_error_t *err)
+{
+    const struct shard_trainer *trainer = &s->trainer[optim];
+    accel_status_t st;
 
     shard_draw(s);
     shard_ring_settle(s);
     shard_settle_home(s);
-    s->ranges = s->steps = 0;
-    for (int i = 0; i < s->units; i++) {
-        struct shard_unit *u = &s->unit[i];
-        int64_t done = 0;
-
-        if (u->def->optim != optim)
-            continue;
-        for (int j = 0; j < u->def->param_count; j++) {
-            const accel_tensor_t *p = u->def->param[j];
-            int64_t b, e;
-
-            if (!param_is_trained(p) ||
-                !shard_param_range(p, u->first, u->stored, &b, &e))
-                continue;
-            b += p->unit_offset - u->first;
-            e += p->unit_offset - u->first;
-            add_range(s, u, done, b, -1);
-            add_range(s, u, b, e, step_of_param(s, o, p, lr, t, grad_scale));
-            done = e;
-        }
-        add_range(s, u, done, u->stored, -1);
+    if (trainer->o.own.update) {
+        st = shard_own_update(s, optim, lr, t, grad_scale, err);
+        shard_zero(s, optim);
+        updated(s, optim);
+        return st;
     }
+    s->ranges = s->steps = 0;
+    for (int i = 0; i < s->units; i++)
+        if (s->unit[i].def->optim == optim)
+            list_unit(s, &s->unit[i], &trainer->o.settings, lr, t, grad_scale);
     s->home->update(s->home, s->range, s->ranges, s->step);
     updated(s, optim);
+    return ACCEL_OK;
 }

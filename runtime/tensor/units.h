@@ -35,6 +35,10 @@ struct units {
  * float32): in order of declaration, frozen parameters last, so that what is trained is
  * one range from the start. May be called again when needs_grad has changed. */
 void units_lay_out(struct units *u);
+/* Adds copies of the units of `part` behind those of `u`; the caller keeps `part`. Lay
+ * them out again before use. */
+accel_status_t units_append(struct units *u, const struct units *part,
+                            accel_error_t *err);
 /* Frees the lists, which lie in one array that begins with the first unit's; not the
  * parameters. NULL is fine. */
 void units_free(struct units *u);

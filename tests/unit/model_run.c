@@ -42,6 +42,8 @@ static accel_status_t open_model(accel_t *run, const struct model_request *r,
     run->job.model = model_new(&run->graph, &shape, err);
     if (!run->job.model)
         return err->code;
+    run->model[run->models++].root = run->job.model;
+    run->optim[run->optims++].scheduled = true;
     return nn_units_build(run->job.model, true, "", &run->units, err);
 }
 

@@ -320,7 +320,7 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
                 return rc;
         }
         CHECK(shard_grad_sumsq(s, 0, &job->out->sumsq[b->rank], err));
-        shard_update(s, 0, 0.01f, t, job->decay_only ? 0 : 0.5f);
+        CHECK(shard_update(s, 0, 0.01f, t, job->decay_only ? 0 : 0.5f, err));
     }
     return 0;
 }

@@ -92,7 +92,7 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
                 CHECK(shard_reduce(s, 0, err));
         }
         CHECK(shard_grad_sumsq(s, 0, &sum, err));
-        shard_update(s, 0, 0.01f, t, 1.0f);
+        CHECK(shard_update(s, 0, 0.01f, t, 1.0f, err));
     }
     return pass(b, m, &r, p, false, -1);
 }

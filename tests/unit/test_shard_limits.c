@@ -342,7 +342,7 @@ static int gap_main(struct boot *b, void *arg)
         CHECK(shard_backward_end(k.s, err));
         CHECK(shard_reduce(k.s, 0, err));
         CHECK(shard_grad_sumsq(k.s, 0, &sum[step], err));
-        shard_update(k.s, 0, 0.01f, step + 1, 1.0f);
+        CHECK(shard_update(k.s, 0, 0.01f, step + 1, 1.0f, err));
     }
     rig_close(&k);
     return sum[0] > 0 && sum[1] == 0 ? 0 : 6;

@@ -118,7 +118,7 @@ static bool step(struct rig *r, int t)
         graph_backward(&r->g, loss, 1.0f, &err) || shard_backward_end(r->shard, &err) ||
         shard_reduce(r->shard, 0, &err) || shard_grad_sumsq(r->shard, 0, &sum, &err))
         return false;
-    shard_update(r->shard, 0, 1e-3f, t, 1.0f);
+    shard_update(r->shard, 0, 1e-3f, t, 1.0f, NULL);
     return true;
 }
 

@@ -115,9 +115,9 @@ static accel_status_t one_step(struct own *w, accel_error_t *err)
     st = shard_grad_sumsq(w->shard, 0, &sumsq, err);
     if (st)
         return st;
-    shard_update(w->shard, 0, 1e-4f, ++w->steps, sumsq > 1.0 ? 0.5f : 1.0f);
+    st = shard_update(w->shard, 0, 1e-4f, ++w->steps, sumsq > 1.0 ? 0.5f : 1.0f, err);
     w->optimizer_ns = clock_ns() - end;
-    return ACCEL_OK;
+    return st;
 }
 
 static double ms(int64_t ns)
