@@ -91,6 +91,9 @@ tests_unit_test_objects_SOURCES = tests/unit/test_objects.c
 tests_unit_test_objects_LDADD = $(fork_ldadd)
 tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=boot_open \
 	-Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+unit_tests += tests/unit/test_objects_calls
+tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c
+tests_unit_test_objects_calls_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_calls
 tests_unit_test_calls_SOURCES = tests/unit/test_calls.c
 tests_unit_test_calls_LDADD = $(unit_ldadd)
