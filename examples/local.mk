@@ -26,6 +26,15 @@ examples_mlp_LDADD = libaccel.la -lm
 examples_mlp_LDFLAGS = -no-install
 shell_tests += tests/t/4140-train-nets.t
 EXTRA_DIST += tests/data/nets.py tests/data/nets.golden
+noinst_PROGRAMS += examples/gan examples/distill
+examples_gan_SOURCES = examples/gan.c examples/points.h
+examples_gan_LDADD = libaccel.la
+examples_gan_LDFLAGS = -no-install
+examples_distill_SOURCES = examples/distill.c examples/points.h
+examples_distill_LDADD = libaccel.la
+examples_distill_LDFLAGS = -no-install
+shell_tests += tests/t/4145-train-objects.t
+EXTRA_DIST += tests/data/objects.py
 noinst_PROGRAMS += examples/byo
 examples_byo_SOURCES = examples/byo.c
 examples_byo_LDADD = libaccel.la -lm
@@ -43,13 +52,16 @@ nobase_dist_doc_DATA += \
 	examples/cnn.c \
 	examples/ddp.yaml \
 	examples/deepspeed.yaml \
+	examples/distill.c \
 	examples/finetune_bert.c \
 	examples/fsdp.yaml \
+	examples/gan.c \
 	examples/generate.c \
 	examples/gratings.h \
 	examples/hf_train.py \
 	examples/minimal.c \
 	examples/mlp.c \
+	examples/points.h \
 	examples/sample.txt \
 	examples/single.yaml \
 	examples/torch_train.py \

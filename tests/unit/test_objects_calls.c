@@ -369,6 +369,49 @@ static void test_accumulation(void)
     accel_close(k.run, NULL);
 }
 
+/* What the program's own optimizer was called with last. */
+static accel_piece_t piece;
+static float piece_gradient, piece_state;
+
+static void own_update(void *user, const accel_piece_t *p)
+{
+    (void)user;
+    piece = *p;
+    piece_gradient = p->gradient[0];
+    piece_state = p->state[0][0]++;
+    p->values[0] -= p->lr * p->gradient[0];
+}
+
+static void test_own(void)
+{
+    static const char *const state[] = { "calls" };
+    static const accel_own_optim_t own = { own_update, NULL, state, 1 };
+    const accel_group_t half = { .match = "a/*", .lr_scale = 0.5f, .weight_decay = 2 };
+    const accel_optimizer_t settings = { .lr = 1, .groups = &half, .group_count = 1 };
+    const accel_loop_t loop = { .steps = 9, .batch = 1, .out_dir = dir };
+    struct rig k;
+
+    rig_open(&k);
+    accel_model_add(k.run, "a", k.a, &k.err);
+    k.oa = accel_optim_add_own(k.run, "oa", &k.a, 1, &settings, &own, &k.err);
+    tap_ok(k.oa && !accel_prepare_all(k.run, &loop, &k.err), "prepared %s", k.err.text);
+    accel_optim_set_clip(k.oa, 1, &k.err);
+    for (int i = 0; i < 2; i++) {
+        accel_batch_begin(k.run, &k.err);
+        push(&k, k.a, 4);
+        tap_is_int(accel_step(k.run, &k.err), 0, "a step");
+        tap_ok(!strcmp(piece.name, "a/w") && !piece.first && piece.count == 1 &&
+                   piece.step == i + 1 && piece.weight_decay == 2 && piece_state == i,
+               "%s: step %lld, state %g", piece.name, (long long)piece.step,
+               (double)piece_state);
+        is_near(piece.lr, 0.5, "the rate of its group");
+        is_near(piece_gradient, 1, "clipped");
+    }
+    accel_batch_begin(k.run, &k.err);
+    is_near(weight(&k, k.a), 1, "two steps of one half");
+    accel_close(k.run, NULL);
+}
+
 /* Two losses with a part in common: the second meets what the first has freed. */
 static void test_twice(bool same)
 {
@@ -412,6 +455,7 @@ int main(void)
     test_clipping();
     test_skip();
     test_accumulation();
+    test_own();
     test_twice(true);
     test_twice(false);
     snprintf(command, sizeof(command), "rm -rf %s", dir);
