@@ -345,7 +345,8 @@ void close_groups(struct shard_options *o)
 static int rank_main(struct boot *b, void *arg)
 {
     struct job *job = arg;
-    const struct shard_optim adamw = { optim_defaults((accel_optimizer_t){ 0 }) };
+    const struct shard_optim adamw = { .settings =
+                                           optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
                                .precision = { job->compute, job->compute, job->reduce },

@@ -56,7 +56,8 @@ struct job {
 
 /* Members of struct shard_options for one optimizer, in whose numbers a test has no
  * interest. */
-#define PLAIN_ADAMW .optim = &(const struct shard_optim){ { 0 } }, .optims = 1
+#define PLAIN_ADAMW                                                                    \
+    .optim = &(const struct shard_optim){ .settings = { 0 } }, .optims = 1
 
 /* Set: called for every collective of parameters (g) and gradients (r) with what it
  * reads and what it changes. */

@@ -120,7 +120,8 @@ static int rank_main(struct boot *b, void *arg)
 {
     const struct plan_of_world *p = arg;
     const struct job *job = &p->job;
-    const struct shard_optim adamw = { optim_defaults((accel_optimizer_t){ 0 }) };
+    const struct shard_optim adamw = { .settings =
+                                           optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
                                .precision = { job->compute, job->compute, job->reduce },

@@ -69,7 +69,8 @@ static bool rig_open(struct rig *r, accel_dtype_t compute)
     const accel_gpt2_t cfg = {
         .layers = 2, .heads = 2, .width = 48, .context = TIME, .vocab = VOCAB
     };
-    const struct shard_optim adamw = { optim_defaults((accel_optimizer_t){ 0 }) };
+    const struct shard_optim adamw = { .settings =
+                                           optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = SHARD_FULL,
                                .precision = { compute, compute, compute },
                                .optim = &adamw,

@@ -37,8 +37,8 @@ struct own {
 
 static accel_status_t open_all(struct own *w, accel_error_t *err)
 {
-    const struct shard_optim adamw = { optim_defaults(
-        (accel_optimizer_t){ .lr = 1e-4f, .weight_decay = 0.1f }) };
+    const struct shard_optim adamw = { .settings = optim_defaults((accel_optimizer_t){
+                                           .lr = 1e-4f, .weight_decay = 0.1f }) };
     struct shard_options options = { .strategy = SHARD_FULL,
                                      .precision = { w->o.compute, w->o.compute,
                                                     w->o.compute } };
