@@ -124,7 +124,13 @@ accel_status_t accel_model_freeze(accel_t *run, accel_module_t *root, int on,
  * accel_optim_skip is on. Collective. Errors: ACCEL_EDIVERGED, ACCEL_EINVAL. */
 accel_status_t accel_optim_step(accel_optim_t *optim, int *updated_out,
                                 accel_error_t *err);
-/* Drops the gradients, as before a backward that must not add to what other losses have
+/* accel_step ends the iteration: it steps the optimizers that have gradients and were
+ * not stepped in it, logs, saves when due, and stops when told. Gradients that later
+ * backwards have left to an optimizer after its step stay, but are in no checkpoint: a
+ * loop that is to resume exactly drops them or does not compute them
+ * (accel_model_freeze).
+ *
+ * Drops the gradients, as before a backward that must not add to what other losses have
  * left. Not needed after a step, which leaves zeros. */
 accel_status_t accel_zero_grad(accel_optim_t *optim, accel_error_t *err);
 /* Completes the gradients and brings their norm down to `max`, now; *norm_out (may be

@@ -98,8 +98,8 @@ struct agreed {
     bool save;
 };
 
-/* The optimizers that accel_step steps: those with gradients. That of a job always
- * steps. */
+/* The optimizers that accel_step steps: those with gradients that have not stepped in
+ * this iteration. That of a job always steps. */
 struct stepping {
     struct accel_optim *optim[ACCEL_MAX_OPTIMS];
     int count;
@@ -110,7 +110,8 @@ static struct stepping who_steps(accel_t *run)
     struct stepping s = { 0 };
 
     for (int i = 0; i < run->optims; i++)
-        if (!run->own_loop || shard_has_gradient(run->shard, i))
+        if (!run->own_loop ||
+            (shard_has_gradient(run->shard, i) && !run->optim[i].updated))
             s.optim[s.count++] = &run->optim[i];
     return s;
 }
