@@ -31,6 +31,15 @@ examples_metrics_SOURCES = examples/metrics.c
 examples_metrics_LDADD = libaccel.la -lm
 examples_metrics_LDFLAGS = -no-install
 shell_tests += tests/t/4145-train-metrics.t
+noinst_PROGRAMS += examples/gan examples/distill
+examples_gan_SOURCES = examples/gan.c examples/points.h
+examples_gan_LDADD = libaccel.la
+examples_gan_LDFLAGS = -no-install
+examples_distill_SOURCES = examples/distill.c examples/points.h
+examples_distill_LDADD = libaccel.la
+examples_distill_LDFLAGS = -no-install
+shell_tests += tests/t/4145-train-objects.t
+EXTRA_DIST += tests/data/objects.py
 noinst_PROGRAMS += examples/byo
 examples_byo_SOURCES = examples/byo.c
 examples_byo_LDADD = libaccel.la -lm
@@ -48,14 +57,17 @@ nobase_dist_doc_DATA += \
 	examples/cnn.c \
 	examples/ddp.yaml \
 	examples/deepspeed.yaml \
+	examples/distill.c \
 	examples/finetune_bert.c \
 	examples/fsdp.yaml \
+	examples/gan.c \
 	examples/generate.c \
 	examples/gratings.h \
 	examples/hf_train.py \
 	examples/metrics.c \
 	examples/minimal.c \
 	examples/mlp.c \
+	examples/points.h \
 	examples/sample.txt \
 	examples/single.yaml \
 	examples/torch_train.py \

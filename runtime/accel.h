@@ -22,8 +22,8 @@
  * close. It includes its companions: accel_ops.h (tensors and ops), accel_models.h
  * (modules and ready-made models), accel_units.h (your own forward and backward),
  * accel_text.h (tokenizers and generation), accel_loaders.h (iterable datasets and
- * loaders), accel_objects.h (schedules), accel_ranks.h (between ranks) and
- * accel_track.h (trackers and helpers).
+ * loaders), accel_objects.h (several models and optimizers, a loop of your own,
+ * schedules), accel_ranks.h (between ranks) and accel_track.h (trackers and helpers).
  *
  * Unless a function's comment says otherwise:
  *  - Functions return accel_status_t and fill the caller's `err` (may be NULL). Outputs

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_objects.h: what a program sets for each of its optimizers beside accel.h.
+ * accel_objects.h: a run of several models and optimizers, and a loop of your own, and
+ * the schedules of learning rates.
  */
 #include "accel.h" /* which includes this header at its end */
 
@@ -12,6 +13,172 @@ extern "C" {
 #endif
 
 #pragma GCC visibility push(default)
+
+/* ---- models and optimizers ----------------------------------------------------------
+ * accel_job_t names one model and one optimizer. A program with several (a GAN, a
+ * student and its teacher) adds them to the run one by one, between accel_open and
+ * accel_prepare_all, which takes the place of accel_prepare:
+ *
+ *     accel_model_add(run, "generator", g, &err);
+ *     accel_model_add(run, "critic", d, &err);
+ *     og = accel_optim_add(run, "g", &g, 1, &adamw, &err);
+ *     od = accel_optim_add(run, "d", &d, 1, &adamw, &err);
+ *     accel_prepare_all(run, &loop, &err);
+ *     while (accel_more(run)) {
+ *         accel_batch_begin(run, &err);
+ *         accel_model_freeze(run, g, 1, &err);
+ *         accel_backward(run, critic_loss(...), &err);
+ *         accel_optim_step(od, NULL, &err);
+ *         accel_model_freeze(run, g, 0, &err);
+ *         ...
+ *         accel_step(run, &err);
+ *     }
+ *
+ * All models are sharded together, with the run's config. Checkpoints hold all of them
+ * and the state of all optimizers, by name. */
+
+/* Adds the tree of `root` as a model of the run. `name` (63 characters: letters,
+ * digits, _, - and dots, each name once) comes before the names of its parameters,
+ * "generator/h.0.weight", in checkpoints, globs and initial values; the only model of a
+ * run may have the name "", which adds nothing. Errors: ACCEL_EINVAL. */
+accel_status_t accel_model_add(accel_t *run, const char *name, accel_module_t *root,
+                               accel_error_t *err);
+typedef struct accel_optim accel_optim_t; /* an optimizer; owned by the run */
+/* Adds an optimizer called `name` that trains the n models models[n], by their roots.
+ * A model has at most one; one without any is frozen: sharded and saved, without
+ * gradient and state. `settings` is copied, its groups must be there until
+ * accel_prepare_all, and match full names ("critic/[a-z]*.bias"). The learning rate is
+ * settings->lr until accel_optim_set_lr. NULL on failure, also in `err`:
+ * ACCEL_EINVAL. */
+accel_optim_t *accel_optim_add(accel_t *run, const char *name,
+                               accel_module_t *const *models, int n,
+                               const accel_optimizer_t *settings, accel_error_t *err);
+
+/* One contiguous piece of a parameter and what belongs to it, all of `count` elements
+ * of float32 in host memory (on a GPU copies, which are written back). */
+typedef struct accel_piece {
+    const char *name; /* full name of the parameter */
+    int64_t first;    /* index of the piece's first element in the parameter */
+    int64_t count;
+    float *values;
+    const float *gradient; /* reduced and clipped */
+    float *const *state;   /* [states] of the optimizer, zero at first */
+    int64_t step;          /* 1, 2, ... */
+    float lr;              /* with the lr_scale of its group */
+    float weight_decay;    /* as in struct accel_optimizer */
+} accel_piece_t;
+
+/* An optimizer of the program. `update` is called by the optimizer's step for each
+ * piece that this rank holds, with the same values on every rank that holds a copy;
+ * `state` names its arrays, states of them (0 .. 4), as checkpoints call them. All of
+ * it must outlive the run. */
+typedef struct accel_own_optim {
+    void (*update)(void *user, const accel_piece_t *piece);
+    void *user;
+    const char *const *state;
+    int states;
+} accel_own_optim_t;
+/* As accel_optim_add, with the program's own update. Of `settings`, lr, weight_decay
+ * and groups count. */
+accel_optim_t *accel_optim_add_own(accel_t *run, const char *name,
+                                   accel_module_t *const *models, int n,
+                                   const accel_optimizer_t *settings,
+                                   const accel_own_optim_t *own, accel_error_t *err);
+
+/* What the loop of the program needs to be told; as in struct accel_job. */
+typedef struct accel_loop {
+    accel_dataset_t *data; /* for accel_next; NULL: accel_batch_begin */
+    int64_t steps;         /* calls of accel_step that end an iteration */
+    int batch;             /* samples per rank and micro-batch */
+    int accumulate;        /* micro-batches per step; 0: 1 */
+    uint64_t seed;
+    const char *out_dir;
+    int log_every;
+} accel_loop_t;
+
+/* accel_prepare for a run with models and optimizers of its own. What activations need
+ * is not known before the first step, so the plan leaves them out. Collective. */
+accel_status_t accel_prepare_all(accel_t *run, const accel_loop_t *loop,
+                                 accel_error_t *err);
+
+/* ---- the loop -------------------------------------------------------------------- */
+
+/* Begins a micro-batch, as accel_next does, for values that the program brings itself
+ * (accel_input): frees the tensors of the one before. Collective. Errors:
+ * ACCEL_EINVAL. */
+accel_status_t accel_batch_begin(accel_t *run, accel_error_t *err);
+/* on: no gradients of the model's parameters, until it is turned off; gradients still
+ * flow through it to its inputs. A forward whose inputs need no gradient then records
+ * nothing, as under torch.no_grad. Counts in the forward and in its backward, so call
+ * it before the one and after the other. Must be the same on all ranks. Errors:
+ * ACCEL_EINVAL (no model of the run). */
+accel_status_t accel_model_freeze(accel_t *run, accel_module_t *root, int on,
+                                  accel_error_t *err);
+/* After accel_prepare_all, accel_backward may be called several times in a micro-batch,
+ * with other losses: gradients add up until the step of their optimizer. Each loss
+ * needs a part of the graph of its own; a part that another backward has been through
+ * is freed, and meeting it again is an error.
+ *
+ * One step of the optimizer: completes its gradients over the ranks, clips, updates and
+ * zeroes them. *updated_out (may be NULL) is 0 where it did nothing: before the last
+ * micro-batch of an accumulation, or because a gradient was not finite and
+ * accel_optim_skip is on. Collective. Errors: ACCEL_EDIVERGED, ACCEL_EINVAL. */
+accel_status_t accel_optim_step(accel_optim_t *optim, int *updated_out,
+                                accel_error_t *err);
+/* accel_step ends the iteration: it steps the optimizers that have gradients and were
+ * not stepped in it, logs, saves when due, and stops when told. Gradients that later
+ * backwards have left to an optimizer after its step stay, but are in no checkpoint: a
+ * loop that is to resume exactly drops them or does not compute them
+ * (accel_model_freeze).
+ *
+ * Drops the gradients, as before a backward that must not add to what other losses have
+ * left. Not needed after a step, which leaves zeros. */
+accel_status_t accel_zero_grad(accel_optim_t *optim, accel_error_t *err);
+/* Completes the gradients and brings their norm down to `max`, now; *norm_out (may be
+ * NULL) is the norm before. Does nothing, with a norm of 0, before the last micro-batch
+ * of an accumulation. Collective. Errors: ACCEL_EDIVERGED (the norm is not finite). */
+accel_status_t accel_clip_norm(accel_optim_t *optim, float max, double *norm_out,
+                               accel_error_t *err);
+/* The same for each element: between -limit and limit (> 0). Collective. */
+accel_status_t accel_clip_value(accel_optim_t *optim, float limit, accel_error_t *err);
+/* Every step clips to the norm `clip`; 0: not. The config's gradient_clipping wins. */
+accel_status_t accel_optim_set_clip(accel_optim_t *optim, float clip,
+                                    accel_error_t *err);
+/* on: gradients that are not finite skip the step, with a warning, instead of ending
+ * the run. */
+accel_status_t accel_optim_skip(accel_optim_t *optim, int on, accel_error_t *err);
+/* The learning rate from the next step on; kept in checkpoints. */
+accel_status_t accel_optim_set_lr(accel_optim_t *optim, float lr, accel_error_t *err);
+float accel_optim_lr(const accel_optim_t *optim);
+int64_t accel_optim_steps(const accel_optim_t *optim); /* done, resumed ones included */
+
+/* Micro-batches per step, from the next step on: gradients are divided by k. The
+ * config's gradient_accumulation_steps is only the first value. Errors: ACCEL_EINVAL
+ * (in the middle of a step, k < 1). */
+accel_status_t accel_accumulate(accel_t *run, int k, accel_error_t *err);
+/* 1 in the last micro-batch of a step, in which optimizers step. */
+int accel_sync(const accel_t *run);
+/* on: accel_optim_step and accel_step do nothing, and gradients add up, until it is
+ * turned off. */
+accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err);
+
+#define ACCEL_MAX_OPTIMS 8
+/* What the last accel_step that ended an iteration did. Times are this rank's, in
+ * milliseconds of wall time; a GPU works on while the host goes ahead, which shows as
+ * `wait`. */
+typedef struct accel_step_info {
+    int64_t step;
+    double loss;    /* mean over ranks and micro-batches of the sum of all losses */
+    double rate;    /* tokens (token data) or samples per second, all ranks */
+    int64_t memory; /* bytes, peak of this rank's process */
+    int optims;     /* in the order in which they were added: */
+    double lr[ACCEL_MAX_OPTIMS], norm[ACCEL_MAX_OPTIMS]; /* norm before clipping */
+    int updated[ACCEL_MAX_OPTIMS];                       /* steps in this iteration */
+    double total_ms, data_ms, forward_ms, backward_ms, optimizer_ms, wait_ms;
+} accel_step_info_t;
+/* Errors: ACCEL_EINVAL (no step has been done in this life of the run). */
+accel_status_t accel_last_step(const accel_t *run, accel_step_info_t *out,
+                               accel_error_t *err);
 
 /* ---- schedules: the learning rate of each step --------------------------------------
  * A schedule has a position, 0 at first, which moves on with the optimizer's steps. Its
@@ -82,5 +249,4 @@ typedef struct accel_schedule {
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -154,6 +154,7 @@ EXTRA_DIST += tests/mutants/run \
 	tests/mutants/shard.mut \
 	tests/mutants/tensor.mut \
 	tests/mutants/track.mut \
+	tests/mutants/objects.mut \
 	tests/mutants/train.mut \
 	tests/mutants/verify.mut
 test-modules: $(check_LTLIBRARIES) $(check_SCRIPTS)

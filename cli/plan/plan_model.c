@@ -206,7 +206,10 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
         st = err->code;
         goto out;
     }
-    st = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
+    if (wrap)
+        st = nn_classes_check(&model, 1, p->config->transformer_cls, err);
+    if (st == ACCEL_OK)
+        st = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
     if (st == ACCEL_OK && recompute)
         nn_recompute_units(model);
     if (st == ACCEL_OK)

@@ -22,9 +22,10 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err)
         return accel_fail(err, A0902, "use a smaller batch and more accumulation",
                           "a micro-batch of %d samples of %lld bytes is too large",
                           run->job.batch, (long long)sample);
+    run->loop.losses_room = (run->job.accumulate + 15) / 16 * 16;
     st = host_batch_open(&run->loop.host, run->backend,
-                         (size_t)run->job.accumulate * sizeof(float), run->job.batch, f,
-                         n, err);
+                         (size_t)run->loop.losses_room * sizeof(float), run->job.batch,
+                         f, n, err);
     run->loop.losses = (float *)run->loop.host.memory;
     return st;
 }
@@ -84,6 +85,7 @@ static int64_t next_micro(accel_t *run)
 
 void batch_begin(accel_t *run, int64_t first, int64_t count)
 {
+    phase_end(run, PHASE_OTHER);
     /* data of the micro-batch before is freed */
     graph_reset(&run->graph);
     run->loop.in_micro = true;
@@ -127,6 +129,7 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
         return run_report(run, st, &e, err);
     for (int i = 0; i < n; i++)
         batch[i] = next[i];
+    phase_end(run, PHASE_DATA);
     /* a device may record the micro-batch from here on */
     if (run->graph.recording)
         run->backend->step_begin(run->backend);
@@ -152,6 +155,16 @@ accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
     for (int i = 0; index && i < count; i++)
         index[i] = first + i;
     return ACCEL_OK;
+}
+
+/* Whatever the data of the run are: its sample numbers are counted all the same. */
+accel_status_t accel_batch_begin(accel_t *run, accel_error_t *err)
+{
+    accel_status_t st = run_ready(run, "accel_batch_begin", err);
+
+    if (st == ACCEL_OK)
+        (void)next_micro(run);
+    return st;
 }
 
 /* Inputs are also made inside a forward, even in the one that

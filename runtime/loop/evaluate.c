@@ -63,8 +63,9 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
         return accel_fail(err, A0908, "pass the address of a double",
                           "accel_evaluate: loss_out is NULL");
     if (!run->job.model)
-        return accel_fail(err, A0908, "compute the loss with accel_unit_want",
-                          "accel_evaluate needs a model, but the run has units");
+        return accel_fail(
+            err, A0908, "compute the loss with accel_unit_want or accel_inference_mode",
+            "accel_evaluate needs the model of a job");
     if (rounds == 0)
         return accel_fail(err, A0908, "open the dataset with a holdout fraction",
                           "the dataset has no held-out samples");

@@ -3,4 +3,6 @@ libaccel_core_la_SOURCES += \
 	runtime/loop/batch.c \
 	runtime/loop/evaluate.c \
 	runtime/loop/loop.h \
+	runtime/loop/optim_step.c \
+	runtime/loop/phases.c \
 	runtime/loop/step.c

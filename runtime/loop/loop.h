@@ -13,19 +13,39 @@
 #include "data/data.h"
 #include "loader/host_batch.h"
 
+/* What the time of an iteration goes to, on the host. */
+enum phase {
+    PHASE_OTHER, /* the program, between accel_step and the next micro-batch */
+    PHASE_DATA,
+    PHASE_FORWARD,
+    PHASE_BACKWARD,
+    PHASE_OPTIMIZER,
+    PHASE_WAIT, /* for the device and for other ranks */
+    PHASES
+};
+
 /* What a step in progress knows. All of it is rebuilt from the
  * cursor when a run resumes. */
 struct loop {
     /* a micro-batch on its way to the backend, behind the losses */
     struct host_batch host;
-    /* micro-batches done in the current step */
+    /* micro-batches done in the current step: those with a backward */
     int micro;
-    /* [accumulate], the start of `host`: losses of a model's micro-batches in this
+    /* [losses_room], the start of `host`: the first `loss_count` are losses of this
      * step. A device writes them when it comes to it; they are read after the step's
      * one wait. */
     float *losses;
-    /* the sum of those that a program of own compute hands in */
+    int losses_room, loss_count;
+    /* the sum of losses that had no room, and of those that a program of own compute
+     * hands in */
     double loss_sum;
+    /* accel_no_sync */
+    bool no_sync;
+    /* nanoseconds of this iteration, and since when the time is that of the phase at
+     * work */
+    int64_t phase_ns[PHASES], phase_from_ns;
+    /* of the last iteration; step 0: none yet */
+    accel_step_info_t last;
     /* a micro-batch is open: its backward is due */
     bool in_micro;
     /* and its backward has begun (own compute) */
@@ -37,6 +57,29 @@ struct loop {
     /* clock_ns at the end of the step before */
     int64_t step_start_ns;
 };
+
+/* ---- phases.c -------------------------------------------------------------------- */
+
+/* The time since the last call was spent on `phase`. */
+void phase_end(accel_t *run, enum phase phase);
+/* Fills in the times of loop.last from those of the iteration that ends, and starts
+ * anew. */
+void phases_take(accel_t *run);
+
+/* ---- optim_step.c ---------------------------------------------------------------- */
+
+/* Is this the last micro-batch of a step? */
+bool loop_syncs(const accel_t *run);
+/* Completes the gradients of optimizer `o`, shows them to the hooks, and gives this
+ * rank's part of the sum of squares. Collective. */
+accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_out,
+                            accel_error_t *err);
+/* Clips and updates by the sum of squares of all ranks. ACCEL_EDIVERGED, without a text
+ * but on rank 0: it is not finite, and the optimizer skips no step. */
+accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
+                           accel_error_t *err);
+/* `what` is no longer finite. All ranks see it, and rank 0 alone says it. */
+accel_status_t loop_diverged(const accel_t *run, const char *what, accel_error_t *err);
 
 /* ---- batch.c --------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop: backward of a micro-batch, then the optimizer's step. What the ranks must
+ * The loop: backward of a micro-batch, then the end of a step. What the ranks must
  * agree on in a step (loss, gradient norm, stop, save) travels in one reduction, so
  * that all of them stop, save and go on at the same step.
  */
@@ -11,7 +11,6 @@
 
 #include "backend/device.h"
 #include "optim/optim.h"
-#include "optim/schedule.h"
 #include "run/run.h"
 
 /* False after a failure as well: a loop on accel_more ends by itself. */
@@ -27,8 +26,26 @@ int64_t accel_steps_done(const accel_t *run)
     return run ? run->progress.step : 0;
 }
 
-/* Backward of one micro-batch. The loss goes to its place behind the forward; nobody
- * waits for a device here. */
+/* Puts the loss to the others of the step, behind the forward; nobody waits for a
+ * device here, unless a step has more losses than there is room for. */
+static accel_status_t keep_loss(accel_t *run, const accel_tensor_t *loss,
+                                accel_error_t *err)
+{
+    const struct backend *be = run->backend;
+    struct loop *l = &run->loop;
+    accel_status_t st = ACCEL_OK;
+
+    if (l->loss_count == l->losses_room) {
+        st = be->sync(be, err);
+        for (int i = 0; i < l->loss_count; i++)
+            l->loss_sum += l->losses[i];
+        l->loss_count = 0;
+    }
+    be->copy(be, &l->losses[l->loss_count++], loss->data, sizeof(float));
+    return st;
+}
+
+/* A micro-batch of a loop of one's own may have several backwards. */
 static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
                                     accel_error_t *err)
 {
@@ -36,14 +53,15 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     const struct backend *be = run->backend;
     accel_status_t st = graph_check_loss(&run->graph, loss, err);
 
+    phase_end(run, PHASE_FORWARD);
     if (st == ACCEL_OK)
-        be->copy(be, &run->loop.losses[run->loop.micro], loss->data, sizeof(float));
+        st = keep_loss(run, loss, err);
     if (st == ACCEL_OK)
         st = shard_backward_begin(run->shard, run->job.accumulate, err);
     if (st == ACCEL_OK)
         st = graph_backward(&run->graph, loss, 1.0f, err);
     if (st == ACCEL_OK)
-        st = shard_backward_end(run->shard, last, err);
+        st = shard_backward_end(run->shard, err);
     be->step_end(be);
     /* while the GPU is still busy, so that no step waits for the answer */
     if (last && observe_due(&run->observe, run->progress.step + 1))
@@ -51,9 +69,10 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     if (st == ACCEL_OK)
         st = be->check(be, err);
     if (st == ACCEL_OK) {
-        run->loop.micro++;
+        run->loop.micro += run->loop.in_micro || !run->own_loop;
         run->loop.in_micro = false;
     }
+    phase_end(run, PHASE_BACKWARD);
     return st;
 }
 
@@ -70,7 +89,9 @@ accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t 
 
 /* The values of a step that all ranks share after the reduction. */
 struct agreed {
-    double loss, grad_sumsq;
+    double loss;
+    /* of the optimizers that step now, in the order of the run's list */
+    double sumsq[ACCEL_MAX_OPTIMS];
     /* signal that asked some rank to stop; 0: none */
     int stop;
     /* a checkpoint of this step is due */
@@ -79,122 +100,146 @@ struct agreed {
     bool loader_failed;
 };
 
-/* The sum of the losses of this rank's micro-batches. */
+/* The optimizers that accel_step steps: those with gradients that have not stepped in
+ * this iteration. That of a job always steps. */
+struct stepping {
+    struct accel_optim *optim[ACCEL_MAX_OPTIMS];
+    int count;
+};
+
+static struct stepping who_steps(accel_t *run)
+{
+    struct stepping s = { 0 };
+
+    for (int i = 0; i < run->optims; i++)
+        if (!run->own_loop ||
+            (shard_has_gradient(run->shard, i) && !run->optim[i].updated))
+            s.optim[s.count++] = &run->optim[i];
+    return s;
+}
+
+/* The sum of this rank's losses. */
 static double loss_sum(const accel_t *run)
 {
     double sum = run->loop.loss_sum;
 
-    for (int i = 0; run->job.model && i < run->loop.micro; i++)
+    for (int i = 0; i < run->loop.loss_count; i++)
         sum += run->loop.losses[i];
     return sum;
+}
+
+/* A warning on any rank counts as one, since slurmctld may send SIGTERM right behind
+ * it. Whoever presses Ctrl-C wants the run to end, whatever other signals arrive. */
+static int agreed_signal(const struct config *c, double interrupts, double warnings,
+                         double terms)
+{
+    return interrupts > 0 ? SIGINT
+           : warnings > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
+           : terms > 0    ? SIGTERM
+                          : 0;
 }
 
 /* Collective: the one reduction of a step, of this rank's values after its wait for
  * the device. Flags of single ranks become counts; any count above 0 counts for all.
  * Time for a save is measured by each rank's clock, and the first rank to reach it
  * decides. */
-static accel_status_t step_agree(accel_t *run, double sumsq, struct agreed *a_out,
+static accel_status_t step_agree(accel_t *run, int optims, struct agreed *a,
                                  accel_error_t *err)
 {
     const struct config *c = &run->config;
     double minutes = (double)(clock_ns() - run->progress.last_save_ns) / 60e9;
     bool due = c->ckpt_every_minutes > 0 && minutes >= c->ckpt_every_minutes;
     int sig = signals_pending();
-    double mean = loss_sum(run) / run->job.accumulate / run->boot.size;
-    double v[7] = {
-        mean,
-        sumsq,
+    double v[6 + ACCEL_MAX_OPTIMS] = {
+        loss_sum(run) / run->loop.micro / run->boot.size,
         sig == SIGTERM,
         sig != 0 && sig != SIGTERM && sig != SIGINT,
         due,
         sig == SIGINT,
         run->loader_failure.failed,
     };
-    accel_status_t st = comm_all_reduce(run->comm, v, 7, ACCEL_F64, COMM_SUM, err);
+    accel_status_t st;
 
+    memcpy(v + 6, a->sumsq, (size_t)optims * sizeof(*v));
+    st = comm_all_reduce(run->comm, v, 6 + (size_t)optims, ACCEL_F64, COMM_SUM, err);
+    phase_end(run, PHASE_WAIT);
     if (st != ACCEL_OK)
         return st;
-    a_out->loss = v[0];
-    a_out->grad_sumsq = v[1];
-    /* A warning on any rank counts as one, since slurmctld may send SIGTERM
-     * right behind it. Whoever presses Ctrl-C wants the run to end, whatever
-     * other signals arrive. */
-    a_out->stop = v[5] > 0   ? SIGINT
-                  : v[3] > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
-                  : v[2] > 0 ? SIGTERM
-                             : 0;
-    if (a_out->stop)
-        signals_agreed(a_out->stop);
-    a_out->save = v[4] > 0 ||
-                  (c->ckpt_every_steps > 0 &&
-                   (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
-                  run->progress.step + 1 == run->job.steps;
-    a_out->loader_failed = v[6] > 0;
+    a->loss = v[0];
+    memcpy(a->sumsq, v + 6, (size_t)optims * sizeof(*v));
+    a->stop = agreed_signal(c, v[4], v[2], v[1]);
+    if (a->stop)
+        signals_agreed(a->stop);
+    a->save = v[3] > 0 ||
+              (c->ckpt_every_steps > 0 &&
+               (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
+              run->progress.step + 1 == run->job.steps;
+    a->loader_failed = v[5] > 0;
     return ACCEL_OK;
 }
 
-/* What the optimizer did with the agreed values: learning rate, and the
- * norm before clipping. */
-struct applied {
-    double lr, norm;
-};
-
-/* All ranks see the same values, so rank 0 alone says it. Called before the update: the
- * weights are still those of the step before. */
-static accel_status_t diverged(const accel_t *run, const struct agreed *a,
-                               accel_error_t *err)
+/* Steps the optimizers, and moves step and cursor on. A loss that is not finite ends
+ * the run before: the weights are still those of the step before. */
+static accel_status_t update(accel_t *run, const struct stepping *s,
+                             const struct agreed *a, accel_error_t *err)
 {
-    const char *what = isfinite(a->loss) ? "the norm of the gradients" : "the loss";
+    accel_status_t st =
+        isfinite(a->loss) ? ACCEL_OK : loop_diverged(run, "the loss", err);
 
-    if (run->boot.rank != 0) {
-        *err = (accel_error_t){ .code = ACCEL_EDIVERGED };
-        return ACCEL_EDIVERGED;
-    }
-    return accel_fail(err, A0906,
-                      "lower the learning rate or clip the gradients; checkpoints and "
-                      "log are intact up to the previous step",
-                      "step %lld: %s is no longer finite: the training has diverged",
-                      (long long)run->progress.step + 1, what);
-}
-
-/* Clips, updates this rank's shard, and moves step and cursor on. Steps count from 1
- * for schedule and bias correction. */
-static accel_status_t update(accel_t *run, const struct agreed *a,
-                             struct applied *did_out, accel_error_t *err)
-{
-    const accel_job_t *j = &run->job;
-    const accel_schedule_t schedule = schedule_of_job(j->warmup, j->steps);
-    accel_error_t why = { 0 };
-    float factor;
-
-    if (!isfinite(a->loss) ||
-        optim_clip(a->grad_sumsq, j->clip, &factor, &did_out->norm, &why) != ACCEL_OK)
-        return diverged(run, a, err);
-    /* in float32, as kernels take it */
-    did_out->lr = (float)schedule_rate(&schedule, j->optimizer.lr, run->progress.step);
-    shard_update(run->shard, (float)did_out->lr, run->progress.step + 1, factor);
+    for (int i = 0; i < s->count && st == ACCEL_OK; i++)
+        st = optim_apply(run, s->optim[i], a->sumsq[i], err);
+    if (st != ACCEL_OK)
+        return st;
     run->progress.step++;
-    run->progress.cursor = run_first_sample(run->progress.cursor, j->accumulate,
-                                            run->boot.size, 0, j->batch);
-    run->loop.micro = 0;
-    run->loop.loss_sum = 0;
+    run->progress.cursor = run_first_sample(run->progress.cursor, run->loop.micro,
+                                            run->boot.size, 0, run->job.batch);
     return ACCEL_OK;
+}
+
+/* The norm of the gradients of all optimizers together. */
+static double all_norms(const accel_t *run)
+{
+    double sum = 0;
+
+    for (int i = 1; i < run->optims; i++)
+        sum += run->optim[i].norm * run->optim[i].norm;
+    return run->optims == 1 ? run->optim[0].norm
+                            : sqrt(sum + run->optim[0].norm * run->optim[0].norm);
+}
+
+/* For accel_last_step. */
+static void step_remember(accel_t *run, const struct observe_step *o)
+{
+    accel_step_info_t *s = &run->loop.last;
+
+    *s = (accel_step_info_t){ .step = o->step,
+                              .loss = o->loss,
+                              .rate = (double)o->items / (o->step_ms / 1e3),
+                              .memory = run->observe.peak_bytes,
+                              .optims = run->optims,
+                              .total_ms = o->step_ms };
+    for (int i = 0; i < run->optims; i++) {
+        s->lr[i] = run->optim[i].last_lr;
+        s->norm[i] = run->optim[i].norm;
+        s->updated[i] = run->optim[i].updated;
+        run->optim[i].updated = 0;
+    }
+    phases_take(run);
 }
 
 /* Hands the step's numbers to observe/ and track/. Items are tokens for
  * token data, else samples. */
-static void step_record(accel_t *run, double loss, const struct applied *did,
-                        double eval_loss)
+static void step_record(accel_t *run, double loss, double eval_loss)
 {
     const accel_job_t *j = &run->job;
     int64_t now = clock_ns();
     struct observe_step s = {
         .step = run->progress.step,
         .loss = loss,
-        .lr = did->lr,
-        .grad_norm = did->norm,
+        .lr = run->optim[0].last_lr,
+        .grad_norm = all_norms(run),
         .step_ms = (double)(now - run->loop.step_start_ns) / 1e6,
-        .items = (int64_t)j->batch * run->boot.size * j->accumulate,
+        .items = (int64_t)j->batch * run->boot.size * run->loop.micro,
         .eval_loss = eval_loss,
     };
 
@@ -204,6 +249,7 @@ static void step_record(accel_t *run, double loss, const struct applied *did,
     }
     observe_step(&run->observe, &s);
     track_step(&run->track, &run->observe, &s);
+    step_remember(run, &s);
 }
 
 /* A library of the device first sees a shape when a kernel runs with it. Which engine
@@ -229,23 +275,22 @@ static void tell_choices(accel_t *run)
  * saves even if no save is due. */
 static accel_status_t step(accel_t *run, accel_error_t *err)
 {
-    double eval_loss = NAN, sumsq;
-    struct applied did = { 0 };
-    struct agreed a;
+    const struct stepping who = who_steps(run);
+    double eval_loss = NAN;
+    struct agreed a = { 0 };
     bool finished;
-    accel_status_t st;
+    accel_status_t st = ACCEL_OK;
 
-    st = hooks_call(run, err);
+    for (int i = 0; i < who.count && st == ACCEL_OK; i++)
+        st = optim_gather(run, who.optim[i], &a.sumsq[i], err);
     if (st == ACCEL_OK)
-        st = shard_grad_sumsq(run->shard, &sumsq, err);
-    if (st == ACCEL_OK)
-        st = step_agree(run, sumsq, &a, err);
+        st = step_agree(run, who.count, &a, err);
     /* the step is of no use: some rank repeated a batch in it */
     if (st == ACCEL_OK && a.loader_failed)
         st = loaders_agree(run, err);
     if (st == ACCEL_OK) {
         stop_announce(run, a.stop); /* rank 0 may not have got it itself */
-        st = update(run, &a, &did, err);
+        st = update(run, &who, &a, err);
     }
     graph_reset(&run->graph);
     finished = run->progress.step >= run->job.steps;
@@ -254,8 +299,10 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         st = accel_evaluate(run, 0, &eval_loss, err);
     if (st == ACCEL_OK) {
         tell_choices(run);
-        step_record(run, a.loss, &did, eval_loss);
+        step_record(run, a.loss, eval_loss);
         regions_report(run);
+        run->loop.micro = run->loop.loss_count = 0;
+        run->loop.loss_sum = 0;
     }
     if (st == ACCEL_OK && a.stop && !finished)
         accel_logf(&run->log, ACCEL_LOG_INFO, "received %s: saving step %lld",
@@ -284,7 +331,7 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
                           "accel_step before the backward of its micro-batch");
     if (st == ACCEL_OK)
         st = own_units_done(run, err);
-    if (st != ACCEL_OK || run->loop.micro < run->job.accumulate)
+    if (st != ACCEL_OK || !loop_syncs(run))
         return st;
     return run_report(run, step(run, &e), &e, err);
 }

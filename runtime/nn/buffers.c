@@ -138,6 +138,7 @@ void nn_buffers_free(accel_module_t *m)
         if (t->data)
             m->g->backend->free(m->g->backend, t->data);
         free((char *)(uintptr_t)t->buffer);
+        free(t->full);
         free(t);
     }
     free(m->buffer);

@@ -58,11 +58,15 @@ void nn_module_free(accel_module_t *root);
  * the tree is unit 0. `classes` is a comma list; NULL or empty stands for the classes
  * named "...Block" or "...Layer". Without wrapping, or when no class fits, everything
  * is unit 0. The caller frees *units_out with units_free, before the tree. Not
- * collective, but the result is the same on all ranks. Error: ACCEL_ECONFIG naming a
- * class that does not occur, with the nearest one. */
+ * collective, but the result is the same on all ranks. */
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
                               const char *classes, struct units *units_out,
                               accel_error_t *err);
+
+/* Every word of the comma list `classes` (NULL: none) must name a class of one of the n
+ * trees. Error: ACCEL_ECONFIG naming one that does not occur, with the nearest one. */
+accel_status_t nn_classes_check(accel_module_t *const *roots, int n,
+                                const char *classes, accel_error_t *err);
 
 /* "path.name", or "name" below the root. The caller frees it; NULL: out of memory. */
 char *nn_join(const char *path, const char *name);

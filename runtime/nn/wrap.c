@@ -107,13 +107,15 @@ static int class_names(const accel_module_t *m, const char **names, int n, int c
 
 /* A misspelt class would silently make the model one unit, which gathers all of it at
  * once: that is refused, with the nearest name. */
-static accel_status_t unknown_class(const accel_module_t *root, const char *word,
-                                    size_t len, accel_error_t *err)
+static accel_status_t unknown_class(accel_module_t *const *roots, int trees,
+                                    const char *word, size_t len, accel_error_t *err)
 {
     const char *names[512], *near;
     char text[128], hint[256];
-    int n = class_names(root, names, 0, ACCEL_ARRAY_SIZE(names));
+    int n = 0;
 
+    for (int i = 0; i < trees; i++)
+        n = class_names(roots[i], names, n, ACCEL_ARRAY_SIZE(names));
     snprintf(text, sizeof(text), "%.*s", (int)(len < 127 ? len : 127), word);
     near = suggest_nearest(text, names, (size_t)n);
     if (near)
@@ -138,28 +140,28 @@ static bool has_class(const accel_module_t *m, const char *list_word)
     return false;
 }
 
-/* Every word of the list must name a class of the tree. */
-static accel_status_t check_classes(const accel_module_t *root, const char *classes,
-                                    accel_error_t *err)
+accel_status_t nn_classes_check(accel_module_t *const *roots, int n,
+                                const char *classes, accel_error_t *err)
 {
-    for (const char *at = classes; *at;) {
-        size_t n = strcspn(at, ",");
-        char *word = strndup(at, n);
-        bool found;
+    for (const char *at = classes ? classes : ""; *at;) {
+        size_t len = strcspn(at, ",");
+        char *word = strndup(at, len);
+        bool found = false;
 
         if (!word)
-            return accel_fail_nomem(err, "a class name", n);
-        found = has_class(root, word);
+            return accel_fail_nomem(err, "a class name", len);
+        for (int i = 0; i < n && !found; i++)
+            found = has_class(roots[i], word);
         free(word);
         if (!found) {
-            while (n && (*at == ' ' || *at == '\t')) {
+            while (len && (*at == ' ' || *at == '\t')) {
                 at++;
-                n--;
+                len--;
             }
             /* blanks before the word are no part of its name */
-            return unknown_class(root, at, n, err);
+            return unknown_class(roots, n, at, len, err);
         }
-        at += n + (at[n] == ',');
+        at += len + (at[len] == ',');
     }
     return ACCEL_OK;
 }
@@ -186,7 +188,7 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
     struct policy p = { transformer_wrap, classes };
     struct units u = { 0 };
     int units = 1, params = 0;
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st;
 
     if (!root)
         return accel_fail(err, A0609, "pass what accel_module_new returned",
@@ -195,10 +197,7 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
     if (!params)
         return accel_fail(err, A0609, "declare some with accel_param",
                           "the model has no parameters");
-    if (transformer_wrap && classes && *classes)
-        st = check_classes(root, classes, err);
-    if (!st)
-        st = allocate(&u, units, params, err);
+    st = allocate(&u, units, params, err);
     if (st)
         return st;
     u.count = 1;

@@ -3,7 +3,8 @@
  * Walks the tape backwards from a loss. Gradients and saved activations are freed as
  * soon as the entry that needed them is done. Parameter gradients go to the residency,
  * which reduces a unit once the walk has left it. In: the tape and the loss. Out:
- * gradients of parameters. An entry whose result has no gradient is skipped.
+ * gradients of parameters. An entry whose result has no gradient is skipped, or kept
+ * for another loss.
  */
 #include "ops/ops.h"
 
@@ -42,6 +43,9 @@ accel_status_t graph_check_loss(struct graph *g, const accel_tensor_t *loss,
                           "backward: the loss must be one float32, not %s %s",
                           accel_dtype_name(loss->dtype),
                           tensor_shape_text(loss, shape, sizeof(shape)));
+    if (loss->spent)
+        return backward_refuse(err, "another backward has been through this loss, and "
+                                    "its graph is freed");
     if (!loss->needs_grad)
         return backward_refuse(
             err, "the loss depends on no parameter, or nothing was recorded");
@@ -55,6 +59,11 @@ bool graph_backward_to(struct graph *g, int base)
         /* a copy: recomputing a module records entries, which may move the tape */
         const struct tape_entry e = *tape_at(g, tape_length(g) - 1);
 
+        /* of another loss, whose backward may come later */
+        if (g->many_losses && !base && !e.out->grad) {
+            tape_put_aside(g);
+            continue;
+        }
         g->module_path = e.path;
         graph_mark(g, e.op, true);
         /* without a gradient the result did not contribute to the loss */
@@ -67,6 +76,7 @@ bool graph_backward_to(struct graph *g, int base)
         /* complete for every reader: those stand later on the tape, and are done */
         tensor_release(e.out->grad);
         e.out->grad = NULL;
+        e.out->spent = true;
         tape_pop(g);
     }
     return !g->error.code;
@@ -89,6 +99,7 @@ accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
         g->backend->fill(g->backend, loss->grad->data, ACCEL_F32, 1, seed);
     }
     graph_backward_to(g, 0);
+    tape_put_back(g);
     /* errors from here on belong to no module */
     g->module_path = "";
     if (g->error.code && err)

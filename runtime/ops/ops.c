@@ -324,6 +324,14 @@ static bool alone(const accel_tensor_t *t)
     return t->refs == 1 && (!t->base || t->base->refs == 1);
 }
 
+/* Where a second loss meets what the backward of the first has freed. */
+static void *grad_refuse(struct graph *g)
+{
+    return graph_fail(g, A0610, g->op, "run the forward once for each backward",
+                      "backward: another loss's backward has been through this part of "
+                      "the graph, which is freed");
+}
+
 /* A gradient that others hold is copied before it is changed (copy on write). So add
  * and reshape may pass on the tensor itself, and only a second contribution pays for a
  * copy. */
@@ -331,6 +339,8 @@ accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out)
 {
     accel_tensor_t *old = x->grad, *t;
 
+    if (x->spent)
+        return grad_refuse(g);
     *add_out = old != NULL;
     /* nobody would see the change */
     if (old && alone(old))
@@ -356,6 +366,8 @@ bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
 
     if (!x->needs_grad)
         return true;
+    if (x->spent)
+        return grad_refuse(g);
     /* the first contribution: hold it, copy nothing */
     if (!x->grad) {
         tensor_retain(dy);

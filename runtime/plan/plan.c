@@ -196,7 +196,7 @@ struct sizes {
     int64_t all, largest, second;
     /* of units with something to train */
     int64_t graded, largest_graded;
-    /* with optimizer state, on the first rank */
+    /* numbers of optimizer state on the first rank */
     int64_t state;
 };
 
@@ -213,7 +213,8 @@ static struct sizes add_up(const struct plan_input *in)
         s.all += n;
         s.graded += graded;
         s.largest_graded = graded > s.largest_graded ? graded : s.largest_graded;
-        s.state += trained < part ? trained : part;
+        s.state += (trained < part ? trained : part) *
+                   (in->unit_states ? in->unit_states[u] : in->states);
         if (n > s.largest) {
             s.second = s.largest;
             s.largest = n;
@@ -347,7 +348,7 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
                                .base_bytes = in->base_bytes };
     plan_out->shard_elems = s.all / cut_size(l);
     plan_out->param_bytes = plan_out->shard_elems * 4;
-    plan_out->moment_bytes = s.state * 4 * in->states;
+    plan_out->moment_bytes = s.state * 4;
     plan_out->gradient_bytes =
         (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
     plan_out->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
@@ -369,7 +370,9 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
     wire(in, &s, &precision, &plan_out->wire);
     plan_out->wire_bytes_per_step = plan_out->wire.node + plan_out->wire.network;
     plan_out->checkpoint_bytes =
-        in->params * 4 + (in->params - in->frozen) * 4 * in->states;
+        (in->params + (in->unit_states ? in->state_numbers
+                                       : (in->params - in->frozen) * in->states)) *
+        4;
 }
 
 int64_t plan_base_guess(int world)

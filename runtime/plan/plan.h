@@ -97,6 +97,10 @@ struct plan_input {
     int64_t frozen;
     /* numbers of optimizer state per trained element: AdamW 2 */
     int states;
+    /* [units] the same for each unit, and how many that makes over all trained
+     * elements; NULL: `states` for all */
+    const int *unit_states;
+    int64_t state_numbers;
     /* name of their row: "adam moments" */
     const char *optimizer;
     /* peak of one micro-batch (meta run) */

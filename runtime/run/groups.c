@@ -26,40 +26,64 @@ static accel_status_t no_match(const accel_t *run, const accel_group_t *g,
 
     snprintf(hint, sizeof(hint),
              "match full names, like %.200s; an earlier group may take all of them",
-             some->name);
+             tensor_full_name(some));
     return accel_fail(err, A0911, hint, "the group '%s' matches no parameter",
                       g->match);
+}
+
+/* Counts in hits[] how many parameters each group of `o` has. */
+static void apply_to(struct unit *u, const struct accel_optim *o, int *hits)
+{
+    for (int i = 0; i < u->param_count; i++) {
+        accel_tensor_t *p = u->param[i];
+        struct optim_param own;
+
+        if (!o) {
+            p->needs_grad = false;
+            continue;
+        }
+        own = optim_param_of(&o->settings, tensor_full_name(p), p->ndim);
+        p->lr_scale = own.lr_scale;
+        p->weight_decay = own.weight_decay;
+        if (own.group >= 0)
+            hits[own.group]++;
+        if (own.frozen)
+            p->needs_grad = false;
+    }
+}
+
+/* A later group that an earlier one leaves nothing to is an error as well. */
+static accel_status_t apply_groups_of(accel_t *run, int optim, accel_error_t *err)
+{
+    const struct accel_optim *o = optim >= 0 ? &run->optim[optim] : NULL;
+    const int groups = o ? o->settings.group_count : 0;
+    /* parameters of each group; one more, since calloc(0) may return NULL */
+    int *hits = calloc((size_t)groups + 1, sizeof(*hits));
+    accel_status_t st = ACCEL_OK;
+
+    if (!hits)
+        return accel_fail_nomem(err, "the groups", (size_t)groups * 4);
+    for (int u = 0; u < run->units.count; u++)
+        if (run->units.unit[u].optim == optim)
+            apply_to(&run->units.unit[u], o, hits);
+    for (int i = 0; i < groups && st == ACCEL_OK; i++)
+        if (!hits[i])
+            st = no_match(run, &o->settings.groups[i], err);
+    free(hits);
+    return st;
 }
 
 /* Frozen parameters move to the end of their unit, so the units are laid out again. */
 accel_status_t groups_apply(accel_t *run, accel_error_t *err)
 {
-    const accel_optimizer_t *o = &run->job.optimizer;
-    /* parameters of each group; one more, since calloc(0) may return NULL */
-    int *hits = calloc((size_t)o->group_count + 1, sizeof(*hits));
     int64_t trained = 0;
     accel_status_t st = ACCEL_OK;
 
-    if (!hits)
-        return accel_fail_nomem(err, "the groups", (size_t)o->group_count * 4);
+    for (int o = -1; o < run->optims && st == ACCEL_OK; o++)
+        st = apply_groups_of(run, o, err);
     for (int u = 0; u < run->units.count; u++)
-        for (int i = 0; i < run->units.unit[u].param_count; i++) {
-            accel_tensor_t *p = run->units.unit[u].param[i];
-            struct optim_param own = optim_param_of(o, p->name, p->ndim);
-
-            p->lr_scale = own.lr_scale;
-            p->weight_decay = own.weight_decay;
-            if (own.group >= 0)
-                hits[own.group]++;
-            if (own.frozen)
-                p->needs_grad = false;
-            trained += p->needs_grad;
-        }
-    /* A later group that an earlier one leaves nothing to is an error as well. */
-    for (int i = 0; i < o->group_count && st == ACCEL_OK; i++)
-        if (!hits[i])
-            st = no_match(run, &o->groups[i], err);
-    free(hits);
+        for (int i = 0; i < run->units.unit[u].param_count; i++)
+            trained += run->units.unit[u].param[i]->needs_grad;
     if (st == ACCEL_OK && !trained)
         st = accel_fail(err, A0911, "leave some parameters unfrozen",
                         "all parameters are frozen");
@@ -68,7 +92,7 @@ accel_status_t groups_apply(accel_t *run, accel_error_t *err)
 }
 
 /* Hashes are added, not chained: the order of units follows the wrap policy. */
-uint64_t groups_trained(const accel_t *run)
+uint64_t groups_trained(const accel_t *run, int optim)
 {
     uint64_t h = 0;
 
@@ -76,8 +100,8 @@ uint64_t groups_trained(const accel_t *run)
         for (int i = 0; i < run->units.unit[u].param_count; i++) {
             const accel_tensor_t *p = run->units.unit[u].param[i];
 
-            if (p->needs_grad)
-                h += XXH3_64bits(p->name, strlen(p->name));
+            if (param_is_trained(p) && run->units.unit[u].optim == optim)
+                h += XXH3_64bits(tensor_full_name(p), strlen(tensor_full_name(p)));
         }
     return h;
 }

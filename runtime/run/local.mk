@@ -6,6 +6,7 @@ libaccel_core_la_SOURCES += \
 	runtime/run/hooks.c \
 	runtime/run/meshes.c \
 	runtime/run/model.c \
+	runtime/run/objects.c \
 	runtime/run/open.c \
 	runtime/run/own_compute.c \
 	runtime/run/planning.c \
@@ -103,6 +104,14 @@ tests_unit_test_save_last_LDADD = $(unit_ldadd) -ldl
 unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c
 tests_unit_test_units_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_objects
+tests_unit_test_objects_SOURCES = tests/unit/test_objects.c
+tests_unit_test_objects_LDADD = $(fork_ldadd)
+tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=boot_open \
+	-Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+unit_tests += tests/unit/test_objects_calls
+tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c
+tests_unit_test_objects_calls_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_calls
 tests_unit_test_calls_SOURCES = tests/unit/test_calls.c
 tests_unit_test_calls_LDADD = $(unit_ldadd)

@@ -166,7 +166,9 @@ accel_status_t own_units_build(accel_t *run, struct units *units_out,
     for (int i = 0; i < run->own_units; i++) {
         accel_unit_t *own = run->own[i];
 
-        u.unit[i] = (struct unit){ own->name, all, own->params, 0, 0 };
+        u.unit[i] = (struct unit){ .name = own->name,
+                                   .param = all,
+                                   .param_count = own->params };
         if (own->params)
             memcpy(all, own->param, (size_t)own->params * sizeof(*all));
         all += own->params;
@@ -383,7 +385,7 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
     if (st == ACCEL_OK)
         st = backward_begin(run, err);
     if (st == ACCEL_OK)
-        st = shard_backward_end(run->shard, last, err);
+        st = shard_backward_end(run->shard, err);
     /* The GPU is asked once per progress line, while it is busy. */
     if (last && observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
@@ -404,12 +406,12 @@ accel_status_t accel_finish_backward(accel_t *run, double loss, accel_error_t *e
 
     if (st != ACCEL_OK)
         return st;
-    if (run->job.model || !run->loop.in_micro)
+    if (run->models || !run->loop.in_micro)
         return misuse(NULL,
-                      run->job.model ? "the job has a model"
-                                     : "accel_finish_backward outside a micro-batch",
-                      run->job.model ? "call accel_backward"
-                                     : "call accel_next or accel_next_samples first",
+                      run->models ? "the job has a model"
+                                  : "accel_finish_backward outside a micro-batch",
+                      run->models ? "call accel_backward"
+                                  : "call accel_next or accel_next_samples first",
                       err);
     return run_report(run, units_backward(run, loss, &e), &e, err);
 }

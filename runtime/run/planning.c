@@ -26,6 +26,28 @@ static void count_params(const struct units *units, struct plan_input *in)
         }
 }
 
+/* Bytes of optimizer state per element. With several optimizers each unit has its
+ * own. */
+static void count_states(const accel_t *run, struct plan_input *in, int *unit_states)
+{
+    /* by kind of optimizer */
+    static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
+
+    for (int u = 0; u < run->units.count; u++) {
+        const struct unit *unit = &run->units.unit[u];
+
+        if (unit->optim >= 0)
+            unit_states[u] = optim_state_count(&run->optim[unit->optim]);
+        for (int i = 0; i < unit->param_count; i++)
+            if (unit->param[i]->needs_grad)
+                in->state_numbers += unit_states[u] * unit->param[i]->elems;
+    }
+    in->unit_states = unit_states;
+    in->optimizer = run->optims == 1 && !run->optim[0].own.update
+                        ? rows[run->optim[0].settings.kind]
+                        : "optimizer state";
+}
+
 /* The "data" row: samples and their fields. */
 static void describe_data(const accel_dataset_t *d, char *buf, size_t len)
 {
@@ -41,6 +63,21 @@ static void describe_data(const accel_dataset_t *d, char *buf, size_t len)
                  data_fields_text(d, fields, sizeof(fields)));
 }
 
+/* "generator (g), critic (d), teacher (frozen)"; empty for a job's one model. */
+static void describe_models(const accel_t *run, char *buf, size_t len)
+{
+    size_t used = 0;
+
+    buf[0] = '\0';
+    for (int i = 0; run->own_loop && i < run->models && used < len; i++) {
+        const struct run_model *m = &run->model[i];
+
+        used += (size_t)snprintf(buf + used, len - used, "%s%s (%s)", i ? ", " : "",
+                                 m->name[0] ? m->name : "model",
+                                 m->optim ? m->optim->name : "frozen");
+    }
+}
+
 /* Logs the table line by line; rank 0's level is the one that shows it. */
 static void print_plan(accel_t *run, const struct plan_input *in)
 {
@@ -48,7 +85,7 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     struct strbuf text = { 0 };
     const char *checkpoints =
         run->config.ckpt_save ? run->ckpt_dir : "none (accel.checkpoint.save is false)";
-    char batch[128], cpu[256], data[256], steps[64];
+    char batch[128], cpu[256], data[256], steps[64], models[512];
     char *save = NULL;
 
     snprintf(batch, sizeof(batch), "%d per rank x %d ranks x %d micro-batches = %lld",
@@ -61,22 +98,35 @@ static void print_plan(accel_t *run, const struct plan_input *in)
                  run->place.threads, run->place.threads == 1 ? "" : "s",
                  run->backend->isa);
     describe_data(j->data, data, sizeof(data));
+    describe_models(run, models, sizeof(models));
     snprintf(steps, sizeof(steps), "%lld (warm-up %lld)", (long long)j->steps,
              (long long)j->warmup);
 
-    const char *extra[] = {
-        "run",         run->run_name,
-        "config",      run->config_path[0] ? run->config_path : run->config_source,
-        "bootstrap",   run->boot.method,
-        "collectives", comm_backend(run->data ? run->data : run->comm),
-        "compute",     cpu,
-        "batch",       batch,
-        "data",        data,
-        "steps",       steps,
-        "output",      run->out_dir,
-        "checkpoints", checkpoints,
-        NULL
-    };
+    const char *extra[] = { "run",
+                            run->run_name,
+                            "config",
+                            run->config_path[0] ? run->config_path : run->config_source,
+                            "bootstrap",
+                            run->boot.method,
+                            "collectives",
+                            comm_backend(run->data ? run->data : run->comm),
+                            "compute",
+                            cpu,
+                            "batch",
+                            batch,
+                            "data",
+                            data,
+                            "steps",
+                            steps,
+                            "output",
+                            run->out_dir,
+                            "checkpoints",
+                            checkpoints,
+                            models[0] ? "models" : NULL,
+                            models,
+                            "activations",
+                            "not known before the first step",
+                            NULL };
 
     plan_print(in, &run->plan, extra, &text);
     run->loop.isa_shown = strlen(run->backend->isa);
@@ -89,17 +139,16 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     strbuf_free(&text);
 }
 
-/* Bytes of the model's buffers, which are not trained. */
+/* Bytes of the models' buffers, which are not trained. */
 static accel_status_t count_buffers(accel_t *run, int64_t *bytes_out,
                                     accel_error_t *err)
 {
-    int64_t n = run->job.model ? nn_buffers_list(run->job.model, NULL) : 0;
+    int64_t n = models_buffers(run, NULL);
     accel_tensor_t **list = calloc((size_t)n + 1, sizeof(accel_tensor_t *));
 
     if (!list)
         return accel_fail_nomem(err, "list of buffers", (size_t)n * sizeof(*list));
-    if (n > 0)
-        nn_buffers_list(run->job.model, list);
+    models_buffers(run, list);
     *bytes_out = 0;
     for (int64_t i = 0; i < n; i++)
         *bytes_out += list[i]->elems * (int64_t)accel_dtype_bytes(list[i]->dtype);
@@ -177,7 +226,6 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
     }
     in->unit_elems = elems;
     in->unit_frozen = elems + units;
-    optim_state_names(&run->job.optimizer, &in->states);
     count_params(&run->units, in);
     if (plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in->layout,
                        err))
@@ -241,9 +289,8 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, accel_error_t
 
 accel_status_t plan_make(accel_t *run, accel_error_t *err)
 {
-    /* by kind of optimizer */
-    static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
     int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
+    int *states = calloc((size_t)run->units.count, sizeof(*states));
     /* Every rank makes the same plan; only what was measured may differ. */
     struct plan_input in = { .config = &run->config,
                              .world = run->boot.size,
@@ -251,13 +298,16 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
                              .local_size = run->boot.local_size,
                              .accumulate = run->job.accumulate,
                              .units = run->units.count,
-                             .optimizer = rows[run->job.optimizer.kind],
                              .base_bytes = run->base_bytes };
     accel_status_t st;
 
-    if (!elems)
+    if (!elems || !states) {
+        free(elems);
+        free(states);
         return accel_fail_nomem(err, "the plan",
                                 (size_t)run->units.count * sizeof(*elems));
+    }
+    count_states(run, &in, states);
     st = describe_run(run, &in, elems, err);
     if (st == ACCEL_OK)
         st = measure(run, &in, err);
@@ -271,5 +321,6 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
         st = check_memory(run, &in, err);
     }
     free(elems);
+    free(states);
     return st;
 }

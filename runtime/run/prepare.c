@@ -52,12 +52,9 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
  * its own. */
 static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
-    accel_status_t st = check_job(job, err);
     accel_job_t *j = &run->job;
     const char *out = job->out_dir ? job->out_dir : "out";
 
-    if (st != ACCEL_OK)
-        return st;
     if (strlen(out) >= sizeof(run->out_dir))
         return bad_job(err, "out_dir is too long");
     *j = *job;
@@ -67,14 +64,13 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
     /* The config wins over the program: it is what the user of the job has set. */
     if (config_accumulation(&run->config) > 0)
         j->accumulate = (int)config_accumulation(&run->config);
-    if (config_clipping(&run->config) > 0)
-        j->clip = (float)config_clipping(&run->config);
+    for (int i = 0; config_clipping(&run->config) > 0 && i < run->optims; i++)
+        run->optim[i].clip = (float)config_clipping(&run->config);
     if (j->accumulate == 0)
         j->accumulate = 1;
     /* 20 lines per run, as long as it has that many steps */
     if (j->log_every == 0)
         j->log_every = j->steps / 20 > 0 ? (int)(j->steps / 20) : 1;
-    j->optimizer = optim_defaults(j->optimizer);
     if (run->config.ckpt_dir[0])
         snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s", run->config.ckpt_dir);
     else
@@ -169,10 +165,12 @@ static accel_status_t open_home(accel_t *run, accel_error_t *err)
 /* Opens the shards and puts their residency into the graph. Collective. */
 static accel_status_t shard_model(accel_t *run, accel_error_t *err)
 {
+    struct shard_optim optim[ACCEL_MAX_OPTIMS];
     struct shard_options o = { .strategy = plan_strategy(&run->config),
                                .prefetch = config_prefetch(&run->config),
                                .precision = config_precision(&run->config),
-                               .optimizer = run->job.optimizer,
+                               .optim = optim,
+                               .optims = run->optims,
                                .backend = run->backend,
                                .home = run->home,
                                .data = run->group ? run->group : run->data,
@@ -181,6 +179,8 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
                                .log = &run->log };
     accel_status_t st;
 
+    for (int i = 0; i < run->optims; i++)
+        optim[i] = (struct shard_optim){ run->optim[i].settings, run->optim[i].own };
     st = shard_open(&run->shard, run->comm, &o, &run->units, err);
     if (st != ACCEL_OK)
         return st;
@@ -225,33 +225,69 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
  * to recompute. */
 static void recompute_units(accel_t *run)
 {
+    int units = 0;
+
     if (!config_recomputes(&run->config))
         return;
-    if (nn_recompute_units(run->job.model) == 0 && run->boot.rank == 0)
+    for (int i = 0; i < run->models; i++)
+        units += nn_recompute_units(run->model[i].root);
+    if (units == 0 && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "fsdp_activation_checkpointing has no effect: the model is one "
                    "unit; set fsdp_auto_wrap_policy to divide it");
 }
 
-/* The units of the model's tree, or those that the program declared. */
+/* The units of one model, behind those of the models before it. */
+static accel_status_t take_model(accel_t *run, const struct run_model *m, bool wrap,
+                                 accel_error_t *err)
+{
+    struct units part = { 0 };
+    accel_status_t st =
+        nn_units_build(m->root, wrap, run->config.transformer_cls, &part, err);
+
+    for (int i = 0; i < part.count; i++)
+        part.unit[i].optim = m->optim ? m->optim->number : -1;
+    if (st == ACCEL_OK)
+        st = units_append(&run->units, &part, err);
+    units_free(&part);
+    return st;
+}
+
+/* The units of the models' trees, or those that the program declared. */
 static accel_status_t take_units(accel_t *run, accel_error_t *err)
 {
     bool wrap = config_wrap_policy(&run->config) == WRAP_TRANSFORMER;
-    accel_status_t st;
+    const char *classes = run->config.transformer_cls;
+    accel_module_t *root[RUN_MAX_TREES];
+    accel_status_t st = ACCEL_OK;
 
-    if (!run->job.model)
+    if (!run->models)
         return own_units_build(run, &run->units, err);
     if (run->own_units)
         return bad_job(err, "a job has a model or the run has units, not both");
-    st = nn_units_build(run->job.model, wrap, run->config.transformer_cls, &run->units,
-                        err);
-    if (st == ACCEL_OK && wrap && run->units.count == 1 && run->boot.rank == 0)
+    for (int i = 0; i < run->models; i++)
+        root[i] = run->model[i].root;
+    if (wrap)
+        st = nn_classes_check(root, run->models, classes, err);
+    for (int i = 0; i < run->models && st == ACCEL_OK; i++)
+        st = take_model(run, &run->model[i], wrap, err);
+    if (st == ACCEL_OK && wrap && run->units.count == run->models &&
+        run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "TRANSFORMER_BASED_WRAP: the model has no class ending in Block or "
                    "Layer, so it is one unit (name other classes with "
                    "fsdp_transformer_layer_cls_to_wrap)");
     if (st == ACCEL_OK)
         recompute_units(run);
+    return st;
+}
+
+static accel_status_t open_buffers(accel_t *run, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    for (int i = 0; i < run->models && st == ACCEL_OK; i++)
+        st = nn_buffers_open(run->model[i].root, err);
     return st;
 }
 
@@ -270,12 +306,19 @@ static void forget_values(accel_t *run)
 static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
                                   accel_error_t *err)
 {
-    accel_status_t st = take_job(run, job, err);
+    accel_status_t st = check_job(job, err);
+
+    if (st == ACCEL_OK)
+        st = run->own_loop ? objects_check(run, err) : objects_of_job(run, job, err);
+    if (st == ACCEL_OK)
+        st = take_job(run, job, err);
 
     if (run->graph.error.code != ACCEL_OK) {
         *err = run->graph.error; /* the model was built wrongly */
         st = err->code;
     }
+    if (st == ACCEL_OK)
+        st = objects_name(run, err);
     if (st == ACCEL_OK)
         st = take_units(run, err);
     if (st == ACCEL_OK)
@@ -287,8 +330,8 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
         st = state_same_on_all(run, err);
     if (st == ACCEL_OK)
         st = take_dirs(run, err);
-    if (st == ACCEL_OK && run->job.model)
-        st = run_agree(run, nn_buffers_open(run->job.model, err), err);
+    if (st == ACCEL_OK)
+        st = run_agree(run, open_buffers(run, err), err);
     if (st == ACCEL_OK)
         st = run_agree(run, open_home(run, err), err);
     if (st == ACCEL_OK)
@@ -314,13 +357,11 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
 
 /* Signals that would interrupt are only taken over at the end: before that, there is
  * nothing to lose. */
-accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_given(run, "accel_prepare", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
     if (!job)
         st = bad_job(&e, "the job is NULL");
     else if (run->prepared)
@@ -342,4 +383,33 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
     else /* from here on there is something to lose */
         signals_take_interrupt(&run->config);
     return ACCEL_OK;
+}
+
+accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
+{
+    accel_status_t st = run_given(run, "accel_prepare", err);
+
+    return st != ACCEL_OK ? st : prepare(run, job, err);
+}
+
+/* A job without a model: those were added one by one. */
+accel_status_t accel_prepare_all(accel_t *run, const accel_loop_t *loop,
+                                 accel_error_t *err)
+{
+    accel_status_t st = run_given(run, "accel_prepare_all", err);
+    accel_job_t job;
+
+    if (st != ACCEL_OK)
+        return st;
+    if (!loop)
+        return prepare(run, NULL, err);
+    job = (accel_job_t){ .data = loop->data,
+                         .steps = loop->steps,
+                         .batch = loop->batch,
+                         .accumulate = loop->accumulate,
+                         .seed = loop->seed,
+                         .out_dir = loop->out_dir,
+                         .log_every = loop->log_every };
+    run->own_loop = run->graph.many_losses = run->own_loop || !run->prepared;
+    return prepare(run, &job, err);
 }

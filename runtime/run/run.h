@@ -35,6 +35,7 @@ struct backend;
 
 #define RUN_MAX_TREES 16
 #define RUN_MAX_HOOKS 8
+#define RUN_NAME      64
 
 /* A function of the program that sees gradients (hooks.c). */
 struct gradient_hook {
@@ -58,6 +59,38 @@ struct regions {
         int64_t since_ns;
     } open[RUN_REGION_DEPTH];
     int depth;
+/* A model of the run (objects.c). */
+struct run_model {
+    /* "": its parameters' names stand alone */
+    char name[RUN_NAME];
+    accel_module_t *root;
+    /* NULL: frozen */
+    accel_optim_t *optim;
+};
+
+/* An optimizer of the run. The job of accel_prepare has one, called "". */
+struct accel_optim {
+    accel_t *run;
+    /* its place in run->optim, and in the shards */
+    int number;
+    char name[RUN_NAME];
+    /* with defaults; the groups are the program's until the end of accel_prepare */
+    accel_optimizer_t settings;
+    /* update NULL: `settings` says what it does */
+    accel_own_optim_t own;
+    /* the rate follows the job's warm-up and cosine, not `lr` */
+    bool scheduled;
+    /* gradients that are not finite skip a step */
+    bool skip;
+    /* of the next step */
+    float lr, clip;
+    /* steps done */
+    int64_t t;
+    /* In this iteration: steps, learning rate of the last, norm before clipping. */
+    int updated;
+    double last_lr, norm;
+    /* `norm` is from accel_clip_norm, and stays */
+    bool clipped;
 };
 
 /* A run. Members are grouped by who sets them, and are freed in accel_close. */
@@ -105,9 +138,15 @@ struct accel {
     struct accel_loader *loaders;
     /* what the next reduction of a step tells the other ranks */
     struct loader_failure loader_failure;
+    struct run_model model[RUN_MAX_TREES];
+    int models;
+    struct accel_optim optim[ACCEL_MAX_OPTIMS];
+    int optims;
 
     /* Set by accel_prepare; true at its very end. */
     bool prepared;
+    /* by accel_prepare_all: the program has its own loop */
+    bool own_loop;
     /* a copy; its strings point to the members below */
     accel_job_t job;
     char out_dir[1024];
@@ -170,6 +209,31 @@ void meshes_close(accel_t *run);
  * the device. */
 bool run_offloads(const accel_t *run);
 
+/* ---- objects.c: models and optimizers -------------------------------------------- */
+
+/* The one model (unless the run has units) and the one optimizer of a job. */
+accel_status_t objects_of_job(accel_t *run, const accel_job_t *job, accel_error_t *err);
+/* Each optimizer trains something, and something is trained. */
+accel_status_t objects_check(const accel_t *run, accel_error_t *err);
+/* Gives parameters and buffers of named models their full names. */
+accel_status_t objects_name(accel_t *run, accel_error_t *err);
+/* Writes the buffers of all models to list_out (NULL: counts only), and returns how
+ * many there are. */
+int64_t models_buffers(const accel_t *run, accel_tensor_t **list_out);
+/* The root of the run's one model; NULL: it has none, or several. */
+static inline accel_module_t *models_only(const accel_t *run)
+{
+    return run->models == 1 ? run->model[0].root : NULL;
+}
+
+/* ACCEL_EINVAL for a call that knows names of one model only. */
+accel_status_t models_at_most_one(const accel_t *run, const char *call,
+                                  accel_error_t *err);
+/* Arrays of state that the optimizer keeps. */
+int optim_state_count(const struct accel_optim *o);
+/* ".NAME" for keys of texts, "" without a name. */
+const char *optim_suffix(const struct accel_optim *o, char *buf, size_t len);
+
 /* ---- descriptors.c: the soft limit of open files, raised while the run is open --- */
 
 /* To the hard limit; restore gives the old limit back. */
@@ -212,13 +276,15 @@ void regions_report(accel_t *run);
  * freezes some, and lays the units out again. A0911: a group matches nothing, or
  * nothing is trained. */
 accel_status_t groups_apply(accel_t *run, accel_error_t *err);
-/* A number that identifies the set of trained parameters, for the run's identity. */
-uint64_t groups_trained(const accel_t *run);
+/* A number that identifies the set of parameters that the optimizer trains, for the
+ * run's identity. */
+uint64_t groups_trained(const accel_t *run, int optim);
 
 /* ---- hooks.c --------------------------------------------------------------------- */
 
-/* Calls the program's hooks with the gradients of this step. Not collective. */
-accel_status_t hooks_call(accel_t *run, accel_error_t *err);
+/* Calls the program's hooks with the optimizer's gradients of this step. Not
+ * collective. */
+accel_status_t hooks_call(accel_t *run, int optim, accel_error_t *err);
 /* Frees the copies of the patterns. */
 void hooks_free(accel_t *run);
 

@@ -8,17 +8,12 @@
 /* Slots lose their pins with their units: nobody holds values any more. */
 void shard_abandon(struct shard *s)
 {
-    if (s->reducing)
-        s->be->wait(s->be, QUEUE_COMPUTE, s->reduced);
-    s->reducing = s->in_backward = false;
+    s->in_backward = false;
     s->open = s->last_unit = -1;
     s->order_at = s->order_len = 0;
     s->hash = 0;
     shard_ring_settle(s);
-    shard_settle_home(s);
-    for (int i = 0; i < s->units; i++)
-        s->unit[i].partial = false;
-    if (s->grad_elems > 0)
-        s->home->zero(s->home, s->grad, (size_t)s->grad_elems * sizeof(float));
+    for (int i = 0; i < s->trainers; i++)
+        shard_zero(s, i);
     shard_loaded(s);
 }

@@ -3,8 +3,8 @@
  * Gradients on their way from the full unit to the shard. One float32 reduce buffer is
  * reduce-scattered (float32 sums in rank order, added to the gradient shard) when
  * backward moves on to another unit. Where each rank stores everything, gradients are
- * added up in place and all-reduced once, after the last micro-batch. Copies of shards
- * are summed then too.
+ * added up in place and all-reduced once, before the step of their optimizer. Copies of
+ * shards are summed then too.
  */
 #include "common/wire.h"
 #include "shard/shard_impl.h"
@@ -27,8 +27,7 @@ static void end_reduce(struct shard *s)
     s->reducing = true;
 }
 
-/* From here on compute may change the reduce buffer, or read the gradient. */
-static void wait_reduced(struct shard *s)
+void shard_wait_reduced(struct shard *s)
 {
     if (s->reducing)
         s->be->wait(s->be, QUEUE_COMPUTE, s->reduced);
@@ -101,6 +100,54 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
     return st;
 }
 
+/* Neighbours are one range, so that a run with one optimizer has one. */
+bool shard_next_gradients(const struct shard *s, int optim, int *at, float **first_out,
+                          int64_t *count_out)
+{
+    int64_t first = 0, count = 0;
+
+    for (; *at < s->units; ++*at) {
+        const struct shard_unit *u = &s->unit[*at];
+
+        if (u->def->optim != optim || u->grad_at < 0)
+            continue;
+        if (count && first + count != u->grad_at)
+            break;
+        first = count ? first : u->grad_at;
+        count += u->stored;
+    }
+    *first_out = s->grad + first;
+    *count_out = count;
+    return count > 0;
+}
+
+/* Complete gradients become this rank's part of a sum again, which shard_reduce
+ * completes as if all backwards had come before it. */
+static void reopen(struct shard *s, struct shard_trainer *t)
+{
+    int64_t count;
+    float *first;
+
+    if (t->reduced != 1.0f) {
+        shard_settle_home(s);
+        shard_wait_reduced(s);
+        for (int at = 0;
+             shard_next_gradients(s, (int)(t - s->trainer), &at, &first, &count);)
+            s->home->scale(s->home, first, count, 1.0f / t->reduced);
+    }
+    t->reduced = 0;
+}
+
+/* A backward is about to add to the unit's gradient. */
+static void touch(struct shard *s, int unit)
+{
+    struct shard_trainer *t = &s->trainer[s->unit[unit].def->optim];
+
+    if (t->reduced != 0)
+        reopen(s, t);
+    t->dirty = true;
+}
+
 /* Without a reduce buffer backward writes into the gradient itself. With one it is
  * zeroed for each unit, since kernels add to it. PREFETCH_POST gathers the next unit
  * behind the reduction of the previous one. */
@@ -109,6 +156,7 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
 {
     accel_status_t st;
 
+    touch(s, unit);
     if (!s->reduce) {
         *grad_out = s->grad + s->unit[unit].grad_at;
         return ACCEL_OK;
@@ -124,7 +172,7 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
             if (st)
                 return st;
         }
-        wait_reduced(s);
+        shard_wait_reduced(s);
         s->be->zero(s->be, s->reduce, (size_t)s->unit[unit].padded * sizeof(float));
         s->open = unit;
     }
@@ -146,7 +194,8 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
 }
 
 /* All-reduces the gradients stored here with those of `others`, in float32. */
-static accel_status_t sum_with(struct shard *s, struct comm *others, accel_error_t *err)
+static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
+                               accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
@@ -159,7 +208,7 @@ static accel_status_t sum_with(struct shard *s, struct comm *others, accel_error
     for (int i = 0; i < s->units && !st; i++) {
         const struct shard_unit *u = &s->unit[i];
 
-        if (u->grad_at >= 0)
+        if (u->grad_at >= 0 && u->def->optim == optim)
             st = comm_all_reduce(others, s->grad + u->grad_at, (size_t)u->stored,
                                  ACCEL_F32, COMM_SUM, err);
     }
@@ -167,26 +216,57 @@ static accel_status_t sum_with(struct shard *s, struct comm *others, accel_error
     return st;
 }
 
-/* After the last micro-batch: what no reduce-scatter has summed and scaled. Without a
- * reduce buffer (NO_SHARD, or one rank) that is everything. */
-static accel_status_t reduce_all(struct shard *s, accel_error_t *err)
+/* What no reduce-scatter has summed and scaled. Without a reduce buffer (NO_SHARD, or
+ * one rank) that is everything. */
+static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
+{
+    const float scale = s->reduce ? 1.0f : s->grad_scale;
+    accel_status_t st = ACCEL_OK;
+    int64_t count;
+    float *first;
+
+    s->trainer[optim].reduced = scale;
+    if (s->world > 1 && !s->reduce) {
+        st = sum_with(s, optim, s->reduce_data, err);
+        s->trainer[optim].reduced *= (float)s->world;
+    }
+    if (!st && s->copies) {
+        shard_settle_home(s);
+        st = sum_with(s, optim, s->copies, err);
+        s->trainer[optim].reduced *= (float)comm_size(s->copies);
+    }
+    shard_wait_reduced(s);
+    if (st || scale == 1.0f)
+        return st;
+    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
+        s->be->scale(s->be, first, count, scale);
+    return ACCEL_OK;
+}
+
+/* The ranks compare the order of their units once for all backwards before it. */
+accel_status_t shard_reduce(struct shard *s, int optim, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
-    if (s->world > 1 && !s->reduce)
-        st = sum_with(s, s->reduce_data, err);
-    if (!st && s->copies) {
-        shard_settle_home(s);
-        st = sum_with(s, s->copies, err);
-    }
-    wait_reduced(s);
-    if (!st && !s->reduce && s->grad_scale != 1.0f)
-        s->be->scale(s->be, s->grad, s->grad_elems, s->grad_scale);
-    return st;
+    if (s->trainer[optim].reduced != 0)
+        return ACCEL_OK;
+    if (s->reduce)
+        st = shard_order_check(s, err);
+    return st ? st : complete(s, optim, err);
+}
+
+bool shard_is_reduced(const struct shard *s, int optim)
+{
+    return s->trainer[optim].reduced != 0;
+}
+
+bool shard_has_gradient(const struct shard *s, int optim)
+{
+    return s->trainer[optim].dirty;
 }
 
 /* What the previous backward did beyond this one's length is forgotten. */
-accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err)
+accel_status_t shard_backward_end(struct shard *s, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
@@ -195,9 +275,5 @@ accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err
         st = hand_in(s, err);
     s->in_backward = false;
     s->order_len = s->order_at;
-    if (st || !last)
-        return st;
-    if (s->reduce)
-        st = shard_order_check(s, err);
-    return st ? st : reduce_all(s, err);
+    return st;
 }

@@ -44,7 +44,7 @@ static void draw(accel_init_t init, uint64_t seed, uint64_t name, int64_t block,
 static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
                        int64_t end, float *dst)
 {
-    uint64_t name = XXH3_64bits(p->name, strlen(p->name));
+    uint64_t name = XXH3_64bits(tensor_full_name(p), strlen(tensor_full_name(p)));
 
     if (p->values) {
         memcpy(dst, p->values + begin, (size_t)(end - begin) * sizeof(*dst));

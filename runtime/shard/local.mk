@@ -5,6 +5,7 @@ libaccel_core_la_SOURCES += \
 	runtime/shard/init.c \
 	runtime/shard/unit_order.c \
 	runtime/shard/gradients.c \
+	runtime/shard/own_update.c \
 	runtime/shard/ring.c \
 	runtime/shard/shard.c \
 	runtime/shard/shard.h \
@@ -27,3 +28,7 @@ tests_unit_test_shard_LDFLAGS = $(shard_wrap)
 tests_unit_test_shard_limits_SOURCES = tests/unit/test_shard_limits.c
 tests_unit_test_shard_limits_LDADD = libshardworld.la $(fork_ldadd)
 tests_unit_test_shard_limits_LDFLAGS = $(shard_wrap)
+gpu_unit_tests += tests/unit/test_cuda_objects
+tests_unit_test_cuda_objects_SOURCES = tests/unit/test_cuda_objects.c $(cuda_device_sources)
+tests_unit_test_cuda_objects_LDADD = libshardworld.la $(fork_ldadd)
+tests_unit_test_cuda_objects_LDFLAGS = $(shard_wrap)

@@ -204,11 +204,14 @@ void shard_ring_settle(struct shard *s)
             wait_gathered(s, &s->slot[i]);
 }
 
-void shard_ring_drop(struct shard *s)
+void shard_ring_drop(struct shard *s, int optim)
 {
     for (int i = 0; i < s->slots; i++) {
         struct shard_slot *slot = &s->slot[i];
 
+        if (optim != SHARD_ALL && slot->unit >= 0 &&
+            s->unit[slot->unit].def->optim != optim)
+            continue;
         slot->unit = -1;
         slot->pins = 0;
         slot->used = 0;

@@ -15,6 +15,8 @@
  * where nothing is frozen, so that the range of the optimizer is the whole unit. */
 static int64_t trained_elems(const struct shard_unit *u)
 {
+    if (u->def->optim < 0)
+        return 0;
     return u->def->frozen ? u->def->elems - u->def->frozen : u->padded;
 }
 
@@ -34,10 +36,34 @@ static void place_unit(struct shard *s, struct shard_unit *u)
     s->stored_elems += u->stored;
     trained = trained_elems(u) - u->first;
     u->state = trained < 0 ? 0 : trained < u->stored ? trained : u->stored;
-    u->state_at = s->state_elems;
-    s->state_elems += u->state;
+    if (u->def->optim >= 0) {
+        u->state_at = s->trainer[u->def->optim].state_elems;
+        s->trainer[u->def->optim].state_elems += u->state;
+    }
     u->grad_at = trained_elems(u) > 0 ? s->grad_elems : -1;
     s->grad_elems += u->grad_at >= 0 ? u->stored : 0;
+}
+
+/* One trainer for each optimizer. */
+static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
+{
+    const size_t n = s->o.optims > 0 ? (size_t)s->o.optims : 0;
+
+    s->trainer = calloc(n + 1, sizeof(*s->trainer));
+    if (!s->trainer)
+        return accel_fail_nomem(err, "unit table", n * sizeof(*s->trainer));
+    s->trainers = s->o.optims;
+    for (int i = 0; i < s->trainers; i++) {
+        struct shard_trainer *t = &s->trainer[i];
+
+        t->o = s->o.optim[i];
+        t->state_name = t->o.own.state;
+        t->states = t->o.own.states;
+        if (!t->o.own.update)
+            t->state_name = optim_state_names(&t->o.settings, &t->states);
+    }
+    s->o.optim = NULL; /* the caller's list may go */
+    return ACCEL_OK;
 }
 
 /* Places all units and finds the largest ones. 64 times the elements of all units still
@@ -56,7 +82,7 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
     s->units = units->count;
     for (int i = 0; i < s->units; i++)
         params += (size_t)units->unit[i].param_count;
-    s->range = calloc(2 * params + (size_t)s->units, sizeof(*s->range));
+    s->range = calloc(2 * params + (size_t)(unsigned)s->units, sizeof(*s->range));
     s->step = calloc(params + 1, sizeof(*s->step));
     s->step_like = calloc(params + 1, sizeof(*s->step_like));
     if (!s->range || !s->step || !s->step_like)
@@ -109,7 +135,9 @@ static void count_memory(struct shard *s)
               (s->o.strategy == SHARD_GRAD_OP || s->o.strategy == SHARD_HYBRID_ZERO2);
     m->master = (size_t)s->stored_elems * sizeof(float);
     m->gradient_shard = (size_t)s->grad_elems * sizeof(float);
-    m->moments = (size_t)s->states * (size_t)s->state_elems * sizeof(float);
+    for (int i = 0; i < s->trainers; i++)
+        m->moments += (size_t)s->trainer[i].states * (size_t)s->trainer[i].state_elems *
+                      sizeof(float);
     m->gather_slots = s->direct     ? 0
                       : s->resident ? (size_t)s->stored_elems * elem
                       : s->keep     ? (size_t)s->all_elems * elem
@@ -157,6 +185,17 @@ static accel_status_t alloc_floats(struct shard *s, enum backend_memory kind,
     return st;
 }
 
+static accel_status_t alloc_state(struct shard *s, struct shard_trainer *t,
+                                  accel_error_t *err)
+{
+    const size_t bytes = (size_t)t->state_elems * sizeof(float);
+    accel_status_t st = ACCEL_OK;
+
+    for (int k = 0; k < t->states && !st; k++)
+        st = alloc_floats(s, MEMORY_MOMENTS, bytes, &t->state[k], err);
+    return st;
+}
+
 /* The bf16 copy of the stored elements: of everything (resident), or to gather
  * from (offloaded). */
 static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
@@ -200,9 +239,8 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
 
     s->grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
     failed = alloc_floats(s, MEMORY_PARAMETERS, s->memory.master, &s->master, &e);
-    for (int k = 0; k < s->states && !failed; k++)
-        failed = alloc_floats(s, MEMORY_MOMENTS, (size_t)s->state_elems * sizeof(float),
-                              &s->state[k], &e);
+    for (int i = 0; i < s->trainers && !failed; i++)
+        failed = alloc_state(s, &s->trainer[i], &e);
     if (!s->grad_in_window && !failed)
         failed =
             alloc_floats(s, MEMORY_GRADIENTS, s->memory.gradient_shard, &s->grad, &e);
@@ -363,7 +401,9 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     s->all_drawn = true;
     s->open = s->last_unit = -1;
     s->grad_scale = 1.0f;
-    s->state_name = optim_state_names(&o->optimizer, &s->states);
+    st = open_trainers(s, err);
+    if (st)
+        goto fail;
     st = lay_out(s, units, err);
     if (st)
         goto fail;
@@ -394,8 +434,11 @@ void shard_close(struct shard *s)
     s->be->sync(s->be, &ignored); /* nothing works on what is freed here */
     close_slots(s);
     free_home(s, s->master, s->memory.master);
-    for (int k = 0; k < OPTIM_MAX_STATE; k++)
-        free_home(s, s->state[k], (size_t)s->state_elems * sizeof(float));
+    for (int i = 0; i < s->trainers; i++)
+        for (int k = 0; k < s->trainer[i].states; k++)
+            free_home(s, s->trainer[i].state[k],
+                      (size_t)s->trainer[i].state_elems * sizeof(float));
+    free(s->trainer);
     if (!s->grad_in_window)
         free_home(s, s->grad, s->memory.gradient_shard);
     free_home(s, s->copy, s->memory.narrow_master);
@@ -492,7 +535,7 @@ struct residency shard_residency(struct shard *s)
 /* The bf16 copies are stale as well. */
 void shard_loaded(struct shard *s)
 {
-    shard_ring_drop(s);
+    shard_ring_drop(s, SHARD_ALL);
     s->copied = false;
     for (int i = 0; i < s->units; i++)
         s->unit[i].fresh = false;

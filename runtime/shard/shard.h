@@ -10,6 +10,9 @@
  * everything everywhere. The HYBRID strategies do the first two within groups of ranks,
  * and sum the gradient over the copies of a group at the end of a step.
  *
+ * The units of all models of a run lie side by side, and each is trained by one
+ * optimizer, with state, gradient and steps of its own.
+ *
  * Gradients go through one float32 reduce buffer, which is reduce-scattered when
  * backward moves to another unit. The wire carries the reduce dtype; sums are float32
  * in rank order.
@@ -31,18 +34,31 @@
 
 struct shard;
 
+/* Arrays of state of one optimizer, at most. */
+#define SHARD_MAX_STATE 4
+
 /* Elements that travel between host and device at a time, through one
  * page-locked buffer. */
 #define SHARD_STAGE_ELEMS ((int64_t)1 << 20)
 #define SHARD_STAGE_BYTES ((size_t)SHARD_STAGE_ELEMS * sizeof(float))
+
+/* One optimizer of the units whose `optim` is its number. */
+struct shard_optim {
+    /* with defaults; its groups are not looked at */
+    accel_optimizer_t settings;
+    /* the program's own update, and its state, in place of that of `settings`;
+     * own.update NULL: there is none */
+    accel_own_optim_t own;
+};
 
 /* What shard_open is told. Everything pointed to must outlive the shards. */
 struct shard_options {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     struct precision precision;
-    /* with defaults; its groups are not looked at */
-    accel_optimizer_t optimizer;
+    /* copied by shard_open */
+    const struct shard_optim *optim;
+    int optims;
     /* owns the shards' memory and has their kernels */
     const struct backend *backend;
     /* Offloading: the CPU, where masters, optimizer state and gradient shard live
@@ -91,29 +107,50 @@ void shard_given(struct shard *s, const accel_tensor_t *p);
 /* The table through which the tape asks for units. Its calls are collective. */
 struct residency shard_residency(struct shard *s);
 
-/* Around the backward of one micro-batch. end() reduces the gradient that is still
- * open; with `last` the gradient shard then holds the mean over world * accumulate
- * micro-batches. end() is collective. */
+/* Around one backward; several may come before a step, and add up. end() hands in the
+ * gradient that is still open, and is collective. */
 accel_status_t shard_backward_begin(struct shard *s, int accumulate,
                                     accel_error_t *err);
-accel_status_t shard_backward_end(struct shard *s, bool last, accel_error_t *err);
+accel_status_t shard_backward_end(struct shard *s, accel_error_t *err);
 /* Gives up the micro-batches since the last step, wherever they are: zeroes the
- * gradient, and drops gathered copies. Not collective, but all ranks must. */
+ * gradients of all optimizers, and drops gathered copies. Not collective, but all ranks
+ * must. */
 void shard_abandon(struct shard *s);
+
+/* What follows works on the gradients of one optimizer's units. */
+
+/* Completes them: afterwards the gradient shard holds the sum over all backwards since
+ * it was zeroed, divided by world * accumulate. Does nothing where they are complete;
+ * a backward may add to them later. Collective. */
+accel_status_t shard_reduce(struct shard *s, int optim, accel_error_t *err);
+/* Has a backward added to them since they were zeroed? The same on all ranks that use
+ * the same units. */
+bool shard_has_gradient(const struct shard *s, int optim);
 /* Calls fn for the stored piece of every parameter's gradient, in a fixed order.
  * On a device fn gets a copy on the host; what it writes there is taken back.
  * Not collective. */
-accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user,
-                                   accel_error_t *err);
+accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f fn,
+                                   void *user, accel_error_t *err);
 /* Sum of squares of the gradient elements that this rank answers for: summed over all
  * ranks it is the global value under every strategy. Waits for the device, and is the
  * one call of a step that does: what the device has not reported yet, such as ids out
  * of range, is its error. Not collective. */
-accel_status_t shard_grad_sumsq(struct shard *s, double *sum_out, accel_error_t *err);
+accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
+                                accel_error_t *err);
+/* Multiplies them, complete ones, by `factor`. Not collective. */
+void shard_scale(struct shard *s, int optim, float factor);
+/* Brings each element of them, complete ones, into [-limit, limit]. Not collective. */
+void shard_clamp(struct shard *s, int optim, float limit);
+/* Are they complete, and has no backward added to them since? */
+bool shard_is_reduced(const struct shard *s, int optim);
+/* Zeroes them without a step. Not collective. */
+void shard_zero(struct shard *s, int optim);
 /* One step of the optimizer (t = 1, 2, ...) on the gradients times grad_scale, with the
  * lr_scale and weight_decay of each parameter. Zeroes the gradient and drops gathered
- * copies. Not collective. */
-void shard_update(struct shard *s, float lr, int64_t t, float grad_scale);
+ * copies of its units. Not collective. An optimizer of the program may lack host memory
+ * for copies of what is on a device; no other fails. */
+accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
+                            float grad_scale, accel_error_t *err);
 
 /* What shard_open has allocated. */
 void shard_memory(const struct shard *s, struct shard_memory *memory_out);

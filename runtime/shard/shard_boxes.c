@@ -14,17 +14,25 @@
 
 /* Name of tensor k of a parameter: itself, then its optimizer state. Returns the
  * length, as snprintf does, so that a first pass can count. */
-static int name_of(const struct shard *s, const accel_tensor_t *p, int k, char *to,
-                   size_t len)
+static int name_of(const struct shard_trainer *t, const accel_tensor_t *p, int k,
+                   char *to, size_t len)
 {
-    return k == 0 ? snprintf(to, len, "model/%s", p->name)
-                  : snprintf(to, len, "optim/%s/%s", p->name, s->state_name[k - 1]);
+    return k == 0 ? snprintf(to, len, "model/%s", tensor_full_name(p))
+                  : snprintf(to, len, "optim/%s/%s", tensor_full_name(p),
+                             t->state_name[k - 1]);
+}
+
+/* The unit's optimizer; NULL: it has none. */
+static const struct shard_trainer *trainer_of(const struct shard *s,
+                                              const struct shard_unit *u)
+{
+    return u->def->optim >= 0 ? &s->trainer[u->def->optim] : NULL;
 }
 
 /* Frozen parameters have no optimizer state. */
-static int tensors_of(const struct shard *s, const accel_tensor_t *p)
+static int tensors_of(const struct shard_trainer *t, const accel_tensor_t *p)
 {
-    return p->needs_grad ? 1 + s->states : 1;
+    return param_is_trained(p) ? 1 + t->states : 1;
 }
 
 /* The flat range of unit u that this rank stores in a checkpoint, or loads from one.
@@ -56,6 +64,7 @@ static void measure(const struct shard *s, bool for_load, size_t *boxes_out,
     *boxes_out = *text_out = 0;
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
+        const struct shard_trainer *t = trainer_of(s, u);
         int64_t first, count, b, e;
 
         range_of(s, u, for_load, &first, &count);
@@ -64,9 +73,9 @@ static void measure(const struct shard *s, bool for_load, size_t *boxes_out,
 
             if (!shard_param_range(p, first, count, &b, &e))
                 continue;
-            *boxes_out += (size_t)tensors_of(s, p) * (size_t)cut(p, b, e, scratch);
-            for (int k = 0; k < tensors_of(s, p); k++)
-                *text_out += (size_t)name_of(s, p, k, NULL, 0) + 1;
+            *boxes_out += (size_t)tensors_of(t, p) * (size_t)cut(p, b, e, scratch);
+            for (int k = 0; k < tensors_of(t, p); k++)
+                *text_out += (size_t)name_of(t, p, k, NULL, 0) + 1;
         }
     }
 }
@@ -87,15 +96,16 @@ static accel_ckpt_box_t *boxes_fill(const struct shard *s, const struct shard_un
                                     accel_ckpt_box_t *box, char **text, const char *end)
 {
     int64_t at = p->unit_offset + b - u->first;
+    const struct shard_trainer *t = trainer_of(s, u);
     accel_ckpt_box_t part[BOXES_MAX];
     int parts = cut(p, b, e, part);
 
-    for (int k = 0; k < tensors_of(s, p); k++) {
+    for (int k = 0; k < tensors_of(t, p); k++) {
         float *data =
-            k == 0 ? s->master + u->at + at : s->state[k - 1] + u->state_at + at;
+            k == 0 ? s->master + u->at + at : t->state[k - 1] + u->state_at + at;
         const char *name = *text;
 
-        *text += name_of(s, p, k, *text, (size_t)(end - *text)) + 1;
+        *text += name_of(t, p, k, *text, (size_t)(end - *text)) + 1;
         for (int i = 0; i < parts; i++, box++) {
             *box = (accel_ckpt_box_t){
                 .name = name, .dtype = ACCEL_F32, .ndim = p->ndim, .data = data

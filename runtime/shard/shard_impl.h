@@ -37,7 +37,7 @@ struct shard_unit {
     int64_t stored;
     /* where they start in `master` */
     int64_t at;
-    /* the same in each array of optimizer state, and the elements there */
+    /* the same in each array of its optimizer's state, and the elements there */
     int64_t state_at, state;
     /* the same in `grad`, which has all stored ones; -1: nothing is trained */
     int64_t grad_at;
@@ -47,6 +47,22 @@ struct shard_unit {
     bool partial;
     /* [def->param_count]: still without initial values */
     bool *undrawn;
+};
+
+/* What is there once for each optimizer. */
+struct shard_trainer {
+    struct shard_optim o;
+    /* names of its arrays of state, and how many there are */
+    const char *const *state_name;
+    int states;
+    /* trained elements stored here */
+    int64_t state_elems;
+    float *state[SHARD_MAX_STATE]; /* [state_elems] each */
+    /* a backward has added to its gradients since they were zeroed */
+    bool dirty;
+    /* They are complete: what each rank's own part was multiplied by on the way from
+     * the last backward, if all ranks had the same one; 0: they are not. */
+    float reduced;
 };
 
 /* A place for one gathered unit. In keep mode each unit owns a slot. Otherwise two
@@ -90,18 +106,17 @@ struct shard {
     int units;
     /* sums over all units; the first counts padded elements */
     int64_t all_elems;
-    int64_t stored_elems, state_elems, grad_elems;
+    int64_t stored_elems, grad_elems;
     /* no unit has a parameter without values */
     bool all_drawn;
     /* of the initial values */
     uint64_t seed;
     struct shard_memory memory;
-    const char *const *state_name;
-    /* arrays of optimizer state in use: 0 .. 2 */
-    int states;
-    float *master;                 /* [stored_elems] */
-    float *state[OPTIM_MAX_STATE]; /* [state_elems] each */
-    float *grad;                   /* [grad_elems] */
+    /* [trainers] */
+    struct shard_trainer *trainer;
+    int trainers;
+    float *master; /* [stored_elems] */
+    float *grad;   /* [grad_elems] */
     /* [SHARD_STAGE_ELEMS], page-locked; NULL: no device */
     float *stage;
     /* grad belongs to comm_alloc */
@@ -175,8 +190,10 @@ void shard_ring_done(struct shard *s, int unit);
 /* Gathers the unit that the last backward asked for next, if a slot is
  * free. Collective. */
 accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err);
-/* Forgets gathered copies: the masters have changed. */
-void shard_ring_drop(struct shard *s);
+/* Forgets gathered copies of an optimizer's units, or of all (SHARD_ALL): the masters
+ * have changed. */
+#define SHARD_ALL (-2)
+void shard_ring_drop(struct shard *s, int optim);
 /* Before the compute queue changes masters: waits for every gather that reads them. */
 void shard_ring_settle(struct shard *s);
 
@@ -197,7 +214,17 @@ void shard_settle_home(struct shard *s);
 void shard_answers(const struct shard *s, const struct shard_unit *u,
                    int64_t *first_out, int64_t *count_out);
 
-/* gradients.c: where backward adds the gradient of a unit, float32; reduces the unit
+/* own_update.c: a step of the program's own optimizer; leaves the gradients. */
+accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
+                                float grad_scale, accel_error_t *err);
+
+/* gradients.c: the gradients stored here of the optimizer's units, as ranges of `grad`:
+ * the first one from unit *at on, which moves behind it. False: there is none. */
+bool shard_next_gradients(const struct shard *s, int optim, int *at, float **first_out,
+                          int64_t *count_out);
+/* From here on compute may change the reduce buffer, or read the gradient. */
+void shard_wait_reduced(struct shard *s);
+/* Where backward adds the gradient of a unit, float32; reduces the unit
  * before. Collective. */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
                           accel_error_t *err);

@@ -40,20 +40,21 @@ static accel_status_t show(const struct shard *s, accel_gradient_f fn, void *use
     return s->be->check(s->be, err);
 }
 
-accel_status_t shard_each_gradient(struct shard *s, accel_gradient_f fn, void *user,
-                                   accel_error_t *err)
+accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f fn,
+                                   void *user, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
 
-        for (int j = 0; j < u->def->param_count && !st; j++) {
+        for (int j = 0; u->def->optim == optim && j < u->def->param_count && !st; j++) {
             const accel_tensor_t *p = u->def->param[j];
             int64_t b, e;
 
-            if (p->needs_grad && shard_param_range(p, u->first, u->stored, &b, &e))
-                st = show(s, fn, user, p->name,
+            if (param_is_trained(p) &&
+                shard_param_range(p, u->first, u->stored, &b, &e))
+                st = show(s, fn, user, tensor_full_name(p),
                           s->grad + u->grad_at + (p->unit_offset + b - u->first), b,
                           e - b, err);
         }
@@ -75,7 +76,7 @@ void shard_answers(const struct shard *s, const struct shard_unit *u,
 }
 
 /* Spans of trained elements only: `state` ends where the frozen ones begin. */
-static int trained_spans(struct shard *s)
+static int trained_spans(struct shard *s, int optim)
 {
     int spans = 0;
 
@@ -83,6 +84,8 @@ static int trained_spans(struct shard *s)
         const struct shard_unit *u = &s->unit[i];
         int64_t first, count, at, n;
 
+        if (u->def->optim != optim)
+            continue;
         shard_answers(s, u, &first, &count);
         at = first - u->first;
         n = u->state - at < count ? u->state - at : count;
@@ -94,9 +97,10 @@ static int trained_spans(struct shard *s)
 
 /* A device's sum is queued ahead of the wait. At home gradients are complete after
  * it. */
-accel_status_t shard_grad_sumsq(struct shard *s, double *sum_out, accel_error_t *err)
+accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
+                                accel_error_t *err)
 {
-    const int spans = trained_spans(s);
+    const int spans = trained_spans(s, optim);
     accel_status_t st;
 
     if (!s->offloaded)
@@ -127,13 +131,14 @@ static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
                              .n = to - from,
                              .step = step };
     struct update_span *last = s->ranges ? &s->range[s->ranges - 1] : NULL;
+    const struct shard_trainer *t = &s->trainer[u->def->optim];
 
     if (u->grad_at < 0 || to <= from)
         return;
     if (step >= 0) {
         x.p = s->master + u->at + from;
-        x.m = s->states > 0 ? s->state[0] + u->state_at + from : NULL;
-        x.v = s->states > 1 ? s->state[1] + u->state_at + from : NULL;
+        x.m = t->states > 0 ? t->state[0] + u->state_at + from : NULL;
+        x.v = t->states > 1 ? t->state[1] + u->state_at + from : NULL;
     }
     if (last && last->step == step && goes_on(last->p, last->n, x.p) &&
         goes_on(last->m, last->n, x.m) && goes_on(last->v, last->n, x.v) &&
@@ -145,8 +150,8 @@ static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
 
 /* The number of the step's constants for p, from its group's own learning rate and
  * weight decay. */
-static int step_of_param(struct shard *s, const accel_tensor_t *p, float lr, int64_t t,
-                         float grad_scale)
+static int step_of_param(struct shard *s, const accel_optimizer_t *o,
+                         const accel_tensor_t *p, float lr, int64_t t, float grad_scale)
 {
     const struct optim_param own = { p->lr_scale, p->weight_decay, false, -1 };
 
@@ -154,37 +159,107 @@ static int step_of_param(struct shard *s, const accel_tensor_t *p, float lr, int
         if (s->step_like[i]->lr_scale == p->lr_scale &&
             s->step_like[i]->weight_decay == p->weight_decay)
             return i;
-    s->step[s->steps] = optim_step_of(&s->o.optimizer, &own, lr, t, grad_scale);
+    s->step[s->steps] = optim_step_of(o, &own, lr, t, grad_scale);
     s->step_like[s->steps] = p;
     return s->steps++;
 }
 
-/* One call for all units: a device needs a launch or two. */
-void shard_update(struct shard *s, float lr, int64_t t, float grad_scale)
+/* The gradients are zero, and nothing of them has been reduced. */
+static void forget_gradients(struct shard *s, int optim)
 {
+    s->trainer[optim].dirty = false;
+    s->trainer[optim].reduced = 0;
+    for (int i = 0; i < s->units; i++)
+        if (s->unit[i].def->optim == optim)
+            s->unit[i].partial = false;
+}
+
+void shard_zero(struct shard *s, int optim)
+{
+    int64_t count;
+    float *first;
+
+    shard_settle_home(s);
+    shard_wait_reduced(s);
+    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
+        s->home->zero(s->home, first, (size_t)count * sizeof(*first));
+    forget_gradients(s, optim);
+}
+
+/* Gathered copies of the optimizer's units are stale. */
+static void updated(struct shard *s, int optim)
+{
+    forget_gradients(s, optim);
+    shard_ring_drop(s, optim);
+    s->copied = false;
+    for (int i = 0; i < s->units; i++)
+        if (s->unit[i].def->optim == optim)
+            s->unit[i].fresh = false;
+}
+
+void shard_scale(struct shard *s, int optim, float factor)
+{
+    int64_t count;
+    float *first;
+
+    shard_settle_home(s);
+    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
+        s->home->scale(s->home, first, count, factor);
+}
+
+/* NaN stays what it is: the step finds it. */
+void shard_clamp(struct shard *s, int optim, float limit)
+{
+    int64_t count;
+    float *first;
+
+    shard_settle_home(s);
+    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
+        s->home->clamp(s->home, first, count, limit);
+}
+
+/* Lists the unit's ranges for the optimizer's kernel. */
+static void list_unit(struct shard *s, const struct shard_unit *u,
+                      const accel_optimizer_t *o, float lr, int64_t t, float grad_scale)
+{
+    int64_t done = 0;
+
+    for (int j = 0; j < u->def->param_count; j++) {
+        const accel_tensor_t *p = u->def->param[j];
+        int64_t b, e;
+
+        if (!param_is_trained(p) || !shard_param_range(p, u->first, u->stored, &b, &e))
+            continue;
+        b += p->unit_offset - u->first;
+        e += p->unit_offset - u->first;
+        add_range(s, u, done, b, -1);
+        add_range(s, u, b, e, step_of_param(s, o, p, lr, t, grad_scale));
+        done = e;
+    }
+    add_range(s, u, done, u->stored, -1);
+}
+
+/* One call for all units: a device needs a launch or two. */
+accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
+                            float grad_scale, accel_error_t *err)
+{
+    const struct shard_trainer *trainer = &s->trainer[optim];
+    accel_status_t st;
+
     shard_draw(s);
     shard_ring_settle(s);
     shard_settle_home(s);
-    s->ranges = s->steps = 0;
-    for (int i = 0; i < s->units; i++) {
-        struct shard_unit *u = &s->unit[i];
-        int64_t done = 0;
-
-        u->partial = false;
-        for (int j = 0; j < u->def->param_count; j++) {
-            const accel_tensor_t *p = u->def->param[j];
-            int64_t b, e;
-
-            if (!p->needs_grad || !shard_param_range(p, u->first, u->stored, &b, &e))
-                continue;
-            b += p->unit_offset - u->first;
-            e += p->unit_offset - u->first;
-            add_range(s, u, done, b, -1);
-            add_range(s, u, b, e, step_of_param(s, p, lr, t, grad_scale));
-            done = e;
-        }
-        add_range(s, u, done, u->stored, -1);
+    if (trainer->o.own.update) {
+        st = shard_own_update(s, optim, lr, t, grad_scale, err);
+        shard_zero(s, optim);
+        updated(s, optim);
+        return st;
     }
+    s->ranges = s->steps = 0;
+    for (int i = 0; i < s->units; i++)
+        if (s->unit[i].def->optim == optim)
+            list_unit(s, &s->unit[i], &trainer->o.settings, lr, t, grad_scale);
     s->home->update(s->home, s->range, s->ranges, s->step);
-    shard_loaded(s);
+    updated(s, optim);
+    return ACCEL_OK;
 }

@@ -36,7 +36,7 @@ static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
 
     /* bytes of the names, each with its NUL */
     for (size_t i = 0; i < buffers; i++)
-        names += sizeof(prefix) + strlen(buffer[i]->buffer);
+        names += sizeof(prefix) + strlen(tensor_full_name(buffer[i]));
     all = malloc(bytes + names);
     if (!all)
         return accel_fail_nomem(err, "list of checkpoint boxes", bytes + names);
@@ -44,7 +44,7 @@ static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
     text = (char *)(all + n + buffers);
     for (size_t i = 0; i < buffers; i++) {
         all[n + i] = box_of(buffer[i], text);
-        text += sprintf(text, "%s%s", prefix, buffer[i]->buffer) + 1;
+        text += sprintf(text, "%s%s", prefix, tensor_full_name(buffer[i])) + 1;
     }
     *boxes_out = all;
     return ACCEL_OK;
@@ -109,10 +109,8 @@ void run_boxes_store(accel_t *run, const struct run_boxes *b)
 accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *boxes_out,
                          accel_error_t *err)
 {
-    accel_module_t *model = run->job.model;
-    size_t buffers = model && (for_load || run->boot.rank == 0)
-                         ? (size_t)nn_buffers_list(model, NULL)
-                         : 0;
+    size_t buffers =
+        for_load || run->boot.rank == 0 ? (size_t)models_buffers(run, NULL) : 0;
     accel_tensor_t **list;
     accel_status_t st;
 
@@ -125,7 +123,7 @@ accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *boxes_ou
     list = calloc(buffers, sizeof(*list));
     if (!list)
         return accel_fail_nomem(err, "list of buffers", buffers * sizeof(*list));
-    nn_buffers_list(model, list);
+    models_buffers(run, list);
     st = join(list, buffers, boxes_out->shards, boxes_out->count, &boxes_out->all, err);
     if (!st)
         boxes_out->count += buffers;

@@ -33,9 +33,10 @@ static uint64_t model_digest(const struct units *units, int64_t *params_out)
     for (int u = 0; u < units->count; u++) {
         for (int i = 0; i < units->unit[u].param_count; i++) {
             const accel_tensor_t *p = units->unit[u].param[i];
+            const char *name = tensor_full_name(p);
             uint64_t shape = XXH3_64bits(p->dim, sizeof(p->dim[0]) * (size_t)p->ndim);
 
-            h += XXH3_64bits_withSeed(p->name, strlen(p->name), shape);
+            h += XXH3_64bits_withSeed(name, strlen(name), shape);
             params += p->elems;
         }
     }
@@ -43,27 +44,55 @@ static uint64_t model_digest(const struct units *units, int64_t *params_out)
     return h;
 }
 
+/* The settings of one optimizer; its name is a part of the keys. */
+static void put_optimizer(const struct accel_optim *optim, struct strbuf *b)
+{
+    const accel_optimizer_t *o = &optim->settings;
+    char buf[RUN_NAME + 1];
+    const char *of = optim_suffix(optim, buf, sizeof(buf));
+
+    strbuf_printf(b,
+                  "lr%s=%.7g\nbeta1%s=%.7g\nbeta2%s=%.7g\n"
+                  "eps%s=%.7g\nmomentum%s=%.7g\nnesterov%s=%d\nweight_decay%s=%.7g\n",
+                  of, o->lr, of, o->beta1, of, o->beta2, of, o->eps, of, o->momentum,
+                  of, o->nesterov != 0, of, o->weight_decay);
+    for (int i = 0; i < o->group_count; i++)
+        strbuf_printf(b,
+                      "group%s_%d=%.200s lr_scale %.7g weight_decay %.7g frozen %d\n",
+                      of, i, o->groups[i].match, o->groups[i].lr_scale,
+                      o->groups[i].weight_decay, o->groups[i].frozen != 0);
+    strbuf_printf(b, "clip%s=%.7g\n", of, optim->clip);
+}
+
 /* Settings that a restart may change, as lines; listed when they differ. */
 static void put_settings(const accel_t *run, struct strbuf *b)
 {
     const accel_job_t *j = &run->job;
-    const accel_optimizer_t *o = &j->optimizer;
     const struct precision p = config_precision(&run->config);
 
+    strbuf_printf(b, "steps=%lld\nwarmup=%lld\n", (long long)j->steps,
+                  (long long)j->warmup);
+    for (int i = 0; i < run->optims; i++)
+        put_optimizer(&run->optim[i], b);
     strbuf_printf(b,
-                  "steps=%lld\nwarmup=%lld\nlr=%.7g\nbeta1=%.7g\nbeta2=%.7g\n"
-                  "eps=%.7g\nmomentum=%.7g\nnesterov=%d\nweight_decay=%.7g\n",
-                  (long long)j->steps, (long long)j->warmup, o->lr, o->beta1, o->beta2,
-                  o->eps, o->momentum, o->nesterov != 0, o->weight_decay);
-    for (int i = 0; i < o->group_count; i++)
-        strbuf_printf(b, "group_%d=%.200s lr_scale %.7g weight_decay %.7g frozen %d\n",
-                      i, o->groups[i].match, o->groups[i].lr_scale,
-                      o->groups[i].weight_decay, o->groups[i].frozen != 0);
-    strbuf_printf(b,
-                  "clip=%.7g\nbatch=%d\naccumulate=%d\nworld_size=%d\n"
+                  "batch=%d\naccumulate=%d\nworld_size=%d\n"
                   "mixed_precision=%s\nreduce=%s\n",
-                  j->clip, j->batch, j->accumulate, run->boot.size,
+                  j->batch, j->accumulate, run->boot.size,
                   p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
+}
+
+/* Equal names have equal state: "adamw", or "own" and the names of its state. */
+static const char *kind_name(const struct accel_optim *o, char *buf, size_t len)
+{
+    size_t used;
+
+    if (!o->own.update)
+        return optim_name(&o->settings);
+    used = (size_t)snprintf(buf, len, "own");
+    for (int i = 0; i < o->own.states && used < len; i++)
+        used += (size_t)snprintf(buf + used, len - used, "%s%s", i ? "," : ":",
+                                 o->own.state[i]);
+    return buf;
 }
 
 /* No batch size and no world size in run_id: a run may resume with others. What is not
@@ -83,8 +112,14 @@ accel_status_t state_identity(accel_t *run, accel_error_t *err)
              "run=%s model=%016" PRIx64 " params=%" PRId64 " data=%016" PRIx64
              " seed=%" PRIu64,
              run->run_name, model, params, data, run->job.seed);
-    strbuf_printf(&b, "optimizer=%s\ntrained=%016" PRIx64 "\n",
-                  optim_name(&run->job.optimizer), groups_trained(run));
+    for (int i = 0; i < run->optims; i++) {
+        const struct accel_optim *o = &run->optim[i];
+        char name[256], buf[RUN_NAME + 1];
+        const char *of = optim_suffix(o, buf, sizeof(buf));
+
+        strbuf_printf(&b, "optimizer%s=%s\ntrained%s=%016" PRIx64 "\n", of,
+                      kind_name(o, name, sizeof(name)), of, groups_trained(run, i));
+    }
     put_settings(run, &b);
     if (b.failed) {
         strbuf_free(&b);
@@ -139,6 +174,21 @@ static accel_status_t common_text(accel_t *run, char text_out[AGREE_BYTES],
     return ACCEL_OK;
 }
 
+/* Steps and rate of each optimizer. A job's one optimizer has done as many steps as the
+ * run, at a rate that follows from them. */
+static void put_optimizers_progress(const accel_t *run, struct strbuf *b)
+{
+    for (int i = 0; i < run->optims; i++) {
+        const struct accel_optim *o = &run->optim[i];
+        char buf[RUN_NAME + 1];
+        const char *of = optim_suffix(o, buf, sizeof(buf));
+
+        if (!o->scheduled)
+            strbuf_printf(b, "optim_steps%s=%lld\noptim_lr%s=%.9g\n", of,
+                          (long long)o->t, of, o->lr);
+    }
+}
+
 /* step, cursor and rng_step are enough: nothing else of the loop outlives a step. */
 accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_out,
                             accel_error_t *err)
@@ -147,10 +197,12 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
 
     strbuf_printf(&b,
                   "accel_trainer=%d\nstep=%lld\ncursor=%lld\naccumulation_index=%d\n"
-                  "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n%s",
+                  "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n",
                   STATE_VERSION, (long long)run->progress.step,
                   (long long)run->progress.cursor, run->loop.micro, run->job.seed,
-                  (long long)run->progress.step, run->progress.settings);
+                  (long long)run->progress.step);
+    put_optimizers_progress(run, &b);
+    strbuf_printf(&b, "%s", run->progress.settings);
     if (b.failed) {
         strbuf_free(&b);
         return accel_fail_nomem(err, "the trainer state", 4096);
@@ -214,31 +266,66 @@ static void list_differences(const accel_t *run, const char *text)
     }
 }
 
-/* A checkpoint without the line has AdamW's state. */
-accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
-                                     const char *blob, size_t bytes, accel_error_t *err)
+/* A job's checkpoint without the line has AdamW's state. */
+static accel_status_t check_optimizer(const accel_t *run, const struct accel_optim *o,
+                                      const char *dir, const char *text,
+                                      accel_error_t *err)
 {
-    const char *ours = optim_name(&run->job.optimizer);
-    char *text = strndup(blob, bytes), kind[64] = "adamw", trained[32], now[32];
-    accel_status_t st = ACCEL_OK;
+    char kind[256] = "adamw", trained[32], now[32], key[RUN_NAME + 16], name[256];
+    char buf[RUN_NAME + 1];
+    const char *of = optim_suffix(o, buf, sizeof(buf));
+    const char *ours = kind_name(o, name, sizeof(name));
 
-    if (!text)
-        return accel_fail_nomem(err, "the trainer state", bytes);
-    snprintf(now, sizeof(now), "%016" PRIx64, groups_trained(run));
-    lookup(text, "optimizer", kind, sizeof(kind));
+    snprintf(key, sizeof(key), "optimizer%s", of);
+    if (!lookup(text, key, kind, sizeof(kind)) && o->name[0])
+        return accel_fail_at(
+            err, A0910, dir,
+            "give the optimizers their old names, or use another --out",
+            "the checkpoint has no optimizer called '%s'", o->name);
     if (strcmp(kind, ours) != 0)
-        st = accel_fail_at(
+        return accel_fail_at(
             err, A0910, dir, "use the optimizer of the checkpoint, or another --out",
             "the checkpoint has the state of %s, but this run uses %s", kind, ours);
-    else if (lookup(text, "trained", trained, sizeof(trained)) &&
-             strcmp(trained, now) != 0)
-        st = accel_fail_at(
+    snprintf(key, sizeof(key), "trained%s", of);
+    snprintf(now, sizeof(now), "%016" PRIx64, groups_trained(run, o->number));
+    if (lookup(text, key, trained, sizeof(trained)) && strcmp(trained, now) != 0)
+        return accel_fail_at(
             err, A0910, dir,
             "freeze the same parameters as the run that wrote it, or use another --out",
             "the checkpoint has optimizer state for different parameters "
             "than this run trains");
+    return ACCEL_OK;
+}
+
+accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
+                                     const char *blob, size_t bytes, accel_error_t *err)
+{
+    char *text = strndup(blob, bytes);
+    accel_status_t st = ACCEL_OK;
+
+    if (!text)
+        return accel_fail_nomem(err, "the trainer state", bytes);
+    for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
+        st = check_optimizer(run, &run->optim[i], dir, text, err);
     free(text);
     return st;
+}
+
+/* A job's checkpoint has no such lines: each of its steps was one of the optimizer. */
+static void take_optimizers_progress(accel_t *run, const char *text, int64_t step)
+{
+    for (int i = 0; i < run->optims; i++) {
+        struct accel_optim *o = &run->optim[i];
+        char key[RUN_NAME + 16], lr[32], buf[RUN_NAME + 1];
+        const char *of = optim_suffix(o, buf, sizeof(buf));
+
+        snprintf(key, sizeof(key), "optim_steps%s", of);
+        if (!lookup_i64(text, key, &o->t))
+            o->t = step;
+        snprintf(key, sizeof(key), "optim_lr%s", of);
+        if (!o->scheduled && lookup(text, key, lr, sizeof(lr)))
+            o->lr = strtof(lr, NULL);
+    }
 }
 
 /* Keys that it does not know are ignored. */
@@ -262,6 +349,7 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
             (long long)version, STATE_VERSION);
     } else {
         list_differences(run, text);
+        take_optimizers_progress(run, text, step);
         run->progress.step = step;
         run->progress.cursor = cursor;
     }

@@ -26,6 +26,9 @@ struct tensor_pool {
 struct tape {
     struct tape_entry *entry;
     int length, cap;
+    /* Entries put aside lie at the end of the same array: as many places are free there
+     * as backward has taken entries off. */
+    int aside;
     struct tensor_pool pool[2];
     int turn;
 };
@@ -107,7 +110,7 @@ void graph_reset(struct graph *g)
     if (p->tensors)
         g->tape->turn = !g->tape->turn;
     pool_now(g)->tensors = 0;
-    g->tape->length = 0;
+    g->tape->length = g->tape->aside = 0;
     g->draws.calls = 0;
     g->waiting = (struct waiting_sum){ NULL };
     g->micro = g->micros = 0;
@@ -329,10 +332,13 @@ bool tape_record(struct graph *g, const struct tape_entry *e)
 
     if (!graph_check(g, e->op))
         return false;
-    if (t->length == t->cap) {
+    if (t->length + t->aside == t->cap) {
         int cap = t->cap ? 2 * t->cap : 256;
         struct tape_entry *entry = reallocarray(t->entry, (size_t)cap, sizeof(*entry));
 
+        if (entry)
+            memmove(entry + cap - t->aside, entry + t->cap - t->aside,
+                    (size_t)t->aside * sizeof(*entry));
         if (!entry)
             return graph_fail(g, A0001, e->op,
                               "use a smaller batch or sequence, or more ranks",
@@ -369,6 +375,24 @@ void tape_pop(struct graph *g)
 
     for (int i = 0; i < TAPE_MAX_SAVED; i++)
         tensor_release(e->saved[i]);
+}
+
+void tape_put_aside(struct graph *g)
+{
+    struct tape *t = g->tape;
+    const struct tape_entry e = t->entry[--t->length];
+
+    t->entry[t->cap - ++t->aside] = e;
+}
+
+void tape_put_back(struct graph *g)
+{
+    struct tape *t = g->tape;
+
+    memmove(t->entry + t->length, t->entry + t->cap - t->aside,
+            (size_t)t->aside * sizeof(*t->entry));
+    t->length += t->aside;
+    t->aside = 0;
 }
 
 int scope_begin(const struct graph *g)

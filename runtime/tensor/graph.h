@@ -42,6 +42,9 @@ struct accel_tensor {
     /* float32 or compute dtype; during backward only */
     struct accel_tensor *grad;
     bool needs_grad;
+    /* A parameter that is trained, but has needs_grad off until accel_model_freeze
+     * turns it on again. */
+    bool paused;
     /* holders of `data`: its module's scope, tape entries, a `grad` link */
     int refs;
     /* the scope still holds it */
@@ -58,13 +61,17 @@ struct accel_tensor {
     int readers;
     /* grad is that of the value before the activation */
     bool grad_before;
+    /* a backward has been through what made it */
+    bool spent;
     /* Parameters only. -1: not a parameter, or not assigned yet. */
     int unit;
     /* elements from the start of the unit */
     int64_t unit_offset;
-    /* full name of a parameter, else NULL */
+    /* name of a parameter in its model, else NULL */
     const char *name;
-    /* full name of a buffer, else NULL */
+    /* of a parameter or buffer, "MODEL/NAME", malloc; NULL: the model has no name */
+    char *full;
+    /* name of a buffer in its model, else NULL */
     const char *buffer;
     accel_init_t init;
     /* the program's initial values, until accel_prepare; NULL: init */
@@ -72,6 +79,18 @@ struct accel_tensor {
     /* of its parameter group; set by accel_prepare */
     float lr_scale, weight_decay;
 };
+
+/* Has the parameter an optimizer? Not where it is frozen for the whole run. */
+static inline bool param_is_trained(const accel_tensor_t *p)
+{
+    return p->needs_grad || p->paused;
+}
+
+/* What the parameter or buffer is called outside of its model. */
+static inline const char *tensor_full_name(const accel_tensor_t *t)
+{
+    return t->full ? t->full : t->name ? t->name : t->buffer;
+}
 
 /* The arena: one address range per run, in the memory of `be`. Alloc and free in any
  * order, first fit over a sorted free list, 64-byte aligned. With `be` NULL it counts
@@ -131,6 +150,8 @@ struct graph {
     bool training;
     /* a module's forward runs again, in backward */
     bool recomputing;
+    /* backward leaves on the tape what does not belong to its loss */
+    bool many_losses;
     /* asked for by accel_inference_mode: neither tape nor dropout */
     bool evaluating;
     /* bytes of logits that cross_entropy may keep for the backward beside one chunk;
@@ -175,8 +196,9 @@ void graph_queue_sum(struct graph *g);
  * element that needs a gradient. Its value may be read then. */
 accel_status_t graph_check_loss(struct graph *g, const accel_tensor_t *loss,
                                 accel_error_t *err);
-/* Backward of a one-element float32 loss with d(loss) = seed. Empties the tape.
- * Collective when parameters are sharded. */
+/* Backward of a one-element float32 loss with d(loss) = seed. Empties the tape, or
+ * (many_losses) takes off it what belongs to the loss. Collective when parameters are
+ * sharded. */
 accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err);
 /* Implemented by run/: the graph of a run. */

@@ -54,6 +54,10 @@ int tape_length(const struct graph *g);
 struct tape_entry *tape_at(struct graph *g, int index);
 /* Releases the saved tensors of the last entry, and the entry itself. */
 void tape_pop(struct graph *g);
+/* Puts the last entry aside, as it is; tape_put_back appends all that were, in their
+ * order. */
+void tape_put_aside(struct graph *g);
+void tape_put_back(struct graph *g);
 
 /* Parameters are not counted: their data belongs to the residency. */
 void tensor_retain(accel_tensor_t *t);

@@ -68,8 +68,10 @@ fail:
 
 void param_free(accel_tensor_t *p)
 {
-    if (p)
+    if (p) {
         free((char *)(uintptr_t)p->name);
+        free(p->full);
+    }
     free(p);
 }
 
@@ -99,6 +101,36 @@ void units_lay_out(struct units *u)
         place_params(one, i, false);
         one->frozen = one->elems - trained;
     }
+}
+
+/* All lists move to one new array, for units_free. */
+accel_status_t units_append(struct units *u, const struct units *part,
+                            accel_error_t *err)
+{
+    int count = u->count + part->count, params = 0;
+    struct unit *unit = calloc((size_t)count, sizeof(*unit));
+    accel_tensor_t **all;
+
+    for (int i = 0; i < count; i++)
+        params += (i < u->count ? u->unit[i] : part->unit[i - u->count]).param_count;
+    all = calloc((size_t)params + 1, sizeof(accel_tensor_t *));
+    if (!unit || !all) {
+        free(unit);
+        free(all);
+        return accel_fail_nomem(err, "the list of units",
+                                (size_t)params * sizeof(*all));
+    }
+    for (int i = 0; i < count; i++) {
+        unit[i] = i < u->count ? u->unit[i] : part->unit[i - u->count];
+        for (int k = 0; k < unit[i].param_count; k++)
+            all[k] = unit[i].param[k];
+        unit[i].param = all;
+        all += unit[i].param_count;
+    }
+    units_free(u);
+    u->unit = unit;
+    u->count = count;
+    return ACCEL_OK;
 }
 
 void units_free(struct units *u)

@@ -21,6 +21,8 @@ struct unit {
     int64_t elems;
     /* elements at the end that are not trained */
     int64_t frozen;
+    /* number of the optimizer that trains the rest; -1: none does */
+    int optim;
 };
 
 /* All units of a run; one without parameters is allowed. */
@@ -33,6 +35,10 @@ struct units {
  * float32): in order of declaration, frozen parameters last, so that what is trained is
  * one range from the start. May be called again when needs_grad has changed. */
 void units_lay_out(struct units *u);
+/* Adds copies of the units of `part` behind those of `u`; the caller keeps `part`. Lay
+ * them out again before use. */
+accel_status_t units_append(struct units *u, const struct units *part,
+                            accel_error_t *err);
 /* Frees the lists, which lie in one array that begins with the first unit's; not the
  * parameters. NULL is fine. */
 void units_free(struct units *u);

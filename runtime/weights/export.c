@@ -178,9 +178,9 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
 static accel_status_t config_text(const accel_t *run, const char *dtype,
                                   char **text_out, accel_error_t *err)
 {
-    const accel_gpt2_t *gpt2 = gpt2_config(run->job.model);
-    const accel_llama_t *llama = llama_config(run->job.model);
-    const accel_bert_t *bert = bert_config(run->job.model);
+    const accel_gpt2_t *gpt2 = gpt2_config(models_only(run));
+    const accel_llama_t *llama = llama_config(models_only(run));
+    const accel_bert_t *bert = bert_config(models_only(run));
 
     *text_out = NULL;
     return gpt2    ? hf_gpt2_format(gpt2, dtype, text_out, err)
@@ -211,11 +211,13 @@ static accel_status_t export_finish(struct export *x, const char *dtype,
 static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
                            int64_t shard_bytes, accel_error_t *err)
 {
-    struct export x = { .run = run, .names = hf_names_of(run->job.model) };
+    struct export x = { .run = run, .names = hf_names_of(models_only(run)) };
     int64_t start = clock_ns();
     const char *stored = NULL;
-    accel_status_t st = stored_name(dtype, &stored, err);
+    accel_status_t st = models_at_most_one(run, "accel_save_weights", err);
 
+    if (!st)
+        st = stored_name(dtype, &stored, err);
     if (!st)
         st = weight_parts(run, false, &x.part, &x.parts, err);
     if (!st)

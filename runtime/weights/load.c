@@ -429,10 +429,12 @@ static void say(const struct load *l, const char *path, double seconds)
  * for a first start and a restart. */
 static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t *err)
 {
-    struct load l = { .run = run, .names = hf_names_of(run->job.model) };
+    struct load l = { .run = run, .names = hf_names_of(models_only(run)) };
     int64_t start = clock_ns();
-    accel_status_t st;
+    accel_status_t st = models_at_most_one(run, "accel_load_weights", err);
 
+    if (st != ACCEL_OK)
+        return st;
     if (run->progress.resumed) {
         if (run->boot.rank == 0)
             accel_logf(&run->log, ACCEL_LOG_INFO,

@@ -42,6 +42,8 @@ static accel_status_t open_model(accel_t *run, const struct model_request *r,
     run->job.model = model_new(&run->graph, &shape, err);
     if (!run->job.model)
         return err->code;
+    run->model[run->models++].root = run->job.model;
+    run->optim[run->optims++].scheduled = true;
     return nn_units_build(run->job.model, true, "", &run->units, err);
 }
 
@@ -49,8 +51,11 @@ accel_status_t model_run_open(accel_t *run, struct boot *b,
                               const struct model_request *r, accel_error_t *err)
 {
     struct comm_options comm = { .timeout_ms = 60000 };
+    const struct shard_optim adamw = { 0 };
     struct shard_options o = { .strategy = r->strategy,
                                .precision = { r->compute, r->compute, ACCEL_F32 },
+                               .optim = &adamw,
+                               .optims = 1,
                                .backend = r->backend };
     accel_status_t st;
 

@@ -199,7 +199,9 @@ static int micro_batch(struct boot *b, const struct model *m, struct shard *s,
         if (use_unit(b, m, &r, u % UNITS, job->compute, step, sample))
             return 1;
     }
-    CHECK(shard_backward_end(s, a == accumulate - 1, err));
+    CHECK(shard_backward_end(s, err));
+    if (a == accumulate - 1)
+        CHECK(shard_reduce(s, 0, err));
     if (b->rank == 0)
         memcpy(job->out->trace, trace, sizeof(trace));
     return 0;
@@ -317,8 +319,8 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
             if (rc)
                 return rc;
         }
-        CHECK(shard_grad_sumsq(s, &job->out->sumsq[b->rank], err));
-        shard_update(s, 0.01f, t, job->decay_only ? 0 : 0.5f);
+        CHECK(shard_grad_sumsq(s, 0, &job->out->sumsq[b->rank], err));
+        CHECK(shard_update(s, 0, 0.01f, t, job->decay_only ? 0 : 0.5f, err));
     }
     return 0;
 }
@@ -343,10 +345,13 @@ void close_groups(struct shard_options *o)
 static int rank_main(struct boot *b, void *arg)
 {
     struct job *job = arg;
+    const struct shard_optim adamw = { .settings =
+                                           optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
                                .precision = { job->compute, job->compute, job->reduce },
-                               .optimizer = optim_defaults((accel_optimizer_t){ 0 }) };
+                               .optim = &adamw,
+                               .optims = 1 };
     struct backend *be, *home;
     struct model m;
     struct shard *s;

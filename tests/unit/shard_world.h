@@ -54,6 +54,11 @@ struct job {
         }                                                                              \
     } while (0)
 
+/* Members of struct shard_options for one optimizer, in whose numbers a test has no
+ * interest. */
+#define PLAIN_ADAMW                                                                    \
+    .optim = &(const struct shard_optim){ .settings = { 0 } }, .optims = 1
+
 /* Set: called for every collective of parameters (g) and gradients (r) with what it
  * reads and what it changes. */
 extern void (*shard_collective)(char what, const void *in, size_t in_bytes, void *out,

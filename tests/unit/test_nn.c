@@ -615,8 +615,10 @@ static void wrap(accel_module_t *m, const char *classes, int want, const char *m
 {
     struct units units = { 0 };
     accel_error_t err = { 0 };
-    accel_status_t status = nn_units_build(m, true, classes, &units, &err);
+    accel_status_t status = nn_classes_check(&m, 1, classes, &err);
 
+    if (status == ACCEL_OK)
+        status = nn_units_build(m, true, classes, &units, &err);
     if (message)
         tap_ok(status == ACCEL_ECONFIG && strstr(err.text, message) != NULL,
                "'%s': %s; %s", classes, err.text, err.hint);
@@ -679,8 +681,7 @@ static void test_units(struct rig *k)
     wrap(m, "Block", 0, "no class 'Block'");
     wrap(m, "\tGPT2Block\t,", 4, NULL);
     wrap(k->root, "", 1, NULL);
-    tap_is_int(nn_units_build(m, true, "GPT2Blok", &units, &err), ACCEL_ECONFIG,
-               "typo");
+    tap_is_int(nn_classes_check(&m, 1, "GPT2Blok", &err), ACCEL_ECONFIG, "typo");
     tap_is_str(err.hint, "did you mean GPT2Block?", "the nearest class is named");
     tap_is_int(nn_units_build(m, true, "", &units, &err), 0, "build");
     tap_is_str(units.unit[0].name, "", "unit 0 is the rest");

@@ -87,10 +87,12 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
             CHECK(shard_backward_begin(s, p->accumulate, err));
             if (pass(b, m, &r, p, true, t == 1 ? -1 : t == 2 ? UNITS - 1 : UNITS))
                 return 1;
-            CHECK(shard_backward_end(s, a == p->accumulate - 1, err));
+            CHECK(shard_backward_end(s, err));
+            if (a == p->accumulate - 1)
+                CHECK(shard_reduce(s, 0, err));
         }
-        CHECK(shard_grad_sumsq(s, &sum, err));
-        shard_update(s, 0.01f, t, 1.0f);
+        CHECK(shard_grad_sumsq(s, 0, &sum, err));
+        CHECK(shard_update(s, 0, 0.01f, t, 1.0f, err));
     }
     return pass(b, m, &r, p, false, -1);
 }
@@ -118,10 +120,13 @@ static int rank_main(struct boot *b, void *arg)
 {
     const struct plan_of_world *p = arg;
     const struct job *job = &p->job;
+    const struct shard_optim adamw = { .settings =
+                                           optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
                                .precision = { job->compute, job->compute, job->reduce },
-                               .optimizer = optim_defaults((accel_optimizer_t){ 0 }) };
+                               .optim = &adamw,
+                               .optims = 1 };
     struct backend *be;
     struct model m;
     struct shard *s;

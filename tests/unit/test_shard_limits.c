@@ -42,6 +42,7 @@ static int memory_main(struct boot *b, void *arg)
             k == 2 || k == 3 || (k > 4 && k & 1) ? ACCEL_BF16 : ACCEL_F32;
         const bool offload = k > 5;
         struct shard_options o = { .strategy = strategy[k],
+                                   PLAIN_ADAMW,
                                    .precision = { t, t, t },
                                    .backend = be,
                                    .home = offload ? home : NULL };
@@ -187,7 +188,9 @@ static void rig_close(struct rig *k)
 /* Rank 1 takes two blocks of the same size in the other order. */
 static int disorder_main(struct boot *b, void *arg)
 {
-    const struct shard_options o = { .strategy = SHARD_FULL, .prefetch = PREFETCH_PRE };
+    const struct shard_options o = { .strategy = SHARD_FULL,
+                                     PLAIN_ADAMW,
+                                     .prefetch = PREFETCH_PRE };
     accel_error_t e = { 0 };
     struct rig k;
     int first = b->rank == 1 && arg ? 2 : 1, rc = rig_open(&k, b, o);
@@ -198,7 +201,8 @@ static int disorder_main(struct boot *b, void *arg)
     if (use_unit(b, &k.m, &k.r, first, ACCEL_F32, 1, b->rank) ||
         use_unit(b, &k.m, &k.r, 3 - first, ACCEL_F32, 1, b->rank))
         return 1;
-    if (shard_backward_end(k.s, true, &e) != (arg ? ACCEL_EMISMATCH : ACCEL_OK))
+    CHECK(shard_backward_end(k.s, err));
+    if (shard_reduce(k.s, 0, &e) != (arg ? ACCEL_EMISMATCH : ACCEL_OK))
         rc = 6;
     if (arg && (!strstr(e.text, "order") || !e.hint[0]))
         rc = 7;
@@ -210,6 +214,7 @@ static int disorder_main(struct boot *b, void *arg)
 static int infinite_main(struct boot *b, void *arg)
 {
     const struct shard_options o = { .strategy = SHARD_FULL,
+                                     PLAIN_ADAMW,
                                      .precision = { .reduce = *(accel_dtype_t *)arg } };
     struct rig k;
     double sum[2];
@@ -225,8 +230,9 @@ static int infinite_main(struct boot *b, void *arg)
         CHECK(k.r.grad(k.r.user, 1, &g, err));
         if (bad && b->rank == 1)
             g[5] = INFINITY;
-        CHECK(shard_backward_end(k.s, true, err));
-        CHECK(shard_grad_sumsq(k.s, &sum[bad], err));
+        CHECK(shard_backward_end(k.s, err));
+        CHECK(shard_reduce(k.s, 0, err));
+        CHECK(shard_grad_sumsq(k.s, 0, &sum[bad], err));
     }
     CHECK(comm_all_reduce(k.c, sum, 2, ACCEL_F64, COMM_SUM, err));
     rig_close(&k);
@@ -236,6 +242,7 @@ static int infinite_main(struct boot *b, void *arg)
 static int misuse_main(struct boot *b, void *arg)
 {
     struct shard_options o = { .strategy = SHARD_FULL,
+                               PLAIN_ADAMW,
                                .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16 } };
     struct unit large = { .name = "large", .elems = INT64_MAX / 16 };
     struct units none = { NULL, 0 }, huge = { &large, 1 };
@@ -286,7 +293,7 @@ static int misuse_main(struct boot *b, void *arg)
 /* A unit in use stays, though the other slot was used later. */
 static int pinned_main(struct boot *b, void *arg)
 {
-    const struct shard_options o = { .strategy = SHARD_FULL };
+    const struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     float before[TOTAL];
     struct rig k;
     void *data, *other;
@@ -316,7 +323,7 @@ static int pinned_main(struct boot *b, void *arg)
 /* A gradient beside the parameters, between them and behind, is gone after the step. */
 static int gap_main(struct boot *b, void *arg)
 {
-    const struct shard_options o = { .strategy = SHARD_FULL };
+    const struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     struct rig k;
     double sum[2];
     float *g;
@@ -332,9 +339,10 @@ static int gap_main(struct boot *b, void *arg)
         CHECK(k.r.grad(k.r.user, 1, &g, err));
         for (int64_t i = 0; i < plan_padded_elems(k.m.unit[1].elems, b->size); i++)
             g[i] = step ? 0.0f : 1.0f;
-        CHECK(shard_backward_end(k.s, true, err));
-        CHECK(shard_grad_sumsq(k.s, &sum[step], err));
-        shard_update(k.s, 0.01f, step + 1, 1.0f);
+        CHECK(shard_backward_end(k.s, err));
+        CHECK(shard_reduce(k.s, 0, err));
+        CHECK(shard_grad_sumsq(k.s, 0, &sum[step], err));
+        CHECK(shard_update(k.s, 0, 0.01f, step + 1, 1.0f, err));
     }
     rig_close(&k);
     return sum[0] > 0 && sum[1] == 0 ? 0 : 6;
@@ -344,7 +352,7 @@ static int gap_main(struct boot *b, void *arg)
  * either. */
 static int frozen_main(struct boot *b, void *arg)
 {
-    struct shard_options o = { .strategy = SHARD_FULL };
+    struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     const int64_t kept = 64;
     accel_ckpt_box_t *box;
     size_t boxes;
@@ -372,8 +380,9 @@ static int frozen_main(struct boot *b, void *arg)
     CHECK(r.grad(r.user, 2, &g, err));
     for (int64_t i = 0; i < m.unit[2].elems; i++)
         g[i] = 1;
-    CHECK(shard_backward_end(s, true, err));
-    CHECK(shard_grad_sumsq(s, &sum, err));
+    CHECK(shard_backward_end(s, err));
+    CHECK(shard_reduce(s, 0, err));
+    CHECK(shard_grad_sumsq(s, 0, &sum, err));
     CHECK(comm_all_reduce(c, &sum, 1, ACCEL_F64, COMM_SUM, err));
     if (r.grad(r.user, 1, &g, NULL) != ACCEL_EBUG)
         return 5;
@@ -472,7 +481,7 @@ static void count_wrong(void *user, const char *name, float *g, int64_t first,
 static int late_main(struct boot *b, void *arg)
 {
     const struct job job = { .world = 4, .nodes = 2, .strategy = SHARD_HYBRID };
-    struct shard_options o = { .strategy = SHARD_HYBRID };
+    struct shard_options o = { .strategy = SHARD_HYBRID, PLAIN_ADAMW };
     int64_t wrong = 0;
     struct residency r;
     struct backend *home;
@@ -502,9 +511,11 @@ static int late_main(struct boot *b, void *arg)
         CHECK(r.grad(r.user, 1, &g, err));
         for (int64_t i = 0; i < m.unit[1].elems; i++)
             g[i] = 1;
-        CHECK(shard_backward_end(s, micro == 1, err));
+        CHECK(shard_backward_end(s, err));
+        if (micro == 1)
+            CHECK(shard_reduce(s, 0, err));
     }
-    CHECK(shard_each_gradient(s, count_wrong, (void *[]){ &m, &wrong }, err));
+    CHECK(shard_each_gradient(s, 0, count_wrong, (void *[]){ &m, &wrong }, err));
     shard_close(s);
     backend_close(home);
     backend_close(device.real);
@@ -523,7 +534,7 @@ static accel_status_t no_moments(const struct backend *be, enum backend_memory k
 /* One rank alone has no memory: no other goes on without it. */
 static int alone_main(struct boot *b, void *arg)
 {
-    struct shard_options o = { .strategy = SHARD_FULL };
+    struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     accel_error_t e = { 0 };
     struct shard *s = NULL;
     accel_status_t st;
@@ -557,7 +568,7 @@ static int init_main(struct boot *b, void *arg)
         { { ACCEL_INIT_ONES, 3 }, 1 },
         { { ACCEL_INIT_CONSTANT, -2.5f }, -2.5f },
     };
-    struct shard_options o = { .strategy = SHARD_FULL };
+    struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     struct residency r;
     struct backend *be;
     struct shard *s;
@@ -610,6 +621,7 @@ static int types_main(struct boot *b, void *arg)
     CHECK(backend_cpu_open(&be, 1, err));
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
         const struct shard_options o = { .strategy = SHARD_FULL,
+                                         PLAIN_ADAMW,
                                          .precision = { .parameters =
                                                             cases[i].parameters,
                                                         .reduce = cases[i].reduce },
@@ -630,7 +642,7 @@ static int types_main(struct boot *b, void *arg)
 #ifndef __SANITIZE_ADDRESS__
 static int no_memory_main(struct boot *b, void *arg)
 {
-    struct shard_options o = { .strategy = SHARD_FULL };
+    struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     struct unit large = { .name = "large", .elems = (int64_t)1 << 46 };
     struct units huge = { &large, 1 };
     accel_error_t e = { 0 };

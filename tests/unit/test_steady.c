@@ -69,9 +69,12 @@ static bool rig_open(struct rig *r, accel_dtype_t compute)
     const accel_gpt2_t cfg = {
         .layers = 2, .heads = 2, .width = 48, .context = TIME, .vocab = VOCAB
     };
+    const struct shard_optim adamw = { .settings =
+                                           optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = SHARD_FULL,
                                .precision = { compute, compute, compute },
-                               .optimizer = optim_defaults((accel_optimizer_t){ 0 }) };
+                               .optim = &adamw,
+                               .optims = 1 };
 
     *r = (struct rig){ 0 };
     if (backend_cpu_open(&r->be, 2, NULL) || boot_open(&r->boot, 10000, NULL) ||
@@ -113,11 +116,10 @@ static bool step(struct rig *r, int t)
     }
     loss = accel_call(r->model, in, 2);
     if (shard_backward_begin(r->shard, 1, &err) ||
-        graph_backward(&r->g, loss, 1.0f, &err) ||
-        shard_backward_end(r->shard, true, &err) ||
-        shard_grad_sumsq(r->shard, &sum, &err))
+        graph_backward(&r->g, loss, 1.0f, &err) || shard_backward_end(r->shard, &err) ||
+        shard_reduce(r->shard, 0, &err) || shard_grad_sumsq(r->shard, 0, &sum, &err))
         return false;
-    shard_update(r->shard, 1e-3f, t, 1.0f);
+    shard_update(r->shard, 0, 1e-3f, t, 1.0f, NULL);
     return true;
 }
 

@@ -97,7 +97,10 @@ static accel_status_t open_world(struct world *w, enum sharding_strategy strateg
         .layers = 3, .heads = 3, .width = 36, .context = 20, .vocab = 61
     };
     struct comm_options comm = { .timeout_ms = 60000 };
+    const struct shard_optim adamw = { 0 };
     struct shard_options o = { .strategy = strategy,
+                               .optim = &adamw,
+                               .optims = 1,
                                .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16 } };
     accel_status_t st = comm_open(&w->comm, w->b, &comm, err);
 

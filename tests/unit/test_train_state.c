@@ -28,13 +28,12 @@ static accel_t sample_run(void)
                     .log = { keep, NULL, ACCEL_LOG_INFO } };
 
     run.boot.size = 2;
-    run.job = (accel_job_t){ .steps = 1000,
-                             .warmup = 50,
-                             .clip = 1,
-                             .batch = 32,
-                             .accumulate = 1,
-                             .seed = 9,
-                             .optimizer = { .lr = 1e-3f, .weight_decay = 0.1f } };
+    run.job = (accel_job_t){
+        .steps = 1000, .warmup = 50, .batch = 32, .accumulate = 1, .seed = 9
+    };
+    run.optim[run.optims++] = (struct accel_optim){
+        .settings = { .lr = 1e-3f, .weight_decay = 0.1f }, .scheduled = true, .clip = 1
+    };
     return run;
 }
 
@@ -60,7 +59,7 @@ static void test_round_trip(void)
                to.progress.step == 7,
            "a key is not taken for one that begins with it");
     lines[0] = '\0';
-    to.job.optimizer.lr = 5e-4f;
+    to.optim[0].settings.lr = 5e-4f;
     to.boot.size = 3;
     tap_ok(!state_identity(&to, &err), "and another one");
     tap_is_int(state_decode(&to, text, bytes, &err), ACCEL_OK,

@@ -37,6 +37,8 @@ struct own {
 
 static accel_status_t open_all(struct own *w, accel_error_t *err)
 {
+    const struct shard_optim adamw = { .settings = optim_defaults((accel_optimizer_t){
+                                           .lr = 1e-4f, .weight_decay = 0.1f }) };
     struct shard_options options = { .strategy = SHARD_FULL,
                                      .precision = { w->o.compute, w->o.compute,
                                                     w->o.compute } };
@@ -46,8 +48,8 @@ static accel_status_t open_all(struct own *w, accel_error_t *err)
     if (st)
         return st;
     options.backend = w->be;
-    options.optimizer =
-        optim_defaults((accel_optimizer_t){ .lr = 1e-4f, .weight_decay = 0.1f });
+    options.optim = &adamw;
+    options.optims = 1;
     profile_open(&w->profile, w->be);
     st = boot_open(&w->boot, 10000, err);
     if (!st)
@@ -102,18 +104,20 @@ static accel_status_t one_step(struct own *w, accel_error_t *err)
     if (!st)
         st = graph_backward(&w->g, loss, 1.0f, err);
     if (!st)
-        st = shard_backward_end(w->shard, true, err);
+        st = shard_backward_end(w->shard, err);
+    if (!st)
+        st = shard_reduce(w->shard, 0, err);
     end = clock_ns();
     if (st)
         return st;
     w->forward_ns = middle - from;
     w->backward_ns = end - middle;
-    st = shard_grad_sumsq(w->shard, &sumsq, err);
+    st = shard_grad_sumsq(w->shard, 0, &sumsq, err);
     if (st)
         return st;
-    shard_update(w->shard, 1e-4f, ++w->steps, sumsq > 1.0 ? 0.5f : 1.0f);
+    st = shard_update(w->shard, 0, 1e-4f, ++w->steps, sumsq > 1.0 ? 0.5f : 1.0f, err);
     w->optimizer_ns = clock_ns() - end;
-    return ACCEL_OK;
+    return st;
 }
 
 static double ms(int64_t ns)

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One optimizer's step: complete gradients, their norm, clipping, the update. In:
+ * gradients that backwards have left. Out: new parameters, and the optimizer's count of
+ * steps. accel_step does the same for all optimizers that have not stepped.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "backend/device.h"
+#include "optim/optim.h"
+#include "optim/schedule.h"
+#include "run/run.h"
+
+bool loop_syncs(const accel_t *run)
+{
+    return !run->loop.no_sync &&
+           run->loop.micro + run->loop.in_micro >= run->job.accumulate;
+}
+
+/* Hooks see gradients once, as soon as they are complete. */
+static accel_status_t complete(accel_t *run, struct accel_optim *o, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (!shard_is_reduced(run->shard, o->number)) {
+        st = shard_reduce(run->shard, o->number, err);
+        if (st == ACCEL_OK)
+            st = hooks_call(run, o->number, err);
+    }
+    phase_end(run, PHASE_OPTIMIZER);
+    return st;
+}
+
+accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_out,
+                            accel_error_t *err)
+{
+    accel_status_t st = complete(run, o, err);
+
+    if (st == ACCEL_OK)
+        st = shard_grad_sumsq(run->shard, o->number, sumsq_out, err);
+    phase_end(run, PHASE_WAIT);
+    return st;
+}
+
+accel_status_t loop_diverged(const accel_t *run, const char *what, accel_error_t *err)
+{
+    if (run->boot.rank != 0) {
+        *err = (accel_error_t){ .code = ACCEL_EDIVERGED };
+        return ACCEL_EDIVERGED;
+    }
+    return accel_fail(err, A0906,
+                      "lower the learning rate or clip the gradients; checkpoints and "
+                      "log are intact up to the previous step",
+                      "step %lld: %s is no longer finite: the training has diverged",
+                      (long long)run->progress.step + 1, what);
+}
+
+/* "the norm of the gradients", of optimizer 'd' where it has a name. */
+static accel_status_t norm_diverged(const accel_t *run, const struct accel_optim *o,
+                                    accel_error_t *err)
+{
+    char what[RUN_NAME + 64] = "the norm of the gradients";
+
+    if (o->name[0])
+        snprintf(what, sizeof(what), "the norm of the gradients of optimizer '%s'",
+                 o->name);
+    return loop_diverged(run, what, err);
+}
+
+static accel_status_t skip_step(accel_t *run, struct accel_optim *o)
+{
+    if (run->boot.rank == 0)
+        accel_logf(
+            &run->log, ACCEL_LOG_WARN,
+            "step %lld: the gradients of optimizer '%s' are not finite; its step "
+            "is skipped",
+            (long long)run->progress.step + 1, o->name);
+    shard_zero(run->shard, o->number);
+    o->norm = NAN;
+    return ACCEL_OK;
+}
+
+/* Steps count from 1 for schedule and bias correction. */
+accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
+                           accel_error_t *err)
+{
+    const accel_schedule_t schedule =
+        schedule_of_job(run->job.warmup, run->job.steps);
+    accel_error_t why = { 0 };
+    float factor;
+    double norm;
+    accel_status_t st;
+
+    if (optim_clip(sumsq, o->clip, &factor, &norm, &why) != ACCEL_OK)
+        return o->skip ? skip_step(run, o) : norm_diverged(run, o, err);
+    if (!o->clipped)
+        o->norm = norm;
+    o->clipped = false;
+    if (o->scheduled)
+        /* in float32, as kernels take it */
+        o->lr = (float)schedule_rate(&schedule, o->settings.lr, o->t);
+    o->last_lr = o->lr;
+    st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
+    o->t++;
+    o->updated++;
+    phase_end(run, PHASE_OPTIMIZER);
+    return st;
+}
+
+/* ---- calls of the program -------------------------------------------------------- */
+
+static accel_status_t optim_given(const accel_optim_t *o, const char *call,
+                                  accel_error_t *err)
+{
+    if (o)
+        return ACCEL_OK;
+    return accel_fail(err, A0962, "check what accel_optim_add returned",
+                      "%s: the optimizer is NULL", call);
+}
+
+/* For calls that are allowed where accel_step is. */
+static accel_status_t optim_ready(const accel_optim_t *o, const char *call,
+                                  accel_error_t *err)
+{
+    accel_status_t st = optim_given(o, call, err);
+
+    return st == ACCEL_OK ? run_ready(o->run, call, err) : st;
+}
+
+/* The sum of squares over all ranks, of which each has its part. */
+static accel_status_t global_sumsq(struct accel_optim *o, double *sumsq_out,
+                                   accel_error_t *err)
+{
+    accel_status_t st = optim_gather(o->run, o, sumsq_out, err);
+
+    if (st == ACCEL_OK)
+        st = comm_all_reduce(o->run->comm, sumsq_out, 1, ACCEL_F64, COMM_SUM, err);
+    phase_end(o->run, PHASE_WAIT);
+    return st;
+}
+
+accel_status_t accel_optim_step(accel_optim_t *o, int *updated_out, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = optim_ready(o, "accel_optim_step", err);
+    int before;
+    double sumsq;
+
+    if (st != ACCEL_OK)
+        return st;
+    before = o->updated;
+    if (loop_syncs(o->run)) {
+        st = global_sumsq(o, &sumsq, &e);
+        if (st == ACCEL_OK)
+            st = optim_apply(o->run, o, sumsq, &e);
+    }
+    if (st != ACCEL_OK)
+        return run_report(o->run, st, &e, err);
+    if (updated_out)
+        *updated_out = o->updated > before;
+    return ACCEL_OK;
+}
+
+accel_status_t accel_zero_grad(accel_optim_t *o, accel_error_t *err)
+{
+    accel_status_t st = optim_ready(o, "accel_zero_grad", err);
+
+    if (st == ACCEL_OK) {
+        shard_zero(o->run->shard, o->number);
+        o->clipped = false;
+    }
+    return st;
+}
+
+static accel_status_t clip_norm(struct accel_optim *o, float max, double *norm_out,
+                                accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    double sumsq;
+    float factor;
+    accel_status_t st = global_sumsq(o, &sumsq, err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (optim_clip(sumsq, max, &factor, norm_out, &why) != ACCEL_OK) {
+        *norm_out = sqrt(sumsq);
+        return o->skip ? ACCEL_OK : norm_diverged(o->run, o, err);
+    }
+    if (factor != 1.0f)
+        shard_scale(o->run->shard, o->number, factor);
+    o->norm = *norm_out;
+    o->clipped = true;
+    return ACCEL_OK;
+}
+
+accel_status_t accel_clip_norm(accel_optim_t *o, float max, double *norm_out,
+                               accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = optim_ready(o, "accel_clip_norm", err);
+    double norm = 0;
+
+    if (st == ACCEL_OK && !(max > 0))
+        return accel_fail(err, A0962, "pass a positive number",
+                          "accel_clip_norm: the norm of optimizer '%s' cannot be at "
+                          "most %g",
+                          o->name, (double)max);
+    if (st == ACCEL_OK && loop_syncs(o->run)) {
+        st = clip_norm(o, max, &norm, &e);
+        if (st != ACCEL_OK)
+            return run_report(o->run, st, &e, err);
+    }
+    if (st == ACCEL_OK && norm_out)
+        *norm_out = norm;
+    return st;
+}
+
+accel_status_t accel_clip_value(accel_optim_t *o, float limit, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st = optim_ready(o, "accel_clip_value", err);
+
+    if (st == ACCEL_OK && !(limit > 0))
+        return accel_fail(err, A0962, "pass a positive number",
+                          "accel_clip_value: the elements of optimizer '%s' cannot be "
+                          "at most %g",
+                          o->name, (double)limit);
+    if (st != ACCEL_OK || !loop_syncs(o->run))
+        return st;
+    st = complete(o->run, o, &e);
+    if (st == ACCEL_OK)
+        shard_clamp(o->run->shard, o->number, limit);
+    return run_report(o->run, st, &e, err);
+}
+
+/* ---- settings between steps ------------------------------------------------------ */
+
+/* A number that must be finite and not negative. */
+static accel_status_t number_possible(const accel_optim_t *o, const char *call, float x,
+                                      accel_error_t *err)
+{
+    accel_status_t st = optim_given(o, call, err);
+
+    if (st != ACCEL_OK || (x >= 0 && !isinf(x)))
+        return st;
+    return accel_fail(err, A0962, "pass a finite number that is not negative",
+                      "%s: %g is no value for optimizer '%s'", call, (double)x,
+                      o->name);
+}
+
+accel_status_t accel_optim_set_clip(accel_optim_t *o, float clip, accel_error_t *err)
+{
+    accel_status_t st = number_possible(o, "accel_optim_set_clip", clip, err);
+
+    if (st == ACCEL_OK && config_clipping(&o->run->config) <= 0)
+        o->clip = clip;
+    return st;
+}
+
+accel_status_t accel_optim_set_lr(accel_optim_t *o, float lr, accel_error_t *err)
+{
+    accel_status_t st = number_possible(o, "accel_optim_set_lr", lr, err);
+
+    if (st == ACCEL_OK)
+        o->lr = lr;
+    return st;
+}
+
+accel_status_t accel_optim_skip(accel_optim_t *o, int on, accel_error_t *err)
+{
+    accel_status_t st = optim_given(o, "accel_optim_skip", err);
+
+    if (st == ACCEL_OK)
+        o->skip = on != 0;
+    return st;
+}
+
+float accel_optim_lr(const accel_optim_t *o)
+{
+    return o ? o->lr : 0;
+}
+
+int64_t accel_optim_steps(const accel_optim_t *o)
+{
+    return o ? o->t : 0;
+}
+
+/* ---- accumulation ---------------------------------------------------------------- */
+
+int accel_sync(const accel_t *run)
+{
+    return run && run->prepared && loop_syncs(run);
+}
+
+accel_status_t accel_accumulate(accel_t *run, int k, accel_error_t *err)
+{
+    accel_status_t st = run_ready(run, "accel_accumulate", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (k < 1 || k > 1 << 20)
+        return accel_fail(err, A0962, "pass 1 to 1048576",
+                          "accel_accumulate: %d micro-batches make no step", k);
+    if (run->loop.micro || run->loop.in_micro)
+        return accel_fail(err, A0962, "call it right after accel_step",
+                          "accel_accumulate in the middle of a step");
+    run->job.accumulate = k;
+    return ACCEL_OK;
+}
+
+accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err)
+{
+    accel_status_t st = run_ready(run, "accel_no_sync", err);
+
+    if (st == ACCEL_OK)
+        run->loop.no_sync = on != 0;
+    return st;
+}
