@@ -59,6 +59,8 @@ struct regions {
         int64_t since_ns;
     } open[RUN_REGION_DEPTH];
     int depth;
+};
+
 /* A model of the run (objects.c). */
 struct run_model {
     /* "": its parameters' names stand alone */
