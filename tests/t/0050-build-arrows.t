@@ -25,7 +25,7 @@ for stage in $stages; do
     above="$above${above:+|}$stage"
     [ -d "runtime/$stage" ] || continue
     known=$((known + 1))
-    plain="accel(_ops|_models|_text|_units)?\\.h"
+    plain="accel(_ops|_models|_text|_units|_state)?\\.h"
     case $stage in
     shard | weights | state | run) plain="$plain|accel_(ckpt|safetensors)\\.h" ;; # boxes; save and load
     esac

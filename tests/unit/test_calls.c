@@ -184,6 +184,14 @@ static void test_no_run(void)
         accel_load_weights(NULL, "x", NULL),
         accel_save_weights(NULL, "x", "float32", 0, NULL),
         accel_on_gradient(NULL, NULL, NULL, NULL, NULL),
+        accel_param_read(NULL, "x", 0, NULL, 0, NULL),
+        accel_param_write(NULL, "x", NULL, 0, NULL),
+        accel_register(NULL, "x", 0, ACCEL_STATE_COMMON, NULL, NULL, NULL, NULL),
+        accel_on_save(NULL, NULL, NULL, NULL),
+        accel_on_load(NULL, NULL, NULL, NULL),
+        accel_save_state(NULL, NULL, NULL),
+        accel_load_state(NULL, NULL, NULL),
+        accel_load_part(NULL, "x", NULL, NULL, NULL),
     };
     const void *const made[] = {
         accel_module_new(NULL, NULL, NULL, ""),

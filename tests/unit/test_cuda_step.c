@@ -197,6 +197,48 @@ static void test_run(const char *name, int layers, int accumulate)
     accel_dataset_close(j.data);
 }
 
+/* Weights of the device by name, between two steps; the next one goes on from them. */
+static void test_params(void)
+{
+    static const char name[] = "h.1.mlp.c_fc.weight";
+    enum { ELEMS = 64 * 256 };
+    static float was[ELEMS], set[ELEMS], got[ELEMS], after[ELEMS];
+    accel_job_t j = { .steps = STEPS,
+                      .batch = BATCH,
+                      .accumulate = 1,
+                      .seed = 3,
+                      .out_dir = dir,
+                      .optimizer = { .lr = 1e-3f } };
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+    bool moved = false, near = true;
+    accel_status_t st = open_run(&run, &j, GPU, 2, &err);
+
+    if (!st)
+        st = one_step(run, &j, NULL, &err);
+    if (!st)
+        st = accel_param_read(run, name, 0, was, ELEMS, &err);
+    for (int i = 0; i < ELEMS; i++)
+        set[i] = was[i] / 2 + 0.001f * (float)(i % 7);
+    if (!st)
+        st = accel_param_write(run, name, set, ELEMS, &err);
+    if (!st)
+        st = accel_param_read(run, name, ACCEL_ALL_RANKS, got, ELEMS, &err);
+    tap_ok(!st && memcmp(set, got, sizeof(set)) == 0,
+           "a parameter of the device is what was written %s", err.text);
+    if (!st)
+        st = one_step(run, &j, NULL, &err);
+    if (!st)
+        st = accel_param_read(run, name, 0, after, ELEMS, &err);
+    for (int i = 0; i < ELEMS; i++) {
+        moved = moved || after[i] != set[i];
+        near = near && fabsf(after[i] - set[i]) < 0.01f;
+    }
+    tap_ok(!st && moved && near, "and the next step goes on from there %s", err.text);
+    accel_close(run, NULL);
+    accel_dataset_close(j.data);
+}
+
 /* A gradient that is not complete in time shows in the norm. */
 static void test_beside_cpu(void)
 {
@@ -266,6 +308,7 @@ int main(int argc, char **argv)
         tap_skip_all("no file can be written");
     test_beside_cpu();
     test_run(GPU, 2, 2);
+    test_params();
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     tap_ok(system(command) == 0, "removed");
     return tap_done();
