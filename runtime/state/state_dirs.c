@@ -84,6 +84,32 @@ static void auto_path(const accel_t *run, int64_t number, char *buf, size_t len)
     snprintf(buf, len, "%s/" AUTO_PREFIX "%lld", run->ckpt_dir, (long long)number);
 }
 
+/* Rank 0: the newest checkpoint below `dir`, or `dir` where it is one; a complete one
+ * before all others. `whole`: only a complete one. Else the newest is tried, so that
+ * opening it says what it lacks. False: there is none. */
+static bool newest_below(const char *dir, bool whole, char *buf, size_t len,
+                         accel_status_t *st_out, accel_error_t *err)
+{
+    char manifest[PATH_MAX + 16];
+    accel_ckpt_info_t *list = NULL;
+    size_t n = 0, at = 0;
+
+    snprintf(manifest, sizeof(manifest), "%s/MANIFEST", dir);
+    if (!whole && access(manifest, F_OK) == 0) {
+        snprintf(buf, len, "%s", dir);
+        return true;
+    }
+    *st_out = accel_ckpt_list(dir, &list, &n, err);
+    while (at < n && !list[at].complete)
+        at++;
+    if (at == n && n > 0 && !whole)
+        at = 0;
+    if (at < n)
+        snprintf(buf, len, "%s/%s", dir, list[at].name);
+    free(list);
+    return at < n;
+}
+
 static int remove_entry(const char *path, const struct stat *sb, int kind,
                         struct FTW *at)
 {
@@ -93,20 +119,24 @@ static int remove_entry(const char *path, const struct stat *sb, int kind,
     return remove(path);
 }
 
-/* Rank 0, when the newest is durable: the lowest numbers go, accel.checkpoint.keep
- * stay. What is cut half-way is no complete checkpoint, and goes with the next save. */
+/* Rank 0, when the newest is durable: accel.checkpoint.keep complete ones stay, and all
+ * below the lowest of them goes, what a killed save left included. What is deleted
+ * half-way is no complete checkpoint, and goes with the next save. */
 static void delete_lowest(accel_t *run)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], ignored[PATH_MAX];
     accel_error_t why = { 0 };
-    int64_t *list = NULL;
-    size_t n = 0, keep = (size_t)run->config.ckpt_keep;
+    accel_status_t st;
+    int64_t *list = NULL, left = run->config.ckpt_keep;
+    size_t n = 0;
 
     if (list_numbers(run, &list, &n, &why) != ACCEL_OK)
         n = 0;
-    for (size_t i = 0; i + keep < n; i++) {
-        auto_path(run, list[i], path, sizeof(path));
-        if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+    while (n-- > 0) {
+        auto_path(run, list[n], path, sizeof(path));
+        if (left > 0)
+            left -= newest_below(path, true, ignored, sizeof(ignored), &st, &why);
+        else if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
             accel_logf(&run->log, ACCEL_LOG_WARN, "cannot delete %s: %s", path,
                        strerror(errno));
     }
@@ -190,37 +220,14 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
                    (long long)run->progress.step, path, stats.seconds);
         if (!dir)
             delete_lowest(run);
+    } else if (st && !dir && run->boot.rank == 0) {
+        /* only where nothing is in it: the next save takes the number */
+        rmdir(path);
     }
     return end_save(run, st, &e, err);
 }
 
 /* ---- finding --------------------------------------------------------------------- */
-
-/* Rank 0: the newest checkpoint below `dir`, or `dir` where it is one; a complete one
- * before all others. `whole`: only a complete one. Else the newest is tried, so that
- * opening it says what it lacks. False: there is none. */
-static bool newest_below(const char *dir, bool whole, char *buf, size_t len,
-                         accel_status_t *st_out, accel_error_t *err)
-{
-    char manifest[PATH_MAX + 16];
-    accel_ckpt_info_t *list = NULL;
-    size_t n = 0, at = 0;
-
-    snprintf(manifest, sizeof(manifest), "%s/MANIFEST", dir);
-    if (!whole && access(manifest, F_OK) == 0) {
-        snprintf(buf, len, "%s", dir);
-        return true;
-    }
-    *st_out = accel_ckpt_list(dir, &list, &n, err);
-    while (at < n && !list[at].complete)
-        at++;
-    if (at == n && n > 0 && !whole)
-        at = 0;
-    if (at < n)
-        snprintf(buf, len, "%s/%s", dir, list[at].name);
-    free(list);
-    return at < n;
-}
 
 /* Rank 0. Of the numbered ones the newest that is complete. */
 static accel_status_t find_source(const accel_t *run, const char *dir, char *buf,
