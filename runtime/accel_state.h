@@ -73,11 +73,11 @@ accel_status_t accel_on_load(accel_t *run, accel_state_hook_f fn, void *user,
 
 /* Writes a checkpoint of the run as it is between two steps into directory `dir`, made
  * when missing, which must hold none; it is complete or not there. NULL: into
- * OUT_DIR/checkpoints/checkpoint_N, N one more than the highest there, from 0; when it
- * is durable, the lowest numbers beyond accel.checkpoint.keep are deleted. Also where
- * the config has accel.checkpoint.save: false. What the run saves by itself and resumes
- * from stays as it is. A failure leaves the run as it was, unless a peer was lost.
- * Collective. Errors: ACCEL_EINVAL (in the middle of a step, a directory that holds a
+ * checkpoint_N of the checkpoint directory, N one more than the highest there, from 0;
+ * when it is durable, the lowest numbers beyond accel.checkpoint.keep are deleted. Also
+ * where the config has accel.checkpoint.save: false. What the run saves by itself and
+ * resumes from stays as it is. A failure leaves the run as it was, unless a peer was
+ * lost. Collective. Errors: ACCEL_EINVAL (in the middle of a step, a directory that holds a
  * checkpoint), those of accel_save. */
 accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *err);
 /* Sets the run back to a checkpoint of its own: weights, optimizer state, step, place in

@@ -4,7 +4,7 @@
  * of what the save functions of all ranks write, and calls of the load functions. Never
  * looks into the bytes of an object.
  *
- * The blob: "accel_objects 1\n", one line "NAME VERSION KIND RANKS SIZE ..." per object,
+ * The blob: "objects 1\n", one line "NAME VERSION KIND RANKS SIZE ..." per object,
  * an empty line, then the bytes of every object, rank by rank. Without an object there
  * is no blob.
  */
@@ -16,7 +16,7 @@
 
 #include "run/run.h"
 
-#define BLOB_TITLE "accel_objects 1\n"
+#define BLOB_TITLE "objects 1\n"
 /* A quarter of what all blobs of a checkpoint may have is left for the others. */
 #define OBJECTS_BYTES ((size_t)512 << 20)
 

@@ -470,9 +470,105 @@ static void test_register(void)
     registered_free(&run);
 }
 
+static const float start[4] = { 1, 2, 3, 4 };
+
+/* A run of one unit of the program's own, with its object. */
+static accel_t *open_life(const char *config, struct program *p, accel_unit_t **unit)
+{
+    static char out[300];
+    const int64_t four[] = { 4 };
+    const accel_init_t zeros = { ACCEL_INIT_ZEROS, 0 };
+    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_job_t j = { .steps = 20, .batch = 4, .out_dir = out };
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+
+    snprintf(out, sizeof(out), "%s/life", root);
+    j.optimizer = (accel_optimizer_t){ .kind = ACCEL_ADAMW, .lr = 0.1f };
+    p->size = 1;
+    tap_ok(!accel_open(&run, &o, &err) &&
+               !accel_register(run, "common", 2, ACCEL_STATE_COMMON, save_common,
+                               load_common, p, &err) &&
+               !accel_on_load(run, note_load, p, &err) &&
+               (*unit = accel_unit_new(run, "u", &err)) &&
+               !accel_unit_param(*unit, "w", 1, four, zeros, start, &err) &&
+               !accel_prepare(run, &j, &err),
+           "a life begins %s", err.text);
+    tap_ok(accel_register(run, "late", 2, ACCEL_STATE_COMMON, save_common, load_common,
+                          p, &err) == ACCEL_EINVAL,
+           "%s", err.text);
+    return run;
+}
+
+/* One step; returns its first sample, or -1. */
+static int64_t one_step(accel_t *run, accel_unit_t *unit)
+{
+    accel_error_t err = { 0 };
+    int64_t index[4];
+    float *g;
+
+    if (accel_next_samples(run, index, 4, &err) ||
+        accel_unit_gradient(unit, 0, &g, &err))
+        return -1;
+    for (int i = 0; i < 4; i++)
+        g[i] += (float)(index[0] + i);
+    return accel_finish_backward(run, 1, &err) || accel_step(run, &err) ? -1 : index[0];
+}
+
+/* Set back in the middle, a run goes on with the same samples to the same bits; and the
+ * next life has the object again. */
+static void test_lives(void)
+{
+    struct program p = { .common = 3 }, q = { 0 };
+    float first[4], second[4], third[4] = { 0 };
+    accel_error_t err = { 0 };
+    char config[300];
+    accel_unit_t *unit;
+    accel_t *run;
+    FILE *f;
+
+    snprintf(config, sizeof(config), "%s/one.yaml", root);
+    f = fopen(config, "w");
+    if (!f || fputs("distributed_type: 'NO'\nuse_cpu: true\n", f) < 0 || fclose(f))
+        tap_skip_all("no file");
+    run = open_life(config, &p, &unit);
+    tap_ok(one_step(run, unit) == 0 && one_step(run, unit) == 4, "two steps");
+    tap_ok(!accel_save_state(run, NULL, &err), "saved %s", err.text);
+    p.common = 8;
+    tap_ok(one_step(run, unit) == 8 && one_step(run, unit) == 12 &&
+               !accel_param_read(run, "u.w", 0, first, 4, &err) &&
+               !accel_save(run, &err),
+           "two more %s", err.text);
+    tap_ok(!accel_unit_want(unit, &err) &&
+               accel_load_state(run, NULL, &err) == ACCEL_EINVAL,
+           "not with a unit in hand: %s", err.text);
+    accel_unit_done(unit);
+    tap_ok(!accel_load_state(run, NULL, &err) && accel_steps_done(run) == 2 &&
+               p.common == 3,
+           "set back %s", err.text);
+    tap_ok(one_step(run, unit) == 8 && one_step(run, unit) == 12 &&
+               !accel_param_read(run, "u.w", 0, second, 4, &err) &&
+               memcmp(first, second, sizeof(first)) == 0,
+           "the same samples, the same bits %s", err.text);
+    p.common = 5;
+    tap_ok(!accel_save(run, &err), "saved again under the same step %s", err.text);
+    accel_close(run, &err);
+    tap_is_str(names("life/checkpoints"),
+               "checkpoint_0 step_00000004 step_00000004.aside-T ",
+               "what it had saved before was moved aside");
+    run = open_life(config, &q, &unit);
+    tap_ok(q.common == 5 && q.loads == 1 && accel_steps_done(run) == 4 &&
+               !accel_param_read(run, "u.w", 0, third, 4, &err) &&
+               memcmp(second, third, sizeof(third)) == 0,
+           "the next life has all of it %s", err.text);
+    accel_close(run, &err);
+}
+
 int main(void)
 {
     char cmd[200];
+
+    unsetenv("ACCEL_CONFIG_RESOLVED");
 
     if (!mkdtemp(root))
         tap_skip_all("no directory for temporary files");
@@ -495,6 +591,7 @@ int main(void)
             tap_is_int(fork_world(ranks, failing_rank, &failing[i], 120), 0,
                        "function %zu of the last rank fails", i);
     }
+    test_lives();
     shell(
         "for f in mine/deep/step_*/*.h5; do for i in 1 2 3 4 5 6 7; do printf "
         "'\\377\\377\\377\\377' | dd of=$f "
