@@ -197,6 +197,38 @@ static void test_run(const char *name, int layers, int accumulate)
     accel_dataset_close(j.data);
 }
 
+/* A part of a checkpoint, and all of it, into the device's memory: `value` is what
+ * parameter `name` has now. */
+static void test_parts(accel_t *run, const char *name, const float *value,
+                       int64_t elems)
+{
+    static const char other[] = "h.0.mlp.c_fc.bias";
+    enum { OTHERS = 256 };
+    const accel_part_t part = { .match = name };
+    float *zeros = calloc((size_t)elems, sizeof(*zeros)), was[OTHERS], got[OTHERS];
+    float *read = calloc((size_t)elems, sizeof(*read));
+    size_t bytes = (size_t)elems * sizeof(*read);
+    accel_error_t err = { 0 };
+    char state[96];
+
+    snprintf(state, sizeof(state), "%s/state", dir);
+    tap_ok(zeros && read && !accel_param_read(run, other, 0, was, OTHERS, &err) &&
+               !accel_save_state(run, state, &err) &&
+               !accel_param_write(run, name, zeros, elems, &err) &&
+               !accel_param_write(run, other, zeros, OTHERS, &err) &&
+               !accel_load_part(run, state, &part, NULL, &err) &&
+               !accel_param_read(run, name, 0, read, elems, &err) &&
+               !accel_param_read(run, other, 0, got, OTHERS, &err) &&
+               memcmp(read, value, bytes) == 0 && memcmp(got, zeros, sizeof(got)) == 0,
+           "a part of a checkpoint is loaded, and only that %s", err.text);
+    tap_ok(!accel_load_state(run, state, &err) &&
+               !accel_param_read(run, other, 0, got, OTHERS, &err) &&
+               memcmp(got, was, sizeof(got)) == 0,
+           "and all of it %s", err.text);
+    free(zeros);
+    free(read);
+}
+
 /* Weights of the device by name, between two steps; the next one goes on from them. */
 static void test_params(void)
 {
@@ -235,6 +267,8 @@ static void test_params(void)
         near = near && fabsf(after[i] - set[i]) < 0.01f;
     }
     tap_ok(!st && moved && near, "and the next step goes on from there %s", err.text);
+    if (!st)
+        test_parts(run, name, after, ELEMS);
     accel_close(run, NULL);
     accel_dataset_close(j.data);
 }
