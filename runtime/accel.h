@@ -21,8 +21,8 @@
  * This header has the run: status, open, data, prepare, the training loop, save and
  * close. It includes its companions: accel_ops.h (tensors and ops), accel_models.h
  * (modules and ready-made models), accel_units.h (your own forward and backward),
- * accel_text.h (tokenizers and generation) and accel_state.h (checkpoints and weights in
- * the program's hands).
+ * accel_text.h (tokenizers and generation) and accel_state.h (checkpoints and weights
+ * in the program's hands).
  *
  * Unless a function's comment says otherwise:
  *  - Functions return accel_status_t and fill the caller's `err` (may be NULL). Outputs

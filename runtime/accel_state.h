@@ -40,19 +40,19 @@ int accel_saved_version(const accel_saved_t *from);
 int accel_saved_ranks(const accel_saved_t *from);
 const void *accel_saved_bytes(const accel_saved_t *from, int rank, size_t *bytes_out);
 
-/* Called on every rank. An error (accel_error_set) of one rank ends the save or the load
- * on all, with its text. */
+/* Called on every rank. An error (accel_error_set) of one rank ends the save or the
+ * load on all, with its text. */
 typedef accel_status_t (*accel_state_save_f)(void *user, accel_bytes_t *to,
                                              accel_error_t *err);
 typedef accel_status_t (*accel_state_load_f)(void *user, const accel_saved_t *from,
                                              accel_error_t *err);
-/* Puts an object under `name` (1 to 63 letters, digits, '_', '.' and '-') into every
- * checkpoint of the run, and restores it when the run resumes or loads one: `load` is
- * called when the weights are there. At most 64 objects, of all ranks 512 MiB together.
- * Before accel_prepare; `user` must outlive the run. A checkpoint without the object,
- * or with a newer version of it, is refused; an object of the checkpoint that is not
- * registered is warned of, and later saves are without it. Errors: ACCEL_EINVAL (name,
- * functions, a second object of that name, after accel_prepare). */
+/* Puts an object under `name` (1 to 63 letters, digits, underscores, dots and hyphens)
+ * into every checkpoint of the run, and restores it when the run resumes or loads one:
+ * `load` is called when the weights are there. At most 64 objects, of all ranks 512 MiB
+ * together. Before accel_prepare; `user` must outlive the run. A checkpoint without the
+ * object, or with a newer version of it, is refused; an object of the checkpoint that
+ * is not registered is warned of, and later saves are without it. Errors: ACCEL_EINVAL
+ * (name, functions, a second object of that name, after accel_prepare). */
 accel_status_t accel_register(accel_t *run, const char *name, int version,
                               accel_state_kind_t kind, accel_state_save_f save,
                               accel_state_load_f load, void *user, accel_error_t *err);
@@ -69,7 +69,7 @@ accel_status_t accel_on_save(accel_t *run, accel_state_hook_f fn, void *user,
 accel_status_t accel_on_load(accel_t *run, accel_state_hook_f fn, void *user,
                              accel_error_t *err);
 
-/* ---- saving and loading at any moment ----------------------------------------------- */
+/* ---- saving and loading at any moment -------------------------------------------- */
 
 /* Writes a checkpoint of the run as it is between two steps into directory `dir`, made
  * when missing, which must hold none; it is complete or not there. NULL: into
@@ -77,19 +77,19 @@ accel_status_t accel_on_load(accel_t *run, accel_state_hook_f fn, void *user,
  * when it is durable, the lowest numbers beyond accel.checkpoint.keep are deleted. Also
  * where the config has accel.checkpoint.save: false. What the run saves by itself and
  * resumes from stays as it is. A failure leaves the run as it was, unless a peer was
- * lost. Collective. Errors: ACCEL_EINVAL (in the middle of a step, a directory that holds a
- * checkpoint), those of accel_save. */
+ * lost. Collective. Errors: ACCEL_EINVAL (in the middle of a step, a directory that
+ * holds a checkpoint), those of accel_save. */
 accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *err);
-/* Sets the run back to a checkpoint of its own: weights, optimizer state, step, place in
- * the data, objects. `dir`: as given to accel_save_state, a checkpoint directory, or one
- * checkpoint in it; NULL: the newest complete checkpoint_N. Checkpoints of later steps
- * that the run has saved by itself are moved aside, so that a restart does not resume
- * from them. Between two steps. A failure before anything was read leaves the run as it
- * was, a later one ends it. Collective. Errors: ACCEL_EINVAL (in the middle of a step),
- * ACCEL_ENOENT, ACCEL_EMISMATCH, ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_EPERM. */
+/* Sets the run back to a checkpoint of its own: weights, optimizer state, step, place
+ * in the data, objects. `dir`: as given to accel_save_state, a checkpoint directory, or
+ * one checkpoint in it; NULL: the newest complete checkpoint_N. Checkpoints of later
+ * steps that the run has saved by itself are moved aside, so that a restart does not
+ * resume from them. Between two steps. A failure before anything was read leaves the
+ * run as it was, a later one ends it. Collective. Errors: ACCEL_EINVAL (in the middle
+ * of a step), ACCEL_ENOENT, ACCEL_EMISMATCH, ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_EPERM. */
 accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *err);
 
-/* ---- parts of a checkpoint ---------------------------------------------------------- */
+/* ---- parts of a checkpoint ------------------------------------------------------- */
 
 /* A name of the checkpoint and its name in the run. Where `from` ends in '.' or is
  * empty it stands for all names that begin with it, and `to` replaces that beginning;

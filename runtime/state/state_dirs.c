@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_save_state and accel_load_state: a checkpoint in a directory of the program's
- * choice, or in checkpoint_N. Such a directory is one of checkpoints that holds a single
- * one, so that all of libaccelckpt's rules hold: complete or not there, hashed, nothing
- * overwritten. Never touches the step_N directories but to move later ones aside.
+ * choice, or in checkpoint_N. Such a directory is one of checkpoints that holds a
+ * single one, so that all of libaccelckpt's rules hold: complete or not there, hashed,
+ * nothing overwritten. Never touches the step_N directories but to move later ones
+ * aside.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -269,8 +270,8 @@ accel_status_t state_dirs_find(accel_t *run, const char *dir, char *buf, size_t 
     return st ? st : comm_broadcast(run->comm, buf, len, 0, err);
 }
 
-/* A load that has written on one rank leaves the run half old, half new. Collective, but
- * for the loss of a peer. */
+/* A load that has written on one rank leaves the run half old, half new. Collective,
+ * but for the loss of a peer. */
 accel_status_t state_dirs_end(accel_t *run, accel_status_t st, const accel_error_t *e,
                               accel_error_t *err)
 {
