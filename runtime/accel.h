@@ -23,7 +23,8 @@
  * (modules and ready-made models), accel_units.h (your own forward and backward),
  * accel_text.h (tokenizers and generation), accel_loaders.h (iterable datasets and
  * loaders), accel_objects.h (several models and optimizers, a loop of your own,
- * schedules), accel_ranks.h (between ranks) and accel_track.h (trackers and helpers).
+ * schedules), accel_ranks.h (between ranks), accel_state.h (checkpoints and weights in
+ * the program's hands) and accel_track.h (trackers and helpers).
  *
  * Unless a function's comment says otherwise:
  *  - Functions return accel_status_t and fill the caller's `err` (may be NULL). Outputs
@@ -376,6 +377,7 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err);
 #include "accel_loaders.h"
 #include "accel_objects.h"
 #include "accel_ranks.h"
+#include "accel_state.h"
 #include "accel_track.h"
 
 #endif

@@ -6,7 +6,7 @@ noinst_LTLIBRARIES += libacommon.la libaconfig.la libaccel_core.la
 # The public headers; accel.h includes the others.
 public_headers = runtime/accel.h runtime/accel_ops.h runtime/accel_models.h \
 	runtime/accel_loaders.h runtime/accel_objects.h runtime/accel_ranks.h \
-	runtime/accel_text.h runtime/accel_track.h runtime/accel_units.h
+	runtime/accel_state.h runtime/accel_text.h runtime/accel_track.h runtime/accel_units.h
 include_HEADERS += $(public_headers)
 
 libacommon_la_SOURCES =

@@ -32,7 +32,7 @@ static accel_status_t attempt_undo(accel_t *run, accel_error_t *err)
         return st;
     shard_abandon(run->shard);
     own_units_abandon(run);
-    run->loop.micro = 0;
+    run->loop.micro = run->loop.loss_count = 0;
     run->loop.loss_sum = 0;
     run->loop.in_micro = run->loop.in_backward = false;
     if (run->status == ACCEL_ENOMEM) {
@@ -42,12 +42,22 @@ static accel_status_t attempt_undo(accel_t *run, accel_error_t *err)
     return be->check(be, err);
 }
 
+/* Steps of the run and of all its optimizers, none of which can be undone. */
+static int64_t steps_of_all(const accel_t *run)
+{
+    int64_t steps = run->progress.step;
+
+    for (int i = 0; i < run->optims; i++)
+        steps += run->optim[i].t;
+    return steps;
+}
+
 /* One attempt on this rank: what the function says, or what it has not said of its
  * forward or of the run. */
 static accel_status_t attempt_run(accel_t *run, int batch, accel_attempt_f attempt,
                                   void *user, accel_error_t *err)
 {
-    const int64_t step = run->progress.step;
+    const int64_t steps = steps_of_all(run);
     accel_status_t st = attempt(user, batch, err), hidden = run->status;
     const accel_error_t *why = &run->failure;
 
@@ -59,9 +69,9 @@ static accel_status_t attempt_run(accel_t *run, int batch, accel_attempt_f attem
         *err = *why;
         st = hidden;
     }
-    if (run->progress.step != step)
+    if (steps_of_all(run) != steps)
         return accel_fail(err, A0953, "let it do one forward and backward",
-                          "the attempt of accel_find_batch_size calls accel_step");
+                          "the attempt of accel_find_batch_size steps an optimizer");
     return st;
 }
 

@@ -67,6 +67,14 @@ model_run_cflags = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
 tests_unit_test_weights_SOURCES = tests/unit/test_weights.c $(model_run_sources)
 tests_unit_test_weights_CFLAGS = $(model_run_cflags)
 tests_unit_test_weights_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_params
+tests_unit_test_params_SOURCES = tests/unit/test_params.c $(model_run_sources)
+tests_unit_test_params_CFLAGS = $(model_run_cflags)
+tests_unit_test_params_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_program_state
+tests_unit_test_program_state_SOURCES = tests/unit/test_program_state.c $(model_run_sources)
+tests_unit_test_program_state_CFLAGS = $(model_run_cflags)
+tests_unit_test_program_state_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_train_resume
 tests_unit_test_train_resume_SOURCES = tests/unit/test_train_resume.c $(model_run_sources)
 tests_unit_test_train_resume_CFLAGS = $(model_run_cflags)

@@ -315,6 +315,7 @@ static void free_run(accel_t *run)
     units_free(&run->units);
     own_units_free(run);
     hooks_free(run);
+    registered_free(run);
     if (run->graph_open) {
         graph_close(&run->graph);
         for (int i = 0; i < run->trees; i++)

@@ -173,6 +173,9 @@ struct accel {
      * every call. */
     accel_status_t status;
     accel_error_t failure;
+
+    /* Objects and hooks of the program; set before accel_prepare, freed at the end. */
+    struct program_state program;
 };
 
 /* ---- status.c -------------------------------------------------------------------- */

@@ -532,6 +532,12 @@ struct residency shard_residency(struct shard *s)
     return (struct residency){ .user = s, .want = want, .done = done, .grad = grad };
 }
 
+void shard_settle(struct shard *s)
+{
+    shard_ring_settle(s);
+    shard_settle_home(s);
+}
+
 /* The bf16 copies are stale as well. */
 void shard_loaded(struct shard *s)
 {

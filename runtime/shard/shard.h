@@ -160,6 +160,9 @@ void shard_memory(const struct shard *s, struct shard_memory *memory_out);
  * that holds the names too. Not collective. */
 accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
                            size_t *count_out, accel_error_t *err);
+/* To be called before boxes are written in the middle of a run: waits for what still
+ * reads the old values. */
+void shard_settle(struct shard *s);
 /* To be called when the boxes have been written: drops gathered copies, which
  * are stale. */
 void shard_loaded(struct shard *s);

@@ -1,7 +1,12 @@
 # state/: what a checkpoint holds, saved and resumed
 libaccel_core_la_SOURCES += \
+	runtime/state/load_part.c \
+	runtime/state/params.c \
+	runtime/state/registered.c \
 	runtime/state/resume.c \
 	runtime/state/run_boxes.c \
 	runtime/state/save.c \
 	runtime/state/state.c \
-	runtime/state/state.h
+	runtime/state/state.h \
+	runtime/state/state_dirs.c \
+	runtime/state/state_hooks.c

@@ -85,7 +85,11 @@ static accel_status_t load_one(accel_t *run, const char *dir, int *writers_out,
     }
     st = state_check_optimizer(run, dir, state, bytes, err);
     if (st == ACCEL_OK)
+        st = registered_find(run, dir, c, err);
+    if (st == ACCEL_OK)
         st = run_boxes(run, true, &boxes, err);
+    if (st == ACCEL_OK)
+        run->program.overwritten = true;
     if (st == ACCEL_OK)
         st = accel_ckpt_read(c, boxes.all, boxes.count, err);
     if (st == ACCEL_OK)
@@ -185,17 +189,21 @@ static accel_status_t agree_on_list(accel_t *run, const char *dir,
                           (size_t)head[0] * sizeof(*found_out->list), 0, err);
 }
 
-/* Loads `dir` on all ranks and notes that the run is resumed. Collective: all
- * ranks return the same. */
-static accel_status_t load_checkpoint(accel_t *run, const char *dir, accel_error_t *err)
+/* The program's functions first: they see the run as it is. */
+accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err)
 {
     int writers = 0;
-    accel_status_t st = load_together(run, dir, &writers, err);
+    accel_status_t st = state_hooks_load(run, dir, err);
 
+    if (st == ACCEL_OK)
+        st = load_together(run, dir, &writers, err);
     if (st != ACCEL_OK)
         return st;
     run->progress.resumed = true;
     shard_loaded(run->shard);
+    st = registered_load(run, err);
+    if (st != ACCEL_OK)
+        return st;
     accel_logf(&run->log, ACCEL_LOG_INFO,
                "resumed from %s: step %lld, %lld samples seen, written by %d rank%s",
                dir, (long long)run->progress.step, (long long)run->progress.cursor,
@@ -222,7 +230,7 @@ static accel_status_t try_all(accel_t *run, const char *root, const struct found
             continue;
         }
         snprintf(dir, sizeof(dir), "%s/%s", root, f->list[i].name);
-        st = load_checkpoint(run, dir, err);
+        st = resume_from(run, dir, err);
         *at_out = i;
         if (st == ACCEL_OK || !is_damage(st))
             return st;
@@ -398,7 +406,7 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
     if (place == PLACE_OWN && own->count > 0)
         return from_own(run, own, err);
     if (place == PLACE_OWN_NEWEST) {
-        st = load_checkpoint(run, path, err);
+        st = resume_from(run, path, err);
         run->progress.saved_step = st == ACCEL_OK ? run->progress.step : -1;
         return st;
     }
@@ -413,7 +421,7 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
                 "checkpoints (newest: %s); nothing is overwritten",
                 path, own->list[0].name),
             err);
-    return place == PLACE_CHECKPOINT ? load_checkpoint(run, path, err)
+    return place == PLACE_CHECKPOINT ? resume_from(run, path, err)
                                      : from_directory(run, path, err);
 }
 

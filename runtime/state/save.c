@@ -95,22 +95,26 @@ static void note_saved(accel_t *run, const accel_ckpt_stats_t *stats)
 }
 
 /* Each rank prepares alone; run_agree then makes sure that all of them enter
- * accel_ckpt_save or none does. */
-accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
+ * accel_ckpt_save or none does. The program's functions come first: they may fail
+ * before anything is there, and may change what is saved. */
+accel_status_t save_below(accel_t *run, const char *root, int keep,
+                          accel_ckpt_stats_t *stats_out, accel_error_t *err)
 {
     accel_ckpt_coll_t coll = collectives(run);
-    accel_ckpt_stats_t stats = { 0 };
     struct run_boxes boxes = { 0 };
-    accel_ckpt_blob_t blob = { .name = "trainer" };
+    accel_ckpt_blob_t blob[2] = { { .name = "trainer" },
+                                  { .name = STATE_OBJECTS_BLOB } };
     char owner[64] = "";
-    char *state = NULL;
-    accel_status_t st;
+    char *state = NULL, *objects = NULL;
+    accel_status_t st = state_hooks_save(run, root, err);
 
-    /* the same on all ranks, so none of them waits for another */
-    if (!run->config.ckpt_save || run->progress.saved_step == run->progress.step)
-        return ACCEL_OK;
-    st = state_encode(run, &state, &blob.bytes, err);
-    blob.data = state;
+    if (st == ACCEL_OK)
+        st = registered_save(run, &objects, &blob[1].bytes, err);
+    if (st != ACCEL_OK)
+        return st;
+    st = state_encode(run, &state, &blob[0].bytes, err);
+    blob[0].data = state;
+    blob[1].data = objects;
     if (st == ACCEL_OK) {
         observe_sync(&run->observe);
         track_flush(&run->track);
@@ -124,32 +128,43 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
         st = owner_name(run, owner, sizeof(owner), err);
     if (st == ACCEL_OK) {
         accel_ckpt_save_t s = {
-            .root = run->ckpt_dir,
+            .root = root,
             .step = run->progress.step,
             .owner = owner,
             .run_id = run->progress.run_id,
             .sharding = run->progress.sharding,
             .boxes = boxes.all,
             .box_count = boxes.count,
-            .blobs = &blob,
-            .blob_count = 1,
-            .keep = (int)run->config.ckpt_keep,
+            .blobs = blob,
+            .blob_count = objects ? 2 : 1,
+            .keep = keep,
             .may_commit = may_commit,
             .may_commit_user = run,
         };
 
-        st = accel_ckpt_save(&s, &coll, &stats, err);
+        st = accel_ckpt_save(&s, &coll, stats_out, err);
+        /* The library names the rank in a text that is the same everywhere. */
+        if (st != ACCEL_OK && run->boot.rank != 0 && st != ACCEL_EPEER)
+            *err = (accel_error_t){ .code = st };
     }
     run_boxes_free(&boxes);
     free(state);
-    if (st != ACCEL_OK) {
-        /* The library names the rank in a text that is the same everywhere. */
-        if (run->boot.rank != 0 && st != ACCEL_EPEER)
-            *err = (accel_error_t){ .code = st };
-        return st;
-    }
-    note_saved(run, &stats);
-    return ACCEL_OK;
+    free(objects);
+    return st;
+}
+
+accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
+{
+    accel_ckpt_stats_t stats = { 0 };
+    accel_status_t st;
+
+    /* the same on all ranks, so none of them waits for another */
+    if (!run->config.ckpt_save || run->progress.saved_step == run->progress.step)
+        return ACCEL_OK;
+    st = save_below(run, run->ckpt_dir, (int)run->config.ckpt_keep, &stats, err);
+    if (st == ACCEL_OK)
+        note_saved(run, &stats);
+    return st;
 }
 
 /* Errors that another try may cure: a full disk, a file system that is away. */

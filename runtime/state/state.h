@@ -36,6 +36,51 @@ struct progress {
     const char *sharding;
 };
 
+#define STATE_MAX_OBJECTS 64
+#define STATE_MAX_HOOKS   8
+#define STATE_NAME_BYTES  64
+
+/* What a load function of the program gets: a blob of a checkpoint, or its copy. */
+struct accel_saved {
+    int version, ranks;
+    enum accel_state_kind kind;
+    /* [ranks]: bytes of each rank, one after the other in `data` */
+    size_t *bytes;
+    const char *data;
+};
+
+/* An object that the program has registered (registered.c). */
+struct state_object {
+    char name[STATE_NAME_BYTES];
+    int version;
+    enum accel_state_kind kind;
+    accel_state_save_f save;
+    accel_state_load_f load;
+    void *user;
+    /* between the check of a checkpoint and the call of `load`: what it has, in
+     * program_state.blob */
+    struct accel_saved found;
+};
+
+/* A function of the program around a save or a load. */
+struct state_hook {
+    accel_state_hook_f fn;
+    void *user;
+};
+
+/* What the program has added to the state of the run. */
+struct program_state {
+    /* [STATE_MAX_OBJECTS], made with the first; owned */
+    struct state_object *object;
+    int objects;
+    /* a copy of the blob that registered_find has checked; NULL: none */
+    char *blob;
+    struct state_hook on_save[STATE_MAX_HOOKS], on_load[STATE_MAX_HOOKS];
+    int save_hooks, load_hooks;
+    /* a load has begun to write into the run, on this rank */
+    bool overwritten;
+};
+
 /* Place in the global sample order of the first sample that `rank` takes in micro-batch
  * `micro` of a step that starts at `cursor`. In each micro-batch the ranks take `batch`
  * samples one after the other. With micro = the number of micro-batches and rank 0 this
@@ -95,13 +140,40 @@ void run_boxes_store(accel_t *run, const struct run_boxes *boxes);
 /* Frees the boxes and the copy, not the run's memory. */
 void run_boxes_free(struct run_boxes *boxes);
 
+/* ---- registered.c: objects of the program ---------------------------------------- */
+
+#define STATE_OBJECTS_BLOB "objects"
+/* Collective. Calls the save function of every object. Rank 0 gets the blob of all of
+ * them, one malloc; NULL on other ranks, or without objects. An error of one rank is
+ * the error of all. */
+accel_status_t registered_save(accel_t *run, char **data_out, size_t *bytes_out,
+                               accel_error_t *err);
+/* Not collective. Checks that checkpoint `c` of directory `dir` has every object, and
+ * keeps what it has for registered_load. A0972: it does not. */
+accel_status_t registered_find(accel_t *run, const char *dir, const accel_ckpt_t *c,
+                               accel_error_t *err);
+/* Collective. Calls the load functions with what registered_find kept. */
+accel_status_t registered_load(accel_t *run, accel_error_t *err);
+void registered_free(accel_t *run);
+
+/* ---- state_hooks.c --------------------------------------------------------------- */
+
+/* Collective. Call the program's functions before a save to, or a load from, `dir`. An
+ * error of one rank is the error of all. */
+accel_status_t state_hooks_save(accel_t *run, const char *dir, accel_error_t *err);
+accel_status_t state_hooks_load(accel_t *run, const char *dir, accel_error_t *err);
+
 /* ---- save.c ---------------------------------------------------------------------- */
 
 /* Saves a checkpoint of the current step; does nothing if that step is saved or the
  * run saves none. Collective: every rank gets the same status. On failure older
  * checkpoints are untouched. */
 accel_status_t save_checkpoint(accel_t *run, accel_error_t *err);
-/* The same in the middle of a run. A save that fails and may succeed later (disk
+/* Writes the current step below `root`, which keeps the newest `keep` of its
+ * checkpoints. Collective: every rank gets the same status. */
+accel_status_t save_below(accel_t *run, const char *root, int keep,
+                          accel_ckpt_stats_t *stats_out, accel_error_t *err);
+/* save_checkpoint in the middle of a run. A save that fails and may succeed later (disk
  * full) is counted and warned about, and training goes on with the older
  * checkpoint. Collective. */
 accel_status_t save_or_go_on(accel_t *run, accel_error_t *err);
@@ -117,5 +189,19 @@ accel_status_t save_last(accel_t *run, accel_error_t *err);
  * the damaged one aside. A checkpoint that cannot be read now, or has another format,
  * is an error. Never deletes or overwrites a checkpoint. Collective. */
 accel_status_t resume_run(accel_t *run, accel_error_t *err);
+/* Loads checkpoint `dir` (one of them, not a directory of them) on all ranks and notes
+ * that the run is resumed. Collective: all ranks return the same. */
+accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err);
+
+/* ---- state_dirs.c ---------------------------------------------------------------- */
+
+/* Rank 0's word on which checkpoint `dir` names: itself, or the newest complete one of
+ * that directory. Collective. A0837: there is none. */
+accel_status_t state_dirs_find(accel_t *run, const char *dir, char *buf, size_t len,
+                               accel_error_t *err);
+/* Ends a load with status st: its failure is the run's where a rank has overwritten
+ * something. Returns st. Collective. */
+accel_status_t state_dirs_end(accel_t *run, accel_status_t st, const accel_error_t *e,
+                              accel_error_t *err);
 
 #endif

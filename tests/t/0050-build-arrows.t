@@ -25,7 +25,7 @@ for stage in $stages; do
     above="$above${above:+|}$stage"
     [ -d "runtime/$stage" ] || continue
     known=$((known + 1))
-    plain="accel(_loaders|_ops|_models|_objects|_ranks|_text|_track|_units)?\\.h"
+    plain="accel(_loaders|_ops|_models|_objects|_ranks|_state|_text|_track|_units)?\\.h"
     case $stage in
     shard | weights | state | run) plain="$plain|accel_(ckpt|safetensors)\\.h" ;; # boxes; save and load
     esac

@@ -193,6 +193,14 @@ static void test_no_run(void)
         accel_track(NULL, 0, NULL, 0, NULL),
         accel_track_files(NULL, "csv", NULL),
         accel_track_sink(NULL, NULL, NULL),
+        accel_param_read(NULL, "x", 0, NULL, 0, NULL),
+        accel_param_write(NULL, "x", NULL, 0, NULL),
+        accel_register(NULL, "x", 0, ACCEL_STATE_COMMON, NULL, NULL, NULL, NULL),
+        accel_on_save(NULL, NULL, NULL, NULL),
+        accel_on_load(NULL, NULL, NULL, NULL),
+        accel_save_state(NULL, NULL, NULL),
+        accel_load_state(NULL, NULL, NULL),
+        accel_load_part(NULL, "x", NULL, NULL, NULL),
     };
     const void *const made[] = {
         accel_module_new(NULL, NULL, NULL, ""),

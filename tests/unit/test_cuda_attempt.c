@@ -66,7 +66,7 @@ static double gradient_sum(accel_t *run)
     accel_error_t err = { 0 };
     double sum = 0;
 
-    if (shard_each_gradient(run->shard, add_gradient, &sum, &err))
+    if (shard_each_gradient(run->shard, 0, add_gradient, &sum, &err))
         tap_diag("%s", err.text);
     return sum;
 }

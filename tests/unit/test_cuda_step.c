@@ -178,6 +178,82 @@ static void test_run(const char *name, int layers, int accumulate)
     accel_dataset_close(j.data);
 }
 
+/* A part of a checkpoint, and all of it, into the device's memory: `value` is what
+ * parameter `name` has now. */
+static void test_parts(accel_t *run, const char *name, const float *value,
+                       int64_t elems)
+{
+    static const char other[] = "h.0.mlp.c_fc.bias";
+    enum { OTHERS = 256 };
+    const accel_part_t part = { .match = name };
+    float *zeros = calloc((size_t)elems, sizeof(*zeros)), was[OTHERS], got[OTHERS];
+    float *read = calloc((size_t)elems, sizeof(*read));
+    size_t bytes = (size_t)elems * sizeof(*read);
+    accel_error_t err = { 0 };
+    char state[96];
+
+    snprintf(state, sizeof(state), "%s/state", cuda_run_dir);
+    tap_ok(zeros && read && !accel_param_read(run, other, 0, was, OTHERS, &err) &&
+               !accel_save_state(run, state, &err) &&
+               !accel_param_write(run, name, zeros, elems, &err) &&
+               !accel_param_write(run, other, zeros, OTHERS, &err) &&
+               !accel_load_part(run, state, &part, NULL, &err) &&
+               !accel_param_read(run, name, 0, read, elems, &err) &&
+               !accel_param_read(run, other, 0, got, OTHERS, &err) &&
+               memcmp(read, value, bytes) == 0 && memcmp(got, zeros, sizeof(got)) == 0,
+           "a part of a checkpoint is loaded, and only that %s", err.text);
+    tap_ok(!accel_load_state(run, state, &err) &&
+               !accel_param_read(run, other, 0, got, OTHERS, &err) &&
+               memcmp(got, was, sizeof(got)) == 0,
+           "and all of it %s", err.text);
+    free(zeros);
+    free(read);
+}
+
+/* Weights of the device by name, between two steps; the next one goes on from them. */
+static void test_params(void)
+{
+    static const char name[] = "h.1.mlp.c_fc.weight";
+    enum { ELEMS = 64 * 256 };
+    static float was[ELEMS], set[ELEMS], got[ELEMS], after[ELEMS];
+    accel_job_t j = { .steps = STEPS,
+                      .batch = BATCH,
+                      .accumulate = 1,
+                      .seed = 3,
+                      .out_dir = cuda_run_dir,
+                      .optimizer = { .lr = 1e-3f } };
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+    bool moved = false, near = true;
+    accel_status_t st = open_run(&run, &j, CUDA_RUN_GPU, 2, &err);
+
+    if (!st)
+        st = one_step(run, &j, NULL, &err);
+    if (!st)
+        st = accel_param_read(run, name, 0, was, ELEMS, &err);
+    for (int i = 0; i < ELEMS; i++)
+        set[i] = was[i] / 2 + 0.001f * (float)(i % 7);
+    if (!st)
+        st = accel_param_write(run, name, set, ELEMS, &err);
+    if (!st)
+        st = accel_param_read(run, name, ACCEL_ALL_RANKS, got, ELEMS, &err);
+    tap_ok(!st && memcmp(set, got, sizeof(set)) == 0,
+           "a parameter of the device is what was written %s", err.text);
+    if (!st)
+        st = one_step(run, &j, NULL, &err);
+    if (!st)
+        st = accel_param_read(run, name, 0, after, ELEMS, &err);
+    for (int i = 0; i < ELEMS; i++) {
+        moved = moved || after[i] != set[i];
+        near = near && fabsf(after[i] - set[i]) < 0.01f;
+    }
+    tap_ok(!st && moved && near, "and the next step goes on from there %s", err.text);
+    if (!st)
+        test_parts(run, name, after, ELEMS);
+    accel_close(run, NULL);
+    accel_dataset_close(j.data);
+}
+
 /* A gradient that is not complete in time shows in the norm. */
 static void test_beside_cpu(void)
 {
@@ -208,6 +284,7 @@ int main(int argc, char **argv)
     cuda_run_write("text.txt", text, sizeof(text));
     test_beside_cpu();
     test_run(CUDA_RUN_GPU, 2, 2);
+    test_params();
     cuda_run_end();
     return tap_done();
 }

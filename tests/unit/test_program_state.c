@@ -1,0 +1,604 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a program adds to the state of a run, on 1 to 4 ranks: registered objects and
+ * hooks through save_state and load_state, also at another number of ranks; automatic
+ * numbers and their limit; parts under other names; what fails on one rank or is damaged
+ * is the same error on all.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+#include "tests/unit/fork_world.h"
+#include "tests/unit/model_run.h"
+
+#define NAME "h.0.attn.c_attn.weight"
+#define BIAS "h.0.attn.c_attn.bias"
+#define SAID "said by the program"
+
+enum failing { NOTHING, SAVE, HOOK, LOAD, SILENT };
+
+static char root[] = "/tmp/accel-state.XXXXXX";
+
+/* The program of one rank. */
+struct program {
+    int rank, size;
+    int common; /* rank 0's value counts */
+    int own;    /* this rank's */
+    int sum;    /* of all old ranks' own, after a load */
+    int old_ranks;
+    int saves, loads;
+    int version;          /* of the common object; 0: 2 */
+    enum failing failing; /* on the last rank */
+    bool fewer;           /* without the object per rank */
+    bool same;            /* which needs the same ranks */
+    char dir[300];        /* the hook's */
+};
+
+static bool fails(const struct program *p, enum failing what)
+{
+    return p->rank == p->size - 1 && p->failing == what;
+}
+
+static accel_status_t save_common(void *user, accel_bytes_t *to, accel_error_t *err)
+{
+    struct program *p = user;
+
+    if (fails(p, SAVE))
+        return accel_error_set(err, ACCEL_EIO, SAID, NULL);
+    if (fails(p, SILENT))
+        return ACCEL_EIO;
+    return accel_bytes_put(to, &p->common, sizeof(p->common), err);
+}
+
+static accel_status_t load_common(void *user, const accel_saved_t *from,
+                                  accel_error_t *err)
+{
+    struct program *p = user;
+    size_t bytes = 0;
+    const void *data = accel_saved_bytes(from, 0, &bytes);
+
+    if (fails(p, LOAD))
+        return accel_error_set(err, ACCEL_EINVAL, SAID, NULL);
+    if (accel_saved_version(from) != 2 || accel_saved_ranks(from) != 1 ||
+        bytes != sizeof(p->common) || accel_saved_bytes(from, 1, &bytes))
+        return accel_error_set(err, ACCEL_ECORRUPT, "another common object", NULL);
+    memcpy(&p->common, data, sizeof(p->common));
+    return ACCEL_OK;
+}
+
+/* As many copies of the value as the rank's number, so that sizes differ. */
+static accel_status_t save_own(void *user, accel_bytes_t *to, accel_error_t *err)
+{
+    struct program *p = user;
+    accel_status_t st = ACCEL_OK;
+
+    for (int i = 0; i < p->rank && !st; i++)
+        st = accel_bytes_put(to, &p->own, sizeof(p->own), err);
+    return st;
+}
+
+static accel_status_t load_own(void *user, const accel_saved_t *from,
+                               accel_error_t *err)
+{
+    struct program *p = user;
+
+    p->sum = 0;
+    p->old_ranks = accel_saved_ranks(from);
+    for (int r = 0; r < p->old_ranks; r++) {
+        size_t bytes = 99;
+        const char *data = accel_saved_bytes(from, r, &bytes);
+        int value;
+
+        if (bytes != (size_t)r * sizeof(value))
+            return accel_error_set(err, ACCEL_ECORRUPT, "another size", NULL);
+        for (int i = 0; i < r; i++) {
+            memcpy(&value, data + (size_t)i * sizeof(value), sizeof(value));
+            p->sum += value;
+        }
+    }
+    return ACCEL_OK;
+}
+
+static accel_status_t note_save(void *user, const char *dir, accel_error_t *err)
+{
+    struct program *p = user;
+
+    p->saves++;
+    snprintf(p->dir, sizeof(p->dir), "%s", dir);
+    return fails(p, HOOK) ? accel_error_set(err, ACCEL_EIO, SAID, NULL) : ACCEL_OK;
+}
+
+static accel_status_t note_load(void *user, const char *dir, accel_error_t *err)
+{
+    struct program *p = user;
+
+    p->loads++;
+    (void)dir;
+    (void)err;
+    return ACCEL_OK;
+}
+
+static accel_status_t open_run(accel_t *run, struct boot *b, struct program *p,
+                               accel_error_t *err)
+{
+    struct model_request r = { .dir = "", .strategy = SHARD_FULL };
+
+    p->rank = b->rank;
+    p->size = b->size;
+    run->life.lease_fd = run->observe.file.fd = -1;
+    run->config.ckpt_save = true;
+    run->config.ckpt_keep = 2;
+    snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/own", root);
+    if (accel_register(run, "common", p->version ? p->version : 2, ACCEL_STATE_COMMON,
+                       save_common, load_common, p, err) ||
+        (!p->fewer &&
+         accel_register(run, "own", 0,
+                        p->same ? ACCEL_STATE_SAME_RANKS : ACCEL_STATE_PER_RANK,
+                        save_own, load_own, p, err)) ||
+        accel_on_save(run, note_save, p, err) ||
+        accel_on_load(run, note_load, p, err) || backend_cpu_open(&r.backend, 1, err) ||
+        model_run_open(run, b, &r, err))
+        return err->code;
+    return state_identity(run, err);
+}
+
+static int64_t elems_of(const accel_t *run, const char *name)
+{
+    for (int u = 0; u < run->units.count; u++)
+        for (int i = 0; i < run->units.unit[u].param_count; i++)
+            if (strcmp(run->units.unit[u].param[i]->name, name) == 0)
+                return run->units.unit[u].param[i]->elems;
+    return -1;
+}
+
+/* Sets, or compares with, one value in all elements of a parameter. */
+static accel_status_t set_all(accel_t *run, const char *name, float value,
+                              accel_error_t *err)
+{
+    static float all[1 << 16];
+    int64_t n = elems_of(run, name);
+
+    for (int64_t i = 0; i < n; i++)
+        all[i] = value;
+    return accel_param_write(run, name, all, n, err);
+}
+
+static bool has_all(accel_t *run, const char *name, float value)
+{
+    static float all[1 << 16];
+    int64_t n = elems_of(run, name);
+
+    if (accel_param_read(run, name, ACCEL_ALL_RANKS, all, n, NULL))
+        return false;
+    for (int64_t i = 0; i < n; i++)
+        if (all[i] != value)
+            return false;
+    return true;
+}
+
+/* ---- on every rank --------------------------------------------------------------- */
+
+/* The number of the check that failed, or 0. */
+#define MUST(n, x)                                                                     \
+    do {                                                                               \
+        if (!(x)) {                                                                    \
+            fprintf(stderr, "# rank %d, check %d: %s: %s\n", b->rank, n, err.where,    \
+                    err.text);                                                         \
+            bad = n;                                                                   \
+            goto out;                                                                  \
+        }                                                                              \
+    } while (0)
+
+/* On this rank no file can be longer than a few bytes, as on a full disk. */
+static void full_disk(bool full)
+{
+    struct rlimit limit;
+
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = full ? 100 : limit.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+/* Saves at step 5, goes on, and is set back; the four automatic ones are two. */
+static int save_rank(struct boot *b, void *arg)
+{
+    struct program p = { .common = 7, .own = 100 };
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    char dir[300], text[400];
+    int bad = 0;
+
+    (void)arg;
+    p.own += b->rank;
+    p.common += b->rank;
+    snprintf(dir, sizeof(dir), "%s/mine/deep", root);
+    MUST(1, !open_run(&run, b, &p, &err));
+    run.progress.step = 5;
+    run.progress.cursor = 40;
+    MUST(2, !set_all(&run, NAME, 1.5f, &err) && !set_all(&run, BIAS, -2, &err));
+    MUST(3, !accel_save_state(&run, dir, &err) && p.saves == 1 && !strcmp(p.dir, dir));
+    MUST(4, accel_save_state(&run, dir, &err) == ACCEL_EINVAL);
+    MUST(5, b->rank || strstr(err.text, "holds a checkpoint already (step_00000005)"));
+    run.progress.step = 6;
+    MUST(6, !save_checkpoint(&run, &err));
+    run.progress.cursor = 48;
+    p.common = p.own = 0;
+    MUST(7, !set_all(&run, NAME, 9, &err));
+    MUST(8, !accel_load_state(&run, dir, &err) && p.loads == 1);
+    MUST(9, run.progress.step == 5 && run.progress.cursor == 40);
+    MUST(10, has_all(&run, NAME, 1.5f) && has_all(&run, BIAS, -2));
+    MUST(11, p.common == 7 && p.old_ranks == b->size);
+    for (int r = 0; r < b->size; r++)
+        p.sum -= r * (100 + r);
+    MUST(12, p.sum == 0);
+    snprintf(text, sizeof(text), "%s/own/step_00000006", root);
+    MUST(13, access(text, F_OK) != 0 && run.progress.saved_step == -1);
+    for (int n = 0; n < 4; n++) {
+        run.progress.step = 10 + n;
+        MUST(14, !accel_save_state(&run, NULL, &err));
+    }
+    MUST(15, !accel_load_state(&run, NULL, &err) && run.progress.step == 13);
+    /* what a save leaves that is killed is passed over, and does not count */
+    snprintf(text, sizeof(text), "mkdir -p %s/own/checkpoint_7/.tmp-step_00000099.x.0",
+             root);
+    MUST(18, b->rank || system(text) == 0);
+    run.progress.step = 20;
+    MUST(19, !accel_load_state(&run, NULL, &err) && run.progress.step == 13);
+    full_disk(true);
+    run.progress.step = 14;
+    MUST(20, accel_save_state(&run, NULL, &err) == ACCEL_EIO && !run.status);
+    full_disk(false);
+    MUST(21, !accel_save_state(&run, NULL, &err));
+    run.loop.in_micro = true;
+    MUST(16, accel_save_state(&run, NULL, &err) == ACCEL_EINVAL &&
+                 accel_load_state(&run, NULL, &err) == ACCEL_EINVAL);
+    run.loop.in_micro = false;
+    MUST(17, run.status == ACCEL_OK);
+out:
+    registered_free(&run);
+    model_run_close(&run);
+    return bad;
+}
+
+/* Another number of ranks, and programs that do not fit. */
+static int other_rank(struct boot *b, void *arg)
+{
+    const int old = *(const int *)arg;
+    struct program p = { .version = 3 }, newer = { .version = 1 },
+                   fixed = { .same = true }, less = { .fewer = true };
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    char dir[300];
+    int bad = 0;
+
+    snprintf(dir, sizeof(dir), "%s/mine/deep", root);
+    MUST(1, !open_run(&run, b, &p, &err));
+    MUST(2, !accel_load_state(&run, dir, &err) && p.common == 7);
+    MUST(3, p.old_ranks == old && has_all(&run, NAME, 1.5f));
+    registered_free(&run);
+    model_run_close(&run);
+    run = (accel_t){ 0 };
+    MUST(4, !open_run(&run, b, &newer, &err) && !set_all(&run, NAME, 3, &err));
+    MUST(5, accel_load_state(&run, dir, &err) == ACCEL_EMISMATCH && !run.status);
+    MUST(6, b->rank || strstr(err.text, "saved with version 2, but this program reads "
+                                        "version 1"));
+    MUST(7, has_all(&run, NAME, 3));
+    registered_free(&run);
+    model_run_close(&run);
+    run = (accel_t){ 0 };
+    MUST(8, !open_run(&run, b, &fixed, &err));
+    MUST(9, accel_load_state(&run, dir, &err) ==
+                (old == b->size ? ACCEL_OK : ACCEL_EMISMATCH));
+    MUST(10, old == b->size || b->rank || strstr(err.text, "cannot be loaded by"));
+    registered_free(&run);
+    model_run_close(&run);
+    run = (accel_t){ 0 };
+    MUST(11, !open_run(&run, b, &less, &err) && !accel_load_state(&run, dir, &err));
+out:
+    registered_free(&run);
+    model_run_close(&run);
+    return bad;
+}
+
+/* What fails on the last rank is said by it, ends the call on all, and leaves nothing
+ * behind. */
+static int failing_rank(struct boot *b, void *arg)
+{
+    const enum failing failing = *(const enum failing *)arg;
+    struct program p = { .failing = failing };
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    char dir[300];
+    int bad = 0;
+    const char *says = failing == SILENT ? "returned ACCEL_EIO" : SAID;
+    accel_status_t st;
+
+    snprintf(dir, sizeof(dir), "%s/%s", root, failing == LOAD ? "mine/deep" : "failed");
+    MUST(1, !open_run(&run, b, &p, &err));
+    st = failing == LOAD ? accel_load_state(&run, dir, &err)
+                         : accel_save_state(&run, dir, &err);
+    MUST(2, st == (failing == LOAD ? ACCEL_EINVAL : ACCEL_EIO) && err.code == st);
+    MUST(3, b->rank < b->size - 1 || strstr(err.text, says));
+    MUST(4, failing != SAVE || b->rank < b->size - 1 ||
+                !strcmp(err.where, "object common"));
+    /* a load had written already */
+    MUST(5, run.status == (failing == LOAD ? st : ACCEL_OK));
+    MUST(6, failing == LOAD || access(dir, F_OK) != 0);
+out:
+    registered_free(&run);
+    model_run_close(&run);
+    return bad;
+}
+
+/* Parts of the checkpoint of save_rank. */
+static int part_rank(struct boot *b, void *arg)
+{
+    const accel_rename_t swap[] = { { BIAS, "h.1.attn.c_attn.bias" },
+                                    { "h.0.", "elsewhere." } };
+    const accel_rename_t twice[] = { { "h.0.", "h.1." } };
+    const accel_rename_t shape[] = { { BIAS, "ln_f.weight" } };
+    accel_part_t one = { .match = NAME },
+                 moved = { .match = "h.0.*", .rename = swap, .rename_count = 2 },
+                 strict = moved, both = { .rename = twice, .rename_count = 1 },
+                 wrong = { .match = BIAS, .rename = shape, .rename_count = 1 };
+    accel_part_report_t report = { 0 };
+    struct program p = { 0 };
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    char dir[300];
+    int bad = 0;
+
+    (void)arg;
+    strict.strict = 1;
+    snprintf(dir, sizeof(dir), "%s/mine/deep/step_00000005", root);
+    MUST(1, !open_run(&run, b, &p, &err) && !set_all(&run, BIAS, 4, &err));
+    MUST(2, !accel_load_part(&run, dir, &one, &report, &err));
+    MUST(3, has_all(&run, NAME, 1.5f) && has_all(&run, BIAS, 4));
+    MUST(4, report.loaded == 1 && report.unexpected_count == 0 &&
+                report.missing_count > 3 && run.progress.step == 0 && !p.loads);
+    accel_part_report_free(&report);
+    MUST(5, accel_load_part(&run, dir, &strict, &report, &err) == ACCEL_EMISMATCH);
+    MUST(6, b->rank || strstr(err.text, "are not in the run (h.0."));
+    MUST(7, !run.status && !has_all(&run, "h.1.attn.c_attn.bias", -2));
+    accel_part_report_free(&report);
+    MUST(8, !accel_load_part(&run, dir, &moved, &report, &err) && report.loaded == 1);
+    MUST(9, has_all(&run, "h.1.attn.c_attn.bias", -2) && has_all(&run, BIAS, 4));
+    MUST(10,
+         report.unexpected_count > 3 && strncmp(report.unexpected[0], "h.0.", 4) == 0);
+    accel_part_report_free(&report);
+    MUST(11, accel_load_part(&run, dir, &both, NULL, &err) == ACCEL_EMISMATCH);
+    MUST(12, b->rank || strstr(err.text, "would both be this one"));
+    MUST(13, accel_load_part(&run, dir, &wrong, NULL, &err) == ACCEL_EMISMATCH);
+    MUST(14, b->rank || (strstr(err.text, BIAS " of the checkpoint is float32 [") &&
+                         strstr(err.text, "], but the run has float32 [")));
+    MUST(15, accel_load_part(&run, "/nonexistent", NULL, NULL, &err) == ACCEL_ENOENT);
+    MUST(16, accel_load_part(&run, NULL, NULL, NULL, &err) == ACCEL_EINVAL);
+    MUST(17, !accel_load_part(&run, dir, NULL, &report, &err) && !run.status &&
+                 report.missing_count == 0 && has_all(&run, BIAS, -2));
+    accel_part_report_free(&report);
+out:
+    accel_part_report_free(&report);
+    registered_free(&run);
+    model_run_close(&run);
+    return bad;
+}
+
+/* Every shard file has one other byte in its middle. */
+static int damaged_rank(struct boot *b, void *arg)
+{
+    struct program p = { 0 };
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    char dir[300];
+    int bad = 0;
+
+    (void)arg;
+    snprintf(dir, sizeof(dir), "%s/mine/deep", root);
+    MUST(1, !open_run(&run, b, &p, &err));
+    MUST(2, accel_load_part(&run, dir, NULL, NULL, &err) == ACCEL_ECORRUPT);
+    MUST(3, run.status == ACCEL_ECORRUPT);
+out:
+    registered_free(&run);
+    model_run_close(&run);
+    return bad;
+}
+
+/* ---- here ------------------------------------------------------------------------ */
+
+static void shell(const char *cmd)
+{
+    char all[1000];
+
+    snprintf(all, sizeof(all), "cd '%s' && %s", root, cmd);
+    if (system(all) != 0)
+        tap_ok(false, "%s", all);
+}
+
+static const char *names(const char *dir)
+{
+    static char text[500];
+    char cmd[600];
+    size_t n;
+    FILE *f;
+
+    snprintf(cmd, sizeof(cmd),
+             "cd '%s/%s' && ls -d *_* | sed 's/-[0-9TZ]*$/-T/' | tr '\\n' ' '", root,
+             dir);
+    f = popen(cmd, "r");
+    n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    text[n] = '\0';
+    if (f)
+        pclose(f);
+    return text;
+}
+
+static void test_register(void)
+{
+    struct program p = { .size = 1 };
+    accel_error_t err = { 0 };
+    accel_t run = { 0 };
+    struct {
+        const char *name;
+        int version;
+        int kind;
+        accel_state_save_f save;
+    } bad[] = { { NULL, 0, 0, save_own },    { "", 0, 0, save_own },
+                { "a b", 0, 0, save_own },   { "a/b", 0, 0, save_own },
+                { "good", -1, 0, save_own }, { "good", 0, 3, save_own },
+                { "good", 0, 0, NULL },      { "here", 0, 0, save_own } };
+
+    tap_ok(!accel_register(&run, "here", 0, ACCEL_STATE_COMMON, save_own, load_own, &p,
+                           &err),
+           "registered %s", err.text);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad); i++)
+        tap_ok(accel_register(&run, bad[i].name, bad[i].version,
+                              (accel_state_kind_t)bad[i].kind, bad[i].save, load_own,
+                              &p, &err) == ACCEL_EINVAL &&
+                   strstr(err.text, "accel_register, object"),
+               "%s", err.text);
+    for (int i = 0; i < 8; i++)
+        accel_on_save(&run, note_save, &p, &err);
+    tap_ok(accel_on_save(&run, note_save, &p, &err) == ACCEL_EINVAL &&
+               accel_on_load(&run, NULL, &p, &err) == ACCEL_EINVAL,
+           "a ninth hook, and none: %s", err.text);
+    registered_free(&run);
+}
+
+static const float start[4] = { 1, 2, 3, 4 };
+
+/* A run of one unit of the program's own, with its object. */
+static accel_t *open_life(const char *config, struct program *p, accel_unit_t **unit)
+{
+    static char out[300];
+    const int64_t four[] = { 4 };
+    const accel_init_t zeros = { ACCEL_INIT_ZEROS, 0 };
+    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_job_t j = { .steps = 20, .batch = 4, .out_dir = out };
+    accel_error_t err = { 0 };
+    accel_t *run = NULL;
+
+    snprintf(out, sizeof(out), "%s/life", root);
+    j.optimizer = (accel_optimizer_t){ .kind = ACCEL_ADAMW, .lr = 0.1f };
+    p->size = 1;
+    tap_ok(!accel_open(&run, &o, &err) &&
+               !accel_register(run, "common", 2, ACCEL_STATE_COMMON, save_common,
+                               load_common, p, &err) &&
+               !accel_on_load(run, note_load, p, &err) &&
+               (*unit = accel_unit_new(run, "u", &err)) &&
+               !accel_unit_param(*unit, "w", 1, four, zeros, start, &err) &&
+               !accel_prepare(run, &j, &err),
+           "a life begins %s", err.text);
+    tap_ok(accel_register(run, "late", 2, ACCEL_STATE_COMMON, save_common, load_common,
+                          p, &err) == ACCEL_EINVAL,
+           "%s", err.text);
+    return run;
+}
+
+/* One step; returns its first sample, or -1. */
+static int64_t one_step(accel_t *run, accel_unit_t *unit)
+{
+    accel_error_t err = { 0 };
+    int64_t index[4];
+    float *g;
+
+    if (accel_next_samples(run, index, 4, &err) ||
+        accel_unit_gradient(unit, 0, &g, &err))
+        return -1;
+    for (int i = 0; i < 4; i++)
+        g[i] += (float)(index[0] + i);
+    return accel_finish_backward(run, 1, &err) || accel_step(run, &err) ? -1 : index[0];
+}
+
+/* Set back in the middle, a run goes on with the same samples to the same bits; and the
+ * next life has the object again. */
+static void test_lives(void)
+{
+    struct program p = { .common = 3 }, q = { 0 };
+    float first[4], second[4], third[4] = { 0 };
+    accel_error_t err = { 0 };
+    char config[300];
+    accel_unit_t *unit;
+    accel_t *run;
+    FILE *f;
+
+    snprintf(config, sizeof(config), "%s/one.yaml", root);
+    f = fopen(config, "w");
+    if (!f || fputs("distributed_type: 'NO'\nuse_cpu: true\n", f) < 0 || fclose(f))
+        tap_skip_all("no file");
+    run = open_life(config, &p, &unit);
+    tap_ok(one_step(run, unit) == 0 && one_step(run, unit) == 4, "two steps");
+    tap_ok(!accel_save_state(run, NULL, &err), "saved %s", err.text);
+    p.common = 8;
+    tap_ok(one_step(run, unit) == 8 && one_step(run, unit) == 12 &&
+               !accel_param_read(run, "u.w", 0, first, 4, &err) &&
+               !accel_save(run, &err),
+           "two more %s", err.text);
+    tap_ok(!accel_unit_want(unit, &err) &&
+               accel_load_state(run, NULL, &err) == ACCEL_EINVAL,
+           "not with a unit in hand: %s", err.text);
+    accel_unit_done(unit);
+    tap_ok(!accel_load_state(run, NULL, &err) && accel_steps_done(run) == 2 &&
+               p.common == 3,
+           "set back %s", err.text);
+    tap_ok(one_step(run, unit) == 8 && one_step(run, unit) == 12 &&
+               !accel_param_read(run, "u.w", 0, second, 4, &err) &&
+               memcmp(first, second, sizeof(first)) == 0,
+           "the same samples, the same bits %s", err.text);
+    p.common = 5;
+    tap_ok(!accel_save(run, &err), "saved again under the same step %s", err.text);
+    accel_close(run, &err);
+    tap_is_str(names("life/checkpoints"),
+               "checkpoint_0 step_00000004 step_00000004.aside-T ",
+               "what it had saved before was moved aside");
+    run = open_life(config, &q, &unit);
+    tap_ok(q.common == 5 && q.loads == 1 && accel_steps_done(run) == 4 &&
+               !accel_param_read(run, "u.w", 0, third, 4, &err) &&
+               memcmp(second, third, sizeof(third)) == 0,
+           "the next life has all of it %s", err.text);
+    accel_close(run, &err);
+}
+
+int main(void)
+{
+    char cmd[200];
+
+    unsetenv("ACCEL_CONFIG_RESOLVED");
+
+    if (!mkdtemp(root))
+        tap_skip_all("no directory for temporary files");
+    test_register();
+    for (int ranks = 1; ranks <= 4; ranks += ranks == 1 ? 1 : 2) {
+        enum failing failing[] = { SAVE, HOOK, SILENT, LOAD };
+
+        shell("rm -rf * && mkdir own");
+        tap_is_int(fork_world(ranks, save_rank, NULL, 120), 0,
+                   "%d ranks save, go on and are set back", ranks);
+        tap_is_str(names("own"),
+                   "checkpoint_3 checkpoint_7 checkpoint_8 step_00000006.aside-T ",
+                   "two of the five are kept");
+        tap_is_str(names("mine/deep"), "step_00000005 ", "and the program's own");
+        for (int other = 1; other <= 4; other += other == 1 ? 1 : 2)
+            tap_is_int(fork_world(other, other_rank, &ranks, 120), 0,
+                       "loaded by %d ranks", other);
+        tap_is_int(fork_world(ranks, part_rank, NULL, 120), 0, "and in parts");
+        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(failing); i++)
+            tap_is_int(fork_world(ranks, failing_rank, &failing[i], 120), 0,
+                       "function %zu of the last rank fails", i);
+    }
+    test_lives();
+    shell(
+        "for f in mine/deep/step_*/*.h5; do for i in 1 2 3 4 5 6 7; do printf "
+        "'\\377\\377\\377\\377' | dd of=$f "
+        "bs=1 seek=$(($(stat -c %s $f) * i / 8)) conv=notrunc 2>/dev/null; done; done");
+    tap_is_int(fork_world(2, damaged_rank, NULL, 120), 0,
+               "a damaged part ends the run");
+    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", root);
+    tap_ok(system(cmd) == 0, "removed");
+    return tap_done();
+}
