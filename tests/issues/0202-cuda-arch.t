@@ -49,7 +49,8 @@ arch() { # CAPABILITIES [OPTION]...: what configure would build for
 }
 arch 9.0
 is "$archs" "sm_90 and PTX: this machine's; --with-cuda-arch=all for packages" "one GPU: its own"
-contains "$got" "-gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90" \
+contains "$got" \
+    "-gencode arch=compute_90a,code=sm_90a -DACCEL_CUDA_SM90A -gencode arch=compute_90,code=compute_90" \
     "code for it, and PTX for newer ones"
 contains "$(cat smi)" "--query-gpu=compute_cap" "the driver is asked"
 arch "9.0 9.0 8.0 9.0"
