@@ -85,8 +85,7 @@ static accel_status_t skip_step(accel_t *run, struct accel_optim *o)
 accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
                            accel_error_t *err)
 {
-    const accel_schedule_t schedule =
-        schedule_of_job(run->job.warmup, run->job.steps);
+    const accel_schedule_t schedule = schedule_of_job(run->job.warmup, run->job.steps);
     accel_error_t why = { 0 };
     float factor;
     double norm;

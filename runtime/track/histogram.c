@@ -8,7 +8,7 @@
 #include "track/track.h"
 
 /* Limits and sums of the finite values. */
-static void add_up(const float *values, int64_t n, struct histogram *h)
+static void count_values(const float *values, int64_t n, struct histogram *h)
 {
     for (int64_t i = 0; i < n; i++) {
         double v = values[i];
@@ -46,7 +46,7 @@ void histogram_of(const float *values, int64_t n, struct histogram *h_out)
     struct histogram *h = h_out;
 
     *h = (struct histogram){ 0 };
-    add_up(values, n, h);
+    count_values(values, n, h);
     if (h->count == 0)
         return;
     if (h->min == h->max) {
