@@ -129,7 +129,8 @@ typedef struct accel_loader_options {
 
 /* A loader of the run over `data`, which must outlive it. `name` identifies it in
  * checkpoints: at most 63 letters, digits, underscores, hyphens and dots, which no
- * other loader of the run has. Copies `options`. Errors: ACCEL_EINVAL (names the option), ACCEL_ENOMEM. */
+ * other loader of the run has. Copies `options`. Errors: ACCEL_EINVAL (names the
+ * option), ACCEL_ENOMEM. */
 accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *name,
                                 accel_dataset_t *data,
                                 const accel_loader_options_t *options,
