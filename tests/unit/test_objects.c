@@ -75,9 +75,10 @@ accel_status_t __wrap_boot_leave(struct boot *b, accel_error_t *err)
     return forked ? ACCEL_OK : __real_boot_leave(b, err);
 }
 
+/* Groups of ranks have bootstraps of their own. */
 void __wrap_boot_free(struct boot *b)
 {
-    if (!forked)
+    if (!forked || b->node_of != forked->node_of)
         __real_boot_free(b);
 }
 

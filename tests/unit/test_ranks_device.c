@@ -156,6 +156,11 @@ int main(void)
         setenv(ENV_NCCL_LIBRARY, NCCL_STANDIN, 1);
         unsetenv("FAKE_NCCL");
     }
+    /* Not asked of CUDA here: a process that has must not fork. */
+    if (!stand_in && access(module, R_OK))
+        tap_skip_all("the CUDA module of ACCEL_CUDA_MODULE does not exist");
+    if (!stand_in && access("/dev/nvidiactl", F_OK))
+        tap_skip_all("no NVIDIA driver here");
     for (int n = 1; n <= (stand_in ? 3 : 1); n++)
         tap_is_int(fork_world(n, device_rank, NULL, 120), 0,
                    "%d ranks with a device each", n);
