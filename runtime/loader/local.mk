@@ -42,7 +42,8 @@ unit_tests += tests/unit/test_loader_batch
 tests_unit_test_loader_batch_SOURCES = tests/unit/test_loader_batch.c $(loader_world)
 tests_unit_test_loader_batch_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_loader_steady
-tests_unit_test_loader_steady_SOURCES = tests/unit/test_loader_steady.c $(loader_world)
+tests_unit_test_loader_steady_SOURCES = tests/unit/test_loader_steady.c $(loader_world) \
+	$(malloc_count_sources)
 tests_unit_test_loader_steady_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_loader_run
 tests_unit_test_loader_run_SOURCES = tests/unit/test_loader_run.c

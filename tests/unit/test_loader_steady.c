@@ -3,64 +3,15 @@
  * A loader in the steady state allocates nothing, with threads, buckets, padding and a
  * change of epoch: this program's malloc family counts its calls.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "backend/device.h"
 #include "data/data.h"
 #include "tests/tap.h"
 #include "tests/unit/loader_world.h"
+#include "tests/unit/malloc_count.h"
 
-#ifdef __has_feature
-#if __has_feature(thread_sanitizer)
-#define SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
-#endif
-
-#ifndef SANITIZED
 enum { SAMPLES = 60, LONGEST = 16 };
-
-static atomic_int calls;
-
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t each);
-void *__libc_realloc(void *p, size_t n);
-void *__libc_memalign(size_t align, size_t n);
-#define COUNT atomic_fetch_add(&calls, 1)
-
-void *malloc(size_t n)
-{
-    COUNT;
-    return __libc_malloc(n);
-}
-
-void *calloc(size_t n, size_t each)
-{
-    COUNT;
-    return __libc_calloc(n, each);
-}
-
-void *realloc(void *p, size_t n)
-{
-    COUNT;
-    return __libc_realloc(p, n);
-}
-
-void *aligned_alloc(size_t align, size_t n)
-{
-    COUNT;
-    return __libc_memalign(align, n);
-}
-
-int posix_memalign(void **out, size_t align, size_t n)
-{
-    COUNT;
-    *out = __libc_memalign(align, n);
-    return *out ? 0 : ENOMEM;
-}
 
 static int steady_fetch(void *user, int64_t index, void *const *dst)
 {
@@ -107,11 +58,11 @@ static void test_steady(const char *name, accel_loader_options_t o, int want)
         return;
     }
     epoch_of(&r, l);
-    from = atomic_load(&calls);
+    from = malloc_calls();
     for (int epoch = 0; epoch < 5; epoch++)
         batches += epoch_of(&r, l);
     tap_is_int(batches, want, "%s: five epochs", name);
-    tap_is_int(atomic_load(&calls) - from, 0, "%s: no allocation", name);
+    tap_is_int(malloc_calls() - from, 0, "%s: no allocation", name);
     tap_ok(from > 0, "%s: calls are counted", name);
     loader_free(l);
     accel_dataset_close(d);
@@ -120,6 +71,7 @@ static void test_steady(const char *name, accel_loader_options_t o, int want)
 
 int main(void)
 {
+    malloc_calls(); /* skips here where nothing is counted */
     test_steady("keyed", (accel_loader_options_t){ .batch = 7 }, 45);
     test_steady("threads",
                 (accel_loader_options_t){ .batch = 7, .prefetch = 3, .threads = 2 },
@@ -137,9 +89,3 @@ int main(void)
                 75);
     return tap_done();
 }
-#else
-int main(void)
-{
-    tap_skip_all("the sanitizer has its own malloc");
-}
-#endif

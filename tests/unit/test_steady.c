@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A training step in the steady state allocates nothing: this program's malloc family
- * counts its calls, and after the second step no more are made, in any library.
+ * A training step in the steady state allocates nothing: the program's malloc family
+ * counts its calls (malloc_count.h), and after the second step no more are made, in any library.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "bootstrap/boot.h"
@@ -11,48 +10,9 @@
 #include "optim/optim.h"
 #include "shard/shard.h"
 #include "tests/tap.h"
+#include "tests/unit/malloc_count.h"
 
 enum { BATCH = 2, TIME = 70, STEPS = 10, SETTLED = 2, VOCAB = 211 };
-
-#ifndef __SANITIZE_ADDRESS__
-static int calls;
-
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t each);
-void *__libc_realloc(void *p, size_t n);
-void *__libc_memalign(size_t align, size_t n);
-#define COUNT __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED)
-
-void *malloc(size_t n)
-{
-    COUNT;
-    return __libc_malloc(n);
-}
-
-void *calloc(size_t n, size_t each)
-{
-    COUNT;
-    return __libc_calloc(n, each);
-}
-
-void *realloc(void *p, size_t n)
-{
-    COUNT;
-    return __libc_realloc(p, n);
-}
-
-void *aligned_alloc(size_t align, size_t n)
-{
-    COUNT;
-    return __libc_memalign(align, n);
-}
-
-int posix_memalign(void **out, size_t align, size_t n)
-{
-    COUNT;
-    *out = __libc_memalign(align, n);
-    return *out ? 0 : ENOMEM;
-}
 
 struct rig {
     struct graph g;
@@ -126,20 +86,20 @@ static bool step(struct rig *r, int t)
 static void test_steady(accel_dtype_t compute)
 {
     const char *name = accel_dtype_name(compute);
-    int from = 0, before = calls;
+    int from = 0, before = malloc_calls();
     bool good = true;
     struct rig r;
 
     tap_ok(rig_open(&r, compute), "%s: open", name);
-    tap_ok(calls > before, "%s: calls are counted", name);
+    tap_ok(malloc_calls() > before, "%s: calls are counted", name);
     for (int t = 1; t <= STEPS && good; t++) {
         if (t == SETTLED + 1)
-            from = calls;
+            from = malloc_calls();
         good = step(&r, t);
     }
     tap_ok(good, "%s: %d steps", name, STEPS);
-    tap_is_int(calls - from, 0, "%s: no allocation from step %d to step %d", name,
-               SETTLED + 1, STEPS);
+    tap_is_int(malloc_calls() - from, 0, "%s: no allocation from step %d to step %d",
+               name, SETTLED + 1, STEPS);
     rig_close(&r);
 }
 
@@ -149,9 +109,3 @@ int main(void)
     test_steady(ACCEL_BF16);
     return tap_done();
 }
-#else
-int main(void)
-{
-    tap_skip_all("the sanitizer has its own malloc");
-}
-#endif
