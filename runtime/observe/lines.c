@@ -175,6 +175,25 @@ static int append_line(struct lines *l, const char *line, size_t len)
     return error ? error : line_append(l->fd, line, len, &l->torn_at);
 }
 
+/* Asks for the room of the next `len` bytes: on a full disk a write takes what fits in
+ * the last block, and a reader may look before that is cut off. Other errors than those
+ * of room are left to the write: not every file system can reserve. 0, or errno. */
+static int reserve(int fd, size_t len)
+{
+    struct stat sb;
+    sigset_t before;
+    int error = 0;
+
+    if (fstat(fd, &sb) != 0)
+        return errno;
+    file_limit_hold(&before);
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, sb.st_size, (off_t)len) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+        error = errno;
+    file_limit_release(&before);
+    return error;
+}
+
 /* Writes what waits, oldest first, after cutting off a torn line. On an error the lines
  * that are not written stay. */
 static int write_kept(struct lines *l)
@@ -191,7 +210,9 @@ static int write_kept(struct lines *l)
         const char *line = l->kept + done + KEPT_HEAD;
         size_t n = kept_length(l->kept + done);
 
-        error = append_line(l, line, n);
+        error = reserve(l->fd, l->head_bytes + n);
+        if (!error)
+            error = append_line(l, line, n);
         if (!error) {
             done += KEPT_HEAD + n;
             l->kept_lines--;

@@ -15,7 +15,7 @@ at_exit '"$accel_cluster" down --dir "$one" 2>/dev/null; "$accel_cluster" down -
 
 # shellcheck disable=SC2016 # for the inner shell
 out=$(cd "$tap_tmp" && timeout 60 "$accel_cluster" run --plugin none --dir "$one" \
-    sh -c 'pwd; echo "$SLURM_CONF"; srun pwd; exit 7')
+    sh -c 'pwd; echo "$SLURM_CONF"; srun -Q pwd; exit 7')
 is $? 7 "run passes the exit status on"
 is "$out" "$(printf '%s\n' "$tap_tmp" "$one/etc/slurm.conf" "$tap_tmp")" \
     "run keeps the directory, here and in tasks, and sets SLURM_CONF"

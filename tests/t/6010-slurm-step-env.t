@@ -71,9 +71,9 @@ cat >job.sh <<'JOB'
 #!/bin/sh
 #SBATCH --ntasks=4 --nodes=2 --ntasks-per-node=2
 echo "script: ${RANK-none} ${ACCEL_RANK-none} ${ACCEL_CONFIG_RESOLVED-none}"
-srun "$1"
-srun --accel-config=none -n1 -N1 sh -c 'echo "off: ${RANK-none} ${ACCEL_RANK-none}"'
-srun -n1 -N1 --accel-config="$2" sh -c 'echo "other: $RANK/$WORLD_SIZE"'
+srun -Q "$1"
+srun -Q --accel-config=none -n1 -N1 sh -c 'echo "off: ${RANK-none} ${ACCEL_RANK-none}"'
+srun -Q -n1 -N1 --accel-config="$2" sh -c 'echo "other: $RANK/$WORLD_SIZE"'
 JOB
 sed 's/^#SBATCH.*/&\n#SBATCH --accel-config=four.yaml --signal=TERM@90/' job.sh >job2.sh
 want="script: none none none
@@ -153,7 +153,7 @@ else
     cat >none.sh <<JOB
 #!/bin/sh
 #SBATCH --export=NONE --accel-config=any.yaml -n2
-srun -l /bin/sh -c '$report'
+srun -Q -l /bin/sh -c '$report'
 JOB
     job=$(timeout 30 sbatch --parsable -o "$tap_tmp/none.out" none.sh)
     wait_for_job "$job" 'COMPLETED|FAILED' 60

@@ -65,9 +65,9 @@ scancel -u "$(id -un)"
 cat >job.sh <<'JOB'
 #!/bin/sh
 #SBATCH --accel-config=any.yaml --accel-resume=here -n1
-srun sh -c 'echo "resume=$ACCEL_RESUME"'
-srun --accel-resume=none sh -c 'echo "resume=$ACCEL_RESUME"'
-srun --accel-config=none sh -c 'echo "rank=$ACCEL_RANK"'
+srun -Q sh -c 'echo "resume=$ACCEL_RESUME"'
+srun -Q --accel-resume=none sh -c 'echo "resume=$ACCEL_RESUME"'
+srun -Q --accel-config=none sh -c 'echo "rank=$ACCEL_RANK"'
 JOB
 job=$(timeout 30 sbatch --parsable --chdir "$tap_tmp/elsewhere" -o "$tap_tmp/jobs/job.out" job.sh)
 wait_for_job "$job" 'COMPLETED|FAILED' 60
@@ -75,7 +75,7 @@ is "$(cat job.out)" "resume=$tap_tmp/jobs/here
 resume=none
 rank=" "#SBATCH --accel-resume: inherited against the directory of submission; a step's own wins"
 is "$(timeout 60 salloc -Q -n1 --accel-config=any.yaml --accel-resume=here \
-    srun sh -c 'echo $ACCEL_RESUME')" "$tap_tmp/jobs/here" "salloc hands it to its steps"
+    srun -Q sh -c 'echo $ACCEL_RESUME')" "$tap_tmp/jobs/here" "salloc hands it to its steps"
 is "$("$ACCEL_BUILD/accel" launch --config any.yaml -n 1 --resume here sh -c 'echo $ACCEL_RESUME')" \
     "$tap_tmp/jobs/here" "accel launch --resume"
 "$ACCEL_BUILD/accel" launch --config any.yaml -n 1 --resume nowhere true 2>err

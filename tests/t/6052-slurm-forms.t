@@ -41,12 +41,12 @@ places() { # the first three columns of the probes' lines, sorted, on one line
 batch steps -n4 -N2 --ntasks-per-node=2 <<JOB
 #!/bin/sh
 #SBATCH --accel-config=four.yaml
-srun $probe
-srun -n1 -N1 sh -c 'echo "copy: \${RANK-none} \${ACCEL_CONFIG_RESOLVED-none} \${SLURM_MPI_TYPE-none}"'
-srun -n2 --accel-config=four.yaml true
+srun -Q $probe
+srun -Q -n1 -N1 sh -c 'echo "copy: \${RANK-none} \${ACCEL_CONFIG_RESOLVED-none} \${SLURM_MPI_TYPE-none}"'
+srun -Q -n2 --accel-config=four.yaml true
 echo "refused: \$?"
 timeout 30 srun -n2 -N1 --accel-config=two.yaml $probe
-srun --accel-config=none sh -c 'echo "off: \${RANK-none}"' | sort -u
+srun -Q --accel-config=none sh -c 'echo "off: \${RANK-none}"' | sort -u
 JOB
 is "$(places "$(sed -n 1,4p steps.out)")" "0/4 0/2 0/2,1/4 1/2 0/2,2/4 0/2 1/2,3/4 1/2 1/2" "a step of all tasks"
 like "$job_out" '^copy: none none none$' "a step with a size of its own runs without accel"
@@ -62,7 +62,7 @@ run_srun -Q -N2 -n4 --ntasks-per-node=2 -m cyclic --accel-config=any.yaml "$prob
 is "$(places "$srun_out")" "0/4 0/2 0/2,1/4 1/2 0/2,2/4 0/2 1/2,3/4 1/2 1/2" "cyclic: ranks count node by node, as torch expects"
 
 is "$(places "$(timeout 60 salloc -Q -n4 -N2 --ntasks-per-node=2 --accel-config=four.yaml \
-    sh -c "srun $probe; srun -n2 -N1 --accel-config=two.yaml $probe" 2>&1)")" \
+    sh -c "srun -Q $probe; srun -Q -n2 -N1 --accel-config=two.yaml $probe" 2>&1)")" \
     "0/2 0/2 0/1,0/4 0/2 0/2,1/2 1/2 0/1,1/4 1/2 0/2,2/4 0/2 1/2,3/4 1/2 1/2" \
     "salloc: its steps inherit; one has another config"
 
@@ -115,7 +115,7 @@ is "$(cut -d' ' -f3 left.log right.log | sort -u | wc -l)" 2 "and its own port"
 cat >array.sh <<JOB
 #!/bin/sh
 #SBATCH --accel-config=two.yaml --array=1-2
-srun $stepper steps.\$SLURM_ARRAY_TASK_ID
+srun -Q $stepper steps.\$SLURM_ARRAY_TASK_ID
 JOB
 if [ -x "$stepper" ]; then
     job=$(timeout 30 sbatch --parsable -o array.%a array.sh)
@@ -139,7 +139,7 @@ if [ -x "$TRAIN" ]; then
     cat >share.sh <<JOB
 #!/bin/sh
 #SBATCH --accel-config=share.yaml --array=1-2
-srun $TRAIN --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --sample 0 --data text.txt \
+srun -Q $TRAIN --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --sample 0 --data text.txt \
     --steps 100000000 --out shared
 JOB
     job=$(timeout 30 sbatch --parsable -o share.%a share.sh)
@@ -167,7 +167,7 @@ cat >moving.sh <<'JOB'
 #!/bin/sh
 #SBATCH --accel-config=moving.yaml -n1
 echo "start ${SLURM_RESTART_COUNT-0}"
-srun sh -c 'echo "$ACCEL_CONFIG_RESOLVED" | tr ";" "\n" | grep "^mixed_precision"; echo state >>state'
+srun -Q sh -c 'echo "$ACCEL_CONFIG_RESOLVED" | tr ";" "\n" | grep "^mixed_precision"; echo state >>state'
 echo "srun $?"
 case ${SLURM_RESTART_COUNT-0} in
 0) echo 'mixed_precision: bf16' >>moving.yaml ;;
@@ -208,7 +208,7 @@ if [ "$(id -u)" = 0 ] && [ -x "$stepper" ] && unshare -m sh -c ". ./hide.sh" 2>/
     cat >box.sh <<JOB
 #!/bin/sh
 #SBATCH --accel-config=two.yaml -n2 -N1
-srun ./boxed.sh $stepper box.steps requeue=$tap_tmp/jobs
+srun -Q ./boxed.sh $stepper box.steps requeue=$tap_tmp/jobs
 JOB
     job=$(timeout 30 sbatch --parsable -o box.out box.sh)
     wait_until 60 has_steps box.steps

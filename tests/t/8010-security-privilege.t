@@ -31,7 +31,7 @@ echo "required $plugin site=$tap_tmp/site.yaml" >"$cluster_dir/etc/plugstack.con
 cat >"$home/batch.sh" <<END
 #!/bin/sh
 #SBATCH --accel-config=$home/job.yaml -o $home/batch.out
-srun true
+srun -Q true
 END
 chown -R 65534 "$home"
 cd / || bail_out "no /"
