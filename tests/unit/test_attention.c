@@ -17,6 +17,14 @@
 #include "tests/tap.h"
 #include "tests/unit/op_rig.h"
 
+/* With the sanitizer each access takes its time: variants are float32 and bfloat16 in
+ * turns, since both go the same ways through memory. */
+#ifdef __SANITIZE_ADDRESS__
+#define TURNS true
+#else
+#define TURNS false
+#endif
+
 enum padding { NO_PAD, LENGTHS, MASK, BOTH };
 
 static const struct variant {
@@ -636,8 +644,10 @@ int main(void)
     if (!tap_ok(!backend_cpu_open(&be, 2, &err), "open %s", err.text))
         return tap_done();
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(variants); i++) {
-        test_variant(&variants[i], be, ACCEL_F32);
-        test_variant(&variants[i], be, ACCEL_BF16);
+        if (!TURNS || i % 2 == 0)
+            test_variant(&variants[i], be, ACCEL_F32);
+        if (!TURNS || i % 2 == 1)
+            test_variant(&variants[i], be, ACCEL_BF16);
     }
     test_golden(be);
     test_threads(ACCEL_F32);
