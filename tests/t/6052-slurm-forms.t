@@ -115,7 +115,7 @@ is "$(cut -d' ' -f3 left.log right.log | sort -u | wc -l)" 2 "and its own port"
 cat >array.sh <<JOB
 #!/bin/sh
 #SBATCH --accel-config=two.yaml --array=1-2
-srun -Q $stepper steps.\$SLURM_ARRAY_TASK_ID
+srun $stepper steps.\$SLURM_ARRAY_TASK_ID
 JOB
 if [ -x "$stepper" ]; then
     job=$(timeout 30 sbatch --parsable -o array.%a array.sh)
@@ -139,7 +139,7 @@ if [ -x "$TRAIN" ]; then
     cat >share.sh <<JOB
 #!/bin/sh
 #SBATCH --accel-config=share.yaml --array=1-2
-srun -Q $TRAIN --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --sample 0 --data text.txt \
+srun $TRAIN --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --sample 0 --data text.txt \
     --steps 100000000 --out shared
 JOB
     job=$(timeout 30 sbatch --parsable -o share.%a share.sh)
@@ -167,7 +167,7 @@ cat >moving.sh <<'JOB'
 #!/bin/sh
 #SBATCH --accel-config=moving.yaml -n1
 echo "start ${SLURM_RESTART_COUNT-0}"
-srun -Q sh -c 'echo "$ACCEL_CONFIG_RESOLVED" | tr ";" "\n" | grep "^mixed_precision"; echo state >>state'
+srun sh -c 'echo "$ACCEL_CONFIG_RESOLVED" | tr ";" "\n" | grep "^mixed_precision"; echo state >>state'
 echo "srun $?"
 case ${SLURM_RESTART_COUNT-0} in
 0) echo 'mixed_precision: bf16' >>moving.yaml ;;
@@ -208,7 +208,7 @@ if [ "$(id -u)" = 0 ] && [ -x "$stepper" ] && unshare -m sh -c ". ./hide.sh" 2>/
     cat >box.sh <<JOB
 #!/bin/sh
 #SBATCH --accel-config=two.yaml -n2 -N1
-srun -Q ./boxed.sh $stepper box.steps requeue=$tap_tmp/jobs
+srun ./boxed.sh $stepper box.steps requeue=$tap_tmp/jobs
 JOB
     job=$(timeout 30 sbatch --parsable -o box.out box.sh)
     wait_until 60 has_steps box.steps
