@@ -54,6 +54,10 @@ unit_tests += tests/unit/test_loader_lives
 tests_unit_test_loader_lives_SOURCES = tests/unit/test_loader_lives.c $(open_world)
 tests_unit_test_loader_lives_LDADD = $(fork_ldadd)
 tests_unit_test_loader_lives_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_loader_metrics
+tests_unit_test_loader_metrics_SOURCES = tests/unit/test_loader_metrics.c $(loader_world) \
+	$(ranks_world)
+tests_unit_test_loader_metrics_LDADD = $(fork_ldadd)
 
 # Beside Accelerate itself, where Python has it.
 check_PROGRAMS += tests/helpers/loader_rows
