@@ -70,6 +70,18 @@ void loaders_close(accel_t *run);
 /* loader_agree of a run. Collective. */
 accel_status_t loaders_agree(accel_t *run, accel_error_t *err);
 
+/* ---- loader_memory.c: for the plan ----------------------------------------------- */
+
+/* Bytes that loaders hold: batches that are read ahead and tables of orders in host
+ * memory, buffers of uploads in that of a device. */
+struct loader_memory {
+    int64_t host, device;
+};
+
+struct loader_memory loader_memory(const struct accel_loader *l);
+/* Of all loaders of the run that are open. */
+struct loader_memory loaders_memory(const accel_t *run);
+
 /* ---- loader_state.c: checkpoints ------------------------------------------------- */
 
 /* Appends the line of this loader: its name, how many samples of its epoch all ranks

@@ -13,6 +13,7 @@ libaccel_core_la_SOURCES += \
 	runtime/loader/loader_calls.c \
 	runtime/loader/loader_impl.h \
 	runtime/loader/loader_lines.c \
+	runtime/loader/loader_memory.c \
 	runtime/loader/loader_open.c \
 	runtime/loader/loader_state.c \
 	runtime/loader/prefetch.c \
