@@ -11,7 +11,7 @@
 #include "loader/loader_impl.h"
 #include "run/run.h"
 
-#define LINE_FRONT "loader "
+#define LINE_FRONT "loader."
 
 /* The line at `at`, without its end; *next_out is where the next one begins. */
 static size_t line_length(const char *at, const char *end, const char **next_out)
@@ -84,7 +84,7 @@ static void remove_line(const struct accel_loader *l, char *text)
 
     for (char *at = text; at < end; at += next - at) {
         line_length(at, end, &next);
-        if (strncmp(at + front, l->name, name) == 0 && at[front + name] == ' ') {
+        if (strncmp(at + front, l->name, name) == 0 && at[front + name] == '=') {
             memmove(at, next, (size_t)(end - next) + 1);
             return;
         }
@@ -138,7 +138,7 @@ void loaders_tell(accel_t *run)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "the checkpoint has the place of loader '%.*s', which this program "
                    "has not opened: later checkpoints keep it",
-                   (int)strcspn(at, " \n"), at);
+                   (int)strcspn(at, "=\n"), at);
     }
 }
 

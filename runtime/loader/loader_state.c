@@ -2,7 +2,7 @@
  *
  * A loader in a checkpoint is a line of text:
  *
- *     loader NAME epoch=E taken=T over=0 places=N sampler=keyed seed=S held_out=0 ...
+ *     loader.NAME=epoch=E taken=T over=0 places=N sampler=keyed seed=S held_out=0 ...
  *
  * `taken` counts the places of the epoch that all ranks together have taken, so that a
  * run goes on with the next one on any number of ranks. The words behind `over` must
@@ -35,17 +35,17 @@ void loader_state_encode(const struct accel_loader *l, struct strbuf *text)
     char order[256];
 
     order_words(l, order, sizeof(order));
-    strbuf_printf(text, "loader %s epoch=%" PRId64 " taken=%" PRId64 " over=%d %s\n",
+    strbuf_printf(text, "loader.%s=epoch=%" PRId64 " taken=%" PRId64 " over=%d %s\n",
                   l->name, l->epoch, l->taken, l->over, order);
 }
 
-/* The words behind "loader NAME " of this loader's line, into line[len]. False: it is
+/* The words behind "loader.NAME=" of this loader's line, into line[len]. False: it is
  * not there, or is too long to be ours. */
 static bool find_line(const struct accel_loader *l, const char *text, size_t bytes,
                       char *line, size_t len)
 {
     char front[96];
-    size_t n = (size_t)snprintf(front, sizeof(front), "loader %s ", l->name);
+    size_t n = (size_t)snprintf(front, sizeof(front), "loader.%s=", l->name);
 
     for (size_t at = 0, next; at < bytes; at = next) {
         const char *end = memchr(text + at, '\n', bytes - at);

@@ -43,11 +43,13 @@ static void write_sample(int64_t index, float *to)
         to[i] = (float)(1 + index + (i ? (index * 7 + i) % 5 * 100 : 0));
 }
 
+static int64_t fails = -1;
+
 static int lives_fetch(void *user, int64_t index, void *const *dst)
 {
     (void)user;
     write_sample(index, dst[0]);
-    return 0;
+    return index == fails;
 }
 
 static int64_t at;
@@ -357,6 +359,45 @@ static void test_back(void)
     }
 }
 
+/* The last rank cannot have a sample of a batch that is only looked at: no save has the
+ * place behind it. */
+static int unsaved_rank(struct boot *b, void *arg)
+{
+    const accel_loader_options_t o = { .batch = 1,
+                                       .sampler = ACCEL_SAMPLER_SEQUENTIAL };
+    accel_error_t err = { 0 };
+    accel_loader_t *late = NULL;
+    struct program p;
+    accel_status_t st = program_open(&p, b, &err);
+    int bad;
+
+    st = st ? st : accel_loader_new(&late, p.run, "late", p.numbers, &o, &err);
+    fails = 2 * b->size - 1;
+    next_sample(p.run, late);
+    next_sample(p.run, late);
+    st = st             ? ACCEL_EBUG
+         : *(bool *)arg ? accel_save(p.run, &err)
+                        : accel_save_state(p.run, NULL, &err);
+    bad = st != ACCEL_EIO || !strstr(err.text, "sample") || accel_more(p.run);
+    if (bad)
+        fprintf(stderr, "# rank %d: %d: %s\n", b->rank, st, err.text);
+    program_close(&p);
+    return bad;
+}
+
+static void test_unsaved(void)
+{
+    for (int i = 0; i < 2; i++) {
+        bool save = i == 0;
+
+        begin("unsaved");
+        tap_ok(!live(3, 1), "a life");
+        tap_is_int(open_world(3, 1, unsaved_rank, &save, 60), 0,
+                   "%s tells all of a loader that failed",
+                   save ? "accel_save" : "accel_save_state");
+    }
+}
+
 int main(void)
 {
     char command[128];
@@ -371,6 +412,7 @@ int main(void)
     test_waiting();
     test_refused();
     test_back();
+    test_unsaved();
     snprintf(command, sizeof(command), "rm -rf '%s'", root);
     tap_ok(system(command) == 0, "removed");
     return tap_done();
