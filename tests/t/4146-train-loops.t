@@ -34,11 +34,11 @@ ok $? "the page shows how the two programs differ" || diag "$(diff is.diff shown
 on() {
     ranks=$1 name=$2
     shift 2
-    train_config $ranks.yaml FULL_SHARD no "$ranks" 1
+    train_config "$ranks.yaml" FULL_SHARD no "$ranks" 1
     if [ "$ranks" = 1 ]; then
         ACCEL_CONFIG=1.yaml "$examples/$name" "$@" >said 2>&1
     else
-        timeout 100 "$ACCEL_BUILD/accel" launch --config $ranks.yaml -n "$ranks" \
+        timeout 100 "$ACCEL_BUILD/accel" launch --config "$ranks.yaml" -n "$ranks" \
             "$examples/$name" "$@" >said 2>&1
     fi
     ok $? "$name on $ranks rank(s)" || diag "$(tail -n 5 said)"
@@ -49,14 +49,14 @@ command -v mpirun >/dev/null 2>&1 || worlds=1
 mkdir -p serial
 "$examples/serial_loop" | sed 's/\([0-9]*\) \(.*\)/{"step":\1,"loss":\2,}/' >serial/log.jsonl
 for n in $worlds; do
-    on "$n" custom_loop loop$n
-    close_losses serial/log.jsonl loop$n/log.jsonl 400 1e-5 "the losses of the serial loop"
+    on "$n" custom_loop "loop$n"
+    close_losses serial/log.jsonl "loop$n/log.jsonl" 400 1e-5 "the losses of the serial loop"
 done
 worlds=${worlds% 4}
 for n in $worlds; do
-    on "$n" streaming "cat '$ACCEL_SRC/examples/sample.txt'" 60 stream$n
-    on "$n" metrics metrics$n
-    grep -o 'accuracy .*' said >accuracy$n
+    on "$n" streaming "cat '$ACCEL_SRC/examples/sample.txt'" 60 "stream$n"
+    on "$n" metrics "metrics$n"
+    grep -o 'accuracy .*' said >"accuracy$n"
 done
 [ "$worlds" = 1 ] && { skip 3 "mpirun is not installed"; done_testing; }
 close_losses stream1/log.jsonl stream2/log.jsonl 60 1e-5 \

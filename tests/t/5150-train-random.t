@@ -13,15 +13,17 @@
 ! built_with_sanitizer || skip_all "sanitizers and LD_PRELOAD exclude each other"
 shim=$ACCEL_BUILD/tests/faults/.libs/stop_at.so
 [ -r "$shim" ] || skip_all "tests/faults/stop_at is not built"
-points=${1:-2} seed=${2:-$$} turn=2
+points=${1:-2} seed=${2:-$$} turn=1
+# points at which the ranks change, too
+far=$points
+[ "$points" -gt 2 ] || far=1
+command -v mpirun >/dev/null 2>&1 || far=0
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 unset SLURM_JOB_ID ACCEL_CONFIG_RESOLVED
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 cp "$ACCEL_SRC/examples/sample.txt" .
-several=
-command -v mpirun >/dev/null 2>&1 && several=2
 diag "$points points of each example; seed $seed"
 echo "$seed" >state
 
@@ -70,7 +72,7 @@ example() {
         lives "$1.$point" 1 1 "$4"
         same_bits "$1.whole/out/log.jsonl" "$1.$point/out/log.jsonl"
         ok $? "$1.$point: the same bits"
-        [ -n "$several" ] || continue
+        [ $point -le "$far" ] || continue
         # several ranks take seconds to stop
         turn=$((turn + 1))
         if [ $((turn % 4)) = 0 ]; then
