@@ -31,6 +31,26 @@ examples_metrics_SOURCES = examples/metrics.c
 examples_metrics_LDADD = libaccel.la -lm
 examples_metrics_LDFLAGS = -no-install
 shell_tests += tests/t/4145-train-metrics.t
+noinst_PROGRAMS += examples/streaming examples/serial_loop examples/custom_loop
+examples_streaming_SOURCES = examples/streaming.c
+examples_streaming_LDADD = libaccel.la
+examples_streaming_LDFLAGS = -no-install
+examples_serial_loop_SOURCES = examples/serial_loop.c examples/curve.h
+examples_serial_loop_LDADD = -lm
+examples_custom_loop_SOURCES = examples/custom_loop.c examples/curve.h
+examples_custom_loop_LDADD = libaccel.la -lm
+examples_custom_loop_LDFLAGS = -no-install
+shell_tests += tests/t/4146-train-loops.t tests/t/5150-train-random.t
+check_LTLIBRARIES += tests/faults/stop_at.la
+tests_faults_stop_at_la_SOURCES = tests/faults/stop_at.c
+tests_faults_stop_at_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_faults_stop_at_la_LDFLAGS = -module -avoid-version -rpath /nowhere
+tests_faults_stop_at_la_LIBADD = -ldl
+# All examples, at 10 points each, with another seed each time.
+RESUMES = 10
+check-resume: check-programs
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/5150-train-random.t $(RESUMES)
+.PHONY: check-resume
 noinst_PROGRAMS += examples/gan examples/distill
 examples_gan_SOURCES = examples/gan.c examples/points.h
 examples_gan_LDADD = libaccel.la
@@ -55,6 +75,8 @@ nobase_dist_doc_DATA += \
 	examples/byo.c \
 	examples/byo.cpp \
 	examples/cnn.c \
+	examples/curve.h \
+	examples/custom_loop.c \
 	examples/ddp.yaml \
 	examples/deepspeed.yaml \
 	examples/distill.c \
@@ -69,7 +91,9 @@ nobase_dist_doc_DATA += \
 	examples/mlp.c \
 	examples/points.h \
 	examples/sample.txt \
+	examples/serial_loop.c \
 	examples/single.yaml \
+	examples/streaming.c \
 	examples/torch_train.py \
 	examples/train.c \
 	examples/wordpiece.c \

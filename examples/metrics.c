@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * metrics: the accuracy on held-out samples, each of which counts once, although their
- * number fits no batch and no number of ranks. Points of a square and which of three
- * rings they lie in:  srun --accel-config=fsdp.yaml ./metrics */
+ * metrics: a loader to train and one to validate. The accuracy counts each held-out
+ * sample once, although their number fits no batch and no number of ranks. Points of a
+ * square and which of three rings they lie in:
+ *     srun --accel-config=fsdp.yaml ./metrics [OUT] */
 #include <math.h>
 #include <stdio.h>
 #include <accel.h>
@@ -39,52 +40,72 @@ static accel_tensor_t *rings_forward(accel_module_t *m, accel_tensor_t *const *i
                   : accel_cast(x, ACCEL_F32);
 }
 
-/* The class and the guess of each point of this rank's batch. */
-static accel_status_t guess(accel_t *run, accel_module_t *model, float (*point)[2],
-                            int32_t (*pair)[2], accel_error_t *err)
+/* An epoch after the other, a step per batch. */
+static accel_status_t train_rings(accel_t *run, accel_module_t *model,
+                                  accel_loader_t *l, accel_error_t *err)
 {
-    float logits[BATCH][CLASSES];
-    accel_tensor_t *x;
-    accel_status_t st;
+    accel_tensor_t *batch[2];
+    accel_status_t st = ACCEL_OK;
+    int got;
 
-    accel_inference_mode(run, 1); /* frees the batch before */
-    x = accel_input(run, ACCEL_F32, 2, (int64_t[]){ BATCH, 2 }, point, err);
-    st = accel_tensor_read(accel_call(model, &x, 1), &logits[0][0], BATCH * CLASSES,
-                           err);
-    for (int i = 0; !st && i < BATCH; i++) {
-        pair[i][1] = 0;
-        for (int c = 1; c < CLASSES; c++)
-            if (logits[i][c] > logits[i][pair[i][1]])
-                pair[i][1] = c;
+    while (!st && accel_more(run)) {
+        st = accel_loader_next(l, batch, 2, &got, err);
+        if (st || !got)
+            continue; /* an epoch has ended: the next call begins another */
+        st = accel_backward(run, accel_call(model, batch, 2), err);
+        st = st ? st : accel_step(run, err);
     }
     return st;
 }
 
-/* Batches go to the ranks in turn. The last round is filled up with samples from the
- * start, so that all ranks make the same calls; those do not count. */
-static accel_status_t accuracy(accel_t *run, const accel_job_t *job, accel_error_t *err)
+/* The ring and the guess of each point of a batch. */
+static accel_status_t guess(accel_module_t *model, accel_tensor_t *const *batch,
+                            float (*pair)[2], int64_t rows, accel_error_t *err)
 {
-    int64_t begin = accel_dataset_samples(job->data), held = POINTS - begin;
-    int64_t round = (int64_t)BATCH * accel_world_size(run), seen = 0, right = 0;
-    static int32_t pair[BATCH][2], all[1024 * BATCH][2];
+    float logits[BATCH][CLASSES], ring[BATCH];
+    size_t n = (size_t)rows;
+
+    if (accel_tensor_read(accel_call(model, batch, 1), &logits[0][0], n * CLASSES,
+                          err) ||
+        accel_tensor_read(batch[1], ring, n, err))
+        return err->code;
+    for (int64_t i = 0; i < rows; i++) {
+        int best = 0;
+
+        for (int c = 1; c < CLASSES; c++)
+            if (logits[i][c] > logits[i][best])
+                best = c;
+        pair[i][0] = ring[i];
+        pair[i][1] = (float)best;
+    }
+    return ACCEL_OK;
+}
+
+/* The loader fills up the last step, so that all ranks make the same calls, and says
+ * which samples count. */
+static accel_status_t accuracy(accel_t *run, accel_module_t *model, accel_loader_t *l,
+                               accel_error_t *err)
+{
+    static float pair[BATCH][2], all[1024 * BATCH][2];
+    int64_t seen = 0, right = 0;
     accel_status_t st = ACCEL_OK;
-    float point[BATCH][2];
+    accel_tensor_t *batch[2];
+    const int64_t *dims;
+    int got = 1;
 
-    for (int64_t first = 0; !st && first < held; first += round) {
-        accel_batch_end_t end = { first + round >= held, held % round, 0, 0 };
-        accel_array_t mine = { ACCEL_I32, 2, { BATCH, 2 }, 0, pair };
-        accel_array_t got = { .elems = sizeof(all) / sizeof(all[0][0]), .data = all };
+    accel_inference_mode(run, 1);
+    while (!st && !(st = accel_loader_next(l, batch, 2, &got, err)) && got) {
+        accel_batch_end_t end = accel_loader_end(l);
+        accel_array_t mine = { ACCEL_F32, 2, { 0, 2 }, 0, pair };
+        accel_array_t to = { .elems = sizeof(all) / sizeof(float), .data = all };
 
-        for (int i = 0; i < BATCH; i++) {
-            int64_t place = first + (int64_t)accel_rank(run) * BATCH + i;
-
-            fetch_point(NULL, begin + place % held, (void *[]){ point[i], pair[i] });
-        }
-        st = guess(run, job->model, point, pair, err);
+        accel_tensor_shape(batch[0], &dims);
+        mine.dims[0] = dims[0];
+        st = guess(model, batch, pair, dims[0], err);
         st = accel_agree(run, st, err); /* nobody waits for a rank that has failed */
         if (!st)
-            st = accel_gather_for_metrics_array(run, &mine, &end, &got, err);
-        for (int64_t i = 0; !st && i < got.dims[0]; i++, seen++)
+            st = accel_gather_for_metrics_array(run, &mine, &end, &to, err);
+        for (int64_t i = 0; !st && i < to.dims[0]; i++, seen++)
             right += all[i][0] == all[i][1];
     }
     if (!st)
@@ -93,7 +114,7 @@ static accel_status_t accuracy(accel_t *run, const accel_job_t *job, accel_error
     return st;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const accel_class_t rings = { "Rings", rings_forward, 0 };
     static const accel_field_t fields[] = { { ACCEL_F32, 1, { 2 } },
@@ -101,28 +122,29 @@ int main(void)
     const accel_options_t options = { NULL, "metrics", accel_log_stderr, NULL, 0 };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 },
                        some = { ACCEL_INIT_UNIFORM, 0.7f };
-    static accel_job_t job = { .steps = 2000, .batch = BATCH };
-    static accel_error_t err;
-    accel_tensor_t *batch[2];
+    accel_loader_options_t learn = { .seed = 1, .drop_last = 1, .prefetch = 2 };
+    const accel_loader_options_t check = { .batch = BATCH, .held_out = 1 };
+    accel_job_t job = { .steps = 2000, .optimizer = { .lr = 1e-2f } };
+    accel_loader_t *training, *validation;
+    accel_dataset_t *points = NULL;
+    accel_error_t err = { 0 };
     accel_t *run = NULL;
 
-    job.optimizer.lr = 1e-2f;
-    if (accel_dataset_new(&job.data, POINTS, fields, 2, fetch_point, NULL, 0.05,
-                          &err) ||
+    job.out_dir = argc > 1 ? argv[1] : NULL;
+    if (accel_dataset_new(&points, POINTS, fields, 2, fetch_point, NULL, 0.05, &err) ||
         accel_open(&run, &options, &err))
         return accel_report(&err);
+    learn.batch = job.batch = BATCH / accel_world_size(run);
     job.model = accel_module_new(run, &rings, NULL, "");
     w1 = accel_param(job.model, "in.weight", 2, (int64_t[]){ WIDTH, 2 }, some);
     b1 = accel_param(job.model, "in.bias", 1, (int64_t[]){ WIDTH }, some);
     w2 = accel_param(job.model, "out.weight", 2, (int64_t[]){ CLASSES, WIDTH }, some);
     b2 = accel_param(job.model, "out.bias", 1, (int64_t[]){ CLASSES }, zero);
-    accel_prepare(run, &job, &err);
-    while (accel_more(run) && !accel_next(run, batch, 2, &err) &&
-           !accel_backward(run, accel_call(job.model, batch, 2), &err))
-        accel_step(run, &err);
-    if (!err.code)
-        accuracy(run, &job, &err);
+    if (!accel_loader_new(&training, run, "training", points, &learn, &err) &&
+        !accel_loader_new(&validation, run, "validation", points, &check, &err) &&
+        !accel_prepare(run, &job, &err) && !train_rings(run, job.model, training, &err))
+        accuracy(run, job.model, validation, &err);
     accel_close(run, err.code ? NULL : &err);
-    accel_dataset_close(job.data);
+    accel_dataset_close(points);
     return accel_report(&err);
 }

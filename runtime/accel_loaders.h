@@ -4,6 +4,7 @@
  * test data side by side, in an order of your choice, read ahead by threads.
  */
 #include "accel.h" /* which includes this header at its end */
+#include "accel_ranks.h"
 
 #ifndef ACCEL_LOADERS_H
 #define ACCEL_LOADERS_H
@@ -129,8 +130,13 @@ typedef struct accel_loader_options {
 
 /* A loader of the run over `data`, which must outlive it. `name` identifies it in
  * checkpoints: at most 63 letters, digits, underscores, hyphens and dots, which no
- * other loader of the run has. Copies `options`. Errors: ACCEL_EINVAL (names the
- * option), ACCEL_ENOMEM. */
+ * other loader of the run has. Copies `options`. Checkpoints hold its epoch and how
+ * many samples of it all ranks have been given; a resumed run goes on with the next
+ * sample, on any number of ranks, whether the loader is opened before or after
+ * accel_prepare. Options may change as long as the order stays. A place that no loader
+ * asks for is warned of, and stays in later checkpoints; accel_loader_close forgets
+ * the loader's. Errors: ACCEL_EINVAL (names the option), ACCEL_EMISMATCH (the place is
+ * of another order; A0932), ACCEL_ENOMEM. */
 accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *name,
                                 accel_dataset_t *data,
                                 const accel_loader_options_t *options,
@@ -159,6 +165,10 @@ int64_t accel_loader_remainder(const accel_loader_t *l);
 /* How many samples of the last batch count: the first ones. Those behind repeat others
  * to fill the batch. */
 int accel_loader_real(const accel_loader_t *l);
+/* The same of all ranks, as accel_gather_for_metrics takes it: with it the gather has
+ * each sample of the epoch once, in every mode. Where ranks have different numbers of
+ * batches (uneven without join), gather once, after the last one. */
+accel_batch_end_t accel_loader_end(const accel_loader_t *l);
 /* Goes to the start of `epoch` (0 or more). The same on all ranks. */
 accel_status_t accel_loader_set_epoch(accel_loader_t *l, int64_t epoch,
                                       accel_error_t *err);

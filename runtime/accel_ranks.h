@@ -84,8 +84,8 @@ accel_tensor_t *accel_gather(accel_t *run, const accel_tensor_t *t, accel_error_
 accel_status_t accel_gather_array(accel_t *run, const accel_array_t *mine,
                                   accel_array_t *all, accel_error_t *err);
 
-/* Which samples of a batch count, and which only fill it up, as a loader knows it.
- * Zeros: all count. */
+/* Which samples of a batch count, and which only fill it up: accel_loader_end says it
+ * of a loader's. Zeros: all count. */
 typedef struct accel_batch_end {
     int at_end;        /* 1: the last batch of the epoch */
     int64_t remainder; /* there: how many count, over all ranks, from the first one on;

@@ -81,12 +81,13 @@ accel_status_t accel_on_load(accel_t *run, accel_state_hook_f fn, void *user,
  * holds a checkpoint), those of accel_save. */
 accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *err);
 /* Sets the run back to a checkpoint of its own: weights, optimizer state, step, place
- * in the data, objects. `dir`: as given to accel_save_state, a checkpoint directory, or
- * one checkpoint in it; NULL: the newest complete checkpoint_N. Checkpoints of later
- * steps that the run has saved by itself are moved aside, so that a restart does not
- * resume from them. Between two steps. A failure before anything was read leaves the
- * run as it was, a later one ends it. Collective. Errors: ACCEL_EINVAL (in the middle
- * of a step), ACCEL_ENOENT, ACCEL_EMISMATCH, ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_EPERM. */
+ * in the data, loaders, objects. `dir`: as given to accel_save_state, a checkpoint
+ * directory, or one checkpoint in it; NULL: the newest complete checkpoint_N.
+ * Checkpoints of later steps that the run has saved by itself are moved aside, so that
+ * a restart does not resume from them. Between two steps. A failure before anything was
+ * read leaves the run as it was, a later one ends it. Collective. Errors: ACCEL_EINVAL
+ * (in the middle of a step), ACCEL_ENOENT, ACCEL_EMISMATCH, ACCEL_ECORRUPT, ACCEL_EIO,
+ * ACCEL_EPERM. */
 accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *err);
 
 /* ---- parts of a checkpoint ------------------------------------------------------- */

@@ -21,6 +21,9 @@ endif
 noinst_LTLIBRARIES += libforkworld.la
 libforkworld_la_SOURCES = tests/unit/fork_world.c tests/unit/fork_world.h
 fork_ldadd = libforkworld.la $(unit_ldadd)
+# Forked ranks that open whole runs.
+open_world = tests/unit/open_world.c tests/unit/open_world.h
+open_world_wraps = -Wl,--wrap=boot_open -Wl,--wrap=boot_leave -Wl,--wrap=boot_free
 
 unit_tests += tests/unit/test_boot
 tests_unit_test_boot_SOURCES = tests/unit/test_boot.c

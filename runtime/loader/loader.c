@@ -181,7 +181,8 @@ static void repeat_last(struct accel_loader *l)
     int64_t places = loader_places(l), each = plan_step_batch(&l->plan);
     int64_t last = plan_steps(&l->plan, places) - 1;
 
-    l->taken = l->plan.base + (l->step + 1) * each;
+    l->state.step_real = plan_step_real(&l->plan, places, l->step);
+    l->taken = l->plan.base + l->step * each + l->state.step_real;
     l->over = l->state.at_end = l->step >= last;
     l->step++;
 }
@@ -390,4 +391,16 @@ int64_t accel_loader_remainder(const accel_loader_t *l)
 int accel_loader_real(const accel_loader_t *l)
 {
     return l ? l->state.real : 0;
+}
+
+/* In a full step all samples count. Of others each rank knows how many of its own do,
+ * whatever the mode. */
+accel_batch_end_t accel_loader_end(const accel_loader_t *l)
+{
+    if (!l || l->state.step_real == plan_step_batch(&l->plan))
+        return (accel_batch_end_t){ .at_end = accel_loader_at_end(l) };
+    return (accel_batch_end_t){ .at_end = l->state.at_end,
+                                .remainder = l->state.remainder,
+                                .counted = 1,
+                                .count = l->state.real };
 }

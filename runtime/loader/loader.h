@@ -65,10 +65,22 @@ accel_status_t loader_agree(const struct loader_place *place, accel_error_t *err
 
 /* ---- loader_calls.c: the loaders of a run ---------------------------------------- */
 
-/* Frees those that are left. */
+/* Frees those that are left, and their lines. */
 void loaders_close(accel_t *run);
 /* loader_agree of a run. Collective. */
 accel_status_t loaders_agree(accel_t *run, accel_error_t *err);
+
+/* ---- loader_memory.c: for the plan ----------------------------------------------- */
+
+/* Bytes that loaders hold: batches that are read ahead and tables of orders in host
+ * memory, buffers of uploads in that of a device. */
+struct loader_memory {
+    int64_t host, device;
+};
+
+struct loader_memory loader_memory(const struct accel_loader *l);
+/* Of all loaders of the run that are open. */
+struct loader_memory loaders_memory(const accel_t *run);
 
 /* ---- loader_state.c: checkpoints ------------------------------------------------- */
 
@@ -80,5 +92,36 @@ void loader_state_encode(const struct accel_loader *l, struct strbuf *text);
  * changes. A0932: the line is of another order. */
 accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
                                    size_t bytes, bool *found_out, accel_error_t *err);
+/* Only A0932 of it. */
+accel_status_t loader_state_check(const struct accel_loader *l, const char *text,
+                                  size_t bytes, accel_error_t *err);
+
+/* ---- loader_lines.c: the loaders of a run in its checkpoints --------------------- */
+
+/* Lines of a checkpoint, in text that the run owns; NULL: none. */
+struct loader_lines {
+    /* of loaders that were not open at the load: each waits for its name */
+    char *waiting;
+    /* of a checkpoint that is checked and not yet loaded */
+    char *found;
+    /* rank 0 has said who waits */
+    bool told;
+};
+
+/* Appends the lines of the run's loaders, and those that wait. */
+void loaders_encode(const accel_t *run, struct strbuf *text);
+/* Not collective. Checks the lines in text[bytes] for the loaders that are open, and
+ * keeps all of them for loaders_load. A0932. */
+accel_status_t loaders_find(accel_t *run, const char *text, size_t bytes,
+                            accel_error_t *err);
+/* The loaders go to the places that loaders_find kept; of a prepared run, which goes
+ * back, those without a line go to their start. Other lines wait. */
+void loaders_load(accel_t *run);
+/* A loader that was just opened goes to the place that waits for its name. A0932. */
+accel_status_t loaders_claim(struct accel_loader *l, accel_error_t *err);
+/* Warns, once per load, of the lines that still wait. */
+void loaders_tell(accel_t *run);
+/* Frees the lines. */
+void loaders_forget(accel_t *run);
 
 #endif

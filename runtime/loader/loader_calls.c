@@ -42,6 +42,11 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
     if (st != ACCEL_OK)
         return st;
     l->run = run;
+    st = loaders_claim(l, err);
+    if (st != ACCEL_OK) {
+        loader_free(l);
+        return st;
+    }
     l->next = run->loaders;
     run->loaders = l;
     *out = l;
@@ -62,6 +67,9 @@ void accel_loader_close(accel_loader_t *l)
 
 void loaders_close(accel_t *run)
 {
+    if (run->prepared && run->status == ACCEL_OK)
+        loaders_tell(run);
+    loaders_forget(run);
     while (run->loaders)
         accel_loader_close(run->loaders);
 }

@@ -2,7 +2,7 @@
  *
  * A loader in a checkpoint is a line of text:
  *
- *     loader NAME epoch=E taken=T over=0 places=N sampler=keyed seed=S held_out=0 ...
+ *     loader.NAME=epoch=E taken=T over=0 places=N sampler=keyed seed=S held_out=0 ...
  *
  * `taken` counts the places of the epoch that all ranks together have taken, so that a
  * run goes on with the next one on any number of ranks. The words behind `over` must
@@ -35,17 +35,17 @@ void loader_state_encode(const struct accel_loader *l, struct strbuf *text)
     char order[256];
 
     order_words(l, order, sizeof(order));
-    strbuf_printf(text, "loader %s epoch=%" PRId64 " taken=%" PRId64 " over=%d %s\n",
+    strbuf_printf(text, "loader.%s=epoch=%" PRId64 " taken=%" PRId64 " over=%d %s\n",
                   l->name, l->epoch, l->taken, l->over, order);
 }
 
-/* The words behind "loader NAME " of this loader's line, into line[len]. False: it is
+/* The words behind "loader.NAME=" of this loader's line, into line[len]. False: it is
  * not there, or is too long to be ours. */
 static bool find_line(const struct accel_loader *l, const char *text, size_t bytes,
                       char *line, size_t len)
 {
     char front[96];
-    size_t n = (size_t)snprintf(front, sizeof(front), "loader %s ", l->name);
+    size_t n = (size_t)snprintf(front, sizeof(front), "loader.%s=", l->name);
 
     for (size_t at = 0, next; at < bytes; at = next) {
         const char *end = memchr(text + at, '\n', bytes - at);
@@ -61,11 +61,25 @@ static bool find_line(const struct accel_loader *l, const char *text, size_t byt
     return false;
 }
 
-accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
-                                   size_t bytes, bool *found_out, accel_error_t *err)
+/* A place in the order of a loader. */
+struct loader_spot {
+    int64_t epoch, taken;
+    bool over;
+};
+
+static accel_status_t not_a_line(const struct accel_loader *l, const char *line,
+                                 accel_error_t *err)
+{
+    return accel_fail_at(err, A0932, l->name, "start a new run",
+                         "the line of the loader is not one: '%s'", line);
+}
+
+static accel_status_t read_spot(const struct accel_loader *l, const char *text,
+                                size_t bytes, struct loader_spot *spot_out,
+                                bool *found_out, accel_error_t *err)
 {
     char line[384], order[256];
-    int64_t epoch, taken;
+    int64_t epoch, taken, places = loader_places(l);
     int over, used = 0;
 
     *found_out = find_line(l, text, bytes, line, sizeof(line));
@@ -76,12 +90,33 @@ accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
                &over, &used) != 3 ||
         used == 0 || epoch < 0 || epoch > INT32_MAX || taken < 0 || over < 0 ||
         over > 1)
-        return accel_fail_at(err, A0932, l->name, "start a new run",
-                             "the line of the loader is not one: '%s'", line);
+        return not_a_line(l, line, err);
     if (strcmp(line + used, order) != 0)
         return accel_fail_at(
             err, A0932, l->name, "open it with these, or give it another name",
             "the checkpoint's loader has '%s', this one '%s'", line + used, order);
-    loader_seek(l, epoch, taken, over);
+    if (places >= 0 && taken > places)
+        return not_a_line(l, line, err);
+    *spot_out = (struct loader_spot){ epoch, taken, over };
     return ACCEL_OK;
+}
+
+accel_status_t loader_state_check(const struct accel_loader *l, const char *text,
+                                  size_t bytes, accel_error_t *err)
+{
+    struct loader_spot spot;
+    bool found;
+
+    return read_spot(l, text, bytes, &spot, &found, err);
+}
+
+accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
+                                   size_t bytes, bool *found_out, accel_error_t *err)
+{
+    struct loader_spot spot;
+    accel_status_t st = read_spot(l, text, bytes, &spot, found_out, err);
+
+    if (st == ACCEL_OK && *found_out)
+        loader_seek(l, spot.epoch, spot.taken, spot.over);
+    return st;
 }

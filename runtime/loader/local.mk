@@ -12,6 +12,8 @@ libaccel_core_la_SOURCES += \
 	runtime/loader/loader.h \
 	runtime/loader/loader_calls.c \
 	runtime/loader/loader_impl.h \
+	runtime/loader/loader_lines.c \
+	runtime/loader/loader_memory.c \
 	runtime/loader/loader_open.c \
 	runtime/loader/loader_state.c \
 	runtime/loader/prefetch.c \
@@ -48,6 +50,15 @@ tests_unit_test_loader_steady_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_loader_run
 tests_unit_test_loader_run_SOURCES = tests/unit/test_loader_run.c
 tests_unit_test_loader_run_LDADD = $(unit_ldadd)
+# In checkpoints of runs.
+unit_tests += tests/unit/test_loader_lives
+tests_unit_test_loader_lives_SOURCES = tests/unit/test_loader_lives.c $(open_world)
+tests_unit_test_loader_lives_LDADD = $(fork_ldadd)
+tests_unit_test_loader_lives_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_loader_metrics
+tests_unit_test_loader_metrics_SOURCES = tests/unit/test_loader_metrics.c $(loader_world) \
+	$(ranks_world)
+tests_unit_test_loader_metrics_LDADD = $(fork_ldadd)
 
 # Beside Accelerate itself, where Python has it.
 check_PROGRAMS += tests/helpers/loader_rows

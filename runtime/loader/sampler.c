@@ -104,6 +104,16 @@ static struct sampler_bucket *sort_room(int64_t n)
     return malloc(2 * (size_t)n * sizeof(struct sampler_bucket));
 }
 
+size_t sampler_bytes(const struct sampler *s)
+{
+    size_t population = (size_t)s->population, entry = sizeof(struct sampler_bucket);
+    size_t bytes = s->table ? population * sizeof(*s->table) : 0;
+
+    bytes += s->sums ? population * sizeof(*s->sums) : 0;
+    bytes += s->keys ? 2 * population * entry : 0;
+    return bytes + (s->sorted ? 2 * (size_t)s->bucket * entry : 0);
+}
+
 static accel_status_t make_tables(struct sampler *s, accel_error_t *err)
 {
     bool table = s->kind == ACCEL_SAMPLER_TORCH || (s->sums && s->once);

@@ -44,6 +44,8 @@ void sampler_begin(struct sampler *s, int64_t epoch);
  * a sample that there is not. */
 accel_status_t sampler_at(struct sampler *s, int64_t place, int64_t *index_out,
                           accel_error_t *err);
+/* What its tables take. */
+size_t sampler_bytes(const struct sampler *s);
 /* "keyed", "torch" ...; static. */
 const char *sampler_name(accel_sampler_t kind);
 void sampler_close(struct sampler *s);

@@ -336,7 +336,8 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
     return run_report(run, step(run, &e), &e, err);
 }
 
-/* Only between steps: a checkpoint has no gradients. */
+/* Only between steps: a checkpoint has no gradients. Nor has it the place of a loader
+ * behind a batch that some rank could not have. */
 accel_status_t accel_save(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
@@ -347,5 +348,8 @@ accel_status_t accel_save(accel_t *run, accel_error_t *err)
     if (run->loop.micro != 0)
         return accel_fail(err, A0901, "call it after accel_step",
                           "accel_save in the middle of a gradient accumulation");
-    return run_report(run, save_checkpoint(run, &e), &e, err);
+    st = loaders_agree(run, &e);
+    if (st == ACCEL_OK)
+        st = save_checkpoint(run, &e);
+    return run_report(run, st, &e, err);
 }

@@ -331,8 +331,8 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
     p->buffer_bytes = d->buffer_bytes;
     p->kernel_bytes = d->kernel_bytes;
     p->copy_bytes = d->buffer_bytes + (p->host_bytes ? 0 : stored);
-    p->host_total_bytes =
-        in->base_bytes + d->staging_bytes + p->host_bytes + p->copy_bytes;
+    p->host_total_bytes = in->base_bytes + d->staging_bytes + in->loader_bytes +
+                          p->host_bytes + p->copy_bytes;
 }
 
 /* Every row of the table has one formula here, and what allocates it follows the same
@@ -366,7 +366,8 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
     plan_out->total_bytes =
         state + narrow - plan_out->host_bytes + plan_out->gather_bytes +
         plan_out->reduce_bytes + plan_out->activation_bytes + plan_out->base_bytes +
-        plan_out->sum_bytes + plan_out->buffer_bytes + plan_out->kernel_bytes;
+        plan_out->sum_bytes + plan_out->buffer_bytes + plan_out->kernel_bytes +
+        (in->device.present ? in->loader_device_bytes : in->loader_bytes);
     wire(in, &s, &precision, &plan_out->wire);
     plan_out->wire_bytes_per_step = plan_out->wire.node + plan_out->wire.network;
     plan_out->checkpoint_bytes =

@@ -115,6 +115,9 @@ struct plan_input {
     bool rewrapped;
     /* process without the model, measured at start; 0: not known */
     int64_t base_bytes;
+    /* of the loaders that are open: batches and tables in host memory, uploads in
+     * that of a device */
+    int64_t loader_bytes, loader_device_bytes;
     /* GPUs; zeros: the host computes */
     struct plan_device device;
     /* for tp and cp: blocks, and elements between two of them in a micro-batch; 0:

@@ -184,6 +184,9 @@ static void print_host(const struct plan_input *in, const struct plan *p,
     row(out, "memory per rank", "");
     print_state(in, p, out);
     print_buffers(in, p, out);
+    if (in->loader_bytes)
+        bytes_row(out, "  loaders", in->loader_bytes,
+                  "batches that are read ahead, tables of orders");
     if (p->base_bytes) /* 0: planned without a run to measure */
         bytes_row(out, "  process", p->base_bytes,
                   "code and libraries, before the model");
@@ -219,6 +222,9 @@ static void print_device(const struct plan_input *in, const struct plan *p,
     print_buffers(in, p, out);
     if (p->buffer_bytes)
         bytes_row(out, "  buffers", p->buffer_bytes, "of the model, not trained");
+    if (in->loader_device_bytes)
+        bytes_row(out, "  loaders", in->loader_device_bytes,
+                  "batches on their way to the GPU");
     bytes_row(out, "  kernels", p->kernel_bytes, "workspace, reserved at the start");
     bytes_row(out, "  before the model", p->base_bytes,
               d->base_guessed ? "estimate: CUDA context, code, NCCL; a run measures it"
@@ -236,6 +242,9 @@ static void print_device(const struct plan_input *in, const struct plan *p,
                   "a copy of the shards, while saving or loading");
     bytes_row(out, "  page-locked", d->staging_bytes,
               "buffers for copies to and from the GPU, at most");
+    if (in->loader_bytes)
+        bytes_row(out, "  loaders", in->loader_bytes,
+                  "batches that are read ahead (page-locked), tables of orders");
     if (in->base_bytes)
         bytes_row(out, "  process", in->base_bytes,
                   "code and libraries, before the model");

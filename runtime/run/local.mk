@@ -113,10 +113,9 @@ unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c
 tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
-tests_unit_test_objects_SOURCES = tests/unit/test_objects.c
+tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(open_world)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
-tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=boot_open \
-	-Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_objects_calls
 tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)

@@ -291,6 +291,7 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
 {
     int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
     int *states = calloc((size_t)run->units.count, sizeof(*states));
+    const struct loader_memory loaders = loaders_memory(run);
     /* Every rank makes the same plan; only what was measured may differ. */
     struct plan_input in = { .config = &run->config,
                              .world = run->boot.size,
@@ -298,7 +299,9 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
                              .local_size = run->boot.local_size,
                              .accumulate = run->job.accumulate,
                              .units = run->units.count,
-                             .base_bytes = run->base_bytes };
+                             .base_bytes = run->base_bytes,
+                             .loader_bytes = loaders.host,
+                             .loader_device_bytes = loaders.device };
     accel_status_t st;
 
     if (!elems || !states) {

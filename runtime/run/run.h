@@ -138,6 +138,8 @@ struct accel {
     int own_sinks;
     /* owned, newest first (loader_calls.c) */
     struct accel_loader *loaders;
+    /* places of loaders that the run has from a checkpoint */
+    struct loader_lines loader_lines;
     /* what the next reduction of a step tells the other ranks */
     struct loader_failure loader_failure;
     struct run_model model[RUN_MAX_TREES];

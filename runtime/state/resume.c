@@ -53,7 +53,8 @@ static void identity_difference(const char *theirs, const char *ours, char *buf,
 }
 
 /* Reads checkpoint `dir` into the shards. Local: each rank reads for itself, and errors
- * are its own. Identity and optimizer are checked before any tensor is overwritten. */
+ * are its own. Identity, optimizer, objects and loaders are checked before any tensor
+ * is overwritten. */
 static accel_status_t load_one(accel_t *run, const char *dir, int *writers_out,
                                accel_error_t *err)
 {
@@ -86,6 +87,8 @@ static accel_status_t load_one(accel_t *run, const char *dir, int *writers_out,
     st = state_check_optimizer(run, dir, state, bytes, err);
     if (st == ACCEL_OK)
         st = registered_find(run, dir, c, err);
+    if (st == ACCEL_OK)
+        st = loaders_find(run, state, bytes, err);
     if (st == ACCEL_OK)
         st = run_boxes(run, true, &boxes, err);
     if (st == ACCEL_OK)
@@ -201,6 +204,7 @@ accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err)
         return st;
     run->progress.resumed = true;
     shard_loaded(run->shard);
+    loaders_load(run);
     st = registered_load(run, err);
     if (st != ACCEL_OK)
         return st;

@@ -112,6 +112,7 @@ accel_status_t save_below(accel_t *run, const char *root, int keep,
         st = registered_save(run, &objects, &blob[1].bytes, err);
     if (st != ACCEL_OK)
         return st;
+    loaders_tell(run);
     st = state_encode(run, &state, &blob[0].bytes, err);
     blob[0].data = state;
     blob[1].data = objects;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a checkpoint holds besides tensors, as text: the identity of the run (must agree
- * to resume), progress (step, sample cursor, random streams), and settings that may
- * change between starts (listed when they do). The world size is not part of the
- * progress: the cursor is global, and every random number is a function of (seed, name
- * or sample, index).
+ * to resume), progress (step, sample cursor, random streams, places of loaders), and
+ * settings that may change between starts (listed when they do). The world size is not
+ * part of the progress: cursor and places are global, and every random number is a
+ * function of (seed, name or sample, index).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -189,7 +189,8 @@ static void put_optimizers_progress(const accel_t *run, struct strbuf *b)
     }
 }
 
-/* step, cursor and rng_step are enough: nothing else of the loop outlives a step. */
+/* step, cursor, rng_step and the loaders' places are enough: nothing else of the loop
+ * outlives a step. */
 accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_out,
                             accel_error_t *err)
 {
@@ -203,6 +204,7 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
                   (long long)run->progress.step);
     put_optimizers_progress(run, &b);
     strbuf_printf(&b, "%s", run->progress.settings);
+    loaders_encode(run, &b);
     if (b.failed) {
         strbuf_free(&b);
         return accel_fail_nomem(err, "the trainer state", 4096);

@@ -205,6 +205,9 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
 
     if (st)
         return st;
+    st = loaders_agree(run, &e);
+    if (st) /* a place behind a batch that some rank could not have */
+        return run_report(run, st, &e, err);
     st = between_steps(run, "accel_save_state", &e);
     if (!st)
         st = accel_ckpt_can_save(&e);

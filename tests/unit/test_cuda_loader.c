@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device.h"
 #include "data/data.h"
 #include "loader/loader.h"
 #include "tests/tap.h"
@@ -100,16 +101,23 @@ static void test_queued(struct backend *be)
     struct accel_loader *l = NULL;
     accel_dataset_t *d = NULL;
     accel_error_t err = { 0 };
+    struct backend_usage before, after;
     accel_tensor_t *t[3][2];
-    int64_t wrong = 0;
+    int64_t wrong = 0, held, counted;
     bool got;
 
+    be->usage(be, &before);
     if (!host || graph_open(&g, be, ACCEL_F32, false, &err) ||
         accel_dataset_new(&d, SAMPLES, field, 2, wide_fetch, NULL, 0, &err) ||
         loader_open(&l, &place, "queued", d, &o, &err)) {
         tap_ok(false, "open: %s", err.text);
         exit(tap_done());
     }
+    be->usage(be, &after);
+    held = (int64_t)(after.held[MEMORY_WORK] - before.held[MEMORY_WORK]);
+    counted = loader_memory(l).device;
+    tap_ok(counted > held * 97 / 100 && counted < held * 103 / 100,
+           "%lld bytes counted, %lld held", (long long)counted, (long long)held);
     for (int i = 0; i < 3; i++)
         if (loader_advance(l, &got, &err) || loader_tensors(l, t[i], &err))
             wrong++;

@@ -306,22 +306,25 @@ static void test_state_refused(void)
         accel_status_t st;
         bool found;
     } t[] = {
-        { "loader two epoch=0 taken=4 over=0 places=10 sampler=keyed seed=5 held_out=0 "
+        { "loader.two=epoch=0 taken=4 over=0 places=10 sampler=keyed seed=5 held_out=0 "
           "bucket=0\n",
           ACCEL_OK, false },
-        { "loader one epoch=2 taken=4 over=0 places=10 sampler=keyed seed=5 held_out=0 "
+        { "loader.one=epoch=2 taken=4 over=0 places=10 sampler=keyed seed=5 held_out=0 "
           "bucket=0",
           ACCEL_OK, true },
-        { "loader one epoch=2 taken=4 over=0 places=10 sampler=keyed seed=6 held_out=0 "
+        { "loader.one=epoch=2 taken=4 over=0 places=10 sampler=keyed seed=6 held_out=0 "
           "bucket=0\n",
           ACCEL_EMISMATCH, true },
-        { "loader one epoch=2 taken=4 over=0 places=11 sampler=keyed seed=5 held_out=0 "
+        { "loader.one=epoch=2 taken=4 over=0 places=11 sampler=keyed seed=5 held_out=0 "
           "bucket=0\n",
           ACCEL_EMISMATCH, true },
-        { "loader one epoch=-2 taken=4 over=0 places=10 sampler=keyed seed=5\n",
+        { "loader.one=epoch=-2 taken=4 over=0 places=10 sampler=keyed seed=5\n",
           ACCEL_EMISMATCH, true },
-        { "loader one epoch=2\n", ACCEL_EMISMATCH, true },
-        { "loader one \n", ACCEL_EMISMATCH, true },
+        { "loader.one=epoch=3 taken=11 over=0 places=10 sampler=keyed seed=5 "
+          "held_out=0 bucket=0\n",
+          ACCEL_EMISMATCH, true },
+        { "loader.one=epoch=2\n", ACCEL_EMISMATCH, true },
+        { "loader.one=\n", ACCEL_EMISMATCH, true },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A loader in the steady state allocates nothing, with threads, buckets, padding and a
- * change of epoch: this program's malloc family counts its calls.
+ * change of epoch: this program's malloc family counts its calls. What it holds is what
+ * the plan counts.
  */
 #include <stdlib.h>
 
 #include "backend/device.h"
 #include "data/data.h"
+#include "observe/observe.h"
 #include "tests/tap.h"
 #include "tests/unit/loader_world.h"
 #include "tests/unit/malloc_count.h"
@@ -69,6 +71,51 @@ static void test_steady(const char *name, accel_loader_options_t o, int want)
     loader_rig_close(&r);
 }
 
+enum { WIDE = 1 << 16, MANY = 1 << 20 };
+
+static int wide_fetch(void *user, int64_t index, void *const *dst)
+{
+    (void)user;
+    for (int i = 0; i < WIDE; i++)
+        ((float *)dst[0])[i] = (float)(index + i);
+    return 0;
+}
+
+/* Batches of 4 MiB, one given out and three ahead, and a table of 8 MiB. */
+static void test_memory(void)
+{
+    static const accel_field_t field = { ACCEL_F32, 1, { WIDE } };
+    const accel_loader_options_t o = { .batch = 16,
+                                       .prefetch = 3,
+                                       .sampler = ACCEL_SAMPLER_TORCH };
+    struct accel_loader *l = NULL;
+    accel_dataset_t *d = NULL;
+    accel_error_t err = { 0 };
+    struct loader_rig r;
+    int64_t held, counted = 0;
+    bool got = true;
+
+    if (loader_rig_open(&r, NULL, ACCEL_F32))
+        return;
+    held = observe_memory(NULL);
+    if (accel_dataset_new(&d, MANY, &field, 1, wide_fetch, NULL, 0, &err) ||
+        loader_open(&l, &r.place, "wide", d, &o, &err)) {
+        tap_ok(false, "%s", err.text);
+        return;
+    }
+    for (int i = 0; i < 6 && got; i++)
+        if (loader_advance(l, &got, &err))
+            tap_diag("%s", err.text);
+    held = observe_memory(NULL) - held;
+    counted = loader_memory(l).host;
+    tap_ok(counted > held * 97 / 100 && counted < held * 103 / 100,
+           "%lld bytes counted, %lld held", (long long)counted, (long long)held);
+    tap_is_int(loader_memory(l).device, 0, "none of a device");
+    loader_free(l);
+    accel_dataset_close(d);
+    loader_rig_close(&r);
+}
+
 int main(void)
 {
     malloc_calls(); /* skips here where nothing is counted */
@@ -87,5 +134,6 @@ int main(void)
                                           .prefetch = 3,
                                           .threads = 2 },
                 75);
+    test_memory();
     return tap_done();
 }

@@ -367,8 +367,16 @@ static void test_device(void)
     tap_is_int(p.copy_bytes, 832 * 12 + 20, "a checkpoint goes through the host");
     tap_is_int(p.host_total_bytes, 7000 + 500 + 832 * 12 + 20, "the host's peak");
     in.device.library_sums = true;
+    in.loader_bytes = 70;
+    in.loader_device_bytes = 9;
     plan_compute(&in, &p);
     tap_is_int(p.sum_bytes, 1024 / 2 * 4, "NCCL's own sums: the result");
+    tap_is_int(p.total_bytes,
+               host.total_bytes - 12000 + 8192 + 2048 + 100 + 20 + 3000 + 9,
+               "uploads of loaders");
+    tap_is_int(p.host_total_bytes, 7000 + 500 + 70 + 832 * 12 + 20,
+               "and the batches that they read ahead");
+    in.loader_bytes = in.loader_device_bytes = 0;
     in.kept_bytes = 3193;
     plan_compute(&in, &p);
     tap_is_int(p.activation_bytes, 12288, "with logits that are kept");

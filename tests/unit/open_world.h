@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Forked ranks that open runs as programs do: in them accel_open finds the world of the
+ * fork. A test that links this wraps boot_open, boot_leave and boot_free
+ * ($(open_world_wraps)).
+ */
+#ifndef ACCEL_TESTS_OPEN_WORLD_H
+#define ACCEL_TESTS_OPEN_WORLD_H
+
+#include "tests/unit/fork_world.h"
+
+/* fork_world on `nodes` equal nodes. */
+int open_world(int n, int nodes, int (*fn)(struct boot *b, void *arg), void *arg,
+               int timeout_s);
+
+#endif
