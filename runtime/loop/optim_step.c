@@ -103,6 +103,7 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
     o->t++;
     o->updated++;
+    averaging_step(o);
     phase_end(run, PHASE_OPTIMIZER);
     return st;
 }
@@ -124,7 +125,7 @@ static accel_status_t optim_ready(const accel_optim_t *o, const char *call,
 {
     accel_status_t st = optim_given(o, call, err);
 
-    return st == ACCEL_OK ? run_ready(o->run, call, err) : st;
+    return st == ACCEL_OK ? run_trains(o->run, call, err) : st;
 }
 
 /* The sum of squares over all ranks, of which each has its part. */

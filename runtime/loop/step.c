@@ -80,7 +80,7 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_backward", err);
+    accel_status_t st = run_trains(run, "accel_backward", err);
 
     if (st != ACCEL_OK)
         return st;
@@ -323,7 +323,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
 accel_status_t accel_step(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_step", err);
+    accel_status_t st = run_trains(run, "accel_step", err);
 
     if (st == ACCEL_OK && run->loop.in_micro)
         return accel_fail(err, A0901,
@@ -340,7 +340,7 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
 accel_status_t accel_save(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_save", err);
+    accel_status_t st = run_trains(run, "accel_save", err);
 
     if (st != ACCEL_OK)
         return st;

@@ -1,6 +1,7 @@
 # run/: the handle, from open to close
 libaccel_core_la_SOURCES += \
 	runtime/run/attempt.c \
+	runtime/run/averaging.c \
 	runtime/run/descriptors.c \
 	runtime/run/groups.c \
 	runtime/run/hooks.c \
@@ -113,10 +114,15 @@ unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c
 tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
-tests_unit_test_objects_SOURCES = tests/unit/test_objects.c
+run_world = tests/unit/run_world.c tests/unit/run_world.h
+run_wrap = -Wl,--wrap=boot_open -Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_world)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
-tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=boot_open \
-	-Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) $(run_wrap)
+unit_tests += tests/unit/test_averages
+tests_unit_test_averages_SOURCES = tests/unit/test_averages.c $(run_world)
+tests_unit_test_averages_LDADD = $(fork_ldadd)
+tests_unit_test_averages_LDFLAGS = $(AM_LDFLAGS) $(run_wrap)
 unit_tests += tests/unit/test_objects_calls
 tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)

@@ -17,6 +17,7 @@
 #include "loop/loop.h"
 #include "nn/nn.h"
 #include "observe/observe.h"
+#include "optim/averages.h"
 #include "place/place.h"
 #include "plan/plan.h"
 #include "shard/shard.h"
@@ -93,6 +94,18 @@ struct accel_optim {
     double last_lr, norm;
     /* `norm` is from accel_clip_norm, and stays */
     bool clipped;
+    /* accel_ema: it keeps a moving average, which stands at `ema` */
+    bool averaged;
+    struct ema ema;
+};
+
+/* Averages of weights (averaging.c). */
+struct averaging {
+    /* the rule of optimizers without one of their own */
+    bool averaged;
+    struct ema ema;
+    /* the averages are in the place of the weights */
+    bool swapped;
 };
 
 /* A run. Members are grouped by who sets them, and are freed in accel_close. */
@@ -144,6 +157,7 @@ struct accel {
     int models;
     struct accel_optim optim[ACCEL_MAX_OPTIMS];
     int optims;
+    struct averaging averaging;
 
     /* Set by accel_prepare; true at its very end. */
     bool prepared;
@@ -238,6 +252,16 @@ accel_status_t models_at_most_one(const accel_t *run, const char *call,
 int optim_state_count(const struct accel_optim *o);
 /* ".NAME" for keys of texts, "" without a name. */
 const char *optim_suffix(const struct accel_optim *o, char *buf, size_t len);
+
+/* ---- averaging.c: averages of weights -------------------------------------------- */
+
+/* Gives each optimizer its rule. A0986: a name clashes. */
+accel_status_t averaging_begin(accel_t *run, accel_error_t *err);
+/* After a step of the optimizer that was taken. Not collective. */
+void averaging_step(struct accel_optim *o);
+/* run_ready for calls that change or save the weights; they are refused while the
+ * averages are in their place. */
+accel_status_t run_trains(accel_t *run, const char *call, accel_error_t *err);
 
 /* ---- descriptors.c: the soft limit of open files, raised while the run is open --- */
 

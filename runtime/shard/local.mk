@@ -1,6 +1,7 @@
 # shard/
 libaccel_core_la_SOURCES += \
 	runtime/shard/abandon.c \
+	runtime/shard/shard_average.c \
 	runtime/shard/shard_boxes.c \
 	runtime/shard/init.c \
 	runtime/shard/unit_order.c \

@@ -44,6 +44,22 @@ static void place_unit(struct shard *s, struct shard_unit *u)
     s->grad_elems += u->grad_at >= 0 ? u->stored : 0;
 }
 
+/* What the optimizer keeps for each trained element. */
+static void trainer_arrays(struct shard_trainer *t, const struct shard_optim *o)
+{
+    const char *const *names = o->own.state;
+
+    t->o = *o;
+    t->states = o->own.states;
+    if (!o->own.update)
+        names = optim_state_names(&o->settings, &t->states);
+    for (int k = 0; k < t->states; k++)
+        t->state_name[k] = names[k];
+    t->arrays = t->states;
+    if (o->averaged)
+        t->state_name[t->arrays++] = "ema";
+}
+
 /* One trainer for each optimizer. */
 static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
 {
@@ -53,15 +69,8 @@ static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
     if (!s->trainer)
         return accel_fail_nomem(err, "unit table", n * sizeof(*s->trainer));
     s->trainers = s->o.optims;
-    for (int i = 0; i < s->trainers; i++) {
-        struct shard_trainer *t = &s->trainer[i];
-
-        t->o = s->o.optim[i];
-        t->state_name = t->o.own.state;
-        t->states = t->o.own.states;
-        if (!t->o.own.update)
-            t->state_name = optim_state_names(&t->o.settings, &t->states);
-    }
+    for (int i = 0; i < s->trainers; i++)
+        trainer_arrays(&s->trainer[i], &s->o.optim[i]);
     s->o.optim = NULL; /* the caller's list may go */
     return ACCEL_OK;
 }
@@ -136,7 +145,7 @@ static void count_memory(struct shard *s)
     m->master = (size_t)s->stored_elems * sizeof(float);
     m->gradient_shard = (size_t)s->grad_elems * sizeof(float);
     for (int i = 0; i < s->trainers; i++)
-        m->moments += (size_t)s->trainer[i].states * (size_t)s->trainer[i].state_elems *
+        m->moments += (size_t)s->trainer[i].arrays * (size_t)s->trainer[i].state_elems *
                       sizeof(float);
     m->gather_slots = s->direct     ? 0
                       : s->resident ? (size_t)s->stored_elems * elem
@@ -191,7 +200,7 @@ static accel_status_t alloc_state(struct shard *s, struct shard_trainer *t,
     const size_t bytes = (size_t)t->state_elems * sizeof(float);
     accel_status_t st = ACCEL_OK;
 
-    for (int k = 0; k < t->states && !st; k++)
+    for (int k = 0; k < t->arrays && !st; k++)
         st = alloc_floats(s, MEMORY_MOMENTS, bytes, &t->state[k], err);
     return st;
 }
@@ -435,7 +444,7 @@ void shard_close(struct shard *s)
     close_slots(s);
     free_home(s, s->master, s->memory.master);
     for (int i = 0; i < s->trainers; i++)
-        for (int k = 0; k < s->trainer[i].states; k++)
+        for (int k = 0; k < s->trainer[i].arrays; k++)
             free_home(s, s->trainer[i].state[k],
                       (size_t)s->trainer[i].state_elems * sizeof(float));
     free(s->trainer);

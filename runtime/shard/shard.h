@@ -49,6 +49,8 @@ struct shard_optim {
     /* the program's own update, and its state, in place of that of `settings`;
      * own.update NULL: there is none */
     accel_own_optim_t own;
+    /* keeps a moving average of its parameters, for shard_average */
+    bool averaged;
 };
 
 /* What shard_open is told. Everything pointed to must outlive the shards. */
@@ -79,7 +81,7 @@ struct shard_options {
 /* What is allocated on this rank, in bytes. */
 struct shard_memory {
     size_t master, gradient_shard, gather_slots, reduce_buffer;
-    /* of all kinds together */
+    /* of all kinds together, with the moving average */
     size_t moments;
     /* offloaded: bfloat16 copy of the masters to gather from */
     size_t narrow_master;
@@ -152,12 +154,20 @@ void shard_zero(struct shard *s, int optim);
 accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
                             float grad_scale, accel_error_t *err);
 
+/* average = keep average + take parameters, of an optimizer that is `averaged`. Not
+ * collective. */
+void shard_average(struct shard *s, int optim, float keep, float take);
+/* Exchanges parameters and average; twice leaves the same bits. Only where the
+ * gradients are zero: their memory is used. Drops gathered copies. Not collective, but
+ * all ranks must. */
+void shard_swap_average(struct shard *s, int optim);
+
 /* What shard_open has allocated. */
 void shard_memory(const struct shard *s, struct shard_memory *memory_out);
 /* All pieces that this rank stores, as boxes that point into the shards: model/NAME,
- * and optim/NAME/STATE for what is trained. NO_SHARD: each rank stores its 1/world of
- * the flat range, and with for_load all of it. The caller frees *boxes_out, one malloc
- * that holds the names too. Not collective. */
+ * and optim/NAME/STATE for what is trained, the average (ema) included. NO_SHARD: each
+ * rank stores its 1/world of the flat range, and with for_load all of it. The caller
+ * frees *boxes_out, one malloc that holds the names too. Not collective. */
 accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
                            size_t *count_out, accel_error_t *err);
 /* To be called before boxes are written in the middle of a run: waits for what still

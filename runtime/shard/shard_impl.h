@@ -52,12 +52,13 @@ struct shard_unit {
 /* What is there once for each optimizer. */
 struct shard_trainer {
     struct shard_optim o;
-    /* names of its arrays of state, and how many there are */
-    const char *const *state_name;
-    int states;
+    /* Arrays of its state, and of all that is kept for a trained element: the moving
+     * average comes behind the state. */
+    int states, arrays;
+    const char *state_name[SHARD_MAX_STATE + 1];
     /* trained elements stored here */
     int64_t state_elems;
-    float *state[SHARD_MAX_STATE]; /* [state_elems] each */
+    float *state[SHARD_MAX_STATE + 1]; /* [state_elems] each */
     /* a backward has added to its gradients since they were zeroed */
     bool dirty;
     /* They are complete: what each rank's own part was multiplied by on the way from
@@ -213,6 +214,9 @@ void shard_settle_home(struct shard *s);
  * and counts in the norm. */
 void shard_answers(const struct shard *s, const struct shard_unit *u,
                    int64_t *first_out, int64_t *count_out);
+
+/* The gradients are zero and gathered copies of the optimizer's units are stale. */
+void shard_updated(struct shard *s, int optim);
 
 /* own_update.c: a step of the program's own optimizer; leaves the gradients. */
 accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,

@@ -186,8 +186,7 @@ void shard_zero(struct shard *s, int optim)
     forget_gradients(s, optim);
 }
 
-/* Gathered copies of the optimizer's units are stale. */
-static void updated(struct shard *s, int optim)
+void shard_updated(struct shard *s, int optim)
 {
     forget_gradients(s, optim);
     shard_ring_drop(s, optim);
@@ -252,7 +251,7 @@ accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
     if (trainer->o.own.update) {
         st = shard_own_update(s, optim, lr, t, grad_scale, err);
         shard_zero(s, optim);
-        updated(s, optim);
+        shard_updated(s, optim);
         return st;
     }
     s->ranges = s->steps = 0;
@@ -260,6 +259,6 @@ accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
         if (s->unit[i].def->optim == optim)
             list_unit(s, &s->unit[i], &trainer->o.settings, lr, t, grad_scale);
     s->home->update(s->home, s->range, s->ranges, s->step);
-    updated(s, optim);
+    shard_updated(s, optim);
     return ACCEL_OK;
 }

@@ -314,7 +314,7 @@ accel_status_t accel_param_write(accel_t *run, const char *name, const float *sr
                                  int64_t elems, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_param_write", err);
+    accel_status_t st = run_trains(run, "accel_param_write", err);
 
     if (st)
         return st;
