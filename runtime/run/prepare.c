@@ -169,6 +169,7 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     struct shard_options o = { .strategy = plan_strategy(&run->config),
                                .prefetch = config_prefetch(&run->config),
                                .precision = config_precision(&run->config),
+                               .narrow_copies = config_narrow_copies(&run->config),
                                .optim = optim,
                                .optims = run->optims,
                                .backend = run->backend,

@@ -152,6 +152,11 @@ static void count_memory(struct shard *s)
                       : s->keep     ? (size_t)s->all_elems * elem
                                     : m->largest_unit + m->second_unit;
     m->reduce_buffer = whole ? 0 : m->largest_trained / elem * sizeof(float);
+    if (s->o.strategy == SHARD_NONE && s->world > 1 && s->o.narrow_copies &&
+        !s->o.local)
+        m->wire_buffer = wire_bytes(m->largest_trained / elem / (size_t)s->world,
+                                    s->o.precision.reduce) *
+                         (size_t)s->world;
     if (s->offloaded) {
         m->reduce_buffer += piece_bytes(s);
         m->narrow_master = elem < sizeof(float) ? (size_t)s->stored_elems * elem : 0;
@@ -223,10 +228,11 @@ static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
  * grow in a step. */
 static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
 {
-    bool scatter = s->memory.reduce_buffer > 0;
+    bool scatter = s->memory.reduce_buffer > 0 || s->memory.wire_buffer > 0;
     size_t elems =
         s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters);
-    size_t own = s->o.strategy == SHARD_NONE ? elems : elems / (size_t)s->world;
+    size_t own =
+        scatter || s->o.strategy != SHARD_NONE ? elems / (size_t)s->world : elems;
     accel_status_t st = ACCEL_OK;
 
     if (s->world > 1)
@@ -322,6 +328,12 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
             return st;
         s->ring = p;
         s->ring_bytes = s->memory.gather_slots;
+    }
+    if (s->memory.wire_buffer) {
+        st = comm_alloc(s->reduce_data, MEMORY_REDUCE, s->memory.wire_buffer, &p, err);
+        if (st)
+            return st;
+        s->wire = p;
     }
     if (s->memory.reduce_buffer) {
         st = alloc_shared(s, s->reduce_data, MEMORY_REDUCE, s->memory.reduce_buffer, &p,

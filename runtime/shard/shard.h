@@ -15,7 +15,8 @@
  *
  * Gradients go through one float32 reduce buffer, which is reduce-scattered when
  * backward moves to another unit. The wire carries the reduce dtype; sums are float32
- * in rank order.
+ * in rank order. NO_SHARD sums them in place before the step, in float32 or by way of
+ * that dtype, or (local SGD) not at all.
  *
  * Frozen parameters lie at the end of their unit and have no optimizer state; a unit of
  * nothing else has no gradient either.
@@ -58,6 +59,11 @@ struct shard_options {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     struct precision precision;
+    /* NO_SHARD: sums of gradients travel in precision.reduce, too; else in float32 */
+    bool narrow_copies;
+    /* NO_SHARD: each rank steps with its own gradients (local SGD), and shard_meet
+     * brings the ranks together */
+    bool local;
     /* copied by shard_open */
     const struct shard_optim *optim;
     int optims;
@@ -81,6 +87,8 @@ struct shard_options {
 /* What is allocated on this rank, in bytes. */
 struct shard_memory {
     size_t master, gradient_shard, gather_slots, reduce_buffer;
+    /* of whole copies that are summed in a narrow dtype */
+    size_t wire_buffer;
     /* of all kinds together, with the moving average */
     size_t moments;
     /* offloaded: bfloat16 copy of the masters to gather from */
@@ -134,9 +142,9 @@ bool shard_has_gradient(const struct shard *s, int optim);
 accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f fn,
                                    void *user, accel_error_t *err);
 /* Sum of squares of the gradient elements that this rank answers for: summed over all
- * ranks it is the global value under every strategy. Waits for the device, and is the
- * one call of a step that does: what the device has not reported yet, such as ids out
- * of range, is its error. Not collective. */
+ * ranks it is the global value under every strategy. Local SGD: of all that it has.
+ * Waits for the device, and is the one call of a step that does: what the device has
+ * not reported yet, such as ids out of range, is its error. Not collective. */
 accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
                                 accel_error_t *err);
 /* Multiplies them, complete ones, by `factor`. Not collective. */
@@ -154,6 +162,10 @@ void shard_zero(struct shard *s, int optim);
 accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
                             float grad_scale, accel_error_t *err);
 
+/* Local SGD: parameters, or what is kept beside them (optimizer state and averages),
+ * become their mean over the ranks. Drops gathered copies. Collective. */
+accel_status_t shard_meet(struct shard *s, accel_error_t *err);
+accel_status_t shard_meet_state(struct shard *s, accel_error_t *err);
 /* average = keep average + take parameters, of an optimizer that is `averaged`. Not
  * collective. */
 void shard_average(struct shard *s, int optim, float keep, float take);

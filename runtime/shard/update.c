@@ -75,7 +75,8 @@ void shard_answers(const struct shard *s, const struct shard_unit *u,
     *count_out = u->own - from < each ? u->own - from : each;
 }
 
-/* Spans of trained elements only: `state` ends where the frozen ones begin. */
+/* Spans of trained elements only: `state` ends where the frozen ones begin. With local
+ * SGD no two ranks have the same gradients, and each answers for all of its own. */
 static int trained_spans(struct shard *s, int optim)
 {
     int spans = 0;
@@ -87,6 +88,10 @@ static int trained_spans(struct shard *s, int optim)
         if (u->def->optim != optim)
             continue;
         shard_answers(s, u, &first, &count);
+        if (s->o.local) {
+            first = u->first;
+            count = u->stored;
+        }
         at = first - u->first;
         n = u->state - at < count ? u->state - at : count;
         if (n > 0)
