@@ -287,6 +287,17 @@ accel_status_t accel_ema(accel_t *run, accel_optim_t *optim, const accel_ema_t *
  * ACCEL_EINVAL (no average yet, or the same twice). */
 accel_status_t accel_ema_swap(accel_t *run, int on, accel_error_t *err);
 
+/* Local SGD, where each rank holds a whole copy (NO_SHARD): gradients are not summed
+ * over the ranks. Each rank clips and steps by its own, and the weights become their
+ * mean after every `every` iterations, after the last, and before whatever shows or
+ * saves them (accel_evaluate, accel_save_weights, accel_param_read, checkpoints), which
+ * is then between two steps only. A save also makes the optimizers' state and the
+ * moving averages their mean. Loss, stop and gradients that are not finite are agreed
+ * on in every step as usual; norms are this rank's. Before accel_prepare or
+ * accel_prepare_all, the same on all ranks. Errors: ACCEL_EINVAL, ACCEL_EMISMATCH (the
+ * config shards the weights). */
+accel_status_t accel_local_sgd(accel_t *run, int64_t every, accel_error_t *err);
+
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

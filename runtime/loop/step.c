@@ -294,6 +294,8 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     }
     graph_reset(&run->graph);
     finished = run->progress.step >= run->job.steps;
+    if (st == ACCEL_OK)
+        st = local_sgd_end_step(run, a.stop || finished, err);
     if (st == ACCEL_OK && !a.stop && run->job.eval_every > 0 &&
         (finished || run->progress.step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);

@@ -69,11 +69,3 @@ bool local_sgd_step(struct local_sgd *l)
     l->since = 0;
     return true;
 }
-
-bool local_sgd_end(struct local_sgd *l)
-{
-    const bool due = l->every > 0 && l->since > 0;
-
-    l->since = 0;
-    return due;
-}

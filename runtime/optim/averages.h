@@ -26,7 +26,7 @@ double ema_decay(const accel_ema_t *rule, int64_t n);
 bool ema_step(struct ema *e, float *keep_out, float *take_out);
 
 /* Local SGD (accelerate.local_sgd): no reduction of gradients; the weights become their
- * mean over the ranks every few steps, and in the end. */
+ * mean over the ranks every few steps. */
 struct local_sgd {
     /* steps from one average to the next, at least 1 */
     int64_t every;
@@ -36,8 +36,5 @@ struct local_sgd {
 
 /* After an optimizer step. True: average now. Without `every` never. */
 bool local_sgd_step(struct local_sgd *l);
-/* At the end. True: average once more. Accelerate does so even right after an average,
- * which changes nothing but rounding. */
-bool local_sgd_end(struct local_sgd *l);
 
 #endif

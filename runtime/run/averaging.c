@@ -125,12 +125,16 @@ static accel_status_t check_swap(const accel_t *run, bool on, accel_error_t *err
 accel_status_t accel_ema_swap(accel_t *run, int on, accel_error_t *err)
 {
     accel_status_t st = run_ready(run, "accel_ema_swap", err);
+    accel_error_t e = { 0 };
 
     if (st == ACCEL_OK)
         st = check_swap(run, on != 0, err);
     if (st != ACCEL_OK)
         return st;
     graph_reset(&run->graph);
+    st = local_sgd_meet(run, true, &e);
+    if (st != ACCEL_OK)
+        return run_report(run, st, &e, err);
     for (int i = 0; i < run->optims; i++)
         if (run->optim[i].averaged)
             shard_swap_average(run->shard, i);

@@ -5,6 +5,7 @@ libaccel_core_la_SOURCES += \
 	runtime/run/descriptors.c \
 	runtime/run/groups.c \
 	runtime/run/hooks.c \
+	runtime/run/local_sgd.c \
 	runtime/run/meshes.c \
 	runtime/run/model.c \
 	runtime/run/objects.c \
@@ -119,6 +120,10 @@ run_wrap = -Wl,--wrap=boot_open -Wl,--wrap=boot_leave -Wl,--wrap=boot_free
 tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_world)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
 tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) $(run_wrap)
+unit_tests += tests/unit/test_local_sgd
+tests_unit_test_local_sgd_SOURCES = tests/unit/test_local_sgd.c $(run_world)
+tests_unit_test_local_sgd_LDADD = $(fork_ldadd)
+tests_unit_test_local_sgd_LDFLAGS = $(AM_LDFLAGS) $(run_wrap)
 unit_tests += tests/unit/test_averages
 tests_unit_test_averages_SOURCES = tests/unit/test_averages.c $(run_world)
 tests_unit_test_averages_LDADD = $(fork_ldadd)

@@ -170,6 +170,7 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
                                .prefetch = config_prefetch(&run->config),
                                .precision = config_precision(&run->config),
                                .narrow_copies = config_narrow_copies(&run->config),
+                               .local = run->averaging.local.every > 0,
                                .optim = optim,
                                .optims = run->optims,
                                .backend = run->backend,

@@ -20,8 +20,18 @@ void average_put_rule(const struct accel_optim *o, const char *of, struct strbuf
                       (long long)r->every, (long long)r->after);
 }
 
+void average_put_local(const accel_t *run, struct strbuf *b)
+{
+    if (run->averaging.local.every)
+        strbuf_printf(b, "local_sgd=%lld\n", (long long)run->averaging.local.every);
+}
+
 void average_put_progress(const accel_t *run, struct strbuf *b)
 {
+    const struct local_sgd *l = &run->averaging.local;
+
+    if (l->every)
+        strbuf_printf(b, "local_sgd_since=%lld\n", (long long)l->since);
     for (int i = 0; i < run->optims; i++) {
         const struct accel_optim *o = &run->optim[i];
         char buf[RUN_NAME + 1];
@@ -67,8 +77,14 @@ accel_status_t average_check(const struct accel_optim *o, const char *dir,
                          o->name);
 }
 
+/* A checkpoint has the weights of all ranks together: none is apart. */
 void average_take_progress(accel_t *run, const char *text)
 {
+    struct averaging *a = &run->averaging;
+
+    a->weights_apart = a->state_apart = false;
+    if (!state_lookup_i64(text, "local_sgd_since", &a->local.since))
+        a->local.since = 0;
     for (int i = 0; i < run->optims; i++)
         if (run->optim[i].averaged)
             average_counters(&run->optim[i], text, &run->optim[i].ema);

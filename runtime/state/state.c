@@ -79,6 +79,7 @@ static void put_settings(const accel_t *run, struct strbuf *b)
                   "mixed_precision=%s\nreduce=%s\n",
                   j->batch, j->accumulate, run->boot.size,
                   p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
+    average_put_local(run, b);
 }
 
 /* Equal names have equal state: "adamw", or "own" and the names of its state. */

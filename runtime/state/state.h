@@ -126,6 +126,8 @@ bool state_lookup_i64(const char *text, const char *key, int64_t *value_out);
 
 /* The optimizer's rule, as a line of the settings; `of` is its optim_suffix. */
 void average_put_rule(const struct accel_optim *o, const char *of, struct strbuf *b);
+/* The steps between two means of local SGD, the same. */
+void average_put_local(const accel_t *run, struct strbuf *b);
 /* Where the averages stand. */
 void average_put_progress(const accel_t *run, struct strbuf *b);
 /* A0987: the trainer state `text` of checkpoint `dir` has no average for an optimizer

@@ -16,25 +16,11 @@
 #include "tests/tap.h"
 #include "tests/unit/run_world.h"
 
-enum { IN = 3, HIDDEN = 5, SAMPLES = 8, STEPS = 7, STOP = 4 };
-
-/* Two layers. */
-struct values {
-    float first[HIDDEN][IN], bias[HIDDEN], last[1][HIDDEN];
-};
-
-static const struct {
-    const char *name;
-    size_t at, elems;
-} params[] = {
-    { "first.weight", offsetof(struct values, first), (size_t)HIDDEN *IN },
-    { "first.bias", offsetof(struct values, bias), HIDDEN },
-    { "last.weight", offsetof(struct values, last), HIDDEN },
-};
+enum { STEPS = 7, STOP = 4 };
 
 /* What a run of forked ranks leaves behind; step 0 is the start. */
 struct outcome {
-    struct values weights[STEPS + 1], averages, after;
+    struct net_values weights[STEPS + 1], averages, after;
     /* what the model says of a sample: before, with the averages, and after */
     float says[3];
     int64_t steps, averaged;
@@ -53,94 +39,14 @@ struct scene {
 
 static char root[64] = "/tmp/accel-averages-XXXXXX";
 
-/* ---- the model ------------------------------------------------------------------- */
-
-struct layer {
-    accel_tensor_t *weight, *bias;
-};
-
-static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *in,
-                                     int n)
-{
-    const struct layer *l = accel_module_state(m);
-
-    (void)n;
-    return accel_linear(in[0], l->weight, l->bias,
-                        l->bias ? ACCEL_ACT_RELU : ACCEL_ACT_NONE);
-}
-
-static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
-{
-    accel_tensor_t *h = accel_call(m->child, in, n);
-
-    return accel_call(m->child->next, &h, 1);
-}
-
-static void layer_new(accel_t *run, accel_module_t *parent, const char *name,
-                      const int64_t dims[2], bool bias)
-{
-    static const accel_class_t cls = { "Linear", layer_forward, sizeof(struct layer) };
-    accel_module_t *m = accel_module_new(run, &cls, parent, name);
-    struct layer *l = accel_module_state(m);
-
-    l->weight =
-        accel_param(m, "weight", 2, dims, (accel_init_t){ ACCEL_INIT_UNIFORM, 0.7f });
-    if (bias)
-        l->bias =
-            accel_param(m, "bias", 1, dims, (accel_init_t){ ACCEL_INIT_UNIFORM, 0.3f });
-}
-
-static accel_module_t *net_new(accel_t *run)
-{
-    static const accel_class_t cls = { "Net", net_forward, 0 };
-    accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
-
-    layer_new(run, m, "first", (const int64_t[]){ HIDDEN, IN }, true);
-    layer_new(run, m, "last", (const int64_t[]){ 1, HIDDEN }, false);
-    return m;
-}
-
-/* This rank's samples of a step: backward of the mean of (net(x) - 1)^2, times `by`. */
-static accel_status_t push(accel_t *run, accel_module_t *net, int step, float by,
-                           accel_error_t *err)
-{
-    const int batch = SAMPLES / accel_world_size(run);
-    const int64_t dims[] = { batch, IN }, ones[] = { batch, 1 };
-    float x[SAMPLES * IN], want[SAMPLES];
-    accel_tensor_t *in, *out;
-
-    for (int i = 0; i < batch * IN; i++)
-        x[i] = by *
-               (float)((step * 37 + (accel_rank(run) * batch * IN + i) * 11) % 19 - 9) /
-               9.0f;
-    for (int i = 0; i < batch; i++)
-        want[i] = 1;
-    in = accel_input(run, ACCEL_F32, 2, dims, x, err);
-    out = accel_call(net, &in, 1);
-    return accel_backward(
-        run, accel_mse(out, accel_input(run, ACCEL_F32, 2, ones, want, err)), err);
-}
-
 static accel_status_t train_step(accel_t *run, accel_module_t *net, int step,
                                  accel_error_t *err)
 {
     accel_status_t st = accel_batch_begin(run, err);
 
     if (!st)
-        st = push(run, net, step, 1, err);
+        st = run_net_push(run, net, step, 1, err);
     return st ? st : accel_step(run, err);
-}
-
-/* All values on all ranks. */
-static accel_status_t read_values(accel_t *run, struct values *to, accel_error_t *err)
-{
-    accel_status_t st = ACCEL_OK;
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(params) && !st; i++)
-        st = accel_param_read(run, params[i].name, -1,
-                              (float *)(void *)((char *)to + params[i].at),
-                              (int64_t)params[i].elems, err);
-    return st;
 }
 
 /* ---- whole runs ------------------------------------------------------------------ */
@@ -153,13 +59,13 @@ static accel_status_t open_net(const struct scene *p, bool averaged, accel_t **r
     char config[192];
     accel_options_t o = { .config_file = config, .threads = 1 };
     accel_loop_t loop = {
-        .steps = STEPS, .batch = SAMPLES / p->world, .seed = 5, .out_dir = p->dir
+        .steps = STEPS, .batch = NET_SAMPLES / p->world, .seed = 5, .out_dir = p->dir
     };
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(run_out, &o, err))
         return err->code;
-    *net_out = net_new(*run_out);
+    *net_out = run_net_new(*run_out);
     if (accel_model_add(*run_out, "", *net_out, err))
         return err->code;
     *optim_out = accel_optim_add(*run_out, "o", net_out, 1, &sgd, err);
@@ -172,8 +78,8 @@ static accel_status_t open_net(const struct scene *p, bool averaged, accel_t **r
 static accel_status_t ask(accel_t *run, accel_module_t *net, float *out,
                           accel_error_t *err)
 {
-    const int64_t dims[] = { 1, IN };
-    const float x[IN] = { 0.5f, -1, 2 };
+    const int64_t dims[] = { 1, NET_IN };
+    const float x[NET_IN] = { 0.5f, -1, 2 };
     accel_tensor_t *in = accel_input(run, ACCEL_F32, 2, dims, x, err);
 
     return accel_tensor_read(accel_call(net, &in, 1), out, 1, err);
@@ -192,7 +98,7 @@ static accel_status_t swap_around(accel_t *run, accel_module_t *net,
 
     snprintf(dir, sizeof(dir), "%s-averaged", p->dir);
     if (!st)
-        st = read_values(run, &out->averages, err);
+        st = run_net_read(run, &out->averages, err);
     if (!st)
         st = accel_save_weights(run, dir, "float32", 1 << 20, err);
     if (!st)
@@ -201,7 +107,7 @@ static accel_status_t swap_around(accel_t *run, accel_module_t *net,
         st = accel_ema_swap(run, 0, err);
     if (!st)
         st = ask(run, net, &out->says[2], err);
-    return st ? st : read_values(run, &out->after, err);
+    return st ? st : run_net_read(run, &out->after, err);
 }
 
 static int rank_main(struct boot *b, void *arg)
@@ -217,7 +123,7 @@ static int rank_main(struct boot *b, void *arg)
     run_world_enter(b);
     st = mine ? open_net(p, true, &run, &net, &optim, &err) : ACCEL_ENOMEM;
     for (int64_t s = accel_steps_done(run); !st && s <= p->until; s++) {
-        st = read_values(run, &mine->weights[s], &err);
+        st = run_net_read(run, &mine->weights[s], &err);
         if (!st && s < p->until)
             st = train_step(run, net, (int)s, &err);
         for (int in = 1; in >= 0 && p->restless && s > 1 && !st; in--)
@@ -260,10 +166,10 @@ static struct outcome train(struct scene p, const char *dir, int until)
 /* ---- the same in plain C --------------------------------------------------------- */
 
 /* The average of the weights of steps 1 .. STEPS by the rule's words. */
-static struct values expected(const accel_ema_t *rule, const struct outcome *o)
+static struct net_values expected(const accel_ema_t *rule, const struct outcome *o)
 {
     const int every = rule->every ? (int)rule->every : 1;
-    struct values average = { 0 };
+    struct net_values average = { 0 };
     int n = 0;
 
     for (int s = (int)rule->after + every; s <= STEPS; s += every, n++) {
@@ -279,23 +185,13 @@ static struct values expected(const accel_ema_t *rule, const struct outcome *o)
     return average;
 }
 
-static float distance(const struct values *a, const struct values *b)
-{
-    const float *x = (const float *)a, *y = (const float *)b;
-    float most = 0;
-
-    for (size_t i = 0; i < sizeof(*a) / sizeof(float); i++)
-        most = fmaxf(most, fabsf(x[i] - y[i]));
-    return most;
-}
-
 /* The file that accel_save_weights has written holds the averages. */
 static void check_file(const char *name, const struct outcome *o)
 {
     const accel_safetensors_tensor_t *t;
     accel_safetensors_t *file = NULL;
     accel_error_t err = { 0 };
-    float got[HIDDEN * IN];
+    float got[NET_HIDDEN * NET_IN];
     char path[192];
 
     snprintf(path, sizeof(path), "%s/%s-averaged/model.safetensors", root, name);
@@ -322,17 +218,17 @@ static void test_rule(void)
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(plan); i++) {
-        struct values want;
+        struct net_values want;
         struct outcome o;
         char name[32];
 
         snprintf(name, sizeof(name), "rule-%zu", i);
         o = train(plan[i], name, STEPS);
         want = expected(&plan[i].rule, &o);
-        tap_ok(distance(&o.averages, &want) < 1e-6f &&
-                   distance(&want, &o.weights[STEPS]) > 1e-3f,
+        tap_ok(run_net_distance(&o.averages, &want) < 1e-6f &&
+                   run_net_distance(&want, &o.weights[STEPS]) > 1e-3f,
                "%s: the average is that of plain C, within %g", name,
-               (double)distance(&o.averages, &want));
+               (double)run_net_distance(&o.averages, &want));
         tap_ok(!memcmp(&o.after, &o.weights[STEPS], sizeof(o.after)),
                "%s: the weights are back with the same bits", name);
         tap_ok(o.says[0] == o.says[2] && o.says[0] != o.says[1],
@@ -376,9 +272,9 @@ static void test_resume(void)
         train(*c[i].first, name, STOP);
         o = train(*c[i].second, name, STEPS);
         tap_ok(c[i].same ? !memcmp(&o.averages, &whole.averages, sizeof(o.averages))
-                         : distance(&o.averages, &whole.averages) < 1e-5f,
+                         : run_net_distance(&o.averages, &whole.averages) < 1e-5f,
                "resumed after %d steps: %g away", STOP,
-               (double)distance(&o.averages, &whole.averages));
+               (double)run_net_distance(&o.averages, &whole.averages));
         tap_ok(o.steps == STEPS && o.averaged == whole.averaged, "the counters go on");
     }
 }
@@ -424,7 +320,7 @@ static void test_before(void)
 
     snprintf(config, sizeof(config), "%s.yaml", p.dir);
     accel_open(&run, &o, &err);
-    net = net_new(run);
+    net = run_net_new(run);
     accel_model_add(run, "", net, &err);
     tap_ok(accel_ema(run, NULL, NULL, &err) && says(&err, "NULL"), "no rule");
     tap_ok(accel_ema(run, &stranger, &p.rule, &err) && says(&err, "not of this run"),
@@ -445,7 +341,7 @@ static void test_swap_refused(void)
     accel_module_t *net;
     accel_optim_t *optim;
     accel_t *run = NULL;
-    struct values v;
+    struct net_values v;
 
     tap_is_int(open_net(&p, true, &run, &net, &optim, &err), 0, "open %s", err.text);
     tap_ok(accel_ema(run, NULL, &p.rule, &err) && says(&err, "prepared already"),
@@ -455,12 +351,13 @@ static void test_swap_refused(void)
     train_step(run, net, 0, &err);
     accel_batch_begin(run, &err);
     tap_ok(accel_ema_swap(run, 1, &err) && says(&err, "middle of a step"), "in a step");
-    push(run, net, 1, 1, &err);
+    run_net_push(run, net, 1, 1, &err);
     accel_step(run, &err);
     tap_ok(!accel_ema_swap(run, 1, &err), "in %s", err.text);
     tap_ok(accel_ema_swap(run, 1, &err) && says(&err, "in the place"), "twice");
     accel_batch_begin(run, &err);
-    tap_ok(push(run, net, 2, 1, &err) && says(&err, "accel_backward"), "no backward");
+    tap_ok(run_net_push(run, net, 2, 1, &err) && says(&err, "accel_backward"),
+           "no backward");
     tap_ok(accel_step(run, &err) && says(&err, "accel_step"), "no step");
     tap_ok(accel_optim_step(optim, NULL, &err) && says(&err, "accel_optim_step"),
            "no step of the optimizer");
@@ -469,7 +366,7 @@ static void test_swap_refused(void)
            "no save of the state");
     tap_ok(accel_load_state(run, p.dir, &err) && says(&err, "accel_load_state"),
            "no load");
-    tap_ok(!read_values(run, &v, &err), "values are read %s", err.text);
+    tap_ok(!run_net_read(run, &v, &err), "values are read %s", err.text);
     accel_close(run, NULL);
 }
 
@@ -487,7 +384,7 @@ static void test_skipped(void)
     train_step(run, net, 0, &err);
     accel_optim_skip(optim, 1, &err);
     accel_batch_begin(run, &err);
-    push(run, net, 1, 1e30f, &err);
+    run_net_push(run, net, 1, 1e30f, &err);
     tap_ok(!accel_optim_step(optim, &updated, &err) && !updated, "skipped %s",
            err.text);
     tap_ok(optim->ema.steps == 1 && optim->ema.averaged == 1,
