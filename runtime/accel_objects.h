@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_objects.h: a run of several models and optimizers, and a loop of your own, and
- * the schedules of learning rates.
+ * accel_objects.h: a run of several models and optimizers, and a loop of your own, the
+ * schedules of learning rates, and averages of weights.
  */
 #include "accel.h" /* which includes this header at its end */
 
@@ -243,6 +243,60 @@ typedef struct accel_schedule {
     accel_schedule_f own;
     void *user; /* must outlive the run */
 } accel_schedule_t;
+
+/* ---- averages of weights ---------------------------------------------------------
+ * A moving average (EMA) of what an optimizer trains is often the better model:
+ *
+ *     accel_ema(run, NULL, &(accel_ema_t){ .decay = 0.9999 }, &err);
+ *     accel_prepare(run, &job, &err);
+ *     ... train ...
+ *     accel_ema_swap(run, 1, &err);
+ *     accel_evaluate(run, 0, &loss, &err);
+ *     accel_save_weights(run, "averaged", "float32", 0, &err);
+ *     accel_ema_swap(run, 0, &err);
+ *
+ * It costs one float32 per trained element, which is cut over the ranks as the weights
+ * are, and is in every checkpoint as optim/NAME/ema. */
+
+/* How the decay grows to its full value after n averages, so that the first weights are
+ * soon forgotten. */
+typedef enum accel_ema_warmup {
+    ACCEL_EMA_FULL_AT_ONCE = 0,
+    ACCEL_EMA_BY_COUNT = 1, /* (1 + n) / (10 + n): TensorFlow's num_updates */
+    ACCEL_EMA_BY_POWER = 2, /* 1 - (1 + n / gamma)^-power: diffusers and timm */
+} accel_ema_warmup_t;
+
+/* average = decay average + (1 - decay) weights, after a step. The first average is the
+ * weights themselves, as in torch's AveragedModel. Zeros are the defaults. */
+typedef struct accel_ema_rule {
+    double decay; /* 0: 0.999; below 1 */
+    accel_ema_warmup_t warmup;
+    double gamma, power; /* ACCEL_EMA_BY_POWER; 0: 1 and 2/3 */
+    int64_t every;       /* optimizer steps from one average to the next; 0: 1 */
+    int64_t after;       /* steps before the first */
+} accel_ema_t;
+
+/* Keeps a moving average of the weights that `optim` trains; NULL: of every optimizer
+ * of the run that has no rule of its own, also that of accel_prepare. Skipped steps do
+ * not count. Before accel_prepare or accel_prepare_all. Errors: ACCEL_EINVAL. */
+accel_status_t accel_ema(accel_t *run, accel_optim_t *optim, const accel_ema_t *rule,
+                         accel_error_t *err);
+/* on: puts the averages in the place of the weights, for evaluation and
+ * accel_save_weights, until off puts back the weights, with the same bits. Between
+ * steps; meanwhile backwards, steps, saves and loads are refused. Collective. Errors:
+ * ACCEL_EINVAL (no average yet, or the same twice). */
+accel_status_t accel_ema_swap(accel_t *run, int on, accel_error_t *err);
+
+/* Local SGD, where each rank holds a whole copy (NO_SHARD): gradients are not summed
+ * over the ranks. Each rank clips and steps by its own, and the weights become their
+ * mean after every `every` iterations, after the last, and before whatever shows or
+ * saves them (accel_evaluate, accel_save_weights, accel_param_read, checkpoints), which
+ * is then between two steps only. A save also makes the optimizers' state and the
+ * moving averages their mean. Loss, stop and gradients that are not finite are agreed
+ * on in every step as usual; norms are this rank's. Before accel_prepare or
+ * accel_prepare_all, the same on all ranks. Errors: ACCEL_EINVAL, ACCEL_EMISMATCH (the
+ * config shards the weights). */
+accel_status_t accel_local_sgd(accel_t *run, int64_t every, accel_error_t *err);
 
 #pragma GCC visibility pop
 

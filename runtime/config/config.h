@@ -251,11 +251,14 @@ struct precision {
     /* Of the gathered copy and its wire. As `compute`, because narrowing before or
      * after the gather gives equal bits. */
     accel_dtype_t parameters;
-    /* Of gradients on the wire where state is sharded. Sums are float32, and so are the
-     * gradients of whole copies. */
+    /* Of gradients on the wire where state is sharded, and of whole copies where
+     * config_narrow_copies. Sums are float32. */
     accel_dtype_t reduce;
 };
 struct precision config_precision(const struct config *cfg);
+/* Was a dtype below float32 asked for, so that whole copies are summed in it as well?
+ * "auto" leaves them in float32. */
+bool config_narrow_copies(const struct config *cfg);
 /* How parameters are kept: by fsdp_config in either version, by deepspeed_config (the
  * ZeRO stage), or as whole copies for all other types. */
 enum sharding_strategy config_strategy(const struct config *cfg);

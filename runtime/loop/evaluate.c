@@ -71,6 +71,7 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
                           "the dataset has no held-out samples");
     if (batches > 0 && batches < rounds)
         rounds = batches;
+    st = local_sgd_meet(run, false, err);
     /* no tape, no dropout */
     run->graph.recording = run->graph.training = false;
     for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)

@@ -39,6 +39,8 @@ accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_o
 
     if (st == ACCEL_OK)
         st = shard_grad_sumsq(run->shard, o->number, sumsq_out, err);
+    if (st == ACCEL_OK)
+        o->own_sumsq = *sumsq_out;
     phase_end(run, PHASE_WAIT);
     return st;
 }
@@ -91,7 +93,8 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     double norm;
     accel_status_t st;
 
-    if (optim_clip(sumsq, o->clip, &factor, &norm, &why) != ACCEL_OK)
+    if (optim_clip(local_sgd_sumsq(o, sumsq), o->clip, &factor, &norm, &why) !=
+        ACCEL_OK)
         return o->skip ? skip_step(run, o) : norm_diverged(run, o, err);
     if (!o->clipped)
         o->norm = norm;
@@ -103,6 +106,8 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
     o->t++;
     o->updated++;
+    averaging_step(o);
+    local_sgd_stepped(run);
     phase_end(run, PHASE_OPTIMIZER);
     return st;
 }
@@ -124,7 +129,7 @@ static accel_status_t optim_ready(const accel_optim_t *o, const char *call,
 {
     accel_status_t st = optim_given(o, call, err);
 
-    return st == ACCEL_OK ? run_ready(o->run, call, err) : st;
+    return st == ACCEL_OK ? run_trains(o->run, call, err) : st;
 }
 
 /* The sum of squares over all ranks, of which each has its part. */
@@ -182,7 +187,8 @@ static accel_status_t clip_norm(struct accel_optim *o, float max, double *norm_o
 
     if (st != ACCEL_OK)
         return st;
-    if (optim_clip(sumsq, max, &factor, norm_out, &why) != ACCEL_OK) {
+    if (optim_clip(local_sgd_sumsq(o, sumsq), max, &factor, norm_out, &why) !=
+        ACCEL_OK) {
         *norm_out = sqrt(sumsq);
         return o->skip ? ACCEL_OK : norm_diverged(o->run, o, err);
     }

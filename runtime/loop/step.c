@@ -80,7 +80,7 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_backward", err);
+    accel_status_t st = run_trains(run, "accel_backward", err);
 
     if (st != ACCEL_OK)
         return st;
@@ -294,6 +294,8 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     }
     graph_reset(&run->graph);
     finished = run->progress.step >= run->job.steps;
+    if (st == ACCEL_OK)
+        st = local_sgd_end_step(run, a.stop || finished, err);
     if (st == ACCEL_OK && !a.stop && run->job.eval_every > 0 &&
         (finished || run->progress.step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);
@@ -323,7 +325,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
 accel_status_t accel_step(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_step", err);
+    accel_status_t st = run_trains(run, "accel_step", err);
 
     if (st == ACCEL_OK && run->loop.in_micro)
         return accel_fail(err, A0901,
@@ -341,7 +343,7 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
 accel_status_t accel_save(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_save", err);
+    accel_status_t st = run_trains(run, "accel_save", err);
 
     if (st != ACCEL_OK)
         return st;

@@ -8,14 +8,14 @@
 
 static accel_status_t ema_refuse(accel_error_t *err, const char *what)
 {
-    return accel_fail(err, A0984, "see struct ema_rule for the defaults", "%s", what);
+    return accel_fail(err, A0984, "see struct accel_ema_rule in accel_objects.h", "%s",
+                      what);
 }
 
 /* The comparisons are written so that NaN does not pass. */
-accel_status_t ema_begin(struct ema *out, const struct ema_rule *rule,
-                         accel_error_t *err)
+accel_status_t ema_begin(struct ema *out, const accel_ema_t *rule, accel_error_t *err)
 {
-    struct ema_rule r = *rule;
+    accel_ema_t r = *rule;
 
     r.decay = r.decay == 0 ? 0.999 : r.decay;
     r.gamma = r.gamma == 0 ? 1 : r.gamma;
@@ -28,19 +28,21 @@ accel_status_t ema_begin(struct ema *out, const struct ema_rule *rule,
                                "finite");
     if (r.every < 1 || r.after < 0)
         return ema_refuse(err, "the steps of an average must not be negative");
+    if (r.warmup < ACCEL_EMA_FULL_AT_ONCE || r.warmup > ACCEL_EMA_BY_POWER)
+        return ema_refuse(err, "the warm-up of an average is none of the three");
     *out = (struct ema){ .rule = r };
     return ACCEL_OK;
 }
 
-double ema_decay(const struct ema_rule *r, int64_t n)
+double ema_decay(const accel_ema_t *r, int64_t n)
 {
     double grown = r->decay;
 
     if (n <= 0)
         return 0;
-    if (r->warmup == EMA_BY_COUNT)
+    if (r->warmup == ACCEL_EMA_BY_COUNT)
         grown = (1 + (double)n) / (10 + (double)n);
-    else if (r->warmup == EMA_BY_POWER)
+    else if (r->warmup == ACCEL_EMA_BY_POWER)
         grown = 1 - pow(1 + (double)n / r->gamma, -r->power);
     return fmin(grown, r->decay);
 }
@@ -66,12 +68,4 @@ bool local_sgd_step(struct local_sgd *l)
         return false;
     l->since = 0;
     return true;
-}
-
-bool local_sgd_end(struct local_sgd *l)
-{
-    const bool due = l->every > 0 && l->since > 0;
-
-    l->since = 0;
-    return due;
 }

@@ -9,44 +9,24 @@
 
 #include "common/common.h"
 
-/* How the decay grows to its full value after n averages, so that the first weights
- * are soon forgotten. */
-enum ema_warmup {
-    EMA_FULL_AT_ONCE,
-    /* (1 + n) / (10 + n): TensorFlow's num_updates */
-    EMA_BY_COUNT,
-    /* 1 - (1 + n / gamma)^-power: diffusers and timm */
-    EMA_BY_POWER,
-};
-
-/* average = decay average + (1 - decay) weights. Zeros are the defaults. */
-struct ema_rule {
-    double decay; /* 0: 0.999; below 1 */
-    enum ema_warmup warmup;
-    double gamma, power; /* EMA_BY_POWER; 0: 1 and 2/3 */
-    int64_t every;       /* optimizer steps from one average to the next; 0: 1 */
-    int64_t after;       /* steps before the first */
-};
-
 /* Where an average stands; zeros and a rule are the start. Both counters belong into
  * checkpoints. */
 struct ema {
-    struct ema_rule rule;
+    accel_ema_t rule;
     /* optimizer steps, and those that were averaged */
     int64_t steps, averaged;
 };
 
 /* Fills in the defaults. ACCEL_EINVAL naming what is out of range. */
-accel_status_t ema_begin(struct ema *out, const struct ema_rule *rule,
-                         accel_error_t *err);
+accel_status_t ema_begin(struct ema *out, const accel_ema_t *rule, accel_error_t *err);
 /* The decay of the average after n earlier ones. 0 for n = 0: the first average is the
  * weights themselves, as in torch's AveragedModel. */
-double ema_decay(const struct ema_rule *rule, int64_t n);
+double ema_decay(const accel_ema_t *rule, int64_t n);
 /* After an optimizer step. True: average = keep average + take weights now. */
 bool ema_step(struct ema *e, float *keep_out, float *take_out);
 
 /* Local SGD (accelerate.local_sgd): no reduction of gradients; the weights become their
- * mean over the ranks every few steps, and in the end. */
+ * mean over the ranks every few steps. */
 struct local_sgd {
     /* steps from one average to the next, at least 1 */
     int64_t every;
@@ -56,8 +36,5 @@ struct local_sgd {
 
 /* After an optimizer step. True: average now. Without `every` never. */
 bool local_sgd_step(struct local_sgd *l);
-/* At the end. True: average once more. Accelerate does so even right after an average,
- * which changes nothing but rounding. */
-bool local_sgd_end(struct local_sgd *l);
 
 #endif

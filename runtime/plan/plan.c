@@ -225,6 +225,25 @@ static struct sizes add_up(const struct plan_input *in)
     return s;
 }
 
+/* Are whole copies summed in a narrow dtype? */
+static bool narrow_copies(const struct plan_input *in)
+{
+    return !in->layout.cut_gradients && copies(in) > 1 &&
+           config_narrow_copies(in->config);
+}
+
+/* A narrow unit goes to its ranks in parts, and their sums come back. */
+static void send_narrow(const struct plan_input *in, accel_dtype_t type,
+                        struct plan_wire *w)
+{
+    int64_t bytes = 0;
+
+    for (int u = 0; u < in->units; u++)
+        bytes +=
+            2 * (int64_t)wire_bytes((size_t)(reduced_elems(in, u) / copies(in)), type);
+    send_bytes(w, bytes, copies(in), copies_on_node(in));
+}
+
 /* Bytes on the wire per step; every collective sends parts directly, so a rank sends
  * (size - 1) / size of what is exchanged. */
 static void wire(const struct plan_input *in, const struct sizes *s,
@@ -249,8 +268,10 @@ static void wire(const struct plan_input *in, const struct sizes *s,
         send_parts(w, t.gathered, elem, cut, near);
         send_bytes(w, t.part_bytes, cut, near);
     }
-    /* One float32 all-reduce of what each copy holds. */
-    send_parts(w, graded / cut * 2, 4, copies(in), copies_on_node(in));
+    if (narrow_copies(in))
+        send_narrow(in, precision->reduce, w);
+    else /* one float32 all-reduce of what each copy holds */
+        send_parts(w, graded / cut * 2, 4, copies(in), copies_on_node(in));
     send_activations(in, elem, w);
     if (l->offload_params)
         w->host = t.gathered / cut * elem + t.reduced / cut * 4;
@@ -275,6 +296,23 @@ static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s
     return bytes;
 }
 
+/* A unit's gradient on its way to the shards or, narrow, to the other copies. */
+static int64_t reduce_bytes(const struct plan_input *in, const struct sizes *s,
+                            accel_dtype_t type)
+{
+    const struct plan_layout *l = &in->layout;
+    int64_t bytes = 0;
+
+    if (narrow_copies(in))
+        return (int64_t)wire_bytes((size_t)(s->largest_graded / copies(in)), type) *
+               copies(in);
+    if (l->cut_gradients && (cut_size(l) > 1 || l->offload_params))
+        bytes = s->largest_graded * 4;
+    if (l->cut_gradients && l->offload_params) /* the part that leaves the device */
+        bytes += s->largest_graded / cut_size(l) * 4;
+    return bytes;
+}
+
 /* Scratch of a device's sums in rank order: of a unit's gradient on its way to the
  * shards, or of the whole gradient where every rank stores everything. */
 static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
@@ -288,9 +326,11 @@ static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
     if (!in->device.present || ranks < 2 || elems == 0)
         return 0;
     if (in->device.library_sums && !wire_is_scaled(t))
-        return l->cut_gradients ? (int64_t)wire_bytes(elems / ranks, t) : 0;
+        return l->cut_gradients || narrow_copies(in)
+                   ? (int64_t)wire_bytes(elems / ranks, t)
+                   : 0;
     return (
-        int64_t)(l->cut_gradients
+        int64_t)(l->cut_gradients || narrow_copies(in)
                      ? exchange_scatter_bytes(elems / ranks, t, ranks, EXCHANGE_MOST)
                      : exchange_reduce_bytes(elems, 4, ranks, EXCHANGE_MOST));
 }
@@ -352,10 +392,7 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
     plan_out->gradient_bytes =
         (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
     plan_out->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
-    if (l->cut_gradients && (cut_size(l) > 1 || l->offload_params))
-        plan_out->reduce_bytes = s.largest_graded * 4;
-    if (l->cut_gradients && l->offload_params) /* the part that leaves the device */
-        plan_out->reduce_bytes += s.largest_graded / cut_size(l) * 4;
+    plan_out->reduce_bytes = reduce_bytes(in, &s, precision.reduce);
     state = plan_out->param_bytes + plan_out->moment_bytes + plan_out->gradient_bytes;
     if (l->offload_params || l->offload_optimizer)
         plan_out->host_bytes = state;

@@ -1,9 +1,11 @@
 # run/: the handle, from open to close
 libaccel_core_la_SOURCES += \
 	runtime/run/attempt.c \
+	runtime/run/averaging.c \
 	runtime/run/descriptors.c \
 	runtime/run/groups.c \
 	runtime/run/hooks.c \
+	runtime/run/local_sgd.c \
 	runtime/run/meshes.c \
 	runtime/run/model.c \
 	runtime/run/objects.c \
@@ -113,9 +115,18 @@ unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c
 tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
-tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(open_world)
+run_net = tests/unit/run_net.c tests/unit/run_net.h $(open_world)
+tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_net)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
 tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_local_sgd
+tests_unit_test_local_sgd_SOURCES = tests/unit/test_local_sgd.c $(run_net)
+tests_unit_test_local_sgd_LDADD = $(fork_ldadd)
+tests_unit_test_local_sgd_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_averages
+tests_unit_test_averages_SOURCES = tests/unit/test_averages.c $(run_net)
+tests_unit_test_averages_LDADD = $(fork_ldadd)
+tests_unit_test_averages_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_objects_calls
 tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)

@@ -342,6 +342,9 @@ accel_status_t accel_unit_gradient(accel_unit_t *unit, int index, float **out,
         return ACCEL_OK;
     }
     r = &unit->run->graph.residency;
+    st = run_trains(unit->run, "accel_unit_gradient", err);
+    if (st != ACCEL_OK)
+        return st;
     st = backward_begin(unit->run, &e);
     if (st == ACCEL_OK)
         st = r->grad(r->user, unit->number, &base, &e);
@@ -401,7 +404,7 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
  * has left. */
 accel_status_t accel_finish_backward(accel_t *run, double loss, accel_error_t *err)
 {
-    accel_status_t st = run_ready(run, "accel_finish_backward", err);
+    accel_status_t st = run_trains(run, "accel_finish_backward", err);
     accel_error_t e = { 0 };
 
     if (st != ACCEL_OK)

@@ -26,26 +26,31 @@ static void count_params(const struct units *units, struct plan_input *in)
         }
 }
 
-/* Bytes of optimizer state per element. With several optimizers each unit has its
- * own. */
+/* Numbers per element of optimizer state and of moving averages. With several
+ * optimizers each unit has its own. */
 static void count_states(const accel_t *run, struct plan_input *in, int *unit_states)
 {
     /* by kind of optimizer */
     static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
+    bool averaged = false;
 
+    for (int i = 0; i < run->optims; i++)
+        averaged = averaged || run->optim[i].averaged;
     for (int u = 0; u < run->units.count; u++) {
         const struct unit *unit = &run->units.unit[u];
 
         if (unit->optim >= 0)
-            unit_states[u] = optim_state_count(&run->optim[unit->optim]);
+            unit_states[u] = optim_state_count(&run->optim[unit->optim]) +
+                             run->optim[unit->optim].averaged;
         for (int i = 0; i < unit->param_count; i++)
             if (unit->param[i]->needs_grad)
                 in->state_numbers += unit_states[u] * unit->param[i]->elems;
     }
     in->unit_states = unit_states;
-    in->optimizer = run->optims == 1 && !run->optim[0].own.update
-                        ? rows[run->optim[0].settings.kind]
-                        : "optimizer state";
+    in->optimizer = averaged ? "state, average"
+                    : run->optims > 1 || run->optim[0].own.update
+                        ? "optimizer state"
+                        : rows[run->optim[0].settings.kind];
 }
 
 /* The "data" row: samples and their fields. */

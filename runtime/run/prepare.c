@@ -169,6 +169,8 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     struct shard_options o = { .strategy = plan_strategy(&run->config),
                                .prefetch = config_prefetch(&run->config),
                                .precision = config_precision(&run->config),
+                               .narrow_copies = config_narrow_copies(&run->config),
+                               .local = run->averaging.local.every > 0,
                                .optim = optim,
                                .optims = run->optims,
                                .backend = run->backend,
@@ -180,7 +182,8 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     accel_status_t st;
 
     for (int i = 0; i < run->optims; i++)
-        optim[i] = (struct shard_optim){ run->optim[i].settings, run->optim[i].own };
+        optim[i] = (struct shard_optim){ run->optim[i].settings, run->optim[i].own,
+                                         run->optim[i].averaged };
     st = shard_open(&run->shard, run->comm, &o, &run->units, err);
     if (st != ACCEL_OK)
         return st;
@@ -310,6 +313,8 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
 
     if (st == ACCEL_OK)
         st = run->own_loop ? objects_check(run, err) : objects_of_job(run, job, err);
+    if (st == ACCEL_OK)
+        st = averaging_begin(run, err);
     if (st == ACCEL_OK)
         st = take_job(run, job, err);
 

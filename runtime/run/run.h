@@ -17,6 +17,7 @@
 #include "loop/loop.h"
 #include "nn/nn.h"
 #include "observe/observe.h"
+#include "optim/averages.h"
 #include "place/place.h"
 #include "plan/plan.h"
 #include "shard/shard.h"
@@ -88,11 +89,29 @@ struct accel_optim {
     float lr, clip;
     /* steps done */
     int64_t t;
+    /* this rank's part of the last sum of squares; local SGD: all of its own */
+    double own_sumsq;
     /* In this iteration: steps, learning rate of the last, norm before clipping. */
     int updated;
     double last_lr, norm;
     /* `norm` is from accel_clip_norm, and stays */
     bool clipped;
+    /* accel_ema: it keeps a moving average, which stands at `ema` */
+    bool averaged;
+    struct ema ema;
+};
+
+/* Averages of weights (averaging.c). */
+struct averaging {
+    /* the rule of optimizers without one of their own */
+    bool averaged;
+    struct ema ema;
+    /* the averages are in the place of the weights */
+    bool swapped;
+    /* accel_local_sgd; `every` 0: off. Ranks have stepped by themselves since the last
+     * mean of the weights, and of what is kept beside them. */
+    struct local_sgd local;
+    bool weights_apart, state_apart;
 };
 
 /* A run. Members are grouped by who sets them, and are freed in accel_close. */
@@ -146,6 +165,7 @@ struct accel {
     int models;
     struct accel_optim optim[ACCEL_MAX_OPTIMS];
     int optims;
+    struct averaging averaging;
 
     /* Set by accel_prepare; true at its very end. */
     bool prepared;
@@ -240,6 +260,29 @@ accel_status_t models_at_most_one(const accel_t *run, const char *call,
 int optim_state_count(const struct accel_optim *o);
 /* ".NAME" for keys of texts, "" without a name. */
 const char *optim_suffix(const struct accel_optim *o, char *buf, size_t len);
+
+/* ---- averaging.c: averages of weights -------------------------------------------- */
+
+/* Gives each optimizer its rule. A0986: a name clashes. */
+accel_status_t averaging_begin(accel_t *run, accel_error_t *err);
+/* After a step of the optimizer that was taken. Not collective. */
+void averaging_step(struct accel_optim *o);
+/* run_ready for calls that change or save the weights; they are refused while the
+ * averages are in their place. */
+accel_status_t run_trains(accel_t *run, const char *call, accel_error_t *err);
+
+/* ---- local_sgd.c ----------------------------------------------------------------- */
+
+/* What this rank's gradients are clipped by: `sumsq`, that of all ranks, or its own
+ * where each steps by itself. One that is not finite is that of all. */
+double local_sgd_sumsq(const struct accel_optim *o, double sumsq);
+/* An optimizer has stepped. */
+void local_sgd_stepped(accel_t *run);
+/* Makes the weights, and with `state` what is kept beside them, the same on all ranks.
+ * Does nothing where they are. Collective. A0986: in a micro-batch. */
+accel_status_t local_sgd_meet(accel_t *run, bool state, accel_error_t *err);
+/* At the end of an iteration: when a mean is due, or it is the last. Collective. */
+accel_status_t local_sgd_end_step(accel_t *run, bool last, accel_error_t *err);
 
 /* ---- descriptors.c: the soft limit of open files, raised while the run is open --- */
 

@@ -3,36 +3,11 @@
  * Gradients on their way from the full unit to the shard. One float32 reduce buffer is
  * reduce-scattered (float32 sums in rank order, added to the gradient shard) when
  * backward moves on to another unit. Where each rank stores everything, gradients are
- * added up in place and all-reduced once, before the step of their optimizer. Copies of
- * shards are summed then too.
+ * added up in place and all-reduced once, before the step of their optimizer; with
+ * local SGD they stay as they are. Copies of shards are summed then too.
  */
 #include "common/wire.h"
 #include "shard/shard_impl.h"
-
-/* The reduce queue waits for what compute has written; calls that follow go to it. */
-static void begin_reduce(struct shard *s)
-{
-    s->be->settle(s->be);
-    s->be->record(s->be, s->computed, QUEUE_COMPUTE);
-    s->be->wait(s->be, QUEUE_REDUCE, s->computed);
-    s->be->use(s->be, QUEUE_REDUCE);
-}
-
-/* Back to the compute queue, which does not wait yet: the reduction overlaps with the
- * backward of the next unit until that needs the buffer. */
-static void end_reduce(struct shard *s)
-{
-    s->be->record(s->be, s->reduced, QUEUE_REDUCE);
-    s->be->use(s->be, QUEUE_COMPUTE);
-    s->reducing = true;
-}
-
-void shard_wait_reduced(struct shard *s)
-{
-    if (s->reducing)
-        s->be->wait(s->be, QUEUE_COMPUTE, s->reduced);
-    s->reducing = false;
-}
 
 /* This rank's part of the unit's gradient, summed over all ranks and scaled, into `out`
  * or (accumulate) onto what it holds. */
@@ -92,11 +67,11 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
         return ACCEL_OK;
     u = &s->unit[unit];
     s->open = -1;
-    begin_reduce(s);
+    shard_begin_reduce(s);
     narrow_in_place(s, u);
     st = s->offloaded ? sum_up_at_home(s, unit, err)
                       : sum_up(s, unit, s->grad + u->grad_at, true, err);
-    end_reduce(s);
+    shard_end_reduce(s);
     return st;
 }
 
@@ -186,7 +161,8 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     if (accumulate < 1)
         return accel_fail(err, A0616, "set accumulate to at least 1",
                           "invalid number of micro-batches per step: %d", accumulate);
-    s->grad_scale = 1.0f / ((float)comm_size(s->comm) * (float)accumulate);
+    s->grad_scale =
+        1.0f / ((s->o.local ? 1.0f : (float)comm_size(s->comm)) * (float)accumulate);
     s->in_backward = true;
     s->open = s->last_unit = -1;
     s->order_at = 0;
@@ -204,7 +180,7 @@ static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
     if (s->reduce)
         s->be->use(s->be, QUEUE_REDUCE);
     else
-        begin_reduce(s);
+        shard_begin_reduce(s);
     for (int i = 0; i < s->units && !st; i++) {
         const struct shard_unit *u = &s->unit[i];
 
@@ -212,24 +188,34 @@ static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
             st = comm_all_reduce(others, s->grad + u->grad_at, (size_t)u->stored,
                                  ACCEL_F32, COMM_SUM, err);
     }
-    end_reduce(s);
+    shard_end_reduce(s);
     return st;
+}
+
+/* Sums over the ranks where each stores everything; *scale_out is what is left to
+ * multiply by. */
+static accel_status_t sum_copies(struct shard *s, int optim, float *scale_out,
+                                 accel_error_t *err)
+{
+    s->trainer[optim].reduced *= (float)s->world;
+    if (!s->wire)
+        return sum_with(s, optim, s->reduce_data, err);
+    *scale_out = 1.0f;
+    return shard_sum_narrow(s, optim, err);
 }
 
 /* What no reduce-scatter has summed and scaled. Without a reduce buffer (NO_SHARD, or
  * one rank) that is everything. */
 static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
 {
-    const float scale = s->reduce ? 1.0f : s->grad_scale;
+    float scale = s->reduce ? 1.0f : s->grad_scale;
     accel_status_t st = ACCEL_OK;
     int64_t count;
     float *first;
 
     s->trainer[optim].reduced = scale;
-    if (s->world > 1 && !s->reduce) {
-        st = sum_with(s, optim, s->reduce_data, err);
-        s->trainer[optim].reduced *= (float)s->world;
-    }
+    if (s->world > 1 && !s->reduce && !s->o.local)
+        st = sum_copies(s, optim, &scale, err);
     if (!st && s->copies) {
         shard_settle_home(s);
         st = sum_with(s, optim, s->copies, err);

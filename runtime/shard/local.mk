@@ -1,16 +1,19 @@
 # shard/
 libaccel_core_la_SOURCES += \
 	runtime/shard/abandon.c \
+	runtime/shard/shard_average.c \
 	runtime/shard/shard_boxes.c \
 	runtime/shard/init.c \
 	runtime/shard/unit_order.c \
 	runtime/shard/gradients.c \
 	runtime/shard/own_update.c \
+	runtime/shard/reduce_queue.c \
 	runtime/shard/ring.c \
 	runtime/shard/shard.c \
 	runtime/shard/shard.h \
 	runtime/shard/shard_impl.h \
-	runtime/shard/update.c
+	runtime/shard/update.c \
+	runtime/shard/whole_copies.c
 
 # Tests: a synthetic model on forked ranks; --wrap counts the bytes they send.
 shard_wrap = -Wl,--wrap=comm_all_gather -Wl,--wrap=comm_reduce_scatter \
@@ -28,6 +31,10 @@ tests_unit_test_shard_LDFLAGS = $(shard_wrap)
 tests_unit_test_shard_limits_SOURCES = tests/unit/test_shard_limits.c
 tests_unit_test_shard_limits_LDADD = libshardworld.la $(fork_ldadd)
 tests_unit_test_shard_limits_LDFLAGS = $(shard_wrap)
+unit_tests += tests/unit/test_narrow_copies
+tests_unit_test_narrow_copies_SOURCES = tests/unit/test_narrow_copies.c
+tests_unit_test_narrow_copies_LDADD = libshardworld.la $(fork_ldadd)
+tests_unit_test_narrow_copies_LDFLAGS = $(shard_wrap)
 gpu_unit_tests += tests/unit/test_cuda_objects
 tests_unit_test_cuda_objects_SOURCES = tests/unit/test_cuda_objects.c $(cuda_device_sources)
 tests_unit_test_cuda_objects_LDADD = libshardworld.la $(fork_ldadd)

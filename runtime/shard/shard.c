@@ -44,6 +44,22 @@ static void place_unit(struct shard *s, struct shard_unit *u)
     s->grad_elems += u->grad_at >= 0 ? u->stored : 0;
 }
 
+/* What the optimizer keeps for each trained element. */
+static void trainer_arrays(struct shard_trainer *t, const struct shard_optim *o)
+{
+    const char *const *names = o->own.state;
+
+    t->o = *o;
+    t->states = o->own.states;
+    if (!o->own.update)
+        names = optim_state_names(&o->settings, &t->states);
+    for (int k = 0; k < t->states; k++)
+        t->state_name[k] = names[k];
+    t->arrays = t->states;
+    if (o->averaged)
+        t->state_name[t->arrays++] = "ema";
+}
+
 /* One trainer for each optimizer. */
 static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
 {
@@ -53,15 +69,8 @@ static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
     if (!s->trainer)
         return accel_fail_nomem(err, "unit table", n * sizeof(*s->trainer));
     s->trainers = s->o.optims;
-    for (int i = 0; i < s->trainers; i++) {
-        struct shard_trainer *t = &s->trainer[i];
-
-        t->o = s->o.optim[i];
-        t->state_name = t->o.own.state;
-        t->states = t->o.own.states;
-        if (!t->o.own.update)
-            t->state_name = optim_state_names(&t->o.settings, &t->states);
-    }
+    for (int i = 0; i < s->trainers; i++)
+        trainer_arrays(&s->trainer[i], &s->o.optim[i]);
     s->o.optim = NULL; /* the caller's list may go */
     return ACCEL_OK;
 }
@@ -136,13 +145,18 @@ static void count_memory(struct shard *s)
     m->master = (size_t)s->stored_elems * sizeof(float);
     m->gradient_shard = (size_t)s->grad_elems * sizeof(float);
     for (int i = 0; i < s->trainers; i++)
-        m->moments += (size_t)s->trainer[i].states * (size_t)s->trainer[i].state_elems *
+        m->moments += (size_t)s->trainer[i].arrays * (size_t)s->trainer[i].state_elems *
                       sizeof(float);
     m->gather_slots = s->direct     ? 0
                       : s->resident ? (size_t)s->stored_elems * elem
                       : s->keep     ? (size_t)s->all_elems * elem
                                     : m->largest_unit + m->second_unit;
     m->reduce_buffer = whole ? 0 : m->largest_trained / elem * sizeof(float);
+    if (s->o.strategy == SHARD_NONE && s->world > 1 && s->o.narrow_copies &&
+        !s->o.local)
+        m->wire_buffer = wire_bytes(m->largest_trained / elem / (size_t)s->world,
+                                    s->o.precision.reduce) *
+                         (size_t)s->world;
     if (s->offloaded) {
         m->reduce_buffer += piece_bytes(s);
         m->narrow_master = elem < sizeof(float) ? (size_t)s->stored_elems * elem : 0;
@@ -191,7 +205,7 @@ static accel_status_t alloc_state(struct shard *s, struct shard_trainer *t,
     const size_t bytes = (size_t)t->state_elems * sizeof(float);
     accel_status_t st = ACCEL_OK;
 
-    for (int k = 0; k < t->states && !st; k++)
+    for (int k = 0; k < t->arrays && !st; k++)
         st = alloc_floats(s, MEMORY_MOMENTS, bytes, &t->state[k], err);
     return st;
 }
@@ -214,10 +228,11 @@ static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
  * grow in a step. */
 static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
 {
-    bool scatter = s->memory.reduce_buffer > 0;
+    bool scatter = s->memory.reduce_buffer > 0 || s->memory.wire_buffer > 0;
     size_t elems =
         s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters);
-    size_t own = s->o.strategy == SHARD_NONE ? elems : elems / (size_t)s->world;
+    size_t own =
+        scatter || s->o.strategy != SHARD_NONE ? elems / (size_t)s->world : elems;
     accel_status_t st = ACCEL_OK;
 
     if (s->world > 1)
@@ -313,6 +328,12 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
             return st;
         s->ring = p;
         s->ring_bytes = s->memory.gather_slots;
+    }
+    if (s->memory.wire_buffer) {
+        st = comm_alloc(s->reduce_data, MEMORY_REDUCE, s->memory.wire_buffer, &p, err);
+        if (st)
+            return st;
+        s->wire = p;
     }
     if (s->memory.reduce_buffer) {
         st = alloc_shared(s, s->reduce_data, MEMORY_REDUCE, s->memory.reduce_buffer, &p,
@@ -435,7 +456,7 @@ void shard_close(struct shard *s)
     close_slots(s);
     free_home(s, s->master, s->memory.master);
     for (int i = 0; i < s->trainers; i++)
-        for (int k = 0; k < s->trainer[i].states; k++)
+        for (int k = 0; k < s->trainer[i].arrays; k++)
             free_home(s, s->trainer[i].state[k],
                       (size_t)s->trainer[i].state_elems * sizeof(float));
     free(s->trainer);

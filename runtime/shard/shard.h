@@ -15,7 +15,8 @@
  *
  * Gradients go through one float32 reduce buffer, which is reduce-scattered when
  * backward moves to another unit. The wire carries the reduce dtype; sums are float32
- * in rank order.
+ * in rank order. NO_SHARD sums them in place before the step, in float32 or by way of
+ * that dtype, or (local SGD) not at all.
  *
  * Frozen parameters lie at the end of their unit and have no optimizer state; a unit of
  * nothing else has no gradient either.
@@ -49,6 +50,8 @@ struct shard_optim {
     /* the program's own update, and its state, in place of that of `settings`;
      * own.update NULL: there is none */
     accel_own_optim_t own;
+    /* keeps a moving average of its parameters, for shard_average */
+    bool averaged;
 };
 
 /* What shard_open is told. Everything pointed to must outlive the shards. */
@@ -56,6 +59,11 @@ struct shard_options {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     struct precision precision;
+    /* NO_SHARD: sums of gradients travel in precision.reduce, too; else in float32 */
+    bool narrow_copies;
+    /* NO_SHARD: each rank steps with its own gradients (local SGD), and shard_meet
+     * brings the ranks together */
+    bool local;
     /* copied by shard_open */
     const struct shard_optim *optim;
     int optims;
@@ -79,7 +87,9 @@ struct shard_options {
 /* What is allocated on this rank, in bytes. */
 struct shard_memory {
     size_t master, gradient_shard, gather_slots, reduce_buffer;
-    /* of all kinds together */
+    /* of whole copies that are summed in a narrow dtype */
+    size_t wire_buffer;
+    /* of all kinds together, with the moving average */
     size_t moments;
     /* offloaded: bfloat16 copy of the masters to gather from */
     size_t narrow_master;
@@ -132,9 +142,9 @@ bool shard_has_gradient(const struct shard *s, int optim);
 accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f fn,
                                    void *user, accel_error_t *err);
 /* Sum of squares of the gradient elements that this rank answers for: summed over all
- * ranks it is the global value under every strategy. Waits for the device, and is the
- * one call of a step that does: what the device has not reported yet, such as ids out
- * of range, is its error. Not collective. */
+ * ranks it is the global value under every strategy. Local SGD: of all that it has.
+ * Waits for the device, and is the one call of a step that does: what the device has
+ * not reported yet, such as ids out of range, is its error. Not collective. */
 accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
                                 accel_error_t *err);
 /* Multiplies them, complete ones, by `factor`. Not collective. */
@@ -152,12 +162,24 @@ void shard_zero(struct shard *s, int optim);
 accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
                             float grad_scale, accel_error_t *err);
 
+/* Local SGD: parameters, or what is kept beside them (optimizer state and averages),
+ * become their mean over the ranks. Drops gathered copies. Collective. */
+accel_status_t shard_meet(struct shard *s, accel_error_t *err);
+accel_status_t shard_meet_state(struct shard *s, accel_error_t *err);
+/* average = keep average + take parameters, of an optimizer that is `averaged`. Not
+ * collective. */
+void shard_average(struct shard *s, int optim, float keep, float take);
+/* Exchanges parameters and average; twice leaves the same bits. Only where the
+ * gradients are zero: their memory is used. Drops gathered copies. Not collective, but
+ * all ranks must. */
+void shard_swap_average(struct shard *s, int optim);
+
 /* What shard_open has allocated. */
 void shard_memory(const struct shard *s, struct shard_memory *memory_out);
 /* All pieces that this rank stores, as boxes that point into the shards: model/NAME,
- * and optim/NAME/STATE for what is trained. NO_SHARD: each rank stores its 1/world of
- * the flat range, and with for_load all of it. The caller frees *boxes_out, one malloc
- * that holds the names too. Not collective. */
+ * and optim/NAME/STATE for what is trained, the average (ema) included. NO_SHARD: each
+ * rank stores its 1/world of the flat range, and with for_load all of it. The caller
+ * frees *boxes_out, one malloc that holds the names too. Not collective. */
 accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
                            size_t *count_out, accel_error_t *err);
 /* To be called before boxes are written in the middle of a run: waits for what still

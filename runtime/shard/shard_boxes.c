@@ -29,10 +29,10 @@ static const struct shard_trainer *trainer_of(const struct shard *s,
     return u->def->optim >= 0 ? &s->trainer[u->def->optim] : NULL;
 }
 
-/* Frozen parameters have no optimizer state. */
+/* Frozen parameters have no optimizer state and no average. */
 static int tensors_of(const struct shard_trainer *t, const accel_tensor_t *p)
 {
-    return param_is_trained(p) ? 1 + t->states : 1;
+    return param_is_trained(p) ? 1 + t->arrays : 1;
 }
 
 /* The flat range of unit u that this rank stores in a checkpoint, or loads from one.

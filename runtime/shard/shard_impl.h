@@ -52,12 +52,13 @@ struct shard_unit {
 /* What is there once for each optimizer. */
 struct shard_trainer {
     struct shard_optim o;
-    /* names of its arrays of state, and how many there are */
-    const char *const *state_name;
-    int states;
+    /* Arrays of its state, and of all that is kept for a trained element: the moving
+     * average comes behind the state. */
+    int states, arrays;
+    const char *state_name[SHARD_MAX_STATE + 1];
     /* trained elements stored here */
     int64_t state_elems;
-    float *state[SHARD_MAX_STATE]; /* [state_elems] each */
+    float *state[SHARD_MAX_STATE + 1]; /* [state_elems] each */
     /* a backward has added to its gradients since they were zeroed */
     bool dirty;
     /* They are complete: what each rank's own part was multiplied by on the way from
@@ -150,6 +151,9 @@ struct shard {
 
     /* Gradients. Without a reduce buffer they are added up in `grad` directly. */
     float *reduce;
+    /* whole copies that are summed in a narrow dtype: a unit on the wire; NULL: they
+     * are summed as they are */
+    char *wire;
     /* offloaded: a unit's own part on its way home */
     float *piece;
     /* unit in the reduce buffer, or -1 */
@@ -207,12 +211,27 @@ void shard_order_hash(struct shard *s, enum shard_event what, int unit);
 /* Collective. A0504: the ranks used the units in different orders. */
 accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
 
+/* reduce_queue.c: the reduce queue waits for what compute has written; calls that
+ * follow go to it. */
+void shard_begin_reduce(struct shard *s);
+/* Back to the compute queue, which does not wait yet. */
+void shard_end_reduce(struct shard *s);
+/* From here on compute may change the reduce buffer, or read the gradient. */
+void shard_wait_reduced(struct shard *s);
+
+/* whole_copies.c: the optimizer's gradients, summed over the ranks in the dtype of
+ * `wire` and scaled. Collective. */
+accel_status_t shard_sum_narrow(struct shard *s, int optim, accel_error_t *err);
+
 /* update.c: offloaded, waits until copies from and to the device are complete. */
 void shard_settle_home(struct shard *s);
 /* The flat range of u that this rank alone answers for: what it stores in a checkpoint
  * and counts in the norm. */
 void shard_answers(const struct shard *s, const struct shard_unit *u,
                    int64_t *first_out, int64_t *count_out);
+
+/* The gradients are zero and gathered copies of the optimizer's units are stale. */
+void shard_updated(struct shard *s, int optim);
 
 /* own_update.c: a step of the program's own optimizer; leaves the gradients. */
 accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
@@ -222,8 +241,6 @@ accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
  * the first one from unit *at on, which moves behind it. False: there is none. */
 bool shard_next_gradients(const struct shard *s, int optim, int *at, float **first_out,
                           int64_t *count_out);
-/* From here on compute may change the reduce buffer, or read the gradient. */
-void shard_wait_reduced(struct shard *s);
 /* Where backward adds the gradient of a unit, float32; reduces the unit
  * before. Collective. */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,

@@ -75,7 +75,8 @@ void shard_answers(const struct shard *s, const struct shard_unit *u,
     *count_out = u->own - from < each ? u->own - from : each;
 }
 
-/* Spans of trained elements only: `state` ends where the frozen ones begin. */
+/* Spans of trained elements only: `state` ends where the frozen ones begin. With local
+ * SGD no two ranks have the same gradients, and each answers for all of its own. */
 static int trained_spans(struct shard *s, int optim)
 {
     int spans = 0;
@@ -87,6 +88,10 @@ static int trained_spans(struct shard *s, int optim)
         if (u->def->optim != optim)
             continue;
         shard_answers(s, u, &first, &count);
+        if (s->o.local) {
+            first = u->first;
+            count = u->stored;
+        }
         at = first - u->first;
         n = u->state - at < count ? u->state - at : count;
         if (n > 0)
@@ -186,8 +191,7 @@ void shard_zero(struct shard *s, int optim)
     forget_gradients(s, optim);
 }
 
-/* Gathered copies of the optimizer's units are stale. */
-static void updated(struct shard *s, int optim)
+void shard_updated(struct shard *s, int optim)
 {
     forget_gradients(s, optim);
     shard_ring_drop(s, optim);
@@ -252,7 +256,7 @@ accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
     if (trainer->o.own.update) {
         st = shard_own_update(s, optim, lr, t, grad_scale, err);
         shard_zero(s, optim);
-        updated(s, optim);
+        shard_updated(s, optim);
         return st;
     }
     s->ranges = s->steps = 0;
@@ -260,6 +264,6 @@ accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
         if (s->unit[i].def->optim == optim)
             list_unit(s, &s->unit[i], &trainer->o.settings, lr, t, grad_scale);
     s->home->update(s->home, s->range, s->ranges, s->step);
-    updated(s, optim);
+    shard_updated(s, optim);
     return ACCEL_OK;
 }

@@ -320,7 +320,7 @@ accel_status_t accel_load_part(accel_t *run, const char *dir, const accel_part_t
     static const accel_part_t all = { 0 };
     struct part_load l = { .run = run, .part = part ? part : &all };
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_load_part", err);
+    accel_status_t st = run_trains(run, "accel_load_part", err);
 
     if (st)
         return st;

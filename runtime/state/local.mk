@@ -1,5 +1,6 @@
 # state/: what a checkpoint holds, saved and resumed
 libaccel_core_la_SOURCES += \
+	runtime/state/average_lines.c \
 	runtime/state/load_part.c \
 	runtime/state/params.c \
 	runtime/state/registered.c \
@@ -9,4 +10,5 @@ libaccel_core_la_SOURCES += \
 	runtime/state/state.c \
 	runtime/state/state.h \
 	runtime/state/state_dirs.c \
-	runtime/state/state_hooks.c
+	runtime/state/state_hooks.c \
+	runtime/state/state_text.c

@@ -205,6 +205,8 @@ static accel_status_t read_named(accel_t *run, const char *name, int to, float *
     st = run_agree(run, st, err);
     if (!st)
         st = run_agree(run, same_call(run, name, to, err), err);
+    if (!st && n.part.param)
+        st = local_sgd_meet(run, false, err);
     for (int64_t at = 0; !st && n.part.param && at < elems; at += most)
         st = read_slice(run, &n.part, to, at, elems - at < most ? elems - at : most,
                         stage, dst, err);
@@ -314,7 +316,7 @@ accel_status_t accel_param_write(accel_t *run, const char *name, const float *sr
                                  int64_t elems, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_param_write", err);
+    accel_status_t st = run_trains(run, "accel_param_write", err);
 
     if (st)
         return st;

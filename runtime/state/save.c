@@ -109,6 +109,8 @@ accel_status_t save_below(accel_t *run, const char *root, int keep,
     accel_status_t st = state_hooks_save(run, root, err);
 
     if (st == ACCEL_OK)
+        st = local_sgd_meet(run, true, err);
+    if (st == ACCEL_OK)
         st = registered_save(run, &objects, &blob[1].bytes, err);
     if (st != ACCEL_OK)
         return st;

@@ -6,7 +6,6 @@
  * part of the progress: cursor and places are global, and every random number is a
  * function of (seed, name or sample, index).
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +61,7 @@ static void put_optimizer(const struct accel_optim *optim, struct strbuf *b)
                       of, i, o->groups[i].match, o->groups[i].lr_scale,
                       o->groups[i].weight_decay, o->groups[i].frozen != 0);
     strbuf_printf(b, "clip%s=%.7g\n", of, optim->clip);
+    average_put_rule(optim, of, b);
 }
 
 /* Settings that a restart may change, as lines; listed when they differ. */
@@ -79,6 +79,7 @@ static void put_settings(const accel_t *run, struct strbuf *b)
                   "mixed_precision=%s\nreduce=%s\n",
                   j->batch, j->accumulate, run->boot.size,
                   p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
+    average_put_local(run, b);
 }
 
 /* Equal names have equal state: "adamw", or "own" and the names of its state. */
@@ -203,6 +204,7 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
                   (long long)run->progress.cursor, run->loop.micro, run->job.seed,
                   (long long)run->progress.step);
     put_optimizers_progress(run, &b);
+    average_put_progress(run, &b);
     strbuf_printf(&b, "%s", run->progress.settings);
     loaders_encode(run, &b);
     if (b.failed) {
@@ -212,40 +214,6 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
     *text_out = b.s;
     *bytes_out = b.len;
     return ACCEL_OK;
-}
-
-/* Value of `key` in lines "key=value", copied to buf[len]. */
-static bool lookup(const char *text, const char *key, char *buf, size_t len)
-{
-    size_t klen = strlen(key);
-
-    for (const char *line = text; line && *line;) {
-        const char *end = strchr(line, '\n');
-        size_t n = end ? (size_t)(end - line) : strlen(line);
-
-        if (n > klen && strncmp(line, key, klen) == 0 && line[klen] == '=') {
-            snprintf(buf, len, "%.*s", (int)(n - klen - 1), line + klen + 1);
-            return true;
-        }
-        line = end ? end + 1 : NULL;
-    }
-    return false;
-}
-
-/* The same as a whole number, 0 or more. */
-static bool lookup_i64(const char *text, const char *key, int64_t *value_out)
-{
-    char value[64], *end;
-    long long v;
-
-    if (!lookup(text, key, value, sizeof(value)))
-        return false;
-    errno = 0;
-    v = strtoll(value, &end, 10);
-    if (errno || *end || end == value || v < 0)
-        return false;
-    *value_out = v;
-    return true;
 }
 
 /* One warning for each setting that differs from what the checkpoint
@@ -260,7 +228,7 @@ static void list_differences(const accel_t *run, const char *text)
         const char *now = line + klen + 1;
 
         snprintf(key, sizeof(key), "%.*s", (int)klen, line);
-        if (lookup(text, key, was, sizeof(was)) && run->boot.rank == 0 &&
+        if (state_lookup(text, key, was, sizeof(was)) && run->boot.rank == 0 &&
             (strlen(was) != n || strncmp(was, now, n) != 0))
             accel_logf(&run->log, ACCEL_LOG_WARN,
                        "resuming with %s = %.*s (the checkpoint had %s)", key, (int)n,
@@ -279,7 +247,7 @@ static accel_status_t check_optimizer(const accel_t *run, const struct accel_opt
     const char *ours = kind_name(o, name, sizeof(name));
 
     snprintf(key, sizeof(key), "optimizer%s", of);
-    if (!lookup(text, key, kind, sizeof(kind)) && o->name[0])
+    if (!state_lookup(text, key, kind, sizeof(kind)) && o->name[0])
         return accel_fail_at(
             err, A0910, dir,
             "give the optimizers their old names, or use another --out",
@@ -290,7 +258,7 @@ static accel_status_t check_optimizer(const accel_t *run, const struct accel_opt
             "the checkpoint has the state of %s, but this run uses %s", kind, ours);
     snprintf(key, sizeof(key), "trained%s", of);
     snprintf(now, sizeof(now), "%016" PRIx64, groups_trained(run, o->number));
-    if (lookup(text, key, trained, sizeof(trained)) && strcmp(trained, now) != 0)
+    if (state_lookup(text, key, trained, sizeof(trained)) && strcmp(trained, now) != 0)
         return accel_fail_at(
             err, A0910, dir,
             "freeze the same parameters as the run that wrote it, or use another --out",
@@ -309,6 +277,8 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
         return accel_fail_nomem(err, "the trainer state", bytes);
     for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
         st = check_optimizer(run, &run->optim[i], dir, text, err);
+    for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
+        st = average_check(&run->optim[i], dir, text, err);
     free(text);
     return st;
 }
@@ -322,10 +292,10 @@ static void take_optimizers_progress(accel_t *run, const char *text, int64_t ste
         const char *of = optim_suffix(o, buf, sizeof(buf));
 
         snprintf(key, sizeof(key), "optim_steps%s", of);
-        if (!lookup_i64(text, key, &o->t))
+        if (!state_lookup_i64(text, key, &o->t))
             o->t = step;
         snprintf(key, sizeof(key), "optim_lr%s", of);
-        if (!o->scheduled && lookup(text, key, lr, sizeof(lr)))
+        if (!o->scheduled && state_lookup(text, key, lr, sizeof(lr)))
             o->lr = strtof(lr, NULL);
     }
 }
@@ -340,8 +310,9 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
 
     if (!text)
         return accel_fail_nomem(err, "the trainer state", bytes);
-    if (!lookup_i64(text, "accel_trainer", &version) ||
-        !lookup_i64(text, "step", &step) || !lookup_i64(text, "cursor", &cursor)) {
+    if (!state_lookup_i64(text, "accel_trainer", &version) ||
+        !state_lookup_i64(text, "step", &step) ||
+        !state_lookup_i64(text, "cursor", &cursor)) {
         st = accel_fail(err, A0819, "use another checkpoint",
                         "the trainer state has no step or cursor");
     } else if (version != STATE_VERSION) {
@@ -352,6 +323,7 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
     } else {
         list_differences(run, text);
         take_optimizers_progress(run, text, step);
+        average_take_progress(run, text);
         run->progress.step = step;
         run->progress.cursor = cursor;
     }
@@ -372,7 +344,8 @@ static accel_status_t first_difference(const accel_t *run, char *mine, const cha
         char theirs[2100] = "";
 
         *eq = '\0';
-        if (!lookup(root, line, theirs, sizeof(theirs)) || strcmp(theirs, eq + 1) != 0)
+        if (!state_lookup(root, line, theirs, sizeof(theirs)) ||
+            strcmp(theirs, eq + 1) != 0)
             return accel_fail(err, A0905,
                               "start every rank with the same command and config",
                               "the ranks were started with different settings: %s is "

@@ -12,6 +12,7 @@
 
 #include "accel.h"
 #include "accel_ckpt.h"
+#include "common/common.h"
 
 /* How far the training has come. */
 struct progress {
@@ -114,6 +115,26 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
  * nothing is restored. */
 accel_status_t state_decode(accel_t *run, const char *text, size_t bytes,
                             accel_error_t *err);
+/* ---- state_text.c ---------------------------------------------------------------- */
+
+/* Value of `key` in lines "key=value", copied to buf[len]; false: there is none. */
+bool state_lookup(const char *text, const char *key, char *buf, size_t len);
+/* The same as a whole number, 0 or more. */
+bool state_lookup_i64(const char *text, const char *key, int64_t *value_out);
+
+/* ---- average_lines.c: averages of weights in that text --------------------------- */
+
+/* The optimizer's rule, as a line of the settings; `of` is its optim_suffix. */
+void average_put_rule(const struct accel_optim *o, const char *of, struct strbuf *b);
+/* The steps between two means of local SGD, the same. */
+void average_put_local(const accel_t *run, struct strbuf *b);
+/* Where the averages stand. */
+void average_put_progress(const accel_t *run, struct strbuf *b);
+/* A0987: the trainer state `text` of checkpoint `dir` has no average for an optimizer
+ * that keeps one. */
+accel_status_t average_check(const struct accel_optim *o, const char *dir,
+                             const char *text, accel_error_t *err);
+void average_take_progress(accel_t *run, const char *text);
 
 /* ---- run_boxes.c: the tensors of a checkpoint ------------------------------------ */
 

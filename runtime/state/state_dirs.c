@@ -201,7 +201,7 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
     accel_ckpt_stats_t stats = { 0 };
     accel_error_t e = { 0 };
     char path[PATH_MAX] = "";
-    accel_status_t st = run_ready(run, "accel_save_state", err);
+    accel_status_t st = run_trains(run, "accel_save_state", err);
 
     if (st)
         return st;
@@ -339,7 +339,7 @@ accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *er
 {
     accel_error_t e = { 0 };
     char path[PATH_MAX];
-    accel_status_t st = run_ready(run, "accel_load_state", err);
+    accel_status_t st = run_trains(run, "accel_load_state", err);
 
     if (st)
         return st;

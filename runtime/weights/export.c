@@ -219,6 +219,8 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
     if (!st)
         st = stored_name(dtype, &stored, err);
     if (!st)
+        st = local_sgd_meet(run, false, err);
+    if (!st)
         st = weight_parts(run, false, &x.part, &x.parts, err);
     if (!st)
         st = open_stage(&x, err);

@@ -471,7 +471,7 @@ static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t
 accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_load_weights", err);
+    accel_status_t st = run_trains(run, "accel_load_weights", err);
 
     if (st != ACCEL_OK)
         return st;

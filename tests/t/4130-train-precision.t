@@ -65,12 +65,20 @@ done
     [ "$narrow_wire" -gt "$half" ] && [ $((wide_sums + narrow_wire)) -eq $((wide + half)) ]
 ok $? "planned bytes: $wide, $half, $wide_sums, $narrow_wire" || diag "of a step"
 
-go copies no bf16 NO_SHARD
-isnt $? 0 "copies have no narrow wire"
-like "$srun_out" "A0170.*reduce" "and the message says so"
-go copies8 no e4m3 NO_SHARD
-isnt $? 0 "nor one of 8 bits"
-like "$srun_out" "A0170.*reduce: e4m3" "and the message says so"
+# Whole copies, whose gradients alone travel.
+go copies no auto NO_SHARD
+ok $? "whole copies"
+for case in "copies2 bf16 1e-2" "copies8 e5m2 2e-2"; do
+    # shellcheck disable=SC2086 # three words
+    set -- $case
+    go "$1" no "$2" NO_SHARD
+    ok $? "whole copies, reduce $2"
+    close_losses "$tap_tmp/copies/log.jsonl" "$tap_tmp/$1/log.jsonl" 30 "$3" "near float32"
+done
+same_bits "$tap_tmp/copies/log.jsonl" "$tap_tmp/copies2/log.jsonl"
+isnt $? 0 "bf16 is what it says"
+[ "$(wire copies)" -gt 0 ] && [ "$(wire copies)" -eq $((2 * $(wire copies2))) ]
+ok $? "half the bytes"
 go fp16 fp16 auto FULL_SHARD
 isnt $? 0 "fp16 is not supported yet"
 like "$srun_out" "A0170.*fp16" "and the message says so"

@@ -350,6 +350,7 @@ static int rank_main(struct boot *b, void *arg)
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
                                .precision = { job->compute, job->compute, job->reduce },
+                               .narrow_copies = job->narrow_copies,
                                .optim = &adamw,
                                .optims = 1 };
     struct backend *be, *home;

@@ -39,6 +39,7 @@ struct job {
     enum sharding_strategy strategy;
     enum backward_prefetch prefetch;
     accel_dtype_t compute, reduce;
+    bool narrow_copies;
     bool offload;              /* masters, state and gradients at home */
     bool decay_only;           /* gradients count as zero */
     const struct result *load; /* start from these instead of initial values */

@@ -268,21 +268,21 @@ static void test_locks(void)
     tap_ok(says("error[A0204]"), "is told");
 }
 
-/* ---- what libaccel does not do where every rank has a copy ----------------------- */
+/* ---- the wire of whole copies ---------------------------------------------------- */
 
 static void test_copies(void)
 {
     static const struct {
         const char *text;
-        bool runs;
+        bool narrow;
     } files[] = {
-        { "distributed_type: MULTI_CPU\naccel: {precision: {reduce: fp16}}\n", false },
+        { "distributed_type: MULTI_CPU\naccel: {precision: {reduce: fp16}}\n", true },
         { "distributed_type: MULTI_CPU\naccel: {precision: {reduce: float32}}\n",
-          true },
-        { "distributed_type: FSDP\naccel: {precision: {reduce: fp16}}\n", true },
+          false },
+        { "distributed_type: MULTI_CPU\nmixed_precision: bf16\n", false },
         { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: NO_SHARD}\n"
           "accel: {precision: {reduce: e4m3}}\n",
-          false },
+          true },
     };
     struct config_sources src = { .job_path = config_job };
     struct config cfg;
@@ -290,8 +290,8 @@ static void test_copies(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(files); i++) {
         config_put(config_job, files[i].text);
         tap_is_int(resolve(&src, &cfg), ACCEL_OK, "copies %zu", i);
-        tap_is_int(config_supported(&cfg, NULL) == ACCEL_OK, files[i].runs,
-                   "runs or not");
+        tap_ok(config_supported(&cfg, NULL) == ACCEL_OK, "run");
+        tap_is_int(config_narrow_copies(&cfg), files[i].narrow, "narrow or not");
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two optimizers over the units of one run, one of them the program's own, on a device
- * and on the CPU: the same parameters, norms and state.
+ * and on the CPU: the same parameters, norms and state. The first keeps a moving average.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +17,8 @@ enum { STEPS = 3 };
 /* What a run leaves behind. */
 struct outcome {
     float values[TOTAL], zeros[2];
+    /* with the averages of the first in their place, and when that is undone */
+    float swapped[TOTAL], back[TOTAL];
     double sumsq[STEPS][2];
 };
 
@@ -66,12 +68,14 @@ static accel_status_t step_both(struct shard *s, int step, struct outcome *out,
         if (!st)
             st = shard_update(s, o, 0.01f, step + 1, 0.5f, err);
     }
+    if (!st)
+        shard_average(s, 0, step ? 0.75f : 0.0f, step ? 0.25f : 1.0f);
     return st;
 }
 
 /* All parameters, unit after unit, in host memory. */
-static accel_status_t read_values(const struct backend *be, struct shard *s,
-                                  struct outcome *out, accel_error_t *err)
+static accel_status_t read_values(const struct backend *be, struct shard *s, float *to,
+                                  accel_error_t *err)
 {
     accel_ckpt_box_t *box;
     size_t n, at = 0;
@@ -84,7 +88,7 @@ static accel_status_t read_values(const struct backend *be, struct shard *s,
             elems *= (size_t)box[i].shape[d];
         if (strncmp(box[i].name, "model/", 6) != 0)
             continue;
-        be->to_host_bytes(be, out->values + at, box[i].data, elems * sizeof(float));
+        be->to_host_bytes(be, to + at, box[i].data, elems * sizeof(float));
         at += elems;
     }
     if (!st)
@@ -97,7 +101,8 @@ static accel_status_t run_on(struct backend *be, struct boot *b, struct outcome 
 {
     static const char *const state[] = { "velocity" };
     const struct shard_optim optim[] = {
-        { .settings = optim_defaults((accel_optimizer_t){ .weight_decay = 0.1f }) },
+        { .settings = optim_defaults((accel_optimizer_t){ .weight_decay = 0.1f }),
+          .averaged = true },
         { .own = { own_update, NULL, state, 1 } },
     };
     const struct shard_options o = {
@@ -123,7 +128,11 @@ static accel_status_t run_on(struct backend *be, struct boot *b, struct outcome 
     for (int k = 0; k < 2 && !st; k++)
         out->zeros[k] = shard_has_gradient(s, k);
     if (!st)
-        st = read_values(be, s, out, err);
+        st = read_values(be, s, out->values, err);
+    for (int in = 1; in >= 0 && !st; in--) {
+        shard_swap_average(s, 0);
+        st = read_values(be, s, in ? out->swapped : out->back, err);
+    }
     shard_close(s);
     comm_close(c);
     return st;
@@ -135,16 +144,24 @@ int main(void)
     struct backend *device = cuda_device(), *host = NULL;
     accel_error_t err = { 0 };
     struct boot boot;
-    float most = 0;
+    float most = 0, averages = 0, moved = 0;
 
     if (boot_open(&boot, 10000, &err) || backend_cpu_open(&host, 1, &err))
         tap_skip_all(err.text);
     tap_is_int(run_on(host, &boot, &cpu, &err), 0, "on the CPU %s", err.text);
     tap_is_int(run_on(device, &boot, &gpu, &err), 0, "on the device %s", err.text);
-    for (int i = 0; i < TOTAL; i++)
+    for (int i = 0; i < TOTAL; i++) {
         most = fmaxf(most, fabsf(gpu.values[i] - cpu.values[i]));
+        averages = fmaxf(averages, fabsf(gpu.swapped[i] - cpu.swapped[i]));
+        moved = fmaxf(moved, fabsf(gpu.swapped[i] - gpu.values[i]));
+    }
     tap_ok(most <= 1e-6f && cpu.values[0] != 0, "the same values, within %g",
            (double)most);
+    tap_ok(averages <= 1e-6f && moved > 1e-4f, "the same averages, within %g",
+           (double)averages);
+    tap_ok(!memcmp(gpu.back, gpu.values, sizeof(gpu.back)) &&
+               !memcmp(cpu.back, cpu.values, sizeof(cpu.back)),
+           "and the weights are back");
     for (int s = 0; s < STEPS; s++)
         tap_ok(cpu.sumsq[s][0] > 0 && cpu.sumsq[s][1] > 0 &&
                    cpu.sumsq[s][0] != cpu.sumsq[s][1] &&

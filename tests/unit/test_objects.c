@@ -14,7 +14,7 @@
 
 #include "run/run.h"
 #include "tests/tap.h"
-#include "tests/unit/open_world.h"
+#include "tests/unit/run_net.h"
 
 enum { Z = 3, X = 4, H = 5, SAMPLES = 8, STEPS = 6, STOP = 3 };
 
@@ -266,23 +266,11 @@ static struct values train(struct scene p, const char *dir, int until)
 {
     struct values copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    char config[192];
-    FILE *f;
     int rc;
 
     snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
-    snprintf(config, sizeof(config), "%s.yaml", p.dir);
-    f = fopen(config, "w");
-    if (!f)
+    if (!run_net_config(p.dir, p.strategy, p.world, p.nodes, NULL))
         tap_skip_all("no config can be written");
-    fprintf(f,
-            "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
-            "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-            "  fsdp_transformer_layer_cls_to_wrap: Linear\n"
-            "mixed_precision: 'no'\nnum_machines: %d\nnum_processes: %d\n"
-            "use_cpu: true\n",
-            p.strategy, p.nodes, p.world);
-    fclose(f);
     p.until = until;
     p.out = shared;
     rc = open_world(p.world, p.nodes, rank_main, &p, 60);

@@ -125,6 +125,7 @@ static int rank_main(struct boot *b, void *arg)
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
                                .precision = { job->compute, job->compute, job->reduce },
+                               .narrow_copies = job->narrow_copies,
                                .optim = &adamw,
                                .optims = 1 };
     struct backend *be;
@@ -212,6 +213,15 @@ int main(void)
         p.nested = k / 3 % 2;
         if (k >= 9)
             p.job.reduce = ACCEL_F8E4M3;
+        test_world(&p);
+    }
+    p.job.strategy = SHARD_NONE;
+    p.job.narrow_copies = true;
+    for (int k = 0; k < 4; k++) { /* whole copies on a narrow wire */
+        p.job.world = 2 + k % 2;
+        p.job.nodes = 1;
+        p.job.compute = k / 2 ? ACCEL_BF16 : ACCEL_F32;
+        p.job.reduce = k / 2 ? ACCEL_F16 : ACCEL_BF16;
         test_world(&p);
     }
     munmap(p.waits, sizeof(*p.waits));

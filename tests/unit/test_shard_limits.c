@@ -33,23 +33,26 @@ static int memory_main(struct boot *b, void *arg)
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 1, err));
     CHECK(backend_cpu_open(&home, 1, err));
-    for (int k = 0; k < 10; k++) { /* the last four offloaded */
+    for (int k = 0; k < 11; k++) { /* four offloaded, then narrow copies */
         static const enum sharding_strategy strategy[] = {
-            SHARD_NONE,    SHARD_FULL, SHARD_NONE, SHARD_FULL,    SHARD_GRAD_OP,
-            SHARD_GRAD_OP, SHARD_FULL, SHARD_FULL, SHARD_GRAD_OP, SHARD_GRAD_OP,
+            SHARD_NONE,    SHARD_FULL,    SHARD_NONE, SHARD_FULL,
+            SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_FULL, SHARD_FULL,
+            SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_NONE,
         };
         const accel_dtype_t t =
             k == 2 || k == 3 || (k > 4 && k & 1) ? ACCEL_BF16 : ACCEL_F32;
-        const bool offload = k > 5;
+        const bool offload = k > 5 && k < 10, narrow = k == 10;
         struct shard_options o = { .strategy = strategy[k],
                                    PLAIN_ADAMW,
-                                   .precision = { t, t, t },
+                                   .precision = { t, t, narrow ? ACCEL_F16 : t },
+                                   .narrow_copies = narrow,
                                    .backend = be,
                                    .home = offload ? home : NULL };
         struct config config = { .distributed_type = DIST_FSDP,
                                  .sharding_strategy = o.strategy,
                                  .mixed_precision =
-                                     t == ACCEL_BF16 ? PRECISION_BF16 : PRECISION_NO };
+                                     t == ACCEL_BF16 ? PRECISION_BF16 : PRECISION_NO,
+                                 .reduce = narrow ? REDUCE_FP16 : REDUCE_AUTO };
         struct plan_input in = { .config = &config,
                                  .world = b->size,
                                  .nodes = 1,
@@ -75,7 +78,7 @@ static int memory_main(struct boot *b, void *arg)
             (int64_t)m.moments != p.moment_bytes ||
             (int64_t)m.gradient_shard != p.gradient_bytes ||
             (int64_t)m.gather_slots != p.gather_bytes ||
-            (int64_t)m.reduce_buffer != p.reduce_bytes)
+            (int64_t)(m.reduce_buffer + m.wire_buffer) != p.reduce_bytes)
             return 5;
         shard_close(s);
     }
@@ -104,11 +107,11 @@ static void test_memory(void)
 
 static void test_wire(const struct model *m)
 {
-    int64_t elems[UNITS];
+    int64_t elems[UNITS], whole = 0;
 
     for (int u = 0; u < UNITS; u++)
         elems[u] = m->unit[u].elems;
-    for (int k = 0; k < 34; k++) {
+    for (int k = 0; k < 37; k++) {
         static const enum sharding_strategy others[] = { SHARD_GRAD_OP, SHARD_HYBRID,
                                                          SHARD_HYBRID_ZERO2 };
         struct job job = { .world = k >= 16 ? 4
@@ -146,6 +149,9 @@ static void test_wire(const struct model *m)
             config.sharding_strategy = job.strategy;
             config.reduce = (enum reduce_choice)(REDUCE_FP16 + k % 3);
         }
+        if (k >= 34) /* whole copies in such blocks */
+            config.sharding_strategy = job.strategy = SHARD_NONE;
+        job.narrow_copies = job.strategy == SHARD_NONE && config_narrow_copies(&config);
         r = run(job);
         plan_layout_of(&config, job.world, job.world / job.nodes, &in.layout, NULL);
         plan_compute(&in, &p);
@@ -153,6 +159,10 @@ static void test_wire(const struct model *m)
                    "bytes on the wire are the plan's: world %d, %s, %s, gradients %s",
                    job.world, config_strategy_name(job.strategy),
                    accel_dtype_name(job.compute), accel_dtype_name(job.reduce));
+        if (k == 0)
+            whole = r->wire[0];
+        if (k == 8)
+            tap_is_int(2 * r->wire[0], whole, "copies in bfloat16 send half the bytes");
         munmap(r, sizeof(*r));
     }
 }

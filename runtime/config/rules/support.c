@@ -75,6 +75,11 @@ struct precision config_precision(const struct config *cfg)
     return (struct precision){ t, t, wire[cfg->reduce] };
 }
 
+bool config_narrow_copies(const struct config *cfg)
+{
+    return cfg->reduce != REDUCE_AUTO && cfg->reduce != REDUCE_F32;
+}
+
 enum wrap_policy config_wrap_policy(const struct config *cfg)
 {
     if (cfg->distributed_type == DIST_FSDP)
@@ -214,22 +219,6 @@ static void cure_text(const struct config_key *k, char *buf, size_t len)
         snprintf(buf + used, len - used, "'");
 }
 
-/* Only sharded state has a gradient wire whose dtype can be chosen; whole copies are
- * summed in float32. */
-static accel_status_t check_reduce(const struct config *cfg, accel_error_t *err)
-{
-    char where[256], text[16];
-
-    if (cfg->reduce == REDUCE_AUTO || cfg->reduce == REDUCE_F32 ||
-        config_strategy(cfg) != SHARD_NONE)
-        return ACCEL_OK;
-    return accel_fail_at(
-        err, A0170, config_where(cfg, "accel.precision.reduce", where, sizeof(where)),
-        "use FULL_SHARD, or remove the key",
-        "'reduce: %s' is not supported yet when every rank holds a whole copy",
-        config_get(cfg, "accel.precision.reduce", text, sizeof(text)));
-}
-
 /* Offloading moves a rank's shard to the host; whole copies have none. */
 static accel_status_t check_offload(const struct config *cfg, accel_error_t *err)
 {
@@ -279,7 +268,5 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
                              k[i].name, config_get(cfg, k[i].name, text, sizeof(text)));
     }
     st = check_deepspeed_file(cfg, err);
-    if (st == ACCEL_OK)
-        st = check_reduce(cfg, err);
     return st == ACCEL_OK ? check_offload(cfg, err) : st;
 }

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A config and a small model for runs of a test. See run_net.h.
+ */
+#include "tests/unit/run_net.h"
+
+#include "run/run.h"
+
+#include <math.h>
+#include <stdio.h>
+
+bool run_net_config(const char *path, const char *strategy, int world, int nodes,
+                    const char *more)
+{
+    char config[256];
+    FILE *f;
+
+    snprintf(config, sizeof(config), "%s.yaml", path);
+    f = fopen(config, "w");
+    if (!f)
+        return false;
+    fprintf(f,
+            "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
+            "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+            "  fsdp_transformer_layer_cls_to_wrap: Linear\n"
+            "num_machines: %d\nnum_processes: %d\nuse_cpu: true\n%s",
+            strategy, nodes, world, more ? more : "mixed_precision: 'no'\n");
+    return fclose(f) == 0;
+}
+
+/* ---- the model ------------------------------------------------------------------- */
+
+struct layer {
+    accel_tensor_t *weight, *bias;
+};
+
+static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                     int n)
+{
+    const struct layer *l = accel_module_state(m);
+
+    (void)n;
+    return accel_linear(in[0], l->weight, l->bias,
+                        l->bias ? ACCEL_ACT_RELU : ACCEL_ACT_NONE);
+}
+
+static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    accel_tensor_t *h = accel_call(m->child, in, n);
+
+    return accel_call(m->child->next, &h, 1);
+}
+
+static void layer_new(accel_t *run, accel_module_t *parent, const char *name,
+                      const int64_t dims[2], bool bias)
+{
+    static const accel_class_t cls = { "Linear", layer_forward, sizeof(struct layer) };
+    accel_module_t *m = accel_module_new(run, &cls, parent, name);
+    struct layer *l = accel_module_state(m);
+
+    l->weight =
+        accel_param(m, "weight", 2, dims, (accel_init_t){ ACCEL_INIT_UNIFORM, 0.7f });
+    if (bias)
+        l->bias =
+            accel_param(m, "bias", 1, dims, (accel_init_t){ ACCEL_INIT_UNIFORM, 0.3f });
+}
+
+accel_module_t *run_net_new(accel_t *run)
+{
+    static const accel_class_t cls = { "Net", net_forward, 0 };
+    accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
+
+    layer_new(run, m, "first", (const int64_t[]){ NET_HIDDEN, NET_IN }, true);
+    layer_new(run, m, "last", (const int64_t[]){ 1, NET_HIDDEN }, false);
+    return m;
+}
+
+static const struct {
+    const char *name;
+    size_t at, elems;
+} params[] = {
+    { "first.weight", offsetof(struct net_values, first), (size_t)NET_HIDDEN *NET_IN },
+    { "first.bias", offsetof(struct net_values, bias), NET_HIDDEN },
+    { "last.weight", offsetof(struct net_values, last), NET_HIDDEN },
+};
+
+float run_net_sample(int step, int rank, int batch, int i)
+{
+    return (float)((step * 37 + (rank * batch * NET_IN + i) * 11) % 19 - 9) / 9.0f;
+}
+
+accel_status_t run_net_push(accel_t *run, accel_module_t *net, int step, float by,
+                            accel_error_t *err)
+{
+    const int batch = NET_SAMPLES / accel_world_size(run);
+    const int64_t dims[] = { batch, NET_IN }, ones[] = { batch, 1 };
+    float x[NET_SAMPLES * NET_IN], want[NET_SAMPLES];
+    accel_tensor_t *in, *out;
+
+    for (int i = 0; i < batch * NET_IN; i++)
+        x[i] = by * run_net_sample(step, accel_rank(run), batch, i);
+    for (int i = 0; i < batch; i++)
+        want[i] = 1;
+    in = accel_input(run, ACCEL_F32, 2, dims, x, err);
+    out = accel_call(net, &in, 1);
+    return accel_backward(
+        run, accel_mse(out, accel_input(run, ACCEL_F32, 2, ones, want, err)), err);
+}
+
+accel_status_t run_net_read(accel_t *run, struct net_values *to, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(params) && !st; i++)
+        st = accel_param_read(run, params[i].name, -1,
+                              (float *)(void *)((char *)to + params[i].at),
+                              (int64_t)params[i].elems, err);
+    return st;
+}
+
+float run_net_distance(const struct net_values *a, const struct net_values *b)
+{
+    const float *x = (const float *)a, *y = (const float *)b;
+    float most = 0;
+
+    for (size_t i = 0; i < sizeof(*a) / sizeof(float); i++)
+        most = fmaxf(most, fabsf(x[i] - y[i]));
+    return most;
+}
