@@ -14,6 +14,7 @@ libaccel_core_la_SOURCES += \
 	runtime/run/regions.c \
 	runtime/run/run.h \
 	runtime/run/run_info.c \
+	runtime/run/run_config.c \
 	runtime/run/status.c \
 	runtime/run/tracking.c
 
@@ -60,6 +61,9 @@ unit_tests += tests/unit/test_train_state
 tests_unit_test_train_state_SOURCES = tests/unit/test_train_state.c
 tests_unit_test_train_state_LDADD = $(unit_ldadd)
 
+# The folder of tests that open runs.
+run_folder = tests/unit/run_folder.c tests/unit/run_folder.h
+
 # Weights in Hugging Face's format, into the shards and out of them.
 unit_tests += tests/unit/test_weights
 model_run_sources = tests/unit/model_run.c tests/unit/model_run.h
@@ -68,7 +72,7 @@ tests_unit_test_weights_SOURCES = tests/unit/test_weights.c $(model_run_sources)
 tests_unit_test_weights_CFLAGS = $(model_run_cflags)
 tests_unit_test_weights_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_params
-tests_unit_test_params_SOURCES = tests/unit/test_params.c $(model_run_sources)
+tests_unit_test_params_SOURCES = tests/unit/test_params.c $(run_folder) $(model_run_sources)
 tests_unit_test_params_CFLAGS = $(model_run_cflags)
 tests_unit_test_params_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_program_state
@@ -110,25 +114,38 @@ unit_tests += tests/unit/test_save_last
 tests_unit_test_save_last_SOURCES = tests/unit/test_save_last.c $(disk_shim)
 tests_unit_test_save_last_LDADD = $(unit_ldadd) -ldl
 unit_tests += tests/unit/test_units
-tests_unit_test_units_SOURCES = tests/unit/test_units.c
+tests_unit_test_units_SOURCES = tests/unit/test_units.c $(run_folder)
 tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
-tests_unit_test_objects_SOURCES = tests/unit/test_objects.c
+# Runs whose ranks are those of a forked world.
+run_world = tests/unit/run_world.c tests/unit/run_world.h
+run_world_ldflags = $(AM_LDFLAGS) -Wl,--wrap=boot_open -Wl,--wrap=boot_leave \
+	-Wl,--wrap=boot_free
+tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_world)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
-tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=boot_open \
-	-Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+tests_unit_test_objects_LDFLAGS = $(run_world_ldflags)
+# Config keys that the program sets.
+unit_tests += tests/unit/test_settings
+tests_unit_test_settings_SOURCES = tests/unit/test_settings.c $(run_folder) $(run_world)
+tests_unit_test_settings_LDADD = $(fork_ldadd)
+tests_unit_test_settings_LDFLAGS = $(run_world_ldflags)
+check_PROGRAMS += tests/helpers/settings
+tests_helpers_settings_SOURCES = tests/helpers/settings.c
+tests_helpers_settings_LDADD = libaccel.la
+tests_helpers_settings_LDFLAGS = -no-install
+shell_tests += tests/t/1075-config-program.t tests/t/6015-slurm-program.t
 unit_tests += tests/unit/test_objects_calls
-tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c
+tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c $(run_folder)
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_calls
-tests_unit_test_calls_SOURCES = tests/unit/test_calls.c
+tests_unit_test_calls_SOURCES = tests/unit/test_calls.c $(run_folder)
 tests_unit_test_calls_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_track_run
-tests_unit_test_track_run_SOURCES = tests/unit/test_track_run.c
+tests_unit_test_track_run_SOURCES = tests/unit/test_track_run.c $(run_folder)
 tests_unit_test_track_run_LDADD = $(unit_ldadd)
 # Batch sizes that fit, regions, seeds.
 unit_tests += tests/unit/test_run_helpers
-tests_unit_test_run_helpers_SOURCES = tests/unit/test_run_helpers.c $(model_run_sources)
+tests_unit_test_run_helpers_SOURCES = tests/unit/test_run_helpers.c $(run_folder) $(model_run_sources)
 tests_unit_test_run_helpers_CFLAGS = $(model_run_cflags) $(XXHASH_CFLAGS) \
 	$(RANDOM123_CFLAGS)
 tests_unit_test_run_helpers_LDADD = $(fork_ldadd)

@@ -102,6 +102,8 @@ struct accel {
     /* "file", "srun" or "built-in" */
     const char *config_source;
     char config_path[1024];
+    /* keys that the program sets, separated by blanks, owned; NULL: none */
+    char *config_set;
     /* its level depends on the rank */
     struct accel_log log;
     struct boot boot;
@@ -177,6 +179,21 @@ struct accel {
     /* Objects and hooks of the program; set before accel_prepare, freed at the end. */
     struct program_state program;
 };
+
+/* ---- run_config.c: the config ----------------------------------------------------  */
+
+/* Installs the signal handlers of what srun resolved: a signal during the bootstrap
+ * must not kill the task. A config that does not decode is reported later. */
+void settings_early_signals(accel_t *run);
+/* Reads the config and logs what the program sets. Not collective. */
+accel_status_t settings_open(accel_t *run, const accel_options_t *o,
+                             accel_error_t *err);
+/* ACCEL_OK if libaccel implements the config and it fits what was started. The same
+ * answer on all ranks. Not collective. */
+accel_status_t settings_check(const accel_t *run, accel_error_t *err);
+/* A0905 if the programs of the ranks set different keys. Collective. */
+accel_status_t settings_same_on_all(accel_t *run, const accel_options_t *o,
+                                    accel_error_t *err);
 
 /* ---- status.c -------------------------------------------------------------------- */
 
