@@ -98,7 +98,7 @@ int main(void)
     static const accel_class_t rings = { "Rings", rings_forward, 0 };
     static const accel_field_t fields[] = { { ACCEL_F32, 1, { 2 } },
                                             { ACCEL_I32, 0, { 0 } } };
-    const accel_options_t options = { NULL, "metrics", accel_log_stderr, NULL, 0 };
+    const accel_options_t options = { NULL, "metrics", accel_log_stderr, NULL, 0, 0 };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 },
                        some = { ACCEL_INIT_UNIFORM, 0.7f };
     static accel_job_t job = { .steps = 2000, .batch = BATCH };

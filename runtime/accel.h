@@ -291,9 +291,10 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
  * Each rank reads only what it keeps. Tensors are found by the model's names, with or
  * without the base model's prefix, and transposed where they are stored [in, out]. All
  * parameters must be there, but for the heads of bert; tensors that the model does not
- * use are listed in a warning. Collective. Errors: ACCEL_ENOENT, ACCEL_EIO,
- * ACCEL_ECORRUPT (see accel_safetensors.h), ACCEL_EMISMATCH (parameter missing, another
- * shape, a tied head of its own), ACCEL_EUNSUPPORTED (dtype). */
+ * use are listed in a warning. In a run of several models: accel_model_load.
+ * Collective. Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT (see
+ * accel_safetensors.h), ACCEL_EMISMATCH (parameter missing, another shape, a tied head
+ * of its own), ACCEL_EUNSUPPORTED (dtype), ACCEL_EINVAL. */
 accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t *err);
 /* Writes the parameters as they are now into directory `dir`, which must hold no
  * weights, in `dtype` ("float32", "bfloat16" or "float16"), in files of at most

@@ -124,6 +124,12 @@ run_world_ldflags = $(AM_LDFLAGS) -Wl,--wrap=boot_open -Wl,--wrap=boot_leave \
 tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_world)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
 tests_unit_test_objects_LDFLAGS = $(run_world_ldflags)
+# Weights of one model of several.
+unit_tests += tests/unit/test_model_weights
+tests_unit_test_model_weights_SOURCES = tests/unit/test_model_weights.c $(run_folder) \
+	$(run_world)
+tests_unit_test_model_weights_LDADD = $(fork_ldadd)
+tests_unit_test_model_weights_LDFLAGS = $(run_world_ldflags)
 # Config keys that the program sets.
 unit_tests += tests/unit/test_settings
 tests_unit_test_settings_SOURCES = tests/unit/test_settings.c $(run_folder) $(run_world)

@@ -188,6 +188,8 @@ static void test_no_run(void)
         accel_find_batch_size(NULL, 1, NULL, NULL, NULL, NULL),
         accel_free_memory(NULL, NULL, NULL),
         accel_info(NULL, NULL, NULL),
+        accel_model_load(NULL, NULL, "x", NULL),
+        accel_model_save(NULL, NULL, "x", "float32", 0, NULL),
         accel_region_begin(NULL, "x", NULL),
         accel_region_end(NULL, "x", NULL),
         accel_seed(NULL, "x", 0, 0, NULL, NULL),
