@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_save_weights, accel_model_save: the master weights of all ranks into Hugging
- * Face files. Rank 0 writes. One slice of a parameter travels at a time, so that no rank
- * ever holds the whole model.
+ * Face files. Rank 0 writes. One slice of a parameter travels at a time, so that no
+ * rank ever holds the whole model.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_load_weights, accel_model_load: Hugging Face files into the shards. Each rank
- * reads the ranges that it keeps, a few tensors at a time. Never changes the optimizer's
- * state or the progress.
+ * reads the ranges that it keeps, a few tensors at a time. Never changes the
+ * optimizer's state or the progress.
  */
 #include <stdio.h>
 #include <stdlib.h>
