@@ -47,10 +47,10 @@ twin() {
 }
 
 for ranks in 1 2; do
-    twin minimal $ranks 300 text.txt
-    twin mlp $ranks 300
-    twin cnn $ranks 500
-    twin metrics $ranks 2000
-    twin byo $ranks 200 out
+    twin minimal "$ranks" 300 text.txt
+    twin mlp "$ranks" 300
+    twin cnn "$ranks" 500
+    twin metrics "$ranks" 2000
+    twin byo "$ranks" 200 out
 done
 done_testing
