@@ -147,6 +147,7 @@ def minimal_loss(p, index, first):
     return F.cross_entropy(F.linear(x, p["embedding"]).flatten(0, 1), rows[:, 1:].flatten())
 
 
+TEXT = None  # the bytes of FILE
 ZERO = ("zero", 0)
 # loss, seed, samples, batch of a rank, rate, warm-up, clip, parameters
 EXAMPLES = {
@@ -198,9 +199,15 @@ def train(name, ranks, steps, total, hashes):
         print(step + 1, "%.9g" % loss.item())
 
 
+def main():
+    global TEXT
+    if len(sys.argv) > 6:
+        TEXT = torch.tensor(list(open(sys.argv[6], "rb").read()))
+    train(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]),
+          {k: int(v) for k, v in (line.split() for line in open(sys.argv[5]))})
+
+
 np.seterr(over="ignore")
 torch.set_num_threads(1)
-if len(sys.argv) > 6:
-    TEXT = torch.tensor(list(open(sys.argv[6], "rb").read()))
-train(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]),
-      {k: int(v) for k, v in (line.split() for line in open(sys.argv[5]))})
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,7 @@ close() {
 }
 
 printf 'use_cpu: true\ndistributed_type: "NO"\nmixed_precision: "no"\n' >one.yaml
+printf 'use_cpu: true\ndistributed_type: FSDP\nmixed_precision: "no"\n' >two.yaml
 ACCEL_CONFIG=$tap_tmp/one.yaml
 export ACCEL_CONFIG
 for name in gan distill; do
@@ -52,8 +53,14 @@ for name in gan distill; do
         close $name.ours $name.theirs
         ok $? "$name: losses within 1e-5" ||
             diag "$(paste -d ' ' $name.ours $name.theirs | tail -n 3)"
+        "$ACCEL_BUILD/accel" launch -n 2 --config two.yaml "$ACCEL_BUILD/examples/$name" \
+            $STEPS $rate $name.two >said 2>&1
+        ok $? "$name: on 2 ranks" || diag "$(tail -n 5 said)"
+        curve $name.two >$name.both
+        close $name.both $name.theirs
+        ok $? "$name: as well" || diag "$(paste -d ' ' $name.both $name.theirs | tail -n 3)"
     else
-        skip 2 "no PyTorch for python3 (ACCEL_TORCH_PYTHON names another)"
+        skip 4 "no PyTorch for python3 (ACCEL_TORCH_PYTHON names another)"
     fi
     # the number of steps of a run may change, and these rates do not depend on it
     train $name 20 $rate $name.parts && train $name $STEPS $rate $name.parts
