@@ -124,6 +124,12 @@ run_world_ldflags = $(AM_LDFLAGS) -Wl,--wrap=boot_open -Wl,--wrap=boot_leave \
 tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_world)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
 tests_unit_test_objects_LDFLAGS = $(run_world_ldflags)
+# Gradients of accumulated steps.
+check_PROGRAMS += tests/helpers/accumulated
+tests_helpers_accumulated_SOURCES = tests/helpers/accumulated.c
+tests_helpers_accumulated_LDADD = libaccel.la
+tests_helpers_accumulated_LDFLAGS = -no-install
+shell_tests += tests/t/4221-gradients-accelerate.t
 # Weights of one model of several.
 unit_tests += tests/unit/test_model_weights
 tests_unit_test_model_weights_SOURCES = tests/unit/test_model_weights.c $(run_folder) \
