@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * distill: a small student learns what a large teacher answers, and from labels (Hinton
  * et al. 2015, with squared differences). The teacher has no optimizer: it is sharded
- * with the rest, and frozen.
- *     srun --accel-config=fsdp.yaml ./distill [STEPS [RATE [OUT]]] */
+ * with the rest, and frozen. TEACHER is a .safetensors file with its weights.
+ *     srun --accel-config=fsdp.yaml ./distill [STEPS [RATE [OUT [TEACHER]]]] */
 #include "points.h"
 
 enum { IN = 8, OUT = 4, BATCH = 64 };
@@ -46,7 +46,8 @@ int main(int argc, char **argv)
     if (!accel_model_add(run, "teacher", teacher, &err) &&
         !accel_model_add(run, "student", student, &err) &&
         (learns = accel_optim_add(run, "learns", &student, 1, &adamw, &err)) &&
-        !accel_prepare_all(run, &loop, &err)) {
+        !accel_prepare_all(run, &loop, &err) &&
+        (argc < 5 || !accel_model_load(run, teacher, argv[4], &err))) {
         accel_optim_set_lr(learns, rate, &err);
         while (accel_more(run) && !distill_step(&err))
             ;

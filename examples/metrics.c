@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     static const accel_class_t rings = { "Rings", rings_forward, 0 };
     static const accel_field_t fields[] = { { ACCEL_F32, 1, { 2 } },
                                             { ACCEL_I32, 0, { 0 } } };
-    const accel_options_t options = { NULL, "metrics", accel_log_stderr, NULL, 0 };
+    const accel_options_t options = { .run_name = "metrics", .log = accel_log_stderr };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 },
                        some = { ACCEL_INIT_UNIFORM, 0.7f };
     accel_loader_options_t learn = { .seed = 1, .drop_last = 1, .prefetch = 2 };

@@ -16,7 +16,7 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
 int main(int argc, char **argv)
 {
     static const accel_class_t net = { "Perceptron", net_forward, 0 };
-    const accel_options_t options = { NULL, "minimal", accel_log_stderr, NULL, 0 };
+    const accel_options_t options = { NULL, "minimal", accel_log_stderr, NULL, 0, 0 };
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 0.02f };
     const int64_t wide[] = { 256, 64 }, tall[] = { 64, 256 };
     static accel_job_t job; /* zero: defaults */

@@ -155,14 +155,21 @@ typedef struct accel_options {
     accel_log_f log;         /* NULL: silent */
     void *log_user;
     int threads; /* compute threads of this rank; 0: one per core of the task */
+    /* Keys of the config that the program sets, "KEY=VALUE" each, such as
+     * "accel.checkpoint.keep=3", with NULL behind the last; NULL: none. They count
+     * unless the user's files, variables or flags give the key
+     * (doc/configuration.md). */
+    const char *const *set;
 } accel_options_t;
 
 /* Starts the run: finds the other ranks (by PMIx under srun or mpirun; otherwise there
  * is one), binds to this task's cores, connects the collectives and installs preemption
  * handlers, unless the program has its own. Raises the soft limit of open files until
- * accel_close. Collective. `options` may be NULL. Errors: ACCEL_ECONFIG,
- * ACCEL_EUNAVAIL, ACCEL_EPEER, ACCEL_EMISMATCH (config and job step have different
- * numbers of processes). */
+ * accel_close. Collective. `options` may be NULL. Errors: ACCEL_ECONFIG, ACCEL_EUSAGE
+ * (no such key in `set`), ACCEL_EINVAL (a key that is decided before the program
+ * starts), ACCEL_EPOLICY (a key that the site locks), ACCEL_EUNAVAIL, ACCEL_EPEER,
+ * ACCEL_EMISMATCH (config and job step have different numbers of processes, ranks that
+ * set different keys). */
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
                           accel_error_t *err);
 
@@ -284,9 +291,10 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
  * Each rank reads only what it keeps. Tensors are found by the model's names, with or
  * without the base model's prefix, and transposed where they are stored [in, out]. All
  * parameters must be there, but for the heads of bert; tensors that the model does not
- * use are listed in a warning. Collective. Errors: ACCEL_ENOENT, ACCEL_EIO,
- * ACCEL_ECORRUPT (see accel_safetensors.h), ACCEL_EMISMATCH (parameter missing, another
- * shape, a tied head of its own), ACCEL_EUNSUPPORTED (dtype). */
+ * use are listed in a warning. In a run of several models: accel_model_load.
+ * Collective. Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT (see
+ * accel_safetensors.h), ACCEL_EMISMATCH (parameter missing, another shape, a tied head
+ * of its own), ACCEL_EUNSUPPORTED (dtype), ACCEL_EINVAL. */
 accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t *err);
 /* Writes the parameters as they are now into directory `dir`, which must hold no
  * weights, in `dtype` ("float32", "bfloat16" or "float16"), in files of at most

@@ -101,6 +101,17 @@ typedef struct accel_loop {
 accel_status_t accel_prepare_all(accel_t *run, const accel_loop_t *loop,
                                  accel_error_t *err);
 
+/* accel_load_weights and accel_save_weights for one model of the run, by its root.
+ * Files hold the model's own names, without "generator/", so that a model of this run
+ * may be the only one of another. Each model may be loaded from files of its own;
+ * models that are not loaded keep their initial values. Collective. Errors: as of those
+ * calls, ACCEL_EINVAL (no model of the run). */
+accel_status_t accel_model_load(accel_t *run, accel_module_t *root, const char *path,
+                                accel_error_t *err);
+accel_status_t accel_model_save(accel_t *run, accel_module_t *root, const char *dir,
+                                const char *dtype, int64_t shard_bytes,
+                                accel_error_t *err);
+
 /* ---- the loop -------------------------------------------------------------------- */
 
 /* Begins a micro-batch, as accel_next does, for values that the program brings itself

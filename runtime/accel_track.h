@@ -109,7 +109,8 @@ typedef struct accel_info {
     const char *sharding;      /* "FULL_SHARD"; "NO_SHARD": whole copies */
     const char *config_source; /* "file", "srun" or "built-in" */
     const char *config_path;   /* "" unless it is a file */
-    int restarts;              /* earlier lives of this job */
+    const char *config_set; /* keys that accel_options.set sets, "debug accel.track" */
+    int restarts;           /* earlier lives of this job */
     /* From accel_prepare on; before it "" and 0. */
     const char *out_dir, *checkpoint_dir;
     int64_t steps_done, samples_done; /* samples of all ranks */

@@ -66,6 +66,8 @@ enum config_origin {
     ORIGIN_DEFAULT,
     /* the site file, SYSCONFDIR/accel/site.yaml */
     ORIGIN_SITE,
+    /* the program, accel_options.set */
+    ORIGIN_PROGRAM,
     /* the user file, XDG_CONFIG_HOME/accel/config.yaml, or Accelerate's own */
     ORIGIN_USER,
     /* the job file, --accel-config=FILE */
@@ -139,7 +141,7 @@ struct config {
     uint16_t given_at[CONFIG_MAX_KEYS];
     uint16_t given_used;
     char given[CONFIG_GIVEN_BYTES];
-    /* Locked by the site file; not handed on to tasks. */
+    /* Locked by the site file. */
     bool locked[CONFIG_MAX_KEYS];
 };
 
@@ -180,6 +182,11 @@ struct config_sources {
     char *const *env;
     const struct config_setting *flags;
     size_t flag_count;
+    /* KEY=VALUE, NULL-terminated: what the program sets */
+    const char *const *program;
+    /* What an earlier config_resolve made of the other sources, where the job was
+     * started; they are then left out here. Only `program` is new. */
+    const struct config *resolved;
     /* accel launch: keys that Slurm would replace are honoured. */
     bool without_slurm;
     /* user_path is the default file of `accelerate config`. */
@@ -199,10 +206,10 @@ struct config_paths {
 void config_sources_default(struct config_sources *src, struct config_paths *paths_out);
 
 /* Reads, validates and merges the sources: flag > environment > job file > user file >
- * site file > built-in. Size and device of a run belong to its distributed_type: where
- * a stronger source sets the type, the size and device of the site and the user file
- * are ignored if that file has a type of its own, or if the type cannot have them; a
- * note says so.
+ * program > site file > built-in. Size and device of a run belong to its
+ * distributed_type: where a stronger source sets the type, the size and device of the
+ * site file, the program and the user file are ignored if that source has a type of its
+ * own, or if the type cannot have them; a note says so.
  * ACCEL_OK: *cfg_out is filled, the diagnostics may hold notes. Otherwise `err` names
  * the first problem and the diagnostics hold all of them, at most 20. The caller frees
  * them with config_diags_free in both cases. Opens files with the caller's rights and
@@ -211,7 +218,8 @@ void config_sources_default(struct config_sources *src, struct config_paths *pat
 accel_status_t config_resolve(const struct config_sources *src, struct config *cfg_out,
                               struct config_diags *diags_out, accel_error_t *err);
 /* Writes where the value of schema row `row` came from: "FILE:7", "environment
- * ACCEL_X", "flag", "built-in". `src` is what cfg was resolved from. Returns buf. */
+ * ACCEL_X", "flag", "the program", "built-in". `src` is what cfg was resolved from.
+ * Returns buf. */
 const char *config_place(const struct config *cfg, const struct config_sources *src,
                          size_t row, char *buf, size_t len);
 /* Writes the name of the environment variable that sets schema row `row`, such
@@ -229,7 +237,7 @@ void config_defaults(struct config *cfg_out);
 accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err);
 /* Reads that text back. *cfg_out is set on success only; a text that is damaged or of
- * another version is refused. `locked` does not travel. */
+ * another version is refused. */
 accel_status_t config_decode(const char *text, struct config *cfg_out,
                              accel_error_t *err);
 

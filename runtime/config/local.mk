@@ -16,6 +16,10 @@ libaconfig_la_SOURCES += \
 	runtime/config/python/environ_task.c \
 	runtime/config/read/file.c \
 	runtime/config/sources/lock.c \
+	runtime/config/sources/lone.c \
+	runtime/config/sources/lone.h \
+	runtime/config/sources/program.c \
+	runtime/config/sources/resolved.c \
 	runtime/config/read/json_syntax.c \
 	runtime/config/keys_accel.def \
 	runtime/config/keys_engines.def \
@@ -47,6 +51,10 @@ tests_unit_test_config_encode_SOURCES = tests/unit/test_config_encode.c
 tests_unit_test_config_encode_LDADD = $(unit_ldadd)
 tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c $(config_files)
 tests_unit_test_config_sources_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_config_program
+tests_unit_test_config_program_SOURCES = tests/unit/test_config_program.c $(config_files)
+tests_unit_test_config_program_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_config_keys tests/unit/test_config_limits \
 	tests/unit/test_config_shape

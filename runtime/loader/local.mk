@@ -48,7 +48,7 @@ tests_unit_test_loader_steady_SOURCES = tests/unit/test_loader_steady.c $(loader
 	$(malloc_count_sources)
 tests_unit_test_loader_steady_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_loader_run
-tests_unit_test_loader_run_SOURCES = tests/unit/test_loader_run.c
+tests_unit_test_loader_run_SOURCES = tests/unit/test_loader_run.c $(run_folder)
 tests_unit_test_loader_run_LDADD = $(unit_ldadd)
 # In checkpoints of runs.
 unit_tests += tests/unit/test_loader_lives

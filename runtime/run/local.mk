@@ -16,6 +16,7 @@ libaccel_core_la_SOURCES += \
 	runtime/run/regions.c \
 	runtime/run/run.h \
 	runtime/run/run_info.c \
+	runtime/run/run_config.c \
 	runtime/run/status.c \
 	runtime/run/tracking.c
 
@@ -62,6 +63,9 @@ unit_tests += tests/unit/test_train_state
 tests_unit_test_train_state_SOURCES = tests/unit/test_train_state.c
 tests_unit_test_train_state_LDADD = $(unit_ldadd)
 
+# The folder of tests that open runs.
+run_folder = tests/unit/run_folder.c tests/unit/run_folder.h
+
 # Weights in Hugging Face's format, into the shards and out of them.
 unit_tests += tests/unit/test_weights
 model_run_sources = tests/unit/model_run.c tests/unit/model_run.h
@@ -70,7 +74,7 @@ tests_unit_test_weights_SOURCES = tests/unit/test_weights.c $(model_run_sources)
 tests_unit_test_weights_CFLAGS = $(model_run_cflags)
 tests_unit_test_weights_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_params
-tests_unit_test_params_SOURCES = tests/unit/test_params.c $(model_run_sources)
+tests_unit_test_params_SOURCES = tests/unit/test_params.c $(run_folder) $(model_run_sources)
 tests_unit_test_params_CFLAGS = $(model_run_cflags)
 tests_unit_test_params_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_program_state
@@ -112,7 +116,7 @@ unit_tests += tests/unit/test_save_last
 tests_unit_test_save_last_SOURCES = tests/unit/test_save_last.c $(disk_shim)
 tests_unit_test_save_last_LDADD = $(unit_ldadd) -ldl
 unit_tests += tests/unit/test_units
-tests_unit_test_units_SOURCES = tests/unit/test_units.c
+tests_unit_test_units_SOURCES = tests/unit/test_units.c $(run_folder)
 tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
 run_net = tests/unit/run_net.c tests/unit/run_net.h $(open_world)
@@ -127,18 +131,40 @@ unit_tests += tests/unit/test_averages
 tests_unit_test_averages_SOURCES = tests/unit/test_averages.c $(run_net)
 tests_unit_test_averages_LDADD = $(fork_ldadd)
 tests_unit_test_averages_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+# Gradients of accumulated steps.
+check_PROGRAMS += tests/helpers/accumulated
+tests_helpers_accumulated_SOURCES = tests/helpers/accumulated.c
+tests_helpers_accumulated_LDADD = libaccel.la
+tests_helpers_accumulated_LDFLAGS = -no-install
+shell_tests += tests/t/4221-gradients-accelerate.t
+# Weights of one model of several.
+unit_tests += tests/unit/test_model_weights
+tests_unit_test_model_weights_SOURCES = tests/unit/test_model_weights.c $(run_folder) \
+	$(open_world)
+tests_unit_test_model_weights_LDADD = $(fork_ldadd)
+tests_unit_test_model_weights_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+# Config keys that the program sets.
+unit_tests += tests/unit/test_settings
+tests_unit_test_settings_SOURCES = tests/unit/test_settings.c $(run_folder) $(open_world)
+tests_unit_test_settings_LDADD = $(fork_ldadd)
+tests_unit_test_settings_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+check_PROGRAMS += tests/helpers/settings
+tests_helpers_settings_SOURCES = tests/helpers/settings.c
+tests_helpers_settings_LDADD = libaccel.la
+tests_helpers_settings_LDFLAGS = -no-install
+shell_tests += tests/t/1075-config-program.t tests/t/6015-slurm-program.t
 unit_tests += tests/unit/test_objects_calls
-tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c
+tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c $(run_folder)
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_calls
-tests_unit_test_calls_SOURCES = tests/unit/test_calls.c
+tests_unit_test_calls_SOURCES = tests/unit/test_calls.c $(run_folder)
 tests_unit_test_calls_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_track_run
-tests_unit_test_track_run_SOURCES = tests/unit/test_track_run.c
+tests_unit_test_track_run_SOURCES = tests/unit/test_track_run.c $(run_folder)
 tests_unit_test_track_run_LDADD = $(unit_ldadd)
 # Batch sizes that fit, regions, seeds.
 unit_tests += tests/unit/test_run_helpers
-tests_unit_test_run_helpers_SOURCES = tests/unit/test_run_helpers.c $(model_run_sources)
+tests_unit_test_run_helpers_SOURCES = tests/unit/test_run_helpers.c $(run_folder) $(model_run_sources)
 tests_unit_test_run_helpers_CFLAGS = $(model_run_cflags) $(XXHASH_CFLAGS) \
 	$(RANDOM123_CFLAGS)
 tests_unit_test_run_helpers_LDADD = $(fork_ldadd)

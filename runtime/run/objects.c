@@ -37,7 +37,7 @@ static bool name_possible(const char *name)
     return true;
 }
 
-static struct run_model *model_of(accel_t *run, const accel_module_t *root)
+struct run_model *models_find(accel_t *run, const accel_module_t *root)
 {
     for (int i = 0; root && i < run->models; i++)
         if (run->model[i].root == root)
@@ -68,7 +68,7 @@ accel_status_t accel_model_add(accel_t *run, const char *name, accel_module_t *r
         return bad_model(err, name,
                          root ? "its module is no root of this run"
                               : "its module is NULL");
-    if (model_of(run, root))
+    if (models_find(run, root))
         return bad_model(err, name, "its module is a model already");
     for (int i = 0; i < run->models; i++)
         if (strcmp(run->model[i].name, name) == 0)
@@ -80,13 +80,24 @@ accel_status_t accel_model_add(accel_t *run, const char *name, accel_module_t *r
     return ACCEL_OK;
 }
 
-accel_status_t models_at_most_one(const accel_t *run, const char *call,
-                                  accel_error_t *err)
+accel_status_t models_given(accel_t *run, const accel_module_t *root, const char *call,
+                            const struct run_model **model_out, accel_error_t *err)
 {
-    if (run->models < 2)
-        return ACCEL_OK;
-    return accel_fail(err, A0962, "use it in a run of one model",
-                      "%s knows one model, but the run has %d", call, run->models);
+    *model_out = models_find(run, root);
+    return *model_out
+               ? ACCEL_OK
+               : accel_fail(err, A0962, "pass the root that accel_model_add was given",
+                            "%s: the module is no model of this run", call);
+}
+
+accel_status_t models_only(const accel_t *run, const char *call, const char *cure,
+                           const struct run_model **model_out, accel_error_t *err)
+{
+    *model_out = run->models ? &run->model[0] : NULL;
+    return run->models < 2
+               ? ACCEL_OK
+               : accel_fail(err, A0962, cure, "%s knows one model, but the run has %d",
+                            call, run->models);
 }
 
 int64_t models_buffers(const accel_t *run, accel_tensor_t **list_out)
@@ -151,14 +162,14 @@ accel_status_t accel_model_freeze(accel_t *run, accel_module_t *root, int on,
                                   accel_error_t *err)
 {
     accel_status_t st = run_ready(run, "accel_model_freeze", err);
+    const struct run_model *model;
 
     if (st != ACCEL_OK)
         return st;
-    if (!model_of(run, root))
-        return accel_fail(err, A0962, "pass the root that accel_model_add was given",
-                          "accel_model_freeze: the module is no model of this run");
-    pause_tree(root, on != 0);
-    return ACCEL_OK;
+    st = models_given(run, root, "accel_model_freeze", &model, err);
+    if (st == ACCEL_OK)
+        pause_tree(root, on != 0);
+    return st;
 }
 
 /* ---- optimizers ------------------------------------------------------------------ */
@@ -215,7 +226,7 @@ static accel_status_t models_possible(accel_t *run, const char *name,
     if (n < 1 || !models)
         return bad_optim(err, name, "it has no model");
     for (int i = 0; i < n; i++) {
-        const struct run_model *m = model_of(run, models[i]);
+        const struct run_model *m = models_find(run, models[i]);
 
         if (!m)
             return bad_optim(err, name, "a module was not added with accel_model_add");
@@ -260,7 +271,7 @@ static accel_optim_t *optim_add(accel_t *run, const char *call, const char *name
     if (own)
         o->own = *own;
     for (int i = 0; i < n; i++)
-        model_of(run, models[i])->optim = o;
+        models_find(run, models[i])->optim = o;
     return o;
 }
 

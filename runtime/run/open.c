@@ -23,70 +23,6 @@
 #define COMM_TIMEOUT_MS 600000
 #define SPEAKER_MS      3000
 
-/* The job file is the option, else the config that srun has resolved, else
- * $ACCEL_CONFIG, else none. What srun did not resolve is merged with the other
- * sources here. */
-static accel_status_t load_config(accel_t *run, const accel_options_t *o,
-                                  accel_error_t *err)
-{
-    const char *resolved = getenv(ENV_RESOLVED);
-    const char *path = o && o->config_file ? o->config_file : NULL;
-    struct config_sources sources = { 0 };
-    struct config_paths paths;
-    struct config_diags diags = { 0 };
-    accel_status_t st;
-
-    /* srun has merged all sources already, where the job was started. */
-    if (!path && resolved && *resolved) {
-        run->config_source = "srun";
-        return config_decode(resolved, &run->config, err);
-    }
-    if (!path)
-        path = getenv(ENV_CONFIG);
-    if (path && *path) {
-        run->config_source = "file";
-        snprintf(run->config_path, sizeof(run->config_path), "%s", path);
-        sources.job_path = path;
-    } else {
-        run->config_source = "built-in";
-    }
-    config_sources_default(&sources, &paths);
-    st = config_resolve(&sources, &run->config, &diags, err);
-    /* All findings are logged, not only the one that fails. */
-    for (size_t i = 0; i < diags.count; i++)
-        accel_logf(&run->log, diags.item[i].is_error ? ACCEL_LOG_ERROR : ACCEL_LOG_WARN,
-                   "%s", diags.item[i].text);
-    config_diags_free(&diags);
-    return st;
-}
-
-/* Compares the config with what was started. */
-static accel_status_t check_size(const accel_t *run, accel_error_t *err)
-{
-    int64_t want = run->config.num_processes;
-
-    if (run->boot.rank == 0 && run->boot.size > 1 &&
-        strcmp(run->config_source, "built-in") == 0)
-        accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "no config given: %d processes train as MULTI_CPU with the defaults "
-                   "(use srun --accel-config=FILE to change this)",
-                   run->boot.size);
-    /* 0: the config does not say */
-    if (want > 0 && want != run->boot.size)
-        return accel_fail_at(
-            err, A0301, "num_processes",
-            "change num_processes in the config or the number of tasks "
-            "(srun -n, mpirun -n)",
-            "the config says %lld, but %d %s started", (long long)want, run->boot.size,
-            run->boot.size == 1 ? "process was" : "processes were");
-    if (run->config.distributed_type == DIST_NO && run->boot.size > 1)
-        return accel_fail_at(err, A0303, "distributed_type",
-                             "use distributed_type: FSDP or MULTI_CPU, or one task",
-                             "distributed_type is NO, but %d processes were started",
-                             run->boot.size);
-    return config_check_world(&run->config, run->boot.size, err);
-}
-
 /* OMP_NUM_THREADS counts when the user has set it. The launcher sets it as Accelerate
  * does, as a rule to 1, which is meant for Python's workers; it leaves a mark with the
  * same value. */
@@ -149,18 +85,6 @@ static accel_status_t warm_up(accel_t *run, accel_error_t *err)
         st = be->sync(be, err);
     arena_close(arena);
     return st;
-}
-
-/* A signal during the bootstrap must not kill the task: what srun resolved names the
- * signals before anything is up. A config that does not decode is reported later. */
-static void early_signals(accel_t *run)
-{
-    const char *resolved = getenv(ENV_RESOLVED);
-    accel_error_t ignored = { 0 };
-
-    if (resolved && *resolved &&
-        config_decode(resolved, &run->config, &ignored) == ACCEL_OK)
-        signals_install(&run->config);
 }
 
 /* Waits until that process of this node has ended, at most SPEAKER_MS. */
@@ -238,14 +162,6 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     return comm_open(&run->data, &run->boot, &o, err);
 }
 
-/* As accel.log_level says; errors are always logged. */
-static accel_log_level_t log_level(const struct config *c)
-{
-    return c->log_level == LOG_WARN    ? ACCEL_LOG_WARN
-           : c->log_level == LOG_DEBUG ? ACCEL_LOG_DEBUG
-                                       : ACCEL_LOG_INFO;
-}
-
 /* boot_leave comes after all communicators, which open through the bootstrap. */
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
@@ -260,13 +176,9 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     /* only rank 0 says what goes well */
     if (run->boot.rank != 0)
         run->log.level = ACCEL_LOG_WARN;
-    st = load_config(run, o, err);
-    if (st == ACCEL_OK && run->boot.rank == 0)
-        run->log.level = log_level(&run->config);
+    st = settings_open(run, o, err);
     if (st == ACCEL_OK) {
-        st = config_supported(&run->config, err);
-        if (st == ACCEL_OK)
-            st = check_size(run, err);
+        st = settings_check(run, err);
         if (st != ACCEL_OK)
             tell_once(run, err);
     }
@@ -276,6 +188,8 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         comm.net_devices = place_net_devices(run);
         st = comm_open(&run->comm, &run->boot, &comm, err);
     }
+    if (st == ACCEL_OK)
+        st = settings_same_on_all(run, o, err);
     if (st == ACCEL_OK)
         st = place_print(run, err);
     if (st != ACCEL_OK)
@@ -328,6 +242,7 @@ static void free_run(accel_t *run)
     comm_close(run->comm);
     boot_free(&run->boot);
     state_identity_free(run);
+    free(run->config_set);
     observe_close(&run->observe);
     track_close(&run->track);
     lease_drop(run);
@@ -378,7 +293,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     run->life.incarnation = incarnation_read();
     descriptors_raise(run);
     notice_read(run);
-    early_signals(run);
+    settings_early_signals(run);
     st = open_stages(run, options, err);
     if (st != ACCEL_OK) {
         signals_restore();
@@ -389,7 +304,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     run->graph.log = &run->log;
     run->base_bytes = observe_memory(NULL);
     run->device_base_bytes = device_base(run->backend);
-    /* now with the whole config; early_signals had only what srun resolved */
+    /* now with the whole config; until here only what srun resolved was known */
     signals_install(&run->config);
     *run_out = run;
     return ACCEL_OK;

@@ -121,6 +121,8 @@ struct accel {
     /* "file", "srun" or "built-in" */
     const char *config_source;
     char config_path[1024];
+    /* keys that the program sets, separated by blanks, owned; NULL: none */
+    char *config_set;
     /* its level depends on the rank */
     struct accel_log log;
     struct boot boot;
@@ -200,6 +202,21 @@ struct accel {
     struct program_state program;
 };
 
+/* ---- run_config.c: the config ---------------------------------------------------- */
+
+/* Installs the signal handlers of what srun resolved: a signal during the bootstrap
+ * must not kill the task. A config that does not decode is reported later. */
+void settings_early_signals(accel_t *run);
+/* Reads the config and logs what the program sets. Not collective. */
+accel_status_t settings_open(accel_t *run, const accel_options_t *o,
+                             accel_error_t *err);
+/* ACCEL_OK if libaccel implements the config and it fits what was started. The same
+ * answer on all ranks. Not collective. */
+accel_status_t settings_check(const accel_t *run, accel_error_t *err);
+/* A0905 if the programs of the ranks set different keys. Collective. */
+accel_status_t settings_same_on_all(accel_t *run, const accel_options_t *o,
+                                    accel_error_t *err);
+
 /* ---- status.c -------------------------------------------------------------------- */
 
 /* Keeps the first failure in the run, copies it to `err` (may be NULL), and
@@ -247,15 +264,15 @@ accel_status_t objects_name(accel_t *run, accel_error_t *err);
 /* Writes the buffers of all models to list_out (NULL: counts only), and returns how
  * many there are. */
 int64_t models_buffers(const accel_t *run, accel_tensor_t **list_out);
-/* The root of the run's one model; NULL: it has none, or several. */
-static inline accel_module_t *models_only(const accel_t *run)
-{
-    return run->models == 1 ? run->model[0].root : NULL;
-}
-
-/* ACCEL_EINVAL for a call that knows names of one model only. */
-accel_status_t models_at_most_one(const accel_t *run, const char *call,
-                                  accel_error_t *err);
+/* The model with that root; NULL: there is none. */
+struct run_model *models_find(accel_t *run, const accel_module_t *root);
+/* The same for the call `call`: ACCEL_EINVAL if there is none. */
+accel_status_t models_given(accel_t *run, const accel_module_t *root, const char *call,
+                            const struct run_model **model_out, accel_error_t *err);
+/* The run's one model; NULL: its units. ACCEL_EINVAL for a run of several, with `cure`
+ * for the call `call`. */
+accel_status_t models_only(const accel_t *run, const char *call, const char *cure,
+                           const struct run_model **model_out, accel_error_t *err);
 /* Arrays of state that the optimizer keeps. */
 int optim_state_count(const struct accel_optim *o);
 /* ".NAME" for keys of texts, "" without a name. */

@@ -36,7 +36,7 @@ static accel_status_t list_named(accel_t *run, bool for_load,
                                  accel_tensor_t ***buffers_out, size_t *buffers,
                                  accel_error_t *err)
 {
-    accel_status_t st = weight_parts(run, for_load, parts_out, parts, err);
+    accel_status_t st = weight_parts(run, NULL, for_load, parts_out, parts, err);
 
     if (st)
         return st;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_save_weights: the master weights of all ranks into Hugging Face files. Rank 0
- * writes. One slice of a parameter travels at a time, so that no rank ever holds the
- * whole model.
+ * accel_save_weights, accel_model_save: the master weights of all ranks into Hugging
+ * Face files. Rank 0 writes. One slice of a parameter travels at a time, so that no
+ * rank ever holds the whole model.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +17,12 @@
 /* elements gathered at a time: 16 MiB of float32 on rank 0 */
 #define SLICE_ELEMS (4 << 20)
 
-/* One call of accel_save_weights on this rank. */
+/* One call on this rank. */
 struct export
 {
     accel_t *run;
+    /* NULL: the run's units */
+    const struct run_model *model;
     const struct hf_names *names;
     struct weight_part *part;
     size_t parts;
@@ -175,12 +177,12 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
 
 /* config.json for a model of the library; *text_out, one malloc,
  * is NULL for any other. */
-static accel_status_t config_text(const accel_t *run, const char *dtype,
+static accel_status_t config_text(const accel_module_t *root, const char *dtype,
                                   char **text_out, accel_error_t *err)
 {
-    const accel_gpt2_t *gpt2 = gpt2_config(models_only(run));
-    const accel_llama_t *llama = llama_config(models_only(run));
-    const accel_bert_t *bert = bert_config(models_only(run));
+    const accel_gpt2_t *gpt2 = gpt2_config(root);
+    const accel_llama_t *llama = llama_config(root);
+    const accel_bert_t *bert = bert_config(root);
 
     *text_out = NULL;
     return gpt2    ? hf_gpt2_format(gpt2, dtype, text_out, err)
@@ -197,7 +199,7 @@ static accel_status_t export_finish(struct export *x, const char *dtype,
     accel_status_t st = ACCEL_OK;
 
     if (x->out) {
-        st = config_text(x->run, dtype, &text, err);
+        st = config_text(x->model ? x->model->root : NULL, dtype, &text, err);
         if (!st)
             st = accel_safetensors_commit(x->out, text ? "config.json" : NULL, text,
                                           err);
@@ -208,20 +210,20 @@ static accel_status_t export_finish(struct export *x, const char *dtype,
 
 /* Collective. Nothing is visible in `dir` until the commit; on failure writer_close
  * removes what was written. */
-static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
-                           int64_t shard_bytes, accel_error_t *err)
+static accel_status_t export_model(accel_t *run, const struct run_model *model,
+                                   const char *dir, const char *dtype,
+                                   int64_t shard_bytes, accel_error_t *err)
 {
-    struct export x = { .run = run, .names = hf_names_of(models_only(run)) };
+    const accel_module_t *root = model ? model->root : NULL;
+    struct export x = { .run = run, .model = model, .names = hf_names_of(root) };
     int64_t start = clock_ns();
     const char *stored = NULL;
-    accel_status_t st = models_at_most_one(run, "accel_save_weights", err);
+    accel_status_t st = stored_name(dtype, &stored, err);
 
-    if (!st)
-        st = stored_name(dtype, &stored, err);
     if (!st)
         st = local_sgd_meet(run, false, err);
     if (!st)
-        st = weight_parts(run, false, &x.part, &x.parts, err);
+        st = weight_parts(run, model, false, &x.part, &x.parts, err);
     if (!st)
         st = open_stage(&x, err);
     if (!st && run->boot.rank == 0)
@@ -244,19 +246,41 @@ static accel_status_t save(accel_t *run, const char *dir, const char *dtype,
 
 /* A failure of the files leaves the run as it was, and it may go on. Only the loss of a
  * peer is the run's error. */
-accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dtype,
-                                  int64_t shard_bytes, accel_error_t *err)
+static accel_status_t save_weights(accel_t *run, const struct run_model *model,
+                                   const char *dir, const char *dtype,
+                                   int64_t shard_bytes, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_save_weights", err);
+    accel_status_t st = export_model(run, model, dir, dtype, shard_bytes, &e);
 
-    if (st != ACCEL_OK)
-        return st;
-    st = save(run, dir, dtype, shard_bytes, &e);
     /* the ranks are no longer together: the run cannot go on */
     if (st == ACCEL_EPEER)
         return run_report(run, st, &e, err);
     if (st != ACCEL_OK && err)
         *err = e;
     return st;
+}
+
+accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dtype,
+                                  int64_t shard_bytes, accel_error_t *err)
+{
+    static const char call[] = "accel_save_weights";
+    const struct run_model *model;
+    accel_status_t st = run_ready(run, call, err);
+
+    if (st == ACCEL_OK)
+        st = models_only(run, call, "call accel_model_save for each", &model, err);
+    return st ? st : save_weights(run, model, dir, dtype, shard_bytes, err);
+}
+
+accel_status_t accel_model_save(accel_t *run, accel_module_t *root, const char *dir,
+                                const char *dtype, int64_t shard_bytes,
+                                accel_error_t *err)
+{
+    const struct run_model *model;
+    accel_status_t st = run_ready(run, "accel_model_save", err);
+
+    if (st == ACCEL_OK)
+        st = models_given(run, root, "accel_model_save", &model, err);
+    return st ? st : save_weights(run, model, dir, dtype, shard_bytes, err);
 }

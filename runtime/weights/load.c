@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_load_weights: Hugging Face files into the shards. Each rank reads the ranges
- * that it keeps, a few tensors at a time. Never changes the optimizer's state or the
- * progress.
+ * accel_load_weights, accel_model_load: Hugging Face files into the shards. Each rank
+ * reads the ranges that it keeps, a few tensors at a time. Never changes the
+ * optimizer's state or the progress.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,11 +36,19 @@ static void range_of(const accel_ckpt_box_t *box, int64_t *begin_out,
     }
 }
 
+/* Is it the full name of a parameter of the model? Names of models have no slash. */
+static bool is_of(const struct run_model *model, const char *name)
+{
+    size_t len = model ? strlen(model->name) : 0;
+
+    return !len || (strncmp(name, model->name, len) == 0 && name[len] == '/');
+}
+
 /* Joins boxes to parts. Boxes come in the order of the parameters, those of one
- * parameter in memory order, so one pass is enough. Boxes of the optimizer's
- * state are passed over. */
-static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_t *box,
-                       size_t boxes)
+ * parameter in memory order, so one pass is enough. Boxes of the optimizer's state and
+ * of other models are passed over. */
+static void take_boxes(const struct run_model *model, struct weight_part *part,
+                       size_t n, const accel_ckpt_box_t *box, size_t boxes)
 {
     static const char prefix[] = "model/";
     size_t at = 0;
@@ -50,9 +58,10 @@ static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_
         int64_t begin, count;
 
         /* the optimizer's state: optim/... */
-        if (strncmp(box[i].name, prefix, sizeof(prefix) - 1) != 0)
+        if (strncmp(box[i].name, prefix, sizeof(prefix) - 1) != 0 ||
+            !is_of(model, name))
             continue;
-        while (at < n && strcmp(part[at].param->name, name) != 0)
+        while (at < n && strcmp(tensor_full_name(part[at].param), name) != 0)
             at++;
         if (at == n)
             return;
@@ -66,8 +75,9 @@ static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_
 }
 
 /* shard_boxes names what is stored; a parameter without a box keeps count 0. */
-accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **parts_out,
-                            size_t *count_out, accel_error_t *err)
+accel_status_t weight_parts(accel_t *run, const struct run_model *model, bool for_load,
+                            struct weight_part **parts_out, size_t *count_out,
+                            accel_error_t *err)
 {
     accel_ckpt_box_t *box = NULL;
     struct weight_part *part;
@@ -82,13 +92,14 @@ accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **pa
     n = 0;
     for (int u = 0; u < run->units.count; u++)
         for (int i = 0; i < run->units.unit[u].param_count; i++)
-            part[n++].param = run->units.unit[u].param[i];
+            if (is_of(model, tensor_full_name(run->units.unit[u].param[i])))
+                part[n++].param = run->units.unit[u].param[i];
     st = shard_boxes(run->shard, for_load, &box, &boxes, err);
     if (st) {
         free(part);
         return st;
     }
-    take_boxes(part, n, box, boxes);
+    take_boxes(model, part, n, box, boxes);
     free(box);
     *parts_out = part;
     *count_out = n;
@@ -97,9 +108,11 @@ accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **pa
 
 /* ---- which tensor is which parameter --------------------------------------------- */
 
-/* One call of accel_load_weights on this rank. */
+/* One call on this rank. */
 struct load {
     accel_t *run;
+    /* NULL: the run's units */
+    const struct run_model *model;
     const struct hf_names *names;
     accel_safetensors_t *file;
     struct weight_part *part;
@@ -384,7 +397,7 @@ static accel_status_t load_own(struct load *l, const char *path, accel_error_t *
     if (st)
         return st;
     tensors = accel_safetensors_count(l->file);
-    st = weight_parts(l->run, true, &l->part, &l->parts, err);
+    st = weight_parts(l->run, l->model, true, &l->part, &l->parts, err);
     if (st)
         return st;
     l->from = calloc(l->parts + 1, sizeof(*l->from));
@@ -427,14 +440,16 @@ static void say(const struct load *l, const char *path, double seconds)
 
 /* Collective. A run that resumed has better values already, so the same program works
  * for a first start and a restart. */
-static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t *err)
+static accel_status_t load_weights(accel_t *run, const struct run_model *model,
+                                   const char *call, const char *path,
+                                   accel_error_t *err)
 {
-    struct load l = { .run = run, .names = hf_names_of(models_only(run)) };
+    struct load l = { .run = run,
+                      .model = model,
+                      .names = hf_names_of(model ? model->root : NULL) };
     int64_t start = clock_ns();
-    accel_status_t st = models_at_most_one(run, "accel_load_weights", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
     if (run->progress.resumed) {
         if (run->boot.rank == 0)
             accel_logf(&run->log, ACCEL_LOG_INFO,
@@ -444,8 +459,7 @@ static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t
     /* the moments of the optimizer would belong to other weights */
     if (run->progress.step > 0)
         return accel_fail(err, A0901, "load weights before the first step",
-                          "accel_load_weights after %lld steps",
-                          (long long)run->progress.step);
+                          "%s after %lld steps", call, (long long)run->progress.step);
     /* from here on all ranks have their values, or all have the error */
     st = run_agree(run, load_own(&l, path, err), err);
     if (!st) {
@@ -470,11 +484,31 @@ static accel_status_t load_weights(accel_t *run, const char *path, accel_error_t
 
 accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t *err)
 {
+    static const char call[] = "accel_load_weights";
+    const struct run_model *model;
     accel_error_t e = { 0 };
-    accel_status_t st = run_trains(run, "accel_load_weights", err);
+    accel_status_t st = run_trains(run, call, err);
 
+    if (st == ACCEL_OK)
+        st = models_only(run, call, "call accel_model_load for each", &model, err);
     if (st != ACCEL_OK)
         return st;
-    st = load_weights(run, path, &e);
+    st = load_weights(run, model, call, path, &e);
+    return st == ACCEL_OK ? st : run_report(run, st, &e, err);
+}
+
+accel_status_t accel_model_load(accel_t *run, accel_module_t *root, const char *path,
+                                accel_error_t *err)
+{
+    static const char call[] = "accel_model_load";
+    const struct run_model *model;
+    accel_error_t e = { 0 };
+    accel_status_t st = run_trains(run, call, err);
+
+    if (st == ACCEL_OK)
+        st = models_given(run, root, call, &model, err);
+    if (st != ACCEL_OK)
+        return st;
+    st = load_weights(run, model, call, path, &e);
     return st == ACCEL_OK ? st : run_report(run, st, &e, err);
 }

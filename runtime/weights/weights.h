@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What reading and writing weights share: this rank's part of every parameter.
+ * What reading and writing weights share: this rank's part of every parameter of a
+ * model.
  */
 #ifndef ACCEL_WEIGHTS_H
 #define ACCEL_WEIGHTS_H
@@ -19,10 +20,11 @@ struct weight_part {
     float *data;
 };
 
-/* All parameters of the run in the order of their units: the same list on every rank,
- * with other ranges. *parts_out is one malloc, freed by the caller. for_load as for
- * shard_boxes. Not collective. */
-accel_status_t weight_parts(accel_t *run, bool for_load, struct weight_part **parts_out,
-                            size_t *count_out, accel_error_t *err);
+/* All parameters of the model (NULL: of the run) in the order of their units: the same
+ * list on every rank, with other ranges. *parts_out is one malloc, freed by the caller.
+ * for_load as for shard_boxes. Not collective. */
+accel_status_t weight_parts(accel_t *run, const struct run_model *model, bool for_load,
+                            struct weight_part **parts_out, size_t *count_out,
+                            accel_error_t *err);
 
 #endif

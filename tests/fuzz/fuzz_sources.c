@@ -3,7 +3,8 @@
  * Fuzz target: bytes as all sources of a config together, in five parts with "%%" lines
  * between them: site file (with its locks), user file, job file, environment, flags.
  * What is accepted survives its round trip and holds the site's value in every locked
- * key.
+ * key. The flags are then what a program sets in a task, where they change nothing that
+ * was given.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -104,6 +105,39 @@ static void check_locks(const struct config *c)
     }
 }
 
+/* Keys that follow from others may change with those. */
+static bool follows(const char *name)
+{
+    return !strcmp(name, "device") || !strcmp(name, "enabled");
+}
+
+static void check_program(const struct config *start, char *const *settings)
+{
+    static struct config task;
+    struct config_sources src = { .resolved = start,
+                                  .program = (const char *const *)settings };
+    struct config_diags d;
+    char a[2048], b[2048];
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    accel_error_t err;
+
+    if (config_resolve(&src, &task, &d, &err) == ACCEL_OK) {
+        fuzz_check_config(&task);
+        for (size_t i = 0; i < n; i++) {
+            if (start->origin[i] <= ORIGIN_PROGRAM || follows(k[i].name))
+                continue;
+            config_value_text(start, &k[i], a, sizeof(a));
+            config_value_text(&task, &k[i], b, sizeof(b));
+            if (strcmp(a, b))
+                abort();
+        }
+    } else {
+        fuzz_check_messages(&d, &err);
+    }
+    config_diags_free(&d);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct config c;
@@ -144,6 +178,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (config_resolve(&src, &c, &d, &err) == ACCEL_OK) {
         fuzz_check_config(&c);
         check_locks(&c);
+        for (size_t i = 0; i < src.flag_count; i++)
+            ((char *)setting[i].value)[-1] = '=';
+        check_program(&c, flag);
     } else {
         fuzz_check_messages(&d, &err);
     }

@@ -15,8 +15,10 @@ STEPS=50
 torch=${ACCEL_TORCH_PYTHON:-python3}
 "$torch" -c 'import torch' 2>/dev/null || torch=
 
-train() { # NAME STEPS RATE OUT
-    "$ACCEL_BUILD/examples/$1" "$2" "$3" "$4" >said 2>&1
+train() { # NAME STEPS RATE OUT [TEACHER]
+    name_=$1
+    shift
+    "$ACCEL_BUILD/examples/$name_" "$@" >said 2>&1
 }
 
 curve() { # OUT: "STEP LOSS" lines
@@ -31,6 +33,7 @@ close() {
 }
 
 printf 'use_cpu: true\ndistributed_type: "NO"\nmixed_precision: "no"\n' >one.yaml
+printf 'use_cpu: true\ndistributed_type: FSDP\nmixed_precision: "no"\n' >two.yaml
 ACCEL_CONFIG=$tap_tmp/one.yaml
 export ACCEL_CONFIG
 for name in gan distill; do
@@ -50,8 +53,14 @@ for name in gan distill; do
         close $name.ours $name.theirs
         ok $? "$name: losses within 1e-5" ||
             diag "$(paste -d ' ' $name.ours $name.theirs | tail -n 3)"
+        "$ACCEL_BUILD/accel" launch -n 2 --config two.yaml "$ACCEL_BUILD/examples/$name" \
+            $STEPS $rate $name.two >said 2>&1
+        ok $? "$name: on 2 ranks" || diag "$(tail -n 5 said)"
+        curve $name.two >$name.both
+        close $name.both $name.theirs
+        ok $? "$name: as well" || diag "$(paste -d ' ' $name.both $name.theirs | tail -n 3)"
     else
-        skip 2 "no PyTorch for python3 (ACCEL_TORCH_PYTHON names another)"
+        skip 4 "no PyTorch for python3 (ACCEL_TORCH_PYTHON names another)"
     fi
     # the number of steps of a run may change, and these rates do not depend on it
     train $name 20 $rate $name.parts && train $name $STEPS $rate $name.parts
@@ -59,4 +68,36 @@ for name in gan distill; do
     curve $name.parts >$name.twice
     is "$(cat $name.twice)" "$(cat $name.ours)" "$name: the same losses"
 done
+
+# a teacher from a file of its own: the one above, with all values doubled
+cp -R distill.values taught.values
+python3 - taught.values/tensors/model/teacher >said 2>&1 <<'PY'
+import array, json, os, struct, sys
+shape = {"in.weight": [64, 8], "in.bias": [64], "out.weight": [4, 64], "out.bias": [4]}
+header, body = {}, b""
+for name in sorted(shape):
+    path = os.path.join(sys.argv[1], name)
+    values = array.array("f", open(path, "rb").read())
+    raw = array.array("f", (2 * x for x in values)).tobytes()
+    open(path, "wb").write(raw)
+    header[name] = {"dtype": "F32", "shape": shape[name],
+                    "data_offsets": [len(body), len(body) + len(raw)]}
+    body += raw
+text = json.dumps(header).encode()
+open("teacher.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body)
+PY
+ok $? "weights of a teacher" || diag "$(tail -n 5 said)"
+train distill $STEPS 5e-3 taught teacher.safetensors
+ok $? "distill: from that teacher" || diag "$(tail -n 5 said)"
+curve taught >taught.ours
+[ -s taught.ours ] && ! cmp -s taught.ours distill.ours
+ok $? "distill: it learns something else"
+if [ -n "$torch" ]; then
+    "$torch" "$ACCEL_SRC/tests/data/objects.py" distill taught.values/tensors $STEPS \
+        >taught.theirs 2>said
+    close taught.ours taught.theirs
+    ok $? "distill: what PyTorch learns from it, within 1e-5" || diag "$(tail -n 5 said)"
+else
+    skip 1 "no PyTorch for python3 (ACCEL_TORCH_PYTHON names another)"
+fi
 done_testing

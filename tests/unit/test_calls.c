@@ -9,6 +9,7 @@
 
 #include "common/common.h"
 #include "tests/tap.h"
+#include "tests/unit/run_folder.h"
 
 enum { BATCH = 2, WIDTH = 4 };
 
@@ -187,6 +188,8 @@ static void test_no_run(void)
         accel_find_batch_size(NULL, 1, NULL, NULL, NULL, NULL),
         accel_free_memory(NULL, NULL, NULL),
         accel_info(NULL, NULL, NULL),
+        accel_model_load(NULL, NULL, "x", NULL),
+        accel_model_save(NULL, NULL, "x", "float32", 0, NULL),
         accel_region_begin(NULL, "x", NULL),
         accel_region_end(NULL, "x", NULL),
         accel_seed(NULL, "x", 0, 0, NULL, NULL),
@@ -230,26 +233,16 @@ static void test_no_run(void)
 int main(void)
 {
     struct rig k = { .dir = "/tmp/accel-calls.XXXXXX" };
-    char command[128];
-    FILE *f;
 
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    if (!mkdtemp(k.dir))
-        tap_skip_all("no directory for temporary files");
-    snprintf(k.config, sizeof(k.config), "%s/one.yaml", k.dir);
-    f = fopen(k.config, "w");
-    if (!f ||
-        fputs("distributed_type: 'NO'\nuse_cpu: true\naccel:\n  checkpoint:\n"
-              "    save: false\n",
-              f) < 0 ||
-        fclose(f))
-        tap_skip_all("no file");
+    run_folder_make(k.dir,
+                    "distributed_type: 'NO'\nuse_cpu: true\n"
+                    "accel: {checkpoint: {save: false}}\n",
+                    k.config, sizeof(k.config));
     test_no_run();
     test_inside(&k);
     test_fatal(&k, EVAL, "accel_inference_mode inside the forward");
     test_fatal(&k, VECTOR, "one float32, not float32 [2, 4]");
     test_input(&k);
-    snprintf(command, sizeof(command), "rm -rf %s", k.dir);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(k.dir);
     return tap_done();
 }

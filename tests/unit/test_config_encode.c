@@ -43,6 +43,7 @@ static void random_config(struct config *c)
         char *field = (char *)c + k[i].offset;
         unsigned words = 0;
 
+        c->locked[i] = !k[i].moved_to && next() % 8 == 0;
         if (k[i].offset == SIZE_MAX)
             continue;
         c->origin[i] = (unsigned char)(next() % 4);
@@ -81,6 +82,7 @@ static void test_round_trip(void)
             strcmp(a.ckpt_dir, b.ckpt_dir) || strcmp(a.job_path, b.job_path) ||
             a.ckpt_every_minutes != b.ckpt_every_minutes ||
             memcmp(a.origin, b.origin, sizeof(a.origin)) ||
+            memcmp(a.locked, b.locked, sizeof(a.locked)) ||
             memcmp(a.line, b.line, sizeof(a.line)))
             wrong++;
         for (const char *s = text; *s; s++)

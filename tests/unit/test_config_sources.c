@@ -17,11 +17,12 @@ static accel_status_t resolve(const struct config_sources *src, struct config *c
     return config_say(src, cfg, &reply);
 }
 
-/* Every non-empty choice of the five sources: the strongest of it wins. */
+/* Every non-empty choice of the six sources: the strongest of it wins. */
 static void test_precedence(void)
 {
     static char *const env[] = { "ACCEL_CHECKPOINT_KEEP=4", "HOME=/x", NULL };
     static const struct config_setting flag = { "accel.checkpoint.keep", "5" };
+    static const char *const program[] = { "accel.checkpoint.keep=6", NULL };
     struct config cfg;
     int row = config_row("accel.checkpoint.keep");
 
@@ -29,15 +30,16 @@ static void test_precedence(void)
     config_put(config_user, "# mine\naccel: {checkpoint: {keep: 12}}\n");
     config_put(config_job,
                "distributed_type: FSDP\naccel:\n  checkpoint:\n    keep: 13\n");
-    for (unsigned set = 1; set < 32; set++) {
-        static const int64_t value[] = { 11, 12, 13, 4, 5 };
-        static const int line[] = { 1, 2, 4, 0, 0 };
+    for (unsigned set = 1; set < 64; set++) {
+        static const int64_t value[] = { 11, 6, 12, 13, 4, 5 };
+        static const int line[] = { 1, 0, 2, 4, 0, 0 };
         struct config_sources src = { .site_path = set & 1 ? config_site : NULL,
-                                      .user_path = set & 2 ? config_user : NULL,
-                                      .job_path = set & 4 ? config_job : NULL,
-                                      .env = set & 8 ? env : NULL,
+                                      .program = set & 2 ? program : NULL,
+                                      .user_path = set & 4 ? config_user : NULL,
+                                      .job_path = set & 8 ? config_job : NULL,
+                                      .env = set & 16 ? env : NULL,
                                       .flags = &flag,
-                                      .flag_count = set >> 4 };
+                                      .flag_count = set >> 5 };
         int top = 31 - __builtin_clz(set);
 
         if (resolve(&src, &cfg))

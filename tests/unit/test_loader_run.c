@@ -9,6 +9,7 @@
 
 #include "common/common.h"
 #include "tests/tap.h"
+#include "tests/unit/run_folder.h"
 
 enum { WIDTH = 4, SAMPLES = 10, BATCH = 4 };
 
@@ -228,25 +229,15 @@ static void test_iterable_job(struct rig *k)
 int main(void)
 {
     struct rig k = { .dir = "/tmp/accel-loader.XXXXXX" };
-    char command[128];
-    FILE *f;
 
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    if (!mkdtemp(k.dir))
-        tap_skip_all("no directory for temporary files");
-    snprintf(k.config, sizeof(k.config), "%s/one.yaml", k.dir);
-    f = fopen(k.config, "w");
-    if (!f ||
-        fputs("distributed_type: 'NO'\nuse_cpu: true\naccel:\n  checkpoint:\n"
-              "    save: false\n",
-              f) < 0 ||
-        fclose(f))
-        tap_skip_all("no file");
+    run_folder_make(k.dir,
+                    "distributed_type: 'NO'\nuse_cpu: true\n"
+                    "accel: {checkpoint: {save: false}}\n",
+                    k.config, sizeof(k.config));
     test_train(&k);
     test_fetch_fails(&k);
     test_refused(&k);
     test_iterable_job(&k);
-    snprintf(command, sizeof(command), "rm -rf %s", k.dir);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(k.dir);
     return tap_done();
 }

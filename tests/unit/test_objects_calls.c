@@ -11,6 +11,7 @@
 
 #include "run/run.h"
 #include "tests/tap.h"
+#include "tests/unit/run_folder.h"
 
 static char dir[64] = "/tmp/accel-calls-XXXXXX";
 static char config[96];
@@ -437,20 +438,10 @@ static void test_twice(bool same)
 
 int main(void)
 {
-    char command[96];
-    FILE *f;
-
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    if (!mkdtemp(dir))
-        tap_skip_all("no directory for temporary files");
-    snprintf(config, sizeof(config), "%s/one.yaml", dir);
-    f = fopen(config, "w");
-    if (!f ||
-        fputs("distributed_type: 'NO'\nuse_cpu: true\n"
-              "accel:\n  checkpoint:\n    save: false\n",
-              f) < 0 ||
-        fclose(f))
-        tap_skip_all("no file");
+    run_folder_make(dir,
+                    "distributed_type: 'NO'\nuse_cpu: true\n"
+                    "accel: {checkpoint: {save: false}}\n",
+                    config, sizeof(config));
     test_models();
     test_optimizers();
     test_prepare();
@@ -461,7 +452,6 @@ int main(void)
     test_own();
     test_twice(true);
     test_twice(false);
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(dir);
     return tap_done();
 }

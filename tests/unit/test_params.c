@@ -12,6 +12,7 @@
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "tests/unit/model_run.h"
+#include "tests/unit/run_folder.h"
 
 #define NAME  "h.0.attn.c_attn.weight"
 #define OTHER "h.0.attn.c_attn.bias"
@@ -205,12 +206,10 @@ int main(void)
 {
     static const enum sharding_strategy all[] = { SHARD_FULL, SHARD_GRAD_OP,
                                                   SHARD_NONE };
-    char config[64], command[64];
-    FILE *f;
+    char config[64];
 
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    if (!mkdtemp(dir))
-        tap_skip_all("no directory for temporary files");
+    run_folder_make(dir, "distributed_type: 'NO'\nuse_cpu: true\n", config,
+                    sizeof(config));
     for (int ranks = 1; ranks <= 4; ranks++)
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++) {
             struct shape_case c = { ranks, all[i] };
@@ -219,12 +218,7 @@ int main(void)
                        "%d ranks, strategy %d: written, read, refused", ranks,
                        (int)all[i]);
         }
-    snprintf(config, sizeof(config), "%s/one.yaml", dir);
-    f = fopen(config, "w");
-    if (!f || fputs("distributed_type: 'NO'\nuse_cpu: true\n", f) < 0 || fclose(f))
-        tap_skip_all("no file");
     test_run(config);
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(dir);
     return tap_done();
 }

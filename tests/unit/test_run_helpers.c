@@ -17,6 +17,7 @@
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "tests/unit/model_run.h"
+#include "tests/unit/run_folder.h"
 
 enum { BATCH = 2, WIDTH = 4, MOST = 32 };
 
@@ -463,22 +464,13 @@ static void test_info(struct rig *k)
 int main(void)
 {
     struct rig k = { .dir = "/tmp/accel-helped.XXXXXX" };
-    char command[128];
-    FILE *f;
 
     tap_is_int(fork_world(2, two_ranks, NULL, 60), 0,
                "out of memory on one rank halves the batch of all");
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    if (!mkdtemp(k.dir))
-        tap_skip_all("no directory for temporary files");
-    snprintf(k.config, sizeof(k.config), "%s/one.yaml", k.dir);
-    f = fopen(k.config, "w");
-    if (!f ||
-        fputs("distributed_type: 'NO'\nuse_cpu: true\nmixed_precision: 'no'\naccel:\n"
-              "  log_level: debug\n  checkpoint: {save: false}\n",
-              f) < 0 ||
-        fclose(f))
-        tap_skip_all("no file");
+    run_folder_make(k.dir,
+                    "distributed_type: 'NO'\nuse_cpu: true\nmixed_precision: 'no'\n"
+                    "accel: {log_level: debug, checkpoint: {save: false}}\n",
+                    k.config, sizeof(k.config));
     test_find(&k);
     test_find_refused(&k);
     test_free_memory(&k);
@@ -486,7 +478,6 @@ int main(void)
     test_regions_refused(&k);
     test_seed(&k);
     test_info(&k);
-    snprintf(command, sizeof(command), "rm -rf %s", k.dir);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(k.dir);
     return tap_done();
 }

@@ -12,6 +12,7 @@
 
 #include "run/run.h"
 #include "tests/tap.h"
+#include "tests/unit/run_folder.h"
 
 enum { BATCH = 2, WIDTH = 4 };
 
@@ -108,15 +109,6 @@ struct rig {
     accel_t *run;
 };
 
-static bool write_config(const struct rig *k, const char *more)
-{
-    FILE *f = fopen(k->config, "w");
-
-    return f &&
-           fprintf(f, "distributed_type: 'NO'\nuse_cpu: true\naccel:\n%s", more) > 0 &&
-           !fclose(f);
-}
-
 static void rig_open(struct rig *k, const char *config, const char *out)
 {
     static const accel_class_t cls = { "Net", net_forward, 0 };
@@ -124,12 +116,15 @@ static void rig_open(struct rig *k, const char *config, const char *out)
     static const int64_t width = WIDTH;
     accel_options_t o = { .config_file = k->config, .threads = 1 };
     accel_error_t err = { 0 };
+    char text[512];
 
+    snprintf(text, sizeof(text), "distributed_type: 'NO'\nuse_cpu: true\naccel:\n%s",
+             config);
+    run_folder_write(k->config, text);
     snprintf(k->out, sizeof(k->out), "%s/%s", k->dir, out);
     k->job = (accel_job_t){ .steps = 2, .batch = BATCH, .out_dir = k->out };
     k->job.eval_every = 2;
-    if (!write_config(k, config) ||
-        accel_dataset_new(&k->job.data, 64, &field, 1, net_fetch, NULL, 0.25, &err) ||
+    if (accel_dataset_new(&k->job.data, 64, &field, 1, net_fetch, NULL, 0.25, &err) ||
         accel_open(&k->run, &o, &err)) {
         tap_ok(false, "open: %s", err.text);
         exit(tap_done());
@@ -297,17 +292,12 @@ static void test_other_rank(struct rig *k)
 int main(void)
 {
     struct rig k = { .dir = "/tmp/accel-tracked.XXXXXX" };
-    char command[128];
 
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    if (!mkdtemp(k.dir))
-        tap_skip_all("no directory for temporary files");
-    snprintf(k.config, sizeof(k.config), "%s/one.yaml", k.dir);
+    run_folder_make(k.dir, "", k.config, sizeof(k.config));
     test_numbers(&k);
     test_resumed(&k);
     test_refused(&k);
     test_other_rank(&k);
-    snprintf(command, sizeof(command), "rm -rf %s", k.dir);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(k.dir);
     return tap_done();
 }

@@ -12,6 +12,7 @@
 
 #include "optim/schedule.h"
 #include "tests/tap.h"
+#include "tests/unit/run_folder.h"
 #include "run/run.h"
 
 static char dir[64] = "/tmp/accel-units.XXXXXX";
@@ -661,16 +662,8 @@ static void test_size(void)
 
 int main(void)
 {
-    char command[128];
-    FILE *f;
-
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    if (!mkdtemp(dir))
-        tap_skip_all("no directory for temporary files");
-    snprintf(config, sizeof(config), "%s/one.yaml", dir);
-    f = fopen(config, "w");
-    if (!f || fputs("distributed_type: 'NO'\nuse_cpu: true\n", f) < 0 || fclose(f))
-        tap_skip_all("no file");
+    run_folder_make(dir, "distributed_type: 'NO'\nuse_cpu: true\n", config,
+                    sizeof(config));
     test_values();
     test_declarations();
     test_misuse();
@@ -688,7 +681,6 @@ int main(void)
     test_too_large();
     test_accumulation();
     test_size();
-    snprintf(command, sizeof(command), "rm -rf %s", dir);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(dir);
     return tap_done();
 }

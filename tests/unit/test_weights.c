@@ -68,7 +68,7 @@ static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
     int bad = 0;
 
     if (accel_safetensors_open(&s, path, err) ||
-        weight_parts(run, true, &part, &n, err))
+        weight_parts(run, NULL, true, &part, &n, err))
         return -1;
     for (size_t i = 0; i < n; i++) {
         const accel_tensor_t *p = part[i].param;
@@ -105,8 +105,8 @@ static int wrong_beside_fresh(accel_t *run, struct boot *b, const struct job *j,
     size_t n = 0, m = 0;
     int bad = 0;
 
-    if (open_run(&fresh, b, j, err) || weight_parts(run, false, &ours, &n, err) ||
-        weight_parts(&fresh, false, &theirs, &m, err) || n != m)
+    if (open_run(&fresh, b, j, err) || weight_parts(run, NULL, false, &ours, &n, err) ||
+        weight_parts(&fresh, NULL, false, &theirs, &m, err) || n != m)
         return -1;
     for (size_t i = 0; i < n; i++) {
         const char *name = ours[i].param->name;

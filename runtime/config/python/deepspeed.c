@@ -443,6 +443,8 @@ static void note_needs_stage(struct validator *v, const char *name, int stage)
 void check_deepspeed(struct validator *v)
 {
     char file[1100];
+    bool by_program =
+        v->cfg->origin[config_row("deepspeed_config_file")] == ORIGIN_PROGRAM;
 
     if (v->cfg->distributed_type != DIST_DEEPSPEED) {
         note_unused_map(v, DEEPSPEED_CONFIG, "distributed_type", "DEEPSPEED");
@@ -450,7 +452,7 @@ void check_deepspeed(struct validator *v)
     }
     config_get(v->cfg, "deepspeed_config_file", file, sizeof(file));
     if (file[0] && strcmp(file, "none") != 0) {
-        if (check_beside_file(v))
+        if (check_beside_file(v) && (by_program || !v->is_resolved))
             check_file(v, file);
         return;
     }

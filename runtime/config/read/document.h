@@ -180,6 +180,9 @@ struct validator {
     struct place lock_at[CONFIG_MAX_KEYS];
     /* Of the config_sources. */
     bool without_slurm;
+    /* All but the program's values were checked where the job was started; files that
+     * they name are not read again. */
+    bool is_resolved;
     /* A job file was given: some source must say distributed_type. */
     bool needs_type;
     /* A misspelt distributed_type was reported already: do not call it missing, too. */
@@ -190,8 +193,8 @@ struct validator {
  * outlive v. */
 void validate_tree(struct validator *v, const struct yaml_tree *t,
                    const struct config_text *source);
-/* Takes one value from the environment or a flag, by the same rules as one of
- * a file. */
+/* Takes one value of the environment, a flag or the program, by the same rules as one
+ * of a file. */
 void validate_value(struct validator *v, size_t row, const char *text,
                     const struct config_text *source);
 /* Checks keys against each other, once all sources are in. */

@@ -26,22 +26,21 @@ bool is_absent(const struct yaml_node *val);
 
 /* ---- shape.c: size and device of a run ------------------------------------------- */
 
-/* The config as it was before the site file or the user file was taken, so that single
- * values of that file can be undone later; and the type that the file sets. */
+/* The config as it was before the site file, the program or the user file was taken, so
+ * that single values of that source can be undone later; and the type that it sets. */
 struct shape_layer {
     struct config cfg;
     struct place value_at[CONFIG_MAX_KEYS];
     bool has_type;
     enum distributed_type type;
 };
-/* Call these two around the taking of that file: the first saves the config, the second
- * notes whether the file `file` set distributed_type. */
+/* Call these two around the taking of that source: the first saves the config, the
+ * second notes whether the source `file` set distributed_type. */
 void shape_before(struct shape_layer *layer, const struct validator *v);
 void shape_after(struct shape_layer *layer, const struct validator *v,
                  enum config_origin file);
-/* Undoes what these two files say about size and device where a stronger source sets a
- * distributed_type that does not go with it. before[ORIGIN_SITE] and
- * before[ORIGIN_USER] are used. */
+/* Undoes what these sources say about size and device where a stronger one sets a
+ * distributed_type that does not go with it. Uses before[] from ORIGIN_SITE on. */
 void shape_settle(struct validator *v, const struct shape_layer before[ORIGIN_FILE]);
 
 /* ---- checks ---------------------------------------------------------------------- */

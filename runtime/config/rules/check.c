@@ -85,14 +85,16 @@ static void preempt_only_saved(struct validator *v)
     take_over(v->cfg, "accel.preemption.enabled", "accel.checkpoint.save");
 }
 
-/* The old key `fp16: true` counts where mixed_precision is not given. It must respect a
- * lock on mixed_precision. */
+/* The old key `fp16: true` counts where mixed_precision is not given, or only by the
+ * program, which gives way to the user. It must respect a lock on mixed_precision. */
 static void take_fp16(struct validator *v)
 {
     int row = config_row("mixed_precision");
+    bool by_program = v->cfg->origin[row] == ORIGIN_PROGRAM &&
+                      v->cfg->origin[config_row("fp16")] > ORIGIN_PROGRAM;
     char text[16];
 
-    if (config_is_given(v->cfg, "mixed_precision") ||
+    if ((config_is_given(v->cfg, "mixed_precision") && !by_program) ||
         strcmp(config_get(v->cfg, "fp16", text, sizeof(text)), "true") != 0 ||
         lock_refuses(v, (size_t)row, "fp16", place_of(v, "fp16", TOP_LEVEL)))
         return;

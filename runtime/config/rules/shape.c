@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Size and device of a run belong to its distributed_type. All sources come in; what
- * the site or the user file says about size or device is set aside where a stronger
- * source sets another type, and a note names both places. A user file is written for
- * one kind of run; its num_processes must not leak into a job file of another kind.
- * Never changes what stands beside the type itself.
+ * the site file, the program or the user file says about size or device is set aside
+ * where a stronger source sets another type, and a note names both places. A user file
+ * is written for one kind of run; its num_processes must not leak into a job file of
+ * another kind. Never changes what stands beside the type itself.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "config/read/validate.h"
 
-/* The keys that count as size and device. */
+/* The keys that count as size and device. A program sets only the device. */
 static const char *const shape_keys[] = {
     "num_processes", "num_machines", "use_cpu",         "accel.device",
     "gpu_ids",       "machine_rank", "main_process_ip", "main_process_port",
@@ -108,7 +108,13 @@ static void tell(struct validator *v, const struct shape_layer *layer, enum fit 
     char place[320];
 
     type_place(v, place, sizeof(place));
-    if (fit == OTHER_TYPE)
+    if (fit == OTHER_TYPE && at.in->origin == ORIGIN_PROGRAM)
+        report_add(v->report, MESSAGE_NOTE, at,
+                   "if you need it, set it where that distributed_type is set",
+                   "'%s: %s' is not applied: it belongs to the program's "
+                   "distributed_type %s, but %s says %s",
+                   key, text, types->values[layer->type], place, type);
+    else if (fit == OTHER_TYPE)
         report_add(v->report, MESSAGE_NOTE, at,
                    "if you need it, set it where that distributed_type is set",
                    "'%s: %s' is not applied: it belongs to this file's "
@@ -174,8 +180,8 @@ void shape_settle(struct validator *v, const struct shape_layer before[ORIGIN_FI
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shape_keys); i++) {
         size_t row = (size_t)config_row(shape_keys[i]);
 
-        /* Only values of site and user file that are weaker than the type. The job
-         * file, variables and flags are always meant for this run. */
+        /* Only values below the job file that are weaker than the type. The job file,
+         * variables and flags are always meant for this run. */
         while (v->cfg->origin[row] != ORIGIN_DEFAULT && v->cfg->origin[row] < type &&
                v->cfg->origin[row] < ORIGIN_FILE) {
             const struct shape_layer *layer = &before[v->cfg->origin[row]];

@@ -150,6 +150,9 @@ const char *config_where(const struct config *cfg, const char *name, char *buf,
     case ORIGIN_FLAG:
         snprintf(buf, len, "flag %s", name);
         break;
+    case ORIGIN_PROGRAM:
+        snprintf(buf, len, "the program's %s", name);
+        break;
     default:
         snprintf(buf, len, "default of %s", name);
     }

@@ -3,8 +3,9 @@
  * Canonical text:
  * "accel1;key@f12=value;...;file=PATH;deepspeed=SECTION;accel=1;xxh3=HEX". It carries
  * every key with a field and every other key that was given, each with its origin (d
- * default, s site, u user, f file, e environment, o option) and line, so that a task
- * knows the config without opening the user's file. The hash guards against damage, not
+ * default, s site, p program, u user, f file, e environment, o option), its line and
+ * whether the site locks it, so that a task knows the config without opening the user's
+ * file. The hash guards against damage, not
  * malice.
  */
 #include <stdio.h>
@@ -27,7 +28,8 @@ static const char hash_key[] = ";xxh3=";
 static const char has_accel[] = "accel";
 static const char job_file[] = "file";
 static const char deepspeed_file[] = "deepspeed";
-static const char origin_letter[] = "dsufeo";
+static const char origin_letter[] = "dspufeo";
+static const char lock_mark[] = "l";
 
 /* Printable ASCII without ';' and '%'; every other byte becomes %XX. */
 static void append_escaped(struct strbuf *b, const char *s)
@@ -42,7 +44,8 @@ static void append_escaped(struct strbuf *b, const char *s)
     }
 }
 
-/* "path@f12=value;", with the full path, since two maps may have keys of one name. */
+/* "path@f12=value;", or "path@f12l=value;" for a locked key, with the full path, since
+ * two maps may have keys of one name. */
 static void append_key(struct strbuf *b, const struct config *cfg,
                        const struct config_key *k, size_t row)
 {
@@ -50,8 +53,9 @@ static void append_key(struct strbuf *b, const struct config *cfg,
     unsigned origin = cfg->origin[row];
 
     config_value_text(cfg, k, value, sizeof(value));
-    strbuf_printf(b, "%s@%c%d=", config_key_path(k, path, sizeof(path)),
-                  origin_letter[origin <= ORIGIN_FLAG ? origin : 0], cfg->line[row]);
+    strbuf_printf(b, "%s@%c%d%s=", config_key_path(k, path, sizeof(path)),
+                  origin_letter[origin <= ORIGIN_FLAG ? origin : 0], cfg->line[row],
+                  cfg->locked[row] ? lock_mark : "");
     append_escaped(b, value);
     strbuf_append(b, ";", 1);
 }
@@ -68,7 +72,7 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
 
     strbuf_append(&b, version, strlen(version));
     for (size_t i = 0; i < n; i++)
-        if (k[i].offset != SIZE_MAX || cfg->given_at[i])
+        if (k[i].offset != SIZE_MAX || cfg->given_at[i] || cfg->locked[i])
             append_key(&b, cfg, &k[i], i);
     strbuf_printf(&b, "%s=", job_file);
     append_escaped(&b, cfg->job_path);
@@ -127,8 +131,8 @@ static bool unescape(char *s)
     return true;
 }
 
-/* Stores origin and line from a mark such as "f12". Lines cannot exceed the bytes of
- * the largest file. */
+/* Stores origin, line and lock from a mark such as "f12" or "s3l". Lines cannot exceed
+ * the bytes of the largest file. */
 static bool take_mark(struct config *cfg, char *mark, size_t row)
 {
     const char *letter = *mark ? strchr(origin_letter, *mark) : NULL;
@@ -139,8 +143,9 @@ static bool take_mark(struct config *cfg, char *mark, size_t row)
     if (!letter || mark[1] < '0' || mark[1] > '9')
         return false;
     line = strtol(mark + 1, &end, 10);
-    if (*end || line > CONFIG_MAX_BYTES + 1)
+    if ((*end && strcmp(end, lock_mark) != 0) || line > CONFIG_MAX_BYTES + 1)
         return false;
+    cfg->locked[row] = *end;
     cfg->origin[row] = (unsigned char)(letter - origin_letter);
     cfg->line[row] = (int)line;
     return true;
@@ -188,8 +193,8 @@ static bool take_item(struct config *cfg, char *item)
         return false;
     /* From here on it is a known key with a good mark. */
     k += row;
-    if (!*value && k->type == TYPE_INT && k->min > 0 && !k->default_text)
-        /* Written by config_value_text for a number that was not given. */
+    if (!*value && !k->default_text)
+        /* Written by config_value_text for a key that was not given. */
         return true;
     return value_set(cfg, k, value) == VALUE_OK;
 }

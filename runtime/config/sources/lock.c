@@ -74,7 +74,7 @@ bool lock_refuses(struct validator *v, size_t row, const char *text, struct plac
     const struct config_key *k = &v->schema[row];
     const struct place *lock = &v->lock_at[row];
     char now[CONFIG_GIVEN_BYTES], then[CONFIG_GIVEN_BYTES], site[300], shown[2][60],
-        path[128];
+        path[128], at_line[32] = "";
     struct config changed;
 
     if (!lock->in || v->source->origin == ORIGIN_SITE)
@@ -87,13 +87,15 @@ bool lock_refuses(struct validator *v, size_t row, const char *text, struct plac
     config_value_text(&changed, k, then, sizeof(then));
     if (!strcmp(now, then))
         return false;
+    /* In a task nobody knows the line of the lock. */
+    if (lock->line)
+        snprintf(at_line, sizeof(at_line), ":%d:%d", lock->line, lock->col);
     report_add(v->report, A0201, at,
                "remove it; ask the site's administrator why it is locked",
-               "'%s' is locked to '%s' by the site (%s:%d:%d), but is set to '%s' here",
+               "'%s' is locked to '%s' by the site (%s%s), but is set to '%s' here",
                config_key_path(k, path, sizeof(path)),
                printable(shown[0], sizeof(shown[0]), now, strlen(now)),
                printable(site, sizeof(site), lock->in->path, strlen(lock->in->path)),
-               lock->line, lock->col,
-               printable(shown[1], sizeof(shown[1]), then, strlen(then)));
+               at_line, printable(shown[1], sizeof(shown[1]), then, strlen(then)));
     return true;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Site file, user file, job file, environment and flags come in; one config goes out.
- * Each source overrides the weaker ones key by key, except for size and device
- * (rules/shape.c). Keys are checked against each other once, when all sources are in.
- * Never prints, never changes the environment.
+ * Site file, program, user file, job file, environment and flags come in; one config
+ * goes out. Each source overrides the weaker ones key by key, except for size and
+ * device (rules/shape.c). Keys are checked against each other once, when all sources
+ * are in. Never prints, never changes the environment.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 
 #include "common/env_names.h"
 #include "config/read/validate.h"
+#include "config/sources/lone.h"
 
 /* Longest name of a variable that can be a key's, with its NUL. */
 enum { NAME_BYTES = 96 };
@@ -71,13 +72,7 @@ struct resolve {
     char env_name[CONFIG_MAX_KEYS][NAME_BYTES];
     /* Rows that the environment has set already. */
     bool by_env[CONFIG_MAX_KEYS];
-    struct lone {
-        struct config_text in;
-        char label[NAME_BYTES + 20];
-        /* One per variable and flag that gives a value: its name as messages show it.
-         * Never reallocated, because places point to `in`. */
-    } * lone;
-    size_t lone_count;
+    struct lones lones;
     /* Every file was readable and well formed. If not, checks between keys would only
      * report consequences. */
     bool complete;
@@ -105,6 +100,9 @@ const char *config_place(const struct config *cfg, const struct config_sources *
         break;
     case ORIGIN_FLAG:
         snprintf(buf, len, "flag");
+        break;
+    case ORIGIN_PROGRAM:
+        snprintf(buf, len, "the program");
         break;
     default:
         snprintf(buf, len, "built-in");
@@ -215,22 +213,6 @@ static void note_accelerates(struct resolve *s)
     report_tell(&s->report);
 }
 
-/* From here on messages and values come from this variable or flag. Returns the source,
- * which lives in `l`. */
-static const struct config_text *enter(struct resolve *s, struct lone *l,
-                                       enum config_origin origin, const char *name,
-                                       size_t len)
-{
-    char shown[NAME_BYTES];
-
-    snprintf(l->label, sizeof(l->label), "%s %s",
-             origin == ORIGIN_ENV ? "environment" : "flag",
-             printable(shown, sizeof(shown), name, len));
-    l->in = (struct config_text){ .path = l->label, .origin = origin };
-    s->report.in = l->in;
-    return &l->in;
-}
-
 /* Is it, without its prefix, in the list above? */
 static bool is_own_name(const char *name)
 {
@@ -263,7 +245,7 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
     if (!found || is_own_name(found))
         return;
     snprintf(hint, sizeof(hint), "did you mean %s%s?", env_prefix, found);
-    enter(s, &here, ORIGIN_ENV, name, len);
+    lone_enter(&s->v, &here, ORIGIN_ENV, name, len);
     report_add(&s->report, MESSAGE_NOTE, (struct place){ 0 }, hint,
                "ignored: there is no such key");
 }
@@ -296,42 +278,21 @@ static void take_environment(struct resolve *s, char *const *env)
         if (row == s->v.keys)
             note_misspelt(s, *env, len);
         else if (!s->by_env[row])
-            validate_value(&s->v, row, *env + len + 1,
-                           enter(s, &s->lone[s->lone_count++], ORIGIN_ENV, *env, len));
+            validate_value(
+                &s->v, row, *env + len + 1,
+                lone_enter(&s->v, lone_next(&s->lones), ORIGIN_ENV, *env, len));
         if (row < s->v.keys)
             /* Of two variables with one name the first counts, as for getenv. */
             s->by_env[row] = true;
     }
 }
 
-/* An unknown flag is an error, unlike an unknown variable: the user typed it for us. */
-static void unknown_flag(struct resolve *s, const char *name)
-{
-    const char *near[CONFIG_MAX_KEYS], *found, *dot = strrchr(name, '.');
-    char hint[160] = "`accel check --keys` lists all keys";
-
-    for (size_t i = 0; i < s->v.keys; i++)
-        near[i] = s->v.schema[i].name;
-    found = suggest_nearest(dot ? dot + 1 : name, near, s->v.keys);
-    if (found)
-        snprintf(hint, sizeof(hint), "did you mean '%s'?", found);
-    report_add(&s->report, A0205, (struct place){ 0 }, hint, "there is no such key");
-}
-
 /* Takes the flags in their order; of two with one name the last one counts. */
 static void take_flags(struct resolve *s, const struct config_setting *flags,
                        size_t count)
 {
-    for (size_t i = 0; i < count && !report_full(&s->report); i++) {
-        const struct config_text *in = enter(s, &s->lone[s->lone_count++], ORIGIN_FLAG,
-                                             flags[i].name, strlen(flags[i].name));
-        int row = config_row(flags[i].name);
-
-        if (row >= 0)
-            validate_value(&s->v, (size_t)row, flags[i].value, in);
-        else
-            unknown_flag(s, flags[i].name);
-    }
+    for (size_t i = 0; i < count && !report_full(&s->report); i++)
+        lone_setting(&s->v, &s->lones, ORIGIN_FLAG, flags[i].name, flags[i].value);
 }
 
 /* ---- all of them ----------------------------------------------------------------- */
@@ -348,18 +309,45 @@ static void check_room(struct validator *v)
                    "the values together are longer than %zu bytes", sizeof(text));
 }
 
-/* Weakest source first. After a file that could not be read, the checks between keys
- * are left out. */
-static void take_all(struct resolve *s, const struct config_sources *src)
+/* Between shape_before and shape_after, as the files: the device that a program chooses
+ * goes with the type that it sets. */
+static void take_program(struct resolve *s, const char *const *settings)
 {
-    s->complete = true;
-    take_file(s, src->site_path, ORIGIN_SITE);
+    if (!settings)
+        return;
+    shape_before(&s->before[ORIGIN_PROGRAM], &s->v);
+    program_take(&s->v, &s->lones, settings);
+    shape_after(&s->before[ORIGIN_PROGRAM], &s->v, ORIGIN_PROGRAM);
+}
+
+/* The sources above the program. */
+static void take_users(struct resolve *s, const struct config_sources *src)
+{
     take_file(s, src->user_path, ORIGIN_USER);
     if (src->user_is_accelerates && s->file[ORIGIN_USER].text)
         note_accelerates(s);
     take_file(s, src->job_path, ORIGIN_FILE);
     take_environment(s, src->env);
     take_flags(s, src->flags, src->flag_count);
+}
+
+/* Weakest source first. After a file that could not be read, the checks between keys
+ * are left out. */
+static void take_all(struct resolve *s, const struct config_sources *src)
+{
+    s->complete = true;
+    if (src->resolved) {
+        /* What the site gives may give way to the type that the program sets. */
+        shape_before(&s->before[ORIGIN_SITE], &s->v);
+        resolved_take(&s->v, &s->lones, src->resolved, false);
+    } else {
+        take_file(s, src->site_path, ORIGIN_SITE);
+    }
+    take_program(s, src->program);
+    if (src->resolved)
+        resolved_take(&s->v, &s->lones, src->resolved, true);
+    else
+        take_users(s, src);
     /* From here on messages without a place of their own are about the job file, or
      * about "the configuration" where there is none. */
     s->report.in = s->file[ORIGIN_FILE];
@@ -410,9 +398,11 @@ static bool resolve_prepare(struct resolve *s, const struct config_sources *src,
     s->v.schema = config_schema(&s->v.keys);
     s->v.without_slurm = src->without_slurm;
     s->v.needs_type = src->job_path != NULL;
-    /* One for every key that the environment may set, and one for every flag. */
-    s->lone = calloc(s->v.keys + src->flag_count, sizeof(*s->lone));
-    return s->lone != NULL;
+    s->v.is_resolved = src->resolved != NULL;
+    /* One for every key that the environment may set or that is resolved already, and
+     * one for every flag and setting. */
+    return lones_open(&s->lones,
+                      s->v.keys + src->flag_count + program_count(src->program));
 }
 
 accel_status_t config_resolve(const struct config_sources *src, struct config *cfg_out,
@@ -432,7 +422,7 @@ accel_status_t config_resolve(const struct config_sources *src, struct config *c
         *cfg_out = s->cfg;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(s->file); i++)
         free((char *)s->file[i].text);
-    free(s->lone);
+    lones_close(&s->lones);
     free(s);
     return st;
 }
