@@ -5,4 +5,5 @@ libaccel_core_la_SOURCES += \
 	runtime/loop/loop.h \
 	runtime/loop/optim_step.c \
 	runtime/loop/phases.c \
+	runtime/loop/schedules.c \
 	runtime/loop/step.c

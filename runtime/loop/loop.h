@@ -74,12 +74,27 @@ bool loop_syncs(const accel_t *run);
  * rank's part of the sum of squares. Collective. */
 accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_out,
                             accel_error_t *err);
-/* Clips and updates by the sum of squares of all ranks. ACCEL_EDIVERGED, without a text
- * but on rank 0: it is not finite, and the optimizer skips no step. */
+/* Clips and updates by the sum of squares of all ranks, at the rate that optim_rate has
+ * found. ACCEL_EDIVERGED, without a text but on rank 0: it is not finite, and the
+ * optimizer skips no step. */
 accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
                            accel_error_t *err);
 /* `what` is no longer finite. All ranks see it, and rank 0 alone says it. */
 accel_status_t loop_diverged(const accel_t *run, const char *what, accel_error_t *err);
+
+/* ---- schedules.c ----------------------------------------------------------------- */
+
+/* Begins the optimizer's schedule, on its lr. Errors: those of schedule_begin. */
+accel_status_t optim_schedule(struct accel_optim *o, const accel_schedule_t *set,
+                              accel_error_t *err);
+/* The rate of the optimizer's next step. ACCEL_EINVAL, on this rank alone: an own
+ * schedule gives none. */
+accel_status_t optim_rate(struct accel_optim *o, accel_error_t *err);
+/* All ranks know that optim_rate has failed on one of them, the one that `why` comes
+ * from. */
+accel_status_t optim_rate_failed(const accel_error_t *why, accel_error_t *err);
+/* The optimizer has stepped, or skipped its step: the schedule moves on by its rule. */
+void optim_move(struct accel_optim *o, bool skipped);
 
 /* ---- batch.c --------------------------------------------------------------------- */
 
