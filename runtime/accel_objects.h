@@ -135,7 +135,9 @@ accel_status_t accel_optim_step(accel_optim_t *optim, int *updated_out,
  * (accel_model_freeze).
  *
  * Drops the gradients, as before a backward that must not add to what other losses have
- * left. Not needed after a step, which leaves zeros. */
+ * left. Not needed after a step, which leaves zeros: the kernels of the optimizers
+ * clear each gradient as they read it, so keeping it would cost another pass over all
+ * of them. torch's order (zero_grad, backward, step) gives the same. */
 accel_status_t accel_zero_grad(accel_optim_t *optim, accel_error_t *err);
 /* Completes the gradients and brings their norm down to `max`, now; *norm_out (may be
  * NULL) is the norm before. Does nothing, with a norm of 0, before the last micro-batch
@@ -158,14 +160,34 @@ accel_status_t accel_optim_set_lr(accel_optim_t *optim, float lr, accel_error_t 
 float accel_optim_lr(const accel_optim_t *optim);
 int64_t accel_optim_steps(const accel_optim_t *optim); /* done, resumed ones included */
 
-/* Micro-batches per step, from the next step on: gradients are divided by k. The
- * config's gradient_accumulation_steps is only the first value. Errors: ACCEL_EINVAL
- * (in the middle of a step, k < 1). */
+/* How micro-batches make a step, as Accelerate has it: each loss is divided by
+ * `every`, and a group of them ends after `every` micro-batches or with the last batch
+ * of a loader's epoch. The loader that gave the batch counts, not others around it; the
+ * batches of accel_next, accel_next_samples and accel_batch_begin have no end. One that
+ * gets no backward does not count. */
+typedef struct accel_accumulation {
+    int every;         /* 1 .. 1048576; 0: as before */
+    int across_epochs; /* groups go on from one epoch to the next */
+    /* Gradients are reduced in every micro-batch, instead of at the end of the group.
+     * The same gradients, but for rounding. Where they are sharded they are reduced in
+     * each backward anyway; copies of them (NO_SHARD, HYBRID) then are, too. */
+    int sync_each_batch;
+    /* A shorter group, at the end of an epoch, steps with the mean over the
+     * micro-batches that it has; 0: with their sum / every, a shorter step. */
+    int short_by_count;
+} accel_accumulation_t;
+/* The rule from the next step on; its `every` is at first that of loop or job, or the
+ * config's gradient_accumulation_steps. A new `every` begins to count anew, so that
+ * each step has that many micro-batches. Must be the same on all ranks. Errors:
+ * ACCEL_EINVAL (in the middle of a step, `every` out of range). */
+accel_status_t accel_accumulate_rule(accel_t *run, const accel_accumulation_t *rule,
+                                     accel_error_t *err);
+/* accel_accumulate_rule with every = k (k >= 1) and the rest as it is. */
 accel_status_t accel_accumulate(accel_t *run, int k, accel_error_t *err);
 /* 1 in the last micro-batch of a step, in which optimizers step. */
 int accel_sync(const accel_t *run);
 /* on: accel_optim_step and accel_step do nothing, and gradients add up, until it is
- * turned off. */
+ * turned off. Groups are counted on. */
 accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err);
 
 #define ACCEL_MAX_OPTIMS 8

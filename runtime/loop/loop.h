@@ -12,6 +12,7 @@
 #include "accel.h"
 #include "data/data.h"
 #include "loader/host_batch.h"
+#include "optim/accumulate.h"
 
 /* What the time of an iteration goes to, on the host. */
 enum phase {
@@ -39,8 +40,9 @@ struct loop {
     /* the sum of losses that had no room, and of those that a program of own compute
      * hands in */
     double loss_sum;
-    /* accel_no_sync */
-    bool no_sync;
+    /* the group of micro-batches in the making, and as it was before the one that is
+     * open */
+    struct accumulate group, group_before;
     /* nanoseconds of this iteration, and since when the time is that of the phase at
      * work */
     int64_t phase_ns[PHASES], phase_from_ns;
@@ -68,8 +70,6 @@ void phases_take(accel_t *run);
 
 /* ---- optim_step.c ---------------------------------------------------------------- */
 
-/* Is this the last micro-batch of a step? */
-bool loop_syncs(const accel_t *run);
 /* Completes the gradients of optimizer `o`, shows them to the hooks, and gives this
  * rank's part of the sum of squares. Collective. */
 accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_out,
@@ -81,6 +81,21 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
                            accel_error_t *err);
 /* `what` is no longer finite. All ranks see it, and rank 0 alone says it. */
 accel_status_t loop_diverged(const accel_t *run, const char *what, accel_error_t *err);
+
+/* ---- groups_of_micro.c: accumulation --------------------------------------------- */
+
+/* Begins a micro-batch; at_end: it is the last one of its loader's epoch. One that is
+ * open, without a backward, did not count. */
+void group_next(accel_t *run, bool at_end);
+/* No micro-batch is open any more; one that was did not count. */
+void group_leave(accel_t *run);
+/* Between steps: the next micro-batch begins a group. */
+void group_restart(accel_t *run);
+/* Is this the last micro-batch of a step, and may optimizers step? */
+bool loop_syncs(const accel_t *run);
+/* After a backward in the middle of a group: reduces the gradients where the rule says
+ * so. Collective. */
+accel_status_t group_reduce(accel_t *run, accel_error_t *err);
 
 /* ---- schedules.c ----------------------------------------------------------------- */
 
@@ -101,8 +116,8 @@ void optim_move(struct accel_optim *o, bool skipped);
 /* Allocates host memory for the losses of a step and for a micro-batch of data. Not
  * collective. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err);
-/* Starts a micro-batch: frees the tensors of the one before and sets what dropout draws
- * from: `count` samples, the first of which is number `first` of the run. */
+/* Frees the tensors of the micro-batch before and sets what dropout draws from: `count`
+ * samples, the first of which is number `first` of the run. */
 void batch_begin(accel_t *run, int64_t first, int64_t count);
 /* Reads samples [first, first + count) into run->loop.host: of the run's order,
  * or of the held-out part. At most job.batch of them. Errors are those of data/. */

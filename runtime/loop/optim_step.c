@@ -11,12 +11,6 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
-bool loop_syncs(const accel_t *run)
-{
-    return !run->loop.no_sync &&
-           run->loop.micro + run->loop.in_micro >= run->job.accumulate;
-}
-
 /* Hooks see gradients once, as soon as they are complete. */
 static accel_status_t complete(accel_t *run, struct accel_optim *o, accel_error_t *err)
 {
@@ -286,36 +280,4 @@ float accel_optim_lr(const accel_optim_t *o)
 int64_t accel_optim_steps(const accel_optim_t *o)
 {
     return o ? o->t : 0;
-}
-
-/* ---- accumulation ---------------------------------------------------------------- */
-
-int accel_sync(const accel_t *run)
-{
-    return run && run->prepared && loop_syncs(run);
-}
-
-accel_status_t accel_accumulate(accel_t *run, int k, accel_error_t *err)
-{
-    accel_status_t st = run_ready(run, "accel_accumulate", err);
-
-    if (st != ACCEL_OK)
-        return st;
-    if (k < 1 || k > 1 << 20)
-        return accel_fail(err, A0962, "pass 1 to 1048576",
-                          "accel_accumulate: %d micro-batches make no step", k);
-    if (run->loop.micro || run->loop.in_micro)
-        return accel_fail(err, A0962, "call it right after accel_step",
-                          "accel_accumulate in the middle of a step");
-    run->job.accumulate = k;
-    return ACCEL_OK;
-}
-
-accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err)
-{
-    accel_status_t st = run_ready(run, "accel_no_sync", err);
-
-    if (st == ACCEL_OK)
-        run->loop.no_sync = on != 0;
-    return st;
 }

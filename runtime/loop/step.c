@@ -49,7 +49,6 @@ static accel_status_t keep_loss(accel_t *run, const accel_tensor_t *loss,
 static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
                                     accel_error_t *err)
 {
-    bool last = run->loop.micro + 1 == run->job.accumulate;
     const struct backend *be = run->backend;
     accel_status_t st = graph_check_loss(&run->graph, loss, err);
 
@@ -57,14 +56,18 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     if (st == ACCEL_OK)
         st = keep_loss(run, loss, err);
     if (st == ACCEL_OK)
-        st = shard_backward_begin(run->shard, run->job.accumulate, err);
+        st =
+            shard_backward_begin(run->shard, accumulate_divisor(&run->loop.group), err);
     if (st == ACCEL_OK)
         st = graph_backward(&run->graph, loss, 1.0f, err);
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, err);
+    if (st == ACCEL_OK)
+        st = group_reduce(run, err);
     be->step_end(be);
     /* while the GPU is still busy, so that no step waits for the answer */
-    if (last && observe_due(&run->observe, run->progress.step + 1))
+    if (accumulate_syncs(&run->loop.group) &&
+        observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
     if (st == ACCEL_OK)
         st = be->check(be, err);

@@ -73,6 +73,7 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
         run->optim[i].clip = (float)config_clipping(&run->config);
     if (j->accumulate == 0)
         j->accumulate = 1;
+    run->loop.group.rule.every = j->accumulate;
     /* 20 lines per run, as long as it has that many steps */
     if (j->log_every == 0)
         j->log_every = j->steps / 20 > 0 ? (int)(j->steps / 20) : 1;

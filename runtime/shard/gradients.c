@@ -193,6 +193,11 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     return ACCEL_OK;
 }
 
+void shard_step_scale(struct shard *s, float factor)
+{
+    s->step_scale = factor;
+}
+
 /* All-reduces the gradients stored here with those of `others`, in float32. */
 static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
                                accel_error_t *err)
@@ -220,7 +225,7 @@ static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
  * one rank) that is everything. */
 static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
 {
-    const float scale = s->reduce ? 1.0f : s->grad_scale;
+    const float scale = (s->reduce ? 1.0f : s->grad_scale) * s->step_scale;
     accel_status_t st = ACCEL_OK;
     int64_t count;
     float *first;
@@ -253,6 +258,15 @@ accel_status_t shard_reduce(struct shard *s, int optim, accel_error_t *err)
     if (s->reduce)
         st = shard_order_check(s, err);
     return st ? st : complete(s, optim, err);
+}
+
+accel_status_t shard_reduce_early(struct shard *s, int optim, accel_error_t *err)
+{
+    accel_status_t st = shard_reduce(s, optim, err);
+
+    if (st == ACCEL_OK)
+        reopen(s, &s->trainer[optim]);
+    return st;
 }
 
 bool shard_is_reduced(const struct shard *s, int optim)
