@@ -275,6 +275,8 @@ typedef struct accel_job {
     const char *out_dir; /* log and default checkpoint directory; NULL: "out" */
     int log_every;       /* steps between progress lines; 0: about 20 a run */
     int64_t eval_every;  /* steps between evaluations; 0: never */
+    /* In place of warm-up and cosine, with warmup 0: see accel_objects.h; copied. */
+    const struct accel_schedule *schedule;
 } accel_job_t;
 
 /* Wraps the model into units, shards and initialises the parameters, prints the plan

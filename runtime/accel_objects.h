@@ -48,8 +48,8 @@ typedef struct accel_optim accel_optim_t; /* an optimizer; owned by the run */
  * A model has at most one; one without any is frozen: sharded and saved, without
  * gradient and state. `settings` is copied, its groups must be there until
  * accel_prepare_all, and match full names ("critic/[a-z]*.bias"). The learning rate is
- * settings->lr until accel_optim_set_lr. NULL on failure, also in `err`:
- * ACCEL_EINVAL. */
+ * settings->lr until accel_optim_set_lr, or as accel_schedule_add says. NULL on
+ * failure, also in `err`: ACCEL_EINVAL. */
 accel_optim_t *accel_optim_add(accel_t *run, const char *name,
                                accel_module_t *const *models, int n,
                                const accel_optimizer_t *settings, accel_error_t *err);
@@ -84,6 +84,9 @@ accel_optim_t *accel_optim_add_own(accel_t *run, const char *name,
                                    accel_module_t *const *models, int n,
                                    const accel_optimizer_t *settings,
                                    const accel_own_optim_t *own, accel_error_t *err);
+/* The optimizer of that name; "" is that of a job, after accel_prepare. NULL: the run
+ * has none. */
+accel_optim_t *accel_optim_find(accel_t *run, const char *name);
 
 /* What the loop of the program needs to be told; as in struct accel_job. */
 typedef struct accel_loop {
@@ -143,7 +146,9 @@ accel_status_t accel_optim_step(accel_optim_t *optim, int *updated_out,
  * (accel_model_freeze).
  *
  * Drops the gradients, as before a backward that must not add to what other losses have
- * left. Not needed after a step, which leaves zeros. */
+ * left. Not needed after a step, which leaves zeros: the kernels of the optimizers
+ * clear each gradient as they read it, so keeping it would cost another pass over all
+ * of them. torch's order (zero_grad, backward, step) gives the same. */
 accel_status_t accel_zero_grad(accel_optim_t *optim, accel_error_t *err);
 /* Completes the gradients and brings their norm down to `max`, now; *norm_out (may be
  * NULL) is the norm before. Does nothing, with a norm of 0, before the last micro-batch
@@ -158,19 +163,42 @@ accel_status_t accel_optim_set_clip(accel_optim_t *optim, float clip,
 /* on: gradients that are not finite skip the step, with a warning, instead of ending
  * the run. */
 accel_status_t accel_optim_skip(accel_optim_t *optim, int on, accel_error_t *err);
-/* The learning rate from the next step on; kept in checkpoints. */
+/* The learning rate from the next step on; kept in checkpoints. With a schedule it is
+ * the rate that the schedule is a share of; what metrics have lowered stays lowered by
+ * the same factor. */
 accel_status_t accel_optim_set_lr(accel_optim_t *optim, float lr, accel_error_t *err);
+/* That of the next step; NaN where an own schedule gives none. */
 float accel_optim_lr(const accel_optim_t *optim);
 int64_t accel_optim_steps(const accel_optim_t *optim); /* done, resumed ones included */
 
-/* Micro-batches per step, from the next step on: gradients are divided by k. The
- * config's gradient_accumulation_steps is only the first value. Errors: ACCEL_EINVAL
- * (in the middle of a step, k < 1). */
+/* How micro-batches make a step, as Accelerate has it: each loss is divided by
+ * `every`, and a group of them ends after `every` micro-batches or with the last batch
+ * of a loader's epoch. The loader that gave the batch counts, not others around it; the
+ * batches of accel_next, accel_next_samples and accel_batch_begin have no end. One that
+ * gets no backward does not count. */
+typedef struct accel_accumulation {
+    int every;         /* 1 .. 1048576; 0: as before */
+    int across_epochs; /* groups go on from one epoch to the next */
+    /* Gradients are reduced in every micro-batch, instead of at the end of the group.
+     * The same gradients, but for rounding. Where they are sharded they are reduced in
+     * each backward anyway; copies of them (NO_SHARD, HYBRID) then are, too. */
+    int sync_each_batch;
+    /* A shorter group, at the end of an epoch, steps with the mean over the
+     * micro-batches that it has; 0: with their sum / every, a shorter step. */
+    int short_by_count;
+} accel_accumulation_t;
+/* The rule from the next step on; its `every` is at first that of loop or job, or the
+ * config's gradient_accumulation_steps. A new `every` begins to count anew, so that
+ * each step has that many micro-batches. Must be the same on all ranks. Errors:
+ * ACCEL_EINVAL (in the middle of a step, `every` out of range). */
+accel_status_t accel_accumulate_rule(accel_t *run, const accel_accumulation_t *rule,
+                                     accel_error_t *err);
+/* accel_accumulate_rule with every = k (k >= 1) and the rest as it is. */
 accel_status_t accel_accumulate(accel_t *run, int k, accel_error_t *err);
 /* 1 in the last micro-batch of a step, in which optimizers step. */
 int accel_sync(const accel_t *run);
 /* on: accel_optim_step and accel_step do nothing, and gradients add up, until it is
- * turned off. */
+ * turned off. Groups are counted on. */
 accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err);
 
 #define ACCEL_MAX_OPTIMS 8
@@ -192,10 +220,11 @@ accel_status_t accel_last_step(const accel_t *run, accel_step_info_t *out,
                                accel_error_t *err);
 
 /* ---- schedules: the learning rate of each step --------------------------------------
- * A schedule has a position, 0 at first, which moves on with the optimizer's steps. Its
- * rate is a function of the position and of the optimizer's lr, computed in double. The
- * formulas are those of transformers.optimization (the get_*_schedule_* functions) and,
- * for ONE_CYCLE and PLATEAU, of torch.optim.lr_scheduler. */
+ * A schedule belongs to one optimizer. It has a position, 0 at first, which moves on
+ * with the optimizer's steps; a step that is skipped moves nothing. Its rate is a
+ * function of the position and of the optimizer's lr, computed in double and rounded to
+ * float. The formulas are those of transformers.optimization (the get_*_schedule_*
+ * functions) and, for ONE_CYCLE and PLATEAU, of torch.optim.lr_scheduler. */
 
 typedef enum accel_schedule_kind {
     ACCEL_SCHEDULE_CONSTANT = 0,
@@ -209,8 +238,16 @@ typedef enum accel_schedule_kind {
     ACCEL_SCHEDULE_OWN = 8,     /* a function of the program */
 } accel_schedule_kind_t;
 
+/* What moves a schedule on. */
+typedef enum accel_schedule_move {
+    ACCEL_MOVE_BY_STEPS = 0, /* one position with each step of the optimizer */
+    /* as many positions with each step as there are ranks: how Accelerate counts */
+    ACCEL_MOVE_BY_RANKS = 1,
+    ACCEL_MOVE_BY_CALLS = 2, /* one position with each accel_schedule_step */
+} accel_schedule_move_t;
+
 /* The factor on the optimizer's lr at `position`: finite and not negative, the same
- * whenever it is asked. */
+ * whenever it is asked and on every rank. Anything else ends the run, on all ranks. */
 typedef double (*accel_schedule_f)(void *user, int64_t position);
 
 /* PLATEAU: after more than `patience` metrics in a row that are not better than the
@@ -245,6 +282,7 @@ typedef struct accel_schedule {
     /* p of the first step. 0: a warm-up begins with rate 0, as in transformers; 1: with
      * r / warmup. */
     int first;
+    accel_schedule_move_t move;
     double end;            /* lowest rate as a share of r, 0 .. 1 */
     double cycles;         /* COSINE: 0: 0.5; RESTARTS: 0: 1 */
     double power;          /* POLYNOMIAL; 0: 1 */
@@ -254,6 +292,24 @@ typedef struct accel_schedule {
     accel_schedule_f own;
     void *user; /* must outlive the run */
 } accel_schedule_t;
+
+/* Gives the optimizer a schedule, once, before accel_prepare_all; copied. A job has its
+ * schedule in accel_job_t. Checkpoints hold where it stands, by the optimizer's name; a
+ * checkpoint of a run without it lets it begin at the optimizer's steps. Its settings
+ * may change when a run resumes, its kind may not. Errors: ACCEL_EINVAL (names the
+ * field). */
+accel_status_t accel_schedule_add(accel_optim_t *optim,
+                                  const accel_schedule_t *schedule, accel_error_t *err);
+/* Moves a schedule with ACCEL_MOVE_BY_CALLS on by one position, whatever the optimizer
+ * has done. Errors: ACCEL_EINVAL. */
+accel_status_t accel_schedule_step(accel_optim_t *optim, accel_error_t *err);
+/* Gives a PLATEAU a metric, which must be the same on all ranks (accel_reduce); NaN is
+ * not better than any. One call is one metric, on any number of ranks. Errors:
+ * ACCEL_EINVAL. */
+accel_status_t accel_schedule_metric(accel_optim_t *optim, double metric,
+                                     accel_error_t *err);
+/* The position of the next step; -1: no schedule. */
+int64_t accel_schedule_position(const accel_optim_t *optim);
 
 /* ---- averages of weights ---------------------------------------------------------
  * A moving average (EMA) of what an optimizer trains is often the better model:

@@ -96,8 +96,11 @@ static accel_status_t next_batch(accel_t *run, struct accel_loader *l,
 
     if (st != ACCEL_OK || !*got_out)
         return st;
+    if (run->graph.evaluating)
+        group_leave(run);
+    else
+        group_next(run, loader_state(l).at_end);
     batch_begin(run, loader_first_sample(l), loader_state(l).count);
-    run->loop.in_micro = !run->graph.evaluating;
     return loader_tensors(l, next, err);
 }
 

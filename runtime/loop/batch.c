@@ -79,6 +79,7 @@ static int64_t next_micro(accel_t *run)
     int64_t first = run_first_sample(run->progress.cursor, run->loop.micro,
                                      run->boot.size, run->boot.rank, run->job.batch);
 
+    group_next(run, false);
     batch_begin(run, first, run->job.batch);
     return first;
 }
@@ -88,9 +89,8 @@ void batch_begin(accel_t *run, int64_t first, int64_t count)
     phase_end(run, PHASE_OTHER);
     /* data of the micro-batch before is freed */
     graph_reset(&run->graph);
-    run->loop.in_micro = true;
     run->graph.micro = run->loop.micro + 1;
-    run->graph.micros = run->job.accumulate;
+    run->graph.micros = run->loop.group.rule.every;
     run->graph.recording = run->graph.training = !run->graph.evaluating;
     run->graph.draws =
         (struct draws){ .seed = run->job.seed, .first_sample = first, .batch = count };

@@ -12,6 +12,7 @@
 #include "accel.h"
 #include "data/data.h"
 #include "loader/host_batch.h"
+#include "optim/accumulate.h"
 
 /* What the time of an iteration goes to, on the host. */
 enum phase {
@@ -39,8 +40,9 @@ struct loop {
     /* the sum of losses that had no room, and of those that a program of own compute
      * hands in */
     double loss_sum;
-    /* accel_no_sync */
-    bool no_sync;
+    /* the group of micro-batches in the making, and as it was before the one that is
+     * open */
+    struct accumulate group, group_before;
     /* nanoseconds of this iteration, and since when the time is that of the phase at
      * work */
     int64_t phase_ns[PHASES], phase_from_ns;
@@ -68,26 +70,54 @@ void phases_take(accel_t *run);
 
 /* ---- optim_step.c ---------------------------------------------------------------- */
 
-/* Is this the last micro-batch of a step? */
-bool loop_syncs(const accel_t *run);
 /* Completes the gradients of optimizer `o`, shows them to the hooks, and gives this
  * rank's part of the sum of squares. Collective. */
 accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_out,
                             accel_error_t *err);
-/* Clips and updates by the sum of squares of all ranks. ACCEL_EDIVERGED, without a text
- * but on rank 0: it is not finite, and the optimizer skips no step. */
+/* Clips and updates by the sum of squares of all ranks, at the rate that optim_rate has
+ * found. ACCEL_EDIVERGED, without a text but on rank 0: it is not finite, and the
+ * optimizer skips no step. */
 accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
                            accel_error_t *err);
 /* `what` is no longer finite. All ranks see it, and rank 0 alone says it. */
 accel_status_t loop_diverged(const accel_t *run, const char *what, accel_error_t *err);
+
+/* ---- groups_of_micro.c: accumulation --------------------------------------------- */
+
+/* Begins a micro-batch; at_end: it is the last one of its loader's epoch. One that is
+ * open, without a backward, did not count. */
+void group_next(accel_t *run, bool at_end);
+/* No micro-batch is open any more; one that was did not count. */
+void group_leave(accel_t *run);
+/* Between steps: the next micro-batch begins a group. */
+void group_restart(accel_t *run);
+/* Is this the last micro-batch of a step, and may optimizers step? */
+bool loop_syncs(const accel_t *run);
+/* After a backward in the middle of a group: reduces the gradients where the rule says
+ * so. Collective. */
+accel_status_t group_reduce(accel_t *run, accel_error_t *err);
+
+/* ---- schedules.c ----------------------------------------------------------------- */
+
+/* Begins the optimizer's schedule, on its lr. Errors: those of schedule_begin. */
+accel_status_t optim_schedule(struct accel_optim *o, const accel_schedule_t *set,
+                              accel_error_t *err);
+/* The rate of the optimizer's next step. ACCEL_EINVAL, on this rank alone: an own
+ * schedule gives none. */
+accel_status_t optim_rate(struct accel_optim *o, accel_error_t *err);
+/* All ranks know that optim_rate has failed on one of them, the one that `why` comes
+ * from. */
+accel_status_t optim_rate_failed(const accel_error_t *why, accel_error_t *err);
+/* The optimizer has stepped, or skipped its step: the schedule moves on by its rule. */
+void optim_move(struct accel_optim *o, bool skipped);
 
 /* ---- batch.c --------------------------------------------------------------------- */
 
 /* Allocates host memory for the losses of a step and for a micro-batch of data. Not
  * collective. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err);
-/* Starts a micro-batch: frees the tensors of the one before and sets what dropout draws
- * from: `count` samples, the first of which is number `first` of the run. */
+/* Frees the tensors of the micro-batch before and sets what dropout draws from: `count`
+ * samples, the first of which is number `first` of the run. */
 void batch_begin(accel_t *run, int64_t first, int64_t count);
 /* Reads samples [first, first + count) into run->loop.host: of the run's order,
  * or of the held-out part. At most job.batch of them. Errors are those of data/. */

@@ -9,14 +9,7 @@
 
 #include "backend/device.h"
 #include "optim/optim.h"
-#include "optim/schedule.h"
 #include "run/run.h"
-
-bool loop_syncs(const accel_t *run)
-{
-    return !run->loop.no_sync &&
-           run->loop.micro + run->loop.in_micro >= run->job.accumulate;
-}
 
 /* Hooks see gradients once, as soon as they are complete. */
 static accel_status_t complete(accel_t *run, struct accel_optim *o, accel_error_t *err)
@@ -79,15 +72,15 @@ static accel_status_t skip_step(accel_t *run, struct accel_optim *o)
             "is skipped",
             (long long)run->progress.step + 1, o->name);
     shard_zero(run->shard, o->number);
+    optim_move(o, true);
     o->norm = NAN;
     return ACCEL_OK;
 }
 
-/* Steps count from 1 for schedule and bias correction. */
+/* Steps count from 1 for the bias correction. */
 accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
                            accel_error_t *err)
 {
-    const accel_schedule_t schedule = schedule_of_job(run->job.warmup, run->job.steps);
     accel_error_t why = { 0 };
     float factor;
     double norm;
@@ -99,29 +92,18 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     if (!o->clipped)
         o->norm = norm;
     o->clipped = false;
-    if (o->scheduled)
-        /* in float32, as kernels take it */
-        o->lr = (float)schedule_rate(&schedule, o->settings.lr, o->t);
     o->last_lr = o->lr;
     st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
     o->t++;
     o->updated++;
     averaging_step(o);
     local_sgd_stepped(run);
+    optim_move(o, false);
     phase_end(run, PHASE_OPTIMIZER);
     return st;
 }
 
 /* ---- calls of the program -------------------------------------------------------- */
-
-static accel_status_t optim_given(const accel_optim_t *o, const char *call,
-                                  accel_error_t *err)
-{
-    if (o)
-        return ACCEL_OK;
-    return accel_fail(err, A0962, "check what accel_optim_add returned",
-                      "%s: the optimizer is NULL", call);
-}
 
 /* For calls that are allowed where accel_step is. */
 static accel_status_t optim_ready(const accel_optim_t *o, const char *call,
@@ -132,16 +114,29 @@ static accel_status_t optim_ready(const accel_optim_t *o, const char *call,
     return st == ACCEL_OK ? run_trains(o->run, call, err) : st;
 }
 
-/* The sum of squares over all ranks, of which each has its part. */
-static accel_status_t global_sumsq(struct accel_optim *o, double *sumsq_out,
-                                   accel_error_t *err)
+/* What ranks add up: sums[0], the sum of squares, of which each has its part, which is
+ * filled in here; sums[1], a number of the caller's. */
+static accel_status_t global_sums(struct accel_optim *o, double sums[2],
+                                  accel_error_t *err)
 {
-    accel_status_t st = optim_gather(o->run, o, sumsq_out, err);
+    accel_status_t st = optim_gather(o->run, o, &sums[0], err);
 
     if (st == ACCEL_OK)
-        st = comm_all_reduce(o->run->comm, sumsq_out, 1, ACCEL_F64, COMM_SUM, err);
+        st = comm_all_reduce(o->run->comm, sums, 2, ACCEL_F64, COMM_SUM, err);
     phase_end(o->run, PHASE_WAIT);
     return st;
+}
+
+/* The rate comes first, so that all ranks know when one has none. */
+static accel_status_t single_step(struct accel_optim *o, accel_error_t *err)
+{
+    accel_error_t why = { 0 };
+    double sums[2] = { 0, optim_rate(o, &why) != ACCEL_OK };
+    accel_status_t st = global_sums(o, sums, err);
+
+    if (st == ACCEL_OK && sums[1] > 0)
+        st = optim_rate_failed(&why, err);
+    return st == ACCEL_OK ? optim_apply(o->run, o, sums[0], err) : st;
 }
 
 accel_status_t accel_optim_step(accel_optim_t *o, int *updated_out, accel_error_t *err)
@@ -149,16 +144,12 @@ accel_status_t accel_optim_step(accel_optim_t *o, int *updated_out, accel_error_
     accel_error_t e = { 0 };
     accel_status_t st = optim_ready(o, "accel_optim_step", err);
     int before;
-    double sumsq;
 
     if (st != ACCEL_OK)
         return st;
     before = o->updated;
-    if (loop_syncs(o->run)) {
-        st = global_sumsq(o, &sumsq, &e);
-        if (st == ACCEL_OK)
-            st = optim_apply(o->run, o, sumsq, &e);
-    }
+    if (loop_syncs(o->run))
+        st = single_step(o, &e);
     if (st != ACCEL_OK)
         return run_report(o->run, st, &e, err);
     if (updated_out)
@@ -181,15 +172,15 @@ static accel_status_t clip_norm(struct accel_optim *o, float max, double *norm_o
                                 accel_error_t *err)
 {
     accel_error_t why = { 0 };
-    double sumsq;
+    double sums[2] = { 0 };
     float factor;
-    accel_status_t st = global_sumsq(o, &sumsq, err);
+    accel_status_t st = global_sums(o, sums, err);
 
     if (st != ACCEL_OK)
         return st;
-    if (optim_clip(local_sgd_sumsq(o, sumsq), max, &factor, norm_out, &why) !=
+    if (optim_clip(local_sgd_sumsq(o, sums[0]), max, &factor, norm_out, &why) !=
         ACCEL_OK) {
-        *norm_out = sqrt(sumsq);
+        *norm_out = sqrt(sums[0]);
         return o->skip ? ACCEL_OK : norm_diverged(o->run, o, err);
     }
     if (factor != 1.0f)
@@ -267,9 +258,13 @@ accel_status_t accel_optim_set_lr(accel_optim_t *o, float lr, accel_error_t *err
 {
     accel_status_t st = number_possible(o, "accel_optim_set_lr", lr, err);
 
-    if (st == ACCEL_OK)
-        o->lr = lr;
-    return st;
+    if (st != ACCEL_OK)
+        return st;
+    o->lr = lr;
+    o->lr_set = true;
+    if (o->scheduled)
+        schedule_set_lr(&o->schedule, lr);
+    return ACCEL_OK;
 }
 
 accel_status_t accel_optim_skip(accel_optim_t *o, int on, accel_error_t *err)
@@ -283,42 +278,12 @@ accel_status_t accel_optim_skip(accel_optim_t *o, int on, accel_error_t *err)
 
 float accel_optim_lr(const accel_optim_t *o)
 {
-    return o ? o->lr : 0;
+    if (!o)
+        return 0;
+    return o->scheduled ? (float)schedule_peek(&o->schedule) : o->lr;
 }
 
 int64_t accel_optim_steps(const accel_optim_t *o)
 {
     return o ? o->t : 0;
-}
-
-/* ---- accumulation ---------------------------------------------------------------- */
-
-int accel_sync(const accel_t *run)
-{
-    return run && run->prepared && loop_syncs(run);
-}
-
-accel_status_t accel_accumulate(accel_t *run, int k, accel_error_t *err)
-{
-    accel_status_t st = run_ready(run, "accel_accumulate", err);
-
-    if (st != ACCEL_OK)
-        return st;
-    if (k < 1 || k > 1 << 20)
-        return accel_fail(err, A0962, "pass 1 to 1048576",
-                          "accel_accumulate: %d micro-batches make no step", k);
-    if (run->loop.micro || run->loop.in_micro)
-        return accel_fail(err, A0962, "call it right after accel_step",
-                          "accel_accumulate in the middle of a step");
-    run->job.accumulate = k;
-    return ACCEL_OK;
-}
-
-accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err)
-{
-    accel_status_t st = run_ready(run, "accel_no_sync", err);
-
-    if (st == ACCEL_OK)
-        run->loop.no_sync = on != 0;
-    return st;
 }

@@ -49,7 +49,6 @@ static accel_status_t keep_loss(accel_t *run, const accel_tensor_t *loss,
 static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
                                     accel_error_t *err)
 {
-    bool last = run->loop.micro + 1 == run->job.accumulate;
     const struct backend *be = run->backend;
     accel_status_t st = graph_check_loss(&run->graph, loss, err);
 
@@ -57,14 +56,18 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     if (st == ACCEL_OK)
         st = keep_loss(run, loss, err);
     if (st == ACCEL_OK)
-        st = shard_backward_begin(run->shard, run->job.accumulate, err);
+        st =
+            shard_backward_begin(run->shard, accumulate_divisor(&run->loop.group), err);
     if (st == ACCEL_OK)
         st = graph_backward(&run->graph, loss, 1.0f, err);
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, err);
+    if (st == ACCEL_OK)
+        st = group_reduce(run, err);
     be->step_end(be);
     /* while the GPU is still busy, so that no step waits for the answer */
-    if (last && observe_due(&run->observe, run->progress.step + 1))
+    if (accumulate_syncs(&run->loop.group) &&
+        observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
     if (st == ACCEL_OK)
         st = be->check(be, err);
@@ -87,6 +90,9 @@ accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t 
     return run_report(run, step_backward(run, loss, &e), &e, err);
 }
 
+/* Numbers in the reduction of a step, without the sums of squares. */
+#define AGREED 7
+
 /* The values of a step that all ranks share after the reduction. */
 struct agreed {
     double loss;
@@ -98,13 +104,17 @@ struct agreed {
     bool save;
     /* a loader of some rank could not have its samples */
     bool loader_failed;
+    /* an own schedule of some rank gives no rate */
+    bool rate_failed;
 };
 
 /* The optimizers that accel_step steps: those with gradients that have not stepped in
- * this iteration. That of a job always steps. */
+ * this iteration. That of a job needs no gradient. */
 struct stepping {
     struct accel_optim *optim[ACCEL_MAX_OPTIMS];
     int count;
+    /* the first that has no rate on this rank; code ACCEL_OK: all have one */
+    accel_error_t rate;
 };
 
 static struct stepping who_steps(accel_t *run)
@@ -112,9 +122,11 @@ static struct stepping who_steps(accel_t *run)
     struct stepping s = { 0 };
 
     for (int i = 0; i < run->optims; i++)
-        if (!run->own_loop ||
-            (shard_has_gradient(run->shard, i) && !run->optim[i].updated))
+        if (!run->optim[i].updated &&
+            (!run->own_loop || shard_has_gradient(run->shard, i)))
             s.optim[s.count++] = &run->optim[i];
+    for (int i = 0; i < s.count && s.rate.code == ACCEL_OK; i++)
+        (void)optim_rate(s.optim[i], &s.rate);
     return s;
 }
 
@@ -143,30 +155,32 @@ static int agreed_signal(const struct config *c, double interrupts, double warni
  * the device. Flags of single ranks become counts; any count above 0 counts for all.
  * Time for a save is measured by each rank's clock, and the first rank to reach it
  * decides. */
-static accel_status_t step_agree(accel_t *run, int optims, struct agreed *a,
-                                 accel_error_t *err)
+static accel_status_t step_agree(accel_t *run, const struct stepping *s,
+                                 struct agreed *a, accel_error_t *err)
 {
     const struct config *c = &run->config;
     double minutes = (double)(clock_ns() - run->progress.last_save_ns) / 60e9;
     bool due = c->ckpt_every_minutes > 0 && minutes >= c->ckpt_every_minutes;
     int sig = signals_pending();
-    double v[6 + ACCEL_MAX_OPTIMS] = {
+    double v[AGREED + ACCEL_MAX_OPTIMS] = {
         loss_sum(run) / run->loop.micro / run->boot.size,
         sig == SIGTERM,
         sig != 0 && sig != SIGTERM && sig != SIGINT,
         due,
         sig == SIGINT,
         run->loader_failure.failed,
+        s->rate.code != ACCEL_OK,
     };
+    const size_t optims = (size_t)s->count;
     accel_status_t st;
 
-    memcpy(v + 6, a->sumsq, (size_t)optims * sizeof(*v));
-    st = comm_all_reduce(run->comm, v, 6 + (size_t)optims, ACCEL_F64, COMM_SUM, err);
+    memcpy(v + AGREED, a->sumsq, optims * sizeof(*v));
+    st = comm_all_reduce(run->comm, v, AGREED + optims, ACCEL_F64, COMM_SUM, err);
     phase_end(run, PHASE_WAIT);
     if (st != ACCEL_OK)
         return st;
     a->loss = v[0];
-    memcpy(a->sumsq, v + 6, (size_t)optims * sizeof(*v));
+    memcpy(a->sumsq, v + AGREED, optims * sizeof(*v));
     a->stop = agreed_signal(c, v[4], v[2], v[1]);
     if (a->stop)
         signals_agreed(a->stop);
@@ -175,6 +189,7 @@ static accel_status_t step_agree(accel_t *run, int optims, struct agreed *a,
                (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
               run->progress.step + 1 == run->job.steps;
     a->loader_failed = v[5] > 0;
+    a->rate_failed = v[6] > 0;
     return ACCEL_OK;
 }
 
@@ -284,10 +299,12 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     for (int i = 0; i < who.count && st == ACCEL_OK; i++)
         st = optim_gather(run, who.optim[i], &a.sumsq[i], err);
     if (st == ACCEL_OK)
-        st = step_agree(run, who.count, &a, err);
+        st = step_agree(run, &who, &a, err);
     /* the step is of no use: some rank repeated a batch in it */
     if (st == ACCEL_OK && a.loader_failed)
         st = loaders_agree(run, err);
+    if (st == ACCEL_OK && a.rate_failed)
+        st = optim_rate_failed(&who.rate, err);
     if (st == ACCEL_OK) {
         stop_announce(run, a.stop); /* rank 0 may not have got it itself */
         st = update(run, &who, &a, err);

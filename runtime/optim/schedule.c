@@ -6,7 +6,9 @@
  */
 #include "optim/schedule.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 static const double pi = 3.14159265358979323846;
 
@@ -18,6 +20,38 @@ const char *schedule_name(accel_schedule_kind_t kind)
     };
 
     return names[kind];
+}
+
+/* Of the fields that only some kinds have, those of this one. */
+static void shape_settings(const accel_schedule_t *s, char *buf, size_t len)
+{
+    const accel_plateau_t *p = &s->plateau;
+
+    if (s->kind == ACCEL_SCHEDULE_COSINE || s->kind == ACCEL_SCHEDULE_RESTARTS)
+        snprintf(buf, len, " cycles %.9g", s->cycles);
+    else if (s->kind == ACCEL_SCHEDULE_POLYNOMIAL)
+        snprintf(buf, len, " power %.9g", s->power);
+    else if (s->kind == ACCEL_SCHEDULE_ONE_CYCLE)
+        snprintf(buf, len, " div %.9g final_div %.9g", s->div, s->final_div);
+    else if (s->kind == ACCEL_SCHEDULE_INVERSE_SQRT)
+        snprintf(buf, len, " timescale %.9g", s->timescale);
+    else if (s->kind == ACCEL_SCHEDULE_PLATEAU)
+        snprintf(buf, len,
+                 " maximize %d factor %.9g patience %" PRId64
+                 " threshold %.9g absolute %d cooldown %" PRId64,
+                 p->maximize != 0, p->factor, p->patience, p->threshold,
+                 p->absolute != 0, p->cooldown);
+}
+
+void schedule_settings(const accel_schedule_t *s, char text_out[SCHEDULE_SETTINGS])
+{
+    static const char *const by[] = { "steps", "ranks", "calls" };
+    const int used = snprintf(
+        text_out, SCHEDULE_SETTINGS,
+        "%s steps %" PRId64 " warmup %" PRId64 " first %d end %.9g by %s",
+        schedule_name(s->kind), s->steps, s->warmup, s->first, s->end, by[s->move]);
+
+    shape_settings(s, text_out + used, SCHEDULE_SETTINGS - (size_t)used);
 }
 
 static double unless_zero(double value, double standard)
@@ -73,6 +107,8 @@ accel_status_t schedule_check(const accel_schedule_t *s, accel_error_t *err)
 {
     if ((int)s->kind < ACCEL_SCHEDULE_CONSTANT || s->kind > ACCEL_SCHEDULE_OWN)
         return schedule_refuse(err, "the kind of schedule is not one of those listed");
+    if ((int)s->move < ACCEL_MOVE_BY_STEPS || s->move > ACCEL_MOVE_BY_CALLS)
+        return schedule_refuse(err, "move must be BY_STEPS, BY_RANKS or BY_CALLS");
     if (s->steps < 0 || s->warmup < 0 || s->first < 0)
         return schedule_refuse(err, "steps, warmup and first must not be negative");
     if (schedule_ends(s->kind) && s->steps < 1)

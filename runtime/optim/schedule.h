@@ -13,6 +13,9 @@
 
 /* "constant", "one-cycle" ...; static. */
 const char *schedule_name(accel_schedule_kind_t kind);
+/* "cosine steps 60 warmup 10 ...": what shapes a schedule of that kind. */
+#define SCHEDULE_SETTINGS 320
+void schedule_settings(const accel_schedule_t *set, char text_out[SCHEDULE_SETTINGS]);
 /* Replaces the zeros of `set` that mean "default". Idempotent. */
 accel_schedule_t schedule_defaults(accel_schedule_t set);
 /* ACCEL_EINVAL naming the field that is out of range. With or without defaults. */
@@ -49,6 +52,10 @@ accel_status_t schedule_begin(struct schedule *out, const accel_schedule_t *set,
                               double lr, accel_error_t *err);
 /* The rate of the next optimizer step. ACCEL_EINVAL: an own function gave none. */
 accel_status_t schedule_now(struct schedule *s, double *rate_out, accel_error_t *err);
+/* The same without a note of it; NaN: an own function gave none. */
+double schedule_peek(const struct schedule *s);
+/* Another lr, finite and not negative: the rate keeps its share of it. */
+void schedule_set_lr(struct schedule *s, double lr);
 /* Takes a metric; NaN counts as bad. One call is one metric, on any number of ranks
  * (Accelerate feeds each metric once per rank, so that a patience of 10 is over after
  * 10 / ranks). ACCEL_EINVAL: no PLATEAU. */

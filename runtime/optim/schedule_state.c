@@ -37,10 +37,22 @@ accel_status_t schedule_begin(struct schedule *out, const accel_schedule_t *set,
     return ACCEL_OK;
 }
 
-accel_status_t schedule_now(struct schedule *s, double *rate_out, accel_error_t *err)
+double schedule_peek(const struct schedule *s)
 {
     const bool plateau = s->set.kind == ACCEL_SCHEDULE_PLATEAU;
-    const double rate = schedule_rate(&s->set, plateau ? s->left : s->lr, s->position);
+
+    return schedule_rate(&s->set, plateau ? s->left : s->lr, s->position);
+}
+
+void schedule_set_lr(struct schedule *s, double lr)
+{
+    s->left = s->lr > 0 ? s->left * (lr / s->lr) : lr;
+    s->lr = lr;
+}
+
+accel_status_t schedule_now(struct schedule *s, double *rate_out, accel_error_t *err)
+{
+    const double rate = schedule_peek(s);
 
     if (isnan(rate))
         return accel_fail(err, A0981,

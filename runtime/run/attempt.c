@@ -34,7 +34,8 @@ static accel_status_t attempt_undo(accel_t *run, accel_error_t *err)
     own_units_abandon(run);
     run->loop.micro = run->loop.loss_count = 0;
     run->loop.loss_sum = 0;
-    run->loop.in_micro = run->loop.in_backward = false;
+    run->loop.in_backward = false;
+    group_restart(run);
     if (run->status == ACCEL_ENOMEM) {
         run->status = ACCEL_OK;
         run->failure = (accel_error_t){ 0 };

@@ -156,6 +156,17 @@ shell_tests += tests/t/1075-config-program.t tests/t/6015-slurm-program.t
 unit_tests += tests/unit/test_objects_calls
 tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c $(run_folder)
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)
+# Runs of forked ranks, with models of one number.
+number_run_sources = tests/unit/number_run.c tests/unit/number_run.h
+number_run_ldflags = -Wl,--wrap=boot_open -Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+unit_tests += tests/unit/test_schedules
+tests_unit_test_schedules_SOURCES = tests/unit/test_schedules.c $(number_run_sources)
+tests_unit_test_schedules_LDADD = $(fork_ldadd)
+tests_unit_test_schedules_LDFLAGS = $(AM_LDFLAGS) $(number_run_ldflags)
+unit_tests += tests/unit/test_groups
+tests_unit_test_groups_SOURCES = tests/unit/test_groups.c $(number_run_sources)
+tests_unit_test_groups_LDADD = $(fork_ldadd)
+tests_unit_test_groups_LDFLAGS = $(AM_LDFLAGS) $(number_run_ldflags)
 unit_tests += tests/unit/test_calls
 tests_unit_test_calls_SOURCES = tests/unit/test_calls.c $(run_folder)
 tests_unit_test_calls_LDADD = $(unit_ldadd)

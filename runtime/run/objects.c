@@ -294,11 +294,20 @@ accel_optim_t *accel_optim_add_own(accel_t *run, const char *name,
     return optim_add(run, "accel_optim_add_own", name, models, n, settings, own, err);
 }
 
+accel_optim_t *accel_optim_find(accel_t *run, const char *name)
+{
+    for (int i = 0; run && name && i < run->optims; i++)
+        if (strcmp(run->optim[i].name, name) == 0)
+            return &run->optim[i];
+    return NULL;
+}
+
 /* ---- preparing ------------------------------------------------------------------- */
 
 /* A failure is the run's, so what was added before it does not matter. */
 accel_status_t objects_of_job(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
+    const accel_schedule_t standard = schedule_of_job(job->warmup, job->steps);
     accel_module_t *model = job->model;
     accel_optim_t *o;
 
@@ -309,11 +318,10 @@ accel_status_t objects_of_job(accel_t *run, const accel_job_t *job, accel_error_
     if (model && accel_model_add(run, "", model, err) != ACCEL_OK)
         return ACCEL_EINVAL;
     o = optim_new(run, "", &job->optimizer);
-    o->scheduled = true;
     o->clip = job->clip;
     if (model)
         run->model[0].optim = o;
-    return ACCEL_OK;
+    return optim_schedule(o, job->schedule ? job->schedule : &standard, err);
 }
 
 accel_status_t objects_check(const accel_t *run, accel_error_t *err)

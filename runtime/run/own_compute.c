@@ -314,7 +314,7 @@ static accel_status_t backward_begin(accel_t *run, accel_error_t *err)
 
     if (run->loop.in_backward)
         return ACCEL_OK;
-    st = shard_backward_begin(run->shard, run->job.accumulate, err);
+    st = shard_backward_begin(run->shard, accumulate_divisor(&run->loop.group), err);
     run->loop.in_backward = st == ACCEL_OK;
     return st;
 }
@@ -378,7 +378,6 @@ accel_status_t own_units_done(const accel_t *run, accel_error_t *err)
  * collectives must match those of other ranks. */
 static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *err)
 {
-    bool last = run->loop.micro + 1 == run->job.accumulate;
     accel_status_t st = own_units_done(run, err);
 
     if (st == ACCEL_OK && run->graph.error.code != ACCEL_OK) {
@@ -389,8 +388,11 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
         st = backward_begin(run, err);
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, err);
+    if (st == ACCEL_OK)
+        st = group_reduce(run, err);
     /* The GPU is asked once per progress line, while it is busy. */
-    if (last && observe_due(&run->observe, run->progress.step + 1))
+    if (accumulate_syncs(&run->loop.group) &&
+        observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
     if (st == ACCEL_OK) {
         run->loop.loss_sum += loss;

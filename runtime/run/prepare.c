@@ -35,6 +35,9 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
         return bad_job(err, "accumulate must be between 1 and 1048576");
     if (j->warmup < 0 || j->eval_every < 0 || j->log_every < 0)
         return bad_job(err, "warmup, eval_every and log_every must not be negative");
+    if (j->warmup > 0 && j->schedule)
+        return bad_job(err, "a job with a schedule has its warm-up there, not in "
+                            "warmup");
     if (!(j->clip >= 0))
         return bad_job(err, "clip must not be negative");
     if (j->eval_every > 0 && (!j->data || data_holdout_samples(j->data) < 1))
@@ -59,8 +62,10 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
         return bad_job(err, "out_dir is too long");
     *j = *job;
     strcpy(run->out_dir, out);
-    /* from here on the job's strings are the run's */
+    /* from here on what the job points to is the run's */
     j->out_dir = run->out_dir;
+    if (j->schedule)
+        j->schedule = &run->optim[0].schedule.set;
     /* The config wins over the program: it is what the user of the job has set. */
     if (config_accumulation(&run->config) > 0)
         j->accumulate = (int)config_accumulation(&run->config);
@@ -68,6 +73,7 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
         run->optim[i].clip = (float)config_clipping(&run->config);
     if (j->accumulate == 0)
         j->accumulate = 1;
+    run->loop.group.rule.every = j->accumulate;
     /* 20 lines per run, as long as it has that many steps */
     if (j->log_every == 0)
         j->log_every = j->steps / 20 > 0 ? (int)(j->steps / 20) : 1;

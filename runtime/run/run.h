@@ -18,6 +18,7 @@
 #include "nn/nn.h"
 #include "observe/observe.h"
 #include "optim/averages.h"
+#include "optim/schedule.h"
 #include "place/place.h"
 #include "plan/plan.h"
 #include "shard/shard.h"
@@ -81,11 +82,14 @@ struct accel_optim {
     accel_optimizer_t settings;
     /* update NULL: `settings` says what it does */
     accel_own_optim_t own;
-    /* the rate follows the job's warm-up and cosine, not `lr` */
+    /* the rate of a step is that of `schedule`; only then is there one */
     bool scheduled;
+    struct schedule schedule;
+    /* accel_optim_set_lr has been called, also before a resume */
+    bool lr_set;
     /* gradients that are not finite skip a step */
     bool skip;
-    /* of the next step */
+    /* of the next step; with a schedule `lr` is known when the step begins */
     float lr, clip;
     /* steps done */
     int64_t t;
@@ -173,7 +177,7 @@ struct accel {
     bool prepared;
     /* by accel_prepare_all: the program has its own loop */
     bool own_loop;
-    /* a copy; its strings point to the members below */
+    /* a copy; what it points to are members below */
     accel_job_t job;
     char out_dir[1024];
     char ckpt_dir[2048];
@@ -225,6 +229,9 @@ accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *
                           accel_error_t *err);
 /* ACCEL_EINVAL if the program passed no run. `call` is its name, for the message. */
 accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err);
+/* A0962 if the program passed no optimizer. `call` is its name, for the message. */
+accel_status_t optim_given(const accel_optim_t *o, const char *call,
+                           accel_error_t *err);
 /* For calls that are allowed only between accel_prepare and the first failure, and not
  * inside a module's forward, because they begin and end micro-batches. Also announces a
  * signal that has come. Not collective. */

@@ -31,6 +31,14 @@ accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *er
                       "%s: the run is NULL", call);
 }
 
+accel_status_t optim_given(const accel_optim_t *o, const char *call, accel_error_t *err)
+{
+    if (o)
+        return ACCEL_OK;
+    return accel_fail(err, A0962, "check what accel_optim_add returned",
+                      "%s: the optimizer is NULL", call);
+}
+
 /* A run that has failed returns its first failure from every call. */
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
 {

@@ -169,6 +169,11 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     return ACCEL_OK;
 }
 
+void shard_step_scale(struct shard *s, float factor)
+{
+    s->step_scale = factor;
+}
+
 /* All-reduces the gradients stored here with those of `others`, in float32. */
 static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
                                accel_error_t *err)
@@ -200,7 +205,7 @@ static accel_status_t sum_copies(struct shard *s, int optim, float *scale_out,
     s->trainer[optim].reduced *= (float)s->world;
     if (!s->wire)
         return sum_with(s, optim, s->reduce_data, err);
-    *scale_out = 1.0f;
+    *scale_out = s->step_scale;
     return shard_sum_narrow(s, optim, err);
 }
 
@@ -208,7 +213,7 @@ static accel_status_t sum_copies(struct shard *s, int optim, float *scale_out,
  * one rank) that is everything. */
 static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
 {
-    float scale = s->reduce ? 1.0f : s->grad_scale;
+    float scale = (s->reduce ? 1.0f : s->grad_scale) * s->step_scale;
     accel_status_t st = ACCEL_OK;
     int64_t count;
     float *first;
@@ -239,6 +244,15 @@ accel_status_t shard_reduce(struct shard *s, int optim, accel_error_t *err)
     if (s->reduce)
         st = shard_order_check(s, err);
     return st ? st : complete(s, optim, err);
+}
+
+accel_status_t shard_reduce_early(struct shard *s, int optim, accel_error_t *err)
+{
+    accel_status_t st = shard_reduce(s, optim, err);
+
+    if (st == ACCEL_OK)
+        reopen(s, &s->trainer[optim]);
+    return st;
 }
 
 bool shard_is_reduced(const struct shard *s, int optim)

@@ -421,7 +421,7 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     /* nothing is to be drawn before shard_init */
     s->all_drawn = true;
     s->open = s->last_unit = -1;
-    s->grad_scale = 1.0f;
+    s->grad_scale = s->step_scale = 1.0f;
     st = open_trainers(s, err);
     if (st)
         goto fail;

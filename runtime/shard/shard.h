@@ -122,6 +122,9 @@ struct residency shard_residency(struct shard *s);
 accel_status_t shard_backward_begin(struct shard *s, int accumulate,
                                     accel_error_t *err);
 accel_status_t shard_backward_end(struct shard *s, accel_error_t *err);
+/* The factor on gradients that are completed from now on, 1 at first; a backward that
+ * adds to complete ones takes it off again. */
+void shard_step_scale(struct shard *s, float factor);
 /* Gives up the micro-batches since the last step, wherever they are: zeroes the
  * gradients of all optimizers, and drops gathered copies. Not collective, but all ranks
  * must. */
@@ -130,9 +133,13 @@ void shard_abandon(struct shard *s);
 /* What follows works on the gradients of one optimizer's units. */
 
 /* Completes them: afterwards the gradient shard holds the sum over all backwards since
- * it was zeroed, divided by world * accumulate. Does nothing where they are complete;
- * a backward may add to them later. Collective. */
+ * it was zeroed, divided by world * accumulate, times the factor of shard_step_scale.
+ * Does nothing where they are complete; a backward may add to them later.
+ * Collective. */
 accel_status_t shard_reduce(struct shard *s, int optim, accel_error_t *err);
+/* Sums them up over the ranks before they are complete: they stay parts of a sum, now
+ * equal on all ranks that hold the same. Collective. */
+accel_status_t shard_reduce_early(struct shard *s, int optim, accel_error_t *err);
 /* Has a backward added to them since they were zeroed? The same on all ranks that use
  * the same units. */
 bool shard_has_gradient(const struct shard *s, int optim);

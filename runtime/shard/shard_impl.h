@@ -162,8 +162,9 @@ struct shard {
     struct backend_event *computed, *reduced;
     /* compute has not waited for `reduced` yet */
     bool reducing;
-    /* 1 / (world * accumulate): sums become means */
-    float grad_scale;
+    /* 1 / (world * accumulate): sums become means; what complete ones are multiplied by
+     * besides */
+    float grad_scale, step_scale;
     /* [units], scratch of shard_grad_sumsq */
     struct span *span;
     /* page-locked: its result */

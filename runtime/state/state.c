@@ -64,6 +64,18 @@ static void put_optimizer(const struct accel_optim *optim, struct strbuf *b)
     average_put_rule(optim, of, b);
 }
 
+/* That of a job follows from its steps and warm-up. */
+static void put_schedule_settings(const accel_t *run, const struct accel_optim *o,
+                                  struct strbuf *b)
+{
+    char text[SCHEDULE_SETTINGS], buf[RUN_NAME + 1];
+
+    if (!o->scheduled || (!run->own_loop && !run->job.schedule))
+        return;
+    schedule_settings(&o->schedule.set, text);
+    strbuf_printf(b, "schedule%s=%s\n", optim_suffix(o, buf, sizeof(buf)), text);
+}
+
 /* Settings that a restart may change, as lines; listed when they differ. */
 static void put_settings(const accel_t *run, struct strbuf *b)
 {
@@ -72,8 +84,10 @@ static void put_settings(const accel_t *run, struct strbuf *b)
 
     strbuf_printf(b, "steps=%lld\nwarmup=%lld\n", (long long)j->steps,
                   (long long)j->warmup);
-    for (int i = 0; i < run->optims; i++)
+    for (int i = 0; i < run->optims; i++) {
         put_optimizer(&run->optim[i], b);
+        put_schedule_settings(run, &run->optim[i], b);
+    }
     strbuf_printf(b,
                   "batch=%d\naccumulate=%d\nworld_size=%d\n"
                   "mixed_precision=%s\nreduce=%s\n",
@@ -175,8 +189,21 @@ static accel_status_t common_text(accel_t *run, char text_out[AGREE_BYTES],
     return ACCEL_OK;
 }
 
-/* Steps and rate of each optimizer. A job's one optimizer has done as many steps as the
- * run, at a rate that follows from them. */
+/* Where the schedule stands. The lr that it works on is a setting, unless the program
+ * has set another one on the way. */
+static void put_schedule(const struct accel_optim *o, const char *of, struct strbuf *b)
+{
+    char text[SCHEDULE_TEXT];
+
+    if (schedule_encode(&o->schedule, text, NULL) != ACCEL_OK)
+        b->failed = true;
+    else
+        strbuf_printf(b, "schedule_at%s=%s\n", of, text);
+    if (o->lr_set)
+        strbuf_printf(b, "schedule_lr%s=%.9g\n", of, o->schedule.lr);
+}
+
+/* Steps and rate of each optimizer. */
 static void put_optimizers_progress(const accel_t *run, struct strbuf *b)
 {
     for (int i = 0; i < run->optims; i++) {
@@ -184,9 +211,11 @@ static void put_optimizers_progress(const accel_t *run, struct strbuf *b)
         char buf[RUN_NAME + 1];
         const char *of = optim_suffix(o, buf, sizeof(buf));
 
-        if (!o->scheduled)
-            strbuf_printf(b, "optim_steps%s=%lld\noptim_lr%s=%.9g\n", of,
-                          (long long)o->t, of, o->lr);
+        strbuf_printf(b, "optim_steps%s=%lld\n", of, (long long)o->t);
+        if (o->scheduled)
+            put_schedule(o, of, b);
+        else
+            strbuf_printf(b, "optim_lr%s=%.9g\n", of, o->lr);
     }
 }
 
@@ -236,6 +265,34 @@ static void list_differences(const accel_t *run, const char *text)
     }
 }
 
+/* The schedule where the checkpoint left it. Without a line the steps of its optimizer
+ * are the moves it would have made. */
+static accel_status_t schedule_at(const accel_t *run, const struct accel_optim *o,
+                                  const char *text, struct schedule *out,
+                                  bool *lr_set_out, accel_error_t *err)
+{
+    const int64_t each =
+        o->schedule.set.move == ACCEL_MOVE_BY_RANKS ? run->boot.size : 1;
+    char key[RUN_NAME + 16], line[SCHEDULE_TEXT], buf[RUN_NAME + 1];
+    const char *of = optim_suffix(o, buf, sizeof(buf));
+    double lr = o->settings.lr;
+    int64_t steps;
+    accel_status_t st;
+
+    snprintf(key, sizeof(key), "schedule_lr%s", of);
+    *lr_set_out = state_lookup(text, key, line, sizeof(line));
+    if (*lr_set_out)
+        lr = strtof(line, NULL);
+    st = schedule_begin(out, &o->schedule.set, lr, err);
+    snprintf(key, sizeof(key), "schedule_at%s", of);
+    if (st == ACCEL_OK && state_lookup(text, key, line, sizeof(line)))
+        return schedule_decode(out, line, err);
+    snprintf(key, sizeof(key), "optim_steps%s", of);
+    if (state_lookup_i64(text, key, &steps) || state_lookup_i64(text, "step", &steps))
+        out->position = steps * each;
+    return st;
+}
+
 /* A job's checkpoint without the line has AdamW's state. */
 static accel_status_t check_optimizer(const accel_t *run, const struct accel_optim *o,
                                       const char *dir, const char *text,
@@ -245,6 +302,8 @@ static accel_status_t check_optimizer(const accel_t *run, const struct accel_opt
     char buf[RUN_NAME + 1];
     const char *of = optim_suffix(o, buf, sizeof(buf));
     const char *ours = kind_name(o, name, sizeof(name));
+    struct schedule schedule;
+    bool lr_set;
 
     snprintf(key, sizeof(key), "optimizer%s", of);
     if (!state_lookup(text, key, kind, sizeof(kind)) && o->name[0])
@@ -264,7 +323,7 @@ static accel_status_t check_optimizer(const accel_t *run, const struct accel_opt
             "freeze the same parameters as the run that wrote it, or use another --out",
             "the checkpoint has optimizer state for different parameters "
             "than this run trains");
-    return ACCEL_OK;
+    return o->scheduled ? schedule_at(run, o, text, &schedule, &lr_set, err) : ACCEL_OK;
 }
 
 accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
@@ -283,7 +342,8 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
     return st;
 }
 
-/* A job's checkpoint has no such lines: each of its steps was one of the optimizer. */
+/* A job's old checkpoint has no such lines: each of its steps was one of the optimizer.
+ * state_check_optimizer has seen that schedules can be read. */
 static void take_optimizers_progress(accel_t *run, const char *text, int64_t step)
 {
     for (int i = 0; i < run->optims; i++) {
@@ -295,7 +355,9 @@ static void take_optimizers_progress(accel_t *run, const char *text, int64_t ste
         if (!state_lookup_i64(text, key, &o->t))
             o->t = step;
         snprintf(key, sizeof(key), "optim_lr%s", of);
-        if (!o->scheduled && state_lookup(text, key, lr, sizeof(lr)))
+        if (o->scheduled)
+            (void)schedule_at(run, o, text, &o->schedule, &o->lr_set, NULL);
+        else if (state_lookup(text, key, lr, sizeof(lr)))
             o->lr = strtof(lr, NULL);
     }
 }

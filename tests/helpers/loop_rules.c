@@ -17,31 +17,35 @@
 #include "optim/accumulate.h"
 #include "optim/schedule.h"
 
-static char ids[16];
+/* The loaders of the other library, whose innermost one counts there. */
+struct nested {
+    int in[16], count;
+    bool at_end[16];
+};
 
 static bool accumulate_line(char *words)
 {
     struct accumulate a = { 0 };
-    struct accumulate_loaders l = { 0 };
+    struct nested l = { 0 };
     int k, across, used, sync;
     long long step;
 
     if (sscanf(words, "%d %d%n", &k, &across, &used) != 2)
         return false;
-    a.rule = (struct accumulate_rule){ .every = k, .across_epochs = across };
+    a.rule = (accel_accumulation_t){ .every = k, .across_epochs = across };
     for (char *w = strtok(words + used, " \n"); w; w = strtok(NULL, " \n")) {
         const int n = atoi(w + 1);
 
         if (w[0] == 'b')
-            accumulate_loader_begin(&l, &ids[n], NULL);
+            l.in[l.count++] = n, l.at_end[n] = false;
         else if (w[0] == 'l')
-            accumulate_loader_at_end(&l, &ids[n], true);
+            l.at_end[n] = true;
         else if (w[0] == 'e')
-            accumulate_loader_end(&l, &ids[n]);
+            l.count--;
         else if (w[0] == 'k')
             a.rule.every = n;
         else if (sscanf(w, "m%d,%lld", &sync, &step) == 2) {
-            accumulate_next(&a, accumulate_at_end(&l));
+            accumulate_next(&a, l.count > 0 && l.at_end[l.in[l.count - 1]]);
             if (accumulate_syncs(&a) != sync || a.step != step)
                 return false;
         } else {

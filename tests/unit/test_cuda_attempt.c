@@ -170,7 +170,7 @@ int main(void)
         return tap_done();
     }
     graph_reset(&run.graph);
-    run.job.accumulate = 2;
+    run.loop.group.rule.every = 2;
     run.observe.every = 1;
     run.loop.losses = run.backend->host_alloc(run.backend, 2 * sizeof(float));
     /* only so much is left to activations */
