@@ -87,6 +87,7 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
 {
     const accel_schedule_t schedule = schedule_of_job(run->job.warmup, run->job.steps);
     accel_error_t why = { 0 };
+    const char *outer;
     float factor;
     double norm;
     accel_status_t st;
@@ -100,7 +101,9 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
         /* in float32, as kernels take it */
         o->lr = (float)schedule_rate(&schedule, o->settings.lr, o->t);
     o->last_lr = o->lr;
+    outer = graph_enter(&run->graph, "an update function");
     st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
+    run->graph.inside = outer;
     o->t++;
     o->updated++;
     phase_end(run, PHASE_OPTIMIZER);

@@ -110,8 +110,10 @@ accel_status_t save_below(accel_t *run, const char *root, int keep,
 
     if (st == ACCEL_OK)
         st = registered_save(run, &objects, &blob[1].bytes, err);
-    if (st != ACCEL_OK)
+    if (st != ACCEL_OK) {
+        free(objects);
         return st;
+    }
     st = state_encode(run, &state, &blob[0].bytes, err);
     blob[0].data = state;
     blob[1].data = objects;

@@ -250,6 +250,9 @@ accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dty
 
     if (st != ACCEL_OK)
         return st;
+    if (!dir || !*dir)
+        return accel_fail(err, A0902, "pass a directory",
+                          "accel_save_weights: the directory is NULL or empty");
     st = save(run, dir, dtype, shard_bytes, &e);
     /* the ranks are no longer together: the run cannot go on */
     if (st == ACCEL_EPEER)

@@ -52,7 +52,7 @@ static void take_boxes(struct weight_part *part, size_t n, const accel_ckpt_box_
         /* the optimizer's state: optim/... */
         if (strncmp(box[i].name, prefix, sizeof(prefix) - 1) != 0)
             continue;
-        while (at < n && strcmp(part[at].param->name, name) != 0)
+        while (at < n && strcmp(tensor_full_name(part[at].param), name) != 0)
             at++;
         if (at == n)
             return;

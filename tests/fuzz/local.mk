@@ -68,3 +68,13 @@ fuzz: $(fuzz_targets)
 		$(SHELL) '$(srcdir)/tests/fuzz/fuzz.sh' "$${target##*/fuzz_}" || exit 1; \
 	done
 .PHONY: fuzz
+
+# Sequences of calls of the public interface, with one rank and with two.
+check_PROGRAMS += tests/fuzz/fuzz_calls
+tests_fuzz_fuzz_calls_SOURCES = tests/fuzz/fuzz_calls.c tests/fuzz/calls_world.c \
+	tests/fuzz/calls_world.h tests/fuzz/calls_run.c tests/fuzz/calls_models.c \
+	tests/fuzz/calls_ops.c tests/fuzz/calls_objects.c tests/fuzz/calls_loaders.c \
+	tests/fuzz/calls_ranks.c tests/fuzz/calls_state.c tests/fuzz/calls_track.c \
+	tests/fuzz/calls_units.c tests/fuzz/calls_text.c $(open_forked_sources)
+tests_fuzz_fuzz_calls_LDFLAGS = $(AM_LDFLAGS) $(open_forked_wrap)
+tests_fuzz_fuzz_calls_LDADD = $(fork_ldadd)
