@@ -113,10 +113,18 @@ unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c
 tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
-tests_unit_test_objects_SOURCES = tests/unit/test_objects.c
+# Runs of several ranks that accel_open has opened.
+open_forked_sources = tests/unit/open_forked.c tests/unit/open_forked.h
+open_forked_wrap = -Wl,--wrap=boot_open -Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(open_forked_sources)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
-tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=boot_open \
-	-Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) $(open_forked_wrap)
+# A function of the program fails on one rank; the long form has 100 rounds.
+unit_tests += tests/unit/test_one_fails
+tests_unit_test_one_fails_SOURCES = tests/unit/test_one_fails.c $(open_forked_sources) \
+	$(ranks_world)
+tests_unit_test_one_fails_LDADD = $(fork_ldadd)
+tests_unit_test_one_fails_LDFLAGS = $(AM_LDFLAGS) $(open_forked_wrap)
 unit_tests += tests/unit/test_objects_calls
 tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)

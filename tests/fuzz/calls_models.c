@@ -326,11 +326,13 @@ static void call_call(struct world *w)
 
 static void call_ready_made(struct world *w)
 {
-    const accel_gpt2_t gpt2 = { (int)calls_number(w),
-                                (int)calls_number(w),
-                                8,
-                                8,
-                                16,
+    /* a million of them would only take long */
+    const int layers = (int)(calls_number(w) & 3);
+    const accel_gpt2_t gpt2 = { .layers = layers,
+                                .heads = (int)calls_number(w),
+                                .width = 8,
+                                .context = 8,
+                                .vocab = 16,
                                 .embd_dropout = (float)calls_real(w) };
     const accel_llama_t llama = { .layers = 1,
                                   .heads = (int)calls_number(w),

@@ -70,7 +70,7 @@ fuzz: $(fuzz_targets)
 .PHONY: fuzz
 
 # Sequences of calls of the public interface, with one rank and with two.
-check_PROGRAMS += tests/fuzz/fuzz_calls
+unit_tests += tests/fuzz/fuzz_calls
 tests_fuzz_fuzz_calls_SOURCES = tests/fuzz/fuzz_calls.c tests/fuzz/calls_world.c \
 	tests/fuzz/calls_world.h tests/fuzz/calls_run.c tests/fuzz/calls_models.c \
 	tests/fuzz/calls_ops.c tests/fuzz/calls_objects.c tests/fuzz/calls_loaders.c \
@@ -78,3 +78,12 @@ tests_fuzz_fuzz_calls_SOURCES = tests/fuzz/fuzz_calls.c tests/fuzz/calls_world.c
 	tests/fuzz/calls_units.c tests/fuzz/calls_text.c $(open_forked_sources)
 tests_fuzz_fuzz_calls_LDFLAGS = $(AM_LDFLAGS) $(open_forked_wrap)
 tests_fuzz_fuzz_calls_LDADD = $(fork_ldadd)
+
+# The long forms: calls in any order, and functions of the program that fail on one rank. Worth
+# most in a build with sanitizers.
+check-calls: tests/fuzz/fuzz_calls tests/unit/test_one_fails
+	@ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)'; \
+	. '$(abs_top_srcdir)/tests/sanitizer.sh'; \
+	./tests/fuzz/fuzz_calls -n $(or $(CALLS_RUNS),100000) -s $(or $(CALLS_SEED),1) && \
+	./tests/unit/test_one_fails 100 $(or $(CALLS_SEED),1)
+.PHONY: check-calls

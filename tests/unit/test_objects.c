@@ -14,7 +14,7 @@
 
 #include "run/run.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/unit/open_forked.h"
 
 enum { Z = 3, X = 4, H = 5, SAMPLES = 8, STEPS = 6, STOP = 3 };
 
@@ -50,37 +50,6 @@ struct scene {
 };
 
 static char root[64] = "/tmp/accel-objects-XXXXXX";
-
-/* ---- the world of a run is that of the fork -------------------------------------- */
-
-accel_status_t __real_boot_open(struct boot *b, int timeout_ms, accel_error_t *err);
-accel_status_t __wrap_boot_open(struct boot *b, int timeout_ms, accel_error_t *err);
-accel_status_t __real_boot_leave(struct boot *b, accel_error_t *err);
-accel_status_t __wrap_boot_leave(struct boot *b, accel_error_t *err);
-void __real_boot_free(struct boot *b);
-void __wrap_boot_free(struct boot *b);
-
-static struct boot *forked;
-
-accel_status_t __wrap_boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
-{
-    if (!forked)
-        return __real_boot_open(b, timeout_ms, err);
-    *b = *forked;
-    return ACCEL_OK;
-}
-
-accel_status_t __wrap_boot_leave(struct boot *b, accel_error_t *err)
-{
-    return forked ? ACCEL_OK : __real_boot_leave(b, err);
-}
-
-/* Groups of ranks have bootstraps of their own. */
-void __wrap_boot_free(struct boot *b)
-{
-    if (!forked || b->node_of != forked->node_of)
-        __real_boot_free(b);
-}
 
 /* ---- data ------------------------------------------------------------------------ */
 
@@ -277,7 +246,7 @@ static int rank_main(struct boot *b, void *arg)
     struct gan k = { 0 };
     accel_status_t st;
 
-    forked = b;
+    open_forked(b);
     st = gan_open(&k, p, &err);
     for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++)
         st = gan_step(&k, (int)s, &err);
@@ -291,7 +260,7 @@ static int rank_main(struct boot *b, void *arg)
     if (st)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
     accel_close(k.run, NULL);
-    forked = NULL;
+    open_forked(NULL);
     return st != ACCEL_OK;
 }
 
