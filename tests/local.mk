@@ -116,11 +116,12 @@ endif
 sanitizer-programs: $(sanitizer_programs)
 .PHONY: sanitizer-programs
 
-# Races: what has threads, in a build of its own by clang, whose OpenMP tells ThreadSanitizer
-# about its barriers.
+# Races between threads of our own, in a build by clang. OpenMP has one thread: what watches its
+# barriers (libarcher) does not survive the fork of a rank. test_loader_steady is not among them:
+# it counts calls of malloc, which ThreadSanitizer has to itself.
 threaded_tests = tests/fuzz/fuzz_calls $(addprefix tests/unit/test_, \
-	ckpt_write comm comm_reduce loader loader_batch loader_run loader_steady \
-	loader_step one_fails queues track track_run)
+	ckpt_write comm comm_reduce loader loader_batch loader_run loader_step one_fails \
+	queues track track_run)
 check-threads:
 	@mkdir -p build-tsan
 	$(MAKE) distdir distdir=build-tsan/source
@@ -128,6 +129,7 @@ check-threads:
 	    --enable-sanitizer=thread --without-cuda; } && $(MAKE) $(threaded_tests)
 	@ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)/build-tsan'; \
 	export ACCEL_SRC ACCEL_BUILD; . '$(abs_top_srcdir)/tests/sanitizer.sh'; \
+	OMP_TOOL=disabled OMP_NUM_THREADS=1 \
 	prove --exec '' --timer $(threaded_tests:%=build-tsan/%)
 .PHONY: check-threads
 

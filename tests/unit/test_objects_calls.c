@@ -482,15 +482,33 @@ static void test_inside(void)
     accel_close(k.run, NULL);
 }
 
+static accel_status_t same_shape(const void *attr, const accel_array_t *in, int n,
+                                 accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)n, (void)err;
+    *out = in[0];
+    return ACCEL_OK;
+}
+
+static accel_status_t same_values(const void *attr, const accel_array_t *in, int n,
+                                  const accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)n, (void)err;
+    memcpy(out->data, in[0].data, (size_t)in[0].elems * sizeof(float));
+    return ACCEL_OK;
+}
+
 /* A failure between the layout and the shards: parameters have a place, and no values. */
 static void test_after_failure(void)
 {
+    static const accel_op_t same = { "same", same_shape, same_values, NULL };
     const accel_group_t nobody = { .match = "nobody" };
     const accel_optimizer_t sgd = { .groups = &nobody, .group_count = 1 };
     const accel_loop_t loop = { .steps = 1, .batch = 1, .out_dir = dir };
     const int64_t dims[] = { 1, 1 };
     const float one = 1;
     accel_tensor_t *in;
+    struct net *net;
     struct rig k;
 
     rig_open(&k);
@@ -500,8 +518,10 @@ static void test_after_failure(void)
     accel_optim_add(k.run, "oa", &k.a, 1, &sgd, &k.err);
     tap_ok(accel_prepare_all(k.run, &loop, &k.err) && strstr(k.err.text, "nobody"),
            "not prepared: %s", k.err.text);
-    tap_ok(accel_prepare_all(k.run, &loop, &k.err) && strstr(k.err.text, "nobody"),
+    tap_ok(accel_prepare_all(k.run, NULL, &k.err) && strstr(k.err.text, "nobody"),
            "nor by another call: %s", k.err.text);
+    net = accel_module_state(k.a);
+    tap_ok(!accel_apply(&same, &net->w, 1, NULL), "an op has no values of it");
     tap_ok(!accel_call(k.a, &in, 0) && !accel_call(k.a, NULL, 1), "and not called");
     accel_close(k.run, NULL);
 }

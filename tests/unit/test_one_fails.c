@@ -377,6 +377,9 @@ static accel_status_t train_step(struct program *p, accel_error_t *err)
         st = accel_step(p->run, err);
     if (!st && now->which == FETCH_EVALUATE)
         st = accel_evaluate(p->run, 0, &loss, err);
+    /* not only at the next step */
+    if (!st && now->which == FETCH_EVALUATE && now->struck)
+        st = ACCEL_EBUG;
     if (!st && now->which == ATTEMPT)
         st = accel_find_batch_size(p->run, 2, attempt, NULL, &size, err);
     if (!st && accel_steps_done(p->run) % 2 == 0)
