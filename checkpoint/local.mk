@@ -126,10 +126,12 @@ tests_faults_ckpt_kill_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 TESTS += tests/faults/ckpt_kill
 
-# The long forms: 100 (also what the suite's 20 are a part of) and 2000 kills.
-check-kill: tests/faults/ckpt_kill
+# The long forms: 100 (also what the suite's 20 are a part of) and 2000 kills, and 200 in
+# accel_save_state and accel_load_state.
+check-kill: tests/faults/ckpt_kill tests/faults/state_kill
 	./tests/faults/ckpt_kill 100
 	./tests/faults/ckpt_kill 2000
+	./tests/faults/state_kill 200
 .PHONY: check-kill
 
 shell_tests += tests/t/5000-ckpt-h5py.t

@@ -41,7 +41,8 @@
  *    there is a function that frees it. Arguments that must outlive the call are
  *    marked.
  *  - A call out of order (before accel_prepare, inside a forward, without a run)
- *    returns ACCEL_EINVAL.
+ *    returns ACCEL_EINVAL. So does one that trains, saves or meets other ranks from a
+ *    function of the program that the library has called (fetch, hook, update, sink).
  *  - "Collective" means that every rank must make the call, in the same order. Other
  *    calls are local. Calls that build or change the run must nevertheless be the same
  *    on all ranks.
@@ -313,8 +314,10 @@ int64_t accel_steps_done(const accel_t *run); /* including those before a resume
 /* The next micro-batch of this rank: one tensor per field of the job's data, [batch,
  * dims of the field ...], n of them. float32 and bfloat16 fields arrive as activations
  * of the run's compute dtype, others as they are. Owned by the run, valid until
- * accel_step or the next accel_next. Errors: ACCEL_EINVAL (another n, a job without
- * data), ACCEL_EIO (also where the fetch function fails). */
+ * accel_step or the next accel_next. With several ranks a sample that one of them
+ * cannot have ends the run on all, with that rank's message, at the next accel_step or
+ * in accel_evaluate; until then zeros stand for it. Errors: ACCEL_EINVAL (another n, a
+ * job without data), ACCEL_EIO (also where the fetch function fails). */
 accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
                           accel_error_t *err);
 /* The same for a job without data: begins the micro-batch and says which samples are
@@ -370,7 +373,8 @@ accel_status_t accel_save(accel_t *run, accel_error_t *err);
 /* Ends the run on this rank and frees everything the handle owns. Returns the first
  * failure of the run (ACCEL_ERESUME when it was told to stop and is saved), so that
  *     return accel_exit_code(accel_close(run, &err));
- * gives every rank the right exit code. NULL is fine. Collective. */
+ * gives every rank the right exit code. NULL is fine. Inside a function of the program
+ * that the library has called it is refused, and nothing is freed. Collective. */
 accel_status_t accel_close(accel_t *run, accel_error_t *err);
 
 #pragma GCC visibility pop

@@ -105,16 +105,9 @@ static accel_status_t agree(accel_t *run, accel_status_t st, accel_error_t *own)
     return between_share(run, (int)(size - worst), own);
 }
 
-/* A run that has failed may still tell the others why: only its absence and a forward
- * are in the way. */
-static accel_status_t agree_ready(accel_t *run, const char *call, accel_error_t *err)
-{
-    if (run && run->graph.depth == 0)
-        return ACCEL_OK;
-    return between_ready(run, call, err);
-}
-
-/* Without `err` the caller's text is lost, but not its status. */
+/* A run that has failed may still tell the others why.
+ *
+ * Without `err` the caller's text is lost, but not its status. */
 static accel_status_t agree_with(accel_t *run, accel_status_t st, accel_error_t *err)
 {
     accel_error_t own = { 0 };
@@ -129,7 +122,7 @@ static accel_status_t agree_with(accel_t *run, accel_status_t st, accel_error_t 
 
 accel_status_t accel_agree(accel_t *run, accel_status_t st, accel_error_t *err)
 {
-    accel_status_t ready = agree_ready(run, "accel_agree", err);
+    accel_status_t ready = run_outside(run, "accel_agree", err);
 
     return ready == ACCEL_OK ? agree_with(run, st, err) : ready;
 }
@@ -139,7 +132,7 @@ accel_status_t accel_agree(accel_t *run, accel_status_t st, accel_error_t *err)
 /* The others wait in the agreement that the first ones make at their end. */
 accel_status_t accel_first_begin(accel_t *run, int first, accel_error_t *err)
 {
-    accel_status_t st = agree_ready(run, "accel_first_begin", err);
+    accel_status_t st = run_outside(run, "accel_first_begin", err);
 
     if (st != ACCEL_OK)
         return st;
@@ -159,7 +152,7 @@ accel_status_t accel_first_end(accel_t *run, accel_status_t st, accel_error_t *e
 {
     accel_status_t ready = st != ACCEL_OK && run && !run->between.in_first
                                ? st
-                               : agree_ready(run, "accel_first_end", err);
+                               : run_outside(run, "accel_first_end", err);
 
     if (ready != ACCEL_OK)
         return ready;

@@ -13,11 +13,8 @@
 /* Unlike run_ready also between accel_open and accel_prepare. */
 accel_status_t between_ready(accel_t *run, const char *call, accel_error_t *err)
 {
-    if (run_given(run, call, err) != ACCEL_OK)
+    if (run_outside(run, call, err) != ACCEL_OK)
         return ACCEL_EINVAL;
-    if (run->graph.depth > 0)
-        return accel_fail(err, A0901, "call it between forwards",
-                          "%s inside the forward of a module", call);
     if (run->status != ACCEL_OK && err)
         *err = run->failure;
     return run->status;

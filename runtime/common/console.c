@@ -13,13 +13,17 @@ void accel_log_stderr(void *user, accel_log_level_t level, const char *line)
                                           "" };
 
     (void)user;
-    fprintf(stderr, "%s%s\n", prefix[level], line);
+    fprintf(stderr, "%s%s\n",
+            (size_t)level < ACCEL_ARRAY_SIZE(prefix) ? prefix[level] : "",
+            line ? line : "");
 }
 
 int accel_report(const accel_error_t *err)
 {
     char text[1536];
 
+    if (!err)
+        return accel_exit_code(ACCEL_OK);
     accel_error_format(err, text, sizeof(text));
     if (err->text[0])
         fprintf(stderr, "%s\n", text);

@@ -107,6 +107,14 @@ static accel_status_t status_of(enum message code)
     return ACCEL_EBUG;
 }
 
+/* Names come from programs, files and environments: none steers a terminal. */
+static void defuse(char *text)
+{
+    for (; *text; text++)
+        if (((unsigned char)*text < 0x20 && *text != '\n') || *text == 0x7f)
+            *text = '?';
+}
+
 /* Common to accel_fail and accel_fail_at; `where` and `hint` may be NULL. errno
  * survives, because callers may print it after this. */
 static accel_status_t error_fill(accel_error_t *err, enum message code,
@@ -123,6 +131,8 @@ static accel_status_t error_fill(accel_error_t *err, enum message code,
     snprintf(err->where, sizeof(err->where), "%s", where ? where : "");
     snprintf(err->hint, sizeof(err->hint), "%s", hint ? hint : "");
     vsnprintf(err->text, sizeof(err->text), fmt, ap);
+    defuse(err->where);
+    defuse(err->text);
     errno = saved;
     return st;
 }
@@ -191,6 +201,8 @@ void accel_error_format(const accel_error_t *err, char *buf, size_t len)
 {
     char tag[16];
 
+    if (!err || !buf)
+        return;
     snprintf(buf, len, "%s: %s%s%s%s%s", message_tag(err->message, tag, sizeof(tag)),
              err->where, err->where[0] ? ": " : "", err->text,
              err->hint[0] ? "\n  cure: " : "", err->hint);

@@ -278,9 +278,9 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     accel_dataset_t *d;
     accel_status_t st;
 
-    if (!path || !*path)
+    if (!out || !path || !*path)
         return accel_fail(err, A0708, "give a file or a directory",
-                          "no data path given");
+                          out ? "no data path given" : "out is NULL");
     if (seq < 1)
         return accel_fail(err, A0708, "use a length of at least 1",
                           "invalid sequence length %d", seq);
@@ -313,7 +313,7 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
 
 int accel_dataset_vocab(const accel_dataset_t *d)
 {
-    return d->vocab;
+    return d ? d->vocab : 0;
 }
 
 /* Also what accel_dataset_open has left half open. */

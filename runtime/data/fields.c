@@ -86,7 +86,7 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
 
 int64_t accel_dataset_samples(const accel_dataset_t *d)
 {
-    return d->samples;
+    return d ? d->samples : 0;
 }
 
 int64_t data_holdout_samples(const accel_dataset_t *d)

@@ -217,12 +217,12 @@ int32_t tokenizer_find(const struct accel_tokenizer *t, const uint8_t *text, siz
 
 int32_t accel_tokenizer_id(const accel_tokenizer_t *t, const char *token)
 {
-    return tokenizer_find(t, (const uint8_t *)token, strlen(token));
+    return t && token ? tokenizer_find(t, (const uint8_t *)token, strlen(token)) : -1;
 }
 
 int accel_tokenizer_vocab(const accel_tokenizer_t *t)
 {
-    return t->bpe.ids;
+    return t ? t->bpe.ids : 0;
 }
 
 /* Also what an opener has left half made. */

@@ -26,7 +26,7 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
 {
     struct loader_place place;
     struct accel_loader *l = NULL;
-    accel_status_t st = run_given(run, "accel_loader_new", err);
+    accel_status_t st = run_outside(run, "accel_loader_new", err);
 
     if (st != ACCEL_OK)
         return st;
@@ -92,8 +92,10 @@ static accel_status_t next_batch(accel_t *run, struct accel_loader *l,
                                  accel_tensor_t **next, bool *got_out,
                                  accel_error_t *err)
 {
+    const char *outer = graph_enter(&run->graph, "a function of a loader");
     accel_status_t st = loader_advance(l, got_out, err);
 
+    run->graph.inside = outer;
     if (st != ACCEL_OK || !*got_out)
         return st;
     if (run->graph.evaluating)

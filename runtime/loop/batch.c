@@ -5,6 +5,7 @@
  * compute dtype. Decides which samples a rank takes, never how they are used.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend/device.h"
 #include "tensor/tape.h"
@@ -30,29 +31,51 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err)
     return st;
 }
 
+/* A sample that this rank alone cannot have: the others would wait for a rank that goes
+ * home now. It goes on with zeros, and all end where they next meet. */
+static accel_status_t miss_sample(accel_t *run, const accel_field_t *f, int n,
+                                  void *const *dst, accel_status_t st,
+                                  const accel_error_t *err)
+{
+    struct loader_failure *failure = &run->loader_failure;
+
+    if (run->boot.size == 1)
+        return st;
+    for (int i = 0; i < n; i++)
+        memset(dst[i], 0, (size_t)host_sample_bytes(&f[i], 1));
+    if (!failure->failed) {
+        failure->error = *err;
+        failure->error.code = st;
+    }
+    failure->failed = true;
+    return ACCEL_OK;
+}
+
 /* data_global_index maps a place in the run's order to a sample; held-out samples are
  * taken in their own order. */
 accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
                           accel_error_t *err)
 {
+    const char *outer = graph_enter(&run->graph, "the fetch function of a dataset");
     const accel_job_t *j = &run->job;
     const accel_field_t *f;
     int n = data_fields(j->data, &f);
     void *dst[DATA_MAX_FIELDS];
+    accel_status_t st = ACCEL_OK;
 
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && st == ACCEL_OK; i++) {
         /* training samples: the permutation is over these */
         int64_t all = accel_dataset_samples(j->data);
-        accel_status_t st;
 
         host_batch_sample(&run->loop.host, f, n, i, dst);
         st = held_out ? data_holdout_sample(j->data, first + i, dst, err)
                       : data_sample(j->data, data_global_index(j->seed, all, first + i),
                                     dst, err);
         if (st != ACCEL_OK)
-            return st;
+            st = miss_sample(run, f, n, dst, st, err);
     }
-    return ACCEL_OK;
+    run->graph.inside = outer;
+    return st;
 }
 
 accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out,

@@ -9,16 +9,17 @@
 
 #include "run/run.h"
 
-/* One micro-batch from held-out sample `first` on. Adds to sums[3], over all ranks:
- * loss times samples, samples, ranks told to stop. Collective. */
-static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3],
+/* One micro-batch from held-out sample `first` on. Adds to sums[4], over all ranks:
+ * loss times samples, samples, ranks told to stop, ranks without their samples.
+ * Collective. */
+static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[4],
                                      accel_error_t *err)
 {
     int64_t left = data_holdout_samples(run->job.data) - first;
     int count = left < run->job.batch ? (int)left : run->job.batch;
     accel_tensor_t *in[DATA_MAX_FIELDS], *loss;
     const accel_field_t *f;
-    double part[3] = { 0 };
+    double part[4] = { 0 };
     float value;
     accel_status_t st;
 
@@ -41,10 +42,11 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[3]
     part[0] = count > 0 ? (double)value * count : 0;
     part[1] = count > 0 ? count : 0;
     part[2] = signals_pending() ? 1 : 0;
-    st = comm_all_reduce(run->comm, part, 3, ACCEL_F64, COMM_SUM, err);
-    for (int i = 0; i < 3; i++)
+    part[3] = run->loader_failure.failed;
+    st = comm_all_reduce(run->comm, part, 4, ACCEL_F64, COMM_SUM, err);
+    for (int i = 0; i < 4; i++)
         sums[i] += part[i];
-    return st;
+    return st == ACCEL_OK && sums[3] > 0 ? loaders_agree(run, err) : st;
 }
 
 /* batches > 0 limits the rounds. The mean is over samples, not over micro-batches,
@@ -56,7 +58,7 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     int64_t per_round = (int64_t)run->job.batch * run->boot.size;
     int64_t samples = run->job.data ? data_holdout_samples(run->job.data) : 0;
     int64_t rounds = (samples + per_round - 1) / per_round;
-    double sums[3] = { 0 };
+    double sums[4] = { 0 };
     accel_status_t st = ACCEL_OK;
 
     if (!loss_out)

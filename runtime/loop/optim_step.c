@@ -82,6 +82,7 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
                            accel_error_t *err)
 {
     accel_error_t why = { 0 };
+    const char *outer;
     float factor;
     double norm;
     accel_status_t st;
@@ -93,7 +94,9 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
         o->norm = norm;
     o->clipped = false;
     o->last_lr = o->lr;
+    outer = graph_enter(&run->graph, "an update function");
     st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
+    run->graph.inside = outer;
     o->t++;
     o->updated++;
     averaging_step(o);

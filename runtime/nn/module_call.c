@@ -83,7 +83,7 @@ static accel_tensor_t *recompute_call(accel_module_t *m, accel_tensor_t *const *
                             .ints = { n, g->draws.calls },
                             .ref = { m } };
 
-    if (n < 0 || n > TAPE_MAX_IN)
+    if (n > TAPE_MAX_IN)
         return graph_fail(g, A0605, op, "pass at most 8 tensors",
                           "module '%s' was given %d inputs", m->path, n);
     g->recording = false;
@@ -103,6 +103,10 @@ accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     if (!m || m->g->error.code)
         return NULL;
+    if (n < 0 || (n > 0 && !in))
+        return graph_fail(m->g, A0605, NULL, "pass an array of n tensors",
+                          "module '%s' was given %d inputs%s", m->path, n,
+                          in ? "" : " at NULL");
     return m->recompute && m->g->recording && !m->g->recomputing
                ? recompute_call(m, in, n)
                : module_forward(m, in, n);

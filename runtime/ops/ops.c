@@ -246,6 +246,10 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
             have = have || u->unit[k] == t[i]->unit;
         if (have)
             continue;
+        /* placed by an accel_prepare that failed before it opened the shards */
+        if (!g->residency.want)
+            return graph_fail(g, A0604, op, "call accel_prepare before the forward",
+                              "parameter %s has no values", t[i]->name);
         /* the gather ring has two slots, so a third unit would wait for itself for ever
          */
         if (u->count == 2) {

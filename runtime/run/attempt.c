@@ -59,9 +59,13 @@ static accel_status_t attempt_run(accel_t *run, int batch, accel_attempt_f attem
                                   void *user, accel_error_t *err)
 {
     const int64_t steps = steps_of_all(run);
-    accel_status_t st = attempt(user, batch, err), hidden = run->status;
     const accel_error_t *why = &run->failure;
+    accel_status_t st, hidden;
 
+    run->attempting = true;
+    st = attempt(user, batch, err);
+    run->attempting = false;
+    hidden = run->status;
     if (hidden == ACCEL_OK) {
         hidden = run->graph.error.code;
         why = &run->graph.error;
@@ -116,6 +120,9 @@ accel_status_t accel_find_batch_size(accel_t *run, int first, accel_attempt_f at
 
     if (st != ACCEL_OK)
         return st;
+    if (run->attempting)
+        return accel_fail(err, A0953, "let it do one forward and backward",
+                          "the attempt of accel_find_batch_size calls it again");
     if (first < 1 || !attempt || !batch_out)
         return accel_fail(err, A0953, "pass a size of 1 or more, and a function",
                           "accel_find_batch_size: first is %d%s%s", first,

@@ -49,10 +49,12 @@ static void call_one(void *user, const char *name, float *gradient, int64_t firs
 /* Between the last reduction and the norm, so clipping sees what the hooks wrote. */
 accel_status_t hooks_call(accel_t *run, int optim, accel_error_t *err)
 {
+    const char *outer = graph_enter(&run->graph, "a gradient function");
     accel_status_t st = ACCEL_OK;
 
     for (int i = 0; i < run->hooks && !st; i++)
         st = shard_each_gradient(run->shard, optim, call_one, &run->hook[i], err);
+    run->graph.inside = outer;
     return st;
 }
 

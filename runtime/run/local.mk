@@ -153,20 +153,25 @@ tests_helpers_settings_SOURCES = tests/helpers/settings.c
 tests_helpers_settings_LDADD = libaccel.la
 tests_helpers_settings_LDFLAGS = -no-install
 shell_tests += tests/t/1075-config-program.t tests/t/6015-slurm-program.t
+# A function of the program fails on one rank; the long form has 100 rounds.
+unit_tests += tests/unit/test_one_fails
+tests_unit_test_one_fails_SOURCES = tests/unit/test_one_fails.c $(open_world) \
+	$(ranks_world)
+tests_unit_test_one_fails_LDADD = $(fork_ldadd)
+tests_unit_test_one_fails_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_objects_calls
 tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c $(run_folder)
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)
 # Runs of forked ranks, with models of one number.
-number_run_sources = tests/unit/number_run.c tests/unit/number_run.h
-number_run_ldflags = -Wl,--wrap=boot_open -Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+number_run_sources = tests/unit/number_run.c tests/unit/number_run.h $(open_world)
 unit_tests += tests/unit/test_schedules
 tests_unit_test_schedules_SOURCES = tests/unit/test_schedules.c $(number_run_sources)
 tests_unit_test_schedules_LDADD = $(fork_ldadd)
-tests_unit_test_schedules_LDFLAGS = $(AM_LDFLAGS) $(number_run_ldflags)
+tests_unit_test_schedules_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_groups
 tests_unit_test_groups_SOURCES = tests/unit/test_groups.c $(number_run_sources)
 tests_unit_test_groups_LDADD = $(fork_ldadd)
-tests_unit_test_groups_LDFLAGS = $(AM_LDFLAGS) $(number_run_ldflags)
+tests_unit_test_groups_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_calls
 tests_unit_test_calls_SOURCES = tests/unit/test_calls.c $(run_folder)
 tests_unit_test_calls_LDADD = $(unit_ldadd)

@@ -36,8 +36,15 @@ static accel_module_t *adopt(accel_t *run, accel_module_t *m)
 accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
                                  accel_module_t *parent, const char *name)
 {
-    accel_module_t *m = run ? nn_module_new(&run->graph, cls, parent, name) : NULL;
+    accel_module_t *m;
 
+    if (!run)
+        return NULL;
+    if (parent && parent->g != &run->graph)
+        return graph_fail(&run->graph, A0609, NULL, "build each tree in one run",
+                          "the parent of module '%s' belongs to another run",
+                          name ? name : "");
+    m = nn_module_new(&run->graph, cls, parent, name);
     return parent ? m : adopt(run, m);
 }
 
@@ -46,9 +53,10 @@ void accel_inference_mode(accel_t *run, int on)
 {
     if (!run)
         return;
-    if (run->graph.depth > 0) {
+    if (run->graph.depth > 0 || run->graph.inside) {
         graph_fail(&run->graph, A0901, NULL, "call it between forwards",
-                   "accel_inference_mode inside the forward of a module");
+                   "accel_inference_mode inside %s",
+                   run->graph.inside ? run->graph.inside : "the forward of a module");
         return;
     }
     run->graph.evaluating = on != 0;
@@ -60,7 +68,7 @@ void accel_inference_mode(accel_t *run, int on)
 accel_kv_t *accel_kv_new(accel_t *run, int layers, int batch, int capacity,
                          int kv_heads, int head_width, accel_error_t *err)
 {
-    if (run_given(run, "accel_kv_new", err) != ACCEL_OK)
+    if (run_outside(run, "accel_kv_new", err) != ACCEL_OK)
         return NULL;
     return kv_new(&run->graph, layers, batch, capacity, kv_heads, head_width, err);
 }

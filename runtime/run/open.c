@@ -273,9 +273,12 @@ static int64_t device_base(const struct backend *be)
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
                           accel_error_t *err)
 {
-    accel_t *run = calloc(1, sizeof(*run));
+    accel_t *run = run_out ? calloc(1, sizeof(*run)) : NULL;
     accel_status_t st;
 
+    if (!run_out)
+        return accel_fail(err, A0901, "pass the address of an accel_t *",
+                          "accel_open: run_out is NULL");
     if (!run)
         return accel_fail_nomem(err, "the run", sizeof(*run));
     run->observe.file.fd = -1;
@@ -301,6 +304,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
         return st;
     }
     run->graph.run = run;
+    run->track.inside = &run->graph.inside;
     run->graph.log = &run->log;
     run->base_bytes = observe_memory(NULL);
     run->device_base_bytes = device_base(run->backend);
@@ -318,6 +322,12 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err)
 
     if (!run)
         return ACCEL_OK;
+    if (run->attempting)
+        return accel_fail(err, A0901, "call it when the function has returned",
+                          "accel_close inside the attempt of accel_find_batch_size");
+    st = run_outside(run, "accel_close", err);
+    if (st != ACCEL_OK)
+        return st;
     st = run->status;
     if (st != ACCEL_OK && err)
         *err = run->failure;

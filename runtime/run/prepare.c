@@ -396,9 +396,20 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     return ACCEL_OK;
 }
 
+/* A run that has failed can only be closed. */
+static accel_status_t can_prepare(const accel_t *run, const char *call,
+                                  accel_error_t *err)
+{
+    if (run_outside(run, call, err) != ACCEL_OK)
+        return ACCEL_EINVAL;
+    if (run->status != ACCEL_OK && err)
+        *err = run->failure;
+    return run->status;
+}
+
 accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_prepare", err);
+    accel_status_t st = can_prepare(run, "accel_prepare", err);
 
     return st != ACCEL_OK ? st : prepare(run, job, err);
 }
@@ -407,7 +418,7 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
 accel_status_t accel_prepare_all(accel_t *run, const accel_loop_t *loop,
                                  accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_prepare_all", err);
+    accel_status_t st = can_prepare(run, "accel_prepare_all", err);
     accel_job_t job;
 
     if (st != ACCEL_OK)

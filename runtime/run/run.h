@@ -173,6 +173,9 @@ struct accel {
     int optims;
     struct averaging averaging;
 
+    /* accel_find_batch_size is at work: its attempt may use the run, but not end it */
+    bool attempting;
+
     /* Set by accel_prepare; true at its very end. */
     bool prepared;
     /* by accel_prepare_all: the program has its own loop */
@@ -232,9 +235,12 @@ accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *er
 /* A0962 if the program passed no optimizer. `call` is its name, for the message. */
 accel_status_t optim_given(const accel_optim_t *o, const char *call,
                            accel_error_t *err);
+/* ACCEL_EINVAL without a run, inside a forward, and inside another function of the
+ * program that the library has called. */
+accel_status_t run_outside(const accel_t *run, const char *call, accel_error_t *err);
 /* For calls that are allowed only between accel_prepare and the first failure, and not
- * inside a module's forward, because they begin and end micro-batches. Also announces a
- * signal that has come. Not collective. */
+ * inside a function of the program, because they begin and end micro-batches. Also
+ * announces a signal that has come. Not collective. */
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
 /* Gives all ranks one outcome: the worst `st` of any rank. A rank that did not report
  * it itself gets it with an empty error. Collective. */

@@ -39,14 +39,26 @@ accel_status_t optim_given(const accel_optim_t *o, const char *call, accel_error
                       "%s: the optimizer is NULL", call);
 }
 
-/* A run that has failed returns its first failure from every call. */
-accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
+/* The call that is at work below would be started anew, or go on with what this one has
+ * freed. */
+accel_status_t run_outside(const accel_t *run, const char *call, accel_error_t *err)
 {
     if (run_given(run, call, err) != ACCEL_OK)
         return ACCEL_EINVAL;
     if (run->graph.depth > 0)
         return accel_fail(err, A0901, "call it between forwards",
                           "%s inside the forward of a module", call);
+    if (run->graph.inside)
+        return accel_fail(err, A0901, "call it when the function has returned",
+                          "%s inside %s", call, run->graph.inside);
+    return ACCEL_OK;
+}
+
+/* A run that has failed returns its first failure from every call. */
+accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
+{
+    if (run_outside(run, call, err) != ACCEL_OK)
+        return ACCEL_EINVAL;
     if (run->status != ACCEL_OK) {
         if (err)
             *err = run->failure;

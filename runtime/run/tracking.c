@@ -7,6 +7,18 @@
 
 #include "run/run.h"
 
+/* A sink that is told of its own items would never end. */
+static accel_status_t no_sink_busy(const accel_t *run, const char *call,
+                                   accel_error_t *err)
+{
+    accel_status_t st = run_given(run, call, err);
+
+    if (st != ACCEL_OK || !run->track.busy)
+        return st;
+    return accel_fail(err, A0901, "call it when the function has returned",
+                      "%s inside a function of a sink", call);
+}
+
 /* The program's choice is kept until accel_prepare, since the config wins. */
 accel_status_t accel_track_files(accel_t *run, const char *formats, accel_error_t *err)
 {
@@ -30,7 +42,7 @@ accel_status_t accel_track_files(accel_t *run, const char *formats, accel_error_
 accel_status_t accel_track_sink(accel_t *run, const accel_sink_t *sink,
                                 accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_track_sink", err);
+    accel_status_t st = no_sink_busy(run, "accel_track_sink", err);
 
     if (st != ACCEL_OK)
         return st;
@@ -53,7 +65,7 @@ accel_status_t accel_track(accel_t *run, int64_t step, const accel_item_t *items
                            accel_error_t *err)
 {
     struct track_items clean = { 0 };
-    accel_status_t st = run_given(run, "accel_track", err);
+    accel_status_t st = no_sink_busy(run, "accel_track", err);
 
     if (st != ACCEL_OK)
         return st;

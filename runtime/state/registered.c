@@ -186,12 +186,15 @@ static accel_status_t function_failed(const struct state_object *o, const char *
 /* ---- saving ---------------------------------------------------------------------- */
 
 /* Not collective. What this rank adds to object o. */
-static accel_status_t call_save(const struct state_object *o, struct accel_bytes *b,
-                                accel_error_t *err)
+static accel_status_t call_save(accel_t *run, const struct state_object *o,
+                                struct accel_bytes *b, accel_error_t *err)
 {
+    const char *outer = graph_enter(&run->graph, "the save function of an object");
     accel_error_t own = { 0 };
     accel_status_t st = o->save(o->user, b, &own);
 
+    run->graph.inside = outer;
+    run->program.function_failed = st || b->failed;
     if (!st && b->failed)
         st = accel_fail_at(err, A0974, o->name, "return the error of accel_bytes_put",
                            "the save function went on after a failed accel_bytes_put");
@@ -210,7 +213,7 @@ static accel_status_t gather_object(accel_t *run, const struct state_object *o,
     size_t sizes[run->boot.size], bytes = 0;
     struct accel_bytes mine = { 0 };
     void *got = NULL;
-    accel_status_t st = run_agree(run, call_save(o, &mine, err), err);
+    accel_status_t st = run_agree(run, call_save(run, o, &mine, err), err);
 
     if (st) {
         free(mine.data);
@@ -429,9 +432,12 @@ accel_status_t registered_load(accel_t *run, accel_error_t *err)
 
     for (int i = 0; i < run->program.objects && !st; i++) {
         const struct state_object *o = &run->program.object[i];
+        const char *outer = graph_enter(&run->graph, "the load function of an object");
         accel_error_t own = { 0 };
 
         st = o->load(o->user, &o->found, &own);
+        run->graph.inside = outer;
+        run->program.function_failed = st != ACCEL_OK;
         if (st)
             st = function_failed(o, "load", st, &own, err);
     }

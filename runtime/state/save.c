@@ -112,8 +112,10 @@ accel_status_t save_below(accel_t *run, const char *root, int keep,
         st = local_sgd_meet(run, true, err);
     if (st == ACCEL_OK)
         st = registered_save(run, &objects, &blob[1].bytes, err);
-    if (st != ACCEL_OK)
+    if (st != ACCEL_OK) {
+        free(objects);
         return st;
+    }
     loaders_tell(run);
     st = state_encode(run, &state, &blob[0].bytes, err);
     blob[0].data = state;

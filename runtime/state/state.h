@@ -80,6 +80,8 @@ struct program_state {
     int save_hooks, load_hooks;
     /* a load has begun to write into the run, on this rank */
     bool overwritten;
+    /* this rank's function was the one that failed */
+    bool function_failed;
 };
 
 /* Place in the global sample order of the first sample that `rank` takes in micro-batch

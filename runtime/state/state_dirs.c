@@ -196,6 +196,22 @@ static accel_status_t end_save(accel_t *run, accel_status_t st, const accel_erro
     return st;
 }
 
+/* Collective. What a function of the program has said on one rank, the lowest of those,
+ * becomes the error of all. `st` is the same on all ranks. */
+static void tell_all(accel_t *run, accel_status_t st, accel_error_t *e)
+{
+    const int size = run->boot.size;
+    int64_t who = run->program.function_failed ? size - run->boot.rank : 0;
+    accel_error_t told = *e, ignored = { 0 };
+
+    if (!st || st == ACCEL_EPEER || size == 1 ||
+        comm_all_reduce(run->comm, &who, 1, ACCEL_I64, COMM_MAX, &ignored) || !who ||
+        comm_broadcast(run->comm, &told, sizeof(told), (int)(size - who), &ignored))
+        return;
+    *e = told;
+    e->code = st;
+}
+
 accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *err)
 {
     accel_ckpt_stats_t stats = { 0 };
@@ -205,6 +221,7 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
 
     if (st)
         return st;
+    run->program.function_failed = false;
     st = loaders_agree(run, &e);
     if (st) /* a place behind a batch that some rank could not have */
         return run_report(run, st, &e, err);
@@ -228,6 +245,7 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
         /* only where nothing is in it: the next save takes the number */
         rmdir(path);
     }
+    tell_all(run, st, &e);
     return end_save(run, st, &e, err);
 }
 
@@ -349,9 +367,10 @@ accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *er
     if (st)
         return end_save(run, st, &e, err);
     shard_settle(run->shard);
-    run->program.overwritten = false;
+    run->program.overwritten = run->program.function_failed = false;
     st = resume_from(run, path, &e);
     if (!st)
         st = set_back(run, &e);
+    tell_all(run, st, &e);
     return state_dirs_end(run, st, &e, err);
 }

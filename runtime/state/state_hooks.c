@@ -51,9 +51,12 @@ static accel_status_t call_hooks(accel_t *run, const char *what,
     if (count == 0)
         return ACCEL_OK;
     for (int i = 0; i < count && !st; i++) {
+        const char *outer = graph_enter(&run->graph, "a function of accel_on_save or "
+                                                     "accel_on_load");
         accel_error_t own = { 0 };
 
         st = list[i].fn(list[i].user, dir, &own);
+        run->graph.inside = outer;
         if (st && !own.text[0])
             accel_fail(&own, A0973, "let the function fill its error",
                        "function %d before a %s returned %s", i + 1, what,
@@ -61,6 +64,7 @@ static accel_status_t call_hooks(accel_t *run, const char *what,
         if (st) {
             *err = own;
             err->code = st;
+            run->program.function_failed = true;
         }
     }
     return run_agree(run, st, err);

@@ -171,7 +171,20 @@ struct graph {
     const char *op;
     /* forwards that have not returned */
     int depth;
+    /* "a gradient function": the function of the program that is at work and is no
+     * forward; NULL: none */
+    const char *inside;
 };
+
+/* A function of the program begins, which is called `what`. Returns what g->inside must
+ * be when it has returned. */
+static inline const char *graph_enter(struct graph *g, const char *what)
+{
+    const char *outer = g->inside;
+
+    g->inside = what;
+    return outer;
+}
 
 /* Opens arena and tape on `backend`, which must outlive the graph. compute: ACCEL_F32
  * or ACCEL_BF16. `counting`: the arena has no memory. */

@@ -43,12 +43,32 @@ static void sink_works(const struct track *t, struct track_sink *s)
     s->lost = 0;
 }
 
-static void sink_open(const struct track *t, struct track_sink *s)
+/* A function of a sink begins, and ends with what this has returned. */
+static const char *sink_enter(struct track *t)
 {
+    const char *outer = t->inside ? *t->inside : NULL;
+
+    t->busy = true;
+    if (t->inside)
+        *t->inside = "a function of a sink";
+    return outer;
+}
+
+static void sink_leave(struct track *t, const char *outer)
+{
+    t->busy = false;
+    if (t->inside)
+        *t->inside = outer;
+}
+
+static void sink_open(struct track *t, struct track_sink *s)
+{
+    const char *outer = sink_enter(t);
     accel_error_t e = { 0 };
 
     s->open = !s->sink.open ||
               s->sink.open(s->sink.user, t->directory, t->first_step, &e) == ACCEL_OK;
+    sink_leave(t, outer);
     if (s->open)
         sink_works(t, s);
     else
@@ -121,11 +141,16 @@ void track_write(struct track *t, int64_t step, const accel_item_t *items, int n
 
     for (int i = 0; i < t->sinks && n > 0; i++) {
         struct track_sink *s = &t->sink[i];
+        const char *outer = sink_enter(t);
         accel_error_t e = { 0 };
+        bool written;
 
-        if (s->open && s->sink.write(s->sink.user, step, now, items, n, &e) == ACCEL_OK)
+        written =
+            s->open && s->sink.write(s->sink.user, step, now, items, n, &e) == ACCEL_OK;
+        sink_leave(t, outer);
+        if (written) {
             sink_works(t, s);
-        else {
+        } else {
             s->lost += n;
             sink_failed(t, s, "write", &e);
         }
@@ -159,10 +184,16 @@ void track_flush(struct track *t)
     for (int i = 0; i < t->sinks; i++) {
         struct track_sink *s = &t->sink[i];
         accel_error_t e = { 0 };
+        const char *outer;
+        bool flushed;
 
         if (!s->open)
             sink_open(t, s);
-        if (s->open && s->sink.flush && s->sink.flush(s->sink.user, &e) != ACCEL_OK)
+        outer = sink_enter(t);
+        flushed =
+            !s->open || !s->sink.flush || s->sink.flush(s->sink.user, &e) == ACCEL_OK;
+        sink_leave(t, outer);
+        if (!flushed)
             sink_failed(t, s, "flush", &e);
     }
 }
@@ -171,12 +202,15 @@ void track_close(struct track *t)
 {
     for (int i = 0; i < t->sinks; i++) {
         struct track_sink *s = &t->sink[i];
+        const char *outer;
 
         if (s->lost > 0)
             accel_logf(t->log, ACCEL_LOG_WARN, "tracker %s: %lld items are lost",
                        s->name, (long long)s->lost);
+        outer = sink_enter(t);
         if (s->sink.close)
             s->sink.close(s->sink.user);
+        sink_leave(t, outer);
     }
     t->sinks = 0;
 }

@@ -41,6 +41,10 @@ struct track {
     int64_t first_step;
     /* track_open was called */
     bool open;
+    /* a function of a sink is at work */
+    bool busy;
+    /* what the run calls the function of the program that is at work; NULL: no run */
+    const char **inside;
 };
 
 /* ---- track.c --------------------------------------------------------------------- */

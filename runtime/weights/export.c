@@ -247,12 +247,16 @@ static accel_status_t export_model(accel_t *run, const struct run_model *model,
 /* A failure of the files leaves the run as it was, and it may go on. Only the loss of a
  * peer is the run's error. */
 static accel_status_t save_weights(accel_t *run, const struct run_model *model,
-                                   const char *dir, const char *dtype,
+                                   const char *call, const char *dir, const char *dtype,
                                    int64_t shard_bytes, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = export_model(run, model, dir, dtype, shard_bytes, &e);
+    accel_status_t st;
 
+    if (!dir || !*dir)
+        return accel_fail(err, A0902, "pass a directory",
+                          "%s: the directory is NULL or empty", call);
+    st = export_model(run, model, dir, dtype, shard_bytes, &e);
     /* the ranks are no longer together: the run cannot go on */
     if (st == ACCEL_EPEER)
         return run_report(run, st, &e, err);
@@ -270,17 +274,18 @@ accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dty
 
     if (st == ACCEL_OK)
         st = models_only(run, call, "call accel_model_save for each", &model, err);
-    return st ? st : save_weights(run, model, dir, dtype, shard_bytes, err);
+    return st ? st : save_weights(run, model, call, dir, dtype, shard_bytes, err);
 }
 
 accel_status_t accel_model_save(accel_t *run, accel_module_t *root, const char *dir,
                                 const char *dtype, int64_t shard_bytes,
                                 accel_error_t *err)
 {
+    static const char call[] = "accel_model_save";
     const struct run_model *model;
-    accel_status_t st = run_ready(run, "accel_model_save", err);
+    accel_status_t st = run_ready(run, call, err);
 
     if (st == ACCEL_OK)
-        st = models_given(run, root, "accel_model_save", &model, err);
-    return st ? st : save_weights(run, model, dir, dtype, shard_bytes, err);
+        st = models_given(run, root, call, &model, err);
+    return st ? st : save_weights(run, model, call, dir, dtype, shard_bytes, err);
 }

@@ -68,3 +68,22 @@ fuzz: $(fuzz_targets)
 		$(SHELL) '$(srcdir)/tests/fuzz/fuzz.sh' "$${target##*/fuzz_}" || exit 1; \
 	done
 .PHONY: fuzz
+
+# Sequences of calls of the public interface, with one rank and with two.
+unit_tests += tests/fuzz/fuzz_calls
+tests_fuzz_fuzz_calls_SOURCES = tests/fuzz/fuzz_calls.c tests/fuzz/calls_world.c \
+	tests/fuzz/calls_world.h tests/fuzz/calls_run.c tests/fuzz/calls_models.c \
+	tests/fuzz/calls_ops.c tests/fuzz/calls_objects.c tests/fuzz/calls_loaders.c \
+	tests/fuzz/calls_ranks.c tests/fuzz/calls_state.c tests/fuzz/calls_track.c \
+	tests/fuzz/calls_units.c tests/fuzz/calls_text.c $(open_world)
+tests_fuzz_fuzz_calls_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+tests_fuzz_fuzz_calls_LDADD = $(fork_ldadd)
+
+# The long forms: calls in any order, and functions of the program that fail on one rank. Worth
+# most in a build with sanitizers.
+check-calls: tests/fuzz/fuzz_calls tests/unit/test_one_fails
+	@ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)'; \
+	. '$(abs_top_srcdir)/tests/sanitizer.sh'; \
+	./tests/fuzz/fuzz_calls -n $(or $(CALLS_RUNS),100000) -s $(or $(CALLS_SEED),1) && \
+	./tests/unit/test_one_fails 100 $(or $(CALLS_SEED),1)
+.PHONY: check-calls

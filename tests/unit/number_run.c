@@ -8,37 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct boot *number_world;
-
-/* ---- the world of a run is that of the fork -------------------------------------- */
-
-accel_status_t __real_boot_open(struct boot *b, int timeout_ms, accel_error_t *err);
-accel_status_t __wrap_boot_open(struct boot *b, int timeout_ms, accel_error_t *err);
-accel_status_t __real_boot_leave(struct boot *b, accel_error_t *err);
-accel_status_t __wrap_boot_leave(struct boot *b, accel_error_t *err);
-void __real_boot_free(struct boot *b);
-void __wrap_boot_free(struct boot *b);
-
-accel_status_t __wrap_boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
-{
-    if (!number_world)
-        return __real_boot_open(b, timeout_ms, err);
-    *b = *number_world;
-    return ACCEL_OK;
-}
-
-accel_status_t __wrap_boot_leave(struct boot *b, accel_error_t *err)
-{
-    return number_world ? ACCEL_OK : __real_boot_leave(b, err);
-}
-
-/* Groups of ranks have bootstraps of their own. */
-void __wrap_boot_free(struct boot *b)
-{
-    if (!number_world || b->node_of != number_world->node_of)
-        __real_boot_free(b);
-}
-
 /* ---- the models ------------------------------------------------------------------ */
 
 struct net {

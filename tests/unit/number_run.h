@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs of two models of one number each, "a" and "b": the loss is w * x, so that the
- * gradient is x. Their ranks are those of fork_world, or there is one. Link with
- * $(number_run_ldflags).
+ * gradient is x. Their ranks are those of open_world, or there is one.
  */
 #ifndef ACCEL_TESTS_NUMBER_RUN_H
 #define ACCEL_TESTS_NUMBER_RUN_H
 
 #include "run/run.h"
-
-/* The world of the next run; NULL: this process alone. */
-extern struct boot *number_world;
+#include "tests/unit/open_world.h"
 
 struct number_run {
     accel_t *run;

@@ -35,6 +35,11 @@ void __wrap_boot_free(struct boot *b)
         __real_boot_free(b);
 }
 
+void open_world_join(struct boot *b)
+{
+    forked = b;
+}
+
 struct opened {
     int (*fn)(struct boot *b, void *arg);
     void *arg;
@@ -45,9 +50,9 @@ static int open_rank(struct boot *b, void *arg)
     const struct opened *o = arg;
     int rc;
 
-    forked = b;
+    open_world_join(b);
     rc = o->fn(b, o->arg);
-    forked = NULL;
+    open_world_join(NULL);
     return rc;
 }
 

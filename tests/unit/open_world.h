@@ -9,7 +9,9 @@
 
 #include "tests/unit/fork_world.h"
 
-/* fork_world on `nodes` equal nodes. */
+/* From here on accel_open finds the world of `b`; NULL: as in programs. */
+void open_world_join(struct boot *b);
+/* fork_world on `nodes` equal nodes, whose ranks have joined it. */
 int open_world(int n, int nodes, int (*fn)(struct boot *b, void *arg), void *arg,
                int timeout_s);
 

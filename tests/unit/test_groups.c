@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
 #include "tests/unit/number_run.h"
 
 #define MOST 32
@@ -54,7 +53,7 @@ static void groups_close(struct number_run *k, accel_dataset_t *data)
 {
     accel_close(k->run, NULL);
     accel_dataset_close(data);
-    number_world = NULL;
+    open_world_join(NULL);
 }
 
 /* The next batch and its backward; *sync_out: does it end a step? False at the end of
@@ -245,7 +244,7 @@ static int pair_main(struct boot *b, void *arg)
         struct number_run k;
         accel_loader_t *l;
 
-        number_world = b;
+        open_world_join(b);
         l = groups_open(&k, &data, 8, pairs[c].k, false);
         wrong += accel_accumulate_rule(k.run, &rule, &k.err) != ACCEL_OK;
         for (int i = 0; i < 4; i++) {

@@ -436,6 +436,113 @@ static void test_twice(bool same)
     accel_close(k.run, NULL);
 }
 
+/* ---- what must not be called there ----------------------------------------------- */
+
+/* Calls of the run from a function that it has called. */
+static void call_back(void *user, const char *name, float *gradient, int64_t first,
+                      int64_t count)
+{
+    struct rig *k = user;
+
+    (void)name, (void)gradient, (void)first, (void)count;
+    accel_step(k->run, &k->err);
+    tap_ok(says(k, "accel_step inside a gradient function"), "no step in a hook");
+    accel_barrier(k->run, &k->err);
+    tap_ok(says(k, "accel_barrier inside a gradient function"), "no barrier in a hook");
+    accel_close(k->run, &k->err);
+    tap_ok(says(k, "accel_close inside a gradient function"), "no end in a hook");
+    accel_inference_mode(k->run, 1);
+}
+
+static accel_status_t attempt_again(void *user, int batch, accel_error_t *err)
+{
+    struct rig *k = user;
+    int size;
+
+    (void)err;
+    accel_find_batch_size(k->run, batch, attempt_again, k, &size, &k->err);
+    tap_ok(says(k, "calls it again"), "no attempt in an attempt");
+    accel_close(k->run, &k->err);
+    tap_ok(says(k, "accel_close inside the attempt"), "no end in an attempt");
+    return ACCEL_OK;
+}
+
+static void test_inside(void)
+{
+    int size = 0;
+    struct rig k;
+
+    rig_prepare(&k, 1);
+    accel_on_gradient(k.run, "a/*", call_back, &k, &k.err);
+    accel_batch_begin(k.run, &k.err);
+    push(&k, k.a, 1);
+    tap_ok(!accel_step(k.run, &k.err) && accel_more(k.run), "and the step goes on");
+    tap_ok(!accel_find_batch_size(k.run, 2, attempt_again, &k, &size, &k.err) &&
+               size == 2,
+           "and so does the attempt");
+    accel_close(k.run, NULL);
+}
+
+static accel_status_t same_shape(const void *attr, const accel_array_t *in, int n,
+                                 accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)n, (void)err;
+    *out = in[0];
+    return ACCEL_OK;
+}
+
+static accel_status_t same_values(const void *attr, const accel_array_t *in, int n,
+                                  const accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)n, (void)err;
+    memcpy(out->data, in[0].data, (size_t)in[0].elems * sizeof(float));
+    return ACCEL_OK;
+}
+
+/* A failure between the layout and the shards: parameters have a place, and no values. */
+static void test_after_failure(void)
+{
+    static const accel_op_t same = { "same", same_shape, same_values, NULL };
+    const accel_group_t nobody = { .match = "nobody" };
+    const accel_optimizer_t sgd = { .groups = &nobody, .group_count = 1 };
+    const accel_loop_t loop = { .steps = 1, .batch = 1, .out_dir = dir };
+    const int64_t dims[] = { 1, 1 };
+    const float one = 1;
+    accel_tensor_t *in;
+    struct net *net;
+    struct rig k;
+
+    rig_open(&k);
+    in = accel_input(k.run, ACCEL_F32, 2, dims, &one, &k.err);
+    tap_ok(!in, "no input before");
+    accel_model_add(k.run, "a", k.a, &k.err);
+    accel_optim_add(k.run, "oa", &k.a, 1, &sgd, &k.err);
+    tap_ok(accel_prepare_all(k.run, &loop, &k.err) && strstr(k.err.text, "nobody"),
+           "not prepared: %s", k.err.text);
+    tap_ok(accel_prepare_all(k.run, NULL, &k.err) && strstr(k.err.text, "nobody"),
+           "nor by another call: %s", k.err.text);
+    net = accel_module_state(k.a);
+    tap_ok(!accel_apply(&same, &net->w, 1, NULL), "an op has no values of it");
+    tap_ok(!accel_call(k.a, &in, 0) && !accel_call(k.a, NULL, 1), "and not called");
+    accel_close(k.run, NULL);
+}
+
+static void test_named(void)
+{
+    float value = 0, other = 7;
+    struct rig k;
+
+    rig_prepare(&k, 1);
+    tap_ok(!accel_param_read(k.run, "b/w", ACCEL_ALL_RANKS, &value, 1, &k.err),
+           "read by its full name %s", k.err.text);
+    is_near(value, 3, "the other model's");
+    tap_is_int(accel_param_write(k.run, "b/w", &other, 1, &k.err), 0, "written");
+    accel_batch_begin(k.run, &k.err);
+    is_near(weight(&k, k.b), 7, "and there");
+    is_near(weight(&k, k.a), 2, "and nowhere else");
+    accel_close(k.run, NULL);
+}
+
 int main(void)
 {
     run_folder_make(dir,
@@ -452,6 +559,9 @@ int main(void)
     test_own();
     test_twice(true);
     test_twice(false);
+    test_inside();
+    test_after_failure();
+    test_named();
     run_folder_remove(dir);
     return tap_done();
 }

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
 #include "tests/unit/number_run.h"
 
 static char root[64] = "/tmp/accel-schedules-XXXXXX";
@@ -51,7 +50,7 @@ static int rank_end(struct number_run *k)
 {
     EXPECT(k->run->status == ACCEL_OK, "%s", k->err.text);
     accel_close(k->run, NULL);
-    number_world = NULL;
+    open_world_join(NULL);
     return wrong != 0;
 }
 
@@ -67,7 +66,7 @@ static int row_main(struct boot *b, void *arg)
     const struct row *r = arg;
     struct number_run k;
 
-    number_world = b;
+    open_world_join(b);
     number_open(&k, config);
     accel_schedule_add(k.oa, &r->set, &k.err);
     prepare(&k, 1);
@@ -127,7 +126,7 @@ static int rates_main(struct boot *b, void *arg)
     struct number_run k;
     float a = 2, w = 3;
 
-    number_world = b;
+    open_world_join(b);
     number_open(&k, config);
     accel_schedule_add(k.oa, &set[0], &k.err);
     accel_schedule_add(k.ob, &set[1], &k.err);
@@ -169,7 +168,7 @@ static int broken_main(struct boot *b, void *arg)
     struct number_run k;
     accel_status_t st = ACCEL_OK;
 
-    number_world = b;
+    open_world_join(b);
     number_open(&k, config);
     accel_schedule_add(k.oa,
                        &(accel_schedule_t){
@@ -189,7 +188,7 @@ static int broken_main(struct boot *b, void *arg)
            "rank %d says '%s'", b->rank, k.err.text);
     EXPECT(!accel_more(k.run), "the run has ended");
     accel_close(k.run, NULL);
-    number_world = NULL;
+    open_world_join(NULL);
     return wrong != 0;
 }
 
@@ -371,7 +370,7 @@ static int life_main(struct boot *b, void *arg)
                                      .move = ACCEL_MOVE_BY_CALLS };
     struct number_run k;
 
-    number_world = b;
+    open_world_join(b);
     number_open(&k, config);
     accel_schedule_add(k.oa, &plateau, &k.err);
     accel_schedule_add(k.ob, &calls, &k.err);

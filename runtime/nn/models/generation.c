@@ -74,10 +74,11 @@ static accel_status_t generate_check(accel_module_t *model, const int32_t *promp
                           "pass the root of a causal model that comes with the library",
                           "generate: the module is not a causal model");
     /* graph_reset before each token would take the tensors of that forward */
-    if (model->g->depth > 0)
+    if (model->g->depth > 0 || model->g->inside)
         return accel_fail(err, A0613, "generate between two steps",
-                          "generate: called inside the forward of %s",
-                          model->g->module_path);
+                          "generate: called inside %s%s",
+                          model->g->depth > 0 ? "the forward of " : model->g->inside,
+                          model->g->depth > 0 ? model->g->module_path : "");
     if (!prompt || n < 1 || count < 0 || n > INT32_MAX - count || (!out && count))
         return accel_fail(
             err, A0613, "pass a prompt of at least one token, and room for the output",
@@ -156,13 +157,15 @@ static accel_status_t predict(struct text *t, accel_error_t *err)
 }
 
 /* The program's callback sees every token, also one that stops anyway. */
-static bool ends(const accel_sampling_t *o, int32_t token)
+static bool ends(struct graph *g, const accel_sampling_t *o, int32_t token)
 {
-    bool last = false;
+    const char *outer = graph_enter(g, "the function that sees tokens");
+    bool last = o->token && o->token(o->user, token);
 
+    g->inside = outer;
     for (int i = 0; i < o->stop_count; i++)
         last = last || o->stop[i] == token;
-    return (o->token && o->token(o->user, token)) || last;
+    return last;
 }
 
 /* Adds up to `count` tokens. */
@@ -183,7 +186,7 @@ static accel_status_t extend(struct text *t, int count, accel_error_t *err)
                               "generate: the logits of position %d are not finite",
                               t->length);
         t->tokens[t->length++] = token;
-        if (ends(&t->o, token))
+        if (ends(t->model->g, &t->o, token))
             break;
     }
     return ACCEL_OK;

@@ -301,8 +301,12 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
 #define READ_CONFIG(parse)                                                             \
     char where[PATH_MAX], *text;                                                       \
     size_t len;                                                                        \
-    accel_status_t st = read_file(path, where, sizeof(where), &text, &len, err);       \
+    accel_status_t st;                                                                 \
                                                                                        \
+    if (!out)                                                                          \
+        return accel_fail(err, A0640, "pass the address of the model's struct",        \
+                          "out is NULL");                                              \
+    st = read_file(path, where, sizeof(where), &text, &len, err);                      \
     if (st)                                                                            \
         return st;                                                                     \
     st = parse(text, len, where, out, err);                                            \

@@ -79,11 +79,20 @@ static accel_status_t unknown(const char *model, const char *name,
                       name ? name : "");
 }
 
+static accel_status_t nowhere(const char *name, accel_error_t *err)
+{
+    return accel_fail(err, A0644, "pass the address of the model's struct",
+                      "the sizes of model '%.64s' have no place: out is NULL",
+                      name ? name : "");
+}
+
 accel_status_t accel_gpt2_preset(const char *name, accel_gpt2_t *out,
                                  accel_error_t *err)
 {
     const char *names[2 * ACCEL_ARRAY_SIZE(gpt2)];
 
+    if (!out)
+        return nowhere(name, err);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(gpt2); i++) {
         /* all names are collected on the way, for the hint of a failure */
         names[2 * i] = gpt2[i].name;
@@ -121,6 +130,8 @@ accel_status_t accel_llama_preset(const char *name, accel_llama_t *out,
 {
     const char *names[ACCEL_ARRAY_SIZE(llama)];
 
+    if (!out)
+        return nowhere(name, err);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(llama); i++) {
         names[i] = llama[i].name;
         if (!name || strcmp(name, llama[i].name))
@@ -146,6 +157,8 @@ accel_status_t accel_bert_preset(const char *name, accel_bert_t *out,
 {
     const char *names[ACCEL_ARRAY_SIZE(bert)];
 
+    if (!out)
+        return nowhere(name, err);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bert); i++) {
         names[i] = bert[i].name;
         if (!name || strcmp(name, bert[i].name))
