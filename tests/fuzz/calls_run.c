@@ -165,7 +165,7 @@ void calls_open(struct world *w)
 
     snprintf(config, sizeof(config), "%s/%s", w->dir,
              calls_once_in(w, 4) ? "debug.yaml" : "plain.yaml");
-    *w->now = (struct side){ NULL };
+    *w->now = (struct side){ 0 };
     CALL(w, false, accel_open(&w->now->run, &o, calls_error(w)));
     for (int i = 0; i < 2; i++)
         calls_dataset(w);
@@ -180,7 +180,7 @@ void calls_close(struct world *w)
     accel_close(s->run, calls_error(w));
     for (int i = 0; i < CALLS_SLOTS; i++)
         accel_dataset_close(s->data[i]);
-    *s = (struct side){ NULL };
+    *s = (struct side){ 0 };
 }
 
 static void call_open(struct world *w)
