@@ -149,12 +149,12 @@ typedef accel_status_t (*accel_attempt_f)(void *user, int batch, accel_error_t *
 /* Calls `attempt` with `first`, and with half of it (rounded down) again as long as
  * any rank runs out of memory; the size that fits goes to *batch_out, the same on all
  * ranks. After each attempt, also the last, the run is as before: tensors of the
- * micro-batch are freed, gradients are zero, out of memory is no failure of the run,
- * and a GPU works again. Parameters, optimizer state and the order of samples are not
- * touched. What else an attempt changes is the program's. Between steps only.
- * Collective. Errors: ACCEL_ENOMEM (not even 1 fits; the run goes on), ACCEL_EINVAL
- * (also an attempt that steps), those of `attempt`; ACCEL_EPEER where a rank ran out
- * of memory while others waited for it. */
+ * micro-batch are freed, gradients are zero, loaders are where they were, out of memory
+ * is no failure of the run, and a GPU works again. Parameters, optimizer state and the
+ * order of samples are not touched. What else an attempt changes is the program's.
+ * Between steps only. Collective. Errors: ACCEL_ENOMEM (not even 1 fits; the run goes
+ * on), ACCEL_EINVAL (also an attempt that steps), those of `attempt`; ACCEL_EPEER where
+ * a rank ran out of memory while others waited for it. */
 accel_status_t accel_find_batch_size(accel_t *run, int first, accel_attempt_f attempt,
                                      void *user, int *batch_out, accel_error_t *err);
 

@@ -119,6 +119,9 @@ accel_status_t loaders_find(accel_t *run, const char *text, size_t bytes,
 void loaders_load(accel_t *run);
 /* A loader that was just opened goes to the place that waits for its name. A0932. */
 accel_status_t loaders_claim(struct accel_loader *l, accel_error_t *err);
+/* The open loaders go back to the places of text[bytes], which loaders_encode wrote in
+ * this life; one opened since stays where it is. */
+void loaders_back(accel_t *run, const char *text, size_t bytes);
 /* Warns, once per load, of the lines that still wait. */
 void loaders_tell(accel_t *run);
 /* Frees the lines. */

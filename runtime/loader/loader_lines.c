@@ -123,6 +123,15 @@ accel_status_t loaders_claim(struct accel_loader *l, accel_error_t *err)
     return waiting ? take_line(l, waiting, &found, err) : ACCEL_OK;
 }
 
+/* The lines are those of these very loaders, so none is of another order. */
+void loaders_back(accel_t *run, const char *text, size_t bytes)
+{
+    bool found;
+
+    for (struct accel_loader *l = run->loaders; l; l = l->next)
+        (void)loader_state_decode(l, text, bytes, &found, NULL);
+}
+
 void loaders_tell(accel_t *run)
 {
     struct loader_lines *lines = &run->loader_lines;

@@ -93,9 +93,16 @@ static accel_status_t attempt_size(accel_t *run, int batch, accel_attempt_f atte
                                    void *user, bool *smaller_out, accel_error_t *err)
 {
     accel_error_t e = { 0 }, left = { 0 };
-    accel_status_t st = attempt_run(run, batch, attempt, user, &e), undone;
+    struct strbuf places = { 0 };
+    accel_status_t st, undone;
 
+    loaders_encode(run, &places);
+    st = places.failed ? accel_fail_nomem(&e, "the places of the loaders", 0)
+                       : attempt_run(run, batch, attempt, user, &e);
     undone = attempt_undo(run, &left);
+    if (!places.failed && places.len > 0)
+        loaders_back(run, places.s, places.len);
+    strbuf_free(&places);
     if (undone != ACCEL_OK && (st == ACCEL_OK || st == ACCEL_ENOMEM)) {
         st = undone;
         e = left;

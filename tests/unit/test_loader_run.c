@@ -127,6 +127,54 @@ static void test_train(struct rig *k)
     rig_close(k);
 }
 
+/* ---- attempts -------------------------------------------------------------------- */
+
+struct reader {
+    struct rig *k;
+    accel_loader_t *l;
+};
+
+/* Takes a batch, which is too large above 2 samples. */
+static accel_status_t attempt_reads(void *user, int size, accel_error_t *err)
+{
+    struct reader *r = user;
+    accel_tensor_t *batch[1];
+    int got;
+    accel_status_t st = accel_loader_next(r->l, batch, 1, &got, err);
+
+    if (st == ACCEL_OK && size > 2)
+        return accel_error_set(err, ACCEL_ENOMEM, "too large", NULL);
+    return st ? st : accel_backward(r->k->run, accel_call(r->k->model, batch, 1), err);
+}
+
+static void test_attempt(struct rig *k)
+{
+    struct reader r = { .k = k };
+    accel_tensor_t *batch[1];
+    accel_error_t err = { 0 };
+    float value[BATCH * WIDTH] = { 0 };
+    int got = 0, size = 0;
+
+    if (!rig_open(k))
+        return;
+    tap_ok(!accel_loader_new(
+               &r.l, k->run, "train", k->data,
+               &(accel_loader_options_t){
+                   .batch = 1, .prefetch = 2, .sampler = ACCEL_SAMPLER_SEQUENTIAL },
+               &err) &&
+               !accel_loader_next(r.l, batch, 1, &got, &err) &&
+               !accel_backward(k->run, accel_call(k->model, batch, 1), &err) &&
+               !accel_step(k->run, &err),
+           "a step %s", err.text);
+    tap_ok(!accel_find_batch_size(k->run, 8, attempt_reads, &r, &size, &err) &&
+               size == 2,
+           "three attempts take batches %s", err.text);
+    tap_ok(!accel_loader_next(r.l, batch, 1, &got, &err) && got &&
+               !accel_tensor_read(batch[0], value, WIDTH, &err) && value[0] == 2,
+           "and the loader goes on where it was: sample %g", (double)value[0] - 1);
+    rig_close(k);
+}
+
 static void test_fetch_fails(struct rig *k)
 {
     accel_loader_t *l = NULL;
@@ -235,6 +283,7 @@ int main(void)
                     "accel: {checkpoint: {save: false}}\n",
                     k.config, sizeof(k.config));
     test_train(&k);
+    test_attempt(&k);
     test_fetch_fails(&k);
     test_refused(&k);
     test_iterable_job(&k);
