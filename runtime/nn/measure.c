@@ -81,11 +81,11 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
         backend_close(be);
         return st;
     }
-    /* Only what the forward uses is replaced. The tensors of this pass live in meta's
-     * tape and arena, and go with it. */
+    /* Only what the forward uses is replaced. Values live in meta's arena, and go with
+     * it; tensors are those of the run's tape, since a program that keeps one is to
+     * find it without values, not freed. */
     g->backend = be;
     g->arena = meta.arena;
-    g->tape = meta.tape;
     g->recording = backward;
     g->error = meta.error;
     g->residency.user = &meta;
@@ -95,6 +95,7 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
     st = measure_run(model, batch, field, n, err);
     if (!st)
         *peak_bytes_out = arena_peak_bytes(g->arena);
+    graph_reset(g);
     *g = saved;
     graph_close(&meta);
     backend_close(be);

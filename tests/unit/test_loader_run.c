@@ -19,7 +19,11 @@ struct rig {
     accel_dataset_t *data;
     accel_module_t *model;
     int64_t fails;
+    bool measured; /* the job has data, so that the plan measures a forward */
 };
+
+/* The result of the latest forward. */
+static accel_tensor_t *kept;
 
 static accel_tensor_t *loader_forward(accel_module_t *m, accel_tensor_t *const *in,
                                       int n)
@@ -27,7 +31,7 @@ static accel_tensor_t *loader_forward(accel_module_t *m, accel_tensor_t *const *
     accel_tensor_t **gain = accel_module_state(m);
 
     (void)n;
-    return accel_mean(accel_rmsnorm(in[0], *gain, 1e-5f), -1);
+    return kept = accel_mean(accel_rmsnorm(in[0], *gain, 1e-5f), -1);
 }
 
 static int rig_fetch(void *user, int64_t index, void *const *dst)
@@ -37,7 +41,7 @@ static int rig_fetch(void *user, int64_t index, void *const *dst)
     return index == *(int64_t *)user ? 3 : 0;
 }
 
-/* Opens the run with a job that feeds itself. */
+/* Opens the run, as a rule with a job that feeds itself. */
 static bool rig_open(struct rig *k)
 {
     static const accel_class_t cls = { "Net", loader_forward,
@@ -54,6 +58,7 @@ static bool rig_open(struct rig *k)
                           &err) ||
         accel_open(&k->run, &o, &err))
         return tap_ok(false, "open: %s", err.text);
+    job.data = k->measured ? k->data : NULL;
     job.model = k->model = accel_module_new(k->run, &cls, NULL, "");
     *(accel_tensor_t **)accel_module_state(k->model) =
         accel_param(k->model, "gain", 1, dims, ones);
@@ -82,6 +87,22 @@ static int train_epoch(struct rig *k, accel_loader_t *l, accel_error_t *err)
             return -1;
     }
     return got ? -1 : samples;
+}
+
+/* accel_prepare measures a forward, whose tensors a program may have kept. */
+static void test_kept(struct rig *k)
+{
+    accel_error_t err = { 0 };
+    float value = 0;
+
+    kept = NULL;
+    k->measured = true;
+    if (!rig_open(k))
+        return;
+    k->measured = false;
+    tap_ok(kept && accel_tensor_read(kept, &value, 1, &err) == ACCEL_EINVAL,
+           "a tensor of the measured forward has no values: %s", err.text);
+    rig_close(k);
 }
 
 static void test_train(struct rig *k)
@@ -282,6 +303,7 @@ int main(void)
                     "distributed_type: 'NO'\nuse_cpu: true\n"
                     "accel: {checkpoint: {save: false}}\n",
                     k.config, sizeof(k.config));
+    test_kept(&k);
     test_train(&k);
     test_attempt(&k);
     test_fetch_fails(&k);
