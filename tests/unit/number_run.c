@@ -33,7 +33,8 @@ static accel_module_t *net_new(accel_t *run, float start)
     return m;
 }
 
-int number_config(const char *path, int world, const char *strategy, bool save)
+int number_config(const char *path, int world, int nodes, const char *strategy,
+                  bool save)
 {
     FILE *f = fopen(path, "w");
 
@@ -41,9 +42,9 @@ int number_config(const char *path, int world, const char *strategy, bool save)
         return -1;
     fprintf(f,
             "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
-            "mixed_precision: 'no'\nnum_machines: 1\nnum_processes: %d\n"
+            "mixed_precision: 'no'\nnum_machines: %d\nnum_processes: %d\n"
             "use_cpu: true\naccel:\n  checkpoint:\n    save: %s\n",
-            strategy, world, save ? "true" : "false");
+            strategy, nodes, world, save ? "true" : "false");
     return fclose(f);
 }
 

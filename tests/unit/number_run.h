@@ -16,8 +16,9 @@ struct number_run {
     accel_error_t err;
 };
 
-/* A config of `world` ranks. 0: written. */
-int number_config(const char *path, int world, const char *strategy, bool save);
+/* A config of `world` ranks on `nodes` nodes. 0: written. */
+int number_config(const char *path, int world, int nodes, const char *strategy,
+                  bool save);
 /* Opens the run with its models and an optimizer each, plain SGD of rate 1. */
 accel_status_t number_open(struct number_run *k, const char *config);
 /* Begins a micro-batch; does a backward of m, whose gradient is x; both. */

@@ -53,7 +53,6 @@ static void groups_close(struct number_run *k, accel_dataset_t *data)
 {
     accel_close(k->run, NULL);
     accel_dataset_close(data);
-    open_world_join(NULL);
 }
 
 /* The next batch and its backward; *sync_out: does it end a step? False at the end of
@@ -244,7 +243,6 @@ static int pair_main(struct boot *b, void *arg)
         struct number_run k;
         accel_loader_t *l;
 
-        open_world_join(b);
         l = groups_open(&k, &data, 8, pairs[c].k, false);
         wrong += accel_accumulate_rule(k.run, &rule, &k.err) != ACCEL_OK;
         for (int i = 0; i < 4; i++) {
@@ -265,14 +263,17 @@ static int pair_main(struct boot *b, void *arg)
 
 static void test_pairs(void)
 {
-    static const char *const strategy[] = { "FULL_SHARD", "NO_SHARD" };
+    static const struct {
+        const char *strategy;
+        int nodes;
+    } all[] = { { "FULL_SHARD", 1 }, { "NO_SHARD", 1 }, { "HYBRID_SHARD", 2 } };
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(strategy); i++)
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++)
         for (int each = 0; each < 2; each++) {
-            struct pair p = { strategy[i], each };
+            struct pair p = { all[i].strategy, each };
 
-            number_config(config, 2, p.strategy, false);
-            tap_is_int(fork_world(2, pair_main, &p, 60), 0,
+            number_config(config, 2, all[i].nodes, p.strategy, false);
+            tap_is_int(open_world(2, all[i].nodes, pair_main, &p, 60), 0,
                        "two ranks are Accelerate's: %s%s", p.strategy,
                        each ? ", reduced in every micro-batch" : "");
         }
@@ -287,7 +288,7 @@ int main(void)
         tap_skip_all("no directory for temporary files");
     snprintf(config, sizeof(config), "%s/run.yaml", root);
     snprintf(out_dir, sizeof(out_dir), "%s/out", root);
-    number_config(config, 1, "FULL_SHARD", false);
+    number_config(config, 1, 1, "FULL_SHARD", false);
     test_rows();
     test_rule(&(accel_accumulation_t){ .every = 2 }, "011011", 2 - 2 * (1.5 + 1.5),
               "a short group counts by every");

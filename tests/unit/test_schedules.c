@@ -41,7 +41,7 @@ static accel_status_t prepare(struct number_run *k, int accumulate)
 static void on_ranks(int world, int (*fn)(struct boot *, void *), void *arg, bool save,
                      const char *what)
 {
-    if (number_config(config, world, "FULL_SHARD", save) != 0)
+    if (number_config(config, world, 1, "FULL_SHARD", save) != 0)
         tap_skip_all("no config can be written");
     tap_is_int(fork_world(world, fn, arg, 60), 0, "%d ranks: %s", world, what);
 }
@@ -412,7 +412,7 @@ static void life(int world, const char *dir, int until, int status)
     snprintf(out_dir, sizeof(out_dir), "%s/%s", root, dir);
     snprintf(what, sizeof(what), "to step %d in %s", until, dir);
     shared->until = until;
-    number_config(config, world, "FULL_SHARD", true);
+    number_config(config, world, 1, "FULL_SHARD", true);
     tap_is_int(fork_world(world, life_main, shared, 60), status, "%d ranks: %s", world,
                what);
 }
@@ -457,7 +457,7 @@ static void test_old(void)
     char *text;
     size_t bytes;
 
-    number_config(config, 1, "FULL_SHARD", false);
+    number_config(config, 1, 1, "FULL_SHARD", false);
     number_open(&k, config);
     accel_schedule_add(k.oa, &by[0], &k.err);
     accel_schedule_add(k.ob, &by[1], &k.err);
@@ -499,7 +499,7 @@ int main(void)
     snprintf(out_dir, sizeof(out_dir), "%s/out", root);
     test_rows();
     test_rates();
-    number_config(config, 1, "FULL_SHARD", false);
+    number_config(config, 1, 1, "FULL_SHARD", false);
     test_skipped();
     test_plateau();
     test_refused();
