@@ -25,7 +25,7 @@ run_srun --accel-config=job.yaml "$settings" mixed_precision=no \
 contains "$srun_out" \
     "2 ranks, config of srun, bfloat16, NO_SHARD, set: fsdp_sharding_strategy accel.checkpoint.keep" \
     "what srun resolved wins, the rest is the program's" || diag "$srun_out"
-contains "$srun_out" "the program sets mixed_precision, but job.yaml:4 has precedence: bf16" \
+like "$srun_out" "the program sets mixed_precision, but ([^ ]*/)?job.yaml:4 has precedence: bf16" \
     "and the log says where the value is from"
 run_srun --accel-config=job.yaml "$settings" accel.preemption.lead_seconds=60
 contains "$srun_out" "'lead_seconds' is decided before the program starts" \

@@ -165,6 +165,8 @@ partitions() {
 cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 3 --set RequeueExit=85
 partitions
 saved='preempted with its state saved \(exit 85\)'
+# Without a grace time a loaded machine may use up KillWait: then one task is killed.
+late="($saved|was preempted \\(exit 137; it can resume from the last complete checkpoint\\))"
 again='; requesting a new allocation \(restart 1 of at most 100\)$'
 mkdir markers markers-2 # job numbers begin anew in the second cluster
 ask=requeue=$tap_tmp/markers
@@ -200,9 +202,9 @@ row no-scontrol batch grace high COMPLETED 1 'USR1 ' "$saved; requeued as restar
 env_words=
 row bare bare grace high 0 1 'USR1 ' "$saved$again" "$ask"
 row bare-1 bare grace high 0 1 'USR1 ' "was preempted \\(exit 1; .*$again" exit=1
-row bare-no-grace bare none high 0 1 any "$saved$again" "$ask"
+row bare-no-grace bare none high 0 1 any "$late$again" "$ask"
 row bare-cancel-site bare cancel high 0 1 'USR1 ' "$saved$again" "$ask"
-row bare-cancel-0 bare cancel0 high 0 1 any "$saved$again" "$ask"
+row bare-cancel-0 bare cancel0 high 0 1 any "$late$again" "$ask"
 row bare-warned bare grace usr1 0 1 'USR1 ' "stopped with its state saved \\(exit 85\\)$again" "$ask"
 row bare-sigterm bare grace term 75 0 'TERM ' 'stepper: cancelled; not restarted' "$ask"
 # 137: on a loaded machine KillWait is over before rank 0 has its answer.
@@ -229,6 +231,6 @@ row plain-cancel batch cancel high COMPLETED 1 'TERM ' 'DUE TO JOB REQUEUE' "$as
 row plain-cancel-0 batch cancel0 high COMPLETED 1 'TERM ' 'DUE TO PREEMPTION' "$ask"
 row plain-none batch none high COMPLETED 1 'TERM ' 'DUE TO PREEMPTION' "$ask"
 row plain-bare bare grace high 0 1 'TERM ' "$saved$again" "$ask"
-row plain-bare-none bare none high 0 1 'TERM ' "$saved$again" "$ask"
+row plain-bare-none bare none high 0 1 'TERM ' "$late$again" "$ask"
 finish_rows
 done_testing
