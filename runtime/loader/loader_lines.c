@@ -71,6 +71,10 @@ accel_status_t loaders_find(accel_t *run, const char *text, size_t bytes,
     lines = copy_lines(text, bytes);
     if (!lines)
         return accel_fail_nomem(err, "the places of the loaders", bytes);
+    if (!*lines) {
+        free(lines);
+        lines = NULL;
+    }
     free(run->loader_lines.found);
     run->loader_lines.found = lines;
     return ACCEL_OK;
@@ -105,14 +109,17 @@ static accel_status_t take_line(struct accel_loader *l, char *text, bool *found_
 void loaders_load(accel_t *run)
 {
     struct loader_lines *lines = &run->loader_lines;
+    char none[] = "";
     bool found;
 
     free(lines->waiting);
     *lines = (struct loader_lines){ .waiting = lines->found };
-    for (struct accel_loader *l = run->loaders; l && lines->waiting; l = l->next)
-        if (take_line(l, lines->waiting, &found, NULL) == ACCEL_OK && !found &&
-            run->prepared)
+    for (struct accel_loader *l = run->loaders; l; l = l->next) {
+        char *text = lines->waiting ? lines->waiting : none;
+
+        if (take_line(l, text, &found, NULL) == ACCEL_OK && !found && run->prepared)
             loader_seek(l, 0, 0, false);
+    }
 }
 
 accel_status_t loaders_claim(struct accel_loader *l, accel_error_t *err)

@@ -112,7 +112,7 @@ is "$(judge "$tap_tmp/trace" | head -n 20)" "unprivileged: 1" \
 # shellcheck disable=SC2016 # for the task
 show='echo "$ACCEL_CONFIG_RESOLVED" | tr ";" "\n" | sed -n "s/^mixed_precision@//p"'
 out=$(as_user srun --accel-config="$home/job.yaml" sh -c "$show" 2>&1)
-is "$out" "s1=bf16" "site=/path: the site file's value reaches the tasks"
+is "$out" "s1l=bf16" "site=/path: the site file's value reaches the tasks"
 out=$(ACCEL_MIXED_PRECISION=no as_user srun \
     --accel-config="$home/job.yaml" true 2>&1)
 is "$?" 255 "a locked key set by the environment is refused"
