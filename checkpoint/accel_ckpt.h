@@ -75,6 +75,19 @@ typedef struct accel_ckpt_blob {
 int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin,
                               int64_t end, accel_ckpt_box_t *boxes_out);
 
+/* What a run keeps beside its newest checkpoints. Noted in the file ROOT/retention, so
+ * that `accel ckpt` knows it. */
+typedef struct accel_ckpt_rule {
+    /* those of steps that are multiples of it stay for ever; 0: none */
+    int64_t every;
+    /* as many with the best values of a metric; 0: none */
+    int best;
+    /* its name: letters, digits, '_', '.', '-' and '/' */
+    char metric[64];
+    /* 1: the larger a value, the better; 0: the smaller */
+    int larger;
+} accel_ckpt_rule_t;
+
 typedef struct accel_ckpt_save {
     /* the directory of all checkpoints; created when missing */
     const char *root;
@@ -88,15 +101,29 @@ typedef struct accel_ckpt_save {
     /* this rank's pieces; the boxes of all ranks must tile every tensor exactly */
     const accel_ckpt_box_t *boxes;
     size_t box_count;
+    /* Not 0: all tensors go to rank 0, some at a time, which writes them whole into one
+     * file. The write is collective then. */
+    int one_file;
     /* rank 0's */
     const accel_ckpt_blob_t *blobs;
     size_t blob_count;
-    /* complete checkpoints to keep, this one included (>= 1) */
+    /* complete checkpoints to keep, the newest ones, this one included (>= 1) */
     int keep;
+    /* what else stays, copied; NULL: nothing, and nothing is noted about it */
+    const accel_ckpt_rule_t *rule;
     /* Asked on rank 0 when all is written, right before the commit. An error ends the
      * save with nothing visible changed. NULL: always yes. */
     accel_status_t (*may_commit)(void *user, accel_error_t *err);
     void *may_commit_user;
+    /* Asked before each deletion of an older checkpoint, in the thread that deletes;
+     * 0: no more of them now, the next save goes on. NULL: always yes. */
+    int (*may_delete)(void);
+    /* NULL, on all ranks: a checkpoint. Else an absolute path on a disk of the node's
+     * own: the checkpoint is staged. Each rank writes its file there, in a directory of
+     * this root; the commit makes a record of it in the root, and no step directory. It
+     * can be opened when accel_ckpt_drain_begin and what follows have copied it. Not
+     * together with one_file. */
+    const char *local;
 } accel_ckpt_save_t;
 
 typedef struct accel_ckpt_stats {
@@ -109,6 +136,8 @@ typedef struct accel_ckpt_stats {
     /* Rank 0: the new name of a directory that had this step's name and was not written
      * by this run in this life; "" when there was none. */
     char aside[192];
+    /* the record of a staged checkpoint; "" of another one */
+    char staged[192];
 } accel_ckpt_stats_t;
 
 /* Whether this build can write checkpoints. ACCEL_EUNAVAIL without
@@ -123,6 +152,81 @@ accel_status_t accel_ckpt_can_save(accel_error_t *err);
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
                                const accel_ckpt_coll_t *coll,
                                accel_ckpt_stats_t *stats_out, accel_error_t *err);
+
+/* The same in parts, so that training can go on while the data is written:
+ *   begin    collective, short;
+ *   write    no collective, in any thread; with one_file collective;
+ *   publish  collective, when all ranks have written.
+ * Begin and publish of all saves come in the same order on every rank, and a rank has
+ * one save in progress at a time. */
+typedef struct accel_ckpt_saving accel_ckpt_saving_t;
+
+/* Begins a save. Collective. Names, shapes and pointers of `s` are copied; what the
+ * boxes and blobs point to must neither change nor go away until the write has
+ * returned. The caller frees *saving_out. Errors: those of accel_ckpt_save, the same on
+ * every rank; nothing visible is changed then, and nothing is to be freed. */
+accel_status_t accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
+                                     const accel_ckpt_save_t *s,
+                                     const accel_ckpt_coll_t *coll, accel_error_t *err);
+/* Writes this rank's file, durably. Not collective; once per save, by one thread. A
+ * failure is kept for the publish, which has to follow in any case. With one_file it is
+ * collective, by the `coll` of the begin, whose callbacks must still be there. */
+accel_status_t accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
+/* Makes the write end soon, with an error; one that is over stays as it is. From any
+ * thread. Such a save is not published but freed. */
+void accel_ckpt_save_cancel(accel_ckpt_saving_t *g);
+/* Makes the checkpoint visible, if all ranks have written. Collective; once per save,
+ * after the write. On failure nothing visible has changed, and the error is the same on
+ * every rank. `stats_out` may be NULL. */
+accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
+                                       const accel_ckpt_coll_t *coll,
+                                       accel_ckpt_stats_t *stats_out,
+                                       accel_error_t *err);
+/* On rank 0 of a published save: deletes the older checkpoints that neither `keep` nor
+ * the rule keeps. Not collective; in any thread. */
+void accel_ckpt_save_retain(accel_ckpt_saving_t *g);
+/* Notes the value of a metric of the checkpoint of `step` of run `run_id`, which may be
+ * saved already or not yet; a later value of that step replaces it. The rule of later
+ * saves goes by it. Rank 0 alone calls this. ACCEL_EINVAL (a name or a value that no
+ * rule has), ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO. */
+accel_status_t accel_ckpt_note_value(const char *root, const char *run_id,
+                                     const char *metric, int64_t step, double value,
+                                     accel_error_t *err);
+/* Frees it; no other thread may be in a call of it. Of a save that was not published
+ * rank 0 removes the directory in progress. Not collective. NULL is fine. */
+void accel_ckpt_save_free(accel_ckpt_saving_t *g);
+
+/* A checkpoint that is staged on nodes. */
+typedef struct accel_ckpt_staged {
+    int64_t step;
+    /* of its record in the root */
+    char name[192];
+} accel_ckpt_staged_t;
+
+/* The records of staged checkpoints below root, newest first. *list_out is one malloc,
+ * freed by the caller. A missing root is an empty list. Not collective. ACCEL_EIO,
+ * ACCEL_EPERM. */
+accel_status_t accel_ckpt_list_staged(const char *root, accel_ckpt_staged_t **list_out,
+                                      size_t *count_out, accel_error_t *err);
+/* Begins to copy the staged checkpoint `name` from the nodes into the root. It goes on
+ * as a save that accel_ckpt_save_begin began: the write copies the files that this rank
+ * was given, each once all its hashes are right, and the publish makes a checkpoint of
+ * them, byte by byte the one that was saved. Any number of ranks, on any nodes that
+ * have all files. Of `s` root, owner, keep, rule, the callbacks and local count.
+ * Collective: all ranks name the same one. The caller frees *saving_out; the record
+ * stays. ACCEL_ENOENT: a file is on no node of these ranks, or, from the write, damaged
+ * or unreadable there (A0861). */
+accel_status_t accel_ckpt_drain_begin(accel_ckpt_saving_t **saving_out,
+                                      const char *name, const accel_ckpt_save_t *s,
+                                      const accel_ckpt_coll_t *coll,
+                                      accel_error_t *err);
+/* Removes the record of a staged checkpoint; gone already is fine. Rank 0 calls this,
+ * and then each rank accel_ckpt_local_remove. Not collective. A0846. */
+accel_status_t accel_ckpt_unstage(const char *root, const char *name,
+                                  accel_error_t *err);
+/* Removes what this node has of staged checkpoint `name` of root; NULL: of all of them.
+ * Left undone where it cannot be. Not collective. */
+void accel_ckpt_local_remove(const char *root, const char *local, const char *name);
 
 /* Makes every save in progress below `root` fail at its commit, on whatever node its
  * ranks run. A process that has just become the only writer there calls this first. A
@@ -179,10 +283,16 @@ accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **list_out,
  * be read now, although it was tried several times. */
 accel_status_t accel_ckpt_open(accel_ckpt_t **ckpt_out, const char *dir,
                                accel_error_t *err);
+/* The same on all ranks of `coll`, which pass one path. Collective. Blobs are read as
+ * by accel_ckpt_read_together; an error is about what this rank sees: other ranks may
+ * have ACCEL_OK. Errors: those of accel_ckpt_open and of the callbacks. */
+accel_status_t accel_ckpt_open_together(accel_ckpt_t **ckpt_out, const char *dir,
+                                        const accel_ckpt_coll_t *coll,
+                                        accel_error_t *err);
 /* NULL is fine. */
 void accel_ckpt_close(accel_ckpt_t *c);
 int64_t accel_ckpt_step(const accel_ckpt_t *c);
-/* Ranks that wrote it, which is the number of shard files. */
+/* Ranks that wrote it, which is the number of shard files; 1 for one_file. */
 int accel_ckpt_world_size(const accel_ckpt_t *c);
 /* Owned by c. */
 const char *accel_ckpt_run_id(const accel_ckpt_t *c);
@@ -203,6 +313,17 @@ accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **n
  * with another shape or dtype. */
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                accel_error_t *err);
+/* The same on all ranks of `coll` together, each with boxes of its own. Collective: all
+ * pass a checkpoint that they opened at one path. What more than half of the ranks want
+ * is read from storage by one of them, in shares of about equal bytes, checked, and
+ * sent to the others in blocks of up to 4 MiB; the rest each rank reads itself. Where
+ * the rank that reads a block fails, every rank reads that block itself, so that an
+ * error is about what this rank sees: other ranks may have ACCEL_OK. Errors: those of
+ * accel_ckpt_read, and whatever the callbacks return; a request that is wrong on one
+ * rank fails on all. */
+accel_status_t accel_ckpt_read_together(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
+                                        size_t n, const accel_ckpt_coll_t *coll,
+                                        accel_error_t *err);
 /* Reads everything and checks every hash. report(user, what, line) is called once per
  * finding; NULL is fine. `what` is ACCEL_ECORRUPT for damage, else the reason why
  * something cannot be read now. Not collective. Returns:

@@ -26,12 +26,16 @@ int ckpt_h5_begin(struct ckpt_h5_quiet *q);
 /* Restores what ckpt_h5_begin saved, and clears the error stack. */
 void ckpt_h5_end(const struct ckpt_h5_quiet *q);
 
-/* A new HDF5 float type with the layout of bfloat16; the caller
- * closes it. -1 on error. */
-hid_t ckpt_h5_bf16(void);
-/* The file type of elements of dtype t; `bf16` comes from ckpt_h5_bf16. Not to be
- * closed. -1 for a dtype that is never stored. */
-hid_t ckpt_h5_type(hid_t bf16, accel_dtype_t t);
+/* HDF5 types of the floats of 16 bits, which not every libhdf5 brings. */
+struct ckpt_h5_floats {
+    hid_t bf16, f16;
+};
+/* Makes both; -1 where one fails. To be closed in any case. */
+int ckpt_h5_floats_open(struct ckpt_h5_floats *floats_out);
+void ckpt_h5_floats_close(const struct ckpt_h5_floats *floats);
+/* The file type of elements of dtype t. Not to be closed. -1 for a dtype that is never
+ * stored. */
+hid_t ckpt_h5_type(const struct ckpt_h5_floats *floats, accel_dtype_t t);
 /* Name of a tensor's dataset: model/x for its first box in this file, model/x@1,
  * model/x@2 for further ones. Blobs lie below state/. */
 void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,

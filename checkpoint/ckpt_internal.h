@@ -7,6 +7,7 @@
 #ifndef ACCEL_CKPT_INTERNAL_H
 #define ACCEL_CKPT_INTERNAL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -37,6 +38,11 @@
 #define CKPT_STEP_MAX   INT64_C(999999999999)
 /* names below the root: "step_...", ".tmp-step_....OWNER" */
 #define CKPT_DIR_MAX 192
+/* in a checkpoint's directory; and while it is made */
+#define CKPT_INDEX      "index.h5"
+#define CKPT_INDEX_PART ".index.h5.part"
+/* the record of a staged checkpoint: ".local-step_....OWNER", with a MANIFEST */
+#define CKPT_STAGED_PREFIX ".local-"
 
 /* ---- boxes.c --------------------------------------------------------------------- */
 
@@ -198,7 +204,12 @@ struct ckpt_hash ckpt_piece_hash(uint64_t seed, size_t index, const void *data,
                                  size_t bytes);
 /* Bytes of piece `index`: CKPT_PIECE_BYTES, less for the last one. */
 int64_t ckpt_piece_bytes(const struct ckpt_mbox *b, size_t index);
+/* xxh3-64 of a run-id, which names the run in ROOT/retention. */
+uint64_t ckpt_run_hash(const char *run_id);
 bool ckpt_hash_equal(struct ckpt_hash a, struct ckpt_hash b);
+/* One number for the hashes of all bytes of a checkpoint: equal where two ranks have
+ * read the same MANIFEST. */
+uint64_t ckpt_manifest_digest(const struct ckpt_manifest *m);
 /* Hash of the bytes of file f outside its boxes, read from fd. order[count]: the file's
  * boxes by place. */
 accel_status_t ckpt_meta_hash(const struct ckpt_manifest *m, int f, int fd,
@@ -215,10 +226,47 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
 
 /* ---- write.c --------------------------------------------------------------------- */
 
+/* A laid out shard file that is being written, by a thread of its own. */
+struct ckpt_writer;
+/* Opens file `rank` of m, reserves its blocks and fills in its meta hash. Writes fail
+ * once *cancelled is true. */
+accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
+                                struct ckpt_manifest *m, int rank,
+                                const atomic_bool *cancelled, accel_error_t *err);
+/* Writes a box and fills in its hashes. `data` is copied, unless it stays as it is
+ * until the close. False: a write has failed, and the close says why. */
+bool ckpt_writer_put(struct ckpt_writer *w, size_t box, const void *data, bool stays);
+/* Ends the writing and frees w. complete: the file is made durable, and *direct_out
+ * says whether O_DIRECT held to the end; else what was written is of no use. */
+accel_status_t ckpt_writer_close(struct ckpt_writer *w, bool complete, int *direct_out,
+                                 accel_error_t *err);
+
 /* Writes the data of all boxes into the laid out file, fills in their hashes and the
- * file's meta hash, fsyncs. *direct_out: whether O_DIRECT held to the end. */
+ * file's meta hash, fsyncs. Ends early, with an error, once *cancelled is true.
+ * *direct_out: whether O_DIRECT held to the end. */
 accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
-                                int *direct_out, accel_error_t *err);
+                                const atomic_bool *cancelled, int *direct_out,
+                                accel_error_t *err);
+
+/* ---- one_file.c ------------------------------------------------------------------ */
+
+/* A save of all ranks into one file, which rank 0 writes. */
+struct ckpt_one_file;
+/* Takes over *m, this rank's fragment; on rank 0 *m becomes the manifest to be
+ * written, whose file is not laid out yet. Collective: every rank gets the same
+ * status. The caller frees *one_out in either case. */
+accel_status_t ckpt_one_file_begin(struct ckpt_one_file **one_out,
+                                   struct ckpt_manifest *m,
+                                   const accel_ckpt_coll_t *coll, accel_error_t *err);
+/* Lays out and writes the file of m in dirfd, durably; other ranks than 0 only send,
+ * and pass an m and a dirfd that are not looked at. Collective; an error may be of this
+ * rank alone. */
+accel_status_t ckpt_one_file_write(struct ckpt_one_file *o, int dirfd,
+                                   struct ckpt_manifest *m,
+                                   const atomic_bool *cancelled, int *direct_out,
+                                   accel_error_t *err);
+/* NULL is fine. */
+void ckpt_one_file_free(struct ckpt_one_file *o);
 
 /* ---- stage.c --------------------------------------------------------------------- */
 
@@ -231,6 +279,8 @@ void ckpt_stage_unmap(void *p, size_t bytes);
 
 /* Opens directory `name` of `at`, never through a link. -1 with errno. */
 int ckpt_open_dir(int at, const char *name);
+/* Is errno `error` one of a full, failing or read-only disk? */
+bool ckpt_is_disk_error(int error);
 /* Makes the root and whatever is missing above it, durably. */
 accel_status_t ckpt_make_root(const char *root, accel_error_t *err);
 /* fsync of fd; `what` names it in the error. Never tried again: see dirs.c. */
@@ -247,6 +297,8 @@ int ckpt_trash(int rootfd, const char *name);
 void ckpt_step_name(char name_out[64], int64_t step);
 /* The step of a directory name, -1 when it is not the canonical name of one. */
 int64_t ckpt_step_of_name(const char *name);
+/* ".local-step_00001200.OWNER" */
+void ckpt_staged_name(char name_out[CKPT_DIR_MAX], int64_t step, const char *owner);
 /* buf[len] gets the path that the open directory has now, under whatever name it was
  * opened; "" when that cannot be told. */
 void ckpt_path_of(int dirfd, char *buf, size_t len);
@@ -287,7 +339,7 @@ bool ckpt_try_again(struct ckpt_tries *t);
 accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
                                accel_error_t *err);
 
-/* ---- commit.c, retain.c (rank 0 only) -------------------------------------------- */
+/* ---- commit.c (rank 0 only) ------------------------------------------------------ */
 
 /* A save in progress, as seen by one rank. */
 struct ckpt_commit {
@@ -296,7 +348,9 @@ struct ckpt_commit {
     /* rank 0 made tmp and it is not in place yet: ours to remove */
     bool made;
     /* names in the root, and the owner "JOBID.RESTART" */
-    char tmp[CKPT_DIR_MAX], final[64], owner[64];
+    char tmp[CKPT_DIR_MAX], final[CKPT_DIR_MAX], owner[64];
+    /* the files are on the nodes: what becomes visible is a record of them */
+    bool staged;
     /* the caller's */
     const char *run_id;
     /* new name of whatever had the final name; "": nothing had it */
@@ -322,9 +376,96 @@ void ckpt_commit_close(struct ckpt_commit *c);
  * its new name goes to name_out. `damaged`: the caller has proof of damage. */
 accel_status_t ckpt_set_aside(int rootfd, const char *name, bool damaged,
                               char name_out[CKPT_DIR_MAX], accel_error_t *err);
-/* Deletes the checkpoints of run `run_id` below step `saved`, which was just saved and
- * counts as one, except the newest whole ones up to `keep` in all. */
-void ckpt_retain(int rootfd, int64_t saved, const char *run_id, int keep);
+
+/* ---- keep_file.c: ROOT/retention ------------------------------------------------- */
+
+#define CKPT_KEEP_FILE "retention"
+
+struct ckpt_rule {
+    /* how many of the newest */
+    int keep;
+    accel_ckpt_rule_t also;
+};
+/* NULL, or the reason why a rule may not be noted. */
+const char *ckpt_rule_problem(const accel_ckpt_rule_t *rule);
+/* The text of the file: one malloc with a NUL at its end; "" where there is none.
+ * ACCEL_EIO, ACCEL_EPERM, ACCEL_ENOMEM. */
+accel_status_t ckpt_keep_read(int rootfd, char **text_out, accel_error_t *err);
+/* The rule that was noted last for a run; false: none. */
+bool ckpt_keep_rule(const char *text, const char *run_id, struct ckpt_rule *r_out);
+/* Calls found(user, step, value) for every value of the metric, in the order of the
+ * file. */
+void ckpt_keep_values(const char *text, const char *run_id, const char *metric,
+                      void (*found)(void *user, int64_t step, double value),
+                      void *user);
+/* Notes the rule of a run, unless it is the one noted last. Failures are left to the
+ * next save. */
+void ckpt_keep_note(int rootfd, const char *run_id, const struct ckpt_rule *r);
+
+/* ---- root_lock.c ----------------------------------------------------------------- */
+
+/* Opens the root to delete in it, and takes the lock of the run that saves there, if
+ * there is one; dry_run: not. The caller closes both, where they are not -1. A0822:
+ * a run holds it. */
+accel_status_t ckpt_lease_open(const char *root, bool dry_run, int *rootfd_out,
+                               int *lease_out, accel_error_t *err);
+
+/* ---- keep_rule.c: what stays ----------------------------------------------------- */
+
+/* One step directory, and whether it stays. */
+struct ckpt_kept {
+    char name[64];
+    int64_t step;
+    /* as in struct ckpt_identity */
+    accel_status_t status;
+    /* of the run, and in the directory of its step */
+    bool ours;
+    /* NAN: it has none of the rule's metric */
+    double value;
+    /* among the best, from 1; 0: it is none of those that stay for that */
+    int place;
+    /* the rule keeps it not */
+    bool goes;
+    /* why it stays; "" when it goes */
+    char why[160];
+};
+struct ckpt_survey {
+    struct ckpt_kept *list;
+    size_t count;
+    /* what was applied; rule.keep is 0 where there was none: then everything stays */
+    struct ckpt_rule rule;
+    char run_id[CKPT_RUN_ID_MAX + 1];
+};
+/* Judges all step directories of rootfd, newest first. run_id NULL: the run of the
+ * newest complete one. rule NULL: the one noted last
+ * for that run. Steps beyond `newest` are
+ * no business of the rule and stay. Free it in either case. ACCEL_EIO, ACCEL_EPERM,
+ * ACCEL_ENOMEM. */
+accel_status_t ckpt_survey(struct ckpt_survey *s_out, int rootfd, const char *run_id,
+                           const struct ckpt_rule *rule, int64_t newest,
+                           accel_error_t *err);
+void ckpt_survey_free(struct ckpt_survey *s);
+
+/* ---- retain.c -------------------------------------------------------------------- */
+
+/* Deletes what rule `r` does not keep of the checkpoints of run `run_id` below step
+ * `saved`, which was just saved, while may_delete (or NULL) says yes. */
+void ckpt_retain(int rootfd, int64_t saved, const char *run_id,
+                 const struct ckpt_rule *r, int (*may_delete)(void));
+
+/* ---- agree.c --------------------------------------------------------------------- */
+
+/* Collective. The error of the lowest failing rank becomes everyone's; `mine` is this
+ * rank's status, with its error in *err, which may not be NULL. */
+accel_status_t ckpt_agree(const accel_ckpt_coll_t *c, accel_status_t mine,
+                          accel_error_t *err);
+
+/* Rank 0: the manifest of all ranks, of the texts of their fragments, one after the
+ * other in `all`. Its boxes tile every tensor. Each text is parsed as strictly as a
+ * file. `mine` has what the header must agree with. */
+accel_status_t ckpt_join_fragments(const struct ckpt_manifest *mine, const char *all,
+                                   const size_t *sizes, struct ckpt_manifest *m_out,
+                                   accel_error_t *err);
 
 /* ---- list.c ---------------------------------------------------------------------- */
 
@@ -343,6 +484,8 @@ struct accel_ckpt {
     /* [tensors]: where in `blob` the bytes of a blob begin */
     size_t *blob_at;
 };
+/* by_place and file_first, from the manifest. */
+accel_status_t ckpt_index_places(accel_ckpt_t *c, accel_error_t *err);
 /* Opens directory `name` of `at` (or AT_FDCWD) and parses its manifest. Checks that
  * every shard file can be opened and has its size; does not read blobs. A temporary
  * failure is tried again. `shown` is its name in messages. */
@@ -364,16 +507,28 @@ void ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name);
 /* Fills boxes[n].data. blobs: the names are those of blobs, else of tensors. */
 accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                bool blobs, accel_error_t *err);
+/* read_together.c: accel_ckpt_read_together of tensors or of blobs. */
+accel_status_t ckpt_read_together(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
+                                  size_t n, bool blobs, const accel_ckpt_coll_t *coll,
+                                  accel_error_t *err);
 /* Receives one finding; *e is valid only during the call. */
 typedef void ckpt_finding_fn(void *user, const accel_error_t *e);
 /* Reads all boxes of a file and checks their hashes. `finding` is called once per
- * damaged or unreadable box, and the rest is still read. The result is an error only
- * when the check itself cannot run. */
+ * damaged or unreadable box, and the rest is still read; `advance`, unless NULL, for
+ * every read. The
+ * result is an error only when the check itself cannot run. */
 accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
-                                void *user, accel_error_t *err);
+                                void (*advance)(void *user, int64_t bytes), void *user,
+                                accel_error_t *err);
 /* The error for a box whose bytes do not match their hash. */
 accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
                                  accel_error_t *err);
+
+/* ---- verify.c -------------------------------------------------------------------- */
+
+/* The same with the bytes around the boxes: all of the file. */
+void ckpt_check_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
+                     void (*advance)(void *user, int64_t bytes), void *user);
 
 /* ---- h5_tree.c ------------------------------------------------------------------- */
 

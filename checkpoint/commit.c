@@ -22,9 +22,15 @@
  * words, so no path travels. */
 static void names(struct ckpt_commit *c, int64_t step, const char *owner)
 {
-    ckpt_step_name(c->final, step);
+    char name[64];
+
+    ckpt_step_name(name, step);
     snprintf(c->owner, sizeof(c->owner), "%s", owner);
-    snprintf(c->tmp, sizeof(c->tmp), ".tmp-%s.%s", c->final, owner);
+    snprintf(c->tmp, sizeof(c->tmp), ".tmp-%s.%s", name, owner);
+    if (c->staged)
+        ckpt_staged_name(c->final, step, owner);
+    else
+        snprintf(c->final, sizeof(c->final), "%s", name);
 }
 
 /* Is the directory in progress that of an earlier life of this job? "JOBID.RESTART":
@@ -39,6 +45,14 @@ static bool same_job(const char *tmp_name, const char *owner)
            (theirs[1 + job] == '.' || theirs[1 + job] == '\0');
 }
 
+/* One of this very life: another save of it may be in progress. */
+static bool same_life(const char *tmp_name, const char *owner)
+{
+    const char *theirs = strchr(tmp_name + strlen(TMP_PREFIX), '.');
+
+    return theirs && strcmp(theirs + 1, owner) == 0;
+}
+
 /* Removes stale directories in progress and half-deleted checkpoints. A live writer or
  * deleter holds a lock. Where locks do not work, another job's directory in progress is
  * left alone, and the trash is deleted by the next job. Best effort: what cannot be
@@ -50,7 +64,8 @@ static void clean_stale(int rootfd, const char *owner)
 
     if (ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, NULL) == ACCEL_OK) {
         for (size_t i = 0; i < n; i++)
-            if (same_job(list[i], owner) || !ckpt_is_locked(rootfd, list[i], true))
+            if ((same_job(list[i], owner) && !same_life(list[i], owner)) ||
+                !ckpt_is_locked(rootfd, list[i], true))
                 ckpt_remove_dir(rootfd, list[i]);
         free(list);
     }
@@ -109,6 +124,20 @@ static accel_status_t check_room(const struct ckpt_commit *c, const char *root,
                          format_bytes(avail, have, sizeof(have)));
 }
 
+static accel_status_t fail_to_make(const struct ckpt_commit *c, int error,
+                                   accel_error_t *err)
+{
+    if (ckpt_is_disk_error(error))
+        return accel_fail_at(err, A0801, c->tmp, "check the disk and the quota",
+                             "cannot create the in-progress directory: %s",
+                             strerror(error));
+    return accel_fail_at(
+        err, A0804, c->tmp,
+        error == EEXIST ? "remove it if no job is writing to it"
+                        : "check the permissions of the checkpoint directory",
+        "cannot create the in-progress directory: %s", strerror(error));
+}
+
 /* mkdirat fails if the directory exists: two writers of one step and owner would mix
  * their files. The lock on it tells other jobs that its owner is alive; the fsync makes
  * the new name durable before ranks write below it. */
@@ -124,18 +153,15 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
     if (st)
         return st;
     if (c->rootfd < 0)
-        return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
+        return accel_fail_at(err, ckpt_is_disk_error(errno) ? A0801 : A0803, root,
+                             "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
     clean_stale(c->rootfd, owner);
     st = check_room(c, root, bytes, err);
     if (st)
         return st;
     if (TEMP_FAILURE_RETRY(mkdirat(c->rootfd, c->tmp, 0777)))
-        return accel_fail_at(err, A0804, c->tmp,
-                             errno == EEXIST
-                                 ? "remove it if no job is writing to it"
-                                 : "check the permissions of the checkpoint directory",
-                             "cannot create the in-progress directory: %m");
+        return fail_to_make(c, errno, err);
     c->made = true;
     c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
@@ -302,9 +328,9 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
     accel_status_t st = write_manifest(c, manifest, err);
     char old[CKPT_DIR_MAX];
 
-    if (st)
-        return st;
-    st = make_way(c, err);
+    /* the name of a staged one has the life in it: nobody else's can be in the way */
+    if (!st && !c->staged)
+        st = make_way(c, err);
     if (st)
         return st;
     if (put_in_place(c, old)) {
@@ -323,7 +349,8 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
     c->made = false;
     if (old[0])
         ckpt_trash(c->rootfd, old);
-    point_latest(c);
+    if (!c->staged)
+        point_latest(c);
     return ACCEL_OK;
 }
 

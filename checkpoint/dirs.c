@@ -24,6 +24,12 @@ int ckpt_open_dir(int at, const char *name)
         openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
+/* A full, failing or read-only disk, whatever call meets it: not a wrong path. */
+bool ckpt_is_disk_error(int error)
+{
+    return error == EIO || error == ENOSPC || error == EDQUOT || error == EROFS;
+}
+
 /* `failed` is the longest part of the path that could not be made: the message names
  * that, not the whole. */
 accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
@@ -35,6 +41,10 @@ accel_status_t ckpt_make_root(const char *root, accel_error_t *err)
     if (!error)
         return ACCEL_OK;
     snprintf(failed, sizeof(failed), "%.*s", (int)len, root);
+    if (ckpt_is_disk_error(error))
+        return accel_fail_at(err, A0801, failed, "check the disk and the quota",
+                             "cannot create the checkpoint directory: %s",
+                             strerror(error));
     return accel_fail_at(
         err, A0803, failed,
         "check accel.checkpoint.dir and the permissions of its parent directories",

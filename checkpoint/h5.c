@@ -25,27 +25,41 @@ void ckpt_h5_end(const struct ckpt_h5_quiet *q)
     H5Eset_auto2(H5E_DEFAULT, q->fn, q->data);
 }
 
-/* float32 with its lower half cut off: sign in bit 15, 8 bits of exponent from bit 7, 7
- * of mantissa from bit 0, bias 127. h5py shows such a dataset as numbers. */
-hid_t ckpt_h5_bf16(void)
+/* Sign in bit 15, below it the exponent, then the mantissa. h5py shows such a dataset
+ * as numbers. */
+static hid_t float_of(size_t mantissa, size_t bias)
 {
     hid_t t = H5Tcopy(H5T_IEEE_F32LE);
 
-    if (t < 0 || H5Tset_fields(t, 15, 7, 8, 0, 7) < 0 || H5Tset_size(t, 2) < 0 ||
-        H5Tset_ebias(t, 127) < 0) {
+    if (t < 0 || H5Tset_fields(t, 15, mantissa, 15 - mantissa, 0, mantissa) < 0 ||
+        H5Tset_size(t, 2) < 0 || H5Tset_ebias(t, bias) < 0) {
         H5Tclose(t);
         return -1;
     }
     return t;
 }
 
-hid_t ckpt_h5_type(hid_t bf16, accel_dtype_t t)
+/* bfloat16 is float32 with its lower half cut off. */
+int ckpt_h5_floats_open(struct ckpt_h5_floats *floats_out)
+{
+    floats_out->bf16 = float_of(7, 127);
+    floats_out->f16 = float_of(10, 15);
+    return floats_out->bf16 < 0 || floats_out->f16 < 0 ? -1 : 0;
+}
+
+void ckpt_h5_floats_close(const struct ckpt_h5_floats *floats)
+{
+    H5Tclose(floats->bf16);
+    H5Tclose(floats->f16);
+}
+
+hid_t ckpt_h5_type(const struct ckpt_h5_floats *floats, accel_dtype_t t)
 {
     switch (t) {
     case ACCEL_F32:
         return H5T_IEEE_F32LE;
     case ACCEL_BF16:
-        return bf16;
+        return floats->bf16;
     case ACCEL_I32:
         return H5T_STD_I32LE;
     case ACCEL_U16:
@@ -57,6 +71,7 @@ hid_t ckpt_h5_type(hid_t bf16, accel_dtype_t t)
     case ACCEL_I64:
         return H5T_STD_I64LE;
     case ACCEL_F16:
+        return floats->f16;
     case ACCEL_F8E4M3:
     case ACCEL_F8E5M2:
         break; /* never stored */

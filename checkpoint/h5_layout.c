@@ -16,9 +16,10 @@
 /* Objects that thousands of datasets share are made once: in HDF5 every
  * id costs microseconds. */
 struct layout {
-    /* file, and property lists: file access, dataset creation, link creation; the types
-     * of bfloat16 and of accel_dtype */
-    hid_t file, fapl, dcpl, lcpl, bf16, dtype_name;
+    /* file, and property lists: file access, dataset creation, link creation; the type
+     * of accel_dtype */
+    hid_t file, fapl, dcpl, lcpl, dtype_name;
+    struct ckpt_h5_floats floats;
     /* attribute spaces: one value, and vectors by length */
     hid_t scalar, vector[ACCEL_CKPT_MAX_DIMS + 1];
     /* group of the last dataset; -1: not open. group_path is its name */
@@ -152,7 +153,7 @@ static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
         dims[d] = (hsize_t)b->shape[d];
     start = start_of(l, name, &leaf);
     space = t->ndim ? H5Screate_simple(t->ndim, dims, NULL) : H5Scopy(l->scalar);
-    set = H5Dcreate2(start, leaf, ckpt_h5_type(l->bf16, t->dtype), space, l->lcpl,
+    set = H5Dcreate2(start, leaf, ckpt_h5_type(&l->floats, t->dtype), space, l->lcpl,
                      l->dcpl, H5P_DEFAULT);
     H5Sclose(space);
     if (set < 0)
@@ -173,10 +174,11 @@ static accel_status_t put_box(struct layout *l, const struct ckpt_tensor *t,
 /* Types and dataspaces that all attributes share. */
 static herr_t set_up_shared(struct layout *l)
 {
-    l->bf16 = ckpt_h5_bf16();
+    const int floats = ckpt_h5_floats_open(&l->floats);
+
     l->dtype_name = H5Tcopy(H5T_C_S1);
     l->scalar = H5Screate(H5S_SCALAR);
-    if (l->bf16 < 0 || l->dtype_name < 0 || l->scalar < 0 ||
+    if (floats < 0 || l->dtype_name < 0 || l->scalar < 0 ||
         H5Tset_size(l->dtype_name, CKPT_H5_DTYPE_NAME) < 0)
         return -1;
     for (int d = 1; d <= ACCEL_CKPT_MAX_DIMS; d++) {
@@ -194,7 +196,7 @@ static void tear_down(struct layout *l)
     H5Pclose(l->fapl);
     H5Pclose(l->dcpl);
     H5Pclose(l->lcpl);
-    H5Tclose(l->bf16);
+    ckpt_h5_floats_close(&l->floats);
     H5Tclose(l->dtype_name);
     H5Sclose(l->scalar);
     for (int d = 1; d <= ACCEL_CKPT_MAX_DIMS; d++)

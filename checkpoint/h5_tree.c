@@ -31,7 +31,8 @@ struct node {
 struct tree {
     const accel_ckpt_t *c;
     int file;
-    hid_t h5, bf16;
+    hid_t h5;
+    struct ckpt_h5_floats floats;
     /* sorted by path; [0] is the root, "" */
     struct node *node;
     size_t nodes, cap;
@@ -278,7 +279,7 @@ static const char *dataset_problem(const struct tree *t, hid_t set,
           space = H5Dget_space(set);
     const char *p = storage_problem(plist);
 
-    if (!p && (type < 0 || H5Tequal(type, ckpt_h5_type(t->bf16, x->dtype)) <= 0))
+    if (!p && (type < 0 || H5Tequal(type, ckpt_h5_type(&t->floats, x->dtype)) <= 0))
         p = "the type differs from the manifest";
     if (!p)
         p = shape_problem(space, x, b);
@@ -451,9 +452,9 @@ accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
                            "check the installation of the HDF5 library",
                            "cannot initialise the HDF5 library");
     if (!st) {
-        t.bf16 = ckpt_h5_bf16();
+        ckpt_h5_floats_open(&t.floats);
         compare_shard(&t, fd);
-        H5Tclose(t.bf16);
+        ckpt_h5_floats_close(&t.floats);
         ckpt_h5_end(&quiet);
     }
     for (size_t i = 0; i < t.nodes; i++)

@@ -40,6 +40,11 @@ struct ckpt_hash ckpt_piece_hash(uint64_t seed, size_t index, const void *data,
     return (struct ckpt_hash){ h.high64, h.low64 };
 }
 
+uint64_t ckpt_run_hash(const char *run_id)
+{
+    return XXH3_64bits(run_id, strlen(run_id));
+}
+
 int64_t ckpt_piece_bytes(const struct ckpt_mbox *b, size_t index)
 {
     int64_t rest = b->bytes - (int64_t)index * CKPT_PIECE_BYTES;
@@ -50,6 +55,16 @@ int64_t ckpt_piece_bytes(const struct ckpt_mbox *b, size_t index)
 bool ckpt_hash_equal(struct ckpt_hash a, struct ckpt_hash b)
 {
     return a.hi == b.hi && a.lo == b.lo;
+}
+
+/* The hashes of pieces know the step and the boxes, and those of files their layout. */
+uint64_t ckpt_manifest_digest(const struct ckpt_manifest *m)
+{
+    uint64_t h = m->pieces ? XXH3_64bits(m->piece, m->pieces * sizeof(*m->piece)) : 0;
+
+    for (int f = 0; f < m->world; f++)
+        h = XXH3_64bits_withSeed(&m->file[f].meta, sizeof(m->file[f].meta), h);
+    return h;
 }
 
 /* Feeds bytes [at, end) of fd to the hash, through

@@ -71,8 +71,8 @@ static accel_status_t check_shards(accel_ckpt_t *c, accel_error_t *err)
     return st;
 }
 
-/* by_place and file_first: counts the boxes per file, then sums up. */
-static accel_status_t index_places(accel_ckpt_t *c, accel_error_t *err)
+/* Counts the boxes per file, then sums up. */
+accel_status_t ckpt_index_places(accel_ckpt_t *c, accel_error_t *err)
 {
     size_t world = (size_t)c->m.world;
     accel_status_t st = ckpt_boxes_by_place(&c->m, &c->by_place, err);
@@ -121,7 +121,7 @@ static accel_status_t open_once(accel_ckpt_t **ckpt_out, int at, const char *nam
         return fail_open_dir(at, shown, err);
     st = read_manifest(c, shown, err);
     if (!st)
-        st = index_places(c, err);
+        st = ckpt_index_places(c, err);
     return st ? st : check_shards(c, err);
 }
 
@@ -180,53 +180,80 @@ void ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name)
     accel_ckpt_close(c);
 }
 
-/* Reads all blobs into one block, at the offsets blob_at[]. Their total is bounded by
- * ckpt_manifest_check. */
-static accel_status_t load_blobs(accel_ckpt_t *c, accel_error_t *err)
+/* Room for all blobs in one block, at the offsets blob_at[]. Their total is bounded by
+ * ckpt_manifest_check. boxes_out[n] get what is to be read. */
+static accel_status_t plan_blobs(accel_ckpt_t *c, accel_ckpt_box_t **boxes_out,
+                                 size_t *n_out, accel_error_t *err)
 {
     const struct ckpt_manifest *m = &c->m;
-    accel_status_t st = ACCEL_OK;
-    size_t total = 0;
+    accel_ckpt_box_t *box = calloc(m->tensors + 1, sizeof(*box));
+    size_t total = 0, n = 0;
 
     c->blob_at = calloc(m->tensors + 1, sizeof(*c->blob_at));
-    if (!c->blob_at)
-        return accel_fail_nomem(err, "blobs", m->tensors * sizeof(*c->blob_at));
-    for (size_t i = 0; i < m->tensors; i++) {
+    for (size_t i = 0; c->blob_at && i < m->tensors; i++) {
         c->blob_at[i] = total;
         if (m->tensor[i].blob)
             total += (size_t)m->tensor[i].shape[0];
     }
     c->blob = malloc(total + 1);
-    if (!c->blob)
-        return accel_fail_nomem(err, "blobs", total);
-    for (size_t i = 0; i < m->tensors && !st; i++) {
-        const struct ckpt_tensor *t = &m->tensor[i];
-        accel_ckpt_box_t x = { .name = t->name,
-                               .dtype = t->dtype,
-                               .ndim = t->ndim,
-                               .data = c->blob + c->blob_at[i] };
-
-        x.global_shape[0] = x.shape[0] = t->shape[0];
-        if (t->blob && t->shape[0])
-            st = ckpt_read_boxes(c, &x, 1, true, err);
+    if (!box || !c->blob_at || !c->blob) {
+        free(box);
+        return accel_fail_nomem(err, "blobs", total + m->tensors * sizeof(*box));
     }
-    return st;
+    for (size_t i = 0; i < m->tensors; i++) {
+        const struct ckpt_tensor *t = &m->tensor[i];
+
+        if (!t->blob || t->shape[0] == 0)
+            continue;
+        box[n] = (accel_ckpt_box_t){ .name = t->name,
+                                     .dtype = t->dtype,
+                                     .ndim = t->ndim,
+                                     .data = c->blob + c->blob_at[i] };
+        box[n].global_shape[0] = box[n].shape[0] = t->shape[0];
+        n++;
+    }
+    *boxes_out = box;
+    *n_out = n;
+    return ACCEL_OK;
+}
+
+/* A rank without the checkpoint has its error, and the others read alone: together they
+ * would wait for it. */
+accel_status_t accel_ckpt_open_together(accel_ckpt_t **ckpt_out, const char *dir,
+                                        const accel_ckpt_coll_t *coll,
+                                        accel_error_t *err)
+{
+    accel_ckpt_box_t *box = NULL;
+    accel_ckpt_t *c = NULL;
+    accel_error_t e = { 0 };
+    size_t n = 0;
+    accel_status_t st = ckpt_open_at(&c, AT_FDCWD, dir, dir, &e), all = ACCEL_OK;
+    int64_t vote;
+
+    if (!st)
+        st = plan_blobs(c, &box, &n, &e);
+    vote = st != ACCEL_OK;
+    if (coll && coll->size > 1)
+        all = coll->max_i64(coll->user, &vote, st ? NULL : &e);
+    if (!st)
+        st = all;
+    if (!st)
+        st = ckpt_read_together(c, box, n, true, vote ? NULL : coll, &e);
+    free(box);
+    if (st) {
+        accel_ckpt_close(c);
+        if (err)
+            *err = e;
+        return st;
+    }
+    *ckpt_out = c;
+    return ACCEL_OK;
 }
 
 accel_status_t accel_ckpt_open(accel_ckpt_t **ckpt_out, const char *dir,
                                accel_error_t *err)
 {
-    accel_ckpt_t *c = NULL;
-    accel_status_t st = ckpt_open_at(&c, AT_FDCWD, dir, dir, err);
-
-    if (!st)
-        st = load_blobs(c, err);
-    if (st) {
-        accel_ckpt_close(c);
-        return st;
-    }
-    *ckpt_out = c;
-    return ACCEL_OK;
+    return accel_ckpt_open_together(ckpt_out, dir, NULL, err);
 }
 
 void accel_ckpt_close(accel_ckpt_t *c)

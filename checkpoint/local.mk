@@ -5,19 +5,34 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/access.c \
 	checkpoint/accel_ckpt.h \
 	runtime/weights/safetensors/accel_safetensors.h \
+	checkpoint/agree.c \
 	checkpoint/aside.c \
 	checkpoint/boxes.c \
 	checkpoint/ckpt_internal.h \
 	checkpoint/ckpt_io.c \
 	checkpoint/ckpt_io.h \
+	checkpoint/ckpt_saving.h \
+	checkpoint/ckpt_tools.h \
 	checkpoint/commit.c \
+	checkpoint/copy.c \
+	checkpoint/describe.c \
 	checkpoint/dirs.c \
+	checkpoint/drain.c \
 	checkpoint/hash.c \
+	checkpoint/keep_file.c \
+	checkpoint/keep_rule.c \
+	checkpoint/root_lock.c \
 	checkpoint/list.c \
+	checkpoint/local_part.c \
 	checkpoint/manifest.c \
 	checkpoint/manifest_check.c \
 	checkpoint/manifest_parse.c \
+	checkpoint/one_file.c \
+	checkpoint/prune.c \
+	checkpoint/ckpt_read.h \
 	checkpoint/read.c \
+	checkpoint/read_ring.c \
+	checkpoint/read_together.c \
 	checkpoint/retain.c \
 	checkpoint/save_steps.c \
 	runtime/weights/safetensors/st_convert.c \
@@ -33,6 +48,7 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/write.c
 if HAVE_HDF5
 libaccelckpt_core_la_SOURCES += checkpoint/ckpt_h5.h checkpoint/h5.c checkpoint/h5_tree.c \
+	checkpoint/ckpt_index.h checkpoint/h5_index.c checkpoint/h5_index_check.c \
 	checkpoint/h5_layout.c
 else
 libaccelckpt_core_la_SOURCES += checkpoint/no_hdf5.c
@@ -55,6 +71,25 @@ unit_tests += tests/unit/test_ckpt_save
 tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 tests_unit_test_ckpt_save_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_ckpt_one_file
+tests_unit_test_ckpt_one_file_SOURCES = tests/unit/test_ckpt_one_file.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_ckpt_one_file_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_one_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync \
+	-Wl,--wrap=pwrite
+
+unit_tests += tests/unit/test_keep
+tests_unit_test_keep_SOURCES = tests/unit/test_keep.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_keep_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+
+unit_tests += tests/unit/test_show_state
+tests_unit_test_show_state_SOURCES = tests/unit/test_show_state.c cli/data/ckpt_state.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_show_state_LDADD = $(tests_unit_test_keep_LDADD)
 
 unit_tests += tests/unit/test_ckpt_manifest
 tests_unit_test_ckpt_manifest_SOURCES = tests/unit/test_ckpt_manifest.c \
@@ -91,8 +126,9 @@ tests_unit_test_ckpt_access_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open -Wl,--wrap=o
 disk_shim = tests/unit/disk_shim.c tests/unit/disk_shim.h \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 
+power_model = tests/unit/power_model.c tests/unit/power_model.h
 unit_tests += tests/unit/test_ckpt_power
-tests_unit_test_ckpt_power_SOURCES = tests/unit/test_ckpt_power.c $(disk_shim)
+tests_unit_test_ckpt_power_SOURCES = tests/unit/test_ckpt_power.c $(power_model) $(disk_shim)
 tests_unit_test_ckpt_power_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -ldl -lm
 
@@ -119,6 +155,12 @@ tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
 tests_bench_bench_ckpt_LDADD = libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs)
 
+noinst_PROGRAMS += tests/bench/bench_ckpt_many
+tests_bench_bench_ckpt_many_SOURCES = tests/bench/bench_ckpt_many.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_bench_bench_ckpt_many_LDADD = libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs)
+
 check_PROGRAMS += tests/faults/ckpt_kill
 tests_faults_ckpt_kill_SOURCES = tests/faults/ckpt_kill.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
@@ -126,15 +168,26 @@ tests_faults_ckpt_kill_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 TESTS += tests/faults/ckpt_kill
 
-# The long forms: 100 (also what the suite's 20 are a part of) and 2000 kills, and 200 in
-# accel_save_state and accel_load_state.
-check-kill: tests/faults/ckpt_kill tests/faults/state_kill
+# Damage of every kind, found and never used: a few hundred in the suite.
+check_PROGRAMS += tests/faults/ckpt_damage
+tests_faults_ckpt_damage_SOURCES = tests/faults/ckpt_damage.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_faults_ckpt_damage_LDADD = $(tests_faults_ckpt_kill_LDADD)
+TESTS += tests/faults/ckpt_damage
+check-damage: tests/faults/ckpt_damage
+	./tests/faults/ckpt_damage 10000
+.PHONY: check-damage
+
+# The long forms: 100 (also what the suite's 20 are a part of) and 2000 kills, 200 in
+# accel_save_state and accel_load_state, and 2000 of trainings.
+check-kill: tests/faults/ckpt_kill tests/faults/state_kill tests/faults/save_kill
 	./tests/faults/ckpt_kill 100
 	./tests/faults/ckpt_kill 2000
 	./tests/faults/state_kill 200
+	./tests/faults/save_kill 2000
 .PHONY: check-kill
 
-shell_tests += tests/t/5000-ckpt-h5py.t
+shell_tests += tests/t/5000-ckpt-h5py.t tests/t/5050-ckpt-tools.t tests/t/5056-ckpt-hdf5.t
 EXTRA_DIST += doc/checkpoint-format.md
 
 # What a reader needs that is written from the page alone.
@@ -158,7 +211,12 @@ tests_faults_failcall_la_SOURCES = tests/faults/failcall.c
 tests_faults_failcall_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 tests_faults_failcall_la_LDFLAGS = -module -avoid-version -rpath /nowhere
 tests_faults_failcall_la_LIBADD = -ldl
-shell_tests += tests/t/5010-ckpt-faults.t
+check_LTLIBRARIES += tests/faults/openlog.la
+tests_faults_openlog_la_SOURCES = tests/faults/openlog.c
+tests_faults_openlog_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_faults_openlog_la_LDFLAGS = -module -avoid-version -rpath /nowhere
+tests_faults_openlog_la_LIBADD = -ldl
+shell_tests += tests/t/5010-ckpt-faults.t tests/t/5055-ckpt-hostile.t
 
 shell_tests += tests/t/5030-ckpt-disk.t
 

@@ -4,6 +4,7 @@
  * each call refuses and says what to do. Checkpoints are still read.
  */
 #include "ckpt_internal.h"
+#include "ckpt_tools.h"
 
 accel_status_t accel_ckpt_can_save(accel_error_t *err)
 {
@@ -32,4 +33,24 @@ accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
         err, A0842, c->m.file[file].name, "verify with a build that has HDF5",
         "the HDF5 structures were not compared with the manifest: this "
         "accel was built without HDF5");
+}
+
+accel_status_t ckpt_index(const accel_ckpt_t *c, ckpt_progress_f *progress, void *user,
+                          accel_error_t *err)
+{
+    (void)c;
+    (void)progress;
+    (void)user;
+    return accel_ckpt_can_save(err);
+}
+
+accel_status_t ckpt_index_check(const accel_ckpt_t *c,
+                                void (*report)(void *user, const char *line),
+                                void *user, accel_error_t *err)
+{
+    (void)report;
+    (void)user;
+    return accel_fail_at(err, A0842, c->dir, "verify with a build that has HDF5",
+                         "index.h5 was not compared with the manifest: this accel was "
+                         "built without HDF5");
 }

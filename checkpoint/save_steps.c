@@ -1,45 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_ckpt_save: the six steps of a save over all ranks. After every step the ranks
- * agree; one rank's failure makes all of them abandon the save, with the same error
- * everywhere.
+ * accel_ckpt_save: the six steps of a save over all ranks, in three calls: begin, which
+ * names what is saved; write, for which a rank needs no other; publish. After every
+ * step the ranks agree; one rank's failure makes all of them abandon the save, with the
+ * same error everywhere.
  */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ckpt_internal.h"
+#include "ckpt_saving.h"
 
 /* stands in for NULL: its callbacks are never called */
 static const accel_ckpt_coll_t alone = { .rank = 0, .size = 1 };
 
-/* Collective. The error of the lowest failing rank becomes everyone's. The vote is
- * size - rank, so that one maximum finds that rank; 0 means that all are well.
- * `err` may not be NULL. */
-static accel_status_t save_agree(const accel_ckpt_coll_t *c, accel_status_t mine,
-                                 accel_error_t *err)
+/* The rule that is noted has to be read again. */
+static accel_status_t check_rule(const accel_ckpt_save_t *s, accel_error_t *err)
 {
-    int64_t vote = mine ? c->size - c->rank : 0;
-    accel_error_t shared = { 0 };
-    accel_status_t st;
-    int rank;
+    const char *problem = s->rule ? ckpt_rule_problem(s->rule) : NULL;
 
-    if (c->size == 1)
-        return mine;
-    st = c->max_i64(c->user, &vote, err);
-    if (st || vote == 0)
-        return st;
-    rank = c->size - (int)vote;
-    if (rank == c->rank) {
-        shared = *err;
-        shared.code = mine;
-    }
-    st = c->broadcast(c->user, &shared, sizeof(shared), rank, err);
-    if (st)
-        return st;
-    return accel_fail_from(err, &shared, "rank %d: %.700s", rank, shared.text);
+    return problem ? accel_fail(err, A0815, "see accel_ckpt_rule_t in accel_ckpt.h",
+                                "accel_ckpt_save: %s", problem)
+                   : ACCEL_OK;
 }
 
 /* What a rank can check alone; a failure is agreed on before anything is made. */
@@ -62,7 +48,13 @@ static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_co
             return accel_fail(err, A0815, "use printable ASCII",
                               "accel_ckpt_save: the run id contains byte 0x%02x",
                               (unsigned char)s->run_id[i]);
-    return ACCEL_OK;
+    if (s->local && s->local[0] != '/')
+        return accel_fail_at(err, A0815, s->local, "give an absolute path",
+                             "accel_ckpt_save: the local directory is not absolute");
+    if (s->local && s->one_file)
+        return accel_fail(err, A0815, "leave one of the two out",
+                          "accel_ckpt_save: one_file cannot be staged in `local`");
+    return check_rule(s, err);
 }
 
 /* Checks one of the caller's boxes and adds it to the fragment. Boxes of a tensor that
@@ -199,49 +191,6 @@ static accel_status_t total_bytes(const accel_ckpt_coll_t *c,
     return st;
 }
 
-/* Rank 0: parses and joins the fragments, checks that they tile, prints the
- * MANIFEST into text_out. Fragments come from other processes and are parsed
- * as strictly as a file. */
-static accel_status_t join_fragments(const struct ckpt_manifest *mine, const char *all,
-                                     const size_t *sizes, struct strbuf *text_out,
-                                     accel_error_t *err)
-{
-    struct ckpt_manifest m = { .step = mine->step, .world = mine->world };
-    accel_status_t st = ACCEL_OK;
-
-    memcpy(m.version, mine->version, sizeof(m.version));
-    memcpy(m.owner, mine->owner, sizeof(m.owner));
-    memcpy(m.sharding, mine->sharding, sizeof(m.sharding));
-    memcpy(m.run_id, mine->run_id, sizeof(m.run_id));
-    m.file = calloc((size_t)m.world, sizeof(*m.file));
-    if (!m.file)
-        return accel_fail_nomem(err, "the file list",
-                                (size_t)m.world * sizeof(*m.file));
-    for (int r = 0; r < m.world && !st; all += sizes[r], r++) {
-        struct ckpt_manifest part = { 0 };
-        char where[48];
-
-        snprintf(where, sizeof(where), "records of rank %d", r);
-        st = ckpt_manifest_parse(&part, all, sizes[r], true, where, err);
-        if (!st && (part.world != m.world || strcmp(part.run_id, m.run_id) != 0 ||
-                    !part.file[r].name[0]))
-            st = accel_fail(err, A0816, "save the same run on all ranks",
-                            "rank %d of %d saves run '%s', but rank 0 of %d saves '%s'",
-                            r, part.world, part.run_id, m.world, m.run_id);
-        if (!st)
-            st = ckpt_manifest_merge(&m, &part, r, err);
-        ckpt_manifest_free(&part);
-    }
-    if (!st)
-        st = ckpt_manifest_sort(&m, err);
-    if (!st)
-        st = ckpt_manifest_check(&m, A0816, err);
-    if (!st)
-        st = ckpt_manifest_format(&m, -1, text_out, err);
-    ckpt_manifest_free(&m);
-    return st;
-}
-
 /* Step 3: the fragments' texts to rank 0 over the caller's collectives.
  * Alone, a copy of our own. */
 static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
@@ -258,107 +207,286 @@ static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
     return ACCEL_OK;
 }
 
-/* Steps 3 to 5, once every rank has its text. Rank 0 asks may_commit last, right before
- * the rename: a run that lost its lease must not publish. */
-static accel_status_t join_and_commit(struct ckpt_commit *commit,
-                                      const accel_ckpt_save_t *save,
-                                      const struct ckpt_manifest *m,
-                                      const struct strbuf *mine, size_t *sizes,
-                                      const accel_ckpt_coll_t *c, accel_error_t *err)
+/* Steps 4 and 5. Rank 0 asks may_commit last, right before the rename: a run that lost
+ * its lease must not publish. */
+static accel_status_t commit(struct accel_ckpt_saving *g, const struct ckpt_manifest *m,
+                             accel_error_t *err)
 {
     struct strbuf text = { 0 };
-    void *all = NULL;
-    accel_status_t st = gather_fragments(c, mine, &all, sizes, err);
+    accel_status_t st = ckpt_manifest_format(m, -1, &text, err);
 
-    if (!st && c->rank == 0) {
-        st = join_fragments(m, all, sizes, &text, err);
-        if (!st && save->may_commit)
-            st = save->may_commit(save->may_commit_user, err);
-        if (!st)
-            st = ckpt_commit_publish(commit, &text, err);
-    }
+    if (!st && g->may_commit)
+        st = g->may_commit(g->may_commit_user, err);
+    if (!st)
+        st = ckpt_commit_publish(&g->commit, &text, err);
+    strbuf_free(&text);
+    return st;
+}
+
+/* Steps 3 to 5, once every rank has its text. */
+static accel_status_t join_and_commit(struct accel_ckpt_saving *g,
+                                      const struct strbuf *mine,
+                                      const accel_ckpt_coll_t *c, accel_error_t *err)
+{
+    struct ckpt_manifest m = { 0 };
+    void *all = NULL;
+    accel_status_t st = gather_fragments(c, mine, &all, g->sizes, err);
+
+    if (!st && c->rank == 0)
+        st = ckpt_join_fragments(&g->m, all, g->sizes, &m, err);
+    if (!st && c->rank == 0)
+        st = commit(g, &m, err);
     if (c->rank == 0)
         free(all);
-    strbuf_free(&text);
-    return save_agree(c, st, err);
+    ckpt_manifest_free(&m);
+    return ckpt_agree(c, st, err);
+}
+
+/* Rank 0 wrote the only file, and knows all of it. */
+static accel_status_t check_and_commit(struct accel_ckpt_saving *g,
+                                       const accel_ckpt_coll_t *c, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (c->rank == 0)
+        st = ckpt_manifest_check(&g->m, A0816, err);
+    if (!st && c->rank == 0)
+        st = commit(g, &g->m, err);
+    return ckpt_agree(c, st, err);
 }
 
 /* After an error that the ranks agreed on, or a collective that failed, no other one is
  * begun: a peer may still be in the one before. */
-static accel_status_t publish(struct ckpt_commit *commit, const accel_ckpt_save_t *save,
-                              const struct ckpt_manifest *m, size_t *sizes,
-                              const accel_ckpt_coll_t *c, accel_error_t *err)
+static accel_status_t publish(struct accel_ckpt_saving *g, const accel_ckpt_coll_t *c,
+                              accel_error_t *err)
 {
     struct strbuf mine = { 0 };
-    accel_status_t st =
-        save_agree(c, ckpt_manifest_format(m, c->rank, &mine, err), err);
+    accel_status_t st;
 
+    if (g->one)
+        return check_and_commit(g, c, err);
+    st = ckpt_agree(c, ckpt_manifest_format(&g->m, c->rank, &mine, err), err);
     if (!st)
-        st = join_and_commit(commit, save, m, &mine, sizes, c, err);
+        st = join_and_commit(g, &mine, c, err);
     strbuf_free(&mine);
     return st;
 }
 
-/* Step 2: layout and data of this rank's file. The ranks work side by side
- * and meet in save_agree. */
-static accel_status_t write_rank(struct ckpt_commit *commit, struct ckpt_manifest *m,
-                                 const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
-                                 int *direct_out, accel_error_t *err)
+/* Step 1: what is to be saved, and a directory for it. */
+static accel_status_t begin(struct accel_ckpt_saving *g, const accel_ckpt_save_t *s,
+                            const accel_ckpt_coll_t *c, accel_error_t *err)
 {
-    accel_status_t st = ACCEL_OK;
+    int64_t total = 0;
+    accel_status_t st = save_prepare(&g->m, s, c, &g->sizes, err);
 
-    if (c->rank != 0)
-        st = ckpt_commit_join(commit, s->root, s->step, s->owner, err);
     if (!st)
-        st = ckpt_layout(commit->tmpfd, m, c->rank, err);
-    if (!st)
-        st = ckpt_write_shard(commit->tmpfd, m, c->rank, direct_out, err);
-    return save_agree(c, st, err);
+        st = ckpt_saving_paths(g, s, err);
+    st = ckpt_agree(c, st, err);
+    if (st)
+        return st;
+    st = total_bytes(c, &g->m, g->sizes, &total, err);
+    if (s->one_file && c->size > 1) {
+        st = ckpt_agree(c, st, err);
+        if (!st)
+            st = ckpt_one_file_begin(&g->one, &g->m, c, err);
+        if (st)
+            return st;
+    }
+    g->commit.staged = s->local != NULL;
+    if (!st && c->rank == 0)
+        st = ckpt_commit_begin(&g->commit, s->root, s->step, s->owner,
+                               s->local ? 0 : total, err);
+    return ckpt_agree(c, st, err);
 }
 
-/* The steps in order. Between file_limit_hold and file_limit_release a write beyond
- * RLIMIT_FSIZE is an error instead of a signal. Rank 0 deletes older checkpoints only
- * after the commit is durable. */
+/* A save that nothing is known of but what the caller says about its end. */
+struct accel_ckpt_saving *ckpt_saving_new(const accel_ckpt_save_t *s,
+                                          const accel_ckpt_coll_t *c)
+{
+    struct accel_ckpt_saving *g = calloc(1, sizeof(*g));
+
+    if (!g)
+        return NULL;
+    *g = (struct accel_ckpt_saving){ .commit = { .rootfd = -1, .tmpfd = -1 },
+                                     .rank = c->rank,
+                                     .may_commit = s->may_commit,
+                                     .may_commit_user = s->may_commit_user,
+                                     .may_delete = s->may_delete,
+                                     .rule = { .keep = s->keep },
+                                     .noted = s->rule != NULL,
+                                     .begun = clock_ns() };
+    g->commit.run_id = g->m.run_id;
+    if (s->rule)
+        g->rule.also = *s->rule;
+    return g;
+}
+
+accel_status_t ckpt_saving_paths(struct accel_ckpt_saving *g,
+                                 const accel_ckpt_save_t *s, accel_error_t *err)
+{
+    g->root = strdup(s->root);
+    if (s->local)
+        g->local = strdup(s->local);
+    return g->root && (g->local || !s->local)
+               ? ACCEL_OK
+               : accel_fail_nomem(err, "a path", strlen(s->root) + 1);
+}
+
+accel_status_t accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
+                                     const accel_ckpt_save_t *s,
+                                     const accel_ckpt_coll_t *coll, accel_error_t *err)
+{
+    const accel_ckpt_coll_t *c = coll ? coll : &alone;
+    struct accel_ckpt_saving *g = ckpt_saving_new(s, c);
+    /* save_agree needs one to pass on, even if the caller wants none */
+    accel_error_t own = { 0 }, *e = err ? err : &own;
+    accel_status_t st =
+        g ? ACCEL_OK : accel_fail_nomem(e, "a save", sizeof(struct accel_ckpt_saving));
+
+    st = ckpt_agree(c, st, e);
+    if (!st)
+        st = begin(g, s, c, e);
+    if (st)
+        accel_ckpt_save_free(g);
+    else
+        *saving_out = g;
+    return st;
+}
+
+/* This rank's file, in the directory dirfd. */
+static accel_status_t write_file(struct accel_ckpt_saving *g, int dirfd,
+                                 accel_error_t *err)
+{
+    accel_status_t st = ckpt_layout(dirfd, &g->m, g->rank, err);
+
+    return st ? st
+              : ckpt_write_shard(dirfd, &g->m, g->rank, &g->cancelled, &g->direct, err);
+}
+
+/* The same on the node's own disk, durably: the commit says that it is there. */
+static accel_status_t write_local(struct accel_ckpt_saving *g, accel_error_t *err)
+{
+    int dirfd = -1;
+    accel_status_t st = ckpt_local_make(g, &dirfd, err);
+
+    if (!st)
+        st = write_file(g, dirfd, err);
+    if (!st)
+        st = ckpt_fsync(dirfd, g->local, err);
+    if (dirfd >= 0)
+        close(dirfd);
+    return st;
+}
+
+/* Step 2: layout and data of this rank's file. The ranks work side by side, or rank 0
+ * for all of them. Between
+ * file_limit_hold and file_limit_release a write beyond RLIMIT_FSIZE is an error
+ * instead of a signal. */
+accel_status_t accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
+{
+    accel_error_t *e = &g->why;
+    accel_status_t st = ACCEL_OK;
+    sigset_t before;
+
+    file_limit_hold(&before);
+    if (g->steps) {
+        st = g->steps->write(g, e);
+    } else if (g->local) {
+        st = write_local(g, e);
+    } else if (g->one) {
+        st = ckpt_one_file_write(g->one, g->commit.tmpfd, &g->m, &g->cancelled,
+                                 &g->direct, e);
+    } else {
+        if (g->rank != 0)
+            st = ckpt_commit_join(&g->commit, g->root, g->m.step, g->m.owner, e);
+        if (!st)
+            st = write_file(g, g->commit.tmpfd, e);
+    }
+    file_limit_release(&before);
+    g->written = st;
+    if (st && err)
+        *err = *e;
+    return st;
+}
+
+void accel_ckpt_save_cancel(accel_ckpt_saving_t *g)
+{
+    atomic_store(&g->cancelled, true);
+}
+
+/* Steps 3 to 5. */
+accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
+                                       const accel_ckpt_coll_t *coll,
+                                       accel_ckpt_stats_t *stats_out,
+                                       accel_error_t *err)
+{
+    const accel_ckpt_coll_t *c = coll ? coll : &alone;
+    accel_error_t own = { 0 }, *e = err ? err : &own;
+    sigset_t before;
+    accel_status_t st;
+
+    if (g->written)
+        *e = g->why;
+    st = ckpt_agree(c, g->written, e);
+    file_limit_hold(&before);
+    if (!st)
+        st = g->steps ? g->steps->publish(g, c, e) : publish(g, c, e);
+    file_limit_release(&before);
+    if (st)
+        return st;
+    g->published = true;
+    if (stats_out) {
+        *stats_out =
+            (accel_ckpt_stats_t){ .bytes = data_bytes(&g->m),
+                                  .seconds = (double)(clock_ns() - g->begun) * 1e-9,
+                                  .direct_io = g->direct };
+        memcpy(stats_out->aside, g->commit.aside, sizeof(stats_out->aside));
+        if (g->local && !g->steps)
+            ckpt_staged_name(stats_out->staged, g->m.step, g->m.owner);
+    }
+    return ACCEL_OK;
+}
+
+void accel_ckpt_save_retain(accel_ckpt_saving_t *g)
+{
+    if (!g->published || g->rank != 0 || g->commit.staged)
+        return;
+    if (g->noted)
+        ckpt_keep_note(g->commit.rootfd, g->m.run_id, &g->rule);
+    ckpt_retain(g->commit.rootfd, g->m.step, g->m.run_id, &g->rule, g->may_delete);
+}
+
+void accel_ckpt_save_free(accel_ckpt_saving_t *g)
+{
+    if (!g)
+        return;
+    if (g->rank == 0 && !g->published)
+        ckpt_commit_abandon(&g->commit);
+    ckpt_commit_close(&g->commit);
+    ckpt_manifest_free(&g->m);
+    ckpt_one_file_free(g->one);
+    if (g->steps)
+        g->steps->free(g);
+    free(g->sizes);
+    free(g->root);
+    free(g->local);
+    free(g);
+}
+
+/* All of it, one step after the other. A write that failed is published, too: that is
+ * where the ranks agree. */
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
                                const accel_ckpt_coll_t *coll,
                                accel_ckpt_stats_t *stats_out, accel_error_t *err)
 {
-    const accel_ckpt_coll_t *c = coll ? coll : &alone;
-    struct ckpt_commit commit = { .rootfd = -1, .tmpfd = -1, .run_id = s->run_id };
-    struct ckpt_manifest m = { 0 };
-    int64_t begun = clock_ns(), total = 0;
-    /* save_agree needs one to pass on, even if the caller wants none */
-    accel_error_t own = { 0 }, *e = err ? err : &own;
-    size_t *sizes = NULL;
-    sigset_t before;
-    int direct = 0;
-    accel_status_t st = save_agree(c, save_prepare(&m, s, c, &sizes, e), e);
+    accel_ckpt_saving_t *g;
+    accel_status_t st = accel_ckpt_save_begin(&g, s, coll, err);
 
-    if (!st) {
-        st = total_bytes(c, &m, sizes, &total, e);
-        if (!st && c->rank == 0)
-            st = ckpt_commit_begin(&commit, s->root, s->step, s->owner, total, e);
-        st = save_agree(c, st, e);
-    }
-    file_limit_hold(&before);
-    if (!st)
-        st = write_rank(&commit, &m, s, c, &direct, e);
-    if (!st)
-        st = publish(&commit, s, &m, sizes, c, e);
-    file_limit_release(&before);
-    if (c->rank == 0 && st)
-        ckpt_commit_abandon(&commit);
-    if (!st && stats_out) {
-        *stats_out =
-            (accel_ckpt_stats_t){ .bytes = data_bytes(&m),
-                                  .seconds = (double)(clock_ns() - begun) * 1e-9,
-                                  .direct_io = direct };
-        memcpy(stats_out->aside, commit.aside, sizeof(stats_out->aside));
-    }
-    if (c->rank == 0 && !st)
-        ckpt_retain(commit.rootfd, s->step, s->run_id, s->keep);
-    ckpt_commit_close(&commit);
-    ckpt_manifest_free(&m);
-    free(sizes);
+    if (st)
+        return st;
+    (void)accel_ckpt_save_write(g, NULL);
+    st = accel_ckpt_save_publish(g, coll, stats_out, err);
+    accel_ckpt_save_retain(g);
+    accel_ckpt_save_free(g);
     return st;
 }

@@ -3,8 +3,10 @@
  * accel_ckpt_verify reads every byte of every file and checks every hash; it goes on
  * after a finding, so that all damage is named. accel_ckpt_verify_hdf5 does the same
  * for the HDF5 structures, through libhdf5. A checkpoint that is removed meanwhile is
- * not damaged. Changes nothing.
+ * not damaged, and a file that is not the checkpoint's is not looked into. Changes
+ * nothing.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,11 +17,15 @@
 #include <unistd.h>
 
 #include "ckpt_internal.h"
+#include "ckpt_tools.h"
 
 /* Where findings go, and what they amount to. */
 struct findings {
     void (*report)(void *user, accel_status_t what, const char *line);
     void *user;
+    /* bytes read, of so many; NULL: nothing is counted */
+    const struct ckpt_check *check;
+    int64_t done, total;
     size_t count;
     /* at least one of them is proven damage */
     bool damaged;
@@ -65,8 +71,19 @@ static void finding(void *user, const accel_error_t *e)
     f->count++;
 }
 
+static void advance(void *user, int64_t bytes)
+{
+    struct findings *f = user;
+    const struct ckpt_check *x = f->check;
+
+    f->done += bytes;
+    if (x->progress)
+        x->progress(x->user, x->name, f->done, f->total);
+}
+
 /* One file: its boxes, then the bytes around them. */
-static void check_file(accel_ckpt_t *c, int file, struct findings *f)
+void ckpt_check_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
+                     void (*advance)(void *user, int64_t bytes), void *user)
 {
     size_t first = c->file_first[file], count = c->file_first[file + 1] - first;
     struct ckpt_hash h = { 0 };
@@ -74,16 +91,16 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
     accel_status_t st;
     int fd;
 
-    if (ckpt_verify_file(c, file, finding, f, &e))
-        finding(f, &e);
+    if (ckpt_verify_file(c, file, finding, advance, user, &e))
+        finding(user, &e);
     if (ckpt_open_shard(c, file, &fd, &e)) {
-        finding(f, &e);
+        finding(user, &e);
         return;
     }
     st = ckpt_meta_hash(&c->m, file, fd, c->by_place + first, count, &h, &e);
     close(fd);
     if (st) {
-        finding(f, &e);
+        finding(user, &e);
     } else if (!ckpt_hash_equal(h, c->m.file[file].meta)) {
         char where[256];
 
@@ -91,7 +108,7 @@ static void check_file(accel_ckpt_t *c, int file, struct findings *f)
         accel_fail_at(&e, A0809, where,
                       "the data may be intact, but HDF5 tools cannot read it",
                       "the HDF5 structures around the tensors do not match their hash");
-        finding(f, &e);
+        finding(user, &e);
     }
 }
 
@@ -109,14 +126,59 @@ static accel_status_t conclude(const struct findings *f, accel_status_t st,
     return f->damaged ? ACCEL_ECORRUPT : f->count ? f->err->code : ACCEL_OK;
 }
 
+/* May a file of this name be there? */
+static bool belongs(const accel_ckpt_t *c, const char *name)
+{
+    static const char *const others[] = { ".", "..", "MANIFEST", CKPT_INDEX,
+                                          CKPT_INDEX_PART };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(others); i++)
+        if (strcmp(name, others[i]) == 0)
+            return true;
+    for (int i = 0; i < c->m.world; i++)
+        if (strcmp(name, c->m.file[i].name) == 0)
+            return true;
+    return false;
+}
+
+/* Names what is in the directory and not the checkpoint's. */
+static void find_strangers(const accel_ckpt_t *c, const struct ckpt_check *x,
+                           struct findings *f)
+{
+    int fd =
+        TEMP_FAILURE_RETRY(openat(c->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    accel_error_t e = { 0 };
+    struct dirent *entry;
+
+    errno = d ? 0 : errno;
+    while (d && (entry = readdir(d)) != NULL) {
+        if (!belongs(c, entry->d_name)) {
+            for (char *p = entry->d_name; *p; p++)
+                if (*p < ' ' || *p > '~')
+                    *p = '?';
+            x->stranger(x->user, entry->d_name);
+        }
+        errno = 0;
+    }
+    if (errno) {
+        ckpt_fail_access(&e, c->dir, "cannot list", errno);
+        finding(f, &e);
+    }
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+}
+
 /* The directory is held open from the start, to notice its removal. */
-accel_status_t accel_ckpt_verify(const char *dir,
-                                 void (*report)(void *user, accel_status_t what,
-                                                const char *line),
-                                 void *user, accel_error_t *err)
+accel_status_t ckpt_check(const struct ckpt_check *x, accel_error_t *err)
 {
     accel_error_t e = { 0 }, first = { 0 };
-    struct findings f = { .report = report, .user = user, .err = err ? err : &first };
+    struct findings f = {
+        .report = x->report, .user = x->user, .check = x, .err = err ? err : &first
+    };
+    const char *dir = x->dir;
     accel_ckpt_t *c = NULL;
     accel_status_t st;
 
@@ -130,12 +192,26 @@ accel_status_t accel_ckpt_verify(const char *dir,
     } else if (st) {
         finding(&f, &e);
     }
+    for (int i = 0; !st && i < c->m.world; i++)
+        f.total += c->m.file[i].bytes;
     for (int i = 0; !st && i < c->m.world && !f.gone; i++)
-        check_file(c, i, &f);
+        ckpt_check_file(c, i, finding, advance, &f);
+    if (!st && !f.gone && x->stranger)
+        find_strangers(c, x, &f);
     accel_ckpt_close(c);
     if (f.dirfd >= 0)
         close(f.dirfd);
     return conclude(&f, st, dir);
+}
+
+accel_status_t accel_ckpt_verify(const char *dir,
+                                 void (*report)(void *user, accel_status_t what,
+                                                const char *line),
+                                 void *user, accel_error_t *err)
+{
+    const struct ckpt_check x = { .dir = dir, .report = report, .user = user };
+
+    return ckpt_check(&x, err);
 }
 
 /* accel_ckpt_verify_hdf5's report has no status: as_line adapts it */

@@ -3,7 +3,7 @@
  * The data of a shard file: two threads over a ring of staging buffers. The caller's
  * thread copies and hashes; one writer thread does O_DIRECT pwrite. Tails, and file
  * systems without O_DIRECT, go through the page cache. Ends with fsync. Never calls
- * libhdf5.
+ * libhdf5. What is written lies in memory as a whole, or comes box by box.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +45,8 @@ struct ring {
     int fd, direct;
     /* memory of all slots */
     char *staging;
+    /* the caller's: no slot is written any more */
+    const atomic_bool *cancelled;
 };
 
 /* Writes whole pages with O_DIRECT. Returns the bytes written, a multiple of a page;
@@ -73,11 +75,17 @@ static ssize_t write_direct(struct ring *r, const struct slot *s)
     return (ssize_t)done;
 }
 
-/* A slot that does not start on a page goes through the page cache as a whole. */
+/* A slot that does not start on a page goes through the page cache as a whole.
+ * ECANCELED: the save was given up. */
 static int write_slot(struct ring *r, const struct slot *s)
 {
-    ssize_t done = write_direct(r, s);
+    ssize_t done;
 
+    if (atomic_load(r->cancelled)) {
+        errno = ECANCELED;
+        return -1;
+    }
+    done = write_direct(r, s);
     if (done < 0)
         return -1;
     return ckpt_pwrite_all(r->fd, s->data + done, s->bytes - (size_t)done,
@@ -134,14 +142,28 @@ static void hand_over(struct ring *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Puts bytes [from, from+n) of a box into a slot and hashes them, piece by
- * piece, so that a piece is still in the cache when it is hashed. `from` is a
+/* ---- a file that is being written ------------------------------------------------ */
+
+struct ckpt_writer {
+    struct ring ring;
+    struct ckpt_manifest *m;
+    const struct ckpt_file *file;
+    /* the boxes by place */
+    size_t *order;
+    /* being filled; NULL: none */
+    struct slot *slot;
+    pthread_t thread;
+    bool running;
+};
+
+/* Puts bytes [from, from+n) of a box, which lie at src, into a slot and hashes them,
+ * piece by piece, so that a piece is still in the cache when it is hashed. `from` is a
  * multiple of a piece. */
 static void fill_slot(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64_t seed,
-                      int64_t from, size_t n, struct slot *s, bool in_place)
+                      const char *src, int64_t from, size_t n, struct slot *s,
+                      bool in_place)
 {
     size_t k = (size_t)(from / CKPT_PIECE_BYTES);
-    const char *src = (const char *)b->data + from;
 
     for (size_t done = 0; done < n; k++) {
         size_t bytes = (size_t)ckpt_piece_bytes(b, k);
@@ -154,45 +176,43 @@ static void fill_slot(struct ckpt_manifest *m, const struct ckpt_mbox *b, uint64
     }
 }
 
-/* Copies and hashes all boxes in file order. Neighbours in the file share a slot,
- * so that many small tensors are one write; large aligned blocks are written from
- * the caller's memory. */
-static void produce(struct ckpt_manifest *m, struct ring *r, const size_t *order)
+static void end_slot(struct ckpt_writer *w)
 {
-    struct slot *s = NULL;
+    if (w->slot)
+        hand_over(&w->ring);
+    w->slot = NULL;
+}
 
-    for (size_t i = 0; i < m->boxes; i++) {
-        const struct ckpt_mbox *b = &m->box[order[i]];
-        uint64_t seed = ckpt_box_seed(m, b);
+/* Neighbours in the file share a slot, so that many small tensors are one write; large
+ * aligned blocks are written from the caller's memory, if that stays. */
+bool ckpt_writer_put(struct ckpt_writer *w, size_t box, const void *data, bool stays)
+{
+    const struct ckpt_mbox *b = &w->m->box[box];
+    uint64_t seed = ckpt_box_seed(w->m, b);
 
-        for (int64_t from = 0; from < b->bytes;) {
-            const char *src = (const char *)b->data + from;
-            int64_t at = b->at + from, rest = b->bytes - from;
-            size_t n = rest < CKPT_IO_BYTES ? (size_t)rest : CKPT_IO_BYTES;
-            bool in_place = (uintptr_t)src % CKPT_PAGE == 0 && at % CKPT_PAGE == 0 &&
-                            n == CKPT_IO_BYTES;
+    for (int64_t from = 0; from < b->bytes;) {
+        const char *src = (const char *)data + from;
+        int64_t at = b->at + from, rest = b->bytes - from;
+        size_t n = rest < CKPT_IO_BYTES ? (size_t)rest : CKPT_IO_BYTES;
+        bool in_place = stays && (uintptr_t)src % CKPT_PAGE == 0 &&
+                        at % CKPT_PAGE == 0 && n == CKPT_IO_BYTES;
 
-            if (s && (in_place || at != s->at + (int64_t)s->bytes ||
-                      s->bytes + n > CKPT_IO_BYTES)) {
-                hand_over(r);
-                s = NULL;
-            }
-            if (!s) {
-                s = free_slot(r);
-                if (!s)
-                    return;
-                *s = (struct slot){ s->stage, in_place ? src : s->stage, at, 0 };
-            }
-            fill_slot(m, b, seed, from, n, s, in_place);
-            from += (int64_t)n;
-            if (in_place || s->bytes == CKPT_IO_BYTES) {
-                hand_over(r);
-                s = NULL;
-            }
+        if (w->slot && (in_place || at != w->slot->at + (int64_t)w->slot->bytes ||
+                        w->slot->bytes + n > CKPT_IO_BYTES))
+            end_slot(w);
+        if (!w->slot) {
+            w->slot = free_slot(&w->ring);
+            if (!w->slot)
+                return false;
+            *w->slot =
+                (struct slot){ w->slot->stage, in_place ? src : w->slot->stage, at, 0 };
         }
+        fill_slot(w->m, b, seed, src, from, n, w->slot, in_place);
+        from += (int64_t)n;
+        if (in_place || w->slot->bytes == CKPT_IO_BYTES)
+            end_slot(w);
     }
-    if (s)
-        hand_over(r);
+    return true;
 }
 
 /* Opens the laid out file for both ways of writing. */
@@ -221,74 +241,134 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
     return ACCEL_OK;
 }
 
-/* Runs both threads to the end; returns the errno of a failed write, or 0. */
-static int run_ring(struct ckpt_manifest *m, struct ring *r, const size_t *order)
+/* Signals go to the caller's threads, where its handlers expect them. */
+static int start_writer(struct ckpt_writer *w)
 {
     sigset_t all, before;
-    pthread_t thread;
     int e;
 
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_cond_init(&r->moved, NULL);
-    /* Signals go to the caller's threads, where its handlers expect them. */
+    pthread_mutex_init(&w->ring.lock, NULL);
+    pthread_cond_init(&w->ring.moved, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    e = pthread_create(&thread, NULL, writer, r);
+    e = pthread_create(&w->thread, NULL, writer, &w->ring);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (e == 0) {
-        produce(m, r, order);
-        pthread_mutex_lock(&r->lock);
-        r->closed = true;
-        pthread_cond_signal(&r->moved);
-        pthread_mutex_unlock(&r->lock);
-        pthread_join(thread, NULL);
-        e = r->error;
+    w->running = e == 0;
+    if (e) {
+        pthread_cond_destroy(&w->ring.moved);
+        pthread_mutex_destroy(&w->ring.lock);
     }
-    pthread_cond_destroy(&r->moved);
-    pthread_mutex_destroy(&r->lock);
     return e;
 }
 
-/* The meta hash is read back from the file, before the data is written: those bytes are
- * libhdf5's and are in no box. close is checked too, since some network file systems
- * report a failed write only there. */
-accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
-                                int *direct_out, accel_error_t *err)
+static accel_status_t fail_write(const struct ckpt_writer *w, int e, accel_error_t *err)
 {
-    struct ring r = { .fd = -1, .direct = -1 };
-    const struct ckpt_file *f = &m->file[rank];
-    size_t *order = NULL;
-    accel_status_t st = ckpt_boxes_by_place(m, &order, err);
+    const bool full = e == ENOSPC || e == EDQUOT;
+
+    return accel_fail_at(err, full ? A0802 : A0801, w->file->name,
+                         full ? "free space, or lower accel.checkpoint.keep"
+                              : "check the disk",
+                         "write: %s", strerror(e));
+}
+
+static accel_status_t open_ring(struct ckpt_writer *w, int dirfd, accel_error_t *err)
+{
+    struct ring *r = &w->ring;
+    accel_status_t st = open_files(r, dirfd, w->file, err);
+
+    if (st)
+        return st;
+    r->staging = ckpt_stage_map(SLOTS * CKPT_IO_BYTES);
+    if (!r->staging)
+        return accel_fail_nomem(err, "checkpoint staging", SLOTS * CKPT_IO_BYTES);
+    for (size_t i = 0; i < SLOTS; i++)
+        r->slot[i].stage = r->staging + i * CKPT_IO_BYTES;
+    return ACCEL_OK;
+}
+
+/* The meta hash is read back from the file, before the data is written: those bytes are
+ * libhdf5's and are in no box. */
+accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
+                                struct ckpt_manifest *m, int rank,
+                                const atomic_bool *cancelled, accel_error_t *err)
+{
+    struct ckpt_writer *w = calloc(1, sizeof(*w));
+    accel_status_t st;
     int e;
 
+    if (!w)
+        return accel_fail_nomem(err, "a writer", sizeof(*w));
+    w->ring = (struct ring){ .fd = -1, .direct = -1, .cancelled = cancelled };
+    w->m = m;
+    w->file = &m->file[rank];
+    st = ckpt_boxes_by_place(m, &w->order, err);
     if (!st)
-        st = open_files(&r, dirfd, f, err);
-    if (!st) {
-        r.staging = ckpt_stage_map(SLOTS * CKPT_IO_BYTES);
-        if (!r.staging)
-            st = accel_fail_nomem(err, "checkpoint staging", SLOTS * CKPT_IO_BYTES);
-        for (size_t i = 0; r.staging && i < SLOTS; i++)
-            r.slot[i].stage = r.staging + i * CKPT_IO_BYTES;
-    }
+        st = open_ring(w, dirfd, err);
     if (!st)
-        st = ckpt_meta_hash(m, rank, r.fd, order, m->boxes, &m->file[rank].meta, err);
+        st = ckpt_meta_hash(m, rank, w->ring.fd, w->order, m->boxes,
+                            &m->file[rank].meta, err);
+    if (!st && (e = start_writer(w)) != 0)
+        st = fail_write(w, e, err);
     if (st)
-        goto out;
-    e = run_ring(m, &r, order);
-    if (e)
-        st = accel_fail_at(err, e == ENOSPC ? A0802 : A0801, f->name,
-                           e == ENOSPC ? "free space, or lower accel.checkpoint.keep"
-                                       : "check the disk",
-                           "write: %s", strerror(e));
-    if (!st)
-        st = ckpt_fsync(r.fd, f->name, err);
-    *direct_out = r.direct >= 0;
-out:
-    if (r.direct >= 0 && close(r.direct) && !st)
-        st = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
-    if (r.fd >= 0 && close(r.fd) && !st)
-        st = accel_fail_at(err, A0801, f->name, "check the disk", "close: %m");
-    ckpt_stage_unmap(r.staging, SLOTS * CKPT_IO_BYTES);
-    free(order);
+        (void)ckpt_writer_close(w, false, NULL, NULL);
+    else
+        *writer_out = w;
     return st;
+}
+
+/* Waits for the thread. The errno of a failed write, or 0. */
+static int end_writer(struct ckpt_writer *w)
+{
+    struct ring *r = &w->ring;
+
+    if (!w->running)
+        return 0;
+    end_slot(w);
+    pthread_mutex_lock(&r->lock);
+    r->closed = true;
+    pthread_cond_signal(&r->moved);
+    pthread_mutex_unlock(&r->lock);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&r->moved);
+    pthread_mutex_destroy(&r->lock);
+    return r->error;
+}
+
+/* close is checked too, since some network file systems report a failed write only
+ * there. */
+accel_status_t ckpt_writer_close(struct ckpt_writer *w, bool complete, int *direct_out,
+                                 accel_error_t *err)
+{
+    struct ring *r = &w->ring;
+    const int e = end_writer(w);
+    accel_status_t st = e ? fail_write(w, e, err) : ACCEL_OK;
+
+    if (!st && complete)
+        st = ckpt_fsync(r->fd, w->file->name, err);
+    if (complete)
+        *direct_out = r->direct >= 0;
+    if (r->direct >= 0 && close(r->direct) && !st)
+        st = accel_fail_at(err, A0801, w->file->name, "check the disk", "close: %m");
+    if (r->fd >= 0 && close(r->fd) && !st)
+        st = accel_fail_at(err, A0801, w->file->name, "check the disk", "close: %m");
+    ckpt_stage_unmap(r->staging, SLOTS * CKPT_IO_BYTES);
+    free(w->order);
+    free(w);
+    return st;
+}
+
+/* All boxes, in file order. */
+accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
+                                const atomic_bool *cancelled, int *direct_out,
+                                accel_error_t *err)
+{
+    struct ckpt_writer *w;
+    accel_status_t st = ckpt_writer_open(&w, dirfd, m, rank, cancelled, err);
+
+    if (st)
+        return st;
+    for (size_t i = 0; i < m->boxes; i++)
+        if (!ckpt_writer_put(w, w->order[i], m->box[w->order[i]].data, true))
+            break;
+    return ckpt_writer_close(w, true, direct_out, err);
 }

@@ -237,6 +237,12 @@ void cli_table_row(struct cli_table *t, const char *const *cells)
 
 /* The flush belongs to the table: a failed write must turn the exit code, and the
  * table's caller often ends with it. */
+void cli_table_free(struct cli_table *t)
+{
+    scols_unref_table(t->table);
+    free(t);
+}
+
 int cli_table_print(struct cli_table *t, bool json)
 {
     accel_error_t err = { 0 };
@@ -245,8 +251,7 @@ int cli_table_print(struct cli_table *t, bool json)
         scols_table_enable_json(t->table, 1);
     if (t->failed || scols_print_table(t->table))
         accel_fail_nomem(&err, "the table", 0);
-    scols_unref_table(t->table);
-    free(t);
+    cli_table_free(t);
     if (!err.code && fflush(stdout))
         accel_fail(&err, A0012, "check where the output goes",
                    "cannot write to standard output");

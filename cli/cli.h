@@ -35,7 +35,7 @@ struct cli_command {
 
 extern const struct cli_command cli_config, cli_to_fsdp2, cli_check, cli_env, cli_ckpt,
     cli_launch, cli_schema, cli_completion, cli_man, cli_topo, cli_plan, cli_doctor,
-    cli_test, cli_explain, cli_tokenize;
+    cli_test, cli_explain, cli_tokenize, cli_merge_weights;
 
 /* All sub-commands in the order of the help. The array is static and has
  * *count_out entries. */
@@ -86,6 +86,8 @@ void cli_table_row(struct cli_table *t, const char *const *cells);
 /* Prints the table to stdout, as JSON when asked, and frees it.
  * Returns the exit code. */
 int cli_table_print(struct cli_table *t, bool json);
+/* Frees a table that is not printed. */
+void cli_table_free(struct cli_table *t);
 
 /* The path of `name` as execvp would find it, or NULL. The caller frees it. */
 char *cli_find_program(const char *name);

@@ -10,9 +10,10 @@
 /* In the order of the help: everyday commands in the order of a first
  * run, then the others. */
 static const struct cli_command *const commands[] = {
-    &cli_check, &cli_config,   &cli_plan,     &cli_launch,     &cli_test,
-    &cli_ckpt,  &cli_doctor,   &cli_tokenize, &cli_explain,    &cli_env,
-    &cli_topo,  &cli_to_fsdp2, &cli_schema,   &cli_completion, &cli_man,
+    &cli_check,    &cli_config, &cli_plan,          &cli_launch,
+    &cli_test,     &cli_ckpt,   &cli_doctor,        &cli_tokenize,
+    &cli_explain,  &cli_env,    &cli_merge_weights, &cli_topo,
+    &cli_to_fsdp2, &cli_schema, &cli_completion,    &cli_man,
 };
 
 _Static_assert(ACCEL_ARRAY_SIZE(commands) <= CLI_MAX_COMMANDS, "CLI_MAX_COMMANDS");

@@ -6,7 +6,16 @@ accel_SOURCES = \
 	cli/cli.c \
 	cli/cli.h \
 	cli/config/cmd_check.c \
+	cli/data/ckpt_cmd.h \
+	cli/data/ckpt_diff.c \
+	cli/data/ckpt_export.c \
+	cli/data/ckpt_parts.c \
+	cli/data/ckpt_progress.c \
+	cli/data/ckpt_progress.h \
+	cli/data/ckpt_show.c \
+	cli/data/ckpt_state.c \
 	cli/data/cmd_ckpt.c \
+	cli/data/cmd_merge_weights.c \
 	cli/man/cmd_completion.c \
 	cli/config/cmd_config.c \
 	cli/doctor/cmd_doctor.c \
@@ -44,6 +53,7 @@ accel_SOURCES = \
 	cli/man/man_overview.c \
 	cli/man/man_pages.h \
 	cli/plan/plan_cmd.h \
+	cli/plan/plan_compare.c \
 	cli/plan/plan_model.c \
 	cli/plan/plan_show.c \
 	cli/report.c \
@@ -108,11 +118,27 @@ accel_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
 accel_selftest_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la \
 	libacommon.la $(SMARTCOLS_LIBS) $(libaccel_core_libs) $(libaccelckpt_core_libs)
 
+# Writes checkpoints from other data; links the HDF5 library.
+pkglibexec_PROGRAMS += accel-rewrite
+accel_rewrite_SOURCES = \
+	cli/cli.c \
+	cli/cli.h \
+	cli/data/ckpt_cmd.h \
+	cli/data/ckpt_parts.c \
+	cli/data/ckpt_progress.c \
+	cli/data/ckpt_progress.h \
+	cli/data/rewrite_main.c
+accel_rewrite_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
+accel_rewrite_LDADD = libaccelckpt_core.la libacommon.la $(SMARTCOLS_LIBS) \
+	$(libaccelckpt_core_libs)
+
 # Verifies checkpoints; links the HDF5 library.
 pkglibexec_PROGRAMS += accel-verify
 accel_verify_SOURCES = \
 	cli/cli.c \
 	cli/cli.h \
+	cli/data/ckpt_progress.c \
+	cli/data/ckpt_progress.h \
 	cli/data/isolate.c \
 	cli/data/isolate.h \
 	cli/data/verify_main.c
@@ -143,6 +169,8 @@ nodist_man_MANS = $(main_pages) $(api_pages)
 bashcompletiondir = $(datadir)/bash-completion/completions
 nodist_bashcompletion_DATA = cli/man/completions/accel
 nodist_pkgdata_DATA = schema/accel.schema.json
+# beside the examples as well, which name it as in the source
+nobase_nodist_doc_DATA = schema/accel.schema.json
 CLEANFILES += $(nodist_man_MANS) $(nodist_bashcompletion_DATA) $(nodist_pkgdata_DATA)
 
 $(main_pages): accel$(EXEEXT)

@@ -15,13 +15,13 @@ static void list_commands(bool everyday)
 
     for (size_t i = 0; i < n; i++)
         if (commands[i]->everyday == everyday)
-            printf("  accel %-10s %s\n", commands[i]->name, commands[i]->summary);
+            printf("  accel %-13s %s\n", commands[i]->name, commands[i]->summary);
 }
 
 /* What accel is and what it can do, the most used commands first. */
 static void overview(void)
 {
-    printf("accel %s: distributed, sharded, preemption-safe training under Slurm\n\n",
+    printf("accel %s: distributed, sharded, preemption-safe training under Slurm\n",
            accel_version());
     printf("  srun --accel-config=fsdp.yaml ./train    run a training program\n\n");
     printf("Commands:\n");

@@ -93,6 +93,7 @@ nobase_dist_doc_DATA += \
 	examples/minimal.c \
 	examples/mlp.c \
 	examples/points.h \
+	examples/read_checkpoint.py \
 	examples/sample.txt \
 	examples/serial_loop.c \
 	examples/single.yaml \
@@ -114,7 +115,8 @@ check_PROGRAMS += tests/helpers/byo_modules
 tests_helpers_byo_modules_SOURCES = tests/helpers/byo_modules.c
 tests_helpers_byo_modules_LDADD = libaccel.la -lm
 tests_helpers_byo_modules_LDFLAGS = -no-install
-shell_tests += tests/t/4120-train-byo.t tests/t/4130-train-precision.t
+shell_tests += tests/t/4120-train-byo.t tests/t/4130-train-precision.t tests/t/4131-train-fp16.t tests/t/4132-train-moments.t \
+	tests/t/4133-train-masters.t
 
 shell_tests += tests/t/4100-train-equal.t tests/t/4105-train-hybrid.t \
 	tests/t/4200-train-errors.t \

@@ -42,7 +42,8 @@
  *    marked.
  *  - A call out of order (before accel_prepare, inside a forward, without a run)
  *    returns ACCEL_EINVAL. So does one that trains, saves or meets other ranks from a
- *    function of the program that the library has called (fetch, hook, update, sink).
+ *    function of the program that the library has called (fetch, hook, update, sink,
+ *    schedule).
  *  - "Collective" means that every rank must make the call, in the same order. Other
  *    calls are local. Calls that build or change the run must nevertheless be the same
  *    on all ranks.
@@ -134,8 +135,8 @@ typedef enum accel_dtype {
     ACCEL_U8 = 4,
     ACCEL_F64 = 5,
     ACCEL_I64 = 6,
-    ACCEL_F16 = 7, /* this and the following: only for gradients on the wire */
-    ACCEL_F8E4M3 = 8,
+    ACCEL_F16 = 7,
+    ACCEL_F8E4M3 = 8, /* this and the following: only for gradients on the wire */
     ACCEL_F8E5M2 = 9,
 } accel_dtype_t;
 
@@ -239,6 +240,17 @@ typedef struct accel_group {
     int frozen;         /* not trained: no gradient, no optimizer state; still saved */
 } accel_group_t;
 
+/* How an optimizer keeps its state: exp_avg and exp_avg_sq of ADAMW, exp_avg of LION.
+ * 8 bits: a byte each, and a scale of two bytes for every 16; a step widens them,
+ * computes in float32 and rounds by chance, with the same draws on any number of
+ * ranks. FP8, on CPUs: the same with exp_avg in e4m3, exp_avg_sq in float16, and a
+ * scale of a byte for every 32 of each. */
+typedef enum accel_moments {
+    ACCEL_MOMENTS_FLOAT32 = 0,
+    ACCEL_MOMENTS_8BIT = 1,
+    ACCEL_MOMENTS_FP8 = 2,
+} accel_moments_t;
+
 /* Zeros stand for the defaults, in the order {ADAMW, SGD, LION}. Arithmetic is float32.
  * With g the clipped gradient, r = lr * schedule * lr_scale, w = weight_decay, steps t
  * from 1:
@@ -259,6 +271,8 @@ typedef struct accel_optimizer {
     float weight_decay;          /* on parameters with two or more dimensions only */
     const accel_group_t *groups; /* read by accel_prepare only */
     int group_count;
+    /* not of SGD; a user's accel.precision.moments wins */
+    accel_moments_t moments;
 } accel_optimizer_t;
 
 typedef struct accel_job {
@@ -312,7 +326,7 @@ accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dty
 int accel_more(const accel_t *run);
 int64_t accel_steps_done(const accel_t *run); /* including those before a resume */
 /* The next micro-batch of this rank: one tensor per field of the job's data, [batch,
- * dims of the field ...], n of them. float32 and bfloat16 fields arrive as activations
+ * dims of the field ...], n of them. Fields of a float dtype arrive as activations
  * of the run's compute dtype, others as they are. Owned by the run, valid until
  * accel_step or the next accel_next. With several ranks a sample that one of them
  * cannot have ends the run on all, with that rank's message, at the next accel_step or
@@ -328,7 +342,7 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
 accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                                   accel_error_t *err);
 /* A tensor of this micro-batch with the program's own values, host[elems], row-major,
- * of `dtype`; copied. float32 and bfloat16 become an activation of the run's compute
+ * of `dtype`; copied. Values of a float dtype become an activation of the compute
  * dtype. Valid until accel_step or the next accel_next; in a forward, where it may be
  * called too, as what an op returns. NULL on failure, also in `err`: ACCEL_EINVAL
  * (sizes, dtype, NULL). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_objects.h: a run of several models and optimizers, and a loop of your own, the
- * schedules of learning rates, and averages of weights.
+ * schedules of learning rates, averages of weights, and compressed gradients.
  */
 #include "accel.h" /* which includes this header at its end */
 
@@ -214,6 +214,8 @@ typedef struct accel_step_info {
     double lr[ACCEL_MAX_OPTIMS], norm[ACCEL_MAX_OPTIMS]; /* norm before clipping */
     int updated[ACCEL_MAX_OPTIMS];                       /* steps in this iteration */
     double total_ms, data_ms, forward_ms, backward_ms, optimizer_ms, wait_ms;
+    int skipped[ACCEL_MAX_OPTIMS]; /* steps not taken: gradients were not finite */
+    double loss_scale;             /* of the next step; 1: the loss is not scaled */
 } accel_step_info_t;
 /* Errors: ACCEL_EINVAL (no step has been done in this life of the run). */
 accel_status_t accel_last_step(const accel_t *run, accel_step_info_t *out,
@@ -364,6 +366,66 @@ accel_status_t accel_ema_swap(accel_t *run, int on, accel_error_t *err);
  * accel_prepare_all, the same on all ranks. Errors: ACCEL_EINVAL, ACCEL_EMISMATCH (the
  * config shards the weights). */
 accel_status_t accel_local_sgd(accel_t *run, int64_t every, accel_error_t *err);
+
+/* ---- compressed gradients -------------------------------------------------------- */
+
+/* How PowerSGD (Vogels et al. 2019) sends gradients; zeros are torch's defaults, whose
+ * names stand beside the fields. */
+typedef struct accel_powersgd {
+    int rank;        /* matrix_approximation_rank, of the products; 0: 1 */
+    int64_t start;   /* start_powerSGD_iter, exact sums before; 0: 1000; -1: none */
+    double least;    /* min_compression_rate: smaller gains are not taken; 0: 2 */
+    int no_feedback; /* 1: use_error_feedback=False, what is missing is lost */
+    int cold;        /* 1: warm_start=False, new factors are drawn each time */
+    int batched;     /* 1: batched_powerSGD_hook, one square matrix per optimizer */
+} accel_powersgd_t;
+/* PowerSGD, where each rank holds a whole copy (NO_SHARD): of the gradient of a
+ * parameter [n, ...], as a matrix with n rows, only the factors of a product of low
+ * rank are sent, in float32. What that leaves out is added to the rank's next gradient.
+ * Parameters that would gain too little, vectors among them, are sent as they are. Each
+ * optimizer of the run counts its own sums; of one that is not finite nothing is kept.
+ * On one rank gradients are compressed as well, so that the number of ranks does not
+ * decide what is learnt.
+ *
+ * It costs one float32 per compressed element (batched: two), and the factors. A
+ * checkpoint has the factors and the mean over the ranks of what was left out; the run
+ * goes on with that mean, as a resumed one does, on any number of ranks. It has to be
+ * resumed with the same rule, but for `start`.
+ *
+ * Before accel_prepare or accel_prepare_all, the same on all ranks. Not together with
+ * accel_local_sgd or a narrow accel.precision.reduce. `rule` is copied. Errors:
+ * ACCEL_EINVAL, ACCEL_EMISMATCH (the config shards the weights). */
+accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
+                              accel_error_t *err);
+
+/* ---- loss scaling ----------------------------------------------------------------
+ * With mixed_precision fp16 small gradients would be 0, so the loss is multiplied by a
+ * scale before the backward, as torch.amp.GradScaler does it, without a call of the
+ * program. Complete gradients are divided by it: hooks, norms, clipping and own
+ * optimizers see them as they are. Where any of an optimizer's gradients is not finite
+ * on any rank, all ranks skip its step, its schedule stays, and the scale shrinks at
+ * the end of the iteration; after a number of iterations without that it grows. A loss
+ * that is not finite ends the run as usual. */
+
+/* Zeros are the defaults of GradScaler, whose names the fields have. */
+typedef struct accel_scaler_rule {
+    double init_scale;       /* 0: 65536 */
+    double growth_factor;    /* above 1; 0: 2 */
+    double backoff_factor;   /* below 1; 0: 0.5 */
+    int64_t growth_interval; /* 0: 2000 */
+    int disabled;            /* 1: enabled=False, losses stay as they are */
+} accel_scaler_t;
+
+/* Sets the rule; keys of accel.precision.loss_scale_* that the user gives win. Without
+ * mixed_precision fp16 it has no effect. A program with its own backward
+ * (accel_units.h) promises with this call to multiply its gradients by
+ * accel_loss_scale; without the call nothing is scaled there. Before accel_prepare or
+ * accel_prepare_all, the same on all ranks. Errors: ACCEL_EINVAL. */
+accel_status_t accel_scaler(accel_t *run, const accel_scaler_t *rule,
+                            accel_error_t *err);
+/* What the loss of the next backward is multiplied by; 1: nothing is scaled. It changes
+ * in accel_step only. */
+double accel_loss_scale(const accel_t *run);
 
 #pragma GCC visibility pop
 

@@ -15,16 +15,15 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* ---- ops: coarse and fused; each records its own backward ---------------------------
- * Activations have the compute dtype of the run (float32 or bfloat16); arithmetic
- * inside an op is float32. [..., C] means any leading shape, 1 to 4 sizes in all; any
- * size may be 0. table, positions, weight, bias and gain are parameters; all other
- * tensors are activations:
- * what an op, accel_next or accel_input returned, or a buffer. Where there are no
- * parameters x may be float32 or bfloat16 whatever the compute dtype (attention and
- * rope: no). The result is a new tensor of the dtype of x, if nothing else is said, and
- * lives as accel_call says. NULL on failure: ACCEL_EINVAL (shapes, dtypes, options, a
- * tensor whose module returned or whose step is over). Ops with parameters are
- * collective: they gather them. */
+ * Activations have the compute dtype of the run (float32, bfloat16 or float16);
+ * arithmetic inside an op is float32. [..., C] means any leading shape, 1 to 4 sizes in
+ * all; any size may be 0. table, positions, weight, bias and gain are parameters; all
+ * other tensors are activations: what an op, accel_next or accel_input returned, or a
+ * buffer. Where there are no parameters x may have any of the three whatever the
+ * compute dtype (attention and rope: no). The result is a new tensor of the dtype of x,
+ * if nothing else is said, and lives as accel_call says. NULL on failure: ACCEL_EINVAL
+ * (shapes, dtypes, options, a tensor whose module returned or whose step is over). Ops
+ * with parameters are collective: they gather them. */
 
 typedef enum accel_activation {
     ACCEL_ACT_NONE = 0,
@@ -111,8 +110,8 @@ accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t c
 /* x with two dimensions swapped. Any dtype. One copy, as tensors are contiguous; none
  * when the order of the elements does not change. */
 accel_tensor_t *accel_transpose(accel_tensor_t *x, int dim0, int dim1);
-/* x as float32 or bfloat16; x of any dtype (its gradient, if it has one, in its own). x
- * itself when it has that dtype. */
+/* x as float32, bfloat16 or float16; x of any dtype (its gradient, if it has one, in
+ * its own). x itself when it has that dtype. */
 accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype);
 /* exp(x) / sum of exp(x) over the last dimension, the shape of x. */
 accel_tensor_t *accel_softmax(accel_tensor_t *x);

@@ -48,8 +48,16 @@ accel_status_t accel_barrier(accel_t *run, accel_error_t *err);
  * rank's own work gave, with its error in *err. ACCEL_OK when it is that on all ranks;
  * else every rank gets the status and the error of the lowest rank that failed, the
  * others with "rank N: " in front. Allowed also in a run that has failed; the run does
- * not fail by it. */
+ * not fail by it, unless it has failed on a rank before. */
 accel_status_t accel_agree(accel_t *run, accel_status_t st, accel_error_t *err);
+/* Ends the run with an error of this rank, where no agreement follows: the others end
+ * with it, as accel_agree has it, in the collective in which they wait for this rank.
+ * `st`, not ACCEL_OK, and *err say why. Also for functions that the library calls on
+ * the run's thread and that have no status to return (an own optimizer, a gradient
+ * function); the call that they are part of then fails with it. The library does the
+ * same with its own failures, and with those of forwards and own ops. Local. Returns
+ * `st`; ACCEL_EINVAL. */
+accel_status_t accel_give_up(accel_t *run, accel_status_t st, accel_error_t *err);
 /* Some ranks first, say to download a file; the others wait in begin:
  *     st = accel_first_begin(run, accel_is_main(run), &err);
  *     st = accel_first_end(run, st ? st : work(&err), &err);
@@ -111,8 +119,9 @@ typedef enum accel_reduction {
     ACCEL_REDUCE_MAX = 2,
 } accel_reduction_t;
 /* scale * the sum, mean or maximum of t over the ranks, element by element, in the
- * shape and dtype of t: the same bits on all ranks. bfloat16 is computed in float32.
- * Integers: scale 1 and no mean; ACCEL_EINVAL where a result does not fit the dtype. */
+ * shape and dtype of t: the same bits on all ranks. Narrow floats are summed in
+ * float32. Integers: scale 1 and no mean; ACCEL_EINVAL where a result does not fit the
+ * dtype. */
 accel_tensor_t *accel_reduce(accel_t *run, const accel_tensor_t *t,
                              accel_reduction_t how, double scale, accel_error_t *err);
 /* The same in place. */

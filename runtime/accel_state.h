@@ -80,6 +80,14 @@ accel_status_t accel_on_load(accel_t *run, accel_state_hook_f fn, void *user,
  * lost. Collective. Errors: ACCEL_EINVAL (in the middle of a step, a directory that
  * holds a checkpoint), those of accel_save. */
 accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *err);
+/* The value of a metric of the weights as they are now, after the step that was done
+ * last: accel.checkpoint.keep_best goes by it, if `name` is accel.checkpoint.metric. It
+ * counts for a checkpoint of this step, whether that is saved already or comes later,
+ * and is stored with the next save. accel_evaluate notes its result as "eval_loss". A
+ * value that is not finite is none. Rank 0's value counts. Not collective. Errors:
+ * ACCEL_EINVAL (no name, before accel_prepare). */
+accel_status_t accel_note_metric(accel_t *run, const char *name, double value,
+                                 accel_error_t *err);
 /* Sets the run back to a checkpoint of its own: weights, optimizer state, step, place
  * in the data, loaders, objects. `dir`: as given to accel_save_state, a checkpoint
  * directory, or one checkpoint in it; NULL: the newest complete checkpoint_N.

@@ -52,7 +52,7 @@ void accel_unit_done(accel_unit_t *unit);
  * where the unit is not wanted or has no such parameter, which accel_finish_backward
  * reports. */
 const void *accel_unit_values(const accel_unit_t *unit, int index);
-accel_dtype_t accel_unit_dtype(const accel_unit_t *unit); /* float32 or bfloat16 */
+accel_dtype_t accel_unit_dtype(const accel_unit_t *unit); /* the compute dtype */
 /* The full gradient of parameter `index` in this micro-batch, float32, to add to; *out
  * is NULL for a frozen one. Valid until the gradient of another unit is requested,
  * which may reduce this one, or until accel_finish_backward. Collective like

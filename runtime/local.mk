@@ -21,6 +21,7 @@ libaccel_core_la_CFLAGS = $(AM_CFLAGS) -fno-math-errno $(PMIX_CFLAGS) $(UCX_CFLA
 
 include runtime/common/local.mk
 include runtime/config/local.mk
+include runtime/precision/local.mk
 include runtime/plan/local.mk
 include runtime/bootstrap/local.mk
 include runtime/topology/local.mk

@@ -102,7 +102,7 @@ char *cmdline_read_file(const char *path, size_t max, size_t *len_out)
             return buf;
         }
         len += (size_t)n;
-        if (len == cap && cap >= max)
+        if (len > max)
             break;
         if (len == cap)
             cap *= 2;

@@ -11,6 +11,9 @@ tests_unit_test_repeat_list_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_common_paths
 tests_unit_test_common_paths_SOURCES = tests/unit/test_common_paths.c
 tests_unit_test_common_paths_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_floats
+tests_unit_test_floats_SOURCES = tests/unit/test_floats.c
+tests_unit_test_floats_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_wire
 tests_unit_test_wire_SOURCES = tests/unit/test_wire.c
 tests_unit_test_wire_LDADD = $(unit_ldadd)
@@ -40,7 +43,8 @@ shell_tests += \
 	tests/issues/0201-near-names.t \
 	tests/issues/0202-cuda-arch.t \
 	tests/issues/0220-format-second-reader.t \
-	tests/issues/0221-format-refused.t
+	tests/issues/0221-format-refused.t \
+	tests/issues/0222-full-disk-exit.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk
@@ -92,7 +96,7 @@ update-golden: accel$(EXEEXT) examples/train$(EXEEXT) tests/helpers/fake_nvml.la
 .PHONY: update-golden
 
 EXTRA_DIST += $(shell_tests) tests/t/gpu.sh tests/t/tap.sh tests/t/lib.sh tests/t/second_reader.sh tests/t/torch.sh tests/t/train.sh \
-	tests/sanitizer.sh tests/t/sanitized.sh tests/data/lsan.supp
+	tests/one-test tests/sanitizer.sh tests/t/alike_objects.pl tests/t/sanitized.sh tests/data/lsan.supp
 shell_tests += tests/t/7110-cli-sanitizer.t tests/t/7120-plugin-sanitizer.t
 TEST_EXTENSIONS = .t
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -151,12 +155,16 @@ EXTRA_DIST += tests/data/optim
 shell_tests += tests/t/0080-build-mutants.t
 EXTRA_DIST += tests/mutants/run \
 	tests/mutants/backend.mut \
+	tests/mutants/background.mut \
 	tests/mutants/between.mut \
 	tests/mutants/comm.mut \
 	tests/mutants/common.mut \
 	tests/mutants/config.mut \
 	tests/mutants/data.mut \
+	tests/mutants/deadline.mut \
+	tests/mutants/dicts.mut \
 	tests/mutants/format.mut \
+	tests/mutants/keep.mut \
 	tests/mutants/launch.mut \
 	tests/mutants/loader.mut \
 	tests/mutants/logstop.mut \
@@ -167,8 +175,11 @@ EXTRA_DIST += tests/mutants/run \
 	tests/mutants/polish.mut \
 	tests/mutants/ptx.mut \
 	tests/mutants/resume.mut \
+	tests/mutants/saves.mut \
 	tests/mutants/scripts.mut \
 	tests/mutants/shard.mut \
+	tests/mutants/staging.mut \
+	tests/mutants/state_forged.mut \
 	tests/mutants/tensor.mut \
 	tests/mutants/track.mut \
 	tests/mutants/objects.mut \

@@ -7,6 +7,14 @@
 
 #include <stdbool.h>
 
+/* With the address sanitizer each access takes its time. What it can find is in every line
+ * once: tests then leave out repetitions that touch no other memory. */
+#ifdef __SANITIZE_ADDRESS__
+#define TAP_SANITIZED true
+#else
+#define TAP_SANITIZED false
+#endif
+
 void tap_plan(int tests);              /* known beforehand; else tap_done alone */
 void tap_skip_all(const char *reason); /* prints 1..0 # SKIP reason and exits 0 */
 bool tap_ok(bool pass, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

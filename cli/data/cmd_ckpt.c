@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel ckpt ls|verify DIR`: which checkpoints there are, and whether every byte of
- * them is as it was written. Lists them itself; accel-verify, a program of its own,
- * verifies them. Changes nothing.
+ * `accel ckpt VERB ...`: the verbs, their command line, and the two that answer which
+ * checkpoints there are (ls) and whether every byte of them is as it was written
+ * (verify; accel-verify, a program of its own, does it). The others are in files named
+ * after them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,41 +11,9 @@
 #include <sys/stat.h>
 
 #include "accel_ckpt.h"
+#include "checkpoint/ckpt_tools.h"
+#include "cli/data/ckpt_cmd.h"
 #include "cli/own_program.h"
-
-struct ckpt_args {
-    const char *verb;
-    /* argv's own word: slashes at its end are cut off in place. */
-    char *dir;
-    bool json;
-};
-
-static error_t parse_ckpt_args(int key, char *arg, struct argp_state *state)
-{
-    struct ckpt_args *a = state->input;
-
-    switch (key) {
-    case 'j':
-        a->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (!a->verb)
-            a->verb = arg;
-        else if (!a->dir)
-            a->dir = arg;
-        else
-            argp_error(state, "one directory at a time");
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->verb || !a->dir)
-            argp_error(state, "give ls or verify, and a directory");
-        if (strcmp(a->verb, "ls") != 0 && strcmp(a->verb, "verify") != 0)
-            argp_error(state, "unknown verb '%s': ls or verify", a->verb);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 /* Is there a file or directory of this name in `dir`? */
 static bool exists_in(const char *dir, const char *name)
@@ -62,8 +31,34 @@ static void say_none(const char *dir)
     fprintf(stderr, "no checkpoints in %s\n", dir);
 }
 
-/* Ranks and bytes are known only where the manifest could be read. */
-static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool json)
+/* What the table has beside a list. */
+struct listing {
+    const accel_ckpt_info_t *info;
+    size_t count;
+    /* [count] why each stays; "" for one that was not judged */
+    char (*why)[160];
+    /* where the last answer belonged: they come in the order of the list */
+    size_t at;
+};
+
+/* A ckpt_why_kept callback. */
+static void note_why(void *user, const char *name, const char *why)
+{
+    struct listing *l = user;
+
+    for (size_t i = l->at; i < l->count; i++)
+        if (strcmp(l->info[i].name, name) == 0) {
+            snprintf(l->why[i], sizeof(l->why[i]), "%s",
+                     why[0] ? why : "goes with the next save");
+            l->at = i + 1;
+            break;
+        }
+}
+
+/* Ranks and bytes are known only where the manifest could be read; why a damaged one
+ * stays is said by its problem. */
+static void list_row(struct cli_table *t, const accel_ckpt_info_t *info,
+                     const char *why, bool json)
 {
     static const char *const states[] = {
         [ACCEL_CKPT_COMPLETE] = "complete",
@@ -82,17 +77,19 @@ static void list_row(struct cli_table *t, const accel_ckpt_info_t *info, bool js
         else
             format_bytes((double)info->bytes, size, sizeof(size));
     }
-    cli_table_row(t, (const char *[]){ info->name, step, ranks, size,
-                                       states[info->state], info->problem });
+    cli_table_row(t,
+                  (const char *[]){ info->name, step, ranks, size, states[info->state],
+                                    info->complete ? why : "", info->problem });
 }
 
 /* Lists the checkpoints of `root`; `only`: the one to show, NULL: all of them. An
  * incomplete one that is gone by now is left out: a run is writing or removing it. */
 static int list_checkpoints(const char *root, const char *only, bool json)
 {
-    static const char *const columns[] = { "NAME",  "#STEP",   "#RANKS", "#SIZE",
-                                           "STATE", "PROBLEM", NULL };
+    static const char *const columns[] = { "NAME",  "#STEP", "#RANKS",  "#SIZE",
+                                           "STATE", "KEPT",  "PROBLEM", NULL };
     accel_ckpt_info_t *info = NULL;
+    struct listing l;
     struct cli_table *t;
     accel_error_t err = { 0 };
     size_t n = 0, shown = 0;
@@ -100,18 +97,25 @@ static int list_checkpoints(const char *root, const char *only, bool json)
     if (accel_ckpt_list(root, &info, &n, &err))
         return cli_fail(&err);
     t = cli_table_new("checkpoints", columns);
-    if (!t) {
+    l = (struct listing){ .info = info,
+                          .count = n,
+                          .why = calloc(n + 1, sizeof(*l.why)) };
+    if (!t || !l.why) {
         free(info);
+        free(l.why);
         accel_fail_nomem(&err, "the table", 0);
         return cli_fail(&err);
     }
+    /* an answer that is missing is no failure of a list */
+    (void)ckpt_why_kept(root, note_why, &l, NULL);
     for (size_t i = 0; i < n; i++)
         if ((!only || strcmp(only, info[i].name) == 0) &&
             (info[i].complete || exists_in(root, info[i].name))) {
-            list_row(t, &info[i], json);
+            list_row(t, &info[i], l.why[i], json);
             shown++;
         }
     free(info);
+    free(l.why);
     /* On stderr: the table on stdout stays one a script can read. */
     if (!shown)
         say_none(root);
@@ -137,73 +141,360 @@ static const char *one_checkpoint(char *dir, const char **root_out)
 }
 
 /* Becomes accel-verify. Returns only on failure. */
-static int become_verify(char *dir, const char *only, bool json)
+static int become_verify(const struct ckpt_args *a, const char *only)
 {
-    char path[PATH_MAX];
-    char *argv[] = { path, json ? (char *)"--json" : (char *)"--table", dir,
-                     (char *)only, NULL };
+    char path[PATH_MAX], flags[4];
+    char *argv[] = { path, flags, a->path[0], (char *)only, NULL };
     accel_error_t err;
+
+    snprintf(flags, sizeof(flags), "-%s%s", a->deep ? "d" : "", a->json ? "j" : "");
 
     if (cli_own_program("accel-verify", "accel ckpt verify", path, &err))
         return cli_fail(&err);
     return cli_become(path, argv);
 }
 
-/* Runs a verb on a writable copy of the path. */
-static int run_verb(const char *verb, char *dir, bool json)
+/* ls: the checkpoints of a directory, or one of them. */
+static int ckpt_ls(const struct ckpt_args *a)
 {
+    char *dir = a->path[0];
     const char *root = dir, *only = one_checkpoint(dir, &root);
 
-    if (strcmp(verb, "verify") == 0)
-        return become_verify(dir, only, json);
     /* List what is above, and show the one. */
     if (only && only > dir)
         dir[only - dir - 1] = '\0';
-    return list_checkpoints(root[0] ? root : "/", only, json);
+    return list_checkpoints(root[0] ? root : "/", only, a->json);
+}
+
+static int ckpt_verify(const struct ckpt_args *a)
+{
+    const char *root = a->path[0], *only = one_checkpoint(a->path[0], &root);
+
+    return become_verify(a, only);
+}
+
+/* Becomes accel-rewrite: --json|--text, then split DIR OUT FILES, import FILE OUT
+ * FILES, or index DIR. */
+static int become_rewrite(const struct ckpt_args *a, const char *what, int files)
+{
+    char path[PATH_MAX], count[16], command[32];
+    /* with one path the list ends there */
+    char *argv[] = { path,         a->json ? (char *)"--json" : (char *)"--text",
+                     (char *)what, a->path[0],
+                     a->path[1],   count,
+                     NULL };
+    accel_error_t err;
+
+    snprintf(count, sizeof(count), "%d", files);
+    snprintf(command, sizeof(command), "accel ckpt %s", a->verb);
+    if (cli_own_program("accel-rewrite", command, path, &err))
+        return cli_fail(&err);
+    return cli_become(path, argv);
+}
+
+static int ckpt_make_index(const struct ckpt_args *a)
+{
+    return become_rewrite(a, "index", 0);
+}
+
+static int ckpt_merge(const struct ckpt_args *a)
+{
+    return become_rewrite(a, "split", 1);
+}
+
+static int ckpt_split(const struct ckpt_args *a)
+{
+    accel_error_t err = { 0 };
+
+    if (a->shards == 0) {
+        accel_fail(&err, A0010, "accel ckpt split DIR OUT --shards N",
+                   "split needs --shards");
+        return cli_fail(&err);
+    }
+    return become_rewrite(a, "split", a->shards);
+}
+
+static int ckpt_import(const struct ckpt_args *a)
+{
+    return become_rewrite(a, "import", a->shards ? a->shards : 1);
+}
+
+/* prune and repair: accel-rewrite VERB DIR KEEP EVERY BEST METRIC LARGER FLAGS. */
+static int ckpt_tidy(const struct ckpt_args *a)
+{
+    char path[PATH_MAX], keep[16], every[16], best[16], larger[16], flags[4],
+        command[32];
+    char *argv[] = { path,
+                     (char *)a->verb,
+                     a->path[0],
+                     keep,
+                     every,
+                     best,
+                     a->metric ? (char *)a->metric : (char *)"",
+                     larger,
+                     flags,
+                     NULL };
+    accel_error_t err;
+
+    snprintf(keep, sizeof(keep), "%d", a->keep);
+    snprintf(every, sizeof(every), "%d", a->every);
+    snprintf(best, sizeof(best), "%d", a->best);
+    snprintf(larger, sizeof(larger), "%d", a->larger);
+    snprintf(flags, sizeof(flags), "-%s%s", a->dry_run ? "n" : "", a->json ? "j" : "");
+    snprintf(command, sizeof(command), "accel ckpt %s", a->verb);
+    if (cli_own_program("accel-rewrite", command, path, &err))
+        return cli_fail(&err);
+    return cli_become(path, argv);
+}
+
+/* ---- the command line ------------------------------------------------------------ */
+
+/* The verbs. Options beside --json are named by their keys. */
+static const struct verb {
+    const char *name;
+    int paths;
+    /* how many of them are directories that must be there */
+    int read;
+    const char *options;
+    int (*run)(const struct ckpt_args *a);
+} verbs[] = {
+    { "ls", 1, 1, "", ckpt_ls },
+    { "verify", 1, 1, "p", ckpt_verify },
+    { "show", 1, 1, "", ckpt_show },
+    { "diff", 2, 2, "t", ckpt_diff },
+    { "export", 2, 1, "ahds", ckpt_export },
+    { "import", 2, 0, "n", ckpt_import },
+    { "index", 1, 1, "", ckpt_make_index },
+    { "merge", 2, 1, "", ckpt_merge },
+    { "split", 2, 1, "n", ckpt_split },
+    { "prune", 1, 1, "kebmxi", ckpt_tidy },
+    { "repair", 1, 1, "i", ckpt_tidy },
+};
+
+static const struct verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(verbs); i++)
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+/* Verb and paths are all there, and every option belongs to the verb. */
+static void check_usage(const struct ckpt_args *a, struct argp_state *state)
+{
+    const struct verb *v = a->verb ? find_verb(a->verb) : NULL;
+
+    if (!a->verb || a->paths == 0)
+        argp_error(state, "give a verb, such as ls or verify, and a directory");
+    else if (!v)
+        argp_error(state, "unknown verb '%s'", a->verb);
+    else if (a->paths != v->paths)
+        argp_error(state, "%s takes %s", v->name,
+                   v->paths == 1 ? "one directory" : "two paths");
+    else
+        for (const char *o = a->given; *o; o++)
+            if (!strchr(v->options, *o))
+                argp_error(state, "%s takes no -%c", v->name, *o);
+}
+
+/* A number that is 0 or more and nothing else. */
+static double tolerance(const char *text, struct argp_state *state)
+{
+    char *end = NULL;
+    double value = strtod(text, &end);
+
+    if (end == text || *end || !(value >= 0))
+        argp_error(state, "--tol takes a number from 0 on, not '%s'", text);
+    return value;
+}
+
+/* A whole number from `least` on. */
+static int whole(const char *option, const char *text, int least, int most,
+                 struct argp_state *state)
+{
+    char *end = NULL;
+    long value = strtol(text, &end, 10);
+
+    if (end == text || *end || value < least || value > most)
+        argp_error(state, "%s takes a number from %d to %d, not '%s'", option, least,
+                   most, text);
+    return (int)value;
+}
+
+/* "5GB", "200MiB": bytes, of 1000 or of 1024. */
+static int64_t size_of(const char *text, struct argp_state *state)
+{
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = { { "", 1 },          { "B", 1 },           { "KB", 1e3 },
+                  { "MB", 1e6 },      { "GB", 1e9 },        { "KiB", 1024.0 },
+                  { "MiB", 1048576 }, { "GiB", 1073741824 } };
+    char *end = NULL;
+    double value = strtod(text, &end);
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(units); i++)
+        if (end != text && strcmp(end, units[i].unit) == 0 &&
+            value * units[i].bytes >= 1 && value * units[i].bytes < 9e18)
+            return (int64_t)(value * units[i].bytes);
+    argp_error(state, "--shard-size takes a size such as 5GB, not '%s'", text);
+    return 0;
+}
+
+static error_t parse_ckpt_args(int key, char *arg, struct argp_state *state)
+{
+    struct ckpt_args *a = state->input;
+
+    switch (key) {
+    case 'j':
+        a->json = true;
+        return 0;
+    case 't':
+        a->tol = tolerance(arg, state);
+        break;
+    case 'a':
+        a->all = true;
+        break;
+    case 'h':
+        a->hf = arg;
+        break;
+    case 'd':
+        a->dtype = arg;
+        break;
+    case 's':
+        a->shard_bytes = size_of(arg, state);
+        break;
+    case 'n':
+        a->shards = whole("--shards", arg, 1, 99999, state);
+        break;
+    case 'k':
+        a->keep = whole("--keep", arg, 1, 1000000, state);
+        break;
+    case 'e':
+        a->every = whole("--every", arg, 0, 1000000000, state);
+        break;
+    case 'b':
+        a->best = whole("--best", arg, 0, 1000000, state);
+        break;
+    case 'm':
+        a->metric = arg;
+        break;
+    case 'x':
+        if (strcmp(arg, "min") != 0 && strcmp(arg, "max") != 0)
+            argp_error(state, "--mode takes min or max, not '%s'", arg);
+        a->larger = strcmp(arg, "max") == 0;
+        break;
+    case 'i':
+        a->dry_run = true;
+        break;
+    case 'p':
+        a->deep = true;
+        break;
+    case ARGP_KEY_ARG:
+        if (!a->verb)
+            a->verb = arg;
+        else if (a->paths < (int)ACCEL_ARRAY_SIZE(a->path))
+            a->path[a->paths++] = arg;
+        else
+            argp_error(state, "too many paths");
+        return 0;
+    case ARGP_KEY_END:
+        check_usage(a, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    /* an option of some verbs: ARGP_KEY_END checks that it is one of this */
+    if (!strchr(a->given, key))
+        a->given[strlen(a->given)] = (char)key;
+    return 0;
 }
 
 /* The verbs are operands, as the args_doc of argp has them. */
 static const struct argp_option options[] = {
     { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
+    { "deep", 'p', NULL, 0,
+      "verify: compare the HDF5 structures of the files and of index.h5 as well", 0 },
+    { "tol", 't', "X", 0, "diff: floats differ if they are more than X apart", 0 },
+    { "all", 'a', NULL, 0, "export: all tensors, under their names in the checkpoint",
+      0 },
+    { "hf", 'h', "gpt2|llama|bert", 0,
+      "export: names and layouts that Hugging Face has for this model", 0 },
+    { "dtype", 'd', "float32|bfloat16|float16", 0, "export: dtype of the weights", 0 },
+    { "shard-size", 's', "SIZE", 0, "export: cut into files of at most SIZE (5GB)", 0 },
+    { "keep", 'k', "N", 0,
+      "prune: how many of the newest stay; this and the next four as the runs here had "
+      "them, where they are not given",
+      0 },
+    { "every", 'e', "M", 0, "prune: checkpoints of steps M, 2 M, 3 M ... stay as well",
+      0 },
+    { "best", 'b', "K", 0, "prune: the K best by a metric stay as well", 0 },
+    { "metric", 'm', "NAME", 0, "prune: the metric of --best", 0 },
+    { "mode", 'x', "min|max", 0, "prune: whether small or large values are better", 0 },
+    { "dry-run", 'i', NULL, 0, "prune, repair: say what would be done, and do nothing",
+      0 },
+    { "shards", 'n', "N", 0, "split, import: cut every tensor over N files", 0 },
     { 0 },
 };
 static const struct argp argp = {
     options,
     parse_ckpt_args,
-    "ls DIR\nverify DIR",
-    "ls lists checkpoints; verify reads every byte of them and checks every hash.\vDIR "
-    "is accel.checkpoint.dir or one step_... directory in it. verify exits with 74 if "
-    "anything is damaged, and names each damaged file and tensor. It also compares the "
-    "HDF5 structures of the files with the manifest, to ensure that HDF5 tools read "
-    "the same data. A checkpoint that an active run removes during verification does "
-    "not count as damaged.",
+    "ls DIR\nverify DIR\nshow DIR\nindex DIR\ndiff DIR DIR\nexport DIR DIR\nimport "
+    "PATH DIR\n"
+    "merge DIR DIR\nsplit DIR DIR\nprune DIR\nrepair DIR",
+    "ls lists checkpoints and why each is kept; verify reads every byte of them and "
+    "checks every hash; show "
+    "lists the tensors and files of one; index adds index.h5, in which HDF5 tools see "
+    "whole tensors; diff compares two; export writes the weights "
+    "of one as safetensors files, import makes a checkpoint of step 0 of such weights; "
+    "merge and split write one again, cut over one or several files; prune deletes old "
+    "ones; repair removes what killed saves left and moves damaged ones aside.\vDIR is "
+    "accel.checkpoint.dir or one step_... directory in it; verbs that take one "
+    "checkpoint take the newest complete one of accel.checkpoint.dir. verify exits "
+    "with "
+    "74 if anything is damaged, and names each damaged file and tensor; files that are "
+    "not part of a checkpoint are named, and are no damage. That is all a run reads. "
+    "With --deep it also compares the HDF5 structures of the files and of index.h5 "
+    "with the manifest, in a process of its own with limits, to ensure that HDF5 "
+    "tools read the same data. A checkpoint that an active run removes during "
+    "verification does not count as damaged. diff compares bit by bit, and exits with "
+    "0 "
+    "if nothing differs, with 1 if something does. The second directory of export gets "
+    "model.safetensors; that of import, merge and split is a directory of checkpoints, "
+    "as accel.checkpoint.dir is. prune goes by what the runs there keep, or by its "
+    "options; it reads two of "
+    "those that stay, or keeps more until two are whole. Nothing that is there is "
+    "replaced, and nothing is "
+    "visible before it is whole.",
     NULL,
     NULL,
     NULL
 };
 
-/* The directory is checked first: a wrong path would look like a directory
+/* The directories are checked first: a wrong path would look like a directory
  * without checkpoints. */
 static int run_ckpt(int argc, char **argv)
 {
-    struct ckpt_args a = { 0 };
-    struct stat st;
+    struct ckpt_args a = { .tol = -1, .every = -1, .best = -1, .larger = -1 };
 
     cli_parse(&cli_ckpt, argc, argv, &a);
-    if (stat(a.dir, &st) || !S_ISDIR(st.st_mode)) {
+    for (int i = 0; i < find_verb(a.verb)->read; i++) {
+        struct stat st;
         accel_error_t err = { 0 };
 
-        accel_fail_at(&err, A0811, a.dir, "give a checkpoint directory",
+        if (stat(a.path[i], &st) == 0 && S_ISDIR(st.st_mode))
+            continue;
+        accel_fail_at(&err, A0811, a.path[i], "give a checkpoint directory",
                       "no such directory");
         return cli_fail(&err);
     }
-    return run_verb(a.verb, a.dir, a.json);
+    return find_verb(a.verb)->run(&a);
 }
 
 const struct cli_command cli_ckpt = {
     .name = "ckpt",
     .run = run_ckpt,
-    .summary = "list and verify checkpoints",
+    .summary = "list, verify and compare checkpoints",
     .example = "accel ckpt ls out/checkpoints\n"
                "accel ckpt verify out/checkpoints",
     .argp = &argp,

@@ -4,21 +4,31 @@
  * `accel ckpt verify`. A program of its own, so that `accel` starts without the HDF5
  * library. A running job may remove checkpoints meanwhile; that is no damage.
  *
- *     accel-verify --json|--table DIR         every checkpoint in DIR
- *     accel-verify --json|--table DIR NAME    the checkpoint DIR, shown as NAME
+ *     accel-verify FLAGS DIR         every checkpoint in DIR
+ *     accel-verify FLAGS DIR NAME    the checkpoint DIR, shown as NAME
+ *
+ * FLAGS begins with a dash: d to compare HDF5 structures as well, j for JSON.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "accel_ckpt.h"
+#include "checkpoint/ckpt_tools.h"
 #include "cli/cli.h"
+#include "cli/data/ckpt_progress.h"
 #include "cli/data/isolate.h"
 
-/* The table of verify and the checkpoint whose rows are being added. */
-struct rows {
+/* What was asked for, and where the answer goes. */
+struct asked {
     struct cli_table *t;
+    bool deep, json;
+    struct ckpt_progress progress;
+};
+
+/* The checkpoint whose rows are being added. */
+struct rows {
+    struct asked *of;
     const char *name;
     /* The directory itself, links resolved. */
     const char *path;
@@ -37,7 +47,25 @@ static void add_finding(void *user, accel_status_t what, const char *line)
     const char *state = what == ACCEL_ECORRUPT ? "damaged" : "unreadable";
 
     r->count++;
-    cli_table_row(r->t, (const char *[]){ r->name, state, line });
+    cli_table_row(r->of->t, (const char *[]){ r->name, state, line });
+}
+
+/* A file that lies beside the checkpoint's is no fault of it. */
+static void add_stranger(void *user, const char *name)
+{
+    struct rows *r = user;
+    char line[400];
+
+    snprintf(line, sizeof(line),
+             "%.255s is not part of the checkpoint: nothing reads or deletes it", name);
+    cli_table_row(r->of->t, (const char *[]){ r->name, "foreign", line });
+}
+
+static void add_progress(void *user, const char *name, int64_t done, int64_t total)
+{
+    struct rows *r = user;
+
+    ckpt_progress_to(&r->of->progress, name, done, total);
 }
 
 /* An isolate_say. The child reads open files and cannot tell whether the
@@ -75,7 +103,7 @@ static void error_finding(struct rows *r, const accel_error_t *e)
 }
 
 /* What the isolated child gets: the open checkpoint and the
- * number of the shard file. */
+ * number of the shard file; the world's size stands for the index. */
 struct tree_work {
     const accel_ckpt_t *c;
     int file;
@@ -87,6 +115,8 @@ static accel_status_t compare_tree(void *arg, isolate_say *say, void *user,
 {
     const struct tree_work *w = arg;
 
+    if (w->file == accel_ckpt_world_size(w->c))
+        return ckpt_index_check(w->c, say, user, err);
     return accel_ckpt_verify_hdf5(w->c, w->file, say, user, err);
 }
 
@@ -106,8 +136,11 @@ static accel_status_t verify_tree(accel_ckpt_t *c, int file, struct rows *r,
     /* The child's own status, whose findings are in the table already. */
     if (st != ACCEL_OK || end == ISOLATE_DONE)
         return st != ACCEL_OK ? st : work_st;
-    snprintf(where, sizeof(where), "%.200s/rank_%05d-of-%05d.h5", r->path, file,
-             accel_ckpt_world_size(c));
+    if (file == accel_ckpt_world_size(c))
+        snprintf(where, sizeof(where), "%.200s/index.h5", r->path);
+    else
+        snprintf(where, sizeof(where), "%.200s/rank_%05d-of-%05d.h5", r->path, file,
+                 accel_ckpt_world_size(c));
     st = accel_fail_at(
         err, A0841, where, "use another checkpoint", "the HDF5 library %s",
         end == ISOLATE_CRASHED ? "crashes on it" : "does not finish with it");
@@ -115,14 +148,15 @@ static accel_status_t verify_tree(accel_ckpt_t *c, int file, struct rows *r,
     return st;
 }
 
-/* Compares each shard file's HDF5 tree with the manifest, once all hashes held. Goes on
- * after damage, ends with the first other error. */
+/* Compares each shard file's HDF5 tree, and then an index that is there, with the
+ * manifest, once all hashes held. Goes on after damage, ends with the first other
+ * error. */
 static accel_status_t verify_trees(struct rows *r, accel_error_t *err)
 {
     accel_ckpt_t *c = NULL;
     accel_status_t st = accel_ckpt_open(&c, r->path, err), worst = st;
 
-    for (int f = 0; !st && f < accel_ckpt_world_size(c); f++) {
+    for (int f = 0; !st && f <= accel_ckpt_world_size(c); f++) {
         st = verify_tree(c, f, r, err);
         /* The first failure is the result; damage lets the other files be read. */
         worst = worst ? worst : st;
@@ -135,9 +169,16 @@ static accel_status_t verify_trees(struct rows *r, accel_error_t *err)
 }
 
 /* Verifies one checkpoint directory and returns its exit code. */
-static int verify_one(struct cli_table *t, const char *dir, const char *name)
+static int verify_one(struct asked *a, const char *dir, const char *name)
 {
-    struct rows rows = { .t = t, .name = name };
+    struct rows rows = { .of = a, .name = name };
+    const struct ckpt_check check = { .dir = dir,
+                                      .name = name,
+                                      .report = add_finding,
+                                      .stranger = add_stranger,
+                                      .progress = add_progress,
+                                      .user = &rows };
+    struct cli_table *t = a->t;
     char *path = realpath(dir, NULL);
     accel_error_t err = { 0 };
     accel_status_t st;
@@ -145,9 +186,10 @@ static int verify_one(struct cli_table *t, const char *dir, const char *name)
     rows.path = path ? path : dir;
     /* Before anything is read: what changes from here on was not damage. */
     rows.known = stat(rows.path, &rows.as_it_was) == 0;
-    st = accel_ckpt_verify(dir, add_finding, &rows, &err);
+    st = ckpt_check(&check, &err);
+    ckpt_progress_end(&a->progress);
     /* The HDF5 library is only let near files whose hashes held. */
-    if (st == ACCEL_OK)
+    if (st == ACCEL_OK && a->deep)
         st = verify_trees(&rows, &err);
     free(path);
     if (st == ACCEL_OK) {
@@ -163,7 +205,7 @@ static int verify_one(struct cli_table *t, const char *dir, const char *name)
 
 /* Verifies every checkpoint of the directory. *code keeps the exit code of the first
  * that is bad; the result is that of a failure to look at all. */
-static int verify_root(struct cli_table *t, const char *root, int *code)
+static int verify_root(struct asked *a, const char *root, int *code)
 {
     accel_ckpt_info_t *info = NULL;
     accel_error_t err = { 0 };
@@ -183,7 +225,7 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
         int c;
 
         snprintf(dir, sizeof(dir), "%s/%s", root, info[i].name);
-        c = verify_one(t, dir, info[i].name);
+        c = verify_one(a, dir, info[i].name);
         /* Removed since they were listed: the run's right. */
         if (c != accel_exit_code(ACCEL_ENOENT))
             *code = *code ? *code : c;
@@ -194,22 +236,22 @@ static int verify_root(struct cli_table *t, const char *root, int *code)
 
 /* 74 (I/O) where the table could not be printed: a script must not take
  * silence for success. */
-static int verify_checkpoints(const char *dir, const char *only, bool json)
+static int verify_checkpoints(struct asked *a, const char *dir, const char *only)
 {
     static const char *const columns[] = { "NAME", "STATE", "FINDING", NULL };
-    struct cli_table *t = cli_table_new("verified", columns);
     accel_error_t err = { 0 };
     int code = 0, failed = 0;
 
-    if (!t) {
+    a->t = cli_table_new("verified", columns);
+    if (!a->t) {
         accel_fail_nomem(&err, "the table", 0);
         return cli_fail(&err);
     }
     if (only)
-        code = verify_one(t, dir, only);
+        code = verify_one(a, dir, only);
     else
-        failed = verify_root(t, dir, &code);
-    if (cli_table_print(t, json) && !code)
+        failed = verify_root(a, dir, &code);
+    if (cli_table_print(a->t, a->json) && !code)
         code = 74;
     return failed ? failed : code;
 }
@@ -217,9 +259,13 @@ static int verify_checkpoints(const char *dir, const char *only, bool json)
 /* No argp here: `accel ckpt` is the only caller, and it checks its own command line. */
 int main(int argc, char **argv)
 {
+    struct asked a = { .t = NULL };
+
     if (argc < 3 || argc > 4) {
         fprintf(stderr, "accel-verify: run `accel ckpt verify`\n");
         return accel_exit_code(ACCEL_EUSAGE);
     }
-    return verify_checkpoints(argv[2], argv[3], strcmp(argv[1], "--json") == 0);
+    a.deep = strchr(argv[1], 'd') != NULL;
+    a.json = a.progress.off = strchr(argv[1], 'j') != NULL;
+    return verify_checkpoints(&a, argv[2], argv[3]);
 }

@@ -20,6 +20,7 @@ enum {
     O_GPU_MEMORY,
     O_RANKS,
     O_COMPARE,
+    O_COMPARE_PRECISION,
     O_STORAGE,
     O_MTBF,
     O_LAYERS,
@@ -65,6 +66,8 @@ static const struct argp_option options[] = {
     { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
     { "compare", O_COMPARE, NULL, 0, "Show one line per strategy, this config's first",
       0 },
+    { "compare-precision", O_COMPARE_PRECISION, NULL, 0,
+      "Show one line per level of precision, this config's first", 0 },
     CLI_SETTINGS_OPTIONS,
     /* Groups of --help: a row without a name is a heading. */
     { NULL, 0, NULL, 0, "Ranks:", 1 },
@@ -153,7 +156,10 @@ static error_t parse_plan_args(int key, char *arg, struct argp_state *state)
         a->json = true;
         return 0;
     case O_COMPARE:
-        a->compare = true;
+        a->compare = COMPARE_STRATEGIES;
+        return 0;
+    case O_COMPARE_PRECISION:
+        a->compare = COMPARE_PRECISION;
         return 0;
     case O_STORAGE:
         a->storage = positive_number(state, "storage", arg);
@@ -195,7 +201,11 @@ static const struct argp argp = {
         "rank by kind, bytes that each rank sends per step, size of a checkpoint and "
         "how often to save one. Strategies that this version cannot run yet are "
         "planned too, and marked. Starts nothing and needs no Slurm.\vThe numbers are "
-        "those that the run prints and keeps to. With --gpus they are those of GPUs; "
+        "those that the run prints and keeps to. They are for one model and AdamW: the "
+        "file does not say what a program asks for in code. Averages of weights "
+        "(accel_ema), compressed sums of gradients (accel_powersgd), other optimizers "
+        "and several models are in the plan that the run itself prints. With --gpus "
+        "the numbers are those of GPUs; "
         "the memory that CUDA and NCCL take before the model is an estimate. A plan "
         "that does not fit the GPUs is still shown, after the changes that would make "
         "it fit. Exit code: 0 no problem, 64 an impossible shape, 65 a problem in the "
@@ -225,7 +235,12 @@ static int show_plan(const struct plan_args *a, const struct planned *p)
                       100.0 * (double)plan.total_bytes / (double)memory);
         code = cli_fail(&err);
     }
-    shown = a->compare ? plan_show_all(p, a->json) : plan_show(p, a->file, a->json);
+    if (a->compare == COMPARE_STRATEGIES)
+        shown = plan_show_all(p, a->json);
+    else if (a->compare == COMPARE_PRECISION)
+        shown = plan_show_levels(p, a->json);
+    else
+        shown = plan_show(p, a->file, a->json);
     return shown ? shown : code;
 }
 

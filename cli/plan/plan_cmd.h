@@ -11,6 +11,9 @@
 #include "plan/plan.h"
 #include "cli/config/settings.h"
 
+/* What is shown beside each other. */
+enum plan_compare { COMPARE_NONE, COMPARE_STRATEGIES, COMPARE_PRECISION };
+
 /* The command line. 0 and NULL: not given. */
 struct plan_args {
     /* model: a preset or a directory, see model_shape_open; NULL: GPT-2 124M. */
@@ -23,7 +26,8 @@ struct plan_args {
     /* GiB. */
     double gpu_memory;
     struct cli_settings settings;
-    bool json, compare;
+    bool json;
+    enum plan_compare compare;
 };
 
 /* A plan's input, complete: what the command line and the config
@@ -54,13 +58,19 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
                             accel_error_t *err);
 void plan_free(struct planned *p);
 
+/* The same run with the keys of another config that have no say in ranks or layout: its
+ * model is measured anew. plan_free frees, also after an error. */
+accel_status_t plan_again(const struct planned *p, const struct config *config,
+                          struct planned *again_out, accel_error_t *err);
+
 /* Is the memory of the GPUs enough? True where there are none, and
  * where it is not known. */
 bool plan_fits(const struct planned *p);
 
-/* Print one plan as rows or JSON, or all strategies as a table. Both
- * return the exit code. */
+/* Print one plan as rows or JSON, or all strategies or levels of precision as a table.
+ * All return the exit code. */
 int plan_show(const struct planned *p, const char *file, bool json);
 int plan_show_all(const struct planned *p, bool json);
+int plan_show_levels(const struct planned *p, bool json);
 
 #endif

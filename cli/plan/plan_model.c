@@ -15,6 +15,7 @@
 #include "data/data.h"
 #include "cli/cli.h"
 #include "cli/plan/plan_cmd.h"
+#include "nn/fp8_linears.h"
 #include "shard/shard.h"
 #include "topology/topo.h"
 
@@ -116,15 +117,22 @@ static int64_t part_of(const struct unit *u, int tp)
     return elems;
 }
 
-/* Copies the elements of each unit out of the model, which is freed after measuring.
- * in->unit_elems is the caller's to free. */
+/* Copies the elements of each unit, and what of them is coded, out of the model, which
+ * is freed after measuring. in->unit_elems and in->coded.list are the caller's to
+ * free. */
 static accel_status_t copy_unit_sizes(struct plan_input *in, const struct units *units,
                                       accel_error_t *err)
 {
     int64_t *elems = calloc((size_t)units->count, sizeof(*elems));
+    const size_t weights = (size_t)units_coded(units, NULL, NULL);
+    struct plan_coded *coded = calloc(weights + 1, sizeof(*coded));
 
-    if (!elems)
+    if (!elems || !coded) {
+        free(elems);
+        free(coded);
         return accel_fail_nomem(err, "the plan", (size_t)units->count * sizeof(*elems));
+    }
+    in->coded = (struct plan_codes){ coded, units_coded(units, coded, NULL) };
     /* Of the whole model; elems[] is what one rank's tensor-parallel part has. */
     in->params = 0;
     for (int u = 0; u < units->count; u++) {
@@ -187,6 +195,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     struct backend *be = NULL;
     struct graph g = { 0 };
     struct units units = { 0 };
+    struct fp8_linears linears = { 0 };
     accel_module_t *model = NULL;
     accel_field_t fields[4];
     int n = model_fields(&p->shape, seq, fields);
@@ -197,7 +206,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
                               : backend_cpu_sizes_open(&be, p->threads, err);
     if (st != ACCEL_OK)
         return st;
-    st = graph_open(&g, be, config_precision(p->config).compute, true, err);
+    st = graph_open(&g, be, precision_of(p->config).compute, true, err);
     if (st != ACCEL_OK)
         goto close_backend;
     model = model_new(&g, &p->shape, err);
@@ -212,6 +221,11 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
         st = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
     if (st == ACCEL_OK && recompute)
         nn_recompute_units(model);
+    if (st == ACCEL_OK && precision_of(p->config).fp8)
+        st = fp8_linears_open(&linears, &model, 1, p->config, err);
+    if (st == ACCEL_OK)
+        in->code_bytes = fp8_linears_keep(
+            &linears, be, plan_keeps_codes(p->config, l, p->in.device.present));
     if (st == ACCEL_OK)
         st = nn_measure(model, p->batch, fields, n, true, &activations, err);
     *bytes_out = (int64_t)activations;
@@ -220,6 +234,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     in->layers = p->sizes.layers;
     in->hidden_elems = (int64_t)p->batch * seq * p->sizes.width;
     in->batch = p->batch;
+    in->fp8_elems = fp8_linears_elems(&linears);
     /* Units and device do not depend on recomputation: once is enough. */
     if (st == ACCEL_OK && !in->unit_elems) {
         estimate_device(p, &in->device, fields, n);
@@ -230,6 +245,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
 out:
     /* In reverse: units point into the model, the model into the graph. */
     units_free(&units);
+    fp8_linears_close(&linears);
     nn_module_free(model);
     graph_close(&g);
 close_backend:
@@ -299,6 +315,7 @@ static accel_status_t measure_cures(struct planned *p, accel_error_t *err)
     if (!wraps_blocks(c)) {
         /* Cut anew, so its units are its own: plan_free frees both. */
         p->other.unit_elems = NULL;
+        p->other.coded.list = NULL;
         p->other.rewrapped = true;
         st = measure_model(p, &p->other, true, config_recomputes(c),
                            &p->other.activation_bytes, err);
@@ -317,6 +334,7 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
 
     p->in.config = p->config;
     p->in.states = 2;
+    p->in.moments = p->config->moments;
     p->in.optimizer = "adam moments";
     choose_device(a, p);
     if (st == ACCEL_OK)
@@ -333,10 +351,32 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
     return st == ACCEL_OK && !plan_fits(p) ? measure_cures(p, err) : st;
 }
 
+/* What is kept because there is room is left out: it would hide what a level needs. */
+accel_status_t plan_again(const struct planned *p, const struct config *config,
+                          struct planned *again_out, accel_error_t *err)
+{
+    struct plan_input *in = &again_out->in;
+    accel_status_t st;
+
+    *again_out = *p;
+    again_out->config = in->config = config;
+    in->moments = config->moments;
+    in->unit_elems = NULL;
+    in->coded.list = NULL;
+    st = measure_model(again_out, in, wraps_blocks(config), config_recomputes(config),
+                       &in->activation_bytes, err);
+    in->kept_bytes = 0;
+    again_out->other = *in;
+    return st;
+}
+
 /* `other` shares the unit sizes of `in` unless it was cut anew. */
 void plan_free(struct planned *p)
 {
-    if (p->other.unit_elems != p->in.unit_elems)
+    if (p->other.unit_elems != p->in.unit_elems) {
         free((void *)p->other.unit_elems);
+        free((void *)p->other.coded.list);
+    }
     free((void *)p->in.unit_elems);
+    free((void *)p->in.coded.list);
 }

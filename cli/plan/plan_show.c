@@ -109,14 +109,15 @@ static int print_plan_text(const struct planned *p, const struct plan *plan,
 static json_t *bytes_json(const struct plan *p)
 {
     return json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
         (json_int_t)p->param_bytes, "adam_moments", (json_int_t)p->moment_bytes,
         "gradients", (json_int_t)p->gradient_bytes, "gather",
-        (json_int_t)p->gather_bytes, "reduce", (json_int_t)p->reduce_bytes, "sums",
-        (json_int_t)p->sum_bytes, "activations", (json_int_t)p->activation_bytes,
-        "buffers", (json_int_t)p->buffer_bytes, "kernels", (json_int_t)p->kernel_bytes,
-        "before_the_model", (json_int_t)p->base_bytes, "in_host_memory",
-        (json_int_t)p->host_bytes, "peak", (json_int_t)p->total_bytes);
+        (json_int_t)p->gather_bytes, "fp8_weights", (json_int_t)p->code_bytes, "reduce",
+        (json_int_t)p->reduce_bytes, "sums", (json_int_t)p->sum_bytes, "activations",
+        (json_int_t)p->activation_bytes, "buffers", (json_int_t)p->buffer_bytes,
+        "kernels", (json_int_t)p->kernel_bytes, "before_the_model",
+        (json_int_t)p->base_bytes, "in_host_memory", (json_int_t)p->host_bytes, "peak",
+        (json_int_t)p->total_bytes);
 }
 
 /* What the GPU has and what its rank needs on the host; null
@@ -225,86 +226,4 @@ int plan_show(const struct planned *p, const char *file, bool json)
 
     plan_compute(&p->in, &plan);
     return json ? print_plan_json(p, &plan, file) : print_plan_text(p, &plan, file);
-}
-
-/* ---- all strategies -------------------------------------------------------------- */
-
-/* Plain bytes for scripts, a unit for readers. */
-static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
-{
-    if (json)
-        snprintf(buf, len, "%lld", (long long)bytes);
-    else
-        format_bytes((double)bytes, buf, len);
-}
-
-/* "-": there is no GPU, or its memory is not known. */
-static const char *fits_word(const struct plan_device *d, const struct plan *p)
-{
-    if (!d->present || d->memory_bytes == 0)
-        return "-";
-    return p->total_bytes <= d->memory_bytes ? "yes" : "no";
-}
-
-/* One strategy as a row: memory by kind, then bytes sent inside and
- * between nodes per step. */
-static void layout_row(struct cli_table *t, const struct plan_input *in, bool json)
-{
-    struct plan p;
-    /* In the order of the columns. */
-    int64_t kind[9];
-    char cell[9][32];
-
-    plan_compute(in, &p);
-    kind[0] = p.param_bytes;
-    kind[1] = p.moment_bytes;
-    kind[2] = p.gradient_bytes;
-    kind[3] = p.gather_bytes;
-    kind[4] = p.reduce_bytes;
-    kind[5] = p.activation_bytes;
-    kind[6] = p.total_bytes;
-    kind[7] = p.wire.node;
-    kind[8] = p.wire.network;
-    for (int i = 0; i < 9; i++)
-        bytes_cell(kind[i], json, cell[i], sizeof(cell[i]));
-    cli_table_row(t, (const char *[]){ in->layout.name, cell[0], cell[1], cell[2],
-                                       cell[3], cell[4], cell[5], cell[6],
-                                       fits_word(&in->device, &p), cell[7], cell[8],
-                                       in->layout.runs ? "yes" : "not yet" });
-}
-
-/* This config's strategy first, then all others on the same ranks, each with the
- * config's context-, sequence- and tensor-parallel groups. */
-int plan_show_all(const struct planned *p, bool json)
-{
-    static const char *const columns[] = {
-        "STRATEGY",  "#PARAMETERS",  "#MOMENTS", "#GRADIENTS", "#GATHER",
-        "#REDUCE",   "#ACTIVATIONS", "#PEAK",    "FITS",       "#SENT_IN_NODE",
-        "#SENT_OUT", "SUPPORTED",    NULL
-    };
-    const struct plan_layout *own = &p->in.layout;
-    /* Ranks that the other axes take: the strategies share out what remains. */
-    int others = own->cp * own->sp * own->tp;
-    struct cli_table *t = cli_table_new("strategies", columns);
-    struct plan_input in = p->in;
-    int local = in.local_size / others;
-
-    if (!t)
-        return plan_no_memory();
-    /* what each must have: logits are kept only in what is left */
-    in.kept_bytes = 0;
-    layout_row(t, &in, json);
-    for (int i = 0;
-         plan_layout_at(i, in.world / others, local > 0 ? local : 1, &in.layout); i++) {
-        /* Shown first already. */
-        if (strcmp(in.layout.name, own->name) == 0)
-            continue;
-        in.layout.cp = own->cp;
-        in.layout.sp = own->sp;
-        in.layout.tp = own->tp;
-        /* A strategy that runs alone need not run beside the other axes. */
-        in.layout.runs = in.layout.runs && others == 1;
-        layout_row(t, &in, json);
-    }
-    return cli_table_print(t, json);
 }

@@ -84,13 +84,12 @@ static int run_selftest(const char *parent, bool json)
     snprintf(c->found, sizeof(c->found), "bootstrap, connections, %d thread%s",
              t.run->place.threads, t.run->place.threads == 1 ? "" : "s");
     check_all(&t);
-    if (t.run->boot.rank == 0)
-        workdir_remove(t.dir);
     code = selftest_report(&t, json);
     rank = t.run->boot.rank;
     accel_close(t.run, NULL);
+    /* Not before: the run's own thread may still delete a checkpoint there, and NFS
+     * keeps files that are open. */
     if (rank == 0)
-        /* Again: NFS keeps files that were still open. */
         workdir_remove(t.dir);
     return code;
 }

@@ -131,7 +131,7 @@ static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_ou
     accel_ckpt_box_t *copy = NULL;
     const accel_ckpt_box_t *live;
     accel_ckpt_t *ckpt = NULL;
-    accel_status_t st = run_boxes(run, false, &boxes, err);
+    accel_status_t st = run_boxes(run, &boxes, err);
     size_t n = boxes.count;
 
     live = boxes.all;

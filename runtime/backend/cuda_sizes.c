@@ -45,6 +45,8 @@ accel_status_t backend_cuda_sizes_open(struct backend **backend_out, accel_error
     be->isa = "none";
     be->threads = 1;
     be->device = true;
+    /* what takes most memory */
+    be->fp8 = BACKEND_FP8_TURNED;
     be->close = cuda_sizes_close;
     backend_no_queues(be);
 #define SCRATCH(name, ...) be->name = sizes_##name;

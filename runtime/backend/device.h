@@ -60,6 +60,16 @@ static inline const char *backend_memory_name(enum backend_memory kind)
     return name[kind];
 }
 
+/* Which products of 8-bit floats a backend has (gemm). */
+enum backend_fp8 {
+    BACKEND_FP8_NONE,
+    BACKEND_FP8_ANY,
+    /* sizes that are multiples of NARROW_MULTIPLE, but for m; addresses of 16 bytes */
+    BACKEND_FP8_WHOLE,
+    /* the same, and only a as [m, k] with b as [n, k] */
+    BACKEND_FP8_TURNED
+};
+
 /* Memory use of a device, in bytes. */
 struct backend_usage {
     /* of all processes, as the driver counts */
@@ -102,6 +112,7 @@ struct backend {
     int threads;
     /* nothing is computed: memory must not be touched */
     bool shapes_only;
+    enum backend_fp8 fp8;
     /* its memory is not the host's: only to_host and from_host cross */
     bool device;
     /* workspace of kernels outside the arena, in bytes; see reserve_workspace */
@@ -204,6 +215,14 @@ struct backend {
     void (*from_host)(const struct backend *be, void *dst, const void *host,
                       size_t bytes);
 
+    /* The matrix src [rows, s->cols] as `to`, e4m3 or e5m2, in blocks: makes the scale
+     * of each from its largest magnitude (precision/fp8_blocks.h; NaN does not count),
+     * stores its inverse in s and the scaled numbers in dst, rounded as by quantize.
+     * NULL: the backend multiplies no numbers with scales of blocks. */
+    void (*quantize_blocks)(const struct backend *be, void *dst, accel_dtype_t to,
+                            const void *src, accel_dtype_t type, int64_t rows,
+                            const struct block_scales *s);
+
     /* The kernels: kernels.h. The meta backend's do nothing. */
 #define KERNEL(type, name, ...) type (*name)(const struct backend *be, __VA_ARGS__);
 #include "backend/kernels.h"
@@ -214,8 +233,8 @@ struct backend {
 };
 
 /* Opens the CPU backend: OpenMP with `threads` threads (0: as many as OpenMP would
- * use), every BLAS call single-threaded. The caller closes it with backend_close, as
- * with all opens below. */
+ * use), every BLAS call of a conv single-threaded. The caller closes it with
+ * backend_close, as with all opens below. */
 accel_status_t backend_cpu_open(struct backend **backend_out, int threads,
                                 accel_error_t *err);
 /* Opens a backend whose kernels do nothing, with the scratch sizes of `like`. The same

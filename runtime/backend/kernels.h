@@ -9,12 +9,14 @@
  * A new kernel is a row here, cpu_NAME in cpu/ and cuda_NAME in cuda/. The meta
  * backend gets its empty body from the row.
  *
- * "type" is the storage, ACCEL_F32 or ACCEL_BF16 unless the row says more. Arithmetic
- * is float32 whatever the storage, and a result is rounded once. The bits of a result
- * depend on the shapes and on the CPU kernel of the BLAS, never on the number of
- * threads. "(+)=" is written or, with `add`, added to. Sizes are in elements, matrices
- * are row-major and without gaps unless a row says otherwise; operands.h has the
- * structs.
+ * "type" is the storage, ACCEL_F32, ACCEL_BF16 or ACCEL_F16 (plain, not the blocks of
+ * common/wire.h) unless the row says more. Arithmetic is float32 whatever the storage,
+ * and a result is rounded once, to nearest even; beyond float16's range it becomes
+ * infinity. The bits of a result depend on the shapes, on whether bfloat16 is
+ * multiplied in pairs and, with a conv, on the kernel of the BLAS, never on the number
+ * of threads. "(+)=" is written or, with `add`, added to. Sizes are in elements,
+ * matrices are row-major and without gaps unless a row says otherwise; operands.h has
+ * the structs.
  */
 
 /* ---- filling and converting: arrays of n elements -------------------------------- */
@@ -23,18 +25,34 @@
 KERNEL(void, fill, void *dst, accel_dtype_t type, int64_t n, float value)
 /* `bytes` bytes of zero, whatever the type */
 KERNEL(void, zero, void *dst, size_t bytes)
-/* float32 -> bfloat16; dst may be src itself. */
-KERNEL(void, narrow, void *dst, const float *src, int64_t n)
+/* float32 -> type, a narrow one; dst may be src itself. */
+KERNEL(void, narrow, void *dst, accel_dtype_t type, const float *src, int64_t n)
 /* src[count][n] float32 -> `count` adjacent arrays of n numbers of a scaled wire type
  * (common/wire.h). dst may be src itself when n is a multiple of 32; dst is aligned to
  * 4 bytes. */
 KERNEL(void, narrow_parts, void *dst, accel_dtype_t type, const float *src, int count,
        int64_t n)
-/* bfloat16 -> float32; no overlap. */
-KERNEL(void, widen, float *dst, const void *src, int64_t n)
-/* dst[n] (+)= src[n], rounded; src of any dtype, dst float32 or bfloat16 */
+/* type, a narrow one -> float32; no overlap. */
+KERNEL(void, widen, float *dst, const void *src, accel_dtype_t type, int64_t n)
+/* dst[n] (+)= src[n], rounded; src of any dtype, dst of a storage type */
 KERNEL(void, cast, void *dst, accel_dtype_t dst_type, bool add, const void *src,
        accel_dtype_t src_type, int64_t n)
+
+/* dst[n] = src[n] * scale[0] as `to`, e4m3 or e5m2: rounded to nearest even; beyond the
+ * largest number it becomes that; NaN stays NaN. amax[0] becomes the largest magnitude
+ * in src, if that is larger; NaN does not count. Either may be NULL: not wanted. */
+KERNEL(void, quantize, void *dst, accel_dtype_t to, const void *src, accel_dtype_t type,
+       int64_t n, const float *scale, float *amax)
+
+/* The same for src [rows, cols], and its transpose: turned [cols, narrow_ld(rows)],
+ * with zeros behind the last row. Only dst may be NULL. */
+KERNEL(void, quantize_turned, void *dst, void *turned, accel_dtype_t to,
+       const void *src, accel_dtype_t type, int64_t rows, int64_t cols,
+       const float *scale, float *amax)
+
+/* scale[0] = that of a tensor whose largest magnitude is amax[0], for `to` (current
+ * scaling, precision/fp8.h), 1 where that is 0 or infinite; scale[1] = 1 / scale[0] */
+KERNEL(void, scale_of, float *scale, accel_dtype_t to, const float *amax)
 
 /* ---- gradients and parameters: float32, n elements ------------------------------- */
 
@@ -55,9 +73,15 @@ KERNEL(void, sumsq, double *sum_out, const struct span *x, int count)
 KERNEL(void, sum_parts, float *out, bool accumulate, const float *first,
        const void *parts, accel_dtype_t type, int count, int64_t n, float scale)
 /* One step of the optimizer (formulas in maths.h), in place over x[count]; zeroes the
- * gradients. The ranges must not overlap. All of k[] have one kind, and with SGD all
- * ranges have a momentum or none. */
+ * gradients. The ranges must not overlap. All of k[] have one kind, all moments one
+ * type, and with SGD, whose momentum is float32, all ranges have one or none; all
+ * parameters have one type. */
 KERNEL(void, update, const struct update_span *x, int count, const struct optim_step *k)
+/* n moments of 8 bits, from the start of a block, to float32 and back, to the nearest.
+ * `positive`: they are averages of squares. No overlap. */
+KERNEL(void, moments_widen, float *dst, struct moments src, bool positive, int64_t n)
+KERNEL(void, moments_narrow, struct moments dst, const float *src, bool positive,
+       int64_t n)
 
 /* ---- elements: arrays of n of one type ------------------------------------------- */
 
@@ -85,7 +109,7 @@ KERNEL(void, dropout, void *y, bool add, const void *x, accel_dtype_t type, int6
 /* ---- moving ---------------------------------------------------------------------- */
 
 /* dst[r,c] (+)= src[r,c] for [rows, cols], with strides in elements. Any dtype; add:
- * float32 and bfloat16 only. */
+ * storage types only. */
 KERNEL(void, copy_rows, void *dst, int64_t dst_stride, bool add, const void *src,
        int64_t src_stride, accel_dtype_t type, int64_t rows, int64_t cols)
 /* src [a][b][c][d][e] = dim[5] -> dst [a][d][c][b][e]; dtypes as copy_rows. */

@@ -12,7 +12,6 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/attention_decode.c \
 	runtime/backend/cpu/attention_grad.c \
 	runtime/backend/cpu/attention_rows.c \
-	runtime/backend/cpu/bf16_gemm.c \
 	runtime/backend/cpu/bf16_gemv.c \
 	runtime/backend/cpu/conv.c \
 	runtime/backend/cpu/conv.h \
@@ -21,16 +20,33 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/elementwise.c \
 	runtime/backend/cpu/embed.c \
 	runtime/backend/cpu/epilogue.c \
+	runtime/backend/cpu/f16_gemv.c \
 	runtime/backend/cpu/gemm.c \
 	runtime/backend/cpu/gemv.c \
 	runtime/backend/cpu/load_store.c \
+	runtime/backend/cpu/cpu_masters.c \
+	runtime/backend/cpu/cpu_scaled_moments.c \
+	runtime/backend/cpu/cpu_moments.c \
 	runtime/backend/cpu/memory.c \
 	runtime/backend/cpu/move.c \
 	runtime/backend/cpu/cpu_norm.c \
 	runtime/backend/cpu/cpu_rope.c \
+	runtime/backend/cpu/panels.c \
+	runtime/backend/cpu/panels.h \
+	runtime/backend/cpu/panels_avx2.c \
+	runtime/backend/cpu/panels_avx512.c \
+	runtime/backend/cpu/panels_bf16.c \
+	runtime/backend/cpu/panels_block.h \
+	runtime/backend/cpu/panels_plain.c \
+	runtime/backend/cpu/panels_stream.h \
+	runtime/backend/cpu/narrow.h \
+	runtime/backend/cpu/panels_x86.h \
 	runtime/backend/cpu/pool.c \
+	runtime/backend/cpu/quantize.c \
+	runtime/backend/cpu/quantize_blocks.c \
 	runtime/backend/cpu/cpu_reduce.c \
 	runtime/backend/cpu/cpu_sizes.c \
+	runtime/backend/cpu/thin.c \
 	runtime/backend/cpu/tile.c \
 	runtime/backend/cpu/tile.h \
 	runtime/backend/cpu/cpu_update.c \
@@ -41,8 +57,10 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cuda_load.c \
 	runtime/backend/cuda_sizes.c \
 	runtime/backend/cuda_load.h \
+	runtime/backend/masters.h \
 	runtime/backend/maths.h \
 	runtime/backend/meta/meta.c \
+	runtime/backend/moments.h \
 	runtime/backend/queues.c
 
 unit_tests += tests/unit/test_gemm_key tests/unit/test_products tests/unit/test_steady
@@ -53,6 +71,9 @@ tests_unit_test_products_LDADD = $(unit_ldadd)
 malloc_count_sources = tests/unit/malloc_count.c tests/unit/malloc_count.h
 tests_unit_test_steady_SOURCES = tests/unit/test_steady.c $(malloc_count_sources)
 tests_unit_test_steady_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_panels
+tests_unit_test_panels_SOURCES = tests/unit/test_panels.c
+tests_unit_test_panels_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_attention_five
 tests_unit_test_attention_five_SOURCES = tests/unit/test_attention_five.c
 tests_unit_test_attention_five_LDADD = $(unit_ldadd)

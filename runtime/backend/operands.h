@@ -11,6 +11,22 @@
 #define ACCEL_BACKEND_OPERANDS_H
 
 #include "common/common.h"
+#include "common/scaled.h"
+
+/* Inverse scales of a matrix of 8-bit floats as it is stored, [rows, cols]: one for
+ * each block of height x width, [ceil(rows / height)][ceil(cols / width)]. A code means
+ * itself times its block's. */
+struct block_scales {
+    void *inverse; /* NULL: there are none */
+    bool e8m0;     /* bytes, powers of two (precision/fp8_blocks.h); else float32 */
+    int64_t height, width, cols;
+};
+
+/* Scales of one row of blocks. */
+static inline int64_t blocks_across(const struct block_scales *s)
+{
+    return (s->cols + s->width - 1) / s->width;
+}
 
 /* c[m,n] = act(op(a) op(b) + bias), row-major; op(a) is [m,k], op(b) is [k,n]. m, n
  * and, with add, k may be 0. The backward uses two more forms: c = op(a) op(b) *
@@ -22,6 +38,14 @@ struct gemm {
     int64_t m, n, k;
     const void *a, *b;
     accel_dtype_t a_type, b_type;
+    /* a and b are e4m3 or e5m2, and stand for a * a_inverse[0] and b * b_inverse[0]:
+     * the product is multiplied by both before all else. NULL: there are no scales. */
+    const float *a_inverse, *b_inverse;
+    /* in their place, scales of blocks */
+    struct block_scales a_blocks, b_blocks;
+    /* 8-bit operands: a device may keep sums in fewer bits than float32's. For
+     * forwards. */
+    bool fast;
     /* elements between the starts of stored rows */
     int64_t lda, ldb;
     void *c;
@@ -42,6 +66,15 @@ struct gemm {
      * wanted */
     float *row_sums;
 };
+
+/* Tensor cores take 8-bit floats in multiples of this many. */
+#define NARROW_MULTIPLE 16
+
+/* Elements between the rows of a turned 8-bit copy of a matrix with `rows` rows. */
+static inline int64_t narrow_ld(int64_t rows)
+{
+    return (rows + NARROW_MULTIPLE - 1) / NARROW_MULTIPLE * NARROW_MULTIPLE;
+}
 
 /* Addresses the values of one position and head: head_width adjacent elements at data +
  * sample * b + row * t + head * h elements. */
@@ -176,18 +209,55 @@ struct lion_step {
  * `kind` is set. */
 struct optim_step {
     accel_optimizer_kind_t kind;
+    /* key of the draws by which this step rounds 8-bit moments and narrow masters */
+    uint64_t draws;
+    /* narrow masters are rounded to the nearest, not by draws */
+    bool nearest;
     struct adamw_step adamw;
     struct sgd_step sgd;
     struct lion_step lion;
 };
 
-/* n elements of the shards that share the constants of optim_step[step], or with step
- * -1 are not trained: their gradients g are zeroed and nothing else is touched. p:
- * parameters; m and v: state, NULL where the optimizer has none. */
+/* Numbers of 8 bits that share a scale. A block is counted from the start of its
+ * parameter, and no rank's part cuts one: parts begin and end at multiples of 32. */
+#define MOMENT_BLOCK 16
+
+/* An array of optimizer state: float32, or with `scale` codes of 8 bits and a bfloat16
+ * for each MOMENT_BLOCK of them (backend/moments.h). data NULL: there is none. */
+struct moments {
+    void *data;
+    uint16_t *scale;
+};
+
+/* Scales of n codes. */
+static inline size_t moment_scales(int64_t n)
+{
+    return (size_t)((n + MOMENT_BLOCK - 1) / MOMENT_BLOCK);
+}
+
+/* Arrays of a range that rest with scales, on CPUs: parameters in float16, gradients in
+ * e4m3, state m in e4m3 and v in float16; those without data rest as the range says. A
+ * step leaves gradients as they were. */
+struct scaled_arrays {
+    struct scaled master, gradient, m, v;
+};
+
+/* n elements of the shards that share the constants of optim_step[step]; -1: they are
+ * not trained, their gradients g are zeroed and nothing else is touched. Parameters: p,
+ * or in bfloat16 `narrow`; gradients: g; state: m and v, of one type. What is `scaled`
+ * has no place here. What a step rounds by draws: all elements are of one parameter,
+ * `name` is the hash of its name, `first` the number of the first of them, a multiple
+ * of MOMENT_BLOCK, and of SCALED_BLOCK where there are scales. */
 struct update_span {
-    float *p, *m, *v, *g;
+    float *p;
+    uint16_t *narrow;
+    const struct scaled_arrays *scaled;
+    struct moments m, v;
+    float *g;
     int64_t n;
     int step;
+    uint64_t name;
+    int64_t first;
 };
 
 /* Cross-entropy: which targets count, and how much of one target is spread over all

@@ -127,6 +127,25 @@ accel_status_t accel_agree(accel_t *run, accel_status_t st, accel_error_t *err)
     return ready == ACCEL_OK ? agree_with(run, st, err) : ready;
 }
 
+/* Not run_outside: where the program is called back, nothing else can end the call. */
+accel_status_t accel_give_up(accel_t *run, accel_status_t st, accel_error_t *err)
+{
+    accel_error_t own = { 0 };
+    accel_status_t given = run_given(run, "accel_give_up", err);
+
+    if (given != ACCEL_OK)
+        return given;
+    if (st == ACCEL_OK)
+        return accel_fail(err, A0901, "pass the status of what failed",
+                          "accel_give_up: the status is ACCEL_OK");
+    if (err)
+        own = *err;
+    own.code = st;
+    if (!own.text[0])
+        snprintf(own.text, sizeof(own.text), "failed without a message");
+    return run_report(run, st, &own, err);
+}
+
 /* ---- some ranks first ------------------------------------------------------------ */
 
 /* The others wait in the agreement that the first ones make at their end. */

@@ -150,7 +150,8 @@ accel_status_t accel_gather_bytes(accel_t *run, const void *mine, size_t bytes,
     return st;
 }
 
-/* The length first: only the sender knows it. */
+/* The length first: only the sender knows it. Negative: it has no bytes, which must not
+ * leave the others waiting for them. */
 static accel_status_t broadcast_all_bytes(accel_t *run, const void *data, int64_t bytes,
                                           int from, void **copy_out, size_t *bytes_out,
                                           accel_error_t *err)
@@ -159,7 +160,12 @@ static accel_status_t broadcast_all_bytes(accel_t *run, const void *data, int64_
     void *copy = NULL;
     accel_status_t st;
 
+    if (run->boot.rank == from && bytes > 0 && !data)
+        bytes = -1;
     st = comm_broadcast(run->comm, &bytes, sizeof(bytes), from, &e);
+    if (st == ACCEL_OK && bytes < 0)
+        return accel_fail(err, A0941, "pass the bytes to send",
+                          "accel_broadcast_bytes: data of rank %d is NULL", from);
     if (st == ACCEL_OK) {
         copy = malloc((size_t)bytes + 1);
         if (!copy)
@@ -192,9 +198,6 @@ accel_status_t accel_broadcast_bytes(accel_t *run, const void *data, size_t byte
         st = accel_fail(&e, A0941, "pass where the result goes",
                         "accel_broadcast_bytes: %s is NULL",
                         copy_out ? "bytes_out" : "copy_out");
-    if (st == ACCEL_OK && run->boot.rank == from && bytes > 0 && !data)
-        st = accel_fail(&e, A0941, "pass the bytes to send",
-                        "accel_broadcast_bytes: data is NULL");
     st = bytes_begin(run, BETWEEN_BROADCAST_BYTES, from, st, &e);
     if (st == ACCEL_OK)
         st = broadcast_all_bytes(run, data, (int64_t)bytes, from, copy_out, bytes_out,

@@ -20,7 +20,8 @@ unit_tests += tests/unit/test_ranks
 tests_unit_test_ranks_SOURCES = tests/unit/test_ranks.c $(ranks_world)
 tests_unit_test_ranks_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_ranks_metrics
-tests_unit_test_ranks_metrics_SOURCES = tests/unit/test_ranks_metrics.c $(ranks_world)
+tests_unit_test_ranks_metrics_SOURCES = tests/unit/test_ranks_metrics.c $(ranks_world) \
+	$(loader_world)
 tests_unit_test_ranks_metrics_CFLAGS = $(AM_CFLAGS) \
 	-DDATA='"$(abs_top_srcdir)/tests/data/ranks"'
 tests_unit_test_ranks_metrics_LDADD = $(fork_ldadd)

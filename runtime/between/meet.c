@@ -15,9 +15,7 @@ accel_status_t between_ready(accel_t *run, const char *call, accel_error_t *err)
 {
     if (run_outside(run, call, err) != ACCEL_OK)
         return ACCEL_EINVAL;
-    if (run->status != ACCEL_OK && err)
-        *err = run->failure;
-    return run->status;
+    return run_failed(run, err);
 }
 
 /* The text says whose it is, but for the rank that has it already. */

@@ -9,7 +9,7 @@
 
 #include "backend/device.h"
 #include "between/between_impl.h"
-#include "common/bf16.h"
+#include "common/floats.h"
 
 struct padding {
     int dim;
@@ -19,7 +19,7 @@ struct padding {
     union {
         float f32;
         double f64;
-        bf16_t bf16;
+        uint16_t narrow;
         int32_t i32;
         int64_t i64;
         uint16_t u16;
@@ -43,7 +43,8 @@ static bool fill_of(struct padding *pad, accel_dtype_t t)
         pad->fill.f32 = (float)v;
         return true;
     case ACCEL_BF16:
-        pad->fill.bf16 = f32_to_bf16((float)v);
+    case ACCEL_F16:
+        floats_narrow(&pad->fill.narrow, t, &(float){ (float)v }, 1);
         return true;
     case ACCEL_F64:
         pad->fill.f64 = v;

@@ -9,7 +9,7 @@
 
 #include "backend/device.h"
 #include "between/between_impl.h"
-#include "common/bf16.h"
+#include "common/floats.h"
 
 struct reduction {
     accel_reduction_t how;
@@ -53,13 +53,13 @@ static accel_status_t check_reduction(const struct piece *p, const struct reduct
 
 /* ---- on the device --------------------------------------------------------------- */
 
-/* `out` has the values of this rank. bfloat16 passes through float32 scratch, so that
- * the result is rounded once. */
+/* `out` has the values of this rank. Narrow floats pass through float32 scratch, so
+ * that the result is rounded once. */
 static accel_status_t reduce_there(accel_t *run, const struct reduction *r,
                                    const struct piece *out, accel_error_t *err)
 {
     const struct backend *be = out->be;
-    bool narrow = out->dtype == ACCEL_BF16;
+    bool narrow = out->dtype == ACCEL_BF16 || out->dtype == ACCEL_F16;
     double factor = factor_of(run, r);
     accel_error_t e = { 0 };
     void *work = out->data;
@@ -69,7 +69,7 @@ static accel_status_t reduce_there(accel_t *run, const struct reduction *r,
         st = piece_scratch(run, out, (size_t)out->elems * sizeof(float), &work, err);
         if (st != ACCEL_OK)
             return st;
-        be->widen(be, work, out->data, out->elems);
+        be->widen(be, work, out->data, out->dtype, out->elems);
     }
     /* one rank has no communicator of the device */
     st = run->boot.size == 1 ? ACCEL_OK
@@ -78,7 +78,7 @@ static accel_status_t reduce_there(accel_t *run, const struct reduction *r,
     if (st == ACCEL_OK && factor != 1)
         be->scale(be, work, out->elems, (float)factor);
     if (st == ACCEL_OK && narrow)
-        be->narrow(be, out->data, work, out->elems);
+        be->narrow(be, out->data, out->dtype, work, out->elems);
     if (narrow)
         piece_drop(run, out, work);
     return run_report(run, st, &e, err);
@@ -86,7 +86,7 @@ static accel_status_t reduce_there(accel_t *run, const struct reduction *r,
 
 /* ---- in host memory -------------------------------------------------------------- */
 
-/* Integers as int64, bfloat16 as float32. */
+/* Integers as int64, narrow floats as float32. */
 static void to_working(void *work, const void *from, accel_dtype_t t, int64_t n)
 {
     int64_t *wide = work;
@@ -105,7 +105,8 @@ static void to_working(void *work, const void *from, accel_dtype_t t, int64_t n)
             wide[i] = ((const uint8_t *)from)[i];
         break;
     case ACCEL_BF16:
-        bf16_widen(work, from, (size_t)n);
+    case ACCEL_F16:
+        floats_widen(work, from, t, (size_t)n);
         break;
     default:
         if (n > 0)
@@ -154,11 +155,11 @@ static accel_status_t from_working(void *to, void *work, accel_dtype_t t, int64_
     if (t == ACCEL_F64 && factor != 1)
         for (int64_t i = 0; i < n; i++)
             ((double *)work)[i] *= factor;
-    if ((t == ACCEL_F32 || t == ACCEL_BF16) && factor != 1)
+    if (accel_dtype_is_float(t) && factor != 1)
         for (int64_t i = 0; i < n; i++)
             ((float *)work)[i] *= (float)factor;
-    if (t == ACCEL_BF16)
-        bf16_narrow(to, work, (size_t)n);
+    if (accel_dtype_is_float(t))
+        floats_narrow(to, t, work, (size_t)n);
     else if (n > 0)
         memcpy(to, work, (size_t)n * accel_dtype_bytes(t));
     return ACCEL_OK;

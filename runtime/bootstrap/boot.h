@@ -50,6 +50,10 @@ void boot_blobs_free(struct boot_blobs *blobs);
 /* Collective. Leaves PMIx; no exchange may follow. The fields of *b stay valid until
  * boot_free. */
 accel_status_t boot_leave(struct boot *b, accel_error_t *err);
+/* Collective, after a failure of all ranks: leaves. Ranks that do not speak then wait
+ * until those of their node that do have ended, at most 3 s for each: a launcher ends
+ * the job with the first rank that fails, and the message must be out by then. */
+void boot_end_after_speaker(struct boot *b, bool speaks);
 /* Leaves if that has not been done, and frees what *b owns. NULL is allowed. */
 void boot_free(struct boot *b);
 

@@ -4,6 +4,7 @@ libaccel_core_la_SOURCES += \
 	runtime/bootstrap/boot.h \
 	runtime/bootstrap/boot_impl.h \
 	runtime/bootstrap/boot_single.c \
+	runtime/bootstrap/boot_speaker.c \
 	runtime/bootstrap/boot_table.c
 if HAVE_PMIX
 libaccel_core_la_SOURCES += \

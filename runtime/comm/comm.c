@@ -115,6 +115,8 @@ accel_status_t comm_open(struct comm **comm_out, struct boot *b,
     if (st != ACCEL_OK)
         return st;
     c->options = o ? o : &none;
+    c->nodes_first = c->options->nodes_first;
+    c->root = c->options->root ? c->options->root->root : NULL;
     st = keep_options(c, c->options, err);
     if (st == ACCEL_OK)
         st = open_backend(c, b, err);
@@ -123,6 +125,8 @@ accel_status_t comm_open(struct comm **comm_out, struct boot *b,
         return st;
     }
     c->options = NULL;
+    if (!c->root)
+        c->root = c;
     *comm_out = c;
     return ACCEL_OK;
 }
@@ -132,6 +136,8 @@ void comm_close(struct comm *c)
 {
     if (!c)
         return;
+    /* peers of a rank that gave up do not come to close */
+    c->failed = c->failed || (c->root && c->root->failed);
     if (c->ops)
         c->ops->close(c);
     free(c->net_devices);
@@ -170,16 +176,27 @@ accel_status_t comm_private_alloc(size_t bytes, void **mem_out, accel_error_t *e
 
 /* ---- calls ----------------------------------------------------------------------- */
 
+/* The failure of c, or of the root that its ranks have given up. */
+static accel_status_t refuses(const struct comm *c, accel_error_t *err)
+{
+    const struct comm *of = c->failed || !c->root ? c : c->root;
+
+    if (!of->failed)
+        return ACCEL_OK;
+    if (err)
+        *err = of->failure;
+    return of->failure.code;
+}
+
 /* A failed communicator stays failed: the ranks may have stopped at different calls,
  * and a further one would pair up messages that do not belong together. The deadline is
  * set by comm_expired, so that short calls need no clock. */
 accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *err)
 {
-    if (c->failed) {
-        if (err)
-            *err = c->failure;
-        return c->failure.code;
-    }
+    accel_status_t st = refuses(c, err);
+
+    if (st != ACCEL_OK)
+        return st;
     c->args = args;
     c->seq++;
     c->deadline_ns = 0;
@@ -187,7 +204,8 @@ accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *
 }
 
 /* `failed` is set before fail() runs: nccl walks over all communicators of the device
- * there, this one included, and must find it failed. */
+ * there, this one included, and must find it failed. The peers are told first: ucx
+ * closes its connections in fail(). */
 accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *own,
                         accel_error_t *err)
 {
@@ -197,6 +215,7 @@ accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *
         c->failed = true;
         c->failure = *own;
         c->failure.code = st;
+        comm_tell(c, &c->failure);
         c->ops->fail(c);
     }
     if (err)
@@ -234,10 +253,11 @@ accel_status_t comm_split(struct comm *c, int color, int key, struct comm **comm
                           accel_error_t *err)
 {
     accel_error_t own = { 0 };
+    accel_status_t st = refuses(c, err);
 
     *comm_out = NULL;
-    if (c->failed)
-        return comm_end(c, c->failure.code, &c->failure, err);
+    if (st != ACCEL_OK)
+        return st;
     return comm_end(c, c->ops->split(c, color, key, comm_out, &own), &own, err);
 }
 
@@ -264,11 +284,8 @@ accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dt
 {
     accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (st == ACCEL_OK && c->failed) {
-        if (err)
-            *err = c->failure;
-        return c->failure.code;
-    }
+    if (st == ACCEL_OK)
+        st = refuses(c, err);
     return st == ACCEL_OK && c->ops->reserve
                ? c->ops->reserve(c, scatter, elems, t, err)
                : st;

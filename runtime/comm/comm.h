@@ -4,10 +4,11 @@
  * (all ranks on one node: symmetric windows in memfd), ucx (UCP tagged messages, any
  * nodes). For device memory: nccl.
  * Every backend sums floats (except float64) in float32 and in rank order: the same
- * world size gives the same bits with any of them, unless library_sums is set. Every
- * call is collective and blocking, and carries a sequence number; a wait that exceeds
- * the deadline fails with ACCEL_EPEER and names the operation, its number and the
- * silent ranks. Waits spin, then yield, then sleep.
+ * world size gives the same bits with any of them, unless library_sums or nodes_first
+ * is set. Every call is collective and blocking, and carries a sequence number; a wait
+ * that exceeds the deadline fails with ACCEL_EPEER and names the operation, its number
+ * and the silent ranks. Waits spin, then yield, then sleep. A rank that fails tells the
+ * others, whose waits then end with its status and its text, "rank 2: " before it.
  *
  * With nccl all data is in device memory, and every call except barrier and gather
  * returns once its work is queued. A failure that shows later is returned by whatever
@@ -35,11 +36,20 @@ struct comm_options {
     /* ucx: interfaces it may use, comma separated as in UCX_NET_DEVICES; NULL: what
      * that variable says */
     const char *net_devices;
+    /* The communicator of all ranks in which failures are told; must outlive this one.
+     * NULL: this one. nccl has no way of its own to tell: without a root its ranks
+     * learn only that another one has ended. */
+    struct comm *root;
     /* nccl: whose memory and queues are used; must outlive the communicator */
     struct backend *device;
     /* nccl: let NCCL sum, in its own order. Never applies to types with a scale per
      * block, which NCCL cannot add. */
     bool library_sums;
+    /* ucx and nccl: sum the ranks of each node first, then the nodes' sums, which
+     * travel in the arrays' own type (node_chain.h). For arrays of 1 MiB and more whose
+     * ranks are in blocks of one length per node, in the nodes' order; all others are
+     * summed in rank order. */
+    bool nodes_first;
     /* nccl: upper limit of the workspace for sums in rank order; 0: 64 MiB */
     size_t scratch_bytes;
 };
@@ -58,6 +68,12 @@ void comm_close(struct comm *c);
  * that fails takes all other communicators of its device with it. An error fails c. */
 accel_status_t comm_split(struct comm *c, int color, int key, struct comm **comm_out,
                           accel_error_t *err);
+
+/* Not collective. This rank gives up: its later calls on c and all that were split from
+ * it return *why, and the other ranks end with it where they wait in any of them, now
+ * or later. Takes at most half a second. Does nothing after a failure. NULL is
+ * allowed. */
+void comm_abandon(struct comm *c, const accel_error_t *why);
 
 int comm_rank(const struct comm *c);
 int comm_size(const struct comm *c);

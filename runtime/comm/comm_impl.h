@@ -40,6 +40,13 @@ uint32_t comm_args_pack(const struct comm_args *a);
 /* Sets those three fields of *a and leaves the others alone. */
 void comm_args_unpack(struct comm_args *a, uint32_t packed);
 
+/* Why a rank gave up, as the others get it. Sent as bytes: all ranks of a run have the
+ * same build. */
+struct comm_reason {
+    int32_t from; /* the rank of the root that failed first */
+    accel_error_t error;
+};
+
 /* The functions find the arguments that all ranks share in c->args. */
 struct comm_ops {
     const char *name;
@@ -59,8 +66,13 @@ struct comm_ops {
     /* *comm_out is NULL before the call, and stays NULL with a negative color */
     accel_status_t (*split)(struct comm *c, int color, int key, struct comm **comm_out,
                             accel_error_t *err);
-    /* tells the peers that this rank gave up */
+    /* lets go of what is under way */
     void (*fail)(struct comm *c);
+    /* Root: makes `why` reach all peers, also those that will not look for some time.
+     * Takes at most half a second. NULL: there is nobody to tell, or no way to. */
+    void (*tell)(struct comm *c, const struct comm_reason *why);
+    /* Root: has a peer told? Never waits. NULL as `tell`. */
+    bool (*hear)(struct comm *c, struct comm_reason *why_out);
     /* frees c->impl; takes at most 5 s */
     void (*close)(struct comm *c);
 };
@@ -75,9 +87,16 @@ struct comm {
     uint64_t seq;             /* number of the running call; the first one is 1 */
     struct comm_args args;    /* of the running call */
     enum backend_memory kind; /* of the running comm_alloc */
+    bool nodes_first;         /* options.nodes_first, for splits, too */
     bool failed;
     accel_error_t failure; /* once failed: what every call returns */
-    const void **src;      /* [size] scratch for reductions */
+    /* Where failures are told: c itself, or what it was split from; NULL until the
+     * first is open. The rest is the root's. */
+    struct comm *root;
+    bool told;                /* this rank has */
+    int64_t heard_ns;         /* when a peer's reason came; 0: none */
+    struct comm_reason heard; /* the first one */
+    const void **src;         /* [size] scratch for reductions */
     /* the caller's, valid only while the backend is opened; NULL afterwards */
     const struct comm_options *options;
     int *node_of;           /* [size] */
@@ -111,6 +130,13 @@ accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *
  * failure that was kept before. */
 accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *own,
                         accel_error_t *err);
+/* comm_tell.c. This rank gives up, with *why: fails the root of c and tells its ranks.
+ * Does nothing a second time, and before the root is open. */
+void comm_tell(struct comm *c, const accel_error_t *why);
+/* Has another rank given up? Asked in long waits, after a look at the peers, which gave
+ * `st`: a rank tells before it ends. Returns the status of that rank, with its error in
+ * *err; or `st`, also for a moment in which what is waited for may still come. */
+accel_status_t comm_hear(struct comm *c, accel_status_t st, accel_error_t *err);
 /* "all_gather"; static. */
 const char *comm_call_name(enum comm_call call);
 
@@ -122,7 +148,7 @@ bool comm_expired(struct comm *c);
 void comm_set_deadline(struct comm *c, int64_t deadline_ns);
 /* "all_gather #7: ranks 1, 3 did not arrive within 600 s"; silent[size]. */
 accel_status_t comm_fail_silent(struct comm *c, const bool *silent, accel_error_t *err);
-/* "... rank 2 died" / "... rank 2 gave up: ..." */
+/* "... rank 2 died" */
 accel_status_t comm_fail_peer(struct comm *c, int peer, const char *what,
                               accel_error_t *err);
 /* "rank 1 called reduce_scatter of 40 float32, rank 0 all_gather of 32 float32" */

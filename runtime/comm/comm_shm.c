@@ -506,17 +506,16 @@ static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **mem_out,
     return ACCEL_OK;
 }
 
+/* Nothing is under way. Peers need not wait for this rank's next call. */
 static void shm_fail(struct comm *c)
 {
-    shm_set_state(c, SHM_FAILED);
+    shm_set_state(c, SHM_CLOSED);
 }
 
-/* Never waits: peers keep this rank's window mapped for as long as they need it. After
- * a failure the state stays SHM_FAILED, which says more than SHM_CLOSED. */
+/* Never waits: peers keep this rank's window mapped for as long as they need it. */
 static void shm_close(struct comm *c)
 {
-    if (!c->failed)
-        shm_set_state(c, SHM_CLOSED);
+    shm_set_state(c, SHM_CLOSED);
     shm_disconnect(c, c->impl);
 }
 
@@ -531,6 +530,8 @@ static const struct comm_ops shm_ops = {
     .gather = shm_gather,
     .split = comm_split_by_rounds,
     .fail = shm_fail,
+    .tell = shm_tell,
+    .hear = shm_hear,
     .close = shm_close,
 };
 

@@ -172,8 +172,10 @@ static accel_status_t open_group(struct group *g, struct wish *wish,
 {
     struct comm *c = g->from;
     const struct comm_options o = { .backend = c->asked,
+                                    .root = c->root,
                                     .timeout_ms = (int)(c->timeout_ns / 1000000),
-                                    .net_devices = c->net_devices };
+                                    .net_devices = c->net_devices,
+                                    .nodes_first = c->nodes_first };
     struct boot b = { 0 };
     accel_status_t st;
 

@@ -377,6 +377,8 @@ static const struct comm_ops ucx_ops = {
     .gather = ucx_gather,
     .split = comm_split_by_rounds,
     .fail = ucx_fail,
+    .tell = ucx_tell,
+    .hear = ucx_hear,
     .close = ucx_close,
 };
 

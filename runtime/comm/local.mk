@@ -8,6 +8,7 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/comm_self.c \
 	runtime/comm/comm_shm.c \
 	runtime/comm/comm_split.c \
+	runtime/comm/comm_tell.c \
 	runtime/comm/nccl.h \
 	runtime/comm/nccl_chain.c \
 	runtime/comm/nccl_connect.c \
@@ -16,6 +17,7 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/nccl_wait.c \
 	runtime/comm/node_chain.c \
 	runtime/comm/node_chain.h \
+	runtime/comm/node_choice.c \
 	runtime/comm/rank_order.c \
 	runtime/comm/reduce.h \
 	runtime/comm/shm.h \
@@ -66,10 +68,16 @@ tests_unit_test_comm_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS
 	-DNCCL_INCOMPLETE='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl_incomplete.so"'
 tests_unit_test_comm_nccl_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_comm_nodes
-tests_unit_test_comm_nodes_SOURCES = tests/unit/test_comm_nodes.c
-tests_unit_test_comm_nodes_CPPFLAGS = $(AM_CPPFLAGS) \
+node_calls_sources = tests/unit/node_calls.c tests/unit/node_calls.h
+node_calls_cppflags = $(AM_CPPFLAGS) \
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"'
+tests_unit_test_comm_nodes_SOURCES = tests/unit/test_comm_nodes.c $(node_calls_sources)
+tests_unit_test_comm_nodes_CPPFLAGS = $(node_calls_cppflags)
 tests_unit_test_comm_nodes_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_node_sums
+tests_unit_test_node_sums_SOURCES = tests/unit/test_node_sums.c $(node_calls_sources)
+tests_unit_test_node_sums_CPPFLAGS = $(node_calls_cppflags)
+tests_unit_test_node_sums_LDADD = $(fork_ldadd)
 gpu_unit_tests += tests/unit/test_comm_nccl_device
 tests_unit_test_comm_nccl_device_SOURCES = tests/unit/test_comm_nccl_device.c \
 	$(cuda_device_sources)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums in rank order over several nodes (node_chain.h) on the device: each tick is one
- * group of NCCL's sends and receives, and one kernel that adds. Everything is queued;
+ * Sums over several nodes (node_chain.h) on the device: each tick is one group of
+ * NCCL's sends and receives, and the kernels that add and round. Everything is queued;
  * nothing waits for the device. The workspace is that of the direct form, so the plan
  * does not depend on the nodes.
  */
@@ -56,6 +56,16 @@ static void chain_add(struct chain *w, float *out, const float *first,
                             count, (int64_t)elems, 1.0f);
 }
 
+static void chain_narrow(struct chain *w, void *dst, const float *src, size_t elems)
+{
+    const accel_dtype_t t = w->c->args.dtype;
+
+    if (t == ACCEL_BF16)
+        device_of(w)->narrow(device_of(w), dst, t, src, (int64_t)elems);
+    else
+        device_of(w)->narrow_parts(device_of(w), dst, t, src, 1, (int64_t)elems);
+}
+
 static void finish_scatter(struct chain *w, const float *sum, size_t pos, size_t elems)
 {
     const struct nccl_chain *own = (const struct nccl_chain *)w;
@@ -72,7 +82,7 @@ static void finish_reduce(struct chain *w, const float *sum, size_t pos, size_t 
     char *to = w->in + (reduce_slice_begin(c->args.elems, c->size, c->rank) + pos) * es;
 
     if (c->args.dtype == ACCEL_BF16)
-        device_of(w)->narrow(device_of(w), to, sum, (int64_t)elems);
+        device_of(w)->narrow(device_of(w), to, ACCEL_BF16, sum, (int64_t)elems);
     else
         device_of(w)->copy(device_of(w), to, sum, elems * es);
 }
@@ -81,7 +91,8 @@ static accel_status_t run_in_scratch(struct nccl_chain *own, accel_error_t *err)
 {
     struct comm *c = own->chain.c;
     void *scratch;
-    accel_status_t st = nccl_scratch(c, chain_bytes(&own->chain), &scratch, err);
+    accel_status_t st =
+        nccl_scratch(c, chain_bytes(&own->chain, own->chain.most), &scratch, err);
 
     if (st == ACCEL_OK)
         st = chain_run(&own->chain, scratch, err);
@@ -92,9 +103,10 @@ static accel_status_t run_in_scratch(struct nccl_chain *own, accel_error_t *err)
 bool nccl_chain_scatter(struct comm *c, const void *in, float *out, float scale,
                         bool accumulate, accel_status_t *st_out, accel_error_t *err)
 {
-    static const struct chain_backend backend = { chain_group,   chain_send, chain_recv,
-                                                  chain_queue,   chain_copy, chain_add,
-                                                  finish_scatter };
+    static const struct chain_backend backend = { chain_group,  chain_send,
+                                                  chain_recv,   chain_queue,
+                                                  chain_copy,   chain_add,
+                                                  chain_narrow, finish_scatter };
     const struct nccl_state *n = c->impl;
     struct nccl_chain own;
     const size_t room = exchange_scatter_bytes(c->args.elems, c->args.dtype,
@@ -114,9 +126,10 @@ bool nccl_chain_scatter(struct comm *c, const void *in, float *out, float scale,
 bool nccl_chain_reduce(struct comm *c, void *buf, accel_status_t *st_out,
                        accel_error_t *err)
 {
-    static const struct chain_backend backend = { chain_group,  chain_send, chain_recv,
-                                                  chain_queue,  chain_copy, chain_add,
-                                                  finish_reduce };
+    static const struct chain_backend backend = { chain_group,  chain_send,
+                                                  chain_recv,   chain_queue,
+                                                  chain_copy,   chain_add,
+                                                  chain_narrow, finish_reduce };
     const struct nccl_state *n = c->impl;
     struct nccl_chain own;
     const size_t room =

@@ -282,13 +282,16 @@ accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm
 
     if (st == ACCEL_OK)
         st = comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err);
-    if (st == ACCEL_OK)
+    if (st == ACCEL_OK) {
+        part->root = c->root;
         st = nccl_begin_state(part, c->device, err);
+    }
     if (st == ACCEL_OK)
         st = nccl_prepare_local(part, err);
     if (st == ACCEL_OK)
         st = find_group_nodes(c, color, key, part, err);
     if (st == ACCEL_OK) {
+        part->nodes_first = c->nodes_first;
         own = part->impl;
         own->library_sums = n->library_sums;
         own->scratch_most = n->scratch_most;

@@ -257,7 +257,7 @@ static void sum_slice(struct comm *c, const struct reduction *w, float *wide)
         return;
     }
     be->sum_parts(be, wide, false, NULL, w->parts, ACCEL_BF16, c->size, elems, 1.0f);
-    be->narrow(be, own, wide, elems);
+    be->narrow(be, own, ACCEL_BF16, wide, elems);
 }
 
 /* Layout of the workspace: [slice] float32 for `wide`, then the parts. Pieces are cut

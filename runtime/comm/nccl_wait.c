@@ -80,17 +80,22 @@ accel_status_t nccl_settle(struct comm *c, int rc, const char *what, accel_error
 {
     struct nccl_state *n = c->impl;
     int64_t since = rc == NCCL_IN_PROGRESS ? clock_ns() : 0;
+    accel_status_t told;
 
     while (rc == NCCL_IN_PROGRESS) {
         rc = state_of(n);
         if (rc != NCCL_IN_PROGRESS)
             break;
+        told = comm_hear(c, ACCEL_OK, err);
+        if (told != ACCEL_OK)
+            return told;
         if (comm_expired(c))
             return late(c, c->seq, c->args.call, "under way", err);
         give_way(since);
     }
-    return rc == NCCL_SUCCESS ? ACCEL_OK
-                              : failed(c, c->seq, c->args.call, rc, what, err);
+    if (rc == NCCL_SUCCESS)
+        return ACCEL_OK;
+    return comm_hear(c, failed(c, c->seq, c->args.call, rc, what, err), err);
 }
 
 /* ---- progress on the device ------------------------------------------------------ */
@@ -171,6 +176,8 @@ accel_status_t nccl_poll(void *user, bool first, accel_error_t *err)
                     "on the device", &own);
     else if (open && comm_expired(c))
         st = late(c, open->seq, open->call, "done on the device", &own);
+    /* which says more than NCCL does */
+    st = comm_hear(c, st, &own);
     return comm_end(c, st, &own, err);
 }
 

@@ -4,46 +4,27 @@
  * the rank with number `place` on `node`: r = node * local + place. The rank with that
  * place on every node adds the node's numbers of all parts with that place, so what
  * crosses nodes always goes between ranks of one place. Time goes in ticks, one
- * exchange each. At tick t node k
+ * exchange each. Of a running sum, at tick t node k
  *     brings its ranks' numbers of piece t - k together, receives the sum up to
  *     node k - 1, and adds;
  *     sends the sum of the piece before on to node k + 1;
  *     the last node returns the complete sums of piece t - nodes to their owners.
- * With `spreads` owners send piece t - nodes - 1 to the other nodes, and every rank
- * what it has of piece t - nodes - 2 to those of its node. Both ranks of a pair derive
- * their messages from the same tick, so they agree on number, order and length.
+ * Of partial sums, at tick t every node
+ *     brings its ranks' numbers of piece t together, and adds;
+ *     sends its sums of piece t - 1 to their owners, who add.
+ * With `spreads` owners send the piece whose sum they had a tick ago to the other
+ * nodes, and every rank what it has of the piece before to those of its node. Both
+ * ranks of a pair derive their messages from the same tick, so they agree on number,
+ * order and length.
  */
 #include "comm/node_chain.h"
-#include "comm/reduce.h"
-#include "common/wire.h"
-
-/* Bytes of an array below which one exchange is faster than a chain of them. */
-#define CHAIN_LEAST ((size_t)1 << 20)
-/* Pieces that a part is cut into, so that nodes work at the same time; but no sum that
- * crosses nodes is shorter than this many bytes: each tick has a cost of its own. */
-#define PIECES    ((size_t)16)
-#define SUM_LEAST ((size_t)1 << 20)
-/* Elements that pieces are multiples of: whole blocks of the wire, aligned for device
- * kernels. */
-#define PIECE_STEP ((size_t)WIRE_BLOCK)
 
 /* ---- parts and pieces ------------------------------------------------------------ */
-
-/* First element of rank r's part, where parts are cut from one array. */
-static size_t part_begin(const struct chain *w, int r)
-{
-    return reduce_slice_begin(w->c->args.elems, w->c->size, r);
-}
-
-static size_t part_elems(const struct chain *w, int r)
-{
-    return w->spreads ? part_begin(w, r + 1) - part_begin(w, r) : w->c->args.elems;
-}
 
 /* Elements of piece q of rank r's part; 0 beyond the end of a shorter part. */
 static size_t piece_elems(const struct chain *w, int64_t q, int r)
 {
-    const size_t all = part_elems(w, r), pos = (size_t)q * w->most;
+    const size_t all = chain_part_elems(w, r), pos = (size_t)q * w->most;
 
     return all <= pos ? 0 : all - pos < w->most ? all - pos : w->most;
 }
@@ -56,7 +37,7 @@ static char *piece_at(const struct chain *w, int64_t q, int r)
     const size_t pos = (size_t)q * w->most;
 
     if (w->spreads)
-        return w->in + wire_bytes(part_begin(w, r) + pos, t);
+        return w->in + wire_bytes(chain_part_begin(w, r) + pos, t);
     return w->in + (size_t)r * wire_bytes(w->c->args.elems, t) + wire_bytes(pos, t);
 }
 
@@ -67,7 +48,7 @@ static size_t stride_of(const struct chain *w, int64_t q)
     const size_t left = w->longest - (size_t)q * w->most;
     const size_t elems = left < w->most ? left : w->most;
 
-    return (elems + PIECE_STEP - 1) / PIECE_STEP * PIECE_STEP;
+    return (elems + CHAIN_STEP - 1) / CHAIN_STEP * CHAIN_STEP;
 }
 
 static int64_t count_pieces(const struct chain *w)
@@ -80,86 +61,7 @@ static bool is_piece(const struct chain *w, int64_t q)
     return q >= 0 && q < count_pieces(w);
 }
 
-/* ---- the choice ------------------------------------------------------------------ */
-
-/* Are the ranks in blocks of one length per node, in the order of the nodes? Fills
- * `nodes` and what follows from it. */
-static bool find_blocks(struct chain *w)
-{
-    const struct comm *c = w->c;
-
-    while (w->local < c->size && c->node_of[w->local] == c->node_of[0])
-        w->local++;
-    if (c->size % w->local != 0)
-        return false;
-    w->nodes = c->size / w->local;
-    for (int r = 0; r < c->size; r++) {
-        const int first = r / w->local * w->local;
-
-        if (c->node_of[r] != c->node_of[first] ||
-            (r == first && r > 0 && c->node_of[r] == c->node_of[r - 1]))
-            return false;
-    }
-    w->node = c->rank / w->local;
-    w->place = c->rank % w->local;
-    return true;
-}
-
-/* Does the chain send fewer bytes between nodes? Per block of numbers of all parts: the
- * direct form sends local * (nodes - 1) blocks as on the wire; the chain nodes - 1 sums
- * in float32 and then all parts but those of the last node. Spreading costs the direct
- * form as much again, the chain one block per node. */
-static bool saves_bytes(const struct chain *w)
-{
-    const size_t block = wire_bytes(WIRE_BLOCK, w->c->args.dtype);
-    const size_t sum = WIRE_BLOCK * sizeof(float);
-    const size_t nodes = (size_t)w->nodes, local = (size_t)w->local;
-    const size_t direct = local * nodes * block, chain = (nodes + 1) * sum;
-
-    return w->spreads ? chain + nodes * block < 2 * direct : chain < direct;
-}
-
-/* Bytes of the buffers for pieces of `elems` elements. */
-static size_t buffer_bytes(const struct chain *w, size_t elems)
-{
-    return (size_t)w->c->size * wire_bytes(elems, w->c->args.dtype) +
-           (2 * (size_t)w->nodes + 1) * elems * sizeof(float);
-}
-
-/* Elements of a piece; 0: not even the shortest fits. */
-static size_t choose_piece(const struct chain *w, size_t room)
-{
-    const size_t fit = room / buffer_bytes(w, PIECE_STEP) * PIECE_STEP;
-    const size_t least = SUM_LEAST / ((size_t)w->nodes * sizeof(float));
-    size_t elems = (w->longest + PIECES - 1) / PIECES;
-
-    elems = elems < least ? least : elems;
-    elems = elems < w->longest ? elems : w->longest;
-    elems = (elems + PIECE_STEP - 1) / PIECE_STEP * PIECE_STEP;
-    return elems < fit ? elems : fit;
-}
-
-bool chain_fits(struct chain *w, struct comm *c, void *in, bool spreads, size_t room)
-{
-    const size_t parts = spreads ? 1 : (size_t)c->size;
-
-    *w = (struct chain){ .c = c, .in = in, .spreads = spreads };
-    if (parts * wire_bytes(c->args.elems, c->args.dtype) < CHAIN_LEAST ||
-        !find_blocks(w) || w->nodes < 2 || w->local < 2 || !saves_bytes(w))
-        return false;
-    for (int r = 0; r < c->size; r++)
-        if (part_elems(w, r) > w->longest)
-            w->longest = part_elems(w, r);
-    w->most = choose_piece(w, room);
-    return w->most > 0;
-}
-
-size_t chain_bytes(const struct chain *w)
-{
-    return buffer_bytes(w, w->most);
-}
-
-/* ---- one tick -------------------------------------------------------------------- */
+/* ---- what both have in common ---------------------------------------------------- */
 
 /* The rank with this one's place on another node, and another rank of this node. */
 static int rank_across(const struct chain *w, int node)
@@ -211,32 +113,6 @@ static void bring_parts(struct chain *w, int64_t q)
     }
 }
 
-/* Between nodes: the sums up to here go on, or home from the last node. */
-static void pass_sums(struct chain *w, int64_t t)
-{
-    const int last = w->nodes - 1;
-    const int64_t arriving = t - w->node, leaving = arriving - 1, home = t - w->nodes;
-    const size_t all = (size_t)w->nodes * sizeof(float);
-
-    if (w->node > 0 && is_piece(w, arriving))
-        w->backend->recv(w, rank_across(w, w->node - 1), w->before,
-                         all * stride_of(w, arriving));
-    if (w->node < last && is_piece(w, leaving))
-        w->backend->send(w, rank_across(w, w->node + 1), w->sum,
-                         all * stride_of(w, leaving));
-    if (!is_piece(w, home))
-        return;
-    for (int node = 0; w->node == last && node < last; node++) {
-        const int owner = rank_across(w, node);
-
-        send_piece(w, owner, w->sum + (size_t)node * stride_of(w, home),
-                   piece_elems(w, home, owner) * sizeof(float));
-    }
-    if (w->node < last)
-        recv_piece(w, rank_across(w, last), w->whole,
-                   piece_elems(w, home, w->c->rank) * sizeof(float));
-}
-
 /* Piece q of rank `to_owner`'s part goes to the peer, that of `from_owner`'s comes. */
 static void swap_sums(struct chain *w, int64_t q, int peer, int to_owner,
                       int from_owner)
@@ -273,6 +149,34 @@ static void finish_piece(struct chain *w, int64_t q, const float *sum)
         w->backend->finish(w, sum, (size_t)q * w->most, elems);
 }
 
+/* ---- the running sum ------------------------------------------------------------- */
+
+/* Between nodes: the sums up to here go on, or home from the last node. */
+static void pass_sums(struct chain *w, int64_t t)
+{
+    const int last = w->nodes - 1;
+    const int64_t arriving = t - w->node, leaving = arriving - 1, home = t - w->nodes;
+    const size_t all = (size_t)w->nodes * sizeof(float);
+
+    if (w->node > 0 && is_piece(w, arriving))
+        w->backend->recv(w, rank_across(w, w->node - 1), w->before,
+                         all * stride_of(w, arriving));
+    if (w->node < last && is_piece(w, leaving))
+        w->backend->send(w, rank_across(w, w->node + 1), w->sum,
+                         all * stride_of(w, leaving));
+    if (!is_piece(w, home))
+        return;
+    for (int node = 0; w->node == last && node < last; node++) {
+        const int owner = rank_across(w, node);
+
+        send_piece(w, owner, w->sum + (size_t)node * stride_of(w, home),
+                   piece_elems(w, home, owner) * sizeof(float));
+    }
+    if (w->node < last)
+        recv_piece(w, rank_across(w, last), w->whole,
+                   piece_elems(w, home, w->c->rank) * sizeof(float));
+}
+
 /* The last node has its own parts' sums as soon as it has added. */
 static void add_up(struct chain *w, int64_t t)
 {
@@ -288,35 +192,119 @@ static void add_up(struct chain *w, int64_t t)
         finish_piece(w, home, w->whole);
 }
 
+/* ---- partial sums ---------------------------------------------------------------- */
+
+/* Where the partial sum of a node's part is: those of other nodes' parts leave, that of
+ * the own one waits among those that arrive. */
+static char *partial_at(const struct chain *w, int64_t q, int node)
+{
+    const size_t row = wire_bytes(stride_of(w, q), w->c->args.dtype);
+
+    return (node == w->node ? w->arrived : w->leaving) + (size_t)node * row;
+}
+
+/* Between nodes: to each its part's sum over this node, from each its sum of mine. */
+static void swap_partials(struct chain *w, int64_t q)
+{
+    const accel_dtype_t t = w->c->args.dtype;
+    const size_t row = wire_bytes(stride_of(w, q), t);
+    const size_t own = wire_bytes(piece_elems(w, q, w->c->rank), t);
+
+    for (int node = 0; node < w->nodes; node++) {
+        const int peer = rank_across(w, node);
+
+        if (node == w->node)
+            continue;
+        send_piece(w, peer, partial_at(w, q, node),
+                   wire_bytes(piece_elems(w, q, peer), t));
+        recv_piece(w, peer, w->arrived + (size_t)node * row, own);
+    }
+}
+
+/* Adds this node's numbers of piece q and rounds them. The last block of a shorter part
+ * is rounded without what lies behind it, which would change its scale. */
+static void add_node(struct chain *w, int64_t q)
+{
+    const size_t stride = stride_of(w, q);
+
+    w->backend->add(w, w->sum, NULL, w->parts, w->local, (size_t)w->nodes * stride);
+    for (int node = 0; node < w->nodes; node++) {
+        const size_t elems = piece_elems(w, q, rank_across(w, node));
+        const float *sum = w->sum + (size_t)node * stride;
+
+        if (elems > 0 && w->c->args.dtype != ACCEL_F32)
+            w->backend->narrow(w, partial_at(w, q, node), sum, elems);
+        else if (elems > 0 && node == w->node)
+            w->backend->copy(w, partial_at(w, q, node), sum, elems * sizeof(*sum));
+    }
+}
+
+/* The sums that came first: the own one of the next piece takes the place of theirs. */
+static void add_partials(struct chain *w, int64_t t)
+{
+    const int64_t q = t - w->lag;
+
+    if (is_piece(w, q)) {
+        w->backend->add(w, w->whole, NULL, w->arrived, w->nodes, stride_of(w, q));
+        finish_piece(w, q, w->whole);
+    }
+    if (is_piece(w, t))
+        add_node(w, t);
+}
+
+/* ---- ticks ----------------------------------------------------------------------- */
+
 static accel_status_t chain_tick(struct chain *w, int64_t t, accel_error_t *err)
 {
-    const int64_t across = t - w->nodes - 1, inside = across - 1;
+    const int64_t own = w->partial ? t : t - w->node;
+    const int64_t across = t - w->lag - 1, inside = across - 1;
     accel_status_t st;
 
     w->backend->begin(w);
-    if (is_piece(w, t - w->node))
-        bring_parts(w, t - w->node);
-    pass_sums(w, t);
+    if (is_piece(w, own))
+        bring_parts(w, own);
+    if (!w->partial)
+        pass_sums(w, t);
+    else if (is_piece(w, t - w->lag))
+        swap_partials(w, t - w->lag);
     if (w->spreads && is_piece(w, across))
         spread_across(w, across);
     if (w->spreads && is_piece(w, inside))
         spread_inside(w, inside);
     st = w->backend->end(w, err);
-    if (st == ACCEL_OK)
+    if (st != ACCEL_OK)
+        return st;
+    if (w->partial)
+        add_partials(w, t);
+    else
         add_up(w, t);
-    return st;
+    return ACCEL_OK;
+}
+
+/* Float32 first, so that all is aligned. Sums in float32 leave from where they are. */
+static void chain_lay_out(struct chain *w, void *buffers)
+{
+    const accel_dtype_t t = w->c->args.dtype;
+    const size_t sums = (size_t)w->nodes * w->most;
+    const size_t rows = (size_t)w->nodes * wire_bytes(w->most, t);
+
+    w->sum = buffers;
+    w->whole = w->sum + sums;
+    w->before = w->whole + w->most;
+    w->parts = (char *)(w->before + sums);
+    if (!w->partial)
+        return;
+    w->leaving = t == ACCEL_F32 ? (char *)w->sum : (char *)w->before;
+    w->arrived = t == ACCEL_F32 ? (char *)w->before : w->leaving + rows;
+    w->parts = w->arrived + rows;
 }
 
 accel_status_t chain_run(struct chain *w, void *buffers, accel_error_t *err)
 {
-    const int64_t ticks = count_pieces(w) + w->nodes + (w->spreads ? 2 : 0);
-    const size_t sums = (size_t)w->nodes * w->most;
+    const int64_t ticks = count_pieces(w) + w->lag + (w->spreads ? 2 : 0);
     accel_status_t st = ACCEL_OK;
 
-    w->before = buffers;
-    w->sum = w->before + sums;
-    w->whole = w->sum + sums;
-    w->parts = (char *)(w->whole + w->most);
+    chain_lay_out(w, buffers);
     for (int64_t t = 0; st == ACCEL_OK && t < ticks; t++)
         st = chain_tick(w, t, err);
     return st;

@@ -24,7 +24,8 @@
 #define SHM_IN_SLOT   UINT64_MAX
 #define SHM_IN_WINDOW (UINT64_C(1) << 63)
 
-enum shm_state { SHM_RUNNING, SHM_CLOSED, SHM_FAILED };
+/* SHM_TOLD: gave up, and `reason` says why. */
+enum shm_state { SHM_RUNNING, SHM_CLOSED, SHM_TOLD };
 
 /* What a rank publishes about its running call. Written before the first phase of the
  * call, read by peers after it. */
@@ -44,6 +45,7 @@ struct shm_ctl {
     _Atomic uint32_t state;              /* enum shm_state */
     /* random: tells this window from that of another process with the same pid */
     _Alignas(64) uint64_t nonce;
+    struct comm_reason reason; /* written once, before SHM_TOLD */
 };
 _Static_assert(offsetof(struct shm_ctl, nonce) == 64, "what peers poll is one line");
 
@@ -67,6 +69,7 @@ struct shm {
 #define SHM_SLOT_BYTES  ((size_t)256 * 1024)
 #define SHM_SLOT_OFFSET ((size_t)4096)
 #define SHM_HEAP_OFFSET ((size_t)2 * 1024 * 1024)
+_Static_assert(sizeof(struct shm_ctl) <= SHM_SLOT_OFFSET, "the control page holds it");
 _Static_assert(SHM_SLOT_OFFSET + 2 * SHM_SLOT_BYTES <= SHM_HEAP_OFFSET, "slots fit");
 
 /* Where rank's window begins in this process. */
@@ -119,8 +122,12 @@ accel_status_t shm_next(struct comm *c, accel_error_t *err);
 accel_status_t shm_arrive(struct comm *c, uint64_t place, accel_error_t *err);
 /* What `rank` published about the running call; valid after shm_arrive. */
 const struct shm_call *shm_call_of(const struct comm *c, int rank);
-/* Tells the peers that this rank closed or failed, and wakes those that wait for it. */
+/* Tells the peers that this rank closed or gave up, and wakes those that wait for it.
+ * What was told stays. */
 void shm_set_state(struct comm *c, enum shm_state state);
+/* The backend's tell and hear (comm_impl.h). */
+void shm_tell(struct comm *c, const struct comm_reason *why);
+bool shm_hear(struct comm *c, struct comm_reason *why_out);
 /* How many busy polls pay off when this many ranks share this process's CPUs. */
 int shm_choose_spins(int ranks);
 

@@ -88,8 +88,8 @@ static bool process_ended(const struct shm *m, int rank)
 }
 
 /* Looks at all ranks that have not reached the target, not only the one waited for: if
- * any of them ended, failed or closed, the wait is over. The phase is read again after
- * that, because the rank may have arrived just before it ended. */
+ * any of them ended or closed, the wait is over. The phase is read again after that,
+ * because the rank may have arrived just before it ended. */
 static accel_status_t check_peers(struct comm *c, struct shm *m, uint32_t target,
                                   accel_error_t *err)
 {
@@ -99,9 +99,7 @@ static accel_status_t check_peers(struct comm *c, struct shm *m, uint32_t target
 
         if (r == c->rank || reached(ctl, target))
             continue;
-        if (atomic_load(&ctl->state) == SHM_FAILED)
-            what = "gave up after its own error";
-        else if (atomic_load(&ctl->state) == SHM_CLOSED)
+        if (atomic_load(&ctl->state) != SHM_RUNNING)
             what = "has already closed the communicator";
         else if (process_ended(m, r))
             what = "died";
@@ -146,7 +144,7 @@ static accel_status_t wait_long(struct comm *c, struct shm *m, int peer,
         sleep_on(ctl, target);
         if (reached(ctl, target))
             break;
-        st = check_peers(c, m, target, err);
+        st = comm_hear(c, check_peers(c, m, target, err), err);
         if (st != ACCEL_OK)
             return st;
         if (comm_expired(c) && !reached(ctl, target))
@@ -219,6 +217,31 @@ void shm_set_state(struct comm *c, enum shm_state state)
     struct shm *m = c->impl;
     struct shm_ctl *own = m->ctl[c->rank];
 
-    atomic_store(&own->state, (uint32_t)state);
+    if (atomic_load(&own->state) != SHM_TOLD)
+        atomic_store(&own->state, (uint32_t)state);
     wake_all(own);
+}
+
+/* Whoever sleeps on another counter looks within SLICE_NS. */
+void shm_tell(struct comm *c, const struct comm_reason *why)
+{
+    struct shm *m = c->impl;
+
+    m->ctl[c->rank]->reason = *why;
+    shm_set_state(c, SHM_TOLD);
+}
+
+bool shm_hear(struct comm *c, struct comm_reason *why_out)
+{
+    const struct shm *m = c->impl;
+
+    for (int r = 0; r < c->size; r++) {
+        struct shm_ctl *ctl = m->ctl[r];
+
+        if (r == c->rank || atomic_load(&ctl->state) != SHM_TOLD)
+            continue;
+        *why_out = ctl->reason;
+        return true;
+    }
+    return false;
 }

@@ -7,7 +7,8 @@
  * matches and is recognised by its tag, one with another element count by the length of
  * its message; otherwise both would only show as silence at the deadline. Calls in
  * which not every rank sends to every other one begin with greetings: messages that say
- * the call's arguments, marked in the third field.
+ * the call's arguments, marked in the third field. The last step is no message of a
+ * call: a rank that gives up says why with it (comm_tell.c).
  */
 #ifndef ACCEL_COMM_UCX_H
 #define ACCEL_COMM_UCX_H
@@ -16,7 +17,7 @@
 
 #include "comm/comm_impl.h"
 
-#define UCX_STEPS 4096  /* messages from one rank to another in one call */
+#define UCX_STEPS 4095  /* messages from one rank to another in one call */
 #define UCX_RANKS 65536 /* ranks at most: the sender's field of the tag */
 
 /* An allocation of comm_alloc: an anonymous mapping, unmapped at close. */
@@ -39,6 +40,7 @@ struct ucx_op {
     size_t received;      /* bytes of a finished receive */
     ucs_status_t status;
     bool finished;
+    bool judged; /* its result has been looked at */
 };
 
 /* What a rank says of the running call before it sends data. */
@@ -70,6 +72,9 @@ struct ucx {
     struct ucx_block *blocks;       /* of comm_alloc */
     struct ucx_greeting *greetings; /* [size] of the running call */
     struct ucx_nodes nodes;
+    struct comm_reason said;   /* what this rank has told, until it is sent */
+    struct comm_reason reason; /* what a peer tells, */
+    struct ucx_op hearing;     /* and its message, once one has come */
 };
 
 /* ---- ucx_wire.c ------------------------------------------------------------------ */
@@ -93,8 +98,10 @@ accel_status_t ucx_room(struct comm *c, size_t bytes, accel_error_t *err);
 /* Collective. Exchanges the workers' addresses and makes first contact
  * with every rank. */
 accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err);
-/* The backend's fail and close (comm_impl.h). */
+/* The backend's fail, tell, hear and close (comm_impl.h). */
 void ucx_fail(struct comm *c);
+void ucx_tell(struct comm *c, const struct comm_reason *why);
+bool ucx_hear(struct comm *c, struct comm_reason *why_out);
 void ucx_close(struct comm *c);
 
 /* ---- ucx_chain.c ----------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums in rank order over several nodes (node_chain.h) with UCP messages: each tick
+ * Sums over several nodes (node_chain.h) with UCP messages: each tick
  * posts its messages and waits for all of them. Before the first tick every rank greets
  * every other one.
  */
@@ -70,6 +70,15 @@ static void chain_add_host(struct chain *w, float *out, const float *first,
     reduce_go_on(out, first, c->src, count, elems, c->args.dtype);
 }
 
+static void chain_narrow_host(struct chain *w, void *dst, const float *src,
+                              size_t elems)
+{
+    if (w->c->args.dtype == ACCEL_BF16)
+        bf16_narrow(dst, src, elems);
+    else
+        wire_narrow(dst, src, elems, w->c->args.dtype);
+}
+
 static void finish_scatter_host(struct chain *w, const float *sum, size_t pos,
                                 size_t elems)
 {
@@ -97,7 +106,7 @@ static void finish_reduce_host(struct chain *w, const float *sum, size_t pos,
 static accel_status_t run_in_room(struct ucx_chain *own, accel_error_t *err)
 {
     struct comm *c = own->chain.c;
-    accel_status_t st = ucx_room(c, chain_bytes(&own->chain), err);
+    accel_status_t st = ucx_room(c, chain_bytes(&own->chain, own->chain.most), err);
 
     return st == ACCEL_OK ? chain_run(&own->chain, ((struct ucx *)c->impl)->room, err)
                           : st;
@@ -106,10 +115,10 @@ static accel_status_t run_in_room(struct ucx_chain *own, accel_error_t *err)
 bool ucx_chain_scatter(struct comm *c, const void *in, float *out, float scale,
                        bool accumulate, accel_status_t *st_out, accel_error_t *err)
 {
-    static const struct chain_backend backend = { chain_greet,        chain_post_send,
-                                                  chain_post_recv,    chain_wait,
-                                                  chain_copy_host,    chain_add_host,
-                                                  finish_scatter_host };
+    static const struct chain_backend backend = {
+        chain_greet,     chain_post_send, chain_post_recv,   chain_wait,
+        chain_copy_host, chain_add_host,  chain_narrow_host, finish_scatter_host
+    };
     struct ucx_chain own = { .out = out, .scale = scale, .accumulate = accumulate };
 
     /* the array is only read: nothing is spread */
@@ -123,10 +132,10 @@ bool ucx_chain_scatter(struct comm *c, const void *in, float *out, float scale,
 bool ucx_chain_reduce(struct comm *c, void *buf, accel_status_t *st_out,
                       accel_error_t *err)
 {
-    static const struct chain_backend backend = { chain_greet,       chain_post_send,
-                                                  chain_post_recv,   chain_wait,
-                                                  chain_copy_host,   chain_add_host,
-                                                  finish_reduce_host };
+    static const struct chain_backend backend = {
+        chain_greet,     chain_post_send, chain_post_recv,   chain_wait,
+        chain_copy_host, chain_add_host,  chain_narrow_host, finish_reduce_host
+    };
     struct ucx_chain own = { .tick = 0 };
 
     if (!chain_fits(&own.chain, c, buf, true, CHAIN_ROOM))

@@ -23,6 +23,8 @@
 #define SLEEP_MAX   500000
 /* Time for closing in good order, in ns; a quarter of it for cancelling messages. */
 #define CLOSE_NS INT64_C(4000000000)
+/* For telling why this rank gives up. */
+#define TELL_NS INT64_C(500000000)
 
 /* Attempts to open UCX, with pauses of 5, 10, ... 320 ms between them. */
 #define OPEN_ATTEMPTS 8
@@ -52,6 +54,11 @@ static ucp_tag_t tag_of(const struct comm *c, int sender, int step)
     return (c->seq & 0xffffff) << TAG_SEQ_SHIFT | (ucp_tag_t)sender << TAG_RANK_SHIFT |
            what_of(&c->args) << TAG_WHAT_SHIFT | (ucp_tag_t)step;
 }
+
+/* The step that no message of a call has: a reason, of any rank. */
+#define TAG_REASON    ((ucp_tag_t)UCX_STEPS)
+#define TAG_STEP_MASK ((ucp_tag_t)0xfff)
+_Static_assert(UCX_STEPS < 0x1000, "a step fits into a tag");
 
 /* ---- posting --------------------------------------------------------------------- */
 
@@ -235,23 +242,22 @@ static accel_status_t ucx_judge_message(struct comm *c, const struct ucx_op *op,
 }
 
 /* One pass over the incomplete messages. *first_open: all before it are complete and
- * judged; moved on here. Later ones may be complete, too: `was` tells those judged in
- * an earlier pass. */
+ * judged; moved on here. Later ones may be complete, too. */
 static accel_status_t poll_all(struct comm *c, int *first_open, accel_error_t *err)
 {
     struct ucx *u = c->impl;
 
     for (int i = *first_open; i < u->op_count; i++) {
         struct ucx_op *op = &u->ops[i];
-        bool was = op->finished && !op->request && i > *first_open;
 
         if (!poll_op(op))
             continue;
-        if (!was) {
+        if (!op->judged) {
             accel_status_t st = ucx_judge_message(c, op, err);
 
             if (st != ACCEL_OK)
                 return st;
+            op->judged = true;
         }
         if (i == *first_open)
             (*first_open)++;
@@ -319,7 +325,7 @@ static accel_status_t wait_all(struct comm *c, accel_error_t *err)
         }
         back_off(++idle);
         if (idle > IDLE_SPINS + IDLE_YIELDS) {
-            st = check_lost(c, first_open, err);
+            st = comm_hear(c, check_lost(c, first_open, err), err);
             if (st != ACCEL_OK)
                 return st;
         }
@@ -341,6 +347,8 @@ static void give_up_messages(struct ucx *u, int size)
     for (int i = 0; i < u->op_count; i++)
         if (u->ops[i].request && u->ops[i].is_recv)
             ucp_request_cancel(u->worker, u->ops[i].request);
+    if (u->hearing.request)
+        ucp_request_cancel(u->worker, u->hearing.request);
     for (int r = 0; r < size; r++) {
         ucs_status_ptr_t request = NULL;
 
@@ -351,7 +359,7 @@ static void give_up_messages(struct ucx *u, int size)
         u->ep[r] = NULL;
     }
     while (open && clock_ns() < until) {
-        open = false;
+        open = u->hearing.request && !poll_op(&u->hearing);
         ucp_worker_progress(u->worker);
         for (int i = 0; i < u->op_count; i++)
             open |= !poll_op(&u->ops[i]);
@@ -371,6 +379,8 @@ accel_status_t ucx_wait(struct comm *c, accel_error_t *err)
     } else {
         st = wait_all(c, err);
     }
+    if (st != ACCEL_OK && err) /* while there are connections */
+        comm_tell(c, err);
     if (st != ACCEL_OK)
         give_up_messages(u, c->size);
     u->op_count = 0;
@@ -396,6 +406,64 @@ accel_status_t ucx_room(struct comm *c, size_t bytes, accel_error_t *err)
 void ucx_fail(struct comm *c)
 {
     give_up_messages(c->impl, c->size);
+}
+
+/* ---- reasons --------------------------------------------------------------------- */
+
+/* Between calls a flush makes what was sent before arrive as well: this rank may have
+ * learned of a failure earlier than its peers, from the same call. Not within a call:
+ * UCX 1.13 over TCP aborts when a flush follows a long message that is cut off. */
+void ucx_tell(struct comm *c, const struct comm_reason *why)
+{
+    const ucp_request_param_t param = { 0 };
+    const int64_t until = clock_ns() + TELL_NS;
+    struct ucx *u = c->impl;
+    const int first = u->op_count;
+    bool open = true;
+
+    u->said = *why;
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size;
+
+        struct ucx_op *op;
+
+        if (!u->ep[to] || u->lost[to])
+            continue;
+        post_send(c, to, TAG_REASON, &u->said, sizeof(u->said));
+        op = first == 0 ? new_op(u) : NULL;
+        if (op)
+            take_request(op, ucp_ep_flush_nbx(u->ep[to], &param));
+    }
+    while (open && clock_ns() < until) {
+        open = false;
+        ucp_worker_progress(u->worker);
+        for (int i = first; i < u->op_count; i++)
+            open |= !poll_op(&u->ops[i]);
+    }
+}
+
+/* A message that has begun to arrive is asked for again. */
+bool ucx_hear(struct comm *c, struct comm_reason *why_out)
+{
+    const ucp_request_param_t param = { 0 };
+    struct ucx *u = c->impl;
+    ucp_tag_message_h message;
+    ucp_tag_recv_info_t info;
+
+    ucp_worker_progress(u->worker);
+    if (!u->hearing.is_recv) {
+        message = ucp_tag_probe_nb(u->worker, TAG_REASON, TAG_STEP_MASK, 1, &info);
+        if (!message)
+            return false;
+        u->hearing.is_recv = true;
+        take_request(&u->hearing,
+                     ucp_tag_msg_recv_nbx(u->worker, &u->reason, sizeof(u->reason),
+                                          message, &param));
+    }
+    if (!poll_op(&u->hearing) || u->hearing.status != UCS_OK)
+        return false;
+    *why_out = u->reason;
+    return true;
 }
 
 /* ---- connecting ------------------------------------------------------------------ */
@@ -635,6 +703,9 @@ void ucx_close(struct comm *c)
     if (u->worker) {
         if (u->ep)
             give_up_messages(u, c->size);
+        /* of peers that gave up as well: UCX warns of messages that nobody takes */
+        while (ucx_hear(c, &u->said))
+            memset(&u->hearing, 0, sizeof(u->hearing));
         ucp_worker_destroy(u->worker);
     }
     if (u->context)

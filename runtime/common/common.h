@@ -81,6 +81,16 @@ void accel_logf(const struct accel_log *log, accel_log_level_t level, const char
 
 /* ---- strings --------------------------------------------------------------------- */
 
+/* snprintf, vsnprintf, sscanf and strtod with a point in numbers, whatever the
+ * program's locale: for all that goes into files, logs and messages, or comes from
+ * outside. The other functions of this header use them. */
+int text_format(char *buf, size_t len, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int text_vformat(char *buf, size_t len, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+int text_scan(const char *s, const char *fmt, ...) __attribute__((format(scanf, 2, 3)));
+double text_number(const char *s, char **end_out);
+
 /* A growing string, empty when zeroed. After a failed allocation `failed` is
  * set and appends do nothing, so callers check once at the end. strbuf_free
  * makes it empty again. */
@@ -130,6 +140,11 @@ size_t accel_dtype_bytes(accel_dtype_t t);
 /* The same for arrays in memory and in files; 0 also for the dtypes that exist only
  * on the wire. */
 size_t accel_dtype_stored_bytes(accel_dtype_t t);
+/* Do tensors compute in it? */
+static inline bool accel_dtype_is_float(accel_dtype_t t)
+{
+    return t == ACCEL_F32 || t == ACCEL_BF16 || t == ACCEL_F16;
+}
 /* "float32", "bfloat16" ...; static. */
 const char *accel_dtype_name(accel_dtype_t t);
 

@@ -130,7 +130,7 @@ static accel_status_t error_fill(accel_error_t *err, enum message code,
     err->message = (int)code - MESSAGE_BASE;
     snprintf(err->where, sizeof(err->where), "%s", where ? where : "");
     snprintf(err->hint, sizeof(err->hint), "%s", hint ? hint : "");
-    vsnprintf(err->text, sizeof(err->text), fmt, ap);
+    text_vformat(err->text, sizeof(err->text), fmt, ap);
     defuse(err->where);
     defuse(err->text);
     errno = saved;
@@ -170,7 +170,7 @@ accel_status_t accel_fail_from(accel_error_t *err, const accel_error_t *cause,
         return cause->code;
     *err = *cause;
     va_start(ap, fmt);
-    vsnprintf(err->text, sizeof(err->text), fmt, ap);
+    text_vformat(err->text, sizeof(err->text), fmt, ap);
     va_end(ap);
     return err->code;
 }

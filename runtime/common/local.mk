@@ -6,7 +6,11 @@ libacommon_la_SOURCES += \
 	runtime/common/console.c \
 	runtime/common/env_names.h \
 	runtime/common/error.c \
+	runtime/common/f16.c \
+	runtime/common/f16.h \
 	runtime/common/file_limit.c \
+	runtime/common/floats.c \
+	runtime/common/floats.h \
 	runtime/common/messages.def \
 	runtime/common/messages/checkpoints.def \
 	runtime/common/messages/collectives.def \
@@ -29,7 +33,10 @@ libacommon_la_SOURCES += \
 	runtime/common/repeat_list.h \
 	runtime/common/resume_choice.c \
 	runtime/common/rng.h \
+	runtime/common/scaled.c \
+	runtime/common/scaled.h \
 	runtime/common/suggest.c \
+	runtime/common/text.c \
 	runtime/common/util.c \
 	runtime/common/wire.c \
 	runtime/common/wire.h

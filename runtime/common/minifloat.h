@@ -134,4 +134,18 @@ MINIFLOAT_INLINE float e5m2_to_f32(f8_t h)
     return minifloat_widen(h, MINIFLOAT_E5M2);
 }
 
+/* Saturated, as tensors of a product are narrowed: what is larger than the format's
+ * largest number becomes that, infinity too. */
+MINIFLOAT_INLINE f8_t f32_to_full_e4m3(float f)
+{
+    f = f > 448.0f ? 448.0f : f;
+    return f32_to_e4m3(f < -448.0f ? -448.0f : f);
+}
+
+MINIFLOAT_INLINE f8_t f32_to_full_e5m2(float f)
+{
+    f = f > 57344.0f ? 57344.0f : f;
+    return f32_to_e5m2(f < -57344.0f ? -57344.0f : f);
+}
+
 #endif

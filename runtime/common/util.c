@@ -20,7 +20,7 @@ void accel_logf(const struct accel_log *log, accel_log_level_t level, const char
     if (!log || !log->fn || level > log->level)
         return;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof(line), fmt, ap);
+    text_vformat(line, sizeof(line), fmt, ap);
     va_end(ap);
     log->fn(log->user, level, line);
 }
@@ -63,12 +63,12 @@ void strbuf_printf(struct strbuf *b, const char *fmt, ...)
 
     va_start(ap, fmt);
     va_copy(again, ap);
-    n = vsnprintf(NULL, 0, fmt, ap);
+    n = text_vformat(NULL, 0, fmt, ap);
     va_end(ap);
     if (n < 0)
         b->failed = true;
     else if (strbuf_reserve(b, (size_t)n)) {
-        vsnprintf(b->s + b->len, (size_t)n + 1, fmt, again);
+        text_vformat(b->s + b->len, (size_t)n + 1, fmt, again);
         b->len += (size_t)n;
     }
     va_end(again);
@@ -90,7 +90,7 @@ const char *format_bytes(double bytes, char *buf, size_t len)
         bytes /= 1024;
         u++;
     }
-    snprintf(buf, len, u == 0 ? "%.0f %s" : "%.1f %s", bytes, unit[u]);
+    text_format(buf, len, u == 0 ? "%.0f %s" : "%.1f %s", bytes, unit[u]);
     return buf;
 }
 
@@ -104,7 +104,7 @@ const char *format_count(double n, char *buf, size_t len)
         n /= 1000;
         u++;
     }
-    snprintf(buf, len, u == 0 ? "%.0f%s" : "%.1f%s", n, unit[u]);
+    text_format(buf, len, u == 0 ? "%.0f%s" : "%.1f%s", n, unit[u]);
     return buf;
 }
 
@@ -147,10 +147,10 @@ size_t accel_dtype_bytes(accel_dtype_t t)
     return (size_t)t < ACCEL_ARRAY_SIZE(dtype_table) ? dtype_table[t].bytes : 0;
 }
 
-/* The dtypes after ACCEL_I64 exist only on the wire. */
+/* The dtypes after ACCEL_F16 exist only on the wire. */
 size_t accel_dtype_stored_bytes(accel_dtype_t t)
 {
-    return (size_t)t <= ACCEL_I64 ? accel_dtype_bytes(t) : 0;
+    return (size_t)t <= ACCEL_F16 ? accel_dtype_bytes(t) : 0;
 }
 
 const char *accel_dtype_name(accel_dtype_t t)

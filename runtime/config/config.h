@@ -28,10 +28,13 @@ enum distributed_type {
     DIST_MULTI_NEURON,
     DIST_MEGATRON_LM,
 };
-/* In what dtype a run computes; config_precision turns it into dtypes. */
+/* In what dtype a run computes; precision/policy.h turns it into dtypes. */
 enum mixed_precision { PRECISION_NO, PRECISION_BF16, PRECISION_FP16, PRECISION_FP8 };
-/* Who adds the gradients of several GPUs: the ranks, in rank order, or NCCL. */
-enum sums_choice { SUMS_RANKS, SUMS_NCCL };
+/* Where the scales of fp8 come from. */
+enum fp8_choice { FP8_DELAYED, FP8_CURRENT, FP8_BLOCK, FP8_MXFP8, FP8_POWERS };
+/* How gradients are added: in rank order; the ranks of each node first, then the nodes;
+ * or, on GPUs, by NCCL. */
+enum sums_choice { SUMS_RANKS, SUMS_NODES, SUMS_NCCL };
 /* The dtype in which gradients travel between ranks. */
 enum reduce_choice {
     REDUCE_AUTO,
@@ -41,6 +44,15 @@ enum reduce_choice {
     REDUCE_E4M3,
     REDUCE_E5M2
 };
+/* How optimizers keep their moments. */
+enum moments_choice { MOMENTS_F32, MOMENTS_8BIT, MOMENTS_FP8 };
+/* What of weights is held and gathered for ops: as mixed_precision and fp8_backend have
+ * it, or those of linears in 8 bits. */
+enum weights_choice { WEIGHTS_AUTO, WEIGHTS_FP8 };
+/* In what form weights are kept between steps. */
+enum masters_choice { MASTERS_F32, MASTERS_BF16, MASTERS_NONE, MASTERS_FP16 };
+/* In what form gradients wait for their step. */
+enum gradients_choice { GRADIENTS_F32, GRADIENTS_FP8 };
 /* What each rank keeps whole and what it keeps a shard of; names as in FSDP. */
 enum sharding_strategy {
     SHARD_FULL,
@@ -51,9 +63,16 @@ enum sharding_strategy {
 };
 /* How the model is cut into units, which are gathered one at a time. */
 enum wrap_policy { WRAP_NONE, WRAP_TRANSFORMER, WRAP_SIZE };
+/* What checkpoints are made of: a file per rank; one file; a file per rank of shards
+ * that only the same ranks can take up. */
+enum state_dict { DICT_SHARDED, DICT_FULL, DICT_LOCAL };
 /* When backward gathers the next unit, in the words of fsdp_backward_prefetch. */
 enum backward_prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum preempt_signal { PREEMPT_USR1, PREEMPT_USR2 };
+/* A save is due while another one is being written. */
+enum busy_choice { BUSY_SKIP, BUSY_WAIT };
+/* Which values of accel.checkpoint.metric are better. */
+enum metric_mode { METRIC_MIN, METRIC_MAX };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU };
 /* Least important lines of rank 0, in the order of accel_log_level_t, without error. */
 enum log_choice { LOG_WARN, LOG_INFO, LOG_DEBUG };
@@ -105,6 +124,14 @@ struct config {
     double ckpt_every_minutes;
     /* Complete checkpoints kept, >= 1. */
     int64_t ckpt_keep;
+    /* Besides: multiples of so many steps, and the best by a metric; 0: none. */
+    int64_t ckpt_keep_every, ckpt_keep_best;
+    char ckpt_metric[64];
+    enum metric_mode ckpt_metric_mode;
+    /* Written while training goes on. */
+    bool ckpt_async;
+    enum busy_choice ckpt_when_busy;
+    char ckpt_local_dir[1024];
 
     bool preempt_enabled;
     enum preempt_signal preempt_signal;
@@ -119,6 +146,19 @@ struct config {
 
     enum reduce_choice reduce;
     enum sums_choice sums;
+    enum moments_choice moments;
+    enum masters_choice masters;
+    enum weights_choice weights;
+    enum gradients_choice gradients;
+    /* fp16: torch's GradScaler, under its names */
+    bool loss_scale_enabled;
+    double loss_scale_init, loss_scale_growth, loss_scale_backoff;
+    int64_t loss_scale_interval;
+    enum fp8_choice fp8_recipe;
+    /* Weights in 8 bits are made once per step. */
+    bool fp8_weight_cache;
+    /* A list that module_rules_read reads. */
+    char precision_modules[512];
     enum device_choice device;
     enum log_choice log_level;
     /* A list that config_track_formats reads; empty: the program's choice. */
@@ -252,25 +292,12 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err);
  * works in a task. */
 const char *config_where(const struct config *cfg, const char *name, char *buf,
                          size_t len);
-/* The dtypes of a run. Only config_precision decides them. */
-struct precision {
-    /* Of activations, and of the parameters that ops see. */
-    accel_dtype_t compute;
-    /* Of the gathered copy and its wire. As `compute`, because narrowing before or
-     * after the gather gives equal bits. */
-    accel_dtype_t parameters;
-    /* Of gradients on the wire where state is sharded, and of whole copies where
-     * config_narrow_copies. Sums are float32. */
-    accel_dtype_t reduce;
-};
-struct precision config_precision(const struct config *cfg);
-/* Was a dtype below float32 asked for, so that whole copies are summed in it as well?
- * "auto" leaves them in float32. */
-bool config_narrow_copies(const struct config *cfg);
 /* How parameters are kept: by fsdp_config in either version, by deepspeed_config (the
  * ZeRO stage), or as whole copies for all other types. */
 enum sharding_strategy config_strategy(const struct config *cfg);
 const char *config_strategy_name(enum sharding_strategy strategy); /* static */
+/* fsdp_state_dict_type; files per rank for all other types. */
+enum state_dict config_state_dict(const struct config *cfg);
 /* The same choice for DeepSpeed, which has no such key: the model's own blocks. */
 enum wrap_policy config_wrap_policy(const struct config *cfg);
 /* When backward gathers the next unit: as the key says. FSDP version 2 has no key and
@@ -286,6 +313,14 @@ bool config_track_formats(const char *list, unsigned *formats_out, char *word_ou
                           size_t len);
 /* Does backward compute units again (fsdp_activation_checkpointing)? */
 bool config_recomputes(const struct config *cfg);
+
+/* The engine that a key of fp8_config is for: "TE" (Transformer Engine), "AO" (torchao)
+ * or "MSAMP" (MS-AMP), which share one map; static. */
+const char *config_fp8_engine(const char *name);
+
+/* Is mixed_precision fp8, and fp8_backend AO, or MSAMP? */
+bool config_fp8_is_ao(const struct config *cfg);
+bool config_fp8_is_msamp(const struct config *cfg);
 
 /* Dimensions of parallelism_config, in the order of the mesh. */
 enum mesh_dim {

@@ -41,10 +41,12 @@ EXTRA_DIST += examples/fsdp.yaml examples/ddp.yaml examples/deepspeed.yaml examp
 shell_tests += tests/t/1070-config-engines.t
 
 unit_tests += tests/unit/test_config tests/unit/test_config_encode \
-	tests/unit/test_config_maps tests/unit/test_config_sources
+	tests/unit/test_config_maps tests/unit/test_config_sources tests/unit/test_config_levels
 config_files = tests/unit/config_files.c tests/unit/config_files.h
 tests_unit_test_config_maps_SOURCES = tests/unit/test_config_maps.c $(config_files)
 tests_unit_test_config_maps_LDADD = $(unit_ldadd)
+tests_unit_test_config_levels_SOURCES = tests/unit/test_config_levels.c $(config_files)
+tests_unit_test_config_levels_LDADD = $(unit_ldadd)
 tests_unit_test_config_SOURCES = tests/unit/test_config.c
 tests_unit_test_config_LDADD = $(unit_ldadd)
 tests_unit_test_config_encode_SOURCES = tests/unit/test_config_encode.c

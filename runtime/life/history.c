@@ -50,7 +50,7 @@ static double word(const char *line, const char *name, double otherwise)
 
     if (!at)
         return otherwise;
-    v = strtod(at + strlen(name), &end);
+    v = text_number(at + strlen(name), &end);
     return end == at + strlen(name) ? otherwise : v;
 }
 
@@ -73,16 +73,28 @@ static void keep_reason(struct history *h, const char *line)
         snprintf(h->reason, sizeof(h->reason), "%.*s", (int)n, at);
 }
 
+/* How long a save took, and of how many bytes. */
+static void take_save(struct history *h, struct pace *p, const char *line)
+{
+    const double seconds = word(line, " seconds=", -1);
+    const enum save_kind kind = strstr(line, " local")        ? SAVE_LOCAL
+                                : strstr(line, " background") ? SAVE_BACKGROUND
+                                                              : SAVE_AT_ONCE;
+
+    if (seconds >= 0 && kind != SAVE_LOCAL)
+        h->save_seconds = seconds;
+    if (strstr(line, " save "))
+        pace_add(p, kind, word(line, " bytes=", 0), seconds);
+}
+
 /* Takes one line of the file into account. Every change of this job's incarnation
  * number is a restart, whoever asked for it. *incarnation: the number of the last start
  * line so far, -1 at first. Times of checkpoints count from other jobs, too. */
 static void take_line(struct history *h, const struct incarnation *us, const char *line,
                       double *incarnation)
 {
-    double seconds = word(line, " seconds=", -1), number = word(line, " restart=", 0);
+    const double number = word(line, " restart=", 0);
 
-    if (seconds >= 0)
-        h->save_seconds = seconds;
     if (us->job == 0 || (long)word(line, " of=", 0) != us->first_job)
         return;
     if (strstr(line, " start ")) {
@@ -113,7 +125,7 @@ void history_add(accel_t *run, const char *fmt, ...)
     n = snprintf(line, sizeof(line), "%s job=%ld of=%ld restart=%ld ", when, us->job,
                  us->first_job, us->restart);
     va_start(ap, fmt);
-    n += vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+    n += text_vformat(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
     va_end(ap);
     if (n > (int)sizeof(line) - 2)
         n = (int)sizeof(line) - 2;
@@ -172,14 +184,24 @@ accel_status_t history_start(accel_t *run, accel_error_t *err)
         return ACCEL_OK;
     path_of(run, path, sizeof(path));
     f = fopen(path, "re");
-    while (f && fgets(line, sizeof(line), f))
+    while (f && fgets(line, sizeof(line), f)) {
+        take_save(h, &run->life.pace, line);
         take_line(h, &run->life.incarnation, line, &incarnation);
+    }
     if (f)
         fclose(f);
     h->restarts +=
         incarnation >= 0 && (double)run->life.incarnation.restart != incarnation;
     forget_marker(run);
     return check_limit(run, err);
+}
+
+void history_pace(accel_t *run, double bytes)
+{
+    struct pace *p = &run->life.pace;
+
+    if (p->at_once == 0 && p->background == 0)
+        pace_add(p, SAVE_AT_ONCE, bytes, run->life.history.save_seconds);
 }
 
 void history_say(const accel_t *run)

@@ -12,6 +12,7 @@
 #include "accel.h"
 
 struct config;
+struct requeue_job_facts;
 
 /* Which life of a job this is: the same job after a requeue, or a later job that srun
  * asked for. All zero outside of Slurm. */
@@ -22,13 +23,18 @@ struct incarnation {
     long restart; /* 0 for the first life */
 };
 
+/* Saves differ in the time that they take. SAVE_BACKGROUND: written while training goes
+ * on. SAVE_LOCAL: to the nodes' own disks. */
+enum save_kind { SAVE_AT_ONCE, SAVE_BACKGROUND, SAVE_LOCAL, SAVE_KINDS };
+
 /* What the checkpoint directory tells about earlier lives. Rank 0 only. */
 struct history {
     int64_t restarts;    /* of this job so far */
     double save_seconds; /* duration of the last checkpoint; 0: unknown */
-    int64_t saves;       /* checkpoints of this life */
-    char reason[32];     /* why the last life stopped; empty: unknown */
-    bool broken;         /* the file cannot be written; a warning was given */
+    /* checkpoints of this life, by enum save_kind */
+    int64_t saves[SAVE_KINDS];
+    char reason[32]; /* why the last life stopped; empty: unknown */
+    bool broken;     /* the file cannot be written; a warning was given */
 };
 
 /* The time between the notice of a preemption and the kill. Rank 0 only. */
@@ -37,6 +43,31 @@ struct notice {
     bool checked;                 /* notice_check has compared it once */
     char partition[64], mode[16]; /* mode: PreemptMode */
     long long grace, kill_wait;   /* seconds; grace < 0: unknown */
+};
+
+/* How long saves take: seconds per byte, 0 where none was measured. Each new one counts
+ * half. Rank 0's count. */
+struct pace {
+    double at_once;
+    /* of saves that are written while training goes on, which take longer */
+    double background;
+    /* of those on the nodes */
+    double local;
+};
+
+/* The time until something ends this run. */
+struct time_left {
+    double seconds; /* may be below 0 */
+    const char *of; /* "GraceTime"; NULL: nothing is known to end it */
+};
+
+/* What becomes of the last checkpoint of a stop. The same on all ranks. */
+struct stop_verdict {
+    bool save;    /* there is time for it, as far as is known */
+    bool local;   /* only for one on the nodes, which takes need_local */
+    bool limited; /* something will end the run, in `left` seconds */
+    double need, need_local, left;
+    char of[24]; /* time_left.of */
 };
 
 /* What run/ keeps for this room. */
@@ -48,6 +79,9 @@ struct life {
     char lease[256];   /* rank 0: what the lock file says */
     bool lease_warned; /* the lock cannot be read or written; a warning was given */
     bool announced;    /* the first Ctrl-C has been answered */
+    struct pace pace;
+    /* Why the step of the stop is not saved; rank 0's is shown. */
+    char declined[128];
 };
 
 /* ---- signals.c: the stop flag ---------------------------------------------------- */
@@ -67,6 +101,8 @@ void signals_leave_interrupt(void);
 void signals_agreed(int sig);
 /* The signal that asked for a stop; 0: none. Async-signal-safe, any thread. */
 int signals_pending(void);
+/* Nanoseconds since the first such signal; 0: none. Any thread. */
+int64_t signals_age_ns(void);
 
 /* ---- warning.c: the warning signal that accel requested from Slurm --------------- */
 
@@ -80,8 +116,9 @@ void warning_disarm(void);
 
 /* ---- stop.c ---------------------------------------------------------------------- */
 
-/* Ends a run whose state is saved, because of `sig`. ACCEL_ERESUME: it comes back;
- * ACCEL_ESTOPPED: it does not. `err` says why and what to do. Collective. */
+/* Ends a run because of `sig`. Its state is saved, or an older checkpoint is kept.
+ * ACCEL_ERESUME: it comes back; ACCEL_ESTOPPED: it does not. `err` says why and what to
+ * do. Collective. */
 accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err);
 /* "SIGTERM"; static. For the signals that stop a run only. */
 const char *stop_signal_name(int sig);
@@ -98,6 +135,9 @@ accel_status_t history_start(accel_t *run, accel_error_t *err);
 /* Appends one line; warns once if the file cannot be written. */
 void history_add(accel_t *run, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Measures by what the file says, where its lines lack the bytes, for a checkpoint of
+ * `bytes`. */
+void history_pace(accel_t *run, double bytes);
 /* Logs which restart this is and why, if it is one. */
 void history_say(const accel_t *run);
 
@@ -107,6 +147,27 @@ void history_say(const accel_t *run);
 void notice_read(accel_t *run);
 /* Warns, once, when a checkpoint of `seconds` does not fit into the site's times. */
 void notice_check(accel_t *run, double seconds);
+
+/* ---- deadline.c: is there time for a checkpoint? --------------------------------- */
+
+/* Notes that a save of so many bytes took that long. Times of 0 and less are passed
+ * over. */
+void pace_add(struct pace *p, enum save_kind kind, double bytes, double seconds);
+/* What a save at once may take, with a margin; 0: nothing is known. */
+double pace_seconds(const struct pace *p, double bytes);
+/* The same for one on the nodes. */
+double pace_local_seconds(const struct pace *p, double bytes);
+/* The time until the kill that follows signal `sig`, which came `age` seconds ago.
+ * `facts`: the job at `now` (since 1970), as the controller knows it. NULL: the
+ * shortest of the times that may apply. */
+struct time_left stop_time_left(const struct notice *n, int sig, int64_t lead_seconds,
+                                double age, int64_t now,
+                                const struct requeue_job_facts *facts);
+/* Judges on rank 0, from the age of the oldest signal of all ranks. Asks the
+ * controller, for at most 3 s, where the shortest time does not settle it.
+ * Collective. */
+accel_status_t deadline_judge(accel_t *run, int sig, struct stop_verdict *verdict_out,
+                              accel_error_t *err);
 
 /* ---- lease.c: one run at a time per checkpoint directory. Rank 0 only. ----------- */
 

@@ -1,5 +1,6 @@
 # life/: signals, stops, requeues, the lease and the history of a job
 libaccel_core_la_SOURCES += \
+	runtime/life/deadline.c \
 	runtime/life/grace.c \
 	runtime/life/history.c \
 	runtime/life/lease.c \

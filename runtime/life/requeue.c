@@ -19,9 +19,9 @@
 
 #include "life/requeue.h"
 
-#define ANSWER_MAX    (64 << 10)           /* bytes kept of scontrol's output */
-#define DEADLINE_NS   INT64_C(10000000000) /* of one scontrol */
-#define LIMIT_SLACK_S 60                   /* Slurm checks time limits twice a minute */
+#define ANSWER_MAX    (64 << 10) /* bytes kept of scontrol's output */
+#define ANSWER_S      10         /* deadline of one scontrol */
+#define LIMIT_SLACK_S 60         /* Slurm checks time limits twice a minute */
 
 extern char **environ;
 
@@ -149,7 +149,7 @@ static bool read_answer(int fd, char *buf, size_t len, int64_t deadline)
 
 /* Runs scontrol. Returns its exit status, or -1 if it cannot be run or takes too long.
  * buf: its output, standard error included, or why it could not be run. */
-static int run_scontrol(char *const argv[], char *buf, size_t len)
+static int run_scontrol(char *const argv[], int seconds, char *buf, size_t len)
 {
     int fd[2], status = -1;
     pid_t pid;
@@ -160,7 +160,7 @@ static int run_scontrol(char *const argv[], char *buf, size_t len)
     int rc = spawn_scontrol(argv, fd[1], &pid);
     close(fd[1]);
     if (rc == 0) {
-        if (!read_answer(fd[0], buf, len, clock_ns() + DEADLINE_NS))
+        if (!read_answer(fd[0], buf, len, clock_ns() + seconds * INT64_C(1000000000)))
             kill(pid, SIGKILL);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
@@ -169,8 +169,7 @@ static int run_scontrol(char *const argv[], char *buf, size_t len)
     if (rc != 0)
         snprintf(buf, len, "cannot run scontrol: %s", strerror(rc));
     else if (!buf[0])
-        snprintf(buf, len, "scontrol did not answer within %d s",
-                 (int)(DEADLINE_NS / 1000000000));
+        snprintf(buf, len, "scontrol did not answer within %d s", seconds);
     return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -334,13 +333,32 @@ static const char *job_id(void)
     return job && *job && strspn(job, "0123456789") == strlen(job) ? job : NULL;
 }
 
-accel_status_t requeue_look(const struct requeue_request *request,
-                            const struct accel_log *log,
-                            enum requeue_result *result_out,
-                            enum stop_reason *reason_out, accel_error_t *err)
+/* Without a buffer for the answer there is none: the caller goes on without. */
+bool requeue_facts(const struct accel_log *log, int seconds,
+                   struct requeue_job_facts *facts_out)
 {
     const char *job = job_id();
     char *const show[] = { "scontrol", "--oneliner", "show", "job", (char *)job, NULL };
+    char *answer = job ? malloc(ANSWER_MAX) : NULL;
+    bool known;
+
+    if (!answer)
+        return false;
+    known = run_scontrol(show, seconds, answer, ANSWER_MAX) == 0 &&
+            requeue_parse_job(answer, facts_out);
+    if (!known) {
+        answer[strcspn(answer, "\n")] = '\0';
+        accel_logf(log, ACCEL_LOG_WARN, "cannot read the state of job %s: %s", job,
+                   answer);
+    }
+    free(answer);
+    return known;
+}
+
+void requeue_look(const struct requeue_request *request, const struct accel_log *log,
+                  enum requeue_result *result_out, enum stop_reason *reason_out)
+{
+    const bool job = job_id() != NULL;
     struct requeue_job_facts facts;
 
     *reason_out = STOP_SIGNAL;
@@ -348,24 +366,10 @@ accel_status_t requeue_look(const struct requeue_request *request,
     if (request->signal == SIGINT) { /* no state of the job changes that */
         *reason_out = STOP_INTERRUPTED;
         *result_out = REQUEUE_STOPPED;
-        return ACCEL_OK;
-    }
-    if (!job)
-        return ACCEL_OK;
-    char *answer = malloc(ANSWER_MAX);
-    if (!answer)
-        return accel_fail_nomem(err, "the answer of scontrol", ANSWER_MAX);
-    if (run_scontrol(show, answer, ANSWER_MAX) == 0 &&
-        requeue_parse_job(answer, &facts)) {
+    } else if (requeue_facts(log, ANSWER_S, &facts)) {
         *reason_out = requeue_reason(&facts, request, (int64_t)time(NULL));
         *result_out = requeue_decide(&facts, request, *reason_out);
-    } else {
-        answer[strcspn(answer, "\n")] = '\0';
-        accel_logf(log, ACCEL_LOG_WARN, "cannot read the state of job %s: %s", job,
-                   answer);
     }
-    free(answer);
-    return ACCEL_OK;
 }
 
 /* The marker comes before the request: an accepted request may kill this process before
@@ -389,7 +393,7 @@ enum requeue_result requeue_ask(const struct requeue_request *request,
         mine = make_marker(marker.s);
     if (mine == 0) {
         result = REQUEUE_BY_OTHER;
-    } else if (run_scontrol(argv, answer, sizeof(answer)) == 0) {
+    } else if (run_scontrol(argv, ANSWER_S, answer, sizeof(answer)) == 0) {
         result = REQUEUE_DONE;
     } else {
         answer[strcspn(answer, "\n")] = '\0';

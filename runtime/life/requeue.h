@@ -45,12 +45,9 @@ struct requeue_request {
 
 /* Not collective. Finds out why the run was told to stop and whether to ask for a
  * requeue; *result_out is then REQUEUE_DONE, though nothing has been asked yet.
- * Takes at most 10 s (one call of scontrol), and no time after SIGINT. Fails only
- * for lack of memory. */
-accel_status_t requeue_look(const struct requeue_request *request,
-                            const struct accel_log *log,
-                            enum requeue_result *result_out,
-                            enum stop_reason *reason_out, accel_error_t *err);
+ * Takes at most 10 s (one call of scontrol), and no time after SIGINT. */
+void requeue_look(const struct requeue_request *request, const struct accel_log *log,
+                  enum requeue_result *result_out, enum stop_reason *reason_out);
 /* Asks Slurm to requeue the present job. The marker <state_dir>/requeue.<job>.<restart>
  * says who asked; a process that finds it does not ask again. Takes at most 10 s. */
 enum requeue_result requeue_ask(const struct requeue_request *request,
@@ -71,6 +68,10 @@ struct requeue_job_facts {
 };
 /* False if `line` is not such a line; *facts_out is then unchanged. */
 bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out);
+/* Asks for those of the present job, for at most `seconds`. False: there is no job, or
+ * no answer; a warning then says why. */
+bool requeue_facts(const struct accel_log *log, int seconds,
+                   struct requeue_job_facts *facts_out);
 /* The decisions, as pure functions. `now` in seconds since the epoch. REQUEUE_DONE
  * means: ask for it. */
 enum stop_reason requeue_reason(const struct requeue_job_facts *facts,

@@ -8,14 +8,18 @@
  * second one ends the process, as it does without us.
  */
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "run/run.h"
 
 enum { SLOT_TERM, SLOT_WARNING, SLOT_INTERRUPT, SLOTS }; /* the three signals */
 
-/* The signal that asked for a stop; 0: none. The only one that the handler touches. */
+/* The signal that asked for a stop; 0: none. This and the next are all that the
+ * handler touches. */
 static volatile sig_atomic_t pending_signal;
+/* clock_ns when the first one came: the time until the kill counts from there. */
+static _Atomic int64_t first_came;
 /* Signal number of each slot's handler; 0: none installed. */
 static int installed[SLOTS];
 /* What was there before us, to be put back. */
@@ -34,6 +38,8 @@ static int weight(int sig)
 
 static void on_signal(int sig)
 {
+    if (pending_signal == 0)
+        atomic_store(&first_came, clock_ns());
     if (weight(sig) > weight(pending_signal))
         pending_signal = sig;
 }
@@ -132,6 +138,11 @@ void signals_restore(void)
 int signals_pending(void)
 {
     return pending_signal;
+}
+
+int64_t signals_age_ns(void)
+{
+    return pending_signal ? clock_ns() - atomic_load(&first_came) : 0;
 }
 
 int accel_should_stop(const accel_t *run)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a life that was told to stop and is saved: why, what comes next, and one
+ * The end of a life that was told to stop: why, what is saved, what comes next, and one
  * status for all ranks. 85 means "run me again"; 75 means that it is not restarted
  * automatically: the job was cancelled, somebody pressed Ctrl-C, or the limit of
  * restarts is reached.
@@ -41,6 +41,11 @@ void stop_announce(accel_t *run, int sig)
                (long long)run->progress.step + 1, kept);
 }
 
+static bool is_saved(const accel_t *run)
+{
+    return run->progress.saved_step == run->progress.step;
+}
+
 /* Rank 0: finds out why, notes it in the history, asks for the requeue. In
  * this order, because Slurm may kill this process at any moment once it has
  * accepted the request. */
@@ -57,12 +62,14 @@ static struct ending find_ending(accel_t *run, int sig)
         .switched_off = !run->config.preempt_requeue,
     };
     struct ending e = { STOP_SIGNAL, REQUEUE_LEFT };
-    accel_error_t why = { 0 };
+    char older[40] = "";
 
-    if (requeue_look(&request, &run->log, &e.result, &e.reason, &why) != ACCEL_OK)
-        accel_logf(&run->log, ACCEL_LOG_WARN, "cannot requeue: %s", why.text);
-    history_add(run, "stop step=%lld signal=%s seconds=%.3f reason=%s",
-                (long long)run->progress.step, stop_signal_name(sig),
+    requeue_look(&request, &run->log, &e.result, &e.reason);
+    if (!is_saved(run))
+        snprintf(older, sizeof(older), " saved=%lld",
+                 (long long)run->progress.saved_step);
+    history_add(run, "stop step=%lld%s signal=%s seconds=%.3f reason=%s",
+                (long long)run->progress.step, older, stop_signal_name(sig),
                 run->life.history.save_seconds, stop_reason_text(e.reason));
     if (e.result == REQUEUE_DONE)
         e.result = requeue_ask(&request, &run->log);
@@ -82,11 +89,32 @@ static void next_text(const accel_t *run, const struct ending *e, char *buf, siz
         snprintf(buf, len, "%s", requeue_result_text(e->result));
 }
 
+/* What is saved, for the text of the error. */
+static void saved_text(const accel_t *run, char *buf, size_t len)
+{
+    const long long step = run->progress.step, kept = run->progress.saved_step;
+    int used;
+
+    if (is_saved(run)) {
+        snprintf(buf, len, "the state of step %lld is saved in %s%s", step,
+                 staging_holds(&run->staging) ? run->config.ckpt_local_dir
+                                              : run->ckpt_dir,
+                 staging_holds(&run->staging) ? " on the nodes" : "");
+        return;
+    }
+    used = snprintf(buf, len, "step %lld is not saved: %s; ", step, run->life.declined);
+    if (kept >= 0)
+        snprintf(buf + used, len - (size_t)used, "the checkpoint of step %lld is kept",
+                 kept);
+    else
+        snprintf(buf + used, len - (size_t)used, "there is no older checkpoint");
+}
+
 accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
 {
     struct ending e = { STOP_SIGNAL, REQUEUE_NO_JOB };
     int64_t final = 0;
-    char next[256], what[128];
+    char next[256], what[sizeof(run->ckpt_dir) + 64];
 
     if (run->boot.rank == 0) {
         e = find_ending(run, sig);
@@ -99,9 +127,10 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
     if (comm_broadcast(run->comm, &final, sizeof(final), 0, NULL) == ACCEL_OK)
         comm_barrier(run->comm, NULL);
     next_text(run, &e, next, sizeof(next));
-    snprintf(what, sizeof(what), "stopped (%s); the state of step %lld is saved",
-             stop_reason_text(e.reason), (long long)run->progress.step);
-    if (final)
-        return accel_fail(err, A0923, next, "%s in %s", what, run->ckpt_dir);
-    return accel_fail(err, A0907, next, "%s in %s", what, run->ckpt_dir);
+    saved_text(run, what, sizeof(what));
+    if (is_saved(run))
+        return accel_fail(err, final ? A0923 : A0907, next, "stopped (%s); %s",
+                          stop_reason_text(e.reason), what);
+    return accel_fail(err, final ? A0927 : A0926, next, "stopped (%s); %s",
+                      stop_reason_text(e.reason), what);
 }

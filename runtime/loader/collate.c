@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "loader/collate.h"
 
 static accel_status_t bad_pad(accel_error_t *err, const char *what)
@@ -44,9 +44,7 @@ accel_status_t collate_open(struct collate *c, const accel_loader_options_t *o,
 static void fill_value(void *at, accel_dtype_t dtype, int64_t n, double value)
 {
     float narrow = (float)value;
-    bf16_t bf;
 
-    bf16_narrow(&bf, &narrow, 1);
     for (int64_t i = 0; i < n; i++)
         switch (dtype) {
         case ACCEL_F32:
@@ -56,7 +54,8 @@ static void fill_value(void *at, accel_dtype_t dtype, int64_t n, double value)
             ((double *)at)[i] = value;
             break;
         case ACCEL_BF16:
-            ((bf16_t *)at)[i] = bf;
+        case ACCEL_F16:
+            floats_narrow((uint16_t *)at + i, dtype, &narrow, 1);
             break;
         case ACCEL_I32:
             ((int32_t *)at)[i] = (int32_t)value;

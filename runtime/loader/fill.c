@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "loader/loader_impl.h"
 
 /* The places of step `at` that this rank reads: its own part or, where it sends them
@@ -136,9 +136,10 @@ static accel_status_t read_stream(struct accel_loader *l, struct loader_slot *s)
 static void narrow_floats(const struct accel_loader *l, accel_batch_t *batch)
 {
     enum { PIECE = 1024 };
-    bf16_t piece[PIECE];
+    const accel_dtype_t compute = l->place.graph->compute;
+    uint16_t piece[PIECE];
 
-    for (int f = 0; f < batch->fields && l->place.graph->compute == ACCEL_BF16; f++) {
+    for (int f = 0; f < batch->fields && compute != ACCEL_F32; f++) {
         struct accel_batch_field *field = &batch->field[f];
         int64_t elems = 1;
 
@@ -149,10 +150,10 @@ static void narrow_floats(const struct accel_loader *l, accel_batch_t *batch)
         for (int64_t at = 0; at < elems; at += PIECE) {
             size_t n = (size_t)(elems - at < PIECE ? elems - at : PIECE);
 
-            bf16_narrow(piece, (float *)field->data + at, n);
-            memcpy((bf16_t *)field->data + at, piece, n * sizeof(*piece));
+            floats_narrow(piece, compute, (float *)field->data + at, n);
+            memcpy((uint16_t *)field->data + at, piece, n * sizeof(*piece));
         }
-        field->dtype = ACCEL_BF16;
+        field->dtype = compute;
     }
 }
 

@@ -3,7 +3,7 @@
  * Batches in host memory: see host_batch.h.
  */
 #include "backend/device.h"
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "loader/host_batch.h"
 
 static int64_t aligned(int64_t bytes)
@@ -56,10 +56,7 @@ void host_upload(const struct backend *be, accel_tensor_t *t, accel_dtype_t dtyp
 {
     enum { PIECE = 2048 };
     size_t from = accel_dtype_bytes(dtype), to = accel_dtype_bytes(t->dtype);
-    union {
-        float f32[PIECE];
-        bf16_t bf16[PIECE];
-    } piece;
+    float piece[PIECE];
 
     if (dtype == t->dtype) {
         be->from_host(be, t->data, host, (size_t)t->elems * to);
@@ -69,18 +66,16 @@ void host_upload(const struct backend *be, accel_tensor_t *t, accel_dtype_t dtyp
         size_t n = (size_t)(t->elems - i < PIECE ? t->elems - i : PIECE);
         const void *src = (const char *)host + (size_t)i * from;
 
-        if (t->dtype == ACCEL_BF16)
-            bf16_narrow(piece.bf16, src, n);
-        else
-            bf16_widen(piece.f32, src, n);
-        be->from_host(be, (char *)t->data + (size_t)i * to, &piece, n * to);
+        floats_widen(piece, src, dtype, n);
+        floats_narrow(piece, t->dtype, piece, n);
+        be->from_host(be, (char *)t->data + (size_t)i * to, piece, n * to);
     }
 }
 
 accel_tensor_t *host_tensor(struct graph *g, accel_dtype_t dtype, int ndim,
                             const int64_t *dims, const void *host)
 {
-    bool is_float = dtype == ACCEL_F32 || dtype == ACCEL_BF16;
+    bool is_float = accel_dtype_is_float(dtype);
     accel_tensor_t *t = graph_tensor(g, is_float ? g->compute : dtype, ndim, dims);
 
     if (t)

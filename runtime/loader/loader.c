@@ -261,7 +261,7 @@ static accel_tensor_t *field_tensor(struct accel_loader *l, int f,
                                     struct own_values *v_out)
 {
     const struct accel_batch_field *from = &l->last_good->batch.field[f];
-    bool is_float = from->dtype == ACCEL_F32 || from->dtype == ACCEL_BF16;
+    bool is_float = accel_dtype_is_float(from->dtype);
     struct graph *g = l->place.graph;
     int64_t dims[4] = { l->state.count };
     int64_t sample = (int64_t)accel_dtype_bytes(from->dtype);

@@ -108,6 +108,8 @@ struct loader_lines {
     bool told;
 };
 
+/* How those lines begin. */
+#define LOADER_LINE_FRONT "loader."
 /* Appends the lines of the run's loaders, and those that wait. */
 void loaders_encode(const accel_t *run, struct strbuf *text);
 /* Not collective. Checks the lines in text[bytes] for the loaders that are open, and

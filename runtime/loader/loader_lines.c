@@ -11,8 +11,6 @@
 #include "loader/loader_impl.h"
 #include "run/run.h"
 
-#define LINE_FRONT "loader."
-
 /* The line at `at`, without its end; *next_out is where the next one begins. */
 static size_t line_length(const char *at, const char *end, const char **next_out)
 {
@@ -47,7 +45,8 @@ static char *copy_lines(const char *text, size_t bytes)
     for (const char *at = text; copy && at < end; at = next) {
         size_t n = line_length(at, end, &next);
 
-        if (n < strlen(LINE_FRONT) || memcmp(at, LINE_FRONT, strlen(LINE_FRONT)) != 0)
+        if (n < strlen(LOADER_LINE_FRONT) ||
+            memcmp(at, LOADER_LINE_FRONT, strlen(LOADER_LINE_FRONT)) != 0)
             continue;
         memcpy(to, at, n);
         to += n;
@@ -84,7 +83,7 @@ accel_status_t loaders_find(accel_t *run, const char *text, size_t bytes,
 static void remove_line(const struct accel_loader *l, char *text)
 {
     const char *end = text + strlen(text), *next;
-    size_t front = strlen(LINE_FRONT), name = strlen(l->name);
+    size_t front = strlen(LOADER_LINE_FRONT), name = strlen(l->name);
 
     for (char *at = text; at < end; at += next - at) {
         line_length(at, end, &next);
@@ -150,7 +149,7 @@ void loaders_tell(accel_t *run)
     end = lines->waiting + strlen(lines->waiting);
     for (const char *at = lines->waiting; run->boot.rank == 0 && at < end; at = next) {
         line_length(at, end, &next);
-        at += strlen(LINE_FRONT);
+        at += strlen(LOADER_LINE_FRONT);
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "the checkpoint has the place of loader '%.*s', which this program "
                    "has not opened: later checkpoints keep it",

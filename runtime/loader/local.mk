@@ -52,9 +52,17 @@ tests_unit_test_loader_run_SOURCES = tests/unit/test_loader_run.c $(run_folder)
 tests_unit_test_loader_run_LDADD = $(unit_ldadd)
 # In checkpoints of runs.
 unit_tests += tests/unit/test_loader_lives
-tests_unit_test_loader_lives_SOURCES = tests/unit/test_loader_lives.c $(open_world)
+tests_unit_test_loader_lives_SOURCES = tests/unit/test_loader_lives.c $(open_world) \
+	$(run_folder)
 tests_unit_test_loader_lives_LDADD = $(fork_ldadd)
 tests_unit_test_loader_lives_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+# Accelerate's rows through the public calls.
+unit_tests += tests/unit/test_loader_rows
+tests_unit_test_loader_rows_SOURCES = tests/unit/test_loader_rows.c $(loader_world) \
+	$(ranks_world)
+tests_unit_test_loader_rows_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \
+	-DGOLDEN='"$(abs_top_srcdir)/tests/data/loader/dataloader_shards.json"'
+tests_unit_test_loader_rows_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_loader_metrics
 tests_unit_test_loader_metrics_SOURCES = tests/unit/test_loader_metrics.c $(loader_world) \
 	$(ranks_world)

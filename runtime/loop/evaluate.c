@@ -83,6 +83,8 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     graph_reset(&run->graph);
     if (st == ACCEL_OK)
         *loss_out = sums[2] == 0 ? sums[0] / sums[1] : NAN;
+    if (st == ACCEL_OK)
+        retention_note(run, "eval_loss", *loss_out);
     return st;
 }
 

@@ -39,13 +39,15 @@ bool loop_syncs(const accel_t *run)
            accumulate_steps(&run->loop.group);
 }
 
-/* The last micro-batch is left to the optimizers' steps, which come right behind it. */
+/* The last micro-batch is left to the optimizers' steps, which come right behind it. An
+ * attempt must leave nothing behind, but a compressed sum does. */
 accel_status_t group_reduce(accel_t *run, accel_error_t *err)
 {
     const struct accumulate *g = &run->loop.group;
     accel_status_t st = ACCEL_OK;
 
-    if (accumulate_syncs(g) || !accumulate_reduces(g))
+    if (accumulate_syncs(g) || !accumulate_reduces(g) ||
+        (run->attempting && run->compression.on))
         return ACCEL_OK;
     for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
         if (shard_has_gradient(run->shard, i))

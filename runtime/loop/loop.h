@@ -76,7 +76,7 @@ accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_o
                             accel_error_t *err);
 /* Clips and updates by the sum of squares of all ranks, at the rate that optim_rate has
  * found. ACCEL_EDIVERGED, without a text but on rank 0: it is not finite, and the
- * optimizer skips no step. */
+ * optimizer skips no step; with a loss scale all do. */
 accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
                            accel_error_t *err);
 /* `what` is no longer finite. All ranks see it, and rank 0 alone says it. */
@@ -105,6 +105,8 @@ accel_status_t optim_schedule(struct accel_optim *o, const accel_schedule_t *set
 /* The rate of the optimizer's next step. ACCEL_EINVAL, on this rank alone: an own
  * schedule gives none. */
 accel_status_t optim_rate(struct accel_optim *o, accel_error_t *err);
+/* That of the next step; NaN: none. */
+float optim_next_rate(const struct accel_optim *o);
 /* All ranks know that optim_rate has failed on one of them, the one that `why` comes
  * from. */
 accel_status_t optim_rate_failed(const accel_error_t *why, accel_error_t *err);

@@ -11,6 +11,19 @@
 #include "optim/optim.h"
 #include "run/run.h"
 
+/* With a loss scale: an overflow counts even if the program takes it away now. */
+static accel_status_t note_overflow(accel_t *run, struct accel_optim *o,
+                                    accel_error_t *err)
+{
+    double sumsq = 0;
+    accel_status_t st = run->scaling.on
+                            ? shard_grad_sumsq(run->shard, o->number, &sumsq, err)
+                            : ACCEL_OK;
+
+    o->overflowed = o->overflowed || !isfinite(sumsq);
+    return st;
+}
+
 /* Hooks see gradients once, as soon as they are complete. */
 static accel_status_t complete(accel_t *run, struct accel_optim *o, accel_error_t *err)
 {
@@ -18,6 +31,8 @@ static accel_status_t complete(accel_t *run, struct accel_optim *o, accel_error_
 
     if (!shard_is_reduced(run->shard, o->number)) {
         st = shard_reduce(run->shard, o->number, err);
+        if (st == ACCEL_OK && run->hooks > 0)
+            st = note_overflow(run, o, err);
         if (st == ACCEL_OK)
             st = hooks_call(run, o->number, err);
     }
@@ -32,6 +47,8 @@ accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_o
 
     if (st == ACCEL_OK)
         st = shard_grad_sumsq(run->shard, o->number, sumsq_out, err);
+    if (st == ACCEL_OK && o->overflowed)
+        *sumsq_out = INFINITY;
     if (st == ACCEL_OK)
         o->own_sumsq = *sumsq_out;
     phase_end(run, PHASE_WAIT);
@@ -63,16 +80,33 @@ static accel_status_t norm_diverged(const accel_t *run, const struct accel_optim
     return loop_diverged(run, what, err);
 }
 
+/* With a loss scale that is a matter of course, without one it is not. */
+static void say_skipped(const accel_t *run, const struct accel_optim *o)
+{
+    char whose[RUN_NAME + 32] = "";
+
+    if (run->boot.rank != 0)
+        return;
+    if (o->name[0])
+        snprintf(whose, sizeof(whose), " of optimizer '%s'", o->name);
+    if (run->scaling.on)
+        accel_logf(&run->log, ACCEL_LOG_INFO,
+                   "step %lld: the gradients%s overflow at a loss scale of %g; the "
+                   "step is skipped",
+                   (long long)run->progress.step + 1, whose, accel_loss_scale(run));
+    else
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "step %lld: the gradients%s are not finite; its step is skipped",
+                   (long long)run->progress.step + 1, whose);
+}
+
 static accel_status_t skip_step(accel_t *run, struct accel_optim *o)
 {
-    if (run->boot.rank == 0)
-        accel_logf(
-            &run->log, ACCEL_LOG_WARN,
-            "step %lld: the gradients of optimizer '%s' are not finite; its step "
-            "is skipped",
-            (long long)run->progress.step + 1, o->name);
+    say_skipped(run, o);
     shard_zero(run->shard, o->number);
     optim_move(o, true);
+    o->overflowed = false;
+    o->skipped++;
     o->norm = NAN;
     return ACCEL_OK;
 }
@@ -88,8 +122,12 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     accel_status_t st;
 
     if (optim_clip(local_sgd_sumsq(o, sumsq), o->clip, &factor, &norm, &why) !=
-        ACCEL_OK)
-        return o->skip ? skip_step(run, o) : norm_diverged(run, o, err);
+        ACCEL_OK) {
+        loss_scale_found(run, true);
+        return o->skip || run->scaling.on ? skip_step(run, o)
+                                          : norm_diverged(run, o, err);
+    }
+    loss_scale_found(run, false);
     if (!o->clipped)
         o->norm = norm;
     o->clipped = false;
@@ -97,6 +135,8 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     outer = graph_enter(&run->graph, "an update function");
     st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
     run->graph.inside = outer;
+    if (st == ACCEL_OK)
+        st = run_failed(run, err); /* an own update gave up */
     o->t++;
     o->updated++;
     averaging_step(o);
@@ -166,7 +206,7 @@ accel_status_t accel_zero_grad(accel_optim_t *o, accel_error_t *err)
 
     if (st == ACCEL_OK) {
         shard_zero(o->run->shard, o->number);
-        o->clipped = false;
+        o->clipped = o->overflowed = false;
     }
     return st;
 }
@@ -184,7 +224,7 @@ static accel_status_t clip_norm(struct accel_optim *o, float max, double *norm_o
     if (optim_clip(local_sgd_sumsq(o, sums[0]), max, &factor, norm_out, &why) !=
         ACCEL_OK) {
         *norm_out = sqrt(sums[0]);
-        return o->skip ? ACCEL_OK : norm_diverged(o->run, o, err);
+        return o->skip || o->run->scaling.on ? ACCEL_OK : norm_diverged(o->run, o, err);
     }
     if (factor != 1.0f)
         shard_scale(o->run->shard, o->number, factor);
@@ -228,6 +268,8 @@ accel_status_t accel_clip_value(accel_optim_t *o, float limit, accel_error_t *er
     if (st != ACCEL_OK || !loop_syncs(o->run))
         return st;
     st = complete(o->run, o, &e);
+    if (st == ACCEL_OK)
+        st = note_overflow(o->run, o, &e);
     if (st == ACCEL_OK)
         shard_clamp(o->run->shard, o->number, limit);
     return run_report(o->run, st, &e, err);
@@ -281,9 +323,7 @@ accel_status_t accel_optim_skip(accel_optim_t *o, int on, accel_error_t *err)
 
 float accel_optim_lr(const accel_optim_t *o)
 {
-    if (!o)
-        return 0;
-    return o->scheduled ? (float)schedule_peek(&o->schedule) : o->lr;
+    return o ? optim_next_rate(o) : 0;
 }
 
 int64_t accel_optim_steps(const accel_optim_t *o)

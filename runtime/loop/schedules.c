@@ -4,6 +4,8 @@
  * the move after it. In: settings, metrics, steps. Out: learning rates. The rules are
  * those of optim/schedule.h; nothing here communicates.
  */
+#include <math.h>
+
 #include "run/run.h"
 
 /* ---- for the step ---------------------------------------------------------------- */
@@ -17,16 +19,42 @@ accel_status_t optim_schedule(struct accel_optim *o, const accel_schedule_t *set
     return st;
 }
 
+/* A schedule may be a function of the program. */
+static const char schedule_function[] = "the function of a schedule";
+
 /* In float32, as kernels take it. */
 accel_status_t optim_rate(struct accel_optim *o, accel_error_t *err)
 {
+    struct graph *g = &o->run->graph;
     double rate = o->lr;
-    accel_status_t st =
-        o->scheduled ? schedule_now(&o->schedule, &rate, err) : ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
+    if (o->scheduled) {
+        const char *outer = graph_enter(g, schedule_function);
+
+        st = schedule_now(&o->schedule, &rate, err);
+        g->inside = outer;
+    }
     if (st == ACCEL_OK)
         o->lr = (float)rate;
     return st;
+}
+
+/* A schedule that asks for its own rate would never return. */
+float optim_next_rate(const struct accel_optim *o)
+{
+    struct graph *g = &o->run->graph;
+    const char *outer;
+    float rate;
+
+    if (!o->scheduled)
+        return o->lr;
+    if (g->inside == schedule_function)
+        return NAN;
+    outer = graph_enter(g, schedule_function);
+    rate = (float)schedule_peek(&o->schedule);
+    g->inside = outer;
+    return rate;
 }
 
 accel_status_t optim_rate_failed(const accel_error_t *why, accel_error_t *err)

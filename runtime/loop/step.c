@@ -59,7 +59,7 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
         st =
             shard_backward_begin(run->shard, accumulate_divisor(&run->loop.group), err);
     if (st == ACCEL_OK)
-        st = graph_backward(&run->graph, loss, 1.0f, err);
+        st = graph_backward(&run->graph, loss, (float)accel_loss_scale(run), err);
     if (st == ACCEL_OK)
         st = shard_backward_end(run->shard, err);
     if (st == ACCEL_OK)
@@ -91,7 +91,7 @@ accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t 
 }
 
 /* Numbers in the reduction of a step, without the sums of squares. */
-#define AGREED 7
+#define AGREED 9
 
 /* The values of a step that all ranks share after the reduction. */
 struct agreed {
@@ -106,6 +106,8 @@ struct agreed {
     bool loader_failed;
     /* an own schedule of some rank gives no rate */
     bool rate_failed;
+    /* no rank writes a checkpoint any more, or copies one from its node */
+    bool written, copied;
 };
 
 /* The optimizers that accel_step steps: those with gradients that have not stepped in
@@ -170,6 +172,8 @@ static accel_status_t step_agree(accel_t *run, const struct stepping *s,
         sig == SIGINT,
         run->loader_failure.failed,
         s->rate.code != ACCEL_OK,
+        background_writes(&run->background),
+        background_writes(&run->staging.drain),
     };
     const size_t optims = (size_t)s->count;
     accel_status_t st;
@@ -190,6 +194,8 @@ static accel_status_t step_agree(accel_t *run, const struct stepping *s,
               run->progress.step + 1 == run->job.steps;
     a->loader_failed = v[5] > 0;
     a->rate_failed = v[6] > 0;
+    a->written = v[7] == 0;
+    a->copied = v[8] == 0;
     return ACCEL_OK;
 }
 
@@ -203,6 +209,8 @@ static accel_status_t update(accel_t *run, const struct stepping *s,
 
     for (int i = 0; i < s->count && st == ACCEL_OK; i++)
         st = optim_apply(run, s->optim[i], a->sumsq[i], err);
+    if (st == ACCEL_OK && !loss_scale_end_step(run))
+        st = loop_diverged(run, "the gradient, at any loss scale,", err);
     if (st != ACCEL_OK)
         return st;
     run->progress.step++;
@@ -232,12 +240,14 @@ static void step_remember(accel_t *run, const struct observe_step *o)
                               .rate = (double)o->items / (o->step_ms / 1e3),
                               .memory = run->observe.peak_bytes,
                               .optims = run->optims,
-                              .total_ms = o->step_ms };
+                              .total_ms = o->step_ms,
+                              .loss_scale = accel_loss_scale(run) };
     for (int i = 0; i < run->optims; i++) {
         s->lr[i] = run->optim[i].last_lr;
         s->norm[i] = run->optim[i].norm;
         s->updated[i] = run->optim[i].updated;
-        run->optim[i].updated = 0;
+        s->skipped[i] = run->optim[i].skipped;
+        run->optim[i].updated = run->optim[i].skipped = 0;
     }
     phases_take(run);
 }
@@ -305,6 +315,9 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         st = loaders_agree(run, err);
     if (st == ACCEL_OK && a.rate_failed)
         st = optim_rate_failed(&who.rate, err);
+    /* the device has come to its end: the optimizers' work is not waited for */
+    if (st == ACCEL_OK)
+        st = fp8_scales_end_step(run, err);
     if (st == ACCEL_OK) {
         stop_announce(run, a.stop); /* rank 0 may not have got it itself */
         st = update(run, &who, &a, err);
@@ -323,13 +336,16 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         run->loop.micro = run->loop.loss_count = 0;
         run->loop.loss_sum = 0;
     }
-    if (st == ACCEL_OK && a.stop && !finished)
-        accel_logf(&run->log, ACCEL_LOG_INFO, "received %s: saving step %lld",
-                   stop_signal_name(a.stop), (long long)run->progress.step);
-    if (st == ACCEL_OK && (a.stop || finished))
+    if (st == ACCEL_OK && a.written && !a.stop)
+        st = save_finish(run, err);
+    if (st == ACCEL_OK && finished)
         st = save_last(run, err);
+    else if (st == ACCEL_OK && a.stop)
+        st = save_stop(run, a.stop, err);
     else if (st == ACCEL_OK && a.save)
         st = save_or_go_on(run, err);
+    if (st == ACCEL_OK && a.copied && !a.stop && !finished)
+        st = staging_go_on(run, err);
     if (finished || st != ACCEL_OK) /* nothing is left to save */
         signals_leave_interrupt();
     run->loop.step_start_ns = clock_ns();

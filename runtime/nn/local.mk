@@ -1,6 +1,9 @@
 # nn/
 libaccel_core_la_SOURCES += \
 	runtime/nn/buffers.c \
+	runtime/nn/fp8_kept.c \
+	runtime/nn/fp8_linears.c \
+	runtime/nn/fp8_linears.h \
 	runtime/nn/measure.c \
 	runtime/nn/models/causal.h \
 	runtime/nn/models/generation.c \

@@ -40,7 +40,7 @@ static accel_status_t fake_grad(void *user, int unit, float **grad_out,
 
 accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f)
 {
-    bool real = f->dtype == ACCEL_F32 || f->dtype == ACCEL_BF16;
+    bool real = accel_dtype_is_float(f->dtype);
     int64_t dims[TENSOR_MAX_DIMS] = { batch };
 
     for (int i = 0; i < f->ndim; i++)

@@ -41,7 +41,7 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
 static const char *json_number(double v, char *buf, size_t len)
 {
     if (isfinite(v))
-        snprintf(buf, len, "%.17g", v);
+        text_format(buf, len, "%.17g", v);
     else
         snprintf(buf, len, "null");
     return buf;
@@ -101,13 +101,13 @@ void observe_step(struct observe *o, const struct observe_step *s)
     if (o->device_peak)
         snprintf(device, sizeof(device), ",\"gpu_peak_bytes\":%lld",
                  (long long)o->device_peak_bytes);
-    snprintf(record, sizeof(record),
-             "{\"step\":%lld,\"loss\":%s,\"lr\":%.9g,\"step_ms\":%.3f,"
-             "\"%s_per_s\":%.1f,\"grad_norm\":%s,\"mem_peak_bytes\":%lld%s%s}\n",
-             (long long)s->step, json_number(s->loss, loss, sizeof(loss)), s->lr,
-             s->step_ms, s->tokens ? "tokens" : "samples", rate,
-             json_number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes,
-             device, eval);
+    text_format(record, sizeof(record),
+                "{\"step\":%lld,\"loss\":%s,\"lr\":%.9g,\"step_ms\":%.3f,"
+                "\"%s_per_s\":%.1f,\"grad_norm\":%s,\"mem_peak_bytes\":%lld%s%s}\n",
+                (long long)s->step, json_number(s->loss, loss, sizeof(loss)), s->lr,
+                s->step_ms, s->tokens ? "tokens" : "samples", rate,
+                json_number(s->grad_norm, norm, sizeof(norm)), (long long)o->peak_bytes,
+                device, eval);
     lines_add(&o->file, record, strlen(record), "\"eval_loss\":");
 }
 

@@ -136,15 +136,16 @@ static bool conv2d_forward(struct graph *g, const struct conv *p,
     /* columns of x, unfolded for the product; the backend says how many at a time */
     void *scratch = graph_scratch(g, g->backend->conv_scratch(g->backend, p, false));
     struct op_units u;
+    const bool good = scratch && op_want(g, op, &u, params, 2);
 
-    if (!scratch || !op_want(g, op, &u, params, 2))
-        return false;
-    f->weight = op_values(g, &u, params[0]);
-    f->bias = op_values(g, &u, params[1]);
-    g->backend->conv(g->backend, p, f, scratch);
-    op_done(g, &u);
+    if (good) {
+        f->weight = op_values(g, &u, params[0]);
+        f->bias = op_values(g, &u, params[1]);
+        g->backend->conv(g->backend, p, f, scratch);
+        op_done(g, &u);
+    }
     graph_scratch_free(g, scratch);
-    return true;
+    return good;
 }
 
 accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,

@@ -123,12 +123,12 @@ static void make_logits(struct graph *g, const struct head *h, int64_t first, in
                       .bias = h->bias,
                       .bias_type = g->compute };
 
-    /* bfloat16 logits would lose what the loss is made of: the product stores float32
+    /* narrow logits would lose what the loss is made of: the product stores float32
      */
     if (h->weight)
         be->gemm(be, &p);
-    else if (g->compute == ACCEL_BF16)
-        be->widen(be, logits, x, n * h->vocab);
+    else if (g->compute != ACCEL_F32)
+        be->widen(be, logits, x, g->compute, n * h->vocab);
     else
         be->copy(be, logits, x, (size_t)(n * h->vocab) * sizeof(float));
 }
@@ -158,7 +158,7 @@ static void turn_logits(struct graph *g, const struct head *h, const struct grad
     if (to->dbias)
         be->column_sum(be, to->dbias, logits, ACCEL_F32, n, h->vocab, h->ld);
     if (!at_once)
-        be->narrow(be, logits, logits, n * h->ld);
+        be->narrow(be, logits, g->compute, logits, n * h->ld);
 }
 
 /* The caller gave the logits, which are not padded: their gradient is that of x. */

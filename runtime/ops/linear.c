@@ -3,19 +3,23 @@
  * linear: act(x weight^T + bias). With an activation, the value before it is saved;
  * with RELU the result itself, which gives the derivative just as well. A linear that
  * is the only reader of such a result multiplies its input gradient by that derivative
- * in the product's epilogue, which saves a pass over memory. in: x, weight, bias.
- * saved: x and the value for the derivative. ints: the activation.
+ * in the product's epilogue, which saves a pass over memory. Operands may be narrowed
+ * to 8 bits (linear_fp8.h). in: x, weight, bias. saved: x, narrowed where its
+ * gradient's product takes it so, and the value for the derivative. ints: the
+ * activation.
  */
-#include "ops/ops.h"
+#include "ops/linear_fp8.h"
 
 static const char op[] = "linear";
 
 /* The gradient before the activation, in the compute dtype: out->grad itself, or
- * scratch that the caller frees. */
+ * scratch that the caller frees. And the same in 8 bits, for the gradients of input and
+ * weight. */
 struct delta {
     const void *data;
     accel_dtype_t type;
     void *scratch;
+    struct factor for_input, for_weight;
 };
 
 /* grad_before: our only reader has applied the derivative already. delta is [rows, out]
@@ -47,16 +51,27 @@ static bool passes_act(const accel_tensor_t *x)
     return x->before && x->before->data && x->readers == 1 && !x->grad;
 }
 
+/* delta as the operand of one of the two products. */
+static struct factor delta_factor(const struct delta *d, bool narrow,
+                                  const struct factor *in_8_bits)
+{
+    return narrow ? *in_8_bits : (struct factor){ .data = d->data, .type = d->type };
+}
+
 /* dx = delta weight [rows, out] [out, in]. Rows are all leading dimensions of x. */
 static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
                        const void *values, const struct delta *d)
 {
     int64_t rows = x->elems / w->dim[1];
     struct gemm p = { .m = rows, .n = w->dim[1], .k = w->dim[0] };
+    struct factor dy, weight;
     accel_tensor_t *dx;
 
     if (!x->needs_grad)
         return true;
+    dy = delta_factor(d, fp8_narrows(g, w, FP8_INPUT_GRADIENT), &d->for_input);
+    if (!fp8_weight(g, w, FP8_INPUT_GRADIENT, values, &weight))
+        return false;
     /* x = act(before): hand down the gradient by `before`, which is what the op that
      * made x wants */
     if (passes_act(x)) {
@@ -65,20 +80,19 @@ static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t 
         p.pre = x->before->data;
     }
     dx = grad_target(g, x, &p.add);
-    if (!dx)
-        return false;
-    /* a: [rows, out], b: [out, in], c: [rows, in], all row-major without gaps */
-    p.a = d->data;
-    p.a_type = d->type;
-    p.lda = w->dim[0];
-    p.b = values;
-    p.b_type = g->compute;
-    p.ldb = w->dim[1];
-    p.c = dx->data;
-    p.c_type = g->compute;
-    p.ldc = w->dim[1];
-    g->backend->gemm(g->backend, &p);
-    return true;
+    if (dx) {
+        /* a: [rows, out], b: [out, in], c: [rows, in], all row-major without gaps */
+        factors_take(&p, &dy, &weight);
+        p.lda = w->dim[0];
+        p.trans_b = weight.turned;
+        p.ldb = weight.turned ? w->dim[0] : w->dim[1];
+        p.c = dx->data;
+        p.c_type = g->compute;
+        p.ldc = w->dim[1];
+        g->backend->gemm(g->backend, &p);
+    }
+    graph_scratch_free(g, weight.scratch);
+    return dx != NULL;
 }
 
 /* Are the gradients of weight and bias available at the same time (one unit)? Then the
@@ -89,36 +103,45 @@ static bool side_by_side(const accel_tensor_t *w, const accel_tensor_t *bias)
 }
 
 /* dweight += delta^T x and, with side_by_side, dbias += the column sums of delta [rows,
- * out]^T [rows, in] -> [out, in]. The sum over rows is the long one, and a fixed order
- * of it is the backend's business. */
-static bool weight_grad(struct graph *g, const accel_tensor_t *x,
+ * out]^T [rows, in] -> [out, in]. x: what the forward has saved. The sum over rows is
+ * the long one, and a fixed order of it is the backend's business. A bias never sees
+ * what was lost in narrowing. */
+static bool weight_grad(struct graph *g, const accel_tensor_t *x, int64_t rows,
                         const accel_tensor_t *w, const accel_tensor_t *bias,
                         const struct delta *d)
 {
-    struct gemm p = { .trans_a = true,
+    const struct factor in = fp8_taken(g, w, x, FP8_WEIGHT_GRADIENT, rows);
+    const struct factor dy = delta_factor(d, factor_is_narrow(&in), &d->for_weight);
+    /* turned copies have zeros in the rows that there are not */
+    const int64_t k = in.turned ? narrow_ld(rows) : rows;
+    struct gemm p = { .trans_a = !in.turned,
+                      .trans_b = in.turned,
                       .m = w->dim[0],
                       .n = w->dim[1],
-                      .k = x->elems / w->dim[1],
-                      .a = d->data,
-                      .a_type = d->type,
-                      .lda = w->dim[0],
-                      .b = x->data,
-                      .b_type = g->compute,
-                      .ldb = w->dim[1],
+                      .k = k,
+                      .lda = in.turned ? k : w->dim[0],
+                      .ldb = in.turned ? k : w->dim[1],
                       .c_type = ACCEL_F32,
                       .ldc = w->dim[1],
                       /* a parameter's gradient sums over micro-batches and uses of the
                        * weight */
                       .add = true };
 
+    float *sums = NULL;
+
     if (!w->needs_grad)
         return true;
+    factors_take(&p, &dy, &in);
     p.c = op_grad(g, op, w);
     /* one unit: asking for the second does not give the first one's buffer up */
     if (p.c && side_by_side(w, bias))
-        p.row_sums = op_grad(g, op, bias);
+        sums = op_grad(g, op, bias);
     if (g->error.code)
         return false;
+    if (!factor_is_narrow(&dy))
+        p.row_sums = sums;
+    else if (sums)
+        g->backend->column_sum(g->backend, sums, d->data, d->type, rows, p.m, p.m);
     g->backend->gemm(g->backend, &p);
     return true;
 }
@@ -142,17 +165,21 @@ static bool bias_grad(struct graph *g, const accel_tensor_t *w,
 static bool linear_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *w = e->in[1], *bias = e->in[2];
+    const int64_t rows = x->elems / w->dim[1];
     struct op_units u;
     struct delta d;
     bool good;
 
-    if (!op_want(g, op, &u, e->in + 1, 2))
+    if (!op_want_coded(g, op, &u, e->in + 1, 2))
         return false;
     good = delta_open(g, e, &d);
     if (good) {
-        good = input_grad(g, x, w, op_values(g, &u, w), &d) &&
-               weight_grad(g, x, w, bias, &d) &&
-               bias_grad(g, w, bias, x->elems / w->dim[1], &d);
+        good = fp8_gradient(g, e, d.data, d.type, &d.for_input, &d.for_weight) &&
+               input_grad(g, x, w, op_values(g, &u, w), &d) &&
+               weight_grad(g, e->saved[0], rows, w, bias, &d) &&
+               bias_grad(g, w, bias, rows, &d);
+        graph_scratch_free(g, d.for_weight.scratch);
+        graph_scratch_free(g, d.for_input.scratch);
         graph_scratch_free(g, d.scratch);
     }
     op_done(g, &u);
@@ -176,22 +203,20 @@ static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t
     return op_act(g, op, act);
 }
 
-/* y [rows, out] = act(x [rows, in] weight^T + bias); all leading dimensions are
- * rows. */
-static void linear_forward(struct graph *g, const struct op_units *u, accel_tensor_t *x,
+/* y [rows, out] = act(x [rows, in] weight^T + bias); all leading dimensions are rows.
+ * `in` is x as the product takes it. */
+static bool linear_forward(struct graph *g, const struct op_units *u,
+                           const struct factor *in, accel_tensor_t *x,
                            accel_tensor_t *w, accel_tensor_t *bias,
                            accel_activation_t act, accel_tensor_t *y,
                            accel_tensor_t *pre)
 {
+    struct factor weight;
     struct gemm p = { .trans_b = true,
                       .m = x->elems / w->dim[1],
                       .n = w->dim[0],
                       .k = w->dim[1],
-                      .a = x->data,
-                      .a_type = g->compute,
                       .lda = w->dim[1],
-                      .b = op_values(g, u, w),
-                      .b_type = g->compute,
                       .ldb = w->dim[1],
                       .c = y->data,
                       .c_type = g->compute,
@@ -199,17 +224,25 @@ static void linear_forward(struct graph *g, const struct op_units *u, accel_tens
                       .bias = op_values(g, u, bias),
                       .bias_type = g->compute,
                       .act = act,
-                      .pre = pre ? pre->data : NULL };
+                      .pre = pre ? pre->data : NULL,
+                      .fast = true };
 
+    if (!fp8_weight(g, w, FP8_FORWARD, op_values(g, u, w), &weight))
+        return false;
+    factors_take(&p, in, &weight);
     g->backend->gemm(g->backend, &p);
+    graph_scratch_free(g, weight.scratch);
+    return true;
 }
 
 accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
                              accel_tensor_t *bias, accel_activation_t act)
 {
     accel_tensor_t *in[] = { x, weight, bias }, *y, *pre = NULL;
+    struct narrow_input narrow;
     struct graph *g = op_graph(op, in, 2);
     struct op_units u;
+    struct factor factor;
     int64_t dims[TENSOR_MAX_DIMS];
 
     if (!g || !linear_shapes_fit(g, x, weight, bias, act))
@@ -223,9 +256,12 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
     /* only a backward needs the value before the activation */
     if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
         pre = graph_tensor(g, g->compute, x->ndim, dims);
-    if (g->error.code || !op_want(g, op, &u, in + 1, 2))
+    fp8_input(g, x, weight, &narrow);
+    if (g->error.code || !op_want_coded(g, op, &u, in + 1, 2))
         return NULL;
-    linear_forward(g, &u, x, weight, bias, act, y, pre);
+    factor = fp8_taken(g, weight, narrow.now ? narrow.now : x, FP8_FORWARD,
+                       x->elems / weight->dim[1]);
+    linear_forward(g, &u, &factor, x, weight, bias, act, y, pre);
     op_done(g, &u);
     /* a frozen weight does not end the gradient: x may need it */
     y->needs_grad = op_needs_grad(g, in, 3);
@@ -233,13 +269,14 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
     y->before = act == ACCEL_ACT_RELU ? y : pre;
     y->act = act;
     if (y->needs_grad &&
-        !tape_record(
-            g, &(struct tape_entry){ .op = op,
-                                     .backward = linear_backward,
-                                     .out = y,
-                                     .in = { x, weight, bias },
-                                     .saved = { x, act == ACCEL_ACT_RELU ? y : pre },
-                                     .ints = { (int)act } }))
+        !tape_record(g,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = linear_backward,
+                                           .out = y,
+                                           .in = { x, weight, bias },
+                                           .saved = { narrow.kept ? narrow.kept : x,
+                                                      act == ACCEL_ACT_RELU ? y : pre },
+                                           .ints = { (int)act } }))
         return NULL;
     return y;
 }

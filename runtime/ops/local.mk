@@ -12,6 +12,8 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/kv.c \
 	runtime/ops/kv.h \
 	runtime/ops/linear.c \
+	runtime/ops/linear_fp8.c \
+	runtime/ops/linear_fp8.h \
 	runtime/ops/maxpool2d.c \
 	runtime/ops/norm.c \
 	runtime/ops/ops.c \
@@ -63,6 +65,11 @@ unit_tests += tests/unit/test_linear
 tests_unit_test_linear_SOURCES = tests/unit/test_linear.c tests/unit/resident.c \
 	tests/unit/resident.h
 tests_unit_test_linear_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_fp8_linear
+tests_unit_test_fp8_linear_SOURCES = tests/unit/test_fp8_linear.c \
+	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
+tests_unit_test_fp8_linear_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_rope
 tests_unit_test_rope_SOURCES = tests/unit/test_rope.c tests/unit/op_rig.c \

@@ -159,10 +159,10 @@ bool op_floats(struct graph *g, const char *op, const accel_tensor_t *t,
 {
     if (!op_computed(g, op, t, what))
         return false;
-    if (t->dtype == ACCEL_F32 || t->dtype == ACCEL_BF16)
+    if (accel_dtype_is_float(t->dtype))
         return true;
     return graph_fail(g, A0603, op, "cast it first (accel_cast)",
-                      "%s must be float32 or bfloat16, not %s", what,
+                      "%s must be float32, bfloat16 or float16, not %s", what,
                       accel_dtype_name(t->dtype));
 }
 
@@ -230,9 +230,23 @@ static bool residency_failed(struct graph *g, const char *op, accel_status_t st,
     return false;
 }
 
-/* Units are gathered in the order of t; a unit that two tensors share counts once. */
 bool op_want(struct graph *g, const char *op, struct op_units *u,
              accel_tensor_t *const *t, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (t[i] && t[i]->coded)
+            return graph_fail(g, A0606, op,
+                              "set fp8_enable_fsdp_float8_all_gather: false, or name "
+                              "it in accel.precision.modules: \"GLOB=bf16\"",
+                              "parameter %s is gathered in 8 bits, which only linears "
+                              "take",
+                              t[i]->name);
+    return op_want_coded(g, op, u, t, n);
+}
+
+/* Units are gathered in the order of t; a unit that two tensors share counts once. */
+bool op_want_coded(struct graph *g, const char *op, struct op_units *u,
+                   accel_tensor_t *const *t, int n)
 {
     accel_error_t err = { 0 };
 
@@ -277,8 +291,10 @@ void op_done(struct graph *g, const struct op_units *u)
 const void *op_values(const struct graph *g, const struct op_units *u,
                       const accel_tensor_t *t)
 {
-    /* a gathered unit is one array in the compute dtype */
-    size_t at = t ? (size_t)t->unit_offset * accel_dtype_bytes(g->compute) : 0;
+    /* a gathered unit is one array in the compute dtype, apart from what is coded */
+    const size_t elem = accel_dtype_bytes(g->compute);
+    const size_t at =
+        t ? (size_t)t->unit_offset * elem - (size_t)t->coded_before * (elem - 1) : 0;
 
     for (int k = 0; t && k < u->count; k++)
         /* op_want has put every unit of the op here */

@@ -36,7 +36,7 @@ bool op_int32(struct graph *g, const char *op, const accel_tensor_t *t,
 /* The result of an op, or a tensor of the batch, of any dtype: not a parameter. */
 bool op_computed(struct graph *g, const char *op, const accel_tensor_t *t,
                  const char *what);
-/* The same, but float32 or bfloat16, whatever the compute dtype. */
+/* The same, but a float type (common.h), whatever the compute dtype. */
 bool op_floats(struct graph *g, const char *op, const accel_tensor_t *t,
                const char *what);
 bool op_same_shape(struct graph *g, const char *op, const accel_tensor_t *x,
@@ -61,12 +61,14 @@ struct op_units {
     int count;
 };
 /* Gathers the units of t[n] (NULLs allowed). False: sticky error, and nothing is
- * held. */
+ * held. None of t may be coded, but for op_want_coded. */
 bool op_want(struct graph *g, const char *op, struct op_units *u,
              accel_tensor_t *const *t, int n);
+bool op_want_coded(struct graph *g, const char *op, struct op_units *u,
+                   accel_tensor_t *const *t, int n);
 /* Lets go of them. Kernels already queued still see the values. */
 void op_done(struct graph *g, const struct op_units *u);
-/* The values of parameter t, in the compute dtype; NULL for NULL. Valid until
+/* The values of parameter t, in the compute dtype or coded; NULL for NULL. Valid until
  * op_done. */
 const void *op_values(const struct graph *g, const struct op_units *u,
                       const accel_tensor_t *t);

@@ -216,8 +216,8 @@ accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype)
     if (x->dtype == dtype)
         return x;
     /* integers come from batches only; no kernel writes them */
-    if (dtype != ACCEL_F32 && dtype != ACCEL_BF16)
-        return graph_fail(g, A0605, op, "cast to float32 or bfloat16",
+    if (!accel_dtype_is_float(dtype))
+        return graph_fail(g, A0605, op, "cast to float32, bfloat16 or float16",
                           "cannot cast x to %s", accel_dtype_name(dtype));
     y = graph_tensor(g, dtype, x->ndim, x->dim);
     if (!y)

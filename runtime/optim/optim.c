@@ -51,6 +51,10 @@ accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err)
         return bad(err, "momentum and nesterov are for SGD (the others use beta1)");
     if (o->nesterov && !(o->momentum > 0))
         return bad(err, "nesterov needs a momentum");
+    if ((int)o->moments < ACCEL_MOMENTS_FLOAT32 || o->moments > ACCEL_MOMENTS_FP8)
+        return bad(err, "moments must be FLOAT32, 8BIT or FP8");
+    if (o->moments != ACCEL_MOMENTS_FLOAT32 && o->kind == ACCEL_SGD)
+        return bad(err, "moments of 8 bits are for ADAMW and LION");
     if (o->group_count < 0 || (o->group_count > 0 && !o->groups))
         return bad(err, "group_count must be the number of groups");
     for (int i = 0; i < o->group_count; i++) {
@@ -74,6 +78,16 @@ const char *const *optim_state_names(const accel_optimizer_t *o, int *count_out)
 
     *count_out = o->kind == ACCEL_ADAMW ? 2 : o->kind == ACCEL_LION || o->momentum > 0;
     return o->kind == ACCEL_SGD ? momentum : averages;
+}
+
+bool optim_state_is_square(const accel_optimizer_t *o, int k)
+{
+    return o->kind == ACCEL_ADAMW && k == 1;
+}
+
+accel_dtype_t optim_scaled_type(const accel_optimizer_t *o, int k)
+{
+    return optim_state_is_square(o, k) ? ACCEL_F16 : ACCEL_F8E4M3;
 }
 
 const char *optim_name(const accel_optimizer_t *o)

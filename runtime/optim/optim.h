@@ -20,6 +20,10 @@ accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err);
  * checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
 #define OPTIM_MAX_STATE 2
 const char *const *optim_state_names(const accel_optimizer_t *o, int *count_out);
+/* Is array k of them an average of squares, which are never negative? */
+bool optim_state_is_square(const accel_optimizer_t *o, int k);
+/* The type of array k with ACCEL_MOMENTS_FP8. */
+accel_dtype_t optim_scaled_type(const accel_optimizer_t *o, int k);
 /* "adamw", "sgd", "sgd-momentum" or "lion": equal names have equal state. Static. */
 const char *optim_name(const accel_optimizer_t *o);
 

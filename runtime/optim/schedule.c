@@ -28,25 +28,25 @@ static void shape_settings(const accel_schedule_t *s, char *buf, size_t len)
     const accel_plateau_t *p = &s->plateau;
 
     if (s->kind == ACCEL_SCHEDULE_COSINE || s->kind == ACCEL_SCHEDULE_RESTARTS)
-        snprintf(buf, len, " cycles %.9g", s->cycles);
+        text_format(buf, len, " cycles %.9g", s->cycles);
     else if (s->kind == ACCEL_SCHEDULE_POLYNOMIAL)
-        snprintf(buf, len, " power %.9g", s->power);
+        text_format(buf, len, " power %.9g", s->power);
     else if (s->kind == ACCEL_SCHEDULE_ONE_CYCLE)
-        snprintf(buf, len, " div %.9g final_div %.9g", s->div, s->final_div);
+        text_format(buf, len, " div %.9g final_div %.9g", s->div, s->final_div);
     else if (s->kind == ACCEL_SCHEDULE_INVERSE_SQRT)
-        snprintf(buf, len, " timescale %.9g", s->timescale);
+        text_format(buf, len, " timescale %.9g", s->timescale);
     else if (s->kind == ACCEL_SCHEDULE_PLATEAU)
-        snprintf(buf, len,
-                 " maximize %d factor %.9g patience %" PRId64
-                 " threshold %.9g absolute %d cooldown %" PRId64,
-                 p->maximize != 0, p->factor, p->patience, p->threshold,
-                 p->absolute != 0, p->cooldown);
+        text_format(buf, len,
+                    " maximize %d factor %.9g patience %" PRId64
+                    " threshold %.9g absolute %d cooldown %" PRId64,
+                    p->maximize != 0, p->factor, p->patience, p->threshold,
+                    p->absolute != 0, p->cooldown);
 }
 
 void schedule_settings(const accel_schedule_t *s, char text_out[SCHEDULE_SETTINGS])
 {
     static const char *const by[] = { "steps", "ranks", "calls" };
-    const int used = snprintf(
+    const int used = text_format(
         text_out, SCHEDULE_SETTINGS,
         "%s steps %" PRId64 " warmup %" PRId64 " first %d end %.9g by %s",
         schedule_name(s->kind), s->steps, s->warmup, s->first, s->end, by[s->move]);

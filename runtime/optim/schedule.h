@@ -64,8 +64,7 @@ accel_status_t schedule_metric(struct schedule *s, double metric, accel_error_t 
 /* The state as one line without newline, exact to the bit and free of the locale;
  * SCHEDULE_TEXT bytes hold any. */
 #define SCHEDULE_TEXT 320
-accel_status_t schedule_encode(const struct schedule *s, char text_out[SCHEDULE_TEXT],
-                               accel_error_t *err);
+void schedule_encode(const struct schedule *s, char text_out[SCHEDULE_TEXT]);
 /* Puts a begun schedule where the text says. Settings are not in it: they are the
  * program's, and may have changed. ACCEL_EMISMATCH: the text is of another kind, or is
  * none; then nothing changes. */

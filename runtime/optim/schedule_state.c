@@ -6,7 +6,6 @@
 #include "optim/schedule.h"
 
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,38 +103,14 @@ accel_status_t schedule_metric(struct schedule *s, double metric, accel_error_t 
 
 /* ---- text ------------------------------------------------------------------------ */
 
-/* Numbers are written and read with a point, whatever the program's locale. */
-static locale_t c_locale_new(accel_error_t *err)
-{
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-
-    if (!c)
-        accel_fail_nomem(err, "the text of a schedule", SCHEDULE_TEXT);
-    return c;
-}
-
-static void c_locale_leave(locale_t c, locale_t before)
-{
-    uselocale(before);
-    freelocale(c);
-}
-
 /* 17 digits give a double back to the bit. */
-accel_status_t schedule_encode(const struct schedule *s, char text_out[SCHEDULE_TEXT],
-                               accel_error_t *err)
+void schedule_encode(const struct schedule *s, char text_out[SCHEDULE_TEXT])
 {
-    locale_t c = c_locale_new(err), before;
-
-    if (!c)
-        return ACCEL_ENOMEM;
-    before = uselocale(c);
-    snprintf(text_out, SCHEDULE_TEXT,
-             "%s position %" PRId64 " last %.17g left %.17g best %.17g bad %" PRId64
-             " resting %" PRId64,
-             schedule_name(s->set.kind), s->position, s->last, s->left, s->best, s->bad,
-             s->resting);
-    c_locale_leave(c, before);
-    return ACCEL_OK;
+    text_format(text_out, SCHEDULE_TEXT,
+                "%s position %" PRId64 " last %.17g left %.17g best %.17g bad %" PRId64
+                " resting %" PRId64,
+                schedule_name(s->set.kind), s->position, s->last, s->left, s->best,
+                s->bad, s->resting);
 }
 
 /* A rate or a metric of a schedule that has lived. */
@@ -149,18 +124,14 @@ accel_status_t schedule_decode(struct schedule *s, const char *text, accel_error
 {
     struct schedule read = *s;
     char kind[16] = "";
-    locale_t c = c_locale_new(err), before;
     int words, end = 0;
 
-    if (!c)
-        return ACCEL_ENOMEM;
-    before = uselocale(c);
-    words = sscanf(text,
-                   "%15s position %" SCNd64 " last %lf left %lf best %lf bad %" SCNd64
-                   " resting %" SCNd64 "%n",
-                   kind, &read.position, &read.last, &read.left, &read.best, &read.bad,
-                   &read.resting, &end);
-    c_locale_leave(c, before);
+    words =
+        text_scan(text,
+                  "%15s position %" SCNd64 " last %lf left %lf best %lf bad %" SCNd64
+                  " resting %" SCNd64 "%n",
+                  kind, &read.position, &read.last, &read.left, &read.best, &read.bad,
+                  &read.resting, &end);
     if (words != 7 || text[end] || !plausible(&read))
         return accel_fail(err, A0982, "use a checkpoint that is intact",
                           "the state of a schedule cannot be read: \"%.200s\"", text);

@@ -352,6 +352,8 @@ static accel_status_t place_agree(accel_t *run, const struct topo_machine *m,
     st = place_judge(b, rank, status, scratch, world_rank, err);
     if (st == ACCEL_OK)
         st = map_node(run, m, own, rank, scratch, world_rank, err);
+    else
+        boot_end_after_speaker(b, err && err->text[0]);
 out:
     free(rank);
     free(scratch);

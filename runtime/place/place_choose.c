@@ -43,7 +43,7 @@ void place_choose(accel_t *run, const struct topo_gpus *gpus, struct topo_rank *
              backend_cuda_module(module, sizeof(module), &err) == ACCEL_OK)
         at = first_usable(gpus, &own->device[0], &err);
     if (at < 0) {
-        snprintf(run->place.choice, sizeof(run->place.choice), "none is used: %s",
+        snprintf(run->place.choice, sizeof(run->place.choice), "none is used: %.300s",
                  err.text);
         return;
     }

@@ -6,8 +6,10 @@
  */
 #include "plan/plan.h"
 
+#include "common/scaled.h"
 #include "common/wire.h"
 #include "plan/exchange.h"
+#include "precision/policy.h"
 
 /* elements per rank: 128 bytes of float32 */
 #define PAD 32
@@ -64,6 +66,83 @@ static int64_t reduced_elems(const struct plan_input *in, int unit)
                : 0;
 }
 
+/* The coded elements among the first `end` of a unit. list[n] is of that unit alone. */
+static int64_t coded_before(const struct plan_coded *list, int n, int64_t end)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        const int64_t there = end - list[i].at;
+
+        sum += there < 0 ? 0 : there < list[i].elems ? there : list[i].elems;
+    }
+    return sum;
+}
+
+/* Those of one unit. */
+static struct plan_codes codes_of(struct plan_codes codes, int unit)
+{
+    struct plan_codes own = { codes.list, 0 };
+
+    while (codes.n > 0 && own.list->unit < unit) {
+        own.list++;
+        codes.n--;
+    }
+    while (own.n < codes.n && own.list[own.n].unit == unit)
+        own.n++;
+    return own;
+}
+
+int64_t plan_gathered_bytes(struct plan_codes codes, int unit, int64_t end,
+                            int64_t elem)
+{
+    const struct plan_codes own = codes_of(codes, unit);
+
+    return end * elem - coded_before(own.list, own.n, end) * (elem - 1);
+}
+
+int64_t plan_part_bytes(struct plan_codes codes, int unit, int64_t padded, int ranks,
+                        int64_t elem)
+{
+    const struct plan_codes own = codes_of(codes, unit);
+    const int64_t part = padded / ranks;
+    int64_t most = 0;
+
+    if (own.n == 0)
+        return part * elem;
+    for (int r = 0; r < ranks; r++) {
+        const int64_t coded = coded_before(own.list, own.n, (r + 1) * part) -
+                              coded_before(own.list, own.n, r * part);
+        const int64_t bytes = part * elem - coded * (elem - 1);
+
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Are weights gathered as codes, or held so where one rank has all of them? Devices
+ * have none, nor are they known of the parts of tensor parallelism. */
+static bool has_codes(const struct config *c, const struct plan_layout *l, bool device)
+{
+    const struct precision p = precision_of(c);
+    const bool one = cut_size(l) == 1 && (l->cut_optimizer || l->replicate == 1);
+
+    return (one ? p.held : p.coded && cut_size(l) > 1) && l->tp == 1 && !device;
+}
+
+/* Bytes of a gathered unit, as all ranks send them. */
+static int64_t unit_gathered(const struct plan_input *in, int unit)
+{
+    const struct precision p = precision_of(in->config);
+    const int ranks = pad_ranks(in);
+    const bool coded = has_codes(in->config, &in->layout, in->device.present);
+
+    return plan_part_bytes(coded ? in->coded : (struct plan_codes){ NULL, 0 }, unit,
+                           plan_padded_elems(in->unit_elems[unit], ranks), ranks,
+                           (int64_t)accel_dtype_bytes(p.parameters)) *
+           ranks;
+}
+
 /* The gather ring of shard/, played with sizes only: which unit lies in which slot. */
 struct ring {
     int unit[2], newest;
@@ -79,15 +158,17 @@ static void ring_want(struct ring *r, const struct plan_input *in, int unit)
     if (slot < 0) {
         slot = in->units == 1 || r->unit[0] < 0 ? 0 : r->unit[1] < 0 ? 1 : !r->newest;
         r->unit[slot] = unit;
-        r->gathered += plan_padded_elems(in->unit_elems[unit], pad_ranks(in));
+        r->gathered += unit_gathered(in, unit);
     }
     r->newest = slot;
 }
 
 /* What is gathered and reduced in one step. */
 struct traffic {
-    /* elements of whole units, padded */
-    int64_t gathered, reduced;
+    /* bytes of whole units, padded */
+    int64_t gathered;
+    /* their elements */
+    int64_t reduced;
     /* of the reduced: from one rank to another */
     int64_t part_bytes;
 };
@@ -193,12 +274,23 @@ static void send_activations(const struct plan_input *in, int64_t elem,
 
 /* Elements of all units, padded. */
 struct sizes {
-    int64_t all, largest, second;
+    int64_t all;
+    /* gathered bytes of all, the largest and the second */
+    int64_t gathered, most, second_most;
     /* of units with something to train */
     int64_t graded, largest_graded;
-    /* numbers of optimizer state on the first rank */
-    int64_t state;
+    /* bytes of optimizer state on the first rank */
+    int64_t state_bytes;
 };
+
+/* Of n elements of unit u. */
+static int64_t state_bytes(const struct plan_input *in, int u, int64_t n)
+{
+    const int each =
+        in->unit_state ? in->unit_state[u] : plan_state_bytes(in->states, in->moments);
+
+    return (n * each + PLAN_STATE_ELEMS - 1) / PLAN_STATE_ELEMS;
+}
 
 /* The first rank holds the start of each unit, so no rank has more optimizer state. */
 static struct sizes add_up(const struct plan_input *in)
@@ -213,13 +305,14 @@ static struct sizes add_up(const struct plan_input *in)
         s.all += n;
         s.graded += graded;
         s.largest_graded = graded > s.largest_graded ? graded : s.largest_graded;
-        s.state += (trained < part ? trained : part) *
-                   (in->unit_states ? in->unit_states[u] : in->states);
-        if (n > s.largest) {
-            s.second = s.largest;
-            s.largest = n;
-        } else if (n > s.second) {
-            s.second = n;
+        s.state_bytes += state_bytes(in, u, trained < part ? trained : part);
+        n = unit_gathered(in, u);
+        s.gathered += n;
+        if (n > s.most) {
+            s.second_most = s.most;
+            s.most = n;
+        } else if (n > s.second_most) {
+            s.second_most = n;
         }
     }
     return s;
@@ -229,7 +322,7 @@ static struct sizes add_up(const struct plan_input *in)
 static bool narrow_copies(const struct plan_input *in)
 {
     return !in->layout.cut_gradients && copies(in) > 1 &&
-           config_narrow_copies(in->config);
+           precision_of(in->config).narrow_copies;
 }
 
 /* A narrow unit goes to its ranks in parts, and their sums come back. */
@@ -249,7 +342,7 @@ static void send_narrow(const struct plan_input *in, accel_dtype_t type,
 static void wire(const struct plan_input *in, const struct sizes *s,
                  const struct precision *precision, struct plan_wire *w)
 {
-    const int64_t elem = precision->parameters == ACCEL_BF16 ? 2 : 4;
+    const int64_t elem = (int64_t)accel_dtype_bytes(precision->parameters);
     const int64_t all = s->all, graded = s->graded;
     const struct plan_layout *l = &in->layout;
     int cut = cut_size(l), near = on_node(in, cut, l->sp * l->tp);
@@ -258,57 +351,100 @@ static void wire(const struct plan_input *in, const struct sizes *s,
     step_traffic(in, precision->reduce, &t);
     /* gathered once, kept until the end of the step */
     if (l->keep_gathered)
-        t.gathered = all;
+        t.gathered = s->gathered;
     if (!l->cut_gradients) {
         t.reduced = t.part_bytes = 0;
         for (int u = 0; u < in->units; u++)
             reduce_unit(&t, in, u, precision->reduce);
     }
     if (l->cut_optimizer) {
-        send_parts(w, t.gathered, elem, cut, near);
+        send_parts(w, t.gathered, 1, cut, near);
         send_bytes(w, t.part_bytes, cut, near);
     }
     if (narrow_copies(in))
         send_narrow(in, precision->reduce, w);
+    else if (in->compressed.on)
+        send_parts(w, in->compressed.sent_elems * 2, 4, copies(in), copies_on_node(in));
     else /* one float32 all-reduce of what each copy holds */
         send_parts(w, graded / cut * 2, 4, copies(in), copies_on_node(in));
     send_activations(in, elem, w);
     if (l->offload_params)
-        w->host = t.gathered / cut * elem + t.reduced / cut * 4;
+        w->host = t.gathered / cut + t.reduced / cut * 4;
     else if (l->offload_optimizer)
         w->host = all / cut * (elem + 4);
 }
 
+bool plan_holds_codes(const struct plan_input *in)
+{
+    return cut_size(&in->layout) == 1 &&
+           has_codes(in->config, &in->layout, in->device.present);
+}
+
+bool plan_rings_whole(const struct plan_input *in)
+{
+    return precision_of(in->config).masters == ACCEL_F16 &&
+           cut_size(&in->layout) == 1 && !plan_holds_codes(in);
+}
+
+/* Are two units at a time gathered? Else all of them, until the weights change. */
+static bool has_ring(const struct plan_layout *l)
+{
+    return l->cut_params && !l->keep_gathered &&
+           (cut_size(l) > 1 || l->offload_params || l->offload_optimizer);
+}
+
+bool plan_keeps_codes(const struct config *c, const struct plan_layout *l, bool device)
+{
+    return precision_of(c).fp8 && c->fp8_weight_cache && !has_ring(l) &&
+           !has_codes(c, l, device);
+}
+
+/* Bytes of n masters or gradients: of float16 and e4m3 with their scales. */
+static int64_t resting_bytes(int64_t n, accel_dtype_t type)
+{
+    return wire_is_scaled(type) ? (int64_t)scaled_bytes(n, type)
+                                : n * (int64_t)accel_dtype_bytes(type);
+}
+
 /* Bytes of gathered parameters. None where the masters serve: whole, in the compute
  * dtype and on the device. */
-static int64_t gathered_bytes(const struct plan_layout *l, const struct sizes *s,
-                              bool bf16)
+static int64_t gathered_bytes(const struct plan_input *in, const struct sizes *s,
+                              const struct precision *precision)
 {
+    const struct plan_layout *l = &in->layout;
+    const accel_dtype_t type = precision->parameters;
     bool offload = l->offload_params || l->offload_optimizer;
-    bool ring = l->cut_params && !l->keep_gathered && (cut_size(l) > 1 || offload);
-    int64_t elem = bf16 ? 2 : 4, bytes;
+    bool ring = has_ring(l) || plan_rings_whole(in);
+    int64_t elem = (int64_t)accel_dtype_bytes(type), bytes;
 
-    if (cut_size(l) == 1 && !bf16 && !offload)
+    if (cut_size(l) == 1 && type == precision->masters && !offload &&
+        !plan_holds_codes(in))
         return 0;
-    bytes = (ring ? s->largest + s->second : s->all) * elem;
+    bytes = ring ? s->most + s->second_most : s->gathered;
     if (ring && l->offload_optimizer && !l->offload_params)
         bytes += s->all / cut_size(l) * elem; /* the part to gather from */
     return bytes;
 }
 
-/* A unit's gradient on its way to the shards or, narrow, to the other copies. */
+/* A unit's gradient on its way to the shards or, narrow, to the other copies; what
+ * PowerSGD keeps. */
 static int64_t reduce_bytes(const struct plan_input *in, const struct sizes *s,
-                            accel_dtype_t type)
+                            const struct precision *precision)
 {
     const struct plan_layout *l = &in->layout;
+    const bool rest = precision->gradients != ACCEL_F32;
     int64_t bytes = 0;
 
+    if (in->compressed.on)
+        return in->compressed.memory_elems * 4;
     if (narrow_copies(in))
-        return (int64_t)wire_bytes((size_t)(s->largest_graded / copies(in)), type) *
+        return (int64_t)wire_bytes((size_t)(s->largest_graded / copies(in)),
+                                   precision->reduce) *
                copies(in);
-    if (l->cut_gradients && (cut_size(l) > 1 || l->offload_params))
+    if (rest || (l->cut_gradients && (cut_size(l) > 1 || l->offload_params)))
         bytes = s->largest_graded * 4;
-    if (l->cut_gradients && l->offload_params) /* the part that leaves the device */
+    /* the part that leaves the device, or the float32 that it rests as */
+    if (rest || (l->cut_gradients && l->offload_params))
         bytes += s->largest_graded / cut_size(l) * 4;
     return bytes;
 }
@@ -320,7 +456,8 @@ static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
 {
     const struct plan_layout *l = &in->layout;
     const size_t ranks = (size_t)(l->cut_gradients ? cut_size(l) : in->world);
-    const size_t elems = (size_t)s->largest_graded;
+    const int64_t most = in->compressed.most_sent_elems;
+    const size_t elems = (size_t)(most > s->largest_graded ? most : s->largest_graded);
     const accel_dtype_t t = precision->reduce;
 
     if (!in->device.present || ranks < 2 || elems == 0)
@@ -372,7 +509,7 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
     p->kernel_bytes = d->kernel_bytes;
     p->copy_bytes = d->buffer_bytes + (p->host_bytes ? 0 : stored);
     p->host_total_bytes = in->base_bytes + d->staging_bytes + in->loader_bytes +
-                          p->host_bytes + p->copy_bytes;
+                          p->host_bytes + p->copy_bytes + p->snapshot_bytes;
 }
 
 /* Every row of the table has one formula here, and what allocates it follows the same
@@ -380,37 +517,46 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
 void plan_compute(const struct plan_input *in, struct plan *plan_out)
 {
     const struct plan_layout *l = &in->layout;
-    const struct precision precision = config_precision(in->config);
+    const struct precision precision = precision_of(in->config);
     struct sizes s = add_up(in);
     int64_t state, narrow = 0;
 
     *plan_out = (struct plan){ .activation_bytes = in->activation_bytes,
                                .base_bytes = in->base_bytes };
     plan_out->shard_elems = s.all / cut_size(l);
-    plan_out->param_bytes = plan_out->shard_elems * 4;
-    plan_out->moment_bytes = s.state * 4;
-    plan_out->gradient_bytes =
-        (l->cut_gradients ? s.graded / cut_size(l) : s.graded) * 4;
-    plan_out->gather_bytes = gathered_bytes(l, &s, precision.parameters == ACCEL_BF16);
-    plan_out->reduce_bytes = reduce_bytes(in, &s, precision.reduce);
+    plan_out->param_bytes = resting_bytes(plan_out->shard_elems, precision.masters);
+    plan_out->moment_bytes = s.state_bytes;
+    plan_out->gradient_bytes = resting_bytes(
+        l->cut_gradients ? s.graded / cut_size(l) : s.graded, precision.gradients);
+    plan_out->gather_bytes = gathered_bytes(in, &s, &precision);
+    plan_out->reduce_bytes = reduce_bytes(in, &s, &precision);
+    if (plan_keeps_codes(in->config, l, in->device.present))
+        plan_out->code_bytes = in->code_bytes / l->tp;
     state = plan_out->param_bytes + plan_out->moment_bytes + plan_out->gradient_bytes;
     if (l->offload_params || l->offload_optimizer)
         plan_out->host_bytes = state;
-    if (l->offload_params && precision.parameters == ACCEL_BF16)
-        narrow = plan_out->shard_elems * 2; /* a bf16 copy to gather from */
+    if (l->offload_params && precision.parameters != precision.masters)
+        narrow = plan_out->shard_elems * 2; /* a narrow copy to gather from */
     plan_out->host_bytes += narrow;
+    plan_out->checkpoint_bytes =
+        resting_bytes(in->params, precision.masters) +
+        (in->compressed.state_elems + in->fp8_elems) * 4 +
+        (in->unit_state ? in->saved_state_bytes
+                        : state_bytes(in, 0, in->params - in->frozen));
+    if (in->config->ckpt_save && in->config->ckpt_async &&
+        config_state_dict(in->config) != DICT_FULL)
+        plan_out->snapshot_bytes =
+            (plan_out->checkpoint_bytes + in->world - 1) / in->world;
     add_device(in, &s, &precision, plan_out);
     plan_out->total_bytes =
         state + narrow - plan_out->host_bytes + plan_out->gather_bytes +
-        plan_out->reduce_bytes + plan_out->activation_bytes + plan_out->base_bytes +
-        plan_out->sum_bytes + plan_out->buffer_bytes + plan_out->kernel_bytes +
-        (in->device.present ? in->loader_device_bytes : in->loader_bytes);
+        plan_out->reduce_bytes + plan_out->code_bytes + plan_out->activation_bytes +
+        plan_out->base_bytes + plan_out->sum_bytes + plan_out->buffer_bytes +
+        plan_out->kernel_bytes +
+        (in->device.present ? in->loader_device_bytes
+                            : in->loader_bytes + plan_out->snapshot_bytes);
     wire(in, &s, &precision, &plan_out->wire);
     plan_out->wire_bytes_per_step = plan_out->wire.node + plan_out->wire.network;
-    plan_out->checkpoint_bytes =
-        (in->params + (in->unit_states ? in->state_numbers
-                                       : (in->params - in->frozen) * in->states)) *
-        4;
 }
 
 int64_t plan_base_guess(int world)

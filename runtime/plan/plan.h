@@ -81,6 +81,26 @@ struct plan_device {
     bool library_sums;
 };
 
+/* Elements of a unit that are gathered as 8-bit floats, from a multiple of 16 on, as
+ * many as a multiple of 16. */
+struct plan_coded {
+    int unit;
+    int64_t at, elems;
+};
+/* In list[n], which is in the order of units. */
+struct plan_codes {
+    const struct plan_coded *list;
+    int n;
+};
+/* Bytes of the first `end` elements of a gathered unit: `elem` for each, but 1 for one
+ * that is coded. */
+int64_t plan_gathered_bytes(struct plan_codes codes, int unit, int64_t end,
+                            int64_t elem);
+/* The most bytes that one of `ranks` equal parts of the unit has: what each of them
+ * sends when it is gathered. */
+int64_t plan_part_bytes(struct plan_codes codes, int unit, int64_t padded, int ranks,
+                        int64_t elem);
+
 /* What plan_compute works from. Arrays and config belong to the caller. */
 struct plan_input {
     const struct config *config;
@@ -97,10 +117,12 @@ struct plan_input {
     int64_t frozen;
     /* numbers of optimizer state per trained element: AdamW 2 */
     int states;
-    /* [units] the same for each unit, and how many that makes over all trained
-     * elements; NULL: `states` for all */
-    const int *unit_states;
-    int64_t state_numbers;
+    /* their form, or the narrowest one of all optimizers */
+    enum moments_choice moments;
+    /* [units] plan_state_bytes of each unit, and the bytes that a checkpoint has of all
+     * state; NULL: follow from `states` and `moments` */
+    const int *unit_state;
+    int64_t saved_state_bytes;
     /* name of their row: "adam moments" */
     const char *optimizer;
     /* peak of one micro-batch (meta run) */
@@ -120,6 +142,18 @@ struct plan_input {
     int64_t loader_bytes, loader_device_bytes;
     /* GPUs; zeros: the host computes */
     struct plan_device device;
+    /* PowerSGD; numbers of float32 of all optimizers, and what the one that sends most
+     * sends */
+    struct {
+        bool on;
+        int64_t memory_elems, state_elems, sent_elems, most_sent_elems;
+    } compressed;
+    /* numbers of float32 of the scales of linears in 8 bits */
+    int64_t fp8_elems;
+    /* their weights, where precision.coded */
+    struct plan_codes coded;
+    /* bytes of their weights in 8 bits, for plan_keeps_codes */
+    int64_t code_bytes;
     /* for tp and cp: blocks, and elements between two of them in a micro-batch; 0:
      * not known */
     int64_t layers, hidden_elems;
@@ -133,6 +167,20 @@ struct plan_wire {
     int64_t host;
 };
 
+/* Elements whose state has a whole number of bytes in every form: those that share a
+ * scale (SCALED_BLOCK, twice MOMENT_BLOCK). */
+#define PLAN_STATE_ELEMS 32
+/* Bytes of so many numbers of state for each of PLAN_STATE_ELEMS elements: 4 for a
+ * number; 1 and the scales' 2 for every 16; or 1 for the first number, 2 for a second
+ * one, and the scales' 1. */
+static inline int plan_state_bytes(int numbers, enum moments_choice form)
+{
+    if (form == MOMENTS_FP8)
+        return numbers * (PLAN_STATE_ELEMS + 1) + (numbers > 1 ? PLAN_STATE_ELEMS : 0);
+    return numbers *
+           (form == MOMENTS_8BIT ? PLAN_STATE_ELEMS + 4 : PLAN_STATE_ELEMS * 4);
+}
+
 /* The plan. Bytes are per rank unless they say otherwise. */
 struct plan {
     /* per rank, all units */
@@ -141,8 +189,11 @@ struct plan {
     /* two largest units in the dtype of parameters; a copy of all of them where
      * parameters stay whole; 0 where the masters serve */
     int64_t gather_bytes;
-    /* one reduce buffer; 0 where every rank stores everything */
+    /* one reduce buffer, or what PowerSGD keeps; else 0 where every rank stores
+     * everything */
     int64_t reduce_bytes;
+    /* weights in 8 bits that are made once per step */
+    int64_t code_bytes;
     /* base: of the device if there is one */
     int64_t activation_bytes, base_bytes;
     /* device: scratch of sums in rank order */
@@ -155,6 +206,8 @@ struct plan {
     int64_t host_bytes;
     /* device: the shards on the host, while a checkpoint is saved or read */
     int64_t copy_bytes;
+    /* host: this rank's part of a checkpoint, to be written in the background */
+    int64_t snapshot_bytes;
     /* device: peak of the host, per rank */
     int64_t host_total_bytes;
     struct plan_wire wire;
@@ -164,9 +217,19 @@ struct plan {
     int64_t checkpoint_bytes;
 };
 
+/* Are weights in 8 bits kept for a step? Where the gathered ones are; and not those
+ * that are gathered in 8 bits. `device`: a GPU. */
+bool plan_keeps_codes(const struct config *c, const struct plan_layout *l, bool device);
 /* Memory and wire as shard/ has them: needs world, accumulate and units of at
  * least 1. */
 void plan_compute(const struct plan_input *in, struct plan *plan_out);
+
+/* Are parameters whole on each rank and yet gathered two units at a time? Those whose
+ * masters are float16 are: no copy of all of them lies beside it. */
+bool plan_rings_whole(const struct plan_input *in);
+
+/* Does one rank hold all weights of linears in 8 bits? */
+bool plan_holds_codes(const struct plan_input *in);
 
 /* What a GPU holds before the model, as a guess: the driver's context and code, and
  * NCCL's buffers to its peers. */

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "precision/policy.h"
+
 #define KEY_WIDTH 20
 
 /* " key value" */
@@ -26,7 +28,7 @@ __attribute__((format(printf, 3, 4))) static void rowf(struct strbuf *out,
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(value, sizeof(value), fmt, ap);
+    text_vformat(value, sizeof(value), fmt, ap);
     va_end(ap);
     row(out, key, value);
 }
@@ -80,25 +82,42 @@ static const char *narrow_wire(const struct plan_layout *l, const struct precisi
                                        : NULL;
 }
 
-/* Masters and sums are always float32; the row says what else there is. */
+/* Sums are always float32; the row says what else there is. */
 static void print_precision(const struct plan_layout *l, const struct precision *p,
                             struct strbuf *out)
 {
-    const char *wire = narrow_wire(l, p);
+    const char *wire = narrow_wire(l, p),
+               *word = p->fp8 ? "fp8 linears, bf16" : precision_word(p);
+    const char *scaled = p->scaled ? ", loss scaled" : "";
+    const bool wide = p->masters == ACCEL_F32;
 
     if (p->compute == ACCEL_F32 && wire)
         rowf(out, "precision", "float32, gradients sent in %s", wire);
     else if (p->compute == ACCEL_F32)
         row(out, "precision", "float32");
     else if (wire)
-        rowf(out, "precision",
-             "bf16 compute, gradients sent in %s, float32 masters and sums", wire);
-    else if (l->cut_optimizer && p->reduce == ACCEL_BF16)
-        row(out, "precision", "bf16 compute and wire, float32 masters and sums");
+        rowf(out, "precision", "%s compute%s, gradients sent in %s, float32 %ssums",
+             word, scaled, wire, wide ? "masters and " : "");
+    else if (l->cut_optimizer && p->reduce == p->compute)
+        rowf(out, "precision", "%s compute and wire%s, float32 %ssums", word, scaled,
+             wide ? "masters and " : "");
     else
-        row(out, "precision",
-            l->cut_optimizer ? "bf16 compute, float32 masters, gradients and sums"
-                             : "bf16 compute, float32 masters, wire and sums");
+        rowf(out, "precision", "%s compute%s, float32 %s%s and sums", word, scaled,
+             wide ? "masters, " : "", l->cut_optimizer ? "gradients" : "wire");
+}
+
+/* What weights are between steps, and whose way that is. */
+static void print_masters(const struct precision *p, struct strbuf *out)
+{
+    if (p->compute == ACCEL_F32)
+        return;
+    row(out, "masters",
+        p->masters == ACCEL_F32 ? "float32, as FSDP in this precision and DeepSpeed"
+        : p->masters_nearest    ? "none: bf16 weights, to the nearest, as FSDP without "
+                                  "mixed precision"
+        : p->masters == ACCEL_F16
+            ? "fp16 with scales, rounded by chance (accel.precision.masters)"
+            : "bf16, rounded by chance (accel.precision.masters)");
 }
 
 /* What is trained, on how many ranks, how it is cut. */
@@ -106,7 +125,7 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
                         struct strbuf *out)
 {
     const struct plan_layout *l = &in->layout;
-    const struct precision precision = config_precision(in->config);
+    const struct precision precision = precision_of(in->config);
     char human[32], frozen[48] = "";
 
     format_count((double)in->params, human, sizeof(human));
@@ -120,6 +139,14 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
          p->shard_elems, l->runs ? "" : " (planned only: not supported yet)");
     print_mesh(l, out);
     print_precision(l, &precision, out);
+    print_masters(&precision, out);
+}
+
+/* The row of the narrow copy of the parameters. */
+static const char *copy_name(const struct plan_input *in)
+{
+    return precision_of(in->config).parameters == ACCEL_F16 ? "  fp16 copy"
+                                                            : "  bf16 copy";
 }
 
 /* Parameters, moments and gradients. Offloaded ones are printed with the
@@ -129,15 +156,20 @@ static void print_state(const struct plan_input *in, const struct plan *p,
 {
     const struct plan_layout *l = &in->layout;
     const char *state = l->cut_optimizer ? "shard" : "whole";
-    char name[32];
+    static const char *const moments[] = { [MOMENTS_F32] = "",
+                                           [MOMENTS_8BIT] = ", in 8 bits",
+                                           [MOMENTS_FP8] = ", in e4m3 and fp16" };
+    char name[32], form[32];
 
     bytes_row(out, "  parameters", p->param_bytes, state);
     if (p->moment_bytes) {
         snprintf(name, sizeof(name), "  %s", in->optimizer);
-        bytes_row(out, name, p->moment_bytes, state);
+        snprintf(form, sizeof(form), "%s%s", state, moments[in->moments]);
+        bytes_row(out, name, p->moment_bytes, form);
     }
-    bytes_row(out, "  gradients", p->gradient_bytes,
-              l->cut_gradients ? "shard" : "whole");
+    snprintf(form, sizeof(form), "%s%s", l->cut_gradients ? "shard" : "whole",
+             in->config->gradients == GRADIENTS_FP8 ? ", in e4m3" : "");
+    bytes_row(out, "  gradients", p->gradient_bytes, form);
 }
 
 /* With what is kept only because there is room. */
@@ -161,13 +193,20 @@ static void print_buffers(const struct plan_input *in, const struct plan *p,
                           struct strbuf *out)
 {
     const struct plan_layout *l = &in->layout;
-    bool ring = l->cut_params && !l->keep_gathered;
+    const bool whole = plan_rings_whole(in);
+    const bool ring = whole || (l->cut_params && !l->keep_gathered);
 
-    if (p->gather_bytes)
-        bytes_row(out, l->cut_optimizer ? "  gather ring" : "  bf16 copy",
+    if (p->gather_bytes && plan_holds_codes(in))
+        bytes_row(out, "  weights", p->gather_bytes, "all units, linears in e4m3");
+    else if (p->gather_bytes)
+        bytes_row(out, l->cut_optimizer || whole ? "  gather ring" : copy_name(in),
                   p->gather_bytes, ring ? "two largest units" : "all units");
+    if (p->code_bytes)
+        bytes_row(out, "  fp8 weights", p->code_bytes, "made once per step");
     if (p->reduce_bytes)
-        bytes_row(out, "  reduce buffer", p->reduce_bytes, "largest unit");
+        bytes_row(out, in->compressed.on ? "  PowerSGD" : "  reduce buffer",
+                  p->reduce_bytes,
+                  in->compressed.on ? "factors, and what they lack" : "largest unit");
     if (p->sum_bytes)
         bytes_row(out, "  sums", p->sum_bytes,
                   in->device.library_sums
@@ -187,6 +226,9 @@ static void print_host(const struct plan_input *in, const struct plan *p,
     if (in->loader_bytes)
         bytes_row(out, "  loaders", in->loader_bytes,
                   "batches that are read ahead, tables of orders");
+    if (p->snapshot_bytes)
+        bytes_row(out, "  checkpoint", p->snapshot_bytes,
+                  "a copy that is written in the background");
     if (p->base_bytes) /* 0: planned without a run to measure */
         bytes_row(out, "  process", p->base_bytes,
                   "code and libraries, before the model");
@@ -234,12 +276,15 @@ static void print_device(const struct plan_input *in, const struct plan *p,
     if (p->host_bytes)
         print_state(in, p, out);
     if (p->host_bytes > p->param_bytes + p->moment_bytes + p->gradient_bytes)
-        bytes_row(out, "  bf16 copy",
+        bytes_row(out, copy_name(in),
                   p->host_bytes - p->param_bytes - p->moment_bytes - p->gradient_bytes,
                   "of the parameters, to gather from");
     if (p->copy_bytes)
         bytes_row(out, "  checkpoint", p->copy_bytes,
                   "a copy of the shards, while saving or loading");
+    if (p->snapshot_bytes)
+        bytes_row(out, "  in the background", p->snapshot_bytes,
+                  "a copy of the shards that is being written (page-locked)");
     bytes_row(out, "  page-locked", d->staging_bytes,
               "buffers for copies to and from the GPU, at most");
     if (in->loader_bytes)
@@ -302,6 +347,8 @@ void plan_print(const struct plan_input *in, const struct plan *p,
     print_shape(in, p, out);
     print_memory(in, p, out);
     print_wire(in, p, out);
-    bytes_row(out, "checkpoint", p->checkpoint_bytes, "all ranks together");
+    bytes_row(out, "checkpoint", p->checkpoint_bytes,
+              config_state_dict(in->config) == DICT_FULL ? "in one file, by rank 0"
+                                                         : "all ranks together");
     trim_line_ends(out, from);
 }

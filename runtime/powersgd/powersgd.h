@@ -12,29 +12,25 @@
 
 #include "backend/device.h"
 
-/* Zeros are torch's defaults, but for batched. */
-struct powersgd_rule {
-    int rank;         /* of the products; 0: 1 */
-    int64_t start;    /* steps before this one are exact; 0: 1000, negative: none */
-    double least;     /* smallest ratio of compression that is worth it; 0: 2 */
-    bool no_feedback; /* what is missing is lost */
-    bool cold;        /* no warm start: each step begins with new draws */
-    bool batched;     /* all gradients as one square matrix */
-    uint64_t seed;    /* the same on all ranks */
-};
-
 /* A gradient within the flat array: `rows` is its first dimension, `cols` the product
  * of the others. */
 struct powersgd_shape {
     int64_t rows, cols;
+    /* elements behind it that belong to none, and are left alone */
+    int64_t gap;
 };
 
 struct powersgd;
 
+/* ACCEL_EINVAL naming what is out of range. */
+accel_status_t powersgd_check(const accel_powersgd_t *rule, accel_error_t *err);
+/* The rule with its defaults filled in. */
+accel_powersgd_t powersgd_rule(const accel_powersgd_t *rule);
 /* Shapes lie one behind the other in the flat gradient. `be` must outlive it and holds
- * all memory but two small copies on the host. Errors: ACCEL_EINVAL (rule, shapes). */
+ * all memory but two small copies on the host; NULL: no memory, for powersgd_sizes
+ * only. `seed` is the same on all ranks. Errors: ACCEL_EINVAL (rule, shapes). */
 accel_status_t powersgd_open(struct powersgd **powersgd_out, const struct backend *be,
-                             const struct powersgd_rule *rule,
+                             const accel_powersgd_t *rule, uint64_t seed,
                              const struct powersgd_shape *shapes, int count,
                              accel_error_t *err);
 void powersgd_close(struct powersgd *s); /* NULL is fine */
@@ -48,22 +44,31 @@ struct powersgd_peers {
     void *user;
 };
 
-/* gradient[total] of this rank becomes nearly the mean over the ranks. `step` counts
- * from 0. Collective through `peers`, whose errors it passes on; after one the gradient
- * and the state are undefined. So they are after a gradient that is not finite: who
- * leaves such steps out and goes on has to keep a copy of the state. */
+/* Is the sum of this step left to the caller, as it is? `step` counts from 0. */
+bool powersgd_exact(const struct powersgd *s, int64_t step);
+/* The gradient of this rank becomes nearly the mean over the ranks. Collective through
+ * `peers`, whose errors it passes on; after one the gradient and the state are
+ * undefined. Where the sums over the ranks are not finite the gradient becomes NaN on
+ * all ranks, and what is missing stays as it was: the step can be left out. */
 accel_status_t powersgd_reduce(struct powersgd *s, float *gradient, int64_t step,
                                const struct powersgd_peers *peers, accel_error_t *err);
 
-/* Elements that a compressed step sends through all_reduce, and the flat gradient's. */
-int64_t powersgd_sent(const struct powersgd *s);
-int64_t powersgd_total(const struct powersgd *s);
+/* Elements of float32. */
+struct powersgd_sizes {
+    /* of the gradients, without gaps */
+    int64_t total;
+    /* what a step sends through all_reduce */
+    int64_t sent;
+    /* what a checkpoint keeps, and all memory of the backend */
+    int64_t state, memory;
+};
+struct powersgd_sizes powersgd_sizes(const struct powersgd *s);
 
-/* What a checkpoint keeps: arrays of the backend's memory. */
+/* What a checkpoint keeps: arrays of the backend's memory, zero at first, which may be
+ * written between two steps. */
 struct powersgd_state {
-    /* What is missing so far, each rank's own; NULL without feedback. For another
-     * number of ranks give each of them the mean of all, which keeps the sum of what
-     * the next step sees. */
+    /* What is missing so far, each rank's own; NULL without feedback. A checkpoint has
+     * the mean of all, which keeps the sum of what the next step sees. */
     float *error;
     int64_t errors;
     /* the right factors, the same on all ranks; NULL without a warm start */
@@ -71,7 +76,17 @@ struct powersgd_state {
     int64_t rights;
 };
 struct powersgd_state powersgd_state_of(struct powersgd *s);
-/* The arrays of powersgd_state_of hold a checkpoint's values. */
-void powersgd_restored(struct powersgd *s);
+
+/* The part of that state that belongs to one matrix. */
+struct powersgd_part {
+    /* number of the gradient; batched, where there is one part for all: 0 */
+    int shape;
+    /* of the matrix; columns of its factors */
+    int64_t rows, cols, rank;
+    /* [rows][cols] and [cols][rank], or NULL */
+    float *error, *right;
+};
+/* Part i = 0, 1, ...; false: there is none. */
+bool powersgd_part(const struct powersgd *s, int i, struct powersgd_part *part_out);
 
 #endif

@@ -10,34 +10,38 @@
 /* M [rows, cols] is nearly P [rows, rank] times Q [cols, rank] transposed. */
 struct low_rank {
     int64_t rows, cols, rank;
+    /* number of the gradient; batched, where it is of all: 0 */
+    int shape;
     /* first elements: in the flat gradient, in `error`, in `left` and in `right` */
     int64_t at, error_at, left_at, right_at;
 };
 
-/* A range of the flat gradient that is sent as it is. */
-struct plain_range {
+/* A range of the flat gradient. */
+struct flat_range {
     int64_t at, n;
 };
 
 struct powersgd {
     const struct backend *be;
-    struct powersgd_rule rule;
+    accel_powersgd_t rule;
+    uint64_t seed;
     int64_t total;
     struct low_rank *matrix;
     int matrices;
-    struct plain_range *plain;
-    int plains;
-    /* elements of the arrays below */
-    int64_t errors, lefts, rights, sent_plain;
-    /* memory of the backend: the inputs before, and what is missing of them after;
-     * the factors of all matrices; the plain ranges side by side */
-    float *error, *left, *right, *sent;
-    /* batched: the flat gradient and zeros up to a square; else NULL */
+    /* what is sent as it is; batched: what the square is made of */
+    struct flat_range *range;
+    int ranges;
+    /* elements of the arrays below; `plains` lie behind the `lefts` */
+    int64_t errors, lefts, rights, plains;
+    /* memory of the backend: what is missing; the left factors of all matrices and the
+     * ranges that are sent as they are, side by side; the right factors */
+    float *error, *left, *right;
+    /* batched: the gradients side by side, and zeros up to a square; else NULL */
     float *square;
+    /* page-locked: sum of squares of what has been added up */
+    double *sumsq;
     /* host: the longer of left and right */
     float *host;
-    /* `right` holds factors of an earlier step */
-    bool warm;
 };
 
 #endif

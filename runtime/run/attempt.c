@@ -31,6 +31,9 @@ static accel_status_t attempt_undo(accel_t *run, accel_error_t *err)
     if (st != ACCEL_OK)
         return st;
     shard_abandon(run->shard);
+    fp8_scales_forget(run);
+    for (int i = 0; i < run->optims; i++)
+        run->optim[i].overflowed = false;
     own_units_abandon(run);
     run->loop.micro = run->loop.loss_count = 0;
     run->loop.loss_sum = 0;

@@ -52,6 +52,7 @@ accel_status_t hooks_call(accel_t *run, int optim, accel_error_t *err)
     const char *outer = graph_enter(&run->graph, "a gradient function");
     accel_status_t st = ACCEL_OK;
 
+    /* one that gives up fails the reduction that follows */
     for (int i = 0; i < run->hooks && !st; i++)
         st = shard_each_gradient(run->shard, optim, call_one, &run->hook[i], err);
     run->graph.inside = outer;

@@ -2,12 +2,17 @@
 libaccel_core_la_SOURCES += \
 	runtime/run/attempt.c \
 	runtime/run/averaging.c \
+	runtime/run/compression.c \
 	runtime/run/descriptors.c \
+	runtime/run/fp8_scales.c \
 	runtime/run/groups.c \
 	runtime/run/hooks.c \
 	runtime/run/local_sgd.c \
+	runtime/run/loss_scale.c \
 	runtime/run/meshes.c \
 	runtime/run/model.c \
+	runtime/run/optim_moments.c \
+	runtime/run/run_masters.c \
 	runtime/run/objects.c \
 	runtime/run/open.c \
 	runtime/run/own_compute.c \
@@ -56,8 +61,12 @@ check-preempt: check-programs
 	    $(top_srcdir)/tests/t/6110-train-timelimit.t \
 	    $(top_srcdir)/tests/t/6130-preempt-table.t
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS)
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 1 async
+# Stops with more and less time than a save takes, on a slowed disk.
+check-deadline: check-programs
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/5180-train-deadline.t $(PREEMPTIONS)
 check-programs: all $(check_PROGRAMS)
-.PHONY: check-preempt check-programs
+.PHONY: check-preempt check-deadline check-programs
 
 unit_tests += tests/unit/test_train_state
 tests_unit_test_train_state_SOURCES = tests/unit/test_train_state.c
@@ -103,6 +112,13 @@ cuda_run_sources = $(cuda_device_sources) tests/unit/cuda_run.c tests/unit/cuda_
 tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_run_sources)
 tests_unit_test_cuda_step_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_step_LDADD = $(unit_ldadd)
+gpu_unit_tests += tests/unit/test_cuda_fp8
+tests_unit_test_cuda_fp8_SOURCES = tests/unit/test_cuda_fp8.c $(cuda_run_sources)
+tests_unit_test_cuda_fp8_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_fp8_LDADD = $(unit_ldadd)
+gpu_unit_tests += tests/unit/test_cuda_masters
+tests_unit_test_cuda_masters_SOURCES = tests/unit/test_cuda_masters.c $(cuda_run_sources)
+tests_unit_test_cuda_masters_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_ids
 tests_unit_test_cuda_ids_SOURCES = tests/unit/test_cuda_ids.c $(cuda_run_sources)
 tests_unit_test_cuda_ids_LDADD = $(unit_ldadd)
@@ -119,14 +135,54 @@ unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c $(run_folder)
 tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
-run_net = tests/unit/run_net.c tests/unit/run_net.h $(open_world)
+run_net = tests/unit/run_net.c tests/unit/run_net.h $(open_world) $(run_folder)
 tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_net)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
 tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_local_sgd
-tests_unit_test_local_sgd_SOURCES = tests/unit/test_local_sgd.c $(run_net)
+tests_unit_test_local_sgd_SOURCES = tests/unit/test_local_sgd.c $(run_net) \
+	tests/unit/number_run.c tests/unit/number_run.h
 tests_unit_test_local_sgd_LDADD = $(fork_ldadd)
 tests_unit_test_local_sgd_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_powersgd_run
+tests_unit_test_powersgd_run_SOURCES = tests/unit/test_powersgd_run.c $(run_net)
+tests_unit_test_powersgd_run_LDADD = $(fork_ldadd)
+tests_unit_test_powersgd_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=comm_all_reduce
+unit_tests += tests/unit/test_damaged_forms
+tests_unit_test_damaged_forms_SOURCES = tests/unit/test_damaged_forms.c $(run_net)
+tests_unit_test_damaged_forms_LDADD = $(fork_ldadd)
+tests_unit_test_damaged_forms_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_moments_run
+tests_unit_test_moments_run_SOURCES = tests/unit/test_moments_run.c $(run_net)
+tests_unit_test_moments_run_LDADD = $(fork_ldadd)
+tests_unit_test_moments_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_fp16_run
+tests_unit_test_fp16_run_SOURCES = tests/unit/test_fp16_run.c $(run_net)
+tests_unit_test_fp16_run_LDADD = $(fork_ldadd)
+tests_unit_test_fp16_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_fp8_run
+tests_unit_test_fp8_run_SOURCES = tests/unit/test_fp8_run.c $(run_net)
+tests_unit_test_fp8_run_LDADD = $(fork_ldadd)
+tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_fp8_gather
+tests_unit_test_fp8_gather_SOURCES = tests/unit/test_fp8_gather.c $(run_net)
+tests_unit_test_fp8_gather_LDADD = $(fork_ldadd)
+tests_unit_test_fp8_gather_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=comm_all_gather
+unit_tests += tests/unit/test_large_masters
+tests_unit_test_large_masters_SOURCES = tests/unit/test_large_masters.c $(run_net)
+tests_unit_test_large_masters_LDADD = $(fork_ldadd)
+tests_unit_test_large_masters_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_level_memory
+tests_unit_test_level_memory_SOURCES = tests/unit/test_level_memory.c $(run_net)
+tests_unit_test_level_memory_LDADD = $(fork_ldadd)
+tests_unit_test_level_memory_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_fp8_kept
+tests_unit_test_fp8_kept_SOURCES = tests/unit/test_fp8_kept.c $(run_net)
+tests_unit_test_fp8_kept_LDADD = $(fork_ldadd)
+tests_unit_test_fp8_kept_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=cpu_quantize,--wrap=cpu_quantize_blocks
 unit_tests += tests/unit/test_averages
 tests_unit_test_averages_SOURCES = tests/unit/test_averages.c $(run_net)
 tests_unit_test_averages_LDADD = $(fork_ldadd)
@@ -155,21 +211,26 @@ tests_helpers_settings_LDFLAGS = -no-install
 shell_tests += tests/t/1075-config-program.t tests/t/6015-slurm-program.t
 # A function of the program fails on one rank; the long form has 100 rounds.
 unit_tests += tests/unit/test_one_fails
-tests_unit_test_one_fails_SOURCES = tests/unit/test_one_fails.c $(open_world) \
-	$(ranks_world)
+tests_unit_test_one_fails_SOURCES = tests/unit/test_one_fails.c $(open_world)
 tests_unit_test_one_fails_LDADD = $(fork_ldadd)
 tests_unit_test_one_fails_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+# Runs with models of one number.
+number_run = tests/unit/number_run.c tests/unit/number_run.h $(run_folder)
 unit_tests += tests/unit/test_objects_calls
-tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c $(run_folder)
+tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c $(number_run)
 tests_unit_test_objects_calls_LDADD = $(unit_ldadd)
-# Runs of forked ranks, with models of one number.
-number_run_sources = tests/unit/number_run.c tests/unit/number_run.h $(open_world)
 unit_tests += tests/unit/test_schedules
-tests_unit_test_schedules_SOURCES = tests/unit/test_schedules.c $(number_run_sources)
+tests_unit_test_schedules_SOURCES = tests/unit/test_schedules.c $(number_run) \
+	$(open_world)
 tests_unit_test_schedules_LDADD = $(fork_ldadd)
 tests_unit_test_schedules_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_locale
+tests_unit_test_locale_SOURCES = tests/unit/test_locale.c $(number_run) $(open_world)
+tests_unit_test_locale_LDADD = $(fork_ldadd)
+tests_unit_test_locale_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_groups
-tests_unit_test_groups_SOURCES = tests/unit/test_groups.c $(number_run_sources)
+tests_unit_test_groups_SOURCES = tests/unit/test_groups.c $(number_run) \
+	$(accumulate_rows) $(open_world)
 tests_unit_test_groups_LDADD = $(fork_ldadd)
 tests_unit_test_groups_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_calls
@@ -189,5 +250,30 @@ tests_helpers_weights_SOURCES = tests/helpers/weights.c
 tests_helpers_weights_LDADD = libaccel.la
 tests_helpers_weights_LDFLAGS = -no-install
 shell_tests += tests/t/5040-weights-transformers.t
-shell_tests += tests/t/5130-checkpoint-old.t
-EXTRA_DIST += tests/data/checkpoint-0.1
+shell_tests += tests/t/5130-checkpoint-old.t tests/t/5131-checkpoint-forms.t
+EXTRA_DIST += tests/data/checkpoint-0.1 tests/data/checkpoint-forms
+
+unit_tests += tests/unit/test_background
+tests_unit_test_background_SOURCES = tests/unit/test_background.c $(run_folder) $(open_world) \
+	$(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/loader_world.h
+tests_unit_test_background_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_background_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=pthread_join \
+	-Wl,--wrap=accel_ckpt_save_begin -Wl,--wrap=accel_ckpt_save_publish \
+	-Wl,--wrap=accel_ckpt_save_retain
+shell_tests += tests/t/5160-train-background.t tests/t/5165-train-keep.t tests/t/5166-train-dicts.t \
+	tests/t/5180-train-deadline.t
+
+unit_tests += tests/unit/test_stop_save
+tests_unit_test_stop_save_SOURCES = tests/unit/test_stop_save.c $(run_folder) $(open_world) \
+	$(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/loader_world.h
+tests_unit_test_stop_save_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_stop_save_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=deadline_judge
+
+unit_tests += tests/unit/test_state_forged
+tests_unit_test_state_forged_SOURCES = tests/unit/test_state_forged.c $(run_folder)
+tests_unit_test_state_forged_LDADD = $(unit_ldadd)
+.PHONY: fuzz-state
+fuzz-state: tests/unit/test_state_forged
+	tests/unit/test_state_forged 5000

@@ -208,6 +208,8 @@ static accel_status_t optim_possible(const accel_t *run, const char *name,
     if (own && (!own->update || own->states < 0 || own->states > SHARD_MAX_STATE ||
                 (own->states > 0 && !own->state)))
         return bad_optim(err, name, "it needs an update and 0 to 4 names of state");
+    if (own && settings->moments != ACCEL_MOMENTS_FLOAT32)
+        return bad_optim(err, name, "the state of a program's own is float32");
     for (int i = 0; own && i < own->states; i++) {
         if (!name_possible(own->state[i]) || !*own->state[i])
             return bad_optim(err, name, "the name of a state is no name");

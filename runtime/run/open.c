@@ -5,23 +5,19 @@
  */
 #include <errno.h>
 #include <omp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "backend/cuda_load.h"
 #include "common/env_names.h"
 #include "run/run.h"
 
 /* Milliseconds; the first two are defaults of ACCEL_BOOT_TIMEOUT_MS and
- * ACCEL_COMM_TIMEOUT_MS. SPEAKER_MS: see tell_once. */
+ * ACCEL_COMM_TIMEOUT_MS. */
 #define BOOT_TIMEOUT_MS 120000
 #define COMM_TIMEOUT_MS 600000
-#define SPEAKER_MS      3000
 
 /* OMP_NUM_THREADS counts when the user has set it. The launcher sets it as Accelerate
  * does, as a rule to 1, which is meant for Python's workers; it leaves a mark with the
@@ -45,9 +41,9 @@ static int choose_threads(const accel_t *run, const accel_options_t *o)
     return asked < 1 ? 1 : asked > 1024 ? 1024 : (int)asked;
 }
 
-/* One matrix product that fills every thread's workspace (buffers of the BLAS, panels
- * of widened operands), so that it is counted in the memory of the process before the
- * model, and the plan is right from the start. */
+/* One matrix product that fills every thread's workspace (packed operands), so that it
+ * is counted in the memory of the process before the model, and the plan is right from
+ * the start. */
 static accel_status_t warm_up(accel_t *run, accel_error_t *err)
 {
     enum { M = 512, N = 384, K = 1024 };
@@ -87,41 +83,13 @@ static accel_status_t warm_up(accel_t *run, accel_error_t *err)
     return st;
 }
 
-/* Waits until that process of this node has ended, at most SPEAKER_MS. */
-static void wait_for_end(pid_t pid)
-{
-    struct pollfd p = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
-
-    /* a process that has ended already, or a kernel before 5.3 */
-    if (p.fd < 0)
-        return;
-    poll(&p, 1, SPEAKER_MS);
-    close(p.fd);
-}
-
 /* Collective. A failure that all ranks have in common is reported once per node, by its
- * first rank. The others end after it: a launcher ends the job with the first rank that
- * fails, and the message must be out by then. */
+ * first rank. */
 static void tell_once(accel_t *run, accel_error_t *err)
 {
-    struct boot *b = &run->boot;
-    struct boot_blobs all = { 0 };
-    pid_t self = getpid(), speaker = 0;
-    accel_error_t ignored;
-
-    if (b->local_rank > 0 && err)
+    if (run->boot.local_rank > 0 && err)
         err->text[0] = err->hint[0] = '\0';
-    if (b->size < 2 ||
-        boot_exchange(b, &self, sizeof(self), &all, &ignored) != ACCEL_OK)
-        return;
-    for (int r = 0; r < b->size; r++)
-        if (b->node_of[r] == b->node_of[b->rank] && b->local_rank_of[r] == 0 &&
-            all.bytes[r] == sizeof(speaker))
-            memcpy(&speaker, all.data[r], sizeof(speaker));
-    boot_blobs_free(&all);
-    boot_leave(b, &ignored);
-    if (b->local_rank > 0 && speaker > 0)
-        wait_for_end(speaker);
+    boot_end_after_speaker(&run->boot, run->boot.local_rank == 0);
 }
 
 /* Is the device that CUDA opened the GPU that this rank was given? CUDA numbers devices
@@ -143,7 +111,9 @@ static accel_status_t check_device(const accel_t *run, accel_error_t *err)
  * GPU that cannot be used is never replaced by the CPU. */
 static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *err)
 {
-    struct comm_options o = { .timeout_ms = timeout_ms, .backend = "nccl" };
+    struct comm_options o = { .root = run->comm,
+                              .timeout_ms = timeout_ms,
+                              .backend = "nccl" };
     accel_status_t st;
 
     if (run->place.topo.devices == 0)
@@ -159,6 +129,7 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     o.device = run->backend;
     /* Sums in rank order are the default: the same bits whatever NCCL's topology. */
     o.library_sums = run->config.sums == SUMS_NCCL;
+    o.nodes_first = run->config.sums == SUMS_NODES;
     return comm_open(&run->data, &run->boot, &o, err);
 }
 
@@ -186,6 +157,7 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         st = place_open(run, err);
     if (st == ACCEL_OK) {
         comm.net_devices = place_net_devices(run);
+        comm.nodes_first = run->config.sums == SUMS_NODES;
         st = comm_open(&run->comm, &run->boot, &comm, err);
     }
     if (st == ACCEL_OK)
@@ -210,7 +182,7 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         st = boot_leave(&run->boot, err);
     if (st != ACCEL_OK)
         return st;
-    st = graph_open(&run->graph, run->backend, config_precision(&run->config).compute,
+    st = graph_open(&run->graph, run->backend, precision_of(&run->config).compute,
                     false, err);
     run->graph_open = st == ACCEL_OK;
     return st == ACCEL_OK ? warm_up(run, err) : st;
@@ -225,9 +197,12 @@ static void free_run(accel_t *run)
     meshes_close(run);
     comm_close(run->data);
     loaders_close(run);
+    background_close(run);
+    staging_close(run);
     shard_close(run->shard);
     units_free(&run->units);
     own_units_free(run);
+    fp8_scales_free(run);
     hooks_free(run);
     registered_free(run);
     if (run->graph_open) {
@@ -299,6 +274,8 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     settings_early_signals(run);
     st = open_stages(run, options, err);
     if (st != ACCEL_OK) {
+        if (err)
+            run_tell(run, st, err);
         signals_restore();
         free_run(run);
         return st;
@@ -315,7 +292,8 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
 }
 
 /* Returns the first failure of the run, so that a program that looks only here still
- * learns of it. */
+ * learns of it. A forward that failed may be why this rank closes: whoever waits for
+ * its backward then learns it. */
 accel_status_t accel_close(accel_t *run, accel_error_t *err)
 {
     accel_status_t st;
@@ -331,6 +309,17 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err)
     st = run->status;
     if (st != ACCEL_OK && err)
         *err = run->failure;
+    if (st == ACCEL_OK)
+        run_tell(run, run->graph.error.code, &run->graph.error);
+    /* A rank that ends with a failure commits nothing: the others may be elsewhere. */
+    if (st == ACCEL_OK && run->graph.error.code == ACCEL_OK) {
+        accel_error_t e = { 0 };
+
+        st = save_finish(run, &e);
+        if (st == ACCEL_OK)
+            st = staging_finish(run, &e);
+        st = run_report(run, st, &e, err);
+    }
     signals_restore();
     free_run(run);
     return st;

@@ -26,27 +26,50 @@ static void count_params(const struct units *units, struct plan_input *in)
         }
 }
 
-/* Numbers per element of optimizer state and of moving averages. With several
- * optimizers each unit has its own. */
-static void count_states(const accel_t *run, struct plan_input *in, int *unit_states)
+/* Bytes that a checkpoint has of an optimizer's state for n elements. */
+static int64_t saved_bytes(const struct accel_optim *o, int64_t n)
+{
+    const int states = optim_state_count(o);
+    const accel_moments_t form = moments_form(o);
+    int64_t bytes = o->averaged ? 4 * n : 0;
+
+    for (int k = 0; k < states; k++)
+        bytes += form == ACCEL_MOMENTS_8BIT
+                     ? n + (int64_t)(moment_scales(n) * sizeof(uint16_t))
+                 : form == ACCEL_MOMENTS_FP8
+                     ? (int64_t)scaled_bytes(n, optim_scaled_type(&o->settings, k))
+                     : 4 * n;
+    return bytes;
+}
+
+/* The bytes of an optimizer's state. With several each unit has its own. */
+static void count_states(const accel_t *run, struct plan_input *in, int *unit_state)
 {
     /* by kind of optimizer */
     static const char *const rows[] = { "adam moments", "momentum", "lion momentum" };
+    enum moments_choice form;
     bool averaged = false;
 
-    for (int i = 0; i < run->optims; i++)
+    for (int i = 0; i < run->optims; i++) {
         averaged = averaged || run->optim[i].averaged;
+        form = moments_choice_of(moments_form(&run->optim[i]));
+        in->moments = form > in->moments ? form : in->moments;
+    }
     for (int u = 0; u < run->units.count; u++) {
         const struct unit *unit = &run->units.unit[u];
+        const struct accel_optim *o =
+            unit->optim >= 0 ? &run->optim[unit->optim] : NULL;
 
-        if (unit->optim >= 0)
-            unit_states[u] = optim_state_count(&run->optim[unit->optim]) +
-                             run->optim[unit->optim].averaged;
+        if (!o)
+            continue;
+        unit_state[u] =
+            plan_state_bytes(optim_state_count(o), moments_choice_of(moments_form(o))) +
+            plan_state_bytes(o->averaged, MOMENTS_F32);
         for (int i = 0; i < unit->param_count; i++)
             if (unit->param[i]->needs_grad)
-                in->state_numbers += unit_states[u] * unit->param[i]->elems;
+                in->saved_state_bytes += saved_bytes(o, unit->param[i]->elems);
     }
-    in->unit_states = unit_states;
+    in->unit_state = unit_state;
     in->optimizer = averaged ? "state, average"
                     : run->optims > 1 || run->optim[0].own.update
                         ? "optimizer state"
@@ -167,6 +190,7 @@ static accel_status_t describe_device(accel_t *run, struct plan_device *d,
 {
     const struct backend *be = run->backend;
     size_t staging = CUDA_STAGING_BYTES + SHARD_STAGE_BYTES + run->loop.host.bytes;
+    accel_status_t st;
 
     if (!be->device)
         return ACCEL_OK;
@@ -177,7 +201,9 @@ static accel_status_t describe_device(accel_t *run, struct plan_device *d,
     d->kernel_bytes = (int64_t)be->fixed_bytes;
     d->staging_bytes = (int64_t)staging;
     d->library_sums = run->config.sums == SUMS_NCCL;
-    return count_buffers(run, &d->buffer_bytes, err);
+    st = count_buffers(run, &d->buffer_bytes, err);
+    d->buffer_bytes += (int64_t)fp8_linears_bytes(&run->fp8.linears);
+    return st;
 }
 
 /* Linux grants memory that it does not have, and kills a rank much later, perhaps hours
@@ -218,10 +244,10 @@ static accel_status_t check_memory(const accel_t *run, const struct plan_input *
     return check_host(run, run->plan.host_total_bytes, err);
 }
 
-/* Shapes, parameters and layout. elems[2][units] is working memory that `in`
- * points to. */
+/* Shapes, parameters and layout. elems[2][units] and coded[linears] are working memory
+ * that `in` points to. */
 static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t *elems,
-                                   accel_error_t *err)
+                                   struct plan_coded *coded, accel_error_t *err)
 {
     int units = run->units.count;
 
@@ -229,6 +255,9 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
         elems[u] = run->units.unit[u].elems;
         elems[units + u] = run->units.unit[u].frozen;
     }
+    in->fp8_elems = fp8_linears_elems(&run->fp8.linears);
+    in->coded.n = units_coded(&run->units, coded, NULL);
+    in->coded.list = coded;
     in->unit_elems = elems;
     in->unit_frozen = elems + units;
     count_params(&run->units, in);
@@ -238,6 +267,9 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
     /* everything is in the CPU's memory already */
     if (!run->home)
         in->layout.offload_params = false;
+    in->code_bytes = fp8_linears_keep(
+        &run->fp8.linears, run->backend,
+        plan_keeps_codes(&run->config, &in->layout, run->backend->device));
     return ACCEL_OK;
 }
 
@@ -296,6 +328,8 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
 {
     int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
     int *states = calloc((size_t)run->units.count, sizeof(*states));
+    struct plan_coded *coded =
+        calloc((size_t)run->fp8.linears.count + 1, sizeof(*coded));
     const struct loader_memory loaders = loaders_memory(run);
     /* Every rank makes the same plan; only what was measured may differ. */
     struct plan_input in = { .config = &run->config,
@@ -309,14 +343,17 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
                              .loader_device_bytes = loaders.device };
     accel_status_t st;
 
-    if (!elems || !states) {
+    if (!elems || !states || !coded) {
         free(elems);
         free(states);
+        free(coded);
         return accel_fail_nomem(err, "the plan",
                                 (size_t)run->units.count * sizeof(*elems));
     }
     count_states(run, &in, states);
-    st = describe_run(run, &in, elems, err);
+    st = describe_run(run, &in, elems, coded, err);
+    if (st == ACCEL_OK)
+        st = compression_plan(run, &in, err);
     if (st == ACCEL_OK)
         st = measure(run, &in, err);
     if (st == ACCEL_OK)
@@ -330,5 +367,6 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
     }
     free(elems);
     free(states);
+    free(coded);
     return st;
 }

@@ -174,9 +174,11 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     struct shard_optim optim[ACCEL_MAX_OPTIMS];
     struct shard_options o = { .strategy = plan_strategy(&run->config),
                                .prefetch = config_prefetch(&run->config),
-                               .precision = config_precision(&run->config),
-                               .narrow_copies = config_narrow_copies(&run->config),
+                               .precision = precision_of(&run->config),
                                .local = run->averaging.local.every > 0,
+                               .powersgd =
+                                   run->compression.on ? &run->compression.rule : NULL,
+                               .seed = run->job.seed,
                                .optim = optim,
                                .optims = run->optims,
                                .backend = run->backend,
@@ -188,8 +190,8 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     accel_status_t st;
 
     for (int i = 0; i < run->optims; i++)
-        optim[i] = (struct shard_optim){ run->optim[i].settings, run->optim[i].own,
-                                         run->optim[i].averaged };
+        optim[i] = (struct shard_optim){ run->optim[i].name, run->optim[i].settings,
+                                         run->optim[i].own, run->optim[i].averaged };
     st = shard_open(&run->shard, run->comm, &o, &run->units, err);
     if (st != ACCEL_OK)
         return st;
@@ -322,6 +324,18 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
     if (st == ACCEL_OK)
         st = averaging_begin(run, err);
     if (st == ACCEL_OK)
+        st = compression_check(run, err);
+    if (st == ACCEL_OK)
+        st = loss_scale_begin(run, err);
+    if (st == ACCEL_OK)
+        st = msamp_begin(run, err);
+    if (st == ACCEL_OK)
+        st = moments_begin(run, err);
+    if (st == ACCEL_OK)
+        st = masters_begin(run, err);
+    if (st == ACCEL_OK)
+        st = gradients_begin(run, err);
+    if (st == ACCEL_OK)
         st = take_job(run, job, err);
 
     if (run->graph.error.code != ACCEL_OK) {
@@ -335,6 +349,8 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
     if (st == ACCEL_OK)
         st = groups_apply(run, err);
     if (st == ACCEL_OK)
+        st = fp8_scales_begin(run, err);
+    if (st == ACCEL_OK)
         st = state_identity(run, err);
     st = run_agree(run, st, err);
     if (st == ACCEL_OK)
@@ -347,16 +363,26 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
         st = run_agree(run, open_home(run, err), err);
     if (st == ACCEL_OK)
         st = run_agree(run, plan_make(run, err), err);
+    if (st == ACCEL_OK && run->fp8.linears.kept_bytes)
+        st =
+            run_agree(run, fp8_linears_room(&run->fp8.linears, run->backend, err), err);
     if (st == ACCEL_OK)
         st = shard_model(run, err);
     if (st == ACCEL_OK)
+        loss_scale_apply(run);
+    if (st == ACCEL_OK)
         history_say(run);
+    retention_open(run);
+    if (st == ACCEL_OK)
+        st = staging_open(run, err);
     if (st == ACCEL_OK)
         st = resume_run(run, err);
     /* A resumed run has all its values from the checkpoint. */
     if (st == ACCEL_OK && !run->progress.resumed)
         shard_init(run->shard, run->job.seed);
     forget_values(run);
+    if (st == ACCEL_OK)
+        st = run_agree(run, background_open(run, err), err);
     if (st == ACCEL_OK)
         st = run_agree(run, open_log(run, err), err);
     if (st == ACCEL_OK)
@@ -384,6 +410,7 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
         return run_report(run, st, &e, err);
     /* Warns when a save of the known length does not fit into the site's times. */
     notice_check(run, run->life.history.save_seconds);
+    history_pace(run, (double)run->plan.checkpoint_bytes);
     run->prepared = true;
     run->progress.last_save_ns = run->loop.step_start_ns = clock_ns();
     /* A job that is submitted again after its end must not fail. */

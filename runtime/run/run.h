@@ -15,13 +15,15 @@
 #include "life/life.h"
 #include "loader/loader.h"
 #include "loop/loop.h"
-#include "nn/nn.h"
+#include "nn/fp8_linears.h"
 #include "observe/observe.h"
 #include "optim/averages.h"
 #include "optim/schedule.h"
 #include "place/place.h"
 #include "plan/plan.h"
+#include "precision/scaler.h"
 #include "shard/shard.h"
+#include "state/staging.h"
 #include "state/state.h"
 #include "tensor/graph.h"
 #include "track/track.h"
@@ -95,11 +97,15 @@ struct accel_optim {
     int64_t t;
     /* this rank's part of the last sum of squares; local SGD: all of its own */
     double own_sumsq;
-    /* In this iteration: steps, learning rate of the last, norm before clipping. */
-    int updated;
+    /* In this iteration: steps, and those that were skipped; learning rate of the last,
+     * norm before clipping. */
+    int updated, skipped;
     double last_lr, norm;
     /* `norm` is from accel_clip_norm, and stays */
     bool clipped;
+    /* with a loss scale: its gradients were not finite, whatever the program has made
+     * of them since */
+    bool overflowed;
     /* accel_ema: it keeps a moving average, which stands at `ema` */
     bool averaged;
     struct ema ema;
@@ -116,6 +122,40 @@ struct averaging {
      * mean of the weights, and of what is kept beside them. */
     struct local_sgd local;
     bool weights_apart, state_apart;
+};
+
+/* Compressed sums of gradients (compression.c). */
+struct compression {
+    bool on;
+    /* with defaults */
+    accel_powersgd_t rule;
+};
+
+/* Loss scaling (loss_scale.c). */
+struct loss_scaling {
+    /* accel_scaler has been called; the rule as it and the config have it */
+    bool asked;
+    accel_scaler_t rule;
+    /* losses are multiplied by scaler.scale */
+    bool on;
+    struct scaler scaler;
+    /* In this iteration: an optimizer has looked at its gradients, and some were not
+     * finite. */
+    bool checked, overflow;
+    /* the log has a warning of a small scale */
+    bool warned;
+};
+
+/* Products in 8 bits (fp8_scales.c). */
+struct fp8_scales {
+    struct fp8_linears linears;
+    /* ends of steps so far */
+    int64_t steps;
+    /* [FP8_TENSORS * count], scratch: what the ranks have seen in a step */
+    float *seen;
+    /* [count states]: those of a checkpoint that has been checked, until it is loaded;
+     * NULL: none */
+    float *found;
 };
 
 /* A run. Members are grouped by who sets them, and are freed in accel_close. */
@@ -141,7 +181,8 @@ struct accel {
     struct comm *group, *copies, *reduce;
     /* computes; owned, as are graph and communicators */
     struct backend *backend;
-    /* the CPU, for offloaded shards; NULL: not offloaded */
+    /* the CPU, where shards may be offloaded; NULL: they are not. Whether they are is
+     * for the shards to say (run_home). */
     struct backend *home;
     struct graph graph;
     /* graph_open has succeeded, so graph_close must be called */
@@ -172,6 +213,9 @@ struct accel {
     struct accel_optim optim[ACCEL_MAX_OPTIMS];
     int optims;
     struct averaging averaging;
+    struct compression compression;
+    struct loss_scaling scaling;
+    struct fp8_scales fp8;
 
     /* accel_find_batch_size is at work: its attempt may use the run, but not end it */
     bool attempting;
@@ -197,6 +241,9 @@ struct accel {
     /* device memory in use that is not ours */
     int64_t device_base_bytes;
     struct progress progress;
+    struct background background;
+    struct staging staging;
+    struct retention retention;
     struct loop loop;
     struct life life;
 
@@ -226,10 +273,15 @@ accel_status_t settings_same_on_all(accel_t *run, const accel_options_t *o,
 
 /* ---- status.c -------------------------------------------------------------------- */
 
-/* Keeps the first failure in the run, copies it to `err` (may be NULL), and
- * returns st. */
+/* Keeps the first failure in the run, tells the other ranks, copies it to `err` (may be
+ * NULL), and returns st. */
 accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
                           accel_error_t *err);
+/* Tells the other ranks why this one ends, if `st` is a failure and *why has a text, so
+ * that they do not wait for it. Not collective. */
+void run_tell(accel_t *run, accel_status_t st, const accel_error_t *why);
+/* The first failure of the run, also in `err` (may be NULL); ACCEL_OK: none. */
+accel_status_t run_failed(const accel_t *run, accel_error_t *err);
 /* ACCEL_EINVAL if the program passed no run. `call` is its name, for the message. */
 accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err);
 /* A0962 if the program passed no optimizer. `call` is its name, for the message. */
@@ -249,7 +301,7 @@ accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err);
 /* The backend in whose memory the shards live. */
 static inline const struct backend *run_home(const accel_t *run)
 {
-    return run->home ? run->home : run->backend;
+    return shard_home(run->shard);
 }
 
 /* ---- meshes.c: communicators of the sharding strategy ---------------------------- */
@@ -313,6 +365,62 @@ void local_sgd_stepped(accel_t *run);
 accel_status_t local_sgd_meet(accel_t *run, bool state, accel_error_t *err);
 /* At the end of an iteration: when a mean is due, or it is the last. Collective. */
 accel_status_t local_sgd_end_step(accel_t *run, bool last, accel_error_t *err);
+
+/* ---- compression.c: compressed sums of gradients --------------------------------- */
+
+/* A0990: not together with local SGD. */
+accel_status_t compression_check(const accel_t *run, accel_error_t *err);
+/* What the units of the run need for it. */
+accel_status_t compression_plan(const accel_t *run, struct plan_input *in,
+                                accel_error_t *err);
+
+/* ---- optim_moments.c: the form of optimizer state -------------------------------- */
+
+/* Takes the user's word for that of the program. A0902: an optimizer has no such
+ * form. */
+accel_status_t moments_begin(accel_t *run, accel_error_t *err);
+/* "float32", "8bit" or "fp8"; static. */
+const char *moments_word(accel_moments_t form);
+enum moments_choice moments_choice_of(accel_moments_t form);
+/* The form of its state; that of the program's own optimizers is float32. */
+accel_moments_t moments_form(const struct accel_optim *o);
+
+/* ---- run_masters.c: the form of master weights ----------------------------------- */
+
+/* A0902: the run cannot keep its weights as accel.precision.masters says. */
+accel_status_t msamp_begin(const accel_t *run, accel_error_t *err);
+accel_status_t masters_begin(const accel_t *run, accel_error_t *err);
+/* A0902: the same for gradients and accel.precision.gradients. */
+accel_status_t gradients_begin(const accel_t *run, accel_error_t *err);
+
+/* ---- loss_scale.c: loss scaling -------------------------------------------------- */
+
+/* Is the loss scaled, and from where on? A0995: not like that. */
+accel_status_t loss_scale_begin(accel_t *run, accel_error_t *err);
+/* Tells the shards, once there are some and after a resume. */
+void loss_scale_apply(accel_t *run);
+/* An optimizer's gradients of all ranks: are some not finite? */
+void loss_scale_found(accel_t *run, bool overflow);
+/* Moves the scale after the optimizers' steps. False: it is of no use any more. The
+ * same on all ranks; not collective. */
+bool loss_scale_end_step(accel_t *run);
+
+/* ---- fp8_scales.c: products in 8 bits -------------------------------------------- */
+
+/* Gives linears of a run with mixed_precision fp8 their scales. A0170: not on this
+ * device. */
+accel_status_t fp8_scales_begin(accel_t *run, accel_error_t *err);
+void fp8_scales_free(accel_t *run);
+/* When the gradients of a step are complete: scales follow the largest magnitudes that
+ * any rank has seen. Collective. */
+accel_status_t fp8_scales_end_step(accel_t *run, accel_error_t *err);
+/* What forwards and backwards since the last step have seen does not count. */
+void fp8_scales_forget(accel_t *run);
+/* Do scales go from step to step, and into checkpoints? */
+static inline bool fp8_scales_kept(const accel_t *run)
+{
+    return run->fp8.linears.count > 0 && !run->fp8.linears.recipe.current;
+}
 
 /* ---- descriptors.c: the soft limit of open files, raised while the run is open --- */
 

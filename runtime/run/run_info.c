@@ -21,7 +21,7 @@ accel_status_t accel_info(const accel_t *run, accel_info_t *info_out,
     if (!info_out)
         return accel_fail(err, A0902, "pass the address of a struct accel_info",
                           "accel_info: info_out is NULL");
-    p = config_precision(&run->config);
+    p = precision_of(&run->config);
     *info_out = (accel_info_t){
         .version = accel_version(),
         .run_name = run->run_name,

@@ -5,6 +5,27 @@
  */
 #include "run/run.h"
 
+/* Without a text another rank has the reason, and all know it. A stop is agreed on, and
+ * closes in good order. An attempt that ran out of memory is undone. */
+void run_tell(accel_t *run, accel_status_t st, const accel_error_t *why)
+{
+    accel_error_t told = *why;
+
+    if (st == ACCEL_OK || !why->text[0] || st == ACCEL_ERESUME || st == ACCEL_ESTOPPED)
+        return;
+    if (run->attempting && st == ACCEL_ENOMEM)
+        return;
+    told.code = st;
+    comm_abandon(run->comm, &told);
+}
+
+accel_status_t run_failed(const accel_t *run, accel_error_t *err)
+{
+    if (run->status != ACCEL_OK && err)
+        *err = run->failure;
+    return run->status;
+}
+
 /* Later failures are returned, but the run keeps the first: the others often follow
  * from it. */
 accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
@@ -16,6 +37,7 @@ accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *
         run->status = st;
         run->failure = *e;
         run->failure.code = st;
+        run_tell(run, st, &run->failure);
     }
     if (err)
         *err = *e;
@@ -59,11 +81,8 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
 {
     if (run_outside(run, call, err) != ACCEL_OK)
         return ACCEL_EINVAL;
-    if (run->status != ACCEL_OK) {
-        if (err)
-            *err = run->failure;
+    if (run_failed(run, err) != ACCEL_OK)
         return run->status;
-    }
     /* A signal is announced at the next call, since a handler must not log. */
     if (run->prepared) {
         stop_announce(run, signals_pending());

@@ -9,13 +9,19 @@
 #include "common/wire.h"
 #include "shard/shard_impl.h"
 
+/* What the reduce buffer is brought to: one rank sends nothing. */
+static accel_dtype_t wire_of(const struct shard *s)
+{
+    return s->world > 1 || s->offloaded ? s->o.precision.reduce : ACCEL_F32;
+}
+
 /* This rank's part of the unit's gradient, summed over all ranks and scaled, into `out`
  * or (accumulate) onto what it holds. */
 static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumulate,
                              accel_error_t *err)
 {
     const size_t own = (size_t)s->unit[unit].own;
-    accel_dtype_t wire = s->o.precision.reduce;
+    const accel_dtype_t wire = wire_of(s);
 
     if (s->world > 1) {
         shard_order_hash(s, SHARD_REDUCE, unit);
@@ -44,14 +50,32 @@ static accel_status_t sum_up_at_home(struct shard *s, int unit, accel_error_t *e
     return st;
 }
 
+/* What rests is the sum of earlier micro-batches, unless this is the first one. */
+static accel_status_t sum_up_narrow(struct shard *s, int unit, accel_error_t *err)
+{
+    struct shard_unit *u = &s->unit[unit];
+    accel_status_t st;
+
+    if (u->partial)
+        shard_widen_gradient(s, u);
+    st = sum_up(s, unit, s->piece, u->partial, err);
+    if (st == ACCEL_OK && u->partial)
+        shard_narrow_sum(s, u);
+    else if (st == ACCEL_OK)
+        shard_narrow_gradient(s, u);
+    u->partial = true;
+    u->sums++;
+    return st;
+}
+
 /* Brings the reduce buffer to the dtype of the wire. Scaled dtypes (fp8) are narrowed
  * in one part per rank, each with scales of its own. */
 static void narrow_in_place(struct shard *s, const struct shard_unit *u)
 {
-    const accel_dtype_t wire = s->o.precision.reduce;
+    const accel_dtype_t wire = wire_of(s);
 
     if (wire == ACCEL_BF16)
-        s->be->narrow(s->be, s->reduce, s->reduce, u->padded);
+        s->be->narrow(s->be, s->reduce, wire, s->reduce, u->padded);
     else if (wire_is_scaled(wire))
         s->be->narrow_parts(s->be, s->reduce, wire, s->reduce, s->world, u->own);
 }
@@ -70,7 +94,9 @@ static accel_status_t hand_in(struct shard *s, accel_error_t *err)
     shard_begin_reduce(s);
     narrow_in_place(s, u);
     st = s->offloaded ? sum_up_at_home(s, unit, err)
-                      : sum_up(s, unit, s->grad + u->grad_at, true, err);
+         : shard_has_narrow_gradients(s)
+             ? sum_up_narrow(s, unit, err)
+             : sum_up(s, unit, s->grad + u->grad_at, true, err);
     shard_end_reduce(s);
     return st;
 }
@@ -96,19 +122,28 @@ bool shard_next_gradients(const struct shard *s, int optim, int *at, float **fir
     return count > 0;
 }
 
-/* Complete gradients become this rank's part of a sum again, which shard_reduce
- * completes as if all backwards had come before it. */
-static void reopen(struct shard *s, struct shard_trainer *t)
+void shard_multiply(const struct shard *s, const struct backend *be, int optim,
+                    float by)
 {
     int64_t count;
     float *first;
 
+    if (shard_has_narrow_gradients(s)) {
+        shard_change_gradients(s, optim, be->scale, by);
+        return;
+    }
+    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
+        be->scale(be, first, count, by);
+}
+
+/* Complete gradients become this rank's part of a sum again, which shard_reduce
+ * completes as if all backwards had come before it. */
+static void reopen(struct shard *s, struct shard_trainer *t)
+{
     if (t->reduced != 1.0f) {
         shard_settle_home(s);
         shard_wait_reduced(s);
-        for (int at = 0;
-             shard_next_gradients(s, (int)(t - s->trainer), &at, &first, &count);)
-            s->home->scale(s->home, first, count, 1.0f / t->reduced);
+        shard_multiply(s, s->home, (int)(t - s->trainer), 1.0f / t->reduced);
     }
     t->reduced = 0;
 }
@@ -161,8 +196,8 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     if (accumulate < 1)
         return accel_fail(err, A0616, "set accumulate to at least 1",
                           "invalid number of micro-batches per step: %d", accumulate);
-    s->grad_scale =
-        1.0f / ((s->o.local ? 1.0f : (float)comm_size(s->comm)) * (float)accumulate);
+    s->grad_scale = 1.0f / ((s->o.local ? 1.0f : (float)comm_size(s->comm)) *
+                            (float)accumulate * s->loss_scale);
     s->in_backward = true;
     s->open = s->last_unit = -1;
     s->order_at = 0;
@@ -172,6 +207,26 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
 void shard_step_scale(struct shard *s, float factor)
 {
     s->step_scale = factor;
+}
+
+/* Behind a reduce buffer gradients have no loss scale any more. Without one they have
+ * it until they are complete, and get it back if a backward adds to them then. */
+void shard_loss_scale(struct shard *s, float scale)
+{
+    const float by = scale / s->loss_scale;
+
+    s->loss_scale = scale;
+    s->grad_scale /= by;
+    for (int i = 0; i < s->trainers && !s->reduce && by != 1.0f; i++) {
+        struct shard_trainer *t = &s->trainer[i];
+        int64_t count;
+        float *first;
+
+        t->reduced /= by;
+        for (int at = 0; t->dirty && t->reduced == 0 &&
+                         shard_next_gradients(s, i, &at, &first, &count);)
+            s->be->scale(s->be, first, count, by);
+    }
 }
 
 /* All-reduces the gradients stored here with those of `others`, in float32. */
@@ -189,9 +244,15 @@ static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
     for (int i = 0; i < s->units && !st; i++) {
         const struct shard_unit *u = &s->unit[i];
 
-        if (u->grad_at >= 0 && u->def->optim == optim)
-            st = comm_all_reduce(others, s->grad + u->grad_at, (size_t)u->stored,
-                                 ACCEL_F32, COMM_SUM, err);
+        const bool narrow = shard_has_narrow_gradients(s);
+
+        if (u->grad_at < 0 || u->def->optim != optim)
+            continue;
+        st = comm_all_reduce(others,
+                             narrow ? shard_widen_gradient(s, u) : s->grad + u->grad_at,
+                             (size_t)u->stored, ACCEL_F32, COMM_SUM, err);
+        if (narrow && !st)
+            shard_narrow_gradient(s, u);
     }
     shard_end_reduce(s);
     return st;
@@ -215,9 +276,12 @@ static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
 {
     float scale = (s->reduce ? 1.0f : s->grad_scale) * s->step_scale;
     accel_status_t st = ACCEL_OK;
-    int64_t count;
-    float *first;
 
+    if (shard_compresses(s, optim)) {
+        s->trainer[optim].reduced = scale * (float)s->world;
+        return shard_compress(s, optim, scale * (float)s->world, err);
+    }
+    s->trainer[optim].sums++;
     s->trainer[optim].reduced = scale;
     if (s->world > 1 && !s->reduce && !s->o.local)
         st = sum_copies(s, optim, &scale, err);
@@ -227,11 +291,9 @@ static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
         s->trainer[optim].reduced *= (float)comm_size(s->copies);
     }
     shard_wait_reduced(s);
-    if (st || scale == 1.0f)
-        return st;
-    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
-        s->be->scale(s->be, first, count, scale);
-    return ACCEL_OK;
+    if (st == ACCEL_OK && scale != 1.0f)
+        shard_multiply(s, s->be, optim, scale);
+    return st;
 }
 
 /* The ranks compare the order of their units once for all backwards before it. */

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/rng.h"
 
@@ -44,7 +43,7 @@ static void draw(accel_init_t init, uint64_t seed, uint64_t name, int64_t block,
 static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
                        int64_t end, float *dst)
 {
-    uint64_t name = XXH3_64bits(tensor_full_name(p), strlen(tensor_full_name(p)));
+    uint64_t name = shard_name_hash(p);
 
     if (p->values) {
         memcpy(dst, p->values + begin, (size_t)(end - begin) * sizeof(*dst));
@@ -71,25 +70,46 @@ static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
     }
 }
 
+/* Elements that are drawn at a time before they are narrowed. */
+#define NARROW_ELEMS 4096
+
+/* Elements [b, e) of p into narrow masters, to the nearest. */
+static void init_narrow(const struct shard *s, const accel_tensor_t *p, int64_t b,
+                        int64_t e, int64_t at)
+{
+#pragma omp parallel for schedule(static) if (e - b > NARROW_ELEMS)
+    for (int64_t i = b; i < e; i += NARROW_ELEMS) {
+        const int64_t n = e - i < NARROW_ELEMS ? e - i : NARROW_ELEMS;
+        float values[NARROW_ELEMS];
+
+        init_range(p, s->seed, i, i + n, values);
+        shard_narrow_masters(s, at + i - b, n, values);
+    }
+}
+
 /* What this rank stores of p: in place, or by way of the host, a piece at a time.
- * from_host copies the piece before it returns, so `stage` can be used again. */
+ * The piece is taken before shard_put_masters returns, so `stage` can be used again. */
 static void init_param(struct shard *s, const struct shard_unit *u,
                        const accel_tensor_t *p)
 {
-    int64_t b, e, n;
-    float *to;
+    const accel_dtype_t type = s->o.precision.masters;
+    int64_t b, e, n, at;
 
     if (!shard_param_range(p, u->first, u->stored, &b, &e))
         return;
-    to = s->master + u->at + (p->unit_offset + b - u->first);
-    if (!s->home->device) {
-        init_range(p, s->seed, b, e, to);
+    at = u->at + p->unit_offset + b - u->first;
+    if (!s->home->device && type != ACCEL_F32) {
+        init_narrow(s, p, b, e, at);
         return;
     }
-    for (; b < e; b += n, to += n) {
+    if (!s->home->device) {
+        init_range(p, s->seed, b, e, (float *)shard_master_at(s, at));
+        return;
+    }
+    for (; b < e; b += n, at += n) {
         n = e - b < SHARD_STAGE_ELEMS ? e - b : SHARD_STAGE_ELEMS;
         init_range(p, s->seed, b, b + n, s->stage);
-        s->be->from_host(s->be, to, s->stage, (size_t)n * sizeof(*to));
+        shard_put_masters(s->home, shard_master_at(s, at), type, s->stage, n);
     }
 }
 

@@ -1,17 +1,25 @@
 # shard/
 libaccel_core_la_SOURCES += \
+	runtime/shard/masters.c \
 	runtime/shard/abandon.c \
+	runtime/shard/coded.c \
+	runtime/shard/compressed.c \
+	runtime/shard/powersgd_boxes.c \
 	runtime/shard/shard_average.c \
 	runtime/shard/shard_boxes.c \
+	runtime/shard/flat_boxes.c \
 	runtime/shard/init.c \
 	runtime/shard/unit_order.c \
 	runtime/shard/gradients.c \
+	runtime/shard/narrow_gradients.c \
 	runtime/shard/own_update.c \
 	runtime/shard/reduce_queue.c \
 	runtime/shard/ring.c \
 	runtime/shard/shard.c \
 	runtime/shard/shard.h \
+	runtime/shard/saved_form.c \
 	runtime/shard/shard_impl.h \
+	runtime/shard/shard_state.c \
 	runtime/shard/update.c \
 	runtime/shard/whole_copies.c
 
@@ -31,6 +39,10 @@ tests_unit_test_shard_LDFLAGS = $(shard_wrap)
 tests_unit_test_shard_limits_SOURCES = tests/unit/test_shard_limits.c
 tests_unit_test_shard_limits_LDADD = libshardworld.la $(fork_ldadd)
 tests_unit_test_shard_limits_LDFLAGS = $(shard_wrap)
+unit_tests += tests/unit/test_narrow_gradients
+tests_unit_test_narrow_gradients_SOURCES = tests/unit/test_narrow_gradients.c
+tests_unit_test_narrow_gradients_LDADD = libshardworld.la $(fork_ldadd)
+tests_unit_test_narrow_gradients_LDFLAGS = $(shard_wrap)
 unit_tests += tests/unit/test_narrow_copies
 tests_unit_test_narrow_copies_SOURCES = tests/unit/test_narrow_copies.c
 tests_unit_test_narrow_copies_LDADD = libshardworld.la $(fork_ldadd)

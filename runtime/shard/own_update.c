@@ -92,10 +92,10 @@ accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
             at = p->unit_offset + b - u->first;
             call.first = b;
             call.count = stored.count = e - b;
-            stored.at[0] = s->master + u->at + at;
+            stored.at[0] = shard_master_at(s, u->at + at);
             stored.at[1] = s->grad + u->grad_at + at;
             for (int k = 0; k < trainer->states; k++)
-                stored.at[2 + k] = trainer->state[k] + u->state_at + at;
+                stored.at[2 + k] = shard_state_at(trainer, k, u->state_at + at);
             st = update_piece(s, &trainer->o.own, &stored, grad_scale, &call, err);
         }
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The gather ring: at most two units are gathered at a time, in the dtype of
- * parameters, or all of them until the masters change (keep). In: a unit number. Out:
- * its full parameters. Which unit is evicted depends only on the order of want and
- * done, which is the same on all ranks, so the collectives match.
+ * parameters (and 8-bit floats, coded.c), or all of them until the masters change
+ * (keep). In: a unit number. Out: its full parameters. Which unit is evicted depends
+ * only on the order of want and done, which is the same on all ranks, so the
+ * collectives match.
  */
 #include "shard/shard_impl.h"
 
@@ -40,7 +41,7 @@ static struct shard_slot *victim(struct shard *s, int unit)
 /* Bytes of a gathered unit, padding included. */
 static size_t gathered_bytes(const struct shard *s, int unit)
 {
-    return (size_t)s->unit[unit].padded * accel_dtype_bytes(s->o.precision.parameters);
+    return s->unit[unit].part_bytes * (size_t)s->world;
 }
 
 /* The address of a slot. The second one depends on the size of its unit: it ends where
@@ -48,8 +49,7 @@ static size_t gathered_bytes(const struct shard *s, int unit)
 static void *slot_data(const struct shard *s, const struct shard_slot *slot)
 {
     if (s->keep)
-        return s->ring + (size_t)s->unit[slot->unit].all_at *
-                             accel_dtype_bytes(s->o.precision.parameters);
+        return s->ring + s->unit[slot->unit].all_at;
     if (slot == &s->slot[0])
         return s->ring;
     return s->ring + s->ring_bytes - gathered_bytes(s, slot->unit);
@@ -87,47 +87,57 @@ static void wait_gathered(struct shard *s, const struct shard_slot *slot)
     s->gather_seen = slot->gathered;
 }
 
-/* Writes this rank's part to its place in the slot, in the dtype of parameters. When
- * offloaded, the copy may still be running on return; what it reads does not change
- * before the next step, which waits for the device. */
+/* Writes what this rank stores to its place in the slot, in the dtype of parameters.
+ * When offloaded, the copy may still be running on return; what it reads does not
+ * change before the next step, which waits for the device. */
 static void put_own(struct shard *s, struct shard_unit *u, void *data)
 {
-    const float *own = s->master + u->at;
-    bool narrow = s->o.precision.parameters == ACCEL_BF16;
-    const size_t n = (size_t)u->own;
+    const void *own = shard_master_at(s, u->at);
+    const accel_dtype_t type = s->o.precision.parameters;
+    const size_t n = (size_t)u->own, elem = accel_dtype_bytes(type);
 
-    if (!narrow) {
-        s->be->copy(s->be, (float *)data + u->first, own, n * sizeof(float));
+    if (u->coded > 0) {
+        shard_coded_put(s, u, data);
+    } else if (shard_has_scaled_masters(s)) {
+        shard_read_scaled(s, u->at, u->stored, (char *)data + (size_t)u->first * elem,
+                          type);
+    } else if (type == s->o.precision.masters) {
+        s->be->copy(s->be, (char *)data + (size_t)u->first * elem, own, n * elem);
     } else if (!s->offloaded) {
-        s->be->narrow(s->be, (uint16_t *)data + u->first, own, u->own);
+        s->be->narrow(s->be, (uint16_t *)data + u->first, type, own, u->own);
     } else {
         if (!u->fresh)
-            s->home->narrow(s->home, s->copy + u->at, own, u->own);
+            s->home->narrow(s->home, s->copy + u->at, type, own, u->own);
         u->fresh = true;
-        s->be->copy(s->be, (uint16_t *)data + u->first, s->copy + u->at,
-                    n * sizeof(uint16_t));
+        s->be->copy(s->be, (uint16_t *)data + u->first, s->copy + u->at, n * elem);
     }
 }
 
-/* The own part first, at its place in the whole; then one in-place all-gather. */
+/* The own part first, at its place in the whole; then one in-place all-gather, unless
+ * scaled masters are whole here. */
 static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
                              accel_error_t *err)
 {
     struct shard_unit *u = &s->unit[unit];
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st = shard_coded_scale(s, err);
     void *data;
 
+    if (st)
+        return st;
     slot->unit = unit;
     slot->pins = 0;
     slot->used = ++s->clock;
     data = slot_data(s, slot);
     begin_gather(s, slot);
     put_own(s, u, data);
-    if (s->world > 1) {
+    if (s->world > 1 && s->o.strategy != SHARD_NONE) {
         shard_order_hash(s, SHARD_GATHER, unit);
-        st = comm_all_gather(s->data, data, (size_t)u->own, s->o.precision.parameters,
-                             err);
+        st = u->coded > 0 ? comm_all_gather(s->data, data, u->part_bytes, ACCEL_U8, err)
+                          : comm_all_gather(s->data, data, (size_t)u->own,
+                                            s->o.precision.parameters, err);
     }
+    if (st == ACCEL_OK && u->coded > 0)
+        shard_coded_close_up(s, u, data);
     end_gather(s, slot);
     /* a failed gather left no unit there */
     if (st)
@@ -216,6 +226,7 @@ void shard_ring_drop(struct shard *s, int optim)
         slot->pins = 0;
         slot->used = 0;
     }
+    s->coded_scaled = false;
     s->be->record(s->be, s->updated, QUEUE_COMPUTE);
     s->changed = ++s->marks;
 }

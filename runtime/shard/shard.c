@@ -11,9 +11,9 @@
 #include "common/wire.h"
 #include "plan/plan.h"
 
-/* Elements of the unit, from its start, that are trained. Padding counts as trained
- * where nothing is frozen, so that the range of the optimizer is the whole unit. */
-static int64_t trained_elems(const struct shard_unit *u)
+/* Padding counts as trained where nothing is frozen, so that the range of the optimizer
+ * is the whole unit. */
+int64_t shard_trained_elems(const struct shard_unit *u)
 {
     if (u->def->optim < 0)
         return 0;
@@ -30,17 +30,16 @@ static void place_unit(struct shard *s, struct shard_unit *u)
     u->own = u->padded / s->world;
     u->first = is_cut ? s->rank * u->own : 0;
     u->stored = is_cut ? u->own : u->padded;
-    u->all_at = s->all_elems;
     s->all_elems += u->padded;
     u->at = s->stored_elems;
     s->stored_elems += u->stored;
-    trained = trained_elems(u) - u->first;
+    trained = shard_trained_elems(u) - u->first;
     u->state = trained < 0 ? 0 : trained < u->stored ? trained : u->stored;
     if (u->def->optim >= 0) {
         u->state_at = s->trainer[u->def->optim].state_elems;
         s->trainer[u->def->optim].state_elems += u->state;
     }
-    u->grad_at = trained_elems(u) > 0 ? s->grad_elems : -1;
+    u->grad_at = shard_trained_elems(u) > 0 ? s->grad_elems : -1;
     s->grad_elems += u->grad_at >= 0 ? u->stored : 0;
 }
 
@@ -55,6 +54,7 @@ static void trainer_arrays(struct shard_trainer *t, const struct shard_optim *o)
         names = optim_state_names(&o->settings, &t->states);
     for (int k = 0; k < t->states; k++)
         t->state_name[k] = names[k];
+    t->form = o->own.update ? ACCEL_MOMENTS_FLOAT32 : o->settings.moments;
     t->arrays = t->states;
     if (o->averaged)
         t->state_name[t->arrays++] = "ema";
@@ -75,12 +75,38 @@ static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* The bytes of the unit when it is gathered, and the largest ones. */
+static void count_unit(struct shard *s, int unit)
+{
+    const int64_t elem = (int64_t)accel_dtype_bytes(s->o.precision.parameters);
+    struct shard_unit *u = &s->unit[unit];
+    struct shard_memory *m = &s->memory;
+    size_t bytes = (size_t)(u->padded * elem);
+
+    if (u->grad_at >= 0 && bytes > m->largest_trained)
+        m->largest_trained = bytes;
+    u->part_bytes =
+        (size_t)plan_part_bytes(shard_codes(s, unit), unit, u->padded, s->world, elem);
+    u->all_at = s->all_bytes;
+    bytes = u->part_bytes * (size_t)s->world;
+    s->all_bytes += bytes;
+    if (bytes > m->largest_unit) {
+        m->second_unit = m->largest_unit;
+        m->largest_unit = bytes;
+    } else if (bytes > m->second_unit) {
+        m->second_unit = bytes;
+    }
+}
+
 /* Places all units and finds the largest ones. 64 times the elements of all units still
  * fit an int64_t. */
 static accel_status_t lay_out(struct shard *s, const struct units *units,
                               accel_error_t *err)
 {
-    size_t elem = accel_dtype_bytes(s->o.precision.parameters), params = 0;
+    const bool scales = shard_has_scaled_masters(s) || shard_has_narrow_gradients(s) ||
+                        shard_has_scaled_state(s);
+    size_t params = 0;
+    accel_status_t st;
 
     s->unit = calloc((size_t)units->count, sizeof(*s->unit));
     s->span = calloc((size_t)units->count, sizeof(*s->span));
@@ -92,13 +118,17 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
     for (int i = 0; i < s->units; i++)
         params += (size_t)units->unit[i].param_count;
     s->range = calloc(2 * params + (size_t)(unsigned)s->units, sizeof(*s->range));
+    if (scales)
+        s->scaled = calloc(2 * params + (size_t)(unsigned)s->units, sizeof(*s->scaled));
     s->step = calloc(params + 1, sizeof(*s->step));
     s->step_like = calloc(params + 1, sizeof(*s->step_like));
-    if (!s->range || !s->step || !s->step_like)
+    if (!s->range || !s->step || !s->step_like || (scales && !s->scaled))
         return accel_fail_nomem(err, "unit table", 2 * params * sizeof(*s->range));
+    st = shard_coded_open(s, units, err);
+    if (st)
+        return st;
     for (int i = 0; i < s->units; i++) {
         struct shard_unit *u = &s->unit[i];
-        size_t bytes;
 
         u->def = &units->unit[i];
         u->undrawn = calloc((size_t)u->def->param_count + 1, sizeof(*u->undrawn));
@@ -110,20 +140,13 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
                               "unit '%s' is too large: %lld elements", u->def->name,
                               (long long)u->def->elems);
         place_unit(s, u);
-        bytes = (size_t)u->padded * elem;
-        if (u->grad_at >= 0 && bytes > s->memory.largest_trained)
-            s->memory.largest_trained = bytes;
-        if (bytes > s->memory.largest_unit) {
-            s->memory.second_unit = s->memory.largest_unit;
-            s->memory.largest_unit = bytes;
-        } else if (bytes > s->memory.second_unit) {
-            s->memory.second_unit = bytes;
-        }
+        count_unit(s, i);
     }
     return ACCEL_OK;
 }
 
-/* Offloaded: room for the largest part of a gradient that leaves the device. */
+/* Room for the largest part of a gradient that leaves the device, or the float32 that
+ * it rests as. */
 static size_t piece_bytes(const struct shard *s)
 {
     return s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters) /
@@ -138,28 +161,35 @@ static void count_memory(struct shard *s)
     size_t elem = accel_dtype_bytes(s->o.precision.parameters);
     bool whole = (s->o.strategy == SHARD_NONE || s->world == 1) && !s->offloaded;
 
-    s->direct = whole && s->o.precision.parameters == ACCEL_F32;
-    s->resident = whole && !s->direct;
-    s->keep = !whole &&
-              (s->o.strategy == SHARD_GRAD_OP || s->o.strategy == SHARD_HYBRID_ZERO2);
-    m->master = (size_t)s->stored_elems * sizeof(float);
-    m->gradient_shard = (size_t)s->grad_elems * sizeof(float);
+    const bool held = whole && s->coded.n > 0;
+
+    s->direct = whole && !held && s->o.precision.parameters == s->o.precision.masters;
+    s->resident = whole && !held && !s->direct && !shard_has_scaled_masters(s);
+    s->keep = held || (!whole && (s->o.strategy == SHARD_GRAD_OP ||
+                                  s->o.strategy == SHARD_HYBRID_ZERO2));
+    m->master = shard_masters_bytes(s);
+    m->gradient_shard = shard_has_narrow_gradients(s)
+                            ? scaled_bytes(s->grad_elems, s->o.precision.gradients)
+                            : (size_t)s->grad_elems * sizeof(float);
     for (int i = 0; i < s->trainers; i++)
-        m->moments += (size_t)s->trainer[i].arrays * (size_t)s->trainer[i].state_elems *
-                      sizeof(float);
+        for (int k = 0; k < s->trainer[i].arrays; k++)
+            m->moments += shard_state_bytes(&s->trainer[i], k);
     m->gather_slots = s->direct     ? 0
                       : s->resident ? (size_t)s->stored_elems * elem
-                      : s->keep     ? (size_t)s->all_elems * elem
+                      : s->keep     ? s->all_bytes
                                     : m->largest_unit + m->second_unit;
-    m->reduce_buffer = whole ? 0 : m->largest_trained / elem * sizeof(float);
-    if (s->o.strategy == SHARD_NONE && s->world > 1 && s->o.narrow_copies &&
+    if (!whole || shard_has_narrow_gradients(s))
+        m->reduce_buffer = m->largest_trained / elem * sizeof(float);
+    if (s->o.strategy == SHARD_NONE && s->world > 1 && s->o.precision.narrow_copies &&
         !s->o.local)
         m->wire_buffer = wire_bytes(m->largest_trained / elem / (size_t)s->world,
                                     s->o.precision.reduce) *
                          (size_t)s->world;
-    if (s->offloaded) {
+    if (s->offloaded || shard_has_narrow_gradients(s))
         m->reduce_buffer += piece_bytes(s);
-        m->narrow_master = elem < sizeof(float) ? (size_t)s->stored_elems * elem : 0;
+    if (s->offloaded) {
+        if (s->o.precision.parameters != s->o.precision.masters)
+            m->narrow_master = (size_t)s->stored_elems * elem;
     }
 }
 
@@ -188,29 +218,17 @@ static void free_home(struct shard *s, void *p, size_t bytes)
         s->be->host_free(s->be, p, bytes);
 }
 
-/* alloc_home for arrays of float32. */
-static accel_status_t alloc_floats(struct shard *s, enum backend_memory kind,
-                                   size_t bytes, float **data_out, accel_error_t *err)
-{
-    void *p = NULL;
-    accel_status_t st = alloc_home(s, kind, bytes, &p, err);
-
-    *data_out = p;
-    return st;
-}
-
 static accel_status_t alloc_state(struct shard *s, struct shard_trainer *t,
                                   accel_error_t *err)
 {
-    const size_t bytes = (size_t)t->state_elems * sizeof(float);
     accel_status_t st = ACCEL_OK;
 
     for (int k = 0; k < t->arrays && !st; k++)
-        st = alloc_floats(s, MEMORY_MOMENTS, bytes, &t->state[k], err);
+        st = alloc_home(s, MEMORY_MOMENTS, shard_state_bytes(t, k), &t->state[k], err);
     return st;
 }
 
-/* The bf16 copy of the stored elements: of everything (resident), or to gather
+/* The narrow copy of the stored elements: of everything (resident), or to gather
  * from (offloaded). */
 static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
 {
@@ -233,13 +251,29 @@ static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
         s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters);
     size_t own =
         scatter || s->o.strategy != SHARD_NONE ? elems / (size_t)s->world : elems;
+    const size_t sent = (size_t)shard_powersgd_sent(s);
     accel_status_t st = ACCEL_OK;
 
+    own = own > sent ? own : sent;
+    s->sum_most = (int64_t)own;
     if (s->world > 1)
         st = comm_reserve(s->reduce_data, scatter, own,
                           scatter ? s->o.precision.reduce : ACCEL_F32, err);
     if (st == ACCEL_OK && s->copies)
         st = comm_reserve(s->copies, false, own, ACCEL_F32, err);
+    return st;
+}
+
+static accel_status_t alloc_gradients(struct shard *s, accel_error_t *err)
+{
+    void *p = NULL;
+    accel_status_t st =
+        alloc_home(s, MEMORY_GRADIENTS, s->memory.gradient_shard, &p, err);
+
+    if (shard_has_narrow_gradients(s))
+        s->narrow_grad = p;
+    else
+        s->grad = p;
     return st;
 }
 
@@ -250,17 +284,22 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
     size_t need = s->memory.master + s->memory.moments + s->memory.gradient_shard;
     accel_error_t e = { 0 };
     accel_status_t failed;
+    void *p = NULL;
     int64_t any;
 
     s->grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
-    failed = alloc_floats(s, MEMORY_PARAMETERS, s->memory.master, &s->master, &e);
+    failed = alloc_home(s, MEMORY_PARAMETERS, s->memory.master, &p, &e);
+    s->master = p;
     for (int i = 0; i < s->trainers && !failed; i++)
         failed = alloc_state(s, &s->trainer[i], &e);
     if (!s->grad_in_window && !failed)
-        failed =
-            alloc_floats(s, MEMORY_GRADIENTS, s->memory.gradient_shard, &s->grad, &e);
+        failed = alloc_gradients(s, &e);
     if (!failed)
         failed = alloc_copy(s, &e);
+    if (!failed)
+        failed = shard_powersgd_open(s, &e);
+    if (!failed)
+        failed = shard_open_mean(s, &e);
     if (!failed)
         failed = reserve_sums(s, &e);
     if (s->home->device && !failed) {
@@ -341,7 +380,7 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
         if (st)
             return st;
         s->reduce = p;
-        if (s->offloaded)
+        if (s->offloaded || shard_has_narrow_gradients(s))
             s->piece =
                 s->reduce + (s->memory.reduce_buffer - piece_bytes(s)) / sizeof(float);
     }
@@ -382,12 +421,6 @@ static void close_slots(struct shard *s)
     free(s->slot);
 }
 
-/* The dtypes that parameters can have. */
-static bool is_real(accel_dtype_t t)
-{
-    return t == ACCEL_F32 || t == ACCEL_BF16;
-}
-
 /* Of copies, a group of one rank is none. NO_SHARD is never offloaded. */
 accel_status_t shard_open(struct shard **shard_out, struct comm *c,
                           const struct shard_options *o, const struct units *units,
@@ -396,12 +429,28 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     struct shard *s = NULL;
     accel_status_t st;
 
-    if (!is_real(o->precision.parameters) ||
-        (!is_real(o->precision.reduce) && !wire_is_scaled(o->precision.reduce)))
-        return accel_fail(err, A0606, "use float32 or bfloat16",
+    if (!accel_dtype_is_float(o->precision.parameters) ||
+        (!accel_dtype_is_float(o->precision.reduce) &&
+         !wire_is_scaled(o->precision.reduce)))
+        return accel_fail(err, A0606, "use float32, bfloat16 or float16",
                           "parameters in %s with gradients in %s are not supported",
                           accel_dtype_name(o->precision.parameters),
                           accel_dtype_name(o->precision.reduce));
+    if (o->precision.masters != ACCEL_F32 &&
+        (o->precision.masters == ACCEL_F16
+             ? o->backend->device || o->precision.parameters != ACCEL_BF16
+             : o->precision.masters != o->precision.parameters))
+        return accel_fail(err, A0606, "use float32 masters",
+                          "masters in %s with parameters in %s are not supported",
+                          accel_dtype_name(o->precision.masters),
+                          accel_dtype_name(o->precision.parameters));
+    if (o->precision.gradients != ACCEL_F32 &&
+        (o->backend->device ||
+         (o->strategy == SHARD_NONE && comm_size(o->data ? o->data : c) > 1)))
+        return accel_fail(err, A0606, "use float32 gradients",
+                          "gradients that rest in %s are not supported %s",
+                          accel_dtype_name(o->precision.gradients),
+                          o->backend->device ? "on GPUs" : "in whole copies");
     if (units->count < 1)
         return accel_fail(err, A0609, "declare parameters with accel_param",
                           "the model has no parameters");
@@ -421,7 +470,7 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     /* nothing is to be drawn before shard_init */
     s->all_drawn = true;
     s->open = s->last_unit = -1;
-    s->grad_scale = s->step_scale = 1.0f;
+    s->grad_scale = s->step_scale = s->loss_scale = 1.0f;
     st = open_trainers(s, err);
     if (st)
         goto fail;
@@ -445,6 +494,11 @@ fail:
     return st;
 }
 
+const struct backend *shard_home(const struct shard *s)
+{
+    return s->home;
+}
+
 /* Also what shard_open has left half open. */
 void shard_close(struct shard *s)
 {
@@ -455,19 +509,22 @@ void shard_close(struct shard *s)
     s->be->sync(s->be, &ignored); /* nothing works on what is freed here */
     close_slots(s);
     free_home(s, s->master, s->memory.master);
+    shard_powersgd_close(s);
+    s->be->free(s->be, s->mean_room);
     for (int i = 0; i < s->trainers; i++)
         for (int k = 0; k < s->trainer[i].arrays; k++)
-            free_home(s, s->trainer[i].state[k],
-                      (size_t)s->trainer[i].state_elems * sizeof(float));
+            free_home(s, s->trainer[i].state[k], shard_state_bytes(&s->trainer[i], k));
     free(s->trainer);
     if (!s->grad_in_window)
-        free_home(s, s->grad, s->memory.gradient_shard);
+        free_home(s, s->narrow_grad ? (void *)s->narrow_grad : s->grad,
+                  s->memory.gradient_shard);
     free_home(s, s->copy, s->memory.narrow_master);
     free_shared(s, s->ring);
     free_shared(s, s->reduce);
     if (s->stage)
         s->be->host_free(s->be, s->stage, SHARD_STAGE_BYTES);
     free(s->order);
+    shard_coded_close(s);
     for (int i = 0; i < s->units; i++)
         free(s->unit[i].undrawn);
     free(s->unit);
@@ -475,6 +532,7 @@ void shard_close(struct shard *s)
     if (s->sumsq)
         s->be->host_free(s->be, s->sumsq, sizeof(*s->sumsq));
     free(s->range);
+    free(s->scaled);
     free(s->step);
     free((void *)s->step_like);
     free(s);
@@ -497,12 +555,13 @@ bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
 
 /* ---- residency ------------------------------------------------------------------- */
 
-/* The bf16 copy of a unit that is whole here. All units are narrowed in one pass, when
- * the first one is wanted after an update. */
+/* The narrow copy of a unit that is whole here. All units are narrowed in one pass,
+ * when the first one is wanted after an update. */
 static void *resident_unit(struct shard *s, const struct shard_unit *u)
 {
     if (!s->copied)
-        s->be->narrow(s->be, s->copy, s->master, s->stored_elems);
+        s->be->narrow(s->be, s->copy, s->o.precision.parameters, shard_master_at(s, 0),
+                      s->stored_elems);
     s->copied = true;
     return s->copy + u->at;
 }
@@ -522,7 +581,7 @@ static accel_status_t want(void *user, int unit, void **data_out, accel_error_t 
         return bad_unit(unit, s->units, err);
     shard_draw(s);
     if (s->direct)
-        *data_out = s->master + s->unit[unit].at;
+        *data_out = shard_master_at(s, s->unit[unit].at);
     else if (s->resident)
         *data_out = resident_unit(s, &s->unit[unit]);
     else
@@ -550,7 +609,9 @@ static accel_status_t grad(void *user, int unit, float **grad_out, accel_error_t
 
 struct residency shard_residency(struct shard *s)
 {
-    return (struct residency){ .user = s, .want = want, .done = done, .grad = grad };
+    return (struct residency){
+        .user = s, .want = want, .done = done, .grad = grad, .changed = &s->changed
+    };
 }
 
 void shard_settle(struct shard *s)
@@ -559,7 +620,7 @@ void shard_settle(struct shard *s)
     shard_settle_home(s);
 }
 
-/* The bf16 copies are stale as well. */
+/* The narrow copies are stale as well. */
 void shard_loaded(struct shard *s)
 {
     shard_ring_drop(s, SHARD_ALL);

@@ -2,7 +2,8 @@
  *
  * The moving average of parameters: one more array beside the optimizer's state, cut
  * as that is. In: the factors of a step. Out: new averages, or averages in the place of
- * the parameters and back. Never communicates.
+ * the parameters and back. Masters are float32 here: narrow ones could not hold an
+ * average. Never communicates.
  */
 #include "shard/shard_impl.h"
 
@@ -18,7 +19,7 @@ static const struct shard_unit *next_averaged(const struct shard *s, int optim, 
 
         if (u->def->optim != optim || u->state == 0)
             continue;
-        *average_out = t->state[t->states] + u->state_at;
+        *average_out = shard_state_at(t, t->states, u->state_at);
         ++*at;
         return u;
     }
@@ -31,7 +32,8 @@ void shard_average(struct shard *s, int optim, float keep, float take)
     float *average;
 
     for (int at = 0; (u = next_averaged(s, optim, &at, &average));)
-        s->home->blend(s->home, average, s->master + u->at, u->state, keep, take);
+        s->home->blend(s->home, average, shard_master_at(s, u->at), u->state, keep,
+                       take);
 }
 
 /* By way of the gradients: copies keep all bits, and nothing is allocated. */
@@ -47,7 +49,7 @@ void shard_swap_average(struct shard *s, int optim)
     shard_wait_reduced(s);
     for (int at = 0; (u = next_averaged(s, optim, &at, &average));) {
         const size_t bytes = (size_t)u->state * sizeof(*average);
-        float *spare = s->grad + u->grad_at, *weights = s->master + u->at;
+        float *spare = s->grad + u->grad_at, *weights = shard_master_at(s, u->at);
 
         home->copy(home, spare, weights, bytes);
         home->copy(home, weights, average, bytes);

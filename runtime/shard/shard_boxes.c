@@ -12,15 +12,7 @@
 
 #define BOXES_MAX (2 * TENSOR_MAX_DIMS - 1)
 
-/* Name of tensor k of a parameter: itself, then its optimizer state. Returns the
- * length, as snprintf does, so that a first pass can count. */
-static int name_of(const struct shard_trainer *t, const accel_tensor_t *p, int k,
-                   char *to, size_t len)
-{
-    return k == 0 ? snprintf(to, len, "model/%s", tensor_full_name(p))
-                  : snprintf(to, len, "optim/%s/%s", tensor_full_name(p),
-                             t->state_name[k - 1]);
-}
+/* ---- which tensors a parameter has ----------------------------------------------- */
 
 /* The unit's optimizer; NULL: it has none. */
 static const struct shard_trainer *trainer_of(const struct shard *s,
@@ -29,11 +21,87 @@ static const struct shard_trainer *trainer_of(const struct shard *s,
     return u->def->optim >= 0 ? &s->trainer[u->def->optim] : NULL;
 }
 
-/* Frozen parameters have no optimizer state and no average. */
-static int tensors_of(const struct shard_trainer *t, const accel_tensor_t *p)
+/* Number of the scales of float16 masters among a parameter's tensors. */
+#define EXPONENTS (-1)
+
+/* The parameter itself, its optimizer state and average, and the scales of that state
+ * where it is narrow: numbers from 0 on. Frozen parameters are alone. */
+static int tensors_of(const struct shard *s, const struct shard_unit *u,
+                      const struct shard_saved *saved, const accel_tensor_t *p)
 {
-    return param_is_trained(p) ? 1 + t->arrays : 1;
+    const struct shard_trainer *t = trainer_of(s, u);
+
+    if (!param_is_trained(p))
+        return 1;
+    return 1 + t->arrays +
+           (shard_saved_moments(saved, t, u->def->optim) ? t->states : 0);
 }
+
+/* Name of tensor k of a parameter. Returns the length, as snprintf does, so that a
+ * first pass can count. */
+static int name_of(const struct shard_trainer *t, const accel_tensor_t *p, int k,
+                   char *to, size_t len)
+{
+    if (k == EXPONENTS)
+        return snprintf(to, len, SHARD_EXPONENT_PREFIX "%s", tensor_full_name(p));
+    if (k == 0)
+        return snprintf(to, len, "model/%s", tensor_full_name(p));
+    if (k > t->arrays)
+        return snprintf(to, len, "optim/%s/%s" SHARD_SCALE_SUFFIX, tensor_full_name(p),
+                        t->state_name[k - t->arrays - 1]);
+    return snprintf(to, len, "optim/%s/%s", tensor_full_name(p), t->state_name[k - 1]);
+}
+
+/* Room for what a checkpoint has in another form than the run: masters, and array 0 of
+ * the state; NULL: it has the run's form. */
+struct rooms {
+    char *masters, *state;
+};
+
+/* e4m3 is stored as bytes: HDF5 has no such type. */
+struct stored shard_stored_state(struct state_array x, bool scales)
+{
+    if (x.scaled.data && scales)
+        return (struct stored){ ACCEL_U8, (char *)x.scaled.exponent, SCALED_BLOCK };
+    if (x.scaled.data)
+        return (struct stored){ x.scaled.type == ACCEL_F16 ? ACCEL_F16 : ACCEL_U8,
+                                x.scaled.data, 0 };
+    if (scales)
+        return (struct stored){ ACCEL_BF16, (char *)x.plain.scale, MOMENT_BLOCK };
+    return (struct stored){ x.plain.scale ? ACCEL_U8 : ACCEL_F32, x.plain.data, 0 };
+}
+
+/* Tensor k of elements [b, e) of p, of which the first is element `at` of the unit's
+ * stored ones, in the checkpoint's form. */
+static struct stored stored_of(const struct shard *s, const struct shard_unit *u, int k,
+                               int64_t at, int64_t n, const struct shard_saved *saved,
+                               struct rooms room)
+{
+    const struct shard_trainer *t = trainer_of(s, u);
+    const bool scales = t && k > t->arrays;
+
+    if (k == EXPONENTS)
+        return (struct stored){ ACCEL_U8,
+                                (char *)(room.masters
+                                             ? shard_master_room(room.masters, n)
+                                             : shard_scaled_at(s, u->at + at))
+                                    .exponent,
+                                SCALED_BLOCK };
+    if (k == 0)
+        return (struct stored){ shard_saved_masters(saved, s),
+                                room.masters ? room.masters
+                                             : shard_master_at(s, u->at + at),
+                                0 };
+    k = scales ? k - t->arrays - 1 : k - 1;
+    return shard_stored_state(
+        k < t->states && room.state
+            ? shard_room_at(t, room.state, k, n,
+                            shard_saved_moments(saved, t, u->def->optim))
+            : shard_array_at(t, k, u->state_at + at),
+        scales);
+}
+
+/* ---- boxes ----------------------------------------------------------------------- */
 
 /* The flat range of unit u that this rank stores in a checkpoint, or loads from one.
  * Under NO_SHARD each rank stores a share, but loads everything. */
@@ -47,38 +115,30 @@ static void range_of(const struct shard *s, const struct shard_unit *u, bool for
     }
 }
 
-/* A contiguous range of a tensor as at most BOXES_MAX boxes, in order of
- * the elements. */
-static int cut(const accel_tensor_t *p, int64_t begin, int64_t end,
-               accel_ckpt_box_t boxes_out[BOXES_MAX])
+/* Blocks of n elements. */
+static int64_t blocks_of(int64_t n, int block)
 {
-    return accel_ckpt_boxes_of_range(p->ndim, p->dim, begin, end, boxes_out);
+    return (n + block - 1) / block;
 }
 
-/* First pass: boxes, and bytes of all names. */
-static void measure(const struct shard *s, bool for_load, size_t *boxes_out,
-                    size_t *text_out)
+/* The scales of elements [begin, end) of the tensor, as its one box. */
+static int cut_scales(const accel_tensor_t *p, int64_t begin, int64_t end, int block,
+                      accel_ckpt_box_t boxes_out[BOXES_MAX])
 {
-    accel_ckpt_box_t scratch[BOXES_MAX];
+    const int64_t blocks = blocks_of(p->elems, block);
 
-    *boxes_out = *text_out = 0;
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
-        const struct shard_trainer *t = trainer_of(s, u);
-        int64_t first, count, b, e;
-
-        range_of(s, u, for_load, &first, &count);
-        for (int j = 0; j < u->def->param_count; j++) {
-            const accel_tensor_t *p = u->def->param[j];
-
-            if (!shard_param_range(p, first, count, &b, &e))
-                continue;
-            *boxes_out += (size_t)tensors_of(t, p) * (size_t)cut(p, b, e, scratch);
-            for (int k = 0; k < tensors_of(t, p); k++)
-                *text_out += (size_t)name_of(t, p, k, NULL, 0) + 1;
-        }
-    }
+    return accel_ckpt_boxes_of_range(1, &blocks, begin / block, blocks_of(end, block),
+                                     boxes_out);
 }
+
+/* Boxes, names and room of all that the walk has met; where they go, unless it only
+ * counts. */
+struct box_walk {
+    const struct shard_saved *saved;
+    size_t boxes, text_bytes, room_bytes;
+    accel_ckpt_box_t *box;
+    char *text;
+};
 
 static size_t box_elems(const accel_ckpt_box_t *box)
 {
@@ -89,70 +149,127 @@ static size_t box_elems(const accel_ckpt_box_t *box)
     return n;
 }
 
-/* Boxes of elements [b, e) of p of unit u, for all its tensors; data follows the flat
- * memory. Names go to *text, before `end`. Returns the place behind the last box. */
-static accel_ckpt_box_t *boxes_fill(const struct shard *s, const struct shard_unit *u,
-                                    const accel_tensor_t *p, int64_t b, int64_t e,
-                                    accel_ckpt_box_t *box, char **text, const char *end)
+/* The boxes of one tensor; data follows the flat memory. */
+static void put_boxes(struct box_walk *w, const accel_tensor_t *p, const char *name,
+                      struct stored x, const accel_ckpt_box_t *part, int parts)
 {
-    int64_t at = p->unit_offset + b - u->first;
-    const struct shard_trainer *t = trainer_of(s, u);
-    accel_ckpt_box_t part[BOXES_MAX];
-    int parts = cut(p, b, e, part);
+    for (int i = 0; i < parts; i++) {
+        accel_ckpt_box_t *box = &w->box[w->boxes + (size_t)i];
 
-    for (int k = 0; k < tensors_of(t, p); k++) {
-        float *data =
-            k == 0 ? s->master + u->at + at : t->state[k - 1] + u->state_at + at;
-        const char *name = *text;
-
-        *text += name_of(t, p, k, *text, (size_t)(end - *text)) + 1;
-        for (int i = 0; i < parts; i++, box++) {
-            *box = (accel_ckpt_box_t){
-                .name = name, .dtype = ACCEL_F32, .ndim = p->ndim, .data = data
-            };
-            for (int d = 0; d < p->ndim; d++) {
-                box->global_shape[d] = p->dim[d];
-                box->offset[d] = part[i].offset[d];
-                box->shape[d] = part[i].shape[d];
-            }
-            data += box_elems(box);
+        *box = (accel_ckpt_box_t){
+            .name = name, .dtype = x.type, .ndim = x.block ? 1 : p->ndim, .data = x.data
+        };
+        for (int d = 0; d < box->ndim; d++) {
+            box->global_shape[d] = x.block ? blocks_of(p->elems, x.block) : p->dim[d];
+            box->offset[d] = part[i].offset[d];
+            box->shape[d] = part[i].shape[d];
         }
+        x.data += box_elems(box) * accel_dtype_bytes(x.type);
     }
-    return box;
+}
+
+/* Elements [b, e) of p of unit u, for all its tensors. */
+static void walk_param(const struct shard *s, const struct shard_unit *u,
+                       const accel_tensor_t *p, int64_t b, int64_t e,
+                       struct box_walk *w)
+{
+    const struct shard_trainer *t = trainer_of(s, u);
+    const int64_t at = p->unit_offset + b - u->first;
+    const bool trained = param_is_trained(p);
+    const accel_moments_t form = trained
+                                     ? shard_saved_moments(w->saved, t, u->def->optim)
+                                     : ACCEL_MOMENTS_FLOAT32;
+    const bool other = trained && form != t->form;
+    const accel_dtype_t type = shard_saved_masters(w->saved, s);
+    struct rooms room = { NULL, NULL };
+
+    if (type != s->o.precision.masters) {
+        room.masters = w->box ? w->saved->room + w->room_bytes : NULL;
+        w->room_bytes += shard_master_room_bytes(e - b, type);
+    }
+    if (other) {
+        room.state = w->box ? w->saved->room + w->room_bytes : NULL;
+        w->room_bytes += (size_t)t->states * shard_room_bytes(e - b, form);
+    }
+
+    for (int k = type == ACCEL_F16 ? EXPONENTS : 0; k < tensors_of(s, u, w->saved, p);
+         k++) {
+        const bool scales = k == EXPONENTS || (trained && k > t->arrays);
+        const int block = !scales                                       ? 0
+                          : k == EXPONENTS || form == ACCEL_MOMENTS_FP8 ? SCALED_BLOCK
+                                                                        : MOMENT_BLOCK;
+        accel_ckpt_box_t part[BOXES_MAX];
+        int parts = block ? cut_scales(p, b, e, block, part)
+                          : accel_ckpt_boxes_of_range(p->ndim, p->dim, b, e, part);
+        size_t length = (size_t)name_of(t, p, k, NULL, 0) + 1;
+
+        if (w->box) {
+            name_of(t, p, k, w->text + w->text_bytes, length);
+            put_boxes(w, p, w->text + w->text_bytes,
+                      stored_of(s, u, k, at, e - b, w->saved, room), part, parts);
+        }
+        w->boxes += (size_t)parts;
+        w->text_bytes += length;
+    }
+}
+
+static void walk_params(const struct shard *s, bool for_load, struct box_walk *w)
+{
+    for (int i = 0; i < s->units; i++) {
+        const struct shard_unit *u = &s->unit[i];
+        int64_t first, count, b, e;
+
+        range_of(s, u, for_load, &first, &count);
+        for (int j = 0; j < u->def->param_count; j++)
+            if (shard_param_range(u->def->param[j], first, count, &b, &e))
+                walk_param(s, u, u->def->param[j], b, e, w);
+    }
 }
 
 /* A save draws what has no values yet; a load is about to write them. Names lie behind
  * the boxes in one malloc. */
-accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
-                           size_t *count_out, accel_error_t *err)
+static accel_status_t make_boxes(struct shard *s, bool for_load,
+                                 struct shard_saved *saved,
+                                 accel_ckpt_box_t **boxes_out, size_t *count_out,
+                                 accel_error_t *err)
 {
-    accel_ckpt_box_t *boxes, *next;
-    size_t n, text_bytes;
-    char *text, *end;
+    struct box_walk count = { .saved = saved }, fill = { .saved = saved };
+    size_t more_bytes, more, boxes_bytes, text_bytes;
 
     if (!for_load)
         shard_draw(s);
-    measure(s, for_load, &n, &text_bytes);
-    boxes = malloc(n * sizeof(*boxes) + text_bytes + 1);
-    if (!boxes)
+    walk_params(s, for_load, &count);
+    more = shard_powersgd_boxes(s, for_load, NULL, NULL, &more_bytes);
+    boxes_bytes = (count.boxes + more) * sizeof(*fill.box);
+    text_bytes = count.text_bytes + more_bytes;
+    fill.box = malloc(boxes_bytes + text_bytes + 1);
+    if (saved)
+        saved->room = malloc(count.room_bytes + 1);
+    if (!fill.box || (saved && !saved->room)) {
+        free(fill.box);
         return accel_fail_nomem(err, "list of checkpoint boxes",
-                                n * sizeof(*boxes) + text_bytes);
-    next = boxes;
-    text = (char *)(boxes + n);
-    end = text + text_bytes;
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
-        int64_t first, elems, b, e;
-
-        range_of(s, u, for_load, &first, &elems);
-        for (int j = 0; j < u->def->param_count; j++) {
-            const accel_tensor_t *p = u->def->param[j];
-
-            if (shard_param_range(p, first, elems, &b, &e))
-                next = boxes_fill(s, u, p, b, e, next, &text, end);
-        }
+                                boxes_bytes + text_bytes + count.room_bytes);
     }
-    *boxes_out = boxes;
-    *count_out = n;
+    if (saved)
+        saved->room_bytes = count.room_bytes;
+    fill.text = (char *)(fill.box + count.boxes + more);
+    walk_params(s, for_load, &fill);
+    shard_powersgd_boxes(s, for_load, fill.box + fill.boxes,
+                         fill.text + fill.text_bytes, &more_bytes);
+    *boxes_out = fill.box;
+    *count_out = count.boxes + more;
     return ACCEL_OK;
+}
+
+accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
+                           size_t *count_out, accel_error_t *err)
+{
+    return make_boxes(s, for_load, NULL, boxes_out, count_out, err);
+}
+
+accel_status_t shard_boxes_saved(struct shard *s, struct shard_saved *saved,
+                                 accel_ckpt_box_t **boxes_out, size_t *count_out,
+                                 accel_error_t *err)
+{
+    return make_boxes(s, true, saved, boxes_out, count_out, err);
 }

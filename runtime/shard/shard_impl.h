@@ -29,8 +29,11 @@ struct shard_unit {
     int64_t padded;
     /* padded / world */
     int64_t own;
-    /* where it starts among the padded elements of all units */
-    int64_t all_at;
+    /* bytes of each rank's part when it is gathered, and where the unit starts among
+     * the gathered bytes of all units */
+    size_t part_bytes, all_at;
+    /* what of it is coded, in the shards' lists: from that number on, so many */
+    int coded_at, coded;
     /* flat index of the first element stored here */
     int64_t first;
     /* elements stored here: own, or padded */
@@ -41,10 +44,12 @@ struct shard_unit {
     int64_t state_at, state;
     /* the same in `grad`, which has all stored ones; -1: nothing is trained */
     int64_t grad_at;
-    /* offloaded: the bf16 copy matches the masters */
+    /* offloaded: the narrow copy matches the masters */
     bool fresh;
-    /* offloaded: grad holds the sum of earlier micro-batches */
+    /* offloaded, or narrow gradients: there is a sum of earlier micro-batches */
     bool partial;
+    /* micro-batches in that sum */
+    uint32_t sums;
     /* [def->param_count]: still without initial values */
     bool *undrawn;
 };
@@ -58,7 +63,15 @@ struct shard_trainer {
     const char *state_name[SHARD_MAX_STATE + 1];
     /* trained elements stored here */
     int64_t state_elems;
-    float *state[SHARD_MAX_STATE + 1]; /* [state_elems] each */
+    /* of its state; the moving average is float32 in any case */
+    accel_moments_t form;
+    /* [state_elems] each; shard_array_at knows the types */
+    void *state[SHARD_MAX_STATE + 1];
+    /* sums its gradients, which begin at that place in `grad`; NULL: not compressed */
+    struct powersgd *powersgd;
+    int64_t compressed_at;
+    /* sums so far */
+    int64_t sums;
     /* a backward has added to its gradients since they were zeroed */
     bool dirty;
     /* They are complete: what each rank's own part was multiplied by on the way from
@@ -105,8 +118,9 @@ struct shard {
     int rank, world;
     struct shard_unit *unit;
     int units;
-    /* sums over all units; the first counts padded elements */
+    /* sums over all units: padded elements, bytes when they are gathered */
     int64_t all_elems;
+    size_t all_bytes;
     int64_t stored_elems, grad_elems;
     /* no unit has a parameter without values */
     bool all_drawn;
@@ -116,21 +130,37 @@ struct shard {
     /* [trainers] */
     struct shard_trainer *trainer;
     int trainers;
-    float *master; /* [stored_elems] */
-    float *grad;   /* [grad_elems] */
+    /* [stored_elems] in the type of masters, scales behind them; shard_master_at */
+    char *master;
+    /* [grad_elems], or narrow with their scales behind them; the other is NULL */
+    float *grad;
+    char *narrow_grad;
     /* [SHARD_STAGE_ELEMS], page-locked; NULL: no device */
     float *stage;
     /* grad belongs to comm_alloc */
     bool grad_in_window;
+    /* elements of the longest all-reduce that is reserved */
+    int64_t sum_most;
 
     /* How parameters become present. direct: the masters serve as they are. resident: a
-     * bf16 copy of everything. keep: a slot for every unit, gathered once per step.
+     * narrow copy of everything; not of scaled masters, which go through the ring even
+     * where they are whole. keep: a slot for every unit, gathered once per step; also
+     * of whole weights in 8 bits.
      * Otherwise the ring. */
     bool direct, resident, keep;
-    /* resident, or offloaded (then at home): [stored_elems] in bf16 */
+    /* resident, or offloaded (then at home): [stored_elems] in the narrow dtype */
     uint16_t *copy;
     /* resident: it matches the masters */
     bool copied;
+    /* Weights that are gathered in 8 bits, [coded.n] in the order of units: places,
+     * themselves, largest magnitudes; scratch for CODED_ELEMS of them in the dtype of
+     * parameters. coded.n 0: none. */
+    struct plan_codes coded;
+    accel_tensor_t **coded_param;
+    float *coded_amax;
+    uint16_t *coded_wide;
+    /* their scales are those of the masters */
+    bool coded_scaled;
     /* memory of all slots */
     char *ring;
     size_t ring_bytes;
@@ -154,7 +184,8 @@ struct shard {
     /* whole copies that are summed in a narrow dtype: a unit on the wire; NULL: they
      * are summed as they are */
     char *wire;
-    /* offloaded: a unit's own part on its way home */
+    /* offloaded: a unit's own part on its way home; narrow gradients: while it is
+     * summed or changed */
     float *piece;
     /* unit in the reduce buffer, or -1 */
     int open;
@@ -162,16 +193,20 @@ struct shard {
     struct backend_event *computed, *reduced;
     /* compute has not waited for `reduced` yet */
     bool reducing;
-    /* 1 / (world * accumulate): sums become means; what complete ones are multiplied by
-     * besides */
-    float grad_scale, step_scale;
+    /* 1 / (world * accumulate * loss_scale): sums become means; what complete ones are
+     * multiplied by besides; what the losses were multiplied by */
+    float grad_scale, step_scale, loss_scale;
     /* [units], scratch of shard_grad_sumsq */
     struct span *span;
     /* page-locked: its result */
     double *sumsq;
+    /* local SGD with moments of 8 bits or narrow masters: a piece as float32 */
+    float *mean_room;
     /* [all parameters * 2 + units], [all parameters]: scratch of shard_update, which
      * appends to them. step_like: the first parameter with those constants. */
     struct update_span *range;
+    /* what each of them has with scales; NULL: nothing */
+    struct scaled_arrays *scaled;
     struct optim_step *step;
     const accel_tensor_t **step_like;
     int ranges, steps;
@@ -183,6 +218,9 @@ struct shard {
     /* of the collectives since the last step */
     uint64_t hash;
 };
+
+/* shard.c: elements of the unit, from its start, that are trained. */
+int64_t shard_trained_elems(const struct shard_unit *u);
 
 /* init.c: draws initial values for the parameters that have none yet. */
 void shard_draw(struct shard *s);
@@ -201,6 +239,20 @@ accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err);
 void shard_ring_drop(struct shard *s, int optim);
 /* Before the compute queue changes masters: waits for every gather that reads them. */
 void shard_ring_settle(struct shard *s);
+
+/* coded.c: finds what is gathered in 8 bits, and tells the parameters so. */
+accel_status_t shard_coded_open(struct shard *s, const struct units *units,
+                                accel_error_t *err);
+void shard_coded_close(struct shard *s);
+/* Those of a unit. */
+struct plan_codes shard_codes(const struct shard *s, int unit);
+/* Makes the scales those of the masters, unless they are. Collective. */
+accel_status_t shard_coded_scale(struct shard *s, accel_error_t *err);
+/* Writes this rank's part of a unit to its place in `data` as it is sent. When all are
+ * there shard_coded_close_up makes one array of them. */
+void shard_coded_put(struct shard *s, const struct shard_unit *u, char *data);
+void shard_coded_close_up(const struct shard *s, const struct shard_unit *u,
+                          char *data);
 
 /* unit_order.c: notes that this backward wants `unit` now. */
 accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err);
@@ -224,6 +276,117 @@ void shard_wait_reduced(struct shard *s);
  * `wire` and scaled. Collective. */
 accel_status_t shard_sum_narrow(struct shard *s, int optim, accel_error_t *err);
 
+/* x[n] becomes its mean over the ranks, in the queue that is in use. Collective. */
+accel_status_t shard_mean(const struct shard *s, float *x, int64_t n,
+                          accel_error_t *err);
+
+/* masters.c: where stored element `at` is, as many bytes from the start as it and its
+ * predecessors have. */
+void *shard_master_at(const struct shard *s, int64_t at);
+/* Are masters narrower than float32? Float16 with scales? */
+bool shard_has_narrow_masters(const struct shard *s);
+bool shard_has_scaled_masters(const struct shard *s);
+/* Bytes of all that is stored here, scales included. */
+size_t shard_masters_bytes(const struct shard *s);
+/* Scaled ones from stored element `at` on, a multiple of 32. */
+struct scaled shard_scaled_at(const struct shard *s, int64_t at);
+/* n scaled ones from there on, as `type`. */
+void shard_read_scaled(const struct shard *s, int64_t at, int64_t n, void *to,
+                       accel_dtype_t type);
+/* n narrow ones become those numbers, rounded to the nearest; `at` is a multiple of 32
+ * where they are scaled. One thread, unless they are bfloat16. */
+void shard_narrow_masters(const struct shard *s, int64_t at, int64_t n,
+                          const float *from);
+/* Makes the unit's trained masters their mean over the ranks. Collective. */
+accel_status_t shard_mean_masters(const struct shard *s, const struct shard_unit *u,
+                                  accel_error_t *err);
+
+/* narrow_gradients.c: do gradients rest in e4m3? Them from element `at` of all
+ * gradients on, a multiple of 32. */
+bool shard_has_narrow_gradients(const struct shard *s);
+struct scaled shard_gradient_at(const struct shard *s, int64_t at);
+/* The unit's as float32 in s->piece, which is returned; and back, to the nearest. What
+ * has not changed between the two has the same values again. */
+float *shard_widen_gradient(const struct shard *s, const struct shard_unit *u);
+void shard_narrow_gradient(const struct shard *s, const struct shard_unit *u);
+/* Back from s->piece by chance: a sum that goes on. */
+void shard_narrow_sum(const struct shard *s, const struct shard_unit *u);
+/* All of the optimizer through a kernel that takes a float: be->scale or be->clamp. */
+typedef void shard_change_f(const struct backend *be, float *x, int64_t n, float by);
+void shard_change_gradients(const struct shard *s, int optim, shard_change_f *change,
+                            float by);
+void shard_zero_gradients(const struct shard *s, int optim);
+
+/* An array of state from some element on: one of the two has data. */
+struct state_array {
+    struct moments plain; /* float32, or moments of 8 bits */
+    struct scaled scaled; /* ACCEL_MOMENTS_FP8 */
+};
+/* The elements of a tensor, where they lie, for a checkpoint. */
+struct stored {
+    accel_dtype_t type;
+    char *data;
+    /* of scales: the elements that share one, in one dimension; 0: these are none */
+    int block;
+};
+/* shard_boxes.c: an array of state; or its scales, NULL data where it has none. */
+struct stored shard_stored_state(struct state_array x, bool scales);
+/* shard_state.c: bytes of array k of the optimizer's state, and element `at` of it, a
+ * multiple of 32 where it is narrow. */
+size_t shard_state_bytes(const struct shard_trainer *t, int k);
+struct state_array shard_array_at(const struct shard_trainer *t, int k, int64_t at);
+/* One that is float32. */
+float *shard_state_at(const struct shard_trainer *t, int k, int64_t at);
+/* Does an optimizer have ACCEL_MOMENTS_FP8? */
+bool shard_has_scaled_state(const struct shard *s);
+/* Elements [at, at + n) of x, `at` a multiple of 32, as float32; and back, to the
+ * nearest. `positive`: squares, which above 0 keep a code above 0. In host memory. */
+void shard_widen_state(const struct backend *cpu, float *to, struct state_array x,
+                       bool positive, int64_t at, int64_t n);
+void shard_narrow_state(const struct backend *cpu, struct state_array x, int64_t at,
+                        const float *from, bool positive, int64_t n);
+/* saved_form.c: the form of state in the checkpoint, or without one in the run. Room
+ * for one array of n elements in that form, and array k in it. */
+accel_moments_t shard_saved_moments(const struct shard_saved *saved,
+                                    const struct shard_trainer *t, int optim);
+size_t shard_room_bytes(int64_t n, accel_moments_t form);
+struct state_array shard_room_at(const struct shard_trainer *t, char *room, int k,
+                                 int64_t n, accel_moments_t form);
+/* The type of masters in the checkpoint, or without one in the run; the bytes of room
+ * for n of them; and scaled ones in it. */
+accel_dtype_t shard_saved_masters(const struct shard_saved *saved,
+                                  const struct shard *s);
+size_t shard_master_room_bytes(int64_t n, accel_dtype_t type);
+struct scaled shard_master_room(char *room, int64_t n);
+/* What draws of a parameter, and of step t of an optimizer, have for themselves. */
+uint64_t shard_name_hash(const accel_tensor_t *p);
+uint64_t shard_draws(const struct shard *s, int64_t t);
+/* Memory for the second one, which makes the unit's array k its mean over the
+ * ranks. Collective. */
+accel_status_t shard_open_mean(struct shard *s, accel_error_t *err);
+/* Elements of that memory. */
+#define SHARD_MEAN_ELEMS ((int64_t)1 << 16)
+accel_status_t shard_mean_state(const struct shard *s, const struct shard_unit *u,
+                                int k, accel_error_t *err);
+
+/* compressed.c: PowerSGD of each optimizer, and its memory. */
+accel_status_t shard_powersgd_open(struct shard *s, accel_error_t *err);
+void shard_powersgd_close(struct shard *s);
+/* Most elements of one of its sums. */
+int64_t shard_powersgd_sent(const struct shard *s);
+/* The trained parameter with that number among the optimizer's. */
+const accel_tensor_t *shard_trained_param(const struct shard *s, int optim, int number);
+/* Is the next sum of its gradients compressed? */
+bool shard_compresses(const struct shard *s, int optim);
+/* Its gradients times `scale` become nearly their mean over the ranks. Collective. */
+accel_status_t shard_compress(struct shard *s, int optim, float scale,
+                              accel_error_t *err);
+/* powersgd_boxes.c: what PowerSGD keeps, as boxes in box[] with their names in `text`;
+ * NULL: they are counted only. Returns how many there are; *text_bytes_out: of all
+ * names. */
+size_t shard_powersgd_boxes(const struct shard *s, bool for_load, accel_ckpt_box_t *box,
+                            char *text, size_t *text_bytes_out);
+
 /* update.c: offloaded, waits until copies from and to the device are complete. */
 void shard_settle_home(struct shard *s);
 /* The flat range of u that this rank alone answers for: what it stores in a checkpoint
@@ -238,10 +401,14 @@ void shard_updated(struct shard *s, int optim);
 accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
                                 float grad_scale, accel_error_t *err);
 
-/* gradients.c: the gradients stored here of the optimizer's units, as ranges of `grad`:
- * the first one from unit *at on, which moves behind it. False: there is none. */
+/* gradients.c: float32 gradients stored here of the optimizer's units, as ranges of
+ * `grad`: the first one from unit *at on, which moves behind it. False: there is
+ * none. */
 bool shard_next_gradients(const struct shard *s, int optim, int *at, float **first_out,
                           int64_t *count_out);
+/* Multiplies all of them, in whatever form they rest, by a kernel of `be`. */
+void shard_multiply(const struct shard *s, const struct backend *be, int optim,
+                    float by);
 /* Where backward adds the gradient of a unit, float32; reduces the unit
  * before. Collective. */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,

@@ -47,57 +47,100 @@ accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f 
 
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
+        const bool mine = u->def->optim == optim && u->grad_at >= 0;
+        const bool narrow = mine && shard_has_narrow_gradients(s);
+        float *own = narrow ? shard_widen_gradient(s, u)
+                     : mine ? s->grad + u->grad_at
+                            : NULL;
 
-        for (int j = 0; u->def->optim == optim && j < u->def->param_count && !st; j++) {
+        for (int j = 0; mine && j < u->def->param_count && !st; j++) {
             const accel_tensor_t *p = u->def->param[j];
             int64_t b, e;
 
             if (param_is_trained(p) &&
                 shard_param_range(p, u->first, u->stored, &b, &e))
                 st = show(s, fn, user, tensor_full_name(p),
-                          s->grad + u->grad_at + (p->unit_offset + b - u->first), b,
-                          e - b, err);
+                          own + (p->unit_offset + b - u->first), b, e - b, err);
         }
+        if (narrow)
+            shard_narrow_gradient(s, u);
     }
     return st;
 }
 
-/* Ranks that hold copies of a part share it, in equal pieces; the last may be empty. */
+/* Ranks that hold copies of a part share it, in equal pieces; the last may be empty. No
+ * piece cuts a block of moments. */
 void shard_answers(const struct shard *s, const struct shard_unit *u,
                    int64_t *first_out, int64_t *count_out)
 {
     int copies = s->copies ? comm_size(s->copies) : 1;
     int64_t each = (u->own + copies - 1) / copies;
-    int64_t from = s->copies ? comm_rank(s->copies) * each : 0;
+    int64_t from;
 
+    if (s->copies && (shard_has_scaled_masters(s) || shard_has_scaled_state(s)))
+        each = (each + SCALED_BLOCK - 1) / SCALED_BLOCK * SCALED_BLOCK;
+    else if (s->copies && u->def->optim >= 0 && s->trainer[u->def->optim].form)
+        each = (each + MOMENT_BLOCK - 1) / MOMENT_BLOCK * MOMENT_BLOCK;
+    from = s->copies ? comm_rank(s->copies) * each : 0;
     from = from < u->own ? from : u->own;
     *first_out = s->rank * u->own + from;
     *count_out = u->own - from < each ? u->own - from : each;
 }
 
-/* Spans of trained elements only: `state` ends where the frozen ones begin. With local
- * SGD no two ranks have the same gradients, and each answers for all of its own. */
+/* The trained elements of the unit that this rank answers for: `state` ends where the
+ * frozen ones begin. With local SGD no two ranks have the same gradients, and each
+ * answers for all of its own. Returns how many there are, from stored one *at_out
+ * on. */
+static int64_t answered(const struct shard *s, const struct shard_unit *u,
+                        int64_t *at_out)
+{
+    int64_t first, count;
+
+    shard_answers(s, u, &first, &count);
+    if (s->o.local) {
+        first = u->first;
+        count = u->stored;
+    }
+    *at_out = first - u->first;
+    return u->state - *at_out < count ? u->state - *at_out : count;
+}
+
 static int trained_spans(struct shard *s, int optim)
 {
     int spans = 0;
 
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
-        int64_t first, count, at, n;
+        int64_t at, n;
 
         if (u->def->optim != optim)
             continue;
-        shard_answers(s, u, &first, &count);
-        if (s->o.local) {
-            first = u->first;
-            count = u->stored;
-        }
-        at = first - u->first;
-        n = u->state - at < count ? u->state - at : count;
+        n = answered(s, u, &at);
         if (n > 0)
             s->span[spans++] = (struct span){ s->grad + u->grad_at + at, n };
     }
     return spans;
+}
+
+/* Of what rests: the widened numbers, a unit at a time. */
+static double narrow_sumsq(const struct shard *s, int optim)
+{
+    double sum = 0;
+
+    for (int i = 0; i < s->units; i++) {
+        const struct shard_unit *u = &s->unit[i];
+        int64_t at, n;
+
+        if (u->def->optim != optim || u->grad_at < 0)
+            continue;
+        n = answered(s, u, &at);
+        if (n <= 0)
+            continue;
+        s->be->sumsq(s->be, s->sumsq,
+                     &(struct span){ shard_widen_gradient(s, u) + at, n }, 1);
+        sum += *s->sumsq;
+    }
+    return sum;
 }
 
 /* A device's sum is queued ahead of the wait. At home gradients are complete after
@@ -105,9 +148,14 @@ static int trained_spans(struct shard *s, int optim)
 accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
                                 accel_error_t *err)
 {
-    const int spans = trained_spans(s, optim);
+    const bool narrow = shard_has_narrow_gradients(s);
+    const int spans = narrow ? 0 : trained_spans(s, optim);
     accel_status_t st;
 
+    if (narrow) {
+        *sum_out = narrow_sumsq(s, optim);
+        return s->be->sync(s->be, err);
+    }
     if (!s->offloaded)
         s->be->sumsq(s->be, s->sumsq, s->span, spans);
     st = s->be->sync(s->be, err);
@@ -125,30 +173,74 @@ static bool goes_on(const float *from, int64_t n, const float *to)
     return !from ? !to : from + n == to;
 }
 
-/* Appends stored elements [from, to) of unit u to the ranges of this step, with its
- * constants; step -1: they are not trained (frozen parameters or gaps) and only have
- * their gradient zeroed. A range that goes on where the last one ends becomes part
- * of it. */
-static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
-                      int64_t to, int step)
+/* Does range y go on where x ends? Not with moments of 8 bits or narrow parameters:
+ * draws are those of one parameter. */
+static bool joins(const struct update_span *x, const struct update_span *y)
 {
-    struct update_span x = { .g = s->grad + u->grad_at + from,
-                             .n = to - from,
-                             .step = step };
-    struct update_span *last = s->ranges ? &s->range[s->ranges - 1] : NULL;
-    const struct shard_trainer *t = &s->trainer[u->def->optim];
+    return x->step == y->step && !x->m.scale && !x->narrow && !x->scaled &&
+           goes_on(x->p, x->n, y->p) && goes_on(x->m.data, x->n, y->m.data) &&
+           goes_on(x->v.data, x->n, y->v.data) && goes_on(x->g, x->n, y->g);
+}
 
-    if (u->grad_at < 0 || to <= from)
-        return;
-    if (step >= 0) {
-        x.p = s->master + u->at + from;
-        x.m = t->states > 0 ? t->state[0] + u->state_at + from : NULL;
-        x.v = t->states > 1 ? t->state[1] + u->state_at + from : NULL;
+/* Where x, the range that is appended next, has its parameters and gradients, from
+ * those numbers on. */
+static void place_range(const struct shard *s, struct update_span *x, int64_t master,
+                        int64_t gradient)
+{
+    struct scaled_arrays *scaled = s->scaled ? &s->scaled[s->ranges] : NULL;
+
+    x->scaled = scaled;
+    if (scaled)
+        *scaled = (struct scaled_arrays){ 0 };
+    if (shard_has_scaled_masters(s))
+        scaled->master = shard_scaled_at(s, master);
+    else if (shard_has_narrow_masters(s))
+        x->narrow = shard_master_at(s, master);
+    else
+        x->p = shard_master_at(s, master);
+    if (shard_has_narrow_gradients(s))
+        scaled->gradient = shard_gradient_at(s, gradient);
+    else
+        x->g = s->grad + gradient;
+}
+
+/* The same for the optimizer's state. */
+static void place_state(const struct shard *s, struct update_span *x,
+                        const struct shard_trainer *t, int64_t at)
+{
+    struct moments *const plain[] = { &x->m, &x->v };
+
+    for (int k = 0; k < t->states; k++) {
+        const struct state_array a = shard_array_at(t, k, at);
+
+        *plain[k] = a.plain;
+        if (a.scaled.data)
+            *(k ? &s->scaled[s->ranges].v : &s->scaled[s->ranges].m) = a.scaled;
     }
-    if (last && last->step == step && goes_on(last->p, last->n, x.p) &&
-        goes_on(last->m, last->n, x.m) && goes_on(last->v, last->n, x.v) &&
-        goes_on(last->g, last->n, x.g))
-        last->n += x.n;
+}
+
+/* Appends n elements of unit u, from stored one `from` on, to the ranges of this step;
+ * x has what tells them apart, and step -1: they are not trained (frozen parameters or
+ * gaps) and only have their gradient zeroed. A range that goes on where the last one
+ * ends becomes part of it. */
+static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
+                      int64_t n, struct update_span x)
+{
+    const struct shard_trainer *t = &s->trainer[u->def->optim];
+    struct update_span *last = s->ranges ? &s->range[s->ranges - 1] : NULL;
+
+    /* narrow gradients are zeroed together, after the step */
+    if (u->grad_at < 0 || n <= 0 || (x.step < 0 && shard_has_narrow_gradients(s)))
+        return;
+    x.n = n;
+    if (x.step < 0) {
+        x.g = s->grad + u->grad_at + from;
+    } else {
+        place_range(s, &x, u->at + from, u->grad_at + from);
+        place_state(s, &x, t, u->state_at + from);
+    }
+    if (last && joins(last, &x))
+        last->n += n;
     else
         s->range[s->ranges++] = x;
 }
@@ -165,6 +257,8 @@ static int step_of_param(struct shard *s, const accel_optimizer_t *o,
             s->step_like[i]->weight_decay == p->weight_decay)
             return i;
     s->step[s->steps] = optim_step_of(o, &own, lr, t, grad_scale);
+    s->step[s->steps].draws = shard_draws(s, t);
+    s->step[s->steps].nearest = s->o.precision.masters_nearest;
     s->step_like[s->steps] = p;
     return s->steps++;
 }
@@ -175,8 +269,10 @@ static void forget_gradients(struct shard *s, int optim)
     s->trainer[optim].dirty = false;
     s->trainer[optim].reduced = 0;
     for (int i = 0; i < s->units; i++)
-        if (s->unit[i].def->optim == optim)
+        if (s->unit[i].def->optim == optim) {
             s->unit[i].partial = false;
+            s->unit[i].sums = 0;
+        }
 }
 
 void shard_zero(struct shard *s, int optim)
@@ -186,7 +282,10 @@ void shard_zero(struct shard *s, int optim)
 
     shard_settle_home(s);
     shard_wait_reduced(s);
-    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
+    if (shard_has_narrow_gradients(s))
+        shard_zero_gradients(s, optim);
+    for (int at = 0; !shard_has_narrow_gradients(s) &&
+                     shard_next_gradients(s, optim, &at, &first, &count);)
         s->home->zero(s->home, first, (size_t)count * sizeof(*first));
     forget_gradients(s, optim);
 }
@@ -203,12 +302,8 @@ void shard_updated(struct shard *s, int optim)
 
 void shard_scale(struct shard *s, int optim, float factor)
 {
-    int64_t count;
-    float *first;
-
     shard_settle_home(s);
-    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
-        s->home->scale(s->home, first, count, factor);
+    shard_multiply(s, s->home, optim, factor);
 }
 
 /* NaN stays what it is: the step finds it. */
@@ -218,6 +313,10 @@ void shard_clamp(struct shard *s, int optim, float limit)
     float *first;
 
     shard_settle_home(s);
+    if (shard_has_narrow_gradients(s)) {
+        shard_change_gradients(s, optim, s->home->clamp, limit);
+        return;
+    }
     for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
         s->home->clamp(s->home, first, count, limit);
 }
@@ -226,21 +325,27 @@ void shard_clamp(struct shard *s, int optim, float limit)
 static void list_unit(struct shard *s, const struct shard_unit *u,
                       const accel_optimizer_t *o, float lr, int64_t t, float grad_scale)
 {
+    const bool drawn =
+        s->trainer[u->def->optim].form || shard_has_narrow_masters(s) || s->scaled;
+    const struct update_span none = { .step = -1 };
     int64_t done = 0;
 
     for (int j = 0; j < u->def->param_count; j++) {
         const accel_tensor_t *p = u->def->param[j];
-        int64_t b, e;
+        struct update_span x = { 0 };
+        int64_t b, e, at;
 
         if (!param_is_trained(p) || !shard_param_range(p, u->first, u->stored, &b, &e))
             continue;
-        b += p->unit_offset - u->first;
-        e += p->unit_offset - u->first;
-        add_range(s, u, done, b, -1);
-        add_range(s, u, b, e, step_of_param(s, o, p, lr, t, grad_scale));
-        done = e;
+        at = b + p->unit_offset - u->first;
+        x.step = step_of_param(s, o, p, lr, t, grad_scale);
+        x.name = drawn ? shard_name_hash(p) : 0;
+        x.first = drawn ? b : 0;
+        add_range(s, u, done, at - done, none);
+        add_range(s, u, at, e - b, x);
+        done = at + e - b;
     }
-    add_range(s, u, done, u->stored, -1);
+    add_range(s, u, done, u->stored - done, none);
 }
 
 /* One call for all units: a device needs a launch or two. */
@@ -264,6 +369,8 @@ accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
         if (s->unit[i].def->optim == optim)
             list_unit(s, &s->unit[i], &trainer->o.settings, lr, t, grad_scale);
     s->home->update(s->home, s->range, s->ranges, s->step);
+    if (shard_has_narrow_gradients(s))
+        shard_zero_gradients(s, optim);
     shard_updated(s, optim);
     return ACCEL_OK;
 }

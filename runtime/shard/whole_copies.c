@@ -18,7 +18,7 @@ static void to_wire(const struct shard *s, void *to, const float *from, int coun
     if (wire_is_scaled(type))
         s->be->narrow_parts(s->be, to, type, from, count, n);
     else
-        s->be->narrow(s->be, to, from, count * n);
+        s->be->narrow(s->be, to, type, from, count * n);
 }
 
 /* Each rank sums its part of the unit, and sends the narrowed mean to the others, so
@@ -59,8 +59,8 @@ accel_status_t shard_sum_narrow(struct shard *s, int optim, accel_error_t *err)
 
 /* ---- local SGD ------------------------------------------------------------------- */
 
-static accel_status_t mean_of(const struct shard *s, float *x, int64_t n,
-                              accel_error_t *err)
+accel_status_t shard_mean(const struct shard *s, float *x, int64_t n,
+                          accel_error_t *err)
 {
     accel_status_t st =
         comm_all_reduce(s->reduce_data, x, (size_t)n, ACCEL_F32, COMM_SUM, err);
@@ -78,9 +78,9 @@ static accel_status_t meet_unit(const struct shard *s, const struct shard_unit *
     accel_status_t st = ACCEL_OK;
 
     if (!state)
-        return mean_of(s, s->master + u->at, u->state, err);
+        return shard_mean_masters(s, u, err);
     for (int k = 0; k < t->arrays && !st; k++)
-        st = mean_of(s, t->state[k] + u->state_at, u->state, err);
+        st = shard_mean_state(s, u, k, err);
     return st;
 }
 

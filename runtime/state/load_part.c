@@ -17,8 +17,9 @@ struct target {
     const accel_tensor_t *tensor;
     const char *name;
     bool is_buffer;
-    /* name in the checkpoint with its "model/" or "buffer/"; NULL: none */
-    const char *source;
+    /* name in the checkpoint with its "model/" or "buffer/", and that of the scales of
+     * float16 masters; NULL: none */
+    const char *source, *scales;
 };
 
 /* One call on this rank. */
@@ -28,6 +29,9 @@ struct part_load {
     accel_ckpt_t *ckpt;
     struct target *target;
     size_t targets;
+    /* the type of the weights that are taken, once there is one */
+    accel_dtype_t masters;
+    bool any;
     accel_part_report_t report;
 };
 
@@ -125,13 +129,29 @@ static void dims_text(int ndim, const int64_t *dim, char *buf, size_t len)
         snprintf(buf + used, len - used, "]");
 }
 
-/* Takes tensor `source` of the checkpoint, whose name in it is `name`, for t. */
-static accel_status_t match_target(struct target *t, const char *source,
-                                   const char *name, accel_dtype_t dtype, int ndim,
-                                   const int64_t *shape, accel_error_t *err)
+/* The type that the checkpoint must have for t. Weights come in any form that masters
+ * have, but all in one: that of the first. */
+static accel_dtype_t wanted_type(struct part_load *l, const struct target *t,
+                                 accel_dtype_t theirs)
+{
+    if (t->is_buffer)
+        return t->tensor->dtype;
+    if (!l->any &&
+        (theirs == ACCEL_F32 || theirs == ACCEL_BF16 || theirs == ACCEL_F16)) {
+        l->masters = theirs;
+        l->any = true;
+    }
+    return l->masters;
+}
+
+/* Takes tensor `source` of the checkpoint, whose name in it is `name`, for t, which
+ * wants type `ours`. */
+static accel_status_t match_target(struct target *t, accel_dtype_t ours,
+                                   const char *source, const char *name,
+                                   accel_dtype_t dtype, int ndim, const int64_t *shape,
+                                   accel_error_t *err)
 {
     const accel_tensor_t *p = t->tensor;
-    const accel_dtype_t ours = t->is_buffer ? p->dtype : ACCEL_F32;
     char have[128], want[128];
 
     if (t->source)
@@ -145,11 +165,27 @@ static accel_status_t match_target(struct target *t, const char *source,
         dims_text(p->ndim, p->dim, want, sizeof(want));
         return accel_fail_at(
             err, A0836, t->name, "leave it out with match, or build the same model",
-            "%.200s of the checkpoint is %s %s, but the run has %s %s", name,
-            accel_dtype_name(dtype), have, accel_dtype_name(ours), want);
+            "%.200s of the checkpoint is %s %s, but the run takes %s "
+            "%s here",
+            name, accel_dtype_name(dtype), have, accel_dtype_name(ours), want);
     }
     t->source = source;
     return ACCEL_OK;
+}
+
+/* Scales go where their weights go. */
+static void take_scales(struct part_load *l, const char *source)
+{
+    const char *name = strchr(source, '/') + 1;
+    struct target *t;
+    char ours[1024];
+
+    if (l->part->match && fnmatch(l->part->match, name, 0) != 0)
+        return;
+    renamed(l->part, name, ours, sizeof(ours));
+    t = find_target(l, ours, false);
+    if (t)
+        t->scales = source;
 }
 
 /* Every weight of the checkpoint that the part takes finds its target. */
@@ -157,6 +193,7 @@ static accel_status_t match_all(struct part_load *l, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
+    l->masters = precision_of(&l->run->config).masters;
     for (size_t i = 0; i < accel_ckpt_tensor_count(l->ckpt) && !st; i++) {
         const int64_t *shape;
         const char *source, *name;
@@ -170,6 +207,8 @@ static accel_status_t match_all(struct part_load *l, accel_error_t *err)
         if (st)
             return st;
         is_buffer = strncmp(source, "buffer/", 7) == 0;
+        if (shard_is_exponents(source))
+            take_scales(l, source);
         if (!is_buffer && strncmp(source, "model/", 6) != 0)
             continue;
         name = strchr(source, '/') + 1;
@@ -178,11 +217,16 @@ static accel_status_t match_all(struct part_load *l, accel_error_t *err)
         renamed(l->part, name, ours, sizeof(ours));
         t = find_target(l, ours, is_buffer);
         st =
-            t ? match_target(t, source, name, dtype, ndim, shape, err)
+            t ? match_target(t, wanted_type(l, t, dtype), source, name, dtype, ndim,
+                             shape, err)
               : add_name(&l->report.unexpected, &l->report.unexpected_count, name, err);
     }
     for (size_t i = 0; i < l->targets && !st; i++)
-        if (l->target[i].source)
+        if (l->target[i].source && !l->target[i].is_buffer && l->masters == ACCEL_F16 &&
+            !l->target[i].scales)
+            st = accel_fail_at(err, A0999, l->target[i].name, "use another checkpoint",
+                               "the checkpoint has no scales for this weight");
+        else if (l->target[i].source)
             l->report.loaded++;
         else
             st = add_name(&l->report.missing, &l->report.missing_count,
@@ -220,45 +264,68 @@ static accel_status_t check_strict(const struct part_load *l, const char *dir,
  * they are neither read nor stored. */
 static void keep_boxes(struct part_load *l, struct run_boxes *b)
 {
-    size_t kept = 0;
+    size_t kept = 0, shards = 0;
 
     for (size_t i = 0; i < b->count; i++) {
-        bool is_buffer = strncmp(b->all[i].name, "buffer/", 7) == 0;
+        const bool is_buffer = strncmp(b->all[i].name, "buffer/", 7) == 0;
+        const bool scales = shard_is_exponents(b->all[i].name);
         const struct target *t = NULL;
 
-        if (is_buffer || strncmp(b->all[i].name, "model/", 6) == 0)
+        if (is_buffer || scales || strncmp(b->all[i].name, "model/", 6) == 0)
             t = find_target(l, strchr(b->all[i].name, '/') + 1, is_buffer);
         if (!t || !t->source)
             continue;
         b->all[kept] = b->all[i];
-        b->all[kept].name = t->source;
+        b->all[kept].name = scales ? t->scales : t->source;
         if (b->device)
             b->device[kept] = b->device[i];
         kept++;
+        shards += i < b->shard_count;
     }
     b->count = kept;
+    b->shard_count = shards;
 }
 
-/* Not collective. */
-static accel_status_t read_part(struct part_load *l, accel_error_t *err)
+/* A shard_saved callback. */
+static bool was_read(void *user, const accel_tensor_t *p)
+{
+    struct part_load *l = user;
+    const struct target *t = find_target(l, tensor_full_name(p), false);
+
+    return t && t->source;
+}
+
+/* Collective. */
+static accel_status_t read_part(struct part_load *l, const char *dir,
+                                accel_error_t *err)
 {
     struct run_boxes boxes = { 0 };
-    accel_status_t st = run_boxes(l->run, true, &boxes, err);
+    accel_moments_t moments[ACCEL_MAX_OPTIMS];
+    accel_status_t st;
 
+    moments_own(l->run, moments);
+    st = run_boxes_saved(l->run, false, l->masters, moments, &boxes, err);
+    boxes.saved.has = was_read;
+    boxes.saved.user = l;
+    st = run_agree(l->run, st, err);
     if (!st) {
         keep_boxes(l, &boxes);
         shard_settle(l->run->shard);
         l->run->program.overwritten = boxes.count > 0;
-        st = accel_ckpt_read(l->ckpt, boxes.all, boxes.count, err);
+        st = run_boxes_read(l->run, l->ckpt, &boxes, err);
     }
+    if (!st)
+        st = shard_check_scales(boxes.all, boxes.count, dir, err);
     if (!st) {
         run_boxes_store(l->run, &boxes);
+        st = shard_take_saved(l->run->shard, &boxes.saved, err);
+        shard_loaded(l->run->shard);
         for (size_t i = 0; i < l->targets; i++)
             if (l->target[i].source && !l->target[i].is_buffer)
                 shard_given(l->run->shard, l->target[i].tensor);
     }
     run_boxes_free(&boxes);
-    return st;
+    return run_agree(l->run, st, err);
 }
 
 /* ---- the call -------------------------------------------------------------------- */
@@ -288,6 +355,7 @@ static accel_status_t check_part(accel_t *run, const char *dir,
 static accel_status_t load_part_of(struct part_load *l, const char *dir,
                                    accel_error_t *err)
 {
+    const accel_ckpt_coll_t coll = state_collectives(l->run->comm);
     char path[PATH_MAX];
     accel_status_t st = run_agree(l->run, check_part(l->run, dir, l->part, err), err);
 
@@ -295,7 +363,9 @@ static accel_status_t load_part_of(struct part_load *l, const char *dir,
         st = state_dirs_find(l->run, dir, path, sizeof(path), err);
     if (st)
         return st;
-    st = accel_ckpt_open(&l->ckpt, path, err);
+    st = accel_ckpt_open_together(&l->ckpt, path, &coll, err);
+    if (!st)
+        st = local_refuse(path, l->ckpt, err);
     if (!st)
         st = list_targets(l, err);
     if (!st)
@@ -304,13 +374,15 @@ static accel_status_t load_part_of(struct part_load *l, const char *dir,
         st = check_strict(l, path, err);
     st = run_agree(l->run, st, err);
     if (!st)
-        st = run_agree(l->run, read_part(l, err), err);
+        st = read_part(l, path, err);
     if (!st && l->run->boot.rank == 0)
         accel_logf(&l->run->log, ACCEL_LOG_INFO,
                    "%zu parameters and buffers read from %s; %zu of the run without "
                    "values, %zu of the part unused",
                    l->report.loaded, path, l->report.missing_count,
                    l->report.unexpected_count);
+    if (!st)
+        masters_warn(l->run, l->masters, true);
     return st;
 }
 

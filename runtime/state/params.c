@@ -144,37 +144,19 @@ static accel_status_t end_call(accel_t *run, accel_status_t st, const accel_erro
 
 /* ---- reading --------------------------------------------------------------------- */
 
-/* Collective. Elements [first, first + count): the ranks hold them one after the other
- * in rank order. stage: host memory for a slice, NULL where the shards are the
- * host's. */
+/* Collective. Elements [first, first + count) into dst, which is the whole tensor's, of
+ * rank `to`. stage: as for weight_gather. */
 static accel_status_t read_slice(accel_t *run, const struct weight_part *p, int to,
                                  int64_t first, int64_t count, float *stage, float *dst,
                                  accel_error_t *err)
 {
-    const struct backend *be = run_home(run);
     const int root = to < 0 ? 0 : to;
-    int64_t b = p->begin > first ? p->begin : first, e = p->begin + p->count;
-    size_t bytes = 0, sizes[run->boot.size];
-    const float *mine = NULL;
-    void *all = NULL;
     accel_status_t st;
 
-    e = e < first + count ? e : first + count;
-    if (b < e) {
-        mine = p->data + (b - p->begin);
-        bytes = (size_t)(e - b) * sizeof(*mine);
-    }
-    if (bytes && be->device) {
-        be->to_host_bytes(be, stage, mine, bytes);
-        mine = stage;
-    }
-    st = comm_gather(run->comm, mine, bytes, root, &all, sizes, err);
-    if (!st && run->boot.rank == root)
-        memcpy(dst + first, all, (size_t)count * sizeof(*dst));
-    free(all);
+    dst = to < 0 || run->boot.rank == root ? dst + first : NULL;
+    st = weight_gather(run, p, root, first, count, stage, dst, err);
     if (!st && to < 0)
-        st = comm_broadcast(run->comm, dst + first, (size_t)count * sizeof(*dst), root,
-                            err);
+        st = comm_broadcast(run->comm, dst, (size_t)count * sizeof(*dst), root, err);
     return st;
 }
 
@@ -193,7 +175,7 @@ static accel_status_t read_named(accel_t *run, const char *name, int to, float *
                         run->boot.size);
     if (!st)
         st = check_array("accel_param_read", &n, here, dst, elems, err);
-    if (!st && n.part.param && run_home(run)->device) {
+    if (!st && n.part.param && weights_are_staged(run)) {
         stage = malloc((size_t)most * sizeof(*stage));
         if (!stage)
             st = accel_fail_nomem(err, "a copy of weights on the host",
@@ -269,14 +251,8 @@ static accel_status_t buffer_values(const accel_tensor_t *t, const float *src,
 /* This rank's part of src into its shard. */
 static void write_part(accel_t *run, const struct weight_part *p, const float *src)
 {
-    const struct backend *be = run_home(run);
-    size_t bytes = (size_t)p->count * sizeof(*src);
-
     shard_settle(run->shard);
-    if (bytes && be->device)
-        be->from_host(be, p->data, src + p->begin, bytes);
-    else if (bytes)
-        memcpy(p->data, src + p->begin, bytes);
+    weight_part_write(run, p, 0, p->count, src + p->begin);
     shard_given(run->shard, p->param);
     shard_loaded(run->shard);
 }

@@ -52,56 +52,101 @@ static void identity_difference(const char *theirs, const char *ours, char *buf,
                                  used ? "; " : "", wa, wb);
 }
 
-/* Reads checkpoint `dir` into the shards. Local: each rank reads for itself, and errors
- * are its own. Identity, optimizer, objects and loaders are checked before any tensor
- * is overwritten. */
-static accel_status_t load_one(accel_t *run, const char *dir, int *writers_out,
-                               accel_error_t *err)
-{
-    struct run_boxes boxes = { 0 };
-    accel_ckpt_t *c = NULL;
-    const void *state;
-    size_t bytes = 0;
-    accel_status_t st = accel_ckpt_open(&c, dir, err);
+/* One checkpoint on its way into the run. */
+struct loading {
+    accel_ckpt_t *ckpt;
+    const char *dir;
+    /* its trainer state, owned */
+    char *text;
+    struct run_boxes boxes;
+    /* the forms of its moments, and the type of its masters */
+    accel_moments_t moments[ACCEL_MAX_OPTIMS];
+    accel_dtype_t masters;
+};
 
+static void loading_free(struct loading *l)
+{
+    free(l->text);
+    run_boxes_free(&l->boxes);
+    accel_ckpt_close(l->ckpt);
+}
+
+/* Does the checkpoint belong to this run? */
+static accel_status_t check_run(const accel_t *run, const struct loading *l,
+                                accel_error_t *err)
+{
+    char difference[512];
+
+    if (strcmp(accel_ckpt_run_id(l->ckpt), run->progress.run_id) == 0)
+        return ACCEL_OK;
+    identity_difference(accel_ckpt_run_id(l->ckpt), run->progress.run_id, difference,
+                        sizeof(difference));
+    return accel_fail_at(err, A0818, l->dir,
+                         "use another --out or accel.checkpoint.dir, or move the old "
+                         "checkpoints away",
+                         "the checkpoint belongs to another run: %s", difference);
+}
+
+/* Opens the checkpoint and lists what is to be read. Identity, optimizer, objects and
+ * loaders are checked before any tensor is overwritten. Collective, but errors are this
+ * rank's own. */
+static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *err)
+{
+    const accel_ckpt_coll_t coll = state_collectives(run->comm);
+    const void *state;
+    bool local = false;
+    size_t bytes = 0;
+    accel_status_t st = accel_ckpt_open_together(&l->ckpt, l->dir, &coll, err);
+
+    if (st == ACCEL_OK)
+        st = check_run(run, l, err);
     if (st != ACCEL_OK)
         return st;
-    *writers_out = accel_ckpt_world_size(c);
-    if (strcmp(accel_ckpt_run_id(c), run->progress.run_id) != 0) {
-        char difference[512];
-
-        identity_difference(accel_ckpt_run_id(c), run->progress.run_id, difference,
-                            sizeof(difference));
-        st = accel_fail_at(err, A0818, dir,
-                           "use another --out or accel.checkpoint.dir, or move the old "
-                           "checkpoints away",
-                           "the checkpoint belongs to another run: %s", difference);
-        goto out;
-    }
-    state = accel_ckpt_blob(c, "trainer", &bytes);
-    if (!state) {
-        st = accel_fail_at(err, A0819, dir, "use another checkpoint",
-                           "the checkpoint has no trainer state");
-        goto out;
-    }
-    st = state_check_optimizer(run, dir, state, bytes, err);
+    state = accel_ckpt_blob(l->ckpt, "trainer", &bytes);
+    if (!state)
+        return accel_fail_at(err, A0819, l->dir, "use another checkpoint",
+                             "the checkpoint has no trainer state");
+    /* a blob has no NUL at its end */
+    l->text = strndup(state, bytes);
+    st = l->text ? state_check_optimizer(run, l->dir, l->text, err)
+                 : accel_fail_nomem(err, "the trainer state", bytes);
     if (st == ACCEL_OK)
-        st = registered_find(run, dir, c, err);
+        st = registered_find(run, l->dir, l->ckpt, err);
     if (st == ACCEL_OK)
         st = loaders_find(run, state, bytes, err);
     if (st == ACCEL_OK)
-        st = run_boxes(run, true, &boxes, err);
+        st = fp8_find(run, l->dir, l->ckpt, l->text, err);
     if (st == ACCEL_OK)
-        run->program.overwritten = true;
+        st = masters_find(l->dir, l->text, &l->masters, err);
     if (st == ACCEL_OK)
-        st = accel_ckpt_read(c, boxes.all, boxes.count, err);
+        st = local_find(run, l->dir, l->text, &local, err);
     if (st == ACCEL_OK)
-        run_boxes_store(run, &boxes);
+        st = moments_find(run, l->dir, l->text, l->moments, err);
+    return st == ACCEL_OK
+               ? run_boxes_saved(run, local, l->masters, l->moments, &l->boxes, err)
+               : st;
+}
+
+/* Tensors and progress into the run. Collective in its reads alone: errors are this
+ * rank's own. */
+static accel_status_t load_take(accel_t *run, struct loading *l, accel_error_t *err)
+{
+    accel_status_t st;
+
+    run->program.overwritten = true;
+    st = run_boxes_read(run, l->ckpt, &l->boxes, err);
     if (st == ACCEL_OK)
-        st = state_decode(run, state, bytes, err);
-out:
-    run_boxes_free(&boxes);
-    accel_ckpt_close(c);
+        st = shard_check_scales(l->boxes.all, l->boxes.shard_count, l->dir, err);
+    if (st != ACCEL_OK)
+        return st;
+    run_boxes_store(run, &l->boxes);
+    st = shard_take_saved(run->shard, &l->boxes.saved, err);
+    if (st == ACCEL_OK)
+        st = state_decode(run, l->text, err);
+    if (st == ACCEL_OK) {
+        moments_warn(run, l->moments);
+        masters_warn(run, l->masters, false);
+    }
     return st;
 }
 
@@ -137,27 +182,43 @@ static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status
     return sent;
 }
 
-/* All ranks try `dir`. Collective. The outcome is damage if one rank proved it and none
- * had trouble of another kind, which wins. Every rank that found damage logs it, as
- * each sees other files. */
-static accel_status_t load_together(accel_t *run, const char *dir, int *writers_out,
-                                    accel_error_t *err)
+/* Collective. What st, this rank's outcome of a part of the load, means for all. It is
+ * damage if one rank proved it and none had trouble of another kind, which wins. Every
+ * rank that found damage logs it, as each sees other files. */
+static accel_status_t load_agree(accel_t *run, const char *dir, accel_status_t st,
+                                 accel_error_t *own, accel_error_t *err)
 {
-    accel_error_t own = { 0 };
-    accel_status_t st = load_one(run, dir, writers_out, &own),
-                   trouble = second_opinion(run, dir, &st, &own, err);
+    accel_status_t trouble = second_opinion(run, dir, &st, own, err);
 
     if (trouble != ACCEL_OK)
         return trouble;
     if (is_damage(st))
         accel_logf(&run->log, ACCEL_LOG_WARN, "rank %d: %s: %s", run->boot.rank,
-                   own.where[0] ? own.where : dir, own.text);
+                   own->where[0] ? own->where : dir, own->text);
     /* Two rounds: trouble of any kind first, then damage. A single one would pick the
      * larger status, which may be damage. */
-    trouble = run_agree(run, is_damage(st) ? ACCEL_OK : st, &own);
-    st = trouble != ACCEL_OK ? trouble : run_agree(run, st, &own);
+    trouble = run_agree(run, is_damage(st) ? ACCEL_OK : st, own);
+    st = trouble != ACCEL_OK ? trouble : run_agree(run, st, own);
     if (st != ACCEL_OK)
-        *err = own;
+        *err = *own;
+    return st;
+}
+
+/* All ranks try `dir`. Collective. Nothing is overwritten before all of them have
+ * opened it. */
+static accel_status_t load_together(accel_t *run, const char *dir, int *writers_out,
+                                    accel_error_t *err)
+{
+    struct loading l = { .dir = dir };
+    accel_error_t own = { 0 };
+    accel_status_t st = load_find(run, &l, &own);
+
+    st = load_agree(run, dir, st, &own, err);
+    if (st == ACCEL_OK) {
+        *writers_out = accel_ckpt_world_size(l.ckpt);
+        st = load_agree(run, dir, load_take(run, &l, &own), &own, err);
+    }
+    loading_free(&l);
     return st;
 }
 

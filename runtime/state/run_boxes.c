@@ -23,35 +23,47 @@ static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)
     return box;
 }
 
-/* The boxes of the shards, those of the buffers behind them, and the names of the
- * latter, in one malloc. */
-static accel_status_t join(accel_tensor_t **buffer, size_t buffers,
-                           const accel_ckpt_box_t *shards, size_t n,
-                           accel_ckpt_box_t **boxes_out, accel_error_t *err)
+/* What follows the boxes of the shards. */
+struct more_boxes {
+    accel_tensor_t **buffer;
+    size_t buffers;
+    /* scales of linears in 8 bits, and the bytes of their names */
+    size_t scales, scale_names;
+};
+
+/* The boxes of the shards, those of the buffers and of the scales behind them, and
+ * their names, in one malloc. */
+static accel_status_t join(const accel_t *run, const struct more_boxes *more,
+                           struct run_boxes *boxes, accel_error_t *err)
 {
     static const char prefix[] = "buffer/";
-    size_t bytes = (n + buffers) * sizeof(**boxes_out), names = 0;
+    const size_t n = boxes->count, count = n + more->buffers + more->scales;
+    size_t names = more->scale_names;
     accel_ckpt_box_t *all;
     char *text;
 
     /* bytes of the names, each with its NUL */
-    for (size_t i = 0; i < buffers; i++)
-        names += sizeof(prefix) + strlen(tensor_full_name(buffer[i]));
-    all = malloc(bytes + names);
+    for (size_t i = 0; i < more->buffers; i++)
+        names += sizeof(prefix) + strlen(tensor_full_name(more->buffer[i]));
+    all = malloc(count * sizeof(*all) + names);
     if (!all)
-        return accel_fail_nomem(err, "list of checkpoint boxes", bytes + names);
-    memcpy(all, shards, n * sizeof(*all));
-    text = (char *)(all + n + buffers);
-    for (size_t i = 0; i < buffers; i++) {
-        all[n + i] = box_of(buffer[i], text);
-        text += sprintf(text, "%s%s", prefix, tensor_full_name(buffer[i])) + 1;
+        return accel_fail_nomem(err, "list of checkpoint boxes",
+                                count * sizeof(*all) + names);
+    memcpy(all, boxes->shards, n * sizeof(*all));
+    text = (char *)(all + count);
+    for (size_t i = 0; i < more->buffers; i++) {
+        all[n + i] = box_of(more->buffer[i], text);
+        text += sprintf(text, "%s%s", prefix, tensor_full_name(more->buffer[i])) + 1;
     }
-    *boxes_out = all;
+    if (more->scales > 0)
+        fp8_boxes(run, all + n + more->buffers, text, &names);
+    boxes->all = all;
+    boxes->count = count;
+    boxes->scale_count = more->scales;
     return ACCEL_OK;
 }
 
-/* bytes of a box in memory */
-static size_t box_bytes(const accel_ckpt_box_t *b)
+size_t run_box_bytes(const accel_ckpt_box_t *b)
 {
     size_t n = accel_dtype_bytes(b->dtype);
 
@@ -60,11 +72,14 @@ static size_t box_bytes(const accel_ckpt_box_t *b)
     return n;
 }
 
-/* Is box i in device memory? Of an offloaded run only the buffers are: its shards live
- * in host memory (run->home). */
-static bool on_device(const accel_t *run, const struct run_boxes *b, size_t i)
+/* Of an offloaded run only the buffers are; scales and state in another form never. */
+bool run_box_on_device(const accel_t *run, const struct run_boxes *b, size_t i)
 {
-    return run->backend->device && !(run->home && i < b->shard_count);
+    const uintptr_t room = (uintptr_t)b->saved.room, at = (uintptr_t)b->all[i].data;
+
+    if (at - room < b->saved.room_bytes || i >= b->count - b->scale_count)
+        return false;
+    return (i < b->shard_count ? run_home(run) : run->backend)->device;
 }
 
 /* Points boxes that are on the device to host memory, one allocation for all, and fills
@@ -76,7 +91,7 @@ static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
     size_t bytes = 0, at = 0;
 
     for (size_t i = 0; i < b->count; i++)
-        bytes += on_device(run, b, i) ? box_bytes(&b->all[i]) : 0;
+        bytes += run_box_on_device(run, b, i) ? run_box_bytes(&b->all[i]) : 0;
     b->image = malloc(bytes + 1);
     b->device = calloc(b->count + 1, sizeof(*b->device));
     if (!b->image || !b->device)
@@ -84,13 +99,13 @@ static accel_status_t bring(accel_t *run, bool for_load, struct run_boxes *b,
     for (size_t i = 0; i < b->count; i++) {
         accel_ckpt_box_t *box = &b->all[i];
 
-        if (!on_device(run, b, i))
+        if (!run_box_on_device(run, b, i))
             continue;
         b->device[i] = box->data;
         box->data = b->image + at;
-        at += box_bytes(box);
+        at += run_box_bytes(box);
         if (!for_load)
-            be->to_host_bytes(be, box->data, b->device[i], box_bytes(box));
+            be->to_host_bytes(be, box->data, b->device[i], run_box_bytes(box));
     }
     return be->check(be, err);
 }
@@ -100,35 +115,74 @@ void run_boxes_store(accel_t *run, const struct run_boxes *b)
     for (size_t i = 0; b->device && i < b->count; i++)
         if (b->device[i])
             run->backend->from_host(run->backend, b->device[i], b->all[i].data,
-                                    box_bytes(&b->all[i]));
+                                    run_box_bytes(&b->all[i]));
     shard_loaded(run->shard);
 }
 
-/* Buffers are equal on all ranks: one copy is stored, and each rank reads it. Whatever
- * was allocated before an error is in *boxes_out, which the caller frees. */
-accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *boxes_out,
-                         accel_error_t *err)
+/* Buffers and scales are equal on all ranks: one copy is stored. Each rank reads the
+ * buffers here, and the scales by fp8_find. */
+static accel_status_t add_more(accel_t *run, bool for_load, struct run_boxes *b,
+                               accel_error_t *err)
 {
-    size_t buffers =
-        for_load || run->boot.rank == 0 ? (size_t)models_buffers(run, NULL) : 0;
-    accel_tensor_t **list;
+    const bool first = run->boot.rank == 0;
+    struct more_boxes more = { 0 };
+    accel_status_t st;
+
+    b->all = b->shards;
+    b->shard_count = b->count;
+    more.buffers = for_load || first ? (size_t)models_buffers(run, NULL) : 0;
+    if (!for_load && first)
+        more.scales = fp8_boxes(run, NULL, NULL, &more.scale_names);
+    if (more.buffers + more.scales == 0)
+        return ACCEL_OK;
+    more.buffer = calloc(more.buffers + 1, sizeof(*more.buffer));
+    if (!more.buffer)
+        return accel_fail_nomem(err, "list of buffers",
+                                more.buffers * sizeof(*more.buffer));
+    models_buffers(run, more.buffer);
+    st = join(run, &more, b, err);
+    free(more.buffer);
+    return st;
+}
+
+/* Whatever was allocated before an error is in *boxes_out, which the caller frees. */
+accel_status_t run_boxes_list(accel_t *run, struct run_boxes *boxes_out,
+                              accel_error_t *err)
+{
     accel_status_t st;
 
     memset(boxes_out, 0, sizeof(*boxes_out));
-    st = shard_boxes(run->shard, for_load, &boxes_out->shards, &boxes_out->count, err);
-    boxes_out->all = boxes_out->shards;
-    boxes_out->shard_count = boxes_out->count;
-    if (st || !buffers)
-        return st || !run->backend->device ? st : bring(run, for_load, boxes_out, err);
-    list = calloc(buffers, sizeof(*list));
-    if (!list)
-        return accel_fail_nomem(err, "list of buffers", buffers * sizeof(*list));
-    models_buffers(run, list);
-    st = join(list, buffers, boxes_out->shards, boxes_out->count, &boxes_out->all, err);
+    st = (config_state_dict(&run->config) == DICT_LOCAL ? shard_flat_boxes
+                                                        : shard_boxes)(
+        run->shard, false, &boxes_out->shards, &boxes_out->count, err);
+    return st ? st : add_more(run, false, boxes_out, err);
+}
+
+accel_status_t run_boxes(accel_t *run, struct run_boxes *boxes_out, accel_error_t *err)
+{
+    accel_status_t st = run_boxes_list(run, boxes_out, err);
+
+    return st || !run->backend->device ? st : bring(run, false, boxes_out, err);
+}
+
+accel_status_t run_boxes_saved(accel_t *run, bool local, accel_dtype_t masters,
+                               const accel_moments_t *moments,
+                               struct run_boxes *boxes_out, accel_error_t *err)
+{
+    accel_status_t st;
+
+    memset(boxes_out, 0, sizeof(*boxes_out));
+    boxes_out->saved.masters = masters;
+    memcpy(boxes_out->saved.moments, moments, sizeof(boxes_out->saved.moments));
+    if (local)
+        st = shard_flat_boxes(run->shard, true, &boxes_out->shards, &boxes_out->count,
+                              err);
+    else
+        st = shard_boxes_saved(run->shard, &boxes_out->saved, &boxes_out->shards,
+                               &boxes_out->count, err);
     if (!st)
-        boxes_out->count += buffers;
-    free(list);
-    return st || !run->backend->device ? st : bring(run, for_load, boxes_out, err);
+        st = add_more(run, true, boxes_out, err);
+    return st || !run->backend->device ? st : bring(run, true, boxes_out, err);
 }
 
 void run_boxes_free(struct run_boxes *b)
@@ -136,6 +190,7 @@ void run_boxes_free(struct run_boxes *b)
     if (b->all != b->shards)
         free(b->all);
     free(b->shards);
+    free(b->saved.room);
     free(b->image);
     free(b->device);
 }

@@ -62,6 +62,7 @@ static void put_optimizer(const struct accel_optim *optim, struct strbuf *b)
                       o->groups[i].weight_decay, o->groups[i].frozen != 0);
     strbuf_printf(b, "clip%s=%.7g\n", of, optim->clip);
     average_put_rule(optim, of, b);
+    moments_put_rule(optim, of, b);
 }
 
 /* That of a job follows from its steps and warm-up. */
@@ -80,7 +81,7 @@ static void put_schedule_settings(const accel_t *run, const struct accel_optim *
 static void put_settings(const accel_t *run, struct strbuf *b)
 {
     const accel_job_t *j = &run->job;
-    const struct precision p = config_precision(&run->config);
+    const struct precision p = precision_of(&run->config);
 
     strbuf_printf(b, "steps=%lld\nwarmup=%lld\n", (long long)j->steps,
                   (long long)j->warmup);
@@ -91,9 +92,13 @@ static void put_settings(const accel_t *run, struct strbuf *b)
     strbuf_printf(b,
                   "batch=%d\naccumulate=%d\nworld_size=%d\n"
                   "mixed_precision=%s\nreduce=%s\n",
-                  j->batch, j->accumulate, run->boot.size,
-                  p.compute == ACCEL_BF16 ? "bf16" : "no", accel_dtype_name(p.reduce));
+                  j->batch, j->accumulate, run->boot.size, precision_word(&p),
+                  accel_dtype_name(p.reduce));
     average_put_local(run, b);
+    compression_put_rule(run, b);
+    masters_put(run, b);
+    scaler_put_rule(run, b);
+    fp8_put_rule(run, b);
 }
 
 /* Equal names have equal state: "adamw", or "own" and the names of its state. */
@@ -111,7 +116,7 @@ static const char *kind_name(const struct accel_optim *o, char *buf, size_t len)
 }
 
 /* No batch size and no world size in run_id: a run may resume with others. What is not
- * in it may change, and then list_differences warns. */
+ * in it may change, and then settings_compare warns. */
 accel_status_t state_identity(accel_t *run, accel_error_t *err)
 {
     struct strbuf b = { 0 };
@@ -195,10 +200,8 @@ static void put_schedule(const struct accel_optim *o, const char *of, struct str
 {
     char text[SCHEDULE_TEXT];
 
-    if (schedule_encode(&o->schedule, text, NULL) != ACCEL_OK)
-        b->failed = true;
-    else
-        strbuf_printf(b, "schedule_at%s=%s\n", of, text);
+    schedule_encode(&o->schedule, text);
+    strbuf_printf(b, "schedule_at%s=%s\n", of, text);
     if (o->lr_set)
         strbuf_printf(b, "schedule_lr%s=%.9g\n", of, o->schedule.lr);
 }
@@ -234,6 +237,10 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
                   (long long)run->progress.step);
     put_optimizers_progress(run, &b);
     average_put_progress(run, &b);
+    compression_put_progress(run, &b);
+    scaler_put_progress(run, &b);
+    fp8_put_progress(run, &b);
+    local_put(run, &b);
     strbuf_printf(&b, "%s", run->progress.settings);
     loaders_encode(run, &b);
     if (b.failed) {
@@ -243,26 +250,6 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
     *text_out = b.s;
     *bytes_out = b.len;
     return ACCEL_OK;
-}
-
-/* One warning for each setting that differs from what the checkpoint
- * has. Rank 0 says it. */
-static void list_differences(const accel_t *run, const char *text)
-{
-    char key[64], was[320]; /* a group's line has up to 200 characters of its pattern */
-
-    for (const char *line = run->progress.settings; *line;
-         line += strcspn(line, "\n") + 1) {
-        size_t klen = strcspn(line, "="), n = strcspn(line + klen + 1, "\n");
-        const char *now = line + klen + 1;
-
-        snprintf(key, sizeof(key), "%.*s", (int)klen, line);
-        if (state_lookup(text, key, was, sizeof(was)) && run->boot.rank == 0 &&
-            (strlen(was) != n || strncmp(was, now, n) != 0))
-            accel_logf(&run->log, ACCEL_LOG_WARN,
-                       "resuming with %s = %.*s (the checkpoint had %s)", key, (int)n,
-                       now, was);
-    }
 }
 
 /* The schedule where the checkpoint left it. Without a line the steps of its optimizer
@@ -282,7 +269,7 @@ static accel_status_t schedule_at(const accel_t *run, const struct accel_optim *
     snprintf(key, sizeof(key), "schedule_lr%s", of);
     *lr_set_out = state_lookup(text, key, line, sizeof(line));
     if (*lr_set_out)
-        lr = strtof(line, NULL);
+        lr = (float)text_number(line, NULL);
     st = schedule_begin(out, &o->schedule.set, lr, err);
     snprintf(key, sizeof(key), "schedule_at%s", of);
     if (st == ACCEL_OK && state_lookup(text, key, line, sizeof(line)))
@@ -327,18 +314,18 @@ static accel_status_t check_optimizer(const accel_t *run, const struct accel_opt
 }
 
 accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
-                                     const char *blob, size_t bytes, accel_error_t *err)
+                                     const char *text, accel_error_t *err)
 {
-    char *text = strndup(blob, bytes);
     accel_status_t st = ACCEL_OK;
 
-    if (!text)
-        return accel_fail_nomem(err, "the trainer state", bytes);
     for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
         st = check_optimizer(run, &run->optim[i], dir, text, err);
     for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
         st = average_check(&run->optim[i], dir, text, err);
-    free(text);
+    if (st == ACCEL_OK)
+        st = compression_find(run, dir, text, err);
+    if (st == ACCEL_OK)
+        st = scaler_find(run, dir, text, err);
     return st;
 }
 
@@ -358,20 +345,16 @@ static void take_optimizers_progress(accel_t *run, const char *text, int64_t ste
         if (o->scheduled)
             (void)schedule_at(run, o, text, &o->schedule, &o->lr_set, NULL);
         else if (state_lookup(text, key, lr, sizeof(lr)))
-            o->lr = strtof(lr, NULL);
+            o->lr = (float)text_number(lr, NULL);
     }
 }
 
 /* Keys that it does not know are ignored. */
-accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
-                            accel_error_t *err)
+accel_status_t state_decode(accel_t *run, const char *text, accel_error_t *err)
 {
-    char *text = strndup(blob, bytes);
     int64_t version, step, cursor;
     accel_status_t st = ACCEL_OK;
 
-    if (!text)
-        return accel_fail_nomem(err, "the trainer state", bytes);
     if (!state_lookup_i64(text, "accel_trainer", &version) ||
         !state_lookup_i64(text, "step", &step) ||
         !state_lookup_i64(text, "cursor", &cursor)) {
@@ -383,13 +366,15 @@ accel_status_t state_decode(accel_t *run, const char *blob, size_t bytes,
             "the trainer state has version %lld, but this accel reads version %d",
             (long long)version, STATE_VERSION);
     } else {
-        list_differences(run, text);
+        settings_compare(run, text);
         take_optimizers_progress(run, text, step);
         average_take_progress(run, text);
+        compression_take_progress(run, text);
+        scaler_take_progress(run, text);
+        fp8_take_progress(run, text);
         run->progress.step = step;
         run->progress.cursor = cursor;
     }
-    free(text);
     return st;
 }
 

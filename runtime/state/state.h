@@ -6,6 +6,8 @@
 #ifndef ACCEL_STATE_H
 #define ACCEL_STATE_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +15,8 @@
 #include "accel.h"
 #include "accel_ckpt.h"
 #include "common/common.h"
+#include "life/life.h"
+#include "shard/shard.h"
 
 /* How far the training has come. */
 struct progress {
@@ -109,14 +113,18 @@ accel_status_t state_same_on_all(accel_t *run, accel_error_t *err);
 accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_out,
                             accel_error_t *err);
 /* Checks that the checkpoint in `dir` has the optimizer state that this run needs: the
- * same optimizer, the same trained parameters. text[bytes] is its trainer state. */
+ * same optimizer, the same trained parameters. `text` is its trainer state. */
 accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
-                                     const char *text, size_t bytes,
-                                     accel_error_t *err);
-/* Restores step and cursor from text[bytes]; warns about settings that differ. On error
+                                     const char *text, accel_error_t *err);
+/* Restores step and cursor from `text`; warns about settings that differ. On error
  * nothing is restored. */
-accel_status_t state_decode(accel_t *run, const char *text, size_t bytes,
-                            accel_error_t *err);
+accel_status_t state_decode(accel_t *run, const char *text, accel_error_t *err);
+/* ---- settings_lines.c ------------------------------------------------------------ */
+
+/* Warns, on rank 0, of every setting that the run has otherwise than the trainer state
+ * `text`, or that only one of them has. */
+void settings_compare(const accel_t *run, const char *text);
+
 /* ---- state_text.c ---------------------------------------------------------------- */
 
 /* Value of `key` in lines "key=value", copied to buf[len]; false: there is none. */
@@ -138,30 +146,207 @@ accel_status_t average_check(const struct accel_optim *o, const char *dir,
                              const char *text, accel_error_t *err);
 void average_take_progress(accel_t *run, const char *text);
 
+/* ---- compression_lines.c: PowerSGD in that text ---------------------------------- */
+
+void compression_put_rule(const accel_t *run, struct strbuf *b);
+/* How many sums each optimizer has been through. */
+void compression_put_progress(const accel_t *run, struct strbuf *b);
+/* A0991: the trainer state `text` of checkpoint `dir` is of another rule. */
+accel_status_t compression_find(const accel_t *run, const char *dir, const char *text,
+                                accel_error_t *err);
+void compression_take_progress(accel_t *run, const char *text);
+
+/* ---- scaler_lines.c: the loss scale in that text --------------------------------- */
+
+void scaler_put_rule(const accel_t *run, struct strbuf *b);
+void scaler_put_progress(const accel_t *run, struct strbuf *b);
+/* A0996: the trainer state `text` of checkpoint `dir` has an unreadable one. */
+accel_status_t scaler_find(const accel_t *run, const char *dir, const char *text,
+                           accel_error_t *err);
+void scaler_take_progress(accel_t *run, const char *text);
+
+/* ---- fp8_state.c: the scales of linears in 8 bits -------------------------------- */
+
+void fp8_put_rule(const accel_t *run, struct strbuf *b);
+void fp8_put_progress(const accel_t *run, struct strbuf *b);
+/* The tensors of a save, as boxes in box[] with their names in `text`; NULL: they are
+ * counted only. Returns how many there are; *text_bytes_out: of all names. */
+size_t fp8_boxes(const accel_t *run, accel_ckpt_box_t *box, char *text,
+                 size_t *text_bytes_out);
+/* Not collective. Reads the scales that checkpoint `c` of directory `dir` has, for
+ * fp8_take_progress; `text` is its trainer state. A0998: they are damaged. */
+accel_status_t fp8_find(accel_t *run, const char *dir, accel_ckpt_t *c,
+                        const char *text, accel_error_t *err);
+/* Scales that the checkpoint does not have begin anew. */
+void fp8_take_progress(accel_t *run, const char *text);
+
+/* ---- moments_lines.c: the form of optimizer state in that text ------------------- */
+
+void moments_put_rule(const struct accel_optim *o, const char *of, struct strbuf *b);
+/* forms_out[i]: that of the state of optimizer i of the run. */
+void moments_own(const accel_t *run, accel_moments_t forms_out[ACCEL_MAX_OPTIMS]);
+/* The same of the checkpoint with that text. A0999: its word is none. */
+accel_status_t moments_find(const accel_t *run, const char *dir, const char *text,
+                            accel_moments_t forms_out[ACCEL_MAX_OPTIMS],
+                            accel_error_t *err);
+/* Rank 0 warns of what a load with another form loses. */
+void moments_warn(const accel_t *run, const accel_moments_t theirs[ACCEL_MAX_OPTIMS]);
+
+/* ---- masters_lines.c: the form of master weights in that text -------------------- */
+
+void masters_put(const accel_t *run, struct strbuf *b);
+/* The type of masters in the checkpoint with that text. A0999: its word is none. */
+accel_status_t masters_find(const char *dir, const char *text, accel_dtype_t *type_out,
+                            accel_error_t *err);
+/* Rank 0 warns of what a load with another type loses. part: of weights alone. */
+void masters_warn(const accel_t *run, accel_dtype_t theirs, bool part);
+
+/* ---- local_lines.c: flat shards in that text ------------------------------------- */
+
+void local_put(const accel_t *run, struct strbuf *b);
+/* *local_out: the trainer state `text` is of flat shards. A0847: of others than those
+ * that this run has. */
+accel_status_t local_find(const accel_t *run, const char *dir, const char *text,
+                          bool *local_out, accel_error_t *err);
+/* A0847: the checkpoint has flat shards, and its weights are asked for by name. */
+accel_status_t local_refuse(const char *dir, const accel_ckpt_t *c, accel_error_t *err);
+
 /* ---- run_boxes.c: the tensors of a checkpoint ------------------------------------ */
 
 /* The tensors of a checkpoint as boxes in host memory. */
 struct run_boxes {
+    /* of run_boxes_saved: room for state in another form than the run's */
+    struct shard_saved saved;
     /* `all` has `count` boxes; it is `shards` where there are no buffers */
     accel_ckpt_box_t *all, *shards;
-    /* the boxes of the shards come first */
-    size_t count, shard_count;
+    /* the boxes of the shards come first; buffers and scales, the host's, follow */
+    size_t count, shard_count, scale_count;
     /* With a device: the host memory that boxes point to. */
     char *image;
     /* [count]: the device memory that each box is a copy of; NULL: it has none */
     void **device;
 };
 
-/* What this rank stores in a checkpoint or, for_load, reads from one: the run's own
- * memory, or a host copy of the device's, which is complete when the call returns. Not
- * collective. Free it in either case, also after an error. */
-accel_status_t run_boxes(accel_t *run, bool for_load, struct run_boxes *boxes_out,
-                         accel_error_t *err);
+/* What this rank stores in a checkpoint: the run's own memory, or a host copy of the
+ * device's, which is complete when the call returns. Not collective. Free it in either
+ * case, also after an error. */
+accel_status_t run_boxes(accel_t *run, struct run_boxes *boxes_out, accel_error_t *err);
+/* What it reads from a checkpoint, whose masters have that type, and its
+ * optimizers' state those forms: [ACCEL_MAX_OPTIMS] as in struct shard_saved. local:
+ * it has the flat shards of this run. */
+accel_status_t run_boxes_saved(accel_t *run, bool local, accel_dtype_t masters,
+                               const accel_moments_t *moments,
+                               struct run_boxes *boxes_out, accel_error_t *err);
+/* The collectives of communicator c, for libaccelckpt. */
+accel_ckpt_coll_t state_collectives(struct comm *c);
+/* Fills the boxes from checkpoint `c`. Collective: all ranks have opened the same one;
+ * an error may be of this rank alone (accel_ckpt_read_together). */
+accel_status_t run_boxes_read(accel_t *run, accel_ckpt_t *c, const struct run_boxes *b,
+                              accel_error_t *err);
 /* After a load: copies what was read into the device's memory, and drops gathered
  * copies of the old values. */
 void run_boxes_store(accel_t *run, const struct run_boxes *boxes);
 /* Frees the boxes and the copy, not the run's memory. */
 void run_boxes_free(struct run_boxes *boxes);
+
+/* The boxes of a save as the run's memory has them, on whatever device that is. */
+accel_status_t run_boxes_list(accel_t *run, struct run_boxes *boxes_out,
+                              accel_error_t *err);
+/* Bytes of a box in memory. */
+size_t run_box_bytes(const accel_ckpt_box_t *box);
+/* Is box i in device memory? */
+bool run_box_on_device(const accel_t *run, const struct run_boxes *boxes, size_t i);
+
+/* ---- retention.c: what stays when a save is durable ------------------------------ */
+
+struct retention {
+    /* as the config says */
+    accel_ckpt_rule_t rule;
+    /* of the metric, after `step`, which is not saved yet; step -1: none */
+    double value;
+    int64_t step;
+    /* rank 0 has written a value; saves without one; it has warned of them */
+    bool noted, warned;
+    int saves;
+};
+/* Takes the rule from the config. */
+void retention_open(accel_t *run);
+/* How many of the newest stay: never fewer than two, so that one is left when the
+ * newest proves to be damaged. */
+int retention_keep(const accel_t *run);
+/* The program's, or accel_evaluate's; other metrics than the rule's are dropped. */
+void retention_note(accel_t *run, const char *name, double value);
+/* The current step is about to be saved: writes its value down. Warns once where the
+ * rule goes by values and there are none. */
+void retention_save(accel_t *run);
+/* The value is of another history. */
+void retention_forget(accel_t *run);
+/* For accel_ckpt_save_t: no, once a stop has been asked for. Any thread. */
+int retention_may_delete(void);
+
+/* ---- background.c: a save that is written while training goes on ----------------- */
+
+struct background {
+    /* accel.checkpoint.async: there is a pool */
+    bool on;
+    /* [pool_bytes]: the copy of the tensors */
+    char *pool;
+    size_t pool_bytes;
+    /* being written, or waiting for its commit; the same on all ranks */
+    bool in_flight;
+    int64_t step;
+    /* NULL: none; it outlives in_flight while older checkpoints are deleted */
+    accel_ckpt_saving_t *saving;
+    pthread_t thread;
+    bool running;
+    /* it goes to the nodes' own disks */
+    bool local;
+    /* of background_do */
+    accel_t *run;
+    void (*work)(accel_t *run);
+    /* this rank's file is complete, or failed */
+    atomic_bool written;
+    /* what the blobs of `saving` point to, owned */
+    char *state, *objects;
+    /* seconds that the training waited for the copy and the begin */
+    double stall;
+    /* saves that were due since it began and left out */
+    int64_t skipped;
+};
+/* Not collective. Allocates the pool, where the config asks for it. */
+accel_status_t background_open(accel_t *run, accel_error_t *err);
+/* Copies the boxes to the pool and points them there. The copy is complete when the
+ * call returns. None may be in flight. Not collective. */
+accel_status_t background_snapshot(accel_t *run, struct run_boxes *boxes,
+                                   accel_error_t *err);
+/* Begins to write; none may be in flight. What `s` points to must stay until it is
+ * published. Collective: every rank gets the same status. */
+accel_status_t background_begin(accel_t *run, const accel_ckpt_save_t *s,
+                                const accel_ckpt_coll_t *coll, accel_error_t *err);
+/* Lets the thread write b->saving, the caller's, which saves `step`. */
+void background_write(struct background *b, int64_t step);
+/* Does this rank's thread still write, also what was given up? Not collective. */
+bool background_writes(const struct background *b);
+/* Waits for the write and commits. Older checkpoints are then deleted by the thread.
+ * Collective: every rank gets the same status. */
+accel_status_t background_publish(struct background *b, const accel_ckpt_coll_t *coll,
+                                  accel_ckpt_stats_t *stats_out, accel_error_t *err);
+/* A save at once, durable when the call returns. Older checkpoints are then deleted by
+ * the thread. None may be in flight. Collective: every rank gets the same status. */
+accel_status_t background_save_now(accel_t *run, const accel_ckpt_save_t *s,
+                                   const accel_ckpt_coll_t *coll,
+                                   accel_ckpt_stats_t *stats_out, accel_error_t *err);
+/* Lets the thread do work(run), which must not touch what the training uses. None may
+ * be in flight. Not collective. */
+void background_do(accel_t *run, void (*work)(accel_t *run));
+/* Waits until nothing is deleted any more; does nothing about a save in flight. Not
+ * collective. */
+void background_settle(struct background *b);
+/* Tells the thread to leave the save in flight; there must be one. No other is begun.
+ * Not collective, but all ranks call it or none. */
+void background_give_up(struct background *b);
+/* Waits for the thread and frees everything; a save in flight is not committed. */
+void background_close(accel_t *run);
 
 /* ---- registered.c: objects of the program ---------------------------------------- */
 
@@ -186,23 +371,52 @@ void registered_free(accel_t *run);
 accel_status_t state_hooks_save(accel_t *run, const char *dir, accel_error_t *err);
 accel_status_t state_hooks_load(accel_t *run, const char *dir, accel_error_t *err);
 
+/* ---- save_notes.c ---------------------------------------------------------------- */
+
+/* This life's name in the names of what it saves: rank 0's word. Collective. */
+accel_status_t save_owner(accel_t *run, char *buf, size_t len, accel_error_t *err);
+/* For accel_ckpt_save_t, whose may_commit_user is the run: a later life ends it. */
+accel_status_t save_may_commit(void *user, accel_error_t *err);
+/* Notes and logs what is known once the checkpoint of `step` is durable: also how long
+ * it took, for stops of this life and of later ones. */
+void save_note(accel_t *run, int64_t step, enum save_kind kind,
+               const accel_ckpt_stats_t *stats);
+/* Is it an error that another try may cure: a full disk, a file system that is away? */
+bool save_may_pass(accel_status_t st);
+
 /* ---- save.c ---------------------------------------------------------------------- */
 
 /* Saves a checkpoint of the current step; does nothing if that step is saved or the
  * run saves none. Collective: every rank gets the same status. On failure older
  * checkpoints are untouched. */
 accel_status_t save_checkpoint(accel_t *run, accel_error_t *err);
+/* Waits until the save in flight is written, and commits it; does nothing if there is
+ * none. A failure that may pass is warned about, and no error. Collective: every rank
+ * gets the same status. */
+accel_status_t save_finish(accel_t *run, accel_error_t *err);
 /* Writes the current step below `root`, which keeps the newest `keep` of its
- * checkpoints. Collective: every rank gets the same status. */
+ * checkpoints and what the rule adds. Collective: every rank gets the same status. */
 accel_status_t save_below(accel_t *run, const char *root, int keep,
                           accel_ckpt_stats_t *stats_out, accel_error_t *err);
 /* save_checkpoint in the middle of a run. A save that fails and may succeed later (disk
  * full) is counted and warned about, and training goes on with the older
- * checkpoint. Collective. */
+ * checkpoint. With accel.checkpoint.async it is only begun, and save_finish ends it.
+ * Collective. */
 accel_status_t save_or_go_on(accel_t *run, accel_error_t *err);
-/* The same at the end of a life, where no later save can make up for it: up to 4 tries
- * with 7 s of pauses, then the failure is the run's error. Collective. */
+/* Saves the current step on the nodes; staging.on is true. A failure ends the staging
+ * of this life, with a warning, and is the caller's. Collective: every rank gets the
+ * same status. */
+accel_status_t save_staged(accel_t *run, accel_error_t *err);
+
+/* ---- last_save.c ----------------------------------------------------------------- */
+
+/* save_checkpoint at the end of a run, where no later save can make up for it: up to 4
+ * tries with 7 s of pauses, then the failure is the run's error. Collective. */
 accel_status_t save_last(accel_t *run, accel_error_t *err);
+/* The same for a stop by `sig`, and the save in flight before it, as far as there is
+ * time for them. ACCEL_OK with progress.saved_step below the run's step: there was not,
+ * and life.declined says why. Collective. */
+accel_status_t save_stop(accel_t *run, int sig, accel_error_t *err);
 
 /* ---- resume.c -------------------------------------------------------------------- */
 

@@ -120,26 +120,26 @@ static int remove_entry(const char *path, const struct stat *sb, int kind,
     return remove(path);
 }
 
-/* Rank 0, when the newest is durable: accel.checkpoint.keep complete ones stay, and all
- * below the lowest of them goes, what a killed save left included. What is deleted
- * half-way is no complete checkpoint, and goes with the next save. */
+/* Rank 0, in the background's thread, when the newest is durable: so many complete ones
+ * stay, and all below the lowest of them goes, what a killed save left included. What
+ * is deleted half-way, or cannot be, is left to the next save; so is the rest when a
+ * stop has been asked for. */
 static void delete_lowest(accel_t *run)
 {
     char path[PATH_MAX], ignored[PATH_MAX];
     accel_error_t why = { 0 };
     accel_status_t st;
-    int64_t *list = NULL, left = run->config.ckpt_keep;
+    int64_t *list = NULL, left = retention_keep(run);
     size_t n = 0;
 
     if (list_numbers(run, &list, &n, &why) != ACCEL_OK)
         n = 0;
-    while (n-- > 0) {
+    while (n-- > 0 && retention_may_delete()) {
         auto_path(run, list[n], path, sizeof(path));
         if (left > 0)
             left -= newest_below(path, true, ignored, sizeof(ignored), &st, &why);
-        else if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
-            accel_logf(&run->log, ACCEL_LOG_WARN, "cannot delete %s: %s", path,
-                       strerror(errno));
+        else
+            (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     }
     free(list);
 }
@@ -240,7 +240,7 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
                    "state of step %lld saved to %s in %.2f s",
                    (long long)run->progress.step, path, stats.seconds);
         if (!dir)
-            delete_lowest(run);
+            background_do(run, delete_lowest);
     } else if (st && !dir && run->boot.rank == 0) {
         /* only where nothing is in it: the next save takes the number */
         rmdir(path);
@@ -348,6 +348,7 @@ static accel_status_t set_back(accel_t *run, accel_error_t *err)
     run->loop.step_start_ns = clock_ns();
     /* what is saved under this step's number may be of before */
     run->progress.saved_step = -1;
+    retention_forget(run);
     if (run->boot.rank == 0)
         st = later_aside(run, err);
     return run_agree(run, st, err);
@@ -363,9 +364,17 @@ accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *er
         return st;
     st = run_agree(run, between_steps(run, "accel_load_state", &e), &e);
     if (!st)
+        st = save_finish(run, &e);
+    if (!st)
+        st = staging_finish(run, &e);
+    if (!st)
         st = state_dirs_find(run, dir, path, sizeof(path), &e);
     if (st)
         return end_save(run, st, &e, err);
+    /* what is deleted is not read, and what is moved aside not deleted */
+    background_settle(&run->background);
+    background_settle(&run->staging.drain);
+    staging_forget(run);
     shard_settle(run->shard);
     run->program.overwritten = run->program.function_failed = false;
     st = resume_from(run, path, &e);

@@ -67,8 +67,8 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
 {
     accel_status_t st;
 
-    if (compute != ACCEL_F32 && compute != ACCEL_BF16)
-        return accel_fail(err, A0606, "use float32 or bfloat16",
+    if (!accel_dtype_is_float(compute))
+        return accel_fail(err, A0606, "use float32, bfloat16 or float16",
                           "compute dtype %s is not supported yet",
                           accel_dtype_name(compute));
     memset(g, 0, sizeof(*g));
@@ -133,7 +133,7 @@ void *graph_fail(struct graph *g, enum message code, const char *op, const char 
     if (g->error.code)
         return NULL;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    text_vformat(text, sizeof(text), fmt, ap);
     va_end(ap);
     snprintf(where, sizeof(where), op ? "%s: %s" : "%s", path, op);
     accel_fail_at(&g->error, code, where, hint, "%s", text);

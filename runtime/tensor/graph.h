@@ -12,7 +12,8 @@
 
 #define TENSOR_MAX_DIMS 4
 
-struct backend; /* backend/device.h */
+struct backend;    /* backend/device.h */
+struct fp8_linear; /* precision/fp8.h */
 struct graph;
 struct tape_entry;
 
@@ -28,6 +29,8 @@ struct residency {
      * Asking for another unit ends the previous one, which may be reduced at that
      * moment. Collective when sharded. */
     accel_status_t (*grad)(void *user, int unit, float **grad_out, accel_error_t *err);
+    /* Another number whenever values of parameters may have changed. */
+    const uint64_t *changed;
 };
 
 /* A tensor of the micro-batch, a parameter (unit >= 0 after the layout) or a buffer. */
@@ -67,6 +70,13 @@ struct accel_tensor {
     int unit;
     /* elements from the start of the unit */
     int64_t unit_offset;
+    /* What a linear has made of it in 8 bits with that scale (0: its own), for others
+     * with the same; its data is NULL where nobody holds it. The second is for the
+     * gradient of the weight, where that takes another copy: turned, or with scales of
+     * other blocks. */
+    struct accel_tensor *narrow[2];
+    accel_dtype_t narrow_type;
+    float narrow_scale;
     /* name of a parameter in its model, else NULL */
     const char *name;
     /* of a parameter or buffer, "MODEL/NAME", malloc; NULL: the model has no name */
@@ -78,6 +88,13 @@ struct accel_tensor {
     const float *values;
     /* of its parameter group; set by accel_prepare */
     float lr_scale, weight_decay;
+    /* The scales with which linear multiplies by this weight in 8 bits; not owned.
+     * NULL: it multiplies in the compute dtype. */
+    struct fp8_linear *fp8;
+    /* Parameters only: the residency hands it out in 8 bits, narrowed with the scale of
+     * `fp8`. And the elements before it in its unit that are so, a byte each. */
+    bool coded;
+    int64_t coded_before;
 };
 
 /* Has the parameter an optimizer? Not where it is frozen for the whole run. */
@@ -138,7 +155,7 @@ struct waiting_sum {
 struct graph {
     /* for accel_module_run */
     accel_t *run;
-    /* ACCEL_F32 or ACCEL_BF16 */
+    /* ACCEL_F32, ACCEL_BF16 or ACCEL_F16 */
     accel_dtype_t compute;
     const struct backend *backend;
     struct arena *arena;
@@ -187,7 +204,7 @@ static inline const char *graph_enter(struct graph *g, const char *what)
 }
 
 /* Opens arena and tape on `backend`, which must outlive the graph. compute: ACCEL_F32
- * or ACCEL_BF16. `counting`: the arena has no memory. */
+ * ACCEL_BF16 or ACCEL_F16. `counting`: the arena has no memory. */
 accel_status_t graph_open(struct graph *g, const struct backend *backend,
                           accel_dtype_t compute, bool counting, accel_error_t *err);
 void graph_close(struct graph *g);

@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/scaled.h"
 #include "tensor/tape.h"
 
-/* 64 bytes of float32, so that every parameter starts on a cache line. */
-#define ALIGN_ELEMS 16
+/* Every parameter begins on a cache line of any dtype of 16 bits or more, and with a
+ * block of those that share a scale. */
+#define ALIGN_ELEMS 32
+
+_Static_assert(ALIGN_ELEMS % SCALED_BLOCK == 0, "no block has two parameters");
 
 accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int ndim,
                           const int64_t *dims, accel_init_t init)
@@ -101,6 +105,26 @@ void units_lay_out(struct units *u)
         place_params(one, i, false);
         one->frozen = one->elems - trained;
     }
+}
+
+int units_coded(const struct units *u, struct plan_coded *list,
+                accel_tensor_t **param_out)
+{
+    int n = 0;
+
+    for (int i = 0; i < u->count; i++)
+        for (int k = 0; k < u->unit[i].param_count; k++) {
+            accel_tensor_t *p = u->unit[i].param[k];
+
+            if (!p->fp8)
+                continue;
+            if (list)
+                list[n] = (struct plan_coded){ i, p->unit_offset, p->elems };
+            if (param_out)
+                param_out[n] = p;
+            n++;
+        }
+    return n;
 }
 
 /* All lists move to one new array, for units_free. */

@@ -8,6 +8,7 @@
 #ifndef ACCEL_TENSOR_UNITS_H
 #define ACCEL_TENSOR_UNITS_H
 
+#include "plan/plan.h"
 #include "tensor/graph.h"
 
 /* One unit. Parameters are owned by whoever declared them. */
@@ -31,14 +32,19 @@ struct units {
     int count;
 };
 
-/* Gives every parameter its unit and its place there (64-byte aligned offsets of
- * float32): in order of declaration, frozen parameters last, so that what is trained is
- * one range from the start. May be called again when needs_grad has changed. */
+/* Gives every parameter its unit and its place there (multiples of 32 elements): in
+ * order of declaration, frozen parameters last, so that what is trained is one range
+ * from the start. May be called again when needs_grad has changed. */
 void units_lay_out(struct units *u);
 /* Adds copies of the units of `part` behind those of `u`; the caller keeps `part`. Lay
  * them out again before use. */
 accel_status_t units_append(struct units *u, const struct units *part,
                             accel_error_t *err);
+/* The parameters with scales (fp8), which may be gathered in 8 bits, in the order of
+ * units: their places, and themselves. NULL: not asked for. Returns how many there
+ * are. */
+int units_coded(const struct units *u, struct plan_coded *list,
+                accel_tensor_t **param_out);
 /* Frees the lists, which lie in one array that begins with the first unit's; not the
  * parameters. NULL is fine. */
 void units_free(struct units *u);

@@ -28,8 +28,8 @@ struct export
     size_t parts;
     /* rank 0's; NULL elsewhere */
     accel_safetensors_writer_t *out;
-    /* with a device: host memory for a slice */
-    float *stage;
+    /* host memory: this rank's part of a slice, with a device; rank 0's whole slice */
+    float *stage, *slice;
 };
 
 /* names of dtypes in accel.h and in safetensors files */
@@ -80,48 +80,21 @@ static accel_status_t export_begin(struct export *x, const char *dir,
     return st;
 }
 
-/* Values of this rank's shard where the CPU can read them: themselves, or a copy in the
- * stage that is good until the next call. */
-static const float *on_host(const struct export *x, const float *values, size_t bytes)
-{
-    const struct backend *be = run_home(x->run);
-
-    if (!be->device)
-        return values;
-    /* complete when the call returns */
-    be->to_host_bytes(be, x->stage, values, bytes);
-    return x->stage;
-}
-
 /* Collective. Elements [first, first + count) of part i from all ranks to rank 0's
- * file. The ranks hold them one after the other in rank order, so the gathered blocks
- * are the slice. A failure of the file is kept in *bad, so that all ranks still go
- * through the same collectives. */
+ * file. A failure of the file is kept in *bad, so that all ranks still go through the
+ * same collectives. */
 static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t count,
                             accel_status_t *bad, accel_error_t *why, accel_error_t *err)
 {
     const struct weight_part *p = &x->part[i];
-    int64_t b = p->begin > first ? p->begin : first, e = p->begin + p->count;
     bool turned = hf_is_transposed(x->names, p->param->name);
-    size_t *sizes = NULL, bytes;
-    const float *mine = NULL;
-    void *all = NULL;
-    accel_status_t st;
+    accel_status_t st =
+        weight_gather(x->run, p, 0, first, count, x->stage, x->slice, err);
 
-    /* b .. e: this rank's share of the slice; empty when b >= e */
-    e = e < first + count ? e : first + count;
-    bytes = b < e ? (size_t)(e - b) * sizeof(*mine) : 0;
-    if (bytes)
-        mine = on_host(x, p->data + (b - p->begin), bytes);
-    if (x->run->boot.rank == 0)
-        sizes = calloc((size_t)x->run->boot.size, sizeof(*sizes));
-    st = comm_gather(x->run->comm, mine, bytes, 0, &all, sizes, err);
     /* after a failed write the rest is gathered and dropped */
     if (!st && x->out && !*bad)
-        *bad = (turned ? accel_safetensors_write_transposed
-                       : accel_safetensors_write)(x->out, i, first, count, all, why);
-    free(sizes);
-    free(all);
+        *bad = (turned ? accel_safetensors_write_transposed : accel_safetensors_write)(
+            x->out, i, first, count, x->slice, why);
     return st;
 }
 
@@ -134,20 +107,24 @@ static int64_t slice_elems(const accel_tensor_t *p)
     return row < SLICE_ELEMS ? SLICE_ELEMS / row * row : row;
 }
 
-/* With a device: the stage, for the largest slice. */
-static accel_status_t open_stage(struct export *x, accel_error_t *err)
+/* Host memory for the largest slice, where it is needed. */
+static accel_status_t open_slices(struct export *x, accel_error_t *err)
 {
+    const bool staged = weights_are_staged(x->run), first = x->run->boot.rank == 0;
     int64_t most = 1;
+    size_t bytes;
 
-    if (!run_home(x->run)->device)
-        return ACCEL_OK;
     for (size_t i = 0; i < x->parts; i++)
         if (slice_elems(x->part[i].param) > most)
             most = slice_elems(x->part[i].param);
-    x->stage = malloc((size_t)most * sizeof(*x->stage));
-    return x->stage ? ACCEL_OK
-                    : accel_fail_nomem(err, "a copy of weights on the host",
-                                       (size_t)most * sizeof(*x->stage));
+    bytes = (size_t)most * sizeof(*x->stage);
+    if (staged)
+        x->stage = malloc(bytes);
+    if (first)
+        x->slice = malloc(bytes);
+    if ((staged && !x->stage) || (first && !x->slice))
+        return accel_fail_nomem(err, "weights on their way to a file", bytes);
+    return ACCEL_OK;
 }
 
 /* All parameters; after each the ranks agree, so that a full disk on rank 0
@@ -225,10 +202,10 @@ static accel_status_t export_model(accel_t *run, const struct run_model *model,
     if (!st)
         st = weight_parts(run, model, false, &x.part, &x.parts, err);
     if (!st)
-        st = open_stage(&x, err);
+        st = open_slices(&x, err);
     if (!st && run->boot.rank == 0)
         st = export_begin(&x, dir, stored, shard_bytes, err);
-    /* every rank must have its stage, and rank 0 its files */
+    /* every rank must have its memory, and rank 0 its files */
     st = run_agree(run, st, err);
     if (!st)
         st = write_all(&x, err);
@@ -241,6 +218,7 @@ static accel_status_t export_model(accel_t *run, const struct run_model *model,
     accel_safetensors_writer_close(x.out);
     free(x.part);
     free(x.stage);
+    free(x.slice);
     return st;
 }
 

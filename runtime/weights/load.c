@@ -44,31 +44,42 @@ static bool is_of(const struct run_model *model, const char *name)
     return !len || (strncmp(name, model->name, len) == 0 && name[len] == '/');
 }
 
+/* The parameter's name in that of a box of weights or of their scales; NULL: it is a
+ * box of the optimizer's state. */
+static const char *param_of_box(const char *name)
+{
+    const bool weights = strncmp(name, "model/", 6) == 0;
+
+    return weights || shard_is_exponents(name) ? strchr(name, '/') + 1 : NULL;
+}
+
 /* Joins boxes to parts. Boxes come in the order of the parameters, those of one
  * parameter in memory order, so one pass is enough. Boxes of the optimizer's state and
  * of other models are passed over. */
 static void take_boxes(const struct run_model *model, struct weight_part *part,
                        size_t n, const accel_ckpt_box_t *box, size_t boxes)
 {
-    static const char prefix[] = "model/";
     size_t at = 0;
 
     for (size_t i = 0; i < boxes; i++) {
-        const char *name = box[i].name + sizeof(prefix) - 1;
+        const char *name = param_of_box(box[i].name);
         int64_t begin, count;
 
-        /* the optimizer's state: optim/... */
-        if (strncmp(box[i].name, prefix, sizeof(prefix) - 1) != 0 ||
-            !is_of(model, name))
+        if (!name || !is_of(model, name))
             continue;
         while (at < n && strcmp(tensor_full_name(part[at].param), name) != 0)
             at++;
         if (at == n)
             return;
+        if (shard_is_exponents(box[i].name)) {
+            part[at].exponent = box[i].data;
+            continue;
+        }
         range_of(&box[i], &begin, &count);
         if (part[at].count == 0) {
             part[at].begin = begin;
             part[at].data = box[i].data;
+            part[at].type = box[i].dtype;
         }
         part[at].count += count;
     }
@@ -310,21 +321,20 @@ static accel_status_t read_to(const struct load *l, const struct piece *p, float
 static accel_status_t read_piece(const struct load *l, const struct piece *p,
                                  accel_error_t *err)
 {
-    const struct backend *be = run_home(l->run);
-    float *to = l->part[p->part].data + p->first, *host;
-    size_t bytes = (size_t)p->count * sizeof(*host);
+    const struct weight_part *part = &l->part[p->part];
+    const size_t bytes = (size_t)p->count * sizeof(float);
+    float *host;
     accel_status_t st;
 
-    /* the shard is host memory */
-    if (!be->device)
-        return read_to(l, p, to, err);
+    if (!weights_are_staged(l->run))
+        return read_to(l, p, weight_part_at(part, p->first), err);
     host = malloc(bytes);
     if (!host)
         return accel_fail_nomem(err, "read buffers", bytes);
     st = read_to(l, p, host, err);
     if (!st) {
-#pragma omp critical(accel_to_device)
-        be->from_host(be, to, host, bytes);
+#pragma omp critical(accel_to_shard)
+        weight_part_write(l->run, part, p->first, p->count, host);
     }
     free(host);
     return st;
@@ -451,6 +461,9 @@ static accel_status_t load_weights(accel_t *run, const struct run_model *model,
     accel_status_t st;
 
     if (run->progress.resumed) {
+        if (!path || !*path)
+            return accel_fail(err, A0825, "give a file or a directory",
+                              "%s: the path is empty", call);
         if (run->boot.rank == 0)
             accel_logf(&run->log, ACCEL_LOG_INFO,
                        "%s is not read: the run resumes from its checkpoint", path);

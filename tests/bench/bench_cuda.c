@@ -247,6 +247,69 @@ static void measure_linear(const struct model *m, const struct linear *l,
     be->free(be, bias);
 }
 
+/* The same in 8 bits: all three products take rows by rows, of turned copies. */
+static void measure_fp8(const struct model *m, const struct linear *l,
+                        struct totals *sum)
+{
+    const int64_t rows = m->rows, most = l->in > l->out ? l->in : l->out;
+    const float one = 1;
+    float *inverse = device_memory(sizeof(one));
+    void *x = operand(rows * most), *weight = operand(l->out * l->in);
+    void *result = device_memory((rows > most ? rows : most) * most * 4);
+    struct gemm p = { .trans_b = true,
+                      .a = x,
+                      .b = weight,
+                      .a_type = ACCEL_F8E4M3,
+                      .b_type = ACCEL_F8E4M3,
+                      .a_inverse = inverse,
+                      .b_inverse = inverse,
+                      .c = result,
+                      .c_type = ACCEL_BF16,
+                      .m = rows,
+                      .n = l->out,
+                      .k = l->in,
+                      .fast = true };
+
+    be->from_host(be, inverse, &one, sizeof(one));
+    p.lda = p.ldb = p.k;
+    p.ldc = p.n;
+    measure(l->name, "forward", p, l->count, sum);
+    p.fast = false;
+    p.a_type = ACCEL_F8E5M2;
+    p.n = p.ldc = l->in;
+    p.k = p.lda = p.ldb = l->out;
+    measure(l->name, "input", p, l->count, sum);
+    p.m = l->out;
+    p.k = p.lda = p.ldb = rows;
+    p.b = x;
+    p.c = device_memory(l->out * l->in * 4);
+    p.c_type = ACCEL_F32;
+    p.add = true;
+    measure(l->name, "weight", p, l->count, sum);
+    be->free(be, p.c);
+    be->free(be, result);
+    be->free(be, weight);
+    be->free(be, x);
+    be->free(be, inverse);
+}
+
+/* Linears between the first and the last of a model. */
+static void measure_model_fp8(const struct model *m)
+{
+    struct totals sum = { 0, 0 };
+
+    if (be->fp8 == BACKEND_FP8_NONE)
+        return;
+    printf("%s, %lld rows, 8 bits\n", m->name, (long long)m->rows);
+    for (int i = 0; i < 6 && m->linear[i].name; i++)
+        if (!m->linear[i].to_float)
+            measure_fp8(m, &m->linear[i], &sum);
+    print_state();
+    if (sum.own > 0)
+        printf("  all of them of a step: %.2f ms, bare %.2f ms: %.1f %% (goal 95)\n",
+               sum.own, sum.bare, 100.0 * sum.bare / sum.own);
+}
+
 static void measure_model(const struct model *m)
 {
     struct totals sum = { 0, 0 };
@@ -258,6 +321,7 @@ static void measure_model(const struct model *m)
     if (sum.own > 0)
         printf("  all products of a step: %.2f ms, bare %.2f ms: %.1f %% (goal 95)\n",
                sum.own, sum.bare, 100.0 * sum.bare / sum.own);
+    measure_model_fp8(m);
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
@@ -291,8 +355,11 @@ static void run_adamw(void *arg)
                                   .grad_scale = 1.0f };
 
     (void)arg;
-    be->update(be, &(struct update_span){ room.p, room.m, room.v, room.g, elems, 0 }, 1,
-               &(struct optim_step){ .kind = ACCEL_ADAMW, .adamw = k });
+    be->update(
+        be,
+        &(struct update_span){
+            .p = room.p, .m.data = room.m, .v.data = room.v, .g = room.g, .n = elems },
+        1, &(struct optim_step){ .kind = ACCEL_ADAMW, .adamw = k });
 }
 
 static void run_norm(void *arg)

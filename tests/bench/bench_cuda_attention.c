@@ -51,7 +51,7 @@ static void fill(const struct backend *be, void *to, int64_t n)
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)(i * 7919 % 1009) / 504.5f - 1.0f;
     be->from_host(be, wide, x, (size_t)n * sizeof(*x));
-    be->narrow(be, to, wide, n);
+    be->narrow(be, to, ACCEL_BF16, wide, n);
     be->sync(be, NULL);
     be->free(be, wide);
     free(x);

@@ -19,6 +19,13 @@ bench-step: tests/bench/bench_step$(EXEEXT)
 	tests/bench/bench_step$(EXEEXT)
 .PHONY: bench-step
 
+# The same training in every precision: the table and the curves of doc/precision.md.
+EXTRA_DIST += tests/bench/precision_curves.py
+bench-precision: examples/train$(EXEEXT)
+	python3 $(srcdir)/tests/bench/precision_curves.py $(abs_builddir)/examples/train \
+	    --svg $(srcdir)/doc/precision-curves.svg --doc $(srcdir)/doc/precision.md
+.PHONY: bench-precision
+
 noinst_PROGRAMS += tests/bench/bench_attention
 tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
 tests_bench_bench_attention_LDADD = $(unit_ldadd)

@@ -15,12 +15,23 @@ static const size_t big_workspace = 1 << 20;
 
 /* ---- what may be multiplied ------------------------------------------------------------- */
 
+static bool is_fp8(int32_t type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+static int64_t size_of(int32_t type)
+{
+    return is_fp8(type) ? 1 : type == CUDA_R_32F ? 4 : 2;
+}
+
 static bool is_layout(const cublasLtMatrixLayoutOpaque_t *l)
 {
     uint64_t least = l->order == CUBLASLT_ORDER_COL ? l->rows : l->cols;
 
-    return (l->type == CUDA_R_32F || l->type == CUDA_R_16BF) && l->rows > 0 &&
-           l->cols > 0 && l->ld >= (int64_t)least && l->batch > 0;
+    return (l->type == CUDA_R_32F || l->type == CUDA_R_16BF || l->type == CUDA_R_16F ||
+            is_fp8(l->type)) &&
+           l->rows > 0 && l->cols > 0 && l->ld >= (int64_t)least && l->batch > 0;
 }
 
 static bool is_epilogue(uint32_t e)
@@ -57,6 +68,13 @@ static bool is_listed(const char *variable, uint32_t epilogue)
     return false;
 }
 
+/* bfloat16 beside float32 results, too. */
+static bool is_fp8_bias(const struct product *p)
+{
+    return p->desc.bias_type ==
+           (p->d_layout.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF);
+}
+
 static cublasStatus_t check_epilogue(const struct product *p)
 {
     const cublasLtMatmulDescOpaque_t *e = &p->desc;
@@ -70,6 +88,10 @@ static cublasStatus_t check_epilogue(const struct product *p)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (p->d_layout.order != CUBLASLT_ORDER_COL)
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (is_fp8(p->a_layout.type))
+        return e->epilogue == CUBLASLT_EPILOGUE_BIAS && is_fp8_bias(p)
+                   ? CUBLAS_STATUS_SUCCESS
+                   : CUBLAS_STATUS_NOT_SUPPORTED;
     if ((e->epilogue & (BIAS | BGRADS)) && e->bias_type != p->d_layout.type)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!(e->epilogue & AUX))
@@ -89,6 +111,40 @@ static bool is_compute(const cublasLtMatmulDescOpaque_t *e)
             e->compute == CUBLAS_COMPUTE_32F_FAST_16BF);
 }
 
+/* Rows and their distance: multiples of 16. */
+static bool is_fp8_whole(const cublasLtMatrixLayoutOpaque_t *l)
+{
+    return l->order == CUBLASLT_ORDER_COL && l->rows % 16 == 0 && l->ld % 16 == 0;
+}
+
+/* The table of 8-bit floats: types, layouts, sizes. The columns of d are free. */
+static bool is_fp8_product(const struct product *p, bool ta, bool tb)
+{
+    const cublasLtMatrixLayoutOpaque_t *a = &p->a_layout, *b = &p->b_layout;
+    const cublasLtMatrixLayoutOpaque_t *d = &p->d_layout;
+    const bool any = fake.capability / 10 == 10;
+    const bool turned = fake.capability == 89 || fake.capability / 10 == 9 ||
+                        fake.capability / 10 == 12;
+
+    return is_fp8(b->type) &&
+           (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) &&
+           p->desc.compute == CUBLAS_COMPUTE_32F && (any || (turned && ta && !tb)) &&
+           !is_fp8(d->type) && is_fp8_whole(a) && is_fp8_whole(b) &&
+           (ta ? a->cols : a->rows) % 16 == 0 && (ta ? a->rows : a->cols) % 16 == 0 &&
+           d->ld * size_of(d->type) % 16 == 0;
+}
+
+/* Operands of 8 bits follow rules of their own. */
+static bool are_types(const struct product *p, bool ta, bool tb)
+{
+    const int32_t a = p->a_layout.type, b = p->b_layout.type, d = p->d_layout.type;
+
+    if (is_fp8(a) || is_fp8(b))
+        return is_fp8_product(p, ta, tb);
+    return a == b && !is_fp8(d) && (a != CUDA_R_32F || d == CUDA_R_32F) &&
+           !p->desc.a_scale && !p->desc.b_scale;
+}
+
 cublasStatus_t fake_product_check(const struct product *p)
 {
     const cublasLtMatrixLayoutOpaque_t *a = &p->a_layout, *b = &p->b_layout;
@@ -102,8 +158,8 @@ cublasStatus_t fake_product_check(const struct product *p)
         c->cols != d->cols || a->batch != d->batch || b->batch != d->batch ||
         c->batch != d->batch)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!is_compute(&p->desc) || a->type != b->type || c->type != d->type ||
-        c->order != d->order || (a->type == CUDA_R_32F && d->type != CUDA_R_32F))
+    if (!is_compute(&p->desc) || c->type != d->type || c->order != d->order ||
+        !are_types(p, ta, tb))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     return check_epilogue(p);
 }
@@ -112,7 +168,9 @@ cublasStatus_t fake_product_check(const struct product *p)
 static void fill_types(struct product *p)
 {
     if (p->desc.bias_type < 0)
-        p->desc.bias_type = p->d_layout.type;
+        p->desc.bias_type = is_fp8(p->a_layout.type) && p->d_layout.type == CUDA_R_32F
+                                ? CUDA_R_16BF
+                                : p->d_layout.type;
     if (p->desc.aux_type < 0)
         p->desc.aux_type = p->d_layout.type;
 }
@@ -129,7 +187,7 @@ static uint64_t key_of(const struct product *p)
         p->a_layout.order,         p->b_layout.order,         p->d_layout.order,
         p->desc.compute,           p->desc.trans_a,           p->desc.trans_b,
         (int32_t)p->desc.epilogue, p->d_layout.batch,         p->desc.bias_type,
-        (int32_t)p->d_layout.rows, (int32_t)p->d_layout.cols,
+        (int32_t)p->d_layout.rows, (int32_t)p->d_layout.cols, p->desc.fast,
     };
     uint64_t key = 1469598103934665603u;
 
@@ -230,12 +288,12 @@ static bool lies_on_device(const void *p, const cublasLtMatrixLayoutOpaque_t *l)
     uint64_t elems = (uint64_t)(l->batch - 1) * (uint64_t)l->stride +
                      (lines - 1) * (uint64_t)l->ld + width;
 
-    return fake_on_device(p, elems * (l->type == CUDA_R_32F ? 4 : 2));
+    return fake_on_device(p, elems * (uint64_t)size_of(l->type));
 }
 
 static size_t bytes_of(int32_t type, int64_t elems)
 {
-    return (size_t)elems * (type == CUDA_R_32F ? 4 : 2);
+    return (size_t)(elems * size_of(type));
 }
 
 /* A bias, or what the gradient of one is written to: of d's columns where b is summed. */
@@ -263,12 +321,27 @@ static bool aux_lies_on_device(const struct product *p)
                                        : bytes_of(e->aux_type, elems));
 }
 
+/* Scales of the device, and addresses that tensor cores take. */
+static bool fp8_lies_on_device(const struct product *p)
+{
+    const void *scale[] = { p->desc.a_scale, p->desc.b_scale };
+    const void *matrix[] = { p->a, p->b, p->d };
+
+    for (const void *s : scale)
+        if (s && ((uintptr_t)s % sizeof(float) || !fake_on_device(s, sizeof(float))))
+            return false;
+    for (const void *m : matrix)
+        if (is_fp8(p->a_layout.type) && (uintptr_t)m % 16)
+            return false;
+    return true;
+}
+
 static cublasStatus_t check_pointers(const struct product *p)
 {
     uint32_t e = p->desc.epilogue;
     bool fine = lies_on_device(p->a, &p->a_layout) &&
                 lies_on_device(p->b, &p->b_layout) &&
-                lies_on_device(p->d, &p->d_layout);
+                lies_on_device(p->d, &p->d_layout) && fp8_lies_on_device(p);
 
     if (p->beta != 0)
         fine = fine && lies_on_device(p->c, &p->c_layout);
@@ -332,6 +405,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (status)
         return status;
     fake.counts.matmuls++;
+    fake.counts.fp8_products += is_fp8(p.a_layout.type);
+    fake.counts.fp8_fast += is_fp8(p.a_layout.type) && p.desc.fast;
     return fake_put(fake_stream(stream), cudaGraphNodeTypeKernel,
                     [p] {
                         if (fake_kernel_begins())

@@ -83,6 +83,7 @@ static void read_environment(void)
         fake.driver = 0;
     if (fake.driver < CUDART_VERSION / 1000 * 1000)
         fake.open = cudaErrorInsufficientDriver;
+    fake.capability = atoi(env("FAKE_CUDA_CAPABILITY", "90"));
     fake.memory = strtoull(env("FAKE_CUDA_MEMORY", "17179869184"), NULL, 10);
     read_taken(env("FAKE_CUDA_TAKEN", "0"));
     for (int i = 0; i < DEVICES_MAX; i++)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fibers: stacks that hand the processor to one another. A switch costs two jumps and
- * no system call.
+ * Fibers: stacks that hand the processor to one another, without a system call.
  */
 #ifndef FAKE_FIBER_H
 #define FAKE_FIBER_H
 
+#include <stddef.h>
+#ifndef __x86_64__
 #undef _FORTIFY_SOURCE /* its longjmp refuses to leave one stack for another */
 #include <setjmp.h>
-#include <stddef.h>
 #include <ucontext.h>
+#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 #define FAKE_ASAN 1
@@ -18,9 +19,13 @@
 #endif
 
 struct fiber {
+#ifdef __x86_64__
+    void *top; /* of its stack, while another one runs */
+#else
     jmp_buf at;
     ucontext_t begin;
-    bool started;
+    bool prepared; /* begins at `begin` */
+#endif
     char *stack;        /* NULL: the stack of the thread itself */
     const void *bottom; /* where the sanitizer believes it to be */
     size_t size;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <vector>
 
+#include "common/minifloat.h"
 #include "fake_blaslt.h"
 
 typedef cublasLtMatrixLayoutOpaque_t layout;
@@ -23,6 +24,12 @@ static float load(const void *p, int32_t type, int64_t i)
 
     if (type == CUDA_R_32F)
         return ((const float *)p)[i];
+    if (type == CUDA_R_16F)
+        return f16_to_f32(((const f16_t *)p)[i]);
+    if (type == CUDA_R_8F_E4M3)
+        return e4m3_to_f32(((const f8_t *)p)[i]);
+    if (type == CUDA_R_8F_E5M2)
+        return e5m2_to_f32(((const f8_t *)p)[i]);
     bits = (uint32_t)((const uint16_t *)p)[i] << 16;
     memcpy(&x, &bits, sizeof(x));
     return x;
@@ -34,6 +41,10 @@ static void store(void *p, int32_t type, int64_t i, float x)
 
     if (type == CUDA_R_32F) {
         ((float *)p)[i] = x;
+        return;
+    }
+    if (type == CUDA_R_16F) {
+        ((f16_t *)p)[i] = f32_to_f16(x);
         return;
     }
     memcpy(&bits, &x, sizeof(bits));
@@ -164,12 +175,15 @@ static void do_part(struct part *t)
     const struct product *p = t->p;
     uint32_t epilogue = p->desc.epilogue;
     std::vector<float> column((size_t)t->m), gradient((size_t)t->m);
+    const float *sa = (const float *)p->desc.a_scale;
+    const float *sb = (const float *)p->desc.b_scale;
+    const float by = (sa ? *sa : 1) * (sb ? *sb : 1);
 
     read_operands(t);
     for (int64_t j = 0; j < t->n; j++) {
         sum_column(t, j, column.data());
         for (int64_t i = 0; i < t->m; i++) {
-            float x = p->alpha * column[(size_t)i];
+            float x = p->alpha * by * column[(size_t)i];
 
             if (p->beta != 0)
                 x += p->beta *

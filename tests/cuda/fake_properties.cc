@@ -171,7 +171,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     prop->maxThreadsDim[2] = 64;
     prop->maxGridSize[0] = 2147483647;
     prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
-    prop->major = 9;
+    prop->major = fake.capability / 10;
+    prop->minor = fake.capability % 10;
     prop->multiProcessorCount = PROCESSORS;
     prop->l2CacheSize = 50 << 20;
     prop->memoryBusWidth = 5120;
@@ -221,11 +222,12 @@ static int attribute(enum cudaDeviceAttr attr, int device)
     case cudaDevAttrPciDomainId:
         return (int)address_of(device).domain;
     case cudaDevAttrComputeCapabilityMajor:
-        return 9;
+        return fake.capability / 10;
+    case cudaDevAttrComputeCapabilityMinor:
+        return fake.capability % 10;
     case cudaDevAttrUnifiedAddressing:
     case cudaDevAttrMemoryPoolsSupported:
         return 1;
-    case cudaDevAttrComputeCapabilityMinor:
     case cudaDevAttrComputeMode:
         return 0;
     }

@@ -88,11 +88,11 @@ enum order { ORDER_LAZY, ORDER_EAGER, ORDER_RANDOM };
 
 struct fakecuda {
     std::recursive_mutex lock;
-    bool ready;       /* the environment was read */
-    cudaError_t open; /* what there is instead of devices */
-    int devices, driver;
-    uint64_t memory; /* bytes of each device */
-    uint64_t taken;  /* of them others take, before allocation taken_after + 1 */
+    bool ready;                      /* the environment was read */
+    cudaError_t open;                /* what there is instead of devices */
+    int devices, driver, capability; /* 90: 9.0 */
+    uint64_t memory;                 /* bytes of each device */
+    uint64_t taken; /* of them others take, before allocation taken_after + 1 */
     long taken_after;
     bool watch; /* the host may not touch the devices' memory */
     uint64_t used[DEVICES_MAX];

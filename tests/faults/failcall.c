@@ -4,9 +4,13 @@
  * process.
  *   FAILCALL_AT=n        which intercepted call (1 ...), counted per process
  *   FAILCALL_TIMES=k     and how many from there on; 0: all of them; unset: 1
- *   FAILCALL_HOW=KIND    EIO EACCES EMFILE ENOSPC EINTR short kill hang; at every call:
+ *   FAILCALL_HOW=KIND    EIO EACCES EMFILE ENOSPC EDQUOT EXDEV EROFS EINTR short kill
+ *                        hang; at every call:
  *   noopen
  *                        (O_DIRECT is refused when opening), nowrite (when writing)
+ *   FAILCALL_SLOW=MS     each write to a place of a file takes so much longer
+ *   FAILCALL_SLOW_PATH=TEXT, FAILCALL_SLOW_FROM=BYTES
+ *                        only of a file that has TEXT in its path, of so many bytes
  *   FAILCALL_SEEN=FILE   created when the call was reached
  *   FAILCALL_PATH=TEXT   only what has TEXT in its path counts, and then the calls that
  *                        open, read, list and lock count as well
@@ -69,9 +73,8 @@ static int error_named(const char *how)
     static const struct {
         const char *name;
         int error;
-    } errors[] = { { "EACCES", EACCES },
-                   { "EMFILE", EMFILE },
-                   { "ENOSPC", ENOSPC },
+    } errors[] = { { "EACCES", EACCES }, { "EMFILE", EMFILE }, { "ENOSPC", ENOSPC },
+                   { "EDQUOT", EDQUOT }, { "EXDEV", EXDEV },   { "EROFS", EROFS },
                    { "EINTR", EINTR } };
 
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
@@ -182,6 +185,39 @@ __attribute__((destructor)) static void tell_count(void)
         close(fd);
 }
 
+/* Does fd lead to a path with FAILCALL_SLOW_PATH in it? */
+static bool is_slow(int fd)
+{
+    const char *text = getenv("FAILCALL_SLOW_PATH");
+    char link[64], path[4096];
+    ssize_t n;
+
+    if (!text)
+        return true;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof(path) - 1);
+    path[n > 0 ? n : 0] = '\0';
+    return strstr(path, text) != NULL;
+}
+
+static long number_of(const char *name)
+{
+    const char *text = getenv(name);
+
+    return text ? atol(text) : 0;
+}
+
+/* A disk that takes its time for n bytes. */
+static void be_slow(int fd, size_t n)
+{
+    const long ms = number_of("FAILCALL_SLOW");
+
+    if (ms > 0 && (long)n >= number_of("FAILCALL_SLOW_FROM") && is_slow(fd))
+        nanosleep(
+            &(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 },
+            NULL);
+}
+
 static ssize_t write_at(const char *name, int fd, const void *p, size_t n, off_t at)
 {
     ssize_t (*real)(int, const void *, size_t, off_t) =
@@ -190,6 +226,7 @@ static ssize_t write_at(const char *name, int fd, const void *p, size_t n, off_t
 
     if (refuses("nowrite", fcntl(fd, F_GETFL)))
         return -1;
+    be_slow(fd, n);
     s = strike_at(fd, NULL);
     return s < 0 ? -1 : real(fd, p, s && n > 1 ? n / 2 : n, at);
 }

@@ -15,7 +15,6 @@
 #include "common/env_names.h"
 #include "tests/tap.h"
 #include "tests/unit/open_world.h"
-#include "tests/unit/ranks_world.h"
 
 enum { RANKS = 2, ROWS = 300, COLS = 40, ELEMS = ROWS * COLS, SECONDS = 60 };
 
@@ -200,7 +199,7 @@ int main(int argc, char **argv)
     char path[128], command[96];
     FILE *f;
 
-    now = ranks_shared(sizeof(*now));
+    now = fork_shared(sizeof(*now));
     state = argc > 2 ? strtoull(argv[2], NULL, 10) * 2 + 1 : 1;
     unsetenv(ENV_RESOLVED);
     unsetenv(ENV_CONFIG);

@@ -58,14 +58,15 @@ accel_module_t *calls_tree(struct world *w)
 
 static void set_up_job(struct world *w)
 {
-    const accel_job_t job = { .model = calls_tree(w),
-                              .data = calls_once_in(w, 2) ? w->now->data[0] : NULL,
+    const accel_job_t job = { .model = w->now->model = calls_tree(w),
+                              .data = calls_once_in(w, 2) ? calls_samples(w) : NULL,
                               .optimizer.lr = 0.01f,
                               .steps = 40,
                               .batch = 2,
                               .accumulate = 1 + calls_once_in(w, 4),
-                              .out_dir = w->dir };
+                              .out_dir = w->now->dir };
 
+    calls_rules(w);
     if (CALL(w, false, accel_prepare(w->now->run, &job, calls_error(w))))
         w->now->prepared = true;
 }
@@ -89,16 +90,18 @@ static void set_up_objects(struct world *w)
     const accel_loop_t loop = { .steps = 40,
                                 .batch = 2,
                                 .accumulate = 1 + calls_once_in(w, 4),
-                                .out_dir = w->dir };
+                                .out_dir = w->now->dir };
     accel_module_t *a = calls_tree(w), *b = calls_tree(w);
     accel_t *run = w->now->run;
 
+    w->now->model = a;
     CALL(w, false, accel_model_add(run, "a", a, calls_error(w)));
     CALL(w, false, accel_model_add(run, "b", b, calls_error(w)));
     w->now->optim[0] = accel_optim_add(run, "oa", &a, 1, &settings, calls_error(w));
     if (calls_once_in(w, 2))
         w->now->optim[1] =
             accel_optim_add_own(run, "ob", &b, 1, &settings, &own, calls_error(w));
+    calls_rules(w);
     if (CALL(w, false, accel_prepare_all(run, &loop, calls_error(w))))
         w->now->prepared = true;
 }
@@ -109,7 +112,7 @@ static void set_up_units(struct world *w)
                               .steps = 40,
                               .batch = 2,
                               .accumulate = 1 + calls_once_in(w, 4),
-                              .out_dir = w->dir };
+                              .out_dir = w->now->dir };
     const int64_t dims[] = { 3, 2 };
 
     for (int i = 0; i < 3; i++) {
@@ -122,6 +125,7 @@ static void set_up_units(struct world *w)
                               (accel_init_t){ ACCEL_INIT_NORMAL, 1 }, NULL,
                               calls_error(w)));
     }
+    calls_rules(w);
     if (CALL(w, false, accel_prepare(w->now->run, &job, calls_error(w))))
         w->now->prepared = true;
 }
@@ -136,12 +140,16 @@ static void set_up_text(struct world *w)
                                 .vocab = 16,
                                 .resid_dropout = 0.1f };
     accel_module_t *m = accel_gpt2_new(w->now->run, &gpt2, calls_error(w));
-    const accel_job_t job = {
-        .model = m, .optimizer.lr = 0.01f, .steps = 40, .batch = 2, .out_dir = w->dir
-    };
+    const accel_job_t job = { .model = m,
+                              .optimizer.lr = 0.01f,
+                              .steps = 40,
+                              .batch = 2,
+                              .out_dir = w->now->dir };
 
     for (int i = 0; i < CALLS_SLOTS; i++)
         w->now->module[i] = m;
+    w->now->model = m;
+    calls_rules(w);
     if (CALL(w, false, accel_prepare(w->now->run, &job, calls_error(w))))
         w->now->prepared = true;
 }
@@ -161,6 +169,8 @@ void calls_set_up(struct world *w)
     default:
         set_up_units(w);
     }
+    if (calls_once_in(w, 3))
+        calls_weights(w);
 }
 
 void calls_begin(struct world *w)
@@ -196,7 +206,9 @@ static void train_units(struct world *w)
  * another one or has failed. */
 void calls_train(struct world *w)
 {
-    accel_module_t *m = w->now->module[calls_random(w, CALLS_SLOTS)];
+    accel_module_t *m = calls_once_in(w, 12)
+                            ? w->now->module[calls_random(w, CALLS_SLOTS)]
+                            : w->now->model;
     accel_t *run = w->now->run;
     accel_tensor_t *in[2], *loss;
 
@@ -218,6 +230,14 @@ void calls_train(struct world *w)
     if (calls_once_in(w, 12))
         return;
     CALL(w, false, accel_step(run, calls_error(w)));
+}
+
+void calls_settle(struct world *w)
+{
+    const int64_t before = accel_steps_done(w->now->run);
+
+    for (int i = 0; i < 3 && accel_steps_done(w->now->run) == before; i++)
+        calls_train(w);
 }
 
 /* ---- single calls ---------------------------------------------------------------- */

@@ -151,7 +151,7 @@ static void call_agreement(struct world *w)
         accel_first_end(w->now->run, st, NULL);
         return;
     }
-    switch (calls_random(w, w->ranks > 1 ? 3 : 5)) {
+    switch (calls_random(w, w->ranks > 1 ? 3 : 6)) {
     case 0:
         CALL(w, bad, accel_barrier(run, calls_error(w)));
         break;
@@ -166,6 +166,12 @@ static void call_agreement(struct world *w)
         break;
     case 3:
         CALL(w, bad, accel_first_begin(run, w->rank == 0, calls_error(w)));
+        break;
+    case 4:
+        /* a status of 0 is refused; another one would end the run */
+        CALL(w, true,
+             accel_give_up(run, run && !calls_once_in(w, 50) ? ACCEL_OK : ACCEL_EIO,
+                           calls_error(w)));
         break;
     default:
         CALL(w, bad || st,

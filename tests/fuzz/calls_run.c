@@ -88,6 +88,16 @@ static void *new_stream(const struct kind *k)
     return s;
 }
 
+/* NULL: no place is empty. */
+static accel_dataset_t *keep_dataset(struct world *w, accel_dataset_t *d)
+{
+    for (int i = 0; d && i < CALLS_SLOTS; i++)
+        if (!w->now->data[i])
+            return w->now->data[i] = d;
+    accel_dataset_close(d);
+    return NULL;
+}
+
 accel_dataset_t *calls_dataset(struct world *w)
 {
     const struct kind *k = &kinds[calls_random(w, 4)];
@@ -108,11 +118,18 @@ accel_dataset_t *calls_dataset(struct world *w)
         if (calls_once_in(w, 2))
             CALL(w, false, accel_dataset_set_threads(d, 4, calls_error(w)));
     }
-    for (int i = 0; d && i < CALLS_SLOTS; i++)
-        if (!w->now->data[i])
-            return w->now->data[i] = d;
-    accel_dataset_close(d);
-    return NULL;
+    return keep_dataset(w, d);
+}
+
+accel_dataset_t *calls_samples(struct world *w)
+{
+    const struct kind *k = &kinds[0];
+    accel_dataset_t *d = NULL;
+
+    CALL(w, false,
+         accel_dataset_new(&d, k->samples, k->field, k->fields, fetch_kind, (void *)k,
+                           0.25, calls_error(w)));
+    return keep_dataset(w, d);
 }
 
 static void misuse_dataset(struct world *w)
@@ -158,6 +175,25 @@ static void misuse_dataset(struct world *w)
 
 /* ---- the run --------------------------------------------------------------------- */
 
+/* Settings of the program, with NULL behind the last. */
+static const char *const good_settings[][3] = {
+    { NULL },
+    { "accel.checkpoint.keep=3", "gradient_accumulation_steps=2", NULL },
+    { "mixed_precision=bf16", NULL },
+    { "accel.precision.reduce=bf16", NULL },
+    { "gradient_clipping=0.5", "accel.track=jsonl", NULL },
+};
+static const char *const bad_settings[][3] = {
+    { "", NULL },
+    { "accel.checkpoint.keep", NULL },
+    { "accel.checkpoint.keep=many", NULL },
+    { "=3", NULL },
+    { "no.such.key=1", NULL },
+    { "num_processes=7", NULL },
+    { "gradient_accumulation_steps=1", "gradient_accumulation_steps=-1", NULL },
+    { "mixed_precision=\001\033[2J", NULL },
+};
+
 void calls_open(struct world *w)
 {
     char config[256];
@@ -166,6 +202,15 @@ void calls_open(struct world *w)
     snprintf(config, sizeof(config), "%s/%s", w->dir,
              calls_once_in(w, 4) ? "debug.yaml" : "plain.yaml");
     *w->now = (struct side){ 0 };
+    snprintf(w->now->dir, sizeof(w->now->dir), "%s/%d", w->dir,
+             w->now != w->side && !calls_once_in(w, 8));
+    if (calls_once_in(w, 3))
+        o.set = good_settings[calls_random(w, 5)];
+    if (calls_once_in(w, 10)) {
+        o.set = bad_settings[calls_random(w, 8)];
+        CALL(w, true, accel_open(&w->now->run, &o, calls_error(w)));
+        o.set = NULL;
+    }
     CALL(w, false, accel_open(&w->now->run, &o, calls_error(w)));
     for (int i = 0; i < 2; i++)
         calls_dataset(w);
@@ -252,7 +297,7 @@ static void call_prepare(struct world *w)
                         .accumulate = (int)calls_random(w, 3),
                         .clip = (float)calls_real(w),
                         .eval_every = calls_once_in(w, 3),
-                        .out_dir = w->dir };
+                        .out_dir = w->now->dir };
     accel_t *run = calls_run(w, &bad);
 
     job.optimizer.kind = (accel_optimizer_kind_t)calls_random(w, 3);
@@ -271,7 +316,7 @@ static void call_prepare_all(struct world *w)
                           .steps = calls_number(w),
                           .batch = 1 + (int)calls_random(w, 3),
                           .accumulate = (int)calls_random(w, 3),
-                          .out_dir = w->dir };
+                          .out_dir = w->now->dir };
     accel_t *run = calls_run(w, &bad);
 
     if (CALL(w, bad,
@@ -420,23 +465,6 @@ static void call_on_gradient(struct world *w)
                            none ? NULL : see_gradient, NULL, calls_error(w)));
 }
 
-static void call_weights(struct world *w)
-{
-    bool bad = !w->now->prepared || w->inside > 0;
-    accel_t *run = calls_run(w, &bad);
-    char dir[256];
-
-    snprintf(dir, sizeof(dir), "%s/weights%d", w->dir, (int)calls_random(w, 3));
-    if (calls_once_in(w, 2))
-        CALL(w, bad,
-             accel_save_weights(run, calls_once_in(w, 10) ? NULL : dir,
-                                calls_once_in(w, 5) ? calls_name(w) : "float32",
-                                calls_number(w), calls_error(w)));
-    else
-        CALL(w, bad,
-             accel_load_weights(run, calls_once_in(w, 5) ? NULL : dir, calls_error(w)));
-}
-
 static void call_save(struct world *w)
 {
     bool bad = !w->now->prepared || w->inside > 0;
@@ -446,21 +474,12 @@ static void call_save(struct world *w)
 }
 
 const struct calls_action calls_of_run[] = {
-    { misuse_dataset, 2, true },
-    { call_open, 1, false },
-    { call_close, 4, false },
-    { call_errors, 1, true },
-    { call_who, 2, true },
-    { call_prepare, 2, false },
-    { call_prepare_all, 2, false },
-    { call_next, 6, false },
-    { call_input, 8, false },
-    { call_backward, 4, false },
-    { call_step, 8, false },
-    { call_evaluate, 2, false },
-    { call_on_gradient, 2, false },
-    { call_weights, 2, false },
-    { call_save, 2, false },
-    { calls_train, 16, false },
-    { NULL, 0, false },
+    { misuse_dataset, 2, true },    { call_open, 1, false },
+    { call_close, 4, false },       { call_errors, 1, true },
+    { call_who, 2, true },          { call_prepare, 2, false },
+    { call_prepare_all, 2, false }, { call_next, 6, false },
+    { call_input, 8, false },       { call_backward, 4, false },
+    { call_step, 8, false },        { call_evaluate, 2, false },
+    { call_on_gradient, 2, false }, { call_save, 2, false },
+    { calls_train, 16, false },     { NULL, 0, false },
 };

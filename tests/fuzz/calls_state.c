@@ -69,13 +69,16 @@ static void call_state_hook(struct world *w)
              accel_on_load(run, none ? NULL : see_state, NULL, calls_error(w)));
 }
 
-static const char *some_dir(struct world *w, char *buf, size_t len)
+/* A folder for a checkpoint, or with one; `buf` has room for 256. *at_out is its number;
+ * -1: none of the side. */
+static const char *some_dir(struct world *w, bool filled, char *buf, int *at_out)
 {
-    if (calls_once_in(w, 2))
+    *at_out = -1;
+    if (calls_once_in(w, 5))
         return NULL;
     if (calls_once_in(w, 10))
         return calls_once_in(w, 2) ? "" : "/nonexistent/dir";
-    snprintf(buf, len, "%s/state%d", w->dir, (int)calls_random(w, 4));
+    *at_out = calls_folder(w, "state", w->now->states, filled, buf);
     return buf;
 }
 
@@ -83,24 +86,32 @@ static void call_save_state(struct world *w)
 {
     bool bad = !w->now->prepared || w->inside > 0;
     accel_t *run = calls_run(w, &bad);
-    char dir[256];
+    char buf[256];
+    const char *dir;
+    int at;
 
-    if (calls_once_in(w, 2))
-        calls_train(w);
-    CALL(w, bad, accel_save_state(run, some_dir(w, dir, sizeof(dir)), calls_error(w)));
+    if (calls_random(w, 4))
+        calls_settle(w);
+    dir = some_dir(w, false, buf, &at);
+    if (CALL(w, bad, accel_save_state(run, dir, calls_error(w))) && at >= 0)
+        w->now->states |= 1u << at;
 }
 
+/* Mostly of what has been saved. */
 static void call_load_state(struct world *w)
 {
     bool bad = !w->now->prepared || w->inside > 0;
     accel_t *run = calls_run(w, &bad);
-    char dir[256];
+    const char *dir;
+    char buf[256];
+    int at;
 
-    if (calls_once_in(w, 2)) {
-        calls_train(w);
-        CALL(w, bad, accel_save_state(run, NULL, calls_error(w)));
-    }
-    CALL(w, bad, accel_load_state(run, some_dir(w, dir, sizeof(dir)), calls_error(w)));
+    if (w->now->prepared && (!w->now->states || calls_once_in(w, 3)))
+        call_save_state(w);
+    else if (calls_random(w, 4))
+        calls_settle(w);
+    dir = some_dir(w, true, buf, &at);
+    CALL(w, bad, accel_load_state(run, dir, calls_error(w)));
 }
 
 static void call_load_part(struct world *w)
@@ -114,15 +125,19 @@ static void call_load_part(struct world *w)
     accel_part_report_t report = { 0 };
     bool bad = !w->now->prepared || w->inside > 0;
     accel_t *run = calls_run(w, &bad);
-    char dir[256];
+    const char *dir;
+    char buf[256];
+    int at;
 
-    if (calls_once_in(w, 2))
-        calls_train(w);
+    if (!w->now->states)
+        call_save_state(w);
+    if (calls_random(w, 4))
+        calls_settle(w);
     if (part.rename_count > 2)
         part.rename_count = 2;
-    CALL(w, bad,
-         accel_load_part(run, some_dir(w, dir, sizeof(dir)),
-                         calls_once_in(w, 3) ? NULL : &part,
+    dir = some_dir(w, true, buf, &at);
+    CALL(w, bad || !dir,
+         accel_load_part(run, dir, calls_once_in(w, 3) ? NULL : &part,
                          calls_once_in(w, 3) ? NULL : &report, calls_error(w)));
     accel_part_report_free(&report);
     accel_part_report_free(NULL);
@@ -130,15 +145,13 @@ static void call_load_part(struct world *w)
 
 static void call_one_param(struct world *w)
 {
+    /* of a run with one model, with several, with units */
     static const struct {
         const char *name;
         int64_t elems;
-    } good[] = { { "weight", 4 },
-                 { "bias", 2 },
-                 { "a/weight", 4 },
-                 { "u.weight", 6 },
-                 { "seen", 2 } };
-    size_t at = calls_random(w, 5);
+    } good[] = { { "weight", 4 }, { "bias", 2 },     { "a/weight", 4 },
+                 { "b/bias", 2 }, { "u.weight", 6 }, { "weight", 6 } };
+    size_t at = (w->now->unit[2] ? 4 : w->now->optim[0] ? 2 : 0) + calls_random(w, 2);
     const char *name = calls_once_in(w, 8) ? calls_name(w) : good[at].name;
     int64_t elems = calls_once_in(w, 8) ? calls_number(w) : good[at].elems;
     bool bad = !w->now->prepared || w->inside > 0 || elems < 1 || elems > 16;
@@ -146,8 +159,8 @@ static void call_one_param(struct world *w)
     float values[16] = { 0.5f };
     int to = calls_once_in(w, 4) ? (int)calls_number(w) : ACCEL_ALL_RANKS;
 
-    if (calls_once_in(w, 2))
-        calls_train(w);
+    if (calls_random(w, 4))
+        calls_settle(w);
     if (calls_once_in(w, 2))
         CALL(w, bad || to < -1 || to >= w->ranks,
              accel_param_read(run, name, to, calls_once_in(w, 20) ? NULL : values,
@@ -156,6 +169,15 @@ static void call_one_param(struct world *w)
         CALL(w, bad,
              accel_param_write(run, name, calls_once_in(w, 20) ? NULL : values, elems,
                                calls_error(w)));
+}
+
+static void call_note_metric(struct world *w)
+{
+    bool bad = !w->now->prepared;
+    accel_t *run = calls_run(w, &bad);
+    const char *name = calls_once_in(w, 10) ? NULL : "eval_loss";
+
+    CALL(w, bad || !name, accel_note_metric(run, name, calls_real(w), calls_error(w)));
 }
 
 static void call_bytes(struct world *w)
@@ -169,8 +191,13 @@ static void call_bytes(struct world *w)
 }
 
 const struct calls_action calls_of_state[] = {
-    { call_register, 3, false },   { call_state_hook, 2, false },
-    { call_save_state, 3, false }, { call_load_state, 3, false },
-    { call_load_part, 2, false },  { call_one_param, 4, false },
-    { call_bytes, 1, true },       { NULL, 0, false },
+    { call_register, 3, false },
+    { call_state_hook, 2, false },
+    { call_save_state, 3, false },
+    { call_load_state, 3, false },
+    { call_load_part, 2, false },
+    { call_one_param, 4, false },
+    { call_note_metric, 1, false },
+    { call_bytes, 1, true },
+    { NULL, 0, false },
 };

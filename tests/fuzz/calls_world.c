@@ -68,8 +68,9 @@ const char *calls_name(struct world *w)
 /* ---- actions --------------------------------------------------------------------- */
 
 static const struct calls_action *const all_actions[] = {
-    calls_of_run,   calls_of_models, calls_of_ops,   calls_of_objects, calls_of_loaders,
-    calls_of_ranks, calls_of_state,  calls_of_track, calls_of_units,   calls_of_text,
+    calls_of_run,   calls_of_models,  calls_of_ops,   calls_of_objects,
+    calls_of_rules, calls_of_loaders, calls_of_ranks, calls_of_state,
+    calls_of_files, calls_of_track,   calls_of_units, calls_of_text,
 };
 
 /* A local call of one rank may have arguments of its own. */
@@ -224,6 +225,21 @@ void *calls_pick(struct world *w, void **first, void **second, size_t n, bool *b
             return own[(at + i) % n];
     *bad_out = true;
     return NULL;
+}
+
+int calls_folder(struct world *w, const char *kind, unsigned holds, bool filled,
+                 char *buf)
+{
+    const int first = (int)calls_random(w, CALLS_FOLDERS);
+    int at = first;
+
+    for (int i = 0; i < CALLS_FOLDERS && !calls_once_in(w, 20); i++) {
+        at = (first + i) % CALLS_FOLDERS;
+        if ((holds >> at & 1) == filled)
+            break;
+    }
+    snprintf(buf, 256, "%s/%s%d", w->now->dir, kind, at);
+    return at;
 }
 
 void calls_keep(struct world *w, void **list, size_t n, void *object)

@@ -24,7 +24,12 @@ struct side {
     accel_t *run;
     /* a call to prepare it has succeeded */
     bool prepared;
+    /* for its output and folders; bit i: folder i holds a checkpoint, or weights */
+    char dir[200];
+    unsigned states, weights;
     accel_module_t *module[CALLS_SLOTS];
+    /* of them the one that trains */
+    accel_module_t *model;
     accel_tensor_t *param[CALLS_SLOTS];
     accel_tensor_t *tensor[CALLS_TENSORS];
     accel_optim_t *optim[CALLS_SLOTS];
@@ -66,8 +71,9 @@ struct calls_action {
     bool local;
 };
 extern const struct calls_action calls_of_run[], calls_of_models[], calls_of_ops[],
-    calls_of_objects[], calls_of_loaders[], calls_of_ranks[], calls_of_state[],
-    calls_of_track[], calls_of_units[], calls_of_text[];
+    calls_of_objects[], calls_of_rules[], calls_of_files[], calls_of_loaders[],
+    calls_of_ranks[], calls_of_state[], calls_of_track[], calls_of_units[],
+    calls_of_text[];
 
 /* The world that callbacks of the program belong to. */
 extern struct world *calls_now;
@@ -115,7 +121,13 @@ void *calls_pick(struct world *w, void **first, void **second, size_t n, bool *b
                object)
 void calls_keep(struct world *w, void **list, size_t n, void *object);
 
-/* ---- calls_run.c, calls_models.c: what others build on --------------------------- */
+/* A folder of the side, below FOLDERS, that is (filled) or is not in `holds`, if there
+ * is one; seldom any other. Writes its path to buf[256], returns its number. */
+enum { CALLS_FOLDERS = 8 };
+int calls_folder(struct world *w, const char *kind, unsigned holds, bool filled,
+                 char *buf);
+
+/* ---- what others build on: calls_run.c, calls_models.c, calls_rules.c, ... ------- */
 
 /* Opens the run of the side; ends all of it. */
 void calls_open(struct world *w);
@@ -125,8 +137,15 @@ void calls_close(struct world *w);
 void calls_set_up(struct world *w);
 void calls_train(struct world *w);
 void calls_begin(struct world *w);
-/* A dataset of random kind, of the side. */
+/* What a run is asked for before it is prepared: averages, schedules, ways to reduce. */
+void calls_rules(struct world *w);
+/* Weights written and read, which is possible only before the first step. */
+void calls_weights(struct world *w);
+/* Micro-batches until a step has ended: much is possible only between steps. */
+void calls_settle(struct world *w);
+/* A dataset of the side, of random kind; one that the models of calls_set_up train on. */
 accel_dataset_t *calls_dataset(struct world *w);
+accel_dataset_t *calls_samples(struct world *w);
 /* A tree of one module with parameters. NULL: refused. */
 accel_module_t *calls_tree(struct world *w);
 /* Values as a tensor, [rows, 2]; small numbers, int32 [2, 2]. */

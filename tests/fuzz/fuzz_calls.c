@@ -82,7 +82,7 @@ static void play(struct world *w, uint64_t number, const char *dir)
     alarm(WORLD_SECONDS);
     until = w->calls + (long)(5 + calls_random(w, WORLD_CALLS));
     calls_open(w);
-    for (uint64_t n = calls_random(w, 8); n > 0; n--)
+    for (uint64_t n = calls_once_in(w, 2) ? calls_random(w, 8) : 0; n > 0; n--)
         calls_any(w);
     w->now = &w->side[0];
     if (calls_random(w, 8))

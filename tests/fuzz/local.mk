@@ -69,11 +69,18 @@ fuzz: $(fuzz_targets)
 	done
 .PHONY: fuzz
 
+# What strangers' checkpoints and weights begin with, in ten times as many mutations.
+fuzz-checkpoints:
+	$(MAKE) fuzz fuzz_targets='tests/fuzz/fuzz_manifest tests/fuzz/fuzz_safetensors' \
+	    FUZZ_RUNS=10000000
+.PHONY: fuzz-checkpoints
+
 # Sequences of calls of the public interface, with one rank and with two.
 unit_tests += tests/fuzz/fuzz_calls
 tests_fuzz_fuzz_calls_SOURCES = tests/fuzz/fuzz_calls.c tests/fuzz/calls_world.c \
 	tests/fuzz/calls_world.h tests/fuzz/calls_run.c tests/fuzz/calls_models.c \
-	tests/fuzz/calls_ops.c tests/fuzz/calls_objects.c tests/fuzz/calls_loaders.c \
+	tests/fuzz/calls_ops.c tests/fuzz/calls_objects.c tests/fuzz/calls_rules.c \
+	tests/fuzz/calls_files.c tests/fuzz/calls_loaders.c \
 	tests/fuzz/calls_ranks.c tests/fuzz/calls_state.c tests/fuzz/calls_track.c \
 	tests/fuzz/calls_units.c tests/fuzz/calls_text.c $(open_world)
 tests_fuzz_fuzz_calls_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)

@@ -37,22 +37,22 @@ machine)
 core) unit_test cuda_core ;;
 kernels) unit_test cuda_kernels cuda_optable cuda_products cuda_scratch cuda_conv ;;
 attention)
-    unit_test cuda_attention dnn
+    unit_test cuda_attention attention_kept dnn
     # A file of its name that is no library ends the loader's search for cuDNN.
     mkdir without && echo none >without/libcudnn.so.9
     tap "without cuDNN" env TRIAL_LIBRARIES="$PWD/without:$TRIAL_LIBRARIES" \
         "$tests/unit/test_cuda_attention"
     ;;
 sanitizer) tap sanitizer "$tests/t/2140-gpu-sanitizer.t" ;;
-graph) unit_test cuda_graph cuda_models comm_nccl_device ;;
+graph) unit_test cuda_graph cuda_models cuda_fp8 comm_nccl_device ;;
 trainer) tap "20 steps" "$tests/t/2135-gpu-steps.t" ;;
 bench_attention) figures bench_cuda_attention "$tests/bench/bench_cuda_attention" ;;
 bench_cuda) figures bench_cuda "$tests/bench/bench_cuda" ;;
 train_gpu)
     command -v python3 >/dev/null || skip_part "python3 is not installed"
     # One that is too slow does not take the time of the next.
-    for case in gpt2:32x1024 gpt2-xl:8x1024 llama-3-8b:1x8192:recompute; do
-        figures "$case" timeout 175 python3 -u "$tests/bench/train_gpu.py" \
+    for case in gpt2:32x1024 gpt2-xl:8x1024 llama-3-8b:1x8192:recompute llama-3-8b:1x8192:recompute:fp8; do
+        figures "$case" timeout 130 python3 -u "$tests/bench/train_gpu.py" \
             "$TRIAL_ROOT/examples/train" --turns 1 \
             --trace "$tests/bench/gpu/.libs/kernel_times.so" "$case"
     done

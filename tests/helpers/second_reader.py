@@ -35,6 +35,7 @@ DTYPES = {  # name: number, bytes
     "uint8": (4, 1),
     "float64": (5, 8),
     "int64": (6, 8),
+    "float16": (7, 2),
 }
 
 

@@ -78,12 +78,10 @@ static int ask_for_requeue(const char *dir, int signal_number)
     enum requeue_result result = REQUEUE_LEFT;
     enum stop_reason reason = STOP_SIGNAL;
     long long grace;
-    accel_error_t err = { 0 };
 
     if (notice && sscanf(notice, "%*s %*s %lld", &grace) == 1)
         request.grace_seconds = grace;
-    if (requeue_look(&request, &log, &result, &reason, &err) != ACCEL_OK)
-        fprintf(stderr, "stepper: %s\n", err.text);
+    requeue_look(&request, &log, &result, &reason);
     if (result == REQUEUE_DONE)
         result = requeue_ask(&request, &log);
     fprintf(stderr, "stepper: %s; %s\n", stop_reason_text(reason),

@@ -26,6 +26,9 @@ is "$(cd "$docs" && find . -name '*.md' | while read -r page; do
         [ -e "$(dirname "$page")/$link" ] || echo "$page: $link"
     done
 done)" "" "the links of the pages lead to what is installed"
+is "$(cd "$docs/examples" && sed -n 's/.*[$]schema=//p' ./*.yaml | sort -u | while read -r link; do
+    [ -e "$link" ] || echo "$link"
+done)" "" "so does the schema that the examples name"
 for file in "$root"/share/modulefiles/accel/*.lua "$root"/share/modulefiles-tcl/accel/*; do
     grep -q -F "${docs#"$tap_tmp/dest"}" "$file"
     ok $? "the URL of ${file##*/} is their folder"

@@ -7,8 +7,8 @@
 . "$(dirname "$0")/tap.sh"
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
-stages="common config plan bootstrap topology backend comm tensor ops nn optim powersgd shard
-precision data loader bigmodel observe track weights place life between state loop run"
+stages="common config precision plan bootstrap topology backend comm tensor ops nn optim powersgd shard
+data loader bigmodel observe track weights place life between state loop run"
 
 # FOLDER PATTERN ALLOWED-ERE: prints `file: include` of what is not allowed.
 wrong_includes() {

@@ -87,7 +87,8 @@ if [ $has_bash ]; then
         "check: files"
     is "$(offer accel launch --config a.y)" "a.yaml" "launch --config: files"
     is "$(offer accel launch -n '')" "" "launch -n: nothing to offer for a number"
-    is "$(offer accel ckpt '' | grep -v / | tr '\n' ' ')" "adir ls verify " \
+    is "$(offer accel ckpt '' | grep -v / | tr '\n' ' ')" \
+        "adir diff export import index ls merge prune repair show split verify " \
         "ckpt: verbs, directories"
     is "$(offer accel completion '')" "bash" "completion: bash"
     is "$(offer accel man '' | tr '\n' ' ')" "1 3 5 7 $(echo "$functions" | tr '\n' ' ')" \

@@ -183,6 +183,59 @@ is "$code" 65 "a comparison ends with the code of the config's own plan"
 like "$(head -n 1 out)" ' PEAK +FITS ' "and says of each"
 is "$(sed -n -E 's/^([A-Z_]+) .* [KMGT]iB +(yes|no) .*/\1 \2/p' out |
     head -n 2 | tr '\n' ' ')" "FULL_SHARD no NO_SHARD no " "whether it fits"
+
+# ---- levels of precision ----
+plan4() { # OPTION...: keys and numbers of JSON, a line each
+    "$accel" plan fsdp.yaml --ranks 4 --batch 2 --seq 64 --json "$@" 2>err |
+        sed -n -E 's/^ *"([a-z_]+)": "?([A-Za-z0-9_+ -]+)"?,?$/\1 \2/p'
+}
+plan4 --compare-precision >levels
+of() { # KEY: of each level, in the order of the rows
+    sed -n "s/^$1 //p" levels | tr '\n' ' '
+}
+is "$(of precision)" "bf16 no fp16 fp8 fp8 current fp8 block mxfp8 no+8bit bf16+8bit fp16+8bit fp8+8bit fp8 current+8bit fp8 block+8bit mxfp8+8bit $(
+    for level in bf16 bf16+8bit fp8 fp8+8bit; do
+        printf '%s+masters-bf16 %s+masters-none %s+masters-fp16 ' $level $level $level
+    done
+    for level in bf16 fp8; do
+        printf '%s+gradients-fp8 ' $level $level+masters-fp16 $level+8bit+masters-fp16
+    done)MSAMP O1 MSAMP O2 MSAMP O3 " "this config's level comes first, then all others"
+is "$(of parameters)" "$(of parameters | awk '{ for (i = 1; i <= 35; i++)
+    printf "%d ", i <= 14 || i == 27 || i == 30 ? $1 : i <= 26 && i % 3 < 2 ? $1 / 2 : $1 * 65 / 128 }')" \
+    "masters are float32 where the level does not say bf16, none or fp16"
+is "$(of gather)" "$(of gather | awk '{ for (i = 1; i <= 35; i++) printf "%d ", i == 2 || i == 8 ? 2 * $1 : i == 35 ? $i : $1 }')" \
+    "gathered copies take half the bytes in 16 bits"
+is "$(of gradients)" "$(of gradients | awk '{ for (i = 1; i <= 35; i++) printf "%d ", i <= 26 ? $1 : $1 * 33 / 128 }')" \
+    "gradients at rest take 1.03 of 4 bytes"
+is "$(of moments | awk '{ print int(1000 * $9 / $1 + 0.5) }')" 281 "moments of 8 bits: 2.25 of 8 bytes"
+is "$(of moments | awk '{ print int(1000 * $34 / $1 + 0.5), int(1000 * $35 / $1 + 0.5) }')" "383 383" \
+    "in e4m3 and float16: 3.06"
+as_alone() { # LEVEL: row $row is the plan in `alone`
+    for key in gather reduce activations peak; do
+        is "$(of $key | cut -d' ' -f$row)" "$(sed -n "s/^$key //p" alone)" "$1: $key as in its own plan"
+    done
+    is "$(of checkpoint | cut -d' ' -f$row)" "$(sed -n 's/^checkpoint_bytes //p' alone)" \
+        "$1: and its checkpoint"
+    row=$((row + 1))
+}
+row=1
+for level in bf16 no fp16 fp8 fp8/current fp8/block fp8/mxfp8 no+8bit bf16+8bit; do
+    moments=float32 recipe=delayed
+    case $level in *+8bit) moments=8bit ;; */*) recipe=${level#*/} ;; esac
+    plan4 --set mixed_precision=${level%[+/]*} --set accel.precision.moments=$moments \
+        --set accel.precision.fp8_recipe="$recipe" >alone
+    as_alone "$level"
+done
+row=33
+for level in O1 O2 O3; do
+    plan4 --set mixed_precision=fp8 --set fp8_backend=MSAMP --set fp8_opt_level=$level >alone
+    as_alone "MSAMP $level"
+done
+run "$accel" plan fsdp.yaml --ranks 1 --batch 2 --seq 64 --set mixed_precision=fp8 --set fp8_backend=MSAMP \
+    --set fp8_opt_level=O3
+like "$out" '^    weights +[0-9.]+ MiB +all units, linears in e4m3' "what one rank holds"
+run "$accel" plan fsdp.yaml --ranks 4 --batch 2 --seq 64 --compare-precision
+like "$(head -n 1 out)" '^PRECISION +PARAMETERS +MOMENTS .* PEAK +FITS .* CHECKPOINT' "one table for readers"
 run "$accel" plan fsdp.yaml --gpus 2 --batch 1 --seq 64 --gpu-memory 80
 like "$out" '^    peak +[0-9.]+ GiB +[0-9]+ % of 80\.0 GiB$' "one that fits"
 is "$code/$err" "0/" "needs no help"

@@ -82,8 +82,8 @@ ACCEL_CONFIG=gpu.yaml timeout 60 "$TRAIN" --data text.txt --out out-gpu >out 2>&
 is "$?" 69 "GPUs are asked for and none is given: exit code"
 like "$(cat out)" 'error\[A0426\]: .*MULTI_GPU, but this task has no GPU' \
     "never the CPU in silence"
-printf 'distributed_type: FSDP\nmixed_precision: fp16\n' >fp16.yaml
-refused fp16 A0170 "fp16.yaml:2: 'mixed_precision: fp16' is not supported yet"
+printf 'distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {fp8_format: E5M2}\n' >fp8.yaml
+refused fp8 A0170 "fp8.yaml:3: 'fp8_format: E5M2' is not supported yet"
 printf 'distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 1\n' >zero1.yaml
 refused zero1 A0170 "zero1.yaml:3: 'zero_stage: 1' is not supported yet"
 cat >mesh.yaml <<'END'

@@ -156,7 +156,7 @@ fi
     # "parallelism_config_cp_*"
     sed -n 's/.*\.\(parallelism_config_[a-z]*\)_.*/\1/p' "$tap_tmp/keys"
 } >"$known"
-matches '(^|[^a-zA-Z0-9_./-])accel\.[a-z_]+(\.[a-z_]+)*' | sed 's/	[^a]*accel/	accel/' |
+matches '(^|[^a-zA-Z0-9_./-])accel\.[a-z_]+(\.[a-z0-9_]+)*' | sed 's/	[^a]*accel/	accel/' |
     grep -v -E '	accel\.(h|map|conf|pc|lua|tcl|schema\.json)$' >"$claims"
 all_in "$known" "keys of accel"
 matches '(^|[^a-zA-Z0-9_.-])(fsdp|fp8|parallelism_config|deepspeed|megatron_lm|dynamo|mpirun|zero3|zero_stage)[a-z0-9_]*_[*a-z0-9]+' |

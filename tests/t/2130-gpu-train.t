@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The trainer on a GPU beside the CPU: the losses of 300 steps in float32 and bfloat16, two
+# The trainer on a GPU beside the CPU: the losses of 300 steps in each precision, two
 # runs with the same bits, with graphs and without, and what FULL_SHARD, recomputing and
 # offloading change, which is nothing. On the stand-in: six steps of a small model.
 # shellcheck source=tests/t/lib.sh
@@ -27,8 +27,8 @@ fi
 # Without checkpoints: a build without HDF5 has none.
 no_checkpoints="accel: {checkpoint: {save: false}}"
 gpu_configs "$no_checkpoints"
-for precision in no bf16; do
-    case $precision in no) most=$most_no ;; bf16) most=1e-2 ;; esac
+for precision in no bf16 fp16; do
+    case $precision in no) most=$most_no ;; *) most=1e-2 ;; esac
     gpu_train "cpu-$precision" "cpu-$precision" -- --steps $steps --accumulate 2
     is "$code" 0 "$precision: on the CPU"
     gpu_train "gpu-$precision" "gpu-$precision" -- --steps $steps --accumulate 2 --save first

@@ -48,8 +48,9 @@ step srun -n1 --mpi=none "$check" --elems 1000
 says "method=single size=1" "one task without PMIx is a world of one"
 timeout 120 srun -K0 -n3 --overcommit --mpi=pmix "$check" --lose 1 >"$tap_tmp/out" 2>&1
 out=$(cat "$tap_tmp/out")
-says "rank 0: barrier #1: rank 1 died" "a killed rank is named by rank 0"
-says "rank 2: barrier #1: rank 1 died" "a killed rank is named by rank 2"
+# one of them may hear it from the other
+is "$(printf '%s\n' "$out" | grep -c '^rank [02]: .*barrier #1: rank 1 died')" 2 \
+    "a killed rank is named by both others"
 cluster_down
 
 for mode in mnt net; do

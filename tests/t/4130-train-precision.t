@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The precision policy: compute and wire of the gradients in float32 or bfloat16, each for
-# itself. Losses within 1e-2 of float32 over 30 steps, the plan's bytes as they must be; what
+# The precision policy: compute and wire of the gradients in float32, bfloat16 or float16, each
+# for itself. Losses within 1e-2 of float32 over 30 steps, the plan's bytes as they must be; what
 # is not supported says so.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
@@ -79,8 +79,20 @@ same_bits "$tap_tmp/copies/log.jsonl" "$tap_tmp/copies2/log.jsonl"
 isnt $? 0 "bf16 is what it says"
 [ "$(wire copies)" -gt 0 ] && [ "$(wire copies)" -eq $((2 * $(wire copies2))) ]
 ok $? "half the bytes"
-go fp16 fp16 auto FULL_SHARD
-isnt $? 0 "fp16 is not supported yet"
-like "$srun_out" "A0170.*fp16" "and the message says so"
+# Two bytes as in bf16, but with a scale per 128 gradients.
+for strategy in FULL_SHARD NO_SHARD; do
+    go "fp16-$strategy" fp16 auto $strategy
+    ok $? "fp16, $strategy"
+    close_losses "$tap_tmp/wide/log.jsonl" "$tap_tmp/fp16-$strategy/log.jsonl" 30 1e-2 "near float32"
+done
+[ "$(wire fp16-FULL_SHARD)" -gt "$half" ] && [ "$(wire fp16-FULL_SHARD)" -lt "$wide_sums" ]
+ok $? "$(wire fp16-FULL_SHARD) bytes planned"
+# Linears in 8 bits, all else as in bf16: the same bytes.
+go fp8 fp8 auto FULL_SHARD
+ok $? "fp8"
+close_losses "$tap_tmp/wide/log.jsonl" "$tap_tmp/fp8/log.jsonl" 30 2e-2 "near float32"
+same_bits "$tap_tmp/half/log.jsonl" "$tap_tmp/fp8/log.jsonl"
+isnt $? 0 "fp8 is not bf16"
+is "$(wire fp8)" "$half" "planned bytes are those of bf16"
 cluster_down
 done_testing

@@ -19,18 +19,8 @@ export OMP_NUM_THREADS PYTHONDONTWRITEBYTECODE
 unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED SLURM_JOB_ID SLURM_PROCID CUDA_VISIBLE_DEVICES
 STEPS=50
 train_text text.txt
-# The label is the topic that the second sentence names; sentences of 1 to 3 words.
-awk 'function rnd(n) { x = (x * 16807) % 2147483647; return int(x / 2147483647 * n) }
-function words(first, n, s) {
-    for (s = first; n > 1; n--)
-        s = s " word" rnd(6)
-    return s
-}
-BEGIN { x = 7; for (i = 0; i < 500; i++) { t = rnd(3)
-    print t "\t" words("word" rnd(6), 1 + rnd(3)) "\t" words("topic" t, 1 + rnd(3)) } }' >pairs.tsv
 mkdir bert
-printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' topic0 topic1 topic2 word0 word1 word2 word3 word4 \
-    word5 >bert/vocab.txt
+train_pairs 500 pairs.tsv bert/vocab.txt
 
 # compare KIND DATA PROGRAM [OPTION]...
 compare() {

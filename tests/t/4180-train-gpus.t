@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Two ranks with a GPU each, of the stand-ins for driver, toolkit and NCCL, train like two
-# ranks on cores: sharded and whole, with sums in rank order and NCCL's own; two runs have
-# the same bits. No GPU is needed.
+# ranks on cores: sharded and whole, with sums in rank order and NCCL's own, with gradients
+# compressed by PowerSGD; two runs have the same bits. No GPU is needed.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -30,16 +30,23 @@ export UCX_NET_DEVICES OMP_NUM_THREADS OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_
 train_text text
 
 STEPS=5
-two() { # NAME CONFIG [VAR=VALUE]...: two ranks; the log in NAME/log.jsonl
+# ranks NAME CONFIG [VAR=VALUE]... PROGRAM [ARGUMENT]...: two ranks; the log in NAME/log.jsonl
+ranks() {
+    ranks_name=$1
+    ranks_config=$2
+    shift 2
+    env ACCEL_CONFIG="$ranks_config" timeout 200 mpirun --oversubscribe -n 2 env "$@" \
+        >"$ranks_name.out" 2>&1
+    ranks_code=$?
+    [ $ranks_code -eq 0 ] || diag "$(tail -5 "$ranks_name.out")"
+    is $ranks_code 0 "$ranks_name: two ranks train"
+}
+two() { # NAME CONFIG [VAR=VALUE]...: two ranks of the reference trainer
     two_name=$1
     two_config=$2
     shift 2
-    env ACCEL_CONFIG="$two_config" "$@" timeout 200 mpirun --oversubscribe -n 2 "$TRAIN" \
-        --data text --steps $STEPS --layers 2 --width 32 --heads 2 --seq 16 --batch 2 \
-        --sample 0 --out "$two_name" >"$two_name.out" 2>&1
-    two_code=$?
-    [ $two_code -eq 0 ] || diag "$(tail -5 "$two_name.out")"
-    is $two_code 0 "$two_name: two ranks train"
+    ranks "$two_name" "$two_config" "$@" "$TRAIN" --data text --steps $STEPS --layers 2 \
+        --width 32 --heads 2 --seq 16 --batch 2 --sample 0 --out "$two_name"
 }
 gpus="CUDA_VISIBLE_DEVICES=0,1
 LD_LIBRARY_PATH=$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -55,6 +62,26 @@ for strategy in FULL_SHARD NO_SHARD HYBRID_SHARD_ZERO2; do
         "$strategy: the losses of the CPU within 1e-5"
 done
 contains "$(cat gpu-FULL_SHARD.out)" "NVLink to local rank 1, " "the map says who is linked to whom"
+
+# Gradients through PowerSGD, whose products and factors are made on the device.
+train_config cpu.yaml NO_SHARD no 2 1
+sed '/use_cpu/d' cpu.yaml >gpu.yaml
+powersgd=$ACCEL_BUILD/tests/helpers/powersgd_train
+ranks cpu-exact cpu.yaml "$powersgd" exact text $STEPS cpu-exact
+for rule in layers batched; do
+    ranks cpu-$rule cpu.yaml "$powersgd" $rule text $STEPS cpu-$rule
+    for turn in gpu again; do
+        # shellcheck disable=SC2086 # a list of words
+        ranks $turn-$rule gpu.yaml $gpus "$powersgd" $rule text $STEPS $turn-$rule
+    done
+    contains "$(cat gpu-$rule.out)" "nccl" "by NCCL"
+    close_losses cpu-$rule/log.jsonl gpu-$rule/log.jsonl $STEPS 1e-5 \
+        "PowerSGD, $rule: the losses of the CPU within 1e-5"
+    same_bits gpu-$rule/log.jsonl again-$rule/log.jsonl
+    ok $? "PowerSGD, $rule: the same run again gives the same bits"
+    same_bits cpu-exact/log.jsonl cpu-$rule/log.jsonl
+    isnt $? 0 "PowerSGD, $rule: gradients are compressed"
+done
 
 for reduce in e4m3 fp16; do
     train_config cpu.yaml FULL_SHARD no 2 1 "precision: {reduce: $reduce}"
@@ -75,6 +102,24 @@ for reduce in e4m3 fp16; do
     same_bits gpu-FULL_SHARD/log.jsonl gpu-$reduce/log.jsonl
     isnt $? 0 "$reduce: gradients are rounded"
 done
+
+# Linears in 8 bits: the largest magnitudes of both ranks make the scales.
+for recipe in delayed current; do
+    train_config cpu.yaml FULL_SHARD fp8 2 1 "precision: {fp8_recipe: $recipe}"
+    sed '/use_cpu/d' cpu.yaml >gpu.yaml
+    two cpu-fp8-$recipe cpu.yaml
+    for turn in gpu again; do
+        # shellcheck disable=SC2086 # a list of words
+        two $turn-fp8-$recipe gpu.yaml $gpus
+    done
+    close_losses cpu-fp8-$recipe/log.jsonl gpu-fp8-$recipe/log.jsonl $STEPS 1e-2 \
+        "fp8, $recipe: the losses of the CPU within 1e-2"
+    same_bits gpu-fp8-$recipe/log.jsonl again-fp8-$recipe/log.jsonl
+    ok $? "fp8, $recipe: the same run again gives the same bits"
+    contains "$(cat gpu-fp8-$recipe.out)" "linears multiply in 8 bits" "fp8, $recipe: by GPUs"
+done
+train_config cpu.yaml FULL_SHARD no 2 1
+sed '/use_cpu/d' cpu.yaml >gpu.yaml
 
 # alike NAME DESCRIPTION: the run has the bits of the one in which each rank sees all GPUs
 alike() {

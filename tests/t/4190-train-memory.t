@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The plan of the GPUs' memory against what the driver counts in a run of two ranks: sharded,
-# whole and offloaded. Driver, toolkit and NCCL are the stand-ins; one rank, on a GPU too: 2150.
+# whole, offloaded and with moments of 8 bits. Driver, toolkit and NCCL are the stand-ins; one rank, on a GPU too: 2150.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -26,12 +26,14 @@ unset FAKE_NCCL FAKE_CUDA_WATCH
 train_text text
 sizes="--layers 3 --width 128 --heads 4 --seq 16 --batch 2 --vocab 16000"
 
+as_moments=float32
 # as_planned NAME STRATEGY PRECISION DESCRIPTION [LINE-OF-FSDP-CONFIG [OPTION]...]
 as_planned() {
     as_name=$1 as_what=$4
     train_config "$as_name.yaml" "$2" "$3" 2 1
     sed -i -e '/^use_cpu/d' -e 's/^mixed_precision: \(.*\)/mixed_precision: "\1"/' "$as_name.yaml"
     [ -z "${5-}" ] || sed -i "s/^fsdp_config:/&\n  $5/" "$as_name.yaml"
+    printf 'accel:\n  precision: {moments: %s}\n' "$as_moments" >>"$as_name.yaml"
     shift $(($# < 5 ? $# : 5))
     # shellcheck disable=SC2086 # a list of words
     env ACCEL_CONFIG="$as_name.yaml" timeout 300 mpirun --oversubscribe -n 2 "$TRAIN" --data text \
@@ -57,4 +59,21 @@ like "$(cat plan.out)" '^    peak .* % of 45\.0 GiB$' "and the memory of this ma
 as_planned whole NO_SHARD no "NO_SHARD, float32"
 as_planned kept SHARD_GRAD_OP bf16 "SHARD_GRAD_OP, bfloat16"
 as_planned home FULL_SHARD no "FULL_SHARD, offloaded, float32" "fsdp_offload_params: true"
+as_moments=8bit
+as_planned eight FULL_SHARD bf16 "FULL_SHARD, moments of 8 bits"
+as_planned eight_home FULL_SHARD no "offloaded, moments of 8 bits" "fsdp_offload_params: true"
+like "$(cat eight.out)" 'adam moments +[0-9.]+ [KM]iB +shard, in 8 bits' "the plan says so"
+as_planned home FULL_SHARD no "a checkpoint of float32 goes on in 8 bits" \
+    "fsdp_offload_params: true" --steps 5
+as_planned whole NO_SHARD no "also on the GPUs" "" --steps 5
+like "$(cat whole.out home.out)" 'resuming with moments = 8bit' "and says so"
+as_moments=float32
+as_planned eight FULL_SHARD bf16 "and back" "" --steps 5
+like "$(cat eight.out)" 'resuming with moments = float32' "and says so"
+for name in whole home eight; do
+    losses "$name/log.jsonl" | tail -n 1
+done >last
+awk '{ if (NR > 1 && ($2 / first > 1.02 || $2 / first < 0.98)) bad = 1; first = first ? first : $2
+    print "# " $0 } END { exit bad || NR < 3 }' last
+ok $? "their losses are near each other"
 done_testing

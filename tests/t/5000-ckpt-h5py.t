@@ -57,8 +57,8 @@ is $? 66 "and is nothing that verify finds whole"
 "$ACCEL_BUILD/tests/faults/ckpt_once" save "$root" 8 2
 is "$("$accel" ckpt verify "$root" | grep -c whole)" 2 "verify looks at every step"
 rm -r "$root/step_00000008"
-out=$("$accel" ckpt verify "$root")
-is $? 0 "accel ckpt verify exits 0 on a whole one"
+out=$("$accel" ckpt verify --deep "$root")
+is $? 0 "accel ckpt verify --deep exits 0 on a whole one"
 like "$out" 'step_00000007 +whole' "and says so"
 file=$root/step_00000007/rank_00001-of-00002.h5
 printf 'X' | dd of="$file" bs=1 seek=2000000 conv=notrunc 2>/dev/null

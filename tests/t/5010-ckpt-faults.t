@@ -4,7 +4,8 @@
 # Every intercepted call of a save fails or kills the process in turn: the old checkpoint
 # loads, an error leaves nothing behind, a survived fault leaves the new one. Then saves and
 # loads where O_DIRECT is refused.
-# FAULT_KINDS widens it; the suite runs a short form.
+# FAULT_KINDS widens it to EDQUOT, EXDEV and EROFS; the suite runs a short form, make
+# check-saves all.
 # shellcheck source=tests/t/tap.sh
 . "$(dirname "$0")/tap.sh"
 

@@ -92,6 +92,15 @@ example distill 120 1e-4 "distill 120"
 example streaming 50 1e-4 "streaming 'cat ../sample.txt' 50"
 example custom_loop 400 1e-4 "custom_loop"
 example metrics 2000 1e-3 "metrics"
+# A directory of weights to begin with, which the second life does not read.
+train_pairs 200 pairs.tsv vocab.txt
+STOP=
+go 1 weights "finetune_bert --data ../pairs.tsv --vocab ../vocab.txt --seq 12 --steps 1 \
+    --save ../bert"
+ok $? "finetune_bert: weights to begin with" || diag "$(tail -n 3 weights.said)"
+cp vocab.txt bert/
+example finetune_bert 40 - "finetune_bert --data ../pairs.tsv --model ../bert --seq 12 \
+    --batch 4 --steps 40 --lr 1e-3"
 if [ "$points" -gt 2 ]; then
     example mlp 300 - "mlp"
     example cnn 500 - "cnn"

@@ -62,7 +62,7 @@ stop_it() { # HOW NODE NAME
     ctrl-c) press_ctrl_c ;;
     grace+*) # something more while it saves
         high "$2" &
-        wait_until 60 told "$3"
+        wait_until 110 told "$3" # Slurm looks for somebody to preempt every 60 s at least
         stop_it "${1#grace+}" "$2" "$3"
         wait $!
         ;;

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A training that is stopped again and again, at random moments and in every way there is,
-# as batch job and as bare srun at the same time: each time it resumes, its log holds every
-# step once, and its losses are those of the uninterrupted run bit for bit.
-#     6160-preempt-random.t [COUNT [SEED]]        5 stops of each; make check-preempt: 200
+# as batch job, which writes its checkpoints in the background, and as bare srun at the same
+# time: each time it resumes, its log holds every step once, and its losses are those of the
+# uninterrupted run bit for bit.
+#     6160-preempt-random.t [COUNT [SEED [async]]]    5 stops of each; make check-preempt: 200
+#     async: the bare srun writes in the background as well
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -20,6 +22,10 @@ cd "$tap_tmp" || bail_out "no directory"
 train_text text.txt
 train_config two.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 25}" \
     "preemption: {max_restarts: 100000}"
+train_config async.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 25, async: true}" \
+    "preemption: {max_restarts: 100000}"
+bare_config=two.yaml
+[ "${3:-}" != async ] || bare_config=async.yaml
 ARGS="--layers 2 --heads 4 --width 64 --seq 64 --batch 8 --steps $STEPS --sample 0"
 diag "$batch_count stops of a batch job, $bare_count of a bare srun; seed $seed"
 
@@ -130,9 +136,9 @@ watch_batch() { # NAME JOB
 }
 
 start_batch() { # NAME NODE
-    printf '#!/bin/sh\nsrun --accel-config=two.yaml %s %s --data text.txt --out %s\n' \
+    printf '#!/bin/sh\nsrun --accel-config=async.yaml %s %s --data text.txt --out %s\n' \
         "$TRAIN" "$ARGS" "$1" >"$1.sh"
-    batch=$(timeout 30 sbatch --parsable --accel-config=two.yaml -p "low$2" -w "$2" -J "$1" -N1 \
+    batch=$(timeout 30 sbatch --parsable --accel-config=async.yaml -p "low$2" -w "$2" -J "$1" -N1 \
         -o "$1.out" "$1.sh")
     watch_batch "$1" "$batch" &
 }
@@ -141,7 +147,7 @@ start_batch() { # NAME NODE
 start_bare() { # NAME NODE
     # shellcheck disable=SC2086
     (
-        until timeout 600 srun -p "low$2" -w "$2" -J "$1" -N1 --accel-config=two.yaml "$TRAIN" \
+        until timeout 600 srun -p "low$2" -w "$2" -J "$1" -N1 --accel-config=$bare_config "$TRAIN" \
             $ARGS --data text.txt --out "$1" >>"$1.out" 2>&1 </dev/null; do
             [ ! -f "$1.stuck" ] || exit
         done

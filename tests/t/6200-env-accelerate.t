@@ -30,8 +30,11 @@ for type in NO MULTI_CPU MULTI_GPU MULTI_XPU FSDP FSDP2 DEEPSPEED MEGATRON_LM; d
     env -u OMP_NUM_THREADS "$ACCEL_BUILD/accel" launch --dry-run --config $type.yaml -n $tasks \
         --set num_machines=$nodes --main_process_ip 10.0.0.1 --main_process_port 1 --no_python true 2>err |
         grep -E "$shared" | sort >want
-    run_srun -Q -n$tasks -N$nodes --accel-config=$type.yaml env
-    printf '%s\n' "$srun_out" | grep -E "$shared" | sort | uniq -c | sed -n "s/^ *$tasks //p" >got
+    # A file for each task: srun may cut lines of several tasks into each other.
+    # shellcheck disable=SC2016
+    run_srun -Q -n$tasks -N$nodes --accel-config=$type.yaml sh -c 'env >"env.$SLURM_PROCID"'
+    cat env.* | grep -E "$shared" | sort | uniq -c | sed -n "s/^ *$tasks //p" >got
+    rm env.*
     is "$(cat got)" "$(cat want)" "$type: srun gives what accel launch gives, on every task"
     [ "$(wc -l <got)" -ge 7 ]
     ok $? "$type: that is $(wc -l <got) variables"

@@ -67,7 +67,7 @@ loosely() { # COMMAND
     # Slurm's own remarks may come at any place.
     sed -E -e '/^srun: /d' -e "$moment" \
         -e 's/loss [0-9.]+/loss X/; s/[0-9.]+ ms/T ms/; s/[0-9.]+k? tok.s/R tok/; s/norm [0-9.]+/norm X/' \
-        -e 's/[0-9.]+ [KMG]iB/SIZE/g; s/in [0-9.]+ s /in T s /; s/seconds=[0-9.]+/seconds=T/' \
+        -e 's/[0-9.]+ [KMG]iB/SIZE/g; s/in [0-9.]+ s /in T s /; s/seconds=[0-9.]+/seconds=T/; s/bytes=[0-9]+/bytes=N/' \
         -e 's/^20[0-9-]+T[0-9:]+Z/DATE/; s/(job[ =]|of=)[0-9]+/\1J/g' \
         -e 's/n[0-9]+: CPU, .*/NODE: CPU/' \
         -e 's/((saving|state of|checkpoint of) step )[0-9]+/\1N/; s/step=[1-9][0-9]*/step=N/' \

@@ -21,6 +21,6 @@ contains "$(cat "$tap_tmp"/reports/sample.*)" runtime/config/read/file.c "and li
 
 sanitized_tests "1000-config-messages 1010-config-cli 1050-config-plan \
     1060-config-doctor 1070-config-engines 1080-config-command" \
-    "1085-config-ask 1030-config-schema 1090-config-fsdp2 1100-messages-rules \
-    1105-messages-shown 1110-test-local 2000-topo-cli 2010-topo-maps"
+    "1085-config-ask 1030-config-schema 1090-config-fsdp2 1105-messages-shown \
+    2000-topo-cli 2010-topo-maps"
 done_testing

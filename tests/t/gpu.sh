@@ -49,7 +49,7 @@ begin_gpu_test() {
 
 # gpu-no.yaml, gpu-bf16.yaml and the same for the CPU; extra lines go to all of them.
 gpu_configs() { # [LINE]...
-    for gpu_precision in no bf16; do
+    for gpu_precision in no bf16 fp16; do
         printf 'distributed_type: "NO"\nmixed_precision: "%s"\n' $gpu_precision \
             >gpu-$gpu_precision.yaml
         [ $# -eq 0 ] || printf '%s\n' "$@" >>gpu-$gpu_precision.yaml

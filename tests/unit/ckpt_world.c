@@ -387,7 +387,7 @@ void world_tmpdir(char out[256], const char *name)
 {
     const char *base = getenv("TMPDIR");
 
-    snprintf(out, 256, "%s/%s.XXXXXX", base && base[0] ? base : ".", name);
+    snprintf(out, 256, "%s/%s.XXXXXX", base && base[0] ? base : "/tmp", name);
     if (!mkdtemp(out))
         abort();
 }

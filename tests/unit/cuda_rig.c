@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/cuda_rig.h"
@@ -95,11 +95,19 @@ struct cuda_array cuda_rig_values(struct cuda_rig *rig, accel_dtype_t type, int6
     v = a.host = keep(rig, malloc((size_t)n * sizeof(float) + 1), room);
     for (int64_t i = 0; i < n; i++)
         v[i] = next_value(rig) * scale;
-    if (type == ACCEL_BF16)
-        bf16_narrow(a.host, v, (size_t)n);
+    floats_narrow(a.host, type, v, (size_t)n);
     a.device = (char *)room + begin;
     rig->device->from_host(rig->device, a.device, a.host, bytes);
     return a;
+}
+
+/* Element i of an array of a type that kernels compute in. */
+static double element(const void *p, accel_dtype_t type, int64_t i)
+{
+    float v;
+
+    floats_widen(&v, (const char *)p + i * (int64_t)accel_dtype_bytes(type), type, 1);
+    return v;
 }
 
 double cuda_rig_distance(const void *want, const void *got, accel_dtype_t type,
@@ -108,12 +116,11 @@ double cuda_rig_distance(const void *want, const void *got, accel_dtype_t type,
     double worst = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        const bool narrow = type == ACCEL_BF16;
-        double w = narrow ? (double)bf16_to_f32(((const bf16_t *)want)[i])
-                          : (double)((const float *)want)[i];
-        double g = narrow ? (double)bf16_to_f32(((const bf16_t *)got)[i])
-                          : (double)((const float *)got)[i];
-        double allowed = 1e-5 * (fabs(w) + 4.0) + (narrow ? fabs(w) / 64.0 : 0.0);
+        const double last = type == ACCEL_BF16  ? 1.0 / 64
+                            : type == ACCEL_F16 ? 1.0 / 512
+                                                : 0;
+        double w = element(want, type, i), g = element(got, type, i);
+        double allowed = 1e-5 * (fabs(w) + 4.0) + last * fabs(w);
         double d = isnan(w) && isnan(g) ? 0.0 : fabs(w - g) / allowed;
 
         if (!(d <= worst))

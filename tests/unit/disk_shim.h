@@ -12,6 +12,8 @@
  * descriptor, `fd`. 0: go on; else the errno that it fails with. Not asked about calls
  * while a hook is at work. NULL: all go on. */
 extern int (*disk_hook)(const char *call, const char *name, int fd);
+/* Set by a hook that lets a write go on: it writes the first half of its bytes. */
+extern __thread int disk_short;
 /* After an fsync that succeeded. */
 extern void (*disk_synced)(int fd);
 /* Pauses asked for by nanosleep, in whole milliseconds together; none is made while the

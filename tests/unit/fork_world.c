@@ -192,3 +192,13 @@ int fork_world(int n, int (*fn)(struct boot *b, void *arg), void *arg, int timeo
 {
     return fork_world_nodes(n, 1, fn, arg, timeout_s, NULL);
 }
+
+void *fork_shared(size_t bytes)
+{
+    void *p =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        exit(1);
+    return p;
+}

@@ -22,4 +22,7 @@ int fork_world(int n, int (*fn)(struct boot *b, void *arg), void *arg, int timeo
 int fork_world_nodes(int n, int nodes, int (*fn)(struct boot *b, void *arg), void *arg,
                      int timeout_s, int *status);
 
+/* Zeroed memory that forked ranks share with their parent; never freed. */
+void *fork_shared(size_t bytes);
+
 #endif

@@ -43,7 +43,8 @@ static accel_status_t open_model(accel_t *run, const struct model_request *r,
     if (!run->job.model)
         return err->code;
     run->model[run->models++].root = run->job.model;
-    run->optim[run->optims++].scheduled = true;
+    run->optim[run->optims] = (struct accel_optim){ .run = run, .scheduled = true };
+    run->optims++;
     return nn_units_build(run->job.model, true, "", &run->units, err);
 }
 
@@ -53,7 +54,8 @@ accel_status_t model_run_open(accel_t *run, struct boot *b,
     struct comm_options comm = { .timeout_ms = 60000 };
     const struct shard_optim adamw = { 0 };
     struct shard_options o = { .strategy = r->strategy,
-                               .precision = { r->compute, r->compute, ACCEL_F32 },
+                               .precision = { r->compute, r->compute, ACCEL_F32, false,
+                                              false },
                                .optim = &adamw,
                                .optims = 1,
                                .backend = r->backend };

@@ -48,9 +48,8 @@ int number_config(const char *path, int world, int nodes, const char *strategy,
     return fclose(f);
 }
 
-accel_status_t number_open(struct number_run *k, const char *config)
+accel_status_t number_models(struct number_run *k, const char *config)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
     const accel_options_t o = { .config_file = config, .threads = 1 };
 
     memset(k, 0, sizeof(*k));
@@ -58,6 +57,16 @@ accel_status_t number_open(struct number_run *k, const char *config)
         return k->err.code;
     k->a = net_new(k->run, 2);
     k->b = net_new(k->run, 3);
+    return ACCEL_OK;
+}
+
+accel_status_t number_open(struct number_run *k, const char *config)
+{
+    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
+    const accel_status_t st = number_models(k, config);
+
+    if (st)
+        return st;
     if (accel_model_add(k->run, "a", k->a, &k->err) ||
         accel_model_add(k->run, "b", k->b, &k->err))
         return k->err.code;

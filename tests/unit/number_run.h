@@ -7,7 +7,6 @@
 #define ACCEL_TESTS_NUMBER_RUN_H
 
 #include "run/run.h"
-#include "tests/unit/open_world.h"
 
 struct number_run {
     accel_t *run;
@@ -19,7 +18,9 @@ struct number_run {
 /* A config of `world` ranks on `nodes` nodes. 0: written. */
 int number_config(const char *path, int world, int nodes, const char *strategy,
                   bool save);
-/* Opens the run with its models and an optimizer each, plain SGD of rate 1. */
+/* Opens the run and makes the models; number_open also adds them, with an optimizer
+ * each, plain SGD of rate 1. */
+accel_status_t number_models(struct number_run *k, const char *config);
 accel_status_t number_open(struct number_run *k, const char *config);
 /* Begins a micro-batch; does a backward of m, whose gradient is x; both. */
 accel_status_t number_begin(struct number_run *k);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "ops/ops.h"
 #include "tests/tap.h"
 
@@ -24,11 +24,13 @@ double *rig_random(int64_t n, accel_dtype_t type, double size)
     double *v = malloc((size_t)(n + 1) * sizeof(*v));
 
     for (int64_t i = 0; v && i < n; i++) {
-        float f;
+        float f, narrow;
 
         state = state * 6364136223846793005u + 1442695040888963407u;
         f = (float)(((double)(state >> 33) / 2147483648.0 - 0.5) * size);
-        v[i] = type == ACCEL_BF16 ? bf16_to_f32(f32_to_bf16(f)) : f;
+        floats_narrow(&narrow, type, &f, 1);
+        floats_widen(&f, &narrow, type, 1);
+        v[i] = f;
     }
     return v;
 }
@@ -36,10 +38,8 @@ double *rig_random(int64_t n, accel_dtype_t type, double size)
 static void write_values(accel_tensor_t *t, const double *from)
 {
     for (int64_t i = 0; i < t->elems; i++)
-        if (t->dtype == ACCEL_BF16)
-            ((bf16_t *)t->data)[i] = f32_to_bf16((float)from[i]);
-        else
-            ((float *)t->data)[i] = (float)from[i];
+        floats_narrow((char *)t->data + i * (int64_t)accel_dtype_bytes(t->dtype),
+                      t->dtype, &(float){ (float)from[i] }, 1);
 }
 
 accel_tensor_t *rig_tensor(struct graph *g, const double *values, int64_t a, int64_t b,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "ops/ops.h"
 #include "tests/tap.h"
 #include "tests/unit/optable.h"
@@ -44,7 +44,31 @@ static double draw(void)
 
 static double rounded(double x, accel_dtype_t t)
 {
-    return t == ACCEL_BF16 ? bf16_to_f32(f32_to_bf16((float)x)) : (float)x;
+    float v = (float)x, narrow;
+
+    floats_narrow(&narrow, t, &v, 1);
+    floats_widen(&v, &narrow, t, 1);
+    return v;
+}
+
+/* What results may differ by from those of double: of their own size (half a unit in
+ * the last place of the storage type), and of the largest one. Values behind a second
+ * rounding (coarse) have the error of that, too. */
+struct allowed {
+    double own, values, coarse_values, gradients, coarse_gradients;
+};
+
+static struct allowed allowed_for(accel_dtype_t t)
+{
+    switch (t) {
+    case ACCEL_BF16:
+        return (struct allowed){ 0x1p-8, 2e-5, 5e-3, 2e-5, 2e-2 };
+    case ACCEL_F16:
+        /* 6e-5: of the least `largest`, 1e-3, two halves of a subnormal step (2^-25) */
+        return (struct allowed){ 0x1p-11, 6e-5, 5e-3 / 8, 6e-5, 2e-2 / 8 };
+    default:
+        return (struct allowed){ 0, 1e-5, 1e-5, 1e-5, 1e-5 };
+    }
 }
 
 /* The same numbers for every dtype, but for their rounding. */
@@ -81,12 +105,11 @@ static void draw_inputs(struct op_trial *t)
 static void pack(void *to, const double *from, int64_t n, accel_dtype_t t)
 {
     for (int64_t i = 0; i < n; i++)
-        if (t == ACCEL_BF16)
-            ((bf16_t *)to)[i] = f32_to_bf16((float)from[i]);
-        else if (t == ACCEL_I32)
+        if (t == ACCEL_I32)
             ((int32_t *)to)[i] = (int32_t)from[i];
         else
-            ((float *)to)[i] = (float)from[i];
+            floats_narrow((char *)to + i * (int64_t)accel_dtype_bytes(t), t,
+                          &(float){ (float)from[i] }, 1);
 }
 
 static void upload(struct graph *g, accel_tensor_t *t, const double *from)
@@ -303,7 +326,7 @@ static void judge_gradient(struct op_trial *t, const struct op_outcome *o, int w
     struct op_input *in = &t->in[which];
     int64_t stride = in->elems / SAMPLED + 1, n = 0;
     double got[SAMPLED + 1], want[SAMPLED + 1], far;
-    bool bf16 = t->compute == ACCEL_BF16;
+    const struct allowed may = allowed_for(t->compute);
 
     for (int64_t i = 0; i < in->elems; i += stride) {
         double h = 1e-5, keep = in->v[i], up, down;
@@ -316,21 +339,19 @@ static void judge_gradient(struct op_trial *t, const struct op_outcome *o, int w
         got[n] = o->grad[which][i];
         want[n++] = (up - down) / (2 * h);
     }
-    far = op_excess(got, want, n, bf16 ? 0x1p-8 : 0,
-                    !bf16          ? 1e-5
-                    : t->c->coarse ? 2e-2
-                                   : 2e-5);
+    far = op_excess(got, want, n, may.own,
+                    t->c->coarse ? may.coarse_gradients : may.gradients);
     tap_ok(far < 1, "%s: gradient of input %d, %.2g of what is allowed", t->what, which,
            far);
 }
 
 /* A device's library may make a product whose value before the activation is saved by
  * another kernel, with sums in another order. */
-static bool same_again(const struct op_outcome *o, bool device, bool bf16)
+static bool same_again(const struct op_outcome *o, bool device, bool narrow)
 {
     double largest = 0, worst = 0;
 
-    if (!device || !bf16)
+    if (!device || !narrow)
         return !memcmp(o->out, o->again, (size_t)o->elems * sizeof(float));
     for (int64_t i = 0; i < o->elems; i++)
         largest = fmax(largest, fabs(o->out[i]));
@@ -341,19 +362,18 @@ static bool same_again(const struct op_outcome *o, bool device, bool bf16)
 
 static void judge(struct op_trial *t, const struct op_outcome *o, bool device)
 {
-    bool bf16 = t->compute == ACCEL_BF16;
+    const struct allowed may = allowed_for(t->compute);
     double *got = calloc((size_t)o->elems + 1, sizeof(*got)), far;
 
     t->want = calloc((size_t)o->elems + 1, sizeof(*t->want));
     for (int64_t i = 0; i < o->elems; i++)
         got[i] = o->out[i];
     reference(t, o->elems);
-    far = op_excess(got, t->want, o->elems, bf16 ? 0x1p-8 : 0,
-                    !bf16              ? 1e-5
-                    : t->c->coarse > 1 ? 5e-3
-                                       : 2e-5);
+    far = op_excess(got, t->want, o->elems, may.own,
+                    t->c->coarse > 1 ? may.coarse_values : may.values);
     tap_ok(far < 1, "%s: values, %.2g of what is allowed", t->what, far);
-    tap_ok(same_again(o, device, bf16), "%s: the same without a tape", t->what);
+    tap_ok(same_again(o, device, t->compute != ACCEL_F32),
+           "%s: the same without a tape", t->what);
     for (int i = 0; i < t->inputs; i++)
         if (t->in[i].kind != OP_IDS)
             judge_gradient(t, o, i);
@@ -422,6 +442,7 @@ void optable_run(struct backend *const *be, int n)
         for (int i = 0; i < optable[k]->count; i++) {
             run_case(&optable[k]->at[i], be, n, ACCEL_F32, false);
             run_case(&optable[k]->at[i], be, n, ACCEL_BF16, false);
+            run_case(&optable[k]->at[i], be, n, ACCEL_F16, false);
             run_case(&optable[k]->at[i], be, n, ACCEL_F32, true);
         }
 }

@@ -29,12 +29,14 @@ static double apart(const float *got, const float *want, int64_t n, double rel,
 static void beside(const struct op_trial *t, const struct op_outcome *want,
                    const struct op_outcome *got)
 {
-    const bool bf16 = t->compute == ACCEL_BF16;
-    /* Near zero a sum of bfloat16 numbers that cancel; behind a second rounded value,
+    const bool narrow = t->compute != ACCEL_F32;
+    /* one unit in the last place of the storage type */
+    const double last = t->compute == ACCEL_BF16 ? 0x1p-7 : 0x1p-10;
+    /* Near zero a sum of narrow numbers that cancel; behind a second rounded value,
      * whose last place may differ, that much of what it was. */
-    const double rel = bf16 ? 0x1p-7 : 1e-5;
-    const double size = bf16 ? t->c->coarse ? 0x1p-7 : 0x1p-12 : 1e-5;
-    double far = apart(got->out, want->out, want->elems, rel, bf16 ? 0x1p-12 : 1e-5);
+    const double rel = narrow ? last : 1e-5;
+    const double size = narrow ? t->c->coarse ? last : 0x1p-12 : 1e-5;
+    double far = apart(got->out, want->out, want->elems, rel, narrow ? 0x1p-12 : 1e-5);
 
     for (int i = 0; i < t->inputs; i++)
         if (t->in[i].kind != OP_IDS)
@@ -63,5 +65,6 @@ void optable_beside(struct backend *be, struct backend *device)
         for (int i = 0; i < optable[k]->count; i++) {
             run_case(&optable[k]->at[i], be, device, ACCEL_F32);
             run_case(&optable[k]->at[i], be, device, ACCEL_BF16);
+            run_case(&optable[k]->at[i], be, device, ACCEL_F16);
         }
 }

@@ -178,10 +178,11 @@ static void zero(const struct backend *be, void *dst, size_t bytes)
     the->cpu.zero(be, dst, bytes);
 }
 
-static void narrow(const struct backend *be, void *dst, const float *src, int64_t n)
+static void narrow(const struct backend *be, void *dst, accel_dtype_t type,
+                   const float *src, int64_t n)
 {
     queue_record_kernel(the, "narrow", src, (size_t)n * 4, dst, (size_t)n * 2);
-    the->cpu.narrow(be, dst, src, n);
+    the->cpu.narrow(be, dst, type, src, n);
 }
 
 static void narrow_parts(const struct backend *be, void *dst, accel_dtype_t type,
@@ -211,7 +212,7 @@ static void update(const struct backend *be, const struct update_span *x, int co
 {
     for (int i = 0; i < count; i++) {
         struct entry *e = add(ENTRY_KERNEL, the->now, "update");
-        float *const array[] = { x[i].p, x[i].m, x[i].v, x[i].g };
+        float *const array[] = { x[i].p, x[i].m.data, x[i].v.data, x[i].g };
 
         for (int a = 0; a < 4; a++)
             touch(e, array[a], array[a] ? (size_t)x[i].n * 4 : 0, true);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "backend/cuda_load.h"
 #include "backend/device.h"
@@ -73,6 +72,30 @@ int ranks_close(accel_t *run)
     return failures > 100 ? 100 : failures;
 }
 
+struct opened {
+    bool debug;
+    void (*fn)(accel_t *run, void *arg);
+    void *arg;
+};
+
+static int opened_rank(struct boot *b, void *arg)
+{
+    const struct opened *o = arg;
+    accel_t *run = ranks_open(b, o->debug);
+
+    if (!run)
+        return 1;
+    o->fn(run, o->arg);
+    return ranks_close(run);
+}
+
+int ranks_world(int n, bool debug, void (*fn)(accel_t *run, void *arg), void *arg)
+{
+    struct opened o = { debug, fn, arg };
+
+    return fork_world(n, opened_rank, &o, 100);
+}
+
 bool ranks_check(accel_t *run, bool pass, const char *fmt, ...)
 {
     va_list ap;
@@ -86,16 +109,6 @@ bool ranks_check(accel_t *run, bool pass, const char *fmt, ...)
     va_end(ap);
     fprintf(stderr, "\n");
     return false;
-}
-
-void *ranks_shared(size_t bytes)
-{
-    void *p =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    if (p == MAP_FAILED)
-        exit(1);
-    return p;
 }
 
 accel_tensor_t *ranks_tensor(accel_t *run, accel_dtype_t dtype, int64_t n,

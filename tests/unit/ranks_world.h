@@ -10,6 +10,8 @@
 #include "run/run.h"
 #include "tests/unit/fork_world.h"
 
+/* fork_world of n ranks: each opens a run, calls fn with it and closes it. */
+int ranks_world(int n, bool debug, void (*fn)(accel_t *run, void *arg), void *arg);
 /* NULL: a message is out. */
 accel_t *ranks_open(struct boot *b, bool debug);
 /* The same with tensors on the CUDA device of the rank's number, and NCCL where there
@@ -20,8 +22,6 @@ int ranks_close(accel_t *run);
 /* Counts and shows a failed check of this rank. Returns `pass`. */
 bool ranks_check(accel_t *run, bool pass, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Zeroed memory that forked ranks share with their parent; never freed. */
-void *ranks_shared(size_t bytes);
 /* A tensor [n] of those values; `dtype` F32 or I32. */
 accel_tensor_t *ranks_tensor(accel_t *run, accel_dtype_t dtype, int64_t n,
                              const int *values);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "tests/unit/resident.h"
 
 /* splitmix64: enough for test values. */
@@ -94,11 +94,11 @@ void resident_refresh(struct resident *r)
 {
     for (int u = 0; u < r->units->count; u++) {
         size_t n = (size_t)r->units->unit[u].elems;
-        bool narrow = r->compute == ACCEL_BF16;
-        bf16_t *half = narrow ? calloc(n, sizeof(*half)) : NULL;
+        bool narrow = r->compute != ACCEL_F32;
+        uint16_t *half = narrow ? calloc(n, sizeof(*half)) : NULL;
 
         if (half)
-            bf16_narrow(half, r->master[u], n);
+            floats_narrow(half, r->compute, r->master[u], n);
         r->be->from_host(r->be, r->data[u], narrow ? (const void *)half : r->master[u],
                          n * (narrow ? sizeof(*half) : sizeof(float)));
         free(half);
@@ -152,7 +152,7 @@ static accel_status_t grad(void *user, int unit, float **grad_out, accel_error_t
 
 struct residency resident_residency(struct resident *r)
 {
-    return (struct residency){ r, want, done, grad };
+    return (struct residency){ .user = r, .want = want, .done = done, .grad = grad };
 }
 
 void resident_close(struct resident *r)

@@ -17,11 +17,17 @@ void run_folder_write(const char *config, const char *text)
         tap_skip_all("no file");
 }
 
-void run_folder_make(char *dir, const char *text, char *config_out, size_t len)
+void run_folder_new(char *dir)
 {
     unsetenv("ACCEL_CONFIG_RESOLVED");
+    unsetenv("ACCEL_RESUME");
     if (!mkdtemp(dir))
         tap_skip_all("no directory for temporary files");
+}
+
+void run_folder_make(char *dir, const char *text, char *config_out, size_t len)
+{
+    run_folder_new(dir);
     snprintf(config_out, len, "%s/one.yaml", dir);
     run_folder_write(config_out, text);
 }

@@ -7,9 +7,10 @@
 
 #include <stddef.h>
 
-/* Makes the folder from its template, "/tmp/accel-NAME.XXXXXX", writes `text` into
- * its one.yaml, and the path of that file into config_out[len]. No config of the
+/* Makes the folder from its template, "/tmp/accel-NAME.XXXXXX". No config of the
  * caller's environment counts any more. Ends the test with a SKIP where it cannot. */
+void run_folder_new(char *dir);
+/* The same with `text` in its one.yaml, whose path goes to config_out[len]. */
 void run_folder_make(char *dir, const char *text, char *config_out, size_t len);
 /* Writes the file anew, for the next run. */
 void run_folder_write(const char *config, const char *text);

@@ -6,10 +6,13 @@
 
 #include "run/run.h"
 
+#include "tests/tap.h"
+
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-bool run_net_config(const char *path, const char *strategy, int world, int nodes,
+void run_net_config(const char *path, const char *strategy, int world, int nodes,
                     const char *more)
 {
     char config[256];
@@ -18,14 +21,33 @@ bool run_net_config(const char *path, const char *strategy, int world, int nodes
     snprintf(config, sizeof(config), "%s.yaml", path);
     f = fopen(config, "w");
     if (!f)
-        return false;
+        tap_skip_all("no config can be written");
     fprintf(f,
             "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
             "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
             "  fsdp_transformer_layer_cls_to_wrap: Linear\n"
             "num_machines: %d\nnum_processes: %d\nuse_cpu: true\n%s",
             strategy, nodes, world, more ? more : "mixed_precision: 'no'\n");
-    return fclose(f) == 0;
+    if (fclose(f))
+        tap_skip_all("no config can be written");
+}
+
+void run_net_life(const char *path, const struct net_world *w,
+                  int (*fn)(struct boot *b, void *arg), void *arg)
+{
+    run_net_config(path, w->strategy, w->world, w->nodes, w->more);
+    tap_is_int(open_world(w->world, w->nodes, fn, arg, 60), 0, "%s: %d ranks, %s",
+               strrchr(path, '/') + 1, w->world, w->strategy);
+}
+
+bool run_net_says(accel_error_t *err, enum message code, const char *text)
+{
+    bool good = message_of(err) == code && strstr(err->text, text) && err->hint[0];
+
+    if (!good)
+        tap_diag("%d: %s", (int)err->code, err->text);
+    *err = (accel_error_t){ 0 };
+    return good;
 }
 
 /* ---- the model ------------------------------------------------------------------- */
@@ -126,4 +148,103 @@ float run_net_distance(const struct net_values *a, const struct net_values *b)
     for (size_t i = 0; i < sizeof(*a) / sizeof(float); i++)
         most = fmaxf(most, fabsf(x[i] - y[i]));
     return most;
+}
+
+/* ---- runs of it ------------------------------------------------------------------ */
+
+accel_status_t run_net_open(struct net_run *k, const char *path, float rate,
+                            accel_error_t *err)
+{
+    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = rate, .momentum = 0.5f };
+    char config[256];
+    const accel_options_t o = { .config_file = config, .threads = 1 };
+
+    snprintf(config, sizeof(config), "%s.yaml", path);
+    if (accel_open(&k->run, &o, err))
+        return err->code;
+    k->net = run_net_new(k->run);
+    if (accel_model_add(k->run, "", k->net, err))
+        return err->code;
+    k->optim = accel_optim_add(k->run, "o", &k->net, 1, &sgd, err);
+    return k->optim ? ACCEL_OK : err->code;
+}
+
+accel_status_t run_net_prepare(const struct net_run *k, const char *path,
+                               accel_error_t *err)
+{
+    const accel_loop_t loop = { .steps = NET_STEPS,
+                                .batch = NET_SAMPLES / accel_world_size(k->run),
+                                .seed = NET_SEED,
+                                .out_dir = path };
+
+    return accel_prepare_all(k->run, &loop, err);
+}
+
+accel_status_t run_net_step(const struct net_run *k, int step, accel_error_t *err)
+{
+    accel_status_t st = accel_batch_begin(k->run, err);
+
+    if (!st)
+        st = run_net_push(k->run, k->net, step, 1, err);
+    return st ? st : accel_step(k->run, err);
+}
+
+/* ---- the same in plain C --------------------------------------------------------- */
+
+void run_net_gradient(const float *w, int step, int rank, int batch, float *out)
+{
+    struct net_values v, g = { 0 };
+
+    memcpy(&v, w, sizeof(v));
+    for (int n = 0; n < batch; n++) {
+        float h[NET_HIDDEN], x[NET_IN], y = 0, dy;
+
+        for (int j = 0; j < NET_IN; j++)
+            x[j] = run_net_sample(step, rank, batch, n * NET_IN + j);
+        for (int k = 0; k < NET_HIDDEN; k++) {
+            h[k] = v.bias[k];
+            for (int j = 0; j < NET_IN; j++)
+                h[k] += v.first[k][j] * x[j];
+            h[k] = h[k] > 0 ? h[k] : 0;
+            y += v.last[0][k] * h[k];
+        }
+        dy = 2 * (y - 1) / (float)batch;
+        for (int k = 0; k < NET_HIDDEN; k++) {
+            const float dh = h[k] > 0 ? dy * v.last[0][k] : 0;
+
+            g.last[0][k] += dy * h[k];
+            g.bias[k] += dh;
+            for (int j = 0; j < NET_IN; j++)
+                g.first[k][j] += dh * x[j];
+        }
+    }
+    memcpy(out, &g, sizeof(g));
+}
+
+void run_net_update(float *w, const float *gradient, float *velocity, float rate,
+                    float clip)
+{
+    double norm = 0;
+    float factor;
+
+    for (int i = 0; i < NET_NUMBERS; i++)
+        norm += (double)gradient[i] * gradient[i];
+    norm = sqrt(norm);
+    factor = clip > 0 && norm > clip ? (float)(clip / norm) : 1;
+    for (int i = 0; i < NET_NUMBERS; i++) {
+        velocity[i] = 0.5f * velocity[i] + factor * gradient[i];
+        w[i] -= rate * velocity[i];
+    }
+}
+
+void run_net_mean(float (*x)[NET_NUMBERS], int world, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        float sum = 0;
+
+        for (int r = 0; r < world; r++)
+            sum += x[r][i];
+        for (int r = 0; r < world; r++)
+            x[r][i] = sum / (float)world;
+    }
 }

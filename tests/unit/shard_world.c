@@ -349,8 +349,8 @@ static int rank_main(struct boot *b, void *arg)
                                            optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = job->strategy,
                                .prefetch = job->prefetch,
-                               .precision = { job->compute, job->compute, job->reduce },
-                               .narrow_copies = job->narrow_copies,
+                               .precision = { job->compute, job->compute, job->reduce,
+                                              job->narrow_copies, false },
                                .optim = &adamw,
                                .optims = 1 };
     struct backend *be, *home;

@@ -13,8 +13,7 @@
 #include "optim/averages.h"
 #include "optim/schedule.h"
 #include "tests/tap.h"
-
-#define MOST 32
+#include "tests/unit/accumulate_rows.h"
 
 static struct accumulate begun(accel_accumulation_t rule)
 {
@@ -26,55 +25,25 @@ static struct accumulate begun(accel_accumulation_t rule)
 
 /* ---- Accelerate's rows ----------------------------------------------------------- */
 
-static bool read_row(FILE *f, double *row, int n)
+/* Two epochs of micro-batches whose gradient is 1. */
+static bool like_row(const struct accumulate_row *row)
 {
-    for (int i = 0; i < n; i++)
-        if (fscanf(f, "%lf", &row[i]) != 1)
-            return false;
-    return true;
-}
-
-/* Two epochs of micro-batches whose gradient is 1; want: flags, gradients, counters. */
-static bool like_row(int batches, int k, double want[3][MOST])
-{
-    struct accumulate a = begun((accel_accumulation_t){ .every = k });
+    struct accumulate a = begun((accel_accumulation_t){ .every = row->every });
+    const int batches = row->batches;
     double grad = 0;
     bool same = true;
 
     for (int i = 0; i < 2 * batches; i++) {
         accumulate_next(&a, i % batches == batches - 1);
         grad += 1.0 / accumulate_divisor(&a);
-        same = same && accumulate_syncs(&a) == (want[0][i] != 0) &&
+        same = same && accumulate_syncs(&a) == (row->sync[i] != 0) &&
                accumulate_reduces(&a) == accumulate_syncs(&a) &&
-               fabs(grad * accumulate_step_scale(&a) - want[1][i]) < 1e-6 &&
-               (double)a.step == want[2][i];
+               fabs(grad * accumulate_step_scale(&a) - row->gradient[i]) < 1e-6 &&
+               (double)a.step == row->step[i];
         if (accumulate_syncs(&a))
             grad = 0;
     }
     return same;
-}
-
-static void test_rows(void)
-{
-    const char *src = getenv("ACCEL_SRC");
-    double want[3][MOST];
-    char path[512];
-    int batches, k, rows = 0, same = 0;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/tests/data/optim/accumulate.txt", src ? src : ".");
-    f = fopen(path, "r");
-    while (f && fscanf(f, "%d %d", &batches, &k) == 2 && 2 * batches <= MOST &&
-           read_row(f, want[0], 2 * batches) && read_row(f, want[1], 2 * batches) &&
-           read_row(f, want[2], 2 * batches)) {
-        rows++;
-        same += like_row(batches, k, want);
-    }
-    tap_ok(rows == 24 && same == rows,
-           "flags, gradients and counters are Accelerate's in %d of %d rows", same,
-           rows);
-    if (f)
-        fclose(f);
 }
 
 /* Measured with two ranks: loss w x, lr 1, rank r gets x = r + 1, r + 3 ...; what each
@@ -354,7 +323,7 @@ static void test_local_sgd(void)
 
 int main(void)
 {
-    test_rows();
+    accumulate_rows(like_row);
     test_two_ranks();
     test_grid();
     test_short_groups();

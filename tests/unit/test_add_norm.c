@@ -330,11 +330,12 @@ int main(void)
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++)
         for (int how = 0; how < 4; how++)
-            test_kernel(shapes[i][0], shapes[i][1], how & 1 ? ACCEL_BF16 : ACCEL_F32,
-                        how & 2);
+            test_kernel(shapes[i][0], shapes[i][1],
+                        how & 1 ? i % 2 ? ACCEL_F16 : ACCEL_BF16 : ACCEL_F32, how & 2);
     test_readers();
     test_border();
     test_model(ACCEL_F32);
     test_model(ACCEL_BF16);
+    test_model(ACCEL_F16);
     return tap_done();
 }

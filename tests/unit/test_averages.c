@@ -8,19 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "accel_safetensors.h"
 #include "run/run.h"
 #include "tests/tap.h"
+#include "tests/unit/run_folder.h"
 #include "tests/unit/run_net.h"
 
-enum { STEPS = 7, STOP = 4 };
+enum { STOP = 4 };
 
 /* What a run of forked ranks leaves behind; step 0 is the start. */
 struct outcome {
-    struct net_values weights[STEPS + 1], averages, after;
+    struct net_values weights[NET_STEPS + 1], averages, after;
     /* what the model says of a sample: before, with the averages, and after */
     float says[3];
     int64_t steps, averaged;
@@ -39,39 +38,16 @@ struct scene {
 
 static char root[64] = "/tmp/accel-averages-XXXXXX";
 
-static accel_status_t train_step(accel_t *run, accel_module_t *net, int step,
-                                 accel_error_t *err)
-{
-    accel_status_t st = accel_batch_begin(run, err);
-
-    if (!st)
-        st = run_net_push(run, net, step, 1, err);
-    return st ? st : accel_step(run, err);
-}
-
 /* ---- whole runs ------------------------------------------------------------------ */
 
-static accel_status_t open_net(const struct scene *p, bool averaged, accel_t **run_out,
-                               accel_module_t **net_out, accel_optim_t **optim_out,
-                               accel_error_t *err)
+static accel_status_t averages_open(struct net_run *k, const struct scene *p,
+                                    bool averaged, accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 0.05f, .momentum = 0.5f };
-    char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
-    accel_loop_t loop = {
-        .steps = STEPS, .batch = NET_SAMPLES / p->world, .seed = 5, .out_dir = p->dir
-    };
+    accel_status_t st = run_net_open(k, p->dir, 0.05f, err);
 
-    snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    if (accel_open(run_out, &o, err))
-        return err->code;
-    *net_out = run_net_new(*run_out);
-    if (accel_model_add(*run_out, "", *net_out, err))
-        return err->code;
-    *optim_out = accel_optim_add(*run_out, "o", net_out, 1, &sgd, err);
-    if (!*optim_out || (averaged && accel_ema(*run_out, NULL, &p->rule, err)))
-        return err->code;
-    return accel_prepare_all(*run_out, &loop, err);
+    if (!st && averaged)
+        st = accel_ema(k->run, NULL, &p->rule, err);
+    return st ? st : run_net_prepare(k, p->dir, err);
 }
 
 /* What the model makes of a sample, by a forward outside of steps. */
@@ -115,62 +91,53 @@ static int rank_main(struct boot *b, void *arg)
     const struct scene *p = arg;
     struct outcome *mine = calloc(1, sizeof(*mine));
     accel_error_t err = { 0 };
-    accel_module_t *net = NULL;
-    accel_optim_t *optim = NULL;
-    accel_t *run = NULL;
-    accel_status_t st;
+    struct net_run k = { 0 };
+    accel_status_t st = mine ? averages_open(&k, p, true, &err) : ACCEL_ENOMEM;
 
-    st = mine ? open_net(p, true, &run, &net, &optim, &err) : ACCEL_ENOMEM;
-    for (int64_t s = accel_steps_done(run); !st && s <= p->until; s++) {
-        st = run_net_read(run, &mine->weights[s], &err);
+    for (int64_t s = accel_steps_done(k.run); !st && s <= p->until; s++) {
+        st = run_net_read(k.run, &mine->weights[s], &err);
         if (!st && s < p->until)
-            st = train_step(run, net, (int)s, &err);
+            st = run_net_step(&k, (int)s, &err);
         for (int in = 1; in >= 0 && p->restless && s > 1 && !st; in--)
-            st = accel_ema_swap(run, in, &err);
+            st = accel_ema_swap(k.run, in, &err);
     }
-    if (!st && p->until < STEPS)
-        st = accel_save(run, &err);
-    if (!st && p->until == STEPS)
-        st = swap_around(run, net, p, mine, &err);
+    if (!st && p->until < NET_STEPS)
+        st = accel_save(k.run, &err);
+    if (!st && p->until == NET_STEPS)
+        st = swap_around(k.run, k.net, p, mine, &err);
     if (st)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
     if (!st && b->rank == 0) {
-        mine->steps = optim->ema.steps;
-        mine->averaged = optim->ema.averaged;
+        mine->steps = k.optim->ema.steps;
+        mine->averaged = k.optim->ema.averaged;
         *p->out = *mine;
     }
-    accel_close(run, NULL);
+    accel_close(k.run, NULL);
     free(mine);
     return st != ACCEL_OK;
 }
 
 static struct outcome train(struct scene p, const char *dir, int until)
 {
-    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct net_world w = { p.world, p.nodes, p.strategy, NULL };
 
     snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
-    if (!run_net_config(p.dir, p.strategy, p.world, p.nodes, NULL))
-        tap_skip_all("no config can be written");
     p.until = until;
-    p.out = shared;
-    tap_is_int(open_world(p.world, p.nodes, rank_main, &p, 60), 0,
-               "%s: %d ranks, %s, %d steps", dir, p.world, p.strategy, until);
-    copy = *shared;
-    munmap(shared, sizeof(*shared));
-    return copy;
+    p.out = fork_shared(sizeof(*p.out));
+    run_net_life(p.dir, &w, rank_main, &p);
+    return *p.out;
 }
 
 /* ---- the same in plain C --------------------------------------------------------- */
 
-/* The average of the weights of steps 1 .. STEPS by the rule's words. */
+/* The average of the weights of steps 1 .. NET_STEPS by the rule's words. */
 static struct net_values expected(const accel_ema_t *rule, const struct outcome *o)
 {
     const int every = rule->every ? (int)rule->every : 1;
     struct net_values average = { 0 };
     int n = 0;
 
-    for (int s = (int)rule->after + every; s <= STEPS; s += every, n++) {
+    for (int s = (int)rule->after + every; s <= NET_STEPS; s += every, n++) {
         const float *w = (const float *)&o->weights[s];
         float *to = (float *)&average;
         double decay = rule->decay;
@@ -221,13 +188,13 @@ static void test_rule(void)
         char name[32];
 
         snprintf(name, sizeof(name), "rule-%zu", i);
-        o = train(plan[i], name, STEPS);
+        o = train(plan[i], name, NET_STEPS);
         want = expected(&plan[i].rule, &o);
         tap_ok(run_net_distance(&o.averages, &want) < 1e-6f &&
-                   run_net_distance(&want, &o.weights[STEPS]) > 1e-3f,
+                   run_net_distance(&want, &o.weights[NET_STEPS]) > 1e-3f,
                "%s: the average is that of plain C, within %g", name,
                (double)run_net_distance(&o.averages, &want));
-        tap_ok(!memcmp(&o.after, &o.weights[STEPS], sizeof(o.after)),
+        tap_ok(!memcmp(&o.after, &o.weights[NET_STEPS], sizeof(o.after)),
                "%s: the weights are back with the same bits", name);
         tap_ok(o.says[0] == o.says[2] && o.says[0] != o.says[1],
                "%s: forwards use what is in place: %g, %g", name, (double)o.says[0],
@@ -240,11 +207,11 @@ static void test_rule(void)
 static void test_restless(void)
 {
     struct scene p = { 2, 1, "FULL_SHARD", .rule = { .decay = 0.5 } };
-    const struct outcome calm = train(p, "calm", STEPS);
+    const struct outcome calm = train(p, "calm", NET_STEPS);
     struct outcome o;
 
     p.restless = true;
-    o = train(p, "restless", STEPS);
+    o = train(p, "restless", NET_STEPS);
     tap_ok(!memcmp(&o.after, &calm.after, sizeof(o.after)) &&
                !memcmp(&o.averages, &calm.averages, sizeof(o.averages)),
            "the same weights and averages as without swaps");
@@ -260,7 +227,7 @@ static void test_resume(void)
         const struct scene *first, *second;
         bool same;
     } c[] = { { &two, &two, true }, { &two, &one, false }, { &two, &four, false } };
-    const struct outcome whole = train(two, "unstopped", STEPS);
+    const struct outcome whole = train(two, "unstopped", NET_STEPS);
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
         struct outcome o;
@@ -268,12 +235,13 @@ static void test_resume(void)
 
         snprintf(name, sizeof(name), "stopped-%zu", i);
         train(*c[i].first, name, STOP);
-        o = train(*c[i].second, name, STEPS);
+        o = train(*c[i].second, name, NET_STEPS);
         tap_ok(c[i].same ? !memcmp(&o.averages, &whole.averages, sizeof(o.averages))
                          : run_net_distance(&o.averages, &whole.averages) < 1e-5f,
                "resumed after %d steps: %g away", STOP,
                (double)run_net_distance(&o.averages, &whole.averages));
-        tap_ok(o.steps == STEPS && o.averaged == whole.averaged, "the counters go on");
+        tap_ok(o.steps == NET_STEPS && o.averaged == whole.averaged,
+               "the counters go on");
     }
 }
 
@@ -281,12 +249,7 @@ static void test_resume(void)
 
 static bool says(accel_error_t *err, const char *text)
 {
-    bool good = message_of(err) == A0986 && strstr(err->text, text) && err->hint[0];
-
-    if (!good)
-        tap_diag("%d: %s", (int)err->code, err->text);
-    *err = (accel_error_t){ 0 };
-    return good;
+    return run_net_says(err, A0986, text);
 }
 
 static struct scene alone(const char *dir)
@@ -294,8 +257,7 @@ static struct scene alone(const char *dir)
     struct scene p = { 1, 1, "FULL_SHARD", .rule = { .decay = 0.5 } };
 
     snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
-    if (!run_net_config(p.dir, p.strategy, 1, 1, NULL))
-        tap_skip_all("no config can be written");
+    run_net_config(p.dir, p.strategy, 1, 1, NULL);
     return p;
 }
 
@@ -336,36 +298,35 @@ static void test_swap_refused(void)
 {
     const struct scene p = alone("refused");
     accel_error_t err = { 0 };
-    accel_module_t *net;
-    accel_optim_t *optim;
-    accel_t *run = NULL;
+    struct net_run k = { 0 };
     struct net_values v;
 
-    tap_is_int(open_net(&p, true, &run, &net, &optim, &err), 0, "open %s", err.text);
-    tap_ok(accel_ema(run, NULL, &p.rule, &err) && says(&err, "prepared already"),
+    tap_is_int(averages_open(&k, &p, true, &err), 0, "open %s", err.text);
+    tap_ok(accel_ema(k.run, NULL, &p.rule, &err) && says(&err, "prepared already"),
            "after the run was prepared");
-    tap_ok(accel_ema_swap(run, 1, &err) && says(&err, "no average yet"), "too early");
-    tap_ok(accel_ema_swap(run, 0, &err) && says(&err, "in their place"), "not in");
-    train_step(run, net, 0, &err);
-    accel_batch_begin(run, &err);
-    tap_ok(accel_ema_swap(run, 1, &err) && says(&err, "middle of a step"), "in a step");
-    run_net_push(run, net, 1, 1, &err);
-    accel_step(run, &err);
-    tap_ok(!accel_ema_swap(run, 1, &err), "in %s", err.text);
-    tap_ok(accel_ema_swap(run, 1, &err) && says(&err, "in the place"), "twice");
-    accel_batch_begin(run, &err);
-    tap_ok(run_net_push(run, net, 2, 1, &err) && says(&err, "accel_backward"),
+    tap_ok(accel_ema_swap(k.run, 1, &err) && says(&err, "no average yet"), "too early");
+    tap_ok(accel_ema_swap(k.run, 0, &err) && says(&err, "in their place"), "not in");
+    run_net_step(&k, 0, &err);
+    accel_batch_begin(k.run, &err);
+    tap_ok(accel_ema_swap(k.run, 1, &err) && says(&err, "middle of a step"),
+           "in a step");
+    run_net_push(k.run, k.net, 1, 1, &err);
+    accel_step(k.run, &err);
+    tap_ok(!accel_ema_swap(k.run, 1, &err), "in %s", err.text);
+    tap_ok(accel_ema_swap(k.run, 1, &err) && says(&err, "in the place"), "twice");
+    accel_batch_begin(k.run, &err);
+    tap_ok(run_net_push(k.run, k.net, 2, 1, &err) && says(&err, "accel_backward"),
            "no backward");
-    tap_ok(accel_step(run, &err) && says(&err, "accel_step"), "no step");
-    tap_ok(accel_optim_step(optim, NULL, &err) && says(&err, "accel_optim_step"),
+    tap_ok(accel_step(k.run, &err) && says(&err, "accel_step"), "no step");
+    tap_ok(accel_optim_step(k.optim, NULL, &err) && says(&err, "accel_optim_step"),
            "no step of the optimizer");
-    tap_ok(accel_save(run, &err) && says(&err, "accel_save"), "no save");
-    tap_ok(accel_save_state(run, NULL, &err) && says(&err, "accel_save_state"),
+    tap_ok(accel_save(k.run, &err) && says(&err, "accel_save"), "no save");
+    tap_ok(accel_save_state(k.run, NULL, &err) && says(&err, "accel_save_state"),
            "no save of the state");
-    tap_ok(accel_load_state(run, p.dir, &err) && says(&err, "accel_load_state"),
+    tap_ok(accel_load_state(k.run, p.dir, &err) && says(&err, "accel_load_state"),
            "no load");
-    tap_ok(!run_net_read(run, &v, &err), "values are read %s", err.text);
-    accel_close(run, NULL);
+    tap_ok(!run_net_read(k.run, &v, &err), "values are read %s", err.text);
+    accel_close(k.run, NULL);
 }
 
 /* A step whose gradients are not finite is skipped, and the average does not move. */
@@ -373,21 +334,19 @@ static void test_skipped(void)
 {
     const struct scene p = alone("skipped");
     accel_error_t err = { 0 };
-    accel_module_t *net;
-    accel_optim_t *optim;
-    accel_t *run = NULL;
+    struct net_run k = { 0 };
     int updated = 1;
 
-    tap_is_int(open_net(&p, true, &run, &net, &optim, &err), 0, "open %s", err.text);
-    train_step(run, net, 0, &err);
-    accel_optim_skip(optim, 1, &err);
-    accel_batch_begin(run, &err);
-    run_net_push(run, net, 1, 1e30f, &err);
-    tap_ok(!accel_optim_step(optim, &updated, &err) && !updated, "skipped %s",
+    tap_is_int(averages_open(&k, &p, true, &err), 0, "open %s", err.text);
+    run_net_step(&k, 0, &err);
+    accel_optim_skip(k.optim, 1, &err);
+    accel_batch_begin(k.run, &err);
+    run_net_push(k.run, k.net, 1, 1e30f, &err);
+    tap_ok(!accel_optim_step(k.optim, &updated, &err) && !updated, "skipped %s",
            err.text);
-    tap_ok(optim->ema.steps == 1 && optim->ema.averaged == 1,
+    tap_ok(k.optim->ema.steps == 1 && k.optim->ema.averaged == 1,
            "a skipped step does not count");
-    accel_close(run, NULL);
+    accel_close(k.run, NULL);
 }
 
 /* A run without averages wrote the checkpoint. */
@@ -395,30 +354,23 @@ static void test_without(void)
 {
     const struct scene p = alone("without");
     accel_error_t err = { 0 };
-    accel_module_t *net;
-    accel_optim_t *optim;
-    accel_t *run = NULL;
+    struct net_run k = { 0 };
 
-    tap_is_int(open_net(&p, false, &run, &net, &optim, &err), 0, "open %s", err.text);
-    tap_ok(accel_ema_swap(run, 1, &err) && says(&err, "keeps no average"),
+    tap_is_int(averages_open(&k, &p, false, &err), 0, "open %s", err.text);
+    tap_ok(accel_ema_swap(k.run, 1, &err) && says(&err, "keeps no average"),
            "no average to swap");
-    train_step(run, net, 0, &err);
-    tap_ok(!accel_save(run, &err), "saved %s", err.text);
-    accel_close(run, NULL);
-    run = NULL;
-    tap_ok(open_net(&p, true, &run, &net, &optim, &err) && message_of(&err) == A0987,
-           "%s", err.text);
-    accel_close(run, NULL);
+    run_net_step(&k, 0, &err);
+    tap_ok(!accel_save(k.run, &err), "saved %s", err.text);
+    accel_close(k.run, NULL);
+    k = (struct net_run){ 0 };
+    tap_ok(averages_open(&k, &p, true, &err) && message_of(&err) == A0987, "%s",
+           err.text);
+    accel_close(k.run, NULL);
 }
 
 int main(void)
 {
-    char command[96];
-
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    unsetenv("ACCEL_RESUME");
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
     test_rule();
     test_restless();
     test_resume();
@@ -426,7 +378,6 @@ int main(void)
     test_swap_refused();
     test_skipped();
     test_without();
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

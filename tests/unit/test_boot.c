@@ -5,9 +5,11 @@
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -184,6 +186,30 @@ static void test_fork_world(void)
     tap_is_int(fork_world(2, rank_one_hangs, NULL, 1), 137, "a hanging rank is killed");
 }
 
+/* Rank 1 is slow to print; the others may end only after it. */
+static int speak_late(struct boot *b, void *arg)
+{
+    int *said = arg;
+
+    boot_end_after_speaker(b, b->rank == 1);
+    if (b->rank == 1) {
+        poll(NULL, 0, 100);
+        *said = 1;
+        return 0;
+    }
+    return *said ? 0 : 1;
+}
+
+static void test_speaker(void)
+{
+    int *said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    tap_is_int(fork_world(3, speak_late, said, 30), 0,
+               "ranks without a message end after the one that prints it");
+    munmap(said, sizeof(*said));
+}
+
 int main(void)
 {
     test_single();
@@ -191,5 +217,6 @@ int main(void)
     test_no_server();
     test_numbering();
     test_fork_world();
+    test_speaker();
     return tap_done();
 }

@@ -34,7 +34,9 @@ enum kind {
     OTHER_RANK,
     EXTERNAL,
     VIRTUAL,
+    VIRTUAL_ABOVE,
     CHUNKED,
+    FILTERED,
     COMPACT,
     SOFT_LINK,
     SOFT_GROUP,
@@ -75,6 +77,10 @@ static const struct {
                                             "file" },
     [VIRTUAL] = { "a virtual dataset",
                   "dataset model/a: the bytes are not contiguous" },
+    [VIRTUAL_ABOVE] = { "a virtual dataset of a file above",
+                        "dataset model/a: the bytes are not contiguous" },
+    [FILTERED] = { "a filter that a plug-in has",
+                   "dataset model/a: the bytes are not contiguous" },
     [CHUNKED] = { "chunks", "dataset model/a: the bytes are not contiguous" },
     [COMPACT] = { "bytes in the header",
                   "dataset model/a: the bytes are not contiguous" },
@@ -191,6 +197,23 @@ static hid_t odd_space(const struct set *x, enum kind kind)
     return x->ndim ? H5Screate_simple(x->ndim, dims, NULL) : H5Screate(H5S_SCALAR);
 }
 
+/* A filter that whoever reads the file must look for. */
+#define FILTER 32015
+
+static size_t pass_through(unsigned flags, size_t n, const unsigned values[],
+                           size_t bytes, size_t *room, void **buf)
+{
+    (void)flags;
+    (void)n;
+    (void)values;
+    (void)room;
+    (void)buf;
+    return bytes;
+}
+
+static const H5Z_class2_t filter = { H5Z_CLASS_T_VERS,   FILTER, 1,    1,
+                                     "known here alone", NULL,   NULL, pass_through };
+
 static hid_t odd_plist(hid_t space, enum kind kind)
 {
     hid_t p = H5Pcreate(H5P_DATASET_CREATE);
@@ -201,11 +224,16 @@ static hid_t odd_plist(hid_t space, enum kind kind)
         H5Pset_external(p, other, 0, 48);
     else if (kind == VIRTUAL)
         H5Pset_virtual(p, space, ".", "/model/b", space);
-    else if (kind == CHUNKED)
+    else if (kind == VIRTUAL_ABOVE)
+        H5Pset_virtual(p, space, "../other.h5", "/x", space);
+    else if (kind == CHUNKED || kind == FILTERED)
         H5Pset_chunk(p, 2, (const hsize_t[2]){ 2, 3 });
     else if (kind == COMPACT)
         H5Pset_layout(p, H5D_COMPACT);
-    if (kind == EXTERNAL || kind == VIRTUAL || kind == CHUNKED)
+    if (kind == FILTERED)
+        must(H5Pset_filter(p, FILTER, H5Z_FLAG_MANDATORY, 0, NULL));
+    if (kind == EXTERNAL || kind == VIRTUAL || kind == VIRTUAL_ABOVE ||
+        kind == CHUNKED || kind == FILTERED)
         H5Pset_alloc_time(p, H5D_ALLOC_TIME_DEFAULT);
     return p;
 }
@@ -229,8 +257,12 @@ static bool instead(hid_t h5, hid_t lcpl, enum kind kind)
 static void put_set(hid_t h5, hid_t lcpl, size_t i, enum kind kind)
 {
     const struct set *x = &sets[i];
-    hid_t bf16 = ckpt_h5_bf16(), type = ckpt_h5_type(bf16, x->dtype), space, plist, h;
+    struct ckpt_h5_floats floats;
+    hid_t type, space, plist, h;
     haddr_t where;
+
+    must(ckpt_h5_floats_open(&floats));
+    type = ckpt_h5_type(&floats, x->dtype);
 
     at[i] = -1;
     if (i != 0 || !instead(h5, lcpl, kind)) {
@@ -244,13 +276,13 @@ static void put_set(hid_t h5, hid_t lcpl, size_t i, enum kind kind)
         must(h);
         set_attributes(h, x, kind);
         where = H5Dget_offset(h);
-        if (where != HADDR_UNDEF && (i != 0 || kind != CHUNKED))
+        if (where != HADDR_UNDEF && (i != 0 || (kind != CHUNKED && kind != FILTERED)))
             at[i] = (int64_t)where;
         H5Dclose(h);
         H5Pclose(plist);
         H5Sclose(space);
     }
-    H5Tclose(bf16);
+    ckpt_h5_floats_close(&floats);
 }
 
 static void put_extras(hid_t h5, hid_t lcpl, enum kind kind)
@@ -300,10 +332,12 @@ static void put_file(enum kind kind)
     text_attr(h5, "sharding", "X", 64);
     if (kind == FILE_EXTRA)
         text_attr(h5, "more", "X", 2);
+    must(H5Zregister(&filter));
     for (size_t i = 0; i < SETS; i++)
         put_set(h5, lcpl, i, kind);
     put_extras(h5, lcpl, kind);
     must(H5Fclose(h5));
+    must(H5Zunregister(FILTER));
     H5Pclose(fapl);
     H5Pclose(fcpl);
     H5Pclose(lcpl);

@@ -470,8 +470,35 @@ static void test_directories(void)
     world_rmtree(root);
 }
 
-int main(void)
+/* For shell tests: each hostile manifest in a directory of its own, DIR/N/step_00000007,
+ * beside shards of 8192 bytes. */
+static int leave_all(const char *where)
 {
+    char text[8192];
+    size_t len;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        if (!cases[i].says)
+            continue;
+        snprintf(dir, sizeof(dir), "%s/%zu", where, i);
+        if (mkdir(dir, 0777))
+            return 73;
+        snprintf(dir, sizeof(dir), "%s/%zu/step_00000007", where, i);
+        if (mkdir(dir, 0777))
+            return 73;
+        len = seal(text, cases[i].text, cases[i].len);
+        put("MANIFEST", text, len, (off_t)len);
+        put(SHARD, "", 0, 8192);
+        put("rank_00000-of-00002.h5", "", 0, 8192);
+        put("rank_00001-of-00002.h5", "", 0, 8192);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return leave_all(argv[1]);
     test_cases();
     test_cuts();
     test_own_hash();

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model of lost power. Of a file only what it held at its last fsync is left, of a
- * directory only the names at its last fsync; or, of each on its own, what it holds
- * now, because the system may write at any time. A save that returned must load from
- * every such tree, and while one runs the older checkpoint must, whenever the power
- * goes.
+ * Lost power (power_model.h): a save that returned must load from every tree that it
+ * may leave, and while one runs the older checkpoint must, whenever the power goes.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/ckpt_internal.h"
@@ -20,238 +14,19 @@
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"
 #include "tests/unit/disk_shim.h"
+#include "tests/unit/power_model.h"
 
-#define DIRS_MAX 512
-#define MIXES    5 /* of what was written and what was not, at every moment */
-
-static char top[256];                  /* of all */
-static char live[300];                 /* what the programs see; it was always there */
-static char shadow[300];               /* what is known to be on the disk, by inode */
-static char after[300];                /* the tree after the loss */
 static char root[400], lost_root[400]; /* of the checkpoints, there and afterwards */
-
-/* Open for as long as the test runs, so that no inode number is used twice. */
-static struct {
-    ino_t ino;
-    int fd;
-} dirs[DIRS_MAX];
-static int dir_count;
-
-static int fd_of(ino_t ino)
-{
-    for (int i = 0; i < dir_count; i++)
-        if (dirs[i].ino == ino)
-            return dirs[i].fd;
-    return -1;
-}
-
-static ino_t remember(int fd)
-{
-    struct stat st;
-
-    if (fstat(fd, &st))
-        abort();
-    if (fd_of(st.st_ino) < 0) {
-        if (dir_count == DIRS_MAX)
-            abort();
-        dirs[dir_count].ino = st.st_ino;
-        dirs[dir_count++].fd = dup(fd);
-    }
-    return st.st_ino;
-}
-
-static void copy_fd(int from, const char *to)
-{
-    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    char buf[65536];
-    ssize_t n;
-    off_t at = 0;
-
-    while ((n = pread(from, buf, sizeof(buf), at)) > 0 &&
-           write(out, buf, (size_t)n) == n)
-        at += n;
-    if (out < 0 || n < 0 || close(out))
-        abort();
-}
-
-static DIR *open_list(int fd)
-{
-    int again = openat(fd, ".", O_RDONLY | O_DIRECTORY);
-    DIR *d = again >= 0 ? fdopendir(again) : NULL;
-
-    if (!d)
-        abort();
-    return d;
-}
-
-/* Not what readdir says: an overlay file system has other numbers there. */
-static ino_t inode_at(int dirfd, const char *name)
-{
-    struct stat st;
-
-    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
-        abort();
-    return st.st_ino;
-}
-
-/* "INODE NAME" per line, and a hard link that keeps the inode of each file. */
-static void note_names(int fd, const char *to)
-{
-    FILE *out = fopen(to, "w");
-    DIR *d = open_list(fd);
-    struct dirent *e;
-
-    if (!out)
-        abort();
-    while ((e = readdir(d)) != NULL) {
-        unsigned long long ino;
-        char keep[400];
-
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        ino = inode_at(fd, e->d_name);
-        fprintf(out, "%llu %s\n", ino, e->d_name);
-        snprintf(keep, sizeof(keep), "%s/keep-%llu", shadow, ino);
-        if (e->d_type == DT_DIR) {
-            int sub = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY);
-
-            remember(sub);
-            close(sub);
-        } else if (linkat(fd, e->d_name, AT_FDCWD, keep, 0) && errno != EEXIST) {
-            abort();
-        }
-    }
-    closedir(d);
-    fclose(out);
-}
-
-/* After an fsync, in any process: what is on the disk now. */
-static void synced(int fd)
-{
-    char to[400], from[64];
-    struct stat st;
-    int again;
-
-    if (fstat(fd, &st))
-        abort();
-    snprintf(to, sizeof(to), "%s/%s-%llu", shadow,
-             S_ISDIR(st.st_mode) ? "names" : "data", (unsigned long long)st.st_ino);
-    if (S_ISDIR(st.st_mode)) {
-        remember(fd);
-        note_names(fd, to);
-        return;
-    }
-    snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
-    again = open(from, O_RDONLY); /* fd itself may be for writing only */
-    if (again < 0)
-        abort();
-    copy_fd(again, to);
-    close(again);
-    snprintf(to, sizeof(to), "%s/keep-%llu", shadow, (unsigned long long)st.st_ino);
-    if (linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) && errno != EEXIST)
-        abort();
-}
-
-/* Of one file or directory: is what it holds now on the disk, though nobody asked? */
-static bool written_anyway(int mix, ino_t ino)
-{
-    uint64_t x = ((uint64_t)ino * 31 + (uint64_t)mix) * 0x9e3779b97f4a7c15u;
-
-    return mix > 1 && (x >> 40 & 1) != 0;
-}
-
-static void lose_file(int dirfd, const char *name, ino_t ino, int mix, const char *to)
-{
-    char from[400], target[200] = "";
-    int fd = -1;
-
-    snprintf(from, sizeof(from), "%s/keep-%llu", shadow, (unsigned long long)ino);
-    if (readlink(from, target, sizeof(target) - 1) > 0 ||
-        (dirfd >= 0 && readlinkat(dirfd, name, target, sizeof(target) - 1) > 0)) {
-        if (symlink(target, to))
-            abort();
-        return;
-    }
-    if (written_anyway(mix, ino)) {
-        fd = open(from, O_RDONLY);
-        if (fd < 0 && dirfd >= 0)
-            fd = openat(dirfd, name, O_RDONLY);
-    }
-    if (fd < 0) {
-        snprintf(from, sizeof(from), "%s/data-%llu", shadow, (unsigned long long)ino);
-        fd = open(from, O_RDONLY);
-    }
-    if (fd < 0)
-        fd = open("/dev/null", O_RDONLY); /* there by name, and empty */
-    copy_fd(fd, to);
-    close(fd);
-}
-
-static void lose_dir(ino_t ino, int mix, const char *to);
-
-static void lose_entry(int dirfd, const char *name, ino_t ino, int mix, const char *to)
-{
-    char path[700];
-    int fd = fd_of(ino);
-    struct stat st;
-
-    snprintf(path, sizeof(path), "%s/%s", to, name);
-    if (fd < 0 && dirfd >= 0 && fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISDIR(st.st_mode)) {
-        int sub = openat(dirfd, name, O_RDONLY | O_DIRECTORY);
-
-        remember(sub);
-        close(sub);
-        fd = fd_of(ino);
-    }
-    if (fd >= 0)
-        lose_dir(ino, mix, path);
-    else
-        lose_file(dirfd, name, ino, mix, path);
-}
-
-/* mix 0: only what was synced. mix 1: all names, but no contents that were not. Others:
- * of each file and directory one or the other. */
-static void lose_dir(ino_t ino, int mix, const char *to)
-{
-    char list[400], name[300];
-    unsigned long long child;
-    bool now = mix == 1 || written_anyway(mix, ino);
-
-    if (mkdir(to, 0777))
-        abort();
-    if (now) {
-        DIR *d = open_list(fd_of(ino));
-        struct dirent *e;
-
-        while ((e = readdir(d)) != NULL)
-            if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-                lose_entry(fd_of(ino), e->d_name, inode_at(fd_of(ino), e->d_name), mix,
-                           to);
-        closedir(d);
-    } else {
-        FILE *in;
-
-        snprintf(list, sizeof(list), "%s/names-%llu", shadow, (unsigned long long)ino);
-        in = fopen(list, "r");
-        while (in && fscanf(in, "%llu %299s", &child, name) == 2)
-            lose_entry(-1, name, (ino_t)child, mix, to);
-        if (in)
-            fclose(in);
-    }
-}
 
 /* ---- the power goes -------------------------------------------------------------- */
 
 static int64_t older, newer; /* what may be there while a save runs */
 static long moments, wrong;
-static ino_t live_ino;
 static const char *refused; /* a call that this file system does not have */
 
 static int64_t lose(int mix)
 {
-    world_rmtree(after);
-    lose_dir(live_ino, mix, after);
+    power_lose(mix);
     return numbers_load(lost_root);
 }
 
@@ -261,7 +36,7 @@ static int power_goes(const char *call, const char *name, int fd)
     if (strcmp(call, "open") == 0 || strcmp(call, "openat") == 0)
         return 0; /* changes nothing */
     moments++;
-    for (int mix = 0; mix < MIXES; mix++) {
+    for (int mix = 0; mix < POWER_MIXES; mix++) {
         int64_t got = lose(mix);
 
         if (got != older && got != newer && wrong++ < 5)
@@ -292,7 +67,7 @@ static void test_save(int64_t before, int64_t step, int keep, const char *withou
     disk_hook = NULL;
     tap_is_int(wrong, 0, "at each of its %ld moments the older one loads", moments);
     tap_ok(moments > 15, "the model saw its calls");
-    for (int mix = 0; mix < MIXES; mix++)
+    for (int mix = 0; mix < POWER_MIXES; mix++)
         lost += lose(mix) != step;
     tap_is_int(lost, 0, "and when it has returned, it loads");
 }
@@ -308,7 +83,7 @@ static void test_ranks(int64_t step)
     s = numbers_save(&w, &(accel_ckpt_save_t){ .root = root, .step = step, .keep = 9 },
                      &err);
     tap_is_int(world_end(&w, s != ACCEL_OK), 0, "a save of 3 ranks (%s)", err.text);
-    for (int mix = 0; mix < MIXES; mix++)
+    for (int mix = 0; mix < POWER_MIXES; mix++)
         lost += lose(mix) != step;
     tap_is_int(lost, 0, "it loads after a loss of power");
 }
@@ -327,10 +102,10 @@ static int no_fsync(const char *call, const char *name, int fd)
 /* Where the directory above may not be read. */
 static int no_reading(const char *call, const char *name, int fd)
 {
-    size_t len = strlen(live);
+    size_t len = strlen(power_live);
 
     (void)fd;
-    return strcmp(call, "open") == 0 && strncmp(name, live, len) == 0 &&
+    return strcmp(call, "open") == 0 && strncmp(name, power_live, len) == 0 &&
                    strcmp(name + len, "/") == 0
                ? EACCES
                : 0;
@@ -346,17 +121,17 @@ static void test_directories(void)
     size_t len = 0;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ways); i++) {
-        snprintf(path, sizeof(path), "%s/%s", live, ways[i].path);
+        snprintf(path, sizeof(path), "%s/%s", power_live, ways[i].path);
         tap_is_int(path_make_dirs(path, &len), 0, "%s is made", ways[i].path);
         lose(0);
-        snprintf(there, sizeof(there), "%s/%s", after, ways[i].path);
+        snprintf(there, sizeof(there), "%s/%s", power_after, ways[i].path);
         tap_is_int(access(there, F_OK), 0, "and there after a loss of power");
     }
-    if (chdir(live))
+    if (chdir(power_live))
         abort();
     tap_is_int(path_make_dirs("below/here", &len), 0, "from the current directory");
     lose(0);
-    snprintf(there, sizeof(there), "%s/below/here", after);
+    snprintf(there, sizeof(there), "%s/below/here", power_after);
     tap_is_int(access(there, F_OK), 0, "and there after a loss of power");
     disk_hook = no_fsync;
     fail_at = 2;
@@ -366,7 +141,7 @@ static void test_directories(void)
     tap_ok(access("a", F_OK) == 0 && access("a/b", F_OK) != 0,
            "and takes it back, so that the next try makes it anew");
     disk_hook = no_reading;
-    snprintf(path, sizeof(path), "%s/drop", live);
+    snprintf(path, sizeof(path), "%s/drop", power_live);
     tap_is_int(path_make_dirs(path, &len), 0, "below one that cannot be read");
     disk_hook = NULL;
     tap_is_int(path_make_dirs("", &len), ENOENT, "no name");
@@ -379,33 +154,12 @@ static void test_directories(void)
 
 int main(void)
 {
-    int fd;
-
     if (accel_ckpt_can_save(NULL))
         tap_skip_all("built without HDF5");
-    world_tmpdir(top, "ckpt-power");
-    if (top[0] != '/') {
-        char here[200];
-
-        if (!getcwd(here, sizeof(here)) || strlen(here) + strlen(top) + 2 > sizeof(top))
-            return 1;
-        memmove(top + strlen(here) + 1, top, strlen(top) + 1);
-        memcpy(top, here, strlen(here));
-        top[strlen(here)] = '/';
-    }
-    snprintf(live, sizeof(live), "%s/live", top);
-    snprintf(shadow, sizeof(shadow), "%s/shadow", top);
-    snprintf(after, sizeof(after), "%s/after", top);
-    snprintf(root, sizeof(root), "%s/out/run/checkpoints", live);
-    snprintf(lost_root, sizeof(lost_root), "%s/out/run/checkpoints", after);
-    if (mkdir(live, 0777) || mkdir(shadow, 0777))
+    if (!power_begin())
         return 1;
-    disk_synced = synced;
-    fd = open(live, O_RDONLY | O_DIRECTORY);
-    if (fd < 0 || fsync(fd)) /* empty, and on the disk */
-        return 1;
-    live_ino = remember(fd);
-    close(fd);
+    snprintf(root, sizeof(root), "%s/out/run/checkpoints", power_live);
+    snprintf(lost_root, sizeof(lost_root), "%s/out/run/checkpoints", power_after);
     test_save(-1, 1, 1, NULL, "the first one, with new directories above it");
     test_save(1, 2, 1, NULL, "the next one, which replaces it");
     test_save(2, 2, 1, NULL, "the same step again");
@@ -415,8 +169,6 @@ int main(void)
     test_directories();
     if (chdir("/"))
         return 1;
-    for (int i = 0; i < dir_count; i++)
-        close(dirs[i].fd);
-    world_rmtree(top);
+    power_end();
     return tap_done();
 }

@@ -116,18 +116,16 @@ static void test_no_pull(struct job *job, int n, uint64_t want)
 
 static void test_results(struct job *job)
 {
-    /* With the sanitizer each rank takes its time: those that differ in how they go. */
-#ifdef __SANITIZE_ADDRESS__
-    static const int ranks[] = { 1, 2, 3, 5 };
-#else
     static const int ranks[] = { 1, 2, 3, 4, 5, 8 };
-#endif
     uint64_t shm_hash;
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ranks); i++) {
+    for (size_t i = TAP_SANITIZED; i < ACCEL_ARRAY_SIZE(ranks);
+         i += 1 + 2 * TAP_SANITIZED) {
         int n = ranks[i];
 
-        job->max_elems = n <= 2 ? 1u << 20 : n <= 4 ? 70001 : 4099;
+        job->max_elems = n == 2 ? 1u << 20 : n <= 4 ? 70001 : 4099;
+        if (TAP_SANITIZED) /* still in several pieces */
+            job->max_elems /= 8;
         job->backend = "shm";
         atomic_store(job->hash, 0);
         tap_is_int(fork_world(n, run_reference, job, 240), 0, "shm, %d ranks", n);
@@ -286,7 +284,8 @@ static void test_failures(struct job *job, const char *backend)
     tap_ok(status[0] == 0 && status[1] == 137 && status[2] == 0,
            "%s: a dead rank ends the others' wait (%d %d %d)", backend, status[0],
            status[1], status[2]);
-    tap_ok(strncmp(job->text[2], "barrier #2: rank 1 ", 19) == 0, "  %s", job->text[2]);
+    /* rank 0 may have been the first to see it, and told */
+    tap_ok(strstr(job->text[2], "barrier #2: rank 1 ") != NULL, "  %s", job->text[2]);
     tap_is_int(fork_world(2, differing_calls, job, 240), 0, "%s: differing calls",
                backend);
     tap_ok(strstr(job->text[0], "rank 1 called reduce_scatter") &&

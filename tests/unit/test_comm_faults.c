@@ -256,9 +256,41 @@ static void test_late(struct late *job)
                        ? "barrier #2: rank 2 did not arrive within 0.3 s"
                        : "barrier #2: ranks 1, 2 did not arrive within 0.3 s",
                    "are given up, and named");
-        tap_is_str(job->text[2], "barrier #3: rank 0 gave up after its own error",
-                   "and learn that the others have given up");
+        tap_ok(strstr(job->text[2], ": barrier #2: rank") &&
+                   strstr(job->text[2], "2 did not arrive within 0.3 s"),
+               "and learn why the others have given up: %s", job->text[2]);
     }
+}
+
+/* ---- a rank that says why -------------------------------------------------------- */
+
+/* Rank 3 gives up. Rank 2 waits for it in their group, ranks 0 and 1 wait in theirs and
+ * in the whole, for others that wait. */
+static int told_rank(struct boot *b, void *arg)
+{
+    const char *backend = arg;
+    struct comm *c = open_comm(b, backend, NEVER_MS), *group = NULL;
+    accel_error_t err = { 0 }, again = { 0 };
+    accel_status_t s;
+
+    if (!c || comm_split(c, b->rank / 2, 0, &group, &err) != ACCEL_OK)
+        return 2;
+    if (b->rank == 3) {
+        accel_fail_at(&err, A0801, "disk 7", "buy another", "the disk is full");
+        comm_abandon(group, &err);
+        s = comm_barrier(c, &again);
+    } else {
+        s = comm_barrier(b->rank == 1 ? c : group, &err);
+    }
+    if (s != ACCEL_EIO || strcmp(err.where, "disk 7") ||
+        strcmp(err.hint, "buy another"))
+        return 3;
+    if (strcmp(err.text,
+               b->rank == 3 ? "the disk is full" : "rank 3: the disk is full"))
+        return 4;
+    comm_close(group);
+    comm_close(c);
+    return 0;
 }
 
 /* ---- calls that do not fit each other -------------------------------------------- */
@@ -506,10 +538,14 @@ int main(void)
     test_between(&job, KILLED, "is killed", "died");
     test_between(&job, CLOSED, "closes", "has already closed the communicator");
     test_late(&late);
+    tap_is_int(fork_world(4, told_rank, "shm", PATIENCE), 0,
+               "shm: a rank that gives up says why, in all groups");
     test_clock();
     test_differing("shm");
     test_limits();
 #ifdef HAVE_UCX
+    tap_is_int(fork_world(4, told_rank, "ucx", PATIENCE), 0,
+               "ucx: a rank that gives up says why, in all groups");
     test_differing("ucx");
     job.backend = "ucx";
     job.first = 0;

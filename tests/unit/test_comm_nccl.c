@@ -33,6 +33,7 @@ struct job {
     bool library_sums;
     int timeout_ms;
     enum act act;
+    struct comm *root;           /* of the rank itself */
     const char *const *rank_env; /* name, value, for rank 1; or NULL */
     const char *bus_id[4];
     _Atomic uint64_t *hash; /* shared: sum over the ranks */
@@ -43,6 +44,7 @@ static accel_status_t try_open(struct comm **c, struct backend **be, struct boot
                                const struct job *job, accel_error_t *err)
 {
     struct comm_options o = { .backend = job->backend,
+                              .root = job->root,
                               .timeout_ms = job->timeout_ms,
                               .library_sums = job->library_sums,
                               .scratch_bytes = job->scratch };
@@ -314,6 +316,41 @@ static void test_failures(struct job *job)
                "  are told");
 }
 
+/* Rank 1 says in host memory why it gives up: NCCL cannot say it. */
+static int told(struct boot *b, void *arg)
+{
+    struct job *job = arg;
+    accel_error_t err = { 0 };
+    struct backend *be;
+    struct comm *c;
+
+    if (comm_open(&job->root, b, NULL, &err) != ACCEL_OK ||
+        open_comm(&c, &be, b, job) != 0)
+        return 2;
+    if (b->rank == 1) {
+        accel_fail(&err, A0801, NULL, "the disk is gone");
+        comm_abandon(c, &err);
+        while (atomic_load(job->hash) != (uint64_t)b->size - 1)
+            sched_yield();
+    } else if (comm_barrier(c, &err) != ACCEL_EIO) {
+        return 3;
+    }
+    keep_text(job, b->rank, &err);
+    atomic_fetch_add(job->hash, 1);
+    close_comm(c, be);
+    comm_close(job->root);
+    return 0;
+}
+
+static void test_told(struct job *job)
+{
+    job->timeout_ms = 60000;
+    atomic_store(job->hash, 0);
+    tap_is_int(fork_world(3, told, job, 240), 0, "a rank that gives up");
+    tap_is_str(job->text[0], "A0801 rank 1: the disk is gone",
+               "  says why where there is host memory for it");
+}
+
 /* ---- failures to open ------------------------------------------------------------ */
 
 static int open_fails(struct boot *b, void *arg)
@@ -459,6 +496,7 @@ int main(void)
     test_versions();
     test_results(&job);
     test_library_sums(&job);
+    test_told(&job);
     test_failures(&job);
     test_openings(&job);
     test_real_library();

@@ -218,7 +218,7 @@ static void test_dtypes(void)
         { ACCEL_U8, 1, 1, "uint8" },
         { ACCEL_F64, 8, 8, "float64" },
         { ACCEL_I64, 8, 8, "int64" },
-        { ACCEL_F16, 2, 0, "float16" },
+        { ACCEL_F16, 2, 2, "float16" },
         { ACCEL_F8E4M3, 1, 0, "e4m3" },
         { ACCEL_F8E5M2, 1, 0, "e5m2" },
         { (accel_dtype_t)10, 0, 0, "unknown" },

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "precision/fp8_policy.h"
+#include "precision/policy.h"
 #include "tests/tap.h"
 
 /* ---- the keys that libaccel reads ------------------------------------------------ */
@@ -31,9 +33,17 @@ static const struct {
     { "fsdp_transformer_layer_cls_to_wrap", "runtime/run/prepare.c",
       "config.transformer_cls" },
     { "fsdp_backward_prefetch", NULL, NULL },
+    { "fsdp_state_dict_type", NULL, NULL },
     { "fsdp_offload_params", "runtime/run/prepare.c", "\"fsdp_offload_params\"" },
     { "fsdp_activation_checkpointing", NULL, NULL },
     { "parallelism_config_dp_shard_size", NULL, NULL },
+    { "fp8_use_autocast_during_eval", NULL, NULL },
+    { "fp8_margin", NULL, NULL },
+    { "fp8_interval", NULL, NULL },
+    { "fp8_format", NULL, NULL },
+    { "fp8_use_mxfp8_block_scaling", NULL, NULL },
+    { "fp8_amax_history_len", NULL, NULL },
+    { "fp8_amax_compute_algo", NULL, NULL },
     { "zero_stage", NULL, NULL },
     { "gradient_accumulation_steps", NULL, NULL },
     { "gradient_clipping", NULL, NULL },
@@ -50,20 +60,32 @@ static int reader(const char *key)
     return -1;
 }
 
+static bool recipes_differ(const struct config *a, const struct config *b)
+{
+    const struct fp8_recipe p = fp8_recipe_of(a), q = fp8_recipe_of(b);
+
+    return p.type[FP8_GRADIENT] != q.type[FP8_GRADIENT] || p.margin != q.margin ||
+           p.interval != q.interval || p.history != q.history ||
+           p.most_recent != q.most_recent || p.blocks != q.blocks ||
+           p.evaluation != q.evaluation;
+}
+
 /* Does anything that libaccel asks of a config have another answer? */
 static bool differ(const struct config *a, const struct config *b)
 {
-    struct precision p = config_precision(a), q = config_precision(b);
+    struct precision p = precision_of(a), q = precision_of(b);
     struct config_mesh m, n;
 
     config_mesh(a, 0, &m);
     config_mesh(b, 0, &n);
     return a->distributed_type != b->distributed_type || p.compute != q.compute ||
-           p.reduce != q.reduce || config_strategy(a) != config_strategy(b) ||
+           p.reduce != q.reduce || recipes_differ(a, b) ||
+           config_strategy(a) != config_strategy(b) ||
            config_wrap_policy(a) != config_wrap_policy(b) ||
            config_accumulation(a) != config_accumulation(b) ||
            config_clipping(a) != config_clipping(b) ||
            config_recomputes(a) != config_recomputes(b) ||
+           config_state_dict(a) != config_state_dict(b) ||
            config_prefetch(a) != config_prefetch(b) || m.total != n.total;
 }
 

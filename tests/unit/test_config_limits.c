@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
+#include "precision/policy.h"
 #include "tests/tap.h"
 #include "tests/unit/config_files.h"
 
@@ -291,7 +292,7 @@ static void test_copies(void)
         config_put(config_job, files[i].text);
         tap_is_int(resolve(&src, &cfg), ACCEL_OK, "copies %zu", i);
         tap_ok(config_supported(&cfg, NULL) == ACCEL_OK, "run");
-        tap_is_int(config_narrow_copies(&cfg), files[i].narrow, "narrow or not");
+        tap_is_int(precision_of(&cfg).narrow_copies, files[i].narrow, "narrow or not");
     }
 }
 

@@ -246,6 +246,12 @@ static const struct {
     { "fsdp_sharding_strategy: _HYBRID_SHARD_ZERO2", "", false, SHARD_HYBRID_ZERO2 },
     { "fsdp_state_dict_type: LOCAL_STATE_DICT", "", false, SHARD_FULL },
     { "fsdp_state_dict_type: LOCAL_STATE_DICT, fsdp_version: 2", "A0123", false, 0 },
+    { "fsdp_state_dict_type: FULL_STATE_DICT", "", false, SHARD_FULL },
+    { "fsdp_state_dict_type: FULL_STATE_DICT}\naccel: {checkpoint: {local_dir: "
+      "/scratch}",
+      "A0135", false, 0 },
+    { "}\naccel: {checkpoint: {local_dir: /scratch}", "", false, SHARD_FULL },
+    { "}\naccel: {checkpoint: {local_dir: scratch}", "A0862", false, 0 },
     { "fsdp_version: 2, fsdp_reshard_after_forward: false", "", false, SHARD_GRAD_OP },
     { "fsdp_version: 2, fsdp_reshard_after_forward: true", "", false, SHARD_FULL },
     { "fsdp_version: 2, fsdp_reshard_after_forward: NO_SHARD", "A0121", false, 0 },
@@ -445,6 +451,12 @@ static const struct {
       "0|||4|1.0||true" },
     { "{\"bf16\":{\"enabled\":true},\"x\":[1,{\"y\":null}],\"z\":\"\\u00e9\\n\"}",
       "0|||||true|" },
+    /* as Python writes what is beyond U+FFFF; and what only looks like it */
+    { "{\"x\":\"\\ud83d\\ude00 \\\\ud83d\\\\ude00\",\"bf16\":{\"enabled\":true}}",
+      "0|||||true|" },
+    { "{\"x\": \"\\\\ud83d\\ude00\"}", NULL },
+    { "{\"x\": \"\\ud83d\"}", NULL },
+    { "{\"x\": \"\\ud83d\\u0041\"}", NULL },
     { "{\"zero_optimization\": {\"stage\": 4}}", NULL },
     { "{\"zero_optimization\": {\"stage\": \"3\"}}", NULL },
     { "{\"zero_optimization\": [3]}", NULL },
@@ -520,6 +532,15 @@ static void test_deepspeed(void)
     tap_is_str(verdict(two, &cfg), "", "the same precision in both is fine");
     config_put(json, "{\"fp16\": {\"enabled\": true}}");
     tap_is_str(verdict(two, &cfg), "A0153", "two precisions are not");
+    config_put(json, "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 12, "
+                     "\"hysteresis\": 2, \"min_loss_scale\": 1}}");
+    tap_is_str(verdict("distributed_type: DEEPSPEED\n"
+                       "deepspeed_config: {deepspeed_config_file: ds.json}\n",
+                       &cfg),
+               "", "a loss scale in the file");
+    tap_ok(cfg.mixed_precision == PRECISION_FP16 && cfg.loss_scale_init == 4096 &&
+               cfg.loss_scale_interval == 1000 && cfg.loss_scale_enabled,
+           "is the config's, with DeepSpeed's interval");
     config_put(
         json, "{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}}");
     tap_is_str(verdict(two, &cfg), "", "auto is the config's");
@@ -573,8 +594,29 @@ static const struct {
     { "distributed_type: MULTI_GPU\n", NULL },
     { "distributed_type: MULTI_XPU\n", "distributed_type: MULTI_XPU" },
     { "distributed_type: MEGATRON_LM\n", "distributed_type: MEGATRON_LM" },
-    { "distributed_type: FSDP\nmixed_precision: fp16\n", "mixed_precision: fp16" },
-    { "distributed_type: FSDP\nmixed_precision: fp8\n", "mixed_precision: fp8" },
+    { "distributed_type: FSDP\nmixed_precision: fp16\n", NULL },
+    { "distributed_type: FSDP\nmixed_precision: fp8\n", NULL },
+    { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {backend: MSAMP}\n",
+      NULL },
+    { "distributed_type: FSDP\nmixed_precision: fp8\n"
+      "fp8_config: {backend: msamp, opt_level: O1}\n",
+      NULL },
+    { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {backend: AO, "
+      "pad_inner_dim: false}\n",
+      NULL },
+    { "distributed_type: FSDP\nmixed_precision: fp8\n"
+      "fp8_config: {pad_inner_dim: false}\n",
+      "fp8_pad_inner_dim: false" },
+    { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {opt_level: O1}\n",
+      "fp8_opt_level: O1" },
+    { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {fp8_format: E5M2}\n",
+      "fp8_format: E5M2" },
+    { "distributed_type: FSDP\nmixed_precision: fp8\n"
+      "fp8_config: {use_mxfp8_block_scaling: true}\n",
+      NULL },
+    { "distributed_type: FSDP\nmixed_precision: fp8\n"
+      "fp8_config: {backend: TE, fp8_format: E4M3, margin: 1, amax_history_len: 8}\n",
+      NULL },
     { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: HYBRID_SHARD}\n",
       NULL },
     { "distributed_type: FSDP\nfsdp_config: {version: 2, "
@@ -589,7 +631,9 @@ static const struct {
     { "distributed_type: FSDP\nfsdp_config: {ignored_modules: lm_head}\n",
       "fsdp_ignored_modules: lm_head" },
     { "distributed_type: FSDP\nfsdp_config: {state_dict_type: FULL_STATE_DICT}\n",
-      "fsdp_state_dict_type: FULL_STATE_DICT" },
+      NULL },
+    { "distributed_type: FSDP\nfsdp_config: {state_dict_type: LOCAL_STATE_DICT}\n",
+      NULL },
     { "distributed_type: FSDP\nfsdp_config: {version: 2}\n"
       "parallelism_config: {tp_size: 2}\n",
       "parallelism_config_tp_size: 2" },
@@ -617,6 +661,9 @@ static const struct {
     { "{\"optimizer\": {}, \"scheduler\": null}", "" },
     { "{\"amp\": {\"enabled\": false, \"opt_level\": \"O1\"}}", "" },
     { "{\"amp\": {\"enabled\": true}}", "amp" },
+    { "{\"fp16\": {\"enabled\": true, \"loss_scale\": 0}}", "" },
+    { "{\"fp16\": {\"enabled\": true, \"loss_scale\": 128.0}}", "fp16: loss_scale" },
+    { "{\"fp16\": {\"enabled\": false, \"loss_scale\": 128.0}}", "" },
     { "{\"gradient_predivide_factor\": 2.0}", "gradient_predivide_factor" },
     { "{\"prescale_gradients\": false, \"steps_per_print\": 10}", "" },
     { "{\"wall_clock_breakdown\": true, \"train_batch_size\": 8}", "" },

@@ -33,6 +33,9 @@ static const struct row {
     { 7, 5, 13, true, true, 3, 0.1f, ACCEL_BF16 },
     { 29, 19, 37, true, false, -1, 0.1f, ACCEL_BF16 },
     { 5, 11, 11, false, false, -1, 0, ACCEL_BF16 },
+    { 7, 5, 13, true, true, 3, 0.1f, ACCEL_F16 },
+    { 29, 19, 37, true, false, -1, 0.1f, ACCEL_F16 },
+    { 5, 11, 11, false, false, -1, 0, ACCEL_F16 },
 };
 
 struct net {
@@ -107,7 +110,9 @@ static void near(const struct row *c, const float *got, const double *want, int6
     for (int64_t i = 0; i < n; i++)
         g[i] = (double)got[i];
     far = rig_distance(g, want, n, 1e-6);
-    tap_ok(far < (c->type == ACCEL_F32 ? 1e-5 : 2e-2),
+    tap_ok(far < (c->type == ACCEL_F32   ? 1e-5
+                  : c->type == ACCEL_F16 ? 3e-3
+                                         : 2e-2),
            "%d x %d, %d classes%s%s, ignoring %d, smoothing %g, %s: %s (%.2g)", c->rows,
            c->cols, c->vocab, c->head ? ", head" : "", c->bias ? " and bias" : "",
            c->ignore, (double)c->smoothing, accel_dtype_name(c->type), what, far);

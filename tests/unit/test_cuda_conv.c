@@ -212,11 +212,11 @@ static void test_pool(struct cuda_rig *rig, int64_t size, int64_t stride,
 
 int main(void)
 {
-    const accel_dtype_t types[] = { ACCEL_F32, ACCEL_BF16 };
+    const accel_dtype_t types[] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16 };
     struct cuda_rig rig;
 
     cuda_rig_open(&rig);
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < 3; t++) {
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(convs); i++)
             test_conv(&rig, convs[i], types[t]);
         test_pool(&rig, 2, 2, types[t]);

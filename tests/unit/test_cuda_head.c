@@ -71,7 +71,7 @@ static accel_tensor_t *input(struct graph *g, const struct head_case *c)
     }
     wide = graph_tensor(g, ACCEL_F32, 1, &n)->data;
     g->backend->from_host(g->backend, wide, x, (size_t)n * sizeof(*x));
-    g->backend->narrow(g->backend, t->data, wide, n);
+    g->backend->narrow(g->backend, t->data, ACCEL_BF16, wide, n);
     return t;
 }
 

@@ -59,9 +59,25 @@ static double distance(const float *got, const float *want, int64_t count, doubl
     return far;
 }
 
-static void test_model(const char *name)
+static void test_narrow(const char *name, accel_dtype_t type, double last)
 {
     float got[MODEL_RUN_LOGITS], want[MODEL_RUN_LOGITS], again[MODEL_RUN_LOGITS];
+    const char *called = accel_dtype_name(type);
+    int64_t count = logits(cuda_device(), name, type, got);
+    double far, size;
+
+    tap_ok(logits(cpu(), name, type, want) == count, "%s: as many", name);
+    far = distance(got, want, count, &size);
+    tap_ok(far <= 4 * last * size,
+           "%s: %s, off from the CPU's by %.1e of %.1f, 4 last places", name, called,
+           far, size);
+    logits(cuda_device(), name, type, again);
+    tap_ok(distance(again, got, count, &size) == 0, "%s: the same bits again", name);
+}
+
+static void test_model(const char *name)
+{
+    float got[MODEL_RUN_LOGITS], want[MODEL_RUN_LOGITS];
     accel_error_t err = { 0 };
     int64_t count;
     double far, size;
@@ -72,15 +88,8 @@ static void test_model(const char *name)
         return;
     far = distance(got, want, count, &size);
     tap_ok(far < 1e-4, "%s: float32, off by %.1e of %.1f", name, far, size);
-
-    count = logits(cuda_device(), name, ACCEL_BF16, got);
-    tap_ok(logits(cpu(), name, ACCEL_BF16, want) == count, "%s: as many", name);
-    far = distance(got, want, count, &size);
-    tap_ok(far <= 4 * 0x1p-8 * size,
-           "%s: bfloat16, off from the CPU's by %.1e of %.1f, 4 last places", name, far,
-           size);
-    logits(cuda_device(), name, ACCEL_BF16, again);
-    tap_ok(distance(again, got, count, &size) == 0, "%s: the same bits again", name);
+    test_narrow(name, ACCEL_BF16, 0x1p-8);
+    test_narrow(name, ACCEL_F16, 0x1p-11);
 }
 
 int main(void)

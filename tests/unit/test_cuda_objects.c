@@ -2,6 +2,7 @@
  *
  * Two optimizers over the units of one run, one of them the program's own, on a device
  * and on the CPU: the same parameters, norms and state. The first keeps a moving average.
+ * Also with gradients that are compressed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -96,18 +97,22 @@ static accel_status_t read_values(const struct backend *be, struct shard *s, flo
     return st;
 }
 
-static accel_status_t run_on(struct backend *be, struct boot *b, struct outcome *out,
+static accel_status_t run_on(struct backend *be, struct boot *b,
+                             const accel_powersgd_t *rule, struct outcome *out,
                              accel_error_t *err)
 {
     static const char *const state[] = { "velocity" };
     const struct shard_optim optim[] = {
-        { .settings = optim_defaults((accel_optimizer_t){ .weight_decay = 0.1f }),
+        { .name = "adamw",
+          .settings = optim_defaults((accel_optimizer_t){ .weight_decay = 0.1f }),
           .averaged = true },
-        { .own = { own_update, NULL, state, 1 } },
+        { .name = "own", .own = { own_update, NULL, state, 1 } },
     };
-    const struct shard_options o = {
-        .strategy = SHARD_NONE, .optim = optim, .optims = 2, .backend = be
-    };
+    const struct shard_options o = { .strategy = SHARD_NONE,
+                                     .powersgd = rule,
+                                     .optim = optim,
+                                     .optims = 2,
+                                     .backend = be };
     struct shard *s = NULL;
     struct comm *c = NULL;
     struct model m;
@@ -138,18 +143,16 @@ static accel_status_t run_on(struct backend *be, struct boot *b, struct outcome 
     return st;
 }
 
-int main(void)
+/* Returns the first value. */
+static float test_beside(struct backend *host, struct backend *device,
+                         struct boot *boot, const accel_powersgd_t *rule)
 {
     static struct outcome gpu, cpu;
-    struct backend *device = cuda_device(), *host = NULL;
     accel_error_t err = { 0 };
-    struct boot boot;
     float most = 0, averages = 0, moved = 0;
 
-    if (boot_open(&boot, 10000, &err) || backend_cpu_open(&host, 1, &err))
-        tap_skip_all(err.text);
-    tap_is_int(run_on(host, &boot, &cpu, &err), 0, "on the CPU %s", err.text);
-    tap_is_int(run_on(device, &boot, &gpu, &err), 0, "on the device %s", err.text);
+    tap_is_int(run_on(host, boot, rule, &cpu, &err), 0, "on the CPU %s", err.text);
+    tap_is_int(run_on(device, boot, rule, &gpu, &err), 0, "on the device %s", err.text);
     for (int i = 0; i < TOTAL; i++) {
         most = fmaxf(most, fabsf(gpu.values[i] - cpu.values[i]));
         averages = fmaxf(averages, fabsf(gpu.swapped[i] - cpu.swapped[i]));
@@ -169,6 +172,23 @@ int main(void)
                    fabs(gpu.sumsq[s][1] / cpu.sumsq[s][1] - 1) < 1e-6,
                "step %d: norms of both", s + 1);
     tap_ok(!gpu.zeros[0] && !gpu.zeros[1], "no gradients are left");
+    return cpu.values[0];
+}
+
+int main(void)
+{
+    const accel_powersgd_t rule = { .start = -1 },
+                           square = { .start = -1, .batched = 1 };
+    struct backend *device = cuda_device(), *host = NULL;
+    accel_error_t err = { 0 };
+    struct boot boot;
+    float plain;
+
+    if (boot_open(&boot, 10000, &err) || backend_cpu_open(&host, 1, &err))
+        tap_skip_all(err.text);
+    plain = test_beside(host, device, &boot, NULL);
+    tap_ok(test_beside(host, device, &boot, &rule) != plain, "layer by layer");
+    tap_ok(test_beside(host, device, &boot, &square) != plain, "as one square");
     backend_close(host);
     backend_close(device);
     boot_free(&boot);

@@ -12,8 +12,10 @@
 #include "tests/unit/cuda_device.h"
 
 enum { STEPS = 4 };
-static const struct powersgd_shape shapes[] = { { 24, 17 }, { 5, 1 }, { 16, 33 } };
-enum { TOTAL = 24 * 17 + 5 + 16 * 33 };
+static const struct powersgd_shape shapes[] = { { 24, 17, 3 },
+                                                { 5, 1, 0 },
+                                                { 16, 33, 0 } };
+enum { TOTAL = 24 * 17 + 3 + 5 + 16 * 33 };
 
 /* Two ranks with the same gradient. */
 static accel_status_t double_up(void *user, float *x, int64_t n, accel_error_t *err)
@@ -26,7 +28,7 @@ static accel_status_t double_up(void *user, float *x, int64_t n, accel_error_t *
 }
 
 /* The last gradient after a few steps. */
-static bool after_steps(struct backend *be, struct powersgd_rule rule, float *out)
+static bool after_steps(struct backend *be, accel_powersgd_t rule, float *out)
 {
     const struct powersgd_peers twice = { 2, double_up, be };
     struct powersgd *s = NULL;
@@ -34,7 +36,7 @@ static bool after_steps(struct backend *be, struct powersgd_rule rule, float *ou
     void *gradient = NULL;
     bool good =
         !be->alloc(be, MEMORY_GRADIENTS, sizeof(float[TOTAL]), &gradient, &err) &&
-        !powersgd_open(&s, be, &rule, shapes, 3, &err);
+        !powersgd_open(&s, be, &rule, 5, shapes, 3, &err);
 
     for (int t = 0; good && t < STEPS; t++) {
         for (int i = 0; i < TOTAL; i++)
@@ -53,7 +55,7 @@ static bool after_steps(struct backend *be, struct powersgd_rule rule, float *ou
 }
 
 static void test_beside(struct backend *cpu, struct backend *device,
-                        struct powersgd_rule rule, const char *what)
+                        accel_powersgd_t rule, const char *what)
 {
     static float want[TOTAL], got[TOTAL], again[TOTAL];
     double worst = 0;
@@ -72,15 +74,14 @@ int main(void)
 
     if (backend_cpu_open(&cpu, 1, NULL))
         return 1;
-    test_beside(cpu, device, (struct powersgd_rule){ .start = 1, .rank = 2 },
+    test_beside(cpu, device, (accel_powersgd_t){ .start = -1, .rank = 2 },
                 "layer by layer");
     test_beside(cpu, device,
-                (struct powersgd_rule){ .start = -1, .rank = 3, .batched = true },
+                (accel_powersgd_t){ .start = -1, .rank = 3, .batched = true },
                 "one square");
-    test_beside(
-        cpu, device,
-        (struct powersgd_rule){ .start = -1, .cold = true, .no_feedback = true },
-        "without memory");
+    test_beside(cpu, device,
+                (accel_powersgd_t){ .start = -1, .cold = true, .no_feedback = true },
+                "without memory");
     backend_close(cpu);
     backend_close(device);
     return tap_done();

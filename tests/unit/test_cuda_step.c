@@ -210,6 +210,23 @@ static void test_parts(accel_t *run, const char *name, const float *value,
     free(read);
 }
 
+/* Whole copies are not offloaded, whatever the config asks for: where the shards are
+ * decides. */
+static void test_home(accel_t *run)
+{
+    struct run_boxes boxes = { 0 };
+    accel_error_t err = { 0 };
+    bool on_device = true;
+
+    tap_ok(!backend_cpu_open(&run->home, 1, &err) && run_home(run) == run->backend &&
+               !run_boxes(run, &boxes, &err),
+           "a processor beside the device %s", err.text);
+    for (size_t i = 0; i < boxes.shard_count; i++)
+        on_device = on_device && boxes.device && boxes.device[i];
+    tap_ok(boxes.shard_count > 0 && on_device, "does not make the shards its own");
+    run_boxes_free(&boxes);
+}
+
 /* Weights of the device by name, between two steps; the next one goes on from them. */
 static void test_params(void)
 {
@@ -229,6 +246,8 @@ static void test_params(void)
 
     if (!st)
         st = one_step(run, &j, NULL, &err);
+    if (!st)
+        test_home(run);
     if (!st)
         st = accel_param_read(run, name, 0, was, ELEMS, &err);
     for (int i = 0; i < ELEMS; i++)

@@ -569,7 +569,7 @@ static void test_wrong_fields(void)
         { "no field", 9, 0, 0, { ACCEL_F32, 1, { 3 } } },
         { "nine fields", 9, 0, 9, { ACCEL_F32, 1, { 3 } } },
         { "an unknown dtype", 9, 0, 1, { (accel_dtype_t)99, 1, { 3 } } },
-        { "a dtype of the wire", 9, 0, 1, { ACCEL_F16, 1, { 3 } } },
+        { "a dtype of the wire", 9, 0, 1, { ACCEL_F8E4M3, 1, { 3 } } },
         { "four dimensions", 9, 0, 1, { ACCEL_F32, 4, { 3, 3, 3 } } },
         { "a size of 0", 9, 0, 1, { ACCEL_F32, 2, { 3, 0 } } },
         { "a sample of 4 GiB", 9, 0, 1, { ACCEL_F32, 2, { 32768, 32768 } } },

@@ -325,11 +325,12 @@ static void test_phases(void)
 int main(void)
 {
     cudaError_t st;
+    int equal;
 
     for (int i = 0; i < ELEMENTS; i++)
         tensor[i] = draw();
-    tap_is_int(right(RIGHT, &st), 2, "products of copied tiles (%s)",
-               cudaGetErrorName(st));
+    equal = right(RIGHT, &st);
+    tap_is_int(equal, 2, "products of copied tiles (%s)", cudaGetErrorName(st));
     test_misuse();
     test_phases();
     fakecuda_reset();

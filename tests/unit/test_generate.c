@@ -357,6 +357,7 @@ int main(void)
     test_greedy(ACCEL_F32, 2);
     test_greedy(ACCEL_F32, 3);
     test_greedy(ACCEL_BF16, 2);
+    test_greedy(ACCEL_F16, 2);
     test_context_of_one();
     test_draws();
     test_ends();

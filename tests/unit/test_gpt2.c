@@ -229,9 +229,14 @@ int main(void)
         test_frozen(globs[i]);
     test_learns(ACCEL_F32);
     test_learns(ACCEL_BF16);
-    test_threads(ACCEL_F32);
+    test_learns(ACCEL_F16);
     test_threads(ACCEL_BF16);
+    if (!TAP_SANITIZED) {
+        test_threads(ACCEL_F32);
+        test_threads(ACCEL_F16);
+    }
     test_measure(ACCEL_F32);
     test_measure(ACCEL_BF16);
+    test_measure(ACCEL_F16);
     return tap_done();
 }

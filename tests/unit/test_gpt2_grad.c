@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "nn/models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/reference.h"
@@ -91,11 +91,11 @@ static void spread(struct resident *r, accel_dtype_t compute)
 
             for (int64_t n = 0; n < t->elems; n++) {
                 int64_t i = t->unit_offset + n;
-                float f = r->master[u][i] * (t->ndim == 2 ? 12.0f : 1.0f);
+                float narrow, f = r->master[u][i] * (t->ndim == 2 ? 12.0f : 1.0f);
 
                 f += (float)(n * 37 % 101) / 505.0f - 0.1f;
-                r->master[u][i] =
-                    compute == ACCEL_BF16 ? bf16_to_f32(f32_to_bf16(f)) : f;
+                floats_narrow(&narrow, compute, &f, 1);
+                floats_widen(&r->master[u][i], &narrow, compute, 1);
                 value[u][i] = r->master[u][i];
             }
         }
@@ -161,5 +161,6 @@ int main(void)
     }
     run(ACCEL_F32, 1e-5);
     run(ACCEL_BF16, 5e-2);
+    run(ACCEL_F16, 8e-3);
     return tap_done();
 }

@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/tap.h"
+#include "tests/unit/accumulate_rows.h"
 #include "tests/unit/number_run.h"
-
-#define MOST 32
+#include "tests/unit/open_world.h"
+#include "tests/unit/run_folder.h"
 
 static char root[64] = "/tmp/accel-groups-XXXXXX";
 static char config[96], out_dir[96];
@@ -73,20 +73,13 @@ static bool groups_micro(struct number_run *k, accel_loader_t *l, int *sync_out)
 
 /* ---- one rank -------------------------------------------------------------------- */
 
-static bool read_row(FILE *f, double *row, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (fscanf(f, "%lf", &row[i]) != 1)
-            return false;
-    return true;
-}
-
 /* Two epochs; the row's gradients are seen in what steps of rate 1 leave. */
-static bool like_row(int batches, int k, double want[3][MOST])
+static bool like_row(const struct accumulate_row *row)
 {
+    const int batches = row->batches;
     accel_dataset_t *data;
     struct number_run run;
-    accel_loader_t *l = groups_open(&run, &data, batches, k, true);
+    accel_loader_t *l = groups_open(&run, &data, batches, row->every, true);
     double w = 2;
     bool same = true;
 
@@ -95,35 +88,14 @@ static bool like_row(int batches, int k, double want[3][MOST])
 
         if (i == batches)
             same = same && !groups_micro(&run, l, &sync);
-        same = same && groups_micro(&run, l, &sync) && sync == (want[0][i] != 0) &&
-               (double)run.run->loop.group.step == want[2][i];
+        same = same && groups_micro(&run, l, &sync) && sync == (row->sync[i] != 0) &&
+               (double)run.run->loop.group.step == row->step[i];
         if (sync)
-            w -= want[1][i];
+            w -= row->gradient[i];
         same = same && fabs(number_of(&run, run.a) - w) < 1e-5;
     }
     groups_close(&run, data);
     return same;
-}
-
-static void test_rows(void)
-{
-    const char *src = getenv("ACCEL_SRC");
-    double want[3][MOST];
-    char path[512];
-    int batches, k, rows = 0, same = 0;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/tests/data/optim/accumulate.txt", src ? src : ".");
-    f = fopen(path, "r");
-    while (f && fscanf(f, "%d %d", &batches, &k) == 2 && 2 * batches <= MOST &&
-           read_row(f, want[0], 2 * batches) && read_row(f, want[1], 2 * batches) &&
-           read_row(f, want[2], 2 * batches)) {
-        rows++;
-        same += like_row(batches, k, want);
-    }
-    tap_ok(rows == 24 && same == rows, "%d of %d rows are Accelerate's", same, rows);
-    if (f)
-        fclose(f);
 }
 
 /* Epochs of 3 batches, 1 2 3: the flags of two epochs, and the number after them. */
@@ -281,15 +253,11 @@ static void test_pairs(void)
 
 int main(void)
 {
-    char command[96];
-
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
     snprintf(config, sizeof(config), "%s/run.yaml", root);
     snprintf(out_dir, sizeof(out_dir), "%s/out", root);
     number_config(config, 1, 1, "FULL_SHARD", false);
-    test_rows();
+    accumulate_rows(like_row);
     test_rule(&(accel_accumulation_t){ .every = 2 }, "011011", 2 - 2 * (1.5 + 1.5),
               "a short group counts by every");
     test_rule(&(accel_accumulation_t){ .every = 2, .short_by_count = 1 }, "011011",
@@ -305,7 +273,6 @@ int main(void)
     test_changes();
     test_refused();
     test_pairs();
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

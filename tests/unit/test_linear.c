@@ -126,9 +126,11 @@ static bool rig_open(struct rig *k, accel_activation_t act, bool apart, bool fro
     k->one = (struct one_buffer){ .real = resident_residency(&k->r), .open = -1 };
     for (int u = 0; u < k->units.count; u++)
         k->one.elems[u] = k->units.unit[u].elems;
-    k->g.residency = apart
-                         ? k->one.real
-                         : (struct residency){ &k->one, one_want, one_done, one_grad };
+    k->g.residency = apart ? k->one.real
+                           : (struct residency){ .user = &k->one,
+                                                 .want = one_want,
+                                                 .done = one_done,
+                                                 .grad = one_grad };
     return true;
 }
 

@@ -71,7 +71,8 @@ static void test_steady(const char *name, accel_loader_options_t o, int want)
     loader_rig_close(&r);
 }
 
-enum { WIDE = 1 << 16, MANY = 1 << 20 };
+/* Large samples, beside which the stacks and heaps of threads are small. */
+enum { WIDE = 1 << 18, MANY = 1 << 20 };
 
 static int wide_fetch(void *user, int64_t index, void *const *dst)
 {

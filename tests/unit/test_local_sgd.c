@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "run/run.h"
 #include "tests/tap.h"
+#include "tests/unit/number_run.h"
+#include "tests/unit/run_folder.h"
 #include "tests/unit/run_net.h"
 
-enum { STEPS = 7, STOP = 4, MOST = 4 };
+enum { STOP = 4, MOST = 4 };
 
 #define RATE 0.2f
 
@@ -35,39 +35,18 @@ struct scene {
 
 static char root[64] = "/tmp/accel-local-XXXXXX";
 
-static accel_status_t open_net(const struct scene *p, accel_t **run_out,
-                               accel_module_t **net_out, accel_optim_t **optim_out,
-                               accel_error_t *err)
-{
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = RATE, .momentum = 0.5f };
-    char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
-    accel_loop_t loop = {
-        .steps = STEPS, .batch = NET_SAMPLES / p->world, .seed = 5, .out_dir = p->dir
-    };
-
-    snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    if (accel_open(run_out, &o, err) ||
-        (p->every && accel_local_sgd(*run_out, p->every, err)))
-        return err->code;
-    *net_out = run_net_new(*run_out);
-    if (accel_model_add(*run_out, "", *net_out, err))
-        return err->code;
-    *optim_out = accel_optim_add(*run_out, "o", net_out, 1, &sgd, err);
-    if (!*optim_out || accel_optim_set_clip(*optim_out, p->clip, err))
-        return err->code;
-    accel_optim_skip(*optim_out, 1, err);
-    return accel_prepare_all(*run_out, &loop, err);
-}
-
-static accel_status_t train_step(accel_t *run, accel_module_t *net, int step,
+static accel_status_t local_open(struct net_run *k, const struct scene *p,
                                  accel_error_t *err)
 {
-    accel_status_t st = accel_batch_begin(run, err);
+    accel_status_t st = run_net_open(k, p->dir, RATE, err);
 
+    if (!st && p->every)
+        st = accel_local_sgd(k->run, p->every, err);
     if (!st)
-        st = run_net_push(run, net, step, 1, err);
-    return st ? st : accel_step(run, err);
+        st = accel_optim_set_clip(k->optim, p->clip, err);
+    if (!st)
+        st = accel_optim_skip(k->optim, 1, err);
+    return st ? st : run_net_prepare(k, p->dir, err);
 }
 
 /* *user is set in the step that is to fail. */
@@ -84,33 +63,30 @@ static int rank_main(struct boot *b, void *arg)
 {
     const struct scene *p = arg;
     accel_error_t err = { 0 };
-    accel_module_t *net = NULL;
-    accel_optim_t *optim = NULL;
+    struct net_run k = { 0 };
     struct net_values mine;
     bool infinite = false;
-    accel_t *run = NULL;
-    accel_status_t st;
+    accel_status_t st = local_open(&k, p, &err);
 
-    st = open_net(p, &run, &net, &optim, &err);
     if (!st)
-        st = accel_on_gradient(run, NULL, poison, &infinite, &err);
-    for (int64_t s = accel_steps_done(run); !st && s < p->until; s++) {
+        st = accel_on_gradient(k.run, NULL, poison, &infinite, &err);
+    for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
         infinite = b->rank == 1 && s && s == p->infinite;
-        st = train_step(run, net, (int)s, &err);
+        st = run_net_step(&k, (int)s, &err);
         if (!st && s + 1 == STOP)
-            st = accel_save(run, &err);
+            st = accel_save(k.run, &err);
     }
-    if (!st && p->until == STEPS && run->averaging.weights_apart)
+    if (!st && p->until == NET_STEPS && k.run->averaging.weights_apart)
         st = accel_fail(&err, A0003, "", "the ranks are apart at the end");
     if (!st)
-        *p->since = run->averaging.local.since;
+        *p->since = k.run->averaging.local.since;
     if (!st)
-        st = run_net_read(run, &mine, &err);
+        st = run_net_read(k.run, &mine, &err);
     if (st)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
     if (!st && b->rank == 0)
         *p->out = mine;
-    accel_close(run, NULL);
+    accel_close(k.run, NULL);
     return st != ACCEL_OK;
 }
 
@@ -121,105 +97,39 @@ struct outcome {
 
 static struct outcome train(struct scene p, const char *dir, int until)
 {
-    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct net_world w = { p.world, 1, "NO_SHARD", p.more };
+    struct outcome *shared = fork_shared(sizeof(*shared));
 
     snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
-    if (!run_net_config(p.dir, "NO_SHARD", p.world, 1, p.more))
-        tap_skip_all("no config can be written");
     p.until = until;
     p.out = &shared->values;
     p.since = &shared->since;
-    tap_is_int(open_world(p.world, 1, rank_main, &p, 60), 0,
-               "%s: %d ranks, every %d, %d steps", dir, p.world, p.every, until);
-    copy = *shared;
-    munmap(shared, sizeof(*shared));
-    return copy;
+    run_net_life(p.dir, &w, rank_main, &p);
+    return *shared;
 }
 
 /* ---- the same in plain C --------------------------------------------------------- */
 
-#define NUMBERS (sizeof(struct net_values) / sizeof(float))
-
-struct rank_state {
-    struct net_values w, grad, velocity;
-};
-
-/* Gradients of the mean of (net(x) - 1)^2 over a rank's samples. */
-static void rank_backward(struct rank_state *r, int step, int rank, int batch)
-{
-    memset(&r->grad, 0, sizeof(r->grad));
-    for (int n = 0; n < batch; n++) {
-        float h[NET_HIDDEN], x[NET_IN], y = 0, dy;
-
-        for (int j = 0; j < NET_IN; j++)
-            x[j] = run_net_sample(step, rank, batch, n * NET_IN + j);
-        for (int k = 0; k < NET_HIDDEN; k++) {
-            h[k] = r->w.bias[k];
-            for (int j = 0; j < NET_IN; j++)
-                h[k] += r->w.first[k][j] * x[j];
-            h[k] = h[k] > 0 ? h[k] : 0;
-            y += r->w.last[0][k] * h[k];
-        }
-        dy = 2 * (y - 1) / (float)batch;
-        for (int k = 0; k < NET_HIDDEN; k++) {
-            const float dh = h[k] > 0 ? dy * r->w.last[0][k] : 0;
-
-            r->grad.last[0][k] += dy * h[k];
-            r->grad.bias[k] += dh;
-            for (int j = 0; j < NET_IN; j++)
-                r->grad.first[k][j] += dh * x[j];
-        }
-    }
-}
-
-static void rank_update(struct rank_state *r, float clip)
-{
-    float *w = (float *)&r->w, *g = (float *)&r->grad, *v = (float *)&r->velocity;
-    double norm = 0;
-    float factor;
-
-    for (size_t i = 0; i < NUMBERS; i++)
-        norm += (double)g[i] * g[i];
-    norm = sqrt(norm);
-    factor = clip > 0 && norm > clip ? (float)(clip / norm) : 1;
-    for (size_t i = 0; i < NUMBERS; i++) {
-        v[i] = 0.5f * v[i] + factor * g[i];
-        w[i] -= RATE * v[i];
-    }
-}
-
-/* Array `at` of each rank becomes the mean. */
-static void mean(struct rank_state *r, int world, size_t at)
-{
-    for (size_t i = 0; i < NUMBERS; i++) {
-        float sum = 0;
-
-        for (int k = 0; k < world; k++)
-            sum += ((float *)(void *)((char *)&r[k] + at))[i];
-        for (int k = 0; k < world; k++)
-            ((float *)(void *)((char *)&r[k] + at))[i] = sum / (float)world;
-    }
-}
-
 static struct net_values expected(const struct net_values *start, const struct scene *p)
 {
-    struct rank_state r[MOST] = { 0 };
+    float w[MOST][NET_NUMBERS], velocity[MOST][NET_NUMBERS] = { 0 }, g[NET_NUMBERS];
+    struct net_values out;
 
     for (int k = 0; k < p->world; k++)
-        r[k].w = *start;
-    for (int s = 0; s < STEPS; s++) {
+        memcpy(w[k], start, sizeof(w[k]));
+    for (int s = 0; s < NET_STEPS; s++) {
         for (int k = 0; k < p->world; k++) {
-            rank_backward(&r[k], s, k, NET_SAMPLES / p->world);
+            run_net_gradient(w[k], s, k, NET_SAMPLES / p->world, g);
             if (!s || s != p->infinite)
-                rank_update(&r[k], p->clip);
+                run_net_update(w[k], g, velocity[k], RATE, p->clip);
         }
-        if ((s + 1) % p->every == 0 || s + 1 == STEPS || s + 1 == STOP)
-            mean(r, p->world, offsetof(struct rank_state, w));
+        if ((s + 1) % p->every == 0 || s + 1 == NET_STEPS || s + 1 == STOP)
+            run_net_mean(w, p->world, 0, NET_NUMBERS);
         if (s + 1 == STOP)
-            mean(r, p->world, offsetof(struct rank_state, velocity));
+            run_net_mean(velocity, p->world, 0, NET_NUMBERS);
     }
-    return r[0].w;
+    memcpy(&out, w[0], sizeof(out));
+    return out;
 }
 
 static void test_training(void)
@@ -233,7 +143,7 @@ static void test_training(void)
     };
     const struct outcome start = train(plan[0], "start", 0);
     const struct scene plain = { .world = 2 };
-    const struct outcome usual = train(plain, "usual", STEPS);
+    const struct outcome usual = train(plain, "usual", NET_STEPS);
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(plan); i++) {
         const struct net_values want = expected(&start.values, &plan[i]);
@@ -241,7 +151,7 @@ static void test_training(void)
         char name[32];
 
         snprintf(name, sizeof(name), "local-%zu", i);
-        o = train(plan[i], name, STEPS);
+        o = train(plan[i], name, NET_STEPS);
         tap_ok(run_net_distance(&o.values, &want) < 1e-5f,
                "%s: as in plain C, within %g", name,
                (double)run_net_distance(&o.values, &want));
@@ -255,17 +165,49 @@ static void test_resume(void)
 {
     static const struct scene two = { .world = 2, .every = 3 },
                               four = { .world = 4, .every = 3 };
-    const struct outcome whole = train(two, "unstopped", STEPS);
+    const struct outcome whole = train(two, "unstopped", NET_STEPS);
     struct outcome o = train(two, "stopped", STOP);
 
     tap_is_int(o.since, 1, "a save does not move the meetings");
-    o = train(two, "stopped", STEPS);
+    o = train(two, "stopped", NET_STEPS);
     tap_ok(!memcmp(&o.values, &whole.values, sizeof(o.values)) &&
                o.since == whole.since,
            "resumed with the same bits");
     train(two, "resized", STOP);
-    o = train(four, "resized", STEPS);
+    o = train(four, "resized", NET_STEPS);
     tap_is_int(o.since, whole.since, "resumed by 4 ranks");
+}
+
+/* Measured with Accelerate: gradients 1 and 2, lr 1, every 2 of 5 steps, and the mean
+ * at the end, which is a meeting here. */
+static int row_main(struct boot *b, void *arg)
+{
+    static const double want[2][5] = { { -1, -3, -4, -6, -7.5 },
+                                       { -2, -3, -5, -6, -7.5 } };
+    const accel_loop_t loop = { .steps = 5, .batch = 1, .out_dir = root };
+    struct number_run k;
+    int wrong = 0;
+
+    wrong += number_open(&k, arg) || accel_local_sgd(k.run, 2, &k.err) ||
+             accel_prepare_all(k.run, &loop, &k.err);
+    for (int i = 0; i < 5; i++) {
+        wrong += number_micro(&k, k.a, (float)b->rank + 1) != ACCEL_OK;
+        wrong += accel_step(k.run, &k.err) != ACCEL_OK;
+        wrong += fabs(number_of(&k, k.a) - 2 - want[b->rank][i]) > 1e-5;
+    }
+    if (wrong)
+        fprintf(stderr, "# rank %d: %d wrong %s\n", b->rank, wrong, k.err.text);
+    accel_close(k.run, NULL);
+    return wrong != 0;
+}
+
+static void test_row(void)
+{
+    char config[96];
+
+    snprintf(config, sizeof(config), "%s/row.yaml", root);
+    number_config(config, 2, 1, "NO_SHARD", false);
+    tap_is_int(open_world(2, 1, row_main, config, 60), 0, "Accelerate's numbers");
 }
 
 /* The end is a meeting, also where nothing is saved. */
@@ -274,7 +216,7 @@ static void test_unsaved(void)
     train((struct scene){ .world = 2,
                           .every = 3,
                           .more = "accel: {checkpoint: {save: false}}\n" },
-          "unsaved", STEPS);
+          "unsaved", NET_STEPS);
 }
 
 /* The key of the wire reaches the shards of a run. */
@@ -284,21 +226,11 @@ static void test_narrow(void)
                                          .more =
                                              "accel: {precision: {reduce: bf16}}\n" },
                               wide = { .world = 2 };
-    const struct outcome a = train(narrow, "narrow", STEPS),
-                         b = train(wide, "wide", STEPS);
+    const struct outcome a = train(narrow, "narrow", NET_STEPS),
+                         b = train(wide, "wide", NET_STEPS);
     const float away = run_net_distance(&a.values, &b.values);
 
     tap_ok(away > 0 && away < 1e-2f, "bfloat16 on the wire: %g away", (double)away);
-}
-
-static bool says(accel_error_t *err, enum message code, const char *text)
-{
-    bool good = message_of(err) == code && strstr(err->text, text) && err->hint[0];
-
-    if (!good)
-        tap_diag("%d: %s", (int)err->code, err->text);
-    *err = (accel_error_t){ 0 };
-    return good;
 }
 
 static void test_refused(void)
@@ -308,49 +240,46 @@ static void test_refused(void)
     accel_options_t o = { .config_file = config, .threads = 1 };
     accel_error_t err = { 0 };
     struct net_values v;
-    accel_module_t *net;
-    accel_optim_t *optim;
-    accel_t *run = NULL;
+    struct net_run k = { 0 };
 
     snprintf(p.dir, sizeof(p.dir), "%s/sharded", root);
     snprintf(config, sizeof(config), "%s.yaml", p.dir);
     run_net_config(p.dir, "FULL_SHARD", 1, 1, NULL);
-    accel_open(&run, &o, &err);
-    tap_ok(accel_local_sgd(run, 2, &err) && says(&err, A0988, "FULL_SHARD"), "shards");
-    accel_close(run, NULL);
-    run = NULL;
+    accel_open(&k.run, &o, &err);
+    tap_ok(accel_local_sgd(k.run, 2, &err) && run_net_says(&err, A0988, "FULL_SHARD"),
+           "shards");
+    accel_close(k.run, NULL);
+    k = (struct net_run){ 0 };
     snprintf(p.dir, sizeof(p.dir), "%s/copies", root);
     run_net_config(p.dir, "NO_SHARD", 1, 1, NULL);
     tap_ok(accel_local_sgd(NULL, 2, &err) == ACCEL_EINVAL, "no run");
-    tap_is_int(open_net(&p, &run, &net, &optim, &err), 0, "open %s", err.text);
-    tap_ok(accel_local_sgd(run, 2, &err) && says(&err, A0986, "prepared already"),
+    tap_is_int(local_open(&k, &p, &err), 0, "open %s", err.text);
+    tap_ok(accel_local_sgd(k.run, 2, &err) &&
+               run_net_says(&err, A0986, "prepared already"),
            "after the run was prepared");
-    train_step(run, net, 0, &err);
-    accel_batch_begin(run, &err);
-    tap_ok(run_net_read(run, &v, &err) && says(&err, A0986, "between two steps"),
+    run_net_step(&k, 0, &err);
+    accel_batch_begin(k.run, &err);
+    tap_ok(run_net_read(k.run, &v, &err) &&
+               run_net_says(&err, A0986, "between two steps"),
            "values in the middle of a step");
-    accel_close(run, NULL);
-    run = NULL;
-    accel_open(&run, &o, &err);
-    tap_ok(accel_local_sgd(run, 0, &err) && says(&err, A0984, "no number of steps"),
+    accel_close(k.run, NULL);
+    k = (struct net_run){ 0 };
+    accel_open(&k.run, &o, &err);
+    tap_ok(accel_local_sgd(k.run, 0, &err) &&
+               run_net_says(&err, A0984, "no number of steps"),
            "every 0 steps");
-    accel_close(run, NULL);
+    accel_close(k.run, NULL);
 }
 
 int main(void)
 {
-    char command[96];
-
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    unsetenv("ACCEL_RESUME");
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
     test_training();
     test_resume();
+    test_row();
     test_unsaved();
     test_narrow();
     test_refused();
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

@@ -223,6 +223,25 @@ static void test_refused(void)
     accel_close(k.run, NULL);
 }
 
+/* A resumed run reads nothing, but is still told of a path that cannot be. */
+static void test_resumed(void)
+{
+    struct school k;
+    accel_error_t err = { 0 };
+    char state[160];
+
+    snprintf(state, sizeof(state), "%s/state", dir);
+    if (school_open(&k, "third", 1, &err) || accel_save_state(k.run, state, &err) ||
+        accel_load_state(k.run, state, &err))
+        tap_ok(false, "%s", err.text);
+    tap_ok(!accel_model_load(k.run, k.student, "/nonexistent", &err), "not read %s",
+           err.text);
+    tap_ok(accel_model_load(k.run, k.student, NULL, &err) == ACCEL_ENOENT &&
+               strstr(err.text, "the path is empty"),
+           "%s", err.text);
+    accel_close(k.run, NULL);
+}
+
 int main(void)
 {
     run_folder_make(dir, "", config, sizeof(config));
@@ -231,6 +250,7 @@ int main(void)
                              "accel: {checkpoint: {save: false}}\n");
     test_one_named();
     test_refused();
+    test_resumed();
     run_folder_remove(dir);
     return tap_done();
 }

@@ -73,8 +73,8 @@ static int rank_main(struct boot *b, void *arg)
 {
     const struct wires *w = arg;
     struct shard_options o = { .strategy = SHARD_NONE,
-                               .precision = { ACCEL_F32, ACCEL_F32, w->type },
-                               .narrow_copies = true,
+                               .precision = { ACCEL_F32, ACCEL_F32, w->type, true,
+                                              false },
                                PLAIN_ADAMW };
     struct backend *be;
     struct reader reader;

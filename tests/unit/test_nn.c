@@ -355,7 +355,7 @@ static void test_refused(struct rig *k)
         { "reshape", "x [2, 3] cannot become [4, -1]" },
         { "slice", "x [2, 3] does not have 2 elements from 2 on in dimension 1" },
         { "transpose", "[2, 3] has no dimension 2" },
-        { "softmax", "x must be float32 or bfloat16, not int32" },
+        { "softmax", "x must be float32, bfloat16 or float16, not int32" },
         { "sum", "[2, 3] has no dimension -2" },
         { "mse", "x [2, 3] and y [3, 2] do not fit" },
         { "cast", "cannot cast x to int32" },
@@ -653,9 +653,9 @@ static void test_nested(struct rig *k)
     root->param[0]->needs_grad = false;
     tap_is_int(nn_units_build(root, false, NULL, &units, NULL), 0, "not wrapped");
     tap_is_int(units.count, 1, "all is one unit");
-    tap_ok(a->param[0]->unit_offset == 0 && c->param[0]->unit_offset == 16 &&
-               root->param[0]->unit_offset == 32 && units.unit[0].elems == 48 &&
-               units.unit[0].frozen == 16,
+    tap_ok(a->param[0]->unit_offset == 0 && c->param[0]->unit_offset == 32 &&
+               root->param[0]->unit_offset == 64 && units.unit[0].elems == 96 &&
+               units.unit[0].frozen == 32,
            "what is frozen lies behind what is trained");
     units_free(&units);
     nn_module_free(root);
@@ -690,7 +690,7 @@ static void test_units(struct rig *k)
     tap_is_int(units.unit[3].param_count, 12, "a block's parameters");
     tap_is_str(units.unit[1].param[2]->name, "h.0.attn.c_attn.weight",
                "declared order");
-    tap_is_int(units.unit[1].param[2]->unit_offset, 32, "offsets on cache lines");
+    tap_is_int(units.unit[1].param[2]->unit_offset, 64, "offsets on cache lines");
     for (int u = 0; u < units.count; u++)
         for (int i = 0; i < units.unit[u].param_count; i++)
             order = order && units.unit[u].param[i]->unit == u &&

@@ -9,11 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "run/run.h"
 #include "tests/tap.h"
+#include "tests/unit/run_folder.h"
 #include "tests/unit/run_net.h"
 
 enum { Z = 3, X = 4, H = 5, SAMPLES = 8, STEPS = 6, STOP = 3 };
@@ -264,20 +263,13 @@ static int rank_main(struct boot *b, void *arg)
 
 static struct values train(struct scene p, const char *dir, int until)
 {
-    struct values copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int rc;
+    const struct net_world w = { p.world, p.nodes, p.strategy, NULL };
 
     snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
-    if (!run_net_config(p.dir, p.strategy, p.world, p.nodes, NULL))
-        tap_skip_all("no config can be written");
     p.until = until;
-    p.out = shared;
-    rc = open_world(p.world, p.nodes, rank_main, &p, 60);
-    tap_is_int(rc, 0, "%s: %d ranks, %s, %d steps", dir, p.world, p.strategy, until);
-    copy = *shared;
-    munmap(shared, sizeof(*shared));
-    return copy;
+    p.out = fork_shared(sizeof(*p.out));
+    run_net_life(p.dir, &w, rank_main, &p);
+    return *p.out;
 }
 
 /* ---- the same in plain C --------------------------------------------------------- */
@@ -460,15 +452,9 @@ static void test_resume(void)
 
 int main(void)
 {
-    char command[96];
-
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    unsetenv("ACCEL_RESUME");
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
     test_training();
     test_resume();
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

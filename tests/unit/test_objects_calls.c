@@ -7,98 +7,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "run/run.h"
 #include "tests/tap.h"
+#include "tests/unit/number_run.h"
 #include "tests/unit/run_folder.h"
 
 static char dir[64] = "/tmp/accel-calls-XXXXXX";
 static char config[96];
 
-/* w * x, a loss by itself. */
-struct net {
-    accel_tensor_t *w;
-};
-
-static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+static void rig_open(struct number_run *k)
 {
-    const struct net *net = accel_module_state(m);
-
-    (void)n;
-    return accel_sum(accel_linear(in[0], net->w, NULL, ACCEL_ACT_NONE), -1);
+    if (!number_models(k, config))
+        return;
+    tap_ok(false, "open: %s", k->err.text);
+    exit(tap_done());
 }
 
-static accel_module_t *net_new(accel_t *run, float start)
+static void rig_prepare(struct number_run *k, int accumulate)
 {
-    static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
-    const int64_t dims[] = { 1, 1 };
-    accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
-    struct net *net = accel_module_state(m);
-
-    net->w = accel_param(m, "w", 2, dims, (accel_init_t){ ACCEL_INIT_CONSTANT, start });
-    return m;
-}
-
-struct rig {
-    accel_t *run;
-    accel_module_t *a, *b;
-    accel_optim_t *oa, *ob;
-    accel_error_t err;
-};
-
-static void rig_open(struct rig *k)
-{
-    accel_options_t o = { .config_file = config, .threads = 1 };
-
-    memset(k, 0, sizeof(*k));
-    if (accel_open(&k->run, &o, &k->err)) {
-        tap_ok(false, "open: %s", k->err.text);
-        exit(tap_done());
-    }
-    k->a = net_new(k->run, 2);
-    k->b = net_new(k->run, 3);
-}
-
-/* Plain SGD with a rate of 1, so that a step subtracts the gradient. */
-static void rig_prepare(struct rig *k, int accumulate)
-{
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
     const accel_loop_t loop = {
         .steps = 100, .batch = 1, .accumulate = accumulate, .out_dir = dir
     };
 
-    rig_open(k);
-    accel_model_add(k->run, "a", k->a, &k->err);
-    accel_model_add(k->run, "b", k->b, &k->err);
-    k->oa = accel_optim_add(k->run, "oa", &k->a, 1, &sgd, &k->err);
-    k->ob = accel_optim_add(k->run, "ob", &k->b, 1, &sgd, &k->err);
-    tap_ok(k->oa && k->ob && !accel_prepare_all(k->run, &loop, &k->err), "prepared %s",
-           k->err.text);
+    tap_ok(!number_open(k, config) && !accel_prepare_all(k->run, &loop, &k->err),
+           "prepared %s", k->err.text);
 }
 
-/* The value of a model's one number, by a forward of 1. */
-static float weight(struct rig *k, accel_module_t *m)
-{
-    const int64_t dims[] = { 1, 1 };
-    const float one = 1;
-    float value = NAN;
-    accel_tensor_t *in = accel_input(k->run, ACCEL_F32, 2, dims, &one, &k->err);
-
-    accel_tensor_read(accel_call(m, &in, 1), &value, 1, &k->err);
-    return value;
-}
-
-/* Backward of m(x), whose derivative is x. */
-static accel_status_t push(struct rig *k, accel_module_t *m, float x)
-{
-    const int64_t dims[] = { 1, 1 };
-    accel_tensor_t *in = accel_input(k->run, ACCEL_F32, 2, dims, &x, &k->err);
-
-    return accel_backward(k->run, accel_call(m, &in, 1), &k->err);
-}
-
-static bool says(const struct rig *k, const char *text)
+static bool says(const struct number_run *k, const char *text)
 {
     bool good = k->err.code == ACCEL_EINVAL && strstr(k->err.text, text);
 
@@ -116,7 +51,7 @@ static void is_near(float got, double want, const char *what)
 
 static void test_models(void)
 {
-    struct rig k;
+    struct number_run k;
     accel_module_t *child;
 
     rig_open(&k);
@@ -145,10 +80,13 @@ static void test_optimizers(void)
     static const char *const twice[] = { "m", "m" };
     const accel_optimizer_t adamw = { 0 }, bad = { .lr = -1 };
     const accel_own_optim_t empty = { 0 };
+    const accel_optimizer_t narrow = { .moments = ACCEL_MOMENTS_8BIT };
+    const accel_own_optim_t own = { (void (*)(void *, const accel_piece_t *))abort,
+                                    NULL, NULL, 0 };
     accel_own_optim_t same = { (void (*)(void *, const accel_piece_t *))abort, NULL,
                                twice, 2 };
     accel_module_t *both[2];
-    struct rig k;
+    struct number_run k;
 
     rig_open(&k);
     both[0] = k.a;
@@ -171,6 +109,8 @@ static void test_optimizers(void)
     tap_ok(says(&k, "it needs an update"), "no update");
     accel_optim_add_own(k.run, "o", both, 1, &adamw, &same, &k.err);
     tap_ok(says(&k, "two states have the same name"), "two states of one name");
+    accel_optim_add_own(k.run, "o", both, 1, &narrow, &own, &k.err);
+    tap_ok(says(&k, "the state of a program's own is float32"), "8 bits of its own");
     accel_optim_add(k.run, "o", (accel_module_t *[]){ k.a, k.a }, 2, &adamw, &k.err);
     tap_ok(says(&k, "it was given a model twice"), "one model twice");
     tap_ok(accel_optim_add(k.run, "o", both, 1, &adamw, &k.err) != NULL, "one");
@@ -187,7 +127,7 @@ static void test_prepare(void)
     const accel_optimizer_t adamw = { 0 };
     const accel_loop_t loop = { .steps = 1, .batch = 1, .out_dir = dir };
     const accel_job_t job = { .steps = 1, .batch = 1, .out_dir = dir };
-    struct rig k;
+    struct number_run k;
 
     rig_open(&k);
     accel_prepare_all(k.run, &loop, &k.err);
@@ -237,16 +177,16 @@ static void test_steps(void)
 {
     accel_step_info_t info;
     int updated = -1;
-    struct rig k;
+    struct number_run k;
 
     rig_prepare(&k, 1);
     accel_batch_begin(k.run, &k.err);
     tap_ok(accel_sync(k.run), "the only micro-batch");
-    push(&k, k.a, 1);
-    push(&k, k.a, 2);
+    number_push(&k, k.a, 1);
+    number_push(&k, k.a, 2);
     tap_ok(!accel_optim_step(k.oa, &updated, &k.err) && updated == 1, "a step");
-    is_near(weight(&k, k.a), -1, "two losses add up");
-    push(&k, k.a, 3);
+    is_near(number_of(&k, k.a), -1, "two losses add up");
+    number_push(&k, k.a, 3);
     tap_ok(!accel_step(k.run, &k.err) && accel_steps_done(k.run) == 1, "the end");
     tap_ok(!accel_last_step(k.run, &info, &k.err) && info.step == 1 &&
                info.optims == 2 && info.updated[0] == 1 && !info.updated[1] &&
@@ -254,19 +194,20 @@ static void test_steps(void)
                info.total_ms > 0 && info.backward_ms > 0 && info.forward_ms > 0,
            "what it did: loss %g norm %g", info.loss, info.norm[0]);
     accel_batch_begin(k.run, &k.err);
-    is_near(weight(&k, k.a), -1, "one step in an iteration");
-    is_near(weight(&k, k.b), 3, "the other model is as it was");
+    is_near(number_of(&k, k.a), -1, "one step in an iteration");
+    is_near(number_of(&k, k.b), 3, "the other model is as it was");
     accel_zero_grad(k.oa, &k.err);
-    push(&k, k.b, 5);
+    number_push(&k, k.b, 5);
     accel_zero_grad(k.ob, &k.err);
-    push(&k, k.b, 1);
+    number_push(&k, k.b, 1);
     tap_ok(!accel_step(k.run, &k.err) && accel_optim_steps(k.oa) == 1 &&
                accel_optim_steps(k.ob) == 1,
            "accel_step steps what has gradients");
     accel_batch_begin(k.run, &k.err);
-    is_near(weight(&k, k.b), 2, "dropped gradients are gone");
+    is_near(number_of(&k, k.b), 2, "dropped gradients are gone");
     accel_model_freeze(k.run, k.a, 1, &k.err);
-    tap_ok(push(&k, k.a, 1) == ACCEL_EINVAL && strstr(k.err.text, "no parameter"),
+    tap_ok(number_push(&k, k.a, 1) == ACCEL_EINVAL &&
+               strstr(k.err.text, "no parameter"),
            "a frozen model records nothing: %s", k.err.text);
     accel_close(k.run, NULL);
 }
@@ -275,27 +216,27 @@ static void test_clipping(void)
 {
     accel_step_info_t info = { 0 };
     double norm = 0;
-    struct rig k;
+    struct number_run k;
 
     rig_prepare(&k, 1);
     accel_batch_begin(k.run, &k.err);
-    push(&k, k.a, 10);
+    number_push(&k, k.a, 10);
     tap_ok(!accel_clip_norm(k.oa, 2, &norm, &k.err) && norm == 10, "the norm");
     accel_optim_step(k.oa, NULL, &k.err);
-    is_near(weight(&k, k.a), 0, "clipped to 2");
+    is_near(number_of(&k, k.a), 0, "clipped to 2");
     accel_step(k.run, &k.err);
     accel_last_step(k.run, &info, &k.err);
     tap_ok(info.norm[0] == 10, "the norm before clipping is told: %g", info.norm[0]);
     accel_batch_begin(k.run, &k.err);
-    push(&k, k.a, -7);
+    number_push(&k, k.a, -7);
     tap_is_int(accel_clip_value(k.oa, 0.5f, &k.err), 0, "clip by value");
     accel_optim_step(k.oa, NULL, &k.err);
-    is_near(weight(&k, k.a), 0.5, "clipped to -0.5");
+    is_near(number_of(&k, k.a), 0.5, "clipped to -0.5");
     accel_optim_set_clip(k.oa, 1, &k.err);
     accel_optim_set_lr(k.oa, 0.25f, &k.err);
-    push(&k, k.a, 4);
+    number_push(&k, k.a, 4);
     accel_optim_step(k.oa, NULL, &k.err);
-    is_near(weight(&k, k.a), 0.25, "clipped to 1, at a rate of 0.25");
+    is_near(number_of(&k, k.a), 0.25, "clipped to 1, at a rate of 0.25");
     accel_close(k.run, NULL);
 }
 
@@ -311,25 +252,25 @@ static void test_skip(void)
 {
     int updated = -1;
     bool on = true;
-    struct rig k;
+    struct number_run k;
 
     rig_prepare(&k, 1);
     accel_on_gradient(k.run, "a/*", spoil, &on, &k.err);
     accel_optim_skip(k.oa, 1, &k.err);
     accel_batch_begin(k.run, &k.err);
-    push(&k, k.a, 1);
+    number_push(&k, k.a, 1);
     tap_ok(!accel_optim_step(k.oa, &updated, &k.err) && !updated &&
                accel_optim_steps(k.oa) == 0,
            "no number: skipped");
     on = false;
-    push(&k, k.a, 1);
+    number_push(&k, k.a, 1);
     tap_ok(!accel_step(k.run, &k.err) && accel_optim_steps(k.oa) == 1,
            "the next is not");
     accel_batch_begin(k.run, &k.err);
-    is_near(weight(&k, k.a), 1, "and has its own gradient alone");
+    is_near(number_of(&k, k.a), 1, "and has its own gradient alone");
     on = true;
     accel_optim_skip(k.oa, 0, &k.err);
-    push(&k, k.a, 1);
+    number_push(&k, k.a, 1);
     tap_ok(accel_optim_step(k.oa, NULL, &k.err) == ACCEL_EDIVERGED &&
                strstr(k.err.text, "optimizer 'oa'"),
            "without the setting the run ends: %s", k.err.text);
@@ -339,13 +280,13 @@ static void test_skip(void)
 static void test_accumulation(void)
 {
     int updated = -1;
-    struct rig k;
+    struct number_run k;
 
     rig_prepare(&k, 4);
     for (int i = 0; i < 4; i++) {
         accel_batch_begin(k.run, &k.err);
         tap_is_int(accel_sync(k.run), i == 3, "micro-batch %d", i);
-        push(&k, k.a, 4);
+        number_push(&k, k.a, 4);
         if (i == 3)
             break;
         tap_ok(!accel_optim_step(k.oa, &updated, &k.err) && !updated, "no step yet");
@@ -354,22 +295,22 @@ static void test_accumulation(void)
     accel_accumulate(k.run, 2, &k.err);
     tap_ok(says(&k, "in the middle of a step"), "no other number now");
     accel_clip_norm(k.oa, 1, NULL, &k.err);
-    push(&k, k.a, 4);
+    number_push(&k, k.a, 4);
     tap_ok(!accel_step(k.run, &k.err) && accel_steps_done(k.run) == 1, "a step");
     accel_accumulate(k.run, 1, &k.err);
     accel_no_sync(k.run, 1, &k.err);
     accel_batch_begin(k.run, &k.err);
-    is_near(weight(&k, k.a), 0, "complete gradients take another backward");
-    push(&k, k.a, 1);
+    is_near(number_of(&k, k.a), 0, "complete gradients take another backward");
+    number_push(&k, k.a, 1);
     tap_ok(!accel_step(k.run, &k.err) && accel_steps_done(k.run) == 1 &&
                !accel_sync(k.run),
            "no step without synchronisation");
     accel_no_sync(k.run, 0, &k.err);
     accel_batch_begin(k.run, &k.err);
-    push(&k, k.a, 2);
+    number_push(&k, k.a, 2);
     tap_ok(!accel_step(k.run, &k.err) && accel_steps_done(k.run) == 2, "then one");
     accel_batch_begin(k.run, &k.err);
-    is_near(weight(&k, k.a), -3, "with the gradients of both");
+    is_near(number_of(&k, k.a), -3, "with the gradients of both");
     accel_close(k.run, NULL);
 }
 
@@ -393,7 +334,7 @@ static void test_own(void)
     const accel_group_t half = { .match = "a/*", .lr_scale = 0.5f, .weight_decay = 2 };
     const accel_optimizer_t settings = { .lr = 1, .groups = &half, .group_count = 1 };
     const accel_loop_t loop = { .steps = 9, .batch = 1, .out_dir = dir };
-    struct rig k;
+    struct number_run k;
 
     rig_open(&k);
     accel_model_add(k.run, "a", k.a, &k.err);
@@ -402,7 +343,7 @@ static void test_own(void)
     accel_optim_set_clip(k.oa, 1, &k.err);
     for (int i = 0; i < 2; i++) {
         accel_batch_begin(k.run, &k.err);
-        push(&k, k.a, 4);
+        number_push(&k, k.a, 4);
         tap_is_int(accel_step(k.run, &k.err), 0, "a step");
         tap_ok(!strcmp(piece.name, "a/w") && !piece.first && piece.count == 1 &&
                    piece.step == i + 1 && piece.weight_decay == 2 && piece_state == i,
@@ -412,7 +353,7 @@ static void test_own(void)
         is_near(piece_gradient, 1, "clipped");
     }
     accel_batch_begin(k.run, &k.err);
-    is_near(weight(&k, k.a), 1, "two steps of one half");
+    is_near(number_of(&k, k.a), 1, "two steps of one half");
     accel_close(k.run, NULL);
 }
 
@@ -422,7 +363,7 @@ static void test_twice(bool same)
     const int64_t dims[] = { 1, 1 };
     const float one = 1;
     accel_tensor_t *in, *first, *second;
-    struct rig k;
+    struct number_run k;
 
     rig_prepare(&k, 1);
     accel_batch_begin(k.run, &k.err);
@@ -442,7 +383,7 @@ static void test_twice(bool same)
 static void call_back(void *user, const char *name, float *gradient, int64_t first,
                       int64_t count)
 {
-    struct rig *k = user;
+    struct number_run *k = user;
 
     (void)name, (void)gradient, (void)first, (void)count;
     accel_step(k->run, &k->err);
@@ -456,7 +397,7 @@ static void call_back(void *user, const char *name, float *gradient, int64_t fir
 
 static accel_status_t attempt_again(void *user, int batch, accel_error_t *err)
 {
-    struct rig *k = user;
+    struct number_run *k = user;
     int size;
 
     (void)err;
@@ -470,12 +411,12 @@ static accel_status_t attempt_again(void *user, int batch, accel_error_t *err)
 static void test_inside(void)
 {
     int size = 0;
-    struct rig k;
+    struct number_run k;
 
     rig_prepare(&k, 1);
     accel_on_gradient(k.run, "a/*", call_back, &k, &k.err);
     accel_batch_begin(k.run, &k.err);
-    push(&k, k.a, 1);
+    number_push(&k, k.a, 1);
     tap_ok(!accel_step(k.run, &k.err) && accel_more(k.run), "and the step goes on");
     tap_ok(!accel_find_batch_size(k.run, 2, attempt_again, &k, &size, &k.err) &&
                size == 2,
@@ -509,8 +450,8 @@ static void test_after_failure(void)
     const int64_t dims[] = { 1, 1 };
     const float one = 1;
     accel_tensor_t *in;
-    struct net *net;
-    struct rig k;
+    accel_tensor_t *w;
+    struct number_run k;
 
     rig_open(&k);
     in = accel_input(k.run, ACCEL_F32, 2, dims, &one, &k.err);
@@ -521,8 +462,8 @@ static void test_after_failure(void)
            "not prepared: %s", k.err.text);
     tap_ok(accel_prepare_all(k.run, NULL, &k.err) && strstr(k.err.text, "nobody"),
            "nor by another call: %s", k.err.text);
-    net = accel_module_state(k.a);
-    tap_ok(!accel_apply(&same, &net->w, 1, NULL), "an op has no values of it");
+    w = accel_param_find(k.a, "w");
+    tap_ok(w && !accel_apply(&same, &w, 1, NULL), "an op has no values of it");
     tap_ok(!accel_call(k.a, &in, 0) && !accel_call(k.a, NULL, 1), "and not called");
     accel_close(k.run, NULL);
 }
@@ -530,7 +471,7 @@ static void test_after_failure(void)
 static void test_named(void)
 {
     float value = 0, other = 7;
-    struct rig k;
+    struct number_run k;
 
     rig_prepare(&k, 1);
     tap_ok(!accel_param_read(k.run, "b/w", ACCEL_ALL_RANKS, &value, 1, &k.err),
@@ -538,8 +479,8 @@ static void test_named(void)
     is_near(value, 3, "the other model's");
     tap_is_int(accel_param_write(k.run, "b/w", &other, 1, &k.err), 0, "written");
     accel_batch_begin(k.run, &k.err);
-    is_near(weight(&k, k.b), 7, "and there");
-    is_near(weight(&k, k.a), 2, "and nowhere else");
+    is_near(number_of(&k, k.b), 7, "and there");
+    is_near(number_of(&k, k.a), 2, "and nowhere else");
     accel_close(k.run, NULL);
 }
 

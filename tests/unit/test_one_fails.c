@@ -2,7 +2,8 @@
  *
  * test_one_fails [ROUNDS [SEED]]: a function of the program fails on one rank, at one of
  * its calls: all ranks end with that rank's message, and nobody waits for the deadline.
- * A sink that fails stops nobody. Which function, rank and call follow from the round.
+ * A sink that fails stops nobody. Which function, rank, call and transport follow from
+ * the round.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -15,7 +16,6 @@
 #include "common/env_names.h"
 #include "tests/tap.h"
 #include "tests/unit/open_world.h"
-#include "tests/unit/ranks_world.h"
 
 #define SAID "said by the program"
 enum { MOST_RANKS = 4, WIDTH = 2, SAMPLES = 24, STEPS = 6, SECONDS = 30 };
@@ -29,8 +29,15 @@ enum function {
     INDEX,
     LENGTH,
     COLLATE,
-    GRADIENT, /* these two cannot fail, but make numbers that are none */
+    GRADIENT, /* these two make numbers that are none, */
     UPDATE,
+    GRADIENT_GIVES_UP, /* and these say so */
+    UPDATE_GIVES_UP,
+    FORWARD,
+    OP_SHAPE,
+    OP_FORWARD,
+    OP_BACKWARD,
+    PROGRAM, /* between two calls of the library */
     SAVE_OBJECT,
     LOAD_OBJECT,
     SAVE_HOOK,
@@ -54,6 +61,13 @@ static const char *const names[FUNCTIONS] = {
     "collate",
     "gradient function",
     "update",
+    "gradient function that gives up",
+    "update that gives up",
+    "forward",
+    "shape of an own op",
+    "forward of an own op",
+    "backward of an own op",
+    "the program itself",
     "save of an object",
     "load of an object",
     "hook before a save",
@@ -68,7 +82,7 @@ static const char *const names[FUNCTIONS] = {
 /* Shared by the ranks of a round. */
 struct round {
     enum function which;
-    int ranks, failing, at;
+    int ranks, nodes, failing, at;
     bool dispatch, split;
     int prefetch;
     char config[96], dir[96];
@@ -82,6 +96,7 @@ struct round {
 
 static char root[64] = "/tmp/accel-fails-XXXXXX";
 static struct round *now;
+static accel_t *my_run;
 static int my_rank;
 /* the run is prepared: what fails before is a failure of accel_prepare */
 static bool armed;
@@ -149,12 +164,22 @@ static int own_collate(void *user, accel_batch_t *batch)
     return strikes(COLLATE);
 }
 
+/* Without a status of its own to return. */
+static void give_up_at(enum function which)
+{
+    accel_error_t err;
+
+    if (strikes(which))
+        accel_give_up(my_run, accel_error_set(&err, ACCEL_EIO, SAID, NULL), &err);
+}
+
 static void own_gradient(void *user, const char *name, float *gradient, int64_t first,
                          int64_t count)
 {
     (void)user, (void)name, (void)first;
     if (count > 0 && strikes(GRADIENT))
         gradient[0] = NAN;
+    give_up_at(GRADIENT_GIVES_UP);
 }
 
 static void own_update(void *user, const accel_piece_t *piece)
@@ -164,6 +189,7 @@ static void own_update(void *user, const accel_piece_t *piece)
         piece->values[i] -= piece->lr * piece->gradient[i];
     if (piece->count > 0 && strikes(UPDATE))
         piece->values[0] = NAN;
+    give_up_at(UPDATE_GIVES_UP);
 }
 
 static accel_status_t say(enum function which, accel_error_t *err)
@@ -226,16 +252,47 @@ static accel_status_t flush_sink(void *user, accel_error_t *err)
 
 /* ---- a run ----------------------------------------------------------------------- */
 
+static accel_status_t same_shape(const void *attr, const accel_array_t *in, int n,
+                                 accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)n;
+    *out = in[0];
+    return say(OP_SHAPE, err);
+}
+
+static accel_status_t copy_forward(const void *attr, const accel_array_t *in, int n,
+                                   const accel_array_t *out, accel_error_t *err)
+{
+    (void)attr, (void)n;
+    memcpy(out->data, in[0].data, (size_t)out->elems * sizeof(float));
+    return say(OP_FORWARD, err);
+}
+
+static accel_status_t copy_backward(const void *attr, const accel_array_t *in, int n,
+                                    const accel_array_t *out, const accel_array_t *dout,
+                                    const accel_array_t *din, accel_error_t *err)
+{
+    (void)attr, (void)in, (void)n;
+    for (int64_t i = 0; i < out->elems; i++)
+        ((float *)din[0].data)[i] += ((const float *)dout->data)[i];
+    return say(OP_BACKWARD, err);
+}
+
 struct net {
     accel_tensor_t *weight;
 };
 
 static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
+    static const accel_op_t copy = { "copy", same_shape, copy_forward, copy_backward };
     const struct net *net = accel_module_state(m);
+    const int64_t impossible[] = { 5, 7, 11 };
+    accel_tensor_t *y = accel_linear(in[0], net->weight, NULL, ACCEL_ACT_NONE);
 
     (void)n;
-    return accel_mean(accel_linear(in[0], net->weight, NULL, ACCEL_ACT_NONE), -1);
+    if (strikes(FORWARD))
+        y = accel_reshape(y, 3, impossible);
+    return accel_mean(accel_apply(&copy, &y, 1, NULL), -1);
 }
 
 struct program {
@@ -320,7 +377,7 @@ static accel_status_t build(struct program *p, accel_error_t *err)
     ((struct net *)accel_module_state(p->model))->weight =
         accel_param(p->model, "weight", 2, dims, init);
     with_model.model = p->model;
-    if (now->which != UPDATE)
+    if (now->which != UPDATE && now->which != UPDATE_GIVES_UP)
         return accel_prepare(p->run, &with_model, err);
     accel_model_add(p->run, "net", p->model, err);
     accel_optim_add_own(p->run, "own", &p->model, 1, &sgd, &own, err);
@@ -332,6 +389,7 @@ static accel_status_t open_program(struct program *p, accel_error_t *err)
     const accel_options_t o = { .config_file = now->config, .threads = 1 };
     accel_status_t st = accel_open(&p->run, &o, err);
 
+    my_run = p->run;
     if (!st)
         st = open_data(p, err);
     if (!st)
@@ -373,8 +431,13 @@ static accel_status_t train_step(struct program *p, accel_error_t *err)
     double loss;
     int size;
 
+    if (!st && strikes(PROGRAM))
+        st = accel_give_up(p->run, accel_error_set(err, ACCEL_EIO, SAID, NULL), err);
     if (!st)
         st = accel_step(p->run, err);
+    /* the call that it is part of fails */
+    if (!st && now->which == UPDATE_GIVES_UP && my_rank == now->failing && now->struck)
+        st = ACCEL_EBUG;
     if (!st && now->which == FETCH_EVALUATE)
         st = accel_evaluate(p->run, 0, &loss, err);
     /* not only at the next step */
@@ -430,6 +493,10 @@ static bool make_round(struct round *r, int number)
     memset(r, 0, sizeof(*r));
     r->which = (enum function)(number % FUNCTIONS);
     r->ranks = 2 + draw(MOST_RANKS - 1);
+    r->nodes = 1;
+#ifdef HAVE_UCX
+    r->nodes += draw(2) * (r->ranks % 2 == 0);
+#endif
     r->failing = r->which >= SINK_OPEN ? 0 : draw(r->ranks);
     r->at = 1 + draw(4);
     r->dispatch = draw(3) == 0;
@@ -456,6 +523,10 @@ static bool ended_well(const struct round *r, const struct outcome *o)
     if (r->which == SAVE_OBJECT || r->which == SAVE_HOOK || r->which == LOAD_OBJECT ||
         r->which == LOAD_HOOK)
         return o->st == ACCEL_EIO && strstr(o->text, SAID);
+    if (r->which >= GRADIENT_GIVES_UP && r->which <= PROGRAM && r->which != FORWARD)
+        return o->st == ACCEL_EIO && strstr(o->text, SAID);
+    if (r->which == FORWARD)
+        return o->st == ACCEL_EINVAL && strstr(o->text, "5, 7, 11");
     if (r->which == ATTEMPT)
         return o->st == ACCEL_EIO;
     return o->st == ACCEL_EIO && o->text[0];
@@ -469,14 +540,14 @@ static int play_round(struct round *r, int number)
     if (!make_round(r, number))
         return 1;
     now = r;
-    rc = fork_world(r->ranks, program_rank, r, SECONDS);
+    rc = fork_world_nodes(r->ranks, r->nodes, program_rank, r, SECONDS, NULL);
     for (int i = 0; i < r->ranks; i++)
         bad += !ended_well(r, &r->outcome[i]);
     if (rc || bad)
         tap_diag(
-            "round %d: %s, call %d of rank %d of %d, prefetch %d, dispatch %d: %s; "
-            "exit %d",
-            number, names[r->which], r->at, r->failing, r->ranks, r->prefetch,
+            "round %d: %s, call %d of rank %d of %d on %d nodes, prefetch %d, dispatch "
+            "%d: %s; exit %d",
+            number, names[r->which], r->at, r->failing, r->ranks, r->nodes, r->prefetch,
             r->dispatch, r->struck ? "failed" : "was not called", rc);
     for (int i = 0; (rc || bad) && i < r->ranks; i++)
         tap_diag("  rank %d: %s after %lld steps: %s", i,
@@ -488,7 +559,7 @@ static int play_round(struct round *r, int number)
 int main(int argc, char **argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : FUNCTIONS, bad = 0, struck = 0;
-    struct round *r = ranks_shared(sizeof(*r));
+    struct round *r = fork_shared(sizeof(*r));
     char command[96];
 
     state = argc > 2 ? strtoull(argv[2], NULL, 10) * 2 + 1 : 1;

@@ -43,7 +43,10 @@ static void adamw_update(float *p, float *m, float *v, float *g, size_t n, bool 
 
     if (!decayed)
         step.adamw.decay = 1.0f;
-    be->update(be, &(struct update_span){ p, m, v, g, (int64_t)n, 0 }, 1, &step);
+    be->update(be,
+               &(struct update_span){
+                   .p = p, .m.data = m, .v.data = v, .g = g, .n = (int64_t)n },
+               1, &step);
 }
 
 static double sumsq_of(const struct span *x, int count)
@@ -208,7 +211,7 @@ static void test_sum_parts(accel_dtype_t type)
     for (uint32_t i = 0; i < PARTS * LONG; i++)
         parts[i] = uniform(9, i);
     if (type == ACCEL_BF16)
-        be->narrow(be, parts, parts, PARTS * LONG);
+        be->narrow(be, parts, ACCEL_BF16, parts, PARTS * LONG);
     for (size_t r = 0; r < PARTS; r++)
         src[r] = (char *)parts + r * LONG * one;
     for (int again = 0; again < 2; again++) {
@@ -232,8 +235,8 @@ static void test_narrow_in_place(void)
         for (uint32_t i = 0; i < LONG; i++)
             x[i] = (float)(i * 2654435761u >> 8);
         be->threads = 3;
-        be->narrow(be, want, x, LONG);
-        be->narrow(be, x, x, LONG);
+        be->narrow(be, want, ACCEL_BF16, x, LONG);
+        be->narrow(be, x, ACCEL_BF16, x, LONG);
         same = same && memcmp(x, want, LONG * sizeof(*want)) == 0;
     }
     tap_ok(same, "narrowed in place as elsewhere");
@@ -329,8 +332,8 @@ static void test_torch(const char *name, accel_optimizer_t o)
             g[i] = 2 * sequence(100 + t, i); /* halved again, as clipping does */
         be->update(be,
                    &(struct update_span){ .p = p,
-                                          .m = count > 0 ? state[0] : NULL,
-                                          .v = state[1],
+                                          .m.data = count > 0 ? state[0] : NULL,
+                                          .v.data = state[1],
                                           .g = g,
                                           .n = FEW },
                    1, &k);
@@ -362,8 +365,12 @@ static void test_kinds(void)
         const struct optim_step k = optim_step_of(&o, &own, 1e-2f, 3, 0.5f);
         struct state *a = fresh(), *b = fresh(), *start = fresh();
         const bool moment = o.kind == ACCEL_LION || o.momentum > 0;
-        struct update_span x = { a->p, moment ? a->m : NULL, NULL, a->g, N, 0 };
-        struct update_span y = { b->p, moment ? b->m : NULL, NULL, b->g, N, 0 };
+        struct update_span x = {
+            .p = a->p, .m.data = moment ? a->m : NULL, .g = a->g, .n = N
+        };
+        struct update_span y = {
+            .p = b->p, .m.data = moment ? b->m : NULL, .g = b->g, .n = N
+        };
 
         gradients(a, 1);
         gradients(b, 1);
@@ -484,6 +491,10 @@ static void test_refused(void)
         { "a group's decay that is no number",
           { .groups = &rotten, .group_count = 1 } },
         { "a group's infinite decay", { .groups = &melting, .group_count = 1 } },
+        { "8 bits of SGD",
+          { .kind = ACCEL_SGD, .momentum = 0.9f, .moments = ACCEL_MOMENTS_8BIT } },
+        { "another form of moments", { .moments = (accel_moments_t)3 } },
+        { "FP8 of SGD", { .kind = ACCEL_SGD, .moments = ACCEL_MOMENTS_FP8 } },
         { "a group without a glob", { .groups = &nameless, .group_count = 1 } },
         { "a group's negative rate", { .groups = &negative, .group_count = 1 } },
     };

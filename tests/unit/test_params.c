@@ -218,6 +218,12 @@ int main(void)
                        "%d ranks, strategy %d: written, read, refused", ranks,
                        (int)all[i]);
         }
+    for (int nodes = 2; nodes <= 4; nodes += 2) {
+        struct shape_case c = { 4, SHARD_HYBRID };
+
+        tap_is_int(fork_world_nodes(4, nodes, rank_main, &c, 120, NULL), 0,
+                   "copies of shards on %d nodes", nodes);
+    }
     test_run(config);
     run_folder_remove(dir);
     return tap_done();

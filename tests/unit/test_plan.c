@@ -111,6 +111,32 @@ static void test_scaled_wire(void)
                "fp16: wire of a step");
 }
 
+/* Units of 1000, 300 and 300 elements on 2 ranks; codes: 256 at 496 of the first, of
+ * which 16 are in the first half, and all but 12 of the second. */
+static void test_coded(void)
+{
+    static const struct plan_coded list[] = { { 0, 496, 256 }, { 1, 0, 288 } };
+    const struct plan_codes codes = { list, 2 };
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL,
+                        .mixed_precision = PRECISION_FP8 };
+    struct plan_input in = input(&c, 2, 1);
+    struct plan p;
+
+    tap_is_int(plan_gathered_bytes(codes, 0, 496, 2), 992,
+               "bytes before what is coded");
+    tap_is_int(plan_gathered_bytes(codes, 0, 600, 2), 992 + 104, "within it");
+    tap_is_int(plan_gathered_bytes(codes, 0, 1024, 2), 2048 - 256, "behind it");
+    tap_is_int(plan_gathered_bytes(codes, 2, 320, 2), 640, "of a unit without");
+    tap_is_int(plan_part_bytes(codes, 0, 1024, 2, 2), 1024 - 16, "the larger half");
+    tap_is_int(plan_part_bytes(codes, 1, 320, 2, 2), 320 - 128,
+               "which may be the last");
+    tap_is_int(plan_part_bytes(codes, 2, 320, 2, 2), 320, "and of a unit without");
+    in.coded = codes;
+    plan_compute(&in, &p);
+    tap_is_int(p.gather_bytes, (1024 + 320) * 2, "not asked for: bf16");
+}
+
 static void test_whole(void)
 {
     struct config c = { .distributed_type = DIST_FSDP,
@@ -283,6 +309,8 @@ static void test_print(void)
                        "  sharding              FULL_SHARD, 832 elements per rank\n"
                        "  precision             bf16 compute and wire, float32 masters "
                        "and sums\n"
+                       "  masters               float32, as FSDP in this precision and "
+                       "DeepSpeed\n"
                        "  memory per rank\n"
                        "    parameters          3.2 KiB    shard\n"
                        "    adam moments        6.5 KiB    shard\n"
@@ -320,6 +348,32 @@ static void test_largest(void)
     in.unit_elems = growing;
     plan_compute(&in, &p);
     tap_is_int(p.gather_bytes, (1024 + 640) * 4, "growing units: the last two");
+}
+
+/* A byte for each moment, and two for the scale of 16. */
+static void test_codes(void)
+{
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL };
+    struct plan_input in = input(&c, 2, 1);
+    struct plan wide, p;
+
+    plan_compute(&in, &wide);
+    in.moments = MOMENTS_8BIT;
+    plan_compute(&in, &p);
+    tap_is_int(p.moment_bytes, 832 * 2 * 18 / 16,
+               "moments of 8 bits, and their scales");
+    tap_is_int(p.checkpoint_bytes, 1590 * 4 + (1590 * 2 * 18 + 15) / 16,
+               "in checkpoints, too");
+    tap_is_int(wide.total_bytes - p.total_bytes, 832 * 2 * 46 / 16,
+               "the peak is lower by as much");
+    in.moments = MOMENTS_FP8;
+    plan_compute(&in, &p);
+    tap_is_int(p.moment_bytes, 832 * 98 / 32,
+               "e4m3 and float16, with a scale each for 32");
+    in.states = 1;
+    plan_compute(&in, &p);
+    tap_is_int(p.moment_bytes, 832 * 33 / 32, "of one moment: e4m3");
 }
 
 /* What is not trained has no gradient and no optimizer state. */
@@ -567,6 +621,7 @@ int main(void)
     test_padding();
     test_full();
     test_scaled_wire();
+    test_coded();
     test_whole();
     test_strategies();
     test_offload();
@@ -574,6 +629,7 @@ int main(void)
     test_interval();
     test_print();
     test_largest();
+    test_codes();
     test_frozen();
     test_device();
     test_cure();

@@ -95,9 +95,16 @@ static void test_files(const char *path)
 {
     size_t len = 0;
     char *text = cmdline_read_file(path, 1 << 20, &len), **argv = cmdline_read();
+    size_t whole = len;
 
     tap_ok(text && len == strlen(text) && len > 4096, "a file beyond one read, whole");
     free(text);
+    if (truncate(path, 8192) == 0)
+        whole = 8192;
+    text = cmdline_read_file(path, whole, &len);
+    tap_ok(text && len == whole, "one of exactly the limit");
+    free(text);
+    tap_ok(!cmdline_read_file(path, whole - 1, &len), "one of a byte more: none of it");
     tap_ok(!cmdline_read_file(path, 4096, &len), "one that is too long: none of it");
     tap_ok(!cmdline_read_file("/nonexistent/x", 10, &len), "one that is not there");
     tap_ok(argv && argv[0] && strstr(argv[0], "test_plugin_cmdline") && !argv[1],

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "common/bf16.h"
+#include "common/floats.h"
 #include "tests/tap.h"
 
 struct shape {
@@ -17,9 +17,10 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    { 1, 1, 1 },    { 1, 33, 2 },     { 15, 31, 17 },    { 14, 32, 64 },
-    { 13, 97, 33 }, { 127, 200, 31 }, { 517, 260, 515 }, { 40, 1601, 1031 },
-    { 1, 70, 333 }, { 3, 1601, 200 }, { 5, 129, 128 },   { 8, 65, 479 }, /* few rows */
+    { 1, 1, 1 },     { 1, 33, 2 },     { 15, 31, 17 },    { 14, 32, 64 },
+    { 13, 97, 33 },  { 127, 200, 31 }, { 517, 260, 515 }, { 40, 1601, 1031 },
+    { 1, 70, 333 },  { 3, 1601, 200 }, { 5, 129, 128 },   { 8, 65, 479 }, /* few rows */
+    { 1, 90, 2060 }, /* two long rows at a time */
 };
 
 struct operands {
@@ -49,8 +50,7 @@ static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool turned)
 
         f[i] = c >= ld - 3 ? NAN : value(turned ? c * cols + r : r * cols + c);
     }
-    if (type == ACCEL_BF16)
-        bf16_narrow((bf16_t *)(void *)f, f, n);
+    floats_narrow(f, type, f, n);
     return f;
 }
 
@@ -135,9 +135,8 @@ static double run(const struct backend *be, struct operands *o)
 }
 
 static void test_shape(struct backend *const be[3], const struct shape *s,
-                       const double *sum, bool narrow)
+                       const double *sum, accel_dtype_t a)
 {
-    accel_dtype_t a = narrow ? ACCEL_BF16 : ACCEL_F32;
     bool close = true, same = true;
     double worst = 0;
 
@@ -174,8 +173,7 @@ static void *packed(accel_dtype_t type, int64_t rows, int64_t cols)
         exit(1);
     for (int64_t i = 0; i < rows * cols; i++)
         f[i] = value(i);
-    if (type == ACCEL_BF16)
-        bf16_narrow((bf16_t *)(void *)f, f, (size_t)(rows * cols));
+    floats_narrow(f, type, f, (size_t)(rows * cols));
     return f;
 }
 
@@ -227,6 +225,89 @@ static void test_backward(const struct backend *be, const struct shape *s,
     free(pre);
 }
 
+/* What is streamed has the bits of what is packed: a few rows of a product as all of
+ * them, and few k as more of them that add 0. */
+static void test_streamed(const struct backend *be, accel_dtype_t type, int64_t m,
+                          int64_t k, int64_t all_m, int64_t all_k)
+{
+    const int64_t n = 128;
+    float *got = malloc((size_t)(all_m * n) * sizeof(*got));
+    float *want = malloc((size_t)(all_m * n) * sizeof(*want));
+    float *f = calloc((size_t)(all_m * all_k), sizeof(*f));
+    const size_t row = (size_t)n * accel_dtype_bytes(type);
+    char *b = packed(type, all_k + 1, n);
+    struct gemm p = { .trans_a = true,
+                      .m = all_m,
+                      .n = n,
+                      .k = all_k,
+                      .a = f,
+                      .a_type = type,
+                      .lda = all_m,
+                      .b = b,
+                      .b_type = type,
+                      .ldb = n,
+                      .c = want,
+                      .c_type = ACCEL_F32,
+                      .ldc = n };
+
+    if (!got || !want || !f)
+        exit(1);
+    memset(b + (size_t)all_k * row, 0xff, row); /* NaN, not to be read */
+    for (int64_t i = 0; i < all_m * k; i++)
+        f[i] = value(i);
+    floats_narrow(f, type, f, (size_t)(all_m * all_k));
+    be->gemm(be, &p);
+    p.m = m;
+    p.k = k;
+    p.c = got;
+    be->gemm(be, &p);
+    tap_ok(!memcmp(got, want, (size_t)(m * n) * sizeof(*got)),
+           "%d rows, %d k, %s: streamed as packed", (int)m, (int)k,
+           accel_dtype_name(type));
+    free(got);
+    free(want);
+    free(f);
+    free(b);
+}
+
+/* Few rows with float16 weights: the processor's conversion changes no sum. */
+static void test_f16_rows(const struct backend *be, const struct shape *s)
+{
+    size_t bytes = (size_t)s->m * (size_t)s->n * sizeof(float);
+    float *got = malloc(bytes), *want = malloc(bytes);
+    struct gemm p = { .trans_b = true,
+                      .m = s->m,
+                      .n = s->n,
+                      .k = s->k,
+                      .a_type = ACCEL_F32,
+                      .lda = s->k,
+                      .ldb = s->k + 3,
+                      .c_type = ACCEL_F32,
+                      .ldc = s->n };
+    void *a = packed(ACCEL_F32, s->m, s->k);
+    void *half = matrix(ACCEL_F16, s->k, s->n, true);
+    void *wide = matrix(ACCEL_F32, s->k, s->n, true);
+
+    if (!got || !want)
+        exit(1);
+    p.a = a;
+    p.b = half;
+    p.b_type = ACCEL_F16;
+    p.c = got;
+    be->gemm(be, &p);
+    p.b = wide;
+    p.b_type = ACCEL_F32;
+    p.c = want;
+    be->gemm(be, &p);
+    tap_ok(!memcmp(got, want, bytes), "%d x %d x %d: float16 sums as float32 ones",
+           s->m, s->n, s->k);
+    free(got);
+    free(want);
+    free(a);
+    free(half);
+    free(wide);
+}
+
 int main(void)
 {
     struct backend *be[3];
@@ -243,20 +324,32 @@ int main(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++) {
         double *sum = product(&shapes[i]);
 
-        test_shape(be, &shapes[i], sum, false);
-        test_shape(be, &shapes[i], sum, true);
+        test_shape(be, &shapes[i], sum, ACCEL_F32);
+        test_shape(be, &shapes[i], sum, ACCEL_BF16);
+        test_shape(be, &shapes[i], sum, ACCEL_F16);
         for (int k = 0; k < 3; k++)
             state[k]->bf16_products = false;
         if (instruction)
-            test_shape(be, &shapes[i], sum, true);
+            test_shape(be, &shapes[i], sum, ACCEL_BF16);
         for (int k = 0; k < 3; k++)
             state[k]->bf16_products = instruction;
         free(sum);
+    }
+    for (size_t i = 8; i < ACCEL_ARRAY_SIZE(shapes); i++)
+        test_f16_rows(be[1], &shapes[i]);
+    for (int type = 0; type < 3; type++) {
+        accel_dtype_t t =
+            (const accel_dtype_t[]){ ACCEL_F32, ACCEL_BF16, ACCEL_F16 }[type];
+
+        test_streamed(be[2], t, 3, 531, 40, 531);
+        test_streamed(be[2], t, 8, 1030, 40, 1030);
+        test_streamed(be[1], t, 40, 3, 40, 12);
     }
     for (int i = 2; i < 7; i++)
         for (int act = ACCEL_ACT_GELU; act <= ACCEL_ACT_TANH; act++) {
             test_backward(be[1], &shapes[i], ACCEL_F32, (accel_activation_t)act);
             test_backward(be[1], &shapes[i], ACCEL_BF16, (accel_activation_t)act);
+            test_backward(be[1], &shapes[i], ACCEL_F16, (accel_activation_t)act);
         }
     for (int i = 0; i < 3; i++)
         backend_close(be[i]);

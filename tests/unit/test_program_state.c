@@ -133,6 +133,8 @@ static accel_status_t open_run(accel_t *run, struct boot *b, struct program *p,
     run->life.lease_fd = run->observe.file.fd = -1;
     run->config.ckpt_save = true;
     run->config.ckpt_keep = 2;
+    strcpy(run->config.ckpt_metric, "eval_loss");
+    retention_open(run);
     snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/own", root);
     if (accel_register(run, "common", p->version ? p->version : 2, ACCEL_STATE_COMMON,
                        save_common, load_common, p, err) ||
@@ -262,6 +264,7 @@ static int save_rank(struct boot *b, void *arg)
     MUST(17, run.status == ACCEL_OK);
 out:
     registered_free(&run);
+    background_close(&run);
     model_run_close(&run);
     return bad;
 }
@@ -282,6 +285,7 @@ static int other_rank(struct boot *b, void *arg)
     MUST(2, !accel_load_state(&run, dir, &err) && p.common == 7);
     MUST(3, p.old_ranks == old && has_all(&run, NAME, 1.5f));
     registered_free(&run);
+    background_close(&run);
     model_run_close(&run);
     run = (accel_t){ 0 };
     MUST(4, !open_run(&run, b, &newer, &err) && !set_all(&run, NAME, 3, &err));
@@ -290,6 +294,7 @@ static int other_rank(struct boot *b, void *arg)
                                         "version 1"));
     MUST(7, has_all(&run, NAME, 3));
     registered_free(&run);
+    background_close(&run);
     model_run_close(&run);
     run = (accel_t){ 0 };
     MUST(8, !open_run(&run, b, &fixed, &err));
@@ -297,11 +302,13 @@ static int other_rank(struct boot *b, void *arg)
                 (old == b->size ? ACCEL_OK : ACCEL_EMISMATCH));
     MUST(10, old == b->size || b->rank || strstr(err.text, "cannot be loaded by"));
     registered_free(&run);
+    background_close(&run);
     model_run_close(&run);
     run = (accel_t){ 0 };
     MUST(11, !open_run(&run, b, &less, &err) && !accel_load_state(&run, dir, &err));
 out:
     registered_free(&run);
+    background_close(&run);
     model_run_close(&run);
     return bad;
 }
@@ -332,6 +339,7 @@ static int failing_rank(struct boot *b, void *arg)
     MUST(6, failing == LOAD || access(dir, F_OK) != 0);
 out:
     registered_free(&run);
+    background_close(&run);
     model_run_close(&run);
     return bad;
 }
@@ -376,7 +384,7 @@ static int part_rank(struct boot *b, void *arg)
     MUST(12, b->rank || strstr(err.text, "would both be this one"));
     MUST(13, accel_load_part(&run, dir, &wrong, NULL, &err) == ACCEL_EMISMATCH);
     MUST(14, b->rank || (strstr(err.text, BIAS " of the checkpoint is float32 [") &&
-                         strstr(err.text, "], but the run has float32 [")));
+                         strstr(err.text, "], but the run takes float32 [")));
     MUST(15, accel_load_part(&run, "/nonexistent", NULL, NULL, &err) == ACCEL_ENOENT);
     MUST(16, accel_load_part(&run, NULL, NULL, NULL, &err) == ACCEL_EINVAL);
     MUST(17, !accel_load_part(&run, dir, NULL, &report, &err) && !run.status &&
@@ -385,6 +393,68 @@ static int part_rank(struct boot *b, void *arg)
 out:
     accel_part_report_free(&report);
     registered_free(&run);
+    background_close(&run);
+    model_run_close(&run);
+    return bad;
+}
+
+static void save_local(struct config *c)
+{
+    static const char word[] = "LOCAL_STATE_DICT";
+
+    c->distributed_type = DIST_FSDP;
+    memcpy(c->given + c->given_used, word, sizeof(word));
+    c->given_at[config_row("fsdp_state_dict_type")] = (uint16_t)(c->given_used + 1);
+    c->given_used += sizeof(word);
+}
+
+/* Flat shards come back as a whole; by name there is nothing. */
+static int local_rank(struct boot *b, void *arg)
+{
+    struct program p = { 0 };
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    char dir[300];
+    int bad = 0;
+
+    (void)arg;
+    snprintf(dir, sizeof(dir), "%s/flat", root);
+    MUST(1, !open_run(&run, b, &p, &err) && !set_all(&run, BIAS, 4, &err));
+    save_local(&run.config);
+    MUST(2, !accel_save_state(&run, dir, &err) && !set_all(&run, BIAS, 5, &err));
+    MUST(3, accel_load_part(&run, dir, NULL, NULL, &err) == ACCEL_EMISMATCH);
+    MUST(4, b->rank || strstr(err.text, "flat shards"));
+    MUST(5, !run.status && has_all(&run, BIAS, 5));
+    MUST(6, !accel_load_state(&run, dir, &err) && has_all(&run, BIAS, 4));
+out:
+    registered_free(&run);
+    background_close(&run);
+    model_run_close(&run);
+    return bad;
+}
+
+/* The weights of that checkpoint, exported to safetensors and imported again. */
+static int imported_rank(struct boot *b, void *arg)
+{
+    const accel_part_t all = { .strict = 1 };
+    accel_part_report_t report = { 0 };
+    struct program p = { 0 };
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    char dir[300];
+    int bad = 0;
+
+    (void)arg;
+    snprintf(dir, sizeof(dir), "%s/imported/step_00000000", root);
+    MUST(1, !open_run(&run, b, &p, &err) && !set_all(&run, BIAS, 4, &err) &&
+                !set_all(&run, NAME, 4, &err));
+    MUST(2, !accel_load_part(&run, dir, &all, &report, &err));
+    MUST(3, report.loaded > 5 && has_all(&run, BIAS, -2) && has_all(&run, NAME, 1.5f));
+    MUST(4, run.progress.step == 0 && !p.loads);
+out:
+    accel_part_report_free(&report);
+    registered_free(&run);
+    background_close(&run);
     model_run_close(&run);
     return bad;
 }
@@ -405,6 +475,7 @@ static int damaged_rank(struct boot *b, void *arg)
     MUST(3, run.status == ACCEL_ECORRUPT);
 out:
     registered_free(&run);
+    background_close(&run);
     model_run_close(&run);
     return bad;
 }
@@ -579,6 +650,8 @@ int main(void)
         shell("rm -rf * && mkdir own");
         tap_is_int(fork_world(ranks, save_rank, NULL, 120), 0,
                    "%d ranks save, go on and are set back", ranks);
+        tap_is_int(fork_world(ranks, local_rank, NULL, 120), 0,
+                   "%d ranks save flat shards and are set back", ranks);
         tap_is_str(names("own"),
                    "checkpoint_3 checkpoint_7 checkpoint_8 step_00000006.aside-T ",
                    "two of the five are kept");
@@ -587,6 +660,11 @@ int main(void)
             tap_is_int(fork_world(other, other_rank, &ranks, 120), 0,
                        "loaded by %d ranks", other);
         tap_is_int(fork_world(ranks, part_rank, NULL, 120), 0, "and in parts");
+        shell("\"$ACCEL_BUILD/accel\" ckpt export mine/deep weights >/dev/null && "
+              "\"$ACCEL_BUILD/accel\" ckpt import weights imported --shards 3 "
+              ">/dev/null");
+        tap_is_int(fork_world(ranks, imported_rank, NULL, 120), 0,
+                   "and after a way through safetensors");
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(failing); i++)
             tap_is_int(fork_world(ranks, failing_rank, &failing[i], 120), 0,
                        "function %zu of the last rank fails", i);

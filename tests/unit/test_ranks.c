@@ -255,12 +255,9 @@ static void pad_more(accel_t *run)
                 "uint8 is 0 to 255");
 }
 
-static int values_rank(struct boot *b, void *arg)
+static void values_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, *(bool *)arg);
-
-    if (!run)
-        return 1;
+    (void)arg;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(dtypes); i++) {
         gather_of(run, dtypes[i]);
         reduce_of(run, dtypes[i]);
@@ -270,7 +267,6 @@ static int values_rank(struct boot *b, void *arg)
         graph_reset(&run->graph);
     }
     pad_more(run);
-    return ranks_close(run);
 }
 
 /* ---- scalars, empty ones, overflow, bytes ---------------------------------------- */
@@ -367,6 +363,11 @@ static void bytes_of_ranks(accel_t *run)
                         (length == 0 || (copy[0] == from && copy[length - 1] == from)),
                     "its bytes");
         free(copy);
+        ranks_check(run,
+                    accel_broadcast_bytes(run, NULL, 1, from, (void **)&copy, &length,
+                                          &err) == ACCEL_EINVAL &&
+                        strstr(err.text, "data of rank"),
+                    "no bytes to send: all ranks learn it, %s", err.text);
     }
     ranks_check(
         run,
@@ -426,32 +427,26 @@ static void misuse(accel_t *run)
     run->status = ACCEL_OK;
 }
 
-static int others_rank(struct boot *b, void *arg)
+static void others_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, *(bool *)arg);
-
-    if (!run)
-        return 1;
+    (void)arg;
     scalars(run);
     overflow(run);
     bytes_of_ranks(run);
     misuse(run);
-    return ranks_close(run);
 }
 
 /* ---- Accelerate's rows for two processes ----------------------------------------- */
 
-static int rows_rank(struct boot *b, void *arg)
+static void rows_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, *(bool *)arg);
     accel_error_t err = { 0 };
     accel_array_t a;
     accel_tensor_t *x;
     float pair[2];
     int rank;
 
-    if (!run)
-        return 1;
+    (void)arg;
     rank = run->boot.rank;
     x = accel_gather(
         run, ranks_tensor(run, ACCEL_I32, 2, (int[]){ 10 * rank, 10 * rank + 1 }),
@@ -477,22 +472,18 @@ static int rows_rank(struct boot *b, void *arg)
     ranks_check(
         run, x && ((float *)x->data)[0] == (rank ? 1 : 7) && ((float *)x->data)[1] == 1,
         "padded at the front");
-    return ranks_close(run);
 }
 
 /* ---- debug ----------------------------------------------------------------------- */
 
 /* One rank is different; all get one error, and the run goes on. */
-static int debug_rank(struct boot *b, void *arg)
+static void debug_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, true);
-    int odd = b->rank == 1 ? 1 : 0, set;
+    int odd = run->boot.rank == 1 ? 1 : 0, set;
     accel_error_t err = { 0 };
     accel_tensor_t *x;
 
     (void)arg;
-    if (!run)
-        return 1;
     ranks_check(run,
                 !accel_gather(run, counting(run, ACCEL_F32, 1 + odd, 5), &err) &&
                     err.code == ACCEL_EMISMATCH &&
@@ -529,42 +520,36 @@ static int debug_rank(struct boot *b, void *arg)
                 !accel_trigger_check(run, &set, &err) && !set &&
                     !accel_barrier(run, &err) && run->status == ACCEL_OK,
                 "and on: %s", err.text);
-    return ranks_close(run);
 }
 
 /* Without it the transport tells them apart, and the run has failed. */
-static int plain_rank(struct boot *b, void *arg)
+static void plain_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, false);
     accel_error_t err = { 0 };
 
     (void)arg;
-    if (!run)
-        return 1;
-    ranks_check(
-        run,
-        !accel_gather(run, counting(run, ACCEL_F32, 1 + (b->rank == 1), 5), &err) &&
-            (err.code == ACCEL_EMISMATCH || err.code == ACCEL_EPEER) &&
-            strstr(err.text, "rank "),
-        "shapes: %s", err.text);
+    ranks_check(run,
+                !accel_gather(run,
+                              counting(run, ACCEL_F32, 1 + (run->boot.rank == 1), 5),
+                              &err) &&
+                    (err.code == ACCEL_EMISMATCH || err.code == ACCEL_EPEER) &&
+                    strstr(err.text, "rank "),
+                "shapes: %s", err.text);
     ranks_check(run, run->status == err.code, "the run has failed");
-    return ranks_close(run);
 }
 
 /* ---- signs and order ------------------------------------------------------------- */
 
-static int signs_rank(struct boot *b, void *arg)
+static void signs_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, *(bool *)arg);
     accel_error_t err = { 0 };
     int set = 7;
 
-    if (!run)
-        return 1;
-    for (int who = 0; who < b->size; who++) {
+    (void)arg;
+    for (int who = 0; who < run->boot.size; who++) {
         ranks_check(run, !accel_trigger_check(run, &set, &err) && set == 0, "none: %s",
                     err.text);
-        if (who == b->rank)
+        if (who == run->boot.rank)
             accel_trigger_set(run);
         ranks_check(run, !accel_trigger_check(run, &set, &err) && set == 1,
                     "rank %d: %s", who, err.text);
@@ -575,10 +560,9 @@ static int signs_rank(struct boot *b, void *arg)
                     !accel_trigger_check(run, &set, &err) && set == 0,
                 "of all ranks, and taken back");
     ranks_check(run,
-                accel_is_last(run) == (b->rank == b->size - 1) &&
-                    accel_is_local_main(run) == (b->local_rank == 0),
+                accel_is_last(run) == (run->boot.rank == run->boot.size - 1) &&
+                    accel_is_local_main(run) == (run->boot.local_rank == 0),
                 "who is who");
-    return ranks_close(run);
 }
 
 struct order {
@@ -586,15 +570,12 @@ struct order {
     _Atomic int bad;
 };
 
-static int first_rank(struct boot *b, void *arg)
+static void first_rank(accel_t *run, void *arg)
 {
     struct order *o = arg;
-    accel_t *run = ranks_open(b, false);
     accel_error_t err = { 0 };
     accel_status_t st;
 
-    if (!run)
-        return 1;
     st = accel_first_begin(run, accel_is_last(run), &err);
     ranks_check(run, st == ACCEL_OK, "begin: %s", err.text);
     ranks_check(run, accel_first_begin(run, 1, &err) == ACCEL_EINVAL, "not twice");
@@ -607,7 +588,6 @@ static int first_rank(struct boot *b, void *arg)
                 "no end without a beginning");
     ranks_check(run, accel_first_end(run, ACCEL_EIO, &err) == ACCEL_EIO,
                 "an earlier error stays");
-    return ranks_close(run);
 }
 
 /* Two nodes, over the network: the first rank of each goes first, the rest of both
@@ -641,24 +621,25 @@ static int nodes_rank(struct boot *b, void *arg)
 
 int main(void)
 {
-    static bool debug[2] = { false, true };
-    struct order *order = ranks_shared(sizeof(*order));
+    struct order *order = fork_shared(sizeof(*order));
 
     for (int n = 1; n <= 4; n++)
         for (int d = 0; d < 2; d++) {
-            tap_is_int(fork_world(n, values_rank, &debug[d], 60), 0,
+            tap_is_int(ranks_world(n, d, values_rank, NULL), 0,
                        "every call and dtype, %d ranks, debug %d", n, d);
-            tap_is_int(fork_world(n, others_rank, &debug[d], 60), 0,
+            tap_is_int(ranks_world(n, d, others_rank, NULL), 0,
                        "numbers, bytes and misuse, %d ranks, debug %d", n, d);
-            tap_is_int(fork_world(n, signs_rank, &debug[d], 60), 0,
+            tap_is_int(ranks_world(n, d, signs_rank, NULL), 0,
                        "signs, %d ranks, debug %d", n, d);
         }
-    tap_is_int(fork_world(2, rows_rank, &debug[0], 60), 0, "Accelerate's rows");
+    tap_is_int(ranks_world(2, false, rows_rank, NULL), 0, "Accelerate's rows");
     for (int n = 2; n <= 4; n++) {
-        tap_is_int(fork_world(n, debug_rank, NULL, 60), 0, "debug on %d ranks", n);
-        tap_is_int(fork_world(n, plain_rank, NULL, 60), 0, "without, on %d ranks", n);
+        tap_is_int(ranks_world(n, true, debug_rank, NULL), 0, "debug on %d ranks", n);
+        tap_is_int(ranks_world(n, false, plain_rank, NULL), 0, "without, on %d ranks",
+                   n);
         order->first_done = 0;
-        tap_is_int(fork_world(n, first_rank, order, 60), 0, "the last of %d first", n);
+        tap_is_int(ranks_world(n, false, first_rank, order), 0, "the last of %d first",
+                   n);
     }
 #ifdef HAVE_UCX
     order->first_done = 0;

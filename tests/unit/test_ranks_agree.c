@@ -58,77 +58,87 @@ static void one_round(accel_t *run, int round)
     ranks_check(run, run->status == ACCEL_OK, "the run has not failed");
 }
 
-static int rounds_rank(struct boot *b, void *arg)
+static void rounds_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, false);
-
     (void)arg;
-    if (!run)
-        return 1;
     for (int round = 0; round < ROUNDS; round++)
         one_round(run, round);
-    return ranks_close(run);
 }
 
 /* ---- other outcomes -------------------------------------------------------------- */
 
-static int outcomes_rank(struct boot *b, void *arg)
+/* A function that has no status to return. */
+static void give_up_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, false);
+    accel_error_t err = { 0 };
+    accel_status_t st;
+    const int rank = run->boot.rank;
+
+    (void)arg;
+    ranks_check(run, accel_give_up(NULL, ACCEL_EIO, &err) == ACCEL_EINVAL, "no run");
+    ranks_check(run, accel_give_up(run, ACCEL_OK, &err) == ACCEL_EINVAL, "no failure");
+    run->graph.inside = "a function";
+    if (rank == 1)
+        ranks_check(run, accel_give_up(run, ACCEL_EIO, NULL) == ACCEL_EIO, "given up");
+    run->graph.inside = NULL;
+    memset(&err, 0, sizeof(err));
+    st = accel_barrier(run, &err);
+    ranks_check(run,
+                st == ACCEL_EIO &&
+                    !strcmp(err.text, rank == 1 ? "failed without a message"
+                                                : "rank 1: failed without a message"),
+                "given up: %s", err.text);
+}
+
+static void outcomes_rank(accel_t *run, void *arg)
+{
     accel_error_t err = { 0 };
     accel_status_t st;
 
     (void)arg;
-    if (!run)
-        return 1;
     ranks_check(run, accel_agree(run, ACCEL_OK, &err) == ACCEL_OK && !err.code,
                 "all are well");
     /* the lowest of those that failed speaks */
-    st = b->rank >= 1 ? fail_so(&err, b->rank, b->rank) : ACCEL_OK;
+    st = run->boot.rank >= 1 ? fail_so(&err, run->boot.rank, run->boot.rank) : ACCEL_OK;
     st = accel_agree(run, st, &err);
     ranks_check(run, st == kinds[1] && strstr(err.text, "failed on 1"), "several: %s",
                 err.text);
     /* each rank that failed without a text still says who it is */
     memset(&err, 0, sizeof(err));
-    st = accel_agree(run, b->rank == 1 ? ACCEL_EIO : ACCEL_OK,
-                     b->rank == 1 ? NULL : &err);
-    ranks_check(
-        run,
-        st == ACCEL_EIO &&
-            (b->rank == 1 || !strcmp(err.text, "rank 1: failed without a message")),
-        "no text: %s", err.text);
+    st = accel_agree(run, run->boot.rank == 1 ? ACCEL_EIO : ACCEL_OK,
+                     run->boot.rank == 1 ? NULL : &err);
+    ranks_check(run,
+                st == ACCEL_EIO &&
+                    (run->boot.rank == 1 ||
+                     !strcmp(err.text, "rank 1: failed without a message")),
+                "no text: %s", err.text);
     /* a run that has failed tells the others why */
-    if (b->rank == 0) {
+    if (run->boot.rank == 0) {
         run->status = ACCEL_EIO;
         accel_fail(&run->failure, A0801, NULL, "the disk of rank 0 is gone");
     }
     memset(&err, 0, sizeof(err));
-    st = accel_first_begin(run, b->rank == 0, &err);
+    st = accel_first_begin(run, run->boot.rank == 0, &err);
     st = accel_first_end(run, st, &err);
     ranks_check(run, st == ACCEL_EIO && strstr(err.text, "the disk of rank 0 is gone"),
                 "a failed run: %s", err.text);
-    return ranks_close(run);
 }
 
 /* Rank 1 leaves without a word: the others learn it from its absence, not the clock. */
-static int gone_rank(struct boot *b, void *arg)
+static void gone_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, false);
     accel_error_t err = { 0 };
     accel_status_t st;
 
     (void)arg;
-    if (!run)
-        return 1;
-    if (b->rank == 1)
-        return ranks_close(run);
+    if (run->boot.rank == 1)
+        return;
     st = accel_agree(run, ACCEL_OK, &err);
     ranks_check(run, st == ACCEL_EPEER && strstr(err.text, "rank 1"), "%s", err.text);
     ranks_check(run, run->status == ACCEL_EPEER, "and the run has failed");
     st = accel_agree(run, fail_so(&err, 4, 0), &err);
     ranks_check(run, st == kinds[0] && strstr(err.text, "sample 4"),
                 "the own failure is the better text: %s", err.text);
-    return ranks_close(run);
 }
 
 /* ---- print ----------------------------------------------------------------------- */
@@ -142,33 +152,31 @@ static void keep_line(void *user, accel_log_level_t level, const char *line)
              (int)level, line);
 }
 
-static int print_rank(struct boot *b, void *arg)
+static void print_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, false);
-
     (void)arg;
-    if (!run)
-        return 1;
     run->log = (struct accel_log){ keep_line, NULL, ACCEL_LOG_INFO };
     accel_print(run, "accuracy %.2f\n", 0.5);
     accel_print(run, "two\nlines");
     accel_print(run, "%s", "");
-    ranks_check(run,
-                !strcmp(printed, b->rank ? "" : "2<accuracy 0.50>2<two>2<lines>2<>"),
-                "printed %s", printed);
-    return ranks_close(run);
+    ranks_check(
+        run,
+        !strcmp(printed, run->boot.rank ? "" : "2<accuracy 0.50>2<two>2<lines>2<>"),
+        "printed %s", printed);
 }
 
 int main(void)
 {
     for (int n = 1; n <= 4; n++)
-        tap_is_int(fork_world(n, rounds_rank, NULL, 60), 0,
+        tap_is_int(ranks_world(n, false, rounds_rank, NULL), 0,
                    "100 rounds with one failure on %d ranks", n);
     for (int n = 2; n <= 4; n++) {
-        tap_is_int(fork_world(n, outcomes_rank, NULL, 60), 0, "outcomes on %d ranks",
+        tap_is_int(ranks_world(n, false, outcomes_rank, NULL), 0,
+                   "outcomes on %d ranks", n);
+        tap_is_int(ranks_world(n, false, gone_rank, NULL), 0, "one of %d is gone", n);
+        tap_is_int(ranks_world(n, false, give_up_rank, NULL), 0, "one of %d gives up",
                    n);
-        tap_is_int(fork_world(n, gone_rank, NULL, 60), 0, "one of %d is gone", n);
-        tap_is_int(fork_world(n, print_rank, NULL, 60), 0, "one of %d prints", n);
+        tap_is_int(ranks_world(n, false, print_rank, NULL), 0, "one of %d prints", n);
     }
     accel_print(NULL, "nowhere");
     return tap_done();

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_gather_for_metrics: what one process sees, once each and in order, for every
- * kind of loader. Accelerate's rows for two processes (tests/data/ranks), then 1 to 4
- * ranks and 1 to 40 samples with a loader that is made up here: whole batches or parts
- * of one, filled up from the start, or uneven, of ranks without a batch and of ranks
- * that know only their own.
+ * kind of loader. Accelerate's rows for two processes (tests/data/ranks), also with the
+ * batches of a loader of the run, then 1 to 4 ranks and 1 to 40 samples with a loader
+ * that is made up here: whole batches or parts of one, filled up from the start, or
+ * uneven, of ranks without a batch and of ranks that know only their own.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "between/between_impl.h"
 #include "tests/tap.h"
+#include "tests/unit/loader_world.h"
 #include "tests/unit/ranks_world.h"
 
 enum { MOST = 64 };
@@ -71,6 +73,70 @@ static int part_numbers(const char *text, int index, int *out)
     return n;
 }
 
+/* Batch k of the loader beside that of the line, and its metrics. False: it has none. */
+static bool golden_batch(accel_t *run, accel_loader_t *l, char *const field[6], int k)
+{
+    int want[4 * MOST], all[4 * MOST], n;
+    accel_error_t err = { 0 };
+    accel_tensor_t *t;
+    struct batch b = { 0 };
+    int got = 0;
+
+    if (!ranks_check(run, !accel_loader_next(l, &t, 1, &got, &err), "%s", err.text) ||
+        !got)
+        return false;
+    b.rows = (int)t->dim[0];
+    for (int i = 0; i < b.rows && i < MOST; i++)
+        b.index[i] = ((int32_t *)t->data)[i];
+    b.end = accel_loader_end(l);
+    n = part_numbers(field[1 + run->boot.rank], k, want);
+    ranks_check(run,
+                n == b.rows && !memcmp(want, b.index, (size_t)b.rows * sizeof(*want)),
+                "%s: loaded batch %d has %d samples, not %d", field[0], k, b.rows, n);
+    part_numbers(field[4], k, want);
+    ranks_check(run, b.end.at_end == want[0], "%s: batch %d, the end", field[0], k);
+    n = part_numbers(field[5], k, want);
+    ranks_check(run,
+                gather_batch(run, &b, all) == n &&
+                    !memcmp(all, want, (size_t)n * sizeof(*all)),
+                "%s: loaded batch %d counts %d samples", field[0], k, n);
+    return true;
+}
+
+/* The same line from a loader of the run. */
+static void golden_loader(accel_t *run, char *const field[6])
+{
+    accel_loader_options_t o = { 0 };
+    struct counter c = { .fails = -1 };
+    accel_error_t err = { 0 };
+    accel_loader_t *l = NULL;
+    accel_dataset_t *d;
+    int none[MOST], batches = 0;
+    char mode[16];
+
+    if (!ranks_check(run,
+                     sscanf(field[0], "%15s %d %" SCNd64 " %d", mode, &o.split_batches,
+                            &c.samples, &o.batch) == 4,
+                     "%s: no loader", field[0]))
+        return;
+    if (!strcmp(mode, "dispatch"))
+        o.dispatch_batches = ACCEL_DISPATCH_ON;
+    if (strcmp(mode, "iterable")) {
+        o.sampler = ACCEL_SAMPLER_SEQUENTIAL;
+        d = counter_numbered(&c, 1);
+    } else {
+        d = counter_stream(&c);
+    }
+    if (ranks_check(run, !accel_loader_new(&l, run, "rows", d, &o, &err), "%s",
+                    err.text))
+        while (golden_batch(run, l, field, batches))
+            batches++;
+    ranks_check(run, part_numbers(field[1 + run->boot.rank], batches, none) < 0,
+                "%s: %d batches", field[0], batches);
+    accel_loader_close(l);
+    accel_dataset_close(d);
+}
+
 /* One line of the file, on this rank. */
 static void golden_row(accel_t *run, char *line)
 {
@@ -99,25 +165,24 @@ static void golden_row(accel_t *run, char *line)
                         !memcmp(got, want, (size_t)n * sizeof(*got)),
                     "%s: batch %d has %d samples", field[0], k, n);
     }
+    golden_loader(run, field);
 }
 
-static int golden_rank(struct boot *b, void *arg)
+static void golden_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, false);
     FILE *f = fopen(arg, "r");
     char line[512];
     int rows = 0;
 
-    if (!run || !f)
-        return 1;
-    while (fgets(line, sizeof(line), f))
+    run->graph.evaluating = true;
+    while (f && fgets(line, sizeof(line), f))
         if (line[0] != '#') {
             golden_row(run, line);
             rows++;
         }
-    fclose(f);
+    if (f)
+        fclose(f);
     ranks_check(run, rows >= 108, "%d rows", rows);
-    return ranks_close(run);
 }
 
 /* ---- every kind of loader -------------------------------------------------------- */
@@ -211,25 +276,20 @@ static void one_loader(accel_t *run, enum mode mode, int samples, int batch)
                 samples, batch, seen, sum, serial);
 }
 
-static int loaders_rank(struct boot *b, void *arg)
+static void loaders_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, *(bool *)arg);
-
-    if (!run)
-        return 1;
+    (void)arg;
     for (int mode = 0; mode < MODES; mode++)
         for (int samples = 1; samples <= 40; samples++)
             for (int batch = 1; batch <= 5; batch++)
                 one_loader(run, (enum mode)mode, samples,
-                           mode == SPLIT ? batch * b->size : batch);
-    return ranks_close(run);
+                           mode == SPLIT ? batch * run->boot.size : batch);
 }
 
 /* ---- batches that cannot be ------------------------------------------------------ */
 
-static int refused_rank(struct boot *b, void *arg)
+static void refused_rank(accel_t *run, void *arg)
 {
-    accel_t *run = ranks_open(b, false);
     accel_batch_end_t end = { .at_end = 1, .remainder = 9 };
     float one = 1, all[8];
     accel_array_t mine = { ACCEL_F32, 1, { 1 }, 1, &one };
@@ -237,8 +297,6 @@ static int refused_rank(struct boot *b, void *arg)
     accel_error_t err = { 0 };
 
     (void)arg;
-    if (!run)
-        return 1;
     ranks_check(run,
                 accel_gather_for_metrics_array(run, &mine, &end, &to, &err) ==
                         ACCEL_EINVAL &&
@@ -246,7 +304,7 @@ static int refused_rank(struct boot *b, void *arg)
                 "9 samples in a row per rank: %s", err.text);
     ranks_check(run,
                 !accel_gather_for_metrics_array(run, &mine, NULL, &to, &err) &&
-                    to.dims[0] == b->size,
+                    to.dims[0] == run->boot.size,
                 "no end: all rows");
     mine.ndim = 0;
     end.remainder = 1;
@@ -257,7 +315,8 @@ static int refused_rank(struct boot *b, void *arg)
                 "a number: %s", err.text);
     /* One rank counts more than it has: all learn it. */
     mine.ndim = 1;
-    end = (accel_batch_end_t){ .counted = 1, .count = b->rank == b->size - 1 ? 2 : 1 };
+    end = (accel_batch_end_t){ .counted = 1,
+                               .count = run->boot.rank == run->boot.size - 1 ? 2 : 1 };
     to.elems = 8;
     ranks_check(run,
                 accel_gather_for_metrics_array(run, &mine, &end, &to, &err) ==
@@ -266,7 +325,7 @@ static int refused_rank(struct boot *b, void *arg)
                 "a count of one rank: %s", err.text);
     /* One rank has no room: all learn it. */
     end.count = 1;
-    to.elems = b->rank == b->size - 1 ? b->size - 1 : 8;
+    to.elems = run->boot.rank == run->boot.size - 1 ? run->boot.size - 1 : 8;
     ranks_check(run,
                 accel_gather_for_metrics_array(run, &mine, &end, &to, &err) ==
                         ACCEL_EINVAL &&
@@ -278,22 +337,21 @@ static int refused_rank(struct boot *b, void *arg)
                 !accel_gather_for_metrics_array(run, &mine, &end, &to, &err) &&
                     to.dims[0] == 0,
                 "no rank has a sample: %s", err.text);
-    return ranks_close(run);
 }
 
 /* Another file of rows may be named: tests/t/4147-ranks-accelerate.t makes one. */
 int main(int argc, char **argv)
 {
-    static bool debug[2] = { false, true };
     char kept[] = DATA "/metrics_p2.txt";
 
-    tap_is_int(fork_world(2, golden_rank, argc > 1 ? argv[1] : kept, 60), 0,
+    tap_is_int(ranks_world(2, false, golden_rank, argc > 1 ? argv[1] : kept), 0,
                "rows of Accelerate");
     for (int n = 1; n <= 4; n++) {
-        tap_is_int(fork_world(n, loaders_rank, &debug[0], 100), 0,
+        tap_is_int(ranks_world(n, false, loaders_rank, NULL), 0,
                    "every loader on %d ranks", n);
-        tap_is_int(fork_world(n, refused_rank, NULL, 60), 0, "refused on %d ranks", n);
+        tap_is_int(ranks_world(n, false, refused_rank, NULL), 0, "refused on %d ranks",
+                   n);
     }
-    tap_is_int(fork_world(3, loaders_rank, &debug[1], 100), 0, "the same with debug");
+    tap_is_int(ranks_world(3, true, loaders_rank, NULL), 0, "the same with debug");
     return tap_done();
 }

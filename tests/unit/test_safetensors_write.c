@@ -79,7 +79,7 @@ static accel_status_t write_all(const int64_t *elems, size_t n, int64_t shard_by
 
     for (size_t i = 0; i < n; i++) {
         snprintf(name[i], sizeof(name[i]), "t%zu", i);
-        e[i] = (accel_safetensors_entry_t){ name[i], 1, { elems[i] } };
+        e[i] = (accel_safetensors_entry_t){ name[i], 1, { elems[i] }, NULL };
     }
     new_dir();
     st = accel_safetensors_create(&w, dir, "F32", e, n, shard_bytes, err);
@@ -90,6 +90,43 @@ static accel_status_t write_all(const int64_t *elems, size_t n, int64_t shard_by
         st = accel_safetensors_commit(w, NULL, NULL, err);
     accel_safetensors_writer_close(w);
     return st;
+}
+
+/* A commit that fails half-way leaves nothing that a second one would meet. */
+static void test_failed_commit(void)
+{
+    static const int64_t elems[] = { 4, 4, 4 };
+    static const char *const obstacles[] = { "model-00002-of-00003.safetensors",
+                                             "model.safetensors.index.json" };
+    accel_safetensors_entry_t e[3];
+    accel_safetensors_writer_t *w = NULL;
+    accel_error_t err = { 0 };
+    char path[400];
+
+    for (int k = 0; k < 3; k++)
+        e[k] = (accel_safetensors_entry_t){ k == 0   ? "a"
+                                            : k == 1 ? "b"
+                                                     : "c",
+                                            1,
+                                            { elems[k] },
+                                            NULL };
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(obstacles); i++) {
+        const float values[4] = { 1, 2, 3, 4 };
+        int failed;
+
+        new_dir();
+        accel_safetensors_create(&w, dir, "F32", e, 3, 16, &err);
+        for (size_t k = 0; k < 3; k++)
+            accel_safetensors_write(w, k, 0, 4, values, &err);
+        snprintf(path, sizeof(path), "%s/%s", dir, obstacles[i]);
+        mkdir(path, 0777);
+        failed = accel_safetensors_commit(w, NULL, NULL, &err) != ACCEL_OK;
+        accel_safetensors_writer_close(w);
+        tap_ok(failed && files_in_dir() == 1, "%s is in the way: nothing else is left",
+               obstacles[i]);
+        rmdir(path);
+    }
+    tap_is_int(files_in_dir(), 0, "an empty directory");
 }
 
 /* Where t0, t1 ... are expected: one digit per tensor, the shard's number from 1. */
@@ -158,10 +195,10 @@ static void test_shards(void)
 static void test_bytes(void)
 {
     static const accel_safetensors_entry_t e[] = {
-        { "b", 0, { 0 } },
-        { "a\"\\\n\xc3\xa4", 2, { 1, 2 } },
-        { "none", 3, { 2, 0, 1 } },
-        { "deep", 8, { 1, 1, 1, 1, 1, 1, 1, 1 } },
+        { "b", 0, { 0 }, NULL },
+        { "a\"\\\n\xc3\xa4", 2, { 1, 2 }, NULL },
+        { "none", 3, { 2, 0, 1 }, NULL },
+        { "deep", 8, { 1, 1, 1, 1, 1, 1, 1, 1 }, NULL },
     };
     static const char header[] =
         "{\"__metadata__\":{\"format\":\"pt\"},"
@@ -222,24 +259,24 @@ static void test_refused(void)
         accel_safetensors_entry_t e[2];
         const char *dtype;
     } cases[] = {
-        { "nine dimensions", { { "a", 9, { 1 } } }, "F32" },
-        { "-1 dimensions", { { "a", -1, { 1 } } }, "F32" },
-        { "a negative size", { { "a", 1, { -1 } } }, "F32" },
-        { "too many elements", { { "a", 1, { INT64_MAX / 64 + 1 } } }, "F32" },
+        { "nine dimensions", { { "a", 9, { 1 }, NULL } }, "F32" },
+        { "-1 dimensions", { { "a", -1, { 1 }, NULL } }, "F32" },
+        { "a negative size", { { "a", 1, { -1 }, NULL } }, "F32" },
+        { "too many elements", { { "a", 1, { INT64_MAX / 64 + 1 }, NULL } }, "F32" },
         { "a product that wraps",
-          { { "a", 2, { INT64_C(1) << 33, INT64_C(1) << 33 } } },
+          { { "a", 2, { INT64_C(1) << 33, INT64_C(1) << 33 }, NULL } },
           "F32" },
-        { "no name", { { NULL, 0, { 0 } } }, "F32" },
+        { "no name", { { NULL, 0, { 0 }, NULL } }, "F32" },
         { "the name of the metadata",
-          { { "__metadata__", 0, { 0 } }, { "a", 0, { 0 } } },
+          { { "__metadata__", 0, { 0 }, NULL }, { "a", 0, { 0 }, NULL } },
           "F32" },
         { "the same, last",
-          { { "B", 0, { 0 } }, { "__metadata__", 0, { 0 } } },
+          { { "B", 0, { 0 }, NULL }, { "__metadata__", 0, { 0 }, NULL } },
           "F32" },
-        { "a name twice", { { "a", 0, { 0 } }, { "a", 1, { 1 } } }, "F32" },
-        { "float64", { { "a", 0, { 0 } } }, "F64" },
-        { "integers", { { "a", 0, { 0 } } }, "I32" },
-        { "an unknown dtype", { { "a", 0, { 0 } } }, "F31" },
+        { "a name twice", { { "a", 0, { 0 }, NULL }, { "a", 1, { 1 }, NULL } }, "F32" },
+        { "float64", { { "a", 0, { 0 }, NULL } }, "F64" },
+        { "integers", { { "a", 0, { 0 }, NULL } }, "I32" },
+        { "an unknown dtype", { { "a", 0, { 0 }, NULL } }, "F31" },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
@@ -266,8 +303,8 @@ static void test_values(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++) {
         int64_t rows = shapes[i][0], cols = shapes[i][1], n = rows * cols, at = 0,
                 step = 1;
-        accel_safetensors_entry_t e[2] = { { "a", 2, { rows, cols } },
-                                           { "b", 2, { rows, cols } } };
+        accel_safetensors_entry_t e[2] = { { "a", 2, { rows, cols }, NULL },
+                                           { "b", 2, { rows, cols }, NULL } };
         float *turned = malloc((size_t)n * 4), *flat = malloc((size_t)n * 4);
         float *got = malloc((size_t)n * 4);
         accel_safetensors_writer_t *w = NULL;
@@ -321,7 +358,8 @@ static void test_values(void)
 
 static void test_left(void)
 {
-    accel_safetensors_entry_t e[2] = { { "a", 1, { 4 } }, { "b", 1, { 4 } } };
+    accel_safetensors_entry_t e[2] = { { "a", 1, { 4 }, NULL },
+                                       { "b", 1, { 4 }, NULL } };
     accel_safetensors_writer_t *w = NULL;
     accel_error_t err = { 0 };
     char path[400];
@@ -332,6 +370,7 @@ static void test_left(void)
     tap_is_int(files_in_dir(), 2, "two files in progress");
     accel_safetensors_writer_close(w);
     tap_is_int(files_in_dir(), 0, "given up: nothing is left");
+    tap_ok(mkdir(dir, 0700) == 0, "not even the directory");
     snprintf(path, sizeof(path), "%s/.model.safetensors.tmp", dir);
     close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     tap_is_int(accel_safetensors_create(&w, dir, "F16", e, 2, 0, &err), ACCEL_OK,
@@ -346,10 +385,41 @@ static void test_left(void)
            "an index is not replaced either: %s", err.text);
 }
 
+/* Values of a dtype that is never converted, in two parts; float32 is refused. */
+static void test_stored(void)
+{
+    const accel_safetensors_entry_t e = { "n", 1, { 3 }, "I64" };
+    const int64_t value[3] = { -1, INT64_MAX, 7 };
+    accel_safetensors_writer_t *w = NULL;
+    accel_error_t err = { 0 };
+    char stored[300], path[340];
+    int64_t got[3] = { 0 };
+    float zero = 0;
+    FILE *f;
+
+    snprintf(stored, sizeof(stored), "%s/stored", root);
+    tap_ok(!accel_safetensors_create(&w, stored, "F32", &e, 1, 0, &err) &&
+               accel_safetensors_write(w, 0, 0, 1, &zero, &err) == ACCEL_EINVAL &&
+               !accel_safetensors_write_stored(w, 0, 1, 2, value + 1, &err) &&
+               !accel_safetensors_write_stored(w, 0, 0, 1, value, &err) &&
+               !accel_safetensors_commit(w, NULL, NULL, &err),
+           "integers are written in parts, and take no floats");
+    accel_safetensors_writer_close(w);
+    snprintf(path, sizeof(path), "%s/model.safetensors", stored);
+    f = fopen(path, "re");
+    tap_ok(f && !fseek(f, -(long)sizeof(got), SEEK_END) &&
+               fread(got, sizeof(got), 1, f) == 1 && !memcmp(got, value, sizeof(got)),
+           "and are the file's last bytes");
+    if (f)
+        fclose(f);
+}
+
 int main(void)
 {
     world_tmpdir(root, "st-write");
+    test_stored();
     test_shards();
+    test_failed_commit();
     test_bytes();
     test_refused();
     test_values();

@@ -187,12 +187,12 @@ static void test_resume(void)
             for (int i = 0; i < stop; i++)
                 step_once(&a);
             schedule_begin(&b, &cases[k].set, LR / 3, NULL);
-            same = same && !schedule_encode(&a, text, NULL) &&
-                   !schedule_decode(&b, text, NULL) && a.last == b.last;
+            schedule_encode(&a, text);
+            same = same && !schedule_decode(&b, text, NULL) && a.last == b.last;
             for (int i = stop; i < LONG; i++)
                 same = same && step_once(&a) == step_once(&b);
-            schedule_encode(&a, text, NULL);
-            schedule_encode(&b, after, NULL);
+            schedule_encode(&a, text);
+            schedule_encode(&b, after);
             same = same && strcmp(text, after) == 0;
         }
     tap_ok(same, "stopped anywhere and resumed, every schedule goes on to the bit");

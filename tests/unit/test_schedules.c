@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "tests/tap.h"
 #include "tests/unit/number_run.h"
+#include "tests/unit/open_world.h"
+#include "tests/unit/run_folder.h"
 
 static char root[64] = "/tmp/accel-schedules-XXXXXX";
 static char config[96], out_dir[96];
@@ -248,6 +248,41 @@ static void test_skipped(void)
     accel_close(k.run, NULL);
 }
 
+/* Calls of the run from its own schedule. */
+static double meddle(void *user, int64_t position)
+{
+    struct number_run *k = user;
+    const accel_loop_t loop = { .steps = 1, .batch = 1, .out_dir = out_dir };
+
+    if (position != 1)
+        return 1;
+    tap_ok(accel_close(k->run, &k->err) == ACCEL_EINVAL &&
+               strstr(k->err.text, "inside the function of a schedule") &&
+               accel_step(k->run, &k->err) == ACCEL_EINVAL &&
+               accel_prepare_all(k->run, &loop, &k->err) == ACCEL_EINVAL,
+           "not from there: %s", k->err.text);
+    tap_ok(isnan(accel_optim_lr(k->oa)), "nor its own rate");
+    return 0.5;
+}
+
+static void test_inside(void)
+{
+    struct number_run k;
+    const accel_schedule_t own = { .kind = ACCEL_SCHEDULE_OWN,
+                                   .own = meddle,
+                                   .user = &k };
+
+    number_open(&k, config);
+    accel_schedule_add(k.oa, &own, &k.err);
+    tap_is_int(prepare(&k, 1), ACCEL_OK, "prepared %s", k.err.text);
+    for (int i = 0; i < 2; i++) {
+        number_micro(&k, k.a, 1);
+        tap_is_int(accel_step(k.run, &k.err), ACCEL_OK, "a step %s", k.err.text);
+    }
+    tap_ok(number_of(&k, k.a) == 0.5f, "with its rates");
+    tap_is_int(accel_close(k.run, &k.err), ACCEL_OK, "closed afterwards");
+}
+
 static void test_plateau(void)
 {
     const accel_schedule_t set = {
@@ -472,12 +507,11 @@ static void test_old(void)
                strstr(text, "\nschedule_lr.oa=5\n") && !strstr(text, "schedule_lr.ob"),
            "a checkpoint has the schedules by name");
     k.oa->schedule.position = 7;
-    tap_ok(!state_decode(k.run, text, bytes, &k.err) &&
-               accel_schedule_position(k.oa) == 3 && accel_optim_lr(k.oa) == 5,
+    tap_ok(!state_decode(k.run, text, &k.err) && accel_schedule_position(k.oa) == 3 &&
+               accel_optim_lr(k.oa) == 5,
            "and gives them back");
     without(text, "schedule_");
-    tap_ok(!state_decode(k.run, text, strlen(text), &k.err) &&
-               accel_schedule_position(k.oa) == 3 &&
+    tap_ok(!state_decode(k.run, text, &k.err) && accel_schedule_position(k.oa) == 3 &&
                accel_schedule_position(k.ob) == 0 && accel_optim_lr(k.oa) == 1,
            "one without them: the steps of the optimizer");
     free(text);
@@ -487,20 +521,16 @@ static void test_old(void)
 int main(void)
 {
     const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR, .steps = 8 };
-    char command[96];
 
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    unsetenv("ACCEL_RESUME");
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (!mkdtemp(root) || shared == MAP_FAILED)
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
+    shared = fork_shared(sizeof(*shared));
     snprintf(config, sizeof(config), "%s/run.yaml", root);
     snprintf(out_dir, sizeof(out_dir), "%s/out", root);
     test_rows();
     test_rates();
     number_config(config, 1, 1, "FULL_SHARD", false);
     test_skipped();
+    test_inside();
     test_plateau();
     test_refused();
     test_job(NULL, 3, ACCEL_OK);
@@ -508,7 +538,6 @@ int main(void)
     test_job(&linear, 3, ACCEL_EINVAL);
     test_old();
     test_resume();
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

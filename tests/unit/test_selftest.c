@@ -208,9 +208,9 @@ static void one_process(const char *name, const char *child, int steps, int chec
                t.check[1].error.text);
     tap_is_int(t.check[2].error.message, checkpoint, "%s: checkpoint %s", name,
                t.check[2].error.text);
+    accel_close(t.run, NULL);
     workdir_remove(t.dir);
     tap_ok(access(t.dir, F_OK) != 0 && errno == ENOENT, "%s: nothing is left", name);
-    accel_close(t.run, NULL);
 }
 
 static int reference(int world, const char *out)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_options.set: what a run says of it, and ranks whose programs differ.
+ * accel_options.set: what a run says of it, ranks whose programs differ, and sums by
+ * nodes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,6 +155,42 @@ static void test_ranks(void)
                        "%d ranks: %s", n, all[i].what);
 }
 
+#ifdef HAVE_UCX
+/* 1 in rank order, 0 by nodes: 1e8 has no room for a 1. */
+static int rank_sums(struct boot *b, void *arg)
+{
+    static const float numbers[] = { 1e8f, 1, -1e8f, 1 };
+    static const char *const by_nodes[] = { "accel.precision.sums=nodes", NULL };
+    const bool nodes = *(const bool *)arg;
+    const size_t n = 1 << 18;
+    float *x = malloc(n * sizeof(*x));
+    accel_error_t err;
+    accel_t *run = NULL;
+    int wrong = open_with(nodes ? by_nodes : NULL, &run, &err) != ACCEL_OK;
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = numbers[b->rank];
+    wrong = wrong || comm_all_reduce(run->comm, x, n, ACCEL_F32, COMM_SUM, &err);
+    for (size_t i = 0; !wrong && i < n; i++)
+        wrong = x[i] != (nodes ? 0 : 1);
+    if (wrong)
+        fprintf(stderr, "# rank %d: %g %s\n", b->rank, (double)x[0], err.text);
+    accel_close(run, NULL);
+    free(x);
+    return wrong;
+}
+
+static void test_sums(void)
+{
+    bool nodes[] = { false, true };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(nodes); i++)
+        tap_is_int(open_world(4, 2, rank_sums, &nodes[i], 60), 0,
+                   "2 x 2 ranks: sums %s",
+                   nodes[i] ? "of the nodes first" : "in rank order");
+}
+#endif
+
 int main(void)
 {
     run_folder_make(dir,
@@ -163,6 +200,9 @@ int main(void)
     test_bad();
     test_unsaved();
     test_ranks();
+#ifdef HAVE_UCX
+    test_sums();
+#endif
     run_folder_remove(dir);
     return tap_done();
 }

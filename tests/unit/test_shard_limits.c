@@ -33,19 +33,25 @@ static int memory_main(struct boot *b, void *arg)
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 1, err));
     CHECK(backend_cpu_open(&home, 1, err));
-    for (int k = 0; k < 11; k++) { /* four offloaded, then narrow copies */
+    /* four offloaded, then narrow copies; all of them with moments of 8 bits, too */
+    for (int i = 0; i < 22; i++) {
         static const enum sharding_strategy strategy[] = {
             SHARD_NONE,    SHARD_FULL,    SHARD_NONE, SHARD_FULL,
             SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_FULL, SHARD_FULL,
             SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_NONE,
         };
+        const int k = i % 11;
+        const struct shard_optim adamw = {
+            .settings.moments = i > 10 ? ACCEL_MOMENTS_8BIT : ACCEL_MOMENTS_FLOAT32
+        };
         const accel_dtype_t t =
             k == 2 || k == 3 || (k > 4 && k & 1) ? ACCEL_BF16 : ACCEL_F32;
         const bool offload = k > 5 && k < 10, narrow = k == 10;
         struct shard_options o = { .strategy = strategy[k],
-                                   PLAIN_ADAMW,
-                                   .precision = { t, t, narrow ? ACCEL_F16 : t },
-                                   .narrow_copies = narrow,
+                                   .optim = &adamw,
+                                   .optims = 1,
+                                   .precision = { t, t, narrow ? ACCEL_F16 : t, narrow,
+                                                  false },
                                    .backend = be,
                                    .home = offload ? home : NULL };
         struct config config = { .distributed_type = DIST_FSDP,
@@ -59,6 +65,7 @@ static int memory_main(struct boot *b, void *arg)
                                  .local_size = b->size,
                                  .accumulate = 1,
                                  .states = 2,
+                                 .moments = i > 10 ? MOMENTS_8BIT : MOMENTS_F32,
                                  .unit_elems = z->elems,
                                  .units = z->units };
         struct shard_memory m;
@@ -151,7 +158,8 @@ static void test_wire(const struct model *m)
         }
         if (k >= 34) /* whole copies in such blocks */
             config.sharding_strategy = job.strategy = SHARD_NONE;
-        job.narrow_copies = job.strategy == SHARD_NONE && config_narrow_copies(&config);
+        job.narrow_copies =
+            job.strategy == SHARD_NONE && precision_of(&config).narrow_copies;
         r = run(job);
         plan_layout_of(&config, job.world, job.world / job.nodes, &in.layout, NULL);
         plan_compute(&in, &p);
@@ -253,7 +261,8 @@ static int misuse_main(struct boot *b, void *arg)
 {
     struct shard_options o = { .strategy = SHARD_FULL,
                                PLAIN_ADAMW,
-                               .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16 } };
+                               .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16, false,
+                                              false } };
     struct unit large = { .name = "large", .elems = INT64_MAX / 16 };
     struct units none = { NULL, 0 }, huge = { &large, 1 };
     accel_error_t e = { 0 };
@@ -616,10 +625,10 @@ static int types_main(struct boot *b, void *arg)
         accel_dtype_t parameters, reduce;
         bool good;
     } cases[] = {
-        { ACCEL_F32, ACCEL_F32, true },    { ACCEL_BF16, ACCEL_F16, true },
-        { ACCEL_F32, ACCEL_F8E4M3, true }, { ACCEL_F16, ACCEL_F32, false },
-        { ACCEL_F64, ACCEL_F32, false },   { ACCEL_F32, ACCEL_F64, false },
-        { ACCEL_BF16, ACCEL_I32, false },
+        { ACCEL_F32, ACCEL_F32, true },     { ACCEL_BF16, ACCEL_F16, true },
+        { ACCEL_F32, ACCEL_F8E4M3, true },  { ACCEL_F16, ACCEL_F16, true },
+        { ACCEL_F8E5M2, ACCEL_F32, false }, { ACCEL_F64, ACCEL_F32, false },
+        { ACCEL_F32, ACCEL_F64, false },    { ACCEL_BF16, ACCEL_I32, false },
     };
     struct backend *be;
     struct model m;

@@ -32,7 +32,7 @@ static bool rig_open(struct rig *r, accel_dtype_t compute)
     const struct shard_optim adamw = { .settings =
                                            optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = SHARD_FULL,
-                               .precision = { compute, compute, compute },
+                               .precision = { compute, compute, compute, false, false },
                                .optim = &adamw,
                                .optims = 1 };
 

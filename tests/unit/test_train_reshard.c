@@ -101,7 +101,8 @@ static accel_status_t open_world(struct world *w, enum sharding_strategy strateg
     struct shard_options o = { .strategy = strategy,
                                .optim = &adamw,
                                .optims = 1,
-                               .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16 } };
+                               .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16, false,
+                                              false } };
     accel_status_t st = comm_open(&w->comm, w->b, &comm, err);
 
     if (st == ACCEL_OK)

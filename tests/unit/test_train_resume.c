@@ -93,6 +93,8 @@ static accel_status_t open_run(accel_t *run, struct boot *b, accel_error_t *err)
     run->life.lease_fd = run->observe.file.fd = -1;
     run->config.ckpt_save = !now || !now->no_save;
     run->config.ckpt_keep = 9;
+    strcpy(run->config.ckpt_metric, "eval_loss");
+    retention_open(run);
     snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/now", root);
     if (backend_cpu_open(&r.backend, 1, err) || model_run_open(run, b, &r, err))
         return err->code;
@@ -111,6 +113,7 @@ static int save_rank(struct boot *b, void *arg)
         st = save_checkpoint(&run, &err);
     if (st != ACCEL_OK)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
+    background_close(&run);
     model_run_close(&run);
     return st != ACCEL_OK;
 }
@@ -133,6 +136,7 @@ static int resume_rank(struct boot *b, void *arg)
     if (bad)
         fprintf(stderr, "# rank %d: status %d, step %lld: %s\n", b->rank, (int)st,
                 (long long)run.progress.step, text);
+    background_close(&run);
     model_run_close(&run);
     return bad;
 }

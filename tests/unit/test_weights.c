@@ -87,7 +87,7 @@ static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
 
             if (turned) /* ours [o][i], the file's [i][o] */
                 at = at % p->dim[1] * p->dim[0] + at / p->dim[1];
-            bad += memcmp(&whole[at], &part[i].data[k], sizeof(float)) != 0;
+            bad += memcmp(&whole[at], weight_part_at(&part[i], k), sizeof(float)) != 0;
         }
     }
     free(part);
@@ -113,7 +113,7 @@ static int wrong_beside_fresh(accel_t *run, struct boot *b, const struct job *j,
         bool same =
             ours[i].count == 0 || !memcmp(ours[i].data, theirs[i].data,
                                           (size_t)ours[i].count * sizeof(float));
-        bool drawn = ours[i].count > 0 && theirs[i].data[0] != 0.0f;
+        bool drawn = ours[i].count > 0 && *(const float *)theirs[i].data != 0.0f;
 
         if (strcmp(name, "classifier.weight") == 0)
             bad += !same || (ours[i].count > 0 && !drawn);
@@ -327,7 +327,7 @@ static void write_changed(const char *dir, const char *deeper, bool head)
         n++;
     }
     if (head)
-        e[n++] = (accel_safetensors_entry_t){ "lm_head.weight", 2, { 41, 8 } };
+        e[n++] = (accel_safetensors_entry_t){ "lm_head.weight", 2, { 41, 8 }, NULL };
     good = good && !accel_safetensors_create(&w, dir, "F32", e, n, 0, &err);
     for (size_t i = 0; good && i < n; i++) {
         bool added = head && i == n - 1;
@@ -415,14 +415,14 @@ static void test_refused(void)
 
 static void test_writer(void)
 {
-    accel_safetensors_entry_t e[] = { { "a\"\\\n\xc3\xa4", 2, { 3, 5 } },
-                                      { "scalar", 0, { 0 } },
-                                      { "empty", 2, { 0, 4 } } };
+    accel_safetensors_entry_t e[] = { { "a\"\\\n\xc3\xa4", 2, { 3, 5 }, NULL },
+                                      { "scalar", 0, { 0 }, NULL },
+                                      { "empty", 2, { 0, 4 }, NULL } };
     accel_safetensors_writer_t *w = NULL;
     accel_safetensors_t *s = NULL;
     accel_error_t err = { 0 };
     float x[15], y[15];
-    char dir[64], path[128];
+    char dir[64];
     struct stat sb;
 
     for (int i = 0; i < 15; i++)
@@ -464,8 +464,7 @@ static void test_writer(void)
     tap_is_int(accel_safetensors_create(&w, dir, "BF16", e, 3, 0, &err), ACCEL_OK,
                "begun again");
     accel_safetensors_writer_close(w);
-    snprintf(path, sizeof(path), "%s/.model.safetensors.tmp", dir);
-    tap_ok(stat(path, &sb) != 0 && rmdir(dir) == 0, "given up: nothing is left");
+    tap_ok(stat(dir, &sb) != 0, "given up: nothing is left");
     e[1].name = e[0].name;
     tap_ok(accel_safetensors_create(&w, dir, "F32", e, 3, 0, &err) == ACCEL_EINVAL &&
                accel_safetensors_create(&w, dir, "I64", e, 1, 0, &err) ==

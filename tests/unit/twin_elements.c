@@ -63,14 +63,36 @@ static void cast(const struct backend *be, void *const *a, const struct twin_cal
 
 static void narrow(const struct backend *be, void *const *a, const struct twin_call *c)
 {
-    be->narrow(be, a[0], a[1], c->n);
-    be->widen(be, (float *)a[2], a[0], c->n);
+    be->narrow(be, a[0], ACCEL_BF16, a[1], c->n);
+    be->widen(be, (float *)a[2], a[0], ACCEL_BF16, c->n);
+}
+
+static void quantize(const struct backend *be, void *const *a,
+                     const struct twin_call *c)
+{
+    const float *scale = a[2];
+
+    be->quantize(be, a[0], c->other, a[1], c->type, c->n, scale, (float *)a[3]);
+    be->quantize(be, NULL, c->other, a[1], c->type, c->n, scale, (float *)a[4]);
+}
+
+static void quantize_turned(const struct backend *be, void *const *a,
+                            const struct twin_call *c)
+{
+    be->quantize_turned(be, c->flag ? a[0] : NULL, a[1], c->other, a[2], c->type,
+                        c->dim[0], c->dim[1], a[3], c->add ? (float *)a[4] : NULL);
+}
+
+static void scale_of(const struct backend *be, void *const *a,
+                     const struct twin_call *c)
+{
+    be->scale_of(be, a[0], c->other, a[1]);
 }
 
 static void narrow_in_place(const struct backend *be, void *const *a,
                             const struct twin_call *c)
 {
-    be->narrow(be, a[0], a[0], c->n);
+    be->narrow(be, a[0], ACCEL_BF16, a[0], c->n);
 }
 
 static void activations(struct twin *t, struct twin_call c, int64_t shift)
@@ -142,6 +164,54 @@ static void narrows(struct twin *t, struct twin_call c, int64_t shift)
     twin_run(t, narrow_in_place, &c, "narrow %lld in place", (long long)c.n);
 }
 
+static void quantizes(struct twin *t, struct twin_call c, int64_t shift)
+{
+    for (int to = ACCEL_F8E4M3; to <= ACCEL_F8E5M2; to++) {
+        c.other = (accel_dtype_t)to;
+        twin_values(t, ACCEL_U8, c.n, shift, 0, 1);
+        twin_values(t, c.type, c.n, shift, -900, 900);
+        twin_values(t, ACCEL_F32, 1, 0, 0.1, 100);
+        twin_values(t, ACCEL_F32, 1, 0, 0, 1);
+        twin_values(t, ACCEL_F32, 1, 0, 1000, 1001);
+        if (c.type == ACCEL_F32 && c.n > 3)
+            ((float *)twin_host(t, 1))[3] = NAN;
+        twin_run(t, quantize, &c, "quantize %lld %s to %s", (long long)c.n,
+                 accel_dtype_name(c.type), accel_dtype_name(c.other));
+        twin_values(t, ACCEL_F32, 2, 0, 0, 1);
+        twin_values(t, ACCEL_F32, 1, 0, -0.1, 1);
+        if (c.n % 2)
+            ((float *)twin_host(t, 1))[0] = 0;
+        twin_run(t, scale_of, &c, "scale for %s", accel_dtype_name(c.other));
+    }
+}
+
+/* Squares that are full, cut and smaller; turned copies lie as a run's do. */
+static void turns(struct twin *t)
+{
+    static const int64_t dims[][2] = { { 1, 1 },   { 16, 16 },  { 21, 48 },
+                                       { 64, 64 }, { 65, 130 }, { 200, 17 } };
+
+    for (size_t i = 0; i < 6 * ACCEL_ARRAY_SIZE(dims); i++) {
+        const int64_t rows = dims[i / 6][0], cols = dims[i / 6][1];
+        struct twin_call c = { .type = i % 3 == 0   ? ACCEL_F32
+                                       : i % 3 == 1 ? ACCEL_BF16
+                                                    : ACCEL_F16,
+                               .other = i % 2 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
+                               .dim = { rows, cols },
+                               .flag = i % 6 != 4,
+                               .add = i % 6 != 5 };
+
+        twin_values(t, ACCEL_U8, rows * cols, 0, 0, 1);
+        twin_values(t, ACCEL_U8, cols * narrow_ld(rows), 0, 0, 1);
+        twin_values(t, c.type, rows * cols, 0, -900, 900);
+        twin_values(t, ACCEL_F32, 1, 0, 0.1, 100);
+        twin_values(t, ACCEL_F32, 1, 0, 0, 1);
+        twin_run(t, quantize_turned, &c, "quantize and turn %lld x %lld %s to %s",
+                 (long long)rows, (long long)cols, accel_dtype_name(c.type),
+                 accel_dtype_name(c.other));
+    }
+}
+
 static void sums(struct twin *t, struct twin_call c, int64_t shift)
 {
     twin_values(t, c.type, c.n, shift, 0, 1);
@@ -154,6 +224,7 @@ static void sums(struct twin *t, struct twin_call c, int64_t shift)
 
 void twin_elements(struct twin *t)
 {
+    turns(t);
     EACH_LENGTH(i)
     EACH_TYPE(type)
     {
@@ -164,6 +235,7 @@ void twin_elements(struct twin *t)
 
         sums(t, c, shift);
         casts(t, c, shift);
+        quantizes(t, c, shift);
         dropouts(t, c, shift);
         if (c.n < 5000)
             activations(t, c, shift);

@@ -23,8 +23,8 @@ static void update(const struct backend *be, void *const *a, const struct twin_c
 
     for (int i = 0; i < 4; i++)
         x[i] = (struct update_span){ .p = (float *)a[0] + cut[i],
-                                     .m = a[1] ? (float *)a[1] + cut[i] : NULL,
-                                     .v = (float *)a[2] + cut[i],
+                                     .m.data = a[1] ? (float *)a[1] + cut[i] : NULL,
+                                     .v.data = (float *)a[2] + cut[i],
                                      .g = (float *)a[3] + cut[i],
                                      .n = cut[i + 1] - cut[i],
                                      .step = step[i] };
@@ -46,8 +46,8 @@ static void update_many(const struct backend *be, void *const *a,
         k[i] = *(const struct optim_step *)c->more;
         k[i].adamw.rate *= (float)(1 + i % 29);
         x[i] = (struct update_span){ .p = (float *)a[0] + from,
-                                     .m = (float *)a[1] + from,
-                                     .v = (float *)a[2] + from,
+                                     .m.data = (float *)a[1] + from,
+                                     .v.data = (float *)a[2] + from,
                                      .g = (float *)a[3] + from,
                                      .n = to - from,
                                      .step = i % 29 };
@@ -278,6 +278,221 @@ static void squares(struct twin *t, struct twin_call c, int64_t shift)
     }
 }
 
+/* ---- moments of 8 bits ----------------------------------------------------------- */
+
+/* a: parameters, gradients, codes and scales of m, those of v (NULL: Lion). Two ranges
+ * of one parameter, from a block in its middle on, and one without constants. */
+static void update_codes(const struct backend *be, void *const *a,
+                         const struct twin_call *c)
+{
+    const int64_t cut[] = { 0, c->n / 32 * 16, c->n / 32 * 16 + c->n / 64 * 16, c->n };
+    static const int step[] = { 1, -1, 0 };
+    struct update_span x[3];
+
+    for (int i = 0; i < 3; i++) {
+        const int64_t at = cut[i];
+
+        x[i] = (struct update_span){ .p = (float *)a[0] + at,
+                                     .g = (float *)a[1] + at,
+                                     .m = { (uint8_t *)a[2] + at,
+                                            (uint16_t *)a[3] + at / MOMENT_BLOCK },
+                                     .n = cut[i + 1] - at,
+                                     .step = step[i],
+                                     .name = 77,
+                                     .first = 48 + at };
+        if (a[4])
+            x[i].v = (struct moments){ (uint8_t *)a[4] + at,
+                                       (uint16_t *)a[5] + at / MOMENT_BLOCK };
+    }
+    be->update(be, x, 3, (const struct optim_step *)c->more);
+}
+
+/* Whole multiples of `step`, which are sums and products without rounding: a device that
+ * fuses them has the same codes. */
+static void grid(struct twin *t, int k, int64_t n, float step)
+{
+    float *x = (float *)twin_host(t, k);
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = floorf(x[i] / step) * step;
+}
+
+static void powers(struct twin *t, int k, int64_t n, int least)
+{
+    uint16_t *x = (uint16_t *)twin_host(t, k);
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (uint16_t)((least + (int)(i % 5) + 127) << 7);
+}
+
+static void codes(struct twin *t, struct twin_call c)
+{
+    const struct adamw_step adamw = { 0.5f,  0.5f,  0.5f,    0.5f, 3e-4f,
+                                      1.02f, 1e-8f, 0.9997f, 1.0f };
+    const struct lion_step lion = { 1e-3f, 0.5f, 0.5f, 0.5f, 0.5f, 0.999f, 1.0f };
+    const int64_t scales = (int64_t)moment_scales(c.n);
+    struct optim_step k[2] = { { ACCEL_ADAMW, 5, .adamw = adamw },
+                               { ACCEL_ADAMW, 5, .adamw = adamw } };
+
+    k[1].adamw.rate = 1e-2f;
+    for (int kind = 0; kind < 2; kind++) {
+        twin_values(t, ACCEL_F32, c.n, 0, -1, 1);
+        twin_values(t, ACCEL_F32, c.n, 0, -1, 1);
+        grid(t, 1, c.n, 0x1p-10f);
+        twin_values(t, ACCEL_U8, c.n, 0, 0, 256);
+        twin_values(t, ACCEL_BF16, scales, 0, 0, 1);
+        powers(t, 3, scales, -12);
+        if (kind == 0) {
+            twin_values(t, ACCEL_U8, c.n, 0, 0, 256);
+            twin_values(t, ACCEL_BF16, scales, 0, 0, 1);
+            powers(t, 5, scales, -20);
+        }
+        for (int i = 0; i < 2 && kind == 1; i++)
+            k[i] = (struct optim_step){ ACCEL_LION, 5, .lion = lion };
+        c.more = k;
+        if (kind == 1) {
+            twin_none(t);
+            twin_none(t);
+        }
+        twin_run(t, update_codes, &c, "%s of %lld with moments of 8 bits",
+                 kind ? "lion" : "adamw", (long long)c.n);
+    }
+}
+
+/* ---- bfloat16 masters ------------------------------------------------------------ */
+
+/* Ranges of one parameter, of which numbers go on beyond 2^32, with a gap of one element
+ * after the first. a: weights, gradients, momentum and second moment or NULL; with a[4]
+ * and a[5] scales, these are codes. */
+static void update_narrow(const struct backend *be, void *const *a,
+                          const struct twin_call *c)
+{
+    const int64_t block = c->n / 3 / MOMENT_BLOCK * MOMENT_BLOCK;
+    const int64_t cut[] = { 0, block, block + (c->n > 48) * MOMENT_BLOCK, c->n };
+    static const int step[] = { 1, -1, 0 };
+    const int64_t bytes = a[4] ? 1 : (int64_t)sizeof(float);
+    struct update_span x[3];
+
+    for (int i = 0; i < 3; i++) {
+        const int64_t at = cut[i];
+
+        x[i] = (struct update_span){ .narrow = (uint16_t *)a[0] + at,
+                                     .g = (float *)a[1] + at,
+                                     .n = cut[i + 1] - at,
+                                     .step = step[i],
+                                     .name = 77,
+                                     .first = ((int64_t)1 << 32) - 48 + at };
+        for (int k = 0; k < 2; k++)
+            if (a[2 + k])
+                *(k ? &x[i].v : &x[i].m) = (struct moments){
+                    (char *)a[2 + k] + at * bytes,
+                    a[4 + k] ? (uint16_t *)a[4 + k] + at / MOMENT_BLOCK : NULL
+                };
+    }
+    be->update(be, x, 3, (const struct optim_step *)c->more);
+}
+
+/* bfloat16 as its bits, which are compared: of rules without a rounding of their own. */
+static void bits(struct twin *t, int64_t n, int64_t shift)
+{
+    uint16_t *x;
+
+    twin_values(t, ACCEL_U16, n, shift, 0, 65536);
+    x = (uint16_t *)twin_host(t, t->count - 1);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (uint16_t)((x[i] & 0x80ff) | (uint16_t)(0x3f00 - (x[i] >> 8 & 3) * 128));
+}
+
+struct narrow_row {
+    const char *name;
+    int states;
+    bool codes;
+    struct optim_step k;
+};
+
+static void narrow_row(struct twin *t, struct twin_call c, int64_t shift,
+                       const struct narrow_row *row)
+{
+    struct optim_step k[2] = { row->k, row->k };
+
+    k[1].sgd.lr *= 2;
+    k[1].lion.lr *= 2;
+    k[1].adamw.rate *= 2;
+    c.more = k;
+    if (row->k.kind == ACCEL_ADAMW)
+        twin_values(t, ACCEL_BF16, c.n, shift, -1, 1);
+    else
+        bits(t, c.n, shift);
+    twin_values(t, ACCEL_F32, c.n, shift, -1, 1);
+    grid(t, 1, c.n, 0x1p-10f);
+    for (int i = 0; i < 2; i++)
+        if (i >= row->states)
+            twin_none(t);
+        else
+            twin_values(t, row->codes ? ACCEL_U8 : ACCEL_F32, c.n, shift, 0,
+                        row->codes ? 256 : 1);
+    if (row->states > 0 && !row->codes)
+        grid(t, 2, c.n, 0x1p-10f);
+    for (int i = 0; i < 2; i++)
+        if (!row->codes || i >= row->states) {
+            twin_none(t);
+        } else {
+            twin_values(t, ACCEL_BF16, (int64_t)moment_scales(c.n), 0, 0, 1);
+            powers(t, 4 + i, (int64_t)moment_scales(c.n), -12 - 8 * i);
+        }
+    twin_run(t, update_narrow, &c, "%s of %lld bfloat16%s, shift %lld", row->name,
+             (long long)c.n, row->k.nearest ? " to the nearest" : "", (long long)shift);
+}
+
+static void masters(struct twin *t, struct twin_call c, int64_t shift)
+{
+    const struct adamw_step adamw = { 0.5f,  0.5f,  0.5f, 0.5f, 3e-4f,
+                                      1.02f, 1e-8f, 1.0f, 1.0f };
+    const struct sgd_step plain = { 0x1p-6f, 0.0f, 1.0f, 0.0f, 0.0f, 1.0f };
+    const struct sgd_step momentum = { 0x1p-6f, 0.5f, 1.0f, 0.5f, 0.0f, 1.0f };
+    const struct lion_step lion = { 0x1p-12f, 0.5f, 0.5f, 0.5f, 0.5f, 1.0f, 1.0f };
+
+    for (int nearest = 0; nearest < 2; nearest++) {
+        const struct narrow_row rows[] = {
+            { "adamw", 2, false, { ACCEL_ADAMW, 5, nearest, .adamw = adamw } },
+            { "sgd", 0, false, { ACCEL_SGD, 5, nearest, .sgd = plain } },
+            { "momentum", 1, false, { ACCEL_SGD, 5, nearest, .sgd = momentum } },
+            { "lion", 1, false, { ACCEL_LION, 5, nearest, .lion = lion } },
+            { "adamw, 8 bits", 2, true, { ACCEL_ADAMW, 5, nearest, .adamw = adamw } },
+            { "lion, 8 bits", 1, true, { ACCEL_LION, 5, nearest, .lion = lion } },
+        };
+
+        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+            if (shift == 0 || !rows[i].codes)
+                narrow_row(t, c, shift, &rows[i]);
+    }
+}
+
+/* ---- 8 bits and back ------------------------------------------------------------- */
+
+/* a[0] to codes a[1] with scales a[2], and back into a[3]. */
+static void codes_and_back(const struct backend *be, void *const *a,
+                           const struct twin_call *c)
+{
+    const struct moments x = { a[1], (uint16_t *)a[2] };
+
+    be->moments_narrow(be, x, (const float *)a[0], c->flag, c->n);
+    be->moments_widen(be, (float *)a[3], x, c->flag, c->n);
+}
+
+static void whole_codes(struct twin *t, struct twin_call c)
+{
+    for (int positive = 0; positive < 2; positive++) {
+        c.flag = positive;
+        twin_values(t, ACCEL_F32, c.n, 0, positive ? 0 : -1, 1);
+        twin_values(t, ACCEL_U8, c.n, 0, 0, 256);
+        twin_values(t, ACCEL_BF16, (int64_t)moment_scales(c.n), 0, 0, 1);
+        twin_values(t, ACCEL_F32, c.n, 0, -1, 1);
+        twin_run(t, codes_and_back, &c, "%lld %s to 8 bits and back", (long long)c.n,
+                 positive ? "squares" : "numbers");
+    }
+}
+
 void twin_updates(struct twin *t)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(lengths); i++)
@@ -287,8 +502,12 @@ void twin_updates(struct twin *t)
             optimizers(t, c, shift);
             parts(t, c, shift);
             squares(t, c, shift);
-            if (shift == 0)
+            masters(t, c, shift);
+            if (shift == 0) {
                 wire_parts(t, c);
+                codes(t, c);
+                whole_codes(t, c);
+            }
         }
     for (int64_t n = 32; n <= 4096; n *= 8) /* what shards are padded to */
         wire_parts(t, (struct twin_call){ .n = n, .by = 0.37f });

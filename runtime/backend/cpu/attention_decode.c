@@ -12,50 +12,44 @@
 
 /* s[j] = q . row of key j. The lanes of VM_SUM fix the order, as everywhere. */
 VM_INLINE void scores(float *s, const float *q, const void *k, int64_t row,
-                      int64_t keys, int64_t d, const int bf)
+                      int64_t keys, int64_t d, const accel_dtype_t t)
 {
     for (int64_t j = 0; j < keys; j++) {
         int64_t at = j * row;
 
-        VM_SUM(s[j], d, q[i] * vm_load(k, at + i, bf));
+        VM_SUM(s[j], d, q[i] * vm_load(k, at + i, t));
     }
 }
 
 /* acc += s[j] * row of value j */
 VM_INLINE void gather(float *acc, const float *s, const void *v, int64_t row,
-                      int64_t keys, int64_t d, const int bf)
+                      int64_t keys, int64_t d, const accel_dtype_t t)
 {
     for (int64_t j = 0; j < keys; j++) {
         int64_t at = j * row;
 
 #pragma omp simd
         for (int64_t i = 0; i < d; i++)
-            acc[i] += s[j] * vm_load(v, at + i, bf);
+            acc[i] += s[j] * vm_load(v, at + i, t);
     }
 }
 
 /* Fixes the type before the loops, so that each is compiled without the branch. */
 ACCEL_MULTIVERSION
 static void scores_any(float *s, const float *q, const void *k, int64_t row,
-                       int64_t keys, int64_t d, bool bf)
+                       int64_t keys, int64_t d, accel_dtype_t type)
 {
-    if (bf)
-        scores(s, q, k, row, keys, d, 1);
-    else
-        scores(s, q, k, row, keys, d, 0);
+    VM_BY_TYPE(type, scores, s, q, k, row, keys, d);
 }
 
 /* acc = acc * factor + sum of s[j] * value j. */
 ACCEL_MULTIVERSION
 static void gather_any(float *acc, const float *s, const void *v, int64_t row,
-                       int64_t keys, int64_t d, float factor, bool bf)
+                       int64_t keys, int64_t d, float factor, accel_dtype_t type)
 {
     for (int64_t i = 0; i < d; i++)
         acc[i] *= factor;
-    if (bf)
-        gather(acc, s, v, row, keys, d, 1);
-    else
-        gather(acc, s, v, row, keys, d, 0);
+    VM_BY_TYPE(type, gather, acc, s, v, row, keys, d);
 }
 
 /* s -> exp(s - max), updating the running maximum and sum; returns the factor for
@@ -91,7 +85,6 @@ static void key_head(const struct attention *p, const struct attn_mem *m, int64_
     /* grouped heads: `first` is a query head, all of the call share its key head */
     int64_t kv_head = first / (p->heads / p->kv_heads);
     int64_t limit = attn_key_limit(p, b, 1);
-    bool bf = p->type == ACCEL_BF16;
     const int32_t *mask = p->mask ? p->mask + b * p->keys : NULL;
     float *s = m->factor;
 
@@ -114,11 +107,11 @@ static void key_head(const struct attention *p, const struct attn_mem *m, int64_
             float factor;
 
             /* q was scaled when it was loaded */
-            scores_any(s, m->q + h * dp, k, p->k.row, keys, d, bf);
+            scores_any(s, m->q + h * dp, k, p->k.row, keys, d, p->type);
             for (int64_t j = 0; mask && j < keys; j++)
                 s[j] = mask[k0 + j] ? s[j] : -INFINITY;
             factor = soften(s, keys, &m->max[h], &m->sum[h]);
-            gather_any(m->k + h * dp, s, v, p->v.row, keys, d, factor, bf);
+            gather_any(m->k + h * dp, s, v, p->v.row, keys, d, factor, p->type);
         }
     }
     for (int64_t h = 0; h < heads; h++) {

@@ -4,6 +4,7 @@
  * one single-threaded product each, bias and activation while the result is in cache.
  * The whole matrix of columns never exists.
  */
+#include <cblas.h>
 #include <omp.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ static struct run run_at(const struct conv *p, int64_t place, int64_t left, int6
 
 /* Copies a run, zeros in the padding. */
 VM_INLINE void take_run(float *to, const void *plane, const struct conv *p,
-                        struct run r, const int bf)
+                        struct run r, const accel_dtype_t t)
 {
     bool inside = r.iy >= 0 && r.iy < p->height;
 
@@ -38,7 +39,7 @@ VM_INLINE void take_run(float *to, const void *plane, const struct conv *p,
         int64_t ix = r.ix + i * p->stride;
 
         to[i] = inside && ix >= 0 && ix < p->width
-                    ? vm_load(plane, r.iy * p->width + ix, bf)
+                    ? vm_load(plane, r.iy * p->width + ix, t)
                     : 0.0f;
     }
 }
@@ -57,10 +58,7 @@ static void columns(float *cols, const struct conv *p, const void *image, int64_
 
         for (int64_t j = 0; j < n; j += r.length) {
             r = run_at(p, first + j, n - j, k % taps / p->kernel_w, k % p->kernel_w);
-            if (p->type == ACCEL_BF16)
-                take_run(cols + k * n + j, plane, p, r, 1);
-            else
-                take_run(cols + k * n + j, plane, p, r, 0);
+            VM_BY_TYPE(p->type, take_run, cols + k * n + j, plane, p, r);
         }
     }
 }
@@ -103,6 +101,18 @@ static const float *weights_of(const struct conv *p, const struct conv_plan *c,
     return room;
 }
 
+/* One BLAS call on the calling thread. OpenBLAS takes int sizes; those of a chunk are
+ * far smaller. It follows the OpenMP setting of the calling task: in a team of one it
+ * would start threads of its own, so every region here sets 1 for itself. */
+static void conv_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                       const float *a, int64_t lda, const float *b, int64_t ldb,
+                       float beta, float *c, int64_t ldc)
+{
+    cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,
+                trans_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, 1.0f, a,
+                (int)lda, b, (int)ldb, beta, c, (int)ldc);
+}
+
 /* out = act(sum + bias), pre = sum + bias; one output channel, n places. */
 static void finish_row(void *out, void *pre, accel_dtype_t type, const float *sum,
                        float bias, int64_t n, accel_activation_t act)
@@ -135,8 +145,8 @@ static void forward_chunk(const struct conv *p, const struct conv_plan *c,
 
     columns(scratch, p,
             vm_at(f->x, image * p->channels * p->height * p->width, p->type), first, n);
-    cpu_sgemm(false, false, p->outputs, n, c->depth, 1.0f, weight, c->depth, scratch, n,
-              0.0f, sum, ld);
+    conv_sgemm(false, false, p->outputs, n, c->depth, weight, c->depth, scratch, n,
+               0.0f, sum, ld);
     for (int64_t o = 0; o < p->outputs; o++) {
         int64_t at = to + o * c->places;
         float bias = 0.0f;
@@ -171,7 +181,7 @@ void cpu_conv(const struct backend *be, const struct conv *p,
     {
         float *mine = own + omp_get_thread_num() * c.per_thread;
 
-        omp_set_num_threads(1); /* see cpu_gemm */
+        omp_set_num_threads(1); /* see conv_sgemm */
 #pragma omp for schedule(dynamic)
         for (int64_t t = 0; t < p->batch * c.chunks; t++)
             forward_chunk(p, &c, f, weight, mine, t / c.chunks, t % c.chunks * c.chunk);
@@ -212,8 +222,8 @@ static void input_grad(const struct conv *p, const struct conv_plan *c,
         const float *dy = delta(p, c, b->dy, image, at, n, room, &ld);
 
         /* cols = weight^T dy, for the taps of these channels */
-        cpu_sgemm(true, false, count * c->taps, n, p->outputs, 1.0f,
-                  weight + from * c->taps, c->depth, dy, ld, 0.0f, cols, n);
+        conv_sgemm(true, false, count * c->taps, n, p->outputs, weight + from * c->taps,
+                   c->depth, dy, ld, 0.0f, cols, n);
         scatter(planes, p, cols, count, at, n);
     }
     cpu_store_row(vm_to(b->dx, (image * p->channels + from) * plane, p->type), planes,
@@ -236,8 +246,8 @@ static void weight_grad(const struct conv *p, const struct conv_plan *c,
                 vm_at(b->x, image * p->channels * p->height * p->width, p->type), at,
                 n);
         /* sum += dy cols^T over these places */
-        cpu_sgemm(false, true, p->outputs, c->depth, n, 1.0f, dy, ld, scratch, n, 1.0f,
-                  sum, c->depth);
+        conv_sgemm(false, true, p->outputs, c->depth, n, dy, ld, scratch, n, 1.0f, sum,
+                   c->depth);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/panels.h"
 #include "backend/cpu/vmath.h"
 
 /* One allocation: the vtable first, its state behind it, the text that be.isa points
@@ -59,9 +60,10 @@ static void cpu_to_host(const struct backend *be, float *host, const void *src,
             break;
         case ACCEL_F32:
         case ACCEL_BF16:
+        case ACCEL_F16:
             cpu_load_row(host, src, type, n);
             return;
-        default: /* wire types never form arrays */
+        default: /* float8 never forms arrays */
             break;
         }
 }
@@ -78,8 +80,10 @@ static void cpu_close(struct backend *be)
 /* A template; open copies it and adds memory, threads and state. */
 static const struct backend kernels = {
     .name = "cpu",
+    .fp8 = BACKEND_FP8_ANY,
     .close = cpu_close,
     .to_host = cpu_to_host,
+    .quantize_blocks = cpu_quantize_blocks,
 #define KERNEL(type, name, ...) .name = cpu_##name,
 #include "backend/kernels.h"
 #define SCRATCH(name, ...) .name = cpu_##name,
@@ -111,6 +115,8 @@ accel_status_t backend_cpu_open(struct backend **backend_out, int threads,
     /* only a hint; pages appear when a thread first packs into them */
     madvise(panels, c->be.fixed_bytes, MADV_HUGEPAGE);
     c->state.panels = panels;
+    c->state.panel_floats = gemm_panel_floats();
+    c->state.kernel = panel_kernel_of(tile_isa());
     c->be.state = &c->state;
     /* Whoever pins OpenBLAS's kernel wants the bits of another machine: no instruction
      * that it may lack. */

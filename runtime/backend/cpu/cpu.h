@@ -8,6 +8,7 @@
 
 #include "backend/device.h"
 #include "common/bf16.h"
+#include "common/f16.h"
 
 /* Rows or columns that one thread takes at a time where a kernel cuts its work itself.
  * They are constants, so that sums do not depend on the number of threads. */
@@ -37,22 +38,23 @@ static inline int64_t cpu_piece(int64_t n, int64_t at)
     return n - at < CPU_PIECE ? n - at : CPU_PIECE;
 }
 
+struct panel_kernel;
+
 struct cpu_state {
-    float *panels; /* [threads][gemm_panel_floats()] */
+    float *panels;                     /* [threads][panel_floats] */
+    size_t panel_floats;               /* gemm_panel_floats() */
+    const struct panel_kernel *kernel; /* of float32 products */
     /* bfloat16 products use the processor's own instruction */
     bool bf16_products;
 };
 
 /* The compiler can build the kernel. Whether the processor can run it is asked at run
  * time. */
-#if defined(__x86_64__) && (__GNUC__ >= 10 || __clang_major__ >= 9)
+#if defined(__x86_64__) && !defined(ACCEL_NO_MULTIVERSION) &&                          \
+    (__GNUC__ >= 10 || __clang_major__ >= 9)
 #define CPU_BF16_PRODUCTS
 #endif
 bool cpu_has_bf16_products(void);
-/* The tile [i0, i0 + m) x [j0, j0 + n) of a product of bfloat16 operands: written, or
- * added, to c[m, n], float32. The panels are the calling thread's. */
-void cpu_bf16_tile(const struct gemm *p, int64_t i0, int64_t j0, int64_t m, int64_t n,
-                   float *c, int64_t ldc, bool add, float *a_panel, float *b_panel);
 
 /* Packing space of one thread, in floats. */
 size_t gemm_panel_floats(void);
@@ -63,18 +65,23 @@ size_t gemm_panel_floats(void);
 void cpu_bf16_dots(float *out, int64_t stride, const bf16_t *a, int64_t lda, int64_t m,
                    const bf16_t *b, int64_t ldb, int64_t rows, int64_t k);
 
+/* The same with float16, sums in the order of gemv.c: rows of a are float32, k apart.
+ * Only where cpu_has_f16_dots(). */
+bool cpu_has_f16_dots(void);
+void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t m, const f16_t *b,
+                  int64_t ldb, int64_t rows, int64_t k);
+
 /* gemv.c: a few rows of a times a transposed b. cpu_gemm hands such products over. */
 bool cpu_gemv_fits(const struct gemm *p);
 void cpu_gemv(const struct backend *be, const struct gemm *p);
-/* One BLAS call on the calling thread, inside or outside of a parallel region. */
-void cpu_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
-               const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
-               float *c, int64_t ldc);
+/* thin.c: few rows of a, or few k, with a b that is not transposed. The same. */
+bool cpu_thin_fits(const struct backend *be, const struct gemm *p);
+void cpu_thin(const struct backend *be, const struct gemm *p);
 
 /* elementwise.c: dst = a + b, on the calling thread; dst may be either. */
 void cpu_add_block(void *dst, const void *a, const void *b, accel_dtype_t type,
                    int64_t n);
-/* load_store.c: elements of either storage type as float32, and back.
+/* load_store.c: elements of any storage type as float32, and back.
  * Widens or rounds `n` elements; `add`: dst += src. */
 void cpu_load_row(float *dst, const void *src, accel_dtype_t type, int64_t n);
 void cpu_store_row(void *dst, const float *src, accel_dtype_t type, int64_t n,
@@ -103,16 +110,44 @@ void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
  * `out` may be c itself. */
 void cpu_slope_row(void *out, const void *pre, accel_dtype_t type, const float *c,
                    int64_t n, accel_activation_t act);
+/* Rows [i0, i0 + m), columns [j0, j0 + n) of a product. */
+struct cpu_part {
+    int64_t i0, m, j0, n;
+};
+/* Bias, activation and rounding of the finished sums of a part, rows `ld` apart, into
+ * its place, which may be where they are. */
+void cpu_epilogue_tile(const struct gemm *p, const struct cpu_part *at,
+                       const float *sums, int64_t ld);
 
+/* cpu_moments.c: cpu_update for one range with moments of 8 bits. */
+void cpu_update_moments(const struct backend *be, const struct update_span *x,
+                        const struct optim_step *k);
+/* cpu_masters.c: cpu_update for one range with anything narrow that has a form of
+ * float32, piece by piece of that, which `update`, cpu_update itself, gets. */
+typedef void update_fn(const struct backend *be, const struct update_span *x, int count,
+                       const struct optim_step *k);
+void cpu_update_narrow(const struct backend *be, const struct update_span *x,
+                       const struct optim_step *k, update_fn *update);
+struct moment_key;
+/* cpu_scaled_moments.c: n numbers of state m (e4m3) or v (float16), from the start of a
+ * block and from element `first` of their parameter on, rounded by the draws of that
+ * key. */
+void cpu_narrow_moments(struct scaled to, const float *x, int64_t n,
+                        struct moment_key key, int64_t first);
 /* memory.c: memory, copies and the queue functions. The calling thread is the only
  * queue. */
 void cpu_memory_functions(struct backend *be);
+/* quantize_blocks.c */
+void cpu_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
+                         const void *src, accel_dtype_t type, int64_t rows,
+                         const struct block_scales *s);
 /* Scratch of one thread in the attention, in floats. */
 size_t attention_thread_floats(const struct attention *p, int threads, bool backward);
 
 /* cpu_gemm and all other kernels, a family per file:
  *   elementwise, activation, move  no sums; the caller's pieces stay in L1
- *   cpu_update, cpu_reduce         every sum has an order that depends on shapes only
+ *   cpu_update, _moments, _masters an element, or a block, is computed alone
+ *   cpu_reduce                     every sum has an order that depends on shapes only
  *   gemm, gemv, conv, pool         scratch comes from the caller; conv_plan divides it
  *   cpu_norm                       rows over threads, parameters' gradients by columns
  *   embed, xent                    ids are checked at once: a bad one fails its own op

@@ -9,26 +9,26 @@
 #include "backend/cpu/vmath.h"
 
 /* One row. Mean and variance take two passes: the row is in cache, and the difference
- * of large squares would cancel. rms, with_bias and bf are constants. */
+ * of large squares would cancel. rms, with_bias and t are constants. */
 VM_INLINE void norm_row(void *y, float *mean_out, float *rstd_out, const void *x,
                         const void *gain, const void *bias, int64_t n, float eps,
-                        const int rms, const int with_bias, const int bf)
+                        const int rms, const int with_bias, const accel_dtype_t t)
 {
     float mean = 0.0f, var, rstd;
 
     if (!rms) {
         /* y = (x - mean) rstd gain + bias; rms leaves the mean out */
-        VM_SUM(mean, n, vm_load(x, i, bf));
+        VM_SUM(mean, n, vm_load(x, i, t));
         mean = mean / (float)n;
     }
-    VM_SUM(var, n, (vm_load(x, i, bf) - mean) * (vm_load(x, i, bf) - mean));
+    VM_SUM(var, n, (vm_load(x, i, t) - mean) * (vm_load(x, i, t) - mean));
     rstd = 1.0f / sqrtf(var / (float)n + eps);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float v = (vm_load(x, i, bf) - mean) * rstd * vm_load(gain, i, bf);
+        float v = (vm_load(x, i, t) - mean) * rstd * vm_load(gain, i, t);
 
         /* one rounding, at the end */
-        vm_store(y, i, with_bias ? v + vm_load(bias, i, bf) : v, bf);
+        vm_store(y, i, with_bias ? v + vm_load(bias, i, t) : v, t);
     }
     *mean_out = mean;
     *rstd_out = rstd;
@@ -39,18 +39,15 @@ ACCEL_MULTIVERSION
 static void norm_any(void *y, float *mean, float *rstd, const void *x, const void *gain,
                      const void *bias, const struct norm *p)
 {
-    if (p->rms && p->type == ACCEL_BF16)
-        norm_row(y, mean, rstd, x, gain, NULL, p->cols, p->eps, 1, 0, 1);
-    else if (p->rms)
-        norm_row(y, mean, rstd, x, gain, NULL, p->cols, p->eps, 1, 0, 0);
-    else if (bias && p->type == ACCEL_BF16)
-        norm_row(y, mean, rstd, x, gain, bias, p->cols, p->eps, 0, 1, 1);
+    if (p->rms)
+        VM_BY_TYPE(p->type, norm_row, y, mean, rstd, x, gain, NULL, p->cols, p->eps, 1,
+                   0);
     else if (bias)
-        norm_row(y, mean, rstd, x, gain, bias, p->cols, p->eps, 0, 1, 0);
-    else if (p->type == ACCEL_BF16)
-        norm_row(y, mean, rstd, x, gain, NULL, p->cols, p->eps, 0, 0, 1);
+        VM_BY_TYPE(p->type, norm_row, y, mean, rstd, x, gain, bias, p->cols, p->eps, 0,
+                   1);
     else
-        norm_row(y, mean, rstd, x, gain, NULL, p->cols, p->eps, 0, 0, 0);
+        VM_BY_TYPE(p->type, norm_row, y, mean, rstd, x, gain, NULL, p->cols, p->eps, 0,
+                   0);
 }
 
 void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
@@ -84,49 +81,45 @@ void cpu_add_norm(const struct backend *be, const struct norm *p, void *sum, voi
  * term mean(d) stems from the mean of x, so rms has none. */
 VM_INLINE void grad_row(void *dx, const void *dy, const void *x, const void *gain,
                         float mean, float rstd, int64_t n, const int rms, const int add,
-                        const int bf)
+                        const accel_dtype_t t)
 {
     float sum_d = 0.0f, sum_dh;
 
     if (!rms)
-        VM_SUM(sum_d, n, vm_load(dy, i, bf) * vm_load(gain, i, bf));
+        VM_SUM(sum_d, n, vm_load(dy, i, t) * vm_load(gain, i, t));
     VM_SUM(sum_dh, n,
-           vm_load(dy, i, bf) * vm_load(gain, i, bf) *
-               ((vm_load(x, i, bf) - mean) * rstd));
+           vm_load(dy, i, t) * vm_load(gain, i, t) *
+               ((vm_load(x, i, t) - mean) * rstd));
     sum_d = sum_d / (float)n;
     sum_dh = sum_dh / (float)n;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float h = (vm_load(x, i, bf) - mean) * rstd;
-        float d = vm_load(dy, i, bf) * vm_load(gain, i, bf);
+        float h = (vm_load(x, i, t) - mean) * rstd;
+        float d = vm_load(dy, i, t) * vm_load(gain, i, t);
         float v = (d - sum_d - h * sum_dh) * rstd;
 
-        vm_store(dx, i, add ? vm_load(dx, i, bf) + v : v, bf);
+        vm_store(dx, i, add ? vm_load(dx, i, t) + v : v, t);
     }
 }
 
 VM_INLINE void grad_either(void *dx, const void *dy, const void *x, const void *gain,
                            float mean, float rstd, int64_t n, bool add, const int rms,
-                           const int bf)
+                           const accel_dtype_t t)
 {
     if (add)
-        grad_row(dx, dy, x, gain, mean, rstd, n, rms, 1, bf);
+        grad_row(dx, dy, x, gain, mean, rstd, n, rms, 1, t);
     else
-        grad_row(dx, dy, x, gain, mean, rstd, n, rms, 0, bf);
+        grad_row(dx, dy, x, gain, mean, rstd, n, rms, 0, t);
 }
 
 ACCEL_MULTIVERSION
 static void grad_any(void *dx, const void *dy, const void *x, const void *gain,
                      float mean, float rstd, bool add, const struct norm *p)
 {
-    if (p->rms && p->type == ACCEL_BF16)
-        grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 1, 1);
-    else if (p->rms)
-        grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 1, 0);
-    else if (p->type == ACCEL_BF16)
-        grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 0, 1);
+    if (p->rms)
+        VM_BY_TYPE(p->type, grad_either, dx, dy, x, gain, mean, rstd, p->cols, add, 1);
     else
-        grad_either(dx, dy, x, gain, mean, rstd, p->cols, add, 0, 0);
+        VM_BY_TYPE(p->type, grad_either, dx, dy, x, gain, mean, rstd, p->cols, add, 0);
 }
 
 /* dx [rows, cols]; rows are independent, so any thread may take any row. */
@@ -146,7 +139,7 @@ static void input_grad_rows(const struct backend *be, const struct norm *p, void
  * long batch stays that of a short one. */
 VM_INLINE void param_slab(float *dgain, float *dbias, const void *dy, const void *x,
                           const float *stats, int64_t rows, int64_t cols, int64_t first,
-                          int64_t n, const int bf)
+                          int64_t n, const accel_dtype_t t)
 {
     float gain[CPU_COLUMN_SLAB] = { 0 }, bias[CPU_COLUMN_SLAB] = { 0 };
 
@@ -159,8 +152,8 @@ VM_INLINE void param_slab(float *dgain, float *dbias, const void *dy, const void
 
 #pragma omp simd
             for (int64_t c = 0; c < n; c++) {
-                float d = vm_load(dy, r * cols + first + c, bf);
-                float h = (vm_load(x, r * cols + first + c, bf) - mean) * rstd;
+                float d = vm_load(dy, r * cols + first + c, t);
+                float h = (vm_load(x, r * cols + first + c, t) - mean) * rstd;
 
                 g[c] += d * h;
                 b[c] += d;
@@ -182,12 +175,9 @@ VM_INLINE void param_slab(float *dgain, float *dbias, const void *dy, const void
 ACCEL_MULTIVERSION
 static void param_any(float *dgain, float *dbias, const void *dy, const void *x,
                       const float *stats, int64_t rows, int64_t cols, int64_t first,
-                      int64_t n, bool bf)
+                      int64_t n, accel_dtype_t type)
 {
-    if (bf)
-        param_slab(dgain, dbias, dy, x, stats, rows, cols, first, n, 1);
-    else
-        param_slab(dgain, dbias, dy, x, stats, rows, cols, first, n, 0);
+    VM_BY_TYPE(type, param_slab, dgain, dbias, dy, x, stats, rows, cols, first, n);
 }
 
 /* dgain, dbias [cols]: a slab of columns per task, all rows in order. */
@@ -200,7 +190,7 @@ static void param_grad_slabs(const struct backend *be, const struct norm *p,
     for (int64_t c = 0; c < p->cols; c += CPU_COLUMN_SLAB)
         param_any(dgain, dbias, dy, x, stats, p->rows, p->cols, c,
                   p->cols - c < CPU_COLUMN_SLAB ? p->cols - c : CPU_COLUMN_SLAB,
-                  p->type == ACCEL_BF16);
+                  p->type);
 }
 
 void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,

@@ -11,7 +11,7 @@
 /* ---- softmax --------------------------------------------------------------------- */
 
 /* A maximum is the same in any order; lanes only make it fast. */
-VM_INLINE float row_max(const void *x, int64_t n, const int bf)
+VM_INLINE float row_max(const void *x, int64_t n, const accel_dtype_t t)
 {
     float lane[VM_LANES], max;
 
@@ -20,13 +20,13 @@ VM_INLINE float row_max(const void *x, int64_t n, const int bf)
     for (int64_t i = 0; i + VM_LANES <= n; i += VM_LANES) {
 #pragma omp simd
         for (int l = 0; l < VM_LANES; l++) {
-            float v = vm_load(x, i + l, bf);
+            float v = vm_load(x, i + l, t);
 
             lane[l] = v > lane[l] ? v : lane[l];
         }
     }
     for (int64_t i = n / VM_LANES * VM_LANES; i < n; i++) {
-        float v = vm_load(x, i, bf);
+        float v = vm_load(x, i, t);
 
         lane[0] = v > lane[0] ? v : lane[0];
     }
@@ -44,25 +44,22 @@ VM_INLINE float part(float x)
     return x < -87.0f ? 0.0f : e;
 }
 
-/* exp is computed twice instead of stored: y may be bfloat16, and the sum must not see
+/* exp is computed twice instead of stored: y may be narrow, and the sum must not see
  * its rounding. */
-VM_INLINE void softmax_row(void *y, const void *x, int64_t n, const int bf)
+VM_INLINE void softmax_row(void *y, const void *x, int64_t n, const accel_dtype_t t)
 {
-    float max = row_max(x, n, bf), sum;
+    float max = row_max(x, n, t), sum;
 
-    VM_SUM(sum, n, part(vm_load(x, i, bf) - max));
+    VM_SUM(sum, n, part(vm_load(x, i, t) - max));
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        vm_store(y, i, part(vm_load(x, i, bf) - max) / sum, bf);
+        vm_store(y, i, part(vm_load(x, i, t) - max) / sum, t);
 }
 
 ACCEL_MULTIVERSION
-static void softmax_any(void *y, const void *x, int64_t n, bool bf)
+static void softmax_any(void *y, const void *x, int64_t n, accel_dtype_t type)
 {
-    if (bf)
-        softmax_row(y, x, n, 1);
-    else
-        softmax_row(y, x, n, 0);
+    VM_BY_TYPE(type, softmax_row, y, x, n);
 }
 
 /* y, x [rows, cols]; a row is one thread's. */
@@ -72,37 +69,32 @@ void cpu_softmax(const struct backend *be, void *y, const void *x, accel_dtype_t
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(static, CPU_ROW_BLOCK) if (rows * cols > CPU_ALONE_ELEMS / 4)
     for (int64_t r = 0; r < rows; r++)
-        softmax_any(vm_to(y, r * cols, type), vm_at(x, r * cols, type), cols,
-                    type == ACCEL_BF16);
+        softmax_any(vm_to(y, r * cols, type), vm_at(x, r * cols, type), cols, type);
 }
 
 /* dx (+)= (dy - sum of dy y) y */
 VM_INLINE void softmax_grad_row(void *dx, const void *dy, const void *y, int64_t n,
-                                const int add, const int bf)
+                                const int add, const accel_dtype_t t)
 {
     float sum;
 
-    VM_SUM(sum, n, vm_load(dy, i, bf) * vm_load(y, i, bf));
+    VM_SUM(sum, n, vm_load(dy, i, t) * vm_load(y, i, t));
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float v = (vm_load(dy, i, bf) - sum) * vm_load(y, i, bf);
+        float v = (vm_load(dy, i, t) - sum) * vm_load(y, i, t);
 
-        vm_store(dx, i, add ? vm_load(dx, i, bf) + v : v, bf);
+        vm_store(dx, i, add ? vm_load(dx, i, t) + v : v, t);
     }
 }
 
 ACCEL_MULTIVERSION
 static void softmax_grad_any(void *dx, const void *dy, const void *y, int64_t n,
-                             bool add, bool bf)
+                             bool add, accel_dtype_t type)
 {
-    if (add && bf)
-        softmax_grad_row(dx, dy, y, n, 1, 1);
-    else if (add)
-        softmax_grad_row(dx, dy, y, n, 1, 0);
-    else if (bf)
-        softmax_grad_row(dx, dy, y, n, 0, 1);
+    if (add)
+        VM_BY_TYPE(type, softmax_grad_row, dx, dy, y, n, 1);
     else
-        softmax_grad_row(dx, dy, y, n, 0, 0);
+        VM_BY_TYPE(type, softmax_grad_row, dx, dy, y, n, 0);
 }
 
 void cpu_softmax_grad(const struct backend *be, void *dx, bool add, const void *dy,
@@ -112,24 +104,25 @@ void cpu_softmax_grad(const struct backend *be, void *dx, bool add, const void *
     schedule(static, CPU_ROW_BLOCK) if (rows * cols > CPU_ALONE_ELEMS / 4)
     for (int64_t r = 0; r < rows; r++)
         softmax_grad_any(vm_to(dx, r * cols, type), vm_at(dy, r * cols, type),
-                         vm_at(y, r * cols, type), cols, add, type == ACCEL_BF16);
+                         vm_at(y, r * cols, type), cols, add, type);
 }
 
 /* ---- sums ------------------------------------------------------------------------ */
 
-VM_INLINE float sum_block(const void *x, int64_t n, const int bf)
+VM_INLINE void sum_block(float *sum_out, const void *x, int64_t n,
+                         const accel_dtype_t t)
 {
-    float sum;
-
-    VM_SUM(sum, n, vm_load(x, i, bf));
-    return sum;
+    VM_SUM(*sum_out, n, vm_load(x, i, t));
 }
 
 /* Sum of x[n] on the calling thread. */
 ACCEL_MULTIVERSION
-static float sum_any(const void *x, int64_t n, bool bf)
+static float sum_any(const void *x, int64_t n, accel_dtype_t type)
 {
-    return bf ? sum_block(x, n, 1) : sum_block(x, n, 0);
+    float sum;
+
+    VM_BY_TYPE(type, sum_block, &sum, x, n);
+    return sum;
 }
 
 /* Sum of (x - y)^2. */
@@ -161,8 +154,7 @@ static float long_sum(const struct backend *be, const void *x, accel_dtype_t typ
         for (int64_t b = 0; b < count; b++) {
             int64_t first = at + b * CPU_ELEM_BLOCK;
 
-            block[b] =
-                sum_any(vm_at(x, first, type), cpu_block(n, first), type == ACCEL_BF16);
+            block[b] = sum_any(vm_at(x, first, type), cpu_block(n, first), type);
         }
         for (int64_t b = 0; b < count; b++)
             sum += block[b];
@@ -172,7 +164,7 @@ static float long_sum(const struct backend *be, const void *x, accel_dtype_t typ
 
 /* Columns [first, first + n) of x [rows][cols], 64 rows at a time. */
 VM_INLINE void slab(float *sum, const void *x, int64_t rows, int64_t cols,
-                    int64_t first, int64_t n, const int bf)
+                    int64_t first, int64_t n, const accel_dtype_t t)
 {
     for (int64_t r0 = 0; r0 < rows; r0 += 64) {
         float some[CPU_COLUMN_SLAB] = { 0 };
@@ -180,7 +172,7 @@ VM_INLINE void slab(float *sum, const void *x, int64_t rows, int64_t cols,
         for (int64_t r = r0; r < rows && r < r0 + 64; r++) {
 #pragma omp simd
             for (int64_t c = 0; c < n; c++)
-                some[c] += vm_load(x, r * cols + first + c, bf);
+                some[c] += vm_load(x, r * cols + first + c, t);
         }
         for (int64_t c = 0; c < n; c++)
             sum[c] += some[c];
@@ -189,12 +181,9 @@ VM_INLINE void slab(float *sum, const void *x, int64_t rows, int64_t cols,
 
 ACCEL_MULTIVERSION
 static void slab_any(float *sum, const void *x, int64_t rows, int64_t cols,
-                     int64_t first, int64_t n, bool bf)
+                     int64_t first, int64_t n, accel_dtype_t type)
 {
-    if (bf)
-        slab(sum, x, rows, cols, first, n, 1);
-    else
-        slab(sum, x, rows, cols, first, n, 0);
+    VM_BY_TYPE(type, slab, sum, x, rows, cols, first, n);
 }
 
 /* Stores v * scale, rounded once. */
@@ -232,9 +221,9 @@ void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const v
         float sum[CPU_COLUMN_SLAB] = { 0 };
 
         if (cols == 1)
-            sum[0] = sum_any(from, rows, type == ACCEL_BF16);
+            sum[0] = sum_any(from, rows, type);
         else
-            slab_any(sum, from, rows, cols, c, n, type == ACCEL_BF16);
+            slab_any(sum, from, rows, cols, c, n, type);
         put_scaled(y, o * cols + c, y_type, sum, n, scale);
     }
 }

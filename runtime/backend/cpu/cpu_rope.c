@@ -11,30 +11,26 @@
 /* Rotates the pairs (i, i + pairs) of one head. dst may be src: a pair is read before
  * it is written. */
 VM_INLINE void turn(void *dst, const void *src, const float *c, const float *s,
-                    int64_t pairs, const int add, const int bf)
+                    int64_t pairs, const int add, const accel_dtype_t t)
 {
 #pragma omp simd
     for (int64_t i = 0; i < pairs; i++) {
-        float x = vm_load(src, i, bf), y = vm_load(src, i + pairs, bf);
+        float x = vm_load(src, i, t), y = vm_load(src, i + pairs, t);
         float u = x * c[i] - y * s[i], v = y * c[i] + x * s[i];
 
-        vm_store(dst, i, add ? vm_load(dst, i, bf) + u : u, bf);
-        vm_store(dst, i + pairs, add ? vm_load(dst, i + pairs, bf) + v : v, bf);
+        vm_store(dst, i, add ? vm_load(dst, i, t) + u : u, t);
+        vm_store(dst, i + pairs, add ? vm_load(dst, i + pairs, t) + v : v, t);
     }
 }
 
 ACCEL_MULTIVERSION
 static void turn_any(void *dst, const void *src, const float *c, const float *s,
-                     int64_t pairs, bool add, bool bf)
+                     int64_t pairs, bool add, accel_dtype_t type)
 {
-    if (bf && add)
-        turn(dst, src, c, s, pairs, 1, 1);
-    else if (bf)
-        turn(dst, src, c, s, pairs, 0, 1);
-    else if (add)
-        turn(dst, src, c, s, pairs, 1, 0);
+    if (add)
+        VM_BY_TYPE(type, turn, dst, src, c, s, pairs, 1);
     else
-        turn(dst, src, c, s, pairs, 0, 0);
+        VM_BY_TYPE(type, turn, dst, src, c, s, pairs, 0);
 }
 
 /* Threads take positions, so each sine is computed once. Double: positions reach 10^5,
@@ -61,7 +57,7 @@ void cpu_rope(const struct backend *be, void *dst, const void *src,
                 int64_t at = ((b * p->time + t) * p->heads + h) * d;
 
                 turn_any(vm_to(dst, at, p->type), vm_at(src, at, p->type), c, s, pairs,
-                         add, p->type == ACCEL_BF16);
+                         add, p->type);
             }
     }
 }

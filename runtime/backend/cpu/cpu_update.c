@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/maths.h"
-#include "common/bf16.h"
+#include "backend/cpu/vmath.h"
 #include "common/wire.h"
 
 #define BLOCK 16384 /* elements per task: 4 arrays = 256 KiB, in L2 */
@@ -31,26 +30,26 @@ static int64_t block_length(int64_t n, int64_t at)
     return n - at < BLOCK ? n - at : BLOCK;
 }
 
-void cpu_widen(const struct backend *be, float *dst, const void *src, int64_t n)
+void cpu_widen(const struct backend *be, float *dst, const void *src,
+               accel_dtype_t type, int64_t n)
 {
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t i = 0; i < n; i += BLOCK)
-        bf16_widen(dst + i, (const bf16_t *)src + i, (size_t)block_length(n, i));
+        cpu_load_row(dst + i, vm_at(src, i, type), type, block_length(n, i));
 }
 
 /* In place, the results land where other threads still have to read: one thread
  * then. */
-void cpu_narrow(const struct backend *be, void *dst, const float *src, int64_t n)
+void cpu_narrow(const struct backend *be, void *dst, accel_dtype_t type,
+                const float *src, int64_t n)
 {
-    bf16_t *out = dst;
-
     if (dst == (const void *)src) {
-        bf16_narrow(out, src, (size_t)n);
+        cpu_store_row(dst, src, type, n, false);
         return;
     }
 #pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
     for (int64_t i = 0; i < n; i += BLOCK)
-        bf16_narrow(out + i, src + i, (size_t)block_length(n, i));
+        cpu_store_row(vm_to(dst, i, type), src + i, type, block_length(n, i), false);
 }
 
 /* In place, the output of a block may land on input not yet read. wire_reach() says how
@@ -193,12 +192,16 @@ void cpu_update(const struct backend *be, const struct update_span *x, int count
     for (int i = 0; i < count; i++, x++) {
         if (x->step < 0)
             cpu_zero(be, x->g, (size_t)x->n * sizeof(*x->g));
+        else if (x->narrow || x->scaled)
+            cpu_update_narrow(be, x, k, cpu_update);
+        else if (x->m.scale)
+            cpu_update_moments(be, x, &k[x->step]);
         else if (k[x->step].kind == ACCEL_ADAMW)
-            adamw_range(be, x->p, x->m, x->v, x->g, x->n, &k[x->step].adamw);
+            adamw_range(be, x->p, x->m.data, x->v.data, x->g, x->n, &k[x->step].adamw);
         else if (k[x->step].kind == ACCEL_SGD)
-            sgd_range(be, x->p, x->m, x->g, x->n, &k[x->step].sgd);
+            sgd_range(be, x->p, x->m.data, x->g, x->n, &k[x->step].sgd);
         else
-            lion_range(be, x->p, x->m, x->g, x->n, &k[x->step].lion);
+            lion_range(be, x->p, x->m.data, x->g, x->n, &k[x->step].lion);
     }
 }
 

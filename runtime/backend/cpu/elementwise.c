@@ -7,26 +7,18 @@
 
 /* dst = a + b; dst may be either. */
 VM_INLINE void add_block(void *dst, const void *a, const void *b, int64_t n,
-                         const int bf)
+                         const accel_dtype_t t)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        vm_store(dst, i, vm_load(a, i, bf) + vm_load(b, i, bf), bf);
+        vm_store(dst, i, vm_load(a, i, t) + vm_load(b, i, t), t);
 }
 
 ACCEL_MULTIVERSION
-static void add_any(void *dst, const void *a, const void *b, int64_t n, bool bf)
-{
-    if (bf)
-        add_block(dst, a, b, n, 1);
-    else
-        add_block(dst, a, b, n, 0);
-}
-
 void cpu_add_block(void *dst, const void *a, const void *b, accel_dtype_t type,
                    int64_t n)
 {
-    add_any(dst, a, b, n, type == ACCEL_BF16);
+    VM_BY_TYPE(type, add_block, dst, a, b, n);
 }
 
 /* dst[n] = a[n] + b[n], added in float32, rounded once. */
@@ -44,13 +36,13 @@ void cpu_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n
 {
     (void)be;
     for (int64_t i = 0; i < n; i++)
-        vm_store(dst, i, value, type == ACCEL_BF16);
+        vm_store(dst, i, value, type);
 }
 
 /* Adds 64 rows at a time and then those sums, which keeps the rounding error of a long
  * batch that of a short one. */
 VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t ld,
-                           int64_t first, int64_t n, const int bf)
+                           int64_t first, int64_t n, const accel_dtype_t t)
 {
     float sum[CPU_COLUMN_SLAB] = { 0 };
 
@@ -60,7 +52,7 @@ VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t ld
         for (int64_t r = r0; r < rows && r < r0 + 64; r++) {
 #pragma omp simd
             for (int64_t c = 0; c < n; c++)
-                part[c] += vm_load(src, r * ld + first + c, bf);
+                part[c] += vm_load(src, r * ld + first + c, t);
         }
         for (int64_t c = 0; c < n; c++)
             sum[c] += part[c];
@@ -71,12 +63,9 @@ VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t ld
 
 ACCEL_MULTIVERSION
 static void column_any(float *dst, const void *src, int64_t rows, int64_t ld,
-                       int64_t first, int64_t n, bool bf)
+                       int64_t first, int64_t n, accel_dtype_t type)
 {
-    if (bf)
-        column_slab(dst, src, rows, ld, first, n, 1);
-    else
-        column_slab(dst, src, rows, ld, first, n, 0);
+    VM_BY_TYPE(type, column_slab, dst, src, rows, ld, first, n);
 }
 
 /* Threads take slabs of columns and add all rows in order: no partial sums to
@@ -88,6 +77,5 @@ void cpu_column_sum(const struct backend *be, float *dst, const void *src,
     schedule(dynamic) if (rows * cols > CPU_ALONE_ELEMS)
     for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
         column_any(dst, src, rows, ld, c,
-                   cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB,
-                   type == ACCEL_BF16);
+                   cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB, type);
 }

@@ -8,21 +8,18 @@
 #include "backend/cpu/vmath.h"
 
 VM_INLINE void lookup(void *out, const void *token, const void *position, int64_t n,
-                      const int bf)
+                      const accel_dtype_t t)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        vm_store(out, i, vm_load(token, i, bf) + vm_load(position, i, bf), bf);
+        vm_store(out, i, vm_load(token, i, t) + vm_load(position, i, t), t);
 }
 
 ACCEL_MULTIVERSION
 static void lookup_any(void *out, const void *token, const void *position, int64_t n,
-                       bool bf)
+                       accel_dtype_t type)
 {
-    if (bf)
-        lookup(out, token, position, n, 1);
-    else
-        lookup(out, token, position, n, 0);
+    VM_BY_TYPE(type, lookup, out, token, position, n);
 }
 
 /* All ids are checked before anything is written. */
@@ -43,8 +40,7 @@ int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
         const void *token = vm_at(table, ids[r] * cols, type);
 
         if (positions)
-            lookup_any(to, token, vm_at(positions, r % time * cols, type), cols,
-                       type == ACCEL_BF16);
+            lookup_any(to, token, vm_at(positions, r % time * cols, type), cols, type);
         else
             memcpy(to, token, row_bytes);
     }
@@ -54,7 +50,7 @@ int64_t cpu_embed(const struct backend *be, void *out, const int32_t *ids,
 /* Columns [first, first + n) of all rows, in the order of the rows. */
 VM_INLINE void scatter(float *dtable, float *dpositions, const int32_t *ids,
                        const void *dy, int64_t rows, int64_t time, int64_t cols,
-                       int64_t first, int64_t n, const int bf)
+                       int64_t first, int64_t n, const accel_dtype_t t)
 {
     for (int64_t r = 0; r < rows; r++) {
         int64_t at = r * cols + first;
@@ -65,14 +61,14 @@ VM_INLINE void scatter(float *dtable, float *dpositions, const int32_t *ids,
 
 #pragma omp simd
             for (int64_t c = 0; c < n; c++)
-                to[c] += vm_load(dy, at + c, bf);
+                to[c] += vm_load(dy, at + c, t);
         }
         if (dpositions) {
             float *to = dpositions + r % time * cols + first;
 
 #pragma omp simd
             for (int64_t c = 0; c < n; c++)
-                to[c] += vm_load(dy, at + c, bf);
+                to[c] += vm_load(dy, at + c, t);
         }
     }
 }
@@ -80,12 +76,9 @@ VM_INLINE void scatter(float *dtable, float *dpositions, const int32_t *ids,
 ACCEL_MULTIVERSION
 static void scatter_any(float *dtable, float *dpositions, const int32_t *ids,
                         const void *dy, int64_t rows, int64_t time, int64_t cols,
-                        int64_t first, int64_t n, bool bf)
+                        int64_t first, int64_t n, accel_dtype_t type)
 {
-    if (bf)
-        scatter(dtable, dpositions, ids, dy, rows, time, cols, first, n, 1);
-    else
-        scatter(dtable, dpositions, ids, dy, rows, time, cols, first, n, 0);
+    VM_BY_TYPE(type, scatter, dtable, dpositions, ids, dy, rows, time, cols, first, n);
 }
 
 /* dtable [vocab, cols] += dy [rows, cols] by id, dpositions [time, cols] += by
@@ -98,6 +91,5 @@ void cpu_embed_grad(const struct backend *be, float *dtable, float *dpositions,
     schedule(dynamic) if (rows * cols > CPU_ALONE_ELEMS)
     for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
         scatter_any(dtable, dpositions, ids, dy, rows, time, cols, c,
-                    cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB,
-                    type == ACCEL_BF16);
+                    cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB, type);
 }

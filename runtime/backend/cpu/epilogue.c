@@ -19,15 +19,15 @@ static void add_rows(float *restrict v, const float *a, const float *b, int64_t 
         v[i] = a[i] + b[i];
 }
 
-/* Without bias and activation this is only a store; a float32 result was computed in
- * place then. */
+/* Without bias and activation this is only a store, of what was not computed in
+ * place. */
 void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
                       const float *bias, int64_t n, accel_activation_t act, bool add)
 {
     float room[CPU_PIECE];
 
     if (!bias && act == ACCEL_ACT_NONE) {
-        if (add || type == ACCEL_BF16)
+        if (out != c)
             cpu_store_row(out, c, type, n, add);
         return;
     }
@@ -55,12 +55,37 @@ void cpu_slope_row(void *out, const void *pre, accel_dtype_t type, const float *
         int64_t len = cpu_piece(n, i);
 
         /* round first, as if act_grad ran as a pass of its own */
-        if (type == ACCEL_BF16) {
+        if (type != ACCEL_F32) {
             cpu_put(out, i, type, false, c + i, len);
             cpu_load_row(b, vm_at(out, i, type), type, len);
         }
-        cpu_act_grad_piece(v, type == ACCEL_BF16 ? b : c + i,
+        cpu_act_grad_piece(v, type != ACCEL_F32 ? b : c + i,
                            cpu_get(pre, i, type, len, a), len, act);
         cpu_put(out, i, type, false, v, len);
+    }
+}
+
+void cpu_epilogue_tile(const struct gemm *p, const struct cpu_part *at,
+                       const float *sums, int64_t ld)
+{
+    float bias[CPU_PIECE];
+
+    for (int64_t j = 0; j < at->n; j += CPU_PIECE) {
+        int64_t n = cpu_piece(at->n, j), column = at->j0 + j;
+
+        if (p->bias)
+            cpu_load_row(bias, vm_at(p->bias, column, p->bias_type), p->bias_type, n);
+        for (int64_t r = 0; r < at->m; r++) {
+            int64_t i = (at->i0 + r) * p->ldc + column;
+            const float *c = sums + r * ld + j;
+
+            if (p->act_grad)
+                cpu_slope_row(vm_to(p->c, i, p->c_type), vm_at(p->pre, i, p->c_type),
+                              p->c_type, c, n, p->act);
+            else
+                cpu_epilogue_row(vm_to(p->c, i, p->c_type),
+                                 p->pre ? vm_to(p->pre, i, p->c_type) : NULL, p->c_type,
+                                 c, p->bias ? bias : NULL, n, p->act, p->add);
+        }
     }
 }

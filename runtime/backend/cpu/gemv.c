@@ -16,33 +16,47 @@
  * MAX_FLOATS. */
 enum { MAX_M = 8, MAX_FLOATS = 512 * 1024, CHUNK_BYTES = 192 * 1024 };
 
+static bool gemv_takes(accel_dtype_t t)
+{
+    return t == ACCEL_F32 || t == ACCEL_BF16 || t == ACCEL_F16;
+}
+
 /* b must be stored by rows of k: then each of its rows is one sum's operand. */
 bool cpu_gemv_fits(const struct gemm *p)
 {
-    return !p->trans_a && p->trans_b && !p->act_grad && p->m <= MAX_M &&
-           p->m * p->k <= MAX_FLOATS;
+    return gemv_takes(p->a_type) && gemv_takes(p->b_type) && !p->trans_a &&
+           p->trans_b && !p->act_grad && p->m <= MAX_M && p->m * p->k <= MAX_FLOATS;
 }
 
 typedef uint32_t bit_lanes __attribute__((vector_size(4 * VM_LANES)));
 
-/* Loads two vectors of b, from element i. A word holds two bfloat16 numbers: a shift
- * makes the even ones float32, a mask the odd ones, which is a third of the work of
- * widening them in order. `pair_up` puts a into the same order. */
+/* Loads two vectors of b, from element i, in order but for bfloat16. A word holds two
+ * of its numbers: a shift makes the even ones float32, a mask the odd ones, which is a
+ * third of the work of widening them in order. `pair_up` puts a into the same order. */
 VM_INLINE void load_two(vm_lanes *even, vm_lanes *odd, const void *p, int64_t i,
-                        const int bf)
+                        const accel_dtype_t t)
 {
     bit_lanes bits, bit;
+    float lane[2 * VM_LANES];
 
-    if (!bf) {
+    if (t == ACCEL_F32) {
         memcpy(even, (const float *)p + i, sizeof(*even));
         memcpy(odd, (const float *)p + i + VM_LANES, sizeof(*odd));
         return;
     }
-    memcpy(&bits, (const bf16_t *)p + i, sizeof(bits));
-    bit = bits << 16;
-    memcpy(even, &bit, sizeof(bit));
-    bit = bits & 0xffff0000U;
-    memcpy(odd, &bit, sizeof(bit));
+    if (t == ACCEL_BF16) {
+        memcpy(&bits, (const bf16_t *)p + i, sizeof(bits));
+        bit = bits << 16;
+        memcpy(even, &bit, sizeof(bit));
+        bit = bits & 0xffff0000U;
+        memcpy(odd, &bit, sizeof(bit));
+        return;
+    }
+#pragma omp simd
+    for (int l = 0; l < 2 * VM_LANES; l++)
+        lane[l] = vm_load(p, i + l, t);
+    memcpy(even, lane, sizeof(*even));
+    memcpy(odd, lane + VM_LANES, sizeof(*odd));
 }
 
 /* In place: the even elements of every two vectors, then the odd ones, as far as `dots`
@@ -69,7 +83,7 @@ struct sums {
 
 /* The total, with elements [i, k) after the last whole vectors added. */
 VM_INLINE float gemv_finish(const struct sums *s, const float *a, const void *b,
-                            int64_t i, int64_t k, const int bf)
+                            int64_t i, int64_t k, const accel_dtype_t t)
 {
     /* 16 lanes, then the rest of k one lane after the other, then the tree of vm_total
      */
@@ -78,19 +92,19 @@ VM_INLINE float gemv_finish(const struct sums *s, const float *a, const void *b,
 
     memcpy(lane, &sum, sizeof(lane));
     for (; i < k; i++)
-        lane[i % VM_LANES] += a[i] * vm_load(b, i, bf);
+        lane[i % VM_LANES] += a[i] * vm_load(b, i, t);
     return vm_total(lane);
 }
 
 /* Adds 32 products, elements [i, i + 32), to the sums. */
 VM_INLINE void add(struct sums *s, const float *a, const void *b, int64_t i,
-                   const int bf)
+                   const accel_dtype_t t)
 {
     vm_lanes x, y, even, odd;
 
     memcpy(&x, a + i, sizeof(x));
     memcpy(&y, a + i + VM_LANES, sizeof(y));
-    load_two(&even, &odd, b, i, bf);
+    load_two(&even, &odd, b, i, t);
     s->a += x * even;
     s->b += y * odd;
 }
@@ -98,44 +112,44 @@ VM_INLINE void add(struct sums *s, const float *a, const void *b, int64_t i,
 /* Two dot products, a . b and a2 . b2, that share one operand, which the compiler loads
  * once. out2 NULL: the first one alone. */
 VM_INLINE void dots(float *out, float *out2, const float *a, const float *a2,
-                    const void *b, const void *b2, int64_t k, const int bf)
+                    const void *b, const void *b2, int64_t k, const accel_dtype_t t)
 {
     const vm_lanes zero = { 0 };
-    struct sums s = { zero, zero }, t = s;
+    struct sums s = { zero, zero }, s2 = s;
     int64_t i = 0;
 
     for (; i + SUMS * VM_LANES <= k; i += SUMS * VM_LANES) {
-        add(&s, a, b, i, bf);
+        add(&s, a, b, i, t);
         if (out2)
-            add(&t, a2, b2, i, bf);
+            add(&s2, a2, b2, i, t);
     }
-    *out = gemv_finish(&s, a, b, i, k, bf);
+    *out = gemv_finish(&s, a, b, i, k, t);
     if (out2)
-        *out2 = gemv_finish(&t, a2, b2, i, k, bf);
+        *out2 = gemv_finish(&s2, a2, b2, i, k, t);
 }
 
 /* One row of a. For long rows of b, two distant rows per pass: a then passes through
  * the first-level cache, where it competes with all that is read of b, half as
  * often. */
 VM_INLINE void chunk_one(float *out, const float *a, const char *b, int64_t row_bytes,
-                         int64_t rows, int64_t k, const int bf)
+                         int64_t rows, int64_t k, const accel_dtype_t t)
 {
     int64_t half = row_bytes > CPU_SHORT_ROW ? rows / 2 : 0;
 
     for (int64_t j = 0; j < half; j++)
         dots(out + j, out + half + j, a, a, b + j * row_bytes,
-             b + (half + j) * row_bytes, k, bf);
+             b + (half + j) * row_bytes, k, t);
     for (int64_t j = 2 * half; j < rows; j++)
-        dots(out + j, NULL, a, NULL, b + j * row_bytes, NULL, k, bf);
+        dots(out + j, NULL, a, NULL, b + j * row_bytes, NULL, k, t);
 }
 
 /* m rows of a with `rows` rows of b, in pairs of rows of a that share the row of b: out
  * [m][CHUNK]. */
 VM_INLINE void chunk(float *out, const float *a, int64_t m, const char *b,
-                     int64_t row_bytes, int64_t rows, int64_t k, const int bf)
+                     int64_t row_bytes, int64_t rows, int64_t k, const accel_dtype_t t)
 {
     if (m == 1) {
-        chunk_one(out, a, b, row_bytes, rows, k, bf);
+        chunk_one(out, a, b, row_bytes, rows, k, t);
         return;
     }
     for (int64_t j = 0; j < rows; j++) {
@@ -145,21 +159,20 @@ VM_INLINE void chunk(float *out, const float *a, int64_t m, const char *b,
 
         for (; r + 2 <= m; r += 2)
             dots(to + r * CHUNK, to + (r + 1) * CHUNK, a + r * k, a + (r + 1) * k, at,
-                 at, k, bf);
+                 at, k, t);
         if (r < m)
-            dots(to + r * CHUNK, NULL, a + r * k, NULL, at, NULL, k, bf);
+            dots(to + r * CHUNK, NULL, a + r * k, NULL, at, NULL, k, t);
     }
 }
 
 /* Fixes the type before the loops, so that each is compiled without the branch. */
 ACCEL_MULTIVERSION
 static void chunk_any(float *out, const float *a, int64_t m, const void *b, int64_t ldb,
-                      int64_t rows, int64_t k, bool bf)
+                      int64_t rows, int64_t k, accel_dtype_t type)
 {
-    if (bf)
-        chunk(out, a, m, b, ldb * (int64_t)sizeof(bf16_t), rows, k, 1);
-    else
-        chunk(out, a, m, b, ldb * (int64_t)sizeof(float), rows, k, 0);
+    const int64_t row_bytes = ldb * (int64_t)accel_dtype_bytes(type);
+
+    VM_BY_TYPE(type, chunk, out, a, m, b, row_bytes, rows, k);
 }
 
 /* Rows of b per task. Long rows come in smaller tasks, so that the threads finish
@@ -184,9 +197,12 @@ static void columns(const struct gemm *p, const float *a, int64_t j0, int64_t n)
     if (!a)
         cpu_bf16_dots(out, CHUNK, p->a, p->lda, p->m,
                       vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb, n, p->k);
+    else if (p->b_type == ACCEL_F16 && cpu_has_f16_dots())
+        cpu_f16_dots(out, CHUNK, a, p->m, vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb,
+                     n, p->k);
     else
         chunk_any(out, a, p->m, vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb, n, p->k,
-                  p->b_type == ACCEL_BF16);
+                  p->b_type);
     if (p->bias)
         cpu_load_row(bias, vm_at(p->bias, j0, p->bias_type), p->bias_type, n);
     for (int64_t r = 0; r < p->m; r++) {

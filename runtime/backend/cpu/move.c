@@ -8,7 +8,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
 
-/* dst += src, float32 or bfloat16, rounded once. */
+/* dst += src, in a storage type, rounded once. */
 static void add_row(void *dst, const void *src, accel_dtype_t type, int64_t n)
 {
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
@@ -146,6 +146,7 @@ static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int
     switch (type) {
     case ACCEL_F32:
     case ACCEL_BF16:
+    case ACCEL_F16:
         return cpu_get(src, at, type, n, room);
     case ACCEL_I32:
         WIDEN(int32_t);
@@ -162,7 +163,7 @@ static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int
     case ACCEL_I64:
         WIDEN(int64_t);
         break;
-    default: /* wire types never form arrays */
+    default: /* float8 never forms arrays */
         break;
     }
     return room;

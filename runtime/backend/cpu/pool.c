@@ -12,15 +12,15 @@
 /* The place of the first largest element of the window at (top, left). A NaN wins, and
  * the first one stays. */
 VM_INLINE int32_t largest(const void *plane, const struct pool *p, int64_t top,
-                          int64_t left, const int bf)
+                          int64_t left, const accel_dtype_t t)
 {
     int64_t at = top * p->width + left;
-    float best = vm_load(plane, at, bf);
+    float best = vm_load(plane, at, t);
 
     for (int64_t u = 0; u < p->size; u++)
         for (int64_t v = 0; v < p->size; v++) {
             int64_t i = (top + u) * p->width + left + v;
-            float x = vm_load(plane, i, bf);
+            float x = vm_load(plane, i, t);
 
             /* x != x: a NaN */
             if (x > best || (x != x && best == best)) {
@@ -33,12 +33,11 @@ VM_INLINE int32_t largest(const void *plane, const struct pool *p, int64_t top,
 
 /* One plane: values and their places. */
 VM_INLINE void pool_plane(void *y, int32_t *where, const void *x, const struct pool *p,
-                          const int bf)
+                          const accel_dtype_t t)
 {
     for (int64_t i = 0; i < p->out_h * p->out_w; i++) {
-        where[i] =
-            largest(x, p, i / p->out_w * p->stride, i % p->out_w * p->stride, bf);
-        vm_store(y, i, vm_load(x, where[i], bf), bf);
+        where[i] = largest(x, p, i / p->out_w * p->stride, i % p->out_w * p->stride, t);
+        vm_store(y, i, vm_load(x, where[i], t), t);
     }
 }
 
@@ -54,10 +53,7 @@ void cpu_maxpool(const struct backend *be, const struct pool *p, void *y,
         void *to = vm_to(y, k * out, p->type);
         const void *from = vm_at(x, k * in, p->type);
 
-        if (p->type == ACCEL_BF16)
-            pool_plane(to, where + k * out, from, p, 1);
-        else
-            pool_plane(to, where + k * out, from, p, 0);
+        VM_BY_TYPE(p->type, pool_plane, to, where + k * out, from, p);
     }
 }
 
@@ -76,8 +72,7 @@ void cpu_maxpool_grad(const struct backend *be, const struct pool *p, void *dx,
         for (int64_t k = 0; k < p->planes; k++) {
             memset(sum, 0, (size_t)in * sizeof(*sum));
             for (int64_t i = 0; i < out; i++)
-                sum[where[k * out + i]] +=
-                    vm_load(dy, k * out + i, p->type == ACCEL_BF16);
+                sum[where[k * out + i]] += vm_load(dy, k * out + i, p->type);
             cpu_store_row(vm_to(dx, k * in, p->type), sum, p->type, in, add);
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Building blocks of the CPU kernels, inlined into functions marked ACCEL_MULTIVERSION:
- * sums over 16 explicit lanes, loads and stores of either storage type. The order of
+ * sums over 16 explicit lanes, loads and stores of any storage type. The order of
  * every operation is fixed here and in backend/maths.h, so that generic, AVX2 and
  * AVX-512 code give the same bits.
  */
@@ -10,36 +10,58 @@
 
 #include "backend/maths.h"
 #include "common/bf16.h"
+#include "common/common.h"
+#include "common/minifloat.h"
 
 #define VM_INLINE static inline __attribute__((always_inline))
 #define VM_LANES  16
 
 typedef float vm_lanes __attribute__((vector_size(4 * VM_LANES)));
 
-/* Element i of a float32 or, with `bf`, a bfloat16 array. `bf` is a constant of the
- * caller, so the branch disappears and the loop vectorizes. */
-VM_INLINE float vm_load(const void *p, int64_t i, const int bf)
+/* Element i of an array of type `t`, which is a constant of the caller: the branches
+ * disappear and the loop vectorizes. */
+VM_INLINE float vm_load(const void *p, int64_t i, const accel_dtype_t t)
 {
-    return bf ? bf16_to_f32(((const bf16_t *)p)[i]) : ((const float *)p)[i];
+    return t == ACCEL_BF16  ? bf16_to_f32(((const bf16_t *)p)[i])
+           : t == ACCEL_F16 ? f16_to_f32(((const f16_t *)p)[i])
+                            : ((const float *)p)[i];
 }
 
-VM_INLINE void vm_store(void *p, int64_t i, float v, const int bf)
+VM_INLINE void vm_store(void *p, int64_t i, float v, const accel_dtype_t t)
 {
-    if (bf)
+    if (t == ACCEL_BF16)
         ((bf16_t *)p)[i] = f32_to_bf16(v);
+    else if (t == ACCEL_F16)
+        ((f16_t *)p)[i] = f32_to_f16(v);
     else
         ((float *)p)[i] = v;
 }
 
-/* The address of element i, for float32 and bfloat16 arrays. */
+/* f(..., t) with the run-time type as the constant t: f is compiled once per type. */
+#define VM_BY_TYPE(type, f, ...)                                                       \
+    do {                                                                               \
+        switch (type) {                                                                \
+        case ACCEL_BF16:                                                               \
+            f(__VA_ARGS__, ACCEL_BF16);                                                \
+            break;                                                                     \
+        case ACCEL_F16:                                                                \
+            f(__VA_ARGS__, ACCEL_F16);                                                 \
+            break;                                                                     \
+        default:                                                                       \
+            f(__VA_ARGS__, ACCEL_F32);                                                 \
+            break;                                                                     \
+        }                                                                              \
+    } while (0)
+
+/* The address of element i, for arrays of any storage type. */
 static inline const void *vm_at(const void *p, int64_t i, accel_dtype_t t)
 {
-    return (const char *)p + i * (t == ACCEL_BF16 ? 2 : 4);
+    return (const char *)p + i * (t == ACCEL_F32 ? 4 : 2);
 }
 
 static inline void *vm_to(void *p, int64_t i, accel_dtype_t t)
 {
-    return (char *)p + i * (t == ACCEL_BF16 ? 2 : 4);
+    return (char *)p + i * (t == ACCEL_F32 ? 4 : 2);
 }
 
 /* Adds the lanes of a sum, always in this tree. */

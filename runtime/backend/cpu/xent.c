@@ -99,16 +99,15 @@ static void grad_row(float *x, int64_t n, float lse, float scale, float spread)
 
 /* Narrows n numbers in place, through a block buffer: the results land where the next
  * block has still to be read. */
-static void narrow_row(float *x, int64_t n)
+static void narrow_row(float *x, accel_dtype_t type, int64_t n)
 {
-    bf16_t *out = (bf16_t *)(void *)x;
     float block[1024];
 
     for (int64_t i = 0; i < n; i += 1024) {
         int64_t len = n - i < 1024 ? n - i : 1024;
 
         memcpy(block, x + i, (size_t)len * sizeof(*block));
-        bf16_narrow(out + i, block, (size_t)len);
+        cpu_store_row(vm_to(x, i, type), block, type, len, false);
     }
 }
 
@@ -135,7 +134,7 @@ void cpu_xent_grad(const struct backend *be, const struct xent *o, float *logits
         }
         grad_row(x, vocab, lse[r], scale, spread);
         x[targets[r]] -= scale * (1.0f - o->smoothing);
-        if (type == ACCEL_BF16)
-            narrow_row(x, vocab);
+        if (type != ACCEL_F32)
+            narrow_row(x, type, vocab);
     }
 }

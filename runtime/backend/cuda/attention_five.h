@@ -20,6 +20,12 @@
 #define FIVE_WGMMA_FLOPS 990e6
 #define FIVE_FLOPS       594e6
 #define FIVE_BYTES       3.35e6
+/* Instructions of a lane: 132 multiprocessors, 128 a cycle. Those between the products
+ * of a score, as nvcc makes them: its probability and gradient, and what dropout draws
+ * for it. */
+#define FIVE_INSTRUCTIONS 30.9e6
+#define FIVE_A_SCORE      50
+#define FIVE_A_DRAW       23
 /* from one kernel's end to the next one's full speed */
 #define FIVE_LAUNCH_US 4.0
 /* blocks that a multiprocessor holds: registers allow three, or two of wide heads */
@@ -52,8 +58,9 @@ static inline double five_pairs(const struct attention *p)
     return heads * (double)p->queries * (double)(first + last) / 2;
 }
 
-/* What the time depends on beside the call. wgmma: the kernel of dk and dv has it; its
- * blocks have 128 keys each, and a multiprocessor one of them. */
+/* What the time depends on beside the call. wgmma: the kernels of dk and dv, and of
+ * seven products' dq, have it; their blocks have 128 keys or queries each, and a
+ * multiprocessor one of them. */
 struct five_device {
     int sms;
     bool wgmma;
@@ -66,7 +73,8 @@ static inline double five_rounds(int64_t blocks, int64_t resident)
     return (double)(attn_quotient_up(blocks, resident) * resident) / (double)blocks;
 }
 
-/* Microseconds of products of `pairs` that move `bytes` per pair meanwhile. */
+/* Microseconds of products of `pairs` that move `bytes` per pair meanwhile. One product
+ * alone takes scores as they are, more make them. */
 static inline double five_work_us(const struct attention *p, double pairs, int products,
                                   double bytes, double flops_per_us)
 {
@@ -74,31 +82,24 @@ static inline double five_work_us(const struct attention *p, double pairs, int p
     const double width = p->head_width <= 64 ? 64 : 128;
     const double flops_us = pairs * 2 * products * width / flops_per_us;
     const double bytes_us = pairs * bytes / FIVE_BYTES;
+    const int each = FIVE_A_SCORE + (p->dropout > 0.0f ? FIVE_A_DRAW : 0);
+    const double scores_us = products > 1 ? pairs * each / FIVE_INSTRUCTIONS : 0;
+    const double most = flops_us > bytes_us ? flops_us : bytes_us;
 
-    return flops_us > bytes_us ? flops_us : bytes_us;
+    return most > scores_us ? most : scores_us;
 }
 
-/* The kernel of dk and dv of so many key heads. */
-static inline double five_dkv_us(const struct attention *p, double pairs, double bytes,
-                                 int64_t kv_heads, const struct five_device *d)
+/* A kernel whose blocks have 64 rows each of `heads` heads; by wgmma 128. */
+static inline double five_kernel_us(const struct attention *p, double pairs,
+                                    int products, double bytes, int64_t heads,
+                                    int64_t rows, int sms, bool wgmma)
 {
-    const int64_t keys = d->wgmma ? 2 * ATTN_TILE : ATTN_TILE;
+    const int64_t block = wgmma ? 2 * ATTN_TILE : ATTN_TILE;
     const double work =
-        five_work_us(p, pairs, 4, bytes, d->wgmma ? FIVE_WGMMA_FLOPS : FIVE_FLOPS);
+        five_work_us(p, pairs, products, bytes, wgmma ? FIVE_WGMMA_FLOPS : FIVE_FLOPS);
 
-    return work * five_rounds(kv_heads * attn_quotient_up(p->keys, keys),
-                              (int64_t)d->sms * (d->wgmma ? 1 : FIVE_BLOCKS)) +
-           FIVE_LAUNCH_US;
-}
-
-/* The kernel of dq, of so many heads. */
-static inline double five_dq_us(const struct attention *p, double pairs, int products,
-                                double bytes, int64_t heads,
-                                const struct five_device *d)
-{
-    return five_work_us(p, pairs, products, bytes, FIVE_FLOPS) *
-               five_rounds(heads * five_tiles(p->queries),
-                           (int64_t)d->sms * FIVE_BLOCKS) +
+    return work * five_rounds(heads * attn_quotient_up(rows, block),
+                              (int64_t)sms * (wgmma ? 1 : FIVE_BLOCKS)) +
            FIVE_LAUNCH_US;
 }
 
@@ -108,11 +109,14 @@ static inline double five_seven_us(const struct attention *p,
 {
     const double pairs = five_pairs(p);
 
-    return five_dq_us(p, pairs, 3, 0, p->batch * p->heads, d) +
-           five_dkv_us(p, pairs, 0, p->batch * p->kv_heads, d);
+    return five_kernel_us(p, pairs, 3, 0, p->batch * p->heads, p->queries, d->sms,
+                          d->wgmma) +
+           five_kernel_us(p, pairs, 4, 0, p->batch * p->kv_heads, p->keys, d->sms,
+                          d->wgmma);
 }
 
-/* With five products, dk and dv write 2 bytes per pair, which dq reads. */
+/* With five products, dk and dv write 2 bytes per pair, which dq reads: by mma.sync, as
+ * the bytes take longer than its product. */
 static inline double five_us(const struct attention *p, struct attn_split s,
                              const struct five_device *d)
 {
@@ -120,8 +124,9 @@ static inline double five_us(const struct attention *p, struct attn_split s,
     const double pairs = five_pairs(p) / (double)parts;
 
     return (double)parts *
-           (five_dkv_us(p, pairs, 2, kv_heads, d) +
-            five_dq_us(p, pairs, 1, 2, kv_heads * (p->heads / p->kv_heads), d));
+           (five_kernel_us(p, pairs, 4, 2, kv_heads, p->keys, d->sms, d->wgmma) +
+            five_kernel_us(p, pairs, 1, 2, kv_heads * (p->heads / p->kv_heads),
+                           p->queries, d->sms, false));
 }
 
 /* dq is written last here, so it must not be part of a sum with dk or dv, whose memory

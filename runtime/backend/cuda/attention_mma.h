@@ -252,9 +252,11 @@ void attn_wgmma_forward(const struct backend *be, const struct attention *p, voi
                         float *lse);
 void attn_mma_backward(const struct backend *be, const struct attention *p,
                        const struct attention_grads *g, const float *delta);
-/* dk and dv of a part, for calls that attn_wgmma_fits. */
+/* dk and dv of a part, and dq of seven products, for calls that attn_wgmma_fits. */
 void attn_wgmma_dkv(struct cuda_state *s, const struct attention *p,
                     const struct mma_task *w, const struct attention_grads *g);
+void attn_wgmma_dq(struct cuda_state *s, const struct attention *p,
+                   const struct mma_task *w, const struct heads_out *dq);
 /* dq of a part from the gradients of its scores. */
 void attn_mma_dq(struct cuda_state *s, const struct attention *p,
                  const struct mma_task *w, const struct heads_out *dq);

@@ -330,7 +330,9 @@ static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
     if (bytes > 48 << 10 && (!ALLOW_SHARED(attention_mma_dq<WIDTH>, bytes, s) ||
                              !ALLOW_SHARED(attention_mma_dkv<WIDTH>, bytes, s)))
         return;
-    if (dq.data && !w->ds)
+    if (dq.data && !w->ds && wgmma)
+        attn_wgmma_dq(s, p, w, &g->dq);
+    else if (dq.data && !w->ds)
         LAUNCH(attention_mma_dq<WIDTH>, rows_grid(q_tasks), MMA_THREADS, bytes, s, a,
                task, dq);
     if ((dk.data || dv.data) && wgmma)

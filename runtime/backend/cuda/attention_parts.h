@@ -72,7 +72,7 @@ static inline bool attn_split_further(const struct attention *p, int64_t needs,
 /* p moved by `elems` elements of the call's type. */
 static inline void *attn_moved(const struct attention *p, const void *at, int64_t elems)
 {
-    return (char *)(uintptr_t)at + elems * (p->type == ACCEL_BF16 ? 2 : 4);
+    return (char *)(uintptr_t)at + elems * (p->type == ACCEL_F32 ? 4 : 2);
 }
 
 static inline void attn_move_in(const struct attention *p, struct heads *h,

@@ -77,10 +77,9 @@ static inline bool attn_wgmma_fits(const struct attention *p, int compute)
     const struct heads *in[3] = { &p->q, &p->k, &p->v };
     const int64_t most = (int64_t)1 << 30, stride = (int64_t)1 << 39;
 
-    if (compute != 90 || p->dropout > 0.0f ||
-        (p->head_width != 64 && p->head_width != 128) || p->batch < 1 ||
-        p->queries < 1 || p->keys < 1 || p->queries > most || p->keys > most ||
-        p->batch * p->heads * (p->queries / 128 + 1) > most)
+    if (compute != 90 || (p->head_width != 64 && p->head_width != 128) ||
+        p->batch < 1 || p->queries < 1 || p->keys < 1 || p->queries > most ||
+        p->keys > most || p->batch * p->heads * (p->queries / 128 + 1) > most)
         return false;
     for (int i = 0; i < 3; i++)
         if (in[i]->row < 1 || in[i]->row >= stride || in[i]->head < 1 ||

@@ -95,6 +95,29 @@ template <typename SHARED> static __device__ __forceinline__ SHARED &wg_room(voi
                                                  WG_ALIGN);
 }
 
+/* Runs the statements with WIDTH and DROPS as the call has them: a kernel without
+ * dropout is not to pay for the bits of one with. */
+#define BY_FORM(p, WIDTH, DROPS, ...)                                                  \
+    do {                                                                               \
+        if ((p)->head_width == 64 && (p)->dropout > 0.0f) {                            \
+            constexpr int WIDTH = 64;                                                  \
+            constexpr bool DROPS = true;                                               \
+            __VA_ARGS__;                                                               \
+        } else if ((p)->head_width == 64) {                                            \
+            constexpr int WIDTH = 64;                                                  \
+            constexpr bool DROPS = false;                                              \
+            __VA_ARGS__;                                                               \
+        } else if ((p)->dropout > 0.0f) {                                              \
+            constexpr int WIDTH = 128;                                                 \
+            constexpr bool DROPS = true;                                               \
+            __VA_ARGS__;                                                               \
+        } else {                                                                       \
+            constexpr int WIDTH = 128;                                                 \
+            constexpr bool DROPS = false;                                              \
+            __VA_ARGS__;                                                               \
+        }                                                                              \
+    } while (0)
+
 /* The tensor [sample][head][row][column] that `from` points into, in boxes of box_rows
  * rows and 64 columns. False after a failure. */
 bool attn_wgmma_map(struct cuda_state *s, CUtensorMap *to, const struct attention *p,

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dk and dv of the attention for sm_90a: bfloat16, heads of 64 or 128 elements, without
- * dropout. A thread block has 128 keys of a key head, whose tiles stay, and goes over
- * tiles of 64 queries of its group of heads: one thread copies them by tensor maps, a
- * warp their lse and delta, two groups of four warps multiply (wgmma), 64 keys each. Of
- * five products it keeps what dq needs, as attention_mma_backward.cu does.
+ * dk and dv of the attention for sm_90a: bfloat16, heads of 64 or 128 elements. A
+ * thread block has 128 keys of a key head, whose tiles stay, and goes over tiles of 64
+ * queries of its group of heads: one thread copies them by tensor maps, a warp their
+ * lse and delta, two groups of four warps multiply (wgmma), 64 keys each. Of five
+ * products it keeps what dq needs, as attention_mma_backward.cu does.
  */
-#include "backend/cuda/attention_wgmma.h"
+#include "backend/cuda/attention_wgmma_grad.h"
 
-#define WG_TILES (ATTN_TILE / 8)
-
-/* 130 KiB with WIDTH 128. full: copies, lse and delta are there. free: all warps have
- * read them. */
-template <int WIDTH> struct wg_grad_shared {
-    bf16_t k[WG_ROWS * WIDTH], v[WG_ROWS * WIDTH];
-    bf16_t q[WG_STAGES][ATTN_TILE * WIDTH], dout[WG_STAGES][ATTN_TILE * WIDTH];
+/* Keys and values stay, queries and dout pass. 130 KiB with WIDTH 128. */
+template <int WIDTH> struct wg_dkv_shared {
+    struct wg_grad_shared<WIDTH> tiles;
     float lse[WG_STAGES][ATTN_TILE], delta[WG_STAGES][ATTN_TILE];
-    uint64_t own_full, full[WG_STAGES], free[WG_STAGES];
 };
 
 /* The tiles of queries that pass by a block's keys: those from `first` on of each head
@@ -38,41 +33,26 @@ static __device__ __forceinline__ struct wg_walk wg_walk_of(const struct attenti
     return w;
 }
 
-struct wg_grad_maps {
-    const CUtensorMap *q, *k, *v, *dout;
-};
-
 /* One thread: all tiles. */
 template <int WIDTH>
 static __device__ __forceinline__ void copy_tiles(struct wg_grad_shared<WIDTH> &sh,
-                                                  const struct wg_grad_maps &maps,
+                                                  const struct wg_side &keys,
+                                                  const struct wg_side &queries,
                                                   const struct wg_walk &walk,
-                                                  const struct attn_tile &keys)
+                                                  const struct attn_tile &t)
 {
-    const int sample = (int)keys.b;
-
-    ptx_barrier_expect(&sh.own_full, 2 * WG_ROWS * WIDTH * sizeof(bf16_t));
-    wg_copy<WIDTH, WG_ROWS>(sh.k, maps.k, keys.k0, keys.kv_head, sample, &sh.own_full);
-    wg_copy<WIDTH, WG_ROWS>(sh.v, maps.v, keys.k0, keys.kv_head, sample, &sh.own_full);
+    wg_copy_own<WIDTH>(sh, keys, t.k0, t.kv_head, t.b);
 #pragma unroll 1
     for (int h = walk.head, i = 0; h < walk.head + walk.heads; h++)
 #pragma unroll 1
-        for (int q0 = walk.first; q0 < walk.end; q0 += ATTN_TILE, i++) {
-            const int at = wg_stage(i);
-
-            /* the phase before the first one is over: a place is free at first */
-            ptx_barrier_wait(&sh.free[at], wg_phase(i) ^ 1);
-            ptx_barrier_expect(&sh.full[at], 2 * ATTN_TILE * WIDTH * sizeof(bf16_t));
-            wg_copy<WIDTH, ATTN_TILE>(sh.q[at], maps.q, q0, h, sample, &sh.full[at]);
-            wg_copy<WIDTH, ATTN_TILE>(sh.dout[at], maps.dout, q0, h, sample,
-                                      &sh.full[at]);
-        }
+        for (int q0 = walk.first; q0 < walk.end; q0 += ATTN_TILE, i++)
+            wg_copy_other<WIDTH>(sh, queries, i, q0, h, (int)t.b);
 }
 
 /* One warp: lse and delta, of which `row` is the first of the sample's. */
 template <int WIDTH>
 static __device__ __forceinline__ void copy_floats(const struct mma_task &w,
-                                                   struct wg_grad_shared<WIDTH> &sh,
+                                                   struct wg_dkv_shared<WIDTH> &sh,
                                                    const struct wg_walk &walk,
                                                    int64_t row)
 {
@@ -83,51 +63,29 @@ static __device__ __forceinline__ void copy_floats(const struct mma_task &w,
             const int64_t from = row + (int64_t)h * walk.end;
             const int at = wg_stage(i);
 
-            ptx_barrier_wait(&sh.free[at], wg_phase(i) ^ 1);
+            ptx_barrier_wait(&sh.tiles.free[at], wg_phase(i) ^ 1);
             for (int q = (int)threadIdx.x % WARP; q < ATTN_TILE; q += WARP) {
                 const bool there = q0 + q < walk.end;
 
                 sh.lse[at][q] = there ? w.lse[from + q0 + q] : 0.0f;
                 sh.delta[at][q] = there ? w.delta[from + q0 + q] : 0.0f;
             }
-            wg_release(&sh.full[at]);
+            wg_release(&sh.tiles.full[at]);
         }
-}
-
-/* Scores of 64 keys and 64 queries, and their gradients before the softmax's part: s =
- * k q^T, ds = v dout^T. */
-template <int WIDTH>
-static __device__ __forceinline__ void both_scores(float s[WG_TILES][4],
-                                                   float ds[WG_TILES][4],
-                                                   const bf16_t *k, const bf16_t *v,
-                                                   const bf16_t *q, const bf16_t *dout)
-{
-    ptx_hold<WG_TILES>(ds);
-    ptx_products_begin<WG_TILES>(s);
-#pragma unroll
-    for (int c = 0; c < WIDTH; c += 16)
-        ptx_products_64(s, wg_columns<WG_ROWS>(k, c), wg_columns<ATTN_TILE>(q, c),
-                        c > 0);
-#pragma unroll
-    for (int c = 0; c < WIDTH; c += 16)
-        ptx_products_64(ds, wg_columns<WG_ROWS>(v, c), wg_columns<ATTN_TILE>(dout, c),
-                        c > 0);
-    ptx_products_end<WG_TILES>(s);
-    ptx_hold<WG_TILES>(ds);
 }
 
 /* dv += p^T dout, dk += ds^T q. */
 template <int WIDTH>
 static __device__ __forceinline__ void both_sums(float dk[WIDTH / 8][4],
                                                  float dv[WIDTH / 8][4],
-                                                 const float s[WG_TILES][4],
-                                                 const float ds[WG_TILES][4],
+                                                 const float s[GRAD_TILES][4],
+                                                 const float ds[GRAD_TILES][4],
                                                  const bf16_t *q, const bf16_t *dout)
 {
-    uint32_t left[WG_TILES / 2][4], left_ds[WG_TILES / 2][4];
+    uint32_t left[GRAD_TILES / 2][4], left_ds[GRAD_TILES / 2][4];
 
-    wg_pack<WG_TILES>(left, s);
-    wg_pack<WG_TILES>(left_ds, ds);
+    wg_pack<GRAD_TILES>(left, s);
+    wg_pack<GRAD_TILES>(left_ds, ds);
     ptx_hold<WIDTH / 8>(dk);
     ptx_products_begin<WIDTH / 8>(dv);
     wg_add<WIDTH, ATTN_TILE>(dv, left, dout);
@@ -137,56 +95,66 @@ static __device__ __forceinline__ void both_sums(float dk[WIDTH / 8][4],
 }
 
 /* Turns scores into probabilities and their gradients. Rows are keys. */
-template <int WIDTH>
+template <bool DROPS>
 static __device__ __forceinline__ void both_grads(const struct attention &p,
                                                   const struct attn_tile &t, int row,
-                                                  const float *lse, const float *delta,
-                                                  float s[WG_TILES][4],
-                                                  float ds[WG_TILES][4])
+                                                  uint32_t kept, const float *lse,
+                                                  const float *delta,
+                                                  float s[GRAD_TILES][4],
+                                                  float ds[GRAD_TILES][4])
 {
     const struct attn_view view = attn_view_of(p, t);
+    const float scale = DROPS ? attn_keep_scale(p) : 1.0f;
 
 #pragma unroll
-    for (int n = 0; n < WG_TILES; n++)
+    for (int n = 0; n < GRAD_TILES; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int k = row + i / 2 * 8, q = n * 8 + mma_col() + i % 2;
 
             s[n][i] *= p.scale;
             mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), lse[q], delta[q],
-                           1.0f);
+                           DROPS ? kept_factor(kept, scale, n, i) : 1.0f);
         }
 }
 
-/* What a tile of queries adds to dk and dv of 64 keys, which begin at element `own` of
- * the block's tiles. ds: where the gradients of the scores are kept, or NULL. */
-template <int WIDTH>
+/* What a tile of queries, number i that passes, adds to dk and dv of 64 keys, which
+ * begin at element `own` of the block's tiles. ds: where the gradients of the scores
+ * are kept, or NULL. */
+template <int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_add_queries(const struct attention &p,
-                                                      struct wg_grad_shared<WIDTH> &sh,
-                                                      const struct attn_tile &t, int at,
+                                                      struct wg_dkv_shared<WIDTH> &sh,
+                                                      const struct attn_tile &t, int i,
                                                       int own, bf16_t *ds,
                                                       float dk[WIDTH / 8][4],
                                                       float dv[WIDTH / 8][4])
 {
-    const int row = mma_first() % ATTN_TILE + mma_row();
-    float s[WG_TILES][4], dp[WG_TILES][4];
+    struct wg_grad_shared<WIDTH> &tiles = sh.tiles;
+    const int row = mma_first() % ATTN_TILE + mma_row(), at = wg_stage(i);
+    uint32_t kept = 0;
+    float s[GRAD_TILES][4], dp[GRAD_TILES][4];
 
+    /* while the copy or the other group's products are under way */
+    if constexpr (DROPS)
+        kept = kept_by_keys(p, t, row);
     mma_clear<ATTN_TILE>(s);
     mma_clear<ATTN_TILE>(dp);
-    both_scores<WIDTH>(s, dp, sh.k + own, sh.v + own, sh.q[at], sh.dout[at]);
-    both_grads<WIDTH>(p, t, row, sh.lse[at], sh.delta[at], s, dp);
+    ptx_barrier_wait(&tiles.full[at], wg_phase(i));
+    both_scores<WIDTH>(tiles, own, at, s, dp);
+    both_grads<DROPS>(p, t, row, kept, sh.lse[at], sh.delta[at], s, dp);
     if (ds) {
         mma_keep_ds(ds, row, 0, dp);
-        mma_keep_ds(ds, row, ATTN_TILE / 2, dp + WG_TILES / 2);
+        mma_keep_ds(ds, row, ATTN_TILE / 2, dp + GRAD_TILES / 2);
     }
-    both_sums<WIDTH>(dk, dv, s, dp, sh.q[at], sh.dout[at]);
+    both_sums<WIDTH>(dk, dv, s, dp, tiles.other[0][at], tiles.other[1][at]);
+    wg_release(&tiles.free[at]);
 }
 
 /* Four warps: 64 keys of the block's 128, from keys.k0 on; the walk is the block's. */
-template <int WIDTH>
+template <int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_key_tile(const struct attention &p,
                                                    const struct mma_task &w,
-                                                   struct wg_grad_shared<WIDTH> &sh,
+                                                   struct wg_dkv_shared<WIDTH> &sh,
                                                    const struct wg_walk &walk,
                                                    const struct attn_tile &keys,
                                                    const struct heads_out &to_k,
@@ -205,20 +173,19 @@ static __device__ __forceinline__ void wg_key_tile(const struct attention &p,
 
     mma_clear<WIDTH>(dk);
     mma_clear<WIDTH>(dv);
-    ptx_barrier_wait(&sh.own_full, 0);
+    ptx_barrier_wait(&sh.tiles.own_full, 0);
 #pragma unroll 1
     for (int h = 0, i = 0; h < walk.heads; h++)
 #pragma unroll 1
         for (int q0 = walk.first; q0 < walk.end; q0 += ATTN_TILE, i++) {
-            const int at = wg_stage(i), tile = (h * down + q0 / ATTN_TILE) * across;
+            const int tile = (h * down + q0 / ATTN_TILE) * across;
 
+            t.h = walk.head + h;
             t.q0 = q0;
             t.queries = walk.end - q0 < ATTN_TILE ? walk.end - q0 : ATTN_TILE;
-            ptx_barrier_wait(&sh.full[at], wg_phase(i));
-            wg_add_queries<WIDTH>(
-                p, sh, t, at, own,
+            wg_add_queries<WIDTH, DROPS>(
+                p, sh, t, i, own,
                 kept ? kept + (int64_t)tile * (ATTN_TILE * ATTN_TILE) : NULL, dk, dv);
-            wg_release(&sh.free[at]);
         }
     if (to_k.data)
         mma_store<WIDTH>(to_k, keys.b, keys.kv_head, keys.k0, keys.keys, dk,
@@ -228,30 +195,15 @@ static __device__ __forceinline__ void wg_key_tile(const struct attention &p,
                          { row, row + 8, 1.0f, 1.0f }, p.head_width);
 }
 
-/* One thread makes the barriers; the copies are to see them, then all threads. */
-template <int WIDTH>
-static __device__ __forceinline__ void grad_barriers(struct wg_grad_shared<WIDTH> &sh)
-{
-    if (threadIdx.x == WG_WARPS * WARP) {
-        ptx_barrier_init(&sh.own_full, 1);
-        for (int i = 0; i < WG_STAGES; i++) {
-            /* who copies tiles, and who copies floats */
-            ptx_barrier_init(&sh.full[i], 2);
-            ptx_barrier_init(&sh.free[i], WG_WARPS);
-        }
-        ptx_fence_async();
-    }
-    __syncthreads();
-}
-
-template <int WIDTH>
+template <int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_grad_block(const struct attention &p,
                                                      const struct mma_task &w,
-                                                     const struct wg_grad_maps &maps,
+                                                     const struct wg_side &of_keys,
+                                                     const struct wg_side &of_queries,
                                                      const struct heads_out &dk,
                                                      const struct heads_out &dv)
 {
-    struct wg_grad_shared<WIDTH> &sh = wg_room<struct wg_grad_shared<WIDTH>>();
+    struct wg_dkv_shared<WIDTH> &sh = wg_room<struct wg_dkv_shared<WIDTH>>();
     const int64_t heads = w.samples * w.kv_heads, i = blockIdx.x;
     const int64_t b = w.sample + i % heads / w.kv_heads;
     const int64_t h = (w.kv_head + i % w.kv_heads) * (p.heads / p.kv_heads);
@@ -261,17 +213,17 @@ static __device__ __forceinline__ void wg_grad_block(const struct attention &p,
 
     const struct wg_walk walk = wg_walk_of<WIDTH>(p, keys);
 
-    grad_barriers<WIDTH>(sh);
+    grad_barriers<WIDTH>(sh.tiles, 2); /* who copies tiles, and who copies floats */
     /* registers: 256 x 232 + 128 x 40, as the loops of those that copy take 30 */
     if (threadIdx.x < WG_WARPS * WARP) {
         const int64_t k0 = keys.k0 + mma_first() / ATTN_TILE * ATTN_TILE;
 
         ptx_more_registers<232>();
-        wg_key_tile<WIDTH>(p, w, sh, walk, attn_tile_at(p, b, h, 0, k0), dk, dv);
+        wg_key_tile<WIDTH, DROPS>(p, w, sh, walk, attn_tile_at(p, b, h, 0, k0), dk, dv);
     } else {
         ptx_fewer_registers<40>();
         if (threadIdx.x == WG_WARPS * WARP)
-            copy_tiles<WIDTH>(sh, maps, walk, keys);
+            copy_tiles<WIDTH>(sh.tiles, of_keys, of_queries, walk, keys);
         else if (threadIdx.x / WARP == WG_WARPS + 1)
             copy_floats<WIDTH>(w, sh, walk, b * p.heads * p.queries);
     }
@@ -279,7 +231,7 @@ static __device__ __forceinline__ void wg_grad_block(const struct attention &p,
 
 /* Code for other devices is there only so that the kernel has a name: attn_has_wgmma
  * keeps them from it. */
-template <int WIDTH>
+template <int WIDTH, bool DROPS>
 static __global__ void __launch_bounds__(WG_THREADS, 1)
     attention_wgmma_dkv(struct attention p, struct mma_task w,
                         const __grid_constant__ CUtensorMap q,
@@ -289,39 +241,36 @@ static __global__ void __launch_bounds__(WG_THREADS, 1)
                         struct heads_out dv)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    wg_grad_block<WIDTH>(p, w, { &q, &k, &v, &dout }, dk, dv);
+    wg_grad_block<WIDTH, DROPS>(p, w, { { &k, &v } }, { { &q, &dout } }, dk, dv);
 #endif
 }
 
-template <int WIDTH>
+template <int WIDTH, bool DROPS>
 static void launch_wgmma_dkv(struct cuda_state *s, const struct attention *p,
                              const struct mma_task *w, const struct attention_grads *g)
 {
     const int64_t tasks =
         w->samples * w->kv_heads * ((p->keys + WG_ROWS - 1) / WG_ROWS);
-    const size_t bytes = sizeof(struct wg_grad_shared<WIDTH>) + WG_ALIGN;
-    const int64_t cols = p->heads * p->head_width;
-    const struct heads to_dout = { g->dout, p->queries * cols, cols, p->head_width };
+    const size_t bytes = sizeof(struct wg_dkv_shared<WIDTH>) + WG_ALIGN;
+    const struct heads to_dout = wg_dout_of(p, g->dout);
     struct heads_out dk = g->dk, dv = g->dv;
     struct attention a = *p;
     struct mma_task task = *w;
+    auto wgmma_dkv = attention_wgmma_dkv<WIDTH, DROPS>;
     CUtensorMap q, k, v, dout;
 
     if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, ATTN_TILE) ||
         !attn_wgmma_map(s, &k, p, &p->k, p->kv_heads, p->keys, WG_ROWS) ||
         !attn_wgmma_map(s, &v, p, &p->v, p->kv_heads, p->keys, WG_ROWS) ||
         !attn_wgmma_map(s, &dout, p, &to_dout, p->heads, p->queries, ATTN_TILE) ||
-        !ALLOW_SHARED(attention_wgmma_dkv<WIDTH>, bytes, s))
+        !ALLOW_SHARED(wgmma_dkv, bytes, s))
         return;
-    LAUNCH(attention_wgmma_dkv<WIDTH>, (unsigned)tasks, WG_THREADS, bytes, s, a, task,
-           q, k, v, dout, dk, dv);
+    LAUNCH(wgmma_dkv, (unsigned)tasks, WG_THREADS, bytes, s, a, task, q, k, v, dout, dk,
+           dv);
 }
 
 void attn_wgmma_dkv(struct cuda_state *s, const struct attention *p,
                     const struct mma_task *w, const struct attention_grads *g)
 {
-    if (p->head_width == 64)
-        launch_wgmma_dkv<64>(s, p, w, g);
-    else
-        launch_wgmma_dkv<128>(s, p, w, g);
+    BY_FORM(p, WIDTH, DROPS, (launch_wgmma_dkv<WIDTH, DROPS>(s, p, w, g)));
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention forward for sm_90a: bfloat16, heads of 64 or 128 elements, without dropout.
- * A thread block has 128 queries: one thread copies tiles of 128 keys and values by
- * tensor maps, two groups of four warps multiply them (wgmma), 64 queries each. A tile
- * is copied while the one before is in use. Out: the output and one log-sum-exp per
- * query.
+ * Attention forward for sm_90a: bfloat16, heads of 64 or 128 elements. A thread block
+ * has 128 queries: one thread copies tiles of 128 keys and values by tensor maps, two
+ * groups of four warps multiply them (wgmma), 64 queries each. A tile is copied while
+ * the one before is in use. Out: the output and one log-sum-exp per query.
  */
+#include "backend/cuda/attention_kept.h"
 #include "backend/cuda/attention_rows.h"
 #include "backend/cuda/attention_wgmma.h"
 
@@ -79,9 +79,33 @@ static __device__ __forceinline__ void wg_gather(float acc[WIDTH / 8][4],
     ptx_products_end<WIDTH / 8>(acc);
 }
 
+/* Draws for the tile of 128 keys from k0 on, while its copy or the other group's
+ * products are under way. */
+template <bool DROPS>
+static __device__ __forceinline__ void wg_draw(const struct attention &p,
+                                               const struct attn_tile &t, int64_t k0,
+                                               int row, uint32_t kept[2])
+{
+    for (int half = 0; DROPS && half < 2; half++)
+        kept[half] = kept_by_queries(
+            p, attn_tile_at(p, t.b, t.h, t.q0, k0 + half * ATTN_TILE), row);
+}
+
+/* Applies dropout, after the sums: dropped keys still count in the softmax. */
+template <bool DROPS>
+static __device__ __forceinline__ void wg_drop(const uint32_t kept[2], float scale,
+                                               float s[WG_TILES][4])
+{
+#pragma unroll
+    for (int n = 0; DROPS && n < WG_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[n][i] *= kept_factor(kept[n / KEPT_RESULTS], scale, n % KEPT_RESULTS, i);
+}
+
 /* Four warps: 64 queries of the block's 128. Keys that none of them sees are passed
  * over with the others. */
-template <int WIDTH>
+template <int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_consume(const struct attention &p,
                                                   struct wg_shared<WIDTH> &sh,
                                                   const struct attn_tile &t, int tiles,
@@ -91,6 +115,7 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
     const bf16_t *q = sh.q + mma_first() / ATTN_TILE * ATTN_TILE * WG_PANEL;
     float acc[WIDTH / 8][4], s[WG_TILES][4];
     float max[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
+    uint32_t kept[2] = { 0, 0 };
 
     mma_clear<WIDTH>(acc);
     mma_clear<WG_KEYS>(s);
@@ -101,6 +126,7 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
         const int64_t k0 = (int64_t)i * WG_KEYS;
         float factor[2];
 
+        wg_draw<DROPS>(p, t, k0, row, kept);
         ptx_barrier_wait(&sh.k_full[at], wg_phase(i));
         wg_scores<WIDTH>(s, q, sh.k[at]);
         wg_release(&sh.k_free[at]);
@@ -115,6 +141,7 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
         for (int n = 0; n < WIDTH / 8; n++)
             for (int e = 0; e < 4; e++)
                 acc[n][e] *= factor[e / 2];
+        wg_drop<DROPS>(kept, attn_keep_scale(p), s);
         ptx_barrier_wait(&sh.v_full[at], wg_phase(i));
         wg_gather<WIDTH>(acc, s, sh.v[at]);
         wg_release(&sh.v_free[at]);
@@ -139,7 +166,7 @@ static __device__ __forceinline__ void wg_barriers(struct wg_shared<WIDTH> &sh)
     __syncthreads();
 }
 
-template <int WIDTH>
+template <int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_block(const struct attention &p,
                                                 const CUtensorMap *q,
                                                 const CUtensorMap *k,
@@ -163,7 +190,7 @@ static __device__ __forceinline__ void wg_block(const struct attention &p,
     if (threadIdx.x < WG_WARPS * WARP) {
         ptx_more_registers<240>();
         t = attn_tile_at(p, t.b, t.h, q0 + mma_first() / ATTN_TILE * ATTN_TILE, 0);
-        wg_consume<WIDTH>(p, sh, t, tiles, out, lse);
+        wg_consume<WIDTH, DROPS>(p, sh, t, tiles, out, lse);
     } else {
         ptx_fewer_registers<24>();
         if (threadIdx.x == WG_WARPS * WARP)
@@ -173,7 +200,7 @@ static __device__ __forceinline__ void wg_block(const struct attention &p,
 
 /* Code for other devices is there only so that the kernel has a name: attn_wgmma_fits
  * keeps them from it. */
-template <int WIDTH>
+template <int WIDTH, bool DROPS>
 static __global__ void __launch_bounds__(WG_THREADS, 1)
     attention_wgmma_forward(struct attention p, const __grid_constant__ CUtensorMap q,
                             const __grid_constant__ CUtensorMap k,
@@ -181,7 +208,7 @@ static __global__ void __launch_bounds__(WG_THREADS, 1)
                             float *lse)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    wg_block<WIDTH>(p, &q, &k, &v, out, lse);
+    wg_block<WIDTH, DROPS>(p, &q, &k, &v, out, lse);
 #endif
 }
 
@@ -209,22 +236,22 @@ bool attn_wgmma_map(struct cuda_state *s, CUtensorMap *to, const struct attentio
     return cuda_fails(s, "cuTensorMapEncodeTiled", "the driver refuses the tensor");
 }
 
-template <int WIDTH>
+template <int WIDTH, bool DROPS>
 static void launch_wgmma(struct cuda_state *s, const struct attention *p, void *out,
                          float *lse)
 {
     const int64_t tasks = p->batch * p->heads * ((p->queries + WG_ROWS - 1) / WG_ROWS);
     const size_t bytes = sizeof(struct wg_shared<WIDTH>) + WG_ALIGN;
     struct attention a = *p;
+    auto wgmma_forward = attention_wgmma_forward<WIDTH, DROPS>;
     CUtensorMap q, k, v;
 
     if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, WG_ROWS) ||
         !attn_wgmma_map(s, &k, p, &p->k, p->kv_heads, p->keys, WG_KEYS) ||
         !attn_wgmma_map(s, &v, p, &p->v, p->kv_heads, p->keys, WG_KEYS) ||
-        !ALLOW_SHARED(attention_wgmma_forward<WIDTH>, bytes, s))
+        !ALLOW_SHARED(wgmma_forward, bytes, s))
         return;
-    LAUNCH(attention_wgmma_forward<WIDTH>, (unsigned)tasks, WG_THREADS, bytes, s, a, q,
-           k, v, out, lse);
+    LAUNCH(wgmma_forward, (unsigned)tasks, WG_THREADS, bytes, s, a, q, k, v, out, lse);
 }
 
 void attn_wgmma_forward(const struct backend *be, const struct attention *p, void *out,
@@ -233,8 +260,5 @@ void attn_wgmma_forward(const struct backend *be, const struct attention *p, voi
     struct cuda_state *s = cuda_state_of(be);
 
     attn_tell(s, false, "wgmma, %lld queries a block", WG_ROWS);
-    if (p->head_width == 64)
-        launch_wgmma<64>(s, p, out, lse);
-    else
-        launch_wgmma<128>(s, p, out, lse);
+    BY_FORM(p, WIDTH, DROPS, (launch_wgmma<WIDTH, DROPS>(s, p, out, lse)));
 }

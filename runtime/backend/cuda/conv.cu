@@ -55,7 +55,7 @@ static __global__ void columns_kernel(T *cols, const T *x, struct piece k,
             const bool inside = r >= 0 && r < p.height && c >= 0 && c < p.width;
 
             cols[d * k.ld + j] =
-                inside ? image[(d / k.taps * p.height + r) * p.width + c] : T(0);
+                inside ? image[(d / k.taps * p.height + r) * p.width + c] : T{};
         }
     }
 }

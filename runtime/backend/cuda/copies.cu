@@ -194,6 +194,9 @@ static void as_float(float *out, const void *src, accel_dtype_t type, int64_t n)
         case ACCEL_BF16:
             out[i] = bf16_to_f32(((const bf16_t *)src)[i]);
             break;
+        case ACCEL_F16:
+            out[i] = f16_to_f32(((const f16_t *)src)[i]);
+            break;
         case ACCEL_I32:
             out[i] = (float)((const int32_t *)src)[i];
             break;
@@ -209,7 +212,7 @@ static void as_float(float *out, const void *src, accel_dtype_t type, int64_t n)
         case ACCEL_F64:
             out[i] = (float)((const double *)src)[i];
             break;
-        default: /* wire types never form arrays */
+        default: /* float8 never forms arrays */
             break;
         }
 }

@@ -109,6 +109,14 @@ static void driver_release(char *out, size_t len)
         fclose(f);
 }
 
+/* cuBLASLt's products of 8-bit floats on a device of that capability. */
+static enum backend_fp8 fp8_of(int compute)
+{
+    return compute == 89 || compute == 90 ? BACKEND_FP8_TURNED
+           : compute / 10 == 10           ? BACKEND_FP8_WHOLE
+                                          : BACKEND_FP8_NONE;
+}
+
 /* Takes the device's properties and makes the texts of name and isa from them. */
 static bool describe(struct cuda_state *s)
 {
@@ -126,6 +134,7 @@ static bool describe(struct cuda_state *s)
     s->sms = p.multiProcessorCount;
     s->shared_bytes = p.sharedMemPerBlockOptin;
     s->pool = p.memoryPoolsSupported != 0;
+    s->be.fp8 = fp8_of(s->compute);
     s->be.bus_id = s->bus_id;
     s->be.memory_bytes = p.totalGlobalMem;
     s->be.fixed_bytes = cuda_fixed_bytes(p.totalGlobalMem);

@@ -206,30 +206,50 @@ static __device__ __forceinline__ void attn_gather(
     __syncthreads();
 }
 
+/* A tile's random words, as struct attention counts them: row * quads + key / 4. */
+struct attn_draws {
+    uint64_t first, quads; /* first: of the tile's first query and key */
+    uint32_t below;        /* words below it drop their key */
+};
+
+static __device__ __forceinline__ struct attn_draws attn_draws_of(
+    const struct attention &p, const struct attn_tile &t)
+{
+    const uint64_t row =
+        ((uint64_t)(p.first_sample + t.b) * (uint64_t)p.heads + (uint64_t)t.h) *
+            (uint64_t)p.queries +
+        (uint64_t)t.q0;
+    struct attn_draws d;
+
+    d.quads = ((uint64_t)p.keys + 3) / 4;
+    d.first = row * d.quads + (uint64_t)t.k0 / 4;
+    d.below = (uint32_t)((double)p.dropout * 4294967296.0);
+    return d;
+}
+
+/* Bit i: does dropout keep key 4 quad + i of query q of the tile? */
+static __device__ __forceinline__ uint32_t attn_kept_quad(const struct attention &p,
+                                                          const struct attn_draws &d,
+                                                          int q, int quad)
+{
+    uint32_t word[4];
+
+    rng_block(p.seed, p.stream, d.first + (uint64_t)q * d.quads + (uint64_t)quad, word);
+    return (uint32_t)(word[0] >= d.below) | (uint32_t)(word[1] >= d.below) << 1 |
+           (uint32_t)(word[2] >= d.below) << 2 | (uint32_t)(word[3] >= d.below) << 3;
+}
+
 /* Sets bit k % 4 of kept[q][k / 4] if dropout keeps key k of query q. Readers
  * synchronize. */
 static __device__ __forceinline__ void attn_stage_kept(const struct attention &p,
                                                        const struct attn_tile &t,
                                                        uint8_t *kept)
 {
-    /* the numbering of struct attention: row * quads + key / 4 */
-    const uint64_t quads = ((uint64_t)p.keys + 3) / 4;
-    const uint64_t row =
-        ((uint64_t)(p.first_sample + t.b) * (uint64_t)p.heads + (uint64_t)t.h) *
-            (uint64_t)p.queries +
-        (uint64_t)t.q0;
-    const uint32_t below = (uint32_t)((double)p.dropout * 4294967296.0);
+    const struct attn_draws d = attn_draws_of(p, t);
 
     BLOCK_STRIDE(i, ATTN_TILE * ATTN_QUADS)
-    {
-        uint64_t q = (uint64_t)i / ATTN_QUADS, quad = (uint64_t)i % ATTN_QUADS;
-        uint32_t word[4];
-
-        rng_block(p.seed, p.stream, (row + q) * quads + (uint64_t)t.k0 / 4 + quad,
-                  word);
-        kept[i] = (uint8_t)((word[0] >= below) | (word[1] >= below) << 1 |
-                            (word[2] >= below) << 2 | (word[3] >= below) << 3);
-    }
+    kept[i] =
+        (uint8_t)attn_kept_quad(p, d, (int)(i / ATTN_QUADS), (int)(i % ATTN_QUADS));
 }
 
 /* The dropout factor of one element. scale: 1 / (1 - dropout), or 0 without dropout. */

@@ -148,7 +148,7 @@ void cuda_dropout(const struct backend *be, void *y, bool add, const void *x,
 
 /* ---- one dtype to another -------------------------------------------------------- */
 
-/* Elements per pack: 16 bytes of bfloat16, two accesses of float32. */
+/* Elements per pack: 16 bytes of a narrow type, two accesses of float32. */
 enum { CAST_PACK = 8 };
 
 /* the C type of each dtype that an array may have */
@@ -158,6 +158,9 @@ template <> struct element<ACCEL_F32> {
 };
 template <> struct element<ACCEL_BF16> {
     using type = bf16_t;
+};
+template <> struct element<ACCEL_F16> {
+    using type = half_t;
 };
 template <> struct element<ACCEL_I32> {
     using type = int32_t;
@@ -187,7 +190,10 @@ template <typename D, accel_dtype_t FROM> struct cast_op {
         const auto p = pack_at<V>(src + at);
 
         for (int i = 0; i < V; i++)
-            x[0][i] = FROM == ACCEL_BF16 ? bf16_to_f32((bf16_t)p.v[i]) : (float)p.v[i];
+            if constexpr (FROM == ACCEL_BF16 || FROM == ACCEL_F16)
+                x[0][i] = load_float(p.v, i);
+            else
+                x[0][i] = (float)p.v[i];
     }
     template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
     {
@@ -195,7 +201,7 @@ template <typename D, accel_dtype_t FROM> struct cast_op {
     }
 };
 
-/* dst float32 or bfloat16; with `add`, dst += src. */
+/* dst of a storage type; with `add`, dst += src. */
 template <accel_dtype_t FROM>
 static void cast_from(struct cuda_state *s, void *dst, accel_dtype_t dst_type, bool add,
                       const void *src, int64_t n)
@@ -220,28 +226,31 @@ void cuda_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool
     switch (src_type) {
         FROM(ACCEL_F32);
         FROM(ACCEL_BF16);
+        FROM(ACCEL_F16);
         FROM(ACCEL_I32);
         FROM(ACCEL_U16);
         FROM(ACCEL_U8);
         FROM(ACCEL_F64);
         FROM(ACCEL_I64);
-    default: /* wire types never form arrays */
+    default: /* float8 never forms arrays */
         break;
     }
 #undef FROM
 }
 
-void cuda_widen(const struct backend *be, float *dst, const void *src, int64_t n)
+void cuda_widen(const struct backend *be, float *dst, const void *src,
+                accel_dtype_t type, int64_t n)
 {
-    cast_from<ACCEL_BF16>(cuda_state_of(be), dst, ACCEL_F32, false, src, n);
+    cuda_cast(be, dst, ACCEL_F32, false, src, type, n);
 }
 
 /* Narrows the first elements in place, with one block: the results of a piece land on
  * what it was made from, and before what comes next. */
+template <typename T>
 static __global__ void __launch_bounds__(MAP_BLOCK)
     narrow_head_kernel(float *x, int64_t n)
 {
-    bf16_t *to = reinterpret_cast<bf16_t *>(x);
+    T *to = reinterpret_cast<T *>(x);
 
     for (int64_t at = 0; at < n; at += MAP_BLOCK) {
         const int64_t i = at + threadIdx.x;
@@ -249,25 +258,27 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
 
         __syncthreads();
         if (i < n)
-            to[i] = f32_to_bf16(v);
+            store_float(to, i, v);
     }
 }
 
 /* In place, the results of [at, 2 at) land where [at / 2, at) was, which is done by
  * then: launches on one queue follow each other. */
-void cuda_narrow(const struct backend *be, void *dst, const float *src, int64_t n)
+void cuda_narrow(const struct backend *be, void *dst, accel_dtype_t type,
+                 const float *src, int64_t n)
 {
     /* then each launch may double: log2(n / 4096) launches */
     const int64_t head = 4096;
     struct cuda_state *s = cuda_state_of(be);
 
     if (dst != (const void *)src) {
-        cast_from<ACCEL_F32>(s, dst, ACCEL_BF16, false, src, n);
+        cast_from<ACCEL_F32>(s, dst, type, false, src, n);
         return;
     }
-    LAUNCH(narrow_head_kernel, n > 0, MAP_BLOCK, 0, s, (float *)dst,
-           n < head ? n : head);
+    BY_TYPE(type, T,
+            LAUNCH((narrow_head_kernel<T>), n > 0, MAP_BLOCK, 0, s, (float *)dst,
+                   n < head ? n : head));
     for (int64_t at = head; at < n; at *= 2)
-        cast_from<ACCEL_F32>(s, (bf16_t *)dst + at, ACCEL_BF16, false, src + at,
+        cast_from<ACCEL_F32>(s, (uint16_t *)dst + at, type, false, src + at,
                              n - at < at ? n - at : at);
 }

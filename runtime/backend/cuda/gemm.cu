@@ -84,8 +84,7 @@ bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused)
     g = gemm_table_get(&s->blas->table, &key, &status);
     if (!g)
         return gemm_lt_ok(s, status, "cublasLtMatmulDescCreate");
-    if (!gemm_lt_ok(s, gemm_lt_vectors(g, p->bias, p->pre),
-                    "cublasLtMatmulDescSetAttribute"))
+    if (!gemm_lt_ok(s, gemm_lt_vectors(g, p), "cublasLtMatmulDescSetAttribute"))
         return false;
     if (!g->searched)
         search(s, g, p, workspace);
@@ -144,7 +143,7 @@ static bool direct(struct cuda_state *s, const struct gemm *p, struct gemm_way w
     /* the epilogue wants a float32 bias beside a float32 result */
     if (fused_bias && p->bias_type != p->c_type) {
         wide = (float *)cuda_scratch(s, (size_t)p->n * sizeof(*wide));
-        s->be.widen(&s->be, wide, p->bias, p->n);
+        s->be.widen(&s->be, wide, p->bias, p->bias_type, p->n);
         part.bias = wide;
     }
     good = gemm_product(s, &part, way.fused);
@@ -214,17 +213,17 @@ static bool multiply(struct cuda_state *s, const struct gemm *p, struct gemm_way
     return true;
 }
 
-/* Widens a bfloat16 operand: its stored elements, from the first row to the last with
+/* Widens a narrow operand: its stored elements, from the first row to the last with
  * the gaps between them, as float32 scratch. No op multiplies operands of two types, so
  * one that exceeds the workspace is not worth passes: it is allocated. */
-static void *widened(struct cuda_state *s, const void *from, int64_t rows, int64_t cols,
-                     int64_t ld)
+static void *widened(struct cuda_state *s, const void *from, accel_dtype_t type,
+                     int64_t rows, int64_t cols, int64_t ld)
 {
     const int64_t n = rows ? (rows - 1) * ld + cols : 0;
     float *to = (float *)cuda_scratch(s, (size_t)n * sizeof(*to));
 
     if (to)
-        s->be.widen(&s->be, to, from, n);
+        s->be.widen(&s->be, to, from, type, n);
     return to;
 }
 
@@ -238,11 +237,11 @@ void cuda_gemm(const struct backend *be, const struct gemm *p)
 
     if (!p->m || !p->n || !p->k || s->failed)
         return;
-    if (p->a_type == ACCEL_BF16 && p->b_type == ACCEL_F32)
-        same.a = a = widened(s, p->a, p->trans_a ? p->k : p->m,
+    if (p->a_type != ACCEL_F32 && p->b_type == ACCEL_F32)
+        same.a = a = widened(s, p->a, p->a_type, p->trans_a ? p->k : p->m,
                              p->trans_a ? p->m : p->k, p->lda);
-    if (p->b_type == ACCEL_BF16 && p->a_type == ACCEL_F32)
-        same.b = b = widened(s, p->b, p->trans_b ? p->n : p->k,
+    if (p->b_type != ACCEL_F32 && p->a_type == ACCEL_F32)
+        same.b = b = widened(s, p->b, p->b_type, p->trans_b ? p->n : p->k,
                              p->trans_b ? p->k : p->n, p->ldb);
     if (a || b)
         same.a_type = same.b_type = ACCEL_F32;

@@ -39,10 +39,11 @@ struct gemm_way {
 struct gemm_key {
     int64_t m, n, k, lda, ldb, ldc;
     uint8_t trans_a, trans_b, add, fused;
-    uint8_t narrow_in, narrow_out; /* bfloat16 operands, result */
+    uint8_t a, b, out; /* accel_dtype_t of the operands and of the result */
     /* Alignment of each address as a power of two, at most GEMM_ALIGNED. */
     uint8_t align_a, align_b, align_c, align_bias, align_pre;
-    uint8_t none[5];
+    uint8_t fast; /* 8-bit operands, and sums of fewer bits */
+    uint8_t none[3];
 };
 
 static inline uint8_t gemm_alignment(const void *p)
@@ -63,13 +64,23 @@ static inline bool gemm_pre_fits(const struct gemm *p)
     return p->ldc % 8 == 0 && (!p->pre || gemm_alignment(p->pre) == GEMM_ALIGNED);
 }
 
+static inline bool gemm_is_fp8(accel_dtype_t t)
+{
+    return t == ACCEL_F8E4M3 || t == ACCEL_F8E5M2;
+}
+
+/* Are both operands of one narrow type, or of 8 bits? */
+static inline bool gemm_narrow_in(const struct gemm *p)
+{
+    return (p->a_type != ACCEL_F32 && p->a_type == p->b_type) || gemm_is_fp8(p->a_type);
+}
+
 /* The backward's way. Row sums come in the type of c; those beside a float32 weight
  * gradient are as exact as our own kernel's. The bias before a GELU could get its
- * gradient along with the slope too, but rounded to bfloat16. */
+ * gradient along with the slope too, but rounded to the narrow type. */
 static inline struct gemm_way gemm_way_back(const struct gemm *p)
 {
-    bool narrow_in = p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16;
-    bool narrow_out = p->c_type == ACCEL_BF16;
+    bool narrow_in = gemm_narrow_in(p), narrow_out = p->c_type != ACCEL_F32;
     struct gemm_way way = { GEMM_PLAIN, p->act_grad, narrow_out && !narrow_in };
 
     if (p->act_grad && narrow_in && narrow_out && p->act == ACCEL_ACT_GELU &&
@@ -87,13 +98,12 @@ static inline bool gemm_is_back(const struct gemm *p)
     return p->act_grad || p->row_sums;
 }
 
-/* The forward's way. cuBLASLt does GELU for bfloat16 only, whose rounding hides how it
- * computes tanh. It never does RELU: NaN must stay NaN. Rounding keeps the sign, so
+/* The forward's way. cuBLASLt does GELU for narrow types only, whose rounding hides how
+ * it computes tanh. It never does RELU: NaN must stay NaN. Rounding keeps the sign, so
  * RELU may follow it; the other activations may not. */
 static inline struct gemm_way gemm_way_of(const struct gemm *p)
 {
-    bool narrow_in = p->a_type == ACCEL_BF16 && p->b_type == ACCEL_BF16;
-    bool narrow_out = p->c_type == ACCEL_BF16;
+    bool narrow_in = gemm_narrow_in(p), narrow_out = p->c_type != ACCEL_F32;
     bool bias_fits = !p->bias || !narrow_out || p->bias_type == p->c_type;
     bool whole = (narrow_in || !narrow_out) && bias_fits;
     bool gelu = narrow_out && p->act == ACCEL_ACT_GELU;
@@ -118,7 +128,7 @@ static inline struct gemm_way gemm_way_of(const struct gemm *p)
  * else in our own kernels. */
 static inline struct gemm_way gemm_way_plain(const struct gemm *p)
 {
-    struct gemm_way way = { GEMM_PLAIN, true, p->c_type == ACCEL_BF16 };
+    struct gemm_way way = { GEMM_PLAIN, true, p->c_type != ACCEL_F32 };
 
     if (gemm_is_back(p)) {
         way = gemm_way_back(p);
@@ -128,7 +138,7 @@ static inline struct gemm_way gemm_way_plain(const struct gemm *p)
     return way;
 }
 
-/* The key of a product whose operands have been brought to one type. */
+/* The key of a product whose operands have been brought to one type, or have 8 bits. */
 static inline struct gemm_key gemm_key_of(const struct gemm *p, uint8_t fused)
 {
     struct gemm_key key;
@@ -144,8 +154,10 @@ static inline struct gemm_key gemm_key_of(const struct gemm *p, uint8_t fused)
     key.trans_b = p->trans_b;
     key.add = p->add;
     key.fused = fused;
-    key.narrow_in = p->a_type == ACCEL_BF16;
-    key.narrow_out = p->c_type == ACCEL_BF16;
+    key.a = (uint8_t)p->a_type;
+    key.b = (uint8_t)p->b_type;
+    key.fast = p->fast && gemm_is_fp8(p->a_type);
+    key.out = (uint8_t)p->c_type;
     key.align_a = gemm_alignment(p->a);
     key.align_b = gemm_alignment(p->b);
     key.align_c = gemm_alignment(p->c);

@@ -7,9 +7,13 @@
 
 #include <stdlib.h>
 
-static cudaDataType_t type_of(bool narrow)
+static cudaDataType_t type_of(uint8_t type)
 {
-    return narrow ? CUDA_R_16BF : CUDA_R_32F;
+    return type == ACCEL_BF16     ? CUDA_R_16BF
+           : type == ACCEL_F16    ? CUDA_R_16F
+           : type == ACCEL_F8E4M3 ? CUDA_R_8F_E4M3
+           : type == ACCEL_F8E5M2 ? CUDA_R_8F_E5M2
+                                  : CUDA_R_32F;
 }
 
 /* The epilogue of a set of GEMM_* bits; AUX is the value before the activation. */
@@ -43,6 +47,21 @@ static void set(cublasStatus_t *status, struct gemm_lt *g,
         *status = cublasLtMatmulDescSetAttribute(g->product, what, value, bytes);
 }
 
+/* The bias of 8-bit operands is bfloat16 unless this says otherwise; AUX, too. */
+static void describe_fp8(cublasStatus_t *status, struct gemm_lt *g,
+                         const struct gemm_key *key)
+{
+    const int8_t fast = (int8_t)key->fast;
+    const cudaDataType_t type = type_of(key->out);
+
+    set(status, g, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof(fast));
+    if (key->fused & GEMM_BIAS)
+        set(status, g, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type));
+    if (key->fused & (GEMM_PRE | GEMM_SLOPE))
+        set(status, g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &type,
+            sizeof(type));
+}
+
 /* Accumulates in float32. float32 operands are multiplied as they are, never as
  * TF32. */
 static cublasStatus_t describe_product(struct gemm_lt *g, const struct gemm_key *key)
@@ -61,15 +80,17 @@ static cublasStatus_t describe_product(struct gemm_lt *g, const struct gemm_key 
     if (key->fused & (GEMM_PRE | GEMM_SLOPE))
         set(&status, g, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &key->ldc,
             sizeof(key->ldc));
+    if (gemm_is_fp8((accel_dtype_t)key->a))
+        describe_fp8(&status, g, key);
     return status;
 }
 
 /* A stored matrix; `ld` elements from one column to the next, which is one of our rows.
  */
-static cublasStatus_t describe_matrix(cublasLtMatrixLayout_t *out, bool narrow,
+static cublasStatus_t describe_matrix(cublasLtMatrixLayout_t *out, uint8_t type,
                                       int64_t rows, int64_t cols, int64_t ld)
 {
-    return cublasLtMatrixLayoutCreate(out, type_of(narrow), (uint64_t)rows,
+    return cublasLtMatrixLayoutCreate(out, type_of(type), (uint64_t)rows,
                                       (uint64_t)cols, ld);
 }
 
@@ -82,15 +103,13 @@ cublasStatus_t gemm_lt_open(struct gemm_lt *g, const struct gemm_key *key)
     g->key = *key;
     status = describe_product(g, key);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status =
-            describe_matrix(&g->first, key->narrow_in, key->trans_b ? key->k : key->n,
-                            key->trans_b ? key->n : key->k, key->ldb);
+        status = describe_matrix(&g->first, key->b, key->trans_b ? key->k : key->n,
+                                 key->trans_b ? key->n : key->k, key->ldb);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status =
-            describe_matrix(&g->second, key->narrow_in, key->trans_a ? key->m : key->k,
-                            key->trans_a ? key->k : key->m, key->lda);
+        status = describe_matrix(&g->second, key->a, key->trans_a ? key->m : key->k,
+                                 key->trans_a ? key->k : key->m, key->lda);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = describe_matrix(&g->result, key->narrow_out, key->n, key->m, key->ldc);
+        status = describe_matrix(&g->result, key->out, key->n, key->m, key->ldc);
     if (status != CUBLAS_STATUS_SUCCESS)
         gemm_lt_close(g);
     return status;
@@ -110,9 +129,19 @@ void gemm_lt_close(struct gemm_lt *g)
     g->product = NULL;
 }
 
-cublasStatus_t gemm_lt_vectors(struct gemm_lt *g, const void *bias, void *pre)
+cublasStatus_t gemm_lt_vectors(struct gemm_lt *g, const struct gemm *p)
 {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    const void *bias = p->bias;
+    void *pre = p->pre;
+
+    /* first is b */
+    if (gemm_is_fp8(p->a_type)) {
+        set(&status, g, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &p->b_inverse,
+            sizeof(p->b_inverse));
+        set(&status, g, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &p->a_inverse,
+            sizeof(p->a_inverse));
+    }
 
     if (g->key.fused & (GEMM_BIAS | GEMM_SUMS))
         set(&status, g, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));

@@ -31,9 +31,10 @@ struct gemm_table {
 /* Sets the key and the descriptors only. */
 cublasStatus_t gemm_lt_open(struct gemm_lt *g, const struct gemm_key *key);
 void gemm_lt_close(struct gemm_lt *g);
-/* Sets the vectors of this call; NULL where the key has none. For GEMM_SUMS the sums,
- * which the product writes, take the place of a bias. */
-cublasStatus_t gemm_lt_vectors(struct gemm_lt *g, const void *bias, void *pre);
+/* Sets the vectors of this call, as far as the key has them, and the scales of 8-bit
+ * operands. For GEMM_SUMS the sums, which the product writes, take the place of a bias.
+ */
+cublasStatus_t gemm_lt_vectors(struct gemm_lt *g, const struct gemm *p);
 /* The constraints under which an algorithm for the key is searched for. */
 cublasStatus_t gemm_lt_preference(const struct gemm_key *key, size_t workspace,
                                   cublasLtMatmulPreference_t *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels share: elements of either storage type, sums over a warp and a block in
+ * What kernels share: elements of any storage type, sums over a warp and a block in
  * a fixed order, grid sizes. Mostly device code. A block always has whole warps.
  */
 #ifndef ACCEL_BACKEND_CUDA_KERNEL_BASE_H
@@ -10,6 +10,7 @@
 
 #include "backend/maths.h"
 #include "common/bf16.h"
+#include "common/minifloat.h"
 
 #define WARP      32
 #define WARP_MASK 0xffffffffu
@@ -54,11 +55,20 @@ static inline unsigned rows_grid(int64_t rows)
 
 /* ---- elements -------------------------------------------------------------------- */
 
-/* Runs the statements with T as the C type of a storage type: float or bf16_t. */
+/* float16: a struct, since bf16_t is the same integer as f16_t. */
+struct half_t {
+    f16_t bits;
+};
+
+/* Runs the statements with T as the C type of a storage type: float, bf16_t or
+ * half_t. */
 #define BY_TYPE(type, T, ...)                                                          \
     do {                                                                               \
         if ((type) == ACCEL_BF16) {                                                    \
             using T = bf16_t;                                                          \
+            __VA_ARGS__;                                                               \
+        } else if ((type) == ACCEL_F16) {                                              \
+            using T = half_t;                                                          \
             __VA_ARGS__;                                                               \
         } else {                                                                       \
             using T = float;                                                           \
@@ -76,6 +86,20 @@ ACCEL_MATHS float load_float(const bf16_t *p, int64_t i)
     return bf16_to_f32(p[i]);
 }
 
+/* The device's own conversions where there is a device: the same bits but for a NaN's,
+ * of which it knows one. */
+ACCEL_MATHS float load_float(const half_t *p, int64_t i)
+{
+#ifdef __CUDA_ARCH__
+    float v;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(p[i].bits));
+    return v;
+#else
+    return f16_to_f32(p[i].bits);
+#endif
+}
+
 ACCEL_MATHS void store_float(float *p, int64_t i, float v)
 {
     p[i] = v;
@@ -84,6 +108,15 @@ ACCEL_MATHS void store_float(float *p, int64_t i, float v)
 ACCEL_MATHS void store_float(bf16_t *p, int64_t i, float v)
 {
     p[i] = f32_to_bf16(v);
+}
+
+ACCEL_MATHS void store_float(half_t *p, int64_t i, float v)
+{
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(p[i].bits) : "f"(v));
+#else
+    p[i].bits = f32_to_f16(v);
+#endif
 }
 
 /* p[i] = v, or p[i] += v; rounded once. */

@@ -12,6 +12,7 @@ cuda_sources = \
 	runtime/backend/cuda/attention_mma_dq.cu \
 	runtime/backend/cuda/attention_mma_forward.cu \
 	runtime/backend/cuda/attention_wgmma_backward.cu \
+	runtime/backend/cuda/attention_wgmma_dq.cu \
 	runtime/backend/cuda/attention_wgmma_forward.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
@@ -29,10 +30,12 @@ cuda_sources = \
 	runtime/backend/cuda/marks.cu \
 	runtime/backend/cuda/maxpool.cu \
 	runtime/backend/cuda/memory.cu \
+	runtime/backend/cuda/moments.cu \
 	runtime/backend/cuda/move.cu \
 	runtime/backend/cuda/norm.cu \
 	runtime/backend/cuda/out_of_memory.cu \
 	runtime/backend/cuda/profile.cu \
+	runtime/backend/cuda/quantize.cu \
 	runtime/backend/cuda/queues.cu \
 	runtime/backend/cuda/ranges.cu \
 	runtime/backend/cuda/rope.cu \
@@ -50,12 +53,14 @@ cuda_headers = \
 	runtime/backend/cuda/cuda_attention.h \
 	runtime/backend/cuda/attention_dnn.h \
 	runtime/backend/cuda/attention_five.h \
+	runtime/backend/cuda/attention_kept.h \
 	runtime/backend/cuda/attention_mma.h \
 	runtime/backend/cuda/attention_parts.h \
 	runtime/backend/cuda/attention_path.h \
 	runtime/backend/cuda/attention_plans.h \
 	runtime/backend/cuda/attention_rows.h \
 	runtime/backend/cuda/attention_wgmma.h \
+	runtime/backend/cuda/attention_wgmma_grad.h \
 	runtime/backend/cuda/columns.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/dnn.h \
@@ -65,18 +70,20 @@ cuda_headers = \
 	runtime/backend/cuda/gemm_key.h \
 	runtime/backend/cuda/gemm_lt.h \
 	runtime/backend/cuda/kernel_base.h \
+	runtime/backend/cuda/master_places.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/ptx.h \
 	runtime/backend/cuda/ptx_sm90.h \
 	runtime/backend/cuda/rows.h \
 	runtime/backend/cuda/sums.h \
+	runtime/backend/cuda/update_list.h \
 	runtime/backend/cuda/vector.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
 # Whatever any of them may include: one change builds all anew.
 cuda_needs = $(cuda_headers) runtime/backend/device.h runtime/backend/kernels.h \
 	runtime/backend/id_place.h \
 	runtime/backend/operands.h runtime/backend/sizes.h runtime/backend/maths.h \
-	runtime/backend/cuda_sizes.h \
+	runtime/backend/moments.h runtime/backend/cuda_sizes.h \
 	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h $(public_headers)
 # Not $(DEFS): its switches for libc headers clash with those of the toolkit.
 cuda_cppflags = $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(RANDOM123_CFLAGS)
@@ -152,7 +159,8 @@ tests_unit_test_cuda_waits_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
 	tests/unit/test_cuda_segments \
 	tests/unit/test_cuda_kernels tests/unit/test_cuda_optable tests/unit/test_cuda_products \
-	tests/unit/test_cuda_conv tests/unit/test_cuda_attention tests/unit/test_cuda_scratch \
+	tests/unit/test_cuda_conv tests/unit/test_cuda_attention \
+	tests/unit/test_attention_kept tests/unit/test_cuda_scratch \
 	tests/unit/test_cuda_head
 tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c $(cuda_device_sources)
 tests_unit_test_cuda_core_LDADD = $(unit_ldadd)
@@ -180,5 +188,7 @@ tests_unit_test_cuda_kernels_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_optable_SOURCES = tests/unit/test_cuda_optable.c $(cuda_device_sources) \
 	$(optable_sources)
 tests_unit_test_cuda_optable_LDADD = $(unit_ldadd)
+tests_unit_test_attention_kept_SOURCES = tests/unit/test_attention_kept.c $(cuda_device_sources)
+tests_unit_test_attention_kept_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_attention_SOURCES = tests/unit/test_cuda_attention.c $(cuda_device_sources)
 tests_unit_test_cuda_attention_LDADD = $(unit_ldadd)

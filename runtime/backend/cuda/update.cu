@@ -2,37 +2,43 @@
  *
  * What happens to the shards between two steps, on a CUDA device: the optimizers, which
  * zero the gradients, scaling, limits, moving averages and sums over ranks. In place
- * over flat float32 ranges; the arithmetic is that of backend/maths.h.
+ * over flat ranges, float32 but for narrow masters; the arithmetic is that of
+ * backend/maths.h.
  */
 #include "common/wire.h"
 
 #include "backend/cuda/sums.h"
+#include "backend/cuda/update_list.h"
 
 enum { PACK = pack_size<float> };
 
 /* ---- optimizers ------------------------------------------------------------------ */
 
 /* Each OP has STEP, its constants; of, which picks them; and is made from a range, from
- * element `at` of it on. INPUTS, load and finish are those of `map`. */
+ * element `at` of it on. INPUTS, load and finish are those of `map`. MASTERS: those of
+ * master_places.h. */
 
 /* One pass: reads and writes all four arrays once, which is all the time it takes. */
-struct adamw_op {
+template <typename MASTERS> struct adamw_op {
     using STEP = struct adamw_step;
     enum { INPUTS = 4 };
-    float *p, *m, *v, *g;
+    MASTERS p;
+    float *m, *v, *g;
     STEP k;
 
     static STEP of(const struct optim_step &k)
     {
         return k.adamw;
     }
-    __device__ adamw_op(const struct update_span &x, int64_t at, const STEP &step)
-        : p(x.p + at), m(x.m + at), v(x.v + at), g(x.g + at), k(step)
+    __device__ adamw_op(const struct update_span &x, int64_t at, const STEP &step,
+                        const struct rounding &by)
+        : p(x, at, by), m((float *)x.m.data + at), v((float *)x.v.data + at),
+          g(x.g + at), k(step)
     {
     }
     template <int V> __device__ void load(int64_t at, float (*x)[V]) const
     {
-        ::load<V>(x[0], p + at);
+        p.template load<V>(at, x[0]);
         ::load<V>(x[1], m + at);
         ::load<V>(x[2], v + at);
         ::load<V>(x[3], g + at);
@@ -44,7 +50,7 @@ struct adamw_op {
             /* the next step adds to it; a separate pass would write the array again */
             x[3][i] = 0.0f;
         }
-        store<V>(p + at, x[0]);
+        p.template store<V>(at, x[0]);
         store<V>(m + at, x[1]);
         store<V>(v + at, x[2]);
         store<V>(g + at, x[3]);
@@ -52,23 +58,25 @@ struct adamw_op {
 };
 
 /* Parameter, momentum and gradient; RULE is the optimizer that updates them. */
-template <typename RULE> struct momentum_op {
+template <typename RULE, typename MASTERS> struct momentum_op {
     using STEP = typename RULE::STEP;
     enum { INPUTS = 3 };
-    float *p, *m, *g;
+    MASTERS p;
+    float *m, *g;
     STEP k;
 
     static STEP of(const struct optim_step &k)
     {
         return RULE::of(k);
     }
-    __device__ momentum_op(const struct update_span &x, int64_t at, const STEP &step)
-        : p(x.p + at), m(x.m + at), g(x.g + at), k(step)
+    __device__ momentum_op(const struct update_span &x, int64_t at, const STEP &step,
+                           const struct rounding &by)
+        : p(x, at, by), m((float *)x.m.data + at), g(x.g + at), k(step)
     {
     }
     template <int V> __device__ void load(int64_t at, float (*x)[V]) const
     {
-        ::load<V>(x[0], p + at);
+        p.template load<V>(at, x[0]);
         ::load<V>(x[1], m + at);
         ::load<V>(x[2], g + at);
     }
@@ -78,7 +86,7 @@ template <typename RULE> struct momentum_op {
             RULE::apply(&x[0][i], &x[1][i], x[2][i], &k);
             x[2][i] = 0.0f;
         }
-        store<V>(p + at, x[0]);
+        p.template store<V>(at, x[0]);
         store<V>(m + at, x[1]);
         store<V>(g + at, x[2]);
     }
@@ -112,23 +120,25 @@ struct lion {
 };
 
 /* without momentum there is no third array to read */
-struct sgd_op {
+template <typename MASTERS> struct sgd_op {
     using STEP = struct sgd_step;
     enum { INPUTS = 2 };
-    float *p, *g;
+    MASTERS p;
+    float *g;
     STEP k;
 
     static STEP of(const struct optim_step &k)
     {
         return k.sgd;
     }
-    __device__ sgd_op(const struct update_span &x, int64_t at, const STEP &step)
-        : p(x.p + at), g(x.g + at), k(step)
+    __device__ sgd_op(const struct update_span &x, int64_t at, const STEP &step,
+                      const struct rounding &by)
+        : p(x, at, by), g(x.g + at), k(step)
     {
     }
     template <int V> __device__ void load(int64_t at, float (*x)[V]) const
     {
-        ::load<V>(x[0], p + at);
+        p.template load<V>(at, x[0]);
         ::load<V>(x[1], g + at);
     }
     template <int V> __device__ void finish(int64_t at, float (*x)[V]) const
@@ -137,22 +147,9 @@ struct sgd_op {
             maths_sgd(&x[0][i], x[1][i], &k);
             x[1][i] = 0.0f;
         }
-        store<V>(p + at, x[0]);
+        p.template store<V>(at, x[0]);
         store<V>(g + at, x[1]);
     }
-};
-
-/* Ranges and constants are passed by value: so many fit the 4 KiB of a kernel's
- * arguments. A part is what a block works on at a time. */
-enum { UPDATE_SPANS = 48, UPDATE_STEPS = 16, UPDATE_PART = 8192 };
-
-/* The ranges of one launch; span[k].step counts in step[]. Parts first[k] .. first[k +
- * 1] - 1 are those of range k. */
-template <typename STEP> struct update_list {
-    struct update_span span[UPDATE_SPANS];
-    int64_t first[UPDATE_SPANS + 1];
-    STEP step[UPDATE_STEPS];
-    int count;
 };
 
 /* A block per part, so that short ranges and long ones share the device. The result of
@@ -163,16 +160,13 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
 {
     ROW_STRIDE(part, list.first[list.count])
     {
-        int k = 0;
-
-        /* at most 48 ranges: a search by each thread is not worth more */
-        while (part >= list.first[k + 1])
-            k++;
+        const int k = update_range(list, part);
         const struct update_span x = list.span[k];
         const int64_t at = (part - list.first[k]) * UPDATE_PART;
         const int64_t n = least(x.n - at, UPDATE_PART);
-        const uintptr_t places =
-            (uintptr_t)x.p | (uintptr_t)x.m | (uintptr_t)x.v | (uintptr_t)x.g;
+        const uintptr_t places = (uintptr_t)x.p | (uintptr_t)x.narrow |
+                                 (uintptr_t)x.m.data | (uintptr_t)x.v.data |
+                                 (uintptr_t)x.g;
 
         if (x.step < 0) {
             BLOCK_STRIDE(i, n)
@@ -180,56 +174,15 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
             continue;
         }
         if (places % 16 == 0)
-            map_elements<PACK>(OP(x, at, list.step[x.step]), threadIdx.x, MAP_BLOCK, n);
+            map_elements<PACK>(OP(x, at, list.step[x.step], list.by), threadIdx.x,
+                               MAP_BLOCK, n);
         else
-            map_elements<1>(OP(x, at, list.step[x.step]), threadIdx.x, MAP_BLOCK, n);
+            map_elements<1>(OP(x, at, list.step[x.step], list.by), threadIdx.x,
+                            MAP_BLOCK, n);
     }
 }
 
-/* The number in list->step of constants `step`, which are appended where they are new;
- * -1: there is no room. from: the numbers of those in the list. */
-template <typename OP>
-static int place_step(struct update_list<typename OP::STEP> *list, int *from,
-                      int *steps, const struct optim_step *k, int step)
-{
-    int at = 0;
-
-    while (at < *steps && from[at] != step)
-        at++;
-    if (at == UPDATE_STEPS)
-        return -1;
-    if (at == *steps) {
-        from[(*steps)++] = step;
-        list->step[at] = OP::of(k[step]);
-    }
-    return at;
-}
-
-/* Fills the list with as many ranges and constants as it has room for; returns how many
- * ranges. */
-template <typename OP>
-static int take(struct update_list<typename OP::STEP> *list,
-                const struct update_span *x, int count, const struct optim_step *k)
-{
-    int from[UPDATE_STEPS], steps = 0, n = 0;
-
-    list->first[0] = 0;
-    for (; n < count && n < UPDATE_SPANS; n++) {
-        struct update_span *to = &list->span[n];
-
-        *to = x[n];
-        if (to->step >= 0) {
-            to->step = place_step<OP>(list, from, &steps, k, to->step);
-            if (to->step < 0)
-                break;
-        }
-        list->first[n + 1] = list->first[n] + (to->n + UPDATE_PART - 1) / UPDATE_PART;
-    }
-    list->count = n;
-    return n;
-}
-
-/* A launch for each 48 ranges. */
+/* A launch for each 32 ranges. */
 template <typename OP>
 static void update(struct cuda_state *s, const struct update_span *x, int count,
                    const struct optim_step *k)
@@ -244,30 +197,45 @@ static void update(struct cuda_state *s, const struct update_span *x, int count,
     }
 }
 
-/* Do the ranges have a momentum? Those without constants have no arrays at all. */
-static bool with_momentum(const struct update_span *x, int count)
+/* The first range with arrays, of which those without constants have none; NULL: there
+ * is none. */
+static const struct update_span *with_arrays(const struct update_span *x, int count)
 {
     while (count > 0 && x->step < 0) {
         x++;
         count--;
     }
-    return count > 0 && x->m;
+    return count > 0 ? x : NULL;
+}
+
+/* first: of the ranges with arrays, or NULL. One kind for all; without trained ranges
+ * it does not matter which. */
+template <typename MASTERS>
+static void update_masters(struct cuda_state *s, const struct update_span *x, int count,
+                           const struct optim_step *k, const struct update_span *first)
+{
+    if (count > 0 && k[0].kind == ACCEL_ADAMW)
+        update<adamw_op<MASTERS>>(s, x, count, k);
+    else if (count > 0 && k[0].kind == ACCEL_LION)
+        update<momentum_op<lion, MASTERS>>(s, x, count, k);
+    else if (first && first->m.data)
+        update<momentum_op<sgd_momentum, MASTERS>>(s, x, count, k);
+    else
+        update<sgd_op<MASTERS>>(s, x, count, k);
 }
 
 void cuda_update(const struct backend *be, const struct update_span *x, int count,
                  const struct optim_step *k)
 {
+    const struct update_span *first = with_arrays(x, count);
     struct cuda_state *s = cuda_state_of(be);
 
-    /* one kind for all; without trained ranges it does not matter which */
-    if (count > 0 && k[0].kind == ACCEL_ADAMW)
-        update<adamw_op>(s, x, count, k);
-    else if (count > 0 && k[0].kind == ACCEL_LION)
-        update<momentum_op<lion>>(s, x, count, k);
-    else if (with_momentum(x, count))
-        update<momentum_op<sgd_momentum>>(s, x, count, k);
+    if (first && first->m.scale)
+        cuda_update_moments(be, x, count, k, first->narrow != NULL);
+    else if (first && first->narrow)
+        update_masters<narrow_masters>(s, x, count, k, first);
     else
-        update<sgd_op>(s, x, count, k);
+        update_masters<wide_masters>(s, x, count, k, first);
 }
 
 /* ---- scale, clamp, blend, sums over ranks ---------------------------------------- */

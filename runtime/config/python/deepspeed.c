@@ -4,6 +4,7 @@
  * strict JSON (JSON is a subset of YAML); and the rules of deepspeed_config, whose keys
  * the file can replace.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,17 @@ static const struct value {
       INTO(gradient_clipping) },
     { "bf16", NULL, "enabled", { .type = TYPE_BOOL, .offset = SIZE_MAX }, INTO(bf16) },
     { "fp16", NULL, "enabled", { .type = TYPE_BOOL, .offset = SIZE_MAX }, INTO(fp16) },
+    { "fp16",
+      NULL,
+      "loss_scale",
+      { .type = TYPE_NUMBER, .max = 1e30, .offset = SIZE_MAX },
+      INTO(loss_scale) },
+    { "fp16",
+      NULL,
+      "initial_scale_power",
+      { .type = TYPE_INT, .max = 64, .offset = SIZE_MAX },
+      INTO(scale_power) },
+    { "fp16", NULL, "loss_scale_window", COUNT, INTO(scale_window) },
     { NULL, NULL, "train_micro_batch_size_per_gpu", COUNT, INTO(micro_batch) },
     { NULL, NULL, "train_batch_size", COUNT, INTO(train_batch) },
 };
@@ -122,8 +134,9 @@ static void wrong_value(const struct reader *r, const struct value *v,
         snprintf(cure, sizeof(cure), "write \"none\", \"cpu\" or \"nvme\"");
         break;
     default:
-        snprintf(cure, sizeof(cure), "write a %snumber from %.0f to %.7g, or \"auto\"",
-                 v->kind.type == TYPE_INT ? "whole " : "", v->kind.min, v->kind.max);
+        text_format(cure, sizeof(cure),
+                    "write a %snumber from %.0f to %.7g, or \"auto\"",
+                    v->kind.type == TYPE_INT ? "whole " : "", v->kind.min, v->kind.max);
     }
     if (n->kind == NODE_SCALAR)
         report_add(r->report, A0152, n->at, cure, "\"%s\" cannot be %s%s%s", v->name,
@@ -243,10 +256,18 @@ static void parse_text(struct config_report *r, struct deepspeed_file *file_out)
 {
     struct yaml_tree tree;
     struct reader reader = { .tree = &tree, .report = r };
+    const struct config_text given = r->in;
+    char *text;
+    size_t len;
 
     memset(file_out, 0, sizeof(*file_out));
     if (!json_check(r))
         return;
+    text = json_for_yaml(given.text, given.len, &len);
+    if (text) {
+        r->in.text = text;
+        r->in.len = len;
+    }
     if (yaml_tree_read(&tree, r)) {
         if (tree.count && tree.node[0].kind == NODE_MAP)
             read_root(&reader, file_out);
@@ -255,6 +276,8 @@ static void parse_text(struct config_report *r, struct deepspeed_file *file_out)
                        "a DeepSpeed file must be one JSON object");
     }
     yaml_tree_free(&tree);
+    r->in = given;
+    free(text);
 }
 
 /* A report of its own for the DeepSpeed file, since its places are in its own text. It
@@ -342,6 +365,25 @@ static void check_precision(struct validator *v, const struct deepspeed_file *f)
                    word);
 }
 
+/* The loss scale of fp16, with DeepSpeed's defaults. A fixed one is DeepSpeed's alone.
+ * Its hysteresis and least scale have no counterpart: a scale falls with every
+ * overflow, and as far as it must. */
+static void take_scale(struct validator *v, const struct deepspeed_file *f)
+{
+    char text[32];
+
+    if (strcmp(f->fp16, "true") != 0)
+        return;
+    if (text_number(f->loss_scale, NULL) > 0 && !v->cfg->deepspeed_more[0])
+        snprintf(v->cfg->deepspeed_more, sizeof(v->cfg->deepspeed_more),
+                 "fp16: loss_scale");
+    snprintf(text, sizeof(text), "%.0f",
+             ldexp(1, f->scale_power[0] ? atoi(f->scale_power) : 16));
+    take_from_file(v, "loss_scale_init_scale", text);
+    take_from_file(v, "loss_scale_growth_interval",
+                   f->scale_window[0] ? f->scale_window : "1000");
+}
+
 /* DeepSpeed's own rule: micro-batch x accumulation x processes = batch. Checked only
  * when all four are known; "auto" is not. */
 static void check_batch(struct validator *v, const struct deepspeed_file *f)
@@ -421,6 +463,7 @@ static void check_file(struct validator *v, const char *name)
     take_from_file(v, "gradient_clipping", f.gradient_clipping);
     memcpy(v->cfg->deepspeed_more, f.more, sizeof(f.more));
     check_precision(v, &f);
+    take_scale(v, &f);
     check_batch(v, &f);
 }
 

@@ -16,6 +16,9 @@ struct deepspeed_file {
     char gradient_accumulation_steps[24], gradient_clipping[32];
     /* "true" or "false". */
     char bf16[8], fp16[8];
+    /* Of the map "fp16": a fixed scale (0: none), the power of 2 to begin with, the
+     * steps after which it grows. */
+    char loss_scale[32], scale_power[8], scale_window[24];
     /* Batch sizes, for a check only: per rank and micro-batch, and of a whole step. */
     char micro_batch[24], train_batch[24];
     /* The first section that changes what is trained and has no key of ours, such as

@@ -192,7 +192,7 @@ void report_add(struct config_report *r, enum message code, struct place at,
     if (report_full(r))
         return;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    text_vformat(text, sizeof(text), fmt, ap);
     va_end(ap);
     /* The source that is being read, unless the place names another one. */
     if (!at.in)

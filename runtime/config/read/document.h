@@ -106,6 +106,10 @@ void yaml_tree_free(struct yaml_tree *t);
 
 /* Is r->in.text strict JSON? If not, the report says what is wrong and where. */
 bool json_check(struct config_report *r);
+/* A copy of a JSON text whose pairs of \u for one character are \U, which the YAML
+ * reader knows: malloc, length in *len_out. NULL: the text has none, or out of
+ * memory. */
+char *json_for_yaml(const char *text, size_t len, size_t *len_out);
 
 /* ---- scalar.c -------------------------------------------------------------------- */
 

@@ -2,8 +2,11 @@
  *
  * Is a text strict JSON? The YAML reader accepts more than JSON: comments, bare words,
  * trailing commas. DeepSpeed does not, so its file is first checked against the grammar
- * of RFC 8259. One pass, no recursion, no memory.
+ * of RFC 8259. One pass, no recursion, no memory. And what is strict JSON but not YAML:
+ * characters beyond U+FFFF as two escapes, as Python writes them.
  */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/read/document.h"
@@ -236,4 +239,49 @@ bool json_check(struct config_report *r)
     if (!good)
         report_add(r, A0151, j.at, j.cure, "not valid JSON: %s", j.problem);
     return good;
+}
+
+/* ---- pairs of escapes ------------------------------------------------------------ */
+
+/* The number of an escape \uXXXX at s; -1: there is none. */
+static long escape_at(const char *s, const char *end)
+{
+    char digits[5] = "";
+
+    if (end - s < 6 || s[0] != '\\' || s[1] != 'u')
+        return -1;
+    memcpy(digits, s + 2, 4);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? strtol(digits, NULL, 16)
+                                                         : -1;
+}
+
+/* A pair has 12 bytes, \UXXXXXXXX 10. Half of one stays, and the YAML reader refuses
+ * it. A backslash and what it escapes are skipped together: "\\ud83d" has no escape. */
+char *json_for_yaml(const char *text, size_t len, size_t *len_out)
+{
+    const char *s = text, *end = text + len;
+    char *copy = malloc(len + 1), *to = copy;
+    bool any = false;
+
+    while (copy && s < end) {
+        const long high = escape_at(s, end),
+                   low = high < 0 ? -1 : escape_at(s + 6, end);
+        const size_t n = *s == '\\' && s + 1 < end ? 2 : 1;
+
+        if (high >= 0xd800 && high < 0xdc00 && low >= 0xdc00 && low < 0xe000) {
+            to += sprintf(to, "\\U%08lx",
+                          0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00));
+            s += 12;
+            any = true;
+            continue;
+        }
+        memcpy(to, s, n);
+        to += n;
+        s += n;
+    }
+    *len_out = (size_t)(to - copy);
+    if (any)
+        return copy;
+    free(copy);
+    return NULL;
 }

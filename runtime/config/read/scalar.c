@@ -5,7 +5,6 @@
  */
 #include <ctype.h>
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,42 +76,28 @@ static enum value_result parse_int(const char *s, int64_t *value_out)
     return VALUE_OK;
 }
 
-/* A number in decimal. strtod would read a decimal comma in some locales; hence
- * strtod_l in the C locale. */
+/* A number in decimal. */
 static enum value_result parse_number(const char *s, double *value_out)
 {
-    locale_t c;
     char *end;
     double v;
 
     /* No hexadecimal, infinity or NaN. */
     if (strspn(s, "0123456789.eE+-") != strlen(s) || !strpbrk(s, "0123456789"))
         return VALUE_TYPE;
-    c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!c)
-        return VALUE_TYPE;
-    v = strtod_l(s, &end, c);
-    freelocale(c);
+    v = text_number(s, &end);
     if (*end)
         return VALUE_TYPE;
     *value_out = v;
     return isfinite(v) ? VALUE_OK : VALUE_RANGE;
 }
 
-/* The shorter of %.15g and %.17g that reads back as the same number, always with '.':
- * the canonical text must not depend on the locale of a task. */
+/* The shorter of %.15g and %.17g that reads back as the same number. */
 static void number_text(double v, char *buf, size_t len)
 {
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    locale_t before = c ? uselocale(c) : (locale_t)0;
-
-    snprintf(buf, len, "%.15g", v);
-    if (strtod(buf, NULL) != v)
-        snprintf(buf, len, "%.17g", v);
-    if (c) {
-        uselocale(before);
-        freelocale(c);
-    }
+    text_format(buf, len, "%.15g", v);
+    if (text_number(buf, NULL) != v)
+        text_format(buf, len, "%.17g", v);
 }
 
 /* Checks against the bounds of the row; stores the value if `store`. */

@@ -102,6 +102,122 @@ static void take_fp16(struct validator *v)
     take_over(v->cfg, "mixed_precision", "fp16");
 }
 
+/* Transformer Engine's switch counts where fp8_recipe is not given. It must respect a
+ * lock on that. */
+static void take_mxfp8(struct validator *v)
+{
+    static const char implied[] = "fp8_recipe", name[] = "fp8_use_mxfp8_block_scaling";
+    char text[16];
+
+    if (config_is_given(v->cfg, implied) ||
+        strcmp(config_get(v->cfg, name, text, sizeof(text)), "true") != 0 ||
+        lock_refuses(v, (size_t)config_row(implied), name,
+                     place_of(v, name, FP8_CONFIG)))
+        return;
+    v->cfg->fp8_recipe = FP8_MXFP8;
+    take_over(v->cfg, implied, name);
+}
+
+/* A level of MS-AMP is what other keys say one by one; those that are given win. */
+static void take_msamp(struct validator *v)
+{
+    static const char name[] = "fp8_opt_level";
+    static const struct {
+        const char *name;
+        size_t offset;
+        int value, level;
+    } implied[] = {
+        { "fp8_recipe", offsetof(struct config, fp8_recipe), FP8_POWERS, 1 },
+        { "masters", offsetof(struct config, masters), MASTERS_FP16, 1 },
+        { "gradients", offsetof(struct config, gradients), GRADIENTS_FP8, 1 },
+        { "reduce", offsetof(struct config, reduce), REDUCE_E4M3, 1 },
+        { "moments", offsetof(struct config, moments), MOMENTS_FP8, 2 },
+        { "weights", offsetof(struct config, weights), WEIGHTS_FP8, 3 },
+    };
+    char text[16] = "";
+    const int level =
+        config_get(v->cfg, name, text, sizeof(text))[0] == 'O' ? text[1] - '0' : 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(implied); i++) {
+        const char *to = implied[i].name;
+
+        if (!config_fp8_is_msamp(v->cfg) || level < implied[i].level ||
+            config_is_given(v->cfg, to) ||
+            lock_refuses(v, (size_t)config_row(to), name,
+                         place_of(v, name, FP8_CONFIG)))
+            continue;
+        *(int *)(void *)((char *)v->cfg + implied[i].offset) = implied[i].value;
+        take_over(v->cfg, to, config_is_given(v->cfg, name) ? name : "fp8_backend");
+    }
+}
+
+/* Weights that steps keep in bfloat16 are what the ops see, so these compute in it.
+ * Those in float16 have the same limit, so that one rule holds for all. */
+static void check_masters(struct validator *v)
+{
+    static const char *const words[] = { "float32", "bf16", "none", "fp16" };
+
+    if (v->cfg->masters == MASTERS_F32 || v->cfg->mixed_precision == PRECISION_BF16 ||
+        v->cfg->mixed_precision == PRECISION_FP8)
+        return;
+    report_add(v->report, A0153, place_of(v, "masters", ACCEL_PRECISION),
+               "set mixed_precision to bf16 or fp8, or leave masters out",
+               "accel.precision.masters is %s, but without bf16 or fp8 weights are %s",
+               words[v->cfg->masters],
+               v->cfg->mixed_precision == PRECISION_FP16
+                   ? "rounded to fp16 from float32"
+                   : "float32");
+}
+
+/* Codes are all that there is of such weights, so every product must take them. */
+static void check_weights(struct validator *v)
+{
+    const bool fp8 = v->cfg->mixed_precision == PRECISION_FP8;
+
+    if (v->cfg->weights == WEIGHTS_AUTO ||
+        (fp8 && (v->cfg->fp8_recipe == FP8_POWERS || config_fp8_is_ao(v->cfg))))
+        return;
+    report_add(v->report, A0153, place_of(v, "weights", ACCEL_PRECISION),
+               "set mixed_precision: fp8 with accel.precision.fp8_recipe: powers, or "
+               "leave weights out",
+               "accel.precision.weights is fp8, but %s",
+               fp8 ? "products take others with this recipe"
+                   : "mixed_precision is not fp8");
+}
+
+/* It is a word of a file beside the checkpoints. */
+static void check_metric(struct validator *v)
+{
+    const char *name = v->cfg->ckpt_metric;
+
+    if (*name && strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                              "0123456789_.-/") == strlen(name))
+        return;
+    report_add(v->report, A0104, place_of(v, "metric", ACCEL_CHECKPOINT),
+               "use letters, digits, '_', '.', '-' and '/', such as eval_loss",
+               "'metric' cannot be '%s'", name);
+}
+
+/* Rank 0 writes the only file of FULL_STATE_DICT; other nodes have no part of it.
+ * Whether the directory lies apart from the shared one is seen when the run starts. */
+static void check_local_dir(struct validator *v)
+{
+    const char *dir = v->cfg->ckpt_local_dir;
+    const struct place place = place_of(v, "local_dir", ACCEL_CHECKPOINT);
+
+    if (!*dir)
+        return;
+    if (*dir != '/')
+        report_add(v->report, A0862, place, "name a directory on a disk of the nodes",
+                   "accel.checkpoint.local_dir '%s' is not an absolute path", dir);
+    else if (config_state_dict(v->cfg) == DICT_FULL)
+        report_add(
+            v->report, A0135, place,
+            "use fsdp_state_dict_type: SHARDED_STATE_DICT, or leave local_dir out",
+            "accel.checkpoint.local_dir holds the files of a node's own ranks, "
+            "but FULL_STATE_DICT has one file");
+}
+
 /* In this order: keys that imply others come first, so that the checks see the final
  * values. Without a type there is nothing to check maps against; the missing type is
  * reported then, unless it was misspelt or had a bad value. */
@@ -110,8 +226,14 @@ void validate_across(struct validator *v)
     int type = config_row("distributed_type");
 
     take_fp16(v);
+    take_mxfp8(v);
+    take_msamp(v);
     force_cpu(v->cfg);
     preempt_only_saved(v);
+    check_masters(v);
+    check_weights(v);
+    check_metric(v);
+    check_local_dir(v);
     check_track(v);
     if (config_is_given(v->cfg, "distributed_type")) {
         check_sizes(v);

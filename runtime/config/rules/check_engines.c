@@ -11,23 +11,11 @@
 
 /* ---- fp8_config ------------------------------------------------------------------ */
 
-/* The engine that a key of fp8_config is for: torchao (AO), MS-AMP or TransformerEngine
- * (TE). They share one map in Accelerate. */
-static const char *engine_of(const char *name)
-{
-    static const char *const ao[] = { "fp8_enable_fsdp_float8_all_gather",
-                                      "fp8_pad_inner_dim", NULL };
-
-    if (word_index(ao, name) >= 0)
-        return "AO";
-    return !strcmp(name, "fp8_opt_level") ? "MSAMP" : "TE";
-}
-
 /* Adds a note when a key of another engine than `backend` is given. */
 static void note_other_engine(struct validator *v, const char *name,
                               const char *backend)
 {
-    const char *engine = engine_of(name);
+    const char *engine = config_fp8_engine(name);
     char cure[64];
 
     if (!config_is_given(v->cfg, name) || !strcasecmp(engine, backend))
@@ -54,6 +42,11 @@ void check_fp8(struct validator *v)
         if (!strcmp(k[i].section, section_name(FP8_CONFIG)) &&
             strcmp(k[i].name, "fp8_backend") != 0)
             note_other_engine(v, k[i].name, backend);
+    if (!strcasecmp(backend, "AO") && v->cfg->fp8_recipe == FP8_DELAYED &&
+        config_is_given(v->cfg, "fp8_recipe"))
+        report_add(v->report, MESSAGE_NOTE, place_of(v, "fp8_recipe", ACCEL_PRECISION),
+                   "remove it, or set fp8_backend: TE",
+                   "'fp8_recipe: delayed' has no effect with fp8_backend AO");
     if (!strcasecmp(backend, "AO") && v->cfg->distributed_type == DIST_FSDP &&
         config_get_int(v->cfg, "fsdp_version") == 2 &&
         v->cfg->cpu_ram_efficient_loading)

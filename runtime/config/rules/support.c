@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config/config.h"
 #include "config/read/document.h"
@@ -56,28 +57,17 @@ const char *config_strategy_name(enum sharding_strategy strategy)
     return names[strategy];
 }
 
-/* Compute and the gathered copy have one dtype; only the wire of the gradients can
- * be chosen. */
-struct precision config_precision(const struct config *cfg)
+/* Only fsdp_config has a key for it. */
+enum state_dict config_state_dict(const struct config *cfg)
 {
-    accel_dtype_t t = cfg->mixed_precision == PRECISION_BF16 ? ACCEL_BF16 : ACCEL_F32;
-    /* The dtype of the wire for each word of accel.precision.reduce; "auto"
-     * follows compute. */
-    const accel_dtype_t wire[] = {
-        [REDUCE_AUTO] = t,
-        [REDUCE_F32] = ACCEL_F32,
-        [REDUCE_BF16] = ACCEL_BF16,
-        [REDUCE_FP16] = ACCEL_F16,
-        [REDUCE_E4M3] = ACCEL_F8E4M3,
-        [REDUCE_E5M2] = ACCEL_F8E5M2,
-    };
+    char text[32];
 
-    return (struct precision){ t, t, wire[cfg->reduce] };
-}
-
-bool config_narrow_copies(const struct config *cfg)
-{
-    return cfg->reduce != REDUCE_AUTO && cfg->reduce != REDUCE_F32;
+    if (cfg->distributed_type != DIST_FSDP)
+        return DICT_SHARDED;
+    config_get(cfg, "fsdp_state_dict_type", text, sizeof(text));
+    return !strcmp(text, "FULL_STATE_DICT")    ? DICT_FULL
+           : !strcmp(text, "LOCAL_STATE_DICT") ? DICT_LOCAL
+                                               : DICT_SHARDED;
 }
 
 enum wrap_policy config_wrap_policy(const struct config *cfg)
@@ -159,6 +149,49 @@ const char *config_where(const struct config *cfg, const char *name, char *buf,
     return buf;
 }
 
+const char *config_fp8_engine(const char *name)
+{
+    static const char *const ao[] = { "fp8_enable_fsdp_float8_all_gather",
+                                      "fp8_pad_inner_dim", NULL };
+
+    if (word_index(ao, name) >= 0)
+        return "AO";
+    return !strcmp(name, "fp8_opt_level") ? "MSAMP" : "TE";
+}
+
+static bool is_fp8_backend(const struct config *cfg, const char *name)
+{
+    char backend[16];
+
+    return cfg->mixed_precision == PRECISION_FP8 &&
+           !strcasecmp(config_get(cfg, "fp8_backend", backend, sizeof(backend)), name);
+}
+
+bool config_fp8_is_ao(const struct config *cfg)
+{
+    return is_fp8_backend(cfg, "AO");
+}
+
+bool config_fp8_is_msamp(const struct config *cfg)
+{
+    return is_fp8_backend(cfg, "MSAMP");
+}
+
+/* Without a backend Transformer Engine's keys count, whose recipes are libaccel's; so
+ * does what is given for another engine. */
+static bool is_fp8_in_use(const struct config *cfg, const char *name)
+{
+    const char *engine = config_fp8_engine(name);
+    char backend[16];
+
+    if (cfg->mixed_precision != PRECISION_FP8)
+        return false;
+    config_get(cfg, "fp8_backend", backend, sizeof(backend));
+    if (!backend[0])
+        return !strcmp(engine, "TE") || config_is_given(cfg, name);
+    return !strcmp(name, "fp8_backend") || !strcasecmp(engine, backend);
+}
+
 /* Does this row matter to the run, by its map, FSDP version and precision? A key that
  * is not in use must not stop a run. */
 static bool is_in_use(const struct config *cfg, const struct config_key *k)
@@ -183,8 +216,7 @@ static bool is_in_use(const struct config *cfg, const struct config_key *k)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(only); i++)
         if (!strcmp(k->section, only[i].section))
             return cfg->distributed_type == only[i].type;
-    return strcmp(k->section, "fp8_config") != 0 ||
-           cfg->mixed_precision == PRECISION_FP8;
+    return strcmp(k->section, "fp8_config") != 0 || is_fp8_in_use(cfg, k->name);
 }
 
 /* Does libaccel implement the value of this key, or is there nothing to implement? */
@@ -215,9 +247,13 @@ static void cure_text(const struct config_key *k, char *buf, size_t len)
         return;
     }
     used = (size_t)snprintf(buf, len, "libaccel supports '");
-    for (const char *p = k->ours; *p && used < len; p++)
+    for (const char *p = k->ours; *p && used < len; p++) {
+        const char letter[2] = { *p, '\0' },
+                   *bar = strchr(p + 1, '|') ? "', '" : "' and '";
+
         used +=
-            (size_t)snprintf(buf + used, len - used, *p == '|' ? "' and '" : "%c", *p);
+            (size_t)snprintf(buf + used, len - used, "%s", *p == '|' ? bar : letter);
+    }
     if (used < len)
         snprintf(buf + used, len - used, "'");
 }
@@ -251,6 +287,32 @@ static accel_status_t check_deepspeed_file(const struct config *cfg, accel_error
         cfg->deepspeed_more);
 }
 
+/* Without a backend libaccel follows Transformer Engine, so that torchao's and MS-AMP's
+ * keys would be dropped without a word. */
+static accel_status_t check_fp8_backend(const struct config *cfg, accel_error_t *err)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    char where[256], text[16], cure[64];
+
+    if (cfg->mixed_precision != PRECISION_FP8 ||
+        config_get(cfg, "fp8_backend", text, sizeof(text))[0])
+        return ACCEL_OK;
+    for (size_t i = 0; i < n; i++) {
+        const char *engine = config_fp8_engine(k[i].name);
+
+        if (strcmp(k[i].section, "fp8_config") != 0 ||
+            !config_is_given(cfg, k[i].name) || !strcmp(engine, "TE"))
+            continue;
+        snprintf(cure, sizeof(cure), "set fp8_backend: %s, or remove the key", engine);
+        return accel_fail_at(err, A0170,
+                             config_where(cfg, k[i].name, where, sizeof(where)), cure,
+                             "'%s: %s' is not supported yet", k[i].name,
+                             config_get(cfg, k[i].name, text, sizeof(text)));
+    }
+    return ACCEL_OK;
+}
+
 /* The table covers single keys; combinations have a function each. The first
  * problem wins. */
 accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
@@ -271,5 +333,7 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
                              k[i].name, config_get(cfg, k[i].name, text, sizeof(text)));
     }
     st = check_deepspeed_file(cfg, err);
+    if (st == ACCEL_OK)
+        st = check_fp8_backend(cfg, err);
     return st == ACCEL_OK ? check_offload(cfg, err) : st;
 }

@@ -119,7 +119,7 @@ float hf_json_real(struct hf_json *j, const char *key, double otherwise, double 
 
     if (!v)
         return (float)otherwise;
-    snprintf(wanted, sizeof(wanted), "a number from %g to below %g", min, max);
+    text_format(wanted, sizeof(wanted), "a number from %g to below %g", min, max);
     /* written so that not a number is refused */
     if (!json_is_number(v) || !(n >= min && n < max))
         bad_value(j, key, wanted);

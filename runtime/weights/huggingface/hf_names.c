@@ -7,10 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nn/models/bert.h"
-#include "nn/models/gpt2.h"
 #include "weights/huggingface/hf_names.h"
-#include "nn/models/llama.h"
 
 /* entries of each list; unused ones are NULL */
 #define MOST 4
@@ -61,13 +58,22 @@ static const struct hf_names bert_names = {
 /* any other model: names as they are, nothing transposed, nothing optional */
 static const struct hf_names plain = { .prefix = "" };
 
-/* The model's kind is known by its configuration, not by the names in it. */
-const struct hf_names *hf_names_of(const accel_module_t *root)
+/* The rows by the names that Hugging Face has for the models. */
+static const struct {
+    const char *type;
+    const struct hf_names *names;
+} types[] = { { "gpt2", &gpt2_names },
+              { "llama", &llama_names },
+              { "bert", &bert_names } };
+
+const struct hf_names *hf_names_for(const char *model_type)
 {
-    return gpt2_config(root)    ? &gpt2_names
-           : llama_config(root) ? &llama_names
-           : bert_config(root)  ? &bert_names
-                                : &plain;
+    if (!model_type)
+        return &plain;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (strcmp(types[i].type, model_type) == 0)
+            return types[i].names;
+    return NULL;
 }
 
 static bool begins(const char *s, const char *head)

@@ -15,6 +15,9 @@ struct hf_names;
 /* The rules for a model. For one that is not of the library, or NULL, names
  * are taken as they are. */
 const struct hf_names *hf_names_of(const accel_module_t *root);
+/* The same by the model_type of its config.json: "gpt2", "llama", "bert"; NULL: any
+ * other model. NULL for a type that is not of the library. */
+const struct hf_names *hf_names_for(const char *model_type);
 /* The i-th name under which `param` may be in a file, into buf[len]. Name 0 is the one
  * to write. False: no more names. */
 bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size_t len);

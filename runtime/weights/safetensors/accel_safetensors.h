@@ -86,14 +86,17 @@ typedef struct accel_safetensors_entry {
     const char *name;
     int ndim;
     int64_t shape[ACCEL_CKPT_MAX_DIMS];
+    /* "I64", "U8" ...: values come from accel_safetensors_write_stored; NULL: as for
+     * accel_safetensors_create */
+    const char *dtype;
 } accel_safetensors_entry_t;
 
-/* Begins to write tensors entry[n], all of `dtype` (F32, BF16 or F16), into directory
- * `dir`, which is created when its parent is there. The file is model.safetensors or,
- * when that would have more than shard_bytes of data (0: no limit),
- * model-00001-of-0000N and an index. Nothing is visible before the commit, and weights
- * that are there already are never replaced. Errors: ACCEL_ECREATE, ACCEL_EPERM,
- * ACCEL_EIO, ACCEL_EINVAL, ACCEL_ENOMEM. */
+/* Begins to write tensors entry[n], of `dtype` (F32, BF16 or F16) where they have none
+ * of their own, into directory `dir`, which is created when its parent is there. The
+ * file is model.safetensors or, when that would have more than shard_bytes of data (0:
+ * no limit), model-00001-of-0000N and an index. Nothing is visible before the commit,
+ * and weights that are there already are never replaced. Errors: ACCEL_ECREATE,
+ * ACCEL_EPERM, ACCEL_EIO, ACCEL_EINVAL, ACCEL_ENOMEM. */
 accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
                                         const char *dir, const char *dtype,
                                         const accel_safetensors_entry_t *entry,
@@ -105,8 +108,13 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
 accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
                                        int64_t begin, int64_t count,
                                        const float *values, accel_error_t *err);
-/* The same for the transpose: entry i is stored [R, C]; the values are whole rows of
- * the [C, R] matrix, so begin and count are multiples of R. */
+/* The same for values that have the entry's dtype already, little-endian, and are
+ * written as they are. */
+accel_status_t accel_safetensors_write_stored(accel_safetensors_writer_t *w, size_t i,
+                                              int64_t begin, int64_t count,
+                                              const void *values, accel_error_t *err);
+/* As accel_safetensors_write, of the transpose: entry i is stored [R, C]; the values
+ * are whole rows of the [C, R] matrix, so begin and count are multiples of R. */
 accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
                                                   size_t i, int64_t begin,
                                                   int64_t count, const float *values,

@@ -24,6 +24,7 @@ struct out_tensor {
     char *name;
     int ndim;
     int64_t shape[ACCEL_CKPT_MAX_DIMS];
+    const struct st_dtype *dtype;
     /* begin: byte in the data of its shard */
     int64_t elems, begin;
     /* elements so far; must be elems at the commit */
@@ -35,6 +36,7 @@ struct out_tensor {
 struct out_shard {
     char name[48];
     int fd;
+    bool published; /* under its final name */
     /* where its data begins, and how much there is */
     int64_t data_at, bytes;
 };
@@ -50,7 +52,9 @@ struct accel_safetensors_writer {
     struct out_shard *shard;
     int shards;
     bool committed;
-    /* PIECE_ELEMS in the file's dtype, then as many floats */
+    /* the directory is of this writer: it goes again if it stays empty */
+    bool made;
+    /* PIECE_ELEMS in an entry's dtype, then as many floats */
     char *buffer;
 };
 
@@ -73,6 +77,12 @@ static void temporary(const char *name, char name_out[80])
     snprintf(name_out, 80, ".%.70s.tmp", name);
 }
 
+/* May float32 values become elements of this dtype? */
+static bool takes_floats(const struct st_dtype *d)
+{
+    return st_is_float(d) && d->bytes <= 4;
+}
+
 /* ---- layout ---------------------------------------------------------------------- */
 
 /* Copies an entry. elems * 64 fits an int64, so later products cannot overflow. */
@@ -84,6 +94,8 @@ static accel_status_t take_entry(struct accel_safetensors_writer *w,
     bool good = e->name && e->ndim >= 0 && e->ndim <= ACCEL_CKPT_MAX_DIMS;
 
     t->elems = 1;
+    t->dtype = e->dtype ? st_dtype_find(e->dtype) : w->dtype;
+    good = good && t->dtype;
     for (int d = 0; good && d < e->ndim; d++) {
         good = e->shape[d] >= 0 &&
                !__builtin_mul_overflow(t->elems, e->shape[d], &t->elems) &&
@@ -92,7 +104,7 @@ static accel_status_t take_entry(struct accel_safetensors_writer *w,
     }
     if (!good)
         return accel_fail_at(err, A0815, w->dir, "see accel_safetensors.h",
-                             "tensor %s has an invalid shape",
+                             "tensor %s has an invalid shape or dtype",
                              e->name ? st_shown(e->name, shown, sizeof(shown)) : "");
     t->ndim = e->ndim;
     t->name = strdup(e->name);
@@ -143,7 +155,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
 
     for (size_t i = 0; i < w->count; i++) {
         struct out_tensor *t = &w->tensor[i];
-        int64_t bytes = t->elems * w->dtype->bytes;
+        int64_t bytes = t->elems * t->dtype->bytes;
 
         /* at > 0: never an empty shard in front of a large tensor */
         if (limit > 0 && at > 0 && bytes > limit - at) {
@@ -173,7 +185,8 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
                      "model-%05d-of-%05d.safetensors", i + 1, w->shards);
     }
     for (size_t i = 0; i < w->count; i++)
-        w->shard[w->tensor[i].shard].bytes += w->tensor[i].elems * w->dtype->bytes;
+        w->shard[w->tensor[i].shard].bytes +=
+            w->tensor[i].elems * w->tensor[i].dtype->bytes;
     return ACCEL_OK;
 }
 
@@ -201,11 +214,11 @@ static void put_header(const struct accel_safetensors_writer *w, int shard,
             continue;
         strbuf_append(b, ",", 1);
         put_text(b, t->name);
-        strbuf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", w->dtype->name);
+        strbuf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype->name);
         for (int d = 0; d < t->ndim; d++)
             strbuf_printf(b, "%s%lld", d ? "," : "", (long long)t->shape[d]);
         strbuf_printf(b, "],\"data_offsets\":[%lld,%lld]}", (long long)t->begin,
-                      (long long)(t->begin + t->elems * w->dtype->bytes));
+                      (long long)(t->begin + t->elems * t->dtype->bytes));
     }
     strbuf_append(b, "}", 1);
     /* a strbuf that ran out of memory does not grow: no endless loop */
@@ -265,7 +278,8 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
     accel_status_t st;
 
     /* one that is there is fine if it holds no weights */
-    if (mkdir(w->dir, 0777) != 0 && errno != EEXIST)
+    w->made = mkdir(w->dir, 0777) == 0;
+    if (!w->made && errno != EEXIST)
         return accel_fail_at(err, A0828, w->dir,
                              "check the permissions of its parent directories",
                              "cannot create the directory: %s", strerror(errno));
@@ -304,7 +318,7 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
     }
     if (!w || !w->dir || !w->tensor || !w->buffer)
         st = accel_fail_nomem(err, "the weights to write", n * sizeof(*w->tensor));
-    else if (!w->dtype || !st_is_float(w->dtype) || w->dtype->bytes > 4)
+    else if (!w->dtype || !takes_floats(w->dtype))
         st = accel_fail_at(err, A0815, dir, "use F32, BF16 or F16",
                            "weights cannot be written as %.20s", dtype);
     for (size_t i = 0; i < n && !st; i++)
@@ -326,12 +340,20 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
 
 /* ---- values ---------------------------------------------------------------------- */
 
-/* count is compared by subtraction: begin + count of a wrong call may overflow. */
+/* count is compared by subtraction: begin + count of a wrong call may overflow.
+ * `floats`: the values are float32, to be rounded. */
 static accel_status_t check_range(struct accel_safetensors_writer *w, size_t i,
-                                  int64_t begin, int64_t count, accel_error_t *err)
+                                  int64_t begin, int64_t count, bool floats,
+                                  accel_error_t *err)
 {
-    if (i < w->count && begin >= 0 && count >= 0 && begin <= w->tensor[i].elems &&
-        count <= w->tensor[i].elems - begin)
+    bool inside = i < w->count && begin >= 0 && count >= 0 &&
+                  begin <= w->tensor[i].elems && count <= w->tensor[i].elems - begin;
+
+    if (inside && floats && !takes_floats(w->tensor[i].dtype))
+        return accel_fail_at(err, A0815, w->dir, "use accel_safetensors_write_stored",
+                             "entry %zu is %s: it takes no float32 values", i,
+                             w->tensor[i].dtype->name);
+    if (inside)
         return ACCEL_OK;
     return accel_fail_at(err, A0815, w->dir, "stay within the tensor",
                          "entry %zu of %zu has no elements %lld to %lld", i, w->count,
@@ -344,9 +366,9 @@ static accel_status_t st_put_values(struct accel_safetensors_writer *w,
                                     int64_t n, const float *values, accel_error_t *err)
 {
     const struct out_shard *s = &w->shard[t->shard];
-    int64_t size = w->dtype->bytes;
+    int64_t size = t->dtype->bytes;
 
-    st_from_f32(w->buffer, values, (size_t)n, w->dtype);
+    st_from_f32(w->buffer, values, (size_t)n, t->dtype);
     if (ckpt_pwrite_all(s->fd, w->buffer, (size_t)(n * size),
                         s->data_at + t->begin + first * size))
         return fail_write(w, s->name, "cannot write", err);
@@ -357,7 +379,7 @@ accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
                                        int64_t begin, int64_t count,
                                        const float *values, accel_error_t *err)
 {
-    accel_status_t st = check_range(w, i, begin, count, err);
+    accel_status_t st = check_range(w, i, begin, count, true, err);
 
     /* in pieces that fit the buffer */
     for (int64_t k = 0; k < count && !st; k += PIECE_ELEMS)
@@ -369,6 +391,23 @@ accel_status_t accel_safetensors_write(accel_safetensors_writer_t *w, size_t i,
     return st;
 }
 
+accel_status_t accel_safetensors_write_stored(accel_safetensors_writer_t *w, size_t i,
+                                              int64_t begin, int64_t count,
+                                              const void *values, accel_error_t *err)
+{
+    accel_status_t st = check_range(w, i, begin, count, false, err);
+    const struct out_tensor *t = st ? NULL : &w->tensor[i];
+
+    if (st || count == 0)
+        return st;
+    if (ckpt_pwrite_all(
+            w->shard[t->shard].fd, values, (size_t)(count * t->dtype->bytes),
+            w->shard[t->shard].data_at + t->begin + begin * t->dtype->bytes))
+        return fail_write(w, w->shard[t->shard].name, "cannot write", err);
+    w->tensor[i].written += count;
+    return ACCEL_OK;
+}
+
 /* Each stored row gets the values of n columns, collected with a stride of R into the
  * float half of the buffer. */
 accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
@@ -376,7 +415,7 @@ accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
                                                   int64_t count, const float *values,
                                                   accel_error_t *err)
 {
-    accel_status_t st = check_range(w, i, begin, count, err);
+    accel_status_t st = check_range(w, i, begin, count, true, err);
     float *row = (float *)(void *)w->buffer + PIECE_ELEMS;
     struct out_tensor *t = st ? NULL : &w->tensor[i];
     int64_t rows, cols, c0, n;
@@ -435,9 +474,10 @@ static accel_status_t put_file(struct accel_safetensors_writer *w, const char *n
     if (fd >= 0 && close(fd) != 0 && good)
         st = fail_write(w, name, "cannot write", err);
     if (!st)
-        return publish(w, name, err);
+        st = publish(w, name, err);
     temporary(name, tmp);
-    unlinkat(w->dirfd, tmp, 0);
+    if (st)
+        unlinkat(w->dirfd, tmp, 0);
     return st;
 }
 
@@ -468,6 +508,21 @@ static accel_status_t put_index(struct accel_safetensors_writer *w, accel_error_
     return st;
 }
 
+/* Takes back the names of a commit that failed: another one to the same directory would
+ * be refused. What leads readers to the others goes first. */
+static void withdraw(const struct accel_safetensors_writer *w)
+{
+    bool all = w->shards > 1;
+
+    for (int i = 0; i < w->shards; i++)
+        all = all && w->shard[i].published;
+    if (all)
+        unlinkat(w->dirfd, ST_INDEX, 0);
+    for (int i = 0; i < w->shards; i++)
+        if (w->shard[i].published)
+            unlinkat(w->dirfd, w->shard[i].name, 0);
+}
+
 /* Readers start from the index or the single file, so that these appear last. All data
  * is durable before the first rename. */
 accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const char *name,
@@ -489,19 +544,22 @@ accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const cha
             st = fail_write(w, w->shard[i].name, "cannot write", err);
     if (!st && name)
         st = put_file(w, name, text, strlen(text), err);
-    for (int i = 0; i < w->shards && !st; i++)
+    for (int i = 0; i < w->shards && !st; i++) {
         st = publish(w, w->shard[i].name, err);
+        w->shard[i].published = !st;
+    }
     if (!st && w->shards > 1)
         st = put_index(w, err);
     if (!st && fsync(w->dirfd) != 0)
         st = fail_write(w, "", "cannot write the directory", err);
     /* from here on writer_close removes nothing */
     w->committed = !st;
+    if (st)
+        withdraw(w);
     return st;
 }
 
-/* Before the commit succeeded, temporary names are removed; shards that it
- * already renamed stay. */
+/* Before the commit succeeded, temporary names are removed. */
 void accel_safetensors_writer_close(accel_safetensors_writer_t *w)
 {
     char tmp[80];
@@ -520,6 +578,8 @@ void accel_safetensors_writer_close(accel_safetensors_writer_t *w)
         free(w->tensor[i].name);
     if (w->dirfd >= 0)
         close(w->dirfd);
+    if (w->made && !w->committed)
+        (void)rmdir(w->dir);
     free(w->tensor);
     free(w->shard);
     free(w->buffer);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A product by cuBLASLt with nothing around it: what the backend's products are
- * measured against. In: the struct of the backend's product; operands of one type.
+ * measured against. In: the struct of the backend's product; operands of one type, or
+ * of 8 bits, whose scales are 1.
  */
 #include <cublasLt.h>
 #include <stdlib.h>
@@ -20,7 +21,10 @@ struct bare {
 
 static cudaDataType_t type_of(accel_dtype_t t)
 {
-    return t == ACCEL_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return t == ACCEL_BF16     ? CUDA_R_16BF
+           : t == ACCEL_F8E4M3 ? CUDA_R_8F_E4M3
+           : t == ACCEL_F8E5M2 ? CUDA_R_8F_E5M2
+                               : CUDA_R_32F;
 }
 
 /* Stored by rows, so described by columns: transposed, and b first. */
@@ -28,12 +32,15 @@ static bool describe(struct bare *b, const struct gemm *p)
 {
     cublasOperation_t first = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int8_t fast = p->fast;
 
     return !cublasLtMatmulDescCreate(&b->product, CUBLAS_COMPUTE_32F, CUDA_R_32F) &&
            !cublasLtMatmulDescSetAttribute(b->product, CUBLASLT_MATMUL_DESC_TRANSA,
                                            &first, sizeof(first)) &&
            !cublasLtMatmulDescSetAttribute(b->product, CUBLASLT_MATMUL_DESC_TRANSB,
                                            &second, sizeof(second)) &&
+           !cublasLtMatmulDescSetAttribute(b->product, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
+                                           &fast, sizeof(fast)) &&
            !cublasLtMatrixLayoutCreate(&b->first, type_of(p->b_type),
                                        (uint64_t)(p->trans_b ? p->k : p->n),
                                        (uint64_t)(p->trans_b ? p->n : p->k), p->ldb) &&

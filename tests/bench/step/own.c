@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "bootstrap/boot.h"
+#include "nn/fp8_linears.h"
 #include "nn/models/gpt2.h"
+#include "nn/models/llama.h"
 #include "observe/observe.h"
 #include "optim/optim.h"
 #include "shard/shard.h"
@@ -20,6 +22,17 @@
 static const accel_gpt2_t gpt2_124m = {
     .layers = 12, .heads = 12, .width = 768, .context = 1024, .vocab = 50304
 };
+/* 56 M parameters. */
+static const accel_llama_t llama_56m = {
+    .layers = 8,
+    .heads = 8,
+    .kv_heads = 4,
+    .width = 512,
+    .hidden = 1408,
+    .context = 1024,
+    .vocab = 32000,
+    .rope = { .theta = 10000.0f },
+};
 
 struct own {
     struct own_options o;
@@ -28,20 +41,36 @@ struct own {
     struct graph g;
     accel_module_t *model;
     struct units units;
+    struct config config; /* of fp8 */
+    struct fp8_linears linears;
     struct boot boot;
     struct comm *comm;
     struct shard *shard;
-    int64_t base_bytes, steps;
+    int64_t base_bytes, steps, micros_done;
     int64_t forward_ns, backward_ns, optimizer_ns;
 };
+
+/* As a run with the defaults does. */
+static accel_status_t open_fp8(struct own *w, accel_error_t *err)
+{
+    accel_status_t st;
+
+    config_defaults(&w->config);
+    st = fp8_linears_open(&w->linears, &w->model, 1, &w->config, err);
+    if (!st)
+        st = fp8_linears_place(&w->linears, w->be, err);
+    fp8_linears_keep(&w->linears, w->be, !w->o.uncached);
+    return st ? st : fp8_linears_room(&w->linears, w->be, err);
+}
 
 static accel_status_t open_all(struct own *w, accel_error_t *err)
 {
     const struct shard_optim adamw = { .settings = optim_defaults((accel_optimizer_t){
                                            .lr = 1e-4f, .weight_decay = 0.1f }) };
     struct shard_options options = { .strategy = SHARD_FULL,
-                                     .precision = { w->o.compute, w->o.compute,
-                                                    w->o.compute } };
+                                     .precision = { .compute = w->o.compute,
+                                                    .parameters = w->o.compute,
+                                                    .reduce = w->o.compute } };
     struct comm_options comm = { .backend = "self" };
     accel_status_t st = backend_cpu_open(&w->be, w->o.threads, err);
 
@@ -59,7 +88,8 @@ static accel_status_t open_all(struct own *w, accel_error_t *err)
     if (st)
         return st;
     w->base_bytes = observe_memory(NULL);
-    w->model = gpt2_new(&w->g, &gpt2_124m, err);
+    w->model = w->o.llama ? llama_new(&w->g, &llama_56m, err)
+                          : gpt2_new(&w->g, &gpt2_124m, err);
     if (!w->model)
         return err->code;
     st = nn_units_build(w->model, true, "", &w->units, err);
@@ -69,11 +99,12 @@ static accel_status_t open_all(struct own *w, accel_error_t *err)
         return st;
     w->g.residency = shard_residency(w->shard);
     shard_init(w->shard, 1);
-    return ACCEL_OK;
+    return w->o.fp8 ? open_fp8(w, err) : ACCEL_OK;
 }
 
 static void close_all(struct own *w)
 {
+    fp8_linears_close(&w->linears);
     shard_close(w->shard);
     units_free(&w->units);
     nn_module_free(w->model);
@@ -83,11 +114,12 @@ static void close_all(struct own *w)
     backend_close(w->be);
 }
 
-static accel_status_t one_step(struct own *w, accel_error_t *err)
+/* Forward and backward of one micro-batch. */
+static accel_status_t one_micro(struct own *w, accel_error_t *err)
 {
-    int64_t dims[2] = { w->o.batch, w->o.time }, from, middle, end;
+    const int vocab = w->o.llama ? llama_56m.vocab : gpt2_124m.vocab;
+    int64_t dims[2] = { w->o.batch, w->o.time }, from, middle;
     accel_tensor_t *in[2], *loss;
-    double sumsq;
     accel_status_t st;
 
     graph_reset(&w->g);
@@ -95,26 +127,51 @@ static accel_status_t one_step(struct own *w, accel_error_t *err)
         in[k] = graph_tensor(&w->g, ACCEL_I32, 2, dims);
         for (int64_t i = 0; in[k] && i < in[k]->elems; i++)
             ((int32_t *)in[k]->data)[i] =
-                (int32_t)((i + k + w->steps * 31) * 7919 % gpt2_124m.vocab);
+                (int32_t)((i + k + w->micros_done * 31) * 7919 % vocab);
     }
+    w->micros_done++;
     from = clock_ns();
     loss = accel_call(w->model, in, 2);
     middle = clock_ns();
-    st = shard_backward_begin(w->shard, 1, err);
+    st = shard_backward_begin(w->shard, w->o.micros, err);
     if (!st)
         st = graph_backward(&w->g, loss, 1.0f, err);
     if (!st)
         st = shard_backward_end(w->shard, err);
+    w->forward_ns += middle - from;
+    w->backward_ns += clock_ns() - middle;
+    return st;
+}
+
+static void move_scales(struct own *w)
+{
+    struct fp8_linears *l = &w->linears;
+
+    if (!l->count)
+        return;
+    fp8_linears_look(l);
+    for (int i = 0; i < l->count; i++)
+        fp8_update(&l->linear[i], true);
+    fp8_linears_show(l);
+}
+
+static accel_status_t one_step(struct own *w, accel_error_t *err)
+{
+    double sumsq;
+    int64_t end;
+    accel_status_t st = ACCEL_OK;
+
+    w->forward_ns = w->backward_ns = 0;
+    for (int i = 0; i < w->o.micros && !st; i++)
+        st = one_micro(w, err);
     if (!st)
         st = shard_reduce(w->shard, 0, err);
     end = clock_ns();
+    if (!st)
+        st = shard_grad_sumsq(w->shard, 0, &sumsq, err);
     if (st)
         return st;
-    w->forward_ns = middle - from;
-    w->backward_ns = end - middle;
-    st = shard_grad_sumsq(w->shard, 0, &sumsq, err);
-    if (st)
-        return st;
+    move_scales(w);
     st = shard_update(w->shard, 0, 1e-4f, ++w->steps, sumsq > 1.0 ? 0.5f : 1.0f, err);
     w->optimizer_ns = clock_ns() - end;
     return st;
@@ -143,7 +200,7 @@ static void print_memory(struct own *w)
     observe_memory(&peak);
     planned = (double)(m.master + m.moments + m.gradient_shard + m.gather_slots +
                        m.reduce_buffer + activations) +
-              (double)w->base_bytes;
+              (double)w->linears.kept_bytes + (double)w->base_bytes;
     printf("  memory    planned %s (activations %s), measured peak %s, ratio %.3f\n",
            format_bytes(planned, a, sizeof(a)),
            format_bytes((double)activations, b, sizeof(b)),

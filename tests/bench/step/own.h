@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One side of the benchmark of a training step: GPT-2 124M on one process, answering
- * requests line by line (see peer.h). In: dtype, batch, sequence, threads. Out: times.
+ * One side of the benchmark of a training step: a model on one process, answering
+ * requests line by line (see peer.h). In: model, dtype, batch, sequence, threads. Out: times.
  */
 #ifndef ACCEL_TESTS_BENCH_OWN_H
 #define ACCEL_TESTS_BENCH_OWN_H
@@ -9,8 +9,11 @@
 #include "common/common.h"
 
 struct own_options {
+    bool llama; /* in place of GPT-2 */
     accel_dtype_t compute;
-    int batch, time, threads;
+    /* linears multiply in 8 bits; weights are narrowed at each use, not once per step */
+    bool fp8, uncached;
+    int batch, time, micros, threads;
 };
 
 /* Serves stdin until its end; the exit code. */

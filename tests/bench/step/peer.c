@@ -3,6 +3,8 @@
  * See peer.h.
  */
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -60,20 +62,27 @@ static double cpu_ms(pid_t pid)
     return (double)(user + system) * 1e3 / (double)sysconf(_SC_CLK_TCK);
 }
 
-bool peer_step(struct peer *p, struct step_time *out)
+enum peer_answer peer_step(struct peer *p, struct step_time *out, int most_cpu_s)
 {
+    struct pollfd answer = { .fd = fileno(p->from), .events = POLLIN };
     double before = cpu_ms(p->pid);
     char line[256];
 
     fputs("step\n", p->to);
     fflush(p->to);
+    /* nothing is buffered: it answers only what it is asked */
+    while (poll(&answer, 1, 1000) == 0)
+        if (cpu_ms(p->pid) - before > most_cpu_s * 1e3) {
+            kill(p->pid, SIGKILL);
+            return PEER_SLOW;
+        }
     if (!fgets(line, sizeof(line), p->from) ||
         sscanf(line, "step %lf %lf %lf", &out->forward, &out->backward,
                &out->optimizer) != 3)
-        return false;
+        return PEER_LOST;
     out->total = out->forward + out->backward + out->optimizer;
     out->cpu = cpu_ms(p->pid) - before;
-    return true;
+    return PEER_OK;
 }
 
 void peer_report(struct peer *p)

@@ -26,7 +26,10 @@ struct step_time { /* ms */
 
 /* False: it did not say that it is ready. argv ends with NULL. */
 bool peer_start(struct peer *p, const char *name, char *const *argv);
-bool peer_step(struct peer *p, struct step_time *out);
+/* PEER_SLOW: it took more than `most_cpu_s` seconds of all processors together, which
+ * other programs do not change, and was ended. */
+enum peer_answer { PEER_OK, PEER_LOST, PEER_SLOW };
+enum peer_answer peer_step(struct peer *p, struct step_time *out, int most_cpu_s);
 /* Copies the report to stdout. */
 void peer_report(struct peer *p);
 long peer_peak_kib(const struct peer *p);

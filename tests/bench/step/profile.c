@@ -8,10 +8,10 @@
 
 const char *profile_name(enum profile_kind kind)
 {
-    static const char *const name[PROFILE_KINDS] = { "products",  "attention",
-                                                     "norm",      "activation",
-                                                     "softmax",   "embedding",
-                                                     "bias sums", "add" };
+    static const char *const name[PROFILE_KINDS] = {
+        "products",  "attention", "norm", "activation", "softmax",
+        "embedding", "bias sums", "add",  "narrowing"
+    };
 
     return name[kind];
 }
@@ -62,6 +62,13 @@ static void t_add(const struct backend *be, void *dst, const void *a, const void
                   accel_dtype_t type, int64_t n)
 {
     TIMED(PROFILE_ADD, INNER->add(INNER, dst, a, b, type, n));
+}
+
+static void t_quantize(const struct backend *be, void *dst, accel_dtype_t to,
+                       const void *src, accel_dtype_t type, int64_t n,
+                       const float *scale, float *amax)
+{
+    TIMED(PROFILE_NARROW, INNER->quantize(INNER, dst, to, src, type, n, scale, amax));
 }
 
 static void t_column_sum(const struct backend *be, float *dst, const void *src,
@@ -177,6 +184,7 @@ void profile_open(struct profile *p, const struct backend *inner)
     p->inner = inner;
     p->be.gemm = t_gemm;
     p->be.add = t_add;
+    p->be.quantize = t_quantize;
     p->be.column_sum = t_column_sum;
     p->be.act = t_act;
     p->be.act_grad = t_act_grad;

@@ -18,6 +18,7 @@ enum profile_kind {
     PROFILE_EMBEDDING,
     PROFILE_REDUCE, /* column sums */
     PROFILE_ADD,
+    PROFILE_NARROW, /* to 8 bits */
     PROFILE_KINDS
 };
 

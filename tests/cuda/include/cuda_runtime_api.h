@@ -126,6 +126,7 @@ struct fakecuda_counts {
     uint64_t mallocs, frees, copies,
         host_waits; /* host_waits: calls that block the CPU */
     uint64_t matmuls, heuristics;
+    uint64_t fp8_products, fp8_fast; /* of the products, and of those with fast sums */
 };
 void fakecuda_counts_get(struct fakecuda_counts *out);
 /* How often a kernel was launched, at once and into a recording; "memcpy" and "memset" are

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the verbs of `accel ckpt` share: the command line, opening what a path names,
+ * and reading tensors in parts of bounded size.
+ */
+#ifndef ACCEL_CKPT_CMD_H
+#define ACCEL_CKPT_CMD_H
+
+#include "accel_ckpt.h"
+#include "cli/cli.h"
+#include "cli/data/ckpt_progress.h"
+
+/* The parsed command line of every verb. */
+struct ckpt_args {
+    const char *verb;
+    /* argv's own words: slashes at the end of path[0] may be cut off in place. */
+    char *path[2];
+    int paths;
+    /* --json; --deep */
+    bool json, deep;
+    /* --tol; negative: bit by bit */
+    double tol;
+    /* --all, --hf, --dtype, --shard-size, --shards */
+    bool all;
+    const char *hf, *dtype;
+    int64_t shard_bytes;
+    int shards;
+    /* --keep (0: not given), --every, --best, --mode (1: max; -1: not given), --metric,
+     * --dry-run */
+    int keep, every, best, larger;
+    const char *metric;
+    bool dry_run;
+    /* export: delete the checkpoint when its weights are written */
+    bool remove;
+    /* keys of the options that not every verb takes, as they came */
+    char given[16];
+};
+
+/* The verbs; each returns the exit code. */
+int ckpt_show(const struct ckpt_args *a);
+int ckpt_diff(const struct ckpt_args *a);
+int ckpt_export(const struct ckpt_args *a);
+
+/* Opens the checkpoint `path`, or the newest complete one of the directory `path`.
+ * ACCEL_ENOENT: there is none; and what accel_ckpt_open returns. */
+accel_status_t ckpt_open_path(accel_ckpt_t **ckpt_out, const char *path,
+                              accel_error_t *err);
+
+/* A tensor of an open checkpoint; name and shape belong to the checkpoint. */
+struct ckpt_view {
+    const char *name;
+    accel_dtype_t dtype;
+    int ndim;
+    const int64_t *shape;
+    int64_t elems;
+};
+/* i as for accel_ckpt_tensor. */
+void ckpt_view(const accel_ckpt_t *c, size_t i, struct ckpt_view *view_out);
+/* Elements of a dtype that are read at a time. */
+int64_t ckpt_part_elems(accel_dtype_t dtype);
+/* Elements [begin, begin + count) of the tensor, row-major, into data. Hashes are
+ * checked. Errors are those of accel_ckpt_read. */
+accel_status_t ckpt_read_part(accel_ckpt_t *c, const struct ckpt_view *v, int64_t begin,
+                              int64_t count, void *data, accel_error_t *err);
+/* "3x4", or "-" for a scalar, into buf[len]; returns buf. */
+const char *ckpt_dims(int ndim, const int64_t *shape, char *buf, size_t len);
+
+/* One part of the state beside the tensors; `name` may be empty. */
+typedef void ckpt_state_row(void *user, const char *kind, const char *name,
+                            const char *what);
+/* Calls row for every optimizer, schedule, loader, scaler, average and registered
+ * object that the checkpoint has the state of. */
+void ckpt_state_rows(const accel_ckpt_t *c, ckpt_state_row *row, void *user);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `accel ckpt export DIR OUT`: tensors of a checkpoint as
+ * safetensors files. Weights get the names that accel_save_weights gives them; with
+ * --all every tensor keeps its name and its dtype. A part of a tensor is in memory at a
+ * time, and nothing is visible before the end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "accel_safetensors.h"
+#include "checkpoint/ckpt_tools.h"
+#include "cli/data/ckpt_cmd.h"
+#include "weights/huggingface/hf_names.h"
+
+/* prefix of the tensors that are weights */
+static const char weights_prefix[] = "model/";
+
+/* Names of dtypes in checkpoints and in safetensors files. */
+static const struct {
+    accel_dtype_t dtype;
+    const char *stored;
+} stored[] = {
+    { ACCEL_F32, "F32" }, { ACCEL_BF16, "BF16" }, { ACCEL_I32, "I32" },
+    { ACCEL_U16, "U16" }, { ACCEL_U8, "U8" },     { ACCEL_F64, "F64" },
+    { ACCEL_I64, "I64" }, { ACCEL_F16, "F16" },
+};
+
+/* One export. */
+struct export
+{
+    const struct ckpt_args *args;
+    accel_ckpt_t *c;
+    const struct hf_names *names;
+    /* [count]: the tensors to write, by the size of their elements, then by name */
+    struct ckpt_view *view;
+    char(*name)[512];
+    size_t count;
+    accel_safetensors_writer_t *out;
+    void *part;
+    struct ckpt_progress progress;
+};
+
+/* What --dtype says, as the files have it; NULL: nothing that weights can be. */
+static const char *weights_dtype(const char *dtype)
+{
+    static const char *const names[][2] = { { "float32", "F32" },
+                                            { "bfloat16", "BF16" },
+                                            { "float16", "F16" } };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++)
+        if (strcmp(names[i][0], dtype ? dtype : "float32") == 0)
+            return names[i][1];
+    return NULL;
+}
+
+static const char *stored_dtype(accel_dtype_t t)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(stored); i++)
+        if (stored[i].dtype == t)
+            return stored[i].stored;
+    return NULL;
+}
+
+/* Wide elements first, so that every tensor is aligned in the file. */
+static int wide_first(const void *pa, const void *pb)
+{
+    const struct ckpt_view *a = pa, *b = pb;
+    size_t m = accel_dtype_bytes(a->dtype), n = accel_dtype_bytes(b->dtype);
+
+    return m != n ? (m < n) - (m > n) : strcmp(a->name, b->name);
+}
+
+/* A matrix that Hugging Face stores as its transpose. */
+static bool is_turned(const struct export *x, const struct ckpt_view *v)
+{
+    return !x->args->all && v->ndim == 2 && hf_is_transposed(x->names, v->name);
+}
+
+/* Which tensors, and what they are called. */
+static accel_status_t choose(struct export *x, accel_error_t *err)
+{
+    size_t n = accel_ckpt_tensor_count(x->c);
+
+    x->view = calloc(n + 1, sizeof(*x->view));
+    x->name = calloc(n + 1, sizeof(*x->name));
+    if (!x->view || !x->name)
+        return accel_fail_nomem(err, "the list of tensors", n * sizeof(*x->name));
+    for (size_t i = 0; i < n; i++) {
+        struct ckpt_view *v = &x->view[x->count];
+
+        ckpt_view(x->c, i, v);
+        if (!x->args->all && strncmp(v->name, weights_prefix, 6) != 0)
+            continue;
+        if (!x->args->all && v->dtype != ACCEL_F32)
+            return accel_fail_at(err, A0827, v->name, "give --all",
+                                 "a weight of dtype %s", accel_dtype_name(v->dtype));
+        x->count++;
+        x->progress.total += v->elems * (int64_t)accel_dtype_bytes(v->dtype);
+    }
+    if (x->count == 0 && ckpt_tensor_find(x->c, "flat/0") >= 0)
+        return accel_fail_at(err, A0847, x->args->path[0],
+                             "resume the run that wrote it, with fsdp_state_dict_type: "
+                             "SHARDED_STATE_DICT, and export what it saves",
+                             "the checkpoint has flat shards (LOCAL_STATE_DICT), whose "
+                             "weights have no names");
+    if (x->count == 0)
+        return accel_fail_at(err, A0825, x->args->path[0],
+                             "give --all for what is there",
+                             "the checkpoint holds no tensor %s...", weights_prefix);
+    qsort(x->view, x->count, sizeof(*x->view), wide_first);
+    for (size_t i = 0; i < x->count; i++)
+        if (x->args->all)
+            snprintf(x->name[i], sizeof(x->name[i]), "%s", x->view[i].name);
+        else
+            hf_name(x->names, x->view[i].name + 6, 0, x->name[i], sizeof(x->name[i]));
+    return ACCEL_OK;
+}
+
+/* Lays out the files. */
+static accel_status_t begin(struct export *x, accel_error_t *err)
+{
+    accel_safetensors_entry_t *entry = calloc(x->count, sizeof(*entry));
+    accel_status_t st;
+
+    if (!entry)
+        return accel_fail_nomem(err, "the list of tensors", x->count * sizeof(*entry));
+    for (size_t i = 0; i < x->count; i++) {
+        const struct ckpt_view *v = &x->view[i];
+        bool turned = is_turned(x, v);
+
+        entry[i] =
+            (accel_safetensors_entry_t){ .name = x->name[i],
+                                         .ndim = v->ndim,
+                                         .dtype = x->args->all ? stored_dtype(v->dtype)
+                                                               : NULL };
+        for (int d = 0; d < v->ndim; d++)
+            entry[i].shape[d] = v->shape[turned ? v->ndim - 1 - d : d];
+    }
+    st = accel_safetensors_create(&x->out, x->args->path[1],
+                                  weights_dtype(x->args->dtype), entry, x->count,
+                                  x->args->shard_bytes, err);
+    free(entry);
+    return st;
+}
+
+/* Elements that are read at a time: of a transposed matrix whole rows. */
+static int64_t part_elems(const struct ckpt_view *v, bool turned)
+{
+    int64_t most = ckpt_part_elems(v->dtype), row = turned ? v->shape[1] : 1;
+
+    return most > row ? most / row * row : row;
+}
+
+/* One tensor, part by part. */
+static accel_status_t put(struct export *x, size_t i, accel_error_t *err)
+{
+    const struct ckpt_view *v = &x->view[i];
+    bool turned = is_turned(x, v);
+    int64_t most = v->elems ? part_elems(v, turned) : 1;
+    size_t size = accel_dtype_bytes(v->dtype);
+    accel_status_t st = ACCEL_OK;
+    /* larger than usual for a transposed matrix with one long row only */
+    void *part = realloc(x->part, (size_t)most * size);
+
+    if (!part)
+        return accel_fail_nomem(err, "a part of a tensor", (size_t)most * size);
+    x->part = part;
+    for (int64_t at = 0; at < v->elems && !st; at += most) {
+        int64_t n = v->elems - at < most ? v->elems - at : most;
+
+        st = ckpt_read_part(x->c, v, at, n, part, err);
+        if (!st && x->args->all)
+            st = accel_safetensors_write_stored(x->out, i, at, n, part, err);
+        else if (!st)
+            st = (turned ? accel_safetensors_write_transposed
+                         : accel_safetensors_write)(x->out, i, at, n, part, err);
+        ckpt_progress_add(&x->progress, n * (int64_t)size);
+    }
+    return st;
+}
+
+/* Everything between opening and closing. */
+static accel_status_t export_all(struct export *x, accel_error_t *err)
+{
+    accel_status_t st = choose(x, err);
+
+    if (!st)
+        st = begin(x, err);
+    for (size_t i = 0; i < x->count && !st; i++)
+        st = put(x, i, err);
+    if (!st)
+        st = accel_safetensors_commit(x->out, NULL, NULL, err);
+    ckpt_progress_end(&x->progress);
+    return st;
+}
+
+static int say_done(const struct export *x)
+{
+    char size[32];
+
+    if (x->args->json)
+        printf("{\"tensors\": %zu, \"bytes\": %lld}\n", x->count,
+               (long long)x->progress.total);
+    else
+        printf("%zu tensors, %s of the checkpoint of step %lld, are in %s\n", x->count,
+               format_bytes((double)x->progress.total, size, sizeof(size)),
+               (long long)accel_ckpt_step(x->c), x->args->path[1]);
+    return cli_finish(0);
+}
+
+int ckpt_export(const struct ckpt_args *a)
+{
+    struct export x = { .args = a,
+                        .names = hf_names_for(a->hf),
+                        .progress = { .what = "exported", .off = a->json } };
+    accel_error_t err = { 0 };
+    accel_status_t st = ACCEL_OK;
+    int code;
+
+    if (!x.names || !weights_dtype(a->dtype) || (a->all && (a->hf || a->dtype)))
+        st = accel_fail(&err, A0010, "see accel ckpt --help",
+                        !x.names ? "--hf takes gpt2, llama or bert"
+                        : a->all ? "--all keeps names and dtypes as they are"
+                                 : "--dtype takes float32, bfloat16 or float16");
+    if (!st)
+        st = ckpt_open_path(&x.c, a->path[0], &err);
+    if (!st)
+        st = export_all(&x, &err);
+    if (!st && a->remove)
+        st = ckpt_remove(ckpt_path(x.c), &err);
+    code = st ? cli_fail(&err) : say_done(&x);
+    accel_safetensors_writer_close(x.out);
+    accel_ckpt_close(x.c);
+    free(x.view);
+    free(x.name);
+    free(x.part);
+    return code;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The shards as they lie in memory, as boxes of a checkpoint that none but the same
+ * ranks can take up (LOCAL_STATE_DICT): for each unit its masters, its optimizer state
+ * and their scales, in one dimension, padding included. No cut at a parameter.
+ */
+#include "shard/shard_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Boxes and the bytes of their names; where they go, unless the walk only counts. */
+struct flat_walk {
+    accel_ckpt_box_t *box;
+    char *text;
+    size_t boxes, text_bytes;
+};
+
+/* Elements [first, first + n) of `all`; nothing where n is 0. `format` has a place for
+ * the unit's number and one for the array. */
+static void put_flat(struct flat_walk *w, const char *format, int unit,
+                     const char *array, accel_dtype_t type, void *data, int64_t all,
+                     int64_t first, int64_t n)
+{
+    size_t length;
+
+    if (n <= 0)
+        return;
+    length = (size_t)snprintf(NULL, 0, format, unit, array) + 1;
+    if (w->box) {
+        char *name = w->text + w->text_bytes;
+
+        snprintf(name, length, format, unit, array);
+        w->box[w->boxes] = (accel_ckpt_box_t){ .name = name,
+                                               .dtype = type,
+                                               .ndim = 1,
+                                               .global_shape = { all },
+                                               .offset = { first },
+                                               .shape = { n },
+                                               .data = data };
+    }
+    w->boxes++;
+    w->text_bytes += length;
+}
+
+static int64_t blocks_of(int64_t n, int block)
+{
+    return (n + block - 1) / block;
+}
+
+/* All arrays of the optimizer's state in the part of a unit's range that is trained. */
+static void walk_state(const struct shard *s, int unit, int64_t first, int64_t count,
+                       struct flat_walk *w)
+{
+    const struct shard_unit *u = &s->unit[unit];
+    const struct shard_trainer *t = &s->trainer[u->def->optim];
+    const int64_t trained = shard_trained_elems(u);
+    const int64_t n = (first + count < trained ? first + count : trained) - first;
+    const int64_t at = u->state_at + first - u->first;
+
+    for (int k = 0; k < t->arrays && n > 0; k++) {
+        const struct state_array x = shard_array_at(t, k, at);
+        const struct stored values = shard_stored_state(x, false);
+        const struct stored scales = shard_stored_state(x, true);
+
+        put_flat(w, "optim/flat/%d/%s", unit, t->state_name[k], values.type,
+                 values.data, trained, first, n);
+        if (scales.data)
+            put_flat(w, "optim/flat/%d/%s" SHARD_SCALE_SUFFIX, unit, t->state_name[k],
+                     scales.type, scales.data, blocks_of(trained, scales.block),
+                     first / scales.block, blocks_of(n, scales.block));
+    }
+}
+
+static void walk_unit(const struct shard *s, int unit, bool for_load,
+                      struct flat_walk *w)
+{
+    const struct shard_unit *u = &s->unit[unit];
+    int64_t first = u->first, count = u->stored, at;
+
+    if (!for_load)
+        shard_answers(s, u, &first, &count);
+    at = u->at + first - u->first;
+    put_flat(w, "flat/%d%s", unit, "", s->o.precision.masters, shard_master_at(s, at),
+             u->padded, first, count);
+    if (shard_has_scaled_masters(s))
+        put_flat(w, SHARD_EXPONENT_PREFIX "flat/%d%s", unit, "", ACCEL_U8,
+                 shard_scaled_at(s, at).exponent, u->padded / SCALED_BLOCK,
+                 first / SCALED_BLOCK, blocks_of(count, SCALED_BLOCK));
+    if (u->def->optim >= 0)
+        walk_state(s, unit, first, count, w);
+}
+
+accel_status_t shard_flat_boxes(struct shard *s, bool for_load,
+                                accel_ckpt_box_t **boxes_out, size_t *count_out,
+                                accel_error_t *err)
+{
+    struct flat_walk count = { .box = NULL }, fill = { .box = NULL };
+    size_t more, more_bytes, bytes;
+
+    if (!for_load)
+        shard_draw(s);
+    for (int i = 0; i < s->units; i++)
+        walk_unit(s, i, for_load, &count);
+    more = shard_powersgd_boxes(s, for_load, NULL, NULL, &more_bytes);
+    bytes = (count.boxes + more) * sizeof(*fill.box) + count.text_bytes + more_bytes;
+    fill.box = malloc(bytes + 1);
+    if (!fill.box)
+        return accel_fail_nomem(err, "list of checkpoint boxes", bytes);
+    fill.text = (char *)(fill.box + count.boxes + more);
+    for (int i = 0; i < s->units; i++)
+        walk_unit(s, i, for_load, &fill);
+    shard_powersgd_boxes(s, for_load, fill.box + fill.boxes,
+                         fill.text + fill.text_bytes, &more_bytes);
+    *boxes_out = fill.box;
+    *count_out = count.boxes + more;
+    return ACCEL_OK;
+}

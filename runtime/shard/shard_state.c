@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The optimizers' state on this rank: one array for each kind of number, float32 or
+ * narrow, whose scales lie behind the codes. In: layout and settings. Out:
+ * memory, places in it, and means over ranks that each keep all of it.
+ */
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/rng.h"
+#include "plan/plan.h"
+#include "shard/shard_impl.h"
+
+_Static_assert(PLAN_STATE_ELEMS == SCALED_BLOCK && SCALED_BLOCK % MOMENT_BLOCK == 0,
+               "the plan counts whole blocks");
+
+/* The form of array k. */
+static accel_moments_t form_of(const struct shard_trainer *t, int k)
+{
+    return k < t->states ? t->form : ACCEL_MOMENTS_FLOAT32;
+}
+
+bool shard_has_scaled_state(const struct shard *s)
+{
+    bool has = false;
+
+    for (int i = 0; i < s->trainers; i++)
+        has = has || s->trainer[i].form == ACCEL_MOMENTS_FP8;
+    return has;
+}
+
+/* Units begin at multiples of 32 elements, and so do the trained parts of them. */
+size_t shard_state_bytes(const struct shard_trainer *t, int k)
+{
+    const size_t n = (size_t)t->state_elems;
+
+    switch (form_of(t, k)) {
+    case ACCEL_MOMENTS_8BIT:
+        return n + moment_scales(t->state_elems) * sizeof(uint16_t);
+    case ACCEL_MOMENTS_FP8:
+        return scaled_bytes(t->state_elems, optim_scaled_type(&t->o.settings, k));
+    default:
+        return n * sizeof(float);
+    }
+}
+
+struct state_array shard_array_at(const struct shard_trainer *t, int k, int64_t at)
+{
+    char *data = t->state[k];
+    const int64_t n = t->state_elems;
+    struct state_array a = { .plain.data = NULL };
+
+    switch (form_of(t, k)) {
+    case ACCEL_MOMENTS_8BIT:
+        a.plain.data = data + at;
+        a.plain.scale = (uint16_t *)(void *)(data + n) + at / MOMENT_BLOCK;
+        break;
+    case ACCEL_MOMENTS_FP8:
+        a.scaled =
+            scaled_from(scaled_in(data, n, optim_scaled_type(&t->o.settings, k)), at);
+        break;
+    default:
+        a.plain.data = (float *)t->state[k] + at;
+    }
+    return a;
+}
+
+float *shard_state_at(const struct shard_trainer *t, int k, int64_t at)
+{
+    return (float *)t->state[k] + at;
+}
+
+/* Moments of 8 bits from element `at` on. */
+static struct moments codes_from(struct moments x, int64_t at)
+{
+    return (struct moments){ (char *)x.data + at, x.scale + at / MOMENT_BLOCK };
+}
+
+void shard_widen_state(const struct backend *cpu, float *to, struct state_array x,
+                       bool positive, int64_t at, int64_t n)
+{
+    if (x.scaled.data)
+        scaled_widen(to, x.scaled, at, n);
+    else if (x.plain.scale)
+        cpu->moments_widen(cpu, to, codes_from(x.plain, at), positive, n);
+    else
+        memcpy(to, (const float *)x.plain.data + at, (size_t)n * sizeof(*to));
+}
+
+/* The optimizer divides by squares: rounded to 0 one would be a step of any size. */
+static void keep_squares(struct scaled x, const float *from, int64_t n)
+{
+    uint16_t *code = x.data;
+
+    for (int64_t i = 0; i < n; i++)
+        if (code[i] == 0 && from[i] > 0)
+            code[i] = 1;
+}
+
+void shard_narrow_state(const struct backend *cpu, struct state_array x, int64_t at,
+                        const float *from, bool positive, int64_t n)
+{
+    if (x.scaled.data) {
+        const struct scaled to = scaled_from(x.scaled, at);
+
+        scaled_narrow(to, from, n);
+        if (positive)
+            keep_squares(to, from, n);
+    } else if (x.plain.scale) {
+        cpu->moments_narrow(cpu, codes_from(x.plain, at), from, positive, n);
+    } else {
+        memcpy((float *)x.plain.data + at, from, (size_t)n * sizeof(*from));
+    }
+}
+
+uint64_t shard_name_hash(const accel_tensor_t *p)
+{
+    const char *name = tensor_full_name(p);
+
+    return XXH3_64bits(name, strlen(name));
+}
+
+/* A stream of its own: initial values are drawn with the hashes of names. */
+uint64_t shard_draws(const struct shard *s, int64_t t)
+{
+    static const char stream[] = "moments";
+    uint32_t word[4];
+
+    rng_block(s->o.seed, XXH3_64bits(stream, sizeof(stream)), (uint64_t)t, word);
+    return (uint64_t)word[1] << 32 | word[0];
+}
+
+/* ---- local SGD ------------------------------------------------------------------- */
+
+accel_status_t shard_open_mean(struct shard *s, accel_error_t *err)
+{
+    bool narrow = shard_has_narrow_masters(s);
+    void *room = NULL;
+    accel_status_t st = ACCEL_OK;
+
+    for (int i = 0; i < s->trainers; i++)
+        narrow = narrow || s->trainer[i].form != ACCEL_MOMENTS_FLOAT32;
+    if (narrow && s->o.local && s->world > 1)
+        st = s->be->alloc(s->be, MEMORY_WORK, SHARD_MEAN_ELEMS * sizeof(float), &room,
+                          err);
+    s->mean_room = room;
+    return st;
+}
+
+/* Narrow ones by way of float32, a piece at a time; all ranks round the same mean
+ * to the nearest. */
+accel_status_t shard_mean_state(const struct shard *s, const struct shard_unit *u,
+                                int k, accel_error_t *err)
+{
+    const struct shard_trainer *t = &s->trainer[u->def->optim];
+    const struct state_array x = shard_array_at(t, k, u->state_at);
+    const bool positive = optim_state_is_square(&t->o.settings, k);
+    accel_status_t st = ACCEL_OK;
+
+    if (form_of(t, k) == ACCEL_MOMENTS_FLOAT32)
+        return shard_mean(s, x.plain.data, u->state, err);
+    for (int64_t at = 0; at < u->state && !st; at += SHARD_MEAN_ELEMS) {
+        const int64_t rest = u->state - at;
+        const int64_t n = rest < SHARD_MEAN_ELEMS ? rest : SHARD_MEAN_ELEMS;
+
+        shard_widen_state(s->be, s->mean_room, x, positive, at, n);
+        st = shard_mean(s, s->mean_room, n, err);
+        if (!st)
+            shard_narrow_state(s->be, x, at, s->mean_room, positive, n);
+    }
+    return st;
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A save that is written while training goes on. In: what save.c has collected. A copy
+ * of the tensors goes to memory that is there since the start; a thread writes it; the
+ * commit follows at the end of a later step, once all ranks have written. Out: the same
+ * checkpoint that a save at once would have made.
+ *
+ * The thread never communicates. Everything collective is called by the run's own
+ * thread, in the same order on every rank.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backend/device.h"
+#include "run/run.h"
+
+/* Boxes of at least this many bytes begin at a page, and are written without a copy;
+ * smaller ones lie side by side, since a page for each would cost too much. */
+#define ALIGNED_BYTES ((size_t)256 << 10)
+#define PAGE          4096
+#define SMALL_ALIGN   64
+/* what a thread copies at a time */
+#define PIECE ((size_t)4 << 20)
+
+/* Where a box of so many bytes begins that comes behind `at`. */
+static size_t place_box(size_t at, size_t bytes)
+{
+    const size_t align = bytes >= ALIGNED_BYTES ? PAGE : SMALL_ALIGN;
+
+    return (at + align - 1) / align * align;
+}
+
+/* Bytes of a copy of all boxes. */
+static size_t snapshot_bytes(const struct run_boxes *b)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        at = place_box(at, run_box_bytes(&b->all[i])) + run_box_bytes(&b->all[i]);
+    return at;
+}
+
+/* ---- memory ---------------------------------------------------------------------- */
+
+static void free_pool(accel_t *run)
+{
+    struct background *b = &run->background;
+    const struct backend *be = run->backend;
+
+    if (b->pool && be->device)
+        be->host_free(be, b->pool, b->pool_bytes);
+    else if (b->pool)
+        be->free(be, b->pool);
+    b->pool = NULL;
+    b->pool_bytes = 0;
+}
+
+/* The kernel finds the pages now, not in the first save. By the threads that copy, so
+ * that each has its own near. */
+static void touch_pool(char *pool, size_t bytes)
+{
+    const int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
+
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < pieces; i++) {
+        const size_t at = (size_t)i * PIECE;
+
+        memset(pool + at, 0, bytes - at < PIECE ? bytes - at : PIECE);
+    }
+}
+
+/* A pool of at least so many bytes; on a device it is page-locked. */
+static accel_status_t make_room(accel_t *run, size_t bytes, accel_error_t *err)
+{
+    struct background *b = &run->background;
+    const struct backend *be = run->backend;
+    accel_status_t st = ACCEL_OK;
+
+    if (b->pool && bytes <= b->pool_bytes)
+        return ACCEL_OK;
+    free_pool(run);
+    bytes += bytes == 0;
+    if (be->device)
+        b->pool = be->host_alloc(be, bytes);
+    else
+        st = be->alloc(be, MEMORY_WORK, bytes, (void **)&b->pool, err);
+    b->pool_bytes = bytes;
+    if (st == ACCEL_OK && !b->pool)
+        st = accel_fail_nomem(err, "the copy for checkpoints in the background", bytes);
+    if (st == ACCEL_OK)
+        touch_pool(b->pool, bytes);
+    return st;
+}
+
+/* From the start on, so that no save has to wait for the kernel to find pages. */
+accel_status_t background_open(accel_t *run, accel_error_t *err)
+{
+    struct run_boxes boxes = { 0 };
+    accel_status_t st;
+
+    if (!run->config.ckpt_save || !run->config.ckpt_async)
+        return ACCEL_OK;
+    if (config_state_dict(&run->config) == DICT_FULL) {
+        if (run->boot.rank == 0)
+            accel_logf(&run->log, ACCEL_LOG_WARN,
+                       "accel.checkpoint.async has no effect on FULL_STATE_DICT, whose "
+                       "one file is sent from rank to rank: training waits for each "
+                       "save (SHARDED_STATE_DICT would not)");
+        return ACCEL_OK;
+    }
+    st = run_boxes_list(run, &boxes, err);
+    if (st == ACCEL_OK)
+        st = make_room(run, snapshot_bytes(&boxes), err);
+    run_boxes_free(&boxes);
+    run->background.on = st == ACCEL_OK;
+    return st;
+}
+
+/* ---- the copy -------------------------------------------------------------------- */
+
+/* One thread does not use all of a node's memory bandwidth. */
+static void copy_all(char *dst, const char *src, size_t bytes)
+{
+    const int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
+
+#pragma omp parallel for schedule(static) if (pieces > 1)
+    for (int64_t i = 0; i < pieces; i++) {
+        const size_t at = (size_t)i * PIECE;
+
+        memcpy(dst + at, src + at, bytes - at < PIECE ? bytes - at : PIECE);
+    }
+}
+
+accel_status_t background_snapshot(accel_t *run, struct run_boxes *boxes,
+                                   accel_error_t *err)
+{
+    const struct backend *be = run->backend;
+    accel_status_t st = make_room(run, snapshot_bytes(boxes), err);
+    size_t at = 0;
+
+    for (size_t i = 0; i < boxes->count && st == ACCEL_OK; i++) {
+        accel_ckpt_box_t *box = &boxes->all[i];
+        const size_t bytes = run_box_bytes(box);
+        char *to = run->background.pool + (at = place_box(at, bytes));
+
+        if (bytes > 0 && run_box_on_device(run, boxes, i))
+            be->to_host_bytes(be, to, box->data, bytes);
+        else if (bytes > 0)
+            copy_all(to, box->data, bytes);
+        box->data = to;
+        at += bytes;
+    }
+    return st == ACCEL_OK ? be->check(be, err) : st;
+}
+
+/* ---- the thread ------------------------------------------------------------------ */
+
+/* Processor and disk belong to the training. A wish: where it is refused the save is no
+ * less right. Threads that this one starts inherit both. */
+static void step_back(void)
+{
+    const int self = 1, best_effort_lowest = 2 << 13 | 7;
+
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
+    (void)syscall(SYS_ioprio_set, self, 0, best_effort_lowest);
+}
+
+static void *write_main(void *user)
+{
+    struct background *b = user;
+
+    step_back();
+    (void)accel_ckpt_save_write(b->saving, NULL);
+    atomic_store(&b->written, true);
+    return NULL;
+}
+
+static void *retain_main(void *user)
+{
+    struct background *b = user;
+
+    step_back();
+    accel_ckpt_save_retain(b->saving);
+    return NULL;
+}
+
+static void *work_main(void *user)
+{
+    struct background *b = user;
+
+    step_back();
+    b->work(b->run);
+    return NULL;
+}
+
+/* Without a thread the work is done at once: later than the user wished, and right.
+ * Signals go to the program's threads, where its handlers expect them. */
+static void start_thread(struct background *b, void *(*work)(void *))
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    b->running = pthread_create(&b->thread, NULL, work, b) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!b->running)
+        work(b);
+}
+
+static void end_thread(struct background *b)
+{
+    if (b->running)
+        pthread_join(b->thread, NULL);
+    b->running = false;
+}
+
+static void free_texts(struct background *b)
+{
+    free(b->state);
+    free(b->objects);
+    b->state = b->objects = NULL;
+}
+
+/* Older checkpoints are deleted, or another work done: the save is over. */
+static void end_retaining(struct background *b)
+{
+    end_thread(b);
+    accel_ckpt_save_free(b->saving);
+    b->saving = NULL;
+}
+
+/* ---- a save ---------------------------------------------------------------------- */
+
+accel_status_t background_begin(accel_t *run, const accel_ckpt_save_t *s,
+                                const accel_ckpt_coll_t *coll, accel_error_t *err)
+{
+    struct background *b = &run->background;
+    accel_status_t st;
+
+    end_retaining(b);
+    st = accel_ckpt_save_begin(&b->saving, s, coll, err);
+    if (st != ACCEL_OK)
+        return st;
+    b->skipped = 0;
+    background_write(b, s->step);
+    return ACCEL_OK;
+}
+
+void background_write(struct background *b, int64_t step)
+{
+    b->in_flight = true;
+    b->step = step;
+    atomic_store(&b->written, false);
+    start_thread(b, write_main);
+}
+
+bool background_writes(const struct background *b)
+{
+    return b->running && !atomic_load(&b->written);
+}
+
+/* The commit of what this rank has written, or failed to. */
+static accel_status_t publish(struct background *b, const accel_ckpt_coll_t *coll,
+                              accel_ckpt_stats_t *stats_out, accel_error_t *err)
+{
+    const accel_status_t st = accel_ckpt_save_publish(b->saving, coll, stats_out, err);
+
+    atomic_store(&b->written, true);
+    /* the other ranks delete nothing */
+    if (st == ACCEL_OK && coll->rank == 0)
+        start_thread(b, retain_main);
+    else
+        end_retaining(b);
+    return st;
+}
+
+accel_status_t background_publish(struct background *b, const accel_ckpt_coll_t *coll,
+                                  accel_ckpt_stats_t *stats_out, accel_error_t *err)
+{
+    accel_status_t st;
+
+    end_thread(b);
+    st = publish(b, coll, stats_out, err);
+    b->in_flight = false;
+    free_texts(b);
+    return st;
+}
+
+accel_status_t background_save_now(accel_t *run, const accel_ckpt_save_t *s,
+                                   const accel_ckpt_coll_t *coll,
+                                   accel_ckpt_stats_t *stats_out, accel_error_t *err)
+{
+    struct background *b = &run->background;
+    accel_status_t st;
+
+    end_retaining(b);
+    st = accel_ckpt_save_begin(&b->saving, s, coll, err);
+    if (st != ACCEL_OK)
+        return st;
+    (void)accel_ckpt_save_write(b->saving, NULL);
+    return publish(b, coll, stats_out, err);
+}
+
+void background_do(accel_t *run, void (*work)(accel_t *run))
+{
+    struct background *b = &run->background;
+
+    end_retaining(b);
+    b->run = run;
+    b->work = work;
+    atomic_store(&b->written, true);
+    start_thread(b, work_main);
+}
+
+void background_settle(struct background *b)
+{
+    if (!b->in_flight)
+        end_retaining(b);
+}
+
+/* Freed at the end, when its thread has left: until then it may still write. */
+void background_give_up(struct background *b)
+{
+    accel_ckpt_save_cancel(b->saving);
+    b->in_flight = false;
+}
+
+void background_close(accel_t *run)
+{
+    struct background *b = &run->background;
+
+    end_retaining(b);
+    b->in_flight = false;
+    free_texts(b);
+    free_pool(run);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The scales of linears in 8 bits in a checkpoint: a tensor "fp8/WEIGHT" for each, the
+ * same on all ranks, that rank 0 writes and all read; the recipe among the settings.
+ * Linears that a checkpoint has no scales for begin anew, and a warning says so; so may
+ * the recipe and the length of histories change.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/run.h"
+
+static const char prefix[] = "fp8/";
+
+void fp8_put_rule(const accel_t *run, struct strbuf *b)
+{
+    const struct fp8_recipe *r = &run->fp8.linears.recipe;
+
+    if (run->fp8.linears.count > 0)
+        strbuf_printf(b, "fp8=%s wide %d%d%d linears %d %s\n",
+                      accel_dtype_name(r->type[FP8_GRADIENT]), r->wide[FP8_FORWARD],
+                      r->wide[FP8_INPUT_GRADIENT], r->wide[FP8_WEIGHT_GRADIENT],
+                      run->fp8.linears.count, fp8_recipe_word(r));
+    if (fp8_scales_kept(run))
+        strbuf_printf(b, "fp8_delayed=%s margin %d every %lld\n",
+                      r->most_recent ? "most_recent" : "max", r->margin,
+                      (long long)r->interval);
+}
+
+void fp8_put_progress(const accel_t *run, struct strbuf *b)
+{
+    if (fp8_scales_kept(run))
+        strbuf_printf(b, "scale_steps=%lld\nscale_history=%lld\n",
+                      (long long)run->fp8.steps,
+                      (long long)run->fp8.linears.recipe.history);
+}
+
+static accel_ckpt_box_t fp8_box(const char *name, int64_t history, float *data)
+{
+    return (accel_ckpt_box_t){ .name = name,
+                               .dtype = ACCEL_F32,
+                               .ndim = 2,
+                               .global_shape = { FP8_TENSORS, 1 + history },
+                               .shape = { FP8_TENSORS, 1 + history },
+                               .data = data };
+}
+
+size_t fp8_boxes(const accel_t *run, accel_ckpt_box_t *box, char *text,
+                 size_t *text_bytes_out)
+{
+    const struct fp8_linears *l = &run->fp8.linears;
+    size_t used = 0;
+
+    *text_bytes_out = 0;
+    if (!fp8_scales_kept(run))
+        return 0;
+    for (int i = 0; i < l->count; i++) {
+        const char *name = tensor_full_name(l->weight[i]);
+        const size_t bytes = sizeof(prefix) + strlen(name);
+
+        if (box) {
+            snprintf(text + used, bytes, "%s%s", prefix, name);
+            box[i] = fp8_box(text + used, l->recipe.history, l->linear[i].state);
+        }
+        used += bytes;
+    }
+    *text_bytes_out = used;
+    return (size_t)l->count;
+}
+
+/* ---- from a checkpoint ----------------------------------------------------------- */
+
+/* A checkpoint at work: its place for messages, and how long its histories are. */
+struct fp8_source {
+    accel_ckpt_t *c;
+    const char *dir;
+    int64_t history;
+};
+
+static accel_status_t fp8_damaged(const struct fp8_source *from, const char *name,
+                                  const char *what, accel_error_t *err)
+{
+    return accel_fail_at(err, A0998, from->dir,
+                         "use another checkpoint, or begin a new run",
+                         "the scales of %s in the checkpoint %s", name, what);
+}
+
+/* Tensors are in the order of their names. */
+static bool fp8_stored(accel_ckpt_t *c, const char *name, accel_dtype_t *dtype_out,
+                       int *ndim_out, const int64_t **shape_out)
+{
+    size_t low = 0, high = accel_ckpt_tensor_count(c);
+
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        const char *at;
+        int order;
+
+        if (accel_ckpt_tensor(c, middle, &at, dtype_out, ndim_out, shape_out) !=
+            ACCEL_OK)
+            return false;
+        order = strcmp(name, at);
+        if (order == 0)
+            return true;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return false;
+}
+
+/* The newest steps of histories of another length; what was not seen stays 0. */
+static void fp8_fit(const struct fp8_linear *to, const float *from, int64_t history)
+{
+    const int64_t ours = to->recipe->history;
+    const int64_t steps = (history < ours ? history : ours) - 1;
+
+    for (int t = 0; t < FP8_TENSORS; t++, from += 1 + history) {
+        float *at = fp8_scale(to, (enum fp8_tensor)t);
+
+        at[0] = from[0];
+        at[1] = from[1];
+        memcpy(at + 1 + ours - steps, from + 1 + history - steps,
+               (size_t)steps * sizeof(*at));
+    }
+}
+
+/* Reads what the checkpoint has for weight `name`, called `stored` there. */
+static accel_status_t fp8_read(const struct fp8_source *from, const char *name,
+                               const char *stored, struct fp8_linear *to,
+                               accel_error_t *err)
+{
+    const size_t bytes = FP8_TENSORS * (size_t)(1 + from->history) * sizeof(*to->state);
+    accel_ckpt_box_t box = fp8_box(stored, from->history, malloc(bytes));
+    accel_status_t st;
+
+    if (!box.data)
+        return accel_fail_nomem(err, "the scales of a linear", bytes);
+    st = accel_ckpt_read(from->c, &box, 1, err);
+    if (st == ACCEL_OK) {
+        fp8_fit(to, box.data, from->history);
+        if (!fp8_take(to))
+            st = fp8_damaged(from, name, "have numbers that no run leaves there", err);
+    }
+    free(box.data);
+    return st;
+}
+
+/* State `state` of weight `name`: as the checkpoint has it, or anew. */
+static accel_status_t fp8_find_one(const struct fp8_source *from, const char *name,
+                                   const struct fp8_recipe *recipe, float *state,
+                                   accel_error_t *err)
+{
+    struct fp8_linear to = { .recipe = recipe, .state = state };
+    const size_t len = sizeof(prefix) + strlen(name);
+    char *stored = malloc(len);
+    const int64_t *shape = NULL;
+    accel_dtype_t dtype = ACCEL_F32;
+    accel_status_t st = ACCEL_OK;
+    int ndim = 0;
+
+    if (!stored)
+        return accel_fail_nomem(err, "the name of a tensor", len);
+    snprintf(stored, len, "%s%s", prefix, name);
+    fp8_begin(&to);
+    if (fp8_stored(from->c, stored, &dtype, &ndim, &shape))
+        st = dtype != ACCEL_F32 ? fp8_damaged(from, name, "are not float32", err)
+             : ndim != 2 || shape[0] != FP8_TENSORS || shape[1] != 1 + from->history
+                 ? fp8_damaged(from, name, "have a wrong length", err)
+                 : fp8_read(from, name, stored, &to, err);
+    free(stored);
+    return st;
+}
+
+/* from->history, 0 of a checkpoint without scales. Its two lines come together. */
+static accel_status_t fp8_lines(struct fp8_source *from, const char *text,
+                                accel_error_t *err)
+{
+    char steps[32], history[32];
+    const bool has_steps = state_lookup(text, "scale_steps", steps, sizeof(steps));
+    const bool has_history =
+        state_lookup(text, "scale_history", history, sizeof(history));
+    int64_t value;
+
+    if (!has_steps && !has_history)
+        return ACCEL_OK;
+    if (state_lookup_i64(text, "scale_steps", &value) &&
+        state_lookup_i64(text, "scale_history", &from->history) && from->history > 0 &&
+        from->history < INT32_MAX)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0998, from->dir,
+                         "use another checkpoint, or begin a new run",
+                         "the checkpoint's steps of fp8 scales ('%s') or the length of "
+                         "their histories ('%s') cannot be read",
+                         has_steps ? steps : "", has_history ? history : "");
+}
+
+accel_status_t fp8_find(accel_t *run, const char *dir, accel_ckpt_t *c,
+                        const char *text, accel_error_t *err)
+{
+    const struct fp8_linears *l = &run->fp8.linears;
+    const size_t each = (size_t)fp8_state_elems(&l->recipe);
+    struct fp8_source from = { c, dir, 0 };
+    accel_status_t st = ACCEL_OK;
+
+    free(run->fp8.found);
+    run->fp8.found = NULL;
+    if (!fp8_scales_kept(run))
+        return ACCEL_OK;
+    st = fp8_lines(&from, text, err);
+    if (st == ACCEL_OK && from.history > 0) {
+        run->fp8.found = calloc((size_t)l->count * each, sizeof(float));
+        st = run->fp8.found ? ACCEL_OK
+                            : accel_fail_nomem(err, "the scales of linears",
+                                               (size_t)l->count * each * 4);
+        for (int i = 0; i < l->count && st == ACCEL_OK; i++)
+            st = fp8_find_one(&from, tensor_full_name(l->weight[i]), &l->recipe,
+                              run->fp8.found + (size_t)i * each, err);
+    }
+    return st;
+}
+
+/* What a resume does to the scales that the user may not expect. */
+static void fp8_say(const accel_t *run, bool stored)
+{
+    if (run->boot.rank != 0)
+        return;
+    if (fp8_scales_kept(run) && !stored)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "the checkpoint has no fp8 scales: they begin anew");
+    else if (!fp8_scales_kept(run) && stored)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "the fp8 scales of the checkpoint are not used, and the next "
+                   "checkpoint will not have them");
+}
+
+void fp8_take_progress(accel_t *run, const char *text)
+{
+    struct fp8_scales *f = &run->fp8;
+    int64_t steps;
+    const bool stored = state_lookup_i64(text, "scale_steps", &steps);
+
+    fp8_say(run, stored);
+    f->steps = stored ? steps : 0;
+    for (int i = 0; i < f->linears.count; i++)
+        fp8_begin(&f->linears.linear[i]);
+    if (f->found)
+        memcpy(f->linears.state, f->found,
+               (size_t)f->linears.count * (size_t)fp8_state_elems(&f->linears.recipe) *
+                   sizeof(*f->found));
+    for (int i = 0; i < f->linears.count; i++)
+        (void)fp8_take(&f->linears.linear[i]);
+    fp8_linears_show(&f->linears);
+    free(f->found);
+    f->found = NULL;
+}

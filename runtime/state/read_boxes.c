@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives for libaccelckpt, which knows nothing of comm/, and a load of boxes with
+ * them: what ranks hold copies of is read from storage once for all of them.
+ */
+#include "run/run.h"
+
+/* ---- accel_ckpt_coll in terms of comm/; `user` is a communicator ---------------- */
+
+static accel_status_t coll_barrier(void *user, accel_error_t *err)
+{
+    return comm_barrier(user, err);
+}
+
+static accel_status_t coll_gather(void *user, const void *mine, size_t bytes, int root,
+                                  void **all_out, size_t *sizes_out, accel_error_t *err)
+{
+    return comm_gather(user, mine, bytes, root, all_out, sizes_out, err);
+}
+
+static accel_status_t coll_broadcast(void *user, void *buf, size_t bytes, int root,
+                                     accel_error_t *err)
+{
+    return comm_broadcast(user, buf, bytes, root, err);
+}
+
+static accel_status_t coll_max(void *user, int64_t *value, accel_error_t *err)
+{
+    return comm_all_reduce(user, value, 1, ACCEL_I64, COMM_MAX, err);
+}
+
+accel_ckpt_coll_t state_collectives(struct comm *c)
+{
+    return (accel_ckpt_coll_t){
+        .user = c,
+        .rank = comm_rank(c),
+        .size = comm_size(c),
+        .barrier = coll_barrier,
+        .gather = coll_gather,
+        .broadcast = coll_broadcast,
+        .max_i64 = coll_max,
+    };
+}
+
+/* ---- loads ----------------------------------------------------------------------- */
+
+/* HYBRID: the ranks with copies of one part read it together. The run's communicator of
+ * them may be the device's, and a load is in host memory. Neither read is left out
+ * after an error in the other: some ranks may have none. */
+static accel_status_t read_copies(accel_t *run, accel_ckpt_t *c,
+                                  const struct run_boxes *b, accel_error_t *err)
+{
+    const accel_ckpt_coll_t all = state_collectives(run->comm);
+    accel_ckpt_coll_t some;
+    struct comm *copies = NULL;
+    accel_error_t e = { 0 };
+    accel_status_t st, more;
+
+    st = comm_split(run->comm, run->boot.local_rank, run->boot.rank, &copies, err);
+    if (st != ACCEL_OK)
+        return st;
+    some = state_collectives(copies);
+    st = accel_ckpt_read_together(c, b->all, b->shard_count, &some, err);
+    more = accel_ckpt_read_together(c, b->all + b->shard_count,
+                                    b->count - b->shard_count, &all, &e);
+    comm_close(copies);
+    if (st == ACCEL_OK && more != ACCEL_OK)
+        *err = e;
+    return st != ACCEL_OK ? st : more;
+}
+
+accel_status_t run_boxes_read(accel_t *run, accel_ckpt_t *c, const struct run_boxes *b,
+                              accel_error_t *err)
+{
+    const accel_ckpt_coll_t all = state_collectives(run->comm);
+
+    return run->copies ? read_copies(run, c, b, err)
+                       : accel_ckpt_read_together(c, b->all, b->count, &all, err);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints that go to the nodes' own disks first (accel.checkpoint.local_dir), and
+ * are copied to the checkpoint directory while training goes on: by this life, or by
+ * the next one before it resumes. All of it is the same on every rank.
+ */
+#ifndef ACCEL_STATE_STAGING_H
+#define ACCEL_STATE_STAGING_H
+
+#include "state/state.h"
+
+struct staging {
+    /* checkpoints are staged; false after a failure, for the rest of this life */
+    bool on;
+    /* what is on the nodes and not yet copied, newest first; step -1: nothing */
+    accel_ckpt_staged_t held[2];
+    /* what is being copied, where drain.in_flight */
+    accel_ckpt_staged_t copied;
+    struct background drain;
+    /* the copy of held[0] was tried and failed */
+    bool failed;
+    /* the newest step in the checkpoint directory, while held[0] has one */
+    int64_t shared;
+};
+
+/* Before a resume: copies what an earlier life left on these nodes to the checkpoint
+ * directory, where it is newer than all that is there, or says what is lost.
+ * Collective. A0862: the config's directory is in the way of the other one. Errors of
+ * the checkpoint directory end the run with everything as it was. */
+accel_status_t staging_open(accel_t *run, accel_error_t *err);
+/* The checkpoint of `step` is on the nodes; says so. Older ones than the newest two go.
+ * Collective. */
+void staging_take(accel_t *run, int64_t step, const accel_ckpt_stats_t *stats);
+/* At the end of a step that finds no rank copying: commits the copy, and begins that of
+ * the newest. A failure that may pass is warned about, and no error. Collective. */
+accel_status_t staging_go_on(accel_t *run, accel_error_t *err);
+/* Copies the newest, and waits for it. The same about failures: staging_holds then is
+ * still true. Collective. */
+accel_status_t staging_finish(accel_t *run, accel_error_t *err);
+/* Is the newest checkpoint of this life on the nodes alone? */
+static inline bool staging_holds(const struct staging *s)
+{
+    return s->held[0].name[0] != '\0';
+}
+/* Leaves the copy in flight, if there is one: nothing of it is committed. Not
+ * collective, but all ranks call it or none. */
+void staging_give_up(accel_t *run);
+/* The checkpoint directory has a newer one, or the run went back: what is on the nodes
+ * is worth nothing any more. The same. */
+void staging_forget(accel_t *run);
+/* No more staging in this life, because of `why`, rank 0's; says so. */
+void staging_end(accel_t *run, const accel_error_t *why);
+/* Waits for the thread and frees what it used. */
+void staging_close(accel_t *run);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_saves [MEGABYTES]: what a checkpoint in the background costs a training of one
+ * rank. In: bytes of weights (256 MB). Out: the median of a memcpy of them, of steps
+ * without a save, of the wait of a step that begins one, and of the next two steps.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/common.h"
+#include "tests/faults/saves_world.h"
+
+enum { COLS = 40, ROUNDS = 7, EVERY = 8, STEPS = ROUNDS * EVERY + 6 };
+
+static double at[STEPS + 1], stall[ROUNDS + 2];
+static int stalls;
+
+static accel_status_t note(int rank, accel_t *run, accel_error_t *err)
+{
+    const int64_t step = accel_steps_done(run);
+
+    (void)rank;
+    (void)err;
+    at[step] = (double)clock_ns() * 1e-9;
+    if (run->background.stall > 0 && step % EVERY == 0)
+        stall[stalls++] = run->background.stall;
+    return ACCEL_OK;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof(*v), by_size);
+    return v[n / 2];
+}
+
+static double copy_time(size_t bytes)
+{
+    char *from = malloc(bytes), *to = malloc(bytes);
+    double t[ROUNDS];
+
+    if (!from || !to)
+        abort();
+    memset(from, 1, bytes);
+    memset(to, 2, bytes);
+    for (int i = 0; i < ROUNDS; i++) {
+        const int64_t begun = clock_ns();
+
+        memcpy(to, from, bytes);
+        __asm__ volatile("" ::"r"(to) : "memory");
+        t[i] = (double)(clock_ns() - begun) * 1e-9;
+    }
+    free(from);
+    free(to);
+    return median(t, ROUNDS);
+}
+
+/* The steps that are `behind` steps after one that began a save. */
+static double step_time(int behind)
+{
+    double t[ROUNDS];
+    int n = 0;
+
+    for (int step = 2 * EVERY; step + behind <= STEPS - 2 && n < ROUNDS; step += EVERY)
+        t[n++] = at[step + behind] - at[step + behind - 1];
+    return median(t, n);
+}
+
+int main(int argc, char **argv)
+{
+    const int64_t rows = (argc > 1 ? atoll(argv[1]) : 256) * 1000000 / (4 * COLS);
+    const size_t bytes = (size_t)rows * COLS * sizeof(float);
+    const struct saves_life life = { .ranks = 1,
+                                     .steps = STEPS,
+                                     .rows = rows,
+                                     .background = true,
+                                     .keep = 1,
+                                     .every = EVERY,
+                                     .after = note };
+    accel_error_t err = { 0 };
+    double copy, plain, wait;
+
+    if (rows < 1 || !saves_new())
+        return 64;
+    copy = copy_time(bytes);
+    if (saves_live_here(&life, &err)) {
+        fprintf(stderr, "%s: %s\n", err.where, err.text);
+        saves_end();
+        return accel_exit_code(err.code);
+    }
+    saves_end();
+    plain = step_time(EVERY - 1);
+    wait = median(stall, stalls);
+    printf("weights            %zu bytes\n", bytes);
+    printf("memcpy             %.1f ms\n", copy * 1e3);
+    printf("step               %.1f ms\n", plain * 1e3);
+    printf("wait of a save     %.1f ms, %.2f of the memcpy (%d saves)\n", wait * 1e3,
+           wait / copy, stalls);
+    printf("the step after it  %+.1f %%\n", (step_time(1) / plain - 1) * 100);
+    printf("and the next       %+.1f %%\n", (step_time(2) / plain - 1) * 100);
+    return 0;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lives of runs that save to the nodes first, every second step. The ranks share a
+ * node, or each is a node of its own. A test that links this wraps
+ * accel_ckpt_save_write, pthread_join and staging_open, besides $(open_world_wraps).
+ */
+#ifndef ACCEL_TESTS_STAGING_WORLD_H
+#define ACCEL_TESTS_STAGING_WORLD_H
+
+#include <signal.h>
+
+#include "tests/unit/loader_world.h"
+#include "tests/unit/number_run.h"
+#include "tests/unit/open_world.h"
+
+#define KILLED (128 + SIGKILL)
+
+/* The folder of all cases, and what the run of this one writes to. */
+extern char staging_root[], out_dir[];
+/* Each rank is a node of its own. */
+extern bool apart;
+/* Its node is another one than before; where the ranks share one, all of them moved. */
+extern int moved_rank;
+/* In place of the node's directory; NULL: that. */
+extern const char *local_dir;
+/* The wait for a thread lets it go. */
+extern bool join_opens;
+/* The next write ends the process behind it. */
+extern bool kill_written;
+/* Lines of rank 0 about checkpoints. */
+extern char said[];
+
+/* Threads that write wait, or go on. */
+void gate(bool hold);
+/* True on other ranks. */
+bool has_said(const struct boot *b, const char *text);
+accel_status_t begin(struct number_run *k, int64_t steps);
+accel_status_t step(struct number_run *k);
+accel_status_t steps(struct number_run *k, int n);
+/* Until this rank has copied; no rank looks before all have. */
+void await_copy(struct number_run *k);
+/* The newest complete checkpoint in the shared directory; -1. */
+int64_t newest(void);
+/* The newest record of a staged one, and how many there are. */
+int64_t staged(size_t *count_out);
+/* Parts on this rank's node; found (NULL: not) is called with the path of each. */
+int parts(int rank, void (*found)(const char *dir));
+/* Kills this rank when all have come here. */
+void die(struct number_run *k);
+/* The next life begins at step `want`, with its weight, and says `text` (NULL: any);
+ * nothing is on the nodes then. For a case's function. */
+int finds_with(struct boot *b, int64_t want, const char *text);
+/* From now on `call` fails for names that begin with `name`; error 0: no more. */
+void fail(const char *call, const char *name, int error);
+
+/* A new folder; `more`: lines of accel.checkpoint. */
+void new_case(int world, const char *name, const char *more);
+/* A life; its ranks end with `status`. */
+void life(int world, const char *what, int (*fn)(struct boot *, void *), void *arg,
+          int status);
+void staging_world_begin(void);
+void staging_world_end(void);
+
+#endif

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints that are written in the background: the writers are held until the test
+ * lets them go, so that each case is the same every time. The weight of a step is its
+ * number: w falls by 1 in each.
+ */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "checkpoint/accel_ckpt.h"
+#include "tests/tap.h"
+#include "tests/unit/disk_shim.h"
+#include "tests/unit/loader_world.h"
+#include "tests/unit/number_run.h"
+#include "tests/unit/open_world.h"
+#include "tests/unit/run_folder.h"
+
+#define START 2 /* what the weight begins with */
+
+static char root[] = "/tmp/accel-background.XXXXXX";
+static char config[sizeof(root) + 20], out_dir[sizeof(root) + 40];
+static int my_rank;
+
+/* ---- the gate -------------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+static bool held;       /* writers wait at the gate */
+static bool join_opens; /* whoever waits for a writer lets it go */
+static int refuse;      /* errno of this rank's fsync of its file; 0: it succeeds */
+static __thread bool in_write;
+
+static void gate(bool hold)
+{
+    pthread_mutex_lock(&lock);
+    held = hold;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&lock);
+}
+
+static void at_the_gate(void)
+{
+    pthread_mutex_lock(&lock);
+    while (held)
+        pthread_cond_wait(&moved, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+accel_status_t __real_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
+{
+    accel_status_t st;
+
+    at_the_gate();
+    in_write = true;
+    st = __real_accel_ckpt_save_write(g, err);
+    in_write = false;
+    return st;
+}
+
+/* Who deletes waits until somebody waits for him; `overlap`: a save has begun before. */
+static int joins, delete_at;
+static atomic_bool deleting, overlap;
+
+void __real_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
+void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
+void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g)
+{
+    pthread_mutex_lock(&lock);
+    while (joins < delete_at)
+        pthread_cond_wait(&moved, &lock);
+    pthread_mutex_unlock(&lock);
+    __real_accel_ckpt_save_retain(g);
+    deleting = false;
+}
+
+accel_status_t __real_accel_ckpt_save_publish(accel_ckpt_saving_t *g,
+                                              const accel_ckpt_coll_t *coll,
+                                              accel_ckpt_stats_t *stats_out,
+                                              accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_save_publish(accel_ckpt_saving_t *g,
+                                              const accel_ckpt_coll_t *coll,
+                                              accel_ckpt_stats_t *stats_out,
+                                              accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_save_publish(accel_ckpt_saving_t *g,
+                                              const accel_ckpt_coll_t *coll,
+                                              accel_ckpt_stats_t *stats_out,
+                                              accel_error_t *err)
+{
+    const accel_status_t st = __real_accel_ckpt_save_publish(g, coll, stats_out, err);
+
+    /* its thread begins after this call */
+    delete_at = joins + 1;
+    deleting = st == ACCEL_OK && my_rank == 0;
+    return st;
+}
+
+accel_status_t __real_accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
+                                            const accel_ckpt_save_t *s,
+                                            const accel_ckpt_coll_t *coll,
+                                            accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
+                                            const accel_ckpt_save_t *s,
+                                            const accel_ckpt_coll_t *coll,
+                                            accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
+                                            const accel_ckpt_save_t *s,
+                                            const accel_ckpt_coll_t *coll,
+                                            accel_error_t *err)
+{
+    overlap = overlap || deleting;
+    return __real_accel_ckpt_save_begin(saving_out, s, coll, err);
+}
+
+int __real_pthread_join(pthread_t thread, void **result);
+int __wrap_pthread_join(pthread_t thread, void **result);
+int __wrap_pthread_join(pthread_t thread, void **result)
+{
+    pthread_mutex_lock(&lock);
+    joins++;
+    held = held && !join_opens;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&lock);
+    return __real_pthread_join(thread, result);
+}
+
+static int no_fsync(const char *call, const char *name, int fd)
+{
+    (void)name;
+    (void)fd;
+    return in_write && strcmp(call, "fsync") == 0 ? refuse : 0;
+}
+
+/* ---- a run ----------------------------------------------------------------------- */
+
+static char said[4096];
+
+static void log_line(void *user, accel_log_level_t level, const char *line)
+{
+    const size_t used = strlen(said);
+
+    (void)user;
+    (void)level;
+    if (strstr(line, "checkpoint of step") || strstr(line, "keep_best") ||
+        strstr(line, "saved to"))
+        snprintf(said + used, sizeof(said) - used, "%s\n", line);
+}
+
+static void write_config(int world, const char *more)
+{
+    FILE *f;
+
+    number_config(config, world, 1, "FULL_SHARD", true);
+    f = fopen(config, "a");
+    fprintf(f, "    async: true\n    every_steps: 2\n    every_minutes: 0\n%s", more);
+    fclose(f);
+}
+
+static accel_status_t begin(struct number_run *k, int steps)
+{
+    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
+    const accel_loop_t loop = { .steps = steps, .batch = 1, .out_dir = out_dir };
+
+    said[0] = '\0';
+    refuse = 0;
+    disk_hook = no_fsync;
+    if (number_models(k, config))
+        return k->err.code;
+    k->run->log.fn = log_line;
+    if (accel_model_add(k->run, "a", k->a, &k->err))
+        return k->err.code;
+    k->oa = accel_optim_add(k->run, "oa", &k->a, 1, &sgd, &k->err);
+    return k->oa ? accel_prepare_all(k->run, &loop, &k->err) : k->err.code;
+}
+
+static accel_status_t step(struct number_run *k)
+{
+    accel_status_t st = number_micro(k, k->a, 1);
+
+    return st ? st : accel_step(k->run, &k->err);
+}
+
+/* Until this rank's file is written. */
+static void await_write(const accel_t *run)
+{
+    while (background_writes(&run->background))
+        sched_yield();
+}
+
+/* The step that the newest complete checkpoint has; -1: there is none. */
+static int64_t newest(void)
+{
+    accel_ckpt_info_t *list = NULL;
+    char dir[sizeof(out_dir) + 20];
+    int64_t step = -1;
+    size_t n = 0;
+
+    snprintf(dir, sizeof(dir), "%s/checkpoints", out_dir);
+    if (!accel_ckpt_list(dir, &list, &n, NULL) && n > 0 && list[0].complete)
+        step = list[0].step;
+    free(list);
+    return step;
+}
+
+static size_t checkpoints(void)
+{
+    accel_ckpt_info_t *list = NULL;
+    char dir[sizeof(out_dir) + 20];
+    size_t n = 0;
+
+    snprintf(dir, sizeof(dir), "%s/checkpoints", out_dir);
+    accel_ckpt_list(dir, &list, &n, NULL);
+    free(list);
+    return n;
+}
+
+static bool has_said(const char *text)
+{
+    return my_rank != 0 || strstr(said, text);
+}
+
+/* A life that must find step `want`, and the weight of that step. */
+static int finds(struct boot *b, void *arg)
+{
+    const int64_t want = *(int64_t *)arg;
+    struct number_run k;
+
+    my_rank = b->rank;
+    gate(false);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    EXPECT(accel_steps_done(k.run) == want, "resumed from %lld",
+           (long long)accel_steps_done(k.run));
+    number_begin(&k);
+    EXPECT(number_of(&k, k.a) == (float)(START - want), "its weight: %g",
+           (double)number_of(&k, k.a));
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* ---- cases: each a life of its own, in a folder of its own ----------------------- */
+
+/* Training goes on while the writers are held, the next save is left out, and the
+ * checkpoint has the weights of its step. */
+static int goes_on(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 0; i < 5; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    EXPECT(newest() == -1 && k.run->background.in_flight &&
+               k.run->background.step == 2 && k.run->progress.saved_step == -1,
+           "step 2 is in flight");
+    EXPECT(k.run->background.skipped == 1 && has_said("step 4 is left out: that of "
+                                                      "step 2"),
+           "that of step 4 is left out: %s", said);
+    gate(false);
+    await_write(k.run);
+    EXPECT(newest() == -1, "nothing is visible before all agree");
+    k.err = (accel_error_t){ .code = ACCEL_EINVAL, .text = "the program ends it" };
+    accel_give_up(k.run, ACCEL_EINVAL, &k.err);
+    accel_close(k.run, NULL);
+    EXPECT(newest() == -1, "a rank that gives up commits nothing");
+    return 0;
+}
+
+/* The commit comes with the first step that finds all ranks done. */
+static int commits(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(b->rank == b->size - 1);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 0; i < 2; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    if (b->rank != b->size - 1)
+        await_write(k.run);
+    EXPECT(!step(&k), "step: %s", k.err.text);
+    EXPECT(newest() == -1, "one rank still writes");
+    gate(false);
+    await_write(k.run);
+    accel_barrier(k.run, &k.err);
+    EXPECT(!step(&k), "step: %s", k.err.text);
+    EXPECT(newest() == 2 && k.run->progress.saved_step == 2, "step 2 is visible");
+    EXPECT(has_said("checkpoint of step 2 saved"), "and said: %s", said);
+    EXPECT(k.run->background.in_flight && k.run->background.step == 4,
+           "and step 4 begins");
+    gate(false);
+    accel_close(k.run, NULL);
+    EXPECT(newest() == 4, "accel_close commits it");
+    return 0;
+}
+
+/* accel.checkpoint.when_busy: wait. Also for the thread that deletes. */
+static int waits(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    join_opens = true;
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 0; i < 4; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    EXPECT(newest() == 2 && k.run->background.step == 4 &&
+               k.run->background.in_flight && k.run->background.skipped == 0,
+           "step 4 has waited for step 2");
+    EXPECT(!save_finish(k.run, &k.err), "finished: %s", k.err.text);
+    gate(true);
+    for (int i = 0; i < 2; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    EXPECT(k.run->background.step == 6 && !overlap, "one after the other");
+    accel_close(k.run, NULL);
+    EXPECT(b->rank != 0 || (newest() == 6 && checkpoints() == 2),
+           "and older ones are deleted (keep: 1, but two always stay)");
+    join_opens = false;
+    return 0;
+}
+
+/* The training has moved on when the writers come to their work. */
+static int is_late(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    join_opens = true;
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 0; i < 3; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    EXPECT(accel_close(k.run, &k.err) == ACCEL_OK, "closed: %s", k.err.text);
+    join_opens = false;
+    return 0;
+}
+
+/* One rank's disk is full: the others learn it, training goes on, and the next save is
+ * whole. */
+static int fails(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    refuse = b->rank == b->size - 1 ? ENOSPC : 0;
+    for (int i = 0; i < 2; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    gate(false);
+    await_write(k.run);
+    refuse = 0;
+    accel_barrier(k.run, &k.err);
+    EXPECT(!step(&k), "training goes on: %s", k.err.text);
+    EXPECT(newest() == -1 && k.run->progress.failed_saves == 1 &&
+               has_said("cannot save the checkpoint of step 2"),
+           "the failure is said: %s", said);
+    EXPECT(!step(&k) && !accel_save(k.run, &k.err), "the next one: %s", k.err.text);
+    EXPECT(newest() == 4 && k.run->progress.failed_saves == 0, "is whole");
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* What saves or loads at once, and the end, come behind the save in flight. */
+static int in_order(struct boot *b, void *arg)
+{
+    char dir[sizeof(out_dir) + 20];
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    join_opens = true;
+    EXPECT(!begin(&k, 7), "prepare: %s", k.err.text);
+    for (int i = 0; i < 2; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    snprintf(dir, sizeof(dir), "%s/mine", out_dir);
+    EXPECT(!accel_save_state(k.run, dir, &k.err), "save_state: %s", k.err.text);
+    EXPECT(newest() == 2, "the one in flight came first");
+    gate(true);
+    for (int i = 0; i < 2; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    EXPECT(!accel_load_state(k.run, dir, &k.err), "load_state: %s", k.err.text);
+    EXPECT(accel_steps_done(k.run) == 2 && !k.run->background.in_flight,
+           "back at step 2");
+    gate(true);
+    while (accel_steps_done(k.run) < 7)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    EXPECT(newest() == 7 && !k.run->background.in_flight, "the last one is at once");
+    EXPECT(accel_close(k.run, &k.err) == ACCEL_OK, "closed");
+    join_opens = false;
+    return 0;
+}
+
+static bool has_step(int step)
+{
+    char path[sizeof(out_dir) + 60];
+
+    snprintf(path, sizeof(path), "%s/checkpoints/step_%08d/MANIFEST", out_dir, step);
+    return access(path, F_OK) == 0;
+}
+
+/* Also after a save at once the thread deletes, and the save does not wait for it. What
+ * reads or ends the run does. */
+static int deletes_later(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(false);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 0; i < 3; i++)
+        EXPECT(!step(&k) && !accel_save(k.run, &k.err), "saved: %s", k.err.text);
+    EXPECT(k.run->progress.saved_step == 3 && has_step(1) && has_step(2),
+           "nothing is deleted within a save");
+    accel_barrier(k.run, &k.err);
+    background_settle(&k.run->background);
+    accel_barrier(k.run, &k.err);
+    EXPECT(!has_step(1) && has_step(2) && has_step(3), "but soon after it");
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* What is deleted once the notice of a stop has come takes the time of the last save. */
+static int spares(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(false);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 0; i < 3; i++)
+        EXPECT(!step(&k) && !accel_save(k.run, &k.err), "saved: %s", k.err.text);
+    accel_barrier(k.run, &k.err);
+    raise(SIGTERM);
+    EXPECT(step(&k) != ACCEL_OK, "told to stop");
+    accel_close(k.run, NULL);
+    EXPECT(has_step(1) && has_step(2) && has_step(3) && has_step(4),
+           "nothing is deleted");
+    return 0;
+}
+
+/* The best stays; its value may come while it is being written, or before. */
+static int keeps_best(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(false);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    EXPECT(accel_note_metric(k.run, "", 1, &k.err) == ACCEL_EINVAL, "a name is needed");
+    for (int i = 1; i <= 12; i++) {
+        EXPECT(!step(&k), "step: %s", k.err.text);
+        if (i == 2)
+            EXPECT(!accel_note_metric(k.run, "accuracy", 0.5, &k.err) &&
+                       !accel_note_metric(k.run, "loss", 9, &k.err) &&
+                       !accel_note_metric(k.run, "accuracy", NAN, &k.err),
+                   "late: %s", k.err.text);
+        if (i == 5)
+            EXPECT(!accel_note_metric(k.run, "accuracy", 0.7, &k.err) &&
+                       !accel_save(k.run, &k.err),
+                   "before: %s", k.err.text);
+        if (i == 7)
+            EXPECT(!accel_note_metric(k.run, "accuracy", 0.9, &k.err),
+                   "of a step that is not saved: %s", k.err.text);
+        accel_barrier(k.run, &k.err);
+    }
+    accel_close(k.run, NULL);
+    EXPECT(b->rank != 0 || (has_step(2) && has_step(5) && !has_step(4) &&
+                            !has_step(6) && !has_step(8) && has_step(12)),
+           "two by their value, and the newest");
+    EXPECT(b->rank != 0 || !strstr(said, "keep_best"), "no warning: %s", said);
+    return 0;
+}
+
+/* Without values the log says so, once. */
+static int lacks_values(struct boot *b, void *arg)
+{
+    const char *first;
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(false);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 1; i <= 8; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    accel_close(k.run, NULL);
+    first =
+        strstr(said, "keep_best keeps no checkpoint: no value of accuracy is known");
+    EXPECT(b->rank != 0 || (first && !strstr(first + 1, "keep_best")), "said: %s",
+           said);
+    return 0;
+}
+
+/* A signal while one is in flight: it is committed, and the step that the run stops at
+ * is saved. */
+static int stops(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    join_opens = true;
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 0; i < 2; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    if (b->rank == 0)
+        raise(SIGTERM);
+    EXPECT(step(&k) != ACCEL_OK, "told to stop");
+    EXPECT(newest() == 3 && has_said("checkpoint of step 2 saved") &&
+               has_said("checkpoint of step 3 saved"),
+           "both are there: %s", said);
+    accel_close(k.run, NULL);
+    join_opens = false;
+    return 0;
+}
+
+/* ---- */
+
+static void run_case(int world, const char *name, const char *more,
+                     int (*fn)(struct boot *, void *), int64_t found)
+{
+    snprintf(out_dir, sizeof(out_dir), "%s/%s-%d", root, name, world);
+    write_config(world, more);
+    tap_is_int(open_world(world, 1, fn, NULL, 60), 0, "%s on %d ranks", name, world);
+    if (found >= 0)
+        tap_is_int(open_world(world, 1, finds, &found, 60), 0,
+                   "and the next life goes on from step %lld", (long long)found);
+}
+
+int main(void)
+{
+    run_folder_new(root);
+    snprintf(config, sizeof(config), "%s/a.yaml", root);
+    for (int world = 1 + TAP_SANITIZED; world <= 3 - TAP_SANITIZED; world++) {
+        run_case(world, "goes on", "", goes_on, 0);
+        run_case(world, "commits", "", commits, 4);
+        run_case(world, "waits", "    when_busy: wait\n    keep: 1\n", waits, 6);
+        run_case(world, "is late", "", is_late, 2);
+        run_case(world, "fails", "", fails, 4);
+        run_case(world, "in order", "", in_order, 7);
+        run_case(world, "stops", "", stops, 3);
+        run_case(world, "deletes later", "    keep: 1\n", deletes_later, 3);
+        run_case(world, "spares", "", spares, 4);
+        run_case(world, "keeps the best",
+                 "    when_busy: wait\n    keep_best: 2\n    metric: accuracy\n"
+                 "    metric_mode: max\n",
+                 keeps_best, 12);
+        run_case(world, "lacks values",
+                 "    when_busy: wait\n    keep_best: 2\n    metric: accuracy\n",
+                 lacks_values, -1);
+    }
+    run_folder_remove(root);
+    return tap_done();
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs in fp8 on a device beside the CPU's: a small Llama with delayed and with current
+ * scaling. Losses are near the CPU's, weights are seen alike; graphs change no bit, nor
+ * does it matter whether the device wants turned operands; one without 8-bit products
+ * is refused. On a GPU what only the stand-in can be is left out.
+ */
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/env_names.h"
+#include "run/run.h"
+#include "tests/tap.h"
+#include "tests/unit/cuda_device.h"
+#include "tests/unit/cuda_run.h"
+
+enum { STEPS = 5, VOCAB = 64, LENGTH = 4, MOST = 32 };
+
+static void (*counts_get)(struct fakecuda_counts *out); /* NULL: a GPU */
+static void (*fake_reset)(void);
+
+struct shape {
+    int batch, seq;
+};
+/* The rows of the second are no multiple of 16. */
+static const struct shape whole = { 4, 16 }, odd = { 3, 7 };
+
+struct outcome {
+    accel_status_t st;
+    float loss[STEPS];
+    /* scales after the last step; largest weights of the first */
+    float scale[MOST], weight[MOST];
+    int linears;
+    uint64_t fp8, fast;
+    int64_t kept, planned;
+    char said[256];
+};
+
+static accel_status_t train_step(accel_t *run, accel_module_t *model,
+                                 const struct shape *s, int step, float *loss_out,
+                                 accel_error_t *err)
+{
+    const int64_t dims[] = { s->batch, s->seq };
+    int32_t ids[VOCAB], next[VOCAB];
+    accel_tensor_t *in[2], *loss;
+    accel_status_t st = accel_batch_begin(run, err);
+
+    for (int i = 0; i < s->batch * s->seq; i++) {
+        ids[i] = (step % 2 * 7 + i / s->seq * 5 + i % s->seq * 3) % VOCAB;
+        next[i] = (ids[i] + 3) % VOCAB;
+    }
+    in[0] = accel_input(run, ACCEL_I32, 2, dims, ids, err);
+    in[1] = accel_input(run, ACCEL_I32, 2, dims, next, err);
+    loss = accel_call(model, in, 2);
+    if (!st)
+        st = accel_backward(run, loss, err);
+    if (!st)
+        st = accel_tensor_read(loss, loss_out, 1, err);
+    return st ? st : accel_step(run, err);
+}
+
+static void take_scales(const accel_t *run, struct outcome *o, bool first)
+{
+    const struct fp8_linears *l = &run->fp8.linears;
+
+    o->linears = l->count;
+    for (int i = 0; i < l->count && i < MOST && !l->recipe.current; i++) {
+        if (first)
+            o->weight[i] =
+                fp8_history(&l->linear[i], FP8_WEIGHT)[l->recipe.history - 1];
+        o->scale[i] = *fp8_scale(&l->linear[i], FP8_GRADIENT);
+    }
+}
+
+static accel_status_t open_run(accel_t **run, accel_module_t **model,
+                               const char *config, const struct shape *s,
+                               accel_error_t *err)
+{
+    const accel_llama_t llama = { .layers = 2,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .width = 32,
+                                  .hidden = 64,
+                                  .context = 16,
+                                  .vocab = VOCAB };
+    const accel_optimizer_t adam = { .lr = 3e-3f };
+    const accel_loop_t loop = {
+        .steps = STEPS, .batch = s->batch, .seed = 5, .out_dir = cuda_run_dir
+    };
+
+    if (cuda_run_open(run, config, NULL, err))
+        return err->code;
+    *model = accel_llama_new(*run, &llama, err);
+    if (!*model || accel_model_add(*run, "", *model, err) ||
+        !accel_optim_add(*run, "o", model, 1, &adam, err))
+        return err->code;
+    return accel_prepare_all(*run, &loop, err);
+}
+
+static struct outcome train(const char *config, const struct shape *s)
+{
+    struct fakecuda_counts before = { 0 }, after = { 0 };
+    struct outcome o = { .st = ACCEL_OK };
+    accel_error_t err = { .text = "" };
+    accel_module_t *model = NULL;
+    accel_t *run = NULL;
+
+    if (counts_get)
+        counts_get(&before);
+    o.st = open_run(&run, &model, config, s, &err);
+    for (int i = 0; i < STEPS && !o.st; i++) {
+        o.st = train_step(run, model, s, i, &o.loss[i], &err);
+        if (!o.st)
+            take_scales(run, &o, i == 0);
+    }
+    if (!o.st) {
+        o.kept = run->fp8.linears.kept_bytes;
+        o.planned = run->plan.code_bytes;
+    }
+    accel_close(run, NULL);
+    if (counts_get)
+        counts_get(&after);
+    o.fp8 = after.fp8_products - before.fp8_products;
+    o.fast = after.fp8_fast - before.fp8_fast;
+    snprintf(o.said, sizeof(o.said), "%.255s", err.text);
+    return o;
+}
+
+static bool same(const struct outcome *a, const struct outcome *b)
+{
+    return !a->st && !b->st && !memcmp(a->loss, b->loss, sizeof(a->loss)) &&
+           !memcmp(a->scale, b->scale, sizeof(a->scale));
+}
+
+/* Other devices than the stand-in's own, of capability 9.0. */
+static void test_capabilities(const char *config, const struct shape *s,
+                              const struct outcome *want)
+{
+    struct outcome o;
+
+    setenv("FAKE_CUDA_CAPABILITY", "100", 1);
+    fake_reset();
+    o = train(config, s);
+    tap_ok(same(want, &o) && o.fp8 == want->fp8, "capability 10.0: the same bits %s",
+           o.said);
+    setenv("FAKE_CUDA_CAPABILITY", "80", 1);
+    fake_reset();
+    o = train(config, s);
+    tap_ok(o.st == ACCEL_EUNSUPPORTED && strstr(o.said, "sm_80"), "%s", o.said);
+    unsetenv("FAKE_CUDA_CAPABILITY");
+    fake_reset();
+}
+
+static void test_recipe(const char *recipe, const struct shape *s)
+{
+    char name[2][32];
+    struct outcome cpu, gpu, o;
+    double far = 0;
+
+    for (int i = 0; i < 2; i++) {
+        char yaml[512];
+
+        snprintf(yaml, sizeof(yaml),
+                 "distributed_type: 'NO'\nmixed_precision: fp8\n"
+                 "fp8_config: {amax_history_len: %d}\n"
+                 "accel: {checkpoint: {save: false}, precision: {fp8_recipe: %s}}\n%s",
+                 LENGTH, recipe, i ? "" : "use_cpu: true\n");
+        snprintf(name[i], sizeof(name[i]), "%s%d.yaml", recipe, i);
+        cuda_run_write(name[i], yaml, strlen(yaml));
+    }
+    cpu = train(name[0], s);
+    gpu = train(name[1], s);
+    for (int i = 0; i < STEPS; i++)
+        far = fmax(far, fabs((double)(gpu.loss[i] / cpu.loss[i]) - 1));
+    tap_ok(!cpu.st && !gpu.st && far < 1e-2 && gpu.loss[STEPS - 1] < gpu.loss[0],
+           "%s, %d rows: losses %.1e from the CPU's %s", recipe, s->batch * s->seq, far,
+           gpu.said);
+    tap_ok(gpu.linears == cpu.linears && gpu.linears > 0 &&
+               !memcmp(gpu.weight, cpu.weight, sizeof(gpu.weight)),
+           "%d linears, whose weights both have seen alike", gpu.linears);
+    setenv(ENV_CUDA_GRAPHS, "0", 1);
+    o = train(name[1], s);
+    unsetenv(ENV_CUDA_GRAPHS);
+    tap_ok(same(&gpu, &o), "again, without graphs: the same bits");
+    if (!counts_get)
+        return;
+    tap_ok(gpu.fp8 == 3 * gpu.fast && gpu.fast == (uint64_t)(STEPS * gpu.linears),
+           "%llu products in 8 bits, forwards alone with fast sums",
+           (unsigned long long)gpu.fp8);
+    if (s == &whole)
+        test_capabilities(name[1], s, &gpu);
+}
+
+/* Weights that are narrowed once per step of two micro-batches, or at each use. */
+static void test_kept(const char *recipe, const struct shape *s)
+{
+    static const char *const words[] = { "true", "false" };
+    struct outcome o[2];
+
+    for (int i = 0; i < 2; i++) {
+        char yaml[512];
+
+        snprintf(yaml, sizeof(yaml),
+                 "distributed_type: 'NO'\nmixed_precision: fp8\n"
+                 "fp8_config: {amax_history_len: %d}\n"
+                 "accel: {checkpoint: {save: false}, precision: "
+                 "{fp8_recipe: %s, fp8_weight_cache: %s}}\n",
+                 LENGTH, recipe, words[i]);
+        cuda_run_write("kept.yaml", yaml, strlen(yaml));
+        o[i] = train("kept.yaml", s);
+    }
+    tap_ok(same(&o[0], &o[1]) && o[0].fp8 == o[1].fp8 && o[0].kept > 0 &&
+               o[1].kept == 0 && o[0].planned == o[0].kept,
+           "%s: weights that are kept, %lld bytes: the same bits %s", recipe,
+           (long long)o[0].kept, o[0].said);
+}
+
+/* Scales of blocks are the CPU's; torchao's are current ones, which evaluations have,
+ * too. */
+static void test_others(void)
+{
+    static const char blocks[] = "distributed_type: 'NO'\nmixed_precision: fp8\n"
+                                 "accel: {checkpoint: {save: false}, precision: "
+                                 "{fp8_recipe: mxfp8}}\n";
+    static const char ao[] = "distributed_type: 'NO'\nmixed_precision: fp8\n"
+                             "fp8_config: {fp8_backend: AO}\n"
+                             "accel: {checkpoint: {save: false}}\n";
+    struct outcome o;
+
+    cuda_run_write("blocks.yaml", blocks, strlen(blocks));
+    o = train("blocks.yaml", &whole);
+    tap_ok(o.st == ACCEL_EUNSUPPORTED && strstr(o.said, "'fp8_recipe: mxfp8'"), "%s",
+           o.said);
+    cuda_run_write("ao.yaml", ao, strlen(ao));
+    o = train("ao.yaml", &whole);
+    tap_ok(!o.st && o.linears > 0 && o.loss[STEPS - 1] < o.loss[0],
+           "torchao's scales: losses fall %s", o.said);
+}
+
+int main(int argc, char **argv)
+{
+    enum backend_fp8 fp8;
+    struct backend *be;
+
+    (void)argc;
+    cuda_run_begin(argv);
+    be = cuda_device();
+    fp8 = be->fp8;
+    backend_close(be);
+    if (fp8 == BACKEND_FP8_NONE)
+        tap_skip_all("the device has no products of 8 bits");
+    if (cuda_stand_in("fakecuda_counts_get", &counts_get) &&
+        !cuda_stand_in("fakecuda_reset", &fake_reset))
+        return 1;
+    test_recipe("delayed", &whole);
+    test_recipe("current", &whole);
+    test_recipe("delayed", &odd);
+    test_recipe("current", &odd);
+    test_kept("delayed", &whole);
+    test_kept("current", &odd);
+    test_others();
+    cuda_run_end();
+    return tap_done();
+}

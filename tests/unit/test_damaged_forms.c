@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Scales and exponents of masters and moments that no save writes, and words of their
+ * forms that nobody knows: refused, with the tensor, the number and the word.
+ */
+#include "run/run.h"
+#include "tests/tap.h"
+#include "tests/unit/run_net.h"
+
+/* Exponents of float16 masters that a save never writes, and words of their form. */
+static void test_damaged_masters(void)
+{
+    uint8_t exponent[] = { 0, 2, 127, 240 };
+    const accel_ckpt_box_t box = { .name = "scale/w",
+                                   .dtype = ACCEL_U8,
+                                   .ndim = 1,
+                                   .offset = { 8 },
+                                   .shape = { 4 },
+                                   .data = exponent };
+    static const uint8_t bad[] = { 1, 241, 255 };
+    accel_dtype_t type;
+    accel_error_t err = { 0 };
+
+    tap_ok(!shard_check_scales(&box, 1, "step_1", &err), "0 and 2 to 240 are good");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad); i++) {
+        exponent[3] = bad[i];
+        shard_check_scales(&box, 1, "step_1", &err);
+        tap_ok(run_net_says(&err, A0999,
+                            "scale/w has an exponent that no save writes: number 11"),
+               "%d is refused", bad[i]);
+    }
+    tap_ok(!masters_find("step_1", "a=1\n", &type, &err) && type == ACCEL_F32,
+           "no line: float32");
+    tap_ok(!masters_find("step_1", "masters=fp16\n", &type, &err) && type == ACCEL_F16,
+           "fp16");
+    tap_ok(!masters_find("step_1", "masters=none\n", &type, &err) && type == ACCEL_BF16,
+           "none: bfloat16");
+    masters_find("step_1", "masters=fp17\n", &type, &err);
+    tap_ok(run_net_says(&err, A0999, "the form of its masters is not known: 'fp17'"),
+           "another word is refused");
+}
+
+/* The same of moments in e4m3 and float16, whose limits differ. */
+static void test_damaged_moments(void)
+{
+    uint8_t exponent[] = { 2, 240, 247 };
+    accel_ckpt_box_t box = { .name = "optim/w/exp_avg.scale",
+                             .dtype = ACCEL_U8,
+                             .ndim = 1,
+                             .shape = { 3 },
+                             .data = exponent };
+    static accel_t run;
+    accel_moments_t forms[ACCEL_MAX_OPTIMS];
+    accel_error_t err = { 0 };
+
+    tap_ok(!shard_check_scales(&box, 1, "step_1", &err), "of e4m3 up to 247");
+    box.name = "optim/w/exp_avg_sq.scale";
+    shard_check_scales(&box, 1, "step_1", &err);
+    tap_ok(
+        run_net_says(&err, A0999, "an exponent that no save writes: number 2 is 247"),
+        "of float16 they are refused");
+    box.shape[0] = 2;
+    tap_ok(!shard_check_scales(&box, 1, "step_1", &err), "up to 240 they are good");
+    box.name = "optim/w/exp_avg.scale";
+    exponent[0] = 1;
+    shard_check_scales(&box, 1, "step_1", &err);
+    tap_ok(run_net_says(&err, A0999, "number 0 is 1"), "1 is refused");
+    run.optims = 1;
+    tap_ok(!moments_find(&run, "step_1", "a=1\n", forms, &err) &&
+               forms[0] == ACCEL_MOMENTS_FLOAT32,
+           "no line: float32");
+    tap_ok(!moments_find(&run, "step_1", "moments=fp8\n", forms, &err) &&
+               forms[0] == ACCEL_MOMENTS_FP8,
+           "fp8");
+    moments_find(&run, "step_1", "moments=fp9\n", forms, &err);
+    tap_ok(run_net_says(&err, A0999, "the form of its moments is not known: 'fp9'"),
+           "another word is refused");
+}
+
+static void test_moments_refused(void)
+{
+    static accel_t run;
+    struct backend be = { .device = true };
+    accel_error_t err = { 0 };
+
+    run.backend = &be;
+    run.optims = 1;
+    run.optim[0].settings.moments = ACCEL_MOMENTS_FP8;
+    moments_begin(&run, &err);
+    tap_ok(run_net_says(&err, A0902, "moments in fp8 are for CPUs"), "GPUs");
+    be.device = false;
+    tap_ok(!moments_begin(&run, &err), "CPUs have them");
+}
+
+/* What a save never writes. Names and types tell scales from all else. */
+static void test_damage(void)
+{
+    static const uint16_t bad[] = { 0x7f80, 0x7fc0, 0x8000, 0xbf80 };
+    uint16_t scale[] = { 0, 0x0001, 0x3f80, 0x7f7f };
+    const accel_ckpt_box_t boxes[] = {
+        { .name = "optim/w/exp_avg", .dtype = ACCEL_U8, .ndim = 1, .shape = { 1 } },
+        { .name = "optim/w/exp_avg.scale",
+          .dtype = ACCEL_BF16,
+          .ndim = 1,
+          .offset = { 8 },
+          .shape = { 4 },
+          .data = scale },
+    };
+    accel_error_t err = { 0 };
+
+    tap_ok(!shard_check_scales(boxes, 2, "step_1", &err), "scales from 0 on are good");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad); i++) {
+        scale[2] = bad[i];
+        shard_check_scales(boxes, 2, "step_1", &err);
+        tap_ok(run_net_says(&err, A0999,
+                            "optim/w/exp_avg.scale has a scale that is "
+                            "negative or no number: number 10"),
+               "%04x is refused", bad[i]);
+    }
+}
+
+int main(void)
+{
+    test_damaged_masters();
+    test_damaged_moments();
+    test_moments_refused();
+    test_damage();
+    return tap_done();
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Weights that are gathered in 8 bits (fp8_backend AO, or MSAMP's level O3, which also
+ * holds them so on one rank): the losses of runs with and without are the same bits, the
+ * bytes of those weights are half, the plan has the bytes that are held, and what is no
+ * linear refuses them.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "run/run.h"
+#include "tests/tap.h"
+#include "tests/unit/run_folder.h"
+#include "tests/unit/run_net.h"
+
+enum { STEPS = 6, STOP = 3, SEED = 5, SAMPLES = 8, SEQ = 16, VOCAB = 64 };
+
+struct outcome {
+    double loss[STEPS];
+    double evaluated;
+    /* gathered by this rank's calls: as bytes, and otherwise */
+    int64_t coded, wide;
+    int64_t planned, held;
+    /* 8-bit copies beside them, and elements of the model */
+    int64_t kept, params;
+    int linears;
+    char said[1024];
+};
+
+struct scene {
+    const char *strategy, *classes, *modules;
+    int world;
+    bool codes, msamp;
+    int until, save;
+    char dir[128];
+    struct outcome *out; /* shared; of rank 0 */
+};
+
+static char root[64] = "/tmp/accel-fp8g.XXXXXX";
+
+/* ---- bytes on the wire (the linker puts this in front of comm's own) ------------- */
+
+static int64_t coded_bytes, wide_bytes;
+
+accel_status_t __real_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err);
+accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err);
+
+accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err)
+{
+    const int64_t bytes = (int64_t)(elems * accel_dtype_bytes(t)) * comm_size(c);
+
+    *(t == ACCEL_U8 ? &coded_bytes : &wide_bytes) += bytes;
+    return __real_comm_all_gather(c, buf, elems, t, err);
+}
+
+/* ---- a run ----------------------------------------------------------------------- */
+
+struct rig {
+    accel_t *run;
+    accel_module_t *model;
+};
+
+static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
+{
+    const accel_llama_t llama = {
+        .layers = 2,
+        .heads = 4,
+        .kv_heads = 2,
+        .width = 32,
+        .hidden = 288, /* weights are more than is narrowed at a time */
+        .context = SEQ,
+        .vocab = VOCAB
+    };
+    const accel_optimizer_t adam = { .lr = 3e-3f };
+    accel_loop_t loop = {
+        .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
+    };
+    char config[192];
+    accel_options_t o = { .config_file = config, .threads = 1 };
+
+    snprintf(config, sizeof(config), "%s.yaml", p->dir);
+    if (accel_open(&k->run, &o, err))
+        return err->code;
+    k->model = accel_llama_new(k->run, &llama, err);
+    if (!k->model || accel_model_add(k->run, "", k->model, err) ||
+        !accel_optim_add(k->run, "o", &k->model, 1, &adam, err))
+        return err->code;
+    return accel_prepare_all(k->run, &loop, err);
+}
+
+/* The loss of this rank's samples of a step: tokens that follow each other. */
+static accel_tensor_t *rig_forward(struct rig *k, int step, accel_error_t *err)
+{
+    const int batch = SAMPLES / accel_world_size(k->run);
+    const int64_t dims[] = { batch, SEQ };
+    int32_t ids[SAMPLES * SEQ], next[SAMPLES * SEQ];
+    accel_tensor_t *in[2];
+
+    for (int i = 0; i < batch * SEQ; i++) {
+        const int sample = accel_rank(k->run) * batch + i / SEQ + step % 2 * SAMPLES;
+
+        ids[i] = (sample * 5 + i % SEQ * (1 + sample % 3)) % VOCAB;
+        next[i] = (sample * 5 + (i % SEQ + 1) * (1 + sample % 3)) % VOCAB;
+    }
+    in[0] = accel_input(k->run, ACCEL_I32, 2, dims, ids, err);
+    in[1] = accel_input(k->run, ACCEL_I32, 2, dims, next, err);
+    return accel_call(k->model, in, 2);
+}
+
+static accel_status_t evaluate(struct rig *k, double *loss_out, accel_error_t *err)
+{
+    float value = NAN;
+    accel_status_t st;
+
+    accel_inference_mode(k->run, 1);
+    st = accel_tensor_read(rig_forward(k, 0, err), &value, 1, err);
+    accel_inference_mode(k->run, 0);
+    *loss_out = (double)value;
+    return st;
+}
+
+static accel_status_t train_step(struct rig *k, int step, double *loss_out,
+                                 accel_error_t *err)
+{
+    accel_step_info_t info = { 0 };
+    accel_status_t st = accel_batch_begin(k->run, err);
+
+    if (!st)
+        st = accel_backward(k->run, rig_forward(k, step, err), err);
+    if (!st)
+        st = accel_step(k->run, err);
+    if (!st)
+        st = accel_last_step(k->run, &info, err);
+    *loss_out = st ? NAN : info.loss;
+    return st;
+}
+
+static int rank_main(struct boot *b, void *arg)
+{
+    const struct scene *p = arg;
+    struct outcome own = { .loss = { 0 } };
+    struct shard_memory m = { 0 };
+    accel_error_t err = { 0 };
+    struct rig k = { 0 };
+    accel_status_t st = rig_open(&k, p, &err);
+
+    for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
+        st = train_step(&k, (int)s, &own.loss[s], &err);
+        if (!st && s + 1 == p->save)
+            st = accel_save(k.run, &err);
+    }
+    if (!st)
+        st = evaluate(&k, &own.evaluated, &err);
+    if (!st) {
+        shard_memory(k.run->shard, &m);
+        own.held = (int64_t)m.gather_slots;
+        own.planned = k.run->plan.gather_bytes;
+        own.kept = k.run->fp8.linears.kept_bytes;
+        for (int u = 0; u < k.run->units.count; u++)
+            own.params += k.run->units.unit[u].elems;
+        own.linears = k.run->fp8.linears.count;
+        own.coded = coded_bytes;
+        own.wide = wide_bytes;
+    }
+    snprintf(own.said, sizeof(own.said), "%s", err.text);
+    if (b->rank == 0)
+        *p->out = own;
+    accel_close(k.run, NULL);
+    return (int)st;
+}
+
+static void write_config(const struct scene *p)
+{
+    const char *backend = p->msamp ? "MSAMP" : "AO";
+    const char *key = p->msamp ? "opt_level" : "enable_fsdp_float8_all_gather";
+    const char *with = p->msamp ? "O3" : "true", *without = p->msamp ? "O2" : "false";
+    char path[160];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s.yaml", p->dir);
+    f = fopen(path, "w");
+    if (!f)
+        tap_skip_all("no config can be written");
+    fprintf(f,
+            "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
+            "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+            "  fsdp_transformer_layer_cls_to_wrap: %s\n"
+            "num_processes: %d\nuse_cpu: true\nmixed_precision: fp8\nfp8_config:\n"
+            "  fp8_backend: %s\n  %s: %s\n"
+            "accel:\n  precision:\n    modules: \"%s\"\n",
+            p->strategy, p->classes, p->world, backend, key, p->codes ? with : without,
+            p->modules ? p->modules : "");
+    if (fclose(f))
+        tap_skip_all("no config can be written");
+}
+
+static struct outcome train(struct scene p, const char *dir, int status)
+{
+    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
+    p.strategy = p.strategy ? p.strategy : "FULL_SHARD";
+    p.classes = p.classes ? p.classes : "LlamaDecoderLayer";
+    p.until = p.until ? p.until : STEPS;
+    p.out = shared;
+    write_config(&p);
+    tap_is_int(open_world(p.world, 1, rank_main, &p, 60), status, "%s: %d ranks, %s",
+               dir, p.world, p.strategy);
+    copy = *shared;
+    munmap(shared, sizeof(*shared));
+    return copy;
+}
+
+static bool same(const struct outcome *a, const struct outcome *b, int from)
+{
+    return !memcmp(a->loss + from, b->loss + from,
+                   (size_t)(STEPS - from) * sizeof(*a->loss)) &&
+           a->evaluated == b->evaluated;
+}
+
+/* ---- tests ----------------------------------------------------------------------- */
+
+/* One rank: only MS-AMP holds codes, of all units, and nothing beside them. */
+static void check_alone(const struct outcome *o, const struct outcome *wide, bool msamp)
+{
+    if (!msamp)
+        tap_ok(o->coded == 0 && o->held == wide->held, "nothing to gather");
+    else
+        tap_ok(o->coded == 0 && o->held > o->params && 4 * o->held < 5 * o->params &&
+                   o->kept == 0 && wide->kept > 0,
+               "%lld bytes for %lld weights are all that there is, %lld beside bf16",
+               (long long)o->held, (long long)o->params, (long long)wide->kept);
+}
+
+static void test_bits(bool msamp)
+{
+    static const char *const strategies[] = { "FULL_SHARD", "SHARD_GRAD_OP" };
+    static const char *const classes[] = { "Linear", "LlamaDecoderLayer" };
+    static const int worlds[] = { 1, 2, 4 };
+
+    for (int i = 0; i < 12; i += TAP_SANITIZED ? 5 : msamp ? 4 : 1) {
+        struct scene p = { .world = worlds[i % 3],
+                           .strategy = strategies[i / 3 % 2],
+                           .classes = classes[i / 6],
+                           .msamp = msamp };
+        struct outcome wide, o;
+        char dir[16];
+
+        snprintf(dir, sizeof(dir), "wide%d%d", msamp, i);
+        wide = train(p, dir, 0);
+        p.codes = true;
+        snprintf(dir, sizeof(dir), "coded%d%d", msamp, i);
+        o = train(p, dir, 0);
+        tap_ok(same(&o, &wide, 0) && o.loss[STEPS - 1] < o.loss[0],
+               "%s: the same bits, %g", p.classes, o.loss[STEPS - 1]);
+        tap_ok(o.planned == o.held && wide.planned == wide.held,
+               "planned as held: %lld and %lld, %lld and %lld", (long long)o.planned,
+               (long long)o.held, (long long)wide.planned, (long long)wide.held);
+        if (p.world == 1)
+            check_alone(&o, &wide, msamp);
+        else if (i < 6) /* such a unit is one weight */
+            tap_ok(o.coded > 0 && wide.wide - o.wide == 2 * o.coded && wide.coded == 0,
+                   "weights have half the bytes: %lld and not %lld", (long long)o.coded,
+                   (long long)(wide.wide - o.wide));
+        else
+            tap_ok(10 * (o.coded + o.wide) < 8 * wide.wide && o.held < wide.held,
+                   "and a unit is smaller: %lld and not %lld in all, %lld and not %lld "
+                   "held",
+                   (long long)(o.coded + o.wide), (long long)wide.wide,
+                   (long long)o.held, (long long)wide.held);
+    }
+}
+
+static void test_resume(bool msamp)
+{
+    struct scene p = { .world = 2, .codes = true, .msamp = msamp };
+    char dir[2][16];
+    struct outcome whole, o;
+
+    snprintf(dir[0], sizeof(dir[0]), "whole%d", msamp);
+    whole = train(p, dir[0], 0);
+    snprintf(dir[0], sizeof(dir[0]), "again%d", msamp);
+    snprintf(dir[1], sizeof(dir[1]), "change%d", msamp);
+    p.until = p.save = STOP;
+    train(p, dir[0], 0);
+    train(p, dir[1], 0);
+    p.until = p.save = 0;
+    o = train(p, dir[0], 0);
+    tap_ok(same(&o, &whole, STOP), "resumed: the same bits");
+    p.codes = false;
+    o = train(p, dir[1], 0);
+    tap_ok(same(&o, &whole, STOP), "and without codes");
+}
+
+/* What a level has saved goes on with other ranks. */
+static void test_levels(void)
+{
+    static const int worlds[] = { 1, 4 };
+    struct scene p = { .world = 2, .codes = true, .msamp = true };
+    struct outcome whole = train(p, "level", 0), o;
+
+    for (int i = 0; i < 2; i++) {
+        char dir[16];
+
+        snprintf(dir, sizeof(dir), "onto%d", worlds[i]);
+        p.world = 2;
+        p.until = p.save = STOP;
+        train(p, dir, 0);
+        p.world = worlds[i];
+        p.until = p.save = 0;
+        o = train(p, dir, 0);
+        tap_ok(fabs(o.loss[STOP] / whole.loss[STOP] - 1) < 5e-3 &&
+                   fabs(o.loss[STEPS - 1] / whole.loss[STEPS - 1] - 1) < 1e-2,
+               "on %d ranks: %g and %g", worlds[i], o.loss[STEPS - 1],
+               whole.loss[STEPS - 1]);
+    }
+}
+
+/* The head is read by the loss, which multiplies in bfloat16. */
+static void test_head(void)
+{
+    struct scene p = { .world = 2, .codes = true, .modules = "lm_head=fp8" };
+    struct outcome o = train(p, "head", ACCEL_EUNSUPPORTED);
+
+    tap_ok(strstr(o.said, "lm_head.weight is gathered in 8 bits") != NULL, "%s",
+           o.said);
+}
+
+int main(void)
+{
+    run_folder_new(root);
+    for (int msamp = 0; msamp < 2; msamp++) {
+        test_bits(msamp);
+        test_resume(msamp);
+    }
+    test_levels();
+    test_head();
+    run_folder_remove(root);
+    return tap_done();
+}

@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole runs in fp8: a small Llama on 1, 2 and 4 ranks, beside bf16; activation
+ * checkpointing; products that are overridden; evaluations; scales through checkpoints,
+ * into bf16 and back, and damaged ones; what is chosen by name.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "run/run.h"
+#include "tests/tap.h"
+#include "tests/unit/run_folder.h"
+#include "tests/unit/run_net.h"
+
+enum { STEPS = 9, STOP = 5, SEED = 5, SAMPLES = 8, SEQ = 16, VOCAB = 64, LENGTH = 7 };
+enum { LINEARS = 13, STATE = LINEARS * FP8_TENSORS * (1 + LENGTH) };
+
+struct outcome {
+    double loss[STEPS], inside, outside; /* evaluations */
+    float state[STATE], inverse[LINEARS * FP8_TENSORS];
+    float seen[LINEARS * FP8_TENSORS]; /* by the first step */
+    int linears, candidates, warnings;
+    enum fp8_blocks blocks;
+    size_t peak;
+    /* the last warning of rank 0, or the error; a warning of damaged scales */
+    char said[1024], damaged[1024];
+};
+
+struct scene {
+    const char *strategy;
+    int world;
+    /* further lines of fp8_config, and of accel.precision */
+    const char *keys, *modules;
+    /* in place of delayed; "": not given */
+    const char *recipe;
+    /* in place of fp8 */
+    const char *precision;
+    bool recompute;
+    /* an evaluation in the middle of the run; before each step a forward for nothing */
+    bool evaluate;
+    int until, save;
+    /* of histories; 0: LENGTH */
+    int length;
+    /* damages the scales before the save */
+    void (*damage)(accel_t *run);
+    char dir[128];
+    struct outcome *out; /* shared */
+};
+
+static char root[64] = "/tmp/accel-fp8.XXXXXX";
+
+/* Warnings of rank 0. */
+static void note_log(void *user, accel_log_level_t level, const char *line)
+{
+    struct outcome *o = user;
+
+    if (level != ACCEL_LOG_WARN)
+        return;
+    o->warnings++;
+    snprintf(o->said, sizeof(o->said), "%s", line);
+    if (strstr(line, "the scales of"))
+        snprintf(o->damaged, sizeof(o->damaged), "%s", line);
+}
+
+/* ---- a run ----------------------------------------------------------------------- */
+
+struct rig {
+    accel_t *run;
+    accel_module_t *model;
+};
+
+static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
+{
+    const accel_llama_t llama = { .layers = 2,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .width = 32,
+                                  .hidden = 64,
+                                  .context = SEQ,
+                                  .vocab = VOCAB };
+    const accel_optimizer_t adam = { .lr = 3e-3f };
+    accel_loop_t loop = {
+        .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
+    };
+    char config[192];
+    accel_options_t o = {
+        .config_file = config, .threads = 1, .log = note_log, .log_user = p->out
+    };
+
+    snprintf(config, sizeof(config), "%s.yaml", p->dir);
+    if (accel_open(&k->run, &o, err))
+        return err->code;
+    k->model = accel_llama_new(k->run, &llama, err);
+    if (!k->model || accel_model_add(k->run, "", k->model, err) ||
+        !accel_optim_add(k->run, "o", &k->model, 1, &adam, err))
+        return err->code;
+    for (accel_module_t *m = k->model->child; p->recompute && m; m = m->next)
+        for (accel_module_t *c = m->child; c; c = c->next)
+            accel_module_recompute(c, 1);
+    return accel_prepare_all(k->run, &loop, err);
+}
+
+/* The loss of this rank's samples of a step: tokens that follow each other. */
+static accel_tensor_t *rig_forward(struct rig *k, int step, accel_error_t *err)
+{
+    const int batch = SAMPLES / accel_world_size(k->run);
+    const int64_t dims[] = { batch, SEQ };
+    int32_t ids[SAMPLES * SEQ], next[SAMPLES * SEQ];
+    accel_tensor_t *in[2];
+
+    for (int i = 0; i < batch * SEQ; i++) {
+        const int sample = accel_rank(k->run) * batch + i / SEQ + step % 2 * SAMPLES;
+
+        ids[i] = (sample * 5 + i % SEQ * (1 + sample % 3)) % VOCAB;
+        next[i] = (sample * 5 + (i % SEQ + 1) * (1 + sample % 3)) % VOCAB;
+    }
+    in[0] = accel_input(k->run, ACCEL_I32, 2, dims, ids, err);
+    in[1] = accel_input(k->run, ACCEL_I32, 2, dims, next, err);
+    return accel_call(k->model, in, 2);
+}
+
+static accel_status_t evaluate(struct rig *k, double *loss_out, accel_error_t *err)
+{
+    float value = NAN;
+    accel_status_t st;
+
+    accel_inference_mode(k->run, 1);
+    st = accel_tensor_read(rig_forward(k, 0, err), &value, 1, err);
+    accel_inference_mode(k->run, 0);
+    *loss_out = (double)value;
+    return st;
+}
+
+static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
+                                 accel_error_t *err)
+{
+    const struct fp8_linears *l = &k->run->fp8.linears;
+    accel_step_info_t info;
+    accel_status_t st = ACCEL_OK;
+
+    if (p->evaluate)
+        st = evaluate(k, step == STOP ? &p->out->inside : &p->out->outside, err);
+    if (!st)
+        st = accel_batch_begin(k->run, err);
+    if (!st)
+        st = accel_backward(k->run, rig_forward(k, step, err), err);
+    if (!st)
+        st = accel_step(k->run, err);
+    for (int i = 0; !st && step == 0 && i < l->count * FP8_TENSORS; i++)
+        p->out->seen[i] =
+            fp8_history(&l->linear[i / FP8_TENSORS],
+                        (enum fp8_tensor)(i % FP8_TENSORS))[l->recipe.history - 1];
+    if (!st)
+        st = accel_last_step(k->run, &info, err);
+    p->out->loss[step] = st ? NAN : info.loss;
+    return st;
+}
+
+/* The scales of all ranks are those of rank 0. */
+static accel_status_t take_scales(struct rig *k, const struct scene *p)
+{
+    const struct fp8_linears *l = &k->run->fp8.linears;
+    const size_t bytes =
+        (size_t)l->count * (size_t)fp8_state_elems(&l->recipe) * sizeof(float);
+    char *all = NULL;
+    size_t sizes[4];
+    accel_status_t st;
+
+    p->out->linears = l->count;
+    p->out->candidates = l->candidates;
+    p->out->blocks = l->recipe.blocks;
+    p->out->peak = arena_peak_bytes(k->run->graph.arena);
+    for (int i = 0; i < l->count * FP8_TENSORS && l->count <= LINEARS; i++)
+        p->out->inverse[i] = l->linear[i / FP8_TENSORS].inverse[i % FP8_TENSORS];
+    if (bytes && bytes <= sizeof(p->out->state) && accel_rank(k->run) == 0)
+        memcpy(p->out->state, l->state, bytes);
+    st = comm_gather(k->run->comm, l->state, bytes, 0, (void **)&all, sizes, NULL);
+    for (int r = 1; !st && all && r < accel_world_size(k->run); r++)
+        if (memcmp(all, all + (size_t)r * bytes, bytes) != 0)
+            st = ACCEL_EMISMATCH;
+    free(all);
+    return st;
+}
+
+static int rank_main(struct boot *b, void *arg)
+{
+    const struct scene *p = arg;
+    accel_error_t err = { 0 };
+    struct rig k = { 0 };
+    accel_status_t st = rig_open(&k, p, &err);
+
+    for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
+        st = train_step(&k, p, (int)s, &err);
+        if (!st && s + 1 == p->save) {
+            if (p->damage)
+                p->damage(k.run);
+            st = accel_save(k.run, &err);
+        }
+    }
+    if (!st)
+        st = take_scales(&k, p);
+    if (st && b->rank == 0)
+        snprintf(p->out->said, sizeof(p->out->said), "%s", err.text);
+    accel_close(k.run, NULL);
+    return (int)st;
+}
+
+static struct outcome train(struct scene p, const char *dir, int status)
+{
+    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char more[512], recipe[64] = "";
+
+    if (!p.recipe || p.recipe[0])
+        snprintf(recipe, sizeof(recipe), "    fp8_recipe: %s\n",
+                 p.recipe ? p.recipe : "delayed");
+    snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
+    snprintf(more, sizeof(more),
+             "mixed_precision: %s\nfp8_config:\n  amax_history_len: %d\n%s"
+             "accel:\n  precision:\n%s    modules: \"%s\"\n",
+             p.precision ? p.precision : "fp8", p.length ? p.length : LENGTH,
+             p.keys ? p.keys : "", recipe, p.modules ? p.modules : "");
+    run_net_config(p.dir, p.strategy ? p.strategy : "FULL_SHARD", p.world, 1, more);
+    p.until = p.until ? p.until : STEPS;
+    p.out = shared;
+    tap_is_int(open_world(p.world, 1, rank_main, &p, 60), status, "%s: %d ranks, %s",
+               dir, p.world, p.strategy ? p.strategy : "FULL_SHARD");
+    copy = *shared;
+    munmap(shared, sizeof(*shared));
+    return copy;
+}
+
+static double apart(const struct outcome *a, const struct outcome *b)
+{
+    double far = 0;
+
+    for (int i = 0; i < STEPS; i++)
+        far = fmax(far, fabs(a->loss[i] / b->loss[i] - 1));
+    return far;
+}
+
+static bool same_run(const struct outcome *a, const struct outcome *b, int from)
+{
+    return !memcmp(a->loss + from, b->loss + from,
+                   (size_t)(STEPS - from) * sizeof(*a->loss)) &&
+           !memcmp(a->state, b->state, sizeof(a->state));
+}
+
+/* ---- tests ----------------------------------------------------------------------- */
+
+static void test_ranks(void)
+{
+    static const char *const strategies[] = { "FULL_SHARD", "SHARD_GRAD_OP",
+                                              "NO_SHARD" };
+    struct scene p = { .world = 1, .precision = "bf16" };
+    struct outcome wide = train(p, "bf16", 0), one, o;
+    int weights = 0;
+
+    p.precision = NULL;
+    one = train(p, "one", 0);
+    tap_ok(one.linears == LINEARS && one.candidates == LINEARS + 2,
+           "%d of %d linears: not the first, not the head", one.linears,
+           one.candidates);
+    tap_ok(apart(&one, &wide) < 0.03 && one.loss[STEPS - 1] != wide.loss[STEPS - 1],
+           "losses near bf16: %.2g apart", apart(&one, &wide));
+    tap_ok(one.loss[STEPS - 1] < 0.9 * one.loss[0], "and they fall: %g, %g",
+           one.loss[0], one.loss[STEPS - 1]);
+    tap_ok(one.seen[FP8_WEIGHT] > 0 &&
+               one.seen[FP8_WEIGHT] != one.seen[FP8_TENSORS + FP8_WEIGHT],
+           "a step sees each weight's own largest magnitude: %g, %g",
+           (double)one.seen[FP8_WEIGHT], (double)one.seen[FP8_TENSORS + FP8_WEIGHT]);
+    for (int i = 0; i < 6; i += TAP_SANITIZED ? 5 : 1) {
+        char dir[16];
+
+        p.world = 2 << i % 2;
+        p.strategy = strategies[i / 2];
+        snprintf(dir, sizeof(dir), "ranks%d", i);
+        o = train(p, dir, 0);
+        weights = 0;
+        for (int w = 0; w < LINEARS; w++)
+            weights += o.seen[FP8_TENSORS * w + FP8_WEIGHT] !=
+                           one.seen[FP8_TENSORS * w + FP8_WEIGHT] ||
+                       o.seen[FP8_TENSORS * w + FP8_INPUT] !=
+                           one.seen[FP8_TENSORS * w + FP8_INPUT];
+        tap_ok(apart(&o, &one) < 5e-3 && weights == 0,
+               "as on one rank, %.2g apart; all have seen the same", apart(&o, &one));
+    }
+}
+
+static void test_same_bits(void)
+{
+    struct scene p = { .world = 2 };
+    struct outcome plain = train(p, "plain", 0), o;
+
+    p.recompute = true;
+    o = train(p, "recompute", 0);
+    tap_ok(same_run(&plain, &o, 0) && o.peak < plain.peak,
+           "activation checkpointing: the same bits, %zu bytes and not %zu", o.peak,
+           plain.peak);
+    p.recompute = false;
+    p.evaluate = true;
+    o = train(p, "evaluate", 0);
+    tap_ok(same_run(&plain, &o, 0), "evaluations leave no trace");
+    p.keys = "  use_autocast_during_eval: true\n";
+    plain = train(p, "autocast", 0);
+    tap_ok(!memcmp(plain.loss, o.loss, sizeof(o.loss)) && plain.inside != o.inside &&
+               fabs(plain.inside / o.inside - 1) < 0.05,
+           "with use_autocast_during_eval they narrow, too: %g, %g", o.inside,
+           plain.inside);
+}
+
+static void test_overrides(void)
+{
+    struct scene p = { .world = 1 };
+    struct outcome plain = train(p, "overrides", 0), wide, o;
+
+    p.precision = "bf16";
+    wide = train(p, "none", 0);
+    p.precision = NULL;
+    for (int i = TAP_SANITIZED ? 2 : 0; i < 4; i++) {
+        char keys[96], dir[16];
+
+        snprintf(keys, sizeof(keys), "  override_linear_precision: [%s, %s, %s]\n",
+                 i == 0 || i == 3 ? "true" : "false",
+                 i == 1 || i == 3 ? "true" : "false",
+                 i == 2 || i == 3 ? "true" : "false");
+        snprintf(dir, sizeof(dir), "wide%d", i);
+        p.keys = keys;
+        o = train(p, dir, 0);
+        if (i < 3)
+            tap_ok(o.loss[STEPS - 1] != plain.loss[STEPS - 1] &&
+                       o.loss[STEPS - 1] != wide.loss[STEPS - 1] &&
+                       apart(&o, &wide) < 0.03,
+                   "product %d overridden: losses of its own", i);
+        else
+            tap_ok(!memcmp(o.loss, wide.loss, sizeof(o.loss)),
+                   "all of them: the bits of bf16");
+    }
+    p.keys = "  fp8_format: E4M3\n  amax_compute_algo: max\n  margin: 1\n";
+    o = train(p, "e4m3", 0);
+    tap_ok(apart(&o, &wide) < 0.03 && o.loss[STEPS - 1] != plain.loss[STEPS - 1],
+           "E4M3, the largest of the history, a margin: %.2g apart", apart(&o, &wide));
+}
+
+/* Scales of the tensors themselves: nothing goes from step to step. */
+static void test_current(void)
+{
+    struct scene p = { .world = 1, .precision = "bf16" };
+    struct outcome wide = train(p, "narrowless", 0), one, o;
+
+    p.precision = NULL;
+    p.recipe = "current";
+    one = train(p, "current", 0);
+    tap_ok(one.linears == LINEARS && apart(&one, &wide) < 0.03 &&
+               one.loss[0] != wide.loss[0],
+           "current scaling: %.2g from bf16", apart(&one, &wide));
+    p.world = 4;
+    o = train(p, "current4", 0);
+    tap_ok(apart(&o, &one) < 5e-3, "4 ranks: %.2g apart", apart(&o, &one));
+    p.recompute = true;
+    wide = train(p, "again", 0);
+    tap_ok(!memcmp(o.loss, wide.loss, sizeof(o.loss)), "the same bits, recomputed");
+    p.recompute = false;
+    p.until = p.save = STOP;
+    train(p, "half", 0);
+    p.until = p.save = 0;
+    wide = train(p, "half", 0);
+    tap_ok(!memcmp(o.loss + STOP, wide.loss + STOP, (STEPS - STOP) * sizeof(*o.loss)) &&
+               wide.warnings == 0,
+           "and resumed");
+}
+
+/* Those of MS-AMP: the codes are others than with any current scale. */
+static void test_powers(void)
+{
+    struct scene p = { .world = 1, .precision = "bf16" };
+    struct outcome wide = train(p, "powerless", 0), current, one, o;
+
+    p.precision = NULL;
+    p.recipe = "current";
+    current = train(p, "anyscale", 0);
+    p.recipe = "powers";
+    one = train(p, "powers", 0);
+    tap_ok(one.linears == LINEARS && apart(&one, &wide) < 0.03 &&
+               one.loss[1] != current.loss[1] && one.loss[1] != wide.loss[1],
+           "powers of two: %.2g from bf16", apart(&one, &wide));
+    p.world = 4;
+    o = train(p, "powers4", 0);
+    tap_ok(apart(&o, &one) < 5e-3, "4 ranks: %.2g apart", apart(&o, &one));
+    p.world = 1;
+    p.evaluate = true;
+    wide = train(p, "powerseval", 0);
+    p.keys = "  use_autocast_during_eval: true\n  override_linear_precision: "
+             "[true, true, true]\n";
+    o = train(p, "powerskeys", 0);
+    tap_ok(!memcmp(o.loss, wide.loss, sizeof(o.loss)) && o.inside == wide.inside,
+           "keys of Transformer Engine have no effect: %g and %g", o.inside,
+           wide.inside);
+}
+
+/* Scales of blocks: keys of both kinds, ranks, activation checkpointing, a resume. */
+static void test_blocks(void)
+{
+    static const char *const recipes[] = { "block", "mxfp8" };
+    struct scene p = { .world = 1, .precision = "bf16" };
+    struct outcome wide = train(p, "blockless", 0), one[2], o, again;
+
+    p.precision = NULL;
+    for (int i = 0; i < 2; i++) {
+        char dir[32];
+
+        p = (struct scene){ .world = 1, .recipe = recipes[i] };
+        one[i] = train(p, recipes[i], 0);
+        tap_ok(one[i].linears == LINEARS && apart(&one[i], &wide) < 0.03 &&
+                   one[i].loss[0] != wide.loss[0],
+               "%s: %.2g from bf16", recipes[i], apart(&one[i], &wide));
+        tap_ok(one[i].loss[STEPS - 1] < 0.9 * one[i].loss[0], "losses fall: %g, %g",
+               one[i].loss[0], one[i].loss[STEPS - 1]);
+        for (p.world = TAP_SANITIZED ? 4 : 2; p.world <= 4; p.world *= 2) {
+            snprintf(dir, sizeof(dir), "%s%d", recipes[i], p.world);
+            o = train(p, dir, 0);
+            tap_ok(apart(&o, &one[i]) < 5e-3, "%d ranks: %.2g apart", p.world,
+                   apart(&o, &one[i]));
+        }
+        if (TAP_SANITIZED && i == 0)
+            continue;
+        p.world = 4;
+        p.recompute = true;
+        snprintf(dir, sizeof(dir), "%s-again", recipes[i]);
+        again = train(p, dir, 0);
+        tap_ok(!memcmp(o.loss, again.loss, sizeof(o.loss)),
+               "the same bits, recomputed");
+        p.recompute = false;
+        snprintf(dir, sizeof(dir), "%s-half", recipes[i]);
+        p.until = p.save = STOP;
+        train(p, dir, 0);
+        p.until = p.save = 0;
+        again = train(p, dir, 0);
+        tap_ok(!memcmp(o.loss + STOP, again.loss + STOP,
+                       (STEPS - STOP) * sizeof(*o.loss)) &&
+                   again.warnings == 0,
+               "and resumed");
+    }
+    tap_ok(one[0].blocks == FP8_BLOCKS_128 && one[1].blocks == FP8_BLOCKS_32 &&
+               one[0].peak > one[1].peak,
+           "float32 scales take more than MXFP8's: %zu and %zu bytes at the peak",
+           one[0].peak, one[1].peak);
+    p = (struct scene){ .world = 1, .keys = "  use_mxfp8_block_scaling: true\n" };
+    p.recipe = "block";
+    o = train(p, "both", 0);
+    tap_ok(o.blocks == FP8_BLOCKS_128, "fp8_recipe comes first");
+    p.recipe = "";
+    o = train(p, "switch", 0);
+    tap_ok(o.blocks == FP8_BLOCKS_32 && !memcmp(o.loss, one[1].loss, sizeof(o.loss)),
+           "the switch means mxfp8");
+    p.keys = "  use_mxfp8_block_scaling: true\n  fp8_format: HYBRID\n";
+    o = train(p, "e5m2", 0);
+    tap_ok(o.loss[0] == one[1].loss[0] && o.loss[2] != one[1].loss[2] &&
+               apart(&o, &wide) < 0.03,
+           "E5M2 where it is asked for: %.2g from bf16", apart(&o, &wide));
+}
+
+static void test_modules(void)
+{
+    struct scene p = { .world = 1, .modules = "layers.0.*=bf16, *.mlp.*=fp8, lm*=fp8" };
+    struct outcome o;
+
+    p.modules = "model.layers.0.*=bf16, *.self_attn.q_proj.weight=fp8";
+    o = train(p, "modules", 0);
+    tap_is_int(o.linears, 7, "the first rule that fits counts");
+    p.modules = "*=bf16";
+    o = train(p, "all", 0);
+    tap_ok(o.linears == 0 && strstr(o.said, "no effect"), "none: %s", o.said);
+    p.modules = "model.layers.7.*=bf16";
+    o = train(p, "unfit", ACCEL_ECONFIG);
+    tap_ok(strstr(o.said, "model.layers.7.*") != NULL, "%s", o.said);
+    p.modules = "*=fp16";
+    o = train(p, "word", ACCEL_ECONFIG);
+    tap_ok(strstr(o.said, "neither bf16 nor fp8") != NULL, "%s", o.said);
+    p.modules = "=fp8";
+    o = train(p, "glob", ACCEL_ECONFIG);
+    tap_ok(strstr(o.said, "has no glob") != NULL, "%s", o.said);
+}
+
+/* Stopped while histories fill up. */
+static void test_resume(void)
+{
+    struct scene p = { .world = 2 };
+    struct outcome whole = train(p, "whole", 0), o;
+
+    for (int world = TAP_SANITIZED ? 4 : 1; world <= 4; world *= 2) {
+        char dir[16];
+
+        snprintf(dir, sizeof(dir), "again%d", world);
+        p.world = 2;
+        p.until = p.save = STOP;
+        train(p, dir, 0);
+        p.world = world;
+        p.until = p.save = 0;
+        o = train(p, dir, 0);
+        if (world == 2)
+            tap_ok(same_run(&whole, &o, STOP) && o.warnings == 0,
+                   "resumed: the same bits");
+        else
+            tap_ok(fabs(o.loss[STOP] / whole.loss[STOP] - 1) < 2e-3 &&
+                       fabs(o.loss[STEPS - 1] / whole.loss[STEPS - 1] - 1) < 5e-3,
+                   "resumed on %d: %g and %g", world, o.loss[STOP], whole.loss[STOP]);
+    }
+}
+
+/* fp8, bf16, fp8: what is lost is said. */
+static void test_changes(void)
+{
+    struct scene p = { .world = 2, .until = 3, .save = 3 };
+    struct outcome o = train(p, "change", 0);
+
+    p.precision = "bf16";
+    p.until = p.save = 5;
+    o = train(p, "change", 0);
+    tap_ok(strstr(o.said, "scales of the checkpoint are not used") && !o.linears, "%s",
+           o.said);
+    p.precision = NULL;
+    p.until = p.save = 7;
+    o = train(p, "change", 0);
+    tap_ok(strstr(o.said, "no fp8 scales: they begin anew") != NULL, "%s", o.said);
+    tap_ok(o.state[1 + LENGTH - 2] > 0 && o.state[1 + LENGTH - 3] == 0,
+           "and their histories have two steps");
+    p.keys = "  margin: 1\n";
+    p.until = p.save = 0;
+    o = train(p, "change", 0);
+    tap_ok(strstr(o.said, "fp8_delayed = ") && strstr(o.said, "margin 1"), "%s",
+           o.said);
+}
+
+/* The newest steps of longer histories, and what there is of shorter ones. */
+static void test_lengths(void)
+{
+    struct scene p = { .world = 1, .until = STOP, .save = STOP };
+    struct outcome before = train(p, "length", 0), o;
+    const float *was = before.state + 1, *is;
+
+    p.length = 3;
+    p.until = 0;
+    p.save = STEPS;
+    o = train(p, "length", 0);
+    is = o.state + 1;
+    tap_ok(o.warnings == 0 && is[0] == 0 && is[1] > 0 && is[2] > 0 && was[1] == 0 &&
+               was[2] > 0,
+           "histories of 7, of which 5 are filled, become histories of 3");
+    p.length = 0;
+    before = o;
+    o = train(p, "length", 0);
+    tap_ok(o.state[LENGTH] == before.state[3] &&
+               o.state[LENGTH - 1] == before.state[2] && o.state[LENGTH - 2] == 0 &&
+               o.state[0] == before.state[0],
+           "and those histories of 7 again");
+}
+
+/* A history that would take all memory. */
+static void test_longest(void)
+{
+    struct scene p = { .world = 1, .length = 2000000 };
+    struct outcome o = train(p, "longest", ACCEL_EUNSUPPORTED);
+
+    tap_ok(strstr(o.said, "fp8_amax_history_len: 2000000") != NULL, "%s", o.said);
+}
+
+static void damage_scale(accel_t *run)
+{
+    run->fp8.linears.linear[2].state[0] = -1;
+}
+
+static void damage_history(accel_t *run)
+{
+    fp8_history(&run->fp8.linears.linear[LINEARS - 1], FP8_GRADIENT)[3] = NAN;
+}
+
+static void test_damage(void)
+{
+    struct scene p = { .world = 2, .until = STOP, .save = STOP };
+    struct outcome o;
+
+    p.damage = damage_scale;
+    train(p, "scale", 0);
+    p.damage = NULL;
+    p.until = 0;
+    o = train(p, "scale", ACCEL_ECORRUPT);
+    tap_ok(strstr(o.said, "none of the 1 checkpoints is intact") != NULL, "%s", o.said);
+    tap_ok(strstr(o.damaged, "model.layers.0.self_attn.o_proj.weight") != NULL, "%s",
+           o.damaged);
+    p.damage = damage_history;
+    p.until = STOP;
+    train(p, "history", 0);
+    p.damage = NULL;
+    p.until = 0;
+    o = train(p, "history", ACCEL_ECORRUPT);
+    tap_ok(strstr(o.damaged, "model.layers.1.mlp.down_proj.weight") != NULL, "%s",
+           o.damaged);
+}
+
+int main(void)
+{
+    run_folder_new(root);
+    test_ranks();
+    test_same_bits();
+    test_overrides();
+    test_current();
+    test_powers();
+    test_blocks();
+    test_modules();
+    test_resume();
+    test_changes();
+    test_lengths();
+    test_longest();
+    test_damage();
+    run_folder_remove(root);
+    return tap_done();
+}

@@ -1,0 +1,613 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Is there time for the last checkpoint? The rule as a table, and runs that are told to
+ * stop with more and with less time than a save takes, one in flight or none.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/accel_ckpt.h"
+#include "life/requeue.h"
+#include "tests/tap.h"
+#include "tests/unit/disk_shim.h"
+#include "tests/unit/loader_world.h"
+#include "tests/unit/number_run.h"
+#include "tests/unit/open_world.h"
+#include "tests/unit/run_folder.h"
+
+/* ---- the rule -------------------------------------------------------------------- */
+
+#define NOW  1000000
+#define LEAD 120
+#define NONE -1000000.0
+
+static const struct requeue_job_facts runs = { .running = true },
+                                      graced = { .running = true,
+                                                 .preempt_time = NOW - 2,
+                                                 .end_time = NOW + 90 },
+                                      killed = { .end_time = NOW - 1 },
+                                      ends = { .running = true, .end_time = NOW + 50 };
+
+static const struct {
+    const char *what, *mode; /* NULL: the site is not known */
+    long long grace, kill_wait;
+    int signal;
+    const struct requeue_job_facts *facts;
+    double left; /* 5 s after the signal; NONE: no end is known */
+    const char *of;
+} rows[] = {
+    { "Ctrl-C", "REQUEUE", 60, 30, SIGINT, NULL, NONE, NULL },
+    { "SIGTERM outside of Slurm", NULL, 0, 0, SIGTERM, NULL, NONE, NULL },
+    { "SIGTERM, unexplained", "REQUEUE", 60, 30, SIGTERM, NULL, 25, "KillWait" },
+    { "the same, short grace", "REQUEUE", 20, 30, SIGTERM, NULL, 15, "GraceTime" },
+    { "the same, no preemption", "OFF", 20, 30, SIGTERM, NULL, 25, "KillWait" },
+    { "warned, unexplained", "OFF", 0, 30, SIGUSR1, NULL, 115, "lead_seconds" },
+    { "the same, preemption", "CANCEL", 60, 30, SIGUSR1, NULL, 55, "GraceTime" },
+    { "the same, no grace", "REQUEUE", 0, 30, SIGUSR1, NULL, 25, "KillWait" },
+    { "warned, site not known", NULL, 0, 0, SIGUSR2, NULL, 115, "lead_seconds" },
+    { "in its grace time", "REQUEUE", 60, 30, SIGTERM, &graced, 55, "GraceTime" },
+    { "the same, warned", "REQUEUE", 60, 30, SIGUSR1, &graced, 55, "GraceTime" },
+    { "long grace, near the end", "REQUEUE", 99, 3, SIGUSR1, &graced, 90,
+      "the job's time" },
+    { "preempted, no grace", "REQUEUE", 0, 30, SIGUSR1, &graced, 25, "KillWait" },
+    { "preempted, site not known", NULL, 0, 0, SIGTERM, &graced, 90, "the job's time" },
+    { "being killed", "REQUEUE", 60, 30, SIGTERM, &killed, 25, "KillWait" },
+    { "warned, being killed", "OFF", 0, 30, SIGUSR1, &killed, 25, "KillWait" },
+    { "srun was told to end", "OFF", 0, 30, SIGTERM, &ends, 25, "KillWait" },
+    { "warned of the limit", "OFF", 0, 30, SIGUSR1, &ends, 50, "the job's time" },
+    { "limit nearer than KillWait", "OFF", 0, 99, SIGTERM, &ends, 50,
+      "the job's time" },
+    { "warned by hand, no limit", "OFF", 0, 30, SIGUSR1, &runs, NONE, NULL },
+};
+
+static void test_rule(void)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct notice n = { .known = rows[i].mode,
+                            .grace = rows[i].mode ? rows[i].grace : -1,
+                            .kill_wait = rows[i].kill_wait };
+        struct time_left t;
+
+        snprintf(n.mode, sizeof(n.mode), "%s", rows[i].mode ? rows[i].mode : "");
+        t = stop_time_left(&n, rows[i].signal, LEAD, 5, NOW, rows[i].facts);
+        if (rows[i].of)
+            tap_ok(t.of && t.seconds == rows[i].left && strcmp(t.of, rows[i].of) == 0,
+                   "%s: %g s of %s (%g, %s)", rows[i].what, rows[i].left, rows[i].of,
+                   t.seconds, t.of ? t.of : "none");
+        else
+            tap_ok(!t.of, "%s: no end is known", rows[i].what);
+    }
+}
+
+static void test_pace(void)
+{
+    struct pace p = { 0 };
+
+    tap_ok(pace_seconds(&p, 1e9) == 0, "nothing is known");
+    pace_add(&p, SAVE_BACKGROUND, 1000, 4);
+    tap_ok(pace_seconds(&p, 500) == 2, "from saves in the background alone: as they");
+    pace_add(&p, SAVE_AT_ONCE, 1000, 1);
+    tap_ok(pace_seconds(&p, 1000) == 1.5, "from one at once: half as much again");
+    pace_add(&p, SAVE_AT_ONCE, 1000, 3);
+    tap_ok(pace_seconds(&p, 1000) == 3, "the next one counts half");
+    pace_add(&p, SAVE_AT_ONCE, 0, 9);
+    pace_add(&p, SAVE_AT_ONCE, 1000, 0);
+    tap_ok(pace_seconds(&p, 1000) == 3, "neither bytes nor time of nothing");
+}
+
+/* ---- runs ------------------------------------------------------------------------ */
+
+static char root[] = "/tmp/accel-stop-save.XXXXXX";
+static char config[sizeof(root) + 20], out_dir[sizeof(root) + 40];
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
+static bool held, judge_opens; /* writers wait; until the first verdict */
+static accel_status_t last_write;
+
+static void gate(bool hold)
+{
+    pthread_mutex_lock(&lock);
+    held = hold;
+    pthread_cond_broadcast(&moved);
+    pthread_mutex_unlock(&lock);
+}
+
+accel_status_t __real_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
+accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
+{
+    accel_status_t st;
+
+    pthread_mutex_lock(&lock);
+    while (held)
+        pthread_cond_wait(&moved, &lock);
+    pthread_mutex_unlock(&lock);
+    st = __real_accel_ckpt_save_write(g, err);
+    last_write = st;
+    return st;
+}
+
+accel_status_t __real_deadline_judge(accel_t *run, int sig, struct stop_verdict *v,
+                                     accel_error_t *err);
+accel_status_t __wrap_deadline_judge(accel_t *run, int sig, struct stop_verdict *v,
+                                     accel_error_t *err);
+accel_status_t __wrap_deadline_judge(accel_t *run, int sig, struct stop_verdict *v,
+                                     accel_error_t *err)
+{
+    const accel_status_t st = __real_deadline_judge(run, sig, v, err);
+
+    if (judge_opens)
+        gate(false);
+    return st;
+}
+
+/* Lines of rank 0 about checkpoints and the stop. */
+static char said[4096];
+
+static void log_line(void *user, accel_log_level_t level, const char *line)
+{
+    const size_t used = strlen(said);
+
+    (void)user;
+    (void)level;
+    if (strstr(line, "checkpoint") || strstr(line, "received"))
+        snprintf(said + used, sizeof(said) - used, "%s\n", line);
+}
+
+static void write_config(int world, const char *more)
+{
+    FILE *f;
+
+    number_config(config, world, 1, "FULL_SHARD", true);
+    f = fopen(config, "a");
+    fprintf(f, "    every_steps: 2\n    every_minutes: 0\n    keep: 1\n%s", more);
+    fclose(f);
+}
+
+static accel_status_t begin(struct number_run *k)
+{
+    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
+    const accel_loop_t loop = { .steps = 100, .batch = 1, .out_dir = out_dir };
+
+    said[0] = '\0';
+    disk_hook = NULL;
+    if (number_models(k, config))
+        return k->err.code;
+    k->run->log.fn = log_line;
+    if (accel_model_add(k->run, "a", k->a, &k->err))
+        return k->err.code;
+    k->oa = accel_optim_add(k->run, "oa", &k->a, 1, &sgd, &k->err);
+    return k->oa ? accel_prepare_all(k->run, &loop, &k->err) : k->err.code;
+}
+
+static accel_status_t step(struct number_run *k)
+{
+    accel_status_t st = number_micro(k, k->a, 1);
+
+    return st ? st : accel_step(k->run, &k->err);
+}
+
+/* The site kills after `kill_wait` seconds; a save takes `seconds`, with its margin. */
+static void set_times(accel_t *run, int kill_wait, double seconds)
+{
+    run->life.notice =
+        (struct notice){ .known = true, .mode = "OFF", .kill_wait = kill_wait };
+    run->life.pace =
+        (struct pace){ .at_once = seconds / 1.5 / (double)run->plan.checkpoint_bytes };
+}
+
+/* Two steps, the second one saved; then the last rank is told to stop in the third. */
+static accel_status_t until_stop(struct number_run *k, const struct boot *b,
+                                 int kill_wait, double seconds)
+{
+    accel_status_t st = begin(k);
+
+    for (int i = 0; i < 2 && st == ACCEL_OK; i++)
+        st = step(k);
+    if (st)
+        return st;
+    set_times(k->run, kill_wait, seconds);
+    if (b->rank == b->size - 1)
+        raise(SIGTERM);
+    return step(k);
+}
+
+/* Complete checkpoints; *newest_out: the step of the newest, -1. */
+static size_t checkpoints(int64_t *newest_out)
+{
+    accel_ckpt_info_t *list = NULL;
+    char dir[sizeof(out_dir) + 20];
+    size_t n = 0, complete = 0;
+
+    *newest_out = -1;
+    snprintf(dir, sizeof(dir), "%s/checkpoints", out_dir);
+    accel_ckpt_list(dir, &list, &n, NULL);
+    for (size_t i = 0; i < n; i++) {
+        complete += list[i].complete != 0;
+        if (list[i].complete && list[i].step > *newest_out)
+            *newest_out = list[i].step;
+    }
+    free(list);
+    return complete;
+}
+
+static bool has_said(const struct boot *b, const char *text)
+{
+    return b->rank != 0 || strstr(said, text);
+}
+
+/* Does the history have a line with this text? */
+static bool in_history(const char *text)
+{
+    char path[sizeof(out_dir) + 40], line[256];
+    bool found = false;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/checkpoints/history", out_dir);
+    f = fopen(path, "r");
+    while (f && fgets(line, sizeof(line), f))
+        found = found || strstr(line, text);
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static int fits(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    EXPECT(until_stop(&k, b, 60, 10) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    EXPECT(checkpoints(&newest) == 2 && newest == 3,
+           "step 3 is saved, and step 2 is not deleted (keep: 1)");
+    EXPECT(message_of(&k.err) == A0907 &&
+               strstr(k.err.text, "state of step 3 is saved"),
+           "and said: %s", k.err.text);
+    EXPECT(has_said(b, "saving step 3 (about 10.0 s; ") &&
+               has_said(b, " s are left of KillWait)"),
+           "with the times: %s", said);
+    EXPECT(in_history("stop step=3 signal=SIGTERM"), "the history has it");
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+static int declines(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    EXPECT(until_stop(&k, b, 60, 90) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    EXPECT(checkpoints(&newest) == 1 && newest == 2, "step 3 is not saved");
+    EXPECT(message_of(&k.err) == A0926 &&
+               (b->rank != 0 ||
+                strstr(k.err.text, "step 3 is not saved: a checkpoint takes about 90.0 "
+                                   "s, and ")) &&
+               strstr(k.err.text, "; the checkpoint of step 2 is kept"),
+           "and said: %s", k.err.text);
+    EXPECT(has_said(b, "step 3 is not saved: a checkpoint takes about 90.0 s"),
+           "with the times: %s", said);
+    EXPECT(!strstr(said, "saving step 3"), "nothing is begun: %s", said);
+    EXPECT(in_history("stop step=3 saved=2 signal=SIGTERM"), "the history has it");
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* The time runs from the first signal of any rank. */
+static int is_late(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    set_times(k.run, 30, 29.5);
+    if (b->rank == b->size - 1) {
+        raise(SIGTERM);
+        usleep(600000);
+    }
+    EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    EXPECT(checkpoints(&newest) == 1 && newest == 2, "step 3 is not saved: %s", said);
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* In a job; what scontrol says of it. */
+static int in_job(const char *answer)
+{
+    char path[sizeof(root) + 20];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/scontrol", root);
+    f = fopen(path, "w");
+    if (!f || fprintf(f, "#!/bin/sh\necho '%s'\n", answer) < 0 || fclose(f) ||
+        chmod(path, 0755))
+        return 1;
+    return setenv("PATH", root, 1) || setenv("SLURM_JOB_ID", "1", 1);
+}
+
+static int cancelled(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    EXPECT(b->rank != 0 || !in_job("JobId=1 JobState=CANCELLED BatchFlag=1"), "a job");
+    EXPECT(until_stop(&k, b, 60, 90) == ACCEL_ESTOPPED, "stopped: %s", k.err.text);
+    EXPECT(message_of(&k.err) == A0927 &&
+               strstr(k.err.text, "; the checkpoint of step 2 is kept"),
+           "it does not come back: %s", k.err.text);
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* KillWait is too short; but it is not what counts. */
+static int asks(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    EXPECT(b->rank != 0 || !in_job("JobId=1 JobState=RUNNING BatchFlag=0 "
+                                   "PreemptTime=2026-11-21T06:39:01"),
+           "a job");
+    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    set_times(k.run, 5, 10);
+    k.run->life.notice.grace = 60;
+    snprintf(k.run->life.notice.mode, sizeof(k.run->life.notice.mode), "REQUEUE");
+    if (b->rank == b->size - 1)
+        raise(SIGTERM);
+    EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    EXPECT(checkpoints(&newest) == 2 && newest == 3, "step 3 is saved");
+    EXPECT(has_said(b, " s are left of GraceTime)"), "in the grace time: %s", said);
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* Nothing was measured: there is nothing that speaks against it. */
+static int unknown(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    EXPECT(until_stop(&k, b, 0, 0) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    EXPECT(checkpoints(&newest) == 2 && newest == 3, "step 3 is saved");
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+static int interrupted(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    EXPECT(!begin(&k) && !step(&k), "a step: %s", k.err.text);
+    set_times(k.run, 1, 1e6);
+    if (b->rank == 0)
+        raise(SIGINT);
+    EXPECT(step(&k) == ACCEL_ESTOPPED, "stopped: %s", k.err.text);
+    EXPECT(checkpoints(&newest) == 1 && newest == 2, "Ctrl-C has all the time");
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* The save in flight is finished, a new one is declined. */
+static int finishes(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    gate(true);
+    judge_opens = true;
+    EXPECT(until_stop(&k, b, 60, 90) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    EXPECT(checkpoints(&newest) == 1 && newest == 2, "step 2 is finished");
+    EXPECT(has_said(b, "received SIGTERM: finishing the checkpoint of step 2") &&
+               has_said(b, "step 3 is not saved"),
+           "and said: %s", said);
+    EXPECT(strstr(k.err.text, "the checkpoint of step 2 is kept"), "%s", k.err.text);
+    EXPECT(in_history(" background\n"), "its time is noted apart");
+    accel_close(k.run, NULL);
+    judge_opens = false;
+    return 0;
+}
+
+/* Nor does the thread of the save in flight delete older ones. */
+static int keeps(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    EXPECT(!save_finish(k.run, &k.err), "step 2 is there: %s", k.err.text);
+    gate(true);
+    judge_opens = true;
+    EXPECT(!step(&k) && !step(&k), "two more: %s", k.err.text);
+    set_times(k.run, 60, 90);
+    if (b->rank == 0)
+        raise(SIGTERM);
+    EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    accel_close(k.run, NULL);
+    EXPECT(checkpoints(&newest) == 2 && newest == 4, "step 4, and step 2 (keep: 1)");
+    judge_opens = false;
+    return 0;
+}
+
+/* One rank does not come to its end in time: all of them give it up. */
+static int gives_up(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    gate(b->rank == b->size - 1);
+    EXPECT(until_stop(&k, b, 1, 0.001) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    EXPECT(checkpoints(&newest) == 0, "nothing is visible");
+    EXPECT(has_said(b, "the checkpoint of step 2 was not written by the end of "
+                       "KillWait"),
+           "and said: %s", said);
+    EXPECT(message_of(&k.err) == A0926 &&
+               strstr(k.err.text, "there is no older checkpoint"),
+           "%s", k.err.text);
+    EXPECT(in_history("stop step=3 saved=-1 signal=SIGTERM"), "the history has it");
+    last_write = ACCEL_OK;
+    gate(false);
+    accel_close(k.run, NULL);
+    /* of more ranks the last one has nothing to write */
+    EXPECT(b->size > 1 || last_write == ACCEL_EIO, "its writer leaves without writing");
+    return 0;
+}
+
+/* The time is over before the second try. */
+static accel_t *failing;
+
+static int full(const char *call, const char *name, int fd)
+{
+    (void)fd;
+    if (!failing || strcmp(call, "renameat2") != 0 || strncmp(name, "step_", 5) != 0)
+        return 0;
+    set_times(failing, 60, 90);
+    return ENOSPC;
+}
+
+static int runs_out(struct boot *b, void *arg)
+{
+    struct number_run k;
+    int64_t newest;
+
+    (void)arg;
+    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    set_times(k.run, 60, 10);
+    failing = k.run;
+    disk_hook = full;
+    if (b->rank == 0)
+        raise(SIGTERM);
+    EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    disk_hook = NULL;
+    EXPECT(has_said(b, "attempt 1 of 4") && has_said(b, "step 3 is not saved"),
+           "one try: %s", said);
+    EXPECT(checkpoints(&newest) == 1 && newest == 2, "step 2 is kept");
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* What a life has measured is known to the next one. */
+static int measures(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    EXPECT(k.run->life.pace.at_once > 0, "a save is measured");
+    accel_close(k.run, NULL);
+    EXPECT(b->rank != 0 ||
+               (in_history("save step=2 seconds=") && in_history(" bytes=")),
+           "and noted");
+    return 0;
+}
+
+static int knows(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    EXPECT(!begin(&k), "prepared: %s", k.err.text);
+    EXPECT((k.run->life.pace.at_once > 0) == (b->rank == 0) &&
+               k.run->life.pace.background == 0,
+           "the next life knows it");
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* Prepares a run with this line in its history. */
+static accel_status_t begin_after(struct number_run *k, int rank, const char *line)
+{
+    char path[sizeof(out_dir) + 40];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/checkpoints/history", out_dir);
+    if (rank == 0) {
+        f = fopen(path, "w");
+        fprintf(f, "T job=0 of=0 restart=0 save step=2 seconds=4.000%s\n", line);
+        fclose(f);
+    }
+    return begin(k);
+}
+
+/* An older history lacks the bytes: a checkpoint takes as long as then. */
+static int knows_old(struct boot *b, void *arg)
+{
+    struct number_run k;
+    double seconds;
+
+    (void)arg;
+    EXPECT(!begin_after(&k, b->rank, ""), "prepared: %s", k.err.text);
+    seconds = pace_seconds(&k.run->life.pace, (double)k.run->plan.checkpoint_bytes);
+    EXPECT(b->rank != 0 || (seconds > 5.999 && seconds < 6.001), "%g s", seconds);
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+static int knows_late(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    EXPECT(!begin_after(&k, b->rank, " bytes=1000 background"), "prepared: %s",
+           k.err.text);
+    EXPECT(b->rank != 0 || pace_seconds(&k.run->life.pace, 500) == 2, "%g s",
+           pace_seconds(&k.run->life.pace, 500));
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+static void run_case(int world, const char *name, const char *more,
+                     int (*fn)(struct boot *, void *))
+{
+    if (more) {
+        snprintf(out_dir, sizeof(out_dir), "%s/%s-%d", root, name, world);
+        write_config(world, more);
+    }
+    tap_is_int(open_world(world, 1, fn, NULL, 60), 0, "%s on %d ranks", name, world);
+}
+
+int main(void)
+{
+    static const char late[] = "    async: true\n";
+
+    test_rule();
+    test_pace();
+    unsetenv("SLURM_JOB_ID");
+    signal(SIGINT, SIG_DFL); /* a shell's background job ignores it */
+    run_folder_new(root);
+    snprintf(config, sizeof(config), "%s/a.yaml", root);
+    for (int world = 1 + TAP_SANITIZED; world <= 3 - TAP_SANITIZED; world++) {
+        run_case(world, "fits", "", fits);
+        run_case(world, "declines", "", declines);
+        run_case(world, "late", "", is_late);
+        run_case(world, "cancelled", "", cancelled);
+        run_case(world, "asks", "", asks);
+        run_case(world, "unknown", "", unknown);
+        run_case(world, "interrupted", "", interrupted);
+        run_case(world, "finishes", late, finishes);
+        run_case(world, "keeps", late, keeps);
+        run_case(world, "gives up", late, gives_up);
+        run_case(world, "runs out", "", runs_out);
+        run_case(world, "measures", "", measures);
+        run_case(world, "knows", NULL, knows);
+        run_case(world, "knows an old history", NULL, knows_old);
+        run_case(world, "knows the background", NULL, knows_late);
+    }
+    run_folder_remove(root);
+    return tap_done();
+}
