@@ -153,6 +153,7 @@ EXTRA_DIST += tests/data/optim
 
 # Do the tests bite? Changes of the source that some test must notice (CONTRIBUTING.md).
 shell_tests += tests/t/0080-build-mutants.t
+shell_tests += tests/t/0085-tap-ends.t
 EXTRA_DIST += tests/mutants/run \
 	tests/mutants/backend.mut \
 	tests/mutants/background.mut \

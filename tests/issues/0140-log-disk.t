@@ -42,7 +42,7 @@ train_config save.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 50, keep: 1}"
 # shellcheck disable=SC2086
 ACCEL_CONFIG=rare.yaml timeout 120 "$TRAIN" $MODEL --steps 1000000000 --out gone >gone.out 2>&1 &
 pid=$!
-at_exit "kill $pid 2>/dev/null"
+kill_at_exit $pid
 wait_for_step gone/log.jsonl 5 60
 rm gone/log.jsonl
 wait_until 60 [ -s gone/log.jsonl ]

@@ -16,7 +16,7 @@ MODEL="--layers 1 --heads 1 --width 16 --seq 16 --batch 1 --sample 0 --data text
 # shellcheck disable=SC2086
 timeout 120 "$TRAIN" $MODEL --steps 100000000 --out out >run.out 2>&1 &
 pid=$!
-at_exit "kill $pid 2>/dev/null"
+kill_at_exit $pid
 lock=out/checkpoints/.lock
 wait_until 60 grep -q 'checkpoint of step 20 saved' run.out
 holder=$(cat $lock)

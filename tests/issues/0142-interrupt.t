@@ -24,7 +24,7 @@ start() {
     ACCEL_CONFIG=$start_config env --default-signal=INT "$@" "$TRAIN" $MODEL --steps 100000000 --out "$name" \
         >"$name.out" 2>&1 &
     pid=$!
-    at_exit "kill -9 $pid 2>/dev/null"
+    kill_at_exit $pid KILL
     wait_for_step "$name/log.jsonl" 25 60 || diag "$(cat "$name.out")"
 }
 
@@ -94,7 +94,7 @@ launch() { # OUT: $pid leads a process group
     setsid env --default-signal=INT "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 \
         "$TRAIN" $MODEL --steps 100000000 --out "$1" >"$1.out" 2>&1 &
     pid=$!
-    at_exit "env kill -s KILL -- -$pid 2>/dev/null"
+    kill_group_at_exit $pid KILL
     wait_for_step "$1/log.jsonl" 25 60 || diag "$(cat "$1.out")"
 }
 launch group

@@ -39,7 +39,7 @@ in_terminal() {
     timeout 180 script -qfec "$2" "$1.out" <"$1.keys" >/dev/null 2>&1 &
     pid=$!
     exec 3>"$1.keys"
-    at_exit "kill $pid 2>/dev/null"
+    kill_at_exit $pid
     running "$1"
 }
 press() {

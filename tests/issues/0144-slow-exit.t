@@ -28,7 +28,7 @@ begin() { # NAME RANK: as $pid
     limit=$!
     wait_for_step "$1/log.jsonl" 25 90 || diag "$(cat "$1.out")"
     read -r pid <"/proc/$limit/task/$limit/children"
-    at_exit "kill $pid 2>/dev/null"
+    kill_at_exit "$pid"
 }
 
 for rank in 0 1; do

@@ -113,7 +113,7 @@ for file in cut/step_*/rank_*.h5; do : >"$file"; done
 shown 74 cut sh -c '"$1" ckpt verify cut/step_00000004 >&2' sh "$accel"
 "$TRAIN" "$@" --steps 100000 --out stopped >stopped.out 2>&1 &
 pid=$!
-at_exit "kill -9 $pid 2>/dev/null"
+kill_at_exit $pid KILL
 wait_for_step stopped/log.jsonl 2 60 || diag "no step: $(cat stopped.out)"
 kill "$pid"
 wait "$pid"

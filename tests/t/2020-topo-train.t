@@ -185,7 +185,7 @@ if [ "$(nproc)" -ge 2 ]; then
     ACCEL_CONFIG=$tap_tmp/cpu.yaml timeout 120 srun -n2 --exclusive --mpi=pmix "$TRAIN" "$@" \
         --steps 1000000 --out "$tap_tmp/live" >live.out 2>&1 &
     live=$!
-    at_exit "kill $live 2>/dev/null"
+    kill_at_exit $live
     passes "every rank of a running step is bound to a part of the machine" \
         wait_until 60 bound_ranks 2
     kill -TERM "$live"

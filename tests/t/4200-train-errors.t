@@ -70,7 +70,7 @@ passes "the log is untouched" each_step_once run/log.jsonl 12
 for signal in TERM USR1; do
     "$TRAIN" "$@" --steps 1000000 --out "sig-$signal" >sig.out 2>&1 &
     pid=$!
-    at_exit "kill -9 $pid 2>/dev/null"
+    kill_at_exit $pid KILL
     wait_for_step "sig-$signal/log.jsonl" 2 60 || diag "no step: $(cat sig.out)"
     kill -s $signal $pid
     kill -s $signal $pid 2>/dev/null # twice is as once

@@ -117,7 +117,7 @@ rm -r two
 mkfifo fifo
 "$accel" tokenize -t "$data/gpt2.json" -o killed.bin fifo >stdout 2>stderr &
 pid=$!
-at_exit "kill -9 $pid 2>/dev/null"
+kill_at_exit $pid KILL
 exec 3>fifo # opened by both: the output has been begun
 kill "$pid"
 wait "$pid"

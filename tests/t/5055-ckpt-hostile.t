@@ -28,7 +28,7 @@ mkfifo pipe
 exec 8<>pipe
 cat <&8 >opened &
 reader=$!
-at_exit "kill $reader 2>/dev/null"
+kill_at_exit $reader
 OPENLOG=$tap_tmp/pipe
 export OPENLOG
 

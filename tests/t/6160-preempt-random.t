@@ -189,7 +189,8 @@ chain batch n1 $batch_count &
 first=$!
 chain bare n2 $bare_count &
 second=$!
-at_exit "kill $first $second 2>/dev/null"
+kill_at_exit $first
+kill_at_exit $second
 wait $first $second
 
 for stops in *.stops; do

@@ -144,7 +144,8 @@ if [ "$as_user" ]; then
             cp e t && mv -f t site.yaml
         done' sh "$tap_tmp" 2>/dev/null &
     swapper=$!
-    at_exit "kill $swapper 2>/dev/null; wait $swapper 2>/dev/null"
+    at_exit "wait $swapper 2>/dev/null"
+    kill_at_exit $swapper
     n=0 wrong=
     while [ $((n += 1)) -le 300 ]; do
         # shellcheck disable=SC2086

@@ -87,7 +87,7 @@ slurmd=$(cat "$cluster_dir"/run/slurmd-*.pid)
 strace -f -qq -s 400 -o "$tap_tmp/trace" -p "$slurmd" \
     -e 'trace=%file,clone,clone3,fork,vfork,setuid,setreuid,setresuid' 2>"$tap_tmp/strace.err" &
 tracer=$!
-at_exit "kill $tracer 2>/dev/null"
+kill_at_exit $tracer
 # shellcheck disable=SC2317 # called by wait_until
 traced() { grep -q "^TracerPid:	$tracer$" "/proc/$slurmd/status"; }
 wait_until 20 traced || bail_out "strace does not attach: $(cat "$tap_tmp/strace.err")"

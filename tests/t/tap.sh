@@ -135,6 +135,24 @@ at_exit() { # COMMAND-STRING
 $tap_cleanup"
 }
 
+# When it began, in ticks: number and begin name a process, a number alone may come again, and on a
+# busy machine does within the minute.
+_tap_begin() { # PID
+    sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20
+}
+
+_tap_end() { # BEGIN SIGNAL PID TARGET
+    [ -z "$1" ] || [ "$(_tap_begin "$3")" != "$1" ] || env kill -s "$2" -- "$4" 2>/dev/null
+}
+
+kill_at_exit() { # PID [SIGNAL]: if it still runs then
+    at_exit "_tap_end '$(_tap_begin "$1")' ${2:-TERM} $1 $1"
+}
+
+kill_group_at_exit() { # PID [SIGNAL]: that process leads a group
+    at_exit "_tap_end '$(_tap_begin "$1")' ${2:-TERM} $1 -$1"
+}
+
 _tap_leave() {
     tap_status=$?
     trap - EXIT
