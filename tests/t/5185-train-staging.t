@@ -22,7 +22,7 @@ echo "$seed" >state
 # A short run is one of many on a busy machine.
 slack=10
 [ "$stops" -lt 20 ] || slack=2
-STEPS=$((stops * 150 + 400))
+STEPS=$((stops * 40 + 300))
 
 random() { # LOW HIGH: LOW..HIGH
     awk -v low="$1" -v high="$2" '{ s = ($1 * 16807 + 11) % 2147483647; print s >FILENAME
