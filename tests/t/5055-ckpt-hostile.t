@@ -4,7 +4,8 @@
 # Forged checkpoints and safetensors against every tool: external storage and links, virtual
 # sources above the directory, a filter that a plug-in has, sizes of 2^63, boxes that overlap,
 # a million lines, odd names. What is wrong is refused; no tool opens anything outside of what
-# it was given, loads a library, or leaves something behind. HOSTILE_EACH=1 tries all manifests.
+# it was given, loads a library, or leaves something behind. HOSTILE_EACH=1 tries all tools on
+# each kind, and all manifests.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -85,8 +86,8 @@ while "$forged" "$tap_tmp/f" $kinds >kind 2>&1; do
     sound/0) sound=1 ;;
     sound/* | */0) wrong="$wrong kind $kinds: verify ends with $rc;" ;;
     esac
-    # the others believe the manifest alone, whose hashes hold
-    every "0 74" f/step_00000003
+    # the others believe the manifest alone, whose hashes hold: alike in all kinds
+    [ $((kinds % 4)) != 0 ] && [ -z "${HOSTILE_EACH:-}" ] || every "0 74" f/step_00000003
     "$accel" ckpt verify --deep f/step_00000003 >again 2>&1 # with an index
     [ $? -eq $rc ] || [ $rc -eq 0 ] || wrong="$wrong kind $kinds: verify with an index;"
     rm -rf f/*
