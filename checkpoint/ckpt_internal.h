@@ -13,6 +13,7 @@
 
 #include "accel_ckpt.h"
 #include "ckpt_io.h"
+#include "common/ckpt_sizes.h"
 #include "common/common.h"
 
 /* version of the format, in the first line of MANIFEST */
@@ -20,10 +21,6 @@
 /* Unit of hashing. Part of the format: a reader that wants any byte of a piece reads
  * and hashes all of it. */
 #define CKPT_PIECE_BYTES (1 << 20)
-/* unit of reading and writing; a multiple of the piece */
-#define CKPT_IO_BYTES (4 << 20)
-/* what O_DIRECT wants of memory, offset and length */
-#define CKPT_PAGE 4096
 /* datasets of at least this many bytes start on a page, so that
  * O_DIRECT can write them */
 #define CKPT_ALIGN_FROM (64 << 10)

@@ -178,6 +178,11 @@ unit_tests += tests/unit/test_level_memory
 tests_unit_test_level_memory_SOURCES = tests/unit/test_level_memory.c $(run_net)
 tests_unit_test_level_memory_LDADD = $(fork_ldadd)
 tests_unit_test_level_memory_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_plan_saves
+tests_unit_test_plan_saves_SOURCES = tests/unit/test_plan_saves.c $(run_net)
+tests_unit_test_plan_saves_LDADD = $(fork_ldadd)
+tests_unit_test_plan_saves_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=malloc \
+	-Wl,--wrap=free -Wl,--wrap=ckpt_stage_map -Wl,--wrap=ckpt_stage_unmap
 unit_tests += tests/unit/test_fp8_kept
 tests_unit_test_fp8_kept_SOURCES = tests/unit/test_fp8_kept.c $(run_net)
 tests_unit_test_fp8_kept_LDADD = $(fork_ldadd)
