@@ -164,7 +164,7 @@ tests_unit_test_fp16_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_fp8_run
 tests_unit_test_fp8_run_SOURCES = tests/unit/test_fp8_run.c $(run_net)
 tests_unit_test_fp8_run_LDADD = $(fork_ldadd)
-tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=pread
 unit_tests += tests/unit/test_fp8_gather
 tests_unit_test_fp8_gather_SOURCES = tests/unit/test_fp8_gather.c $(run_net)
 tests_unit_test_fp8_gather_LDADD = $(fork_ldadd)
