@@ -38,6 +38,9 @@
 /* in a checkpoint's directory; and while it is made */
 #define CKPT_INDEX      "index.h5"
 #define CKPT_INDEX_PART ".index.h5.part"
+/* names of moments, and of their scales */
+#define CKPT_STATE_PREFIX "optim/"
+#define CKPT_SCALE_SUFFIX ".scale"
 /* the record of a staged checkpoint: ".local-step_....OWNER", with a MANIFEST */
 #define CKPT_STAGED_PREFIX ".local-"
 
@@ -170,6 +173,13 @@ accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file
 /* The tensor or blob of that name in a sorted manifest, or NULL. */
 const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool blob,
                                              const char *name);
+/* The type whose codes a tensor of uint8 holds, by the names that a run gives its
+ * tensors: ACCEL_F8E4M3 of a moment "optim/NAME" whose scales "optim/NAME.scale" are
+ * uint8; else the tensor's own. The manifest is sorted. */
+accel_dtype_t ckpt_manifest_codes(const struct ckpt_manifest *m,
+                                  const struct ckpt_tensor *t);
+/* "optim/NAME.scale"? */
+bool ckpt_is_scale(const char *name);
 
 /* ---- manifest_check.c ------------------------------------------------------------ */
 
