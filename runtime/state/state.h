@@ -356,7 +356,7 @@ accel_status_t background_save_now(accel_t *run, const accel_ckpt_save_t *s,
                                    accel_ckpt_stats_t *stats_out, accel_error_t *err);
 /* Lets the thread do work(run), which must not touch what the training uses. None may
  * be in flight. Not collective. */
-void background_do(accel_t *run, void (*work)(accel_t *run));
+void background_do(struct background *b, accel_t *run, void (*work)(accel_t *run));
 /* Waits until nothing is deleted any more; does nothing about a save in flight. Not
  * collective. */
 void background_settle(struct background *b);

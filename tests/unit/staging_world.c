@@ -39,6 +39,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static bool held;  /* threads that write wait */
 bool join_opens;   /* the wait for one lets it go */
+bool join_removes; /* ... lets that one remove */
 bool kill_written; /* the next write ends the process behind it */
 static pthread_t trains;
 
@@ -66,12 +67,43 @@ accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_
     return st;
 }
 
+static bool removal_held;
+static pthread_t remover;
+atomic_int removals;
+
+/* Other threads than the training's do not remove files of shards yet. */
+static int wait_to_remove(const char *call, const char *name, int fd)
+{
+    (void)fd;
+    if (strcmp(call, "unlinkat") != 0 || strncmp(name, "rank_", 5) != 0 ||
+        pthread_equal(pthread_self(), trains))
+        return 0;
+    pthread_mutex_lock(&lock);
+    remover = pthread_self();
+    atomic_fetch_add(&removals, 1);
+    while (removal_held)
+        pthread_cond_wait(&opened, &lock);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+void hold_removal(bool hold)
+{
+    pthread_mutex_lock(&lock);
+    removal_held = hold;
+    pthread_cond_broadcast(&opened);
+    pthread_mutex_unlock(&lock);
+    disk_hook = hold ? wait_to_remove : NULL;
+}
+
 int __real_pthread_join(pthread_t thread, void **value);
 int __wrap_pthread_join(pthread_t thread, void **value);
 int __wrap_pthread_join(pthread_t thread, void **value)
 {
     if (join_opens && pthread_equal(pthread_self(), trains))
         gate(false);
+    if (join_removes && pthread_equal(thread, remover))
+        hold_removal(false);
     return __real_pthread_join(thread, value);
 }
 
@@ -225,6 +257,12 @@ int parts(int rank, void (*found)(const char *dir))
     if (d)
         closedir(d);
     return n;
+}
+
+int parts_left(struct number_run *k)
+{
+    staging_settle(k->run);
+    return parts(k->run->boot.rank, NULL);
 }
 
 /* A life that was killed leaves what it had. */
