@@ -262,9 +262,11 @@ shell_tests += tests/t/5040-weights-transformers.t
 shell_tests += tests/t/5130-checkpoint-old.t tests/t/5131-checkpoint-forms.t
 EXTRA_DIST += tests/data/checkpoint-0.1 tests/data/checkpoint-forms
 
+held_run = $(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/held_run.c \
+	tests/unit/held_run.h
 unit_tests += tests/unit/test_background
 tests_unit_test_background_SOURCES = tests/unit/test_background.c $(run_folder) $(open_world) \
-	$(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/loader_world.h
+	$(held_run) tests/unit/loader_world.h
 tests_unit_test_background_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_background_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=pthread_join \
@@ -275,7 +277,7 @@ shell_tests += tests/t/5160-train-background.t tests/t/5165-train-keep.t tests/t
 
 unit_tests += tests/unit/test_stop_save
 tests_unit_test_stop_save_SOURCES = tests/unit/test_stop_save.c $(run_folder) $(open_world) \
-	$(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/loader_world.h
+	$(held_run) tests/unit/loader_world.h
 tests_unit_test_stop_save_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_stop_save_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=deadline_judge
