@@ -13,6 +13,11 @@
 . "$(dirname "$0")/stops.sh"
 SLOW=50 # ms for each write to the disk
 
+newest() { # NAME
+    find "$1/checkpoints" -maxdepth 1 -name 'step_????????' | sort | tail -n 1 |
+        sed 's/.*step_0*//'
+}
+
 # One stop of run NAME, which KILL_WAIT seconds after it would be killed.
 stop_once() { # NAME RANKS FORM KILL_WAIT
     stop_life "$1" "$2" "$2-$3" "$4" "$(random 2 9)" "FAILCALL_SLOW=$SLOW"
