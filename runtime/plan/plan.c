@@ -525,8 +525,8 @@ int64_t plan_saved_bytes(const struct config *c, int64_t elems, bool trained,
     return elems * (own > state ? own : state);
 }
 
-/* Of a checkpoint, on the first node: the ranks that have copies of a part share it, and
- * the first ones have whole pieces, while the last one may have less. Gaps between
+/* Of a checkpoint, on the first node: the ranks that have copies of a part share it,
+ * and the first ones have whole pieces, while the last one may have less. Gaps between
  * tensors are in no checkpoint with names. */
 static int64_t staged_bytes(const struct plan_input *in, const struct precision *p,
                             int64_t all_bytes)

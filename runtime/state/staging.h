@@ -63,9 +63,9 @@ void staging_give_up(accel_t *run);
 void staging_forget(accel_t *run);
 /* No more staging in this life, because of `why`, rank 0's; says so. */
 void staging_end(accel_t *run, const accel_error_t *why);
-/* Before a save to the nodes: waits until this rank has removed the parts that are gone.
- * So no node has more than four, and none of the new one's name. Not collective; the
- * ranks must agree on something before any of them writes. */
+/* Before a save to the nodes: waits until this rank has removed the parts that are
+ * gone. So no node has more than four, and none of the new one's name. Not collective;
+ * the ranks must agree on something before any of them writes. */
 void staging_settle(accel_t *run);
 /* Waits for the threads and frees what they used. */
 void staging_close(accel_t *run);

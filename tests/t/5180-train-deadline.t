@@ -27,10 +27,10 @@ stop_once() { # NAME RANKS FORM KILL_WAIT
 check_stop() { # NAME WHAT KILL_WAIT
     last=$(last_step "$1/log.jsonl")
     there=$(newest "$1")
-    is $rc 85 "$2: runs again"
+    is "$rc" 85 "$2: runs again"
     if grep -q "stopped (signalled); the state of step $last is saved in " "$1.said"; then
         is "$there" "$last" "$2: step $last is saved"
-        [ $took -le $(($3 + 1)) ]
+        [ "$took" -le $(($3 + 1)) ]
         ok $? "$2: in time ($took s)"
         saved=$((saved + 1))
     else

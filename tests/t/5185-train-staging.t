@@ -25,7 +25,7 @@ stop_once() { # CONFIG KILL_WAIT
 # Where it goes on is where the last one said.
 check_stop() { # WHAT KILL_WAIT
     last=$(last_step stops/log.jsonl)
-    is $rc 85 "$1: runs again" || diag "$(tail -n 5 stops.said)"
+    is "$rc" 85 "$1: runs again" || diag "$(tail -n 5 stops.said)"
     [ "$kept" = 0 ] || like "$(cat stops.said)" "resumed from .*/step_0*$kept: step $kept," \
         "$1: begins with step $kept"
     if grep -q "the state of step $last is saved in $PWD/node on the nodes" stops.said; then
@@ -36,7 +36,7 @@ check_stop() { # WHAT KILL_WAIT
         kept=$(sed -n 's/.*step '"$last"' is not saved: .*; the checkpoint of step \([0-9]*\) is kept.*/\1/p' stops.said | head -n 1)
         declined=$((declined + 1))
     fi
-    [ -n "$kept" ] && [ $took -le $(($2 + slack)) ]
+    [ -n "$kept" ] && [ "$took" -le $(($2 + slack)) ]
     ok $? "$1: step $last, kept $kept, in time ($took of $2 s)"
     "$ACCEL_BUILD/accel" ckpt verify stops/checkpoints >verified 2>&1
     rc=$?

@@ -559,7 +559,8 @@ static void test_read_once(void)
     file_bytes = 0;
     tap_is_int(ftw(dir, add_file, 8), 0, "the files");
     o = train(p, "once", 0);
-    tap_ok(o.warnings == 0 && memcmp(o.inverse, before.inverse, sizeof(o.inverse)) == 0 &&
+    tap_ok(o.warnings == 0 &&
+               memcmp(o.inverse, before.inverse, sizeof(o.inverse)) == 0 &&
                o.inverse[0] > 0,
            "the scales of the checkpoint");
     tap_ok(o.read > LINEARS * FP8_TENSORS * 4096 * 4 && o.read <= file_bytes,
