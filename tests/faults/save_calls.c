@@ -357,6 +357,9 @@ static bool one_life(int ranks)
 
 static void campaign(int ranks, int every, int first)
 {
+    /* the suite has time for some of the staged ones */
+    const bool few = every == SUITE && mode->local;
+
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(kinds); k++) {
         const long before = lives;
         int step;
@@ -366,12 +369,11 @@ static void campaign(int ranks, int every, int first)
         /* later lives of staged runs: test_staging, save_kill */
         if (kind->how == TAKE_OVER && (ranks > 1 || mode->local))
             continue;
-        /* the suite has time for some of the staged ones */
-        if (every == SUITE && mode->local && (int)k % 2 != mode->background)
+        if (few && (ranks == 1 || (int)k % 2 != mode->background))
             continue;
         /* a commit is a few calls, and each save has one: some moment is to meet it */
         step = kind->dies ? (every + 11) / 12 : every;
-        for (who = 0; who < ranks; who++)
+        for (who = few ? (int)k / 2 % ranks : 0; who < ranks; who += few ? ranks : 1)
             for (at = 1 + (first + (int)k * 7 + who * 3) % step; one_life(ranks);
                  at += step)
                 ;
