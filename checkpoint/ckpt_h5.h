@@ -12,6 +12,8 @@
 
 /* bytes of the attribute accel_dtype, padded with NUL */
 #define CKPT_H5_DTYPE_NAME 16
+/* attribute of a dataset of codes: the dtype that they are of */
+#define CKPT_H5_CODES "accel_codes"
 /* of a dataset: "state/" in front or "@index" behind, and a NUL */
 #define CKPT_H5_NAME_MAX (CKPT_NAME_MAX + 40)
 

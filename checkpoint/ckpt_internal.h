@@ -13,6 +13,7 @@
 
 #include "accel_ckpt.h"
 #include "ckpt_io.h"
+#include "common/ckpt_sizes.h"
 #include "common/common.h"
 
 /* version of the format, in the first line of MANIFEST */
@@ -20,10 +21,6 @@
 /* Unit of hashing. Part of the format: a reader that wants any byte of a piece reads
  * and hashes all of it. */
 #define CKPT_PIECE_BYTES (1 << 20)
-/* unit of reading and writing; a multiple of the piece */
-#define CKPT_IO_BYTES (4 << 20)
-/* what O_DIRECT wants of memory, offset and length */
-#define CKPT_PAGE 4096
 /* datasets of at least this many bytes start on a page, so that
  * O_DIRECT can write them */
 #define CKPT_ALIGN_FROM (64 << 10)
@@ -41,6 +38,9 @@
 /* in a checkpoint's directory; and while it is made */
 #define CKPT_INDEX      "index.h5"
 #define CKPT_INDEX_PART ".index.h5.part"
+/* names of moments, and of their scales */
+#define CKPT_STATE_PREFIX "optim/"
+#define CKPT_SCALE_SUFFIX ".scale"
 /* the record of a staged checkpoint: ".local-step_....OWNER", with a MANIFEST */
 #define CKPT_STAGED_PREFIX ".local-"
 
@@ -173,6 +173,13 @@ accel_status_t ckpt_manifest_format(const struct ckpt_manifest *m, int only_file
 /* The tensor or blob of that name in a sorted manifest, or NULL. */
 const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool blob,
                                              const char *name);
+/* The type whose codes a tensor of uint8 holds, by the names that a run gives its
+ * tensors: ACCEL_F8E4M3 of a moment "optim/NAME" whose scales "optim/NAME.scale" are
+ * uint8; else the tensor's own. The manifest is sorted. */
+accel_dtype_t ckpt_manifest_codes(const struct ckpt_manifest *m,
+                                  const struct ckpt_tensor *t);
+/* "optim/NAME.scale"? */
+bool ckpt_is_scale(const char *name);
 
 /* ---- manifest_check.c ------------------------------------------------------------ */
 

@@ -11,13 +11,9 @@
 
 #include "ckpt_internal.h"
 
-/* spans in memory: one being taken, one being hashed, two ready, two being read */
-#define CKPT_SLOTS 6
 /* Reading threads. A second request waits in the device while the first one is served:
  * with one, the disk idles until the thread has its processor again. */
 #define CKPT_READERS 2
-/* O_DIRECT reads whole pages: a span may begin and end inside one. */
-#define CKPT_SLOT_BYTES (CKPT_IO_BYTES + 2 * CKPT_PAGE)
 /* of a use: the piece is read and checked, but nothing is copied */
 #define CKPT_NO_COPY SIZE_MAX
 

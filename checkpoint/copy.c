@@ -60,7 +60,7 @@ static accel_status_t copy_box(const struct copy *c, struct ckpt_manifest *m,
 }
 
 /* Tensor x of this file: its flat range, as boxes. The first file names every tensor,
- * so that empty ones are there. */
+ * so that empty ones are there, and all name the scales, which tell what codes are. */
 static accel_status_t copy_tensor(const struct copy *c, struct ckpt_manifest *m,
                                   const accel_ckpt_box_t *x, int file)
 {
@@ -88,7 +88,7 @@ static accel_status_t copy_tensor(const struct copy *c, struct ckpt_manifest *m,
                   x->ndim, x->global_shape, file * each,
                   elems - file * each < each ? elems : (file + 1) * each, part)
             : 0;
-    if (n == 0 && file > 0)
+    if (n == 0 && file > 0 && !ckpt_is_scale(x->name))
         return ACCEL_OK;
     st = ckpt_manifest_add_tensor(m, &t, c->err);
     for (int k = 0; k < n && !st; k++)

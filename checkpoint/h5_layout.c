@@ -25,6 +25,7 @@ struct layout {
     /* group of the last dataset; -1: not open. group_path is its name */
     hid_t group;
     char group_path[CKPT_NAME_MAX + 8];
+    const struct ckpt_manifest *m;
     const struct ckpt_file *shard;
     accel_error_t *err;
 };
@@ -91,14 +92,25 @@ static herr_t file_attributes(const struct layout *l, const struct ckpt_manifest
     return 0;
 }
 
-/* Says to readers of HDF5 which part of which tensor a dataset is. */
+/* The name of a dtype, as an attribute of a dataset. */
+static herr_t put_dtype(const struct layout *l, hid_t set, const char *name,
+                        accel_dtype_t type)
+{
+    char text[CKPT_H5_DTYPE_NAME] = { 0 };
+
+    snprintf(text, sizeof(text), "%s", accel_dtype_name(type));
+    return put_attr(set, name, l->dtype_name, l->scalar, text);
+}
+
+/* Says to readers of HDF5 which part of which tensor a dataset is, and what its bytes
+ * stand for. */
 static herr_t box_attributes(const struct layout *l, hid_t set,
                              const struct ckpt_tensor *t, const struct ckpt_mbox *b)
 {
-    char dtype[CKPT_H5_DTYPE_NAME] = { 0 };
+    const accel_dtype_t codes = ckpt_manifest_codes(l->m, t);
 
-    snprintf(dtype, sizeof(dtype), "%s", accel_dtype_name(t->dtype));
-    if (put_attr(set, "accel_dtype", l->dtype_name, l->scalar, dtype) < 0)
+    if (put_dtype(l, set, "accel_dtype", t->dtype) < 0 ||
+        (codes != t->dtype && put_dtype(l, set, CKPT_H5_CODES, codes) < 0))
         return -1;
     /* A dataset that is the whole tensor needs no offset: leaving the two attributes
      * out saves a third of the time for thousands of small tensors. */
@@ -274,7 +286,7 @@ accel_status_t accel_ckpt_can_save(accel_error_t *err)
 accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
                            accel_error_t *err)
 {
-    struct layout l = { .group = -1, .shard = &m->file[rank], .err = err };
+    struct layout l = { .m = m, .group = -1, .shard = &m->file[rank], .err = err };
     struct ckpt_h5_quiet quiet;
     accel_status_t st;
     struct stat sb;

@@ -216,28 +216,38 @@ static bool has_attribute(hid_t on, const char *name, hid_t type, int count,
     return same;
 }
 
+/* Does `set` have the attribute, with the name of that dtype? */
+static bool has_dtype(hid_t set, const char *attr, accel_dtype_t want)
+{
+    char name[CKPT_H5_DTYPE_NAME] = { 0 };
+    hid_t type = H5Tcopy(H5T_C_S1);
+    bool ok;
+
+    snprintf(name, sizeof(name), "%s", accel_dtype_name(want));
+    ok = H5Tset_size(type, sizeof(name)) >= 0 &&
+         has_attribute(set, attr, type, 0, name, sizeof(name));
+    H5Tclose(type);
+    return ok;
+}
+
 /* The attributes that say where in its tensor a dataset lies, exactly as h5_layout.c
- * writes them. NULL: nothing is wrong. */
+ * writes them. Files of before it lack that of codes. NULL: nothing is wrong. */
 static const char *attributes_problem(const struct tree *t, hid_t set,
                                       const struct ckpt_mbox *b)
 {
     const struct ckpt_tensor *x = &t->c->m.tensor[b->tensor];
+    const accel_dtype_t codes = ckpt_manifest_codes(&t->c->m, x);
     size_t bytes = (size_t)x->ndim * sizeof(int64_t);
-    bool whole = memcmp(b->shape, x->shape, sizeof(b->shape)) == 0, ok;
-    char name[CKPT_H5_DTYPE_NAME] = { 0 };
-    hid_t type = H5Tcopy(H5T_C_S1);
+    bool whole = memcmp(b->shape, x->shape, sizeof(b->shape)) == 0;
+    unsigned more = codes != x->dtype && has_dtype(set, CKPT_H5_CODES, codes);
 
-    snprintf(name, sizeof(name), "%s", accel_dtype_name(x->dtype));
-    ok = H5Tset_size(type, sizeof(name)) >= 0 &&
-         has_attribute(set, "accel_dtype", type, 0, name, sizeof(name));
-    H5Tclose(type);
-    if (!ok)
+    if (!has_dtype(set, "accel_dtype", x->dtype))
         return "the attribute accel_dtype differs from the manifest";
     if (!whole &&
         (!has_attribute(set, "global_shape", H5T_STD_I64LE, x->ndim, x->shape, bytes) ||
          !has_attribute(set, "offset", H5T_STD_I64LE, x->ndim, b->offset, bytes)))
         return "the attribute global_shape or offset differs from the manifest";
-    return attribute_count(set) == (whole ? 1 : 3)
+    return attribute_count(set) == (whole ? 1 : 3) + more
                ? NULL
                : "has other attributes than those accel writes";
 }

@@ -347,3 +347,25 @@ const struct ckpt_tensor *ckpt_manifest_find(const struct ckpt_manifest *m, bool
     }
     return NULL;
 }
+
+bool ckpt_is_scale(const char *name)
+{
+    const size_t len = strlen(name), suffix = strlen(CKPT_SCALE_SUFFIX);
+
+    return strncmp(name, CKPT_STATE_PREFIX, strlen(CKPT_STATE_PREFIX)) == 0 &&
+           len > suffix && strcmp(name + len - suffix, CKPT_SCALE_SUFFIX) == 0;
+}
+
+accel_dtype_t ckpt_manifest_codes(const struct ckpt_manifest *m,
+                                  const struct ckpt_tensor *t)
+{
+    char name[CKPT_NAME_MAX + sizeof(CKPT_SCALE_SUFFIX)];
+    const struct ckpt_tensor *scale;
+
+    if (t->blob || t->dtype != ACCEL_U8 || ckpt_is_scale(t->name) ||
+        strncmp(t->name, CKPT_STATE_PREFIX, strlen(CKPT_STATE_PREFIX)) != 0)
+        return t->dtype;
+    snprintf(name, sizeof(name), "%s" CKPT_SCALE_SUFFIX, t->name);
+    scale = ckpt_manifest_find(m, false, name);
+    return scale && scale->dtype == ACCEL_U8 ? ACCEL_F8E4M3 : t->dtype;
+}

@@ -10,9 +10,6 @@
 
 #include "ckpt_internal.h"
 
-/* Bytes of a round of small tensors; a larger tensor is a round of its own. */
-#define ROUND_BYTES (32 << 20)
-
 /* Rank 0 says what comes next: the tensors behind those that it has, up to `last`. */
 struct turn {
     enum { TURN_END, TURN_SEND } what;
@@ -90,7 +87,7 @@ static accel_status_t make_room(struct ckpt_one_file *o, accel_error_t *err)
 {
     const size_t size = (size_t)o->coll.size;
 
-    o->send_bytes = ROUND_BYTES;
+    o->send_bytes = CKPT_ROUND_BYTES;
     for (size_t i = 0; i < o->mine.tensors; i++) {
         size_t bytes = (size_t)tensor_bytes(&o->mine, &o->mine.tensor[i]);
 
@@ -192,7 +189,7 @@ static size_t choose(const struct ckpt_one_file *o, size_t first, struct turn *t
     while (end < o->all.tensors) {
         int64_t bytes = tensor_bytes(&o->all, &o->all.tensor[end]);
 
-        if (bytes > ROUND_BYTES - sum)
+        if (bytes > CKPT_ROUND_BYTES - sum)
             break;
         sum += bytes;
         end++;

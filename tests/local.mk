@@ -95,7 +95,7 @@ update-golden: accel$(EXEEXT) examples/train$(EXEEXT) tests/helpers/fake_nvml.la
 	    $(srcdir)/tests/t/1105-messages-shown.t >/dev/null
 .PHONY: update-golden
 
-EXTRA_DIST += $(shell_tests) tests/t/gpu.sh tests/t/tap.sh tests/t/lib.sh tests/t/second_reader.sh tests/t/torch.sh tests/t/train.sh \
+EXTRA_DIST += $(shell_tests) tests/t/gpu.sh tests/t/tap.sh tests/t/lib.sh tests/t/second_reader.sh tests/t/stops.sh tests/t/torch.sh tests/t/train.sh \
 	tests/one-test tests/sanitizer.sh tests/t/alike_objects.pl tests/t/sanitized.sh tests/data/lsan.supp
 shell_tests += tests/t/7110-cli-sanitizer.t tests/t/7120-plugin-sanitizer.t
 TEST_EXTENSIONS = .t

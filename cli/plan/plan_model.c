@@ -137,8 +137,14 @@ static accel_status_t copy_unit_sizes(struct plan_input *in, const struct units 
     in->params = 0;
     for (int u = 0; u < units->count; u++) {
         elems[u] = part_of(&units->unit[u], in->layout.tp);
-        for (int i = 0; i < units->unit[u].param_count; i++)
-            in->params += units->unit[u].param[i]->elems;
+        for (int i = 0; i < units->unit[u].param_count; i++) {
+            const int64_t n = units->unit[u].param[i]->elems,
+                          saved = plan_saved_bytes(in->config, n, true, in->moments);
+
+            in->params += n;
+            if (saved > in->largest_saved_bytes)
+                in->largest_saved_bytes = saved;
+        }
     }
     in->units = units->count;
     in->unit_elems = elems;

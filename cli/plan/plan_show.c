@@ -109,15 +109,16 @@ static int print_plan_text(const struct planned *p, const struct plan *plan,
 static json_t *bytes_json(const struct plan *p)
 {
     return json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
         (json_int_t)p->param_bytes, "adam_moments", (json_int_t)p->moment_bytes,
         "gradients", (json_int_t)p->gradient_bytes, "gather",
         (json_int_t)p->gather_bytes, "fp8_weights", (json_int_t)p->code_bytes, "reduce",
         (json_int_t)p->reduce_bytes, "sums", (json_int_t)p->sum_bytes, "activations",
         (json_int_t)p->activation_bytes, "buffers", (json_int_t)p->buffer_bytes,
         "kernels", (json_int_t)p->kernel_bytes, "before_the_model",
-        (json_int_t)p->base_bytes, "in_host_memory", (json_int_t)p->host_bytes, "peak",
-        (json_int_t)p->total_bytes);
+        (json_int_t)p->base_bytes, "in_host_memory", (json_int_t)p->host_bytes,
+        "saves_to_one_file", (json_int_t)p->round_bytes, "copies_from_nodes",
+        (json_int_t)p->drain_bytes, "peak", (json_int_t)p->total_bytes);
 }
 
 /* What the GPU has and what its rank needs on the host; null
@@ -178,7 +179,7 @@ static json_t *plan_json(const struct planned *p, const struct plan *plan)
     int cut = l->cut_optimizer ? l->shard * l->cp : 1;
 
     return json_pack(
-        "{s:s,s:b,s:o,s:i,s:i,s:I,s:o,s:o,s:I,s:{s:I,s:I,s:I},s:I,s:o}", "sharding",
+        "{s:s,s:b,s:o,s:i,s:i,s:I,s:o,s:o,s:I,s:{s:I,s:I,s:I},s:I,s:I,s:o}", "sharding",
         l->name, "supported", (int)l->runs, "groups", groups_json(l),
         "shard_group_size", cut, "replica_group_size", p->in.world / l->tp / cut,
         "shard_elems_per_rank", (json_int_t)plan->shard_elems, "bytes_per_rank",
@@ -186,7 +187,8 @@ static json_t *plan_json(const struct planned *p, const struct plan *plan)
         (json_int_t)plan->wire_bytes_per_step, "sent_by_link", "node",
         (json_int_t)plan->wire.node, "network", (json_int_t)plan->wire.network, "host",
         (json_int_t)plan->wire.host, "checkpoint_bytes",
-        (json_int_t)plan->checkpoint_bytes, "seconds", times_json(p, plan));
+        (json_int_t)plan->checkpoint_bytes, "staged_bytes_per_node",
+        (json_int_t)plan->staged_bytes, "seconds", times_json(p, plan));
 }
 
 /* Sizes and layout in one object; order kept, so that two plans can be

@@ -3,6 +3,7 @@ libacommon_la_SOURCES += \
 	runtime/common/bf16.c \
 	runtime/common/bf16.h \
 	runtime/common/common.h \
+	runtime/common/ckpt_sizes.h \
 	runtime/common/console.c \
 	runtime/common/env_names.h \
 	runtime/common/error.c \

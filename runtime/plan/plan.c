@@ -6,6 +6,7 @@
  */
 #include "plan/plan.h"
 
+#include "common/ckpt_sizes.h"
 #include "common/scaled.h"
 #include "common/wire.h"
 #include "plan/exchange.h"
@@ -509,7 +510,76 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
     p->kernel_bytes = d->kernel_bytes;
     p->copy_bytes = d->buffer_bytes + (p->host_bytes ? 0 : stored);
     p->host_total_bytes = in->base_bytes + d->staging_bytes + in->loader_bytes +
-                          p->host_bytes + p->copy_bytes + p->snapshot_bytes;
+                          p->host_bytes + p->copy_bytes + p->snapshot_bytes +
+                          p->round_bytes + p->drain_bytes;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------- */
+
+int64_t plan_saved_bytes(const struct config *c, int64_t elems, bool trained,
+                         enum moments_choice widest)
+{
+    const int64_t own = (int64_t)accel_dtype_bytes(precision_of(c).masters);
+    const int64_t state = !trained ? 0 : widest == MOMENTS_F32 ? 4 : 1;
+
+    return elems * (own > state ? own : state);
+}
+
+/* Of a checkpoint, on the first node: the ranks that have copies of a part share it,
+ * and the first ones have whole pieces, while the last one may have less. Gaps between
+ * tensors are in no checkpoint with names. */
+static int64_t staged_bytes(const struct plan_input *in, const struct precision *p,
+                            int64_t all_bytes)
+{
+    const bool flat = config_state_dict(in->config) == DICT_LOCAL;
+    int64_t sum = (in->compressed.state_elems / in->nodes + in->fp8_elems) * 4;
+
+    for (int u = 0; u < in->units; u++) {
+        const int64_t padded = plan_padded_elems(in->unit_elems[u], pad_ranks(in));
+        const int64_t there = padded / (in->world / in->layout.tp) * in->local_size;
+        const int64_t all = flat ? padded : in->unit_elems[u];
+        const int64_t trained = flat ? padded : trained_elems(in, u);
+        const int64_t n = there < all ? there : all;
+
+        sum += resting_bytes(n, p->masters) +
+               state_bytes(in, u, n < trained ? n : trained);
+    }
+    return flat || sum < all_bytes ? sum : all_bytes;
+}
+
+/* Tensors on their way to the one file: what rank 0 sends to itself, what it has of all
+ * ranks, and one of them whole. */
+static int64_t round_bytes(const struct plan_input *in, const struct plan *p)
+{
+    const int64_t largest = in->largest_saved_bytes;
+    const int64_t own = p->param_bytes + p->moment_bytes;
+    const int64_t sent = largest < own ? largest : own;
+
+    return (sent > CKPT_ROUND_BYTES ? sent : CKPT_ROUND_BYTES) +
+           (largest > CKPT_ROUND_BYTES ? largest : CKPT_ROUND_BYTES) + largest;
+}
+
+static void add_checkpoint(const struct plan_input *in,
+                           const struct precision *precision, struct plan *p)
+{
+    const struct config *c = in->config;
+    const bool one_file = config_state_dict(c) == DICT_FULL;
+
+    p->checkpoint_bytes =
+        resting_bytes(in->params, precision->masters) +
+        (in->compressed.state_elems + in->fp8_elems) * 4 +
+        (in->unit_state ? in->saved_state_bytes
+                        : state_bytes(in, 0, in->params - in->frozen));
+    if (!c->ckpt_save)
+        return;
+    if (c->ckpt_async && !one_file)
+        p->snapshot_bytes = (p->checkpoint_bytes + in->world - 1) / in->world;
+    if (one_file && in->world > 1)
+        p->round_bytes = round_bytes(in, p);
+    if (c->ckpt_local_dir[0]) {
+        p->staged_bytes = staged_bytes(in, precision, p->checkpoint_bytes);
+        p->drain_bytes = (int64_t)ckpt_drain_bytes();
+    }
 }
 
 /* Every row of the table has one formula here, and what allocates it follows the same
@@ -538,15 +608,7 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
     if (l->offload_params && precision.parameters != precision.masters)
         narrow = plan_out->shard_elems * 2; /* a narrow copy to gather from */
     plan_out->host_bytes += narrow;
-    plan_out->checkpoint_bytes =
-        resting_bytes(in->params, precision.masters) +
-        (in->compressed.state_elems + in->fp8_elems) * 4 +
-        (in->unit_state ? in->saved_state_bytes
-                        : state_bytes(in, 0, in->params - in->frozen));
-    if (in->config->ckpt_save && in->config->ckpt_async &&
-        config_state_dict(in->config) != DICT_FULL)
-        plan_out->snapshot_bytes =
-            (plan_out->checkpoint_bytes + in->world - 1) / in->world;
+    add_checkpoint(in, &precision, plan_out);
     add_device(in, &s, &precision, plan_out);
     plan_out->total_bytes =
         state + narrow - plan_out->host_bytes + plan_out->gather_bytes +
@@ -554,7 +616,8 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
         plan_out->base_bytes + plan_out->sum_bytes + plan_out->buffer_bytes +
         plan_out->kernel_bytes +
         (in->device.present ? in->loader_device_bytes
-                            : in->loader_bytes + plan_out->snapshot_bytes);
+                            : in->loader_bytes + plan_out->snapshot_bytes +
+                                  plan_out->round_bytes + plan_out->drain_bytes);
     wire(in, &s, &precision, &plan_out->wire);
     plan_out->wire_bytes_per_step = plan_out->wire.node + plan_out->wire.network;
 }

@@ -125,6 +125,8 @@ struct plan_input {
     int64_t saved_state_bytes;
     /* name of their row: "adam moments" */
     const char *optimizer;
+    /* bytes of the largest tensor of a checkpoint */
+    int64_t largest_saved_bytes;
     /* peak of one micro-batch (meta run) */
     int64_t activation_bytes;
     /* by how much more logits raise that peak, which are kept because there is room */
@@ -208,6 +210,10 @@ struct plan {
     int64_t copy_bytes;
     /* host: this rank's part of a checkpoint, to be written in the background */
     int64_t snapshot_bytes;
+    /* host: what rank 0 has of tensors on their way to the one file, at most */
+    int64_t round_bytes;
+    /* host: buffers of the copy of a checkpoint that is staged on the nodes */
+    int64_t drain_bytes;
     /* device: peak of the host, per rank */
     int64_t host_total_bytes;
     struct plan_wire wire;
@@ -215,7 +221,19 @@ struct plan {
     int64_t wire_bytes_per_step;
     /* the whole checkpoint, of all ranks */
     int64_t checkpoint_bytes;
+    /* of these, what the first node has on its own disk while they are staged there; no
+     * node has more. 0: nothing is staged */
+    int64_t staged_bytes;
 };
+
+/* Staged checkpoints on a node at a time: the newest two, one that is being copied and
+ * one that is being written. */
+#define PLAN_STAGED 4
+
+/* Bytes that a checkpoint has of the largest tensor that belongs to a parameter of
+ * `elems` elements: itself, or the optimizer's state in its widest form. */
+int64_t plan_saved_bytes(const struct config *c, int64_t elems, bool trained,
+                         enum moments_choice widest);
 
 /* Are weights in 8 bits kept for a step? Where the gathered ones are; and not those
  * that are gathered in 8 bits. `device`: a GPU. */

@@ -216,6 +216,17 @@ static void print_buffers(const struct plan_input *in, const struct plan *p,
         activations_row(in, p, out);
 }
 
+/* What saves take on the host beside copies of what is saved. */
+static void print_saving(const struct plan *p, struct strbuf *out)
+{
+    if (p->round_bytes)
+        bytes_row(out, "  one file", p->round_bytes,
+                  "rank 0: tensors of all ranks on their way to it, at most");
+    if (p->drain_bytes)
+        bytes_row(out, "  from the nodes", p->drain_bytes,
+                  "buffers of the copy to the checkpoint directory");
+}
+
 /* One table, where the host computes. */
 static void print_host(const struct plan_input *in, const struct plan *p,
                        struct strbuf *out)
@@ -229,6 +240,7 @@ static void print_host(const struct plan_input *in, const struct plan *p,
     if (p->snapshot_bytes)
         bytes_row(out, "  checkpoint", p->snapshot_bytes,
                   "a copy that is written in the background");
+    print_saving(p, out);
     if (p->base_bytes) /* 0: planned without a run to measure */
         bytes_row(out, "  process", p->base_bytes,
                   "code and libraries, before the model");
@@ -285,6 +297,7 @@ static void print_device(const struct plan_input *in, const struct plan *p,
     if (p->snapshot_bytes)
         bytes_row(out, "  in the background", p->snapshot_bytes,
                   "a copy of the shards that is being written (page-locked)");
+    print_saving(p, out);
     bytes_row(out, "  page-locked", d->staging_bytes,
               "buffers for copies to and from the GPU, at most");
     if (in->loader_bytes)
@@ -350,5 +363,14 @@ void plan_print(const struct plan_input *in, const struct plan *p,
     bytes_row(out, "checkpoint", p->checkpoint_bytes,
               config_state_dict(in->config) == DICT_FULL ? "in one file, by rank 0"
                                                          : "all ranks together");
+    if (p->staged_bytes) {
+        char note[128];
+
+        snprintf(note, sizeof(note),
+                 "of each on a node's disk (accel.checkpoint.local_dir), at most %d at "
+                 "a time",
+                 PLAN_STAGED);
+        bytes_row(out, "  staged", p->staged_bytes, note);
+    }
     trim_line_ends(out, from);
 }

@@ -29,6 +29,10 @@ libaccel_core_la_SOURCES += \
 unit_tests += tests/unit/test_requeue
 tests_unit_test_requeue_SOURCES = tests/unit/test_requeue.c
 tests_unit_test_requeue_LDADD = $(unit_ldadd)
+check_PROGRAMS += tests/helpers/several
+tests_helpers_several_SOURCES = tests/helpers/several.c examples/points.h
+tests_helpers_several_LDADD = libaccel.la
+tests_helpers_several_LDFLAGS = -no-install
 check_PROGRAMS += tests/helpers/stepper
 tests_helpers_stepper_SOURCES = tests/helpers/stepper.c runtime/life/requeue.c
 tests_helpers_stepper_LDADD = libacommon.la -lm
@@ -164,7 +168,7 @@ tests_unit_test_fp16_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_fp8_run
 tests_unit_test_fp8_run_SOURCES = tests/unit/test_fp8_run.c $(run_net)
 tests_unit_test_fp8_run_LDADD = $(fork_ldadd)
-tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=pread
 unit_tests += tests/unit/test_fp8_gather
 tests_unit_test_fp8_gather_SOURCES = tests/unit/test_fp8_gather.c $(run_net)
 tests_unit_test_fp8_gather_LDADD = $(fork_ldadd)
@@ -178,6 +182,11 @@ unit_tests += tests/unit/test_level_memory
 tests_unit_test_level_memory_SOURCES = tests/unit/test_level_memory.c $(run_net)
 tests_unit_test_level_memory_LDADD = $(fork_ldadd)
 tests_unit_test_level_memory_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_plan_saves
+tests_unit_test_plan_saves_SOURCES = tests/unit/test_plan_saves.c $(run_net)
+tests_unit_test_plan_saves_LDADD = $(fork_ldadd)
+tests_unit_test_plan_saves_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=malloc \
+	-Wl,--wrap=free -Wl,--wrap=ckpt_stage_map -Wl,--wrap=ckpt_stage_unmap
 unit_tests += tests/unit/test_fp8_kept
 tests_unit_test_fp8_kept_SOURCES = tests/unit/test_fp8_kept.c $(run_net)
 tests_unit_test_fp8_kept_LDADD = $(fork_ldadd)
@@ -253,9 +262,11 @@ shell_tests += tests/t/5040-weights-transformers.t
 shell_tests += tests/t/5130-checkpoint-old.t tests/t/5131-checkpoint-forms.t
 EXTRA_DIST += tests/data/checkpoint-0.1 tests/data/checkpoint-forms
 
+held_run = $(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/held_run.c \
+	tests/unit/held_run.h
 unit_tests += tests/unit/test_background
 tests_unit_test_background_SOURCES = tests/unit/test_background.c $(run_folder) $(open_world) \
-	$(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/loader_world.h
+	$(held_run) tests/unit/loader_world.h
 tests_unit_test_background_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_background_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=pthread_join \
@@ -266,7 +277,7 @@ shell_tests += tests/t/5160-train-background.t tests/t/5165-train-keep.t tests/t
 
 unit_tests += tests/unit/test_stop_save
 tests_unit_test_stop_save_SOURCES = tests/unit/test_stop_save.c $(run_folder) $(open_world) \
-	$(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/loader_world.h
+	$(held_run) tests/unit/loader_world.h
 tests_unit_test_stop_save_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_stop_save_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=deadline_judge

@@ -42,6 +42,27 @@ static int64_t saved_bytes(const struct accel_optim *o, int64_t n)
     return bytes;
 }
 
+/* Bytes of the largest tensor that a checkpoint has. */
+static void find_largest(const accel_t *run, struct plan_input *in)
+{
+    for (int u = 0; u < run->units.count; u++) {
+        const struct unit *unit = &run->units.unit[u];
+        const struct accel_optim *o =
+            unit->optim >= 0 ? &run->optim[unit->optim] : NULL;
+        const enum moments_choice widest =
+            !o || o->averaged ? MOMENTS_F32 : moments_choice_of(moments_form(o));
+
+        for (int i = 0; i < unit->param_count; i++) {
+            const accel_tensor_t *p = unit->param[i];
+            const int64_t bytes =
+                plan_saved_bytes(in->config, p->elems, o && p->needs_grad, widest);
+
+            if (bytes > in->largest_saved_bytes)
+                in->largest_saved_bytes = bytes;
+        }
+    }
+}
+
 /* The bytes of an optimizer's state. With several each unit has its own. */
 static void count_states(const accel_t *run, struct plan_input *in, int *unit_state)
 {
@@ -351,6 +372,7 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
                                 (size_t)run->units.count * sizeof(*elems));
     }
     count_states(run, &in, states);
+    find_largest(run, &in);
     st = describe_run(run, &in, elems, coded, err);
     if (st == ACCEL_OK)
         st = compression_plan(run, &in, err);

@@ -307,10 +307,8 @@ accel_status_t background_save_now(accel_t *run, const accel_ckpt_save_t *s,
     return publish(b, coll, stats_out, err);
 }
 
-void background_do(accel_t *run, void (*work)(accel_t *run))
+void background_do(struct background *b, accel_t *run, void (*work)(accel_t *run))
 {
-    struct background *b = &run->background;
-
     end_retaining(b);
     b->run = run;
     b->work = work;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The scales of linears in 8 bits in a checkpoint: a tensor "fp8/WEIGHT" for each, the
- * same on all ranks, that rank 0 writes and all read; the recipe among the settings.
- * Linears that a checkpoint has no scales for begin anew, and a warning says so; so may
+ * same on all ranks, that rank 0 writes and one rank reads for all; the recipe among
+ * the settings. Linears that a checkpoint has no scales for begin anew, and a warning says so; so may
  * the recipe and the length of histories change.
  */
 #include <stdio.h>
@@ -127,51 +127,27 @@ static void fp8_fit(const struct fp8_linear *to, const float *from, int64_t hist
     }
 }
 
-/* Reads what the checkpoint has for weight `name`, called `stored` there. */
-static accel_status_t fp8_read(const struct fp8_source *from, const char *name,
-                               const char *stored, struct fp8_linear *to,
-                               accel_error_t *err)
+/* Has the checkpoint scales for weight `name`, of the right form? */
+static accel_status_t fp8_look(const struct fp8_source *from, const char *name,
+                               bool *stored_out, accel_error_t *err)
 {
-    const size_t bytes = FP8_TENSORS * (size_t)(1 + from->history) * sizeof(*to->state);
-    accel_ckpt_box_t box = fp8_box(stored, from->history, malloc(bytes));
-    accel_status_t st;
-
-    if (!box.data)
-        return accel_fail_nomem(err, "the scales of a linear", bytes);
-    st = accel_ckpt_read(from->c, &box, 1, err);
-    if (st == ACCEL_OK) {
-        fp8_fit(to, box.data, from->history);
-        if (!fp8_take(to))
-            st = fp8_damaged(from, name, "have numbers that no run leaves there", err);
-    }
-    free(box.data);
-    return st;
-}
-
-/* State `state` of weight `name`: as the checkpoint has it, or anew. */
-static accel_status_t fp8_find_one(const struct fp8_source *from, const char *name,
-                                   const struct fp8_recipe *recipe, float *state,
-                                   accel_error_t *err)
-{
-    struct fp8_linear to = { .recipe = recipe, .state = state };
     const size_t len = sizeof(prefix) + strlen(name);
     char *stored = malloc(len);
     const int64_t *shape = NULL;
     accel_dtype_t dtype = ACCEL_F32;
-    accel_status_t st = ACCEL_OK;
     int ndim = 0;
 
     if (!stored)
         return accel_fail_nomem(err, "the name of a tensor", len);
     snprintf(stored, len, "%s%s", prefix, name);
-    fp8_begin(&to);
-    if (fp8_stored(from->c, stored, &dtype, &ndim, &shape))
-        st = dtype != ACCEL_F32 ? fp8_damaged(from, name, "are not float32", err)
-             : ndim != 2 || shape[0] != FP8_TENSORS || shape[1] != 1 + from->history
-                 ? fp8_damaged(from, name, "have a wrong length", err)
-                 : fp8_read(from, name, stored, &to, err);
+    *stored_out = fp8_stored(from->c, stored, &dtype, &ndim, &shape);
     free(stored);
-    return st;
+    if (*stored_out && dtype != ACCEL_F32)
+        return fp8_damaged(from, name, "are not float32", err);
+    if (*stored_out &&
+        (ndim != 2 || shape[0] != FP8_TENSORS || shape[1] != 1 + from->history))
+        return fp8_damaged(from, name, "have a wrong length", err);
+    return ACCEL_OK;
 }
 
 /* from->history, 0 of a checkpoint without scales. Its two lines come together. */
@@ -197,29 +173,108 @@ static accel_status_t fp8_lines(struct fp8_source *from, const char *text,
                          has_steps ? steps : "", has_history ? history : "");
 }
 
+/* The boxes of those that `stored` marks, and memory for what is read. */
+static accel_status_t fp8_list(const struct fp8_linears *l, const bool *stored,
+                               struct fp8_stored *s, accel_error_t *err)
+{
+    const size_t each = FP8_TENSORS * (size_t)(1 + s->history);
+    size_t names = 1, used = 0, count = 0;
+
+    for (int i = 0; i < l->count; i++)
+        if (stored[i]) {
+            names += sizeof(prefix) + strlen(tensor_full_name(l->weight[i]));
+            count++;
+        }
+    s->box = calloc(count + 1, sizeof(*s->box));
+    s->linear = calloc(count + 1, sizeof(*s->linear));
+    s->names = malloc(names);
+    s->data = malloc((count * each + 1) * sizeof(*s->data));
+    if (!s->box || !s->linear || !s->names || !s->data)
+        return accel_fail_nomem(err, "the scales of linears", count * each * 4);
+    for (int i = 0; i < l->count; i++) {
+        const char *name = tensor_full_name(l->weight[i]);
+
+        if (!stored[i])
+            continue;
+        s->box[s->count] =
+            fp8_box(s->names + used, s->history, s->data + s->count * each);
+        s->linear[s->count++] = i;
+        used += (size_t)sprintf(s->names + used, "%s%s", prefix, name) + 1;
+    }
+    return ACCEL_OK;
+}
+
 accel_status_t fp8_find(accel_t *run, const char *dir, accel_ckpt_t *c,
-                        const char *text, accel_error_t *err)
+                        const char *text, struct fp8_stored *stored_out,
+                        accel_error_t *err)
 {
     const struct fp8_linears *l = &run->fp8.linears;
-    const size_t each = (size_t)fp8_state_elems(&l->recipe);
     struct fp8_source from = { c, dir, 0 };
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st;
+    bool *stored;
 
-    free(run->fp8.found);
-    run->fp8.found = NULL;
     if (!fp8_scales_kept(run))
         return ACCEL_OK;
     st = fp8_lines(&from, text, err);
-    if (st == ACCEL_OK && from.history > 0) {
-        run->fp8.found = calloc((size_t)l->count * each, sizeof(float));
-        st = run->fp8.found ? ACCEL_OK
-                            : accel_fail_nomem(err, "the scales of linears",
-                                               (size_t)l->count * each * 4);
-        for (int i = 0; i < l->count && st == ACCEL_OK; i++)
-            st = fp8_find_one(&from, tensor_full_name(l->weight[i]), &l->recipe,
-                              run->fp8.found + (size_t)i * each, err);
-    }
+    if (st != ACCEL_OK || from.history == 0)
+        return st;
+    stored = calloc((size_t)l->count + 1, sizeof(*stored));
+    if (!stored)
+        return accel_fail_nomem(err, "a list of linears", (size_t)l->count);
+    for (int i = 0; i < l->count && st == ACCEL_OK; i++)
+        st = fp8_look(&from, tensor_full_name(l->weight[i]), &stored[i], err);
+    stored_out->history = from.history;
+    if (st == ACCEL_OK)
+        st = fp8_list(l, stored, stored_out, err);
+    free(stored);
     return st;
+}
+
+void fp8_stored_free(struct fp8_stored *s)
+{
+    free(s->box);
+    free(s->linear);
+    free(s->names);
+    free(s->data);
+}
+
+/* States of all linears: as the checkpoint has them, or anew. */
+static accel_status_t fp8_fill(accel_t *run, const struct fp8_source *from,
+                               const struct fp8_stored *s, accel_error_t *err)
+{
+    const struct fp8_linears *l = &run->fp8.linears;
+    const size_t each = (size_t)fp8_state_elems(&l->recipe);
+    struct fp8_linear to = { .recipe = &l->recipe };
+
+    run->fp8.found = calloc((size_t)l->count * each, sizeof(float));
+    if (!run->fp8.found)
+        return accel_fail_nomem(err, "the scales of linears",
+                                (size_t)l->count * each * 4);
+    for (int i = 0; i < l->count; i++) {
+        to.state = run->fp8.found + (size_t)i * each;
+        fp8_begin(&to);
+    }
+    for (size_t k = 0; k < s->count; k++) {
+        to.state = run->fp8.found + (size_t)s->linear[k] * each;
+        fp8_fit(&to, s->box[k].data, s->history);
+        if (!fp8_take(&to))
+            return fp8_damaged(from, tensor_full_name(l->weight[s->linear[k]]),
+                               "have numbers that no run leaves there", err);
+    }
+    return ACCEL_OK;
+}
+
+accel_status_t fp8_read(accel_t *run, const char *dir, accel_ckpt_t *c,
+                        const struct fp8_stored *s, accel_error_t *err)
+{
+    const accel_ckpt_coll_t coll = state_collectives(run->comm);
+    const struct fp8_source from = { c, dir, s->history };
+    accel_status_t st;
+
+    free(run->fp8.found);
+    run->fp8.found = NULL;
+    st = accel_ckpt_read_together(c, s->box, s->count, &coll, err);
+    return st == ACCEL_OK && s->history > 0 ? fp8_fill(run, &from, s, err) : st;
 }
 
 /* What a resume does to the scales that the user may not expect. */

@@ -59,8 +59,9 @@ tests_faults_save_power_SOURCES = tests/faults/save_power.c $(saves_world) $(pow
 	tests/unit/disk_shim.c tests/unit/disk_shim.h
 tests_faults_save_power_LDADD = $(fork_ldadd) -ldl
 tests_faults_save_power_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
-	-Wl,--wrap=accel_ckpt_save -Wl,--wrap=accel_ckpt_save_publish \
-	-Wl,--wrap=accel_ckpt_save_retain
+	-Wl,--wrap=accel_ckpt_save_publish -Wl,--wrap=accel_ckpt_save_retain \
+	-Wl,--wrap=background_begin -Wl,--wrap=background_save_now \
+	-Wl,--wrap=background_publish -Wl,--wrap=background_write -Wl,--wrap=background_do
 TESTS += tests/faults/save_kill tests/faults/save_calls tests/faults/save_power
 check_PROGRAMS += tests/faults/save_steady
 tests_faults_save_steady_SOURCES = tests/faults/save_steady.c $(saves_world)
@@ -73,7 +74,7 @@ tests_bench_bench_saves_LDADD = $(fork_ldadd)
 tests_bench_bench_saves_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 check-saves: check-programs
 	./tests/faults/save_calls 1
-	./tests/faults/save_power
+	./tests/faults/save_power all
 	./tests/faults/save_steady 500
 	$(AM_TESTS_ENVIRONMENT) FAULT_KINDS='EIO ENOSPC EDQUOT EXDEV EROFS EINTR short kill' \
 	    HOSTILE_EACH=1 prove --exec '' $(top_srcdir)/tests/t/5010-ckpt-faults.t \
@@ -86,8 +87,7 @@ check-staging: check-programs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/5185-train-staging.t 200
 .PHONY: check-staging
 
-staging_world = $(run_folder) $(open_world) $(disk_shim) tests/unit/number_run.c \
-	tests/unit/number_run.h tests/unit/loader_world.h tests/unit/staging_world.c \
+staging_world = $(run_folder) $(open_world) $(held_run) tests/unit/loader_world.h tests/unit/staging_world.c \
 	tests/unit/staging_world.h
 staging_wraps = $(open_world_wraps) -Wl,--wrap=accel_ckpt_save_write \
 	-Wl,--wrap=pthread_join -Wl,--wrap=staging_open

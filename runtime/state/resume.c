@@ -59,6 +59,7 @@ struct loading {
     /* its trainer state, owned */
     char *text;
     struct run_boxes boxes;
+    struct fp8_stored scales;
     /* the forms of its moments, and the type of its masters */
     accel_moments_t moments[ACCEL_MAX_OPTIMS];
     accel_dtype_t masters;
@@ -68,6 +69,7 @@ static void loading_free(struct loading *l)
 {
     free(l->text);
     run_boxes_free(&l->boxes);
+    fp8_stored_free(&l->scales);
     accel_ckpt_close(l->ckpt);
 }
 
@@ -115,7 +117,7 @@ static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *
     if (st == ACCEL_OK)
         st = loaders_find(run, state, bytes, err);
     if (st == ACCEL_OK)
-        st = fp8_find(run, l->dir, l->ckpt, l->text, err);
+        st = fp8_find(run, l->dir, l->ckpt, l->text, &l->scales, err);
     if (st == ACCEL_OK)
         st = masters_find(l->dir, l->text, &l->masters, err);
     if (st == ACCEL_OK)
@@ -205,7 +207,7 @@ static accel_status_t load_agree(accel_t *run, const char *dir, accel_status_t s
 }
 
 /* All ranks try `dir`. Collective. Nothing is overwritten before all of them have
- * opened it. */
+ * opened it and have its scales. */
 static accel_status_t load_together(accel_t *run, const char *dir, int *writers_out,
                                     accel_error_t *err)
 {
@@ -214,6 +216,10 @@ static accel_status_t load_together(accel_t *run, const char *dir, int *writers_
     accel_status_t st = load_find(run, &l, &own);
 
     st = load_agree(run, dir, st, &own, err);
+    /* all ranks enter a read that is collective, or none */
+    if (st == ACCEL_OK && fp8_scales_kept(run))
+        st = load_agree(run, dir, fp8_read(run, dir, l.ckpt, &l.scales, &own), &own,
+                        err);
     if (st == ACCEL_OK) {
         *writers_out = accel_ckpt_world_size(l.ckpt);
         st = load_agree(run, dir, load_take(run, &l, &own), &own, err);

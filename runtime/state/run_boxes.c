@@ -120,7 +120,7 @@ void run_boxes_store(accel_t *run, const struct run_boxes *b)
 }
 
 /* Buffers and scales are equal on all ranks: one copy is stored. Each rank reads the
- * buffers here, and the scales by fp8_find. */
+ * buffers here, and the scales by fp8_read. */
 static accel_status_t add_more(accel_t *run, bool for_load, struct run_boxes *b,
                                accel_error_t *err)
 {

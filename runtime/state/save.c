@@ -110,6 +110,8 @@ static accel_status_t save_to(accel_t *run, const char *root, int keep,
     accel_ckpt_blob_t blob[2];
     accel_status_t st = save_finish(run, err);
 
+    if (local)
+        staging_settle(run);
     if (st == ACCEL_OK)
         /* of a device there has to be a copy in any case */
         st = collect_state(run, root, run->background.on && run->backend->device, &c,
@@ -231,8 +233,9 @@ static accel_status_t save_begin(accel_t *run, accel_error_t *err)
     accel_status_t st;
 
     retention_save(run);
+    if (run->staging.on)
+        staging_settle(run);
     st = collect_state(run, run->ckpt_dir, true, &c, err);
-
     if (st == ACCEL_OK) {
         const char *local = run->staging.on ? run->config.ckpt_local_dir : NULL;
         const accel_ckpt_save_t s =

@@ -8,6 +8,7 @@
  * make it any more. Resumes never read from here.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +21,61 @@ static bool is_there(const accel_ckpt_staged_t *c)
     return c->name[0] != '\0';
 }
 
-/* Removes record and part; after the notice of a stop that is left to the next life. */
+/* ---- what is gone ---------------------------------------------------------------- */
+
+/* The thread: removes parts until there is none left to remove. After the notice of a
+ * stop that is the next life's. */
+static void sweep(accel_t *run)
+{
+    struct staging *s = &run->staging;
+
+    pthread_mutex_lock(&s->sweep.lock);
+    while (s->sweep.count > 0) {
+        char name[sizeof(s->sweep.name[0])];
+
+        memcpy(name, s->sweep.name[--s->sweep.count], sizeof(name));
+        pthread_mutex_unlock(&s->sweep.lock);
+        if (retention_may_delete())
+            accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir, name);
+        pthread_mutex_lock(&s->sweep.lock);
+    }
+    s->sweep.works = false;
+    pthread_mutex_unlock(&s->sweep.lock);
+}
+
+/* A part may have gigabytes: its removal takes no time of a step. */
+static void sweep_part(accel_t *run, const char *name)
+{
+    struct staging *s = &run->staging;
+    bool begins, full;
+
+    pthread_mutex_lock(&s->sweep.lock);
+    full = s->sweep.count == STAGING_GONE;
+    begins = !full && !s->sweep.works;
+    if (!full)
+        snprintf(s->sweep.name[s->sweep.count++], sizeof(s->sweep.name[0]), "%s", name);
+    s->sweep.works = s->sweep.works || begins;
+    pthread_mutex_unlock(&s->sweep.lock);
+    if (begins)
+        background_do(&s->sweep.thread, run, sweep);
+    else if (full)
+        accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir, name);
+}
+
+/* The thread is joined, and what it has removed is seen by all. */
+void staging_settle(accel_t *run)
+{
+    background_settle(&run->staging.sweep.thread);
+}
+
+/* Removes the record, at once, so that no later life finds it, and the part. After the
+ * notice of a stop both are left to the next life. */
 static void drop(accel_t *run, accel_ckpt_staged_t *c)
 {
     if (is_there(c) && retention_may_delete()) {
         if (run->boot.rank == 0)
             (void)accel_ckpt_unstage(run->ckpt_dir, c->name, NULL);
-        accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir, c->name);
+        sweep_part(run, c->name);
     }
     c->name[0] = '\0';
 }
@@ -69,6 +118,7 @@ void staging_close(accel_t *run)
 {
     staging_give_up(run);
     background_settle(&run->staging.drain);
+    staging_settle(run);
 }
 
 void staging_take(accel_t *run, int64_t step, const accel_ckpt_stats_t *stats)
@@ -372,6 +422,7 @@ accel_status_t staging_open(accel_t *run, accel_error_t *err)
     struct left l = { .shared = -1 };
     accel_status_t st;
 
+    pthread_mutex_init(&run->staging.sweep.lock, NULL);
     if (!run->config.ckpt_save)
         return ACCEL_OK;
     st = run_agree(run, dir[0] ? check_place(run, err) : ACCEL_OK, err);

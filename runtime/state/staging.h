@@ -9,6 +9,10 @@
 
 #include "state/state.h"
 
+/* A drop each by a save and by a copy, and all that there is: more are not between two
+ * saves to the nodes. */
+#define STAGING_GONE 8
+
 struct staging {
     /* checkpoints are staged; false after a failure, for the rest of this life */
     bool on;
@@ -17,6 +21,15 @@ struct staging {
     /* what is being copied, where drain.in_flight */
     accel_ckpt_staged_t copied;
     struct background drain;
+    /* parts on this rank's node that a thread of its own is to remove; `lock` guards
+     * them and whether it is at it */
+    struct {
+        pthread_mutex_t lock;
+        char name[STAGING_GONE][sizeof(((accel_ckpt_staged_t *)NULL)->name)];
+        int count;
+        bool works;
+        struct background thread;
+    } sweep;
     /* the copy of held[0] was tried and failed */
     bool failed;
     /* the newest step in the checkpoint directory, while held[0] has one */
@@ -50,7 +63,11 @@ void staging_give_up(accel_t *run);
 void staging_forget(accel_t *run);
 /* No more staging in this life, because of `why`, rank 0's; says so. */
 void staging_end(accel_t *run, const accel_error_t *why);
-/* Waits for the thread and frees what it used. */
+/* Before a save to the nodes: waits until this rank has removed the parts that are
+ * gone. So no node has more than four, and none of the new one's name. Not collective;
+ * the ranks must agree on something before any of them writes. */
+void staging_settle(accel_t *run);
+/* Waits for the threads and frees what they used. */
 void staging_close(accel_t *run);
 
 #endif

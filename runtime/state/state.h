@@ -173,10 +173,28 @@ void fp8_put_progress(const accel_t *run, struct strbuf *b);
  * counted only. Returns how many there are; *text_bytes_out: of all names. */
 size_t fp8_boxes(const accel_t *run, accel_ckpt_box_t *box, char *text,
                  size_t *text_bytes_out);
-/* Not collective. Reads the scales that checkpoint `c` of directory `dir` has, for
- * fp8_take_progress; `text` is its trainer state. A0998: they are damaged. */
+/* The scales that a checkpoint has for linears of this run, before and after they are
+ * read. Zeros: none. fp8_stored_free frees what it points to. */
+struct fp8_stored {
+    /* [count] boxes, and the linear of each */
+    accel_ckpt_box_t *box;
+    int *linear;
+    size_t count;
+    /* length of the histories there; 0: the checkpoint has no scales */
+    int64_t history;
+    char *names;
+    float *data;
+};
+/* Lists the scales that checkpoint `c` of directory `dir` has; `text` is its trainer
+ * state. Not collective. A0998: they have a wrong form. */
 accel_status_t fp8_find(accel_t *run, const char *dir, accel_ckpt_t *c,
-                        const char *text, accel_error_t *err);
+                        const char *text, struct fp8_stored *stored_out,
+                        accel_error_t *err);
+/* Reads them from storage once, for all ranks and for fp8_take_progress. Collective;
+ * errors are this rank's own. A0998: they are damaged. */
+accel_status_t fp8_read(accel_t *run, const char *dir, accel_ckpt_t *c,
+                        const struct fp8_stored *s, accel_error_t *err);
+void fp8_stored_free(struct fp8_stored *s);
 /* Scales that the checkpoint does not have begin anew. */
 void fp8_take_progress(accel_t *run, const char *text);
 
@@ -338,7 +356,7 @@ accel_status_t background_save_now(accel_t *run, const accel_ckpt_save_t *s,
                                    accel_ckpt_stats_t *stats_out, accel_error_t *err);
 /* Lets the thread do work(run), which must not touch what the training uses. None may
  * be in flight. Not collective. */
-void background_do(accel_t *run, void (*work)(accel_t *run));
+void background_do(struct background *b, accel_t *run, void (*work)(accel_t *run));
 /* Waits until nothing is deleted any more; does nothing about a save in flight. Not
  * collective. */
 void background_settle(struct background *b);

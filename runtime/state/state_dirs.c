@@ -240,7 +240,7 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
                    "state of step %lld saved to %s in %.2f s",
                    (long long)run->progress.step, path, stats.seconds);
         if (!dir)
-            background_do(run, delete_lowest);
+            background_do(&run->background, run, delete_lowest);
     } else if (st && !dir && run->boot.rank == 0) {
         /* only where nothing is in it: the next save takes the number */
         rmdir(path);

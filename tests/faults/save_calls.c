@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * save_calls [EVERY [FIRST]]: whole runs, which save at once and in the background; one
- * of the calls by which a rank changes what is below the checkpoints' directory fails,
- * this once or from then on, or ends the process, or is the moment at which a later
- * life of the job begins. Every EVERY-th call is tried (997), from call FIRST on; make
- * check-saves tries all. A failed save stops no training, and a run that must stop says
- * why and ends with 74. Whatever happens, all checkpoints are whole, and none that was
- * reported as saved is lost.
+ * save_calls [EVERY [FIRST [MODE]]]: whole runs, which save at once, in the background,
+ * and on their nodes first, from where a thread copies; one of the calls by which a rank
+ * changes what is below the checkpoints' directory or on its node fails, this once or
+ * from then on (all of that disk), or ends the process, or is the moment at which a
+ * later life of the job begins. Every EVERY-th call is tried (997), from call FIRST on;
+ * make check-saves tries all. MODE 0 to 3: one of the four alone. A failed save stops no
+ * training, and a run that must stop says why and ends with 74. Whatever happens, all
+ * checkpoints are whole, and none that was reported as saved is lost.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,8 @@
 #include "tests/unit/disk_shim.h"
 #include "tests/unit/fork_world.h"
 
+/* of the calls, the one that the suite tries */
+enum { SUITE = 997 };
 enum { ROWS = 20, STEPS = 4, LATER_STEPS = 8, SECONDS = 60, KEEP = 2 };
 
 extern char **environ;
@@ -58,12 +61,25 @@ static const struct kind {
     { "a later life that dies, without locks", TAKE_OVER, 0, false, true, true },
 };
 
+/* How runs save. */
+static const struct mode {
+    const char *name;
+    bool background, local;
+} modes[] = {
+    { "at once", false, false },
+    { "in the background", true, false },
+    { "on the nodes", false, true },
+    { "on the nodes, in the background", true, true },
+};
+
 /* What is tried now, for the ranks. */
+static const struct mode *mode;
 static const struct kind *kind;
 static int at, who;
 static struct {
     atomic_int calls;
     atomic_bool met;
+    int disk; /* of that call */
     char call[80];
     int later; /* how the later life ended */
 } * now;
@@ -94,19 +110,25 @@ int flock(int fd, int how)
 
 /* ---- the hook -------------------------------------------------------------------- */
 
-/* Does the call touch something below the checkpoints' directory? */
-static bool below_root(const char *name, int fd)
+/* Which disk the call changes: 1: the checkpoints' directory, 2: the node's, 0: none of
+ * them. */
+static int disk_of(const char *name, int fd)
 {
-    const size_t len = strlen(saves_root);
     char link[40], path[300];
     ssize_t n;
 
-    if (name[0] == '/')
-        return strncmp(name, saves_root, len) == 0;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    n = readlink(link, path, sizeof(path) - 1);
-    path[n < 0 ? 0 : n] = '\0';
-    return strncmp(path, saves_root, len) == 0;
+    if (name[0] != '/') {
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        n = readlink(link, path, sizeof(path) - 1);
+        path[n < 0 ? 0 : n] = '\0';
+        name = path;
+    }
+    if (strncmp(name, saves_root, strlen(saves_root)) == 0)
+        return 1;
+    return strncmp(name, saves_dir, strlen(saves_dir)) == 0 &&
+                   strncmp(name + strlen(saves_dir), "/node", 5) == 0
+               ? 2
+               : 0;
 }
 
 static void take_over(void)
@@ -129,16 +151,19 @@ static void take_over(void)
 static int strike(const char *call, const char *name, int fd)
 {
     const bool may_fail = strcmp(call, "unlinkat") != 0;
-    int n;
+    int n, disk;
 
     /* a failed open to read is another campaign's */
-    if (strcmp(call, "open") == 0 || strcmp(call, "openat") == 0 ||
-        !below_root(name, fd))
+    if (strcmp(call, "open") == 0 || strcmp(call, "openat") == 0)
+        return 0;
+    disk = disk_of(name, fd);
+    if (disk == 0)
         return 0;
     n = atomic_fetch_add(&now->calls, 1) + 1;
-    if (n < at || (n > at && !kind->for_good))
+    if (n < at || (n > at && (!kind->for_good || disk != now->disk)))
         return 0;
     if (n == at) {
+        now->disk = disk;
         snprintf(now->call, sizeof(now->call), "%s(%.40s)", call, name);
         now->met = true;
     }
@@ -170,39 +195,47 @@ static void strike_from_now(int rank)
 static long lives;
 static int bad;
 
-static void wrong(const char *mode, int ranks, const char *what, long long number)
+static void wrong(int ranks, const char *what, long long number)
 {
     if (bad++ < 20)
-        tap_diag("%s, %d ranks, %s at call %d of rank %d, %s: %s (%lld); %s: %s", mode,
-                 ranks, kind->name, at, who, now->call, what, number,
+        tap_diag("%s, %d ranks, %s at call %d of rank %d, %s: %s (%lld); %s: %s",
+                 mode->name, ranks, kind->name, at, who, now->call, what, number,
                  saves_said->err.where, saves_said->err.text);
 }
 
-static struct saves_life life_of(int ranks, bool background)
+static struct saves_life life_of(int ranks)
 {
     return (struct saves_life){ .ranks = ranks,
                                 .steps = STEPS,
                                 .rows = ROWS,
-                                .background = background,
+                                .background = mode->background,
+                                .local = mode->local,
                                 .keep = KEEP };
 }
 
-/* The next life finds what is there and comes to the end. */
+/* The next life finds what is there and comes to the end. What an earlier one had on the
+ * nodes may be newer than `found`. */
 static const char *next_life(const struct saves_life *life, int64_t found)
 {
+    const int64_t saved = saves_said->saved > found ? saves_said->saved : found;
     struct saves_life next = *life;
 
     next.ready = NULL;
     lives++;
     if (saves_live(&next, SECONDS) != 0)
         return "the next life ends badly";
-    if (saves_said->begun != (found < 0 ? 0 : found))
+    if (!life->local && saves_said->begun != (found < 0 ? 0 : found))
         return "the next life began elsewhere";
+    if (saves_said->begun < saved)
+        return "a save is lost";
+    if (life->local && saves_parts() > 0)
+        return "something is left on the nodes";
     if (saves_newest(saves_root, ROWS) != STEPS)
         return "the next life has not saved its end";
     /* the next save removes it; a run that is complete makes none */
-    return found < STEPS && saves_leftovers(saves_root) ? "something is left behind"
-                                                        : NULL;
+    return saves_said->begun < STEPS && saves_leftovers(saves_root)
+               ? "something is left behind"
+               : NULL;
 }
 
 /* rc: how the ranks ended. NULL: as it must be. */
@@ -268,13 +301,40 @@ static const char *judge_later(int rc, int64_t newest)
                                                   : "the earlier life ends otherwise";
 }
 
-/* False: the life has fewer calls than that. */
-static bool one_life(const char *mode, int ranks, bool background)
+/* What a life has left, that ended with `rc`. */
+static const char *judge(const struct saves_life *life, int rc, int64_t newest)
 {
-    struct saves_life life = life_of(ranks, background);
+    const int left = saves_leftovers(saves_root);
     const char *problem = NULL;
+
+    if (newest == -2)
+        return "damage";
+    if (kind->how != TAKE_OVER && !life->local && newest < saves_said->saved)
+        return "a save is lost";
+    if (kind->how == TAKE_OVER)
+        problem = judge_later(rc, newest);
+    else if (kind->how == FAIL)
+        problem = judge_failure(rc, newest);
+    else if (kind->how == SHORT && (rc != 0 || saves_said->failures > 0))
+        problem = "a short write failed a save";
+    if (!problem && kind->how == SHORT && life->local && (left || saves_parts()))
+        problem = "something is left on the nodes";
+    if (!problem && !life->local && kind->how != KILL && left > 0)
+        problem = "something is left behind";
+    /* a failure may leave a part and a record, for the next life to remove */
+    if (!problem && (kind->how == KILL || rc == 74 ||
+                     (life->local && (left > 0 || saves_parts() > 0))))
+        problem = next_life(life, newest);
+    return problem;
+}
+
+/* False: the life has fewer calls than that. */
+static bool one_life(int ranks)
+{
+    struct saves_life life = life_of(ranks);
+    const char *problem;
     int64_t newest;
-    int rc, left;
+    int rc;
 
     life.ready = strike_from_now;
     if (kind->how == TAKE_OVER)
@@ -287,29 +347,18 @@ static bool one_life(const char *mode, int ranks, bool background)
     lives++;
     rc = saves_live(&life, SECONDS);
     newest = saves_newest(saves_root, ROWS);
-    left = saves_leftovers(saves_root);
     if (!now->met)
         return false;
-    if (newest == -2 || (kind->how != TAKE_OVER && newest < saves_said->saved))
-        problem = newest == -2 ? "damage" : "a save is lost";
-    else if (kind->how == TAKE_OVER)
-        problem = judge_later(rc, newest);
-    else if (kind->how == FAIL)
-        problem = judge_failure(rc, newest);
-    else if (kind->how == SHORT && (rc != 0 || saves_said->failures > 0))
-        problem = "a short write failed a save";
-    if (!problem && kind->how != KILL && left > 0)
-        problem = "something is left behind";
-    if (!problem && (kind->how == KILL || rc == 74))
-        problem = next_life(&life, newest);
+    problem = judge(&life, rc, newest);
     if (problem)
-        wrong(mode, ranks, problem, problem[0] == 't' ? rc : newest);
+        wrong(ranks, problem, problem[0] == 't' ? rc : newest);
     return true;
 }
 
-static void campaign(int ranks, bool background, int every, int first)
+static void campaign(int ranks, int every, int first)
 {
-    const char *mode = background ? "in the background" : "at once";
+    /* the suite has time for some of the staged ones */
+    const bool few = every == SUITE && mode->local;
 
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(kinds); k++) {
         const long before = lives;
@@ -317,16 +366,19 @@ static void campaign(int ranks, bool background, int every, int first)
 
         kind = &kinds[k];
         bad = 0;
-        if (kind->how == TAKE_OVER && ranks > 1)
+        /* later lives of staged runs: test_staging, save_kill */
+        if (kind->how == TAKE_OVER && (ranks > 1 || mode->local))
+            continue;
+        if (few && (ranks == 1 || (int)k % 2 != mode->background))
             continue;
         /* a commit is a few calls, and each save has one: some moment is to meet it */
         step = kind->dies ? (every + 11) / 12 : every;
-        for (who = 0; who < ranks; who++)
-            for (at = 1 + (first + (int)k * 7 + who * 3) % step;
-                 one_life(mode, ranks, background); at += step)
+        for (who = few ? (int)k / 2 % ranks : 0; who < ranks; who += few ? ranks : 1)
+            for (at = 1 + (first + (int)k * 7 + who * 3) % step; one_life(ranks);
+                 at += step)
                 ;
-        tap_is_int(bad, 0, "%s, %d ranks: %s (%ld lives)", mode, ranks, kind->name,
-                   lives - before);
+        tap_is_int(bad, 0, "%s, %d ranks: %s (%ld lives)", mode->name, ranks,
+                   kind->name, lives - before);
     }
 }
 
@@ -349,10 +401,12 @@ static void hurry(int rank)
 
 static int later_life(const char *dir)
 {
-    struct saves_life life = life_of(1, true);
+    struct saves_life life;
     accel_error_t err = { 0 };
     accel_status_t st;
 
+    mode = &modes[1];
+    life = life_of(1);
     saves_use(dir);
     life.steps = LATER_STEPS;
     life.ready = hurry;
@@ -365,8 +419,9 @@ static int later_life(const char *dir)
 
 int main(int argc, char **argv)
 {
-    const int every = argc > 1 ? atoi(argv[1]) : 997;
+    const int every = argc > 1 ? atoi(argv[1]) : SUITE;
     const int first = argc > 2 ? atoi(argv[2]) : 0;
+    const int only = argc > 3 ? atoi(argv[3]) : -1;
 
     if (argc > 2 && strncmp(argv[1], "later", 5) == 0) {
         lockless = strcmp(argv[1], "later") != 0;
@@ -379,8 +434,11 @@ int main(int argc, char **argv)
         tap_skip_all("no directory for temporary files");
     now = fork_shared(sizeof(*now));
     for (int ranks = 1; ranks <= 2; ranks++)
-        for (int background = 0; background <= 1; background++)
-            campaign(ranks, background, every, first);
+        for (int m = 0; m < (int)ACCEL_ARRAY_SIZE(modes); m++) {
+            mode = &modes[m];
+            if (only < 0 || only == m)
+                campaign(ranks, every, first);
+        }
     saves_end();
     return tap_done();
 }

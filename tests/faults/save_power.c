@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Power is lost (power_model.h) before each call of a run that saves every step, at once
- * and in the background, and deletes older ones. Whatever is left: the checkpoint that
- * was last reported as saved loads, or a newer one, all that look complete are whole,
- * and another life goes on from there.
+ * save_power [all]: power is lost (power_model.h) before each call of a run that saves
+ * every step, at once, in the background, and on its node first (there before every
+ * third call; with `all` before each, and also in the background), and deletes older
+ * ones. Whatever is left: the checkpoint that was last reported as saved loads, or a
+ * newer one, or it can be copied from the node; all that look complete are whole, and
+ * another life goes on from there.
  */
 #include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/accel_ckpt.h"
+#include "checkpoint/ckpt_internal.h"
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
@@ -22,9 +27,11 @@
 enum { ROWS = 20, STEPS = 4, SECONDS = 60 };
 
 static char lost_dir[320], lost_root[400];
-static long moments, wrong;
+static long calls, moments, wrong, copies;
+/* of the calls one in so many is a moment */
+static int stride = 1;
 
-/* ---- the model watches one thread at a time ---------------------------------------- */
+/* ---- the model watches one thread at a time: the training waits for all others ----- */
 
 static atomic_bool deleting;
 
@@ -55,49 +62,152 @@ void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g)
     deleting = false;
 }
 
-accel_status_t __real_accel_ckpt_save(const accel_ckpt_save_t *s,
-                                      const accel_ckpt_coll_t *coll,
-                                      accel_ckpt_stats_t *stats_out,
-                                      accel_error_t *err);
-accel_status_t __wrap_accel_ckpt_save(const accel_ckpt_save_t *s,
-                                      const accel_ckpt_coll_t *coll,
-                                      accel_ckpt_stats_t *stats_out,
-                                      accel_error_t *err);
-accel_status_t __wrap_accel_ckpt_save(const accel_ckpt_save_t *s,
-                                      const accel_ckpt_coll_t *coll,
-                                      accel_ckpt_stats_t *stats_out, accel_error_t *err)
+static void await(const struct background *b)
 {
-    while (deleting)
+    while (deleting || background_writes(b))
         sched_yield();
-    return __real_accel_ckpt_save(s, coll, stats_out, err);
 }
 
-static accel_status_t await_write(int rank, accel_t *run, accel_error_t *err)
+accel_status_t __real_background_begin(accel_t *run, const accel_ckpt_save_t *s,
+                                       const accel_ckpt_coll_t *coll,
+                                       accel_error_t *err);
+accel_status_t __wrap_background_begin(accel_t *run, const accel_ckpt_save_t *s,
+                                       const accel_ckpt_coll_t *coll,
+                                       accel_error_t *err);
+accel_status_t __wrap_background_begin(accel_t *run, const accel_ckpt_save_t *s,
+                                       const accel_ckpt_coll_t *coll,
+                                       accel_error_t *err)
 {
-    (void)rank;
-    (void)err;
-    while (background_writes(&run->background))
-        sched_yield();
-    return ACCEL_OK;
+    const accel_status_t st = __real_background_begin(run, s, coll, err);
+
+    await(&run->background);
+    return st;
+}
+
+accel_status_t __real_background_save_now(accel_t *run, const accel_ckpt_save_t *s,
+                                          const accel_ckpt_coll_t *coll,
+                                          accel_ckpt_stats_t *stats_out,
+                                          accel_error_t *err);
+accel_status_t __wrap_background_save_now(accel_t *run, const accel_ckpt_save_t *s,
+                                          const accel_ckpt_coll_t *coll,
+                                          accel_ckpt_stats_t *stats_out,
+                                          accel_error_t *err);
+accel_status_t __wrap_background_save_now(accel_t *run, const accel_ckpt_save_t *s,
+                                          const accel_ckpt_coll_t *coll,
+                                          accel_ckpt_stats_t *stats_out,
+                                          accel_error_t *err)
+{
+    const accel_status_t st = __real_background_save_now(run, s, coll, stats_out, err);
+
+    await(&run->background);
+    return st;
+}
+
+accel_status_t __real_background_publish(struct background *b,
+                                         const accel_ckpt_coll_t *coll,
+                                         accel_ckpt_stats_t *stats_out,
+                                         accel_error_t *err);
+accel_status_t __wrap_background_publish(struct background *b,
+                                         const accel_ckpt_coll_t *coll,
+                                         accel_ckpt_stats_t *stats_out,
+                                         accel_error_t *err);
+accel_status_t __wrap_background_publish(struct background *b,
+                                         const accel_ckpt_coll_t *coll,
+                                         accel_ckpt_stats_t *stats_out,
+                                         accel_error_t *err)
+{
+    const accel_status_t st = __real_background_publish(b, coll, stats_out, err);
+
+    await(b);
+    return st;
+}
+
+void __real_background_write(struct background *b, int64_t step);
+void __wrap_background_write(struct background *b, int64_t step);
+void __wrap_background_write(struct background *b, int64_t step)
+{
+    __real_background_write(b, step);
+    await(b);
+}
+
+/* Removals on the node. */
+void __wrap_background_do(struct background *b, accel_t *run,
+                          void (*work)(accel_t *run));
+void __wrap_background_do(struct background *b, accel_t *run,
+                          void (*work)(accel_t *run))
+{
+    (void)b;
+    work(run);
+}
+
+/* ---- what is on the node --------------------------------------------------------- */
+
+/* Can the checkpoint `step`, or a newer one, be copied from what is left of the node? It
+ * is done, in what is left. The name of its folder follows from the root's, which is
+ * another one now. */
+static bool copied_from_node(int64_t step)
+{
+    char node[sizeof(lost_dir) + 10], pattern[sizeof(node) + 10], to[sizeof(node) + 40];
+    char *real = realpath(lost_root, NULL);
+    accel_ckpt_staged_t *list = NULL;
+    bool copied = false;
+    glob_t found;
+    size_t n = 0;
+
+    snprintf(node, sizeof(node), "%s/node", lost_dir);
+    snprintf(pattern, sizeof(pattern), "%s/accel-*", node);
+    if (real && glob(pattern, 0, NULL, &found) == 0) {
+        snprintf(to, sizeof(to), "%s/accel-%016" PRIx64, node, ckpt_run_hash(real));
+        (void)rename(found.gl_pathv[0], to);
+        globfree(&found);
+    }
+    free(real);
+    if (accel_ckpt_list_staged(lost_root, &list, &n, NULL))
+        return false;
+    for (size_t i = 0; i < n && !copied && list[i].step >= step; i++) {
+        const accel_ckpt_save_t s = {
+            .root = lost_root, .owner = "later.1", .keep = 9, .local = node
+        };
+        accel_ckpt_saving_t *saving = NULL;
+
+        if (accel_ckpt_drain_begin(&saving, list[i].name, &s, NULL, NULL))
+            continue;
+        (void)accel_ckpt_save_write(saving, NULL);
+        copied = __real_accel_ckpt_save_publish(saving, NULL, NULL, NULL) == ACCEL_OK;
+        accel_ckpt_save_free(saving);
+    }
+    free(list);
+    return copied;
 }
 
 /* ---- the power goes -------------------------------------------------------------- */
 
 static int power_goes(const char *call, const char *name, int fd)
 {
+    void (*const watch)(int) = disk_synced;
+
     (void)fd;
     if (strcmp(call, "open") == 0 || strcmp(call, "openat") == 0)
         return 0; /* changes nothing */
+    if (calls++ % stride != 0)
+        return 0;
+    disk_synced = NULL;
     moments++;
     for (int mix = 0; mix < POWER_MIXES; mix++) {
         int64_t got;
 
         power_lose(mix);
         got = access(lost_root, F_OK) == 0 ? saves_newest(lost_root, ROWS) : -1;
+        if (got >= -1 && got < saves_said->saved &&
+            copied_from_node(saves_said->saved)) {
+            copies++;
+            got = saves_newest(lost_root, ROWS);
+        }
         if (got < saves_said->saved && wrong++ < 5)
             tap_diag("before %s(%s), mix %d: %lld, but %lld was saved", call, name, mix,
                      (long long)got, (long long)saves_said->saved);
     }
+    disk_synced = watch;
     return 0;
 }
 
@@ -117,7 +227,6 @@ static void goes_on(const struct saves_life *life, int mix, const char *mode)
     power_lose(mix);
     saves_use(lost_dir);
     next.ready = NULL;
-    next.after = NULL;
     next.steps = STEPS + 2;
     tap_is_int(saves_live(&next, SECONDS), 0, "%s, mix %d: another life", mode, mix);
     tap_is_int(saves_said->begun, STEPS, "goes on");
@@ -125,36 +234,42 @@ static void goes_on(const struct saves_life *life, int mix, const char *mode)
     saves_use(kept);
 }
 
-static void test_mode(bool background)
+static void test_mode(bool background, bool local)
 {
-    const char *mode = background ? "in the background" : "at once";
+    const char *mode = local && background ? "on the node, in the background"
+                       : local             ? "on the node"
+                       : background        ? "in the background"
+                                           : "at once";
     const struct saves_life life = { .ranks = 1,
                                      .steps = STEPS,
                                      .rows = ROWS,
                                      .background = background,
+                                     .local = local,
                                      .keep = 1,
-                                     .ready = from_now,
-                                     .after = await_write };
+                                     .ready = from_now };
     accel_error_t err = { 0 };
     accel_status_t st;
 
-    moments = wrong = 0;
+    calls = moments = wrong = copies = 0;
     st = saves_live_here(&life, &err);
     disk_hook = NULL;
     tap_is_int(st, ACCEL_OK, "%s: %s %s", mode, err.where, err.text);
     tap_is_int(wrong, 0, "at each of its %ld moments what was saved is there", moments);
     tap_ok(moments > 60, "the model saw its calls");
+    tap_ok(local ? copies > 60 : copies == 0,
+           "%ld times what was saved was copied from the node", copies);
     tap_is_int(saves_newest(saves_root, ROWS), STEPS, "the last one is there");
     for (int mix = 0; mix < POWER_MIXES; mix++)
         goes_on(&life, mix, mode);
     saves_forget();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char dir[330];
     int live;
 
+    (void)argv;
     if (accel_ckpt_can_save(NULL))
         tap_skip_all("built without HDF5");
     if (!power_begin())
@@ -168,8 +283,12 @@ int main(void)
     if (mkdir(dir, 0777) || live < 0 || fsync(live) || close(live))
         tap_skip_all("no directory for temporary files");
     saves_use(dir);
-    test_mode(false);
-    test_mode(true);
+    test_mode(false, false);
+    test_mode(true, false);
+    stride = argc > 1 ? 1 : 3;
+    test_mode(false, true);
+    if (argc > 1)
+        test_mode(true, true);
     power_end();
     return tap_done();
 }

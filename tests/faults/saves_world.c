@@ -5,6 +5,7 @@
 #include "tests/faults/saves_world.h"
 
 #include <dirent.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,10 @@ bool saves_new(void)
 
 void saves_forget(void)
 {
+    char node[sizeof(saves_dir) + 10];
+
+    snprintf(node, sizeof(node), "%s/node", saves_dir);
+    world_rmtree(node);
     world_rmtree(saves_root);
 }
 
@@ -75,7 +80,9 @@ static accel_module_t *net_new(accel_t *run, int64_t rows)
 static void note_line(void *user, accel_log_level_t level, const char *line)
 {
     (void)user;
-    if (level != ACCEL_LOG_WARN || !strstr(line, "cannot save the"))
+    if (level != ACCEL_LOG_WARN ||
+        (!strstr(line, "cannot save the") && !strstr(line, "local_dir failed") &&
+         !strstr(line, "cannot copy the checkpoint")))
         return;
     saves_said->failures++;
     snprintf(saves_said->failure, sizeof(saves_said->failure), "%s", line);
@@ -265,5 +272,19 @@ int saves_leftovers(const char *root)
              strcmp(e->d_name, "..") != 0 && strcmp(e->d_name, ".lock") != 0;
     if (d)
         closedir(d);
+    return n;
+}
+
+int saves_parts(void)
+{
+    char pattern[sizeof(saves_dir) + 30];
+    glob_t found;
+    int n = 0;
+
+    snprintf(pattern, sizeof(pattern), "%s/node/accel-*/*", saves_dir);
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        n = (int)found.gl_pathc;
+        globfree(&found);
+    }
     return n;
 }

@@ -21,7 +21,7 @@ struct saves_said {
     /* how the last call of rank 0 ended, with its error */
     volatile accel_status_t end;
     accel_error_t err;
-    /* warnings that a checkpoint could not be saved, and the last one */
+    /* warnings that a checkpoint could not be saved, or copied, and the last one */
     volatile int failures;
     char failure[400];
 };
@@ -66,5 +66,7 @@ accel_status_t saves_live_here(const struct saves_life *life, accel_error_t *err
 int64_t saves_newest(const char *root, int64_t rows);
 /* Directories in progress, half-deleted ones and whatever else begins with a dot. */
 int saves_leftovers(const char *root);
+/* Parts of checkpoints below saves_dir/node. */
+int saves_parts(void);
 
 #endif

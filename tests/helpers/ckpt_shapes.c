@@ -42,6 +42,10 @@ static const struct shape {
       ACCEL_U8,
       1,
       { 5 } },
+    { "optim/fp8/exp_avg", ACCEL_U8, 2, { 70, 9 } },
+    { "optim/fp8/exp_avg.scale", ACCEL_U8, 1, { 20 } },
+    { "optim/8bit/exp_avg", ACCEL_U8, 1, { 64 } },
+    { "optim/8bit/exp_avg.scale", ACCEL_BF16, 1, { 4 } },
 };
 
 enum cut { CUT_FLAT, CUT_WHOLE, CUT_LAST, CUT_BLOCKS, CUT_TURNS };

@@ -381,6 +381,7 @@ def check_hdf5(checkpoint, directory):
                 for k, b in enumerate(here):
                     path = ("state/" if t.blob else "") + t.name + (f"@{k}" if k else "")
                     check_dataset(f[path], t, b, path)
+                    check_codes(f[path], m, t, path)
                     found.remove(path)
             need(not found, f"{name}: datasets that no box is: {found}")
 
@@ -403,6 +404,16 @@ def check_dataset(d, t, b, path):
     for key, value in (("global_shape", t.shape), ("offset", b.offset)):
         need((key in d.attrs) != whole, f"{path}: attribute {key}")
         need(whole or tuple(d.attrs[key]) == value, f"{path}: attribute {key}")
+
+
+def check_codes(d, m, t, path):
+    """A moment in fp8 has its type as an attribute; files of before that do not."""
+    scale = next((x for x in m.tensors if x.name == t.name + ".scale" and not x.blob), None)
+    codes = (not t.blob and t.dtype == "uint8" and t.name.startswith("optim/")
+             and not t.name.endswith(".scale") and scale is not None
+             and scale.dtype == "uint8")
+    need(codes or "accel_codes" not in d.attrs, f"{path}: attribute accel_codes")
+    need(attribute(d.attrs.get("accel_codes", b"e4m3")) == "e4m3", f"{path}: other codes")
 
 
 def main(args):

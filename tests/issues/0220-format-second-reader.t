@@ -54,7 +54,21 @@ while read -r step ranks sharding; do
         skip 1 "no h5py"
     fi
 done <worlds
-passes "accel finds them whole, too" "$accel" ckpt verify root
+passes "accel finds them whole, too" "$accel" ckpt verify --deep root
+if [ -n "$hdf5" ]; then
+    is "$("$python" - root/step_00000002/*.h5 <<'PY'
+import h5py, sys
+for path in sys.argv[1:]:
+    with h5py.File(path, "r") as f:
+        seen = set()
+        f.visititems(lambda n, o: seen.add((n.split("@")[0], o.attrs["accel_codes"].decode()))
+                     if "accel_codes" in o.attrs else None)
+        print(*seen)
+PY
+    )" "$(printf "('optim/fp8/exp_avg', 'e4m3')\n%.0s" 1 2 3)" "codes of e4m3 say so in every file"
+else
+    skip 1 "no h5py"
+fi
 
 # ---- names in the root ----
 is "$(reader newest root)" step_999999999999 "the newest one"

@@ -9,31 +9,9 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
 . "$(dirname "$0")/train.sh"
-! built_with_sanitizer || skip_all "sanitizers and LD_PRELOAD exclude each other"
-shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
-[ -r "$shim" ] || skip_all "tests/faults/failcall is not built"
-stops=${1:-2} seed=${2:-$$}
-train_alone
-OMP_NUM_THREADS=1
-export OMP_NUM_THREADS
-diag "$stops stops; seed $seed"
-echo "$seed" >state
-STEPS=$((stops * 150 + 400))
+# shellcheck source=tests/t/stops.sh
+. "$(dirname "$0")/stops.sh"
 SLOW=50 # ms for each write to the disk
-
-random() { # LOW HIGH: LOW..HIGH
-    awk -v low="$1" -v high="$2" '{ s = ($1 * 16807 + 11) % 2147483647; print s >FILENAME
-        print low + int(s / 2147483647 * (high - low + 1)) }' state
-}
-
-# go NAME RANKS FORM [ENV...]: a life of the run NAME
-go() {
-    name=$1 n=$2 form=$3
-    shift 3
-    env "$@" timeout 100 "$ACCEL_BUILD/accel" launch --config "$n-$form.yaml" -n "$n" "$TRAIN" \
-        --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --steps $STEPS --sample 0 \
-        --data text.txt --out "$name" >"$name.said" 2>&1
-}
 
 newest() { # NAME
     find "$1/checkpoints" -maxdepth 1 -name 'step_????????' | sort | tail -n 1 |
@@ -42,28 +20,17 @@ newest() { # NAME
 
 # One stop of run NAME, which KILL_WAIT seconds after it would be killed.
 stop_once() { # NAME RANKS FORM KILL_WAIT
-    before=$(last_step "$1/log.jsonl")
-    go "$1" "$2" "$3" "LD_PRELOAD=$shim" "FAILCALL_SLOW=$SLOW" \
-        "ACCEL_PREEMPTION_NOTICE=low OFF 0 $4" &
-    life=$!
-    wait_for_step "$1/log.jsonl" $((before + $(random 2 9))) 60
-    read -r limit <"/proc/$life/task/$life/children"
-    read -r launch <"/proc/$limit/task/$limit/children"
-    kill -TERM "$launch"
-    from=$(date +%s)
-    wait $life
-    rc=$?
-    took=$(($(date +%s) - from))
+    stop_life "$1" "$2" "$2-$3" "$4" "$(random 2 9)" "FAILCALL_SLOW=$SLOW"
 }
 
 # What the stop says is what is there.
 check_stop() { # NAME WHAT KILL_WAIT
     last=$(last_step "$1/log.jsonl")
     there=$(newest "$1")
-    is $rc 85 "$2: runs again"
+    is "$rc" 85 "$2: runs again"
     if grep -q "stopped (signalled); the state of step $last is saved in " "$1.said"; then
         is "$there" "$last" "$2: step $last is saved"
-        [ $took -le $(($3 + 1)) ]
+        [ "$took" -le $(($3 + 1)) ]
         ok $? "$2: in time ($took s)"
         saved=$((saved + 1))
     else
@@ -80,7 +47,7 @@ for n in 1 2; do
     train_config $n-late.yaml FULL_SHARD bf16 $n 1 \
         "checkpoint: {every_steps: 6, keep: 2, async: true}"
     train_config $n-plain.yaml FULL_SHARD bf16 $n 1 "checkpoint: {every_minutes: 0}"
-    go "whole-$n" $n plain
+    live "whole-$n" "$n" "$n-plain"
     ok $? "$n ranks: uninterrupted" || diag "$(tail -n 3 "whole-$n.said")"
 done
 saved=0 declined=0
@@ -95,10 +62,10 @@ for n in 1 2; do
         [ "$(random 0 2)" != 0 ] || form=late
         kill_wait=$(random 5 20)
         [ $((stop % 2)) = 0 ] || kill_wait=1
-        stop_once "stops-$n" $n $form "$kill_wait"
+        stop_once "stops-$n" "$n" $form "$kill_wait"
         check_stop "stops-$n" "$n ranks: stop $stop, $form, $kill_wait s" "$kill_wait"
     done
-    go "stops-$n" $n plain
+    live "stops-$n" "$n" "$n-plain"
     ok $? "$n ranks: runs to its end" || diag "$(tail -n 5 "stops-$n.said")"
     each_step_once "stops-$n/log.jsonl" $STEPS
     ok $? "$n ranks: every step once"

@@ -10,55 +10,24 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
 . "$(dirname "$0")/train.sh"
-! built_with_sanitizer || skip_all "sanitizers and LD_PRELOAD exclude each other"
-shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
-[ -r "$shim" ] || skip_all "tests/faults/failcall is not built"
-stops=${1:-2} seed=${2:-$$}
-train_alone
-OMP_NUM_THREADS=1
-export OMP_NUM_THREADS
-diag "$stops stops; seed $seed"
-echo "$seed" >state
+# shellcheck source=tests/t/stops.sh
+. "$(dirname "$0")/stops.sh"
 # A short run is one of many on a busy machine.
 slack=10
 [ "$stops" -lt 20 ] || slack=2
+# A copy is waited for every six steps.
 STEPS=$((stops * 40 + 300))
-
-random() { # LOW HIGH: LOW..HIGH
-    awk -v low="$1" -v high="$2" '{ s = ($1 * 16807 + 11) % 2147483647; print s >FILENAME
-        print low + int(s / 2147483647 * (high - low + 1)) }' state
-}
-
-# go NAME CONFIG [ENV...]: a life of the run NAME
-go() {
-    name=$1 form=$2
-    shift 2
-    env "$@" timeout 100 "$ACCEL_BUILD/accel" launch --config "$form.yaml" -n 2 "$TRAIN" \
-        --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --steps $STEPS --sample 0 \
-        --data text.txt --out "$name" >"$name.said" 2>&1
-}
 
 # A stop that would be followed by a kill KILL_WAIT seconds later.
 stop_once() { # CONFIG KILL_WAIT
-    before=$(last_step stops/log.jsonl)
-    go stops "$1" "LD_PRELOAD=$shim" FAILCALL_SLOW=1000 FAILCALL_SLOW_FROM=30000 \
-        FAILCALL_SLOW_PATH=/stops/checkpoints/ \
-        "ACCEL_PREEMPTION_NOTICE=low OFF 0 $2" &
-    life=$!
-    wait_for_step stops/log.jsonl $((before + $(random 8 15))) 60
-    read -r limit <"/proc/$life/task/$life/children"
-    read -r launch <"/proc/$limit/task/$limit/children"
-    kill -TERM "$launch"
-    from=$(date +%s)
-    wait $life
-    rc=$?
-    took=$(($(date +%s) - from))
+    stop_life stops 2 "$1" "$2" "$(random 8 15)" FAILCALL_SLOW=1000 FAILCALL_SLOW_FROM=30000 \
+        FAILCALL_SLOW_PATH=/stops/checkpoints/
 }
 
 # Where it goes on is where the last one said.
 check_stop() { # WHAT KILL_WAIT
     last=$(last_step stops/log.jsonl)
-    is $rc 85 "$1: runs again" || diag "$(tail -n 5 stops.said)"
+    is "$rc" 85 "$1: runs again" || diag "$(tail -n 5 stops.said)"
     [ "$kept" = 0 ] || like "$(cat stops.said)" "resumed from .*/step_0*$kept: step $kept," \
         "$1: begins with step $kept"
     if grep -q "the state of step $last is saved in $PWD/node on the nodes" stops.said; then
@@ -69,7 +38,7 @@ check_stop() { # WHAT KILL_WAIT
         kept=$(sed -n 's/.*step '"$last"' is not saved: .*; the checkpoint of step \([0-9]*\) is kept.*/\1/p' stops.said | head -n 1)
         declined=$((declined + 1))
     fi
-    [ -n "$kept" ] && [ $took -le $(($2 + slack)) ]
+    [ -n "$kept" ] && [ "$took" -le $(($2 + slack)) ]
     ok $? "$1: step $last, kept $kept, in time ($took of $2 s)"
     "$ACCEL_BUILD/accel" ckpt verify stops/checkpoints >verified 2>&1
     rc=$?
@@ -82,7 +51,7 @@ for async in false true; do
         "checkpoint: {every_steps: 6, local_dir: $PWD/node, async: $async, when_busy: wait}"
 done
 train_config plain.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_minutes: 0}"
-go whole plain
+live whole 2 plain
 ok $? "uninterrupted" || diag "$(tail -n 3 whole.said)"
 local=0 shared=0 declined=0 kept=0 stop=0
 # Too little time is a matter of the machine as well: a stop more where a place was not chosen yet.
@@ -100,7 +69,7 @@ while more; do
     stop_once $async "$kill_wait"
     check_stop "stop $stop, async $async, $kill_wait s" "$kill_wait"
 done
-go stops false
+live stops 2 false
 ok $? "runs to its end" || diag "$(tail -n 5 stops.said)"
 each_step_once stops/log.jsonl $STEPS
 ok $? "every step once"

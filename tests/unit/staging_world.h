@@ -8,15 +8,16 @@
 #define ACCEL_TESTS_STAGING_WORLD_H
 
 #include <signal.h>
+#include <stdatomic.h>
 
+#include "tests/unit/held_run.h"
 #include "tests/unit/loader_world.h"
-#include "tests/unit/number_run.h"
 #include "tests/unit/open_world.h"
 
 #define KILLED (128 + SIGKILL)
 
-/* The folder of all cases, and what the run of this one writes to. */
-extern char staging_root[], out_dir[];
+/* The folder of all cases. */
+extern char staging_root[];
 /* Each rank is a node of its own. */
 extern bool apart;
 /* Its node is another one than before; where the ranks share one, all of them moved. */
@@ -25,26 +26,25 @@ extern int moved_rank;
 extern const char *local_dir;
 /* The wait for a thread lets it go. */
 extern bool join_opens;
+/* The wait for a thread lets it remove files. */
+extern bool join_removes;
+/* Files of shards that a thread was about to remove. */
+extern atomic_int removals;
 /* The next write ends the process behind it. */
 extern bool kill_written;
-/* Lines of rank 0 about checkpoints. */
-extern char said[];
 
-/* Threads that write wait, or go on. */
-void gate(bool hold);
+/* Threads that remove files of shards wait, or go on. */
+void hold_removal(bool hold);
 /* True on other ranks. */
 bool has_said(const struct boot *b, const char *text);
-accel_status_t begin(struct number_run *k, int64_t steps);
-accel_status_t step(struct number_run *k);
-accel_status_t steps(struct number_run *k, int n);
 /* Until this rank has copied; no rank looks before all have. */
 void await_copy(struct number_run *k);
-/* The newest complete checkpoint in the shared directory; -1. */
-int64_t newest(void);
 /* The newest record of a staged one, and how many there are. */
 int64_t staged(size_t *count_out);
 /* Parts on this rank's node; found (NULL: not) is called with the path of each. */
 int parts(int rank, void (*found)(const char *dir));
+/* Their number, when this rank has removed what is gone. */
+int parts_left(struct number_run *k);
 /* Kills this rank when all have come here. */
 void die(struct number_run *k);
 /* The next life begins at step `want`, with its weight, and says `text` (NULL: any);

@@ -18,49 +18,26 @@
 #include "checkpoint/accel_ckpt.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
+#include "tests/unit/held_run.h"
 #include "tests/unit/loader_world.h"
-#include "tests/unit/number_run.h"
 #include "tests/unit/open_world.h"
 #include "tests/unit/run_folder.h"
 
-#define START 2 /* what the weight begins with */
-
 static char root[] = "/tmp/accel-background.XXXXXX";
-static char config[sizeof(root) + 20], out_dir[sizeof(root) + 40];
 static int my_rank;
 
 /* ---- the gate -------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
-static bool held;       /* writers wait at the gate */
 static bool join_opens; /* whoever waits for a writer lets it go */
 static int refuse;      /* errno of this rank's fsync of its file; 0: it succeeds */
 static __thread bool in_write;
 
-static void gate(bool hold)
-{
-    pthread_mutex_lock(&lock);
-    held = hold;
-    pthread_cond_broadcast(&moved);
-    pthread_mutex_unlock(&lock);
-}
-
-static void at_the_gate(void)
-{
-    pthread_mutex_lock(&lock);
-    while (held)
-        pthread_cond_wait(&moved, &lock);
-    pthread_mutex_unlock(&lock);
-}
-
-accel_status_t __real_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
-accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
-accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
+static accel_status_t note_write(accel_ckpt_saving_t *g, accel_error_t *err)
 {
     accel_status_t st;
 
-    at_the_gate();
     in_write = true;
     st = __real_accel_ckpt_save_write(g, err);
     in_write = false;
@@ -127,9 +104,10 @@ int __wrap_pthread_join(pthread_t thread, void **result)
 {
     pthread_mutex_lock(&lock);
     joins++;
-    held = held && !join_opens;
     pthread_cond_broadcast(&moved);
     pthread_mutex_unlock(&lock);
+    if (join_opens)
+        gate(false);
     return __real_pthread_join(thread, result);
 }
 
@@ -142,73 +120,11 @@ static int no_fsync(const char *call, const char *name, int fd)
 
 /* ---- a run ----------------------------------------------------------------------- */
 
-static char said[4096];
-
-static void log_line(void *user, accel_log_level_t level, const char *line)
-{
-    const size_t used = strlen(said);
-
-    (void)user;
-    (void)level;
-    if (strstr(line, "checkpoint of step") || strstr(line, "keep_best") ||
-        strstr(line, "saved to"))
-        snprintf(said + used, sizeof(said) - used, "%s\n", line);
-}
-
-static void write_config(int world, const char *more)
-{
-    FILE *f;
-
-    number_config(config, world, 1, "FULL_SHARD", true);
-    f = fopen(config, "a");
-    fprintf(f, "    async: true\n    every_steps: 2\n    every_minutes: 0\n%s", more);
-    fclose(f);
-}
-
-static accel_status_t begin(struct number_run *k, int steps)
-{
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_loop_t loop = { .steps = steps, .batch = 1, .out_dir = out_dir };
-
-    said[0] = '\0';
-    refuse = 0;
-    disk_hook = no_fsync;
-    if (number_models(k, config))
-        return k->err.code;
-    k->run->log.fn = log_line;
-    if (accel_model_add(k->run, "a", k->a, &k->err))
-        return k->err.code;
-    k->oa = accel_optim_add(k->run, "oa", &k->a, 1, &sgd, &k->err);
-    return k->oa ? accel_prepare_all(k->run, &loop, &k->err) : k->err.code;
-}
-
-static accel_status_t step(struct number_run *k)
-{
-    accel_status_t st = number_micro(k, k->a, 1);
-
-    return st ? st : accel_step(k->run, &k->err);
-}
-
 /* Until this rank's file is written. */
 static void await_write(const accel_t *run)
 {
     while (background_writes(&run->background))
         sched_yield();
-}
-
-/* The step that the newest complete checkpoint has; -1: there is none. */
-static int64_t newest(void)
-{
-    accel_ckpt_info_t *list = NULL;
-    char dir[sizeof(out_dir) + 20];
-    int64_t step = -1;
-    size_t n = 0;
-
-    snprintf(dir, sizeof(dir), "%s/checkpoints", out_dir);
-    if (!accel_ckpt_list(dir, &list, &n, NULL) && n > 0 && list[0].complete)
-        step = list[0].step;
-    free(list);
-    return step;
 }
 
 static size_t checkpoints(void)
@@ -540,8 +456,11 @@ static int stops(struct boot *b, void *arg)
 static void run_case(int world, const char *name, const char *more,
                      int (*fn)(struct boot *, void *), int64_t found)
 {
+    char keys[512];
+
     snprintf(out_dir, sizeof(out_dir), "%s/%s-%d", root, name, world);
-    write_config(world, more);
+    snprintf(keys, sizeof(keys), "    async: true\n%s", more);
+    held_config(world, keys);
     tap_is_int(open_world(world, 1, fn, NULL, 60), 0, "%s on %d ranks", name, world);
     if (found >= 0)
         tap_is_int(open_world(world, 1, finds, &found, 60), 0,
@@ -550,6 +469,8 @@ static void run_case(int world, const char *name, const char *more,
 
 int main(void)
 {
+    disk_hook = no_fsync;
+    held_write = note_write;
     run_folder_new(root);
     snprintf(config, sizeof(config), "%s/a.yaml", root);
     for (int world = 1 + TAP_SANITIZED; world <= 3 - TAP_SANITIZED; world++) {

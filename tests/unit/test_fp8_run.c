@@ -4,6 +4,7 @@
  * checkpointing; products that are overridden; evaluations; scales through checkpoints,
  * into bf16 and back, and damaged ones; what is chosen by name.
  */
+#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@ struct outcome {
     int linears, candidates, warnings;
     enum fp8_blocks blocks;
     size_t peak;
+    /* bytes that all ranks have read from shard files */
+    int64_t read;
     /* the last warning of rank 0, or the error; a warning of damaged scales */
     char said[1024], damaged[1024];
 };
@@ -63,6 +66,24 @@ static void note_log(void *user, accel_log_level_t level, const char *line)
     snprintf(o->said, sizeof(o->said), "%s", line);
     if (strstr(line, "the scales of"))
         snprintf(o->damaged, sizeof(o->damaged), "%s", line);
+}
+
+/* ---- the disk -------------------------------------------------------------------- */
+
+static int64_t *bytes_read; /* of this rank's outcome */
+
+ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
+ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
+{
+    const ssize_t got = __real_pread(fd, p, n, at);
+    char path[64], to[400] = "";
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (bytes_read && got > 0 && readlink(path, to, sizeof(to) - 1) > 0 &&
+        strstr(to, ".h5"))
+        __atomic_fetch_add(bytes_read, got, __ATOMIC_RELAXED);
+    return got;
 }
 
 /* ---- a run ----------------------------------------------------------------------- */
@@ -190,8 +211,11 @@ static int rank_main(struct boot *b, void *arg)
     const struct scene *p = arg;
     accel_error_t err = { 0 };
     struct rig k = { 0 };
-    accel_status_t st = rig_open(&k, p, &err);
+    accel_status_t st;
 
+    bytes_read = &p->out->read;
+    st = rig_open(&k, p, &err);
+    bytes_read = NULL;
     for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
         st = train_step(&k, p, (int)s, &err);
         if (!st && s + 1 == p->save) {
@@ -511,6 +535,39 @@ static void test_resume(void)
     }
 }
 
+static int64_t file_bytes;
+
+static int add_file(const char *path, const struct stat *sb, int flag)
+{
+    (void)flag;
+    if (strstr(path, ".h5"))
+        file_bytes += sb->st_size;
+    return 0;
+}
+
+/* Every rank has all scales, and all weights here: no byte of the files is read by two
+ * ranks. Histories are longer than all else. */
+static void test_read_once(void)
+{
+    struct scene p = { .strategy = "NO_SHARD", .world = 4, .length = 4096 };
+    struct outcome before, o;
+    char dir[200];
+
+    p.until = p.save = 2;
+    before = train(p, "once", 0);
+    snprintf(dir, sizeof(dir), "%s/once/checkpoints", root);
+    file_bytes = 0;
+    tap_is_int(ftw(dir, add_file, 8), 0, "the files");
+    o = train(p, "once", 0);
+    tap_ok(o.warnings == 0 &&
+               memcmp(o.inverse, before.inverse, sizeof(o.inverse)) == 0 &&
+               o.inverse[0] > 0,
+           "the scales of the checkpoint");
+    tap_ok(o.read > LINEARS * FP8_TENSORS * 4096 * 4 && o.read <= file_bytes,
+           "%lld of %lld bytes have left the storage", (long long)o.read,
+           (long long)file_bytes);
+}
+
 /* fp8, bf16, fp8: what is lost is said. */
 static void test_changes(void)
 {
@@ -612,6 +669,7 @@ int main(void)
     test_blocks();
     test_modules();
     test_resume();
+    test_read_once();
     test_changes();
     test_lengths();
     test_longest();

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static int copies(struct boot *b, void *arg)
     accel_barrier(k.run, &k.err);
     EXPECT(newest() == 2, "step 2 is copied: %s", said);
     EXPECT(has_said(b, "checkpoint of step 2 copied from the nodes in "), "said");
-    EXPECT(staged(&n) == 4 && n == 1 && parts(b->rank, NULL) == 1,
+    EXPECT(staged(&n) == 4 && n == 1 && parts_left(&k) == 1,
            "its part and record are gone, those of step 4 are there");
     EXPECT(accel_close(k.run, &k.err) == ACCEL_OK, "closed: %s", k.err.text);
     EXPECT(newest() == 4, "the end waits for the copy of step 4");
@@ -154,11 +155,12 @@ static int retains(struct boot *b, void *arg)
     struct number_run k;
     size_t n;
 
+    (void)b;
     (void)arg;
     gate(true);
     EXPECT(!begin(&k, 100) && !steps(&k, 8), "steps: %s", k.err.text);
     accel_barrier(k.run, &k.err);
-    EXPECT(staged(&n) == 8 && n == 3 && parts(b->rank, NULL) == 3,
+    EXPECT(staged(&n) == 8 && n == 3 && parts_left(&k) == 3,
            "steps 8 and 6, and 2 that is being copied (%zu)", n);
     gate(false);
     await_copy(&k);
@@ -173,12 +175,41 @@ static int retains(struct boot *b, void *arg)
     return 0;
 }
 
+/* No step waits for the removal of a part; the next save to the nodes does. */
+static int sweeps(struct boot *b, void *arg)
+{
+    struct number_run k;
+    size_t n;
+
+    (void)arg;
+    gate(false);
+    EXPECT(!begin(&k, 100) && !steps(&k, 2), "two steps: %s", k.err.text);
+    await_copy(&k);
+    hold_removal(true);
+    EXPECT(!step(&k) && newest() == 2, "step 2 is copied: %s", said);
+    while (atomic_load(&removals) == 0)
+        sched_yield();
+    accel_barrier(k.run, &k.err);
+    EXPECT(staged(&n) == -1 && parts(b->rank, NULL) == 1,
+           "its record is gone, its part is being removed");
+    accel_barrier(k.run, &k.err);
+    join_removes = true;
+    EXPECT(!step(&k), "step 4: %s", k.err.text);
+    accel_barrier(k.run, &k.err);
+    EXPECT(staged(&n) == 4 && parts(b->rank, NULL) == 1,
+           "only that of step 4 is there");
+    accel_close(k.run, NULL);
+    EXPECT(newest() == 4 && parts(b->rank, NULL) == 0, "and none at the end");
+    return 0;
+}
+
 /* accel_save and the last step want the shared directory. */
 static int is_asked(struct boot *b, void *arg)
 {
     struct number_run k;
     size_t n;
 
+    (void)b;
     (void)arg;
     gate(true);
     join_opens = true;
@@ -189,7 +220,7 @@ static int is_asked(struct boot *b, void *arg)
     EXPECT(!steps(&k, 3) && !accel_save(k.run, &k.err), "step 5: %s", k.err.text);
     EXPECT(newest() == 5, "is saved at once");
     accel_barrier(k.run, &k.err);
-    EXPECT(staged(&n) == -1 && parts(b->rank, NULL) == 0,
+    EXPECT(staged(&n) == -1 && parts_left(&k) == 0,
            "what the nodes had is of no use then");
     gate(true);
     EXPECT(!steps(&k, 2), "the last step: %s", k.err.text);
@@ -417,6 +448,8 @@ int main(void)
         life(world, "killed, saves in the background", dies_between, NULL, KILLED);
         new_case(world, "retains", "");
         life(world, "retains", retains, NULL, 0);
+        new_case(world, "sweeps", "");
+        life(world, "removes", sweeps, NULL, 0);
         new_case(world, "asked", "");
         life(world, "is asked", is_asked, NULL, 0);
         new_case(world, "back", "");

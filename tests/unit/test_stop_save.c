@@ -16,8 +16,8 @@
 #include "life/requeue.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
+#include "tests/unit/held_run.h"
 #include "tests/unit/loader_world.h"
-#include "tests/unit/number_run.h"
 #include "tests/unit/open_world.h"
 #include "tests/unit/run_folder.h"
 
@@ -104,34 +104,12 @@ static void test_pace(void)
 /* ---- runs ------------------------------------------------------------------------ */
 
 static char root[] = "/tmp/accel-stop-save.XXXXXX";
-static char config[sizeof(root) + 20], out_dir[sizeof(root) + 40];
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
-static bool held, judge_opens; /* writers wait; until the first verdict */
+static bool judge_opens; /* the first verdict opens the gate */
 static accel_status_t last_write;
 
-static void gate(bool hold)
+static accel_status_t note_write(accel_ckpt_saving_t *g, accel_error_t *err)
 {
-    pthread_mutex_lock(&lock);
-    held = hold;
-    pthread_cond_broadcast(&moved);
-    pthread_mutex_unlock(&lock);
-}
-
-accel_status_t __real_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
-accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
-accel_status_t __wrap_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
-{
-    accel_status_t st;
-
-    pthread_mutex_lock(&lock);
-    while (held)
-        pthread_cond_wait(&moved, &lock);
-    pthread_mutex_unlock(&lock);
-    st = __real_accel_ckpt_save_write(g, err);
-    last_write = st;
-    return st;
+    return last_write = __real_accel_ckpt_save_write(g, err);
 }
 
 accel_status_t __real_deadline_judge(accel_t *run, int sig, struct stop_verdict *v,
@@ -148,52 +126,6 @@ accel_status_t __wrap_deadline_judge(accel_t *run, int sig, struct stop_verdict 
     return st;
 }
 
-/* Lines of rank 0 about checkpoints and the stop. */
-static char said[4096];
-
-static void log_line(void *user, accel_log_level_t level, const char *line)
-{
-    const size_t used = strlen(said);
-
-    (void)user;
-    (void)level;
-    if (strstr(line, "checkpoint") || strstr(line, "received"))
-        snprintf(said + used, sizeof(said) - used, "%s\n", line);
-}
-
-static void write_config(int world, const char *more)
-{
-    FILE *f;
-
-    number_config(config, world, 1, "FULL_SHARD", true);
-    f = fopen(config, "a");
-    fprintf(f, "    every_steps: 2\n    every_minutes: 0\n    keep: 1\n%s", more);
-    fclose(f);
-}
-
-static accel_status_t begin(struct number_run *k)
-{
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_loop_t loop = { .steps = 100, .batch = 1, .out_dir = out_dir };
-
-    said[0] = '\0';
-    disk_hook = NULL;
-    if (number_models(k, config))
-        return k->err.code;
-    k->run->log.fn = log_line;
-    if (accel_model_add(k->run, "a", k->a, &k->err))
-        return k->err.code;
-    k->oa = accel_optim_add(k->run, "oa", &k->a, 1, &sgd, &k->err);
-    return k->oa ? accel_prepare_all(k->run, &loop, &k->err) : k->err.code;
-}
-
-static accel_status_t step(struct number_run *k)
-{
-    accel_status_t st = number_micro(k, k->a, 1);
-
-    return st ? st : accel_step(k->run, &k->err);
-}
-
 /* The site kills after `kill_wait` seconds; a save takes `seconds`, with its margin. */
 static void set_times(accel_t *run, int kill_wait, double seconds)
 {
@@ -207,7 +139,7 @@ static void set_times(accel_t *run, int kill_wait, double seconds)
 static accel_status_t until_stop(struct number_run *k, const struct boot *b,
                                  int kill_wait, double seconds)
 {
-    accel_status_t st = begin(k);
+    accel_status_t st = begin(k, 100);
 
     for (int i = 0; i < 2 && st == ACCEL_OK; i++)
         st = step(k);
@@ -308,7 +240,7 @@ static int is_late(struct boot *b, void *arg)
     int64_t newest;
 
     (void)arg;
-    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
     set_times(k.run, 30, 29.5);
     if (b->rank == b->size - 1) {
         raise(SIGTERM);
@@ -358,7 +290,7 @@ static int asks(struct boot *b, void *arg)
     EXPECT(b->rank != 0 || !in_job("JobId=1 JobState=RUNNING BatchFlag=0 "
                                    "PreemptTime=2026-11-21T06:39:01"),
            "a job");
-    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
     set_times(k.run, 5, 10);
     k.run->life.notice.grace = 60;
     snprintf(k.run->life.notice.mode, sizeof(k.run->life.notice.mode), "REQUEUE");
@@ -390,7 +322,7 @@ static int interrupted(struct boot *b, void *arg)
     int64_t newest;
 
     (void)arg;
-    EXPECT(!begin(&k) && !step(&k), "a step: %s", k.err.text);
+    EXPECT(!begin(&k, 100) && !step(&k), "a step: %s", k.err.text);
     set_times(k.run, 1, 1e6);
     if (b->rank == 0)
         raise(SIGINT);
@@ -428,7 +360,7 @@ static int keeps(struct boot *b, void *arg)
     int64_t newest;
 
     (void)arg;
-    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
     EXPECT(!save_finish(k.run, &k.err), "step 2 is there: %s", k.err.text);
     gate(true);
     judge_opens = true;
@@ -486,7 +418,7 @@ static int runs_out(struct boot *b, void *arg)
     int64_t newest;
 
     (void)arg;
-    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
     set_times(k.run, 60, 10);
     failing = k.run;
     disk_hook = full;
@@ -507,7 +439,7 @@ static int measures(struct boot *b, void *arg)
     struct number_run k;
 
     (void)arg;
-    EXPECT(!begin(&k) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "two steps: %s", k.err.text);
     EXPECT(k.run->life.pace.at_once > 0, "a save is measured");
     accel_close(k.run, NULL);
     EXPECT(b->rank != 0 ||
@@ -521,7 +453,7 @@ static int knows(struct boot *b, void *arg)
     struct number_run k;
 
     (void)arg;
-    EXPECT(!begin(&k), "prepared: %s", k.err.text);
+    EXPECT(!begin(&k, 100), "prepared: %s", k.err.text);
     EXPECT((k.run->life.pace.at_once > 0) == (b->rank == 0) &&
                k.run->life.pace.background == 0,
            "the next life knows it");
@@ -541,7 +473,7 @@ static accel_status_t begin_after(struct number_run *k, int rank, const char *li
         fprintf(f, "T job=0 of=0 restart=0 save step=2 seconds=4.000%s\n", line);
         fclose(f);
     }
-    return begin(k);
+    return begin(k, 100);
 }
 
 /* An older history lacks the bytes: a checkpoint takes as long as then. */
@@ -574,9 +506,12 @@ static int knows_late(struct boot *b, void *arg)
 static void run_case(int world, const char *name, const char *more,
                      int (*fn)(struct boot *, void *))
 {
+    char keys[512];
+
     if (more) {
         snprintf(out_dir, sizeof(out_dir), "%s/%s-%d", root, name, world);
-        write_config(world, more);
+        snprintf(keys, sizeof(keys), "    keep: 1\n%s", more);
+        held_config(world, keys);
     }
     tap_is_int(open_world(world, 1, fn, NULL, 60), 0, "%s on %d ranks", name, world);
 }
@@ -587,6 +522,7 @@ int main(void)
 
     test_rule();
     test_pace();
+    held_write = note_write;
     unsetenv("SLURM_JOB_ID");
     signal(SIGINT, SIG_DFL); /* a shell's background job ignores it */
     run_folder_new(root);
