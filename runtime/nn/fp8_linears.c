@@ -92,6 +92,7 @@ static accel_status_t open_scales(struct fp8_linears *out, accel_error_t *err)
         l->live = out->shown + i * FP8_TENSORS;
         fp8_begin(l);
         out->weight[i]->fp8 = l;
+        out->weight[i]->g->narrows = !out->recipe.blocks;
     }
     return ACCEL_OK;
 }

@@ -115,18 +115,42 @@ static struct factor copy_factor(const struct narrowing *m)
     return f;
 }
 
-/* m: [2], by place_of. */
-static void quantize_whole(const struct backend *be, const struct narrowing *m,
-                           const void *src, accel_dtype_t type, const float *scale,
-                           float *amax)
-{
-    const accel_dtype_t to = m->w->fp8->recipe->type[m->tensor];
+/* Numbers that are narrowed. */
+struct wide_matrix {
+    const void *data;
+    accel_dtype_t type;
+    /* what makes them is not queued yet, and can narrow on the way (g->result) */
+    bool waits;
+};
 
-    if (m[1].copy)
-        be->quantize_turned(be, m[0].copy, m[1].copy, to, src, type, m->rows, m->cols,
-                            scale, amax);
+/* In the kernel that makes the numbers, where that waits, else in one of its own. */
+static void quantize_copy(struct graph *g, struct wide_matrix *src,
+                          const struct narrow_copy *to)
+{
+    const struct backend *be = g->backend;
+
+    if (src->waits)
+        op_result_taken(g, to);
+    else if (to->turned)
+        be->quantize_turned(be, to->copy, to->turned, to->type, src->data, src->type,
+                            to->rows, to->cols, to->scale, to->amax);
     else
-        be->quantize(be, m[0].copy, to, src, type, m->rows * m->cols, scale, amax);
+        be->quantize(be, to->copy, to->type, src->data, src->type, to->rows * to->cols,
+                     to->scale, to->amax);
+    src->waits = false;
+}
+
+/* m: [2], by place_of. */
+static struct narrow_copy whole_copy(const struct narrowing *m, const float *scale,
+                                     float *amax)
+{
+    return (struct narrow_copy){ .type = m->w->fp8->recipe->type[m->tensor],
+                                 .rows = m->rows,
+                                 .cols = m->cols,
+                                 .copy = m[0].copy,
+                                 .turned = m[1].copy,
+                                 .scale = scale,
+                                 .amax = amax };
 }
 
 /* Scale and inverse from a largest magnitude, in the memory of the backend; a rehearsal
@@ -140,20 +164,24 @@ static void make_scale(const struct backend *be, const struct fp8_recipe *r,
         fp8_power_scale(scale, to, *amax);
 }
 
-/* Current scaling: reads the numbers twice. Each copy has the scale behind it. */
-static void quantize_by_itself(const struct backend *be, const struct narrowing *m,
-                               const void *src, accel_dtype_t type)
+/* Current scaling: reads the numbers twice, the first time while they are made where
+ * they wait. Each copy has the scale behind it. */
+static void quantize_by_itself(struct graph *g, const struct narrowing *m,
+                               struct wide_matrix *src)
 {
+    const struct backend *be = g->backend;
     const struct fp8_recipe *r = m->w->fp8->recipe;
-    const accel_dtype_t to = r->type[m->tensor];
     float *own = own_scale(m[0].copy ? &m[0] : &m[1]);
+    struct narrow_copy look = whole_copy(m, NULL, own + 2);
+    const struct narrow_copy copies = whole_copy(m, own, NULL);
 
+    look.copy = look.turned = NULL;
     be->zero(be, own + 2, sizeof(*own));
-    be->quantize(be, NULL, to, src, type, m->rows * m->cols, NULL, own + 2);
-    make_scale(be, r, own, to, own + 2);
+    quantize_copy(g, src, &look);
+    make_scale(be, r, own, look.type, own + 2);
     if (m[0].copy && m[1].copy)
-        make_scale(be, r, own_scale(&m[1]), to, own + 2);
-    quantize_whole(be, m, src, type, own, NULL);
+        make_scale(be, r, own_scale(&m[1]), look.type, own + 2);
+    quantize_copy(g, src, &copies);
 }
 
 static void quantize_blocks(const struct backend *be, const struct narrowing *m,
@@ -168,21 +196,21 @@ static void quantize_blocks(const struct backend *be, const struct narrowing *m,
 
 /* Makes the copies of a matrix that there is room for. Without any, it is only looked
  * at. m: [2], by place_of. */
-static void quantize(const struct graph *g, const struct narrowing *m, const void *src,
-                     accel_dtype_t type)
+static void quantize(struct graph *g, const struct narrowing *m, struct wide_matrix src)
 {
     const struct fp8_linear *l = m->w->fp8;
     struct fp8_live *live = &l->live[m->tensor];
     const bool copies = m[0].copy || m[1].copy;
+    const struct narrow_copy delayed =
+        whole_copy(m, &live->scale, g->training ? &live->amax : NULL);
 
     if (l->recipe->blocks)
         for (int i = 0; i < 2; i++)
-            quantize_blocks(g->backend, &m[i], src, type);
+            quantize_blocks(g->backend, &m[i], src.data, src.type);
     else if (l->recipe->current && copies)
-        quantize_by_itself(g->backend, m, src, type);
+        quantize_by_itself(g, m, &src);
     else if (!l->recipe->current && (copies || g->training))
-        quantize_whole(g->backend, m, src, type, &live->scale,
-                       g->training ? &live->amax : NULL);
+        quantize_copy(g, &src, &delayed);
 }
 
 /* The copies of x are from here on those with w's scale. */
@@ -225,9 +253,12 @@ void fp8_input(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
     struct narrowing m[] = { narrowing_of(g->backend, w, FP8_INPUT, FP8_FORWARD, rows),
                              narrowing_of(g->backend, w, FP8_INPUT, FP8_WEIGHT_GRADIENT,
                                           rows) };
-    bool apart;
+    bool apart, waits;
 
     *out = (struct narrow_input){ NULL };
+    waits = g->result.out == x && (now || keeps) && !w->fp8->recipe->blocks;
+    if (!waits)
+        graph_queue_waiting(g);
     if (!now && !keeps)
         return;
     input_share(x, w);
@@ -237,7 +268,9 @@ void fp8_input(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
     if (keeps)
         out->kept = now && !apart ? out->now : input_copy(g, x, &m[apart]);
     if (!g->error.code)
-        quantize(g, m, x->data, g->compute);
+        quantize(g, m,
+                 (struct wide_matrix){
+                     .data = x->data, .type = g->compute, .waits = waits });
 }
 
 struct factor fp8_taken(const struct graph *g, const accel_tensor_t *w,
@@ -297,7 +330,7 @@ static void keep_weight(struct graph *g, const accel_tensor_t *w, const void *va
     weight_forms(g->backend, w, form);
     for (int i = 0; i < 2; i++)
         form[i].copy = l->kept[i];
-    quantize(g, form, values, g->compute);
+    quantize(g, form, (struct wide_matrix){ .data = values, .type = g->compute });
     l->kept_of = g->training || l->recipe->current ? now : 0;
 }
 
@@ -328,7 +361,7 @@ bool fp8_weight(struct graph *g, const accel_tensor_t *w, enum fp8_product produ
     }
     if (!scratch_copy(g, &m[place_of(&one)], out))
         return false;
-    quantize(g, m, values, g->compute);
+    quantize(g, m, (struct wide_matrix){ .data = values, .type = g->compute });
     return true;
 }
 
@@ -354,7 +387,7 @@ bool fp8_gradient(struct graph *g, const struct tape_entry *e, const void *value
         return false;
     if (weight && apart && !scratch_copy(g, &m[1], for_weight))
         return false;
-    quantize(g, m, values, type);
+    quantize(g, m, (struct wide_matrix){ .data = values, .type = type });
     /* one copy serves both; who frees it is for_input */
     if (weight && !apart) {
         *for_weight = *for_input;
