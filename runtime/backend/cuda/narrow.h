@@ -97,14 +97,15 @@ static __device__ inline void store_rounded(T *to, float *v)
 enum { SQUARE = 64, SQUARE_LINE = SQUARE + 16, SQUARE_PACK = 16 };
 
 /* SOURCE has value(at), which returns element `at` as it is stored, and may be what
- * stores it. A block per square; columns in y. Zeros behind the last row. */
+ * stores it. A block per square; columns in y. Zeros behind the last row; ld is
+ * narrow_ld(rows). */
 template <typename SOURCE>
 static __global__ void __launch_bounds__(MAP_BLOCK)
-    turn_kernel(SOURCE source, struct narrow_copy to)
+    turn_kernel(SOURCE source, struct narrow_copy to, int64_t ld)
 {
     __shared__ pack<f8_t, SQUARE_PACK> square[SQUARE][SQUARE_LINE / SQUARE_PACK];
     const int64_t row = (int64_t)blockIdx.x * SQUARE,
-                  col = (int64_t)blockIdx.y * SQUARE, ld = narrow_ld(to.rows);
+                  col = (int64_t)blockIdx.y * SQUARE;
     f8_t *const turned = (f8_t *)to.turned;
     struct narrowing n = narrow_begin(to);
 
@@ -138,7 +139,8 @@ static void turn(struct cuda_state *s, SOURCE source, const struct narrow_copy *
     const dim3 grid((unsigned)((to->rows + SQUARE - 1) / SQUARE),
                     (unsigned)((to->cols + SQUARE - 1) / SQUARE));
 
-    LAUNCH((turn_kernel<SOURCE>), grid, MAP_BLOCK, 0, s, source, *to);
+    LAUNCH((turn_kernel<SOURCE>), grid, MAP_BLOCK, 0, s, source, *to,
+           narrow_ld(to->rows));
 }
 
 #endif

@@ -243,10 +243,10 @@ static __device__ inline void block_statistics(const struct norm &p,
  * block's rows, which it reads again, from the cache at best. */
 template <typename T, int V, int G>
 static __global__ void __launch_bounds__(ROW_BLOCK)
-    norm_turned_kernel(struct norm p, norm_call<T> c, struct narrow_copy to)
+    norm_turned_kernel(struct norm p, norm_call<T> c, struct narrow_copy to, int64_t ld)
 {
     __shared__ float room[WARP], mean[TURN_ROWS], rstd[TURN_ROWS];
-    const int64_t first = (int64_t)blockIdx.x * TURN_ROWS, ld = narrow_ld(p.rows);
+    const int64_t first = (int64_t)blockIdx.x * TURN_ROWS;
     const T *const x = c.b ? c.sum : c.a;
     struct narrowing own = narrow_begin(to);
 
@@ -291,7 +291,7 @@ static void norm_narrow(struct cuda_state *s, const struct norm &p, norm_call<T>
     }
     plan.shared = 0;
     plan.grid = (unsigned)((p.rows + TURN_ROWS - 1) / TURN_ROWS);
-    LAUNCH_ROWS(plan, T, norm_turned_kernel, s, p, c, *to);
+    LAUNCH_ROWS(plan, T, norm_turned_kernel, s, p, c, *to, narrow_ld(p.rows));
 }
 
 /* ---- the entries ----------------------------------------------------------------- */
