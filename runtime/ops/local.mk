@@ -15,6 +15,8 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/linear_fp8.c \
 	runtime/ops/linear_fp8.h \
 	runtime/ops/maxpool2d.c \
+	runtime/ops/narrowing.c \
+	runtime/ops/narrowing.h \
 	runtime/ops/norm.c \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \

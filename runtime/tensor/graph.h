@@ -77,6 +77,10 @@ struct accel_tensor {
     struct accel_tensor *narrow[2];
     accel_dtype_t narrow_type;
     float narrow_scale;
+    /* The last linear to note its largest magnitude: what that had seen before
+     * (fp8_linear.seen), and since; NULL: none */
+    const struct fp8_linear *noted_by;
+    uint64_t noted_before, noted;
     /* name of a parameter in its model, else NULL */
     const char *name;
     /* of a parameter or buffer, "MODEL/NAME", malloc; NULL: the model has no name */
@@ -200,6 +204,8 @@ struct graph {
     /* Weights are multiplied in 8 bits with scales of whole tensors: results wait for
      * the linear that may take them. Set once for the run. */
     bool narrows;
+    /* inputs of linears that were noted in this run; each has its number */
+    uint64_t notes;
     /* This is micro-batch `micro`, from 1, of the step's `micros`; 0: of no step. For
      * messages; cleared by graph_reset. */
     int micro, micros;

@@ -22,6 +22,8 @@ enum { ROWS = 24, IN = 48, OUT = 32, ELEMS = ROWS * IN };
 static struct {
     struct backend real;
     int alone, both, quantize;
+    /* numbers that were only looked at */
+    int64_t looked;
 } count;
 
 static void note(const struct narrow_copy *to)
@@ -70,6 +72,7 @@ static void count_quantize(const struct backend *be, void *dst, accel_dtype_t to
                            const float *scale, float *amax)
 {
     count.quantize++;
+    count.looked += dst ? 0 : n;
     count.real.quantize(be, dst, to, src, type, n, scale, amax);
 }
 
@@ -79,6 +82,7 @@ static void is_counted(int alone, int both, int quantize, const char *what)
            "%s: %d alone, %d with copies, %d that narrow", what, count.alone,
            count.both, count.quantize);
     count.alone = count.both = count.quantize = 0;
+    count.looked = 0;
 }
 
 /* ---- the rig --------------------------------------------------------------------- */
@@ -181,6 +185,7 @@ static void rig_close(struct rig *k)
     backend_close(k->be);
 }
 
+/* Up to 2 * by. */
 static accel_tensor_t *numbers(struct graph *g, double by)
 {
     double v[ELEMS];
@@ -232,18 +237,23 @@ static accel_tensor_t *result(const struct rig *k, enum kind kind, accel_tensor_
         ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2                                       \
     }
 /* A recipe; kernels that narrow, of the two linears' inputs, weights and gradients, in
- * a forward and a backward, where results do not wait. */
+ * a forward and a backward, where results do not wait; and numbers that are only looked
+ * at where they do: the second linear reads the first one's magnitude. */
 static const struct row {
     const char *name;
     struct fp8_recipe recipe;
     float apart; /* the second scale in parts of the first */
-    int narrow;
+    int narrow, looked;
 } rows[] = {
-    { "delayed", { .type = HYBRID, .history = 2 }, 1, 8 },
-    { "two scales", { .type = HYBRID, .history = 2 }, 0.5f, 8 },
-    { "wide forward", { .type = HYBRID, .history = 2, .wide = { true } }, 1, 6 },
-    { "current", { .type = HYBRID, .current = true }, 1, 14 },
-    { "blocks", { .type = HYBRID, .current = true, .blocks = FP8_BLOCKS_32 }, 1, 0 },
+    { "delayed", { .type = HYBRID, .history = 2 }, 1, 8, 1 },
+    { "two scales", { .type = HYBRID, .history = 2 }, 0.5f, 8, 0 },
+    { "wide forward", { .type = HYBRID, .history = 2, .wide = { true } }, 1, 6, 1 },
+    { "current",
+      { .type = HYBRID, .current = true },
+      1,
+      14,
+      4 * OUT *IN + 2 * ROWS *OUT },
+    { "blocks", { .type = HYBRID, .current = true, .blocks = FP8_BLOCKS_32 }, 1, 0, 0 },
 };
 
 struct outcome {
@@ -293,10 +303,66 @@ static void test_bits(const struct row *row, enum kind kind)
     step(row, kind, false, &apart);
     is_counted(1, 0, row->narrow, text);
     step(row, kind, true, &waited);
+    tap_is_int(count.looked, row->looked, "%s: numbers that are looked at", text);
     is_counted(!takes, takes, row->narrow - takes, text);
     tap_ok(!memcmp(&apart, &waited, sizeof(apart)) && apart.y[1][0] &&
                (row->recipe.current || apart.live[1][FP8_INPUT].amax > 0),
            "%s: the same bits", text);
+}
+
+/* ---- largest magnitudes ---------------------------------------------------------- */
+
+static void reads(struct rig *k, int linear, accel_tensor_t *x)
+{
+    if (!accel_linear(x, k->weight[linear], NULL, ACCEL_ACT_NONE))
+        tap_diag("%s", k->g.error.text);
+}
+
+/* In parts of that of numbers(1). */
+static void has_seen(const struct rig *k, float a, float b, int64_t looked,
+                     const char *what)
+{
+    const float first = k->live[0][FP8_INPUT].amax / 2;
+    const float second = k->live[1][FP8_INPUT].amax / 2;
+
+    tap_ok(first == a && second == b, "%s: %g and %g", what, (double)first,
+           (double)second);
+    tap_is_int(count.looked, looked, "%s: numbers that are looked at", what);
+    count.looked = 0;
+}
+
+/* A linear takes the magnitude of another one only where both have seen the same. */
+static void test_notes(void)
+{
+    static const uint16_t zeros[ELEMS];
+    struct rig k;
+    accel_tensor_t *x;
+
+    rig_open(&k, &rows[0].recipe, 1, inner_forward);
+    for (int i = 1; i <= 2; i++) {
+        reads(&k, 0, x = numbers(&k.g, i));
+        reads(&k, 1, x);
+        has_seen(&k, (float)i, (float)i, 1, "two linears of one input");
+    }
+    reads(&k, 0, numbers(&k.g, 4));
+    reads(&k, 0, x = numbers(&k.g, 3));
+    reads(&k, 1, x);
+    has_seen(&k, 4, 3, ELEMS, "the first alone has seen another");
+    reads(&k, 0, x = numbers(&k.g, 2));
+    reads(&k, 0, numbers(&k.g, 8));
+    reads(&k, 1, x);
+    has_seen(&k, 8, 3, ELEMS, "and sees one in between");
+    k.g.recomputing = true;
+    reads(&k, 0, numbers(&k.g, 16));
+    k.g.recomputing = false;
+    has_seen(&k, 8, 3, 0, "what runs again was seen before");
+    rig_close(&k);
+    rig_open(&k, &rows[0].recipe, 1, inner_forward);
+    reads(&k, 0, x = numbers(&k.g, 4));
+    tap_is_int(accel_tensor_write(x, zeros, sizeof(zeros), NULL), 0, "it changes");
+    reads(&k, 1, x);
+    has_seen(&k, 4, 0, 0, "an input that has changed");
+    rig_close(&k);
 }
 
 /* ---- what comes between ---------------------------------------------------------- */
@@ -426,6 +492,7 @@ int main(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
         for (int kind = 0; kind < KINDS; kind++)
             test_bits(&rows[i], (enum kind)kind);
+    test_notes();
     test_readers();
     test_border();
     test_failure();
