@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/narrow.h"
+#include "backend/cpu/vmath.h"
 #include "precision/fp8.h"
 
 /* Of a magnitude as the bits of float32: compared as integers, in any order the largest
@@ -37,7 +37,8 @@ VM_INLINE uint32_t quantize_group(f8_t *dst, const void *src, int64_t first, int
     for (int64_t i = 0; i < n; i++) {
         const uint32_t u = magnitude(x[i]);
 
-        code[i] = narrow_code(x[i] * scale, wide);
+        code[i] =
+            wide ? f32_to_full_e5m2(x[i] * scale) : f32_to_full_e4m3(x[i] * scale);
         most = u > most ? u : most;
     }
 #pragma omp simd

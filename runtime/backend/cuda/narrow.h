@@ -35,7 +35,7 @@ static __device__ inline f8_t narrow_code(float x, bool wide)
         asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
     return (f8_t)pair;
 #else
-    return wide ? f32_to_full_e5m2(x) : f32_to_full_e4m3(x);
+    return (f8_t)(wide ? f32_to_full_e5m2(x) : f32_to_full_e4m3(x));
 #endif
 }
 
