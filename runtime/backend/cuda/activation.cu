@@ -189,10 +189,10 @@ void cuda_gated(const struct backend *be, void *y, const void *gate, const void 
 {
     if (narrow) {
         BY_TYPE(type, T,
-                narrow_result(cuda_state_of(be),
-                              narrow_op<T>{ (T *)y, (const T *)gate, (const T *)up, act,
-                                            NULL },
-                              n, narrow));
+                narrow_result(
+                    cuda_state_of(be),
+                    narrow_op<T>{ (T *)y, (const T *)gate, (const T *)up, act, NULL },
+                    n, narrow));
         return;
     }
     BY_TYPE(type, T,

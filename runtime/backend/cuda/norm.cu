@@ -282,8 +282,8 @@ template <typename T>
 static void norm_narrow(struct cuda_state *s, const struct norm &p, norm_call<T> c,
                         const struct narrow_copy *to)
 {
-    struct row_plan plan = plan_rows<T>(p.rows, p.cols, 1,
-                                        on_16(c.sum, c.y, c.a, c.b, c.gain, c.bias));
+    struct row_plan plan =
+        plan_rows<T>(p.rows, p.cols, 1, on_16(c.sum, c.y, c.a, c.b, c.gain, c.bias));
 
     if (!to->turned) {
         LAUNCH_ROWS(plan, T, norm_narrow_kernel, s, p, c, plan.keep, *to);

@@ -48,8 +48,7 @@ void cuda_quantize_turned(const struct backend *be, void *dst, void *turned,
 {
     const struct narrow_copy all = { to, rows, cols, dst, turned, scale, amax };
 
-    BY_TYPE(type, T,
-            turn(cuda_state_of(be), stored_source<T>{ (const T *)src }, &all));
+    BY_TYPE(type, T, turn(cuda_state_of(be), stored_source<T>{ (const T *)src }, &all));
 }
 
 static __global__ void scale_kernel(float *scale, accel_dtype_t to, const float *amax)
