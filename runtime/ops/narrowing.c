@@ -146,7 +146,7 @@ static void quantize_by_itself(struct graph *g, const struct narrowing *m,
     quantize_copy(g, src, &copies);
 }
 
-/* Linears that share an input note one magnitude. Where another has noted this one, and
+/* Linears that share the copies of an input note one magnitude. Where another has noted this one, and
  * both had seen the same before, its amax is that of this linear, too: one number is
  * read in place of the input. */
 static bool noted_before(const struct graph *g, const struct fp8_linear *l,
@@ -162,14 +162,12 @@ static bool noted_before(const struct graph *g, const struct fp8_linear *l,
     return true;
 }
 
-/* A rehearsal notes nothing, and a buffer has other values in another micro-batch. */
+/* A rehearsal notes nothing. */
 static void note_input(struct graph *g, struct fp8_linear *l, accel_tensor_t *x)
 {
-    x->noted_by = NULL;
     if (g->backend->shapes_only)
         return;
-    if (!x->buffer)
-        x->noted_by = l;
+    x->noted_by = l;
     x->noted_before = l->seen;
     x->noted = l->seen = ++g->notes;
 }

@@ -77,8 +77,8 @@ struct accel_tensor {
     struct accel_tensor *narrow[2];
     accel_dtype_t narrow_type;
     float narrow_scale;
-    /* The last linear to note its largest magnitude: what that had seen before
-     * (fp8_linear.seen), and since; NULL: none */
+    /* The last linear to note the largest magnitude of what is narrow: what it had seen
+     * before (fp8_linear.seen), and since; NULL: none */
     const struct fp8_linear *noted_by;
     uint64_t noted_before, noted;
     /* name of a parameter in its model, else NULL */
