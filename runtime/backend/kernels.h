@@ -88,15 +88,15 @@ KERNEL(void, moments_narrow, struct moments dst, const float *src, bool positive
 /* dst = a + b; dst may be a or b. */
 KERNEL(void, add, void *dst, const void *a, const void *b, accel_dtype_t type,
        int64_t n)
-/* y = act(x) */
+/* y = act(x). `narrow`, here and below: y in 8 bits, too; NULL: not wanted. */
 KERNEL(void, act, void *y, const void *x, accel_dtype_t type, int64_t n,
-       accel_activation_t act)
+       accel_activation_t act, const struct narrow_copy *narrow)
 /* dx (+)= dy * act'(pre). For RELU, `pre` may also be the activation's result. */
 KERNEL(void, act_grad, void *dx, bool add, const void *dy, const void *pre,
        accel_dtype_t type, int64_t n, accel_activation_t act)
 /* y = act(gate) * up */
 KERNEL(void, gated, void *y, const void *gate, const void *up, accel_dtype_t type,
-       int64_t n, accel_activation_t act)
+       int64_t n, accel_activation_t act, const struct narrow_copy *narrow)
 /* dgate (+)= dy * up * act'(gate), dup (+)= dy * act(gate). Either may be NULL; they
  * must not be the same array. */
 KERNEL(void, gated_grad, void *dgate, bool add_gate, void *dup, bool add_up,
@@ -153,11 +153,12 @@ KERNEL(void, softmax_grad, void *dx, bool add, const void *dy, const void *y,
 /* y [rows, cols] of x [rows, cols], gain and bias [cols]. stats[2 * rows]: mean (0 when
  * rms) and 1 / deviation of each row, kept for the backward. `bias` may be NULL. */
 KERNEL(void, norm, const struct norm *p, void *y, float *stats, const void *x,
-       const void *gain, const void *bias)
+       const void *gain, const void *bias, const struct narrow_copy *narrow)
 /* sum = a + b, and y and stats as norm makes them of sum; bits as add and norm. sum and
  * y are neither a nor b. */
 KERNEL(void, add_norm, const struct norm *p, void *sum, void *y, float *stats,
-       const void *a, const void *b, const void *gain, const void *bias)
+       const void *a, const void *b, const void *gain, const void *bias,
+       const struct narrow_copy *narrow)
 /* dx (+)= the gradient by x; dgain[cols] +=, dbias[cols] +=, see settle. Any of the
  * three may be NULL. */
 KERNEL(void, norm_grad, const struct norm *p, void *dx, bool add, float *dgain,

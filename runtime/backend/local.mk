@@ -39,7 +39,6 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/panels_block.h \
 	runtime/backend/cpu/panels_plain.c \
 	runtime/backend/cpu/panels_stream.h \
-	runtime/backend/cpu/narrow.h \
 	runtime/backend/cpu/panels_x86.h \
 	runtime/backend/cpu/pool.c \
 	runtime/backend/cpu/quantize.c \

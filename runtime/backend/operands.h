@@ -76,6 +76,18 @@ static inline int64_t narrow_ld(int64_t rows)
     return (rows + NARROW_MULTIPLE - 1) / NARROW_MULTIPLE * NARROW_MULTIPLE;
 }
 
+/* The 8-bit copies that a kernel makes of its result y [rows, cols] while it writes
+ * that, with the bits of quantize on y as it is stored; all NULL: only the magnitude is
+ * found. Copies begin at multiples of 16 bytes. */
+struct narrow_copy {
+    accel_dtype_t type; /* e4m3 or e5m2 */
+    int64_t rows, cols;
+    void *copy;   /* [rows, cols] or NULL */
+    void *turned; /* [cols, narrow_ld(rows)], zeros behind the last row, or NULL */
+    const float *scale; /* NULL: there are no copies */
+    float *amax;        /* as in quantize; NULL: not wanted */
+};
+
 /* Addresses the values of one position and head: head_width adjacent elements at data +
  * sample * b + row * t + head * h elements. */
 struct heads {

@@ -134,18 +134,28 @@ MINIFLOAT_INLINE float e5m2_to_f32(f8_t h)
     return minifloat_widen(h, MINIFLOAT_E5M2);
 }
 
-/* Saturated, as tensors of a product are narrowed: what is larger than the format's
- * largest number becomes that, infinity too. */
-MINIFLOAT_INLINE f8_t f32_to_full_e4m3(float f)
+/* A size above that of `largest`, infinity too, becomes it; NaN stays. Without
+ * comparisons of floats, of which compilers make branches. */
+MINIFLOAT_INLINE float minifloat_saturate(float f, float largest)
 {
-    f = f > 448.0f ? 448.0f : f;
-    return f32_to_e4m3(f < -448.0f ? -448.0f : f);
+    const uint32_t u = minifloat_bits(f), size = u & 0x7fffffffu;
+    const uint32_t most = minifloat_bits(largest);
+    const bool above = size - most - 1 < 0x7f800000u - most;
+
+    return minifloat_float((u & 0x80000000u) | minifloat_pick(above, most, size));
 }
 
-MINIFLOAT_INLINE f8_t f32_to_full_e5m2(float f)
+/* Saturated codes, as tensors of a product are narrowed: what is larger than the
+ * format's largest number becomes that. In 32 bits: a loop with numbers of one size
+ * only becomes whole vectors. */
+MINIFLOAT_INLINE uint32_t f32_to_full_e4m3(float f)
 {
-    f = f > 57344.0f ? 57344.0f : f;
-    return f32_to_e5m2(f < -57344.0f ? -57344.0f : f);
+    return minifloat_narrow(minifloat_saturate(f, 448.0f), MINIFLOAT_E4M3);
+}
+
+MINIFLOAT_INLINE uint32_t f32_to_full_e5m2(float f)
+{
+    return minifloat_narrow(minifloat_saturate(f, 57344.0f), MINIFLOAT_E5M2);
 }
 
 #endif

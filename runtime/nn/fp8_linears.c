@@ -92,6 +92,7 @@ static accel_status_t open_scales(struct fp8_linears *out, accel_error_t *err)
         l->live = out->shown + i * FP8_TENSORS;
         fp8_begin(l);
         out->weight[i]->fp8 = l;
+        out->weight[i]->g->narrows = !out->recipe.blocks;
     }
     return ACCEL_OK;
 }
@@ -143,7 +144,7 @@ void fp8_linears_show(struct fp8_linears *l)
     for (int i = 0; i < l->count; i++) {
         fp8_show(&l->linear[i], l->shown + i * FP8_TENSORS);
         /* other scales, and a largest magnitude to be noted */
-        l->linear[i].kept_of = 0;
+        l->linear[i].kept_of = l->linear[i].seen = 0;
     }
     if (l->be)
         l->be->from_host(l->be, l->live, l->shown, fp8_linears_bytes(l));

@@ -53,6 +53,9 @@ static bool recompute_backward(struct graph *g, const struct tape_entry *e)
     g->draws.calls = calls;
     if (!out)
         return false;
+    /* backward reads the statistics of a norm, and the sum that it is made of */
+    if (g->result.out && !op_result_taken(g, NULL))
+        return false;
     /* nobody reads the output again: where that is a sum, it need not be made */
     op_sum_taken(g);
     /* The gradient moves over: a second holder would cost a copy in the first op. */

@@ -21,6 +21,20 @@ static bool activate_backward(struct graph *g, const struct tape_entry *e)
     return dx != NULL;
 }
 
+/* Queues what waits: act(x), or act(gate) * up. */
+static bool activate_queue(struct graph *g, const struct waiting_result *w,
+                           const struct narrow_copy *to)
+{
+    const accel_tensor_t *x = w->in[0], *up = w->in[1], *y = w->out;
+
+    if (up)
+        g->backend->gated(g->backend, y->data, x->data, up->data, y->dtype, y->elems,
+                          w->act, to);
+    else
+        g->backend->act(g->backend, y->data, x->data, y->dtype, y->elems, w->act, to);
+    return true;
+}
+
 accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
 {
     static const char op[] = "activate";
@@ -35,7 +49,9 @@ accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!y)
         return NULL;
-    g->backend->act(g->backend, y->data, x->data, x->dtype, x->elems, act);
+    op_result_waits(g,
+                    &(struct waiting_result){
+                        .out = y, .in = { x }, .act = act, .queue = activate_queue });
     y->needs_grad = g->recording && x->needs_grad;
     if (y->needs_grad && !tape_record(g, &(struct tape_entry){
                                              .op = op,
@@ -102,8 +118,9 @@ static accel_tensor_t *product(const char *op, accel_tensor_t *gate,
     y = graph_tensor(g, gate->dtype, gate->ndim, gate->dim);
     if (!y)
         return NULL;
-    g->backend->gated(g->backend, y->data, gate->data, up->data, gate->dtype,
-                      gate->elems, act);
+    op_result_waits(
+        g, &(struct waiting_result){
+               .out = y, .in = { gate, up }, .act = act, .queue = activate_queue });
     y->needs_grad = g->recording && (gate->needs_grad || up->needs_grad);
     if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){ .op = op,

@@ -49,8 +49,10 @@ accel_status_t graph_check_loss(struct graph *g, const accel_tensor_t *loss,
     if (!loss->needs_grad)
         return backward_refuse(
             err, "the loss depends on no parameter, or nothing was recorded");
-    graph_queue_sum(g);
-    return ACCEL_OK;
+    graph_queue_waiting(g);
+    if (g->error.code && err)
+        *err = g->error;
+    return g->error.code;
 }
 
 bool graph_backward_to(struct graph *g, int base)

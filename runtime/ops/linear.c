@@ -240,7 +240,7 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
 {
     accel_tensor_t *in[] = { x, weight, bias }, *y, *pre = NULL;
     struct narrow_input narrow;
-    struct graph *g = op_graph(op, in, 2);
+    struct graph *g = op_graph_of_result(op, in, 2);
     struct op_units u;
     struct factor factor;
     int64_t dims[TENSOR_MAX_DIMS];

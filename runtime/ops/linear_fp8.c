@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Narrowing of what a linear multiplies: a scale for each of input, weight and
- * gradient. In a step all micro-batches have the same scales, so a forward that runs
- * again in the backward gives the same bits, and finds the same largest magnitudes.
+ * Which copies of input, weight and gradient a linear multiplies, and who holds them.
+ * In a step all micro-batches have the same scales, so a forward that runs again in the
+ * backward gives the same bits. How numbers are narrowed: narrowing.h.
  */
 #include "ops/linear_fp8.h"
-
-#include "precision/fp8_blocks.h"
+#include "ops/narrowing.h"
 
 bool fp8_narrows(const struct graph *g, const accel_tensor_t *w,
                  enum fp8_product product)
@@ -19,170 +18,6 @@ bool fp8_narrows(const struct graph *g, const accel_tensor_t *w,
 static bool fp8_keeps(const struct graph *g, const accel_tensor_t *w)
 {
     return w->needs_grad && g->recording && fp8_narrows(g, w, FP8_WEIGHT_GRADIENT);
-}
-
-/* A matrix of the linear of weight w, as one of its products takes it. */
-struct narrowing {
-    const accel_tensor_t *w;
-    enum fp8_tensor tensor;
-    enum fp8_product product;
-    int64_t rows, cols;
-    /* the copy is [cols, narrow_ld(rows)] */
-    bool turned;
-    void *copy; /* NULL: none is made */
-};
-
-static struct narrowing narrowing_of(const struct backend *be, const accel_tensor_t *w,
-                                     enum fp8_tensor t, enum fp8_product product,
-                                     int64_t rows)
-{
-    const enum backend_fp8 has = be->fp8;
-    const bool turns = has == BACKEND_FP8_TURNED ||
-                       (has == BACKEND_FP8_WHOLE && rows % NARROW_MULTIPLE);
-
-    return (struct narrowing){ .w = w,
-                               .tensor = t,
-                               .product = product,
-                               .rows = rows,
-                               .cols = w->dim[t == FP8_GRADIENT ? 0 : 1],
-                               .turned = turns && fp8_sums_rows(t, product) };
-}
-
-/* Of the two copies that there may be of a matrix, the number of this one. The second
- * is for sums over rows, where these cannot take the first: turned, or in blocks that
- * are not square. */
-static int place_of(const struct narrowing *m)
-{
-    const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
-    const bool square = m->tensor == FP8_WEIGHT && blocks == FP8_BLOCKS_128;
-
-    return m->turned || (blocks && !square && fp8_sums_rows(m->tensor, m->product));
-}
-
-/* Where the scales lie that are the copy's own, behind its numbers. */
-static size_t own_place(const struct narrowing *m)
-{
-    const int64_t lines = m->turned ? narrow_ld(m->rows) : m->rows;
-
-    return ((size_t)(lines * m->cols) + 63) / 64 * 64;
-}
-
-/* What belongs to a copy besides its numbers, with scales of blocks. */
-static struct block_scales own_blocks(const struct narrowing *m)
-{
-    const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
-    const struct block_shape shape = fp8_block_shape(blocks, m->tensor, m->product);
-
-    return (struct block_scales){ .inverse =
-                                      m->copy ? (char *)m->copy + own_place(m) : NULL,
-                                  .e8m0 = blocks == FP8_BLOCKS_32,
-                                  .height = shape.height,
-                                  .width = shape.width,
-                                  .cols = m->cols };
-}
-
-/* Bytes of a copy, with the scales that are its own. */
-static int64_t copy_bytes(const struct narrowing *m)
-{
-    const struct fp8_recipe *r = m->w->fp8->recipe;
-    struct block_scales s;
-
-    if (!r->blocks)
-        return (int64_t)own_place(m) + (r->current ? 64 : 0);
-    s = own_blocks(m);
-    return (int64_t)own_place(m) + (m->rows + s.height - 1) / s.height *
-                                       blocks_across(&s) *
-                                       (s.e8m0 ? 1 : (int64_t)sizeof(float));
-}
-
-/* Scale, inverse and largest magnitude of current scaling. */
-static float *own_scale(const struct narrowing *m)
-{
-    return (float *)(void *)((char *)m->copy + own_place(m));
-}
-
-static struct factor copy_factor(const struct narrowing *m)
-{
-    const struct fp8_linear *l = m->w->fp8;
-    struct factor f = { .data = m->copy,
-                        .type = l->recipe->type[m->tensor],
-                        .turned = m->turned };
-
-    if (l->recipe->blocks)
-        f.blocks = own_blocks(m);
-    else
-        f.inverse = l->recipe->current ? own_scale(m) + 1 : &l->live[m->tensor].inverse;
-    return f;
-}
-
-/* m: [2], by place_of. */
-static void quantize_whole(const struct backend *be, const struct narrowing *m,
-                           const void *src, accel_dtype_t type, const float *scale,
-                           float *amax)
-{
-    const accel_dtype_t to = m->w->fp8->recipe->type[m->tensor];
-
-    if (m[1].copy)
-        be->quantize_turned(be, m[0].copy, m[1].copy, to, src, type, m->rows, m->cols,
-                            scale, amax);
-    else
-        be->quantize(be, m[0].copy, to, src, type, m->rows * m->cols, scale, amax);
-}
-
-/* Scale and inverse from a largest magnitude, in the memory of the backend; a rehearsal
- * has none. */
-static void make_scale(const struct backend *be, const struct fp8_recipe *r,
-                       float *scale, accel_dtype_t to, const float *amax)
-{
-    if (!r->powers)
-        be->scale_of(be, scale, to, amax);
-    else if (!be->shapes_only)
-        fp8_power_scale(scale, to, *amax);
-}
-
-/* Current scaling: reads the numbers twice. Each copy has the scale behind it. */
-static void quantize_by_itself(const struct backend *be, const struct narrowing *m,
-                               const void *src, accel_dtype_t type)
-{
-    const struct fp8_recipe *r = m->w->fp8->recipe;
-    const accel_dtype_t to = r->type[m->tensor];
-    float *own = own_scale(m[0].copy ? &m[0] : &m[1]);
-
-    be->zero(be, own + 2, sizeof(*own));
-    be->quantize(be, NULL, to, src, type, m->rows * m->cols, NULL, own + 2);
-    make_scale(be, r, own, to, own + 2);
-    if (m[0].copy && m[1].copy)
-        make_scale(be, r, own_scale(&m[1]), to, own + 2);
-    quantize_whole(be, m, src, type, own, NULL);
-}
-
-static void quantize_blocks(const struct backend *be, const struct narrowing *m,
-                            const void *src, accel_dtype_t type)
-{
-    const struct block_scales s = own_blocks(m);
-
-    if (m->copy)
-        be->quantize_blocks(be, m->copy, m->w->fp8->recipe->type[m->tensor], src, type,
-                            m->rows, &s);
-}
-
-/* Makes the copies of a matrix that there is room for. Without any, it is only looked
- * at. m: [2], by place_of. */
-static void quantize(const struct graph *g, const struct narrowing *m, const void *src,
-                     accel_dtype_t type)
-{
-    const struct fp8_linear *l = m->w->fp8;
-    struct fp8_live *live = &l->live[m->tensor];
-    const bool copies = m[0].copy || m[1].copy;
-
-    if (l->recipe->blocks)
-        for (int i = 0; i < 2; i++)
-            quantize_blocks(g->backend, &m[i], src, type);
-    else if (l->recipe->current && copies)
-        quantize_by_itself(g->backend, m, src, type);
-    else if (!l->recipe->current && (copies || g->training))
-        quantize_whole(g->backend, m, src, type, &live->scale,
-                       g->training ? &live->amax : NULL);
 }
 
 /* The copies of x are from here on those with w's scale. */
@@ -202,8 +37,8 @@ static void input_share(accel_tensor_t *x, const accel_tensor_t *w)
 static accel_tensor_t *input_copy(struct graph *g, accel_tensor_t *x,
                                   struct narrowing *m)
 {
-    const int place = place_of(m);
-    const int64_t bytes = copy_bytes(m);
+    const int place = narrowing_place(m);
+    const int64_t bytes = narrowing_bytes(m);
     accel_tensor_t *t = x->narrow[place];
 
     if (t && t->data)
@@ -225,19 +60,25 @@ void fp8_input(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
     struct narrowing m[] = { narrowing_of(g->backend, w, FP8_INPUT, FP8_FORWARD, rows),
                              narrowing_of(g->backend, w, FP8_INPUT, FP8_WEIGHT_GRADIENT,
                                           rows) };
-    bool apart;
+    bool apart, waits;
 
     *out = (struct narrow_input){ NULL };
+    waits = g->result.out == x && (now || keeps) && !w->fp8->recipe->blocks;
+    if (!waits)
+        graph_queue_waiting(g);
     if (!now && !keeps)
         return;
     input_share(x, w);
-    apart = place_of(&m[1]);
+    apart = narrowing_place(&m[1]);
     if (now)
         out->now = input_copy(g, x, &m[0]);
     if (keeps)
         out->kept = now && !apart ? out->now : input_copy(g, x, &m[apart]);
     if (!g->error.code)
-        quantize(g, m, x->data, g->compute);
+        narrowing_make(
+            g, m,
+            (struct wide_matrix){
+                .data = x->data, .type = g->compute, .waits = waits, .input = x });
 }
 
 struct factor fp8_taken(const struct graph *g, const accel_tensor_t *w,
@@ -249,16 +90,16 @@ struct factor fp8_taken(const struct graph *g, const accel_tensor_t *w,
         return (struct factor){ .data = x->data, .type = x->dtype };
     m = narrowing_of(g->backend, w, FP8_INPUT, product, rows);
     m.copy = x->data;
-    return copy_factor(&m);
+    return narrowing_factor(&m);
 }
 
 /* Room for a copy in scratch. */
 static bool scratch_copy(struct graph *g, struct narrowing *m, struct factor *out)
 {
-    m->copy = graph_scratch(g, (size_t)copy_bytes(m));
+    m->copy = graph_scratch(g, (size_t)narrowing_bytes(m));
     if (!m->copy)
         return false;
-    *out = copy_factor(m);
+    *out = narrowing_factor(m);
     out->scratch = m->copy;
     return true;
 }
@@ -278,8 +119,9 @@ int64_t fp8_weight_bytes(const struct backend *be, const accel_tensor_t *w, int 
 
     weight_forms(be, w, form);
     for (int i = 0; i < 2; i++)
-        if (place_of(&form[i]) == place && !w->fp8->recipe->wide[form[i].product])
-            bytes = copy_bytes(&form[i]);
+        if (narrowing_place(&form[i]) == place &&
+            !w->fp8->recipe->wide[form[i].product])
+            bytes = narrowing_bytes(&form[i]);
     return bytes;
 }
 
@@ -297,7 +139,7 @@ static void keep_weight(struct graph *g, const accel_tensor_t *w, const void *va
     weight_forms(g->backend, w, form);
     for (int i = 0; i < 2; i++)
         form[i].copy = l->kept[i];
-    quantize(g, form, values, g->compute);
+    narrowing_make(g, form, (struct wide_matrix){ .data = values, .type = g->compute });
     l->kept_of = g->training || l->recipe->current ? now : 0;
 }
 
@@ -316,19 +158,19 @@ bool fp8_weight(struct graph *g, const accel_tensor_t *w, enum fp8_product produ
     }
     if (!fp8_narrows(g, w, product))
         return true;
-    if (w->fp8->kept_bytes[place_of(&one)]) {
+    if (w->fp8->kept_bytes[narrowing_place(&one)]) {
         out->turned = one.turned;
         /* a rehearsal has no memory for them yet */
         if (g->backend->shapes_only)
             return true;
         keep_weight(g, w, values);
-        one.copy = w->fp8->kept[place_of(&one)];
-        *out = copy_factor(&one);
+        one.copy = w->fp8->kept[narrowing_place(&one)];
+        *out = narrowing_factor(&one);
         return true;
     }
-    if (!scratch_copy(g, &m[place_of(&one)], out))
+    if (!scratch_copy(g, &m[narrowing_place(&one)], out))
         return false;
-    quantize(g, m, values, g->compute);
+    narrowing_make(g, m, (struct wide_matrix){ .data = values, .type = g->compute });
     return true;
 }
 
@@ -349,12 +191,12 @@ bool fp8_gradient(struct graph *g, const struct tape_entry *e, const void *value
     *for_input = *for_weight = (struct factor){ NULL };
     if (!input && !weight)
         return true;
-    apart = place_of(&m[1]);
+    apart = narrowing_place(&m[1]);
     if ((input || !apart) && !scratch_copy(g, &m[0], for_input))
         return false;
     if (weight && apart && !scratch_copy(g, &m[1], for_weight))
         return false;
-    quantize(g, m, values, type);
+    narrowing_make(g, m, (struct wide_matrix){ .data = values, .type = type });
     /* one copy serves both; who frees it is for_input */
     if (weight && !apart) {
         *for_weight = *for_input;

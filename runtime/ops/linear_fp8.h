@@ -39,7 +39,8 @@ struct narrow_input {
 /* Does that product of the weight take 8 bits? */
 bool fp8_narrows(const struct graph *g, const accel_tensor_t *w,
                  enum fp8_product product);
-/* Linears of the same input and scale share the copies. A sticky error may leave some
+/* Linears of the same input and scale share the copies. Where the kernel that makes x
+ * waits, it makes them, too; it waits no longer then. A sticky error may leave some
  * out. */
 void fp8_input(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
                struct narrow_input *out);

@@ -15,13 +15,16 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/linear_fp8.c \
 	runtime/ops/linear_fp8.h \
 	runtime/ops/maxpool2d.c \
+	runtime/ops/narrowing.c \
+	runtime/ops/narrowing.h \
 	runtime/ops/norm.c \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
 	runtime/ops/tensor_access.c \
 	runtime/ops/rope.c \
 	runtime/ops/sums.c \
-	runtime/ops/view.c
+	runtime/ops/view.c \
+	runtime/ops/waiting.c
 
 unit_tests += tests/unit/test_ops
 tests_unit_test_ops_SOURCES = tests/unit/test_ops.c tests/unit/reference.c \
@@ -70,6 +73,11 @@ unit_tests += tests/unit/test_fp8_linear
 tests_unit_test_fp8_linear_SOURCES = tests/unit/test_fp8_linear.c \
 	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
 tests_unit_test_fp8_linear_LDADD = $(unit_ldadd)
+
+unit_tests += tests/unit/test_fp8_waits
+tests_unit_test_fp8_waits_SOURCES = tests/unit/test_fp8_waits.c \
+	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
+tests_unit_test_fp8_waits_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_rope
 tests_unit_test_rope_SOURCES = tests/unit/test_rope.c tests/unit/op_rig.c \

@@ -99,21 +99,30 @@ static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
     return true;
 }
 
-/* A sum that waits is made on the way. */
-static void norm_queue(struct graph *g, const struct norm *p, accel_tensor_t *y,
-                       accel_tensor_t *stats, const accel_tensor_t *x, const void *gain,
-                       const void *bias)
+/* Queues what waits. A sum that waits, too, is made on the way. */
+static bool norm_queue(struct graph *g, const struct waiting_result *w,
+                       const struct narrow_copy *to)
 {
     const struct backend *be = g->backend;
-    const struct waiting_sum *w = &g->waiting;
+    const struct waiting_sum *sum = &g->waiting;
+    const accel_tensor_t *x = w->in[0];
+    const struct norm p = norm_describe(x, w->in[1], w->eps, w->rms);
+    const void *gain, *bias;
+    struct op_units u;
 
-    if (w->sum != x) {
-        be->norm(be, p, y->data, stats->data, x->data, gain, bias);
-        return;
+    if (!op_want(g, w->op, &u, w->in + 1, 2))
+        return false;
+    gain = op_values(g, &u, w->in[1]);
+    bias = op_values(g, &u, w->in[2]);
+    if (sum->sum != x) {
+        be->norm(be, &p, w->out->data, w->stats->data, x->data, gain, bias, to);
+    } else {
+        be->add_norm(be, &p, x->data, w->out->data, w->stats->data, sum->x->data,
+                     sum->y->data, gain, bias, to);
+        op_sum_taken(g);
     }
-    be->add_norm(be, p, x->data, y->data, stats->data, w->x->data, w->y->data, gain,
-                 bias);
-    op_sum_taken(g);
+    op_done(g, &u);
+    return true;
 }
 
 /* The forward of both; `op` names it in messages and on the tape. */
@@ -123,20 +132,22 @@ static accel_tensor_t *normalize(const char *op, accel_tensor_t *x,
 {
     accel_tensor_t *in[] = { x, gain, bias }, *y, *stats;
     struct graph *g = op_graph_of_sum(op, in, bias ? 3 : 2);
-    struct op_units u;
-    struct norm p;
 
     if (!g || !norm_fits(g, op, x, gain, bias, eps))
         return NULL;
     /* y has the shape and dtype of x; gain and bias are [cols] */
-    p = norm_describe(x, gain, eps, rms);
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
     /* float32 even with bfloat16: the backward multiplies by 1 / deviation */
-    stats = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ 2, p.rows });
-    if (!y || !stats || !op_want(g, op, &u, in + 1, 2))
+    stats = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ 2, x->elems / gain->dim[0] });
+    if (!y || !stats ||
+        !op_result_waits(g, &(struct waiting_result){ .out = y,
+                                                      .in = { x, gain, bias },
+                                                      .stats = stats,
+                                                      .eps = eps,
+                                                      .rms = rms,
+                                                      .op = op,
+                                                      .queue = norm_queue }))
         return NULL;
-    norm_queue(g, &p, y, stats, x, op_values(g, &u, gain), op_values(g, &u, bias));
-    op_done(g, &u);
     y->needs_grad = op_needs_grad(g, in, 3);
     if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){ .op = op,

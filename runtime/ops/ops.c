@@ -2,54 +2,29 @@
  *
  * Helpers of the ops (see ops.h): checks, residency calls, gradient bookkeeping. In:
  * tensors as a program passes them. Out: values, gradients, or the graph's sticky
- * error. Nothing here computes but additions: of two gradients, and of a sum that
- * waited.
+ * error. Nothing here computes but the addition of two gradients.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "ops/ops.h"
 
-/* ---- a sum that waits ------------------------------------------------------------ */
-
-/* The scope that made x or y may end first, and so may the one of a sum that nobody
- * reads. */
-void op_sum_waits(struct graph *g, accel_tensor_t *sum, accel_tensor_t *x,
-                  accel_tensor_t *y)
-{
-    g->waiting = (struct waiting_sum){ sum, x, y };
-    tensor_retain(sum);
-    tensor_retain(x);
-    tensor_retain(y);
-}
-
-void op_sum_taken(struct graph *g)
-{
-    const struct waiting_sum w = g->waiting;
-
-    g->waiting = (struct waiting_sum){ NULL };
-    tensor_release(w.sum);
-    tensor_release(w.x);
-    tensor_release(w.y);
-}
-
-void graph_queue_sum(struct graph *g)
-{
-    const struct waiting_sum w = g->waiting;
-
-    if (!w.sum)
-        return;
-    g->backend->add(g->backend, w.sum->data, w.x->data, w.y->data, w.sum->dtype,
-                    w.sum->elems);
-    op_sum_taken(g);
-}
-
 /* ---- the start of an op ---------------------------------------------------------- */
 
-/* Every op starts here, so this is also where it is marked for late failures. A sum
- * waits on only for an op that can make it: `sum`, or NULL. */
+/* What only the queue to come holds is gone when that is done, so that its use is
+ * found. And what nobody takes is queued while the device's mark is still its own. */
+static bool waits_on(const struct graph *g, const accel_tensor_t *sum,
+                     const accel_tensor_t *result)
+{
+    const accel_tensor_t *last = g->result.out ? g->result.out : g->waiting.sum;
+
+    return last && last == (g->result.out ? result : sum) && last->refs > 1;
+}
+
+/* Every op starts here, so this is also where it is marked for late failures. What
+ * waits does so on only for an op that takes it: `sum` or `result`, or NULL. */
 static struct graph *op_start(const char *op, accel_tensor_t *const *in, int n,
-                              const accel_tensor_t *sum)
+                              const accel_tensor_t *sum, const accel_tensor_t *result)
 {
     struct graph *g = NULL;
     char shape[96];
@@ -59,10 +34,8 @@ static struct graph *op_start(const char *op, accel_tensor_t *const *in, int n,
     /* an earlier op has failed: its error stays, and this one adds nothing */
     if (!g || g->error.code)
         return NULL;
-    /* While the device's mark is still that of the addition; and what only the addition
-     * has held is gone then, so that its use is found below. */
-    if (!sum || g->waiting.sum != sum || sum->refs == 1)
-        graph_queue_sum(g);
+    if (!waits_on(g, sum, result) && !graph_queue_waiting(g))
+        return NULL;
     for (int i = 0; i < n; i++) {
         if (!in[i])
             return graph_fail(g, A0601, op, "check what the caller passes",
@@ -91,12 +64,17 @@ static struct graph *op_start(const char *op, accel_tensor_t *const *in, int n,
 
 struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n)
 {
-    return op_start(op, in, n, NULL);
+    return op_start(op, in, n, NULL, NULL);
 }
 
 struct graph *op_graph_of_sum(const char *op, accel_tensor_t *const *in, int n)
 {
-    return op_start(op, in, n, in[0]);
+    return op_start(op, in, n, in[0], NULL);
+}
+
+struct graph *op_graph_of_result(const char *op, accel_tensor_t *const *in, int n)
+{
+    return op_start(op, in, n, NULL, in[0]);
 }
 
 bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,

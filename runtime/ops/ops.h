@@ -16,13 +16,21 @@
  * Pass only the inputs that must be there. */
 struct graph *op_graph(const char *op, accel_tensor_t *const *in, int n);
 /* The same for an op that looks whether in[0] is the sum that waits (g->waiting), and
- * then makes it itself, and calls op_sum_taken. */
+ * then makes it itself, and calls op_sum_taken; or the result that waits (g->result),
+ * and then calls op_result_taken. */
 struct graph *op_graph_of_sum(const char *op, accel_tensor_t *const *in, int n);
+struct graph *op_graph_of_result(const char *op, accel_tensor_t *const *in, int n);
+/* waiting.c, the four below. */
 /* The addition sum = x + y waits (struct waiting_sum); none did. */
 void op_sum_waits(struct graph *g, accel_tensor_t *sum, accel_tensor_t *x,
                   accel_tensor_t *y);
 /* The addition that waited is queued, or nobody reads the sum. */
 void op_sum_taken(struct graph *g);
+/* The kernel of a result (struct waiting_result) waits for the next op, or is queued at
+ * once where no linear may take it; none waits. False: sticky error. */
+bool op_result_waits(struct graph *g, const struct waiting_result *w);
+/* Queues the result that waits; to NULL: without 8-bit copies. False: sticky error. */
+bool op_result_taken(struct graph *g, const struct narrow_copy *to);
 /* The checks below return false after setting an error that names `what`. This one: an
  * activation of the compute dtype, with at least one dimension. */
 bool op_activation(struct graph *g, const char *op, const accel_tensor_t *t,

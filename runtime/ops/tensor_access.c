@@ -19,6 +19,14 @@ accel_dtype_t accel_tensor_dtype(const accel_tensor_t *t)
     return t ? t->dtype : ACCEL_F32;
 }
 
+/* What had to be queued first has failed, with the graph's error. */
+static accel_status_t access_failed(const struct graph *g, accel_error_t *err)
+{
+    if (err)
+        *err = g->error;
+    return g->error.code;
+}
+
 accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t elems,
                                  accel_error_t *err)
 {
@@ -30,7 +38,8 @@ accel_status_t accel_tensor_read(const accel_tensor_t *t, float *host, size_t el
     if (t->name)
         return accel_fail(err, A0611, "save a checkpoint and read it there",
                           "parameter %s is sharded and cannot be read", t->name);
-    graph_queue_sum(t->g);
+    if (!graph_queue_waiting(t->g))
+        return access_failed(t->g, err);
     /* the struct outlives its data until the graph_reset after the next, so a late read
      * is found */
     if (!t->data)
@@ -59,8 +68,9 @@ accel_status_t accel_tensor_write(accel_tensor_t *t, const void *host, size_t by
     if (t->name)
         return accel_fail(err, A0611, "pass initial values to accel_param",
                           "parameter %s is sharded and cannot be written", t->name);
-    /* a sum that waits is of the values before */
-    graph_queue_sum(t->g);
+    /* what waits is of the values before */
+    if (!graph_queue_waiting(t->g))
+        return access_failed(t->g, err);
     if (!t->data)
         return accel_fail(
             err, A0611,

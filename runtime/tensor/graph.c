@@ -113,6 +113,7 @@ void graph_reset(struct graph *g)
     g->tape->length = g->tape->aside = 0;
     g->draws.calls = 0;
     g->waiting = (struct waiting_sum){ NULL };
+    g->result = (struct waiting_result){ NULL };
     g->micro = g->micros = 0;
     arena_reset(g->arena);
     memset(&g->error, 0, sizeof(g->error));

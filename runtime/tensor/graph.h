@@ -77,6 +77,10 @@ struct accel_tensor {
     struct accel_tensor *narrow[2];
     accel_dtype_t narrow_type;
     float narrow_scale;
+    /* The last linear to note the largest magnitude of what is narrow: what it had seen
+     * before (fp8_linear.seen), and since; NULL: none */
+    const struct fp8_linear *noted_by;
+    uint64_t noted_before, noted;
     /* name of a parameter in its model, else NULL */
     const char *name;
     /* of a parameter or buffer, "MODEL/NAME", malloc; NULL: the model has no name */
@@ -150,6 +154,25 @@ struct waiting_sum {
     struct accel_tensor *x, *y;
 };
 
+struct narrow_copy; /* backend/operands.h */
+
+/* The result of a norm, an activation or a gated product, whose kernel is not queued
+ * yet. What is called next decides how: a linear that multiplies it in 8 bits has its
+ * copies made by that kernel, all else has it queued first. The memory of `out`, `in`
+ * and `stats` is held until then; parameters are asked of the residency only then. */
+struct waiting_result {
+    struct accel_tensor *out; /* NULL: none waits */
+    struct accel_tensor *in[3], *stats;
+    accel_activation_t act;
+    float eps;
+    bool rms;
+    /* names for an error: those of the call */
+    const char *op, *path;
+    /* queues the kernel; to NULL: no copies. False: sticky error */
+    bool (*queue)(struct graph *g, const struct waiting_result *w,
+                  const struct narrow_copy *to);
+};
+
 /* The context of the micro-batch at work. Owned by the run; arena and tape are
  * its own. */
 struct graph {
@@ -176,6 +199,13 @@ struct graph {
     size_t logits_room;
     struct draws draws;
     struct waiting_sum waiting;
+    /* Of the sum, where both wait: the norm of it. */
+    struct waiting_result result;
+    /* Weights are multiplied in 8 bits with scales of whole tensors: results wait for
+     * the linear that may take them. Set once for the run. */
+    bool narrows;
+    /* inputs of linears that were noted in this run; each has its number */
+    uint64_t notes;
     /* This is micro-batch `micro`, from 1, of the step's `micros`; 0: of no step. For
      * messages; cleared by graph_reset. */
     int micro, micros;
@@ -219,9 +249,9 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t t, int ndim,
  * which it holds. Moves nothing, records nothing. NULL: sticky error. */
 accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
                            const int64_t *dims);
-/* Queues the addition that waits. Whoever reads a tensor otherwise than by an op calls
- * it first. */
-void graph_queue_sum(struct graph *g);
+/* Queues what waits. Whoever reads a tensor otherwise than by an op calls it first.
+ * False: sticky error, of this call. */
+bool graph_queue_waiting(struct graph *g);
 /* The first error of the forward, or what keeps `loss` from being one: a single float32
  * element that needs a gradient. Its value may be read then. */
 accel_status_t graph_check_loss(struct graph *g, const accel_tensor_t *loss,

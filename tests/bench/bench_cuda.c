@@ -366,7 +366,7 @@ static void run_norm(void *arg)
 {
     const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, arg != NULL };
 
-    be->norm(be, &n, room.p, room.v, room.g, room.m, arg ? NULL : room.m);
+    be->norm(be, &n, room.p, room.v, room.g, room.m, arg ? NULL : room.m, NULL);
 }
 
 static void run_add_norm(void *arg)
@@ -374,7 +374,7 @@ static void run_add_norm(void *arg)
     const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, arg != NULL };
 
     be->add_norm(be, &n, room.p, (char *)room.p + elems * 2, room.v, room.g,
-                 (char *)room.g + elems * 2, room.m, arg ? NULL : room.m);
+                 (char *)room.g + elems * 2, room.m, arg ? NULL : room.m, NULL);
 }
 
 static void run_norm_grad(void *arg)

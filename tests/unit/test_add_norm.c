@@ -31,23 +31,25 @@ static void count_add(const struct backend *be, void *dst, const void *a, const 
 }
 
 static void count_norm(const struct backend *be, const struct norm *p, void *y,
-                       float *stats, const void *x, const void *gain, const void *bias)
+                       float *stats, const void *x, const void *gain, const void *bias,
+                       const struct narrow_copy *narrow)
 {
     count.norm++;
-    count.real.norm(be, p, y, stats, x, gain, bias);
+    count.real.norm(be, p, y, stats, x, gain, bias, narrow);
 }
 
 static void count_add_norm(const struct backend *be, const struct norm *p, void *sum,
                            void *y, float *stats, const void *a, const void *b,
-                           const void *gain, const void *bias)
+                           const void *gain, const void *bias,
+                           const struct narrow_copy *narrow)
 {
     count.both++;
     if (!count.apart) {
-        count.real.add_norm(be, p, sum, y, stats, a, b, gain, bias);
+        count.real.add_norm(be, p, sum, y, stats, a, b, gain, bias, narrow);
         return;
     }
     count.real.add(be, sum, a, b, p->type, p->rows * p->cols);
-    count.real.norm(be, p, y, stats, sum, gain, bias);
+    count.real.norm(be, p, y, stats, sum, gain, bias, narrow);
 }
 
 struct rig {
@@ -117,9 +119,10 @@ static void test_kernel(int64_t rows, int64_t cols, accel_dtype_t type, bool rms
         mem[i] = (char *)v;
     }
     be->add_norm(be, &p, mem[0], mem[1], (float *)mem[2], mem[6], mem[7], mem[8],
-                 rms ? NULL : mem[9]);
+                 rms ? NULL : mem[9], NULL);
     be->add(be, mem[3], mem[6], mem[7], type, rows * cols);
-    be->norm(be, &p, mem[4], (float *)mem[5], mem[3], mem[8], rms ? NULL : mem[9]);
+    be->norm(be, &p, mem[4], (float *)mem[5], mem[3], mem[8], rms ? NULL : mem[9],
+             NULL);
     tap_ok(
         !memcmp(mem[0], mem[3], (size_t)(rows * cols) * accel_dtype_bytes(type)) &&
             !memcmp(mem[1], mem[4], (size_t)(rows * cols) * accel_dtype_bytes(type)) &&

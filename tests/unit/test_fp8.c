@@ -29,12 +29,12 @@ struct format {
 
 static f8_t narrow_e4m3(float f)
 {
-    return f32_to_full_e4m3(f);
+    return (f8_t)f32_to_full_e4m3(f);
 }
 
 static f8_t narrow_e5m2(float f)
 {
-    return f32_to_full_e5m2(f);
+    return (f8_t)f32_to_full_e5m2(f);
 }
 
 static float widen_e4m3(f8_t h)

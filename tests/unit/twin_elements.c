@@ -29,7 +29,8 @@ static void add(const struct backend *be, void *const *a, const struct twin_call
 
 static void act(const struct backend *be, void *const *a, const struct twin_call *c)
 {
-    be->act(be, c->flag ? a[1] : a[0], a[1], c->type, c->n, (accel_activation_t)c->act);
+    be->act(be, c->flag ? a[1] : a[0], a[1], c->type, c->n, (accel_activation_t)c->act,
+            NULL);
 }
 
 static void act_grad(const struct backend *be, void *const *a,
@@ -41,7 +42,7 @@ static void act_grad(const struct backend *be, void *const *a,
 
 static void gated(const struct backend *be, void *const *a, const struct twin_call *c)
 {
-    be->gated(be, a[0], a[1], a[2], c->type, c->n, (accel_activation_t)c->act);
+    be->gated(be, a[0], a[1], a[2], c->type, c->n, (accel_activation_t)c->act, NULL);
 }
 
 static void gated_grad(const struct backend *be, void *const *a,

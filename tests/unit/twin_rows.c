@@ -15,7 +15,8 @@ static const int64_t shapes[][2] = { { 0, 8 },     { 1, 1 },    { 5, 7 },
 
 static void norm(const struct backend *be, void *const *a, const struct twin_call *c)
 {
-    be->norm(be, (const struct norm *)c->more, a[0], (float *)a[1], a[2], a[3], a[4]);
+    be->norm(be, (const struct norm *)c->more, a[0], (float *)a[1], a[2], a[3], a[4],
+             NULL);
 }
 
 /* a[5] and a[6] are added; a[7] is the sum. */
@@ -23,7 +24,7 @@ static void add_norm(const struct backend *be, void *const *a,
                      const struct twin_call *c)
 {
     be->add_norm(be, (const struct norm *)c->more, a[7], a[0], (float *)a[1], a[5],
-                 a[6], a[3], a[4]);
+                 a[6], a[3], a[4], NULL);
 }
 
 static void norm_grad(const struct backend *be, void *const *a,

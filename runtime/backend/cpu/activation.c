@@ -82,16 +82,22 @@ static void times_piece(float *v, const float *a, const float *b, int64_t n)
 /* y[n] = act(x[n]), a thousand elements at a time: bfloat16 is widened into the stack.
  */
 void cpu_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
-             int64_t n, accel_activation_t act)
+             int64_t n, accel_activation_t act, const struct narrow_copy *narrow)
 {
-#pragma omp parallel for num_threads(be->threads) if (n > CPU_ELEM_BLOCK)
+    uint32_t most = 0;
+
+#pragma omp parallel for num_threads(be->threads)                                      \
+    reduction(max                                                                      \
+              : most) if (n > CPU_ELEM_BLOCK)
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
         float a[CPU_PIECE], b[CPU_PIECE], *v = cpu_room(y, i, type, false, b);
         int64_t len = cpu_piece(n, i);
 
         cpu_act_piece(v, cpu_get(x, i, type, len, a), len, act);
         cpu_put(y, i, type, false, v, len);
+        most = cpu_narrow_piece(narrow, y, type, i, len, most);
     }
+    cpu_narrow_end(narrow, y, type, most);
 }
 
 void cpu_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
@@ -112,9 +118,14 @@ void cpu_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
 
 /* y = act(gate) * up. The activation goes through the stack, the product to y. */
 void cpu_gated(const struct backend *be, void *y, const void *gate, const void *up,
-               accel_dtype_t type, int64_t n, accel_activation_t act)
+               accel_dtype_t type, int64_t n, accel_activation_t act,
+               const struct narrow_copy *narrow)
 {
-#pragma omp parallel for num_threads(be->threads) if (n > CPU_ELEM_BLOCK)
+    uint32_t most = 0;
+
+#pragma omp parallel for num_threads(be->threads)                                      \
+    reduction(max                                                                      \
+              : most) if (n > CPU_ELEM_BLOCK)
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
         float a[CPU_PIECE], b[CPU_PIECE], c[CPU_PIECE];
         float *v = cpu_room(y, i, type, false, c);
@@ -123,7 +134,9 @@ void cpu_gated(const struct backend *be, void *y, const void *gate, const void *
         cpu_act_piece(a, cpu_get(gate, i, type, len, a), len, act);
         times_piece(v, a, cpu_get(up, i, type, len, b), len);
         cpu_put(y, i, type, false, v, len);
+        most = cpu_narrow_piece(narrow, y, type, i, len, most);
     }
+    cpu_narrow_end(narrow, y, type, most);
 }
 
 /* Both gradients from one read of the three inputs. */

@@ -51,21 +51,31 @@ static void norm_any(void *y, float *mean, float *rstd, const void *x, const voi
 }
 
 void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
-              const void *x, const void *gain, const void *bias)
+              const void *x, const void *gain, const void *bias,
+              const struct narrow_copy *narrow)
 {
-#pragma omp parallel for num_threads(be->threads)                                      \
+    uint32_t most = 0;
+
+#pragma omp parallel for num_threads(be->threads) reduction(max                        \
+                                                            : most)                    \
     schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
-    for (int64_t r = 0; r < p->rows; r++)
+    for (int64_t r = 0; r < p->rows; r++) {
         norm_any(vm_to(y, r * p->cols, p->type), &stats[r], &stats[p->rows + r],
                  vm_at(x, r * p->cols, p->type), gain, bias, p);
+        most = cpu_narrow_piece(narrow, y, p->type, r * p->cols, p->cols, most);
+    }
+    cpu_narrow_end(narrow, y, p->type, most);
 }
 
 /* A row of the sum is normalised while it is in the cache. */
 void cpu_add_norm(const struct backend *be, const struct norm *p, void *sum, void *y,
                   float *stats, const void *a, const void *b, const void *gain,
-                  const void *bias)
+                  const void *bias, const struct narrow_copy *narrow)
 {
-#pragma omp parallel for num_threads(be->threads)                                      \
+    uint32_t most = 0;
+
+#pragma omp parallel for num_threads(be->threads) reduction(max                        \
+                                                            : most)                    \
     schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
     for (int64_t r = 0; r < p->rows; r++) {
         void *x = vm_to(sum, r * p->cols, p->type);
@@ -74,7 +84,9 @@ void cpu_add_norm(const struct backend *be, const struct norm *p, void *sum, voi
                       p->type, p->cols);
         norm_any(vm_to(y, r * p->cols, p->type), &stats[r], &stats[p->rows + r], x,
                  gain, bias, p);
+        most = cpu_narrow_piece(narrow, y, p->type, r * p->cols, p->cols, most);
     }
+    cpu_narrow_end(narrow, y, p->type, most);
 }
 
 /* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. The

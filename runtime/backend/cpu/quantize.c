@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensors as 8-bit floats, for products. In: any storage type and a scale. Out: e4m3 or
- * e5m2, and the largest magnitude of the source, found in the same pass or alone.
+ * e5m2, and the largest magnitude of the source, found in the same pass or alone; for
+ * kernels of other files, while what they have written is in the cache.
  */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/narrow.h"
+#include "backend/cpu/vmath.h"
 #include "precision/fp8.h"
 
 /* Of a magnitude as the bits of float32: compared as integers, in any order the largest
@@ -36,7 +37,8 @@ VM_INLINE uint32_t quantize_group(f8_t *dst, const void *src, int64_t first, int
     for (int64_t i = 0; i < n; i++) {
         const uint32_t u = magnitude(x[i]);
 
-        code[i] = narrow_code(x[i] * scale, wide);
+        code[i] =
+            wide ? f32_to_full_e5m2(x[i] * scale) : f32_to_full_e4m3(x[i] * scale);
         most = u > most ? u : most;
     }
 #pragma omp simd
@@ -101,48 +103,86 @@ static uint32_t amax_any(const void *src, accel_dtype_t type, int64_t n)
 QUANTIZE(quantize_e4m3, false)
 QUANTIZE(quantize_e5m2, true)
 
-void cpu_quantize(const struct backend *be, void *dst, accel_dtype_t to,
-                  const void *src, accel_dtype_t type, int64_t n, const float *scale,
-                  float *amax)
+uint32_t cpu_narrow_piece(const struct narrow_copy *to, const void *y,
+                          accel_dtype_t type, int64_t at, int64_t n, uint32_t most)
 {
-    uint32_t most = amax ? minifloat_bits(*amax) : 0;
+    const void *from = vm_at(y, at, type);
+    uint32_t found;
+
+    if (!to)
+        return most;
+    if (!to->copy)
+        found = amax_any(from, type, n);
+    else if (to->type == ACCEL_F8E4M3)
+        found = quantize_e4m3((f8_t *)to->copy + at, from, type, n, *to->scale);
+    else
+        found = quantize_e5m2((f8_t *)to->copy + at, from, type, n, *to->scale);
+    return found > most ? found : most;
+}
+
+/* No product of this backend takes a turned copy: it is a pass of its own. */
+static void turn_copy(const struct narrow_copy *to, const void *y, accel_dtype_t type)
+{
+    const int64_t ld = narrow_ld(to->rows);
+
+    memset(to->turned, 0, (size_t)(to->cols * ld));
+    for (int64_t r = 0; r < to->rows; r++)
+        for (int64_t c = 0; c < to->cols; c++) {
+            const void *from = vm_at(y, r * to->cols + c, type);
+            f8_t *into = (f8_t *)to->turned + c * ld + r;
+
+            if (to->type == ACCEL_F8E4M3)
+                (void)quantize_e4m3(into, from, type, 1, *to->scale);
+            else
+                (void)quantize_e5m2(into, from, type, 1, *to->scale);
+        }
+}
+
+void cpu_narrow_end(const struct narrow_copy *to, const void *y, accel_dtype_t type,
+                    uint32_t most)
+{
+    if (to && to->amax && most > minifloat_bits(*to->amax))
+        *to->amax = minifloat_float(most);
+    if (to && to->turned)
+        turn_copy(to, y, type);
+}
+
+static void quantize_all(const struct backend *be, const struct narrow_copy *to,
+                         const void *src, accel_dtype_t type)
+{
+    const int64_t n = to->rows * to->cols;
+    uint32_t most = 0;
 
 #pragma omp parallel for num_threads(be->threads)                                      \
     reduction(max                                                                      \
               : most) if (n > CPU_ALONE_ELEMS)
     for (int64_t i = 0; i < n; i += CPU_ELEM_BLOCK) {
-        const void *from = vm_at(src, i, type);
-        f8_t *into = dst ? (f8_t *)dst + i : NULL;
-        const int64_t len = cpu_block(n, i);
-        const uint32_t found = !into ? amax_any(from, type, len)
-                               : to == ACCEL_F8E4M3
-                                   ? quantize_e4m3(into, from, type, len, *scale)
-                                   : quantize_e5m2(into, from, type, len, *scale);
+        const uint32_t found =
+            cpu_narrow_piece(to, src, type, i, cpu_block(n, i), most);
 
         most = found > most ? found : most;
     }
-    if (amax)
-        *amax = minifloat_float(most);
+    cpu_narrow_end(to, src, type, most);
+}
+
+void cpu_quantize(const struct backend *be, void *dst, accel_dtype_t to,
+                  const void *src, accel_dtype_t type, int64_t n, const float *scale,
+                  float *amax)
+{
+    const struct narrow_copy all = {
+        .type = to, .rows = 1, .cols = n, .copy = dst, .scale = scale, .amax = amax
+    };
+
+    quantize_all(be, &all, src, type);
 }
 
 void cpu_quantize_turned(const struct backend *be, void *dst, void *turned,
                          accel_dtype_t to, const void *src, accel_dtype_t type,
                          int64_t rows, int64_t cols, const float *scale, float *amax)
 {
-    const int64_t ld = narrow_ld(rows);
+    const struct narrow_copy all = { to, rows, cols, dst, turned, scale, amax };
 
-    cpu_quantize(be, dst, to, src, type, rows * cols, scale, amax);
-    memset(turned, 0, (size_t)(cols * ld));
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++) {
-            const void *from = vm_at(src, r * cols + c, type);
-            f8_t *into = (f8_t *)turned + c * ld + r;
-
-            if (to == ACCEL_F8E4M3)
-                (void)quantize_e4m3(into, from, type, 1, *scale);
-            else
-                (void)quantize_e5m2(into, from, type, 1, *scale);
-        }
+    quantize_all(be, &all, src, type);
 }
 
 void cpu_scale_of(const struct backend *be, float *scale, accel_dtype_t to,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/narrow.h"
+#include "backend/cpu/vmath.h"
 #include "precision/fp8_blocks.h"
 
 /* Columns of a chunk: a multiple of every width. */
@@ -53,7 +53,8 @@ VM_INLINE void chunk_codes(const struct chunk *c, const float scale[CHUNK],
             x[i] = vm_load(c->src, r * c->ld + i, t);
 #pragma omp simd
         for (int64_t i = 0; i < c->n; i++)
-            code[i] = narrow_code(x[i] * scale[i], wide);
+            code[i] = wide ? f32_to_full_e5m2(x[i] * scale[i])
+                           : f32_to_full_e4m3(x[i] * scale[i]);
 #pragma omp simd
         for (int64_t i = 0; i < c->n; i++)
             dst[i] = (f8_t)code[i];

@@ -123,7 +123,7 @@ static void finish(struct cuda_state *s, const struct gemm *p, bool with_bias)
         s->be.act_grad(&s->be, p->c, false, p->c, p->pre, p->c_type, p->m * p->n,
                        p->act);
     else if (flat && !p->pre)
-        s->be.act(&s->be, p->c, p->c, p->c_type, p->m * p->n, p->act);
+        s->be.act(&s->be, p->c, p->c, p->c_type, p->m * p->n, p->act, NULL);
     else
         gemm_finish(s, p, p->c, p->c_type, p->ldc, with_bias);
 }

@@ -56,27 +56,6 @@ static __global__ void finish_kernel(struct finish f)
         }
 }
 
-/* v = act(v). One branch for the pack, so that its elements are independent chains. */
-template <int V>
-static __device__ inline void act_pack(float *v, accel_activation_t act)
-{
-#define ACT_CASE(value)                                                                \
-    case value:                                                                        \
-        for (int i = 0; i < V; i++)                                                    \
-            v[i] = maths_act(v[i], value);                                             \
-        break
-    switch (act) {
-        ACT_CASE(ACCEL_ACT_NONE);
-        ACT_CASE(ACCEL_ACT_GELU);
-        ACT_CASE(ACCEL_ACT_GELU_ERF);
-        ACT_CASE(ACCEL_ACT_SILU);
-        ACT_CASE(ACCEL_ACT_RELU);
-        ACT_CASE(ACCEL_ACT_RELU2);
-        ACT_CASE(ACCEL_ACT_TANH);
-    }
-#undef ACT_CASE
-}
-
 enum { FINISH_PACK = pack_size<bf16_t>, FINISH_BLOCK = 256 };
 
 /* The same in packs of 16 bytes: float32 sums to a narrow result. */

@@ -72,6 +72,7 @@ cuda_headers = \
 	runtime/backend/cuda/kernel_base.h \
 	runtime/backend/cuda/master_places.h \
 	runtime/backend/cuda/module.h \
+	runtime/backend/cuda/narrow.h \
 	runtime/backend/cuda/ptx.h \
 	runtime/backend/cuda/ptx_sm90.h \
 	runtime/backend/cuda/rows.h \
@@ -161,6 +162,7 @@ gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
 	tests/unit/test_cuda_kernels tests/unit/test_cuda_optable tests/unit/test_cuda_products \
 	tests/unit/test_cuda_conv tests/unit/test_cuda_attention \
 	tests/unit/test_attention_kept tests/unit/test_cuda_scratch \
+	tests/unit/test_narrow_results \
 	tests/unit/test_cuda_head
 tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c $(cuda_device_sources)
 tests_unit_test_cuda_core_LDADD = $(unit_ldadd)
@@ -169,6 +171,8 @@ tests_unit_test_cuda_head_SOURCES = tests/unit/test_cuda_head.c $(cuda_device_so
 tests_unit_test_cuda_head_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_scratch_SOURCES = tests/unit/test_cuda_scratch.c $(cuda_device_sources)
 tests_unit_test_cuda_scratch_LDADD = $(unit_ldadd)
+tests_unit_test_narrow_results_SOURCES = tests/unit/test_narrow_results.c $(cuda_device_sources)
+tests_unit_test_narrow_results_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_conv_SOURCES = tests/unit/test_cuda_conv.c $(cuda_rig_sources)
 tests_unit_test_cuda_conv_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c $(cuda_rig_sources) \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Layer and RMS normalization on a CUDA device: forward, of an array or of the sum of
- * two, and the gradients of input and parameters, which are sums of columns; each
+ * two, with 8-bit copies or without, and the gradients of input and parameters, which are sums of columns; each
  * reading its rows once. One launch does both gradients.
  */
 #include "backend/cuda/columns.h"
+#include "backend/cuda/narrow.h"
 #include "backend/cuda/rows.h"
 
 /* Mean and 1 / deviation of a row, which is left in row.room for the caller. Two
@@ -44,11 +45,39 @@ static __device__ inline void statistics(const struct norm &p, const ROW &row,
     *rstd_out = 1.0f / sqrtf(row_sum<G>(squares, room) / (float)p.cols + p.eps);
 }
 
-/* Row r: y = (x - mean) rstd gain + bias, rounded once at the store. */
-template <int V, int G, typename T, typename ROW>
+/* y of one element, rounded once at the store. */
+static __device__ inline float normal(float x, float mean, float rstd, float gain,
+                                      float bias)
+{
+    return (x - mean) * rstd * gain + bias;
+}
+
+/* Where y goes: to its place, or there and into an 8-bit copy. */
+template <typename T> struct plain_result {
+    T *y;
+
+    template <int V> __device__ void put(int64_t at, float *v)
+    {
+        store<V>(y + at, v);
+    }
+};
+
+template <typename T> struct narrow_result {
+    T *y;
+    struct narrowing own;
+
+    template <int V> __device__ void put(int64_t at, float *v)
+    {
+        store_rounded<V>(y + at, v);
+        narrow_pack<V>(own, at, v);
+    }
+};
+
+/* Row r: statistics, kept in stats, and y. */
+template <int V, int G, typename T, typename ROW, typename RESULT>
 static __device__ inline void norm_row(const struct norm &p, const ROW &row, int64_t r,
-                                       T *y, float *stats, const T *gain, const T *bias,
-                                       float *room)
+                                       RESULT &y, float *stats, const T *gain,
+                                       const T *bias, float *room)
 {
     float mean, rstd;
 
@@ -62,8 +91,8 @@ static __device__ inline void norm_row(const struct norm &p, const ROW &row, int
         if (bias)
             load<V>(b, bias + at);
         for (int i = 0; i < V; i++)
-            v[i] = (v[i] - mean) * rstd * g[i] + b[i];
-        store<V>(y + r * p.cols + at, v);
+            v[i] = normal(v[i], mean, rstd, g[i], b[i]);
+        y.template put<V>(r * p.cols + at, v);
     }
     /* kept for the backward: two numbers a row instead of the normalized row */
     if (threadIdx.x % G == 0) {
@@ -81,28 +110,15 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
 {
     DYNAMIC_SHARED(T, kept);
     __shared__ float room[WARP];
+    plain_result<T> to = { y };
 
     TEAM_ROWS(G, r, p.rows)
     {
         const kept_row<T> row = { x + r * p.cols,
                                   keep ? kept + threadIdx.x / G * keep : NULL };
 
-        norm_row<V, G>(p, row, r, y, stats, gain, bias, room);
+        norm_row<V, G>(p, row, r, to, stats, gain, bias, room);
     }
-}
-
-void cuda_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
-               const void *x, const void *gain, const void *bias)
-{
-    struct cuda_state *s = cuda_state_of(be);
-
-    BY_TYPE(p->type, T, {
-        const struct row_plan plan =
-            plan_rows<T>(p->rows, p->cols, 1, on_16(y, x, gain, bias));
-
-        LAUNCH_ROWS(plan, T, norm_kernel, s, *p, (T *)y, stats, (const T *)x,
-                    (const T *)gain, (const T *)(p->rms ? NULL : bias), plan.keep);
-    });
 }
 
 /* A row that is the sum of two: the first pass makes it, rounds it as add does, and
@@ -139,22 +155,186 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
 {
     DYNAMIC_SHARED(T, kept);
     __shared__ float room[WARP];
+    plain_result<T> to = { y };
 
     TEAM_ROWS(G, r, p.rows)
     {
         const summed_row<T> row = { a + r * p.cols, b + r * p.cols, sum + r * p.cols,
                                     keep ? kept + threadIdx.x / G * keep : NULL };
 
-        norm_row<V, G>(p, row, r, y, stats, gain, bias, room);
+        norm_row<V, G>(p, row, r, to, stats, gain, bias, room);
     }
+}
+
+/* ---- with 8-bit copies ----------------------------------------------------------- */
+
+/* The arrays of one call. b NULL: x is a; else it is sum = a + b. */
+template <typename T> struct norm_call {
+    T *sum, *y;
+    float *stats;
+    const T *a, *b, *gain, *bias;
+};
+
+template <typename T>
+static __device__ inline kept_row<T> whole_row(const norm_call<T> &c, int64_t at,
+                                               T *room)
+{
+    return { c.a + at, room };
+}
+
+template <typename T>
+static __device__ inline summed_row<T> sum_row(const norm_call<T> &c, int64_t at,
+                                               T *room)
+{
+    return { c.a + at, c.b + at, c.sum + at, room };
+}
+
+/* As norm_kernel and add_norm_kernel, with the bits of both. */
+template <typename T, int V, int G>
+static __global__ void __launch_bounds__(ROW_BLOCK)
+    norm_narrow_kernel(struct norm p, norm_call<T> c, int64_t keep,
+                       struct narrow_copy to)
+{
+    DYNAMIC_SHARED(T, kept);
+    __shared__ float room[WARP];
+    T *const own = keep ? kept + threadIdx.x / G * keep : NULL;
+    narrow_result<T> y = { c.y, narrow_begin(to) };
+
+    TEAM_ROWS(G, r, p.rows)
+    {
+        if (c.b)
+            norm_row<V, G>(p, sum_row(c, r * p.cols, own), r, y, c.stats, c.gain,
+                           c.bias, room);
+        else
+            norm_row<V, G>(p, whole_row(c, r * p.cols, own), r, y, c.stats, c.gain,
+                           c.bias, room);
+    }
+    narrow_end(y.own, to.amax);
+}
+
+/* Rows of a block that writes a turned copy: as many codes of a column as fill a
+ * pack. */
+enum { TURN_ROWS = 16 };
+static_assert(TURN_ROWS == NARROW_MULTIPLE, "no pack goes beyond a turned row");
+
+/* Mean and 1 / deviation of the rows from `first` on, in stats and for the block. */
+template <typename T, int V, int G>
+static __device__ inline void block_statistics(const struct norm &p,
+                                               const norm_call<T> &c, int64_t first,
+                                               float *mean, float *rstd, float *room)
+{
+    for (int k = (int)threadIdx.x / G; k < TURN_ROWS && first + k < p.rows;
+         k += ROW_BLOCK / G) {
+        const int64_t r = first + k;
+        float m, d;
+
+        if (c.b)
+            statistics<V, G>(p, sum_row(c, r * p.cols, (T *)NULL), room, &m, &d);
+        else
+            statistics<V, G>(p, whole_row(c, r * p.cols, (T *)NULL), room, &m, &d);
+        if (threadIdx.x % G == 0) {
+            c.stats[r] = mean[k] = m;
+            c.stats[p.rows + r] = rstd[k] = d;
+        }
+    }
+}
+
+/* The same with a turned copy. After the statistics a thread has a column of the
+ * block's rows, which it reads again, from the cache at best. */
+template <typename T, int V, int G>
+static __global__ void __launch_bounds__(ROW_BLOCK)
+    norm_turned_kernel(struct norm p, norm_call<T> c, struct narrow_copy to, int64_t ld)
+{
+    __shared__ float room[WARP], mean[TURN_ROWS], rstd[TURN_ROWS];
+    const int64_t first = (int64_t)blockIdx.x * TURN_ROWS;
+    const T *const x = c.b ? c.sum : c.a;
+    struct narrowing own = narrow_begin(to);
+
+    block_statistics<T, V, G>(p, c, first, mean, rstd, room);
+    __syncthreads();
+    BLOCK_STRIDE(col, p.cols)
+    {
+        const float gain = load_float(c.gain, col);
+        const float bias = c.bias ? load_float(c.bias, col) : 0.0f;
+        pack<f8_t, TURN_ROWS> line;
+
+        for (int k = 0; k < TURN_ROWS; k++) {
+            const int64_t at = (first + k) * p.cols + col;
+            float v;
+
+            line.v[k] = 0;
+            if (first + k >= p.rows)
+                continue;
+            v = normal(load_float(x, at), mean[k], rstd[k], gain, bias);
+            store_rounded<1>(c.y + at, &v);
+            line.v[k] = narrow_one(own, v);
+            if (own.copy)
+                own.copy[at] = line.v[k];
+        }
+        *reinterpret_cast<pack<f8_t, TURN_ROWS> *>((f8_t *)to.turned + col * ld +
+                                                   first) = line;
+    }
+    narrow_end(own, to.amax);
+}
+
+/* Rows are cut as without copies, so that sums have the same bits. */
+template <typename T>
+static void norm_narrow(struct cuda_state *s, const struct norm &p, norm_call<T> c,
+                        const struct narrow_copy *to)
+{
+    struct row_plan plan =
+        plan_rows<T>(p.rows, p.cols, 1, on_16(c.sum, c.y, c.a, c.b, c.gain, c.bias));
+
+    if (!to->turned) {
+        LAUNCH_ROWS(plan, T, norm_narrow_kernel, s, p, c, plan.keep, *to);
+        return;
+    }
+    plan.shared = 0;
+    plan.grid = (unsigned)((p.rows + TURN_ROWS - 1) / TURN_ROWS);
+    LAUNCH_ROWS(plan, T, norm_turned_kernel, s, p, c, *to, narrow_ld(p.rows));
+}
+
+/* ---- the entries ----------------------------------------------------------------- */
+
+void cuda_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
+               const void *x, const void *gain, const void *bias,
+               const struct narrow_copy *narrow)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    if (narrow) {
+        BY_TYPE(p->type, T,
+                norm_narrow(s, *p,
+                            norm_call<T>{ NULL, (T *)y, stats, (const T *)x, NULL,
+                                          (const T *)gain,
+                                          (const T *)(p->rms ? NULL : bias) },
+                            narrow));
+        return;
+    }
+    BY_TYPE(p->type, T, {
+        const struct row_plan plan =
+            plan_rows<T>(p->rows, p->cols, 1, on_16(y, x, gain, bias));
+
+        LAUNCH_ROWS(plan, T, norm_kernel, s, *p, (T *)y, stats, (const T *)x,
+                    (const T *)gain, (const T *)(p->rms ? NULL : bias), plan.keep);
+    });
 }
 
 void cuda_add_norm(const struct backend *be, const struct norm *p, void *sum, void *y,
                    float *stats, const void *a, const void *b, const void *gain,
-                   const void *bias)
+                   const void *bias, const struct narrow_copy *narrow)
 {
     struct cuda_state *s = cuda_state_of(be);
 
+    if (narrow) {
+        BY_TYPE(p->type, T,
+                norm_narrow(s, *p,
+                            norm_call<T>{ (T *)sum, (T *)y, stats, (const T *)a,
+                                          (const T *)b, (const T *)gain,
+                                          (const T *)(p->rms ? NULL : bias) },
+                            narrow));
+        return;
+    }
     BY_TYPE(p->type, T, {
         const struct row_plan plan =
             plan_rows<T>(p->rows, p->cols, 1, on_16(sum, y, a, b, gain, bias));

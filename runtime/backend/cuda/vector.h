@@ -54,6 +54,27 @@ template <int V, typename T> ACCEL_MATHS void store(T *to, bool add, const float
     store<V>(to, sum);
 }
 
+/* v = act(v). One branch for the pack, so that its elements are independent chains. */
+template <int V>
+static __device__ inline void act_pack(float *v, accel_activation_t act)
+{
+#define ACT_CASE(value)                                                                \
+    case value:                                                                        \
+        for (int i = 0; i < V; i++)                                                    \
+            v[i] = maths_act(v[i], value);                                             \
+        break
+    switch (act) {
+        ACT_CASE(ACCEL_ACT_NONE);
+        ACT_CASE(ACCEL_ACT_GELU);
+        ACT_CASE(ACCEL_ACT_GELU_ERF);
+        ACT_CASE(ACCEL_ACT_SILU);
+        ACT_CASE(ACCEL_ACT_RELU);
+        ACT_CASE(ACCEL_ACT_RELU2);
+        ACT_CASE(ACCEL_ACT_TANH);
+    }
+#undef ACT_CASE
+}
+
 /* Are all addresses multiples of 16? NULL counts as one. */
 template <typename... P> static inline bool on_16(P... p)
 {

@@ -78,9 +78,9 @@ static void t_column_sum(const struct backend *be, float *dst, const void *src,
 }
 
 static void t_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
-                  int64_t n, accel_activation_t act)
+                  int64_t n, accel_activation_t act, const struct narrow_copy *narrow)
 {
-    TIMED(PROFILE_ACTIVATION, INNER->act(INNER, y, x, type, n, act));
+    TIMED(PROFILE_ACTIVATION, INNER->act(INNER, y, x, type, n, act, narrow));
 }
 
 static void t_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
@@ -91,9 +91,10 @@ static void t_act_grad(const struct backend *be, void *dx, bool add, const void 
 }
 
 static void t_gated(const struct backend *be, void *y, const void *gate, const void *up,
-                    accel_dtype_t type, int64_t n, accel_activation_t act)
+                    accel_dtype_t type, int64_t n, accel_activation_t act,
+                    const struct narrow_copy *narrow)
 {
-    TIMED(PROFILE_ACTIVATION, INNER->gated(INNER, y, gate, up, type, n, act));
+    TIMED(PROFILE_ACTIVATION, INNER->gated(INNER, y, gate, up, type, n, act, narrow));
 }
 
 static void t_gated_grad(const struct backend *be, void *dgate, bool add_gate,
@@ -125,16 +126,19 @@ static void t_embed_grad(const struct backend *be, float *dtable, float *dpositi
 }
 
 static void t_norm(const struct backend *be, const struct norm *p, void *y,
-                   float *stats, const void *x, const void *gain, const void *bias)
+                   float *stats, const void *x, const void *gain, const void *bias,
+                   const struct narrow_copy *narrow)
 {
-    TIMED(PROFILE_NORM, INNER->norm(INNER, p, y, stats, x, gain, bias));
+    TIMED(PROFILE_NORM, INNER->norm(INNER, p, y, stats, x, gain, bias, narrow));
 }
 
 static void t_add_norm(const struct backend *be, const struct norm *p, void *sum,
                        void *y, float *stats, const void *a, const void *b,
-                       const void *gain, const void *bias)
+                       const void *gain, const void *bias,
+                       const struct narrow_copy *narrow)
 {
-    TIMED(PROFILE_NORM, INNER->add_norm(INNER, p, sum, y, stats, a, b, gain, bias));
+    TIMED(PROFILE_NORM,
+          INNER->add_norm(INNER, p, sum, y, stats, a, b, gain, bias, narrow));
 }
 
 static void t_norm_grad(const struct backend *be, const struct norm *p, void *dx,

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How numbers become 8-bit copies with a recipe's scales (narrowing.h): with the scale
+ * that the step began with, with one made of the numbers, or with those of blocks.
+ */
+#include "ops/narrowing.h"
+
+#include "precision/fp8_blocks.h"
+
+struct narrowing narrowing_of(const struct backend *be, const accel_tensor_t *w,
+                              enum fp8_tensor t, enum fp8_product product, int64_t rows)
+{
+    const enum backend_fp8 has = be->fp8;
+    const bool turns = has == BACKEND_FP8_TURNED ||
+                       (has == BACKEND_FP8_WHOLE && rows % NARROW_MULTIPLE);
+
+    return (struct narrowing){ .w = w,
+                               .tensor = t,
+                               .product = product,
+                               .rows = rows,
+                               .cols = w->dim[t == FP8_GRADIENT ? 0 : 1],
+                               .turned = turns && fp8_sums_rows(t, product) };
+}
+
+int narrowing_place(const struct narrowing *m)
+{
+    const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
+    const bool square = m->tensor == FP8_WEIGHT && blocks == FP8_BLOCKS_128;
+
+    return m->turned || (blocks && !square && fp8_sums_rows(m->tensor, m->product));
+}
+
+/* Where the scales lie that are the copy's own, behind its numbers. */
+static size_t own_place(const struct narrowing *m)
+{
+    const int64_t lines = m->turned ? narrow_ld(m->rows) : m->rows;
+
+    return ((size_t)(lines * m->cols) + 63) / 64 * 64;
+}
+
+/* What belongs to a copy besides its numbers, with scales of blocks. */
+static struct block_scales own_blocks(const struct narrowing *m)
+{
+    const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
+    const struct block_shape shape = fp8_block_shape(blocks, m->tensor, m->product);
+
+    return (struct block_scales){ .inverse =
+                                      m->copy ? (char *)m->copy + own_place(m) : NULL,
+                                  .e8m0 = blocks == FP8_BLOCKS_32,
+                                  .height = shape.height,
+                                  .width = shape.width,
+                                  .cols = m->cols };
+}
+
+int64_t narrowing_bytes(const struct narrowing *m)
+{
+    const struct fp8_recipe *r = m->w->fp8->recipe;
+    struct block_scales s;
+
+    if (!r->blocks)
+        return (int64_t)own_place(m) + (r->current ? 64 : 0);
+    s = own_blocks(m);
+    return (int64_t)own_place(m) + (m->rows + s.height - 1) / s.height *
+                                       blocks_across(&s) *
+                                       (s.e8m0 ? 1 : (int64_t)sizeof(float));
+}
+
+/* Scale, inverse and largest magnitude of current scaling. */
+static float *own_scale(const struct narrowing *m)
+{
+    return (float *)(void *)((char *)m->copy + own_place(m));
+}
+
+struct factor narrowing_factor(const struct narrowing *m)
+{
+    const struct fp8_linear *l = m->w->fp8;
+    struct factor f = { .data = m->copy,
+                        .type = l->recipe->type[m->tensor],
+                        .turned = m->turned };
+
+    if (l->recipe->blocks)
+        f.blocks = own_blocks(m);
+    else
+        f.inverse = l->recipe->current ? own_scale(m) + 1 : &l->live[m->tensor].inverse;
+    return f;
+}
+
+/* In the kernel that makes the numbers, where that waits, else in one of its own. */
+static void quantize_copy(struct graph *g, struct wide_matrix *src,
+                          const struct narrow_copy *to)
+{
+    const struct backend *be = g->backend;
+
+    if (src->waits)
+        op_result_taken(g, to);
+    else if (to->turned)
+        be->quantize_turned(be, to->copy, to->turned, to->type, src->data, src->type,
+                            to->rows, to->cols, to->scale, to->amax);
+    else
+        be->quantize(be, to->copy, to->type, src->data, src->type, to->rows * to->cols,
+                     to->scale, to->amax);
+    src->waits = false;
+}
+
+/* m: [2], by narrowing_place. */
+static struct narrow_copy whole_copy(const struct narrowing *m, const float *scale,
+                                     float *amax)
+{
+    return (struct narrow_copy){ .type = m->w->fp8->recipe->type[m->tensor],
+                                 .rows = m->rows,
+                                 .cols = m->cols,
+                                 .copy = m[0].copy,
+                                 .turned = m[1].copy,
+                                 .scale = scale,
+                                 .amax = amax };
+}
+
+/* Scale and inverse from a largest magnitude, in the memory of the backend; a rehearsal
+ * has none. */
+static void make_scale(const struct backend *be, const struct fp8_recipe *r,
+                       float *scale, accel_dtype_t to, const float *amax)
+{
+    if (!r->powers)
+        be->scale_of(be, scale, to, amax);
+    else if (!be->shapes_only)
+        fp8_power_scale(scale, to, *amax);
+}
+
+/* Current scaling: reads the numbers twice, the first time while they are made where
+ * they wait. Each copy has the scale behind it. */
+static void quantize_by_itself(struct graph *g, const struct narrowing *m,
+                               struct wide_matrix *src)
+{
+    const struct backend *be = g->backend;
+    const struct fp8_recipe *r = m->w->fp8->recipe;
+    float *own = own_scale(m[0].copy ? &m[0] : &m[1]);
+    struct narrow_copy look = whole_copy(m, NULL, own + 2);
+    const struct narrow_copy copies = whole_copy(m, own, NULL);
+
+    look.copy = look.turned = NULL;
+    be->zero(be, own + 2, sizeof(*own));
+    quantize_copy(g, src, &look);
+    make_scale(be, r, own, look.type, own + 2);
+    if (m[0].copy && m[1].copy)
+        make_scale(be, r, own_scale(&m[1]), look.type, own + 2);
+    quantize_copy(g, src, &copies);
+}
+
+/* Linears that share the copies of an input note one magnitude. Where another has noted this one, and
+ * both had seen the same before, its amax is that of this linear, too: one number is
+ * read in place of the input. */
+static bool noted_before(const struct graph *g, const struct fp8_linear *l,
+                         const accel_tensor_t *x)
+{
+    const struct fp8_linear *by = x->noted_by;
+    const struct backend *be = g->backend;
+
+    if (!by || by->seen != x->noted || l->seen != x->noted_before)
+        return false;
+    be->quantize(be, NULL, l->recipe->type[FP8_INPUT], &by->live[FP8_INPUT].amax,
+                 ACCEL_F32, 1, NULL, &l->live[FP8_INPUT].amax);
+    return true;
+}
+
+/* A rehearsal notes nothing. */
+static void note_input(struct graph *g, struct fp8_linear *l, accel_tensor_t *x)
+{
+    if (g->backend->shapes_only)
+        return;
+    x->noted_by = l;
+    x->noted_before = l->seen;
+    x->noted = l->seen = ++g->notes;
+}
+
+/* Delayed scaling: reads the numbers once. A forward that runs again has noted all
+ * magnitudes the first time, unless that has narrowed nothing. */
+static void quantize_delayed(struct graph *g, const struct narrowing *m,
+                             struct wide_matrix *src)
+{
+    struct fp8_linear *l = m->w->fp8;
+    struct fp8_live *live = &l->live[m->tensor];
+    const bool again = g->recomputing && !l->recipe->wide[FP8_FORWARD];
+    const bool copies = m[0].copy || m[1].copy, notes = g->training && !again;
+    const struct narrow_copy to =
+        whole_copy(m, &live->scale, notes ? &live->amax : NULL);
+
+    if (!copies && !notes)
+        return;
+    if (!copies && src->input && noted_before(g, l, src->input)) {
+        l->seen = src->input->noted;
+        return;
+    }
+    quantize_copy(g, src, &to);
+    if (notes && src->input)
+        note_input(g, l, src->input);
+}
+
+static void quantize_blocks(const struct backend *be, const struct narrowing *m,
+                            const void *src, accel_dtype_t type)
+{
+    const struct block_scales s = own_blocks(m);
+
+    if (m->copy)
+        be->quantize_blocks(be, m->copy, m->w->fp8->recipe->type[m->tensor], src, type,
+                            m->rows, &s);
+}
+
+void narrowing_make(struct graph *g, const struct narrowing *m, struct wide_matrix src)
+{
+    const struct fp8_recipe *r = m->w->fp8->recipe;
+
+    if (r->blocks)
+        for (int i = 0; i < 2; i++)
+            quantize_blocks(g->backend, &m[i], src.data, src.type);
+    else if (!r->current)
+        quantize_delayed(g, m, &src);
+    else if (m[0].copy || m[1].copy)
+        quantize_by_itself(g, m, &src);
+}
