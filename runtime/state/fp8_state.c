@@ -2,8 +2,8 @@
  *
  * The scales of linears in 8 bits in a checkpoint: a tensor "fp8/WEIGHT" for each, the
  * same on all ranks, that rank 0 writes and one rank reads for all; the recipe among
- * the settings. Linears that a checkpoint has no scales for begin anew, and a warning says so; so may
- * the recipe and the length of histories change.
+ * the settings. Linears that a checkpoint has no scales for begin anew, and a warning
+ * says so; so may the recipe and the length of histories change.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -67,7 +67,7 @@ for n in 1 2; do
     done
     live "stops-$n" "$n" "$n-plain"
     ok $? "$n ranks: runs to its end" || diag "$(tail -n 5 "stops-$n.said")"
-    each_step_once "stops-$n/log.jsonl" $STEPS
+    each_step_once "stops-$n/log.jsonl" "$STEPS"
     ok $? "$n ranks: every step once"
     same_bits "whole-$n/log.jsonl" "stops-$n/log.jsonl"
     ok $? "$n ranks: the same bits"

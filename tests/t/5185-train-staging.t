@@ -71,7 +71,7 @@ while more; do
 done
 live stops 2 false
 ok $? "runs to its end" || diag "$(tail -n 5 stops.said)"
-each_step_once stops/log.jsonl $STEPS
+each_step_once stops/log.jsonl "$STEPS"
 ok $? "every step once"
 same_bits whole/log.jsonl stops/log.jsonl
 ok $? "the same bits"

@@ -26,7 +26,7 @@ live() {
     name=$1 n=$2 config=$3
     shift 3
     env "$@" timeout 100 "$ACCEL_BUILD/accel" launch --config "$config.yaml" -n "$n" "$TRAIN" \
-        --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --steps $STEPS --sample 0 \
+        --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --steps "$STEPS" --sample 0 \
         --data text.txt --out "$name" >"$name.said" 2>&1
 }
 
