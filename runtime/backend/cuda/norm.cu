@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Layer and RMS normalization on a CUDA device: forward, of an array or of the sum of
- * two, with 8-bit copies or without, and the gradients of input and parameters, which are sums of columns; each
- * reading its rows once. One launch does both gradients.
+ * two, with 8-bit copies or without, and the gradients of input and parameters, which
+ * are sums of columns; each reading its rows once. One launch does both gradients.
  */
 #include "backend/cuda/columns.h"
 #include "backend/cuda/narrow.h"
