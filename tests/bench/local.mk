@@ -22,7 +22,7 @@ bench-step: tests/bench/bench_step$(EXEEXT)
 # The same training in every precision: the table and the curves of doc/precision.md.
 EXTRA_DIST += tests/bench/precision_curves.py
 bench-precision: examples/train$(EXEEXT)
-	python3 $(srcdir)/tests/bench/precision_curves.py $(abs_builddir)/examples/train \
+	python3 $(srcdir)/tests/bench/precision_curves.py $(abs_builddir)/examples/train --seeds 3 \
 	    --svg $(srcdir)/doc/precision-curves.svg --doc $(srcdir)/doc/precision.md
 .PHONY: bench-precision
 

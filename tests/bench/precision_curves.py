@@ -6,9 +6,11 @@
 # values and with the same batches. None comes twice: what a model knows by heart says little
 # about precision, and differs by more than 1 % from run to run. The final loss, the mean of the
 # last 50 steps, is to be within 1 % of bf16's; the exit code says whether it is.
-#     precision_curves.py TRAIN [--steps N] [--levels WORDS,...] [--svg FILE] [--doc FILE]
-# --svg draws the curves; --doc replaces the table between the marks in a Markdown file. Both
-# are only for a whole run.
+#     precision_curves.py TRAIN [--steps N] [--seeds N] [--levels WORDS,...] [--svg FILE]
+#         [--doc FILE]
+# Two runs of one level that differ by their seeds alone can end a percent apart: with --seeds each
+# level runs so often, and curves and losses are means. --svg draws the curves; --doc replaces the
+# table between the marks in a Markdown file. Both are only for a whole run.
 import argparse
 import concurrent.futures
 import glob
@@ -66,7 +68,7 @@ def write_inputs(folder):
             "Llama": ["--model", shape]}
 
 
-def train(args, folder, shape, words):
+def train(args, folder, shape, words, seed):
     """Losses of all steps and the seconds they took."""
     out = tempfile.mkdtemp(dir=folder)
     config = os.path.join(out, "run.yaml")
@@ -75,7 +77,8 @@ def train(args, folder, shape, words):
     start = time.monotonic()
     run = subprocess.run(
         [args.train, "--data", os.path.join(folder, "text"), *shape, "--seq", "64", "--batch",
-         "8", "--steps", str(args.steps), "--sample", "0", "--out", out],
+         "8", "--steps", str(args.steps), "--sample", "0", "--seed", str(seed),
+         "--out", out],
         env={**os.environ, "ACCEL_CONFIG": config, "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, check=False)
     if run.returncode:
@@ -191,6 +194,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("train")
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--levels", help="names of levels beside bf16 (all)")
     parser.add_argument("--svg")
     parser.add_argument("--doc")
@@ -202,11 +206,15 @@ def main():
         runs = {name: {} for name in shapes}
         # a run per core: the number of threads changes no bits
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            started = [(name, level, pool.submit(train, args, folder, shape, words))
+            started = [(name, level, [pool.submit(train, args, folder, shape, words, seed + 1)
+                                      for seed in range(args.seeds)])
                        for name, shape in shapes.items() for level, words in chosen]
-            for name, level, run in started:
-                runs[name][level], seconds = run.result()
-                print(f"{name}-shaped, {level}: {args.steps} steps in {seconds:.0f} s", flush=True)
+            for name, level, seeds in started:
+                losses, seconds = zip(*(run.result() for run in seeds))
+                runs[name][level] = [statistics.fmean(step) for step in zip(*losses)]
+                ends = " ".join(f"{statistics.fmean(one[-LAST:]):.4f}" for one in losses)
+                print(f"{name}-shaped, {level}: {args.steps} steps in {sum(seconds):.0f} s: {ends}",
+                      flush=True)
     text, near = table(list(shapes), runs)
     print(text)
     if args.svg:
