@@ -56,27 +56,33 @@ is "$(cat ports/* | awk '$1 < 15000 || $1 > 29386')" "" "all are of the range"
 cat >hold.py <<'HOLD'
 import os, socket, subprocess, sys
 first = int(os.environ["MASTER_PORT"])
-held = []
-for port in range(first + 1, first + 40):
-    if sys.argv[1] == "listen":
-        s = socket.socket()
-        s.bind(("", port))
-        s.listen()
-    elif sys.argv[1] == "linger": # a server that ended first leaves its side of a connection
-        s, client = socket.socket(), socket.socket()
+
+def hold(how, port):
+    if how == "claim":
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        s.bind("\0accel-rank0-%d" % port)
+        return s
+    s = socket.socket()
+    if how == "linger": # a server that ended first leaves its side of a connection
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(("", port))
-        s.listen()
+    s.bind(("", port))
+    s.listen()
+    if how == "linger":
+        client = socket.socket()
         client.connect(("127.0.0.1", port))
         s.accept()[0].close()
         client.close()
         s.close()
-    else:
-        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        s.bind("\0accel-rank0-%d" % port)
-    held.append((port, s))
+    return s
+
+held = {}
+for port in range(first + 1, first + 40):
+    try:
+        held[port] = hold(sys.argv[1], port)
+    except OSError: # somebody else's: the next ones are enough
+        pass
 out = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, timeout=60).stdout
-print("skipped" if int(out) not in [p for p, _ in held] else "taken " + out.decode())
+print("skipped" if held and int(out) not in held else "taken " + out.decode())
 HOLD
 for how in listen linger claim; do
     cat >job.sh <<JOB
