@@ -9,35 +9,41 @@
 
 #include "observe/observe.h"
 
-/* Bytes of the line "KEY: N kB" of a /proc file; 0 when it is not there. */
-static int64_t kib_line(const char *path, const char *key)
+/* Bytes of each of the lines "KEY: N kB" of a /proc file; 0 where it has none. */
+static void read_kib(const char *path, size_t count, const char *const keys[],
+                     int64_t bytes_out[])
 {
     FILE *f = fopen(path, "re");
-    size_t len = strlen(key);
     char line[256];
-    long long kib = 0;
 
+    memset(bytes_out, 0, count * sizeof(*bytes_out));
     if (!f)
-        return 0;
-    while (fgets(line, sizeof(line), f))
-        if (strncmp(line, key, len) == 0 && line[len] == ':' &&
-            sscanf(line + len + 1, "%lld", &kib) == 1)
-            break;
+        return;
+    while (fgets(line, sizeof(line), f)) {
+        const char *colon = strchr(line, ':');
+        long long kib;
+
+        for (size_t i = 0; colon && i < count; i++)
+            if (strlen(keys[i]) == (size_t)(colon - line) &&
+                strncmp(line, keys[i], strlen(keys[i])) == 0 &&
+                sscanf(colon + 1, "%lld", &kib) == 1)
+                bytes_out[i] = (int64_t)kib * 1024;
+    }
     fclose(f);
-    return (int64_t)kib * 1024;
 }
 
 int64_t observe_memory(int64_t *peak_out)
 {
-    int64_t now = kib_line("/proc/self/smaps_rollup", "Pss");
+    /* One reading for both: the kernel walks all pages for it. */
+    int64_t set[2], highest;
 
+    read_kib("/proc/self/smaps_rollup", 2, (const char *const[]){ "Pss", "Rss" }, set);
     /* The kernel keeps the peak of the resident size only. What is shared now is taken
      * to have been shared then. */
     if (peak_out) {
-        int64_t shared = kib_line("/proc/self/smaps_rollup", "Rss") - now;
-        int64_t peak = kib_line("/proc/self/status", "VmHWM") - shared;
-
-        *peak_out = peak > now ? peak : now;
+        read_kib("/proc/self/status", 1, (const char *const[]){ "VmHWM" }, &highest);
+        highest -= set[1] - set[0];
+        *peak_out = highest > set[0] ? highest : set[0];
     }
-    return now;
+    return set[0];
 }
