@@ -84,7 +84,7 @@ static int count_nvml(void)
     accel_error_t err;
     int n = -1;
 
-    if (topo_machine_open(&m, NULL, true, &err))
+    if (topo_machine_open(&m, NULL, TOPO_GPUS_TOO, &err))
         return -1;
     if (topo_machine_gpus(m)->known)
         n = topo_machine_gpus(m)->count;

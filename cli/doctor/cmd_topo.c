@@ -220,7 +220,7 @@ static accel_status_t look_at_machine(const struct topo_args *a,
                                       struct given *g, accel_error_t *err)
 {
     bool in_step = getenv("SLURM_STEP_ID") != NULL;
-    accel_status_t st = topo_machine_open(machine_out, a->record, true, err);
+    accel_status_t st = topo_machine_open(machine_out, a->record, TOPO_GPUS_TOO, err);
 
     *g = (struct given){ .visible = a->gpus };
     if (st != ACCEL_OK)

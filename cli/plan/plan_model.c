@@ -266,7 +266,7 @@ static int64_t gpu_memory_here(void)
     const struct topo_gpus *gpus;
     int64_t bytes = 0;
 
-    if (topo_machine_open(&m, NULL, true, NULL))
+    if (topo_machine_open(&m, NULL, TOPO_GPUS_TOO, NULL))
         return 0;
     gpus = topo_machine_gpus(m);
     if (gpus->known && gpus->count > 0)

@@ -396,6 +396,15 @@ static void tell_idle_gpus(const accel_t *run, const struct topo_machine *m)
                    gpus, gpus == 1 ? "" : "s");
 }
 
+/* Ranks of one node that compute on the CPU meet in shared memory: devices are nothing to
+ * them. */
+static enum topo_want what_to_read(const accel_t *run, bool gpus, bool driver)
+{
+    if (gpus)
+        return driver ? TOPO_GPUS_TOO : TOPO_DEVICES;
+    return run->boot.nodes > 1 || run->config.topo_nic[0] ? TOPO_DEVICES : TOPO_CORES;
+}
+
 accel_status_t place_open(accel_t *run, accel_error_t *err)
 {
     const struct config *c = &run->config;
@@ -410,7 +419,7 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
 
     if (!own)
         return accel_fail_nomem(err, "the map", sizeof(*own));
-    st = topo_machine_open(&m, NULL, choose || (gpus && given), err);
+    st = topo_machine_open(&m, NULL, what_to_read(run, gpus, choose || given), err);
     if (st == ACCEL_OK)
         st = topo_own_mask(m, own->mask, err);
     if (st == ACCEL_OK && choose)

@@ -27,10 +27,14 @@ static void leave_drivers_alone(hwloc_topology_t tree)
                                       components[i]);
 }
 
-/* Loads the tree, with I/O devices, from the record or from this machine. */
+/* Loads the tree from the record or from this machine. */
 static accel_status_t machine_load_tree(struct topo_machine *m, const char *record,
-                                        accel_error_t *err)
+                                        enum topo_want want, accel_error_t *err)
 {
+    const enum hwloc_type_filter_e devices = want == TOPO_CORES
+                                                 ? HWLOC_TYPE_FILTER_KEEP_NONE
+                                                 : HWLOC_TYPE_FILTER_KEEP_IMPORTANT;
+
     if (record && access(record, R_OK) != 0)
         return accel_fail_at(err, A0436, record, "create one with: lstopo FILE.xml",
                              "cannot read the recorded machine: %s", strerror(errno));
@@ -44,8 +48,7 @@ static accel_status_t machine_load_tree(struct topo_machine *m, const char *reco
      * of other ranks name them. */
     if (hwloc_topology_set_flags(m->tree, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) ==
             0 &&
-        hwloc_topology_set_io_types_filter(m->tree, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) ==
-            0 &&
+        hwloc_topology_set_io_types_filter(m->tree, devices) == 0 &&
         hwloc_topology_load(m->tree) == 0)
         return ACCEL_OK;
     if (record)
@@ -56,14 +59,14 @@ static accel_status_t machine_load_tree(struct topo_machine *m, const char *reco
 }
 
 accel_status_t topo_machine_open(struct topo_machine **machine_out, const char *record,
-                                 bool want_gpus, accel_error_t *err)
+                                 enum topo_want want, accel_error_t *err)
 {
     struct topo_machine *m = calloc(1, sizeof(*m));
     accel_status_t st;
 
     if (!m)
         return accel_fail_nomem(err, "the machine's topology", sizeof(*m));
-    st = machine_load_tree(m, record, err);
+    st = machine_load_tree(m, record, want, err);
     if (st != ACCEL_OK) {
         topo_machine_close(m);
         return st;
@@ -72,7 +75,7 @@ accel_status_t topo_machine_open(struct topo_machine **machine_out, const char *
     topo_nics_find(m);
     if (record)
         topo_gpus_of_record(&m->gpus, m->tree);
-    else if (want_gpus)
+    else if (want == TOPO_GPUS_TOO)
         topo_gpus_find(&m->gpus);
     *machine_out = m;
     return ACCEL_OK;

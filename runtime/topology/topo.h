@@ -129,12 +129,19 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
 /* hwloc's tree with the devices in it, the network interfaces and the GPUs. */
 struct topo_machine;
 
+/* What is read of a machine. Its buses take longer than all the rest, and while they are
+ * read the kernel lets no other process read them. */
+enum topo_want {
+    TOPO_CORES,   /* cores and NUMA nodes */
+    TOPO_DEVICES, /* PCI devices and network interfaces, too */
+    TOPO_GPUS_TOO /* and the GPUs, from NVML */
+};
+
 /* `record`: an hwloc XML file, whose PCI devices are the GPUs. NULL: this machine
- * (which $HWLOC_XMLFILE may describe), with the GPUs from NVML; NVML is not touched
- * unless `want_gpus`. Nothing to free on failure. Errors: ACCEL_ENOENT,
+ * (which $HWLOC_XMLFILE may describe). Nothing to free on failure. Errors: ACCEL_ENOENT,
  * ACCEL_ESYSTEM. */
 accel_status_t topo_machine_open(struct topo_machine **machine_out, const char *record,
-                                 bool want_gpus, accel_error_t *err);
+                                 enum topo_want want, accel_error_t *err);
 void topo_machine_close(struct topo_machine *m);
 const struct topo_gpus *topo_machine_gpus(const struct topo_machine *m);
 /* NVIDIA GPUs on the node's buses, whether given to this step or not;

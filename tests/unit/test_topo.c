@@ -44,7 +44,7 @@ static struct topo_machine *open_machine(const char *name)
     char path[512];
 
     snprintf(path, sizeof(path), "%s/%s.xml", DATA_DIR, name);
-    if (topo_machine_open(&m, path, true, &err) != ACCEL_OK)
+    if (topo_machine_open(&m, path, TOPO_GPUS_TOO, &err) != ACCEL_OK)
         tap_ok(false, "%s: %s", path, err.text);
     return m;
 }
@@ -156,10 +156,10 @@ static void test_refused(void)
                "one GPU under two numbers");
     tap_is_int(err.message, 425, "%s", err.text);
     topo_machine_close(m);
-    tap_is_int(topo_machine_open(&m, DATA_DIR "/nothing.xml", true, &err), ACCEL_ENOENT,
-               "no such record: %s", err.text);
-    tap_is_int(topo_machine_open(&m, DATA_DIR "/mig2.nvml", true, &err), ACCEL_ENOENT,
-               "no record: %s", err.text);
+    tap_is_int(topo_machine_open(&m, DATA_DIR "/nothing.xml", TOPO_GPUS_TOO, &err),
+               ACCEL_ENOENT, "no such record: %s", err.text);
+    tap_is_int(topo_machine_open(&m, DATA_DIR "/mig2.nvml", TOPO_GPUS_TOO, &err),
+               ACCEL_ENOENT, "no record: %s", err.text);
 }
 
 static const struct {
@@ -241,7 +241,7 @@ static void test_bind(void)
     static struct topo_place place[2];
     accel_error_t err = { 0 };
 
-    if (topo_machine_open(&m, NULL, false, &err) != ACCEL_OK ||
+    if (topo_machine_open(&m, NULL, TOPO_DEVICES, &err) != ACCEL_OK ||
         topo_own_mask(m, before, &err) != ACCEL_OK) {
         tap_ok(false, "this machine: %s", err.text);
         return;
@@ -267,14 +267,14 @@ static void test_live(void)
     accel_error_t err = { 0 };
 
     unsetenv("HWLOC_XMLFILE");
-    tap_is_int(topo_machine_open(&m, NULL, false, &err), ACCEL_OK, "this machine %s",
-               err.text);
+    tap_is_int(topo_machine_open(&m, NULL, TOPO_DEVICES, &err), ACCEL_OK,
+               "this machine %s", err.text);
     tap_is_int(topo_own_mask(m, mask, &err), ACCEL_OK, "has a mask %s", mask);
     tap_ok(topo_machine_cpu(m)[0] != '\0', "of %s", topo_machine_cpu(m));
     topo_machine_close(m);
     snprintf(path, sizeof(path), "%s/numa2-core4-pu2.xml", DATA_DIR);
     setenv("HWLOC_XMLFILE", path, 1);
-    tap_is_int(topo_machine_open(&m, NULL, false, &err), ACCEL_OK,
+    tap_is_int(topo_machine_open(&m, NULL, TOPO_DEVICES, &err), ACCEL_OK,
                "HWLOC_XMLFILE is honoured");
     topo_own_mask(m, mask, &err);
     tap_is_str(mask, "0x0000ffff", "the recorded machine is described");
