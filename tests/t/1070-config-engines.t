@@ -27,7 +27,7 @@ ranks=1
 if command -v mpirun >/dev/null 2>&1; then
     ranks=2
 else
-    tap_diag "no mpirun: with one process"
+    diag "no mpirun: with one process"
 fi
 
 mkdir ds
@@ -51,11 +51,11 @@ cat >ds/zero3.json <<'END'
  "gradient_accumulation_steps": 2, "gradient_clipping": 0.01}
 END
 train fsdp --accumulate 2 --clip 0.01
-is "$?" 0 "FSDP trains" || tap_diag "$(cat out)"
+is "$?" 0 "FSDP trains" || diag "$(cat out)"
 train fsdp2 --accumulate 2 --clip 0.01
-is "$?" 0 "FSDP in version 2 trains" || tap_diag "$(cat out)"
+is "$?" 0 "FSDP in version 2 trains" || diag "$(cat out)"
 train deepspeed
-is "$?" 0 "DEEPSPEED with its JSON file trains" || tap_diag "$(cat out)"
+is "$?" 0 "DEEPSPEED with its JSON file trains" || diag "$(cat out)"
 is "$(losses out-fsdp/log.jsonl | wc -l)" 6 "six steps"
 is "$(losses out-fsdp2/log.jsonl)" "$(losses out-fsdp/log.jsonl)" \
     "version 2 gives the bits of version 1"
