@@ -66,8 +66,14 @@ for path in sys.argv[1:]:
         print(*seen)
 PY
     )" "$(printf "('optim/fp8/exp_avg', 'e4m3')\n%.0s" 1 2 3)" "codes of e4m3 say so in every file"
+    cp -r root/step_00000002 indexed
+    passes "an index of it" "$accel" ckpt index indexed
+    is "$("$python" -c 'import h5py
+with h5py.File("indexed/index.h5", "r") as f:
+    f.visititems(lambda n, o: print(n, o.attrs["accel_codes"].decode()) if "accel_codes" in o.attrs else None)
+')" "optim/fp8/exp_avg e4m3" "and in the index"
 else
-    skip 1 "no h5py"
+    skip 3 "no h5py"
 fi
 
 # ---- names in the root ----
