@@ -146,9 +146,9 @@ static void quantize_by_itself(struct graph *g, const struct narrowing *m,
     quantize_copy(g, src, &copies);
 }
 
-/* Linears that share the copies of an input note one magnitude. Where another has noted
- * this one, and both had seen the same before, its amax is that of this linear, too: one
- * number is read in place of the input. */
+/* Linears that share the copies of an input note one magnitude. Where another has
+ * noted this one, and both had seen the same before, its amax is that of this linear,
+ * too: one number is read in place of the input. */
 static bool noted_before(const struct graph *g, const struct fp8_linear *l,
                          const accel_tensor_t *x)
 {

@@ -396,8 +396,8 @@ static void tell_idle_gpus(const accel_t *run, const struct topo_machine *m)
                    gpus, gpus == 1 ? "" : "s");
 }
 
-/* Ranks of one node that compute on the CPU meet in shared memory: devices are nothing to
- * them. */
+/* Ranks of one node that compute on the CPU meet in shared memory: devices are nothing
+ * to them. */
 static enum topo_want what_to_read(const accel_t *run, bool gpus, bool driver)
 {
     if (gpus)

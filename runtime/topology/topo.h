@@ -129,8 +129,8 @@ accel_status_t topo_visible_device(const struct topo_gpus *gpus, const char *vis
 /* hwloc's tree with the devices in it, the network interfaces and the GPUs. */
 struct topo_machine;
 
-/* What is read of a machine. Its buses take longer than all the rest, and while they are
- * read the kernel lets no other process read them. */
+/* What is read of a machine. Its buses take longer than all the rest, and while they
+ * are read the kernel lets no other process read them. */
 enum topo_want {
     TOPO_CORES,   /* cores and NUMA nodes */
     TOPO_DEVICES, /* PCI devices and network interfaces, too */
@@ -138,8 +138,8 @@ enum topo_want {
 };
 
 /* `record`: an hwloc XML file, whose PCI devices are the GPUs. NULL: this machine
- * (which $HWLOC_XMLFILE may describe). Nothing to free on failure. Errors: ACCEL_ENOENT,
- * ACCEL_ESYSTEM. */
+ * (which $HWLOC_XMLFILE may describe). Nothing to free on failure. Errors:
+ * ACCEL_ENOENT, ACCEL_ESYSTEM. */
 accel_status_t topo_machine_open(struct topo_machine **machine_out, const char *record,
                                  enum topo_want want, accel_error_t *err);
 void topo_machine_close(struct topo_machine *m);
