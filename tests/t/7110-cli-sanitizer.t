@@ -19,9 +19,9 @@ ASAN_OPTIONS=$ASAN_OPTIONS:max_allocation_size_mb=1:log_path=$tap_tmp/reports/sa
 is $? 99 "a report has an exit code of its own"
 contains "$(cat "$tap_tmp"/reports/sample.*)" runtime/config/read/file.c "and lies where it is looked for"
 
-# Those that train under Slurm need whole stacks, by which leaks of PMIx are told from ours. For
-# the others frame pointers do, which takes half the time.
-sanitized_tests "1050-config-plan 1070-config-engines"
+# Those that start ranks need whole stacks, by which leaks of PMIx are told from ours. For the
+# others frame pointers do, which takes half the time.
+sanitized_tests "1050-config-plan 1070-config-engines" 1105-messages-shown
 ASAN_OPTIONS=$ASAN_OPTIONS:fast_unwind_on_malloc=1
 sanitized_tests "1000-config-messages 1010-config-cli 1060-config-doctor 1080-config-command" \
     "1085-config-ask 1030-config-schema 1090-config-fsdp2 2000-topo-cli 2010-topo-maps"

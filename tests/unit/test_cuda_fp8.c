@@ -280,6 +280,8 @@ int main(int argc, char **argv)
         !cuda_stand_in("fakecuda_reset", &fake_reset))
         return 1;
     test_recipe("delayed", &whole);
+    test_recipe("current", &whole);
+    test_recipe("delayed", &odd);
     test_recipe("current", &odd);
     test_kept("delayed", &whole);
     test_kept("current", &odd);

@@ -663,11 +663,9 @@ int main(void)
     run_folder_new(root);
     test_ranks();
     test_same_bits();
+    test_overrides();
     test_current();
-    if (!TAP_SANITIZED) { /* other scales in the same memory */
-        test_overrides();
-        test_powers();
-    }
+    test_powers();
     test_blocks();
     test_modules();
     test_resume();
