@@ -109,16 +109,17 @@ static int print_plan_text(const struct planned *p, const struct plan *plan,
 static json_t *bytes_json(const struct plan *p)
 {
     return json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
-        (json_int_t)p->param_bytes, "adam_moments", (json_int_t)p->moment_bytes,
-        "gradients", (json_int_t)p->gradient_bytes, "gather",
-        (json_int_t)p->gather_bytes, "fp8_weights", (json_int_t)p->code_bytes, "reduce",
-        (json_int_t)p->reduce_bytes, "sums", (json_int_t)p->sum_bytes, "activations",
-        (json_int_t)p->activation_bytes, "buffers", (json_int_t)p->buffer_bytes,
-        "kernels", (json_int_t)p->kernel_bytes, "before_the_model",
-        (json_int_t)p->base_bytes, "in_host_memory", (json_int_t)p->host_bytes,
-        "saves_to_one_file", (json_int_t)p->round_bytes, "copies_from_nodes",
-        (json_int_t)p->drain_bytes, "peak", (json_int_t)p->total_bytes);
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
+        "parameters", (json_int_t)p->param_bytes, "adam_moments",
+        (json_int_t)p->moment_bytes, "gradients", (json_int_t)p->gradient_bytes,
+        "gather", (json_int_t)p->gather_bytes, "fp8_weights", (json_int_t)p->code_bytes,
+        "reduce", (json_int_t)p->reduce_bytes, "sums", (json_int_t)p->sum_bytes,
+        "activations", (json_int_t)p->activation_bytes, "buffers",
+        (json_int_t)p->buffer_bytes, "kernels", (json_int_t)p->kernel_bytes,
+        "before_the_model", (json_int_t)p->base_bytes, "in_host_memory",
+        (json_int_t)p->host_bytes, "saves_to_one_file", (json_int_t)p->round_bytes,
+        "copies_from_nodes", (json_int_t)p->drain_bytes, "copy_for_the_background",
+        (json_int_t)p->snapshot_bytes, "peak", (json_int_t)p->total_bytes);
 }
 
 /* What the GPU has and what its rank needs on the host; null

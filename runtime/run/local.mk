@@ -272,6 +272,13 @@ tests_unit_test_background_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=pthread_join \
 	-Wl,--wrap=accel_ckpt_save_begin -Wl,--wrap=accel_ckpt_save_publish \
 	-Wl,--wrap=accel_ckpt_save_retain
+unit_tests += tests/unit/test_background_auto
+tests_unit_test_background_auto_SOURCES = tests/unit/test_background_auto.c $(run_folder) \
+	$(open_world) $(held_run) tests/unit/loader_world.h
+tests_unit_test_background_auto_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_background_auto_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=staging_open \
+	-Wl,--wrap=observe_node_left -Wl,--wrap=observe_process_left
 shell_tests += tests/t/5160-train-background.t tests/t/5165-train-keep.t tests/t/5166-train-dicts.t \
 	tests/t/5180-train-deadline.t
 
