@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_saves [MEGABYTES]: what a checkpoint in the background costs a training of one
- * rank. In: bytes of weights (256 MB). Out: the median of a memcpy of them, of steps
- * without a save, of the wait of a step that begins one, and of the next two steps.
+ * bench_saves [MEGABYTES]: what a checkpoint costs a training of one rank, at once and in
+ * the background. In: bytes of weights (256 MB). Out: the median of a memcpy of them, of
+ * steps without a save, of the wait of a step that begins one in the background, and of
+ * the next two steps; and what a save adds to the steps up to the next one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,30 +74,57 @@ static double step_time(int behind)
     return median(t, n);
 }
 
+/* What a save adds to the EVERY steps that begin with it, of `plain` seconds each. */
+static double lost(double plain)
+{
+    double t[ROUNDS];
+    int n = 0;
+
+    for (int step = 2 * EVERY; step + EVERY <= STEPS && n < ROUNDS; step += EVERY)
+        t[n++] = at[step + EVERY - 1] - at[step - 1];
+    return median(t, n) - EVERY * plain;
+}
+
+static int live(const struct saves_life *life)
+{
+    accel_error_t err = { 0 };
+
+    if (!saves_new())
+        return 73;
+    if (saves_live_here(life, &err))
+        fprintf(stderr, "%s: %s\n", err.where, err.text);
+    saves_end();
+    return accel_exit_code(err.code);
+}
+
 int main(int argc, char **argv)
 {
     const int64_t rows = (argc > 1 ? atoll(argv[1]) : 256) * 1000000 / (4 * COLS);
     const size_t bytes = (size_t)rows * COLS * sizeof(float);
-    const struct saves_life life = { .ranks = 1,
-                                     .steps = STEPS,
-                                     .rows = rows,
-                                     .background = true,
-                                     .keep = 1,
-                                     .every = EVERY,
-                                     .after = note };
-    accel_error_t err = { 0 };
-    double copy, plain, wait;
+    struct saves_life life = { .ranks = 1,
+                               .steps = STEPS,
+                               .rows = rows,
+                               .background = false,
+                               .keep = 1,
+                               .every = EVERY,
+                               .after = note };
+    double copy, plain, wait, at_once;
+    int code;
 
-    if (rows < 1 || !saves_new())
+    if (rows < 1)
         return 64;
     copy = copy_time(bytes);
-    if (saves_live_here(&life, &err)) {
-        fprintf(stderr, "%s: %s\n", err.where, err.text);
-        saves_end();
-        return accel_exit_code(err.code);
-    }
-    saves_end();
+    code = live(&life);
+    if (code)
+        return code;
+    /* where nothing is being written */
     plain = step_time(EVERY - 1);
+    at_once = lost(plain);
+    life.background = true;
+    stalls = 0;
+    code = live(&life);
+    if (code)
+        return code;
     wait = median(stall, stalls);
     printf("weights            %zu bytes\n", bytes);
     printf("memcpy             %.1f ms\n", copy * 1e3);
@@ -105,5 +133,7 @@ int main(int argc, char **argv)
            wait / copy, stalls);
     printf("the step after it  %+.1f %%\n", (step_time(1) / plain - 1) * 100);
     printf("and the next       %+.1f %%\n", (step_time(2) / plain - 1) * 100);
+    printf("lost per save      %.1f ms; at once %.1f ms\n", lost(plain) * 1e3,
+           at_once * 1e3);
     return 0;
 }
