@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How much memory may still be had. In: what the kernel says of the node, of the control
- * groups around this process and of its own limits. Out: the least of it, with a name
- * for messages. Limits that cannot be read are left out; never fails.
+ * How much memory may still be had. In: what the kernel says of the node, of the
+ * control groups around this process and of its own limits. Out: the least of it, with
+ * a name for messages. Limits that cannot be read are left out; never fails.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ enum { LEFT_PATH = 4600, LEFT_GROUP = 4096 };
 
 /* ---- reading --------------------------------------------------------------------- */
 
-/* The number behind `word` at the begin of a line, in bytes where the line says kB. word
- * "": the file's first number. -1: no file, no such line, or no number. */
+/* The number behind `word` at the begin of a line, in bytes where the line says kB.
+ * word "": the file's first number. -1: no file, no such line, or no number. */
 static int64_t left_number(const char *root, const char *path, const char *word)
 {
     char name[LEFT_PATH], line[256];

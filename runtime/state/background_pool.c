@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory for the copies of saves in the background. In: accel.checkpoint.async, what
- * a save writes, and what memory the nodes still have. Out: a pool on every rank, or on
- * none: then training waits for each save. Never takes what the training may need.
+ * The memory for the copies of saves in the background. In: accel.checkpoint.async,
+ * what a save writes, and what memory the nodes still have. Out: a pool on every rank,
+ * or on none: then training waits for each save. By default it leaves the half to what
+ * comes later.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,8 +101,8 @@ struct shortage {
     char of[64], host[64];
 };
 
-/* At most half of what is left: what comes later (batches, evaluation, caches of the
- * program) is in no plan, a copy is a convenience, and Linux kills whoever asks last. */
+/* At most half of what is left: what comes later (batches, evaluation, what the program
+ * keeps) is in no plan, a copy is a convenience, and Linux kills whoever asks last. */
 static bool pool_fits(int64_t want, const struct memory_left *left)
 {
     return want <= left->bytes / 2;
@@ -137,7 +138,7 @@ static accel_status_t pool_agree(accel_t *run, struct shortage *s, accel_error_t
 }
 
 /* Collective. Before any rank takes memory: a rank that came late would count the pools
- * of the others as used, and want its node's sum once more. */
+ * of others as used, and want its node's sum once more. */
 static accel_status_t pool_ask(accel_t *run, size_t bytes, struct shortage *s_out,
                                accel_error_t *err)
 {
