@@ -65,7 +65,7 @@ check-preempt: check-programs
 	    $(top_srcdir)/tests/t/6110-train-timelimit.t \
 	    $(top_srcdir)/tests/t/6130-preempt-table.t
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS)
-	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 1 async
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 1 false
 # Stops with more and less time than a save takes, on a slowed disk.
 check-deadline: check-programs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/5180-train-deadline.t $(PREEMPTIONS)
