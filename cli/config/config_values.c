@@ -154,7 +154,10 @@ static void append_text(struct strbuf *out, const char *s)
 static void append_key(struct strbuf *out, const struct config_key *k, const char *text,
                        int indent)
 {
-    bool is_text = k->type == TYPE_STRING || k->type == TYPE_ENUM;
+    /* of a key that takes other words besides */
+    bool is_truth =
+        k->type == TYPE_ENUM && (!strcmp(text, "true") || !strcmp(text, "false"));
+    bool is_text = !is_truth && (k->type == TYPE_STRING || k->type == TYPE_ENUM);
 
     strbuf_printf(out, "%*s%s: ", indent, "", k->name);
     /* Accelerate's own files have a boolean here, although the key takes words. */

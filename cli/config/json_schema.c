@@ -74,6 +74,12 @@ static bool is_no(const char *word)
     return !strcmp(word, "NO") || !strcmp(word, "no");
 }
 
+/* A word that, without quotes, is a truth value. */
+static bool is_truth(const char *word)
+{
+    return !strcmp(word, "true") || !strcmp(word, "false");
+}
+
 /* Accelerate writes the strategy as a word or as PyTorch's number,
  * which old files quote. */
 static void append_numbers(struct builder *b, json_t *list, const struct config_key *k)
@@ -122,6 +128,8 @@ static json_t *one_of_words(struct builder *b, const struct config_key *k)
 
     for (int i = 0; k->use != USE_REFUSED && k->values[i]; i++) {
         append_item(b, list, json_string(k->values[i]));
+        if (is_truth(k->values[i]))
+            append_item(b, list, json_boolean(k->values[i][0] == 't'));
         no |= is_no(k->values[i]);
     }
     /* `ours` of a refused key: "a|b", the values that change nothing. */

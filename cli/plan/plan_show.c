@@ -106,19 +106,23 @@ static int print_plan_text(const struct planned *p, const struct plan *plan,
 }
 
 /* Bytes per rank by kind. Keys are part of the interface: scripts read them. */
-static json_t *bytes_json(const struct plan *p)
+static json_t *bytes_json(const struct plan_input *in, const struct plan *p)
 {
+    /* with a GPU it is the host's, as the rest of `gpu` */
+    const int64_t copy = in->device.present ? 0 : p->snapshot_bytes;
+
     return json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters",
-        (json_int_t)p->param_bytes, "adam_moments", (json_int_t)p->moment_bytes,
-        "gradients", (json_int_t)p->gradient_bytes, "gather",
-        (json_int_t)p->gather_bytes, "fp8_weights", (json_int_t)p->code_bytes, "reduce",
-        (json_int_t)p->reduce_bytes, "sums", (json_int_t)p->sum_bytes, "activations",
-        (json_int_t)p->activation_bytes, "buffers", (json_int_t)p->buffer_bytes,
-        "kernels", (json_int_t)p->kernel_bytes, "before_the_model",
-        (json_int_t)p->base_bytes, "in_host_memory", (json_int_t)p->host_bytes,
-        "saves_to_one_file", (json_int_t)p->round_bytes, "copies_from_nodes",
-        (json_int_t)p->drain_bytes, "peak", (json_int_t)p->total_bytes);
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
+        "parameters", (json_int_t)p->param_bytes, "adam_moments",
+        (json_int_t)p->moment_bytes, "gradients", (json_int_t)p->gradient_bytes,
+        "gather", (json_int_t)p->gather_bytes, "fp8_weights", (json_int_t)p->code_bytes,
+        "reduce", (json_int_t)p->reduce_bytes, "sums", (json_int_t)p->sum_bytes,
+        "activations", (json_int_t)p->activation_bytes, "buffers",
+        (json_int_t)p->buffer_bytes, "kernels", (json_int_t)p->kernel_bytes,
+        "before_the_model", (json_int_t)p->base_bytes, "in_host_memory",
+        (json_int_t)p->host_bytes, "saves_to_one_file", (json_int_t)p->round_bytes,
+        "copies_from_nodes", (json_int_t)p->drain_bytes, "copy_for_the_background",
+        (json_int_t)copy, "peak", (json_int_t)p->total_bytes);
 }
 
 /* What the GPU has and what its rank needs on the host; null
@@ -130,14 +134,16 @@ static json_t *gpu_json(const struct plan_input *in, const struct plan *p)
     if (!d->present)
         return json_null();
     return json_pack(
-        "{s:o,s:o,s:b,s:I,s:I,s:I}", "memory_bytes",
+        "{s:o,s:o,s:b,s:I,s:I,s:I,s:I}", "memory_bytes",
         d->memory_bytes > 0 ? json_integer((json_int_t)d->memory_bytes) : json_null(),
         "fits",
         d->memory_bytes > 0 ? json_boolean(p->total_bytes <= d->memory_bytes)
                             : json_null(),
         "before_the_model_is_estimated", (int)d->base_guessed, "host_page_locked_bytes",
         (json_int_t)d->staging_bytes, "host_checkpoint_bytes",
-        (json_int_t)p->copy_bytes, "host_peak_bytes", (json_int_t)p->host_total_bytes);
+        (json_int_t)p->copy_bytes, "host_background_bytes",
+        (json_int_t)p->snapshot_bytes, "host_peak_bytes",
+        (json_int_t)p->host_total_bytes);
 }
 
 /* {"dp_shard": {"size": 8, "stride": 1}, ...} */
@@ -183,11 +189,11 @@ static json_t *plan_json(const struct planned *p, const struct plan *plan)
         l->name, "supported", (int)l->runs, "groups", groups_json(l),
         "shard_group_size", cut, "replica_group_size", p->in.world / l->tp / cut,
         "shard_elems_per_rank", (json_int_t)plan->shard_elems, "bytes_per_rank",
-        bytes_json(plan), "gpu", gpu_json(&p->in, plan), "sent_bytes_per_rank_and_step",
-        (json_int_t)plan->wire_bytes_per_step, "sent_by_link", "node",
-        (json_int_t)plan->wire.node, "network", (json_int_t)plan->wire.network, "host",
-        (json_int_t)plan->wire.host, "checkpoint_bytes",
-        (json_int_t)plan->checkpoint_bytes, "staged_bytes_per_node",
+        bytes_json(&p->in, plan), "gpu", gpu_json(&p->in, plan),
+        "sent_bytes_per_rank_and_step", (json_int_t)plan->wire_bytes_per_step,
+        "sent_by_link", "node", (json_int_t)plan->wire.node, "network",
+        (json_int_t)plan->wire.network, "host", (json_int_t)plan->wire.host,
+        "checkpoint_bytes", (json_int_t)plan->checkpoint_bytes, "staged_bytes_per_node",
         (json_int_t)plan->staged_bytes, "seconds", times_json(p, plan));
 }
 

@@ -69,8 +69,11 @@ enum state_dict { DICT_SHARDED, DICT_FULL, DICT_LOCAL };
 /* When backward gathers the next unit, in the words of fsdp_backward_prefetch. */
 enum backward_prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum preempt_signal { PREEMPT_USR1, PREEMPT_USR2 };
+/* Periodic checkpoints are written while training goes on: if there is memory for a
+ * copy; in any case; never. */
+enum async_choice { ASYNC_AUTO, ASYNC_TRUE, ASYNC_FALSE };
 /* A save is due while another one is being written. */
-enum busy_choice { BUSY_SKIP, BUSY_WAIT };
+enum busy_choice { BUSY_AUTO, BUSY_SKIP, BUSY_WAIT };
 /* Which values of accel.checkpoint.metric are better. */
 enum metric_mode { METRIC_MIN, METRIC_MAX };
 enum device_choice { DEVICE_AUTO, DEVICE_CPU };
@@ -129,7 +132,7 @@ struct config {
     char ckpt_metric[64];
     enum metric_mode ckpt_metric_mode;
     /* Written while training goes on. */
-    bool ckpt_async;
+    enum async_choice ckpt_async;
     enum busy_choice ckpt_when_busy;
     char ckpt_local_dir[1024];
 

@@ -4,9 +4,13 @@ libaccel_core_la_SOURCES += \
 	runtime/observe/lines.c \
 	runtime/observe/lines.h \
 	runtime/observe/lines_trim.c \
+	runtime/observe/memory_left.c \
 	runtime/observe/process_memory.c \
 	runtime/observe/observe.h
 
+unit_tests += tests/unit/test_memory_left
+tests_unit_test_memory_left_SOURCES = tests/unit/test_memory_left.c $(run_folder)
+tests_unit_test_memory_left_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_observe
 tests_unit_test_observe_SOURCES = tests/unit/test_observe.c
 tests_unit_test_observe_LDADD = $(unit_ldadd)

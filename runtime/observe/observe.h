@@ -67,4 +67,19 @@ void observe_close(struct observe *o);
  * kernel does not tell. */
 int64_t observe_memory(int64_t *peak_out);
 
+/* ---- memory_left.c --------------------------------------------------------------- */
+
+/* Bytes that may still be had. `of`: the limit that leaves the least, in words; NULL:
+ * none is known, and bytes is INT64_MAX. */
+struct memory_left {
+    int64_t bytes;
+    const char *of;
+};
+/* Of the node or of a control group around this process: other processes use it, too.
+ * `root` comes before /proc and /sys; "" for the system's own. A limit that cannot be
+ * read does not count. Not collective, any thread. */
+struct memory_left observe_node_left(const char *root);
+/* Of this process's own limits. The same rules. */
+struct memory_left observe_process_left(const char *root);
+
 #endif

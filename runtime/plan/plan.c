@@ -572,8 +572,10 @@ static void add_checkpoint(const struct plan_input *in,
                         : state_bytes(in, 0, in->params - in->frozen));
     if (!c->ckpt_save)
         return;
-    if (c->ckpt_async && !one_file)
+    if (c->ckpt_async != ASYNC_FALSE && !one_file)
         p->snapshot_bytes = (p->checkpoint_bytes + in->world - 1) / in->world;
+    if (c->ckpt_async == ASYNC_AUTO)
+        p->optional_bytes = p->snapshot_bytes;
     if (one_file && in->world > 1)
         p->round_bytes = round_bytes(in, p);
     if (c->ckpt_local_dir[0]) {

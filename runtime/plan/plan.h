@@ -210,6 +210,8 @@ struct plan {
     int64_t copy_bytes;
     /* host: this rank's part of a checkpoint, to be written in the background */
     int64_t snapshot_bytes;
+    /* of the host's peak, what a run does without where memory is short */
+    int64_t optional_bytes;
     /* host: what rank 0 has of tensors on their way to the one file, at most */
     int64_t round_bytes;
     /* host: buffers of the copy of a checkpoint that is staged on the nodes */

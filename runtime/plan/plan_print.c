@@ -239,7 +239,9 @@ static void print_host(const struct plan_input *in, const struct plan *p,
                   "batches that are read ahead, tables of orders");
     if (p->snapshot_bytes)
         bytes_row(out, "  checkpoint", p->snapshot_bytes,
-                  "a copy that is written in the background");
+                  p->optional_bytes
+                      ? "a copy to write in the background, if memory is left"
+                      : "a copy that is written in the background");
     print_saving(p, out);
     if (p->base_bytes) /* 0: planned without a run to measure */
         bytes_row(out, "  process", p->base_bytes,
@@ -296,7 +298,9 @@ static void print_device(const struct plan_input *in, const struct plan *p,
                   "a copy of the shards, while saving or loading");
     if (p->snapshot_bytes)
         bytes_row(out, "  in the background", p->snapshot_bytes,
-                  "a copy of the shards that is being written (page-locked)");
+                  p->optional_bytes
+                      ? "a copy of the shards to write (page-locked), if memory is left"
+                      : "a copy of the shards that is being written (page-locked)");
     print_saving(p, out);
     bytes_row(out, "  page-locked", d->staging_bytes,
               "buffers for copies to and from the GPU, at most");

@@ -65,7 +65,7 @@ check-preempt: check-programs
 	    $(top_srcdir)/tests/t/6110-train-timelimit.t \
 	    $(top_srcdir)/tests/t/6130-preempt-table.t
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS)
-	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 1 async
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 1 false
 # Stops with more and less time than a save takes, on a slowed disk.
 check-deadline: check-programs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/5180-train-deadline.t $(PREEMPTIONS)
@@ -272,6 +272,13 @@ tests_unit_test_background_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=pthread_join \
 	-Wl,--wrap=accel_ckpt_save_begin -Wl,--wrap=accel_ckpt_save_publish \
 	-Wl,--wrap=accel_ckpt_save_retain
+unit_tests += tests/unit/test_background_auto
+tests_unit_test_background_auto_SOURCES = tests/unit/test_background_auto.c $(run_folder) \
+	$(open_world) $(held_run) tests/unit/loader_world.h
+tests_unit_test_background_auto_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_background_auto_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=staging_open \
+	-Wl,--wrap=observe_node_left -Wl,--wrap=observe_process_left
 shell_tests += tests/t/5160-train-background.t tests/t/5165-train-keep.t tests/t/5166-train-dicts.t \
 	tests/t/5180-train-deadline.t
 

@@ -229,8 +229,9 @@ static accel_status_t describe_device(accel_t *run, struct plan_device *d,
 
 /* Linux grants memory that it does not have, and kills a rank much later, perhaps hours
  * into the run. What cannot fit on the node is refused at the start. */
-static accel_status_t check_host(const accel_t *run, int64_t need, accel_error_t *err)
+static accel_status_t check_host(const accel_t *run, int64_t peak, accel_error_t *err)
 {
+    const int64_t need = peak - run->plan.optional_bytes;
     int64_t node = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     char a[32], b[32];
 
@@ -251,7 +252,7 @@ static accel_status_t check_host(const accel_t *run, int64_t need, accel_error_t
 static accel_status_t check_memory(const accel_t *run, const struct plan_input *in,
                                    accel_error_t *err)
 {
-    int64_t need = run->plan.total_bytes, device = in->device.memory_bytes;
+    const int64_t need = run->plan.total_bytes, device = in->device.memory_bytes;
     char a[32], b[32], cure[384];
 
     if (!in->device.present)

@@ -382,7 +382,7 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
         shard_init(run->shard, run->job.seed);
     forget_values(run);
     if (st == ACCEL_OK)
-        st = run_agree(run, background_open(run, err), err);
+        st = background_open(run, err);
     if (st == ACCEL_OK)
         st = run_agree(run, open_log(run, err), err);
     if (st == ACCEL_OK)

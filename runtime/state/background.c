@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A save that is written while training goes on. In: what save.c has collected. A copy
- * of the tensors goes to memory that is there since the start; a thread writes it; the
- * commit follows at the end of a later step, once all ranks have written. Out: the same
- * checkpoint that a save at once would have made.
+ * of the tensors goes to memory that is there since the start (background_pool.c); a
+ * thread writes it; the commit follows at the end of a later step, once all ranks have
+ * written. Out: the same checkpoint that a save at once would have made.
  *
  * The thread never communicates. Everything collective is called by the run's own
  * thread, in the same order on every rank.
@@ -20,107 +20,8 @@
 #include "backend/device.h"
 #include "run/run.h"
 
-/* Boxes of at least this many bytes begin at a page, and are written without a copy;
- * smaller ones lie side by side, since a page for each would cost too much. */
-#define ALIGNED_BYTES ((size_t)256 << 10)
-#define PAGE          4096
-#define SMALL_ALIGN   64
 /* what a thread copies at a time */
 #define PIECE ((size_t)4 << 20)
-
-/* Where a box of so many bytes begins that comes behind `at`. */
-static size_t place_box(size_t at, size_t bytes)
-{
-    const size_t align = bytes >= ALIGNED_BYTES ? PAGE : SMALL_ALIGN;
-
-    return (at + align - 1) / align * align;
-}
-
-/* Bytes of a copy of all boxes. */
-static size_t snapshot_bytes(const struct run_boxes *b)
-{
-    size_t at = 0;
-
-    for (size_t i = 0; i < b->count; i++)
-        at = place_box(at, run_box_bytes(&b->all[i])) + run_box_bytes(&b->all[i]);
-    return at;
-}
-
-/* ---- memory ---------------------------------------------------------------------- */
-
-static void free_pool(accel_t *run)
-{
-    struct background *b = &run->background;
-    const struct backend *be = run->backend;
-
-    if (b->pool && be->device)
-        be->host_free(be, b->pool, b->pool_bytes);
-    else if (b->pool)
-        be->free(be, b->pool);
-    b->pool = NULL;
-    b->pool_bytes = 0;
-}
-
-/* The kernel finds the pages now, not in the first save. By the threads that copy, so
- * that each has its own near. */
-static void touch_pool(char *pool, size_t bytes)
-{
-    const int64_t pieces = (int64_t)((bytes + PIECE - 1) / PIECE);
-
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < pieces; i++) {
-        const size_t at = (size_t)i * PIECE;
-
-        memset(pool + at, 0, bytes - at < PIECE ? bytes - at : PIECE);
-    }
-}
-
-/* A pool of at least so many bytes; on a device it is page-locked. */
-static accel_status_t make_room(accel_t *run, size_t bytes, accel_error_t *err)
-{
-    struct background *b = &run->background;
-    const struct backend *be = run->backend;
-    accel_status_t st = ACCEL_OK;
-
-    if (b->pool && bytes <= b->pool_bytes)
-        return ACCEL_OK;
-    free_pool(run);
-    bytes += bytes == 0;
-    if (be->device)
-        b->pool = be->host_alloc(be, bytes);
-    else
-        st = be->alloc(be, MEMORY_WORK, bytes, (void **)&b->pool, err);
-    b->pool_bytes = bytes;
-    if (st == ACCEL_OK && !b->pool)
-        st = accel_fail_nomem(err, "the copy for checkpoints in the background", bytes);
-    if (st == ACCEL_OK)
-        touch_pool(b->pool, bytes);
-    return st;
-}
-
-/* From the start on, so that no save has to wait for the kernel to find pages. */
-accel_status_t background_open(accel_t *run, accel_error_t *err)
-{
-    struct run_boxes boxes = { 0 };
-    accel_status_t st;
-
-    if (!run->config.ckpt_save || !run->config.ckpt_async)
-        return ACCEL_OK;
-    if (config_state_dict(&run->config) == DICT_FULL) {
-        if (run->boot.rank == 0)
-            accel_logf(&run->log, ACCEL_LOG_WARN,
-                       "accel.checkpoint.async has no effect on FULL_STATE_DICT, whose "
-                       "one file is sent from rank to rank: training waits for each "
-                       "save (SHARDED_STATE_DICT would not)");
-        return ACCEL_OK;
-    }
-    st = run_boxes_list(run, &boxes, err);
-    if (st == ACCEL_OK)
-        st = make_room(run, snapshot_bytes(&boxes), err);
-    run_boxes_free(&boxes);
-    run->background.on = st == ACCEL_OK;
-    return st;
-}
 
 /* ---- the copy -------------------------------------------------------------------- */
 
@@ -141,13 +42,13 @@ accel_status_t background_snapshot(accel_t *run, struct run_boxes *boxes,
                                    accel_error_t *err)
 {
     const struct backend *be = run->backend;
-    accel_status_t st = make_room(run, snapshot_bytes(boxes), err);
+    accel_status_t st = pool_make(run, pool_bytes(boxes), err);
     size_t at = 0;
 
     for (size_t i = 0; i < boxes->count && st == ACCEL_OK; i++) {
         accel_ckpt_box_t *box = &boxes->all[i];
         const size_t bytes = run_box_bytes(box);
-        char *to = run->background.pool + (at = place_box(at, bytes));
+        char *to = run->background.pool + (at = pool_place(at, bytes));
 
         if (bytes > 0 && run_box_on_device(run, boxes, i))
             be->to_host_bytes(be, to, box->data, bytes);
@@ -336,5 +237,5 @@ void background_close(accel_t *run)
     end_retaining(b);
     b->in_flight = false;
     free_texts(b);
-    free_pool(run);
+    pool_free(run);
 }

@@ -2,6 +2,7 @@
 libaccel_core_la_SOURCES += \
 	runtime/state/average_lines.c \
 	runtime/state/background.c \
+	runtime/state/background_pool.c \
 	runtime/state/compression_lines.c \
 	runtime/state/fp8_state.c \
 	runtime/state/last_save.c \

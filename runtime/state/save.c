@@ -255,12 +255,15 @@ static accel_status_t save_begin(accel_t *run, accel_error_t *err)
     return st;
 }
 
-/* A save is due, and another one is being written. True: it is left out. */
+/* A save is due, and another one is being written. True: it is left out. Who has not
+ * asked for the background gets every checkpoint, as with saves at once. */
 static bool left_out(accel_t *run)
 {
     struct background *b = &run->background;
 
-    if (!b->in_flight || run->config.ckpt_when_busy == BUSY_WAIT)
+    if (!b->in_flight || run->config.ckpt_when_busy == BUSY_WAIT ||
+        (run->config.ckpt_when_busy == BUSY_AUTO &&
+         run->config.ckpt_async == ASYNC_AUTO))
         return false;
     if (b->skipped++ == 0 && run->boot.rank == 0)
         accel_logf(
@@ -283,6 +286,27 @@ static accel_status_t save_now(accel_t *run, accel_error_t *err)
     return save_checkpoint(run, err);
 }
 
+/* In the background? With auto a save at once comes first: only that tells how long the
+ * save of a stop takes, which else would be given up as too long (deadline.c). */
+static bool goes_behind(const accel_t *run)
+{
+    return run->background.on &&
+           (run->background.timed || run->config.ckpt_async == ASYNC_TRUE);
+}
+
+/* Collective. As background.on says; without memory for a copy, with auto, at once. */
+static accel_status_t save_periodic(accel_t *run, accel_error_t *err)
+{
+    const bool behind = goes_behind(run);
+    accel_status_t st = behind ? save_begin(run, err) : save_now(run, err);
+
+    if (st != ACCEL_ENOMEM || !behind || run->config.ckpt_async != ASYNC_AUTO)
+        return st;
+    background_drop(run, run->progress.step);
+    *err = (accel_error_t){ 0 };
+    return save_now(run, err);
+}
+
 /* last_save_ns moves on after a failure too, or every step would try again. */
 accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
 {
@@ -295,7 +319,7 @@ accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
     st = save_finish(run, err);
     if (st != ACCEL_OK)
         return st;
-    st = run->background.on ? save_begin(run, &why) : save_now(run, &why);
+    st = save_periodic(run, &why);
     run->progress.last_save_ns = clock_ns();
     return st ? go_on_without(run, run->progress.step, st, &why, err) : ACCEL_OK;
 }

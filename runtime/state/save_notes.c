@@ -65,6 +65,7 @@ void save_note(accel_t *run, int64_t step, enum save_kind kind,
     run->progress.failed_saves = 0;
     if (step > run->progress.saved_step)
         run->progress.saved_step = step;
+    run->background.timed = run->background.timed || kind != SAVE_BACKGROUND;
     background_text(&run->background, more, sizeof(more));
     accel_logf(&run->log, ACCEL_LOG_INFO,
                "checkpoint of step %lld saved %sin %.2f s (%s%s)%s", (long long)step,

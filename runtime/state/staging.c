@@ -100,6 +100,8 @@ void staging_end(accel_t *run, const accel_error_t *why)
                    "failed: %s%s%s",
                    run->ckpt_dir, why->where, why->where[0] ? ": " : "", why->text);
     run->staging.on = false;
+    /* of saves to the shared directory nothing may be known */
+    run->background.timed = false;
 }
 
 void staging_give_up(accel_t *run)

@@ -305,8 +305,11 @@ int retention_may_delete(void);
 /* ---- background.c: a save that is written while training goes on ----------------- */
 
 struct background {
-    /* accel.checkpoint.async: there is a pool */
+    /* there is a pool; the same on all ranks */
     bool on;
+    /* a save at once has been timed, so that a stop knows how long one takes; the same
+     * on all ranks */
+    bool timed;
     /* [pool_bytes]: the copy of the tensors */
     char *pool;
     size_t pool_bytes;
@@ -331,8 +334,6 @@ struct background {
     /* saves that were due since it began and left out */
     int64_t skipped;
 };
-/* Not collective. Allocates the pool, where the config asks for it. */
-accel_status_t background_open(accel_t *run, accel_error_t *err);
 /* Copies the boxes to the pool and points them there. The copy is complete when the
  * call returns. None may be in flight. Not collective. */
 accel_status_t background_snapshot(accel_t *run, struct run_boxes *boxes,
@@ -365,6 +366,23 @@ void background_settle(struct background *b);
 void background_give_up(struct background *b);
 /* Waits for the thread and frees everything; a save in flight is not committed. */
 void background_close(accel_t *run);
+
+/* ---- background_pool.c: its memory ----------------------------------------------- */
+
+/* Makes the pool as accel.checkpoint.async has it. auto: background.on is false where
+ * memory is short, which rank 0 logs, and that is no error. Collective: every rank gets
+ * the same status. */
+accel_status_t background_open(accel_t *run, accel_error_t *err);
+/* The copy of `step` could not be had: frees the pool, and says that saves are at once
+ * from here on. Not collective, but all ranks call it or none. */
+void background_drop(accel_t *run, int64_t step);
+/* Where a box of so many bytes begins that comes behind `at`. */
+size_t pool_place(size_t at, size_t bytes);
+/* Bytes of a copy of all boxes. */
+size_t pool_bytes(const struct run_boxes *b);
+/* A pool of at least so many bytes; on a device it is page-locked. */
+accel_status_t pool_make(accel_t *run, size_t bytes, accel_error_t *err);
+void pool_free(accel_t *run);
 
 /* ---- registered.c: objects of the program ---------------------------------------- */
 

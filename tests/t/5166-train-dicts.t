@@ -84,6 +84,7 @@ same_bits shards/log.jsonl to-full/log.jsonl
 ok $? "with the same bits"
 is "$(cd to-full/checkpoints/step_00000006 && echo *)" "MANIFEST rank_00000-of-00001.h5" \
     "what it saves is one file"
+unlike "$(cat to-full.said)" 'async|background|training waits' "nothing is said where nobody asked"
 
 # ---- LOCAL_STATE_DICT ----
 # local_case NAME STRATEGY [LINE...]: saves flat shards, goes on from step 2, and again by

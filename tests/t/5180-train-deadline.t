@@ -43,7 +43,8 @@ check_stop() { # NAME WHAT KILL_WAIT
 }
 
 for n in 1 2; do
-    train_config $n-once.yaml FULL_SHARD bf16 $n 1 "checkpoint: {every_steps: 6, keep: 2}"
+    train_config $n-once.yaml FULL_SHARD bf16 $n 1 \
+        "checkpoint: {every_steps: 6, keep: 2, async: false}"
     train_config $n-late.yaml FULL_SHARD bf16 $n 1 \
         "checkpoint: {every_steps: 6, keep: 2, async: true}"
     train_config $n-plain.yaml FULL_SHARD bf16 $n 1 "checkpoint: {every_minutes: 0}"

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A training that is stopped again and again, at random moments and in every way there is,
-# as batch job, which writes its checkpoints in the background, and as bare srun at the same
-# time: each time it resumes, its log holds every step once, and its losses are those of the
-# uninterrupted run bit for bit.
-#     6160-preempt-random.t [COUNT [SEED [async]]]    5 stops of each; make check-preempt: 200
-#     async: the bare srun writes in the background as well
+# as batch job, which writes all its checkpoints in the background, and as bare srun at the
+# same time: each time it resumes, its log holds every step once, and its losses are those of
+# the uninterrupted run bit for bit.
+#     6160-preempt-random.t [COUNT [SEED [ASYNC]]]    5 stops of each; make check-preempt: 200
+#     ASYNC: the accel.checkpoint.async of the bare srun; auto
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -20,12 +20,10 @@ STEPS=600
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 train_text text.txt
-train_config two.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 25}" \
+train_config two.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 25, async: ${3:-auto}}" \
     "preemption: {max_restarts: 100000}"
 train_config async.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 25, async: true}" \
     "preemption: {max_restarts: 100000}"
-bare_config=two.yaml
-[ "${3:-}" != async ] || bare_config=async.yaml
 ARGS="--layers 2 --heads 4 --width 64 --seq 64 --batch 8 --steps $STEPS --sample 0"
 diag "$batch_count stops of a batch job, $bare_count of a bare srun; seed $seed"
 
@@ -147,7 +145,7 @@ start_batch() { # NAME NODE
 start_bare() { # NAME NODE
     # shellcheck disable=SC2086
     (
-        until timeout 600 srun -p "low$2" -w "$2" -J "$1" -N1 --accel-config=$bare_config "$TRAIN" \
+        until timeout 600 srun -p "low$2" -w "$2" -J "$1" -N1 --accel-config=two.yaml "$TRAIN" \
             $ARGS --data text.txt --out "$1" >>"$1.out" 2>&1 </dev/null; do
             [ ! -f "$1.stuck" ] || exit
         done

@@ -21,7 +21,9 @@ stage() {
     (cd "$ACCEL_BUILD" && make -s install-data DESTDIR="$tap_tmp/dest") >"$tap_tmp/log" 2>&1 ||
         { diag "$(tail -n 5 "$tap_tmp/log")"; return 1; }
     root=$tap_tmp/dest$(sed -n 's/^prefix = //p' "$ACCEL_BUILD/Makefile")
-    mkdir -p "$root/bin" "$root/lib" && cp "$ACCEL_BUILD/accel" "$root/bin/" &&
+    mkdir -p "$root/bin" "$root/lib" "$root/libexec/accel" &&
+        cp "$ACCEL_BUILD/accel" "$root/bin/" &&
+        cp "$ACCEL_BUILD/accel-verify" "$root/libexec/accel/" &&
         cp -P "$ACCEL_BUILD"/.libs/libaccel*.so* "$root/lib/" &&
         sed -i "s|^prefix=.*|prefix=$root|" "$root"/lib/pkgconfig/*.pc
 }

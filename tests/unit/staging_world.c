@@ -232,7 +232,8 @@ void new_case(int world, const char *name, const char *more)
 
     snprintf(out_dir, sizeof(out_dir), "%s/%s-%d", staging_root, name, world);
     snprintf(nodes, sizeof(nodes), "%s/%s-%d.nodes", staging_root, name, world);
-    snprintf(keys, sizeof(keys), "    keep: 2\n%s", more);
+    snprintf(keys, sizeof(keys), "    keep: 2\n%s%s",
+             strstr(more, "async") ? "" : "    async: false\n", more);
     held_config(world, keys);
     moved_rank = -1;
 }

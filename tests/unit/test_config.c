@@ -50,6 +50,8 @@ static void test_defaults(void)
     tap_ok(c.ckpt_every_steps == 0 && c.ckpt_every_minutes == 10 && c.ckpt_keep == 2 &&
                !c.ckpt_dir[0],
            "a checkpoint every 10 minutes, two kept");
+    tap_ok(c.ckpt_async == ASYNC_AUTO && c.ckpt_when_busy == BUSY_AUTO,
+           "in the background, if there is memory");
     tap_ok(c.preempt_enabled && c.preempt_requeue && c.preempt_resubmit,
            "preemption-safe without being asked");
     tap_is_int(c.preempt_signal, PREEMPT_USR1, "USR1");
@@ -140,6 +142,16 @@ static const struct {
     { "accel.checkpoint", "dir", "~/x", NULL },
     { "accel.checkpoint", "dir", "\"a\\nb\"", NULL },
     { "accel.checkpoint", "dir", "\"a\\0b\"", NULL },
+    { "accel.checkpoint", "async", "auto", "auto" },
+    { "accel.checkpoint", "async", "'auto'", "auto" },
+    { "accel.checkpoint", "async", "true", "true" },
+    { "accel.checkpoint", "async", "Yes", "true" },
+    { "accel.checkpoint", "async", "on", "true" },
+    { "accel.checkpoint", "async", "False", "false" },
+    { "accel.checkpoint", "async", "NO", "false" },
+    { "accel.checkpoint", "async", "'off'", NULL },
+    { "accel.checkpoint", "async", "maybe", NULL },
+    { "accel.checkpoint", "async", "1", NULL },
     { "accel.preemption", "signal", "USR2", "USR2" },
     { "accel.preemption", "signal", "usr2", NULL },
 };

@@ -450,6 +450,43 @@ static void test_device(void)
     tap_is_int(p.sum_bytes, 0, "NCCL adds them in place");
 }
 
+/* The copy of a save in the background: counted wherever one is wanted, and dispensable
+ * unless it was asked for. */
+static void test_background(void)
+{
+    static const struct {
+        enum async_choice async;
+        bool save;
+        int64_t copy, optional;
+    } rows[] = { { ASYNC_AUTO, true, 9540, 9540 },
+                 { ASYNC_TRUE, true, 9540, 0 },
+                 { ASYNC_FALSE, true, 0, 0 },
+                 { ASYNC_AUTO, false, 0, 0 } };
+    struct config c = { .distributed_type = DIST_FSDP,
+                        .sharding_strategy = SHARD_FULL };
+    struct plan none, p;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct plan_input in = input(&c, 2, 1);
+
+        c.ckpt_save = false;
+        plan_compute(&in, &none);
+        c.ckpt_save = rows[i].save;
+        c.ckpt_async = rows[i].async;
+        plan_compute(&in, &p);
+        tap_is_int(p.snapshot_bytes, rows[i].copy, "row %zu: half of a checkpoint", i);
+        tap_is_int(p.optional_bytes, rows[i].optional, "what it can do without");
+        tap_is_int(p.total_bytes, none.total_bytes + rows[i].copy, "in the peak");
+        in.device.present = true;
+        plan_compute(&in, &p);
+        c.ckpt_save = false;
+        plan_compute(&in, &none);
+        tap_is_int(p.total_bytes, none.total_bytes, "not in that of a device");
+        tap_is_int(p.host_total_bytes, none.host_total_bytes + rows[i].copy,
+                   "but in its host's");
+    }
+}
+
 static void test_cure(void)
 {
     struct config c = { .distributed_type = DIST_FSDP,
@@ -632,6 +669,7 @@ int main(void)
     test_codes();
     test_frozen();
     test_device();
+    test_background();
     test_cure();
     test_cure_limits();
     test_cure_words();

@@ -510,7 +510,8 @@ static void run_case(int world, const char *name, const char *more,
 
     if (more) {
         snprintf(out_dir, sizeof(out_dir), "%s/%s-%d", root, name, world);
-        snprintf(keys, sizeof(keys), "    keep: 1\n%s", more);
+        snprintf(keys, sizeof(keys), "    keep: 1\n%s",
+                 more[0] ? more : "    async: false\n");
         held_config(world, keys);
     }
     tap_is_int(open_world(world, 1, fn, NULL, 60), 0, "%s on %d ranks", name, world);

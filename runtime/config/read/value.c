@@ -155,7 +155,12 @@ static const char *canonical(struct validator *v, const struct config_key *k,
         return strategy_word(text);
     if (!strcmp(k->name, "dynamo_backend") && (!val->plain || word_bool(text) < 0))
         return backend_word(k, text);
-    if (k->type != TYPE_ENUM || !val->plain || word_bool(text) != 0)
+    if (k->type != TYPE_ENUM || !val->plain || word_bool(text) < 0)
+        return text;
+    /* A key that is a truth value or another word. */
+    if (word_index(k->values, "true") >= 0)
+        return word_bool(text) ? "true" : "false";
+    if (word_bool(text) != 0)
         return text;
     /* YAML reads a bare NO as the boolean false; people mean the word. */
     if (word_index(k->values, "NO") >= 0)
