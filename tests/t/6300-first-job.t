@@ -62,7 +62,8 @@ cut_page() {
         END { print n + 0 }' "$page"
 }
 
-# What differs from run to run gives way to a word; of what tail shows, also the step.
+# What differs from run to run gives way to a word, or goes: how long a save is to take is known
+# once there was one. Of what tail shows, the step is a word as well.
 loosely() { # COMMAND
     moment='s/^$//'
     case $1 in tail*) moment='s/^step [0-9]*\//step N\//' ;; esac
@@ -73,6 +74,7 @@ loosely() { # COMMAND
         -e 's/^20[0-9-]+T[0-9:]+Z/DATE/; s/(job[ =]|of=)[0-9]+/\1J/g' \
         -e 's/n[0-9]+: CPU, .*/NODE: CPU/' \
         -e 's/((saving|state of|checkpoint of) step )[0-9]+/\1N/; s/step=[1-9][0-9]*/step=N/' \
+        -e 's/ \(about [0-9.]+ s; [0-9.]+ s are left of GraceTime\)//' \
         -e 's/step_[0-9]+: step [0-9]+, [0-9]+ samples/step_N: step N, N samples/' \
         -e "s/^ *[0-9]+ +(low|high) +([a-z]+) +(me|$(id -un | cut -c1-8)) /J \\1 \\2 me /" \
         -e 's/ [0-9]+:[0-9][0-9] / T /; s/  */ /g; s/ $//; s/^ //'
