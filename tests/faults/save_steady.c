@@ -16,6 +16,9 @@
 
 /* 1.6 MB of weights; what a run has after some saves is what it needs */
 enum { ROWS = 10000, COLS = 40, WARM = 30, SECONDS = 500 };
+/* What a thread that deletes older checkpoints, or one that just ends, may have open at
+ * one look and not at the other. Saves that leak one each leave many more. */
+enum { TRANSIENT = 3 };
 
 struct usage {
     long pages, descriptors, threads;
@@ -53,7 +56,7 @@ static struct usage usage_now(void)
     return u;
 }
 
-/* Looks while nothing is written: threads of a save are no growth. */
+/* Looks while nothing is written. */
 static accel_status_t look(int rank, accel_t *run, accel_error_t *err)
 {
     const int64_t step = accel_steps_done(run);
@@ -91,8 +94,12 @@ static void test_mode(bool background, int saves)
                (seen->end.pages - seen->warm.pages) * page < (long)bytes / 2,
            "%s: memory went from %ld to %ld KiB", mode, seen->warm.pages * page / 1024,
            seen->end.pages * page / 1024);
-    tap_is_int(seen->end.descriptors, seen->warm.descriptors, "%s: descriptors", mode);
-    tap_is_int(seen->end.threads, seen->warm.threads, "%s: threads", mode);
+    tap_ok(seen->end.descriptors <= seen->warm.descriptors + TRANSIENT,
+           "%s: descriptors went from %ld to %ld", mode, seen->warm.descriptors,
+           seen->end.descriptors);
+    tap_ok(seen->end.threads <= seen->warm.threads + TRANSIENT,
+           "%s: threads went from %ld to %ld", mode, seen->warm.threads,
+           seen->end.threads);
     if (background)
         tap_ok(seen->pool >= bytes && seen->pool * 100 <= bytes * 102,
                "a snapshot of %zu bytes has %zu", bytes, seen->pool);
