@@ -125,8 +125,8 @@ sanitizer-programs: $(sanitizer_programs)
 # barriers (libarcher) does not survive the fork of a rank. test_loader_steady is not among them:
 # it counts calls of malloc, which ThreadSanitizer has to itself.
 threaded_tests = tests/fuzz/fuzz_calls $(addprefix tests/unit/test_, \
-	ckpt_write comm comm_reduce loader loader_batch loader_run loader_step one_fails \
-	queues track track_run)
+	background background_auto ckpt_write comm comm_reduce loader loader_batch loader_run \
+	loader_step one_fails queues track track_run)
 check-threads:
 	@mkdir -p build-tsan
 	$(MAKE) distdir distdir=build-tsan/source
