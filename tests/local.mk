@@ -123,7 +123,8 @@ sanitizer-programs: $(sanitizer_programs)
 
 # Races between threads of our own, in a build by clang. OpenMP has one thread: what watches its
 # barriers (libarcher) does not survive the fork of a rank. test_loader_steady is not among them:
-# it counts calls of malloc, which ThreadSanitizer has to itself.
+# it counts calls of malloc, which ThreadSanitizer has to itself. What clang's OpenMP leaves in
+# memory files of ranks that were killed is removed.
 threaded_tests = tests/fuzz/fuzz_calls $(addprefix tests/unit/test_, \
 	background background_auto ckpt_write comm comm_reduce loader loader_batch loader_run \
 	loader_step one_fails queues track track_run)
@@ -135,7 +136,11 @@ check-threads:
 	@ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)/build-tsan'; \
 	export ACCEL_SRC ACCEL_BUILD; . '$(abs_top_srcdir)/tests/sanitizer.sh'; \
 	OMP_TOOL=disabled OMP_NUM_THREADS=1 \
-	prove --exec '' --timer $(threaded_tests:%=build-tsan/%)
+	prove --exec '' --timer $(threaded_tests:%=build-tsan/%); rc=$$?; \
+	for left in /dev/shm/__KMP_REGISTERED_LIB_*; do \
+	    pid=$${left##*LIB_}; pid=$${pid%_*}; \
+	    [ -e "/proc/$$pid" ] || rm -f "$$left"; \
+	done; exit $$rc
 .PHONY: check-threads
 
 # What prove runs; scripts/test reads it. With sanitizers the kernels run on the stand-in, for
