@@ -285,6 +285,24 @@ static void test_live(void)
     unsetenv("HWLOC_XMLFILE");
 }
 
+/* Buses are read for those who want devices only. */
+static void test_wanted(void)
+{
+    static const enum topo_want want[] = { TOPO_CORES, TOPO_DEVICES, TOPO_GPUS_TOO };
+    accel_error_t err = { 0 };
+
+    for (int i = 0; i < 3; i++) {
+        struct topo_machine *m = NULL;
+
+        if (topo_machine_open(&m, DATA_DIR "/mig2.xml", want[i], &err) != ACCEL_OK)
+            tap_ok(false, "mig2: %s", err.text);
+        else
+            tap_is_int(topo_machine_gpus_present(m) > 0, want[i] != TOPO_CORES,
+                       "%d GPUs on the buses", topo_machine_gpus_present(m));
+        topo_machine_close(m);
+    }
+}
+
 static const struct {
     const char *visible;
     int on_node, local_rank, local_size, first, count;
@@ -345,6 +363,7 @@ int main(void)
     test_visible();
     test_devices();
     test_live();
+    test_wanted();
     test_bind();
     test_gpus();
     return tap_done();
