@@ -43,6 +43,16 @@ hid_t ckpt_h5_type(const struct ckpt_h5_floats *floats, accel_dtype_t t);
 void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
                   size_t index);
 
+/* How many attributes an object has; HSIZE_UNDEF, which equals no expected number, when
+ * that cannot be told. */
+hsize_t ckpt_h5_attribute_count(hid_t on);
+/* Does `on` have the attribute with that type, `count` values (0: a scalar; at most
+ * ACCEL_CKPT_MAX_DIMS), and the bytes of `want`? */
+bool ckpt_h5_has_attribute(hid_t on, const char *name, hid_t type, int count,
+                           const void *want, size_t bytes);
+/* The same for an attribute with the name of dtype `want`. */
+bool ckpt_h5_has_dtype(hid_t on, const char *name, accel_dtype_t want);
+
 /* The deepest entry of libhdf5's error stack in one line; clears the stack. */
 void ckpt_h5_cause(char *buf, size_t len);
 /* One entry of the stack in one line: "H5FD_write: file write failed: No space left on

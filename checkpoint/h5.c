@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files that call libhdf5 share: types, names, and its errors in one line.
+ * What the files that call libhdf5 share: types, names, attributes, and its errors in
+ * one line.
  */
 #include <stdio.h>
 #include <string.h>
@@ -86,6 +87,59 @@ void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
 {
     snprintf(name_out, CKPT_H5_NAME_MAX, index ? "%s%s@%zu" : "%s%s",
              t->blob ? "state/" : "", t->name, index);
+}
+
+hsize_t ckpt_h5_attribute_count(hid_t on)
+{
+#if H5_VERSION_GE(1, 12, 0)
+    H5O_info2_t info;
+    herr_t r = H5Oget_info3(on, &info, H5O_INFO_NUM_ATTRS);
+#else
+    H5O_info_t info;
+    herr_t r = H5Oget_info2(on, &info, H5O_INFO_NUM_ATTRS);
+#endif
+    return r < 0 ? HSIZE_UNDEF : info.num_attrs;
+}
+
+/* The value is read only when its type is that of the buffer, so a forged attribute
+ * cannot overrun it. */
+bool ckpt_h5_has_attribute(hid_t on, const char *name, hid_t type, int count,
+                           const void *want, size_t bytes)
+{
+    char got[ACCEL_CKPT_MAX_DIMS * sizeof(int64_t)];
+    hsize_t dims = 0;
+    hid_t attr = -1, its = -1, space = -1;
+    bool same = false;
+
+    if (H5Aexists(on, name) > 0)
+        attr = H5Aopen(on, name, H5P_DEFAULT);
+    if (attr >= 0) {
+        its = H5Aget_type(attr);
+        space = H5Aget_space(attr);
+    }
+    if (its >= 0 && space >= 0 && H5Tequal(its, type) > 0 &&
+        H5Sget_simple_extent_ndims(space) == (count > 0) &&
+        H5Sget_simple_extent_type(space) == (count ? H5S_SIMPLE : H5S_SCALAR) &&
+        (!count || (H5Sget_simple_extent_dims(space, &dims, NULL) == 1 &&
+                    dims == (hsize_t)count)))
+        same = H5Aread(attr, type, got) >= 0 && memcmp(got, want, bytes) == 0;
+    H5Sclose(space);
+    H5Tclose(its);
+    H5Aclose(attr);
+    return same;
+}
+
+bool ckpt_h5_has_dtype(hid_t on, const char *name, accel_dtype_t want)
+{
+    char text[CKPT_H5_DTYPE_NAME] = { 0 };
+    hid_t type = H5Tcopy(H5T_C_S1);
+    bool ok;
+
+    snprintf(text, sizeof(text), "%s", accel_dtype_name(want));
+    ok = H5Tset_size(type, sizeof(text)) >= 0 &&
+         ckpt_h5_has_attribute(on, name, type, 0, text, sizeof(text));
+    H5Tclose(type);
+    return ok;
 }
 
 /* `at` is inside a "word = value": the comma or colon in front

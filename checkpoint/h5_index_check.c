@@ -139,6 +139,20 @@ static const char *fill_problem(hid_t plist, hid_t type, const struct ckpt_tenso
                : NULL;
 }
 
+/* As h5_index.c writes them. An index of before it lacks that of codes. */
+static const char *attributes_problem(const struct check *k, hid_t set,
+                                      const struct ckpt_tensor *t)
+{
+    const accel_dtype_t codes = ckpt_manifest_codes(&k->c->m, t);
+    const bool more = codes != t->dtype && ckpt_h5_has_dtype(set, CKPT_H5_CODES, codes);
+
+    if (!ckpt_h5_has_dtype(set, "accel_dtype", t->dtype))
+        return "the attribute accel_dtype differs from the manifest";
+    return ckpt_h5_attribute_count(set) == (hsize_t)1 + more
+               ? NULL
+               : "has other attributes than those accel writes";
+}
+
 static const char *set_problem(const struct check *k, hid_t set,
                                const struct ckpt_tensor *t)
 {
@@ -163,6 +177,8 @@ static const char *set_problem(const struct check *k, hid_t set,
         problem = mappings_problem(k, plist, t);
     if (!problem && t->ndim && t->boxes)
         problem = fill_problem(plist, type, t);
+    if (!problem)
+        problem = attributes_problem(k, set, t);
     H5Pclose(plist);
     H5Sclose(space);
     H5Tclose(its);

@@ -174,62 +174,6 @@ static accel_status_t expect_all(struct tree *t)
 
 /* ---- what there is --------------------------------------------------------------- */
 
-/* HSIZE_UNDEF when it cannot be told, which equals no expected number. */
-static hsize_t attribute_count(hid_t on)
-{
-#if H5_VERSION_GE(1, 12, 0)
-    H5O_info2_t info;
-    herr_t r = H5Oget_info3(on, &info, H5O_INFO_NUM_ATTRS);
-#else
-    H5O_info_t info;
-    herr_t r = H5Oget_info2(on, &info, H5O_INFO_NUM_ATTRS);
-#endif
-    return r < 0 ? HSIZE_UNDEF : info.num_attrs;
-}
-
-/* Does `on` have the attribute with that type, `count` values (0: a scalar), and the
- * bytes of `want`? The value is read only when its type is that of the buffer, so a
- * forged attribute cannot overrun it. */
-static bool has_attribute(hid_t on, const char *name, hid_t type, int count,
-                          const void *want, size_t bytes)
-{
-    char got[ACCEL_CKPT_MAX_DIMS * sizeof(int64_t)];
-    hsize_t dims = 0;
-    hid_t attr = -1, its = -1, space = -1;
-    bool same = false;
-
-    if (H5Aexists(on, name) > 0)
-        attr = H5Aopen(on, name, H5P_DEFAULT);
-    if (attr >= 0) {
-        its = H5Aget_type(attr);
-        space = H5Aget_space(attr);
-    }
-    if (its >= 0 && space >= 0 && H5Tequal(its, type) > 0 &&
-        H5Sget_simple_extent_ndims(space) == (count > 0) &&
-        H5Sget_simple_extent_type(space) == (count ? H5S_SIMPLE : H5S_SCALAR) &&
-        (!count || (H5Sget_simple_extent_dims(space, &dims, NULL) == 1 &&
-                    dims == (hsize_t)count)))
-        same = H5Aread(attr, type, got) >= 0 && memcmp(got, want, bytes) == 0;
-    H5Sclose(space);
-    H5Tclose(its);
-    H5Aclose(attr);
-    return same;
-}
-
-/* Does `set` have the attribute, with the name of that dtype? */
-static bool has_dtype(hid_t set, const char *attr, accel_dtype_t want)
-{
-    char name[CKPT_H5_DTYPE_NAME] = { 0 };
-    hid_t type = H5Tcopy(H5T_C_S1);
-    bool ok;
-
-    snprintf(name, sizeof(name), "%s", accel_dtype_name(want));
-    ok = H5Tset_size(type, sizeof(name)) >= 0 &&
-         has_attribute(set, attr, type, 0, name, sizeof(name));
-    H5Tclose(type);
-    return ok;
-}
-
 /* The attributes that say where in its tensor a dataset lies, exactly as h5_layout.c
  * writes them. Files of before it lack that of codes. NULL: nothing is wrong. */
 static const char *attributes_problem(const struct tree *t, hid_t set,
@@ -239,15 +183,16 @@ static const char *attributes_problem(const struct tree *t, hid_t set,
     const accel_dtype_t codes = ckpt_manifest_codes(&t->c->m, x);
     size_t bytes = (size_t)x->ndim * sizeof(int64_t);
     bool whole = memcmp(b->shape, x->shape, sizeof(b->shape)) == 0;
-    unsigned more = codes != x->dtype && has_dtype(set, CKPT_H5_CODES, codes);
+    unsigned more = codes != x->dtype && ckpt_h5_has_dtype(set, CKPT_H5_CODES, codes);
 
-    if (!has_dtype(set, "accel_dtype", x->dtype))
+    if (!ckpt_h5_has_dtype(set, "accel_dtype", x->dtype))
         return "the attribute accel_dtype differs from the manifest";
-    if (!whole &&
-        (!has_attribute(set, "global_shape", H5T_STD_I64LE, x->ndim, x->shape, bytes) ||
-         !has_attribute(set, "offset", H5T_STD_I64LE, x->ndim, b->offset, bytes)))
+    if (!whole && (!ckpt_h5_has_attribute(set, "global_shape", H5T_STD_I64LE, x->ndim,
+                                          x->shape, bytes) ||
+                   !ckpt_h5_has_attribute(set, "offset", H5T_STD_I64LE, x->ndim,
+                                          b->offset, bytes)))
         return "the attribute global_shape or offset differs from the manifest";
-    return attribute_count(set) == (whole ? 1 : 3) + more
+    return ckpt_h5_attribute_count(set) == (whole ? 1 : 3) + more
                ? NULL
                : "has other attributes than those accel writes";
 }
@@ -392,11 +337,11 @@ static void compare_file(const struct tree *t)
         differs(t, "the HDF5 data does not begin at the first byte");
     H5Pclose(plist);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(want); i++)
-        if (!has_attribute(t->h5, want[i].name, H5T_STD_I64LE, 0, &want[i].value,
-                           sizeof(want[i].value)))
+        if (!ckpt_h5_has_attribute(t->h5, want[i].name, H5T_STD_I64LE, 0,
+                                   &want[i].value, sizeof(want[i].value)))
             differs(t, "the file's attribute %s is not %" PRId64, want[i].name,
                     want[i].value);
-    if (attribute_count(t->h5) != 7)
+    if (ckpt_h5_attribute_count(t->h5) != 7)
         differs(t, "the file has other attributes than those accel writes");
 }
 

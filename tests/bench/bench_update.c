@@ -3,7 +3,7 @@
  * Speed of what every step does to the shards: AdamW and Lion with moments
  * of both types, gradient norm, narrowing to bf16;
  * and of drawing a sample. Beside each the bytes it moves, against memcpy in the same
- * run. Prints a table; best of several passes. No pass or fail.
+ * run. Prints a table of medians and of the best of several passes. No pass or fail.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "optim/optim.h"
 
 #define N      ((size_t)16 << 20) /* elements: 64 MiB an array, beyond every cache */
-#define PASSES 7
+#define PASSES 31
 
 static float *p, *m, *v, *g;
 /* the same in 8 bits, with their scales behind them */
@@ -85,6 +85,13 @@ static double once_ms(void (*fn)(void))
     return (double)(clock_ns() - from) * 1e-6;
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
 static struct moments moments_new(void)
 {
     char *data = calloc(N + moment_scales(N) * sizeof(uint16_t), 1);
@@ -106,7 +113,7 @@ int main(void)
                 { "sum of squares", do_sumsq, 4 },
                 { "narrow to bf16", do_narrow, 6 } };
 
-    double best[ACCEL_ARRAY_SIZE(row)], order = 0;
+    double ms[ACCEL_ARRAY_SIZE(row)][PASSES], order = 0;
 
     if (backend_cpu_open(&be, 0, NULL))
         return 1;
@@ -120,21 +127,20 @@ int main(void)
         return 1;
     for (size_t i = 0; i < N; i++)
         g[i] = (float)(i % 1000) * 1e-4f - 0.05f;
-    printf("%-28s %10s %8s\n", "16 Mi elements", "ms", "GB/s");
+    printf("%-28s %10s %10s %8s\n", "16 Mi elements", "median, ms", "best, ms", "GB/s");
     /* in turns, so that all rows see the same machine; the first turn is a warm-up */
-    for (int turn = 0; turn <= PASSES; turn++)
-        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++) {
-            const double ms = once_ms(row[i].fn);
-
-            best[i] = turn < 2 || ms < best[i] ? ms : best[i];
-        }
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++)
-        printf("%-28s %10.2f %8.1f\n", row[i].name, best[i],
-               (double)N * row[i].bytes / best[i] * 1e-6);
+    for (int turn = -1; turn < PASSES; turn++)
+        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++)
+            ms[i][turn < 0 ? 0 : turn] = once_ms(row[i].fn);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++) {
+        qsort(ms[i], PASSES, sizeof(ms[i][0]), by_value);
+        printf("%-28s %10.2f %10.2f %8.1f\n", row[i].name, ms[i][PASSES / 2], ms[i][0],
+               (double)N * row[i].bytes / ms[i][PASSES / 2] * 1e-6);
+    }
     for (int turn = 0; turn <= PASSES; turn++) {
-        const double ms = once_ms(do_order);
+        const double once = once_ms(do_order);
 
-        order = turn == 0 || ms < order ? ms : order;
+        order = turn == 0 || once < order ? once : order;
     }
     printf("%-28s %10.0f ns each\n", "place in the sample order", order * 1e6 / 100000);
     free(p);

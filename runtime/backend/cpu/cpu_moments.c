@@ -12,6 +12,8 @@
 
 #define BLOCKS 4                       /* of a group */
 #define GROUP  (MOMENT_BLOCK * BLOCKS) /* elements */
+#define LINE   64                      /* bytes of a cache line */
+#define AHEAD  512                     /* elements that are fetched ahead */
 #define TASK   (256 * GROUP)           /* elements per task of a thread */
 
 /* Unrolls loops of a few vectors, which -O2 leaves as they are: a fifth of the time. */
@@ -201,6 +203,20 @@ static inline __attribute__((always_inline)) struct place place_of(
                            lion ? NULL : x->v.scale + block };
 }
 
+/* The arrays are many, and the processor's own prefetching ends at each page: a tenth of
+ * the time. Beyond the end of an array a prefetch does nothing. */
+static inline __attribute__((always_inline)) void fetch_ahead(const struct place *at,
+                                                              bool lion)
+{
+    for (int i = 0; i < GROUP; i += LINE / (int)sizeof(float)) {
+        __builtin_prefetch(at->p + AHEAD + i, 1);
+        __builtin_prefetch(at->g + AHEAD + i, 1);
+    }
+    __builtin_prefetch(at->m + AHEAD, 1);
+    if (!lion)
+        __builtin_prefetch(at->v + AHEAD, 1);
+}
+
 /* Elements [from, to) of the range. */
 static inline __attribute__((always_inline)) void step_groups(
     const struct update_span *x, int64_t from, int64_t to, const struct optim_step *k,
@@ -214,6 +230,7 @@ static inline __attribute__((always_inline)) void step_groups(
         const uint32_t high = (uint32_t)((x->first + i) >> 32);
         uint32_t word[GROUP];
 
+        fetch_ahead(&at, lion);
 #pragma omp simd
         for (int j = 0; j < GROUP; j++) {
             const uint32_t e = low + (uint32_t)j;
