@@ -124,6 +124,10 @@ typedef struct accel_ckpt_save {
      * can be opened when accel_ckpt_drain_begin and what follows have copied it. Not
      * together with one_file. */
     const char *local;
+    /* Seconds over which the write spreads the data of this rank's file, so that disk
+     * and memory have time for others; until accel_ckpt_save_hurry. It takes longer if
+     * the disk does. At most 30 days; 0: as fast as it goes. */
+    double spread_seconds;
 } accel_ckpt_save_t;
 
 typedef struct accel_ckpt_stats {
@@ -175,6 +179,8 @@ accel_status_t accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
 /* Makes the write end soon, with an error; one that is over stays as it is. From any
  * thread. Such a save is not published but freed. */
 void accel_ckpt_save_cancel(accel_ckpt_saving_t *g);
+/* Makes the write spread no more, because somebody waits for it. From any thread. */
+void accel_ckpt_save_hurry(accel_ckpt_saving_t *g);
 /* Makes the checkpoint visible, if all ranks have written. Collective; once per save,
  * after the write. On failure nothing visible has changed, and the error is the same on
  * every rank. `stats_out` may be NULL. */

@@ -233,13 +233,26 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
 
 /* ---- write.c --------------------------------------------------------------------- */
 
+/* seconds: a month */
+#define CKPT_SPREAD_MAX 2592000.0
+
+/* How fast a file is written. Other threads set the flags meanwhile. */
+struct ckpt_pace {
+    /* the write is to end, with an error */
+    atomic_bool cancelled;
+    /* somebody waits: no more spreading */
+    atomic_bool hurried;
+    /* ns over which the data is spread; 0: as fast as it goes */
+    int64_t spread;
+};
+
 /* A laid out shard file that is being written, by a thread of its own. */
 struct ckpt_writer;
-/* Opens file `rank` of m, reserves its blocks and fills in its meta hash. Writes fail
- * once *cancelled is true. */
+/* Opens file `rank` of m, reserves its blocks and fills in its meta hash. *pace has to
+ * stay until the close. */
 accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
                                 struct ckpt_manifest *m, int rank,
-                                const atomic_bool *cancelled, accel_error_t *err);
+                                const struct ckpt_pace *pace, accel_error_t *err);
 /* Writes a box and fills in its hashes. `data` is copied, unless it stays as it is
  * until the close. False: a write has failed, and the close says why. */
 bool ckpt_writer_put(struct ckpt_writer *w, size_t box, const void *data, bool stays);
@@ -249,10 +262,9 @@ accel_status_t ckpt_writer_close(struct ckpt_writer *w, bool complete, int *dire
                                  accel_error_t *err);
 
 /* Writes the data of all boxes into the laid out file, fills in their hashes and the
- * file's meta hash, fsyncs. Ends early, with an error, once *cancelled is true.
- * *direct_out: whether O_DIRECT held to the end. */
+ * file's meta hash, fsyncs. *direct_out: whether O_DIRECT held to the end. */
 accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
-                                const atomic_bool *cancelled, int *direct_out,
+                                const struct ckpt_pace *pace, int *direct_out,
                                 accel_error_t *err);
 
 /* ---- one_file.c ------------------------------------------------------------------ */
@@ -270,7 +282,7 @@ accel_status_t ckpt_one_file_begin(struct ckpt_one_file **one_out,
  * rank alone. */
 accel_status_t ckpt_one_file_write(struct ckpt_one_file *o, int dirfd,
                                    struct ckpt_manifest *m,
-                                   const atomic_bool *cancelled, int *direct_out,
+                                   const struct ckpt_pace *pace, int *direct_out,
                                    accel_error_t *err);
 /* NULL is fine. */
 void ckpt_one_file_free(struct ckpt_one_file *o);

@@ -44,8 +44,7 @@ struct accel_ckpt_saving {
     accel_status_t written;
     accel_error_t why;
     int direct;
-    /* the write is to end */
-    atomic_bool cancelled;
+    struct ckpt_pace pace;
     /* the commit is durable */
     bool published;
     /* of drain.c; NULL: it writes the caller's boxes */

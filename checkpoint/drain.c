@@ -228,7 +228,7 @@ static accel_status_t copy_bytes(struct accel_ckpt_saving *g, int file, int from
         const int64_t rest = f->bytes - at;
         const size_t n = rest < CKPT_IO_BYTES ? (size_t)rest : CKPT_IO_BYTES;
 
-        if (atomic_load(&g->cancelled)) {
+        if (atomic_load(&g->pace.cancelled)) {
             errno = ECANCELED;
             return fail_write(f->name, err);
         }

@@ -111,7 +111,8 @@ tests_unit_test_ckpt_write_SOURCES = tests/unit/test_ckpt_write.c \
 tests_unit_test_ckpt_write_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 tests_unit_test_ckpt_write_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite \
-	-Wl,--wrap=pread -Wl,--wrap=fallocate -Wl,--wrap=fsync -Wl,--wrap=mmap
+	-Wl,--wrap=pread -Wl,--wrap=fallocate -Wl,--wrap=fsync -Wl,--wrap=mmap \
+	-Wl,--wrap=nanosleep -Wl,--wrap=clock_ns
 tests_unit_test_ckpt_write_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS)
 endif
 unit_tests += tests/unit/test_ckpt_access

@@ -316,7 +316,7 @@ static accel_status_t take_rounds(struct ckpt_one_file *o,
 
 /* Rank 0's part. Whatever fails, the others hear that no round follows. */
 static accel_status_t write_file(struct ckpt_one_file *o, int dirfd,
-                                 struct ckpt_manifest *m, const atomic_bool *cancelled,
+                                 struct ckpt_manifest *m, const struct ckpt_pace *pace,
                                  int *direct_out, accel_error_t *err)
 {
     const accel_ckpt_coll_t *c = &o->coll;
@@ -327,7 +327,7 @@ static accel_status_t write_file(struct ckpt_one_file *o, int dirfd,
     accel_status_t st = ckpt_layout(dirfd, m, 0, err), closed = ACCEL_OK;
 
     if (!st)
-        st = ckpt_writer_open(&w, dirfd, m, 0, cancelled, err);
+        st = ckpt_writer_open(&w, dirfd, m, 0, pace, err);
     if (!st)
         st = take_rounds(o, m, w, &lost, err);
     if (w)
@@ -346,9 +346,9 @@ static accel_status_t write_file(struct ckpt_one_file *o, int dirfd,
 
 accel_status_t ckpt_one_file_write(struct ckpt_one_file *o, int dirfd,
                                    struct ckpt_manifest *m,
-                                   const atomic_bool *cancelled, int *direct_out,
+                                   const struct ckpt_pace *pace, int *direct_out,
                                    accel_error_t *err)
 {
-    return o->coll.rank == 0 ? write_file(o, dirfd, m, cancelled, direct_out, err)
+    return o->coll.rank == 0 ? write_file(o, dirfd, m, pace, direct_out, err)
                              : send_rounds(o, err);
 }

@@ -36,9 +36,11 @@ static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_co
 
     if (!s->root || !s->root[0] || s->step < 0 || s->step > CKPT_STEP_MAX ||
         s->keep < 1 || c->size < 1 || c->size > CKPT_WORLD_MAX ||
-        (s->box_count && !s->boxes) || (s->blob_count && !s->blobs))
+        (s->box_count && !s->boxes) || (s->blob_count && !s->blobs) ||
+        !(s->spread_seconds >= 0 && s->spread_seconds <= CKPT_SPREAD_MAX))
         return accel_fail(err, A0815, "see accel_ckpt.h",
-                          "accel_ckpt_save: root, step, keep or world out of range");
+                          "accel_ckpt_save: root, step, keep, world or spread_seconds "
+                          "out of range");
     if (!ckpt_word_ok(s->owner, 64) || !ckpt_word_ok(s->sharding, 64) ||
         run > CKPT_RUN_ID_MAX || run == 0)
         return accel_fail(err, A0815, "use printable text without blanks",
@@ -314,6 +316,8 @@ struct accel_ckpt_saving *ckpt_saving_new(const accel_ckpt_save_t *s,
                                      .may_delete = s->may_delete,
                                      .rule = { .keep = s->keep },
                                      .noted = s->rule != NULL,
+                                     .pace = { .spread =
+                                                   (int64_t)(s->spread_seconds * 1e9) },
                                      .begun = clock_ns() };
     g->commit.run_id = g->m.run_id;
     if (s->rule)
@@ -359,8 +363,7 @@ static accel_status_t write_file(struct accel_ckpt_saving *g, int dirfd,
 {
     accel_status_t st = ckpt_layout(dirfd, &g->m, g->rank, err);
 
-    return st ? st
-              : ckpt_write_shard(dirfd, &g->m, g->rank, &g->cancelled, &g->direct, err);
+    return st ? st : ckpt_write_shard(dirfd, &g->m, g->rank, &g->pace, &g->direct, err);
 }
 
 /* The same on the node's own disk, durably: the commit says that it is there. */
@@ -394,8 +397,8 @@ accel_status_t accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
     } else if (g->local) {
         st = write_local(g, e);
     } else if (g->one) {
-        st = ckpt_one_file_write(g->one, g->commit.tmpfd, &g->m, &g->cancelled,
-                                 &g->direct, e);
+        st = ckpt_one_file_write(g->one, g->commit.tmpfd, &g->m, &g->pace, &g->direct,
+                                 e);
     } else {
         if (g->rank != 0)
             st = ckpt_commit_join(&g->commit, g->root, g->m.step, g->m.owner, e);
@@ -411,7 +414,12 @@ accel_status_t accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
 
 void accel_ckpt_save_cancel(accel_ckpt_saving_t *g)
 {
-    atomic_store(&g->cancelled, true);
+    atomic_store(&g->pace.cancelled, true);
+}
+
+void accel_ckpt_save_hurry(accel_ckpt_saving_t *g)
+{
+    atomic_store(&g->pace.hurried, true);
 }
 
 /* Steps 3 to 5. */

@@ -11,12 +11,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ckpt_internal.h"
 
 /* slots of the ring: 16 MiB of staging */
 #define SLOTS 4
+/* how soon a spread write sees that somebody waits */
+#define NAP_NS 10000000
 
 /* Up to CKPT_IO_BYTES that are contiguous in the file. */
 struct slot {
@@ -45,8 +48,10 @@ struct ring {
     int fd, direct;
     /* memory of all slots */
     char *staging;
-    /* the caller's: no slot is written any more */
-    const atomic_bool *cancelled;
+    /* the caller's */
+    const struct ckpt_pace *pace;
+    /* clock_ns of the begin; where the data lies in the file */
+    int64_t begun, from, to;
 };
 
 /* Writes whole pages with O_DIRECT. Returns the bytes written, a multiple of a page;
@@ -75,13 +80,30 @@ static ssize_t write_direct(struct ring *r, const struct slot *s)
     return (ssize_t)done;
 }
 
+/* Waits until the time is there for this slot, which training then has for itself: disk
+ * and memory are shared. In naps, since no one may have to wait for this thread. */
+static void await_turn(const struct ring *r, const struct slot *s)
+{
+    const double part = (double)(s->at - r->from) / (double)(r->to - r->from);
+    const int64_t due = r->begun + (int64_t)(part * (double)r->pace->spread);
+
+    while (!atomic_load(&r->pace->hurried) && !atomic_load(&r->pace->cancelled)) {
+        const int64_t left = due - clock_ns();
+
+        if (left <= 0)
+            return;
+        nanosleep(&(struct timespec){ .tv_nsec = left < NAP_NS ? left : NAP_NS }, NULL);
+    }
+}
+
 /* A slot that does not start on a page goes through the page cache as a whole.
  * ECANCELED: the save was given up. */
 static int write_slot(struct ring *r, const struct slot *s)
 {
     ssize_t done;
 
-    if (atomic_load(r->cancelled)) {
+    await_turn(r, s);
+    if (atomic_load(&r->pace->cancelled)) {
         errno = ECANCELED;
         return -1;
     }
@@ -290,7 +312,7 @@ static accel_status_t open_ring(struct ckpt_writer *w, int dirfd, accel_error_t 
  * libhdf5's and are in no box. */
 accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
                                 struct ckpt_manifest *m, int rank,
-                                const atomic_bool *cancelled, accel_error_t *err)
+                                const struct ckpt_pace *pace, accel_error_t *err)
 {
     struct ckpt_writer *w = calloc(1, sizeof(*w));
     accel_status_t st;
@@ -298,10 +320,14 @@ accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
 
     if (!w)
         return accel_fail_nomem(err, "a writer", sizeof(*w));
-    w->ring = (struct ring){ .fd = -1, .direct = -1, .cancelled = cancelled };
     w->m = m;
     w->file = &m->file[rank];
+    w->ring = (struct ring){
+        .fd = -1, .direct = -1, .pace = pace, .begun = clock_ns(), .to = w->file->bytes
+    };
     st = ckpt_boxes_by_place(m, &w->order, err);
+    if (!st && m->boxes)
+        w->ring.from = m->box[w->order[0]].at;
     if (!st)
         st = open_ring(w, dirfd, err);
     if (!st)
@@ -359,11 +385,11 @@ accel_status_t ckpt_writer_close(struct ckpt_writer *w, bool complete, int *dire
 
 /* All boxes, in file order. */
 accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
-                                const atomic_bool *cancelled, int *direct_out,
+                                const struct ckpt_pace *pace, int *direct_out,
                                 accel_error_t *err)
 {
     struct ckpt_writer *w;
-    accel_status_t st = ckpt_writer_open(&w, dirfd, m, rank, cancelled, err);
+    accel_status_t st = ckpt_writer_open(&w, dirfd, m, rank, pace, err);
 
     if (st)
         return st;

@@ -46,7 +46,7 @@ struct notice {
 };
 
 /* How long saves take: seconds per byte, 0 where none was measured. Each new one counts
- * half. Rank 0's count. */
+ * half. Rank 0's count; the others know them where saves are in the background. */
 struct pace {
     double at_once;
     /* of saves that are written while training goes on, which take longer */

@@ -271,7 +271,7 @@ tests_unit_test_background_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_background_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=pthread_join \
 	-Wl,--wrap=accel_ckpt_save_begin -Wl,--wrap=accel_ckpt_save_publish \
-	-Wl,--wrap=accel_ckpt_save_retain
+	-Wl,--wrap=accel_ckpt_save_retain -Wl,--wrap=accel_ckpt_save_hurry
 unit_tests += tests/unit/test_background_auto
 tests_unit_test_background_auto_SOURCES = tests/unit/test_background_auto.c $(run_folder) \
 	$(open_world) $(held_run) tests/unit/loader_world.h
@@ -287,7 +287,8 @@ tests_unit_test_stop_save_SOURCES = tests/unit/test_stop_save.c $(run_folder) $(
 	$(held_run) tests/unit/loader_world.h
 tests_unit_test_stop_save_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_stop_save_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
-	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=deadline_judge
+	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=deadline_judge \
+	-Wl,--wrap=accel_ckpt_save_hurry
 
 unit_tests += tests/unit/test_state_forged
 tests_unit_test_state_forged_SOURCES = tests/unit/test_state_forged.c $(run_folder)

@@ -114,8 +114,15 @@ static void start_thread(struct background *b, void *(*work)(void *))
         work(b);
 }
 
+void background_hurry(struct background *b)
+{
+    if (b->saving)
+        accel_ckpt_save_hurry(b->saving);
+}
+
 static void end_thread(struct background *b)
 {
+    background_hurry(b);
     if (b->running)
         pthread_join(b->thread, NULL);
     b->running = false;

@@ -212,15 +212,13 @@ static accel_status_t pool_try(accel_t *run, size_t bytes, accel_error_t *err)
 
 /* ---- */
 
-/* Collective. Rank 0 knows whether a save at once has been timed, in this life or in
- * those before. */
+/* Collective. Rank 0 knows how long saves took, in this life and in those before. */
 static accel_status_t pool_timed(accel_t *run, accel_error_t *err)
 {
-    const struct pace *p = &run->life.pace;
-    int64_t timed = (run->staging.on ? p->local : p->at_once) > 0;
-    const accel_status_t st = comm_broadcast(run->comm, &timed, sizeof(timed), 0, err);
+    struct pace *p = &run->life.pace;
+    const accel_status_t st = comm_broadcast(run->comm, p, sizeof(*p), 0, err);
 
-    run->background.timed = timed != 0;
+    run->background.timed = (run->staging.on ? p->local : p->at_once) > 0;
     return st;
 }
 

@@ -179,6 +179,7 @@ static accel_status_t finish_or_give_up(accel_t *run, int sig, bool *over_out,
 
     if (!run->background.in_flight)
         return ACCEL_OK;
+    background_hurry(&run->background);
     st = deadline_judge(run, sig, &v, err);
     if (st == ACCEL_OK && v.limited) {
         accel_logf(&run->log, ACCEL_LOG_INFO,

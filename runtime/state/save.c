@@ -2,11 +2,16 @@
  *
  * Saving: the boxes of the shards and the trainer's blob go to libaccelckpt.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "run/run.h"
+
+/* How much longer than it needs a save in the background takes, and into how many such
+ * times that between two saves has to go. */
+#define SPREAD 4
 
 /* What one save writes. */
 struct collected {
@@ -110,6 +115,7 @@ static accel_status_t save_to(accel_t *run, const char *root, int keep,
     accel_ckpt_blob_t blob[2];
     accel_status_t st = save_finish(run, err);
 
+    run->background.spread = false;
     if (local)
         staging_settle(run);
     if (st == ACCEL_OK)
@@ -223,6 +229,22 @@ accel_status_t save_finish(accel_t *run, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* Seconds over which a save in the background is spread: four times what it needs, so
+ * that each step notices a quarter as much of it. But at most a quarter of the time from
+ * one to the next: what is not complete is lost with the job. 0: nothing is known yet, or
+ * there is no time. */
+static double spread_seconds(const accel_t *run)
+{
+    const struct pace *p = &run->life.pace;
+    const double shared = p->at_once > 0 ? p->at_once : p->background,
+                 need = (double)run->plan.checkpoint_bytes *
+                        (run->staging.on ? p->local : shared),
+                 between = (double)(clock_ns() - run->progress.last_save_ns) * 1e-9,
+                 spread = fmin(SPREAD * need, between / SPREAD);
+
+    return spread > need ? spread : 0;
+}
+
 /* Collective. Copies the state, and begins to write it. */
 static accel_status_t save_begin(accel_t *run, accel_error_t *err)
 {
@@ -238,9 +260,11 @@ static accel_status_t save_begin(accel_t *run, accel_error_t *err)
     st = collect_state(run, run->ckpt_dir, true, &c, err);
     if (st == ACCEL_OK) {
         const char *local = run->staging.on ? run->config.ckpt_local_dir : NULL;
-        const accel_ckpt_save_t s =
+        accel_ckpt_save_t s =
             describe(run, &c, run->ckpt_dir, retention_keep(run), local, blob);
 
+        s.spread_seconds = spread_seconds(run);
+        run->background.spread = s.spread_seconds > 0;
         st = one_text(run, background_begin(run, &s, &coll, err), err);
     }
     if (st == ACCEL_OK) {
@@ -256,14 +280,15 @@ static accel_status_t save_begin(accel_t *run, accel_error_t *err)
 }
 
 /* A save is due, and another one is being written. True: it is left out. Who has not
- * asked for the background gets every checkpoint, as with saves at once. */
+ * asked for the background gets every checkpoint, as with saves at once; and one that
+ * was told to take its time is no reason to leave the next out. */
 static bool left_out(accel_t *run)
 {
     struct background *b = &run->background;
 
     if (!b->in_flight || run->config.ckpt_when_busy == BUSY_WAIT ||
         (run->config.ckpt_when_busy == BUSY_AUTO &&
-         run->config.ckpt_async == ASYNC_AUTO))
+         (run->config.ckpt_async == ASYNC_AUTO || b->spread)))
         return false;
     if (b->skipped++ == 0 && run->boot.rank == 0)
         accel_logf(

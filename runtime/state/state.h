@@ -331,6 +331,8 @@ struct background {
     char *state, *objects;
     /* seconds that the training waited for the copy and the begin */
     double stall;
+    /* it takes longer than it needs: no measure of the disk */
+    bool spread;
     /* saves that were due since it began and left out */
     int64_t skipped;
 };
@@ -344,6 +346,9 @@ accel_status_t background_begin(accel_t *run, const accel_ckpt_save_t *s,
                                 const accel_ckpt_coll_t *coll, accel_error_t *err);
 /* Lets the thread write b->saving, the caller's, which saves `step`. */
 void background_write(struct background *b, int64_t step);
+/* Lets the thread write as fast as it can, if it writes: somebody waits for it. Not
+ * collective. */
+void background_hurry(struct background *b);
 /* Does this rank's thread still write, also what was given up? Not collective. */
 bool background_writes(const struct background *b);
 /* Waits for the write and commits. Older checkpoints are then deleted by the thread.

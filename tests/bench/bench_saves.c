@@ -12,7 +12,7 @@
 #include "common/common.h"
 #include "tests/faults/saves_world.h"
 
-enum { COLS = 40, ROUNDS = 7, EVERY = 8, STEPS = ROUNDS * EVERY + 6 };
+enum { COLS = 40, ROUNDS = 7, EVERY = 32, STEPS = ROUNDS * EVERY + 6 };
 
 static double at[STEPS + 1], stall[ROUNDS + 2];
 static int stalls;

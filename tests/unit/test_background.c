@@ -47,6 +47,9 @@ static accel_status_t note_write(accel_ckpt_saving_t *g, accel_error_t *err)
 /* Who deletes waits until somebody waits for him; `overlap`: a save has begun before. */
 static int joins, delete_at;
 static atomic_bool deleting, overlap;
+/* of the last save that began; how often a writer was told that somebody waits */
+static double spread;
+static int hurries;
 
 void __real_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
 void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
@@ -95,7 +98,16 @@ accel_status_t __wrap_accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
                                             accel_error_t *err)
 {
     overlap = overlap || deleting;
+    spread = s->spread_seconds;
     return __real_accel_ckpt_save_begin(saving_out, s, coll, err);
+}
+
+void __real_accel_ckpt_save_hurry(accel_ckpt_saving_t *g);
+void __wrap_accel_ckpt_save_hurry(accel_ckpt_saving_t *g);
+void __wrap_accel_ckpt_save_hurry(accel_ckpt_saving_t *g)
+{
+    hurries++;
+    __real_accel_ckpt_save_hurry(g);
 }
 
 int __real_pthread_join(pthread_t thread, void **result);
@@ -244,6 +256,65 @@ static int waits(struct boot *b, void *arg)
     accel_close(k.run, NULL);
     EXPECT(b->rank != 0 || (newest() == 6 && checkpoints() == 2),
            "and older ones are deleted (keep: 1, but two always stay)");
+    join_opens = false;
+    return 0;
+}
+
+/* Until the next save begins, `ago` seconds after the last one, where saves at once and
+ * in the background need so many seconds. The one before is committed first, and says
+ * nothing of the disk if it was spread. */
+static bool next_save(struct number_run *k, double at_once, double background,
+                      double ago)
+{
+    accel_t *run = k->run;
+    const struct pace before = run->life.pace;
+    const bool was = run->background.spread;
+    bool right;
+
+    await_write(run);
+    accel_barrier(run, &k->err);
+    right = !step(k) && was == (memcmp(&before, &run->life.pace, sizeof(before)) == 0);
+    run->life.pace.at_once = at_once / (double)run->plan.checkpoint_bytes;
+    run->life.pace.background = background / (double)run->plan.checkpoint_bytes;
+    run->progress.last_save_ns = clock_ns() - (int64_t)(ago * 1e9);
+    return right && !step(k);
+}
+
+/* A save takes four times what it needs, or a quarter of the time between two. */
+static int takes_time(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(false);
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "step 2: %s", k.err.text);
+    EXPECT(spread == 0 && !k.run->background.spread, "nothing is known: %g", spread);
+    EXPECT(next_save(&k, 0, 10, 1000) && fabs(spread - 40) < 1e-9 &&
+               k.run->background.spread,
+           "step 4: by those in the background: %g", spread);
+    EXPECT(next_save(&k, 2, 10, 1000) && fabs(spread - 8) < 1e-9,
+           "step 6: by those at once, if there are any: %g", spread);
+    EXPECT(next_save(&k, 10, 10, 100) && spread >= 25 && spread < 40,
+           "step 8: the time between: %g", spread);
+    EXPECT(next_save(&k, 10, 10, 4) && spread == 0 && !k.run->background.spread,
+           "step 10: there is none: %g", spread);
+    EXPECT(next_save(&k, 2, 10, 1000) && spread > 0, "step 12: spread: %g", spread);
+    await_write(k.run);
+    accel_barrier(k.run, &k.err);
+    gate(true);
+    join_opens = true;
+    EXPECT(!step(&k), "it is there: %s", k.err.text);
+    k.run->progress.last_save_ns -= INT64_C(1000000000000);
+    EXPECT(!step(&k) && k.run->background.spread, "step 14 is held: %g", spread);
+    hurries = 0;
+    EXPECT(!step(&k) && hurries == 0, "nobody waits for it");
+    EXPECT(!step(&k) && k.run->background.step == 16 && hurries > 0 &&
+               k.run->background.skipped == 0,
+           "step 16 waits: that of 14 was told to take its time");
+    EXPECT(!accel_save(k.run, &k.err) && !k.run->background.spread, "one at once: %s",
+           k.err.text);
+    accel_close(k.run, NULL);
     join_opens = false;
     return 0;
 }
@@ -477,6 +548,7 @@ int main(void)
         run_case(world, "goes on", "", goes_on, 0);
         run_case(world, "commits", "", commits, 4);
         run_case(world, "waits", "    when_busy: wait\n    keep: 1\n", waits, 6);
+        run_case(world, "takes time", "", takes_time, 16);
         run_case(world, "is late", "", is_late, 2);
         run_case(world, "fails", "", fails, 4);
         run_case(world, "in order", "", in_order, 7);

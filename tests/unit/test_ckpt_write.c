@@ -3,16 +3,21 @@
  * checkpoint/write.c and stage.c under a disk that does what disks may: interrupts,
  * short writes, O_DIRECT refused or cut at odd places, no room, errors. What was saved
  * is read back and compared; what could not be saved is an error with nothing visible.
+ * And how a write is spread, by a clock that only its naps move.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <hdf5.h>
+#include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checkpoint/ckpt_internal.h"
@@ -57,6 +62,56 @@ static bool is_shard(int fd)
     return n > 3 && strcmp(to + n - 3, ".h5") == 0;
 }
 
+/* ---- time: of the thread that writes ---------------------------------------------- */
+
+enum { WRITES = 64 };
+
+static struct {
+    bool on;
+    atomic_llong now; /* ns */
+    int naps, at_nap; /* what is done at that nap; 0: nothing */
+    void (*act)(accel_ckpt_saving_t *g);
+    accel_ckpt_saving_t *saving;
+    long longest; /* nap */
+    struct {
+        int64_t at, ns;
+    } write[WRITES];
+    int writes;
+} clk;
+
+int64_t __real_clock_ns(void);
+int64_t __wrap_clock_ns(void);
+int __real_nanosleep(const struct timespec *want, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *want, struct timespec *left);
+
+int64_t __wrap_clock_ns(void)
+{
+    return clk.on ? clk.now : __real_clock_ns();
+}
+
+int __wrap_nanosleep(const struct timespec *want, struct timespec *left)
+{
+    const long ns = (long)want->tv_sec * 1000000000 + want->tv_nsec;
+
+    if (!clk.on)
+        return __real_nanosleep(want, left);
+    clk.now += ns;
+    clk.longest = ns > clk.longest ? ns : clk.longest;
+    if (++clk.naps == clk.at_nap)
+        clk.act(clk.saving);
+    return 0;
+}
+
+static void note_time(int64_t at)
+{
+    if (!clk.on)
+        return;
+    if (clk.writes == WRITES)
+        abort();
+    clk.write[clk.writes].at = at;
+    clk.write[clk.writes++].ns = clk.now;
+}
+
 /* The bytes this call may do; 0: it fails. */
 static size_t allowed(size_t n)
 {
@@ -76,6 +131,8 @@ ssize_t __wrap_pwrite(int fd, const void *p, size_t n, off_t at)
     bool direct = fcntl(fd, F_GETFL) & O_DIRECT;
 
     disk.unsynced += is_shard(fd);
+    if (is_shard(fd))
+        note_time(at);
     disk.longest = n > disk.longest ? n : disk.longest;
     if (direct) {
         disk.directs++;
@@ -231,16 +288,21 @@ static unsigned char value(int64_t i)
     return (unsigned char)((uint64_t)i * 0x9e3779b97f4a7c15u >> 40);
 }
 
+static accel_ckpt_save_t args(int64_t step)
+{
+    return (accel_ckpt_save_t){ .root = root,
+                                .step = step,
+                                .owner = "1.0",
+                                .run_id = "r",
+                                .sharding = "NO_SHARD",
+                                .boxes = box,
+                                .box_count = ACCEL_ARRAY_SIZE(box),
+                                .keep = 2 };
+}
+
 static accel_status_t save(int64_t step, int *direct, accel_error_t *err)
 {
-    accel_ckpt_save_t s = { .root = root,
-                            .step = step,
-                            .owner = "1.0",
-                            .run_id = "r",
-                            .sharding = "NO_SHARD",
-                            .boxes = box,
-                            .box_count = ACCEL_ARRAY_SIZE(box),
-                            .keep = 2 };
+    const accel_ckpt_save_t s = args(step);
     accel_ckpt_stats_t stats = { 0 };
     accel_status_t st;
 
@@ -379,6 +441,103 @@ static void test_failures(void)
     }
 }
 
+/* ---- spread over time -------------------------------------------------------------- */
+
+#define SECONDS 10.0
+
+/* A save that is spread, up to the write; at_nap: what is done then. */
+static accel_status_t spread_write(int64_t step, int at_nap,
+                                   void (*act)(accel_ckpt_saving_t *g))
+{
+    accel_ckpt_save_t s = args(step);
+    accel_error_t err = { 0 };
+    accel_status_t st;
+
+    for (int64_t i = 0; i < MEMORY_BYTES; i++)
+        memory[i] = (char)value(i);
+    s.spread_seconds = SECONDS;
+    disk = (struct disk){ 0 };
+    memset(&clk, 0, sizeof(clk));
+    clk.on = true;
+    if (accel_ckpt_save_begin(&clk.saving, &s, NULL, &err))
+        abort();
+    clk.at_nap = at_nap;
+    clk.act = act;
+    st = accel_ckpt_save_write(clk.saving, &err);
+    clk.on = false;
+    return st;
+}
+
+/* When a byte of the file is due, in ns. The first write is that of the first byte. */
+static double due(int64_t at, int64_t bytes)
+{
+    const int64_t from = clk.write[0].at;
+
+    return (double)(at - from) / (double)(bytes - from) * SECONDS * 1e9;
+}
+
+/* Writes that do not begin when their slot is due. What is not whole pages comes behind
+ * the rest of its slot, at once. */
+static int untimely(int64_t bytes)
+{
+    int n = 0;
+
+    for (int i = 0; i < clk.writes; i++) {
+        const double ns = (double)clk.write[i].ns;
+        const int64_t at = clk.write[i].at;
+
+        n += ns > due(at, bytes) + 1 || ns < due(at - CKPT_IO_BYTES, bytes) - 1;
+    }
+    return n;
+}
+
+static void test_spread(void)
+{
+    static const double bad[] = { -1, NAN, INFINITY, 1e7 };
+    accel_error_t err = { 0 };
+    char path[400];
+    struct stat sb;
+    int direct;
+
+    tap_is_int(spread_write(300, 0, NULL), ACCEL_OK, "a write over 10 s");
+    if (accel_ckpt_save_publish(clk.saving, NULL, NULL, &err))
+        tap_diag("%s: %s", err.where, err.text);
+    accel_ckpt_save_free(clk.saving);
+    snprintf(path, sizeof(path), "%s/step_00000300/rank_00000-of-00001.h5", root);
+    if (stat(path, &sb))
+        abort();
+    tap_ok(clk.writes > 4 && untimely(sb.st_size) == 0, "each slot in its time");
+    tap_ok((double)clk.now <= SECONDS * 1e9 &&
+               (double)clk.now >= due(sb.st_size - 2 * CKPT_IO_BYTES, sb.st_size),
+           "to the end, and no longer (%lld ns)", (long long)clk.now);
+    tap_ok(clk.longest <= 10000000, "in naps (%ld ns)", clk.longest);
+    tap_is_int(wrong_bytes(300), 0, "every byte");
+
+    tap_is_int(spread_write(301, 3, accel_ckpt_save_hurry), ACCEL_OK, "hurried");
+    tap_is_int(clk.naps, 3, "from then on without naps");
+    tap_is_int(accel_ckpt_save_publish(clk.saving, NULL, NULL, &err), ACCEL_OK,
+               "published");
+    accel_ckpt_save_free(clk.saving);
+    tap_is_int(wrong_bytes(301), 0, "every byte");
+
+    tap_ok(spread_write(302, 3, accel_ckpt_save_cancel) != ACCEL_OK && clk.naps == 3,
+           "cancelled: ended at once (%d)", clk.naps);
+    accel_ckpt_save_free(clk.saving);
+    memset(&clk, 0, sizeof(clk));
+    clk.on = true;
+    tap_is_int(save(303, &direct, &err), ACCEL_OK, "one that is not spread");
+    clk.on = false;
+    tap_is_int(clk.naps, 0, "has no naps");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad); i++) {
+        accel_ckpt_save_t s = args(304);
+
+        s.spread_seconds = bad[i];
+        tap_ok(accel_ckpt_save(&s, NULL, NULL, &err) == ACCEL_EINVAL &&
+                   strstr(err.text, "spread_seconds"),
+               "over %g s: %s", bad[i], err.text);
+    }
+}
+
 /* ---- libhdf5 --------------------------------------------------------------------- */
 
 static herr_t own_handler(hid_t stack, void *user)
@@ -481,6 +640,7 @@ int main(void)
     test_saves();
     test_failures();
     disk = (struct disk){ 0 };
+    test_spread();
     test_hdf5();
     test_staging();
     world_rmtree(root);

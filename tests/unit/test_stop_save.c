@@ -106,10 +106,20 @@ static void test_pace(void)
 static char root[] = "/tmp/accel-stop-save.XXXXXX";
 static bool judge_opens; /* the first verdict opens the gate */
 static accel_status_t last_write;
+/* how often a writer was told that somebody waits, in all and before the last verdict */
+static int hurries, judged_hurries;
 
 static accel_status_t note_write(accel_ckpt_saving_t *g, accel_error_t *err)
 {
     return last_write = __real_accel_ckpt_save_write(g, err);
+}
+
+void __real_accel_ckpt_save_hurry(accel_ckpt_saving_t *g);
+void __wrap_accel_ckpt_save_hurry(accel_ckpt_saving_t *g);
+void __wrap_accel_ckpt_save_hurry(accel_ckpt_saving_t *g)
+{
+    hurries++;
+    __real_accel_ckpt_save_hurry(g);
 }
 
 accel_status_t __real_deadline_judge(accel_t *run, int sig, struct stop_verdict *v,
@@ -121,6 +131,8 @@ accel_status_t __wrap_deadline_judge(accel_t *run, int sig, struct stop_verdict 
 {
     const accel_status_t st = __real_deadline_judge(run, sig, v, err);
 
+    if (run->background.in_flight)
+        judged_hurries = hurries;
     if (judge_opens)
         gate(false);
     return st;
@@ -343,6 +355,7 @@ static int finishes(struct boot *b, void *arg)
     judge_opens = true;
     EXPECT(until_stop(&k, b, 60, 90) == ACCEL_ERESUME, "stopped: %s", k.err.text);
     EXPECT(checkpoints(&newest) == 1 && newest == 2, "step 2 is finished");
+    EXPECT(judged_hurries > 0, "hurried as soon as it is known");
     EXPECT(has_said(b, "received SIGTERM: finishing the checkpoint of step 2") &&
                has_said(b, "step 3 is not saved"),
            "and said: %s", said);
