@@ -45,6 +45,8 @@ struct accel_ckpt_saving {
     accel_error_t why;
     int direct;
     struct ckpt_pace pace;
+    /* something of it may be on this node's disk */
+    bool local_begun;
     /* the commit is durable */
     bool published;
     /* of drain.c; NULL: it writes the caller's boxes */

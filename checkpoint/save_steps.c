@@ -370,8 +370,10 @@ static accel_status_t write_file(struct accel_ckpt_saving *g, int dirfd,
 static accel_status_t write_local(struct accel_ckpt_saving *g, accel_error_t *err)
 {
     int dirfd = -1;
-    accel_status_t st = ckpt_local_make(g, &dirfd, err);
+    accel_status_t st;
 
+    g->local_begun = true;
+    st = ckpt_local_make(g, &dirfd, err);
     if (!st)
         st = write_file(g, dirfd, err);
     if (!st)
@@ -464,12 +466,25 @@ void accel_ckpt_save_retain(accel_ckpt_saving_t *g)
     ckpt_retain(g->commit.rootfd, g->m.step, g->m.run_id, &g->rule, g->may_delete);
 }
 
+/* What a failed save has put on this node's disk is of no use. After the notice of a stop
+ * there is no time to delete: the next life does. */
+static void drop_local(const struct accel_ckpt_saving *g)
+{
+    char name[CKPT_DIR_MAX];
+
+    if (!g->local_begun || g->published || (g->may_delete && !g->may_delete()))
+        return;
+    ckpt_staged_name(name, g->m.step, g->m.owner);
+    accel_ckpt_local_remove(g->root, g->local, name);
+}
+
 void accel_ckpt_save_free(accel_ckpt_saving_t *g)
 {
     if (!g)
         return;
     if (g->rank == 0 && !g->published)
         ckpt_commit_abandon(&g->commit);
+    drop_local(g);
     ckpt_commit_close(&g->commit);
     ckpt_manifest_free(&g->m);
     ckpt_one_file_free(g->one);

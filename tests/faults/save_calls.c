@@ -133,11 +133,12 @@ static int disk_of(const char *name, int fd)
 
 static void take_over(void)
 {
+    char how[] = { (char)('0' + (mode - modes)), '\0' };
     char *const argv[] = { (char *)"save_calls",
                            (char *)(kind->dies       ? "later-lockless-dies"
                                     : kind->lockless ? "later-lockless"
                                                      : "later"),
-                           saves_dir, NULL };
+                           saves_dir, how, NULL };
     pid_t pid;
     int status = -1;
 
@@ -301,6 +302,14 @@ static const char *judge_later(int rc, int64_t newest)
                                                   : "the earlier life ends otherwise";
 }
 
+/* Does a life that came to its end leave nothing on the nodes? What it could not delete
+ * the next one does. */
+static bool cleans_up(void)
+{
+    return kind->how == SHORT || (kind->how == FAIL && !kind->for_good &&
+                                  strncmp(now->call, "renameat(.trash", 15) != 0);
+}
+
 /* What a life has left, that ended with `rc`. */
 static const char *judge(const struct saves_life *life, int rc, int64_t newest)
 {
@@ -317,7 +326,7 @@ static const char *judge(const struct saves_life *life, int rc, int64_t newest)
         problem = judge_failure(rc, newest);
     else if (kind->how == SHORT && (rc != 0 || saves_said->failures > 0))
         problem = "a short write failed a save";
-    if (!problem && kind->how == SHORT && life->local && (left || saves_parts()))
+    if (!problem && life->local && cleans_up() && (left || saves_parts()))
         problem = "something is left on the nodes";
     if (!problem && !life->local && kind->how != KILL && left > 0)
         problem = "something is left behind";
@@ -366,8 +375,7 @@ static void campaign(int ranks, int every, int first)
 
         kind = &kinds[k];
         bad = 0;
-        /* later lives of staged runs: test_staging, save_kill */
-        if (kind->how == TAKE_OVER && (ranks > 1 || mode->local))
+        if (kind->how == TAKE_OVER && ranks > 1)
             continue;
         if (few && (ranks == 1 || (int)k % 2 != mode->background))
             continue;
@@ -399,13 +407,14 @@ static void hurry(int rank)
         _exit(0);
 }
 
-static int later_life(const char *dir)
+/* It saves as the earlier one does, but at no time at once. */
+static int later_life(const char *dir, int how)
 {
     struct saves_life life;
     accel_error_t err = { 0 };
     accel_status_t st;
 
-    mode = &modes[1];
+    mode = &modes[how | 1];
     life = life_of(1);
     saves_use(dir);
     life.steps = LATER_STEPS;
@@ -423,10 +432,10 @@ int main(int argc, char **argv)
     const int first = argc > 2 ? atoi(argv[2]) : 0;
     const int only = argc > 3 ? atoi(argv[3]) : -1;
 
-    if (argc > 2 && strncmp(argv[1], "later", 5) == 0) {
+    if (argc > 3 && strncmp(argv[1], "later", 5) == 0) {
         lockless = strcmp(argv[1], "later") != 0;
         dies = strstr(argv[1], "dies") != NULL;
-        return later_life(argv[2]);
+        return later_life(argv[2], argv[3][0] - '0');
     }
     if (every < 1 || first < 0)
         return 64;

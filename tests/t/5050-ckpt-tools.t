@@ -274,6 +274,20 @@ with h5py.File("moved/index.h5", "r+") as f:
     f.create_virtual_dataset(name, layout)'
     code 74 "a mapping to another place" "$accel" ckpt verify --deep moved
     like "$out" 'index.h5: model/one-more: a mapping differs' "is named"
+    for change in 'a["accel_dtype"] = np.bytes_("int64")' 'del a["accel_dtype"]' \
+        'a.create("accel_dtype", b"float32".ljust(15, b"\0"), dtype="S15")' \
+        'a["accel_codes"] = 1'; do
+        cp kept.h5 moved/index.h5
+        passes "attributes: $change" "$python" -c "
+import h5py, numpy as np
+with h5py.File('moved/index.h5', 'r+') as f:
+    a = f['model/two-pieces'].attrs
+    $change"
+        code 74 "another attribute" "$accel" ckpt verify --deep moved
+        like "$out" 'index.h5: model/two-pieces: .*attribute' "is named"
+    done
+    cp kept.h5 moved/index.h5
+    code 0 "as it was" "$accel" ckpt verify --deep moved
 else
     skip 1 "no h5py"
 fi
