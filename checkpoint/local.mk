@@ -152,7 +152,11 @@ endif
 
 noinst_PROGRAMS += tests/bench/bench_ckpt
 tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
+	tests/bench/step/peer.c tests/bench/step/peer.h \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_bench_bench_ckpt_CFLAGS = $(AM_CFLAGS) \
+	-DCKPT_TORCH='"$(abs_top_srcdir)/tests/bench/ckpt_torch.py"'
+EXTRA_DIST += tests/bench/ckpt_torch.py
 tests_bench_bench_ckpt_LDADD = libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs)
 

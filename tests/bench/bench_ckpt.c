@@ -4,8 +4,11 @@
  * float32 (146 tensors, 1 GB), interleaved with raw O_DIRECT pwrite + fsync of the same
  * bytes; loads cold and warm, beside raw O_DIRECT pread and memcpy; 2000 tiny tensors.
  * DIR must be on a disk. Others on the machine only add time: minima are shown, too.
+ * In turns with both, where $ACCEL_TORCH_PYTHON (python3) has torch: its distributed
+ * checkpoints (DCP), and safetensors (ckpt_torch.py).
  */
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +16,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_internal.h"
+#include "tests/bench/step/peer.h"
 #include "tests/unit/ckpt_world.h"
 
 #define REPEATS_MAX 20
@@ -240,6 +244,84 @@ static double load_once(const char *root, int64_t step, const struct set *set,
     return now() - begun;
 }
 
+/* ---- others ---------------------------------------------------------------------- */
+
+enum { DCP, SAFETENSORS, KINDS };
+static const char *const kinds[KINDS] = { "dcp", "safetensors" };
+
+/* The same tensors in another program. */
+static struct rivals {
+    struct peer peer;
+    bool there[KINDS];
+    double save[KINDS][REPEATS_MAX], cold[KINDS][REPEATS_MAX], warm[KINDS][REPEATS_MAX];
+} rivals;
+
+/* Seconds of what is asked for. */
+static double __attribute__((format(printf, 1, 2))) rival_does(const char *fmt, ...)
+{
+    struct peer *p = &rivals.peer;
+    double seconds = 0;
+    char line[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vfprintf(p->to, fmt, ap);
+    va_end(ap);
+    fputc('\n', p->to);
+    fflush(p->to);
+    if (!fgets(line, sizeof(line), p->from) || sscanf(line, "%*s %lf", &seconds) != 1) {
+        fprintf(stderr, "bench_ckpt: torch has ended\n");
+        exit(1);
+    }
+    return seconds;
+}
+
+static void rivals_start(const struct set *set)
+{
+    const char *python = getenv("ACCEL_TORCH_PYTHON");
+    char *argv[] = { (char *)(uintptr_t)(python ? python : "python3"),
+                     (char *)CKPT_TORCH, NULL };
+
+    if (!peer_start(&rivals.peer, "torch", argv)) {
+        printf("no torch in %s (set ACCEL_TORCH_PYTHON): nothing to compare with\n",
+               argv[0]);
+        return;
+    }
+    for (int k = 0; k < KINDS; k++)
+        rivals.there[k] = strstr(rivals.peer.about, kinds[k]);
+    for (size_t i = 0; i < set->n; i++)
+        fprintf(rivals.peer.to, "tensor %s %lld %lld\n", set->name[i],
+                (long long)set->box[i].shape[0], (long long)set->box[i].shape[1]);
+}
+
+/* The one before is removed: there is one of each kind. */
+static void rivals_save(const char *root, int i)
+{
+    char dir[400];
+
+    for (int k = 0; k < KINDS; k++) {
+        if (!rivals.there[k])
+            continue;
+        snprintf(dir, sizeof(dir), "%s/%s", root, kinds[k]);
+        world_rmtree(dir);
+        rivals.save[k][i] = rival_does("save %s %s", kinds[k], dir);
+    }
+}
+
+static void rivals_load(const char *root, int i)
+{
+    for (int k = 0; k < KINDS; k++) {
+        if (!rivals.there[k])
+            continue;
+        rival_does("cold %s/%s", root, kinds[k]);
+        rivals.cold[k][i] = rival_does("load %s %s/%s", kinds[k], root, kinds[k]);
+        rival_does("warm %s/%s", root, kinds[k]);
+        rivals.warm[k][i] = rival_does("load %s %s/%s", kinds[k], root, kinds[k]);
+    }
+}
+
+/* ---- */
+
 static void show_load(const char *what, double *v, int n, double gb)
 {
     double middle = median(v, n); /* sorts */
@@ -248,52 +330,94 @@ static void show_load(const char *what, double *v, int n, double gb)
            v[0], gb / middle, gb / v[0]);
 }
 
+static struct {
+    double save[REPEATS_MAX], raw[REPEATS_MAX], ratio[REPEATS_MAX], cold[REPEATS_MAX],
+        warm[REPEATS_MAX], read[REPEATS_MAX], copy[REPEATS_MAX];
+} t;
+
+static void measure(const char *root, const struct set *set, int n, double gb)
+{
+    int direct = 0;
+
+    printf("%-34s %8s %8s %8s\n", "", "save s", "raw s", "raw/save");
+    for (int i = 0; i < n; i++) {
+        t.raw[i] = raw_once(root, set);
+        t.save[i] = save_once(root, i, set, &direct);
+        rivals_save(root, i);
+        t.ratio[i] = t.raw[i] / t.save[i];
+        printf("%.2f GB, %zu tensors, repeat %-6d %8.3f %8.3f %8.2f\n", gb, set->n, i,
+               t.save[i], t.raw[i], t.ratio[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        t.read[i] = raw_read(root, n - 1, set);
+        t.cold[i] = load_once(root, n - 1, set, true);
+        t.copy[i] = copy_once(set);
+        t.warm[i] = load_once(root, n - 1, set, false);
+        rivals_load(root, i);
+    }
+    printf("median of %d%-23s %8.3f %8.3f %8.2f\n", n, direct ? " (O_DIRECT)" : "",
+           median(t.save, n), median(t.raw, n), median(t.ratio, n));
+}
+
+static void show_rivals(int n, double gb)
+{
+    char text[64];
+
+    if (rivals.peer.about[0])
+        printf("against %s\n", rivals.peer.about);
+    for (int k = 0; k < KINDS; k++) {
+        if (!rivals.there[k])
+            continue;
+        snprintf(text, sizeof(text), "%s, save", kinds[k]);
+        show_load(text, rivals.save[k], n, gb);
+        printf("%-34s %8.2f of accel's\n", "",
+               median(rivals.save[k], n) / median(t.save, n));
+        snprintf(text, sizeof(text), "%s, load, cold", kinds[k]);
+        show_load(text, rivals.cold[k], n, gb);
+        snprintf(text, sizeof(text), "%s, load, warm", kinds[k]);
+        show_load(text, rivals.warm[k], n, gb);
+    }
+}
+
+static void measure_tiny(const char *root, const struct set *set, int n)
+{
+    int direct;
+
+    for (int i = 0; i < n; i++) {
+        t.save[i] = save_once(root, 100 + i, set, &direct);
+        t.warm[i] = load_once(root, 100 + i, set, false);
+        t.cold[i] = load_once(root, 100 + i, set, true);
+    }
+    printf("2000 tiny tensors: save %.1f ms, load warm %.1f ms, cold %.1f ms",
+           1e3 * median(t.save, n), 1e3 * median(t.warm, n), 1e3 * median(t.cold, n));
+    printf("; least %.1f, %.1f, %.1f ms\n", 1e3 * t.save[0], 1e3 * t.warm[0],
+           1e3 * t.cold[0]);
+}
+
 int main(int argc, char **argv)
 {
-    int repeats = argc > 2 ? atoi(argv[2]) : 5, direct = 0;
-    double save[REPEATS_MAX], raw[REPEATS_MAX], ratio[REPEATS_MAX], cold[REPEATS_MAX],
-        warm[REPEATS_MAX], read[REPEATS_MAX], copy[REPEATS_MAX], gb;
+    int repeats = argc > 2 ? atoi(argv[2]) : 5;
     struct set big = make_set(0), tiny = make_set(2000);
     char root[256];
+    double gb;
 
     if (repeats < 1 || repeats > REPEATS_MAX)
         repeats = 5;
     if (argc > 1)
         setenv("TMPDIR", argv[1], 1);
     world_tmpdir(root, "bench-ckpt");
+    rivals_start(&big);
     gb = (double)big.bytes * 1e-9;
-    printf("%-34s %8s %8s %8s\n", "", "save s", "raw s", "raw/save");
-    for (int i = 0; i < repeats; i++) {
-        raw[i] = raw_once(root, &big);
-        save[i] = save_once(root, i, &big, &direct);
-        ratio[i] = raw[i] / save[i];
-        printf("%.2f GB, %zu tensors, repeat %-6d %8.3f %8.3f %8.2f\n", gb, big.n, i,
-               save[i], raw[i], ratio[i]);
-    }
-    for (int i = 0; i < repeats; i++) {
-        read[i] = raw_read(root, repeats - 1, &big);
-        cold[i] = load_once(root, repeats - 1, &big, true);
-        copy[i] = copy_once(&big);
-        warm[i] = load_once(root, repeats - 1, &big, false);
-    }
-    printf("median of %d%-23s %8.3f %8.3f %8.2f\n", repeats,
-           direct ? " (O_DIRECT)" : "", median(save, repeats), median(raw, repeats),
-           median(ratio, repeats));
-    show_load("verified load, cold", cold, repeats, gb);
-    show_load("raw O_DIRECT pread", read, repeats, gb);
-    show_load("verified load, warm", warm, repeats, gb);
+    measure(root, &big, repeats, gb);
+    show_load("verified load, cold", t.cold, repeats, gb);
+    show_load("raw O_DIRECT pread", t.read, repeats, gb);
+    show_load("verified load, warm", t.warm, repeats, gb);
     printf("%-34s %8.3f s of processor time, least\n", "", least_processor);
-    show_load("memcpy", copy, repeats, gb);
-    for (int i = 0; i < repeats; i++) {
-        save[i] = save_once(root, 100 + i, &tiny, &direct);
-        warm[i] = load_once(root, 100 + i, &tiny, false);
-        cold[i] = load_once(root, 100 + i, &tiny, true);
-    }
-    printf("2000 tiny tensors: save %.1f ms, load warm %.1f ms, cold %.1f ms",
-           1e3 * median(save, repeats), 1e3 * median(warm, repeats),
-           1e3 * median(cold, repeats));
-    printf("; least %.1f, %.1f, %.1f ms\n", 1e3 * save[0], 1e3 * warm[0],
-           1e3 * cold[0]);
+    show_load("memcpy", t.copy, repeats, gb);
+    show_rivals(repeats, gb);
+    measure_tiny(root, &tiny, repeats);
+    if (rivals.peer.pid > 0)
+        peer_stop(&rivals.peer);
     world_rmtree(root);
     return 0;
 }
