@@ -466,8 +466,8 @@ void accel_ckpt_save_retain(accel_ckpt_saving_t *g)
     ckpt_retain(g->commit.rootfd, g->m.step, g->m.run_id, &g->rule, g->may_delete);
 }
 
-/* What a failed save has put on this node's disk is of no use. After the notice of a stop
- * there is no time to delete: the next life does. */
+/* What a failed save has put on this node's disk is of no use. After the notice of a
+ * stop there is no time to delete: the next life does. */
 static void drop_local(const struct accel_ckpt_saving *g)
 {
     char name[CKPT_DIR_MAX];

@@ -162,19 +162,6 @@ static void keep(struct lines *l, const char *line, size_t len, const char *mark
     l->kept_lines++;
 }
 
-/* Appends one line; the head first where the file is empty. */
-static int append_line(struct lines *l, const char *line, size_t len)
-{
-    struct stat sb;
-    int error = 0;
-
-    if (l->head_bytes > 0 && fstat(l->fd, &sb) != 0)
-        return errno;
-    if (l->head_bytes > 0 && sb.st_size == 0)
-        error = line_append(l->fd, l->head, l->head_bytes, &l->torn_at);
-    return error ? error : line_append(l->fd, line, len, &l->torn_at);
-}
-
 /* Asks for the room of the next `len` bytes: on a full disk a write takes what fits in
  * the last block, and a reader may look before that is cut off. Other errors than those
  * of room are left to the write: not every file system can reserve. 0, or errno. */
@@ -194,6 +181,22 @@ static int reserve(int fd, size_t len)
     return error;
 }
 
+/* Appends one line; the head first where the file is empty. Room that was missing once
+ * may be missing again: checkpoints come and go. */
+static int append_line(struct lines *l, const char *line, size_t len)
+{
+    struct stat sb;
+    int error = 0;
+
+    if (l->head_bytes > 0 && fstat(l->fd, &sb) != 0)
+        return errno;
+    if (l->tight)
+        error = reserve(l->fd, l->head_bytes + len);
+    if (!error && l->head_bytes > 0 && sb.st_size == 0)
+        error = line_append(l->fd, l->head, l->head_bytes, &l->torn_at);
+    return error ? error : line_append(l->fd, line, len, &l->torn_at);
+}
+
 /* Writes what waits, oldest first, after cutting off a torn line. On an error the lines
  * that are not written stay. */
 static int write_kept(struct lines *l)
@@ -210,9 +213,7 @@ static int write_kept(struct lines *l)
         const char *line = l->kept + done + KEPT_HEAD;
         size_t n = kept_length(l->kept + done);
 
-        error = reserve(l->fd, l->head_bytes + n);
-        if (!error)
-            error = append_line(l, line, n);
+        error = append_line(l, line, n);
         if (!error) {
             done += KEPT_HEAD + n;
             l->kept_lines--;
@@ -232,6 +233,7 @@ static void begin_outage(struct lines *l, int error)
                    "training continues",
                    l->path, strerror(error));
     l->error = error;
+    l->tight = true;
 }
 
 /* Warns that it is over, with what was dropped. */

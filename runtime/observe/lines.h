@@ -22,6 +22,8 @@ struct lines {
     int64_t torn_at;
     /* errno while the file cannot be written; 0: it can */
     int error;
+    /* it could not once: room is asked for before each line */
+    bool tight;
     /* warned already */
     bool sync_failed;
     /* Asked when another file has taken the name: may this process still write there?

@@ -230,9 +230,9 @@ accel_status_t save_finish(accel_t *run, accel_error_t *err)
 }
 
 /* Seconds over which a save in the background is spread: four times what it needs, so
- * that each step notices a quarter as much of it. But at most a quarter of the time from
- * one to the next: what is not complete is lost with the job. 0: nothing is known yet, or
- * there is no time. */
+ * that each step notices a quarter as much of it. At most a quarter of the time from
+ * one save to the next, because what is not complete is lost with the job. 0: nothing is
+ * known yet, or there is no time. */
 static double spread_seconds(const accel_t *run)
 {
     const struct pace *p = &run->life.pace;

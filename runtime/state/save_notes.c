@@ -46,9 +46,10 @@ static void measure(accel_t *run, int64_t step, enum save_kind kind, double seco
 {
     static const char *const kinds[] = { "", " background", " local" };
 
-    if (run->background.spread)
+    /* Times in the background count only until one at once is known. */
+    if (run->background.spread ||
+        (kind == SAVE_BACKGROUND && run->life.pace.at_once > 0))
         return;
-
     if (run->life.history.saves[kind]++ == 0)
         history_add(run, "save step=%lld seconds=%.3f bytes=%lld%s", (long long)step,
                     seconds, (long long)run->plan.checkpoint_bytes, kinds[kind]);

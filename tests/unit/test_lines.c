@@ -6,6 +6,7 @@
  * one warning.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,10 @@
 
 static char dir[] = "/tmp/accel-lines.XXXXXX", path[64], said[4096];
 static bool no_cut, no_sync;
+/* bytes that the disk has for a file; -1: no end */
+static off_t disk = -1;
+/* writes that took part of what they were given */
+static int parts;
 
 static void keep_line(void *user, accel_log_level_t level, const char *line)
 {
@@ -43,6 +48,33 @@ int fsync(int fd)
     if (!no_sync)
         return (int)syscall(SYS_fsync, fd);
     errno = EIO;
+    return -1;
+}
+
+static off_t disk_left(int fd)
+{
+    struct stat sb;
+
+    return fstat(fd, &sb) == 0 && disk > sb.st_size ? disk - sb.st_size : 0;
+}
+
+ssize_t write(int fd, const void *buf, size_t len)
+{
+    if (disk < 0 || (off_t)len <= disk_left(fd))
+        return syscall(SYS_write, fd, buf, len);
+    len = (size_t)disk_left(fd);
+    parts += len > 0;
+    if (len > 0)
+        return syscall(SYS_write, fd, buf, len);
+    errno = ENOSPC;
+    return -1;
+}
+
+int fallocate(int fd, int mode, off_t at, off_t len)
+{
+    if (disk < 0 || at + len <= disk)
+        return (int)syscall(SYS_fallocate, fd, mode, at, len);
+    errno = ENOSPC;
     return -1;
 }
 
@@ -150,6 +182,34 @@ static void test_every_length(void)
     tap_is_int(bad, 0,
                "no part of a line at any length, all lines once there is room, one "
                "warning each");
+}
+
+/* A disk that is full, has room again, and is full again. */
+static void test_full_again(void)
+{
+    struct lines l;
+    struct found f;
+
+    start(&l);
+    parts = 0;
+    disk = 12;
+    add(&l, 1, "");
+    add(&l, 2, "");
+    tap_is_int(parts, 1, "a full disk takes part of a line before it fails");
+    disk = -1;
+    add(&l, 3, "");
+    disk = 3 * 8 + 4;
+    add(&l, 4, "");
+    add(&l, 5, "");
+    tap_is_int(parts, 1, "from then on it is asked for room before each line");
+    f = look();
+    tap_ok(f.whole == 3 && !f.torn && count(said, "cannot write the log") == 2,
+           "and the lines wait");
+    disk = -1;
+    add(&l, 6, "");
+    f = look();
+    tap_ok(f.whole == 6 && f.ordered, "until they can be written");
+    lines_close(&l);
 }
 
 static void test_no_cut(void)
@@ -386,6 +446,7 @@ int main(void)
         return 1;
     snprintf(path, sizeof(path), "%s/log.jsonl", dir);
     test_every_length();
+    test_full_again();
     test_no_cut();
     test_bound(false);
     test_bound(true);

@@ -203,8 +203,8 @@ static inline __attribute__((always_inline)) struct place place_of(
                            lion ? NULL : x->v.scale + block };
 }
 
-/* The arrays are many, and the processor's own prefetching ends at each page: a tenth of
- * the time. Beyond the end of an array a prefetch does nothing. */
+/* There are many arrays, and the processor's own prefetching ends at each page: this
+ * saves a tenth of the time. Beyond the end of an array a prefetch does nothing. */
 static inline __attribute__((always_inline)) void fetch_ahead(const struct place *at,
                                                               bool lion)
 {
