@@ -267,6 +267,28 @@ static void run_tile(const struct cutting *cut, int64_t tile, struct room *room)
         cpu_epilogue_tile(p, &(struct cpu_part){ t.i0, t.m, t.j0, t.n }, t.c, t.ldc);
 }
 
+/* The columns of a tile, of which `high` lie above each other: of all widths with enough
+ * tiles the largest with which the thread that has most multiplies the fewest columns. */
+static int64_t columns_of(int64_t n, int64_t high, int64_t lanes, int threads)
+{
+    const int64_t most = parts_of(n, FEWEST_COLUMNS);
+    int64_t wide = parts_of(n, TILE_COLUMNS), best = 0, fewest = INT64_MAX;
+
+    if (threads > 1 && high * wide < (int64_t)TASKS * threads)
+        wide = least(parts_of(TASKS * threads, high), most);
+    for (int64_t w = wide; w == wide || (w <= 2 * wide && w <= most); w++) {
+        const int64_t columns = parts_of(parts_of(n, w), lanes) * lanes;
+        const int64_t tiles = high * parts_of(n, columns);
+        const int64_t busiest = parts_of(tiles, threads) * columns;
+
+        if (busiest < fewest) {
+            fewest = busiest;
+            best = columns;
+        }
+    }
+    return best;
+}
+
 /* Slivers and tiles of equal size, rather than full ones and a small rest. */
 static struct cutting cut_of(const struct gemm *p, const struct cpu_state *state,
                              int threads)
@@ -284,11 +306,7 @@ static struct cutting cut_of(const struct gemm *p, const struct cpu_state *state
     slivers = parts_of(p->m, cut.height);
     cut.slivers = least(parts_of(slivers, high), TILE_ROWS / cut.height);
     high = parts_of(slivers, cut.slivers);
-    cut.wide = parts_of(p->n, TILE_COLUMNS);
-    if (threads > 1 && high * cut.wide < (int64_t)TASKS * threads)
-        cut.wide =
-            least(parts_of(TASKS * threads, high), parts_of(p->n, FEWEST_COLUMNS));
-    cut.columns = parts_of(parts_of(p->n, cut.wide), lanes) * lanes;
+    cut.columns = columns_of(p->n, high, lanes, threads);
     cut.wide = parts_of(p->n, cut.columns);
     cut.tiles = high * cut.wide;
     cut.sliver = panel_floats(cut.kernel, least(p->k, PANEL_DEPTH), cut.height);
