@@ -115,8 +115,9 @@ typedef struct accel_ckpt_save {
      * save with nothing visible changed. NULL: always yes. */
     accel_status_t (*may_commit)(void *user, accel_error_t *err);
     void *may_commit_user;
-    /* Asked before each deletion of an older checkpoint, in the thread that deletes;
-     * 0: no more of them now, the next save goes on. NULL: always yes. */
+    /* Is there time? Asked before each deletion of an older checkpoint, in the thread
+     * that deletes (0: no more of them now, the next save goes on), and in a write that
+     * is spread. NULL: always yes. */
     int (*may_delete)(void);
     /* NULL, on all ranks: a checkpoint. Else an absolute path on a disk of the node's
      * own: the checkpoint is staged. Each rank writes its file there, in a directory of
@@ -125,8 +126,9 @@ typedef struct accel_ckpt_save {
      * together with one_file. */
     const char *local;
     /* Seconds over which the write spreads the data of this rank's file, so that disk
-     * and memory have time for others; until accel_ckpt_save_hurry. It takes longer if
-     * the disk does. At most 30 days; 0: as fast as it goes. */
+     * and memory have time for others; until accel_ckpt_save_hurry, or until may_delete
+     * says 0. It takes longer if the disk does. At most 30 days; 0: as fast as it
+     * goes. */
     double spread_seconds;
 } accel_ckpt_save_t;
 
@@ -135,6 +137,8 @@ typedef struct accel_ckpt_stats {
     int64_t bytes;
     /* until the commit was durable; older checkpoints are deleted after that */
     double seconds;
+    /* of them: this rank waited, so that its write was spread */
+    double spread_seconds;
     /* 1: O_DIRECT; 0: the file system refused it, the page cache was used */
     int direct_io;
     /* Rank 0: the new name of a directory that had this step's name and was not written

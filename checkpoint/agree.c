@@ -11,20 +11,21 @@
 
 /* The vote is size - rank, so that one maximum finds the lowest failing rank; 0 means
  * that all are well. */
-accel_status_t ckpt_agree(const accel_ckpt_coll_t *c, accel_status_t mine,
-                          accel_error_t *err)
+accel_status_t ckpt_agree_whose(const accel_ckpt_coll_t *c, accel_status_t mine,
+                                int *failed_out, accel_error_t *err)
 {
     int64_t vote = mine ? c->size - c->rank : 0;
     accel_error_t shared = { 0 };
     accel_status_t st;
     int rank;
 
+    *failed_out = c->size == 1 && mine ? 0 : -1;
     if (c->size == 1)
         return mine;
     st = c->max_i64(c->user, &vote, err);
     if (st || vote == 0)
         return st;
-    rank = c->size - (int)vote;
+    *failed_out = rank = c->size - (int)vote;
     if (rank == c->rank) {
         shared = *err;
         shared.code = mine;
@@ -33,6 +34,14 @@ accel_status_t ckpt_agree(const accel_ckpt_coll_t *c, accel_status_t mine,
     if (st)
         return st;
     return accel_fail_from(err, &shared, "rank %d: %.700s", rank, shared.text);
+}
+
+accel_status_t ckpt_agree(const accel_ckpt_coll_t *c, accel_status_t mine,
+                          accel_error_t *err)
+{
+    int failed;
+
+    return ckpt_agree_whose(c, mine, &failed, err);
 }
 
 /* Fragments come from other processes. On failure *m holds what the caller frees. */

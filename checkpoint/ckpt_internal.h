@@ -244,6 +244,10 @@ struct ckpt_pace {
     atomic_bool hurried;
     /* ns over which the data is spread; 0: as fast as it goes */
     int64_t spread;
+    /* the caller's; 0: time has become short, no more spreading. NULL: it has not */
+    int (*has_time)(void);
+    /* the writer's: ns that it has waited */
+    int64_t waited;
 };
 
 /* A laid out shard file that is being written, by a thread of its own. */
@@ -252,7 +256,7 @@ struct ckpt_writer;
  * stay until the close. */
 accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
                                 struct ckpt_manifest *m, int rank,
-                                const struct ckpt_pace *pace, accel_error_t *err);
+                                struct ckpt_pace *pace, accel_error_t *err);
 /* Writes a box and fills in its hashes. `data` is copied, unless it stays as it is
  * until the close. False: a write has failed, and the close says why. */
 bool ckpt_writer_put(struct ckpt_writer *w, size_t box, const void *data, bool stays);
@@ -264,7 +268,7 @@ accel_status_t ckpt_writer_close(struct ckpt_writer *w, bool complete, int *dire
 /* Writes the data of all boxes into the laid out file, fills in their hashes and the
  * file's meta hash, fsyncs. *direct_out: whether O_DIRECT held to the end. */
 accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
-                                const struct ckpt_pace *pace, int *direct_out,
+                                struct ckpt_pace *pace, int *direct_out,
                                 accel_error_t *err);
 
 /* ---- one_file.c ------------------------------------------------------------------ */
@@ -282,7 +286,7 @@ accel_status_t ckpt_one_file_begin(struct ckpt_one_file **one_out,
  * rank alone. */
 accel_status_t ckpt_one_file_write(struct ckpt_one_file *o, int dirfd,
                                    struct ckpt_manifest *m,
-                                   const struct ckpt_pace *pace, int *direct_out,
+                                   struct ckpt_pace *pace, int *direct_out,
                                    accel_error_t *err);
 /* NULL is fine. */
 void ckpt_one_file_free(struct ckpt_one_file *o);
@@ -474,6 +478,11 @@ void ckpt_retain(int rootfd, int64_t saved, const char *run_id,
 
 /* ---- agree.c --------------------------------------------------------------------- */
 
+/* ckpt_agree, and *failed_out: the lowest failing rank; -1: none, or the collective
+ * itself has failed. */
+accel_status_t ckpt_agree_whose(const accel_ckpt_coll_t *c, accel_status_t mine,
+                                int *failed_out, accel_error_t *err);
+
 /* Collective. The error of the lowest failing rank becomes everyone's; `mine` is this
  * rank's status, with its error in *err, which may not be NULL. */
 accel_status_t ckpt_agree(const accel_ckpt_coll_t *c, accel_status_t mine,
@@ -533,11 +542,11 @@ accel_status_t ckpt_read_together(accel_ckpt_t *c, const accel_ckpt_box_t *boxes
 /* Receives one finding; *e is valid only during the call. */
 typedef void ckpt_finding_fn(void *user, const accel_error_t *e);
 /* Reads all boxes of a file and checks their hashes. `finding` is called once per
- * damaged or unreadable box, and the rest is still read; `advance`, unless NULL, for
- * every read. The
- * result is an error only when the check itself cannot run. */
+ * damaged or unreadable box, and the rest is still read; `advance`, unless NULL, after
+ * every read: false ends them. The result is an error only when the check itself cannot
+ * run. */
 accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
-                                void (*advance)(void *user, int64_t bytes), void *user,
+                                bool (*advance)(void *user, int64_t bytes), void *user,
                                 accel_error_t *err);
 /* The error for a box whose bytes do not match their hash. */
 accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
@@ -547,7 +556,7 @@ accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *
 
 /* The same with the bytes around the boxes: all of the file. */
 void ckpt_check_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
-                     void (*advance)(void *user, int64_t bytes), void *user);
+                     bool (*advance)(void *user, int64_t bytes), void *user);
 
 /* ---- h5_tree.c ------------------------------------------------------------------- */
 

@@ -97,7 +97,7 @@ struct ckpt_reader {
     int rank;
     /* verify: damage is reported and passed over, and nothing is copied */
     ckpt_finding_fn *finding;
-    void (*advance)(void *user, int64_t bytes);
+    bool (*advance)(void *user, int64_t bytes);
     void *user;
     /* the box of the last finding: one finding per box */
     size_t told;

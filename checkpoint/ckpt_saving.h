@@ -47,6 +47,8 @@ struct accel_ckpt_saving {
     struct ckpt_pace pace;
     /* something of it may be on this node's disk */
     bool local_begun;
+    /* rank 0 has what it needs for the commit, and is not known to have failed */
+    bool may_stand;
     /* the commit is durable */
     bool published;
     /* of drain.c; NULL: it writes the caller's boxes */

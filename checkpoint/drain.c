@@ -185,13 +185,26 @@ static accel_status_t share_out(const struct accel_ckpt_saving *g, size_t *sizes
 
 /* ---- the copy -------------------------------------------------------------------- */
 
-/* for ckpt_check_file: keeps the first finding */
+/* A look at a part before it is copied. */
+struct part_check {
+    const struct accel_ckpt_saving *g;
+    accel_error_t first; /* the first finding */
+};
+
 static void keep_first(void *user, const accel_error_t *e)
 {
-    accel_error_t *first = user;
+    struct part_check *check = user;
 
-    if (!first->code)
-        *first = *e;
+    if (!check->first.code)
+        check->first = *e;
+}
+
+static bool is_wanted(void *user, int64_t bytes)
+{
+    const struct part_check *check = user;
+
+    (void)bytes;
+    return !atomic_load(&check->g->pace.cancelled);
 }
 
 /* Damage in a part is no damage of the root's checkpoints. */
@@ -251,15 +264,15 @@ static accel_status_t copy_file(struct accel_ckpt_saving *g, int file, char *buf
                                 accel_error_t *err)
 {
     const char *name = g->drain->part.m.file[file].name;
-    accel_error_t found = { 0 };
+    struct part_check check = { .g = g };
     accel_status_t st;
     int from, to;
 
-    ckpt_check_file(&g->drain->part, file, keep_first, NULL, &found);
-    if (found.code)
-        return fail_part(g->drain, file, found.text, err);
-    if (ckpt_open_shard(&g->drain->part, file, &from, &found))
-        return fail_part(g->drain, file, found.text, err);
+    ckpt_check_file(&g->drain->part, file, keep_first, is_wanted, &check);
+    if (check.first.code)
+        return fail_part(g->drain, file, check.first.text, err);
+    if (ckpt_open_shard(&g->drain->part, file, &from, &check.first))
+        return fail_part(g->drain, file, check.first.text, err);
     to = TEMP_FAILURE_RETRY(openat(g->commit.tmpfd, name,
                                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                                    0666));

@@ -316,7 +316,7 @@ static accel_status_t take_rounds(struct ckpt_one_file *o,
 
 /* Rank 0's part. Whatever fails, the others hear that no round follows. */
 static accel_status_t write_file(struct ckpt_one_file *o, int dirfd,
-                                 struct ckpt_manifest *m, const struct ckpt_pace *pace,
+                                 struct ckpt_manifest *m, struct ckpt_pace *pace,
                                  int *direct_out, accel_error_t *err)
 {
     const accel_ckpt_coll_t *c = &o->coll;
@@ -346,7 +346,7 @@ static accel_status_t write_file(struct ckpt_one_file *o, int dirfd,
 
 accel_status_t ckpt_one_file_write(struct ckpt_one_file *o, int dirfd,
                                    struct ckpt_manifest *m,
-                                   const struct ckpt_pace *pace, int *direct_out,
+                                   struct ckpt_pace *pace, int *direct_out,
                                    accel_error_t *err)
 {
     return o->coll.rank == 0 ? write_file(o, dirfd, m, pace, direct_out, err)

@@ -290,8 +290,8 @@ accel_status_t ckpt_take_own(struct ckpt_reader *r, size_t first, accel_error_t 
         if (!r->finding && !st)
             ckpt_span_copy(r, &r->span[i], slot);
         ckpt_ring_done(r);
-        if (r->advance)
-            r->advance(r->user, r->span[i].bytes);
+        if (r->advance && !r->advance(r->user, r->span[i].bytes))
+            break;
     }
     return st;
 }
@@ -320,7 +320,7 @@ accel_status_t ckpt_read_boxes(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, s
 }
 
 accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
-                                void (*advance)(void *user, int64_t bytes), void *user,
+                                bool (*advance)(void *user, int64_t bytes), void *user,
                                 accel_error_t *err)
 {
     struct ckpt_reader r = {

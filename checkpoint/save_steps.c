@@ -232,8 +232,11 @@ static accel_status_t join_and_commit(struct accel_ckpt_saving *g,
 {
     struct ckpt_manifest m = { 0 };
     void *all = NULL;
-    accel_status_t st = gather_fragments(c, mine, &all, g->sizes, err);
+    accel_status_t st;
+    int failed;
 
+    g->may_stand = true;
+    st = gather_fragments(c, mine, &all, g->sizes, err);
     if (!st && c->rank == 0)
         st = ckpt_join_fragments(&g->m, all, g->sizes, &m, err);
     if (!st && c->rank == 0)
@@ -241,7 +244,9 @@ static accel_status_t join_and_commit(struct accel_ckpt_saving *g,
     if (c->rank == 0)
         free(all);
     ckpt_manifest_free(&m);
-    return ckpt_agree(c, st, err);
+    st = ckpt_agree_whose(c, st, &failed, err);
+    g->may_stand = failed != 0;
+    return st;
 }
 
 /* Rank 0 wrote the only file, and knows all of it. */
@@ -317,7 +322,8 @@ struct accel_ckpt_saving *ckpt_saving_new(const accel_ckpt_save_t *s,
                                      .rule = { .keep = s->keep },
                                      .noted = s->rule != NULL,
                                      .pace = { .spread =
-                                                   (int64_t)(s->spread_seconds * 1e9) },
+                                                   (int64_t)(s->spread_seconds * 1e9),
+                                               .has_time = s->may_delete },
                                      .begun = clock_ns() };
     g->commit.run_id = g->m.run_id;
     if (s->rule)
@@ -449,6 +455,7 @@ accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
         *stats_out =
             (accel_ckpt_stats_t){ .bytes = data_bytes(&g->m),
                                   .seconds = (double)(clock_ns() - g->begun) * 1e-9,
+                                  .spread_seconds = (double)g->pace.waited * 1e-9,
                                   .direct_io = g->direct };
         memcpy(stats_out->aside, g->commit.aside, sizeof(stats_out->aside));
         if (g->local && !g->steps)
@@ -466,13 +473,14 @@ void accel_ckpt_save_retain(accel_ckpt_saving_t *g)
     ckpt_retain(g->commit.rootfd, g->m.step, g->m.run_id, &g->rule, g->may_delete);
 }
 
-/* What a failed save has put on this node's disk is of no use. After the notice of a
- * stop there is no time to delete: the next life does. */
+/* What a failed save has put on this node's disk is of no use, unless rank 0 may have
+ * committed it: after a collective that failed nobody knows. After the notice of a stop there is no time
+ * to delete: the next life does. */
 static void drop_local(const struct accel_ckpt_saving *g)
 {
     char name[CKPT_DIR_MAX];
 
-    if (!g->local_begun || g->published || (g->may_delete && !g->may_delete()))
+    if (!g->local_begun || g->may_stand || (g->may_delete && !g->may_delete()))
         return;
     ckpt_staged_name(name, g->m.step, g->m.owner);
     accel_ckpt_local_remove(g->root, g->local, name);

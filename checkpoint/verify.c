@@ -71,7 +71,7 @@ static void finding(void *user, const accel_error_t *e)
     f->count++;
 }
 
-static void advance(void *user, int64_t bytes)
+static bool advance(void *user, int64_t bytes)
 {
     struct findings *f = user;
     const struct ckpt_check *x = f->check;
@@ -79,11 +79,12 @@ static void advance(void *user, int64_t bytes)
     f->done += bytes;
     if (x->progress)
         x->progress(x->user, x->name, f->done, f->total);
+    return true;
 }
 
 /* One file: its boxes, then the bytes around them. */
 void ckpt_check_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
-                     void (*advance)(void *user, int64_t bytes), void *user)
+                     bool (*advance)(void *user, int64_t bytes), void *user)
 {
     size_t first = c->file_first[file], count = c->file_first[file + 1] - first;
     struct ckpt_hash h = { 0 };

@@ -49,7 +49,7 @@ struct ring {
     /* memory of all slots */
     char *staging;
     /* the caller's */
-    const struct ckpt_pace *pace;
+    struct ckpt_pace *pace;
     /* clock_ns of the begin; where the data lies in the file */
     int64_t begun, from, to;
 };
@@ -84,16 +84,20 @@ static ssize_t write_direct(struct ring *r, const struct slot *s)
  * and memory are shared. In naps, since no one may have to wait for this thread. */
 static void await_turn(const struct ring *r, const struct slot *s)
 {
+    struct ckpt_pace *p = r->pace;
     const double part = (double)(s->at - r->from) / (double)(r->to - r->from);
-    const int64_t due = r->begun + (int64_t)(part * (double)r->pace->spread);
+    const int64_t due = r->begun + (int64_t)(part * (double)p->spread);
+    const int64_t came = clock_ns();
+    int64_t now = came;
 
-    while (!atomic_load(&r->pace->hurried) && !atomic_load(&r->pace->cancelled)) {
-        const int64_t left = due - clock_ns();
+    while (now < due && !atomic_load(&p->hurried) && !atomic_load(&p->cancelled) &&
+           (!p->has_time || p->has_time())) {
+        const int64_t left = due - now;
 
-        if (left <= 0)
-            return;
         nanosleep(&(struct timespec){ .tv_nsec = left < NAP_NS ? left : NAP_NS }, NULL);
+        now = clock_ns();
     }
+    p->waited += now - came;
 }
 
 /* A slot that does not start on a page goes through the page cache as a whole.
@@ -312,7 +316,7 @@ static accel_status_t open_ring(struct ckpt_writer *w, int dirfd, accel_error_t 
  * libhdf5's and are in no box. */
 accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
                                 struct ckpt_manifest *m, int rank,
-                                const struct ckpt_pace *pace, accel_error_t *err)
+                                struct ckpt_pace *pace, accel_error_t *err)
 {
     struct ckpt_writer *w = calloc(1, sizeof(*w));
     accel_status_t st;
@@ -385,7 +389,7 @@ accel_status_t ckpt_writer_close(struct ckpt_writer *w, bool complete, int *dire
 
 /* All boxes, in file order. */
 accel_status_t ckpt_write_shard(int dirfd, struct ckpt_manifest *m, int rank,
-                                const struct ckpt_pace *pace, int *direct_out,
+                                struct ckpt_pace *pace, int *direct_out,
                                 accel_error_t *err)
 {
     struct ckpt_writer *w;

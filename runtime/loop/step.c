@@ -91,7 +91,7 @@ accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t 
 }
 
 /* Numbers in the reduction of a step, without the sums of squares. */
-#define AGREED 9
+#define AGREED 10
 
 /* The values of a step that all ranks share after the reduction. */
 struct agreed {
@@ -174,6 +174,7 @@ static accel_status_t step_agree(accel_t *run, const struct stepping *s,
         s->rate.code != ACCEL_OK,
         background_writes(&run->background),
         background_writes(&run->staging.drain),
+        background_failed(&run->background),
     };
     const size_t optims = (size_t)s->count;
     accel_status_t st;
@@ -196,6 +197,8 @@ static accel_status_t step_agree(accel_t *run, const struct stepping *s,
     a->rate_failed = v[6] > 0;
     a->written = v[7] == 0;
     a->copied = v[8] == 0;
+    if (v[9] > 0)
+        background_hurry(&run->background);
     return ACCEL_OK;
 }
 

@@ -77,7 +77,8 @@ static void *write_main(void *user)
     struct background *b = user;
 
     step_back();
-    (void)accel_ckpt_save_write(b->saving, NULL);
+    if (accel_ckpt_save_write(b->saving, NULL))
+        atomic_store(&b->failed, true);
     atomic_store(&b->written, true);
     return NULL;
 }
@@ -164,8 +165,14 @@ void background_write(struct background *b, int64_t step)
 {
     b->in_flight = true;
     b->step = step;
+    atomic_store(&b->failed, false);
     atomic_store(&b->written, false);
     start_thread(b, write_main);
+}
+
+bool background_failed(const struct background *b)
+{
+    return b->in_flight && atomic_load(&b->failed);
 }
 
 bool background_writes(const struct background *b)
@@ -241,8 +248,9 @@ void background_close(accel_t *run)
 {
     struct background *b = &run->background;
 
+    if (b->in_flight)
+        background_give_up(b);
     end_retaining(b);
-    b->in_flight = false;
     free_texts(b);
     pool_free(run);
 }

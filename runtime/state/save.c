@@ -115,7 +115,6 @@ static accel_status_t save_to(accel_t *run, const char *root, int keep,
     accel_ckpt_blob_t blob[2];
     accel_status_t st = save_finish(run, err);
 
-    run->background.spread = false;
     if (local)
         staging_settle(run);
     if (st == ACCEL_OK)
@@ -208,7 +207,7 @@ static accel_status_t go_on_without(accel_t *run, int64_t step, accel_status_t s
 accel_status_t save_finish(accel_t *run, accel_error_t *err)
 {
     const accel_ckpt_coll_t coll = state_collectives(run->comm);
-    const int64_t step = run->background.step;
+    const int64_t step = run->background.step, begun = clock_ns();
     accel_ckpt_stats_t stats = { 0 };
     accel_error_t why = { 0 };
     accel_status_t st;
@@ -217,7 +216,9 @@ accel_status_t save_finish(accel_t *run, accel_error_t *err)
         return ACCEL_OK;
     sync_logs(run);
     st = one_text(run, background_publish(&run->background, &coll, &stats, &why), &why);
+    run->background.stall += (double)(clock_ns() - begun) * 1e-9;
     if (st != ACCEL_OK) {
+        run->background.stall = 0;
         if (run->background.local && save_may_pass(st))
             staging_end(run, &why);
         return go_on_without(run, step, st, &why, err);
@@ -232,7 +233,7 @@ accel_status_t save_finish(accel_t *run, accel_error_t *err)
 /* Seconds over which a save in the background is spread: four times what it needs, so
  * that each step notices a quarter as much of it. At most a quarter of the time from
  * one save to the next, because what is not complete is lost with the job. 0: nothing is
- * known yet, or there is no time. */
+ * known yet, or there is no time. Each rank's own: nothing collective depends on it. */
 static double spread_seconds(const accel_t *run)
 {
     const struct pace *p = &run->life.pace;
@@ -242,7 +243,7 @@ static double spread_seconds(const accel_t *run)
                  between = (double)(clock_ns() - run->progress.last_save_ns) * 1e-9,
                  spread = fmin(SPREAD * need, between / SPREAD);
 
-    return spread > need ? spread : 0;
+    return run->background.regular && spread > need ? spread : 0;
 }
 
 /* Collective. Copies the state, and begins to write it. */
@@ -264,7 +265,6 @@ static accel_status_t save_begin(accel_t *run, accel_error_t *err)
             describe(run, &c, run->ckpt_dir, retention_keep(run), local, blob);
 
         s.spread_seconds = spread_seconds(run);
-        run->background.spread = s.spread_seconds > 0;
         st = one_text(run, background_begin(run, &s, &coll, err), err);
     }
     if (st == ACCEL_OK) {
@@ -279,17 +279,18 @@ static accel_status_t save_begin(accel_t *run, accel_error_t *err)
     return st;
 }
 
-/* A save is due, and another one is being written. True: it is left out. Who has not
- * asked for the background gets every checkpoint, as with saves at once; and one that
- * was told to take its time is no reason to leave the next out. */
+/* A save is due, and another one is being written. True: it is left out, and the other
+ * hurries. Who has not asked for the background gets every checkpoint, as with saves at
+ * once. */
 static bool left_out(accel_t *run)
 {
     struct background *b = &run->background;
 
     if (!b->in_flight || run->config.ckpt_when_busy == BUSY_WAIT ||
         (run->config.ckpt_when_busy == BUSY_AUTO &&
-         (run->config.ckpt_async == ASYNC_AUTO || b->spread)))
+         run->config.ckpt_async == ASYNC_AUTO))
         return false;
+    background_hurry(b);
     if (b->skipped++ == 0 && run->boot.rank == 0)
         accel_logf(
             &run->log, ACCEL_LOG_WARN,
@@ -346,5 +347,6 @@ accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
         return st;
     st = save_periodic(run, &why);
     run->progress.last_save_ns = clock_ns();
+    run->background.regular = true;
     return st ? go_on_without(run, run->progress.step, st, &why, err) : ACCEL_OK;
 }

@@ -42,14 +42,11 @@ static void background_text(struct background *b, char *buf, size_t len)
     b->skipped = 0;
 }
 
+/* seconds: what it took, without the time that it left to others. */
 static void measure(accel_t *run, int64_t step, enum save_kind kind, double seconds)
 {
     static const char *const kinds[] = { "", " background", " local" };
 
-    /* Times in the background count only until one at once is known. */
-    if (run->background.spread ||
-        (kind == SAVE_BACKGROUND && run->life.pace.at_once > 0))
-        return;
     if (run->life.history.saves[kind]++ == 0)
         history_add(run, "save step=%lld seconds=%.3f bytes=%lld%s", (long long)step,
                     seconds, (long long)run->plan.checkpoint_bytes, kinds[kind]);
@@ -81,7 +78,7 @@ void save_note(accel_t *run, int64_t step, enum save_kind kind,
                    "a directory of step %lld that this run did not write was moved "
                    "aside to %s/%s",
                    (long long)step, run->ckpt_dir, stats->aside);
-    measure(run, step, kind, stats->seconds);
+    measure(run, step, kind, stats->seconds - stats->spread_seconds);
 }
 
 bool save_may_pass(accel_status_t st)

@@ -326,13 +326,13 @@ struct background {
     accel_t *run;
     void (*work)(accel_t *run);
     /* this rank's file is complete, or failed */
-    atomic_bool written;
+    atomic_bool written, failed;
     /* what the blobs of `saving` point to, owned */
     char *state, *objects;
-    /* seconds that the training waited for the copy and the begin */
+    /* seconds that the training waited for the copy, the begin and the commit */
     double stall;
-    /* it takes longer than it needs: no measure of the disk */
-    bool spread;
+    /* a periodic save came before in this life: the time between two is known */
+    bool regular;
     /* saves that were due since it began and left out */
     int64_t skipped;
 };
@@ -349,6 +349,9 @@ void background_write(struct background *b, int64_t step);
 /* Lets the thread write as fast as it can, if it writes: somebody waits for it. Not
  * collective. */
 void background_hurry(struct background *b);
+/* Has this rank's write failed? The other ranks need not take their time then. Not
+ * collective. */
+bool background_failed(const struct background *b);
 /* Does this rank's thread still write, also what was given up? Not collective. */
 bool background_writes(const struct background *b);
 /* Waits for the write and commits. Older checkpoints are then deleted by the thread.

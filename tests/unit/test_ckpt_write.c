@@ -445,6 +445,19 @@ static void test_failures(void)
 
 #define SECONDS 10.0
 
+static int hasty;
+
+static int has_time(void)
+{
+    return !hasty;
+}
+
+static void make_hasty(accel_ckpt_saving_t *g)
+{
+    (void)g;
+    hasty = 1;
+}
+
 /* A save that is spread, up to the write; at_nap: what is done then. */
 static accel_status_t spread_write(int64_t step, int at_nap,
                                    void (*act)(accel_ckpt_saving_t *g))
@@ -456,6 +469,7 @@ static accel_status_t spread_write(int64_t step, int at_nap,
     for (int64_t i = 0; i < MEMORY_BYTES; i++)
         memory[i] = (char)value(i);
     s.spread_seconds = SECONDS;
+    s.may_delete = has_time;
     disk = (struct disk){ 0 };
     memset(&clk, 0, sizeof(clk));
     clk.on = true;
@@ -494,14 +508,17 @@ static int untimely(int64_t bytes)
 static void test_spread(void)
 {
     static const double bad[] = { -1, NAN, INFINITY, 1e7 };
+    accel_ckpt_stats_t stats = { 0 };
     accel_error_t err = { 0 };
     char path[400];
     struct stat sb;
     int direct;
 
     tap_is_int(spread_write(300, 0, NULL), ACCEL_OK, "a write over 10 s");
-    if (accel_ckpt_save_publish(clk.saving, NULL, NULL, &err))
+    if (accel_ckpt_save_publish(clk.saving, NULL, &stats, &err))
         tap_diag("%s: %s", err.where, err.text);
+    tap_ok(fabs(stats.spread_seconds - (double)clk.now * 1e-9) < 1e-9,
+           "it says how long it waited (%g s)", stats.spread_seconds);
     accel_ckpt_save_free(clk.saving);
     snprintf(path, sizeof(path), "%s/step_00000300/rank_00000-of-00001.h5", root);
     if (stat(path, &sb))
@@ -520,6 +537,10 @@ static void test_spread(void)
     accel_ckpt_save_free(clk.saving);
     tap_is_int(wrong_bytes(301), 0, "every byte");
 
+    tap_ok(spread_write(304, 3, make_hasty) == ACCEL_OK && clk.naps == 3,
+           "the caller has no time any more: no naps (%d)", clk.naps);
+    hasty = 0;
+    accel_ckpt_save_free(clk.saving);
     tap_ok(spread_write(302, 3, accel_ckpt_save_cancel) != ACCEL_OK && clk.naps == 3,
            "cancelled: ended at once (%d)", clk.naps);
     accel_ckpt_save_free(clk.saving);
