@@ -285,9 +285,8 @@ accel_status_t ckpt_one_file_begin(struct ckpt_one_file **one_out,
  * and pass an m and a dirfd that are not looked at. Collective; an error may be of this
  * rank alone. */
 accel_status_t ckpt_one_file_write(struct ckpt_one_file *o, int dirfd,
-                                   struct ckpt_manifest *m,
-                                   struct ckpt_pace *pace, int *direct_out,
-                                   accel_error_t *err);
+                                   struct ckpt_manifest *m, struct ckpt_pace *pace,
+                                   int *direct_out, accel_error_t *err);
 /* NULL is fine. */
 void ckpt_one_file_free(struct ckpt_one_file *o);
 

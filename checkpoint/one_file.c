@@ -345,9 +345,8 @@ static accel_status_t write_file(struct ckpt_one_file *o, int dirfd,
 }
 
 accel_status_t ckpt_one_file_write(struct ckpt_one_file *o, int dirfd,
-                                   struct ckpt_manifest *m,
-                                   struct ckpt_pace *pace, int *direct_out,
-                                   accel_error_t *err)
+                                   struct ckpt_manifest *m, struct ckpt_pace *pace,
+                                   int *direct_out, accel_error_t *err)
 {
     return o->coll.rank == 0 ? write_file(o, dirfd, m, pace, direct_out, err)
                              : send_rounds(o, err);

@@ -235,7 +235,6 @@ static accel_status_t join_and_commit(struct accel_ckpt_saving *g,
     accel_status_t st;
     int failed;
 
-    g->may_stand = true;
     st = gather_fragments(c, mine, &all, g->sizes, err);
     if (!st && c->rank == 0)
         st = ckpt_join_fragments(&g->m, all, g->sizes, &m, err);
@@ -474,8 +473,8 @@ void accel_ckpt_save_retain(accel_ckpt_saving_t *g)
 }
 
 /* What a failed save has put on this node's disk is of no use, unless rank 0 may have
- * committed it: after a collective that failed nobody knows. After the notice of a stop there is no time
- * to delete: the next life does. */
+ * committed it: after a collective that failed nobody knows. After the notice of a stop
+ * there is no time to delete: the next life does. */
 static void drop_local(const struct accel_ckpt_saving *g)
 {
     char name[CKPT_DIR_MAX];

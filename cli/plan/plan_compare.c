@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/plan/plan_cmd.h"
 #include "precision/levels.h"
+#include "precision/policy.h"
 
 /* Numbers of a row. */
 enum { KINDS = 10 };
@@ -30,9 +31,14 @@ static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
         format_bytes((double)bytes, buf, len);
 }
 
-/* "-": there is no GPU, or its memory is not known. */
-static const char *fits_word(const struct plan_device *d, const struct plan *p)
+/* "-": there is no GPU, or its memory is not known. "not yet": it could, but runs on
+ * GPUs do not have this precision. */
+static const char *fits_word(const struct plan_input *in, const struct plan *p)
 {
+    const struct plan_device *d = &in->device;
+
+    if (d->present && !precision_on_gpus(in->config))
+        return "not yet";
     if (!d->present || d->memory_bytes == 0)
         return "-";
     return p->total_bytes <= d->memory_bytes ? "yes" : "no";
@@ -61,10 +67,9 @@ static void plan_row(struct cli_table *t, const char *name, const struct plan_in
     kind[9] = p.checkpoint_bytes;
     for (int i = 0; i < KINDS; i++)
         bytes_cell(kind[i], json, cell[i], sizeof(cell[i]));
-    cli_table_row(t,
-                  (const char *[]){ name, cell[0], cell[1], cell[2], cell[3], cell[4],
-                                    cell[5], cell[6], fits_word(&in->device, &p),
-                                    cell[7], cell[8], last ? last : cell[9] });
+    cli_table_row(t, (const char *[]){ name, cell[0], cell[1], cell[2], cell[3],
+                                       cell[4], cell[5], cell[6], fits_word(in, &p),
+                                       cell[7], cell[8], last ? last : cell[9] });
 }
 
 static void layout_row(struct cli_table *t, const struct plan_input *in, bool json)
@@ -108,7 +113,7 @@ int plan_show_all(const struct planned *p, bool json)
     return cli_table_print(t, json);
 }
 
-/* The run with one level; an error is kept for the caller. */
+/* The run with one level; NULL: as its config is. An error is kept for the caller. */
 static accel_status_t level_row(struct cli_table *t, const struct planned *p,
                                 const struct precision_level *level, bool json,
                                 accel_error_t *err)
@@ -117,12 +122,22 @@ static accel_status_t level_row(struct cli_table *t, const struct planned *p,
     struct planned again;
     accel_status_t st;
 
-    precision_level_set(level, &config);
+    if (level && !precision_level_set(level, &config))
+        return accel_fail_nomem(err, "a text of the config", sizeof(config.given));
     st = plan_again(p, &config, &again, err);
     if (st == ACCEL_OK)
-        plan_row(t, level->name, &again.in, NULL, json);
+        plan_row(t, level ? level->name : "this config", &again.in, NULL, json);
     plan_free(&again);
     return st;
+}
+
+/* NULL: its settings are none of the list. */
+static const struct precision_level *level_of(const struct config *config)
+{
+    for (int i = 0; precision_level_at(i); i++)
+        if (precision_level_is(precision_level_at(i), config))
+            return precision_level_at(i);
+    return NULL;
 }
 
 /* This config's level first, then all others in the order of their list. */
@@ -133,19 +148,17 @@ int plan_show_levels(const struct planned *p, bool json)
         "#REDUCE",   "#ACTIVATIONS", "#PEAK",    "FITS",       "#SENT_IN_NODE",
         "#SENT_OUT", "#CHECKPOINT",  NULL
     };
+    const struct precision_level *own = level_of(p->config);
     struct cli_table *t = cli_table_new("levels", columns);
-    accel_status_t st = ACCEL_OK;
     accel_error_t err = { 0 };
+    accel_status_t st;
 
     if (!t)
         return compare_no_memory();
-    for (int own = 1; own >= 0; own--)
-        for (int i = 0; st == ACCEL_OK && precision_level_at(i); i++) {
-            const struct precision_level *level = precision_level_at(i);
-
-            if (precision_level_is(level, p->config) == (own == 1))
-                st = level_row(t, p, level, json, &err);
-        }
+    st = level_row(t, p, own, json, &err);
+    for (int i = 0; st == ACCEL_OK && precision_level_at(i); i++)
+        if (precision_level_at(i) != own)
+            st = level_row(t, p, precision_level_at(i), json, &err);
     if (st != ACCEL_OK) {
         cli_table_free(t);
         return cli_fail(&err);

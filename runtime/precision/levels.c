@@ -2,21 +2,30 @@
  *
  * The list of the levels of precision, and what each sets in a config:
  * mixed_precision with fp8's recipe and, after a plus each, accel.precision.moments,
- * masters and gradients; those of MS-AMP by their names.
+ * masters and gradients; those of MS-AMP and torchao by their names.
  */
 #include "precision/levels.h"
+
+#include "config/read/document.h"
 
 #define LEVEL(name, mixed, recipe, moments, masters, gradients)                        \
     {                                                                                  \
         name, PRECISION_##mixed, recipe, MOMENTS_##moments, MASTERS_##masters,         \
-            GRADIENTS_##gradients, WEIGHTS_AUTO, REDUCE_AUTO                           \
+            GRADIENTS_##gradients, WEIGHTS_AUTO, REDUCE_AUTO, NULL                     \
     }
 
 /* What fp8_backend MSAMP implies with an opt_level. */
 #define MSAMP(name, moments, weights)                                                  \
     {                                                                                  \
         name, PRECISION_FP8, FP8_POWERS, MOMENTS_##moments, MASTERS_FP16,              \
-            GRADIENTS_FP8, WEIGHTS_##weights, REDUCE_E4M3                              \
+            GRADIENTS_FP8, WEIGHTS_##weights, REDUCE_E4M3, NULL                        \
+    }
+
+/* What fp8_backend AO does; it has no recipe of ours. */
+#define AO(name, moments)                                                              \
+    {                                                                                  \
+        name, PRECISION_FP8, 0, MOMENTS_##moments, MASTERS_F32, GRADIENTS_F32,         \
+            WEIGHTS_AUTO, REDUCE_AUTO, "AO"                                            \
     }
 
 static const struct precision_level levels[] = {
@@ -55,6 +64,8 @@ static const struct precision_level levels[] = {
     MSAMP("MSAMP O1", F32, AUTO),
     MSAMP("MSAMP O2", FP8, AUTO),
     MSAMP("MSAMP O3", FP8, FP8),
+    AO("fp8 AO", F32),
+    AO("fp8 AO+8bit", 8BIT),
 };
 
 const struct precision_level *precision_level_at(int i)
@@ -68,11 +79,26 @@ bool precision_level_is(const struct precision_level *level, const struct config
            cfg->masters == level->masters && cfg->gradients == level->gradients &&
            cfg->weights == level->weights &&
            (level->reduce == REDUCE_AUTO || cfg->reduce == level->reduce) &&
-           (level->mixed != PRECISION_FP8 || cfg->fp8_recipe == level->recipe);
+           (level->backend != NULL) == config_fp8_is_ao(cfg) &&
+           (level->mixed != PRECISION_FP8 || level->backend ||
+            cfg->fp8_recipe == level->recipe);
 }
 
-void precision_level_set(const struct precision_level *level, struct config *cfg)
+/* The backend has no field in the config. */
+static bool set_backend(struct config *cfg, const char *name)
 {
+    const int row = config_row("fp8_backend");
+    size_t n;
+
+    cfg->given_at[row] = name ? cfg->given_at[row] : 0;
+    return !name || value_set(cfg, &config_schema(&n)[row], name) == VALUE_OK;
+}
+
+/* The wire of MS-AMP's levels is no choice of the user. */
+bool precision_level_set(const struct precision_level *level, struct config *cfg)
+{
+    if (config_fp8_is_msamp(cfg) && cfg->reduce == REDUCE_E4M3)
+        cfg->reduce = REDUCE_AUTO;
     cfg->mixed_precision = level->mixed;
     cfg->fp8_recipe = level->mixed == PRECISION_FP8 ? level->recipe : cfg->fp8_recipe;
     cfg->moments = level->moments;
@@ -80,4 +106,5 @@ void precision_level_set(const struct precision_level *level, struct config *cfg
     cfg->gradients = level->gradients;
     cfg->weights = level->weights;
     cfg->reduce = level->reduce != REDUCE_AUTO ? level->reduce : cfg->reduce;
+    return set_backend(cfg, level->backend);
 }

@@ -17,12 +17,14 @@ struct precision_level {
     enum gradients_choice gradients;
     enum weights_choice weights;
     enum reduce_choice reduce; /* where it is not REDUCE_AUTO, a part of the level */
+    const char *backend;       /* "AO": fp8_backend; NULL: not torchao */
 };
 
 /* Number `i` (from 0), widest first; NULL: no more. */
 const struct precision_level *precision_level_at(int i);
 bool precision_level_is(const struct precision_level *level, const struct config *cfg);
-/* The config asks for this level and no other; all else in it stays. */
-void precision_level_set(const struct precision_level *level, struct config *cfg);
+/* The config asks for this level and no other; all else in it stays. False: it has no
+ * room for the text of a key. */
+bool precision_level_set(const struct precision_level *level, struct config *cfg);
 
 #endif

@@ -55,6 +55,18 @@ struct precision precision_of(const struct config *cfg)
     };
 }
 
+bool precision_on_gpus(const struct config *cfg)
+{
+    const bool own_recipe =
+        cfg->mixed_precision == PRECISION_FP8 && !config_fp8_is_ao(cfg);
+
+    return !config_fp8_is_msamp(cfg) && cfg->masters != MASTERS_FP16 &&
+           cfg->gradients == GRADIENTS_F32 && cfg->weights == WEIGHTS_AUTO &&
+           cfg->moments != MOMENTS_FP8 &&
+           (!own_recipe || cfg->fp8_recipe == FP8_DELAYED ||
+            cfg->fp8_recipe == FP8_CURRENT);
+}
+
 const char *precision_word(const struct precision *p)
 {
     return p->fp8                     ? "fp8"

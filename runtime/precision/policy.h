@@ -42,6 +42,9 @@ struct precision {
 };
 
 struct precision precision_of(const struct config *cfg);
+/* Do runs on GPUs have all that this config asks for? Where they do not, accel_prepare
+ * says what it is. */
+bool precision_on_gpus(const struct config *cfg);
 /* The word of mixed_precision: "no", "bf16", "fp16", "fp8"; static. */
 const char *precision_word(const struct precision *p);
 

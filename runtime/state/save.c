@@ -232,8 +232,9 @@ accel_status_t save_finish(accel_t *run, accel_error_t *err)
 
 /* Seconds over which a save in the background is spread: four times what it needs, so
  * that each step notices a quarter as much of it. At most a quarter of the time from
- * one save to the next, because what is not complete is lost with the job. 0: nothing is
- * known yet, or there is no time. Each rank's own: nothing collective depends on it. */
+ * one save to the next, because what is not complete is lost with the job. 0: nothing
+ * is known yet, or there is no time. Each rank's own: nothing collective depends on
+ * it. */
 static double spread_seconds(const accel_t *run)
 {
     const struct pace *p = &run->life.pace;

@@ -199,13 +199,13 @@ is "$(of precision)" "bf16 no fp16 fp8 fp8 current fp8 block mxfp8 no+8bit bf16+
     done
     for level in bf16 fp8; do
         printf '%s+gradients-fp8 ' $level $level+masters-fp16 $level+8bit+masters-fp16
-    done)MSAMP O1 MSAMP O2 MSAMP O3 " "this config's level comes first, then all others"
-is "$(of parameters)" "$(of parameters | awk '{ for (i = 1; i <= 35; i++)
-    printf "%d ", i <= 14 || i == 27 || i == 30 ? $1 : i <= 26 && i % 3 < 2 ? $1 / 2 : $1 * 65 / 128 }')" \
+    done)MSAMP O1 MSAMP O2 MSAMP O3 fp8 AO fp8 AO+8bit " "this config's level comes first, then all others"
+is "$(of parameters)" "$(of parameters | awk '{ for (i = 1; i <= 37; i++)
+    printf "%d ", i <= 14 || i == 27 || i == 30 || 35 < i ? $1 : i <= 26 && i % 3 < 2 ? $1 / 2 : $1 * 65 / 128 }')" \
     "masters are float32 where the level does not say bf16, none or fp16"
-is "$(of gather)" "$(of gather | awk '{ for (i = 1; i <= 35; i++) printf "%d ", i == 2 || i == 8 ? 2 * $1 : i == 35 ? $i : $1 }')" \
+is "$(of gather)" "$(of gather | awk '{ for (i = 1; i <= 37; i++) printf "%d ", i == 2 || i == 8 ? 2 * $1 : 34 < i ? $i : $1 }')" \
     "gathered copies take half the bytes in 16 bits"
-is "$(of gradients)" "$(of gradients | awk '{ for (i = 1; i <= 35; i++) printf "%d ", i <= 26 ? $1 : $1 * 33 / 128 }')" \
+is "$(of gradients)" "$(of gradients | awk '{ for (i = 1; i <= 37; i++) printf "%d ", i <= 26 || 35 < i ? $1 : $1 * 33 / 128 }')" \
     "gradients at rest take 1.03 of 4 bytes"
 is "$(of moments | awk '{ print int(1000 * $9 / $1 + 0.5) }')" 281 "moments of 8 bits: 2.25 of 8 bytes"
 is "$(of moments | awk '{ print int(1000 * $34 / $1 + 0.5), int(1000 * $35 / $1 + 0.5) }')" "383 383" \
@@ -231,6 +231,34 @@ for level in O1 O2 O3; do
     plan4 --set mixed_precision=fp8 --set fp8_backend=MSAMP --set fp8_opt_level=$level >alone
     as_alone "MSAMP $level"
 done
+plan4 --set mixed_precision=fp8 --set fp8_backend=AO >alone
+as_alone "fp8 AO"
+# From whatever level: the same rows, each the same.
+rows() {
+    awk '$1 == "precision" { if (row) print row; row = "" } { row = row "|" $0 } END { print row }' "$@" | sort
+}
+rows levels >from_bf16
+for own in "fp8_backend=AO" "fp8_backend=MSAMP --set fp8_opt_level=O2"; do
+    # shellcheck disable=SC2086
+    plan4 --compare-precision --set mixed_precision=fp8 --set $own >others
+    is "$(rows others | diff from_bf16 -)" "" "$own: the same rows"
+done
+is "$(sed -n 's/^precision //p' others | head -n 1)" "MSAMP O2" "its own first"
+plan4 --compare-precision --set mixed_precision=fp8 --set fp8_backend=MSAMP --set fp8_opt_level=O2 \
+    --set fp8_use_mxfp8_block_scaling=true >others
+is "$(sed -n 's/^precision //p' others | head -n 1)" "MSAMP O2" "a switch of another engine changes nothing"
+plan4 --compare-precision --set mixed_precision=fp8 --set accel.precision.fp8_recipe=powers >others
+is "$(sed -n 's/^precision //p' others | sed -n '1p;$p' | tr '\n' ' ')" "this config fp8 AO+8bit " \
+    "settings that are no level come first all the same"
+is "$(rows others | grep -v 'this config' | diff from_bf16 -)" "" "and the rows are the same"
+run "$accel" plan fsdp.yaml --gpus 2 --gpu-memory 80 --batch 1 --seq 64 --compare-precision
+is "$(sed -n -E '2,$s/^(.*[^ ])  .* not yet .*/\1/p' out | sed -E 's/  .*//' | tr '\n' ',')" "fp8 block,mxfp8,fp8 block+8bit,mxfp8+8bit,$(
+    for level in bf16 bf16+8bit fp8 fp8+8bit; do
+        printf '%s+masters-fp16,' $level
+    done
+    for level in bf16 fp8; do
+        printf '%s+gradients-fp8,' $level $level+masters-fp16 $level+8bit+masters-fp16
+    done)MSAMP O1,MSAMP O2,MSAMP O3," "what GPUs do not have yet says so"
 run "$accel" plan fsdp.yaml --ranks 1 --batch 2 --seq 64 --set mixed_precision=fp8 --set fp8_backend=MSAMP \
     --set fp8_opt_level=O3
 like "$out" '^    weights +[0-9.]+ MiB +all units, linears in e4m3' "what one rank holds"

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -52,6 +53,9 @@ static double spread;
 static int hurries;
 /* seconds that each save takes, by its statistics, half of them spread; 0: as it is */
 static double measured;
+static int cancels;
+/* so long takes a commit */
+static int commit_ms;
 
 void __real_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
 void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
@@ -80,6 +84,7 @@ accel_status_t __wrap_accel_ckpt_save_publish(accel_ckpt_saving_t *g,
 {
     const accel_status_t st = __real_accel_ckpt_save_publish(g, coll, stats_out, err);
 
+    poll(NULL, 0, commit_ms);
     if (st == ACCEL_OK && measured > 0) {
         stats_out->seconds = measured;
         stats_out->spread_seconds = measured / 2;
@@ -114,6 +119,14 @@ void __wrap_accel_ckpt_save_hurry(accel_ckpt_saving_t *g)
 {
     hurries++;
     __real_accel_ckpt_save_hurry(g);
+}
+
+void __real_accel_ckpt_save_cancel(accel_ckpt_saving_t *g);
+void __wrap_accel_ckpt_save_cancel(accel_ckpt_saving_t *g);
+void __wrap_accel_ckpt_save_cancel(accel_ckpt_saving_t *g)
+{
+    cancels++;
+    __real_accel_ckpt_save_cancel(g);
 }
 
 int __real_pthread_join(pthread_t thread, void **result);
@@ -307,8 +320,8 @@ static int takes_time(struct boot *b, void *arg)
            "step 6: by those at once, if there are any: %g", spread);
     EXPECT(next_save(&k, 10, 10, 100) && spread >= 25 && spread < 40,
            "step 8: the time between: %g", spread);
-    EXPECT(next_save(&k, 10, 10, 4) && spread == 0,
-           "step 10: there is none: %g", spread);
+    EXPECT(next_save(&k, 10, 10, 4) && spread == 0, "step 10: there is none: %g",
+           spread);
     EXPECT(next_save(&k, 2, 10, 1000) && spread > 0, "step 12: spread: %g", spread);
     await_write(k.run);
     accel_barrier(k.run, &k.err);
@@ -346,6 +359,45 @@ static int is_late(struct boot *b, void *arg)
     return 0;
 }
 
+/* A run that has failed commits nothing, and does not wait for what it throws away. */
+static int throws_away(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    join_opens = true;
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "step 2: %s", k.err.text);
+    cancels = 0;
+    k.run->status = ACCEL_EIO;
+    EXPECT(accel_close(k.run, &k.err) == ACCEL_EIO && cancels == 1 && newest() == -1,
+           "given up: %d", cancels);
+    join_opens = false;
+    return 0;
+}
+
+/* The seconds that training waited for a save include its commit. */
+static int counts(struct boot *b, void *arg)
+{
+    struct number_run k;
+    const char *line;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(false);
+    commit_ms = 50;
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "step 2: %s", k.err.text);
+    await_write(k.run);
+    accel_barrier(k.run, &k.err);
+    EXPECT(!step(&k), "step 3: %s", k.err.text);
+    commit_ms = 0;
+    line = strstr(said, "the training waited ");
+    EXPECT(b->rank != 0 || (line && atof(line + 20) >= 0.05), "said: %s", said);
+    accel_close(k.run, NULL);
+    return 0;
+}
+
 /* One rank's disk is full: the others learn it, training goes on, and the next save is
  * whole. */
 static int fails(struct boot *b, void *arg)
@@ -370,10 +422,11 @@ static int fails(struct boot *b, void *arg)
     await_write(k.run);
     refuse = 0;
     accel_barrier(k.run, &k.err);
-    EXPECT(!step(&k), "training goes on: %s", k.err.text);
-    EXPECT(newest() == -1 && k.run->progress.failed_saves == 1 &&
-               has_said("cannot save the checkpoint of step 2"),
+    EXPECT(!accel_save(k.run, &k.err) && newest() == 3, "at once: %s", k.err.text);
+    EXPECT(has_said("cannot save the checkpoint of step 2") &&
+               !strstr(said, "the training waited"),
            "the failure is said: %s", said);
+    EXPECT(!step(&k), "training goes on: %s", k.err.text);
     EXPECT(!step(&k) && !accel_save(k.run, &k.err), "the next one: %s", k.err.text);
     EXPECT(newest() == 5 && k.run->progress.failed_saves == 0, "is whole");
     accel_close(k.run, NULL);
@@ -568,6 +621,8 @@ int main(void)
         run_case(world, "takes time", "", takes_time, 16);
         run_case(world, "is late", "", is_late, 2);
         run_case(world, "fails", "", fails, 5);
+        run_case(world, "throws away", "", throws_away, 0);
+        run_case(world, "counts", "", counts, 2);
         run_case(world, "in order", "", in_order, 7);
         run_case(world, "stops", "", stops, 3);
         run_case(world, "deletes later", "    keep: 1\n", deletes_later, 3);

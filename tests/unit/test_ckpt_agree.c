@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,7 +27,9 @@
 #define RANKS   3
 #define WATCHED 60 /* seconds after which a rank that waits for ever is killed */
 
-static char root[256];
+static char root[256], nodes[256];
+/* saves go to the nodes first */
+static bool staged;
 
 /* What the ranks came to; shared memory. */
 static struct outcome {
@@ -122,7 +125,8 @@ static void save_all(const int64_t steps[RANKS], const char *const runs[RANKS])
                          &(accel_ckpt_save_t){ .root = root,
                                                .step = steps[w.rank],
                                                .keep = 2,
-                                               .run_id = runs[w.rank] },
+                                               .run_id = runs[w.rank],
+                                               .local = staged ? nodes : NULL },
                          &outcome[w.rank].err);
         atomic_store(&outcome[w.rank].ended, 1);
         _exit(0);
@@ -238,6 +242,71 @@ static void test_deaths(int rank)
         step += numbers_load(root) == step;
     }
     tap_is_int(bad, 0, "rank %d ends before each of its %d collectives", rank, n - 1);
+    tap_ok(n > 6, "there are that many");
+}
+
+/* ---- saves to the nodes ---------------------------------------------------------- */
+
+static size_t files_like(const char *format, const char *name)
+{
+    char pattern[400];
+    glob_t found;
+    size_t n;
+
+    snprintf(pattern, sizeof(pattern), format, nodes, name);
+    if (glob(pattern, 0, NULL, &found))
+        return 0;
+    n = found.gl_pathc;
+    globfree(&found);
+    return n;
+}
+
+/* What is wrong with the records and the parts; NULL: nothing. */
+static const char *staged_problem(bool all_live)
+{
+    accel_ckpt_staged_t *list = NULL;
+    const char *p = NULL;
+    size_t n = 0;
+
+    if (accel_ckpt_list_staged(root, &list, &n, NULL))
+        return "the records cannot be read";
+    for (size_t i = 0; i < n; i++)
+        if (files_like("%s/accel-*/%s/rank_*.h5", list[i].name + strlen(".local-")) !=
+            RANKS)
+            p = "a record whose files are not all there";
+    free(list);
+    if (!p && all_live && files_like("%s/accel-*/%s", "*") != n)
+        p = "files without a record";
+    return p;
+}
+
+/* dies: before each collective; else each call of the system fails. */
+static void test_staged(int rank, bool dies)
+{
+    int bad = 0, n;
+
+    world_rmtree(root);
+    world_rmtree(nodes);
+    mkdir(nodes, 0777);
+    staged = true;
+    for (n = 1; n < 200; n++) {
+        const char *p;
+
+        fault = (struct fault){
+            .rank = rank, .call = dies ? 0 : n, .collective = dies ? n : 0, .error = EIO
+        };
+        save_step(n);
+        if (!atomic_load(&outcome[rank].reached))
+            break;
+        p = staged_problem(!dies);
+        if (p && bad++ < 5)
+            tap_diag("%d: %s: %d %s", n, p, (int)outcome[rank == 0].status,
+                     outcome[rank == 0].err.text);
+    }
+    staged = false;
+    tap_is_int(bad, 0, "to the nodes: rank %d %s each of its %d %s", rank,
+               dies ? "ends before" : "fails at", n - 1,
+               dies ? "collectives" : "calls");
     tap_ok(n > 6, "there are that many");
 }
 
@@ -365,14 +434,20 @@ int main(void)
     if (accel_ckpt_can_save(NULL))
         tap_skip_all("built without HDF5");
     world_tmpdir(root, "ckpt-agree");
+    world_tmpdir(nodes, "ckpt-agree-nodes");
     test_different();
     for (int r = 0; r < RANKS; r++)
         test_calls(r, r == 1 ? ENOSPC : EIO);
     for (int r = 0; r < RANKS; r++)
         test_deaths(r);
+    for (int r = 0; r < RANKS; r++)
+        test_staged(r, true);
+    for (int r = 0; r < RANKS; r++)
+        test_staged(r, false);
     test_jobs();
     test_same_step(true);
     test_same_step(false);
     world_rmtree(root);
+    world_rmtree(nodes);
     return tap_done();
 }

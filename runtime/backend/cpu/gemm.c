@@ -267,8 +267,9 @@ static void run_tile(const struct cutting *cut, int64_t tile, struct room *room)
         cpu_epilogue_tile(p, &(struct cpu_part){ t.i0, t.m, t.j0, t.n }, t.c, t.ldc);
 }
 
-/* The columns of a tile, of which `high` lie above each other: of all widths with enough
- * tiles the largest with which the thread that has most multiplies the fewest columns. */
+/* The columns of a tile, of which `high` lie above each other: of all widths with
+ * enough tiles the largest with which the thread that has most multiplies the fewest
+ * columns. */
 static int64_t columns_of(int64_t n, int64_t high, int64_t lanes, int threads)
 {
     const int64_t most = parts_of(n, FEWEST_COLUMNS);

@@ -102,14 +102,15 @@ static void take_fp16(struct validator *v)
     take_over(v->cfg, "mixed_precision", "fp16");
 }
 
-/* Transformer Engine's switch counts where fp8_recipe is not given. It must respect a
- * lock on that. */
+/* Transformer Engine's switch counts where fp8_recipe is not given, and no other engine
+ * is. It must respect a lock on that. */
 static void take_mxfp8(struct validator *v)
 {
     static const char implied[] = "fp8_recipe", name[] = "fp8_use_mxfp8_block_scaling";
     char text[16];
 
-    if (config_is_given(v->cfg, implied) ||
+    if (config_is_given(v->cfg, implied) || config_fp8_is_ao(v->cfg) ||
+        config_fp8_is_msamp(v->cfg) ||
         strcmp(config_get(v->cfg, name, text, sizeof(text)), "true") != 0 ||
         lock_refuses(v, (size_t)config_row(implied), name,
                      place_of(v, name, FP8_CONFIG)))
@@ -167,6 +168,40 @@ static void check_masters(struct validator *v)
                v->cfg->mixed_precision == PRECISION_FP16
                    ? "rounded to fp16 from float32"
                    : "float32");
+}
+
+/* Notes the job's keys that are for another precision. Those of the site, of the
+ * program and of the user file are for many jobs. */
+static void note_unused_precision(struct validator *v)
+{
+    static const struct {
+        const char *name;
+        enum mixed_precision of;
+    } keys[] = {
+        { "fp8_recipe", PRECISION_FP8 },
+        { "modules", PRECISION_FP8 },
+        { "fp8_weight_cache", PRECISION_FP8 },
+        { "loss_scale_enabled", PRECISION_FP16 },
+        { "loss_scale_init_scale", PRECISION_FP16 },
+        { "loss_scale_growth_factor", PRECISION_FP16 },
+        { "loss_scale_backoff_factor", PRECISION_FP16 },
+        { "loss_scale_growth_interval", PRECISION_FP16 },
+    };
+    char now[16];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(keys); i++) {
+        const char *word = keys[i].of == PRECISION_FP8 ? "fp8" : "fp16";
+        char path[64], cure[48];
+
+        snprintf(path, sizeof(path), "accel.precision.%s", keys[i].name);
+        if (v->cfg->mixed_precision == keys[i].of ||
+            v->cfg->origin[config_row(path)] < ORIGIN_FILE)
+            continue;
+        snprintf(cure, sizeof(cure), "remove it, or set mixed_precision: %s", word);
+        report_add(v->report, MESSAGE_NOTE, place_of(v, keys[i].name, ACCEL_PRECISION),
+                   cure, "'%s' has no effect with mixed_precision %s", path,
+                   config_get(v->cfg, "mixed_precision", now, sizeof(now)));
+    }
 }
 
 /* Codes are all that there is of such weights, so every product must take them. */
@@ -232,6 +267,7 @@ void validate_across(struct validator *v)
     preempt_only_saved(v);
     check_masters(v);
     check_weights(v);
+    note_unused_precision(v);
     check_metric(v);
     check_local_dir(v);
     check_track(v);

@@ -31,7 +31,7 @@ void check_fp8(struct validator *v)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
-    char backend[16];
+    char backend[16], recipe[16];
 
     if (v->cfg->mixed_precision != PRECISION_FP8) {
         note_unused_map(v, FP8_CONFIG, "mixed_precision", "fp8");
@@ -42,11 +42,12 @@ void check_fp8(struct validator *v)
         if (!strcmp(k[i].section, section_name(FP8_CONFIG)) &&
             strcmp(k[i].name, "fp8_backend") != 0)
             note_other_engine(v, k[i].name, backend);
-    if (!strcasecmp(backend, "AO") && v->cfg->fp8_recipe == FP8_DELAYED &&
+    if (!strcasecmp(backend, "AO") && v->cfg->fp8_recipe != FP8_CURRENT &&
         config_is_given(v->cfg, "fp8_recipe"))
         report_add(v->report, MESSAGE_NOTE, place_of(v, "fp8_recipe", ACCEL_PRECISION),
                    "remove it, or set fp8_backend: TE",
-                   "'fp8_recipe: delayed' has no effect with fp8_backend AO");
+                   "'fp8_recipe: %s' has no effect with fp8_backend AO",
+                   config_get(v->cfg, "fp8_recipe", recipe, sizeof(recipe)));
     if (!strcasecmp(backend, "AO") && v->cfg->distributed_type == DIST_FSDP &&
         config_get_int(v->cfg, "fsdp_version") == 2 &&
         v->cfg->cpu_ram_efficient_loading)
