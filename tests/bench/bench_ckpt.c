@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checkpoint speed: bench_ckpt [DIR] [REPEATS]. One rank, a state like a small GPT in
- * float32 (146 tensors, 1 GB), interleaved with raw O_DIRECT pwrite + fsync of the same
- * bytes; loads cold and warm, beside raw O_DIRECT pread and memcpy; 2000 tiny tensors.
+ * float32 (146 tensors, 1 GB), interleaved with the save of the same by two ranks, and
+ * with raw O_DIRECT pwrite + fsync of the same bytes; loads cold and warm, beside raw O_DIRECT pread and memcpy; 2000 tiny tensors.
  * DIR must be on a disk. Others on the machine only add time: minima are shown, too.
  * In turns with both, where $ACCEL_TORCH_PYTHON (python3) has torch: its distributed
  * checkpoints (DCP), and safetensors (ckpt_torch.py).
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -116,24 +117,82 @@ static struct set make_set(int tiny)
     return s;
 }
 
-static double save_once(const char *root, int64_t step, const struct set *set,
-                        int *direct)
+/* coll NULL: one rank. */
+static accel_ckpt_stats_t save_boxes(const char *root, int64_t step,
+                                     const accel_ckpt_box_t *boxes, size_t n,
+                                     const accel_ckpt_coll_t *coll)
 {
-    accel_ckpt_save_t s = { .root = root,
-                            .step = step,
-                            .owner = "bench.0",
-                            .run_id = "bench",
-                            .sharding = "NO_SHARD",
-                            .boxes = set->box,
-                            .box_count = set->n,
-                            .keep = 1 };
+    const accel_ckpt_save_t s = { .root = root,
+                                  .step = step,
+                                  .owner = "bench.0",
+                                  .run_id = "bench",
+                                  .sharding = "NO_SHARD",
+                                  .boxes = boxes,
+                                  .box_count = n,
+                                  .keep = 1 };
     accel_ckpt_stats_t stats;
     accel_error_t err = { 0 };
 
-    if (accel_ckpt_save(&s, NULL, &stats, &err))
+    if (accel_ckpt_save(&s, coll, &stats, &err))
         die(&err);
+    return stats;
+}
+
+static double save_once(const char *root, int64_t step, const struct set *set,
+                        int *direct)
+{
+    const accel_ckpt_stats_t stats = save_boxes(root, step, set->box, set->n, NULL);
+
     *direct = stats.direct_io;
     return stats.seconds;
+}
+
+/* Of two ranks: rank 0 has the upper half of the rows of each tensor, rank 1 the lower
+ * one. */
+static size_t half_of(const struct set *set, int rank, accel_ckpt_box_t *boxes)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < set->n; i++) {
+        accel_ckpt_box_t b = set->box[i];
+        const int64_t rows = b.shape[0], upper = rows - rows / 2;
+
+        b.offset[0] = rank ? upper : 0;
+        b.shape[0] = rank ? rows - upper : upper;
+        b.data = (char *)b.data + b.offset[0] * b.shape[1] * 4;
+        if (b.shape[0] > 0)
+            boxes[n++] = b;
+    }
+    return n;
+}
+
+/* By two processes; seconds of the slower. */
+static double save_by_two(const char *root, int64_t step, const struct set *set)
+{
+    double seconds = -1;
+    int end[2], status;
+    pid_t pid;
+
+    fflush(NULL);
+    if (pipe(end) || (pid = fork()) < 0)
+        exit(1);
+    if (pid == 0) {
+        accel_ckpt_box_t *boxes = calloc(set->n, sizeof(*boxes));
+        struct world w;
+
+        world_start(&w, 2);
+        seconds =
+            save_boxes(root, step, boxes, half_of(set, w.rank, boxes), &w.coll).seconds;
+        if (w.rank == 0 && write(end[1], &seconds, sizeof(seconds)) < 0)
+            exit(1);
+        _exit(world_end(&w, 0));
+    }
+    close(end[1]);
+    if (read(end[0], &seconds, sizeof(seconds)) != sizeof(seconds) ||
+        waitpid(pid, &status, 0) != pid || status)
+        exit(1);
+    close(end[0]);
+    return seconds;
 }
 
 /* The best this machine does: whole requests from huge pages, as the save makes
@@ -331,32 +390,37 @@ static void show_load(const char *what, double *v, int n, double gb)
 }
 
 static struct {
-    double save[REPEATS_MAX], raw[REPEATS_MAX], ratio[REPEATS_MAX], cold[REPEATS_MAX],
-        warm[REPEATS_MAX], read[REPEATS_MAX], copy[REPEATS_MAX];
+    double save[REPEATS_MAX], raw[REPEATS_MAX], ratio[REPEATS_MAX], two[REPEATS_MAX],
+        ratio_two[REPEATS_MAX], cold[REPEATS_MAX], warm[REPEATS_MAX], read[REPEATS_MAX],
+        copy[REPEATS_MAX];
 } t;
 
 static void measure(const char *root, const struct set *set, int n, double gb)
 {
     int direct = 0;
 
-    printf("%-34s %8s %8s %8s\n", "", "save s", "raw s", "raw/save");
+    printf("%-34s %8s %8s %8s %8s %8s\n", "", "save s", "raw s", "raw/save", "2 ranks",
+           "raw/that");
     for (int i = 0; i < n; i++) {
         t.raw[i] = raw_once(root, set);
-        t.save[i] = save_once(root, i, set, &direct);
+        t.two[i] = save_by_two(root, 2 * i, set);
+        t.save[i] = save_once(root, 2 * i + 1, set, &direct);
         rivals_save(root, i);
         t.ratio[i] = t.raw[i] / t.save[i];
-        printf("%.2f GB, %zu tensors, repeat %-6d %8.3f %8.3f %8.2f\n", gb, set->n, i,
-               t.save[i], t.raw[i], t.ratio[i]);
+        t.ratio_two[i] = t.raw[i] / t.two[i];
+        printf("%.2f GB, %zu tensors, repeat %-6d %8.3f %8.3f %8.2f %8.3f %8.2f\n", gb,
+               set->n, i, t.save[i], t.raw[i], t.ratio[i], t.two[i], t.ratio_two[i]);
     }
     for (int i = 0; i < n; i++) {
-        t.read[i] = raw_read(root, n - 1, set);
-        t.cold[i] = load_once(root, n - 1, set, true);
+        t.read[i] = raw_read(root, 2 * n - 1, set);
+        t.cold[i] = load_once(root, 2 * n - 1, set, true);
         t.copy[i] = copy_once(set);
-        t.warm[i] = load_once(root, n - 1, set, false);
+        t.warm[i] = load_once(root, 2 * n - 1, set, false);
         rivals_load(root, i);
     }
-    printf("median of %d%-23s %8.3f %8.3f %8.2f\n", n, direct ? " (O_DIRECT)" : "",
-           median(t.save, n), median(t.raw, n), median(t.ratio, n));
+    printf("median of %d%-23s %8.3f %8.3f %8.2f %8.3f %8.2f\n", n,
+           direct ? " (O_DIRECT)" : "", median(t.save, n), median(t.raw, n),
+           median(t.ratio, n), median(t.two, n), median(t.ratio_two, n));
 }
 
 static void show_rivals(int n, double gb)
