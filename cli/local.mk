@@ -14,6 +14,7 @@ accel_SOURCES = \
 	cli/data/ckpt_progress.h \
 	cli/data/ckpt_show.c \
 	cli/data/ckpt_state.c \
+	cli/data/ckpt_weights.c \
 	cli/data/cmd_ckpt.c \
 	cli/data/cmd_merge_weights.c \
 	cli/man/cmd_completion.c \
@@ -145,6 +146,12 @@ accel_verify_SOURCES = \
 accel_verify_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
 accel_verify_LDADD = libaccelckpt_core.la libacommon.la $(SMARTCOLS_LIBS) \
 	$(libaccelckpt_core_libs) -lm
+
+unit_tests += tests/unit/test_ckpt_weights
+tests_unit_test_ckpt_weights_SOURCES = tests/unit/test_ckpt_weights.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h \
+	cli/data/ckpt_cmd.h cli/data/ckpt_parts.c cli/data/ckpt_weights.c
+tests_unit_test_ckpt_weights_LDADD = $(unit_ldadd) -lm
 
 unit_tests += tests/unit/test_selftest
 tests_unit_test_selftest_SOURCES = tests/unit/test_selftest.c cli/cli.c \

@@ -65,6 +65,19 @@ accel_status_t ckpt_read_part(accel_ckpt_t *c, const struct ckpt_view *v, int64_
 /* "3x4", or "-" for a scalar, into buf[len]; returns buf. */
 const char *ckpt_dims(int ndim, const int64_t *shape, char *buf, size_t len);
 
+/* ---- ckpt_weights.c -------------------------------------------------------------- */
+
+/* Of a float16 weight the tensor of its exponents; -1: there is none that fits. */
+int64_t ckpt_weight_scales(const accel_ckpt_t *c, const struct ckpt_view *v);
+/* Is it stored as masters are? */
+bool ckpt_is_weight(const accel_ckpt_t *c, const struct ckpt_view *v);
+/* Bytes of the room that ckpt_read_weights needs for so many elements. */
+size_t ckpt_weight_room(const struct ckpt_view *v, int64_t count);
+/* As ckpt_read_part, of a tensor that ckpt_is_weight: out[count] as float32. */
+accel_status_t ckpt_read_weights(accel_ckpt_t *c, const struct ckpt_view *v,
+                                 int64_t begin, int64_t count, float *out, void *room,
+                                 accel_error_t *err);
+
 /* One part of the state beside the tensors; `name` may be empty. */
 typedef void ckpt_state_row(void *user, const char *kind, const char *name,
                             const char *what);

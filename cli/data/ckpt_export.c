@@ -93,7 +93,7 @@ static accel_status_t choose(struct export *x, accel_error_t *err)
         ckpt_view(x->c, i, v);
         if (!x->args->all && strncmp(v->name, weights_prefix, 6) != 0)
             continue;
-        if (!x->args->all && v->dtype != ACCEL_F32)
+        if (!x->args->all && !ckpt_is_weight(x->c, v))
             return accel_fail_at(err, A0827, v->name, "give --all",
                                  "a weight of dtype %s", accel_dtype_name(v->dtype));
         x->count++;
@@ -146,36 +146,55 @@ static accel_status_t begin(struct export *x, accel_error_t *err)
 }
 
 /* Elements that are read at a time: of a transposed matrix whole rows. */
-static int64_t part_elems(const struct ckpt_view *v, bool turned)
+static int64_t part_elems(const struct export *x, const struct ckpt_view *v,
+                          bool turned)
 {
-    int64_t most = ckpt_part_elems(v->dtype), row = turned ? v->shape[1] : 1;
+    int64_t most = ckpt_part_elems(x->args->all ? v->dtype : ACCEL_F32),
+            row = turned ? v->shape[1] : 1;
 
     return most > row ? most / row * row : row;
+}
+
+/* Elements [at, at + n) of tensor i, by way of x->part. */
+static accel_status_t put_part(struct export *x, size_t i, int64_t at, int64_t n,
+                               accel_error_t *err)
+{
+    const struct ckpt_view *v = &x->view[i];
+    float *wide = x->part;
+    accel_status_t st;
+
+    if (x->args->all) {
+        st = ckpt_read_part(x->c, v, at, n, x->part, err);
+        return st ? st : accel_safetensors_write_stored(x->out, i, at, n, x->part, err);
+    }
+    st = ckpt_read_weights(x->c, v, at, n, wide, wide + n, err);
+    if (st)
+        return st;
+    return (is_turned(x, v) ? accel_safetensors_write_transposed
+                            : accel_safetensors_write)(x->out, i, at, n, wide, err);
 }
 
 /* One tensor, part by part. */
 static accel_status_t put(struct export *x, size_t i, accel_error_t *err)
 {
     const struct ckpt_view *v = &x->view[i];
-    bool turned = is_turned(x, v);
-    int64_t most = v->elems ? part_elems(v, turned) : 1;
+    int64_t most = v->elems ? part_elems(x, v, is_turned(x, v)) : 1;
     size_t size = accel_dtype_bytes(v->dtype);
+    size_t room = (size_t)most * size;
     accel_status_t st = ACCEL_OK;
-    /* larger than usual for a transposed matrix with one long row only */
-    void *part = realloc(x->part, (size_t)most * size);
+    void *part;
 
+    if (!x->args->all)
+        room = (size_t)most * sizeof(float) + ckpt_weight_room(v, most);
+    /* larger than usual for a transposed matrix with one long row only */
+    part = realloc(x->part, room);
     if (!part)
-        return accel_fail_nomem(err, "a part of a tensor", (size_t)most * size);
+        return accel_fail_nomem(err, "a part of a tensor", room);
     x->part = part;
     for (int64_t at = 0; at < v->elems && !st; at += most) {
         int64_t n = v->elems - at < most ? v->elems - at : most;
 
-        st = ckpt_read_part(x->c, v, at, n, part, err);
-        if (!st && x->args->all)
-            st = accel_safetensors_write_stored(x->out, i, at, n, part, err);
-        else if (!st)
-            st = (turned ? accel_safetensors_write_transposed
-                         : accel_safetensors_write)(x->out, i, at, n, part, err);
+        st = put_part(x, i, at, n, err);
         ckpt_progress_add(&x->progress, n * (int64_t)size);
     }
     return st;
