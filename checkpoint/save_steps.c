@@ -232,10 +232,9 @@ static accel_status_t join_and_commit(struct accel_ckpt_saving *g,
 {
     struct ckpt_manifest m = { 0 };
     void *all = NULL;
-    accel_status_t st;
+    accel_status_t st = gather_fragments(c, mine, &all, g->sizes, err);
     int failed;
 
-    st = gather_fragments(c, mine, &all, g->sizes, err);
     if (!st && c->rank == 0)
         st = ckpt_join_fragments(&g->m, all, g->sizes, &m, err);
     if (!st && c->rank == 0)

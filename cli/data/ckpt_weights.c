@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_internal.h"
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
 #include "common/bf16.h"
@@ -38,7 +37,7 @@ static accel_status_t read_exponents(accel_ckpt_t *c, const struct ckpt_view *v,
 int64_t ckpt_weight_scales(const accel_ckpt_t *c, const struct ckpt_view *v)
 {
     struct ckpt_view scales;
-    char name[CKPT_NAME_MAX + 1];
+    char name[512];
     int64_t i;
 
     if (v->dtype != ACCEL_F16 || strncmp(v->name, "model/", 6) != 0)

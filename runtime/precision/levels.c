@@ -90,8 +90,10 @@ static bool set_backend(struct config *cfg, const char *name)
     const int row = config_row("fp8_backend");
     size_t n;
 
-    cfg->given_at[row] = name ? cfg->given_at[row] : 0;
-    return !name || value_set(cfg, &config_schema(&n)[row], name) == VALUE_OK;
+    if (name)
+        return value_set(cfg, &config_schema(&n)[row], name) == VALUE_OK;
+    cfg->given_at[row] = 0;
+    return true;
 }
 
 /* The wire of MS-AMP's levels is no choice of the user. */

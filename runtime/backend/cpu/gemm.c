@@ -267,9 +267,8 @@ static void run_tile(const struct cutting *cut, int64_t tile, struct room *room)
         cpu_epilogue_tile(p, &(struct cpu_part){ t.i0, t.m, t.j0, t.n }, t.c, t.ldc);
 }
 
-/* The columns of a tile, of which `high` lie above each other: of all widths with
- * enough tiles the largest with which the thread that has most multiplies the fewest
- * columns. */
+/* The columns of a tile, of which `high` lie above each other: narrower ones than need
+ * be only where the thread that has most then multiplies a sixteenth less. */
 static int64_t columns_of(int64_t n, int64_t high, int64_t lanes, int threads)
 {
     const int64_t most = parts_of(n, FEWEST_COLUMNS);
@@ -282,7 +281,7 @@ static int64_t columns_of(int64_t n, int64_t high, int64_t lanes, int threads)
         const int64_t tiles = high * parts_of(n, columns);
         const int64_t busiest = parts_of(tiles, threads) * columns;
 
-        if (busiest < fewest) {
+        if (busiest < fewest - fewest / 16) {
             fewest = busiest;
             best = columns;
         }
