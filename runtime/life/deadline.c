@@ -22,6 +22,7 @@
 void pace_add(struct pace *p, enum save_kind kind, double bytes, double seconds)
 {
     double *mean = kind == SAVE_LOCAL        ? &p->local
+                   : kind == SAVE_COPY       ? &p->copy
                    : kind == SAVE_BACKGROUND ? &p->background
                                              : &p->at_once;
 
@@ -40,6 +41,12 @@ double pace_seconds(const struct pace *p, double bytes)
 double pace_local_seconds(const struct pace *p, double bytes)
 {
     return bytes * MARGIN * p->local;
+}
+
+/* Without a margin: a copy that is late costs nothing but the wait for it. */
+double pace_copy_seconds(const struct pace *p, double bytes)
+{
+    return bytes * (p->copy > 0 ? p->copy : p->at_once);
 }
 
 static void at_most(struct time_left *t, double seconds, const char *of)

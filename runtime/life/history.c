@@ -78,10 +78,11 @@ static void take_save(struct history *h, struct pace *p, const char *line)
 {
     const double seconds = word(line, " seconds=", -1);
     const enum save_kind kind = strstr(line, " local")        ? SAVE_LOCAL
+                                : strstr(line, " copy")       ? SAVE_COPY
                                 : strstr(line, " background") ? SAVE_BACKGROUND
                                                               : SAVE_AT_ONCE;
 
-    if (seconds >= 0 && kind != SAVE_LOCAL)
+    if (seconds >= 0 && kind != SAVE_LOCAL && kind != SAVE_COPY)
         h->save_seconds = seconds;
     if (strstr(line, " save "))
         pace_add(p, kind, word(line, " bytes=", 0), seconds);

@@ -24,8 +24,9 @@ struct incarnation {
 };
 
 /* Saves differ in the time that they take. SAVE_BACKGROUND: written while training goes
- * on. SAVE_LOCAL: to the nodes' own disks. */
-enum save_kind { SAVE_AT_ONCE, SAVE_BACKGROUND, SAVE_LOCAL, SAVE_KINDS };
+ * on. SAVE_LOCAL: to the nodes' own disks. SAVE_COPY: from there to the checkpoint
+ * directory. */
+enum save_kind { SAVE_AT_ONCE, SAVE_BACKGROUND, SAVE_LOCAL, SAVE_COPY, SAVE_KINDS };
 
 /* What the checkpoint directory tells about earlier lives. Rank 0 only. */
 struct history {
@@ -53,6 +54,8 @@ struct pace {
     double background;
     /* of those on the nodes */
     double local;
+    /* of copies from there, without their commit */
+    double copy;
 };
 
 /* The time until something ends this run. */
@@ -157,6 +160,8 @@ void pace_add(struct pace *p, enum save_kind kind, double bytes, double seconds)
 double pace_seconds(const struct pace *p, double bytes);
 /* The same for one on the nodes. */
 double pace_local_seconds(const struct pace *p, double bytes);
+/* What a copy from the nodes may take; 0: nothing is known. */
+double pace_copy_seconds(const struct pace *p, double bytes);
 /* The time until the kill that follows signal `sig`, which came `age` seconds ago.
  * `facts`: the job at `now` (since 1970), as the controller knows it. NULL: the
  * shortest of the times that may apply. */

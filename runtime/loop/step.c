@@ -348,7 +348,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     else if (st == ACCEL_OK && a.save)
         st = save_or_go_on(run, err);
     if (st == ACCEL_OK && a.copied && !a.stop && !finished)
-        st = staging_go_on(run, err);
+        st = staging_go_on(run, true, err);
     if (finished || st != ACCEL_OK) /* nothing is left to save */
         signals_leave_interrupt();
     run->loop.step_start_ns = clock_ns();

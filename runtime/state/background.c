@@ -79,6 +79,7 @@ static void *write_main(void *user)
     step_back();
     if (accel_ckpt_save_write(b->saving, NULL))
         atomic_store(&b->failed, true);
+    atomic_store(&b->ended, clock_ns());
     atomic_store(&b->written, true);
     return NULL;
 }
@@ -165,6 +166,8 @@ void background_write(struct background *b, int64_t step)
 {
     b->in_flight = true;
     b->step = step;
+    b->begun = clock_ns();
+    atomic_store(&b->ended, 0);
     atomic_store(&b->failed, false);
     atomic_store(&b->written, false);
     start_thread(b, write_main);
@@ -178,6 +181,13 @@ bool background_failed(const struct background *b)
 bool background_writes(const struct background *b)
 {
     return b->running && !atomic_load(&b->written);
+}
+
+int64_t background_ns(const struct background *b)
+{
+    const int64_t ended = atomic_load(&b->ended);
+
+    return b->begun ? (ended ? ended : clock_ns()) - b->begun : 0;
 }
 
 /* The commit of what this rank has written, or failed to. */

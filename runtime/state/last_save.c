@@ -87,24 +87,57 @@ static accel_status_t any_writes(accel_t *run, const struct background *b,
     return st;
 }
 
+/* Collective. Does a copy fit, by what is known? The last one of this life counts,
+ * on the slowest rank, even if it was given up: the next takes as long at least. A
+ * copy that does not fit is not begun, because no thread can be ended while a slow
+ * disk holds it in a write. */
+static accel_status_t copy_fits(accel_t *run, int64_t until, bool *fits_out,
+                                accel_error_t *err)
+{
+    const double known =
+        pace_copy_seconds(&run->life.pace, (double)run->plan.checkpoint_bytes);
+    const int64_t last = background_ns(&run->staging.drain);
+    int64_t v[2] = { (int64_t)(known * 1e9), clock_ns() - until };
+    accel_status_t st;
+
+    v[0] = last > v[0] ? last : v[0];
+    st = comm_all_reduce(run->comm, v, 2, ACCEL_I64, COMM_MAX, err);
+    *fits_out = v[0] <= -v[1];
+    if (st == ACCEL_OK && !*fits_out)
+        accel_logf(
+            &run->log, ACCEL_LOG_INFO,
+            "the checkpoint of step %lld stays on the nodes: a copy takes %.1f s "
+            "or more, and %.1f s are left for it",
+            (long long)run->progress.step, (double)v[0] * 1e-9,
+            v[1] < 0 ? (double)-v[1] * 1e-9 : 0.0);
+    return st;
+}
+
 /* Collective. The stop's checkpoint is on the nodes: the time that is left may do for a
  * copy, without which a restart elsewhere could not have it. An older copy that is not
  * yet complete is given up for it; its thread has to end first. */
 static accel_status_t copy_in_time(accel_t *run, double seconds, accel_error_t *err)
 {
     const int64_t until = clock_ns() + (int64_t)(seconds * 1e9);
-    bool busy = false;
+    bool busy = false, fits = false;
     accel_status_t st = any_writes(run, &run->staging.drain, &busy, err);
 
     if (busy)
         staging_give_up(run);
+    await_write(&run->staging.drain, (double)(until - clock_ns()) * 1e-9);
     busy = false;
-    for (int i = 0; i < 2 && st == ACCEL_OK && !busy; i++) {
-        await_write(&run->staging.drain, (double)(until - clock_ns()) * 1e-9);
+    if (st == ACCEL_OK)
         st = any_writes(run, &run->staging.drain, &busy, err);
-        if (st == ACCEL_OK && !busy)
-            st = staging_go_on(run, err); /* begins it, then commits it */
-    }
+    if (st == ACCEL_OK && !busy)
+        st = copy_fits(run, until, &fits, err);
+    if (st == ACCEL_OK && !busy)
+        st = staging_go_on(run, fits, err); /* begins it */
+    if (st != ACCEL_OK || !fits)
+        return st;
+    await_write(&run->staging.drain, (double)(until - clock_ns()) * 1e-9);
+    st = any_writes(run, &run->staging.drain, &busy, err);
+    if (st == ACCEL_OK && !busy)
+        st = staging_go_on(run, false, err); /* commits it */
     if (st == ACCEL_OK && busy)
         staging_give_up(run);
     return st;

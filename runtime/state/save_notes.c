@@ -42,19 +42,19 @@ static void background_text(struct background *b, char *buf, size_t len)
     b->skipped = 0;
 }
 
-/* seconds: what it took, without the time that it left to others. */
-static void measure(accel_t *run, int64_t step, enum save_kind kind, double seconds)
+void save_measure(accel_t *run, int64_t step, enum save_kind kind, double seconds)
 {
-    static const char *const kinds[] = { "", " background", " local" };
+    static const char *const kinds[] = { "", " background", " local", " copy" };
+    const bool shared = kind == SAVE_AT_ONCE || kind == SAVE_BACKGROUND;
 
     if (run->life.history.saves[kind]++ == 0)
         history_add(run, "save step=%lld seconds=%.3f bytes=%lld%s", (long long)step,
                     seconds, (long long)run->plan.checkpoint_bytes, kinds[kind]);
-    if (kind != SAVE_LOCAL)
+    if (shared)
         run->life.history.save_seconds = seconds;
     pace_add(&run->life.pace, kind, (double)run->plan.checkpoint_bytes, seconds);
     /* where the nodes can have it, a stop needs no more time than that */
-    if (kind == SAVE_LOCAL || !run->staging.on)
+    if (kind == SAVE_LOCAL || (shared && !run->staging.on))
         notice_check(run, seconds);
 }
 
@@ -78,7 +78,7 @@ void save_note(accel_t *run, int64_t step, enum save_kind kind,
                    "a directory of step %lld that this run did not write was moved "
                    "aside to %s/%s",
                    (long long)step, run->ckpt_dir, stats->aside);
-    measure(run, step, kind, stats->seconds - stats->spread_seconds);
+    save_measure(run, step, kind, stats->seconds - stats->spread_seconds);
 }
 
 bool save_may_pass(accel_status_t st)

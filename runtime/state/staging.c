@@ -224,17 +224,19 @@ static accel_status_t commit_copy(accel_t *run, accel_error_t *err)
     accel_logf(&run->log, ACCEL_LOG_INFO,
                "checkpoint of step %lld copied from the nodes in %.2f s",
                (long long)s->copied.step, stats.seconds);
+    save_measure(run, s->copied.step, SAVE_COPY,
+                 (double)background_ns(&s->drain) * 1e-9);
     s->shared = s->copied.step;
     drop_up_to(run, s->copied.step);
     return ACCEL_OK;
 }
 
-accel_status_t staging_go_on(accel_t *run, accel_error_t *err)
+accel_status_t staging_go_on(accel_t *run, bool begins, accel_error_t *err)
 {
     struct staging *s = &run->staging;
     accel_status_t st = s->drain.in_flight ? commit_copy(run, err) : ACCEL_OK;
 
-    return st == ACCEL_OK && staging_holds(&run->staging) && !s->failed
+    return st == ACCEL_OK && begins && staging_holds(&run->staging) && !s->failed
                ? begin_copy(run, err)
                : st;
 }

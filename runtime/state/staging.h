@@ -44,9 +44,10 @@ accel_status_t staging_open(accel_t *run, accel_error_t *err);
 /* The checkpoint of `step` is on the nodes; says so. Older ones than the newest two go.
  * Collective. */
 void staging_take(accel_t *run, int64_t step, const accel_ckpt_stats_t *stats);
-/* At the end of a step that finds no rank copying: commits the copy, and begins that of
- * the newest. A failure that may pass is warned about, and no error. Collective. */
-accel_status_t staging_go_on(accel_t *run, accel_error_t *err);
+/* At the end of a step that finds no rank copying: commits the copy, and where `begins`
+ * begins that of the newest. A failure that may pass is warned about, and no error.
+ * Collective. */
+accel_status_t staging_go_on(accel_t *run, bool begins, accel_error_t *err);
 /* Copies the newest, and waits for it. The same about failures: staging_holds then is
  * still true. Collective. */
 accel_status_t staging_finish(accel_t *run, accel_error_t *err);

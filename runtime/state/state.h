@@ -327,6 +327,9 @@ struct background {
     void (*work)(accel_t *run);
     /* this rank's file is complete, or failed */
     atomic_bool written, failed;
+    /* when its thread began and ended; clock_ns, 0: never */
+    int64_t begun;
+    _Atomic int64_t ended;
     /* what the blobs of `saving` point to, owned */
     char *state, *objects;
     /* seconds that the training waited for the copy, the begin and the commit */
@@ -354,6 +357,9 @@ void background_hurry(struct background *b);
 bool background_failed(const struct background *b);
 /* Does this rank's thread still write, also what was given up? Not collective. */
 bool background_writes(const struct background *b);
+/* How long this rank's thread wrote the last one, or has written so far. ns; 0: there
+ * was none. */
+int64_t background_ns(const struct background *b);
 /* Waits for the write and commits. Older checkpoints are then deleted by the thread.
  * Collective: every rank gets the same status. */
 accel_status_t background_publish(struct background *b, const accel_ckpt_coll_t *coll,
@@ -425,6 +431,8 @@ accel_status_t save_may_commit(void *user, accel_error_t *err);
  * it took, for stops of this life and of later ones. */
 void save_note(accel_t *run, int64_t step, enum save_kind kind,
                const accel_ckpt_stats_t *stats);
+/* Notes how long it took, for the deadlines of this life and of later ones. */
+void save_measure(accel_t *run, int64_t step, enum save_kind kind, double seconds);
 /* Is it an error that another try may cure: a full disk, a file system that is away? */
 bool save_may_pass(accel_status_t st);
 

@@ -37,7 +37,7 @@ check_stop() { # WHAT KILL_WAIT
         declined=$((declined + 1))
     fi
     [ -n "$kept" ] && [ "$took" -le $(($2 + slack)) ]
-    ok $? "$1: step $last, kept $kept, in time ($took of $2 s)"
+    ok $? "$1: step $last, kept $kept, in time ($took of $2 s)" || diag "$(tail -n 15 stops.said)"
     "$ACCEL_BUILD/accel" ckpt verify stops/checkpoints >verified 2>&1
     rc=$?
     [ $rc = 0 ] || grep -q 'no checkpoint' verified

@@ -84,6 +84,7 @@ static int stops_copied(struct boot *b, void *arg)
     EXPECT(!begin(&k, 100) && !steps(&k, 2), "two steps: %s", k.err.text);
     await_copy(&k);
     set_times(k.run, 60, 90, 10);
+    k.run->life.pace.copy = 50 / (double)k.run->plan.checkpoint_bytes;
     if (b->rank == b->size - 1)
         raise(SIGTERM);
     EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
@@ -93,6 +94,59 @@ static int stops_copied(struct boot *b, void *arg)
     EXPECT(has_said(b, "saving step 3 on the nodes (") &&
                has_said(b, "checkpoint of step 3 copied from the nodes in "),
            "by way of the nodes: %s", said);
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* By what is known a copy takes 56 s of the 54 that are left, or, where `arg` is set, the
+ * last one took longer. It is not begun. */
+static int stops_uncopied(struct boot *b, void *arg)
+{
+    struct number_run k;
+    size_t n;
+
+    gate(false);
+    EXPECT(!begin(&k, 100) && !steps(&k, 2), "two steps: %s", k.err.text);
+    await_copy(&k);
+    set_times(k.run, 60, 90, 10);
+    k.run->life.pace.copy = (arg ? 10 : 56) / (double)k.run->plan.checkpoint_bytes;
+    k.run->staging.drain.begun -=
+        arg && b->rank == b->size - 1 ? 56000000000 : 1000000000;
+    raise(SIGTERM);
+    EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
+    EXPECT(newest() == 2 && staged(&n) == 3 && message_of(&k.err) == A0907 &&
+               strstr(k.err.text, " on the nodes"),
+           "step 3 is on the nodes: %s", k.err.text);
+    EXPECT(has_said(b, "step 3 stays on the nodes: a copy takes 56.0 s or more, and 5"),
+           "said: %s", said);
+    EXPECT(!k.run->staging.drain.in_flight, "nothing copies");
+    EXPECT(k.run->life.history.saves[SAVE_COPY] == 1, "step 2's copy was timed");
+    end(&k);
+    return 0;
+}
+
+/* A later life: what copies took is known, and no save to the checkpoint directory is. */
+static int knows_copies(struct boot *b, void *arg)
+{
+    struct number_run k;
+    const struct pace *p;
+    char path[sizeof(out_dir) + 24];
+    FILE *f;
+
+    (void)arg;
+    gate(false);
+    snprintf(path, sizeof(path), "%s/checkpoints/history", out_dir);
+    f = b->rank == 0 ? fopen(path, "a") : NULL; /* a life that was killed */
+    EXPECT(b->rank > 0 ||
+               (f && fputs("- save step=2 seconds=9.000 bytes=1 copy\n", f) > 0 &&
+                fclose(f) == 0),
+           "a line more in %s", path);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    p = &k.run->life.pace;
+    EXPECT(b->rank > 0 || p->copy * (double)k.run->plan.checkpoint_bytes >= 0.5,
+           "copies were timed");
+    EXPECT(p->at_once == 0 && p->background == 0, "apart from saves");
+    EXPECT(k.run->life.history.save_seconds == 0, "also as the last of them");
     accel_close(k.run, NULL);
     return 0;
 }
@@ -108,7 +162,7 @@ static int stops_copying(struct boot *b, void *arg)
     EXPECT(!begin(&k, 100) && !steps(&k, 2), "two steps: %s", k.err.text);
     await_copy(&k);
     gate(b->rank == b->size - 1);
-    set_times(k.run, 1, 90, 0.001);
+    set_times(k.run, 1, 0, 0.001); /* how long one takes is not known */
     raise(SIGTERM);
     EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
     EXPECT(newest() == 2 && staged(&n) == 3 && message_of(&k.err) == A0907 &&
@@ -208,6 +262,13 @@ static void test_stops(int world)
     life(world, "stopped, not known", stops_local, &unknown, 0);
     new_case(world, "stop-copied", "");
     life(world, "stopped, with time for a copy", stops_copied, NULL, 0);
+    life(world, "the next life has that step", finds_3, NULL, 0);
+    new_case(world, "stop-uncopied", "");
+    life(world, "stopped, without time for a copy", stops_uncopied, NULL, 0);
+    life(world, "its copy is remembered", knows_copies, NULL, 0);
+    life(world, "the next life has that step", finds_3, NULL, 0);
+    new_case(world, "stop-slower", "");
+    life(world, "stopped, the last copy took longer", stops_uncopied, &slow, 0);
     life(world, "the next life has that step", finds_3, NULL, 0);
     new_case(world, "stop-copying", "");
     life(world, "stopped, the copy is late", stops_copying, NULL, 0);
