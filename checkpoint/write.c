@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data of a shard file: two threads over a ring of staging buffers. The caller's
- * thread copies and hashes; one writer thread does O_DIRECT pwrite. Tails, and file
- * systems without O_DIRECT, go through the page cache. Ends with fsync. Never calls
- * libhdf5. What is written lies in memory as a whole, or comes box by box.
+ * The data of a shard file: threads over a ring of staging buffers. The caller's copies
+ * and hashes; two writers do O_DIRECT pwrite, so that the disk always has the next one.
+ * Tails, and file systems without O_DIRECT, go through the page cache. Ends with fsync.
+ * Never calls libhdf5. What is written lies in memory as a whole, or comes box by box.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,11 @@
 
 #include "ckpt_internal.h"
 
-/* slots of the ring: 16 MiB of staging */
-#define SLOTS 4
+/* slots of the ring: 32 MiB of staging */
+#define SLOTS 8
+/* threads that write; one does for smaller files than that */
+#define WRITERS 2
+#define SMALL   (16 << 20)
 /* how soon a spread write sees that somebody waits */
 #define NAP_NS 10000000
 
@@ -30,22 +33,27 @@ struct slot {
     /* place in the file */
     int64_t at;
     size_t bytes;
+    /* a later slot may be written before an earlier one */
+    bool written;
 };
 
-/* The caller's thread fills slots and counts them in put, the writer writes them and
- * counts them in got. `lock` guards the counters, closed and error. */
+/* The caller's thread fills slots and counts them in put. A writer takes the next one,
+ * and counts those in got before which all are written. `lock` guards the counters,
+ * written, closed and error. */
 struct ring {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     struct slot slot[SLOTS];
     /* slot = counter % SLOTS; put - got slots are in flight */
-    size_t put, got;
+    size_t put, taken, got;
     /* nothing more will be put */
     bool closed;
     /* errno of the first failed write; later slots are passed over */
     int error;
-    /* the file twice; direct is -1 when O_DIRECT was refused */
+    /* the file twice; direct: -1 when O_DIRECT was refused */
     int fd, direct;
+    /* it was refused later, or wrote less than a page */
+    atomic_bool refused;
     /* memory of all slots */
     char *staging;
     /* the caller's */
@@ -60,7 +68,7 @@ static ssize_t write_direct(struct ring *r, const struct slot *s)
 {
     size_t whole = s->bytes / CKPT_PAGE * CKPT_PAGE, done = 0;
 
-    if (r->direct < 0 || s->at % CKPT_PAGE != 0)
+    if (r->direct < 0 || atomic_load(&r->refused) || s->at % CKPT_PAGE != 0)
         return 0;
     while (done < whole) {
         ssize_t n =
@@ -71,8 +79,7 @@ static ssize_t write_direct(struct ring *r, const struct slot *s)
         if (n < 0 && errno != EINVAL)
             return -1;
         if (n < CKPT_PAGE) { /* refused, or not even a page: no more O_DIRECT */
-            close(r->direct);
-            r->direct = -1;
+            atomic_store(&r->refused, true);
             break;
         }
         done += (size_t)n / CKPT_PAGE * CKPT_PAGE;
@@ -118,29 +125,42 @@ static int write_slot(struct ring *r, const struct slot *s)
                            s->at + done);
 }
 
-/* The writer thread. After an error it keeps taking slots without writing, so that the
- * other thread is never stuck. */
+/* Has the lock. The slot is written: it, and those behind it that were ready before it,
+ * are free. */
+static void give_back(struct ring *r, struct slot *s, int error)
+{
+    if (!r->error)
+        r->error = error;
+    s->written = true;
+    while (r->got < r->taken && r->slot[r->got % SLOTS].written)
+        r->got++;
+    pthread_cond_broadcast(&r->moved);
+}
+
+/* A writer thread. After an error it keeps taking slots without writing, so that the
+ * caller's is never stuck. */
 static void *writer(void *arg)
 {
     struct ring *r = arg;
 
     pthread_mutex_lock(&r->lock);
     for (;;) {
+        struct slot *s;
+        bool writes;
         int error = 0;
 
-        while (r->got == r->put && !r->closed)
+        while (r->taken == r->put && !r->closed)
             pthread_cond_wait(&r->moved, &r->lock);
-        if (r->got == r->put)
+        if (r->taken == r->put)
             break;
+        s = &r->slot[r->taken++ % SLOTS];
+        writes = r->error == 0;
         pthread_mutex_unlock(&r->lock);
         /* The producer does not touch a slot between put and got. */
-        if (r->error == 0 && write_slot(r, &r->slot[r->got % SLOTS]))
+        if (writes && write_slot(r, s))
             error = errno;
         pthread_mutex_lock(&r->lock);
-        if (error)
-            r->error = error;
-        r->got++;
-        pthread_cond_signal(&r->moved);
+        give_back(r, s, error);
     }
     pthread_mutex_unlock(&r->lock);
     return NULL;
@@ -164,7 +184,7 @@ static void hand_over(struct ring *r)
 {
     pthread_mutex_lock(&r->lock);
     r->put++;
-    pthread_cond_signal(&r->moved);
+    pthread_cond_broadcast(&r->moved);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -178,8 +198,8 @@ struct ckpt_writer {
     size_t *order;
     /* being filled; NULL: none */
     struct slot *slot;
-    pthread_t thread;
-    bool running;
+    pthread_t thread[WRITERS];
+    int running;
 };
 
 /* Puts bytes [from, from+n) of a box, which lie at src, into a slot and hashes them,
@@ -230,8 +250,9 @@ bool ckpt_writer_put(struct ckpt_writer *w, size_t box, const void *data, bool s
             w->slot = free_slot(&w->ring);
             if (!w->slot)
                 return false;
-            *w->slot =
-                (struct slot){ w->slot->stage, in_place ? src : w->slot->stage, at, 0 };
+            *w->slot = (struct slot){ .stage = w->slot->stage,
+                                      .data = in_place ? src : w->slot->stage,
+                                      .at = at };
         }
         fill_slot(w->m, b, seed, src, from, n, w->slot, in_place);
         from += (int64_t)n;
@@ -267,23 +288,33 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
     return ACCEL_OK;
 }
 
-/* Signals go to the caller's threads, where its handlers expect them. */
-static int start_writer(struct ckpt_writer *w)
+/* Time that is left to others is counted by one thread. */
+static int writers_for(const struct ckpt_writer *w)
 {
+    return w->file->bytes < SMALL || w->ring.pace->spread > 0 ? 1 : WRITERS;
+}
+
+/* Signals go to the caller's threads, where its handlers expect them. One writer is
+ * enough where there are no threads left. */
+static int start_writers(struct ckpt_writer *w)
+{
+    const int wanted = writers_for(w);
     sigset_t all, before;
-    int e;
+    int e = 0;
 
     pthread_mutex_init(&w->ring.lock, NULL);
     pthread_cond_init(&w->ring.moved, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    e = pthread_create(&w->thread, NULL, writer, &w->ring);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    w->running = e == 0;
-    if (e) {
-        pthread_cond_destroy(&w->ring.moved);
-        pthread_mutex_destroy(&w->ring.lock);
+    while (!e && w->running < wanted) {
+        e = pthread_create(&w->thread[w->running], NULL, writer, &w->ring);
+        w->running += e == 0;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (w->running > 0)
+        return 0;
+    pthread_cond_destroy(&w->ring.moved);
+    pthread_mutex_destroy(&w->ring.lock);
     return e;
 }
 
@@ -337,7 +368,7 @@ accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
     if (!st)
         st = ckpt_meta_hash(m, rank, w->ring.fd, w->order, m->boxes,
                             &m->file[rank].meta, err);
-    if (!st && (e = start_writer(w)) != 0)
+    if (!st && (e = start_writers(w)) != 0)
         st = fail_write(w, e, err);
     if (st)
         (void)ckpt_writer_close(w, false, NULL, NULL);
@@ -346,8 +377,8 @@ accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
     return st;
 }
 
-/* Waits for the thread. The errno of a failed write, or 0. */
-static int end_writer(struct ckpt_writer *w)
+/* Waits for the threads. The errno of a failed write, or 0. */
+static int end_writers(struct ckpt_writer *w)
 {
     struct ring *r = &w->ring;
 
@@ -356,9 +387,10 @@ static int end_writer(struct ckpt_writer *w)
     end_slot(w);
     pthread_mutex_lock(&r->lock);
     r->closed = true;
-    pthread_cond_signal(&r->moved);
+    pthread_cond_broadcast(&r->moved);
     pthread_mutex_unlock(&r->lock);
-    pthread_join(w->thread, NULL);
+    for (int i = 0; i < w->running; i++)
+        pthread_join(w->thread[i], NULL);
     pthread_cond_destroy(&r->moved);
     pthread_mutex_destroy(&r->lock);
     return r->error;
@@ -370,13 +402,13 @@ accel_status_t ckpt_writer_close(struct ckpt_writer *w, bool complete, int *dire
                                  accel_error_t *err)
 {
     struct ring *r = &w->ring;
-    const int e = end_writer(w);
+    const int e = end_writers(w);
     accel_status_t st = e ? fail_write(w, e, err) : ACCEL_OK;
 
     if (!st && complete)
         st = ckpt_fsync(r->fd, w->file->name, err);
     if (complete)
-        *direct_out = r->direct >= 0;
+        *direct_out = r->direct >= 0 && !atomic_load(&r->refused);
     if (r->direct >= 0 && close(r->direct) && !st)
         st = accel_fail_at(err, A0801, w->file->name, "check the disk", "close: %m");
     if (r->fd >= 0 && close(r->fd) && !st)

@@ -98,8 +98,11 @@ MINIFLOAT_INLINE float fp8_largest(accel_dtype_t type)
     return type == ACCEL_F8E4M3 ? WIRE_LARGEST_E4M3 : WIRE_LARGEST_E5M2;
 }
 
+/* The smallest scale: its inverse is finite. */
+#define FP8_LEAST_SCALE 0x1p-127f
+
 /* The scale for tensors whose largest magnitude is `amax`; `before` where that is 0 or
- * not finite. */
+ * not finite. A large margin makes no scale whose inverse is infinite. */
 MINIFLOAT_INLINE float fp8_scale_for(float amax, accel_dtype_t type, int margin,
                                      float before)
 {
@@ -108,7 +111,7 @@ MINIFLOAT_INLINE float fp8_scale_for(float amax, accel_dtype_t type, int margin,
     /* also for NaN */
     if (!(amax > 0) || isinf(amax))
         return before;
-    return isinf(scale) ? FLT_MAX : scale;
+    return isinf(scale) ? FLT_MAX : scale < FP8_LEAST_SCALE ? FP8_LEAST_SCALE : scale;
 }
 
 /* A scale of 1 for each tensor, and empty histories. */

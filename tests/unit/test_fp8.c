@@ -147,11 +147,11 @@ static void past_step(struct past *p, const struct fp8_recipe *r, double amax,
     if (!due || isinf(most))
         return;
     scale = (double)(float)((double)(float)(largest / most) / pow(2, r->margin));
-    p->scale = isinf(scale) ? (double)FLT_MAX : scale;
+    p->scale = isinf(scale) ? (double)FLT_MAX : fmax(scale, 0x1p-127);
 }
 
-/* What a step sees: mostly plain numbers, sometimes nothing, infinity or a number so
- * small that its scale is infinite. */
+/* What a step sees: mostly plain numbers, sometimes nothing, infinity, the largest one or
+ * a number so small that its scale is infinite. */
 static float drawn(uint32_t *bits)
 {
     *bits = *bits * 1664525u + 1013904223u;
@@ -162,6 +162,8 @@ static float drawn(uint32_t *bits)
         return INFINITY;
     case 2:
         return 1e-44f;
+    case 3:
+        return FLT_MAX;
     default:
         return minifloat_float(0x30000000u + (*bits >> 5));
     }
@@ -490,6 +492,11 @@ int main(void)
                                          .margin = i % 3 - 1,
                                          .interval = i % 4 == 3 ? 3 : 1,
                                          .most_recent = i % 2 });
+    for (int margin = -128; margin <= 128; margin += 64)
+        test_scales((struct fp8_recipe){ .history = 16,
+                                         .margin = margin,
+                                         .interval = 1,
+                                         .most_recent = margin > 0 });
     test_powers();
     test_states();
     test_kernels();
