@@ -131,7 +131,7 @@ static accel_status_t copy_in_time(accel_t *run, double seconds, accel_error_t *
     if (st == ACCEL_OK && !busy)
         st = copy_fits(run, until, &fits, err);
     if (st == ACCEL_OK && !busy)
-        st = staging_go_on(run, fits, err); /* begins it */
+        st = staging_go_on(run, fits, err); /* commits an older one, begins it */
     if (st != ACCEL_OK || !fits)
         return st;
     await_write(&run->staging.drain, (double)(until - clock_ns()) * 1e-9);

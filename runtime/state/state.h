@@ -431,7 +431,8 @@ accel_status_t save_may_commit(void *user, accel_error_t *err);
  * it took, for stops of this life and of later ones. */
 void save_note(accel_t *run, int64_t step, enum save_kind kind,
                const accel_ckpt_stats_t *stats);
-/* Notes how long it took, for the deadlines of this life and of later ones. */
+/* Notes that a save of `kind` took `seconds`, without the time that it left to others,
+ * for the deadlines of this life and of later ones. */
 void save_measure(accel_t *run, int64_t step, enum save_kind kind, double seconds);
 /* Is it an error that another try may cure: a full disk, a file system that is away? */
 bool save_may_pass(accel_status_t st);
