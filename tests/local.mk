@@ -64,7 +64,7 @@ else
 CHECK_GPU_MODULE =
 endif
 gpu_shell_tests = tests/t/2130-gpu-train.t tests/t/2135-gpu-steps.t \
-	tests/t/2140-gpu-sanitizer.t tests/t/2150-gpu-memory.t
+	tests/t/2140-gpu-sanitizer.t tests/t/2150-gpu-memory.t tests/t/2155-gpu-saves.t
 CHECK_GPU_TESTS = $(gpu_unit_tests) $(gpu_shell_tests:%=$(srcdir)/%)
 shell_tests += $(gpu_shell_tests)
 check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(EXEEXT) \

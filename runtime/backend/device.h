@@ -20,13 +20,15 @@ struct backend;
 struct mask; /* backend/maths.h */
 
 /* The queues of a device. Compute: kernels of the tape and the optimizer. Gather and
- * reduce: parameters and gradients in flight between ranks. Copy: transfers to and from
- * the host. */
+ * reduce: parameters and gradients in flight between ranks. Copy: batches on their way
+ * from the host. Save: what a checkpoint copies to the host; many gigabytes, behind
+ * which nothing else has to wait. */
 enum backend_queue {
     QUEUE_COMPUTE,
     QUEUE_GATHER,
     QUEUE_REDUCE,
     QUEUE_COPY,
+    QUEUE_SAVE,
     QUEUE_COUNT
 };
 

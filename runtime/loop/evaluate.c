@@ -37,6 +37,9 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[4]
         return err->code;
     }
     st = accel_tensor_read(loss, &value, 1, err);
+    /* an evaluation may be long, and a checkpoint waits to be written */
+    if (st == ACCEL_OK)
+        st = background_copied(run, err);
     if (st != ACCEL_OK)
         return st;
     part[0] = count > 0 ? (double)value * count : 0;

@@ -210,6 +210,9 @@ static accel_status_t update(accel_t *run, const struct stepping *s,
     accel_status_t st =
         isfinite(a->loss) ? ACCEL_OK : loop_diverged(run, "the loss", err);
 
+    /* the device has just been waited for: its copy for a checkpoint has had a step */
+    if (st == ACCEL_OK)
+        st = background_copied(run, err);
     for (int i = 0; i < s->count && st == ACCEL_OK; i++)
         st = optim_apply(run, s->optim[i], a->sumsq[i], err);
     if (st == ACCEL_OK && !loss_scale_end_step(run))

@@ -170,6 +170,7 @@ accel_status_t shard_compress(struct shard *s, int optim, float scale,
     float *first;
 
     shard_wait_reduced(s);
+    shard_readers_settle(s);
     for (int at = 0;
          scale != 1.0f && shard_next_gradients(s, optim, &at, &first, &count);)
         s->be->scale(s->be, first, count, scale);
@@ -182,6 +183,7 @@ accel_status_t shard_meet_errors(struct shard *s, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
+    shard_readers_settle(s);
     shard_begin_reduce(s);
     for (int i = 0; i < s->trainers && s->o.powersgd && s->world > 1; i++) {
         const struct powersgd_state state = powersgd_state_of(s->trainer[i].powersgd);

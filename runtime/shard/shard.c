@@ -404,6 +404,7 @@ static accel_status_t open_slots(struct shard *s, accel_error_t *err)
         s->slot[i].read = s->be->event_new(s->be);
     }
     s->updated = s->be->event_new(s->be);
+    s->boxes_read = s->be->event_new(s->be);
     s->computed = s->be->event_new(s->be);
     s->reduced = s->be->event_new(s->be);
     return ACCEL_OK;
@@ -416,6 +417,7 @@ static void close_slots(struct shard *s)
         s->be->event_free(s->be, s->slot[i].read);
     }
     s->be->event_free(s->be, s->updated);
+    s->be->event_free(s->be, s->boxes_read);
     s->be->event_free(s->be, s->computed);
     s->be->event_free(s->be, s->reduced);
     free(s->slot);
@@ -614,9 +616,30 @@ struct residency shard_residency(struct shard *s)
     };
 }
 
-void shard_settle(struct shard *s)
+/* Masters, state and what PowerSGD keeps are all written in the compute queue, or
+ * behind what it has begun. */
+void shard_read_begin(struct shard *s)
+{
+    s->be->record(s->be, s->boxes_read, QUEUE_COMPUTE);
+    s->be->wait(s->be, QUEUE_SAVE, s->boxes_read);
+    s->be->use(s->be, QUEUE_SAVE);
+}
+
+void shard_read_end(struct shard *s)
+{
+    s->be->record(s->be, s->boxes_read, QUEUE_SAVE);
+    s->be->use(s->be, QUEUE_COMPUTE);
+}
+
+void shard_readers_settle(struct shard *s)
 {
     shard_ring_settle(s);
+    s->be->wait(s->be, QUEUE_COMPUTE, s->boxes_read);
+}
+
+void shard_settle(struct shard *s)
+{
+    shard_readers_settle(s);
     shard_settle_home(s);
 }
 

@@ -261,6 +261,10 @@ void shard_put_masters(const struct backend *home, void *to, accel_dtype_t type,
                        const float *values, int64_t n);
 /* The backend in whose memory the boxes are. */
 const struct backend *shard_home(const struct shard *s);
+/* Around copies of boxes by be->copy: they get the values that all calls so far leave,
+ * and whatever writes the boxes later waits on the device until they are made. */
+void shard_read_begin(struct shard *s);
+void shard_read_end(struct shard *s);
 /* To be called before boxes are written in the middle of a run: waits for what still
  * reads the old values. */
 void shard_settle(struct shard *s);

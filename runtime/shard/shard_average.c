@@ -44,7 +44,7 @@ void shard_swap_average(struct shard *s, int optim)
     float *average;
 
     shard_draw(s);
-    shard_ring_settle(s);
+    shard_readers_settle(s);
     shard_settle_home(s);
     shard_wait_reduced(s);
     for (int at = 0; (u = next_averaged(s, optim, &at, &average));) {

@@ -168,8 +168,8 @@ struct shard {
     /* 2, or as many as units */
     int slots;
     uint64_t clock;
-    /* the masters have changed */
-    struct backend_event *updated;
+    /* the masters have changed; copies of the boxes have been made */
+    struct backend_event *updated, *boxes_read;
     /* A queue keeps its order, so waiting for an event implies all earlier ones of its
      * queue. Gathers and marks (events of the compute queue) are numbered, and a wait
      * is skipped where a later number was waited for. The compute queue has waited for
@@ -237,8 +237,11 @@ accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err);
  * have changed. */
 #define SHARD_ALL (-2)
 void shard_ring_drop(struct shard *s, int optim);
-/* Before the compute queue changes masters: waits for every gather that reads them. */
+/* The compute queue waits for every gather, each of which reads masters. */
 void shard_ring_settle(struct shard *s);
+/* shard.c: before the compute queue changes masters, or state. It waits for everything
+ * else that reads them: gathers, and copies of boxes (shard_read_begin). */
+void shard_readers_settle(struct shard *s);
 
 /* coded.c: finds what is gathered in 8 bits, and tells the parameters so. */
 accel_status_t shard_coded_open(struct shard *s, const struct units *units,

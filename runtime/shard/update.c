@@ -356,7 +356,7 @@ accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
     accel_status_t st;
 
     shard_draw(s);
-    shard_ring_settle(s);
+    shard_readers_settle(s);
     shard_settle_home(s);
     if (trainer->o.own.update) {
         st = shard_own_update(s, optim, lr, t, grad_scale, err);

@@ -89,7 +89,7 @@ static accel_status_t meet(struct shard *s, bool state, accel_error_t *err)
     accel_status_t st = ACCEL_OK;
 
     shard_draw(s);
-    shard_ring_settle(s);
+    shard_readers_settle(s);
     shard_begin_reduce(s);
     for (int i = 0; i < s->units && s->world > 1 && !st; i++)
         if (s->unit[i].def->optim >= 0 && s->unit[i].state > 0)

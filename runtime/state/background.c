@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A save that is written while training goes on. In: what save.c has collected. A copy
- * of the tensors goes to memory that is there since the start (background_pool.c); a
- * thread writes it; the commit follows at the end of a later step, once all ranks have
- * written. Out: the same checkpoint that a save at once would have made.
+ * of the tensors goes to memory that is there since the start (background_pool.c), that
+ * of a device while its next step computes; a thread writes it; the commit follows at
+ * the end of a later step, once all ranks have written. Out: the same checkpoint that a
+ * save at once would have made.
  *
  * The thread never communicates. Everything collective is called by the run's own
  * thread, in the same order on every rank.
@@ -38,26 +39,47 @@ static void copy_all(char *dst, const char *src, size_t bytes)
     }
 }
 
+/* Copies boxes [from, to), whose places begin behind `at`. Returns their end. */
+static size_t copy_boxes(accel_t *run, struct run_boxes *boxes, size_t from, size_t to,
+                         size_t at)
+{
+    const struct backend *be = run->backend;
+
+    for (size_t i = from; i < to; i++) {
+        accel_ckpt_box_t *box = &boxes->all[i];
+        const size_t bytes = run_box_bytes(box);
+        char *place = run->background.pool + (at = pool_place(at, bytes));
+
+        if (bytes > 0 && !run_box_on_device(run, boxes, i))
+            copy_all(place, box->data, bytes);
+        else if (bytes > 0 && i < boxes->shard_count)
+            be->copy(be, place, box->data, bytes);
+        else if (bytes > 0)
+            be->to_host_bytes(be, place, box->data, bytes);
+        box->data = place;
+        at += bytes;
+    }
+    return at;
+}
+
+/* Shards of a device change in an update, which waits for these copies; buffers in the
+ * next forward, and so they are copied at once. */
 accel_status_t background_snapshot(accel_t *run, struct run_boxes *boxes,
                                    accel_error_t *err)
 {
-    const struct backend *be = run->backend;
-    accel_status_t st = pool_make(run, pool_bytes(boxes), err);
-    size_t at = 0;
+    accel_status_t st = background_copied(run, err);
+    size_t at;
 
-    for (size_t i = 0; i < boxes->count && st == ACCEL_OK; i++) {
-        accel_ckpt_box_t *box = &boxes->all[i];
-        const size_t bytes = run_box_bytes(box);
-        char *to = run->background.pool + (at = pool_place(at, bytes));
-
-        if (bytes > 0 && run_box_on_device(run, boxes, i))
-            be->to_host_bytes(be, to, box->data, bytes);
-        else if (bytes > 0)
-            copy_all(to, box->data, bytes);
-        box->data = to;
-        at += bytes;
-    }
-    return st == ACCEL_OK ? be->check(be, err) : st;
+    if (st == ACCEL_OK)
+        st = pool_make(run, pool_bytes(boxes), err);
+    if (st != ACCEL_OK)
+        return st;
+    shard_read_begin(run->shard);
+    at = copy_boxes(run, boxes, 0, boxes->shard_count, 0);
+    shard_read_end(run->shard);
+    run->background.copying = run_home(run)->device;
+    copy_boxes(run, boxes, boxes->shard_count, boxes->count, at);
+    return run->backend->check(run->backend, err);
 }
 
 /* ---- the thread ------------------------------------------------------------------ */
@@ -170,7 +192,24 @@ void background_write(struct background *b, int64_t step)
     atomic_store(&b->ended, 0);
     atomic_store(&b->failed, false);
     atomic_store(&b->written, false);
-    start_thread(b, write_main);
+    if (!b->copying)
+        start_thread(b, write_main);
+}
+
+/* The copies are the only work that may be left where this is called, so waiting for
+ * the whole device costs nothing more. */
+accel_status_t background_copied(accel_t *run, accel_error_t *err)
+{
+    struct background *b = &run->background;
+    accel_status_t st;
+
+    if (!b->copying)
+        return ACCEL_OK;
+    st = run->backend->sync(run->backend, err);
+    b->copying = false;
+    if (st == ACCEL_OK && b->in_flight)
+        start_thread(b, write_main);
+    return st;
 }
 
 bool background_failed(const struct background *b)
@@ -180,7 +219,7 @@ bool background_failed(const struct background *b)
 
 bool background_writes(const struct background *b)
 {
-    return b->running && !atomic_load(&b->written);
+    return (b->in_flight && b->copying) || (b->running && !atomic_load(&b->written));
 }
 
 int64_t background_ns(const struct background *b)
@@ -188,6 +227,12 @@ int64_t background_ns(const struct background *b)
     const int64_t ended = atomic_load(&b->ended);
 
     return b->begun ? (ended ? ended : clock_ns()) - b->begun : 0;
+}
+
+accel_status_t background_all_copied(accel_t *run, accel_error_t *err)
+{
+    return run->background.copying ? run_agree(run, background_copied(run, err), err)
+                                   : ACCEL_OK;
 }
 
 /* The commit of what this rank has written, or failed to. */
@@ -222,10 +267,11 @@ accel_status_t background_save_now(accel_t *run, const accel_ckpt_save_t *s,
                                    accel_ckpt_stats_t *stats_out, accel_error_t *err)
 {
     struct background *b = &run->background;
-    accel_status_t st;
+    accel_status_t st = background_all_copied(run, err);
 
     end_retaining(b);
-    st = accel_ckpt_save_begin(&b->saving, s, coll, err);
+    if (st == ACCEL_OK)
+        st = accel_ckpt_save_begin(&b->saving, s, coll, err);
     if (st != ACCEL_OK)
         return st;
     (void)accel_ckpt_save_write(b->saving, NULL);
@@ -258,8 +304,11 @@ void background_close(accel_t *run)
 {
     struct background *b = &run->background;
 
+    accel_error_t kept;
+
     if (b->in_flight)
         background_give_up(b);
+    (void)background_copied(run, &kept);
     end_retaining(b);
     free_texts(b);
     pool_free(run);

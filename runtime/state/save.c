@@ -214,6 +214,9 @@ accel_status_t save_finish(accel_t *run, accel_error_t *err)
 
     if (!run->background.in_flight)
         return ACCEL_OK;
+    st = background_all_copied(run, err);
+    if (st != ACCEL_OK)
+        return st;
     sync_logs(run);
     st = one_text(run, background_publish(&run->background, &coll, &stats, &why), &why);
     run->background.stall += (double)(clock_ns() - begun) * 1e-9;

@@ -313,7 +313,9 @@ struct background {
     /* [pool_bytes]: the copy of the tensors */
     char *pool;
     size_t pool_bytes;
-    /* being written, or waiting for its commit; the same on all ranks */
+    /* the device has not yet made the copy; the same on all ranks */
+    bool copying;
+    /* being copied or written, or waiting for its commit; the same on all ranks */
     bool in_flight;
     int64_t step;
     /* NULL: none; it outlives in_flight while older checkpoints are deleted */
@@ -339,12 +341,17 @@ struct background {
     /* saves that were due since it began and left out */
     int64_t skipped;
 };
-/* Copies the boxes to the pool and points them there. The copy is complete when the
- * call returns. None may be in flight. Not collective. */
+/* Copies the boxes to the pool and points them there. From a device the copy goes on
+ * behind the call: background_copied ends it. None may be in flight. Not collective. */
 accel_status_t background_snapshot(accel_t *run, struct run_boxes *boxes,
                                    accel_error_t *err);
-/* Begins to write; none may be in flight. What `s` points to must stay until it is
- * published. Collective: every rank gets the same status. */
+/* Waits until the copy from a device is complete; its write begins. Does nothing where
+ * there is none. Not collective. */
+accel_status_t background_copied(accel_t *run, accel_error_t *err);
+/* The same, collective: every rank gets the same status. */
+accel_status_t background_all_copied(accel_t *run, accel_error_t *err);
+/* Begins to write, once the copy is complete; none may be in flight. What `s` points to
+ * must stay until it is published. Collective: every rank gets the same status. */
 accel_status_t background_begin(accel_t *run, const accel_ckpt_save_t *s,
                                 const accel_ckpt_coll_t *coll, accel_error_t *err);
 /* Lets the thread write b->saving, the caller's, which saves `step`. */

@@ -74,26 +74,27 @@ static bool order(struct cuda_state *s, int from, int to)
            CHECK(s, cudaStreamWaitEvent(s->stream[to], s->graph->edge[from], 0));
 }
 
+/* The copies of a checkpoint last longer than a step, which must not wait for them. */
+bool cuda_graph_holds(const struct cuda_state *s, enum backend_queue q)
+{
+    return q != QUEUE_SAVE && (!s->graph || !s->graph->shared || q == QUEUE_COMPUTE);
+}
+
 /* The compute queue waits for all others; fork_queues is the reverse. While
  * recording, fork is also what draws the other queues into the capture, and join what
- * ends them. Lent queues are never drawn in. */
+ * ends them. Queues outside of recordings are never drawn in. */
 static void join_queues(struct cuda_state *s)
 {
-    for (int q = 0; !s->graph->shared && q < QUEUE_COUNT; q++)
-        if (q != QUEUE_COMPUTE)
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (q != QUEUE_COMPUTE && cuda_graph_holds(s, (enum backend_queue)q))
             order(s, q, QUEUE_COMPUTE);
 }
 
 static void fork_queues(struct cuda_state *s)
 {
-    for (int q = 0; !s->graph->shared && q < QUEUE_COUNT; q++)
-        if (q != QUEUE_COMPUTE)
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (q != QUEUE_COMPUTE && cuda_graph_holds(s, (enum backend_queue)q))
             order(s, QUEUE_COMPUTE, q);
-}
-
-bool cuda_graph_holds(const struct cuda_state *s, enum backend_queue q)
-{
-    return !s->graph || !s->graph->shared || q == QUEUE_COMPUTE;
 }
 
 /* ---- segments -------------------------------------------------------------------- */
