@@ -37,9 +37,6 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[4]
         return err->code;
     }
     st = accel_tensor_read(loss, &value, 1, err);
-    /* an evaluation may be long, and a checkpoint waits to be written */
-    if (st == ACCEL_OK)
-        st = background_copied(run, err);
     if (st != ACCEL_OK)
         return st;
     part[0] = count > 0 ? (double)value * count : 0;
@@ -77,6 +74,9 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     if (batches > 0 && batches < rounds)
         rounds = batches;
     st = local_sgd_meet(run, false, err);
+    /* an evaluation may be long, and a checkpoint waits to be written */
+    if (st == ACCEL_OK)
+        st = background_copied(run, err);
     /* no tape, no dropout */
     run->graph.recording = run->graph.training = false;
     for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)

@@ -272,7 +272,7 @@ tests_unit_test_background_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=pthread_join \
 	-Wl,--wrap=accel_ckpt_save_begin -Wl,--wrap=accel_ckpt_save_publish \
 	-Wl,--wrap=accel_ckpt_save_retain -Wl,--wrap=accel_ckpt_save_hurry \
-	-Wl,--wrap=accel_ckpt_save_cancel
+	-Wl,--wrap=accel_ckpt_save_cancel -Wl,--wrap=background_snapshot
 unit_tests += tests/unit/test_background_auto
 tests_unit_test_background_auto_SOURCES = tests/unit/test_background_auto.c $(run_folder) \
 	$(open_world) $(held_run) tests/unit/loader_world.h

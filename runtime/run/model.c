@@ -51,6 +51,8 @@ accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
 /* Ends the micro-batch at work: its tensors are dropped. */
 void accel_inference_mode(accel_t *run, int on)
 {
+    accel_error_t why;
+
     if (!run)
         return;
     if (run->graph.depth > 0 || run->graph.inside) {
@@ -59,6 +61,9 @@ void accel_inference_mode(accel_t *run, int on)
                    run->graph.inside ? run->graph.inside : "the forward of a module");
         return;
     }
+    /* as in accel_evaluate */
+    if (on && background_copied(run, &why))
+        run->graph.error = why;
     run->graph.evaluating = on != 0;
     run->graph.recording = run->graph.training = !on;
     if (run->graph_open && run->graph.error.code == ACCEL_OK)

@@ -629,12 +629,15 @@ void shard_read_end(struct shard *s)
 {
     s->be->record(s->be, s->boxes_read, QUEUE_SAVE);
     s->be->use(s->be, QUEUE_COMPUTE);
+    s->reading = true;
 }
 
 void shard_readers_settle(struct shard *s)
 {
     shard_ring_settle(s);
-    s->be->wait(s->be, QUEUE_COMPUTE, s->boxes_read);
+    if (s->reading)
+        s->be->wait(s->be, QUEUE_COMPUTE, s->boxes_read);
+    s->reading = false;
 }
 
 void shard_settle(struct shard *s)

@@ -170,6 +170,8 @@ struct shard {
     uint64_t clock;
     /* the masters have changed; copies of the boxes have been made */
     struct backend_event *updated, *boxes_read;
+    /* compute has not waited for `boxes_read` yet */
+    bool reading;
     /* A queue keeps its order, so waiting for an event implies all earlier ones of its
      * queue. Gathers and marks (events of the compute queue) are numbered, and a wait
      * is skipped where a later number was waited for. The compute queue has waited for

@@ -51,7 +51,7 @@ struct queue_record {
 
 static struct queue_record *the; /* vtable functions get a const backend */
 
-static const char *const queue_name[] = { "compute", "gather", "reduce", "copy" };
+static const char *const queue_name[] = { "compute", "gather", "reduce", "copy", "save" };
 
 /* ---- writing down ---------------------------------------------------------------- */
 

@@ -142,6 +142,22 @@ int __wrap_pthread_join(pthread_t thread, void **result)
     return __real_pthread_join(thread, result);
 }
 
+/* Copies end when they are waited for, as those of a device do. */
+static bool copies_late;
+
+accel_status_t __real_background_snapshot(accel_t *run, struct run_boxes *boxes,
+                                          accel_error_t *err);
+accel_status_t __wrap_background_snapshot(accel_t *run, struct run_boxes *boxes,
+                                          accel_error_t *err);
+accel_status_t __wrap_background_snapshot(accel_t *run, struct run_boxes *boxes,
+                                          accel_error_t *err)
+{
+    const accel_status_t st = __real_background_snapshot(run, boxes, err);
+
+    run->background.copying = copies_late;
+    return st;
+}
+
 static int no_fsync(const char *call, const char *name, int fd)
 {
     (void)name;
@@ -356,6 +372,46 @@ static int is_late(struct boot *b, void *arg)
         EXPECT(!step(&k), "step: %s", k.err.text);
     EXPECT(accel_close(k.run, &k.err) == ACCEL_OK, "closed: %s", k.err.text);
     join_opens = false;
+    return 0;
+}
+
+/* Nothing is written, and nothing committed, before the copy is complete. The next step
+ * ends it, or whoever wants the checkpoint. */
+static int copies(struct boot *b, void *arg)
+{
+    struct number_run k;
+    const struct background *w;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    copies_late = join_opens = true;
+    EXPECT(!begin(&k, 100) && !step(&k) && !step(&k), "step 2: %s", k.err.text);
+    w = &k.run->background;
+    EXPECT(w->in_flight && w->copying && !w->running && background_writes(w),
+           "step 2 is copied: that counts as writing");
+    EXPECT(!step(&k) && !w->copying && w->running && newest() == -1,
+           "step 3 ends the copy, and the write begins");
+    gate(false);
+    await_write(k.run);
+    accel_barrier(k.run, &k.err);
+    EXPECT(!step(&k) && newest() == 2 && w->step == 4 && w->copying,
+           "step 4 commits it, and is copied itself");
+    EXPECT(!save_finish(k.run, &k.err) && newest() == 4 && !w->copying && !w->in_flight,
+           "who wants it waits for the copy and the write: %s", k.err.text);
+    EXPECT(!step(&k) && !step(&k) && w->copying, "step 6 is copied");
+    accel_inference_mode(k.run, 1);
+    EXPECT(!w->copying && w->running,
+           "before an evaluation, however long, it is written");
+    accel_inference_mode(k.run, 0);
+    await_write(k.run);
+    accel_barrier(k.run, &k.err);
+    gate(true);
+    EXPECT(!step(&k) && !step(&k) && newest() == 6 && w->copying, "step 8 is copied");
+    k.run->status = ACCEL_EIO;
+    EXPECT(accel_close(k.run, &k.err) == ACCEL_EIO && newest() == 6,
+           "a run that has failed commits nothing");
+    copies_late = join_opens = false;
     return 0;
 }
 
@@ -620,6 +676,7 @@ int main(void)
         run_case(world, "waits", "    when_busy: wait\n    keep: 1\n", waits, 6);
         run_case(world, "takes time", "", takes_time, 16);
         run_case(world, "is late", "", is_late, 2);
+        run_case(world, "copies", "", copies, 6);
         run_case(world, "fails", "", fails, 5);
         run_case(world, "throws away", "", throws_away, 0);
         run_case(world, "counts", "", counts, 2);

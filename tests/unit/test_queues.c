@@ -7,6 +7,7 @@
  */
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "optim/optim.h"
@@ -20,6 +21,7 @@ struct plan_of_world {
     struct job job;
     int accumulate;
     bool nested;        /* the root unit is in use around the blocks */
+    int save_after;     /* a checkpoint follows this step; 0: none does */
     _Atomic int *waits; /* of all ranks; shared with the parent */
 };
 
@@ -72,6 +74,29 @@ static int pass(struct boot *b, const struct model *m, struct residency *r,
     return rc;
 }
 
+/* As a checkpoint does: copies of all boxes, which the next update overwrites. */
+static int copy_boxes(struct boot *b, struct shard *s, const struct backend *be)
+{
+    accel_ckpt_box_t *box;
+    size_t count;
+
+    CHECK(shard_boxes(s, false, &box, &count, err));
+    shard_read_begin(s);
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes = accel_dtype_bytes(box[i].dtype);
+        char *to;
+
+        for (int d = 0; d < box[i].ndim; d++)
+            bytes *= (size_t)box[i].shape[d];
+        to = malloc(bytes + 1);
+        be->copy(be, to, box[i].data, bytes);
+        free(to);
+    }
+    shard_read_end(s);
+    free(box);
+    return 0;
+}
+
 /* Later backwards leave a unit out, in the last step the last one, so that one that was
  * fetched ahead is never read. */
 static int train(struct boot *b, const struct model *m, struct shard *s,
@@ -93,6 +118,8 @@ static int train(struct boot *b, const struct model *m, struct shard *s,
         }
         CHECK(shard_grad_sumsq(s, 0, &sum, err));
         CHECK(shard_update(s, 0, 0.01f, t, 1.0f, err));
+        if (t == p->save_after && copy_boxes(b, s, shard_home(s)))
+            return 1;
     }
     return pass(b, m, &r, p, false, -1);
 }
@@ -166,11 +193,11 @@ static void test_world(struct plan_of_world *p)
     rc = fork_world_nodes(j->world, j->nodes, rank_main, p, 240, NULL);
     tap_is_int(
         rc, 0,
-        "%s, prefetch %s, %d micro-batches, %d ranks, %s%s: ordered by %d waits, "
+        "%s, prefetch %s, %d micro-batches, %d ranks, %s%s%s: ordered by %d waits, "
         "all of them needed",
         config_strategy_name(j->strategy), prefetch[j->prefetch], p->accumulate,
         j->world, accel_dtype_name(j->compute), p->nested ? ", root around all" : "",
-        *p->waits);
+        p->save_after ? ", a save" : "", *p->waits);
     if (j->world > 1)
         tap_ok(*p->waits > 0, "and there are some");
 }
@@ -199,6 +226,7 @@ int main(void)
         p.job.nodes = 1;
         p.nested = k / 36 % 2;
         p.job.compute = p.job.reduce = k / 72 ? ACCEL_BF16 : ACCEL_F32;
+        p.save_after = k % 5 ? 0 : STEPS - 1;
         test_world(&p);
     }
     for (int k = 0; k < 3 * 2 * 3; k += STRIDE) {
