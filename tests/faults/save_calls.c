@@ -82,6 +82,7 @@ static struct {
     int disk; /* of that call */
     char call[80];
     int later; /* how the later life ended */
+    int ranks; /* of the lives */
 } * now;
 
 /* ---- time: a later life does not wait for the earlier one to end ------------------ */
@@ -134,11 +135,15 @@ static int disk_of(const char *name, int fd)
 static void take_over(void)
 {
     char how[] = { (char)('0' + (mode - modes)), '\0' };
+    char ranks[] = { (char)('0' + now->ranks), '\0' };
     char *const argv[] = { (char *)"save_calls",
                            (char *)(kind->dies       ? "later-lockless-dies"
                                     : kind->lockless ? "later-lockless"
                                                      : "later"),
-                           saves_dir, how, NULL };
+                           saves_dir,
+                           how,
+                           ranks,
+                           NULL };
     pid_t pid;
     int status = -1;
 
@@ -151,7 +156,6 @@ static void take_over(void)
 
 static int strike(const char *call, const char *name, int fd)
 {
-    const bool may_fail = strcmp(call, "unlinkat") != 0;
     int n, disk;
 
     /* a failed open to read is another campaign's */
@@ -174,7 +178,7 @@ static int strike(const char *call, const char *name, int fd)
         take_over();
     if (kind->how == SHORT)
         disk_short = strcmp(call, "pwrite") == 0 || strcmp(call, "write") == 0;
-    return kind->how == FAIL && may_fail ? kind->error : 0;
+    return kind->how == FAIL ? kind->error : 0;
 }
 
 /* Where nothing is made to fail: but no pause is made either. */
@@ -184,6 +188,12 @@ static int nothing(const char *call, const char *name, int fd)
     (void)name;
     (void)fd;
     return 0;
+}
+
+static void pause_never(int rank)
+{
+    (void)rank;
+    disk_hook = nothing;
 }
 
 static void strike_from_now(int rank)
@@ -221,7 +231,7 @@ static const char *next_life(const struct saves_life *life, int64_t found)
     const int64_t saved = saves_said->saved > found ? saves_said->saved : found;
     struct saves_life next = *life;
 
-    next.ready = NULL;
+    next.ready = next.open = NULL;
     lives++;
     if (saves_live(&next, SECONDS) != 0)
         return "the next life ends badly";
@@ -307,13 +317,17 @@ static const char *judge_later(int rc, int64_t newest)
 static bool cleans_up(void)
 {
     return kind->how == SHORT || (kind->how == FAIL && !kind->for_good &&
-                                  strncmp(now->call, "renameat(.trash", 15) != 0);
+                                  strncmp(now->call, "renameat(.trash", 15) != 0 &&
+                                  strncmp(now->call, "unlinkat", 8) != 0);
 }
 
 /* What a life has left, that ended with `rc`. */
 static const char *judge(const struct saves_life *life, int rc, int64_t newest)
 {
     const int left = saves_leftovers(saves_root);
+    /* what cannot be deleted stays, for the next life to delete */
+    const bool stays =
+        kind->how == FAIL && (kind->for_good || !strncmp(now->call, "unlinkat", 8));
     const char *problem = NULL;
 
     if (newest == -2)
@@ -328,10 +342,10 @@ static const char *judge(const struct saves_life *life, int rc, int64_t newest)
         problem = "a short write failed a save";
     if (!problem && life->local && cleans_up() && (left || saves_parts()))
         problem = "something is left on the nodes";
-    if (!problem && !life->local && kind->how != KILL && left > 0)
+    if (!problem && !life->local && kind->how != KILL && !stays && left > 0)
         problem = "something is left behind";
     /* a failure may leave a part and a record, for the next life to remove */
-    if (!problem && (kind->how == KILL || rc == 74 ||
+    if (!problem && (kind->how == KILL || rc == 74 || (stays && left > 0) ||
                      (life->local && (left > 0 || saves_parts() > 0))))
         problem = next_life(life, newest);
     return problem;
@@ -353,6 +367,7 @@ static bool one_life(int ranks)
     lockless = kind->lockless;
     saves_forget();
     memset((void *)now, 0, sizeof(*now));
+    now->ranks = ranks;
     lives++;
     rc = saves_live(&life, SECONDS);
     newest = saves_newest(saves_root, ROWS);
@@ -375,8 +390,6 @@ static void campaign(int ranks, int every, int first)
 
         kind = &kinds[k];
         bad = 0;
-        if (kind->how == TAKE_OVER && ranks > 1)
-            continue;
         if (few && (ranks == 1 || (int)k % 2 != mode->background))
             continue;
         /* a commit is a few calls, and each save has one: some moment is to meet it */
@@ -397,33 +410,33 @@ static void hurry(int rank)
     char path[200];
     FILE *f;
 
-    (void)rank;
     disk_hook = NULL;
     snprintf(path, sizeof(path), "%s/begun", saves_dir);
-    f = fopen(path, "w");
-    if (!f || fprintf(f, "%lld\n", (long long)saves_said->begun) < 0 || fclose(f))
+    f = rank == 0 ? fopen(path, "w") : NULL;
+    if (rank == 0 &&
+        (!f || fprintf(f, "%lld\n", (long long)saves_said->begun) < 0 || fclose(f)))
         abort();
     if (dies)
         _exit(0);
 }
 
 /* It saves as the earlier one does, but at no time at once. */
-static int later_life(const char *dir, int how)
+static int later_life(const char *dir, int how, int ranks)
 {
     struct saves_life life;
-    accel_error_t err = { 0 };
-    accel_status_t st;
+    int rc;
 
     mode = &modes[how | 1];
-    life = life_of(1);
+    life = life_of(ranks);
     saves_use(dir);
     life.steps = LATER_STEPS;
+    life.open = pause_never;
     life.ready = hurry;
-    disk_hook = nothing;
-    st = saves_live_here(&life, &err);
-    if (st)
-        fprintf(stderr, "# the later life: %s: %s\n", err.where, err.text);
-    return accel_exit_code(st);
+    rc = saves_live(&life, SECONDS);
+    if (rc)
+        fprintf(stderr, "# the later life: %s: %s\n", saves_said->err.where,
+                saves_said->err.text);
+    return rc;
 }
 
 int main(int argc, char **argv)
@@ -432,10 +445,10 @@ int main(int argc, char **argv)
     const int first = argc > 2 ? atoi(argv[2]) : 0;
     const int only = argc > 3 ? atoi(argv[3]) : -1;
 
-    if (argc > 3 && strncmp(argv[1], "later", 5) == 0) {
+    if (argc > 4 && strncmp(argv[1], "later", 5) == 0) {
         lockless = strcmp(argv[1], "later") != 0;
         dies = strstr(argv[1], "dies") != NULL;
-        return later_life(argv[2], argv[3][0] - '0');
+        return later_life(argv[2], argv[3][0] - '0', argv[4][0] - '0');
     }
     if (every < 1 || first < 0)
         return 64;

@@ -39,8 +39,9 @@ struct saves_life {
     int keep;
     /* steps between two saves; 0: as 1 */
     int every;
-    /* called in each rank once it has prepared (NULL: not), and after each of its
-     * steps, which it may end by a status */
+    /* called in each rank before it opens its run and once it has prepared (NULL: not),
+     * and after each of its steps, which it may end by a status */
+    void (*open)(int rank);
     void (*ready)(int rank);
     accel_status_t (*after)(int rank, accel_t *run, accel_error_t *err);
 };
