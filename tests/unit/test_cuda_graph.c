@@ -141,6 +141,25 @@ static void test_steps(struct work *with, struct work *without)
     tap_ok(equal(with, without), "the same bits with graphs and without");
 }
 
+/* The stand-in copies when somebody waits for it: behind a step that is recorded, whose
+ * queues meet, nobody has. */
+static void test_save(struct work *with)
+{
+    const size_t bytes = ELEMS * sizeof(float);
+    struct backend *be = with->be;
+    float *saved = be->host_alloc(be, bytes), first;
+
+    be->use(be, QUEUE_SAVE);
+    be->copy(be, saved, with->x, bytes);
+    be->use(be, QUEUE_COMPUTE);
+    step(with, NULL);
+    be->to_host(be, &first, with->total, ACCEL_F32, 1);
+    is_count(saved[0] == 0.0f, 1, "a step does not wait for what a checkpoint copies");
+    tap_is_int(be->sync(be, NULL), ACCEL_OK, "who waits for all queues does");
+    tap_ok(saved[0] == -0.5f, "and has the copy: %g", (double)saved[0]);
+    be->host_free(be, saved, bytes);
+}
+
 /* What is read in the middle is there; after some such steps no more are recorded. */
 static void test_middle(struct work *with, struct work *without)
 {
@@ -189,6 +208,8 @@ int main(void)
     work_open(&without, other);
     work_open(&handed, third);
     test_steps(&with, &without);
+    test_save(&with);
+    step(&without, NULL);
     test_middle(&with, &without);
     test_native(&handed);
     work_close(&with);
