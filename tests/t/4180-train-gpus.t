@@ -83,6 +83,21 @@ for rule in layers batched; do
     isnt $? 0 "PowerSGD, $rule: gradients are compressed"
 done
 
+# What a sum leaves out of one step belongs into its checkpoint, and the next sum changes it.
+for when in true false; do
+    train_config cpu.yaml NO_SHARD no 2 1 \
+        "checkpoint: {every_steps: 1, keep: 9, when_busy: wait, async: $when}"
+    sed '/use_cpu/d' cpu.yaml >gpu.yaml
+    # shellcheck disable=SC2086 # a list of words
+    ranks behind-$when gpu.yaml $gpus "$powersgd" layers text $STEPS behind-$when
+done
+for step in 1 2 3 4 5; do
+    at=checkpoints/step_0000000$step
+    "$ACCEL_BUILD/accel" ckpt diff behind-true/$at behind-false/$at >said 2>&1
+    ok $? "PowerSGD: the checkpoint of step $step, copied behind it, has the same bytes" ||
+        diag "$(tail -3 said)"
+done
+
 for reduce in e4m3 fp16; do
     train_config cpu.yaml FULL_SHARD no 2 1 "precision: {reduce: $reduce}"
     sed '/use_cpu/d' cpu.yaml >gpu.yaml
