@@ -34,23 +34,23 @@ static void names(struct ckpt_commit *c, int64_t step, const char *owner)
 }
 
 /* Is the directory in progress that of an earlier life of this job? "JOBID.RESTART":
- * the same JOBID with another RESTART, which is certainly over. */
-static bool same_job(const char *tmp_name, const char *owner)
+ * the same JOBID with a lower RESTART, which is over, or has lost the job to this life.
+ * A later life may have begun while this one does not know of it yet. Without Slurm it
+ * is "local.PID", which has no order: of two lives there, one waits for the other. */
+static bool is_earlier(const char *tmp_name, const char *owner)
 {
     const char *theirs = strchr(tmp_name + strlen(TMP_PREFIX), '.');
     const char *dot = strrchr(owner, '.');
-    size_t job = dot ? (size_t)(dot - owner) : strlen(owner);
+    const size_t job = dot ? (size_t)(dot - owner) : strlen(owner);
 
-    return theirs && strncmp(theirs + 1, owner, job) == 0 &&
-           (theirs[1 + job] == '.' || theirs[1 + job] == '\0');
-}
-
-/* One of this very life: another save of it may be in progress. */
-static bool same_life(const char *tmp_name, const char *owner)
-{
-    const char *theirs = strchr(tmp_name + strlen(TMP_PREFIX), '.');
-
-    return theirs && strcmp(theirs + 1, owner) == 0;
+    if (!theirs || strncmp(theirs + 1, owner, job) != 0)
+        return false;
+    theirs += 1 + job;
+    if (*theirs != '.')
+        return *theirs == '\0' && dot;
+    if (strncmp(owner, "local.", 6) == 0)
+        return strcmp(theirs, dot) != 0;
+    return dot && strtoll(theirs + 1, NULL, 10) < strtoll(dot + 1, NULL, 10);
 }
 
 /* Removes stale directories in progress and half-deleted checkpoints. A live writer or
@@ -64,8 +64,7 @@ static void clean_stale(int rootfd, const char *owner)
 
     if (ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, NULL) == ACCEL_OK) {
         for (size_t i = 0; i < n; i++)
-            if ((same_job(list[i], owner) && !same_life(list[i], owner)) ||
-                !ckpt_is_locked(rootfd, list[i], true))
+            if (is_earlier(list[i], owner) || !ckpt_is_locked(rootfd, list[i], true))
                 ckpt_remove_dir(rootfd, list[i]);
         free(list);
     }

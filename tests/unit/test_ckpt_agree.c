@@ -352,7 +352,8 @@ static void test_jobs(void)
         { ".tmp-step_00000005.12.0", false }, { ".tmp-step_00000005.1.0", true },
         { ".tmp-step_00000006.1.7", true },   { ".tmp-step_00000006.1", true },
         { ".tmp-step_00000006.11", false },   { ".tmp-step_00000006.2.1", false },
-        { ".tmp-step_00000007.1x.0", false },
+        { ".tmp-step_00000007.1x.0", false }, { ".tmp-step_00000008.1.8", false },
+        { ".tmp-step_00000008.1.9", false },  { ".tmp-step_00000008.1.10", false },
     };
     struct world one = { .size = 1 };
     accel_error_t err = { 0 };
@@ -380,6 +381,32 @@ static void test_jobs(void)
                dirs[i].ours ? "is of its own earlier life, and goes" : "stays");
         close(fd[i]);
     }
+}
+
+/* Processes without Slurm have no order, and wait for each other. */
+static void test_processes(void)
+{
+    struct world one = { .size = 1 };
+    accel_error_t err = { 0 };
+    char own[400], other[400];
+    int fd;
+
+    snprintf(own, sizeof(own), "%s/.tmp-step_00000005.local.70", root);
+    snprintf(other, sizeof(other), "%s/.tmp-step_00000005.local.99", root);
+    world_rmtree(root);
+    if (mkdir(root, 0777) || mkdir(own, 0777) || mkdir(other, 0777))
+        abort();
+    fd = open(own, O_RDONLY | O_DIRECTORY);
+    flock(fd, LOCK_EX);
+    tap_is_int(
+        numbers_save(&one,
+                     &(accel_ckpt_save_t){
+                         .root = root, .step = 9, .keep = 1, .owner = "local.70" },
+                     &err),
+        ACCEL_OK, "a process saves (%s)", err.text);
+    tap_ok(access(own, F_OK) == 0, "beside another save of its own");
+    tap_ok(access(other, F_OK) != 0, "what an earlier one left goes");
+    close(fd);
 }
 
 /* ---- the same step again --------------------------------------------------------- */
@@ -445,6 +472,7 @@ int main(void)
     for (int r = 0; r < RANKS; r++)
         test_staged(r, false);
     test_jobs();
+    test_processes();
     test_same_step(true);
     test_same_step(false);
     world_rmtree(root);
