@@ -169,6 +169,10 @@ unit_tests += tests/unit/test_fp8_run
 tests_unit_test_fp8_run_SOURCES = tests/unit/test_fp8_run.c $(run_net)
 tests_unit_test_fp8_run_LDADD = $(fork_ldadd)
 tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=pread
+# Any bits in the scales of a checkpoint: 8 in the suite.
+check-scales: tests/unit/test_fp8_run
+	./tests/unit/test_fp8_run 3000
+.PHONY: check-scales
 unit_tests += tests/unit/test_fp8_gather
 tests_unit_test_fp8_gather_SOURCES = tests/unit/test_fp8_gather.c $(run_net)
 tests_unit_test_fp8_gather_LDADD = $(fork_ldadd)

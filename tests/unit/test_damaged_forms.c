@@ -3,6 +3,8 @@
  * Scales and exponents of masters and moments that no save writes, and words of their
  * forms that nobody knows: refused, with the tensor, the number and the word.
  */
+#include <string.h>
+
 #include "run/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"
@@ -77,6 +79,37 @@ static void test_damaged_moments(void)
            "another word is refused");
 }
 
+/* Whatever float32 a block has for its largest, of all exponents and of the ends of
+ * their fractions: the exponents that narrowing writes are those that a load takes. */
+static void test_every_exponent(accel_dtype_t type, const char *name)
+{
+    uint8_t exponent = 0;
+    const accel_ckpt_box_t box = {
+        .name = name, .dtype = ACCEL_U8, .ndim = 1, .shape = { 1 }, .data = &exponent
+    };
+    bool written[256] = { false };
+    int wrong = 0;
+
+    for (uint32_t e = 0; e < 256; e++)
+        for (uint32_t k = 0; k < 64; k++) {
+            const uint32_t fraction = k < 32 ? (1u << (k % 24)) - 1 : ~0u << (k % 24);
+            const uint32_t bits = e << 23 | (fraction & 0x7fffff);
+            float x;
+
+            memcpy(&x, &bits, sizeof(x));
+            written[scaled_exponent(&x, 1, type)] = true;
+        }
+    for (int e = 0; e < 256; e++) {
+        accel_error_t err = { 0 };
+
+        exponent = (uint8_t)e;
+        wrong +=
+            (shard_check_scales(&box, 1, "step_1", &err) == ACCEL_OK) != written[e];
+    }
+    tap_is_int(wrong, 0, "%s: of 256 exponents those are refused that no save writes",
+               name);
+}
+
 static void test_moments_refused(void)
 {
     static accel_t run;
@@ -107,8 +140,17 @@ static void test_damage(void)
           .data = scale },
     };
     accel_error_t err = { 0 };
+    int wrong = 0;
 
     tap_ok(!shard_check_scales(boxes, 2, "step_1", &err), "scales from 0 on are good");
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        const bool negative = bits >> 15, number = (bits & 0x7f80) != 0x7f80;
+
+        scale[2] = (uint16_t)bits;
+        wrong += (shard_check_scales(boxes, 2, "step_1", &err) == ACCEL_OK) !=
+                 (number && !negative);
+    }
+    tap_is_int(wrong, 0, "of 65536 scales those are refused that no save writes");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad); i++) {
         scale[2] = bad[i];
         shard_check_scales(boxes, 2, "step_1", &err);
@@ -123,6 +165,9 @@ int main(void)
 {
     test_damaged_masters();
     test_damaged_moments();
+    test_every_exponent(ACCEL_F16, "scale/w");
+    test_every_exponent(ACCEL_F8E4M3, "optim/w/exp_avg.scale");
+    test_every_exponent(ACCEL_F16, "optim/w/exp_avg_sq.scale");
     test_moments_refused();
     test_damage();
     return tap_done();

@@ -4,6 +4,7 @@
  * checkpointing; products that are overridden; evaluations; scales through checkpoints,
  * into bf16 and back, and damaged ones; what is chosen by name.
  */
+#include <float.h>
 #include <ftw.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +29,8 @@ struct outcome {
     size_t peak;
     /* bytes that all ranks have read from shard files */
     int64_t read;
+    /* the damage of a save is one that no save shows */
+    bool good;
     /* the last warning of rank 0, or the error; a warning of damaged scales */
     char said[1024], damaged[1024];
 };
@@ -71,6 +74,7 @@ static void note_log(void *user, accel_log_level_t level, const char *line)
 /* ---- the disk -------------------------------------------------------------------- */
 
 static int64_t *bytes_read; /* of this rank's outcome */
+static struct outcome *told;
 
 ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
@@ -214,6 +218,7 @@ static int rank_main(struct boot *b, void *arg)
     accel_status_t st;
 
     bytes_read = &p->out->read;
+    told = p->out;
     st = rig_open(&k, p, &err);
     bytes_read = NULL;
     for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
@@ -513,7 +518,7 @@ static void test_modules(void)
 static void test_resume(void)
 {
     struct scene p = { .world = 2 };
-    struct outcome whole = train(p, "whole", 0), o;
+    struct outcome whole = train(p, "whole", 0), before, o;
 
     for (int world = TAP_SANITIZED ? 4 : 1; world <= 4; world *= 2) {
         char dir[16];
@@ -521,9 +526,15 @@ static void test_resume(void)
         snprintf(dir, sizeof(dir), "again%d", world);
         p.world = 2;
         p.until = p.save = STOP;
-        train(p, dir, 0);
+        before = train(p, dir, 0);
         p.world = world;
-        p.until = p.save = 0;
+        p.save = 0;
+        o = train(p, dir, 0);
+        tap_ok(memcmp(o.state, before.state, sizeof(o.state)) == 0 &&
+                   memcmp(o.inverse, before.inverse, sizeof(o.inverse)) == 0 &&
+                   before.state[LENGTH] > 0,
+               "%d ranks: scales and histories have the bits of the save", world);
+        p.until = 0;
         o = train(p, dir, 0);
         if (world == 2)
             tap_ok(same_run(&whole, &o, STOP) && o.warnings == 0,
@@ -635,6 +646,55 @@ static void damage_history(accel_t *run)
     fp8_history(&run->fp8.linears.linear[LINEARS - 1], FP8_GRADIENT)[3] = NAN;
 }
 
+/* Any bits, anywhere in the scales and histories of a save. */
+static uint32_t seed_of_damage;
+
+static uint32_t draw(void)
+{
+    seed_of_damage = seed_of_damage * 1664525u + 1013904223u;
+    return seed_of_damage >> 8 ^ seed_of_damage << 11;
+}
+
+static void damage_anything(accel_t *run)
+{
+    const struct fp8_linears *l = &run->fp8.linears;
+    const int64_t each = 1 + LENGTH, place = draw() % (STATE / each),
+                  at = draw() % each;
+    const uint32_t bits = draw();
+    float x;
+
+    memcpy(&x, &bits, sizeof(x));
+    l->state[place * each + at] = x;
+    told->good = at == 0 ? x >= 0x1p-127f && x <= FLT_MAX : x >= 0;
+}
+
+static void test_any_damage(int seeds)
+{
+    int good = 0;
+
+    for (int seed = 1; seed <= seeds; seed++) {
+        struct scene p = { .world = 1, .until = 2, .save = 2 };
+        struct outcome o;
+        char dir[32];
+
+        seed_of_damage = (uint32_t)seed;
+        p.damage = damage_anything;
+        snprintf(dir, sizeof(dir), "any%d", seed);
+        o = train(p, dir, 0);
+        good += o.good;
+        p.damage = NULL;
+        p.save = 0;
+        if (o.good)
+            train(p, dir, 0);
+        else
+            o = train(p, dir, ACCEL_ECORRUPT);
+        tap_ok(o.good || (strstr(o.damaged, ".weight in the checkpoint have numbers "
+                                            "that no run leaves there") != NULL),
+               "seed %d: %s", seed, o.good ? "a run may leave it" : o.damaged);
+    }
+    tap_ok(good > 0 && good < seeds, "%d of %d may be there", good, seeds);
+}
+
 static void test_damage(void)
 {
     struct scene p = { .world = 2, .until = STOP, .save = STOP };
@@ -658,9 +718,15 @@ static void test_damage(void)
            o.damaged);
 }
 
-int main(void)
+/* test_fp8_run [SEEDS]: damage of scales alone, for so many seeds. */
+int main(int argc, char **argv)
 {
     run_folder_new(root);
+    if (argc > 1) {
+        test_any_damage(atoi(argv[1]));
+        run_folder_remove(root);
+        return tap_done();
+    }
     test_ranks();
     test_same_bits();
     test_overrides();
@@ -674,6 +740,7 @@ int main(void)
     test_lengths();
     test_longest();
     test_damage();
+    test_any_damage(TAP_SANITIZED ? 4 : 8);
     run_folder_remove(root);
     return tap_done();
 }
