@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Scales and exponents of masters and moments that no save writes, and words of their
- * forms that nobody knows: refused, with the tensor, the number and the word.
+ * forms that nobody knows: refused, with the tensor, the number and the word. And forms
+ * that GPUs do not have.
  */
 #include <string.h>
 
+#include "backend/device.h"
+#include "precision/levels.h"
+#include "precision/policy.h"
 #include "run/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"
@@ -87,7 +91,8 @@ static void test_every_exponent(accel_dtype_t type, const char *name)
     const accel_ckpt_box_t box = {
         .name = name, .dtype = ACCEL_U8, .ndim = 1, .shape = { 1 }, .data = &exponent
     };
-    bool written[256] = { false };
+    /* 0: of zeroed memory, where nothing was ever stepped */
+    bool written[256] = { true };
     int wrong = 0;
 
     for (uint32_t e = 0; e < 256; e++)
@@ -123,6 +128,39 @@ static void test_moments_refused(void)
     tap_ok(run_net_says(&err, A0902, "moments in fp8 are for CPUs"), "GPUs");
     be.device = false;
     tap_ok(!moments_begin(&run, &err), "CPUs have them");
+}
+
+/* On a GPU that has products of all kinds: the plan says "not yet" of exactly the levels
+ * that a run refuses. */
+static void test_levels_on_gpus(void)
+{
+    struct backend be = { .device = true, .fp8 = BACKEND_FP8_ANY, .isa = "a GPU" };
+    const struct precision_level *level;
+    int refused = 0, levels = 0;
+
+    for (; (level = precision_level_at(levels)) != NULL; levels++) {
+        static accel_t run;
+        accel_error_t err = { 0 };
+        accel_status_t st;
+
+        memset(&run, 0, sizeof(run));
+        config_defaults(&run.config);
+        run.backend = &be;
+        run.optims = 1;
+        run.boot.rank = 1; /* which logs nothing */
+        if (!tap_ok(precision_level_set(level, &run.config), "%s is set", level->name))
+            continue;
+        st = msamp_begin(&run, &err);
+        st = st ? st : moments_begin(&run, &err);
+        st = st ? st : masters_begin(&run, &err);
+        st = st ? st : gradients_begin(&run, &err);
+        st = st ? st : fp8_scales_begin(&run, &err);
+        fp8_scales_free(&run);
+        refused += st != ACCEL_OK;
+        tap_ok(precision_on_gpus(&run.config) == (st == ACCEL_OK), "%s on GPUs: %s",
+               level->name, st ? err.text : "runs");
+    }
+    tap_ok(refused > 0 && refused < levels, "%d of %d are refused", refused, levels);
 }
 
 /* What a save never writes. Names and types tell scales from all else. */
@@ -169,6 +207,7 @@ int main(void)
     test_every_exponent(ACCEL_F8E4M3, "optim/w/exp_avg.scale");
     test_every_exponent(ACCEL_F16, "optim/w/exp_avg_sq.scale");
     test_moments_refused();
+    test_levels_on_gpus();
     test_damage();
     return tap_done();
 }
