@@ -89,7 +89,7 @@ static void use_text(const struct config_key *k, struct strbuf *out)
         strbuf_printf(out, "\nPassed on to the program; libaccel accepts: ");
     else if (k->use == USE_HANDED_ON)
         strbuf_printf(out, "\nPassed on to the program%s.",
-                      k->ours ? "; libaccel accepts any value"
+                      k->ours ? "; libaccel supports every value"
                               : "; libaccel refuses it");
     if (k->use <= USE_HANDED_ON && k->ours && strcmp(k->ours, "*") != 0) {
         for (const char *p = k->ours; *p; p++)
