@@ -51,7 +51,8 @@ struct queue_record {
 
 static struct queue_record *the; /* vtable functions get a const backend */
 
-static const char *const queue_name[] = { "compute", "gather", "reduce", "copy", "save" };
+static const char *const queue_name[] = { "compute", "gather", "reduce", "copy",
+                                          "save" };
 
 /* ---- writing down ---------------------------------------------------------------- */
 

@@ -203,7 +203,7 @@ static void test_threads(void)
 static void test_priorities(void)
 {
     static const bool urgent[] = {
-        [QUEUE_GATHER] = true, [QUEUE_REDUCE] = true, [QUEUE_COPY] = false
+        [QUEUE_GATHER] = true, [QUEUE_REDUCE] = true, [QUEUE_SAVE] = false
     };
     struct backend *be;
 

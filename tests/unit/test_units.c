@@ -436,7 +436,8 @@ static void test_fields(void)
     tap_ok(!accel_prepare(run, &j, &err), "a model of any fields (%s)", err.text);
     run->background.copying = true; /* as a device does for a checkpoint */
     accel_evaluate(run, 0, &loss, &err);
-    tap_ok(!run->background.copying, "a copy under way is waited for before evaluation");
+    tap_ok(!run->background.copying,
+           "a copy under way is waited for before evaluation");
     tap_ok(fabs(loss - 94.5) < 1e-9,
            "evaluation weighs the last, smaller micro-batch: %g", loss);
     accel_evaluate(run, 1, &loss, &err);
