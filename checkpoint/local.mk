@@ -114,6 +114,12 @@ tests_unit_test_ckpt_write_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite \
 	-Wl,--wrap=pread -Wl,--wrap=fallocate -Wl,--wrap=fsync -Wl,--wrap=mmap \
 	-Wl,--wrap=nanosleep -Wl,--wrap=clock_ns
 tests_unit_test_ckpt_write_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS)
+unit_tests += tests/unit/test_ckpt_copy
+tests_unit_test_ckpt_copy_SOURCES = tests/unit/test_ckpt_copy.c \
+	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_ckpt_copy_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
+	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_copy_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pread
 endif
 unit_tests += tests/unit/test_ckpt_access
 tests_unit_test_ckpt_access_SOURCES = tests/unit/test_ckpt_access.c \

@@ -208,35 +208,14 @@ ssize_t __wrap_pwrite(int fd, const void *p, size_t n, off_t at)
     return done;
 }
 
-/* A copy that is given up once so many bytes of shards have been read; and how many
- * more are, by whatever thread. */
-static struct {
-    accel_ckpt_saving_t *saving;
-    int64_t at;
-    atomic_llong read, more;
-} giving_up;
-
-static void count_read(int fd, ssize_t n)
-{
-    if (!giving_up.saving || n <= 0 || !is_shard(fd))
-        return;
-    if (giving_up.read >= giving_up.at)
-        giving_up.more += n;
-    giving_up.read += n;
-    if (giving_up.read >= giving_up.at)
-        accel_ckpt_save_cancel(giving_up.saving);
-}
-
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
 {
     bool direct = fcntl(fd, F_GETFL) & O_DIRECT;
-    ssize_t done;
 
-    if (!direct)
-        n = n ? allowed(n) : 0;
-    done = n || direct ? __real_pread(fd, p, n, at) : -1;
-    count_read(fd, done);
-    return done;
+    if (direct)
+        return __real_pread(fd, p, n, at);
+    n = n ? allowed(n) : 0;
+    return n ? __real_pread(fd, p, n, at) : -1;
 }
 
 int __wrap_fallocate(int fd, int mode, off_t at, off_t n)
@@ -732,61 +711,6 @@ static void test_staging(void)
     tap_ok(!ckpt_stage_map(SIZE_MAX / 2), "more than there is: none");
 }
 
-/* ---- a copy from a node ----------------------------------------------------------- */
-
-/* The copy of `staged`, given up behind `at` bytes; 0: not. Of a file each byte is read
- * twice: its hashes are checked before it is copied. */
-static accel_status_t copy_staged(const char *node, const char *staged, int64_t at,
-                                  accel_error_t *err)
-{
-    const accel_ckpt_save_t s = {
-        .root = root, .owner = "1.0", .keep = 9, .local = node
-    };
-    accel_ckpt_saving_t *g = NULL;
-    accel_status_t st = accel_ckpt_drain_begin(&g, staged, &s, NULL, err);
-
-    if (st)
-        return st;
-    giving_up.at = at;
-    giving_up.read = giving_up.more = 0;
-    giving_up.saving = at ? g : NULL;
-    (void)accel_ckpt_save_write(g, NULL);
-    giving_up.saving = NULL;
-    st = accel_ckpt_save_publish(g, NULL, NULL, err);
-    accel_ckpt_save_free(g);
-    return st;
-}
-
-static void test_given_up(void)
-{
-    accel_ckpt_save_t s = args(500);
-    accel_ckpt_stats_t stats = { 0 };
-    accel_error_t err = { 0 };
-    char node[300];
-    int64_t bytes = 0;
-
-    snprintf(node, sizeof(node), "%s-node", root);
-    s.local = node;
-    for (int64_t i = 0; i < MEMORY_BYTES; i++)
-        memory[i] = (char)value(i);
-    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(box); k++)
-        bytes += box[k].shape[0];
-    tap_is_int(accel_ckpt_save(&s, NULL, &stats, &err), ACCEL_OK, "staged (%s)",
-               err.text);
-    tap_ok(copy_staged(node, stats.staged, 1, &err) != ACCEL_OK,
-           "given up while it is checked: %s", err.text);
-    tap_ok(giving_up.more <= bytes / 2, "%lld of %lld bytes are read after that",
-           (long long)giving_up.more, (long long)bytes);
-    tap_ok(copy_staged(node, stats.staged, bytes + CKPT_IO_BYTES, &err) != ACCEL_OK,
-           "given up while it is copied: %s", err.text);
-    tap_ok(giving_up.more <= 2 * CKPT_IO_BYTES, "%lld bytes are read after that",
-           (long long)giving_up.more);
-    tap_ok(wrong_bytes(500) == -1, "neither is a checkpoint");
-    tap_is_int(copy_staged(node, stats.staged, 0, &err), ACCEL_OK, "one to the end is");
-    tap_is_int(wrong_bytes(500), 0, "every byte");
-    world_rmtree(node);
-}
-
 int main(void)
 {
     memory = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE,
@@ -802,7 +726,6 @@ int main(void)
     test_spread();
     test_hdf5();
     test_staging();
-    test_given_up();
     world_rmtree(root);
     return tap_done();
 }
