@@ -196,8 +196,8 @@ void background_write(struct background *b, int64_t step)
         start_thread(b, write_main);
 }
 
-/* The copies are the only work that may be left where this is called, so waiting for
- * the whole device costs nothing more. */
+/* Waits for the whole device: in a step, which has waited for it before its update, the
+ * copies are all that may be left. */
 accel_status_t background_copied(accel_t *run, accel_error_t *err)
 {
     struct background *b = &run->background;
@@ -303,7 +303,6 @@ void background_give_up(struct background *b)
 void background_close(accel_t *run)
 {
     struct background *b = &run->background;
-
     accel_error_t kept;
 
     if (b->in_flight)

@@ -383,6 +383,18 @@ int64_t numbers_load(const char *root)
     return step;
 }
 
+bool world_is_shard(int fd)
+{
+    char path[64], to[400] = "";
+    size_t n;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (readlink(path, to, sizeof(to) - 1) < 0)
+        return false;
+    n = strlen(to);
+    return n > 3 && strcmp(to + n - 3, ".h5") == 0;
+}
+
 void world_tmpdir(char out[256], const char *name)
 {
     const char *base = getenv("TMPDIR");

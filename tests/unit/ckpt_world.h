@@ -54,6 +54,8 @@ accel_status_t numbers_save(const struct world *w, const accel_ckpt_save_t *part
  * -1 when there is none, -2 when it does not load, -3 when its numbers are wrong. */
 int64_t numbers_load(const char *root);
 
+/* Is it a shard file of a checkpoint that is open there? */
+bool world_is_shard(int fd);
 /* A new empty directory below $TMPDIR or the current one; removed by world_rmtree. */
 void world_tmpdir(char out[256], const char *name);
 void world_rmtree(const char *path);

@@ -33,23 +33,11 @@ static struct {
     atomic_llong read, more;
 } giving_up;
 
-static bool is_shard(int fd)
-{
-    char path[64], to[400] = "";
-    size_t n;
-
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (readlink(path, to, sizeof(to) - 1) < 0)
-        return false;
-    n = strlen(to);
-    return n > 3 && strcmp(to + n - 3, ".h5") == 0;
-}
-
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
 {
     const ssize_t done = __real_pread(fd, p, n, at);
 
-    if (!giving_up.saving || done <= 0 || !is_shard(fd))
+    if (!giving_up.saving || done <= 0 || !world_is_shard(fd))
         return done;
     if (giving_up.read >= giving_up.at)
         giving_up.more += done;

@@ -56,18 +56,6 @@ int __wrap_fallocate(int fd, int mode, off_t at, off_t n);
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
 
-static bool is_shard(int fd)
-{
-    char path[64], to[400] = "";
-    size_t n;
-
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (readlink(path, to, sizeof(to) - 1) < 0)
-        return false;
-    n = strlen(to);
-    return n > 3 && strcmp(to + n - 3, ".h5") == 0;
-}
-
 /* ---- time: of the thread that writes ---------------------------------------------- */
 
 enum { WRITES = 64 };
@@ -162,13 +150,13 @@ static bool account(int fd, const void *p, size_t *n, off_t at, bool direct)
     bool may = true;
 
     pthread_mutex_lock(&lock);
-    disk.unsynced += is_shard(fd);
-    if (is_shard(fd))
+    disk.unsynced += world_is_shard(fd);
+    if (world_is_shard(fd))
         note_time(at);
     disk.longest = *n > disk.longest ? *n : disk.longest;
     disk.directs += direct;
     disk.in_place += direct && in_place(p);
-    if (disk.hold > 0 && !disk.held && is_shard(fd) && !in_place(p))
+    if (disk.hold > 0 && !disk.held && world_is_shard(fd) && !in_place(p))
         hold_back(p, *n, at);
     if (!direct)
         may = *n && (*n = allowed(*n)) != 0;
@@ -244,7 +232,7 @@ void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 
 int __wrap_fsync(int fd)
 {
-    if (is_shard(fd)) {
+    if (world_is_shard(fd)) {
         disk.synced++;
         disk.unsynced = 0;
     }
