@@ -271,8 +271,6 @@ PreemptMode=REQUEUE
 JobRequeue=1
 KillWait=$kill_wait
 MinJobAge=300
-SlurmdTimeout=20
-SlurmctldTimeout=20
 MessageTimeout=15
 ${gres:+GresTypes=gpu}
 $(version_keys)

@@ -51,8 +51,9 @@ KERNEL(void, quantize_turned, void *dst, void *turned, accel_dtype_t to,
        const float *scale, float *amax)
 
 /* scale[0] = that of a tensor whose largest magnitude is amax[0], for `to` (current
- * scaling, precision/fp8.h), 1 where that is 0 or infinite; scale[1] = 1 / scale[0] */
-KERNEL(void, scale_of, float *scale, accel_dtype_t to, const float *amax)
+ * scaling, precision/fp8.h), 1 where that is 0 or infinite; `power`: rounded down to a
+ * power of two. scale[1] = 1 / scale[0] */
+KERNEL(void, scale_of, float *scale, accel_dtype_t to, bool power, const float *amax)
 
 /* ---- gradients and parameters: float32, n elements ------------------------------- */
 
@@ -82,6 +83,17 @@ KERNEL(void, update, const struct update_span *x, int count, const struct optim_
 KERNEL(void, moments_widen, float *dst, struct moments src, bool positive, int64_t n)
 KERNEL(void, moments_narrow, struct moments dst, const float *src, bool positive,
        int64_t n)
+/* n numbers of an array with scales (common/scaled.h), from the start of a block, as
+ * `type`, a storage type; and float32 to that form, to the nearest. `squares`: one
+ * above 0 keeps a code above 0, since the optimizer divides by it. No overlap. */
+KERNEL(void, scaled_widen, void *dst, accel_dtype_t type, struct scaled src, int64_t n)
+KERNEL(void, scaled_narrow, struct scaled dst, const float *src, int64_t n,
+       bool squares)
+/* The same to e4m3 by chance, of gradients that are the sum of `sums` micro-batches.
+ * first: the number of src[0] in its unit, a multiple of 32 (gradient_code in
+ * moments.h). */
+KERNEL(void, scaled_narrow_sum, struct scaled dst, const float *src, int64_t n,
+       int64_t first, uint32_t sums)
 
 /* ---- elements: arrays of n of one type ------------------------------------------- */
 

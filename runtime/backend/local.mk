@@ -25,6 +25,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/gemv.c \
 	runtime/backend/cpu/load_store.c \
 	runtime/backend/cpu/cpu_masters.c \
+	runtime/backend/cpu/cpu_scaled.c \
 	runtime/backend/cpu/cpu_scaled_moments.c \
 	runtime/backend/cpu/cpu_moments.c \
 	runtime/backend/cpu/memory.c \

@@ -168,4 +168,24 @@ ACCEL_MATHS uint32_t moment_dither(uint32_t half)
     return (half & 0xffffu) << (MOMENT_SHIFT - 16);
 }
 
+/* A gradient times `by`, its block's factor, as e4m3 by chance. Draws are hashes of the
+ * number itself, its place in the unit and how many micro-batches it is the sum of: the
+ * same on any number of ranks and after a resume, with no state. Without the last a
+ * number that is rounded down would come again with the next equal gradient, and be
+ * rounded down again. */
+ACCEL_MATHS uint32_t gradient_code(float x, float by, uint32_t e, uint32_t salt)
+{
+    struct moment_key key;
+
+    key.low = moment_bits(x);
+    key.high = salt;
+    return moment_e4m3_of(x * by, moment_word(key, e, 0) & 0xfffffu);
+}
+
+/* For the block with element e of a unit: its upper half, and the sums. */
+ACCEL_MATHS uint32_t gradient_salt(int64_t e, uint32_t sums)
+{
+    return (uint32_t)(e >> 32) + sums * 0x9e3779b9u;
+}
+
 #endif

@@ -115,17 +115,6 @@ static struct narrow_copy whole_copy(const struct narrowing *m, const float *sca
                                  .amax = amax };
 }
 
-/* Scale and inverse from a largest magnitude, in the memory of the backend; a rehearsal
- * has none. */
-static void make_scale(const struct backend *be, const struct fp8_recipe *r,
-                       float *scale, accel_dtype_t to, const float *amax)
-{
-    if (!r->powers)
-        be->scale_of(be, scale, to, amax);
-    else if (!be->shapes_only)
-        fp8_power_scale(scale, to, *amax);
-}
-
 /* Current scaling: reads the numbers twice, the first time while they are made where
  * they wait. Each copy has the scale behind it. */
 static void quantize_by_itself(struct graph *g, const struct narrowing *m,
@@ -140,9 +129,9 @@ static void quantize_by_itself(struct graph *g, const struct narrowing *m,
     look.copy = look.turned = NULL;
     be->zero(be, own + 2, sizeof(*own));
     quantize_copy(g, src, &look);
-    make_scale(be, r, own, look.type, own + 2);
+    be->scale_of(be, own, look.type, r->powers, own + 2);
     if (m[0].copy && m[1].copy)
-        make_scale(be, r, own_scale(&m[1]), look.type, own + 2);
+        be->scale_of(be, own_scale(&m[1]), look.type, r->powers, own + 2);
     quantize_copy(g, src, &copies);
 }
 

@@ -39,7 +39,7 @@ struct fp8_recipe {
     /* other than FP8_NO_BLOCKS: `current` holds, with a scale per block */
     enum fp8_blocks blocks;
     accel_dtype_t type[FP8_TENSORS]; /* ACCEL_F8E4M3 or ACCEL_F8E5M2 */
-    /* `current` holds, and scales are rounded down to powers of two; on CPUs only */
+    /* `current` holds, and scales are rounded down to powers of two */
     bool powers;
     /* powers of two that are left above the largest magnitude */
     int margin;

@@ -29,21 +29,13 @@ static inline struct block_shape fp8_block_shape(enum fp8_blocks blocks,
     return down ? (struct block_shape){ size, 1 } : (struct block_shape){ 1, size };
 }
 
-/* FP8_BLOCKS_128: the largest power of two up to largest number / amax; 1 where amax is
- * 0 or infinite. */
+/* FP8_BLOCKS_128, and whole tensors of recipes with `powers`: the largest power of two
+ * up to largest number / amax; 1 where amax is 0 or infinite. Its inverse is exact. */
 MINIFLOAT_INLINE float fp8_block_scale(float amax, accel_dtype_t type)
 {
     const uint32_t bits = minifloat_bits(fp8_scale_for(amax, type, 0, 1));
 
     return minifloat_float(bits & 0xff800000u);
-}
-
-/* Scale and inverse of a whole tensor, by that rule: both are exact. */
-MINIFLOAT_INLINE void fp8_power_scale(float scale_out[2], accel_dtype_t type,
-                                      float amax)
-{
-    scale_out[0] = fp8_block_scale(amax, type);
-    scale_out[1] = 1 / scale_out[0];
 }
 
 /* FP8_BLOCKS_32: the code e, which stands for 2^(e - 127), of the inverse scale: the

@@ -60,11 +60,9 @@ bool precision_on_gpus(const struct config *cfg)
     const bool own_recipe =
         cfg->mixed_precision == PRECISION_FP8 && !config_fp8_is_ao(cfg);
 
-    return !config_fp8_is_msamp(cfg) && cfg->masters != MASTERS_FP16 &&
-           cfg->gradients == GRADIENTS_F32 && cfg->weights == WEIGHTS_AUTO &&
-           cfg->moments != MOMENTS_FP8 &&
-           (!own_recipe || cfg->fp8_recipe == FP8_DELAYED ||
-            cfg->fp8_recipe == FP8_CURRENT);
+    return cfg->weights == WEIGHTS_AUTO &&
+           (!own_recipe ||
+            (cfg->fp8_recipe != FP8_BLOCK && cfg->fp8_recipe != FP8_MXFP8));
 }
 
 const char *precision_word(const struct precision *p)

@@ -26,7 +26,7 @@ static accel_status_t fp8_possible(const accel_t *run, accel_error_t *err)
                              config_where(&run->config, length, where, sizeof(where)),
                              "use 1 to 1048576", "'%s: %lld' is not supported", length,
                              (long long)history);
-    if ((recipe.blocks || recipe.powers) && run->backend->device)
+    if (recipe.blocks && run->backend->device)
         return accel_fail_at(
             err, A0170, config_where(&run->config, "fp8_recipe", where, sizeof(where)),
             "use accel.precision.fp8_recipe: current, or accel.device: cpu",

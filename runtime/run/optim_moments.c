@@ -59,15 +59,8 @@ accel_status_t moments_begin(accel_t *run, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
-    for (int i = 0; i < run->optims && st == ACCEL_OK; i++) {
-        struct accel_optim *o = &run->optim[i];
-
+    for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
         if (config_is_given(&run->config, "moments"))
-            st = take_key(run, o, err);
-        if (st == ACCEL_OK && moments_form(o) == ACCEL_MOMENTS_FP8 &&
-            run->backend->device)
-            st = accel_fail(err, A0902, "use 8bit moments on GPUs",
-                            "moments in fp8 are for CPUs");
-    }
+            st = take_key(run, &run->optim[i], err);
     return st;
 }

@@ -5,18 +5,18 @@
  */
 #include "run/run.h"
 
-/* The levels of MS-AMP are made of forms that GPUs do not have yet. */
+/* Of the levels of MS-AMP, O3 holds weights in a form that GPUs do not have yet. */
 accel_status_t msamp_begin(const accel_t *run, accel_error_t *err)
 {
-    static const char key[] = "fp8_backend";
+    static const char key[] = "fp8_opt_level";
     char where[256];
 
-    if (!config_fp8_is_msamp(&run->config) || !run->backend->device)
+    if (run->config.weights != WEIGHTS_FP8 || !run->backend->device)
         return ACCEL_OK;
     return accel_fail_at(err, A0170,
                          config_where(&run->config, key, where, sizeof(where)),
-                         "use fp8_backend: TE or AO, or accel.device: cpu",
-                         "'%s: MSAMP' is not supported on GPUs yet", key);
+                         "use fp8_opt_level: O2, or accel.device: cpu",
+                         "weights that are held in fp8 are not supported on GPUs yet");
 }
 
 static accel_status_t refuse_masters(accel_error_t *err, const char *cure,
@@ -32,8 +32,6 @@ accel_status_t masters_begin(const accel_t *run, accel_error_t *err)
 {
     if (run->config.masters == MASTERS_F32)
         return ACCEL_OK;
-    if (run->config.masters == MASTERS_FP16 && run->backend->device)
-        return refuse_masters(err, "use bf16 masters on GPUs", "fp16 is for CPUs");
     for (int i = 0; i < run->optims; i++) {
         if (run->optim[i].averaged)
             return refuse_masters(
@@ -52,14 +50,15 @@ static accel_status_t refuse_gradients(accel_error_t *err, const char *why)
                       "accel.precision.gradients needs float32 here: %s", why);
 }
 
-/* Whole copies are summed where they rest. An average changes places with the weights
- * by way of the gradients' memory; an own optimizer is shown float32. */
+/* Whole copies are summed where they rest; offloaded ones come to the device as they
+ * rest. An average changes places with the weights by way of the gradients' memory; an
+ * own optimizer is shown float32. */
 accel_status_t gradients_begin(const accel_t *run, accel_error_t *err)
 {
     if (run->config.gradients == GRADIENTS_F32)
         return ACCEL_OK;
-    if (run->backend->device)
-        return refuse_gradients(err, "on GPUs they are not narrowed");
+    if (run_offloads(run))
+        return refuse_gradients(err, "shards are offloaded to host memory");
     if (run->boot.size > 1 && config_strategy(&run->config) == SHARD_NONE)
         return refuse_gradients(err, "each rank has whole copies");
     for (int i = 0; i < run->optims; i++) {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precision/fp8_blocks.h"
+#include "precision/fp8.h"
 
 /* narrowed at a time: stays in the first cache */
 #define CODED_ELEMS 8192
@@ -83,19 +83,6 @@ struct plan_codes shard_codes(const struct shard *s, int unit)
 
 /* ---- scales ---------------------------------------------------------------------- */
 
-/* n masters from stored element `at` on, in the dtype of parameters. */
-static void read_masters(const struct shard *s, int64_t at, int64_t n, void *to)
-{
-    const accel_dtype_t type = s->o.precision.parameters;
-
-    if (shard_has_scaled_masters(s))
-        shard_read_scaled(s, at, n, to, type);
-    else if (type == s->o.precision.masters)
-        memcpy(to, shard_master_at(s, at), (size_t)n * accel_dtype_bytes(type));
-    else
-        s->be->narrow(s->be, to, type, shard_master_at(s, at), n);
-}
-
 /* The largest magnitude of this rank's part of a weight. */
 static float own_amax(const struct shard *s, int number)
 {
@@ -109,7 +96,8 @@ static float own_amax(const struct shard *s, int number)
         return 0;
     for (int64_t i = b, n; i < e; i += n) {
         n = e - i < CODED_ELEMS ? e - i : CODED_ELEMS;
-        read_masters(s, u->at + p->unit_offset + i - u->first, n, s->coded_wide);
+        shard_read_masters(s, s->be, u->at + p->unit_offset + i - u->first, n,
+                           s->coded_wide);
         s->be->quantize(s->be, NULL, p->fp8->recipe->type[FP8_WEIGHT], s->coded_wide,
                         wide, n, NULL, &amax);
     }
@@ -132,11 +120,8 @@ accel_status_t shard_coded_scale(struct shard *s, accel_error_t *err)
         struct fp8_linear *l = s->coded_param[i]->fp8;
         float scale[2];
 
-        if (l->recipe->powers)
-            fp8_power_scale(scale, l->recipe->type[FP8_WEIGHT], s->coded_amax[i]);
-        else
-            s->be->scale_of(s->be, scale, l->recipe->type[FP8_WEIGHT],
-                            &s->coded_amax[i]);
+        s->be->scale_of(s->be, scale, l->recipe->type[FP8_WEIGHT], l->recipe->powers,
+                        &s->coded_amax[i]);
         *fp8_scale(l, FP8_WEIGHT) = scale[0];
         l->inverse[FP8_WEIGHT] = scale[1];
     }
@@ -175,7 +160,7 @@ static void put_codes(const struct shard *s, const accel_tensor_t *p, char *to,
     for (int64_t i = 0; i < n; i += CODED_ELEMS) {
         const int64_t len = n - i < CODED_ELEMS ? n - i : CODED_ELEMS;
 
-        read_masters(s, at + i, len, s->coded_wide);
+        shard_read_masters(s, s->be, at + i, len, s->coded_wide);
         s->be->quantize(s->be, to + i, p->fp8->recipe->type[FP8_WEIGHT], s->coded_wide,
                         s->o.precision.parameters, len, fp8_scale(p->fp8, FP8_WEIGHT),
                         NULL);
@@ -194,7 +179,7 @@ void shard_coded_put(struct shard *s, const struct shard_unit *u, char *data)
         if (i >= 0)
             put_codes(s, s->coded_param[i], to, stored, end - at);
         else
-            read_masters(s, stored, end - at, to);
+            shard_read_masters(s, s->be, stored, end - at, to);
         to += (end - at) * (i >= 0 ? 1 : 2);
     }
 }

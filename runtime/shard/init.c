@@ -109,7 +109,10 @@ static void init_param(struct shard *s, const struct shard_unit *u,
     for (; b < e; b += n, at += n) {
         n = e - b < SHARD_STAGE_ELEMS ? e - b : SHARD_STAGE_ELEMS;
         init_range(p, s->seed, b, b + n, s->stage);
-        shard_put_masters(s->home, shard_master_at(s, at), type, s->stage, n);
+        if (shard_has_scaled_masters(s))
+            shard_put_scaled(s->home, shard_scaled_at(s, at), s->stage, n);
+        else
+            shard_put_masters(s->home, shard_master_at(s, at), type, s->stage, n);
     }
 }
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "common/bf16.h"
-#include "common/floats.h"
 
 void *shard_master_at(const struct shard *s, int64_t at)
 {
@@ -22,8 +21,10 @@ bool shard_has_narrow_masters(const struct shard *s)
     return s->o.precision.masters != ACCEL_F32;
 }
 
-/* Narrowed at a time on their way to a device. */
+/* Narrowed at a time on their way to a device: whole blocks. */
 #define PUT_ELEMS 4096
+
+_Static_assert(PUT_ELEMS % SCALED_BLOCK == 0, "pieces are whole blocks");
 
 /* from_host has taken the piece when it returns. */
 static void put_narrow(const struct backend *home, uint16_t *to, const float *values,
@@ -53,6 +54,47 @@ void shard_put_masters(const struct backend *home, void *to, accel_dtype_t type,
         home->narrow(home, to, type, values, n);
 }
 
+/* As in put_narrow. */
+void shard_put_scaled(const struct backend *home, struct scaled to, const float *values,
+                      int64_t n)
+{
+    uint16_t piece[PUT_ELEMS];
+    uint8_t exponent[PUT_ELEMS / SCALED_BLOCK];
+    const struct scaled made = { piece, exponent, to.type };
+
+    if (!home->device)
+        home->scaled_narrow(home, to, values, n, false);
+    for (int64_t at = 0; home->device && at < n; at += PUT_ELEMS) {
+        const int64_t count = n - at < PUT_ELEMS ? n - at : PUT_ELEMS;
+        const struct scaled x = scaled_from(to, at);
+
+        scaled_narrow(made, values + at, count);
+        home->from_host(home, x.data, piece,
+                        (size_t)count * accel_dtype_bytes(to.type));
+        home->from_host(home, x.exponent, exponent, scaled_blocks(count));
+    }
+}
+
+void shard_get_scaled(const struct backend *home, struct scaled from, float *values_out,
+                      int64_t n)
+{
+    uint16_t piece[PUT_ELEMS];
+    uint8_t exponent[PUT_ELEMS / SCALED_BLOCK];
+    const struct scaled read = { piece, exponent, from.type };
+
+    if (!home->device)
+        home->scaled_widen(home, values_out, ACCEL_F32, from, n);
+    for (int64_t at = 0; home->device && at < n; at += PUT_ELEMS) {
+        const int64_t count = n - at < PUT_ELEMS ? n - at : PUT_ELEMS;
+        const struct scaled x = scaled_from(from, at);
+
+        home->to_host_bytes(home, piece, x.data,
+                            (size_t)count * accel_dtype_bytes(from.type));
+        home->to_host_bytes(home, exponent, x.exponent, scaled_blocks(count));
+        scaled_widen(values_out + at, read, 0, count);
+    }
+}
+
 bool shard_has_scaled_masters(const struct shard *s)
 {
     return s->o.precision.masters == ACCEL_F16;
@@ -70,32 +112,24 @@ struct scaled shard_scaled_at(const struct shard *s, int64_t at)
     return scaled_from(scaled_in(s->master, s->stored_elems, ACCEL_F16), at);
 }
 
-/* Elements that go through a stack at a time: whole blocks. */
-#define PIECE 4096
-
-_Static_assert(PIECE % SCALED_BLOCK == 0, "pieces are whole blocks");
-
-void shard_read_scaled(const struct shard *s, int64_t at, int64_t n, void *to,
-                       accel_dtype_t type)
+void shard_read_masters(const struct shard *s, const struct backend *be, int64_t at,
+                        int64_t n, void *to)
 {
-    const struct scaled x = shard_scaled_at(s, at);
+    const accel_dtype_t type = s->o.precision.parameters;
 
-#pragma omp parallel for schedule(static) num_threads(s->be->threads) if (n > PIECE)
-    for (int64_t i = 0; i < n; i += PIECE) {
-        const int64_t length = n - i < PIECE ? n - i : PIECE;
-        float values[PIECE];
-
-        scaled_widen(values, x, i, length);
-        floats_narrow((char *)to + i * (int64_t)accel_dtype_bytes(type), type, values,
-                      (size_t)length);
-    }
+    if (shard_has_scaled_masters(s))
+        be->scaled_widen(be, to, type, shard_scaled_at(s, at), n);
+    else if (type == s->o.precision.masters)
+        be->copy(be, to, shard_master_at(s, at), (size_t)n * accel_dtype_bytes(type));
+    else
+        be->narrow(be, to, type, shard_master_at(s, at), n);
 }
 
 void shard_narrow_masters(const struct shard *s, int64_t at, int64_t n,
                           const float *from)
 {
     if (shard_has_scaled_masters(s))
-        scaled_narrow(shard_scaled_at(s, at), from, n);
+        s->home->scaled_narrow(s->home, shard_scaled_at(s, at), from, n, false);
     else
         s->home->narrow(s->home, shard_master_at(s, at), s->o.precision.masters, from,
                         n);
@@ -116,7 +150,8 @@ accel_status_t shard_mean_masters(const struct shard *s, const struct shard_unit
         const int64_t n = rest < SHARD_MEAN_ELEMS ? rest : SHARD_MEAN_ELEMS;
 
         if (shard_has_scaled_masters(s))
-            scaled_widen(s->mean_room, shard_scaled_at(s, u->at), at, n);
+            s->be->scaled_widen(s->be, s->mean_room, ACCEL_F32,
+                                shard_scaled_at(s, u->at + at), n);
         else
             s->be->widen(s->be, s->mean_room, shard_master_at(s, u->at + at), type, n);
         st = shard_mean(s, s->mean_room, n, err);

@@ -92,25 +92,24 @@ static void wait_gathered(struct shard *s, const struct shard_slot *slot)
  * change before the next step, which waits for the device. */
 static void put_own(struct shard *s, struct shard_unit *u, void *data)
 {
-    const void *own = shard_master_at(s, u->at);
     const accel_dtype_t type = s->o.precision.parameters;
-    const size_t n = (size_t)u->own, elem = accel_dtype_bytes(type);
+    const size_t elem = accel_dtype_bytes(type);
+    const bool same = type == s->o.precision.masters;
+    char *to = (char *)data + (size_t)u->first * elem;
 
     if (u->coded > 0) {
         shard_coded_put(s, u, data);
-    } else if (shard_has_scaled_masters(s)) {
-        shard_read_scaled(s, u->at, u->stored, (char *)data + (size_t)u->first * elem,
-                          type);
-    } else if (type == s->o.precision.masters) {
-        s->be->copy(s->be, (char *)data + (size_t)u->first * elem, own, n * elem);
-    } else if (!s->offloaded) {
-        s->be->narrow(s->be, (uint16_t *)data + u->first, type, own, u->own);
-    } else {
-        if (!u->fresh)
-            s->home->narrow(s->home, s->copy + u->at, type, own, u->own);
-        u->fresh = true;
-        s->be->copy(s->be, (uint16_t *)data + u->first, s->copy + u->at, n * elem);
+        return;
     }
+    if (!s->offloaded) {
+        shard_read_masters(s, s->be, u->at, u->stored, to);
+        return;
+    }
+    if (!same && !u->fresh)
+        shard_read_masters(s, s->home, u->at, u->own, s->copy + u->at);
+    u->fresh = !same;
+    s->be->copy(s->be, to, same ? shard_master_at(s, u->at) : s->copy + u->at,
+                (size_t)u->own * elem);
 }
 
 /* The own part first, at its place in the whole; then one in-place all-gather, unless

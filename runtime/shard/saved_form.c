@@ -85,18 +85,25 @@ struct conversion {
 _Static_assert(PIECE % SCALED_BLOCK == 0 && PIECE % MOMENT_BLOCK == 0,
                "pieces are whole blocks");
 
-/* n numbers of the run's array from `at` on. At home on a device there are none with
- * scales of 32; a copy is taken there when the call returns. */
+/* n numbers of the run's array from `at` on. Where home is a device, a copy is taken
+ * there when the call returns. */
 static void put_state(const struct conversion *c, struct state_array to, int64_t at,
                       const float *from, bool positive, int64_t n)
 {
     const struct backend *home = c->s->home;
-    uint16_t scale[PIECE / MOMENT_BLOCK];
-    uint8_t code[PIECE];
-    const struct state_array made = { .plain = { code, scale } };
+    uint16_t code[PIECE], scale[PIECE / MOMENT_BLOCK];
+    uint8_t exponent[PIECE / SCALED_BLOCK];
+    struct state_array made = { .plain = { code, scale } };
 
     if (!home->device) {
         shard_narrow_state(c->cpu, to, at, from, positive, n);
+    } else if (to.scaled.data) {
+        const struct scaled x = scaled_from(to.scaled, at);
+
+        made = (struct state_array){ .scaled = { code, exponent, x.type } };
+        shard_narrow_state(c->cpu, made, 0, from, positive, n);
+        home->from_host(home, x.data, code, (size_t)n * accel_dtype_bytes(x.type));
+        home->from_host(home, x.exponent, exponent, scaled_blocks(n));
     } else if (!to.plain.scale) {
         home->from_host(home, (float *)to.plain.data + at, from,
                         (size_t)n * sizeof(*from));
@@ -149,7 +156,7 @@ static void take_masters(const struct conversion *c, const struct shard_unit *u,
 
         widen_saved(c, room, e - b, i, n, piece);
         if (shard_has_scaled_masters(c->s))
-            shard_narrow_masters(c->s, at + i, n, piece);
+            shard_put_scaled(c->s->home, shard_scaled_at(c->s, at + i), piece, n);
         else
             shard_put_masters(c->s->home, shard_master_at(c->s, at + i),
                               c->s->o.precision.masters, piece, n);

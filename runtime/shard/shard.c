@@ -110,11 +110,14 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
 
     s->unit = calloc((size_t)units->count, sizeof(*s->unit));
     s->span = calloc((size_t)units->count, sizeof(*s->span));
-    s->sumsq = s->be->host_alloc(s->be, sizeof(*s->sumsq));
-    if (!s->unit || !s->span || !s->sumsq)
+    if (!s->unit || !s->span)
         return accel_fail_nomem(err, "unit table",
                                 (size_t)units->count * sizeof(*s->unit));
     s->units = units->count;
+    s->sumsq = s->be->host_alloc(s->be, (size_t)s->units * sizeof(*s->sumsq));
+    if (!s->sumsq)
+        return accel_fail_nomem(err, "unit table",
+                                (size_t)s->units * sizeof(*s->sumsq));
     for (int i = 0; i < s->units; i++)
         params += (size_t)units->unit[i].param_count;
     s->range = calloc(2 * params + (size_t)(unsigned)s->units, sizeof(*s->range));
@@ -440,19 +443,19 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
                           accel_dtype_name(o->precision.reduce));
     if (o->precision.masters != ACCEL_F32 &&
         (o->precision.masters == ACCEL_F16
-             ? o->backend->device || o->precision.parameters != ACCEL_BF16
+             ? o->precision.parameters != ACCEL_BF16
              : o->precision.masters != o->precision.parameters))
         return accel_fail(err, A0606, "use float32 masters",
                           "masters in %s with parameters in %s are not supported",
                           accel_dtype_name(o->precision.masters),
                           accel_dtype_name(o->precision.parameters));
     if (o->precision.gradients != ACCEL_F32 &&
-        (o->backend->device ||
+        (o->home ||
          (o->strategy == SHARD_NONE && comm_size(o->data ? o->data : c) > 1)))
         return accel_fail(err, A0606, "use float32 gradients",
                           "gradients that rest in %s are not supported %s",
                           accel_dtype_name(o->precision.gradients),
-                          o->backend->device ? "on GPUs" : "in whole copies");
+                          o->home ? "in host memory" : "in whole copies");
     if (units->count < 1)
         return accel_fail(err, A0609, "declare parameters with accel_param",
                           "the model has no parameters");
@@ -532,7 +535,7 @@ void shard_close(struct shard *s)
     free(s->unit);
     free(s->span);
     if (s->sumsq)
-        s->be->host_free(s->be, s->sumsq, sizeof(*s->sumsq));
+        s->be->host_free(s->be, s->sumsq, (size_t)s->units * sizeof(*s->sumsq));
     free(s->range);
     free(s->scaled);
     free(s->step);

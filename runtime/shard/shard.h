@@ -259,6 +259,11 @@ accel_status_t shard_check_scales(const accel_ckpt_box_t *box, size_t boxes,
  * `home`, rounded to the nearest. */
 void shard_put_masters(const struct backend *home, void *to, accel_dtype_t type,
                        const float *values, int64_t n);
+/* The same of n numbers with scales, from the start of a block; and back. */
+void shard_put_scaled(const struct backend *home, struct scaled to, const float *values,
+                      int64_t n);
+void shard_get_scaled(const struct backend *home, struct scaled from, float *values_out,
+                      int64_t n);
 /* The backend in whose memory the boxes are. */
 const struct backend *shard_home(const struct shard *s);
 /* Around copies of boxes by be->copy: they get the values that all calls so far leave,

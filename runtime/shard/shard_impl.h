@@ -295,11 +295,13 @@ bool shard_has_scaled_masters(const struct shard *s);
 size_t shard_masters_bytes(const struct shard *s);
 /* Scaled ones from stored element `at` on, a multiple of 32. */
 struct scaled shard_scaled_at(const struct shard *s, int64_t at);
-/* n scaled ones from there on, as `type`. */
-void shard_read_scaled(const struct shard *s, int64_t at, int64_t n, void *to,
-                       accel_dtype_t type);
-/* n narrow ones become those numbers, rounded to the nearest; `at` is a multiple of 32
- * where they are scaled. One thread, unless they are bfloat16. */
+/* n masters from stored element `at` on, a multiple of 32 where they are scaled, in the
+ * dtype of parameters, by a kernel of `be`: the home, or where nothing is offloaded the
+ * backend. */
+void shard_read_masters(const struct shard *s, const struct backend *be, int64_t at,
+                        int64_t n, void *to);
+/* n narrow ones become those numbers, in the memory of home, rounded to the nearest;
+ * `at` as above. */
 void shard_narrow_masters(const struct shard *s, int64_t at, int64_t n,
                           const float *from);
 /* Makes the unit's trained masters their mean over the ranks. Collective. */
@@ -345,10 +347,11 @@ float *shard_state_at(const struct shard_trainer *t, int k, int64_t at);
 /* Does an optimizer have ACCEL_MOMENTS_FP8? */
 bool shard_has_scaled_state(const struct shard *s);
 /* Elements [at, at + n) of x, `at` a multiple of 32, as float32; and back, to the
- * nearest. `positive`: squares, which above 0 keep a code above 0. In host memory. */
-void shard_widen_state(const struct backend *cpu, float *to, struct state_array x,
+ * nearest. `positive`: squares, which above 0 keep a code above 0. In the memory of
+ * `be`, which is the host's where x is float32. */
+void shard_widen_state(const struct backend *be, float *to, struct state_array x,
                        bool positive, int64_t at, int64_t n);
-void shard_narrow_state(const struct backend *cpu, struct state_array x, int64_t at,
+void shard_narrow_state(const struct backend *be, struct state_array x, int64_t at,
                         const float *from, bool positive, int64_t n);
 /* saved_form.c: the form of state in the checkpoint, or without one in the run. Room
  * for one array of n elements in that form, and array k in it. */

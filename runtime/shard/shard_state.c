@@ -76,41 +76,26 @@ static struct moments codes_from(struct moments x, int64_t at)
     return (struct moments){ (char *)x.data + at, x.scale + at / MOMENT_BLOCK };
 }
 
-void shard_widen_state(const struct backend *cpu, float *to, struct state_array x,
+void shard_widen_state(const struct backend *be, float *to, struct state_array x,
                        bool positive, int64_t at, int64_t n)
 {
     if (x.scaled.data)
-        scaled_widen(to, x.scaled, at, n);
+        be->scaled_widen(be, to, ACCEL_F32, scaled_from(x.scaled, at), n);
     else if (x.plain.scale)
-        cpu->moments_widen(cpu, to, codes_from(x.plain, at), positive, n);
+        be->moments_widen(be, to, codes_from(x.plain, at), positive, n);
     else
         memcpy(to, (const float *)x.plain.data + at, (size_t)n * sizeof(*to));
 }
 
-/* The optimizer divides by squares: rounded to 0 one would be a step of any size. */
-static void keep_squares(struct scaled x, const float *from, int64_t n)
-{
-    uint16_t *code = x.data;
-
-    for (int64_t i = 0; i < n; i++)
-        if (code[i] == 0 && from[i] > 0)
-            code[i] = 1;
-}
-
-void shard_narrow_state(const struct backend *cpu, struct state_array x, int64_t at,
+void shard_narrow_state(const struct backend *be, struct state_array x, int64_t at,
                         const float *from, bool positive, int64_t n)
 {
-    if (x.scaled.data) {
-        const struct scaled to = scaled_from(x.scaled, at);
-
-        scaled_narrow(to, from, n);
-        if (positive)
-            keep_squares(to, from, n);
-    } else if (x.plain.scale) {
-        cpu->moments_narrow(cpu, codes_from(x.plain, at), from, positive, n);
-    } else {
+    if (x.scaled.data)
+        be->scaled_narrow(be, scaled_from(x.scaled, at), from, n, positive);
+    else if (x.plain.scale)
+        be->moments_narrow(be, codes_from(x.plain, at), from, positive, n);
+    else
         memcpy((float *)x.plain.data + at, from, (size_t)n * sizeof(*from));
-    }
 }
 
 uint64_t shard_name_hash(const accel_tensor_t *p)

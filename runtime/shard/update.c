@@ -122,25 +122,26 @@ static int trained_spans(struct shard *s, int optim)
     return spans;
 }
 
-/* Of what rests: the widened numbers, a unit at a time. */
-static double narrow_sumsq(const struct shard *s, int optim)
+/* Queues the sums of what rests, a unit at a time: the widened numbers. Returns how
+ * many sums there are. */
+static int narrow_sums(const struct shard *s, int optim)
 {
-    double sum = 0;
+    int sums = 0;
 
     for (int i = 0; i < s->units; i++) {
         const struct shard_unit *u = &s->unit[i];
-        int64_t at, n;
+        struct span x;
+        int64_t at;
 
         if (u->def->optim != optim || u->grad_at < 0)
             continue;
-        n = answered(s, u, &at);
-        if (n <= 0)
+        x.n = answered(s, u, &at);
+        if (x.n <= 0)
             continue;
-        s->be->sumsq(s->be, s->sumsq,
-                     &(struct span){ shard_widen_gradient(s, u) + at, n }, 1);
-        sum += *s->sumsq;
+        x.x = shard_widen_gradient(s, u) + at;
+        s->be->sumsq(s->be, &s->sumsq[sums++], &x, 1);
     }
-    return sum;
+    return sums;
 }
 
 /* A device's sum is queued ahead of the wait. At home gradients are complete after
@@ -150,20 +151,19 @@ accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
 {
     const bool narrow = shard_has_narrow_gradients(s);
     const int spans = narrow ? 0 : trained_spans(s, optim);
+    const int sums = narrow ? narrow_sums(s, optim) : 1;
     accel_status_t st;
 
-    if (narrow) {
-        *sum_out = narrow_sumsq(s, optim);
-        return s->be->sync(s->be, err);
-    }
-    if (!s->offloaded)
+    if (!narrow && !s->offloaded)
         s->be->sumsq(s->be, s->sumsq, s->span, spans);
     st = s->be->sync(s->be, err);
     if (st)
         return st;
     if (s->offloaded)
         s->home->sumsq(s->home, s->sumsq, s->span, spans);
-    *sum_out = *s->sumsq;
+    *sum_out = 0;
+    for (int i = 0; i < sums; i++)
+        *sum_out += s->sumsq[i];
     return ACCEL_OK;
 }
 

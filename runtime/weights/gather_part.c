@@ -53,7 +53,7 @@ void weight_part_write(accel_t *run, const struct weight_part *p, int64_t first,
     void *to = weight_part_at(p, first);
 
     if (n > 0 && p->exponent)
-        scaled_narrow(scaled_from(scaled_part(p), first), src, n);
+        shard_put_scaled(be, scaled_from(scaled_part(p), first), src, n);
     else if (n > 0)
         shard_put_masters(be, to, p->type, src, n);
 }
@@ -65,10 +65,10 @@ static const float *part_values(const struct backend *be, const struct weight_pa
 {
     const void *values = weight_part_at(p, first);
 
-    if (be->device)
+    if (p->exponent)
+        shard_get_scaled(be, scaled_from(scaled_part(p), first), stage, n);
+    else if (be->device)
         be->to_host(be, stage, values, p->type, n);
-    else if (p->exponent)
-        scaled_widen(stage, scaled_part(p), first, n);
     else if (p->type != ACCEL_F32)
         be->widen(be, stage, values, p->type, n);
     else

@@ -118,9 +118,15 @@ for reduce in e4m3 fp16; do
     isnt $? 0 "$reduce: gradients are rounded"
 done
 
-# Linears in 8 bits: the largest magnitudes of both ranks make the scales.
-for recipe in delayed current; do
-    train_config cpu.yaml FULL_SHARD fp8 2 1 "precision: {fp8_recipe: $recipe}"
+# Linears in 8 bits: the largest magnitudes of both ranks make the scales. O2 has weights,
+# gradients and moments with scales besides.
+for recipe in delayed current O2; do
+    if [ $recipe = O2 ]; then
+        train_config cpu.yaml FULL_SHARD fp8 2 1
+        echo 'fp8_config: {backend: MSAMP, opt_level: O2}' >>cpu.yaml
+    else
+        train_config cpu.yaml FULL_SHARD fp8 2 1 "precision: {fp8_recipe: $recipe}"
+    fi
     sed '/use_cpu/d' cpu.yaml >gpu.yaml
     two cpu-fp8-$recipe cpu.yaml
     for turn in gpu again; do

@@ -20,6 +20,7 @@ int main(void)
     }
     twin_elements(&t);
     twin_updates(&t);
+    twin_scaled(&t);
     twin_moves(&t);
     twin_rows(&t);
     twin_sums(&t);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs with bfloat16 masters on a device beside the CPU's: the same first weights, bits
- * that graphs do not change, losses near those of the CPU, weights that are written and
- * read, checkpoints that go on with the same bits and on the other side, and shards in
- * host memory.
+ * Runs with narrow weights, gradients and moments on a device beside the CPU's: the same
+ * first weights, bits that graphs do not change, losses near those of the CPU, weights
+ * that are written and read, checkpoints that go on with the same bits and on the other
+ * side, and shards in host memory.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "tests/tap.h"
 #include "tests/unit/cuda_run.h"
 
-enum { STEPS = 4, STOP = 2, BATCH = 4, SEQ = 16, VOCAB = 64, WIDTH = 32 };
+enum { STEPS = 4, STOP = 2, BATCH = 4, MICRO = 2, SEQ = 16, VOCAB = 64, WIDTH = 32 };
 enum { TABLE = VOCAB * WIDTH };
 
 static const char table[] = "model.embed_tokens.weight";
@@ -31,7 +31,7 @@ struct outcome {
     accel_status_t st;
     float loss[STEPS];
     float first[TABLE], last[TABLE];
-    int64_t master_bytes;
+    int64_t master_bytes, gradient_bytes, moment_bytes;
     char said[256];
 };
 
@@ -48,7 +48,7 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
     const accel_optimizer_t adam = { .lr = 3e-3f };
     char dir[192];
     const accel_loop_t loop = {
-        .steps = STEPS, .batch = BATCH, .seed = 5, .out_dir = dir
+        .steps = STEPS, .batch = BATCH, .accumulate = MICRO, .seed = 5, .out_dir = dir
     };
 
     snprintf(dir, sizeof(dir), "%s/%s", cuda_run_dir, p->dir);
@@ -61,8 +61,9 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
     return accel_prepare_all(*run, &loop, err);
 }
 
-static accel_status_t train_step(accel_t *run, accel_module_t *model, int step,
-                                 float *loss_out, accel_error_t *err)
+/* A micro-batch, and behind the last one the step. */
+static accel_status_t train_micro(accel_t *run, accel_module_t *model, int number,
+                                  float *loss_out, accel_error_t *err)
 {
     const int64_t dims[] = { BATCH, SEQ };
     int32_t ids[BATCH * SEQ], next[BATCH * SEQ];
@@ -70,7 +71,7 @@ static accel_status_t train_step(accel_t *run, accel_module_t *model, int step,
     accel_status_t st = accel_batch_begin(run, err);
 
     for (int i = 0; i < BATCH * SEQ; i++) {
-        ids[i] = (step % 2 * 7 + i / SEQ * 5 + i % SEQ * 3) % VOCAB;
+        ids[i] = (number % 3 * 7 + i / SEQ * 5 + i % SEQ * 3) % VOCAB;
         next[i] = (ids[i] + 3) % VOCAB;
     }
     in[0] = accel_input(run, ACCEL_I32, 2, dims, ids, err);
@@ -106,14 +107,17 @@ static struct outcome train(struct scene p)
         o.st = write_table(run, &err);
     if (!o.st)
         o.st = accel_param_read(run, table, 0, o.first, TABLE, &err);
-    for (int64_t s = accel_steps_done(run); s < p.until && !o.st; s++)
-        o.st = train_step(run, model, (int)s, &o.loss[s], &err);
+    for (int i = (int)accel_steps_done(run) * MICRO; i < p.until * MICRO && !o.st; i++)
+        o.st = train_micro(run, model, i, &o.loss[i / MICRO], &err);
     if (!o.st && p.save)
         o.st = accel_save(run, &err);
     if (!o.st)
         o.st = accel_param_read(run, table, 0, o.last, TABLE, &err);
-    if (!o.st)
+    if (!o.st) {
         o.master_bytes = run->plan.param_bytes;
+        o.gradient_bytes = run->plan.gradient_bytes;
+        o.moment_bytes = run->plan.moment_bytes;
+    }
     snprintf(o.said, sizeof(o.said), "%.255s", err.text);
     accel_close(run, NULL);
     return o;
@@ -136,51 +140,78 @@ static double apart(const struct outcome *a, const struct outcome *b)
     return far;
 }
 
-/* gpu.yaml and cpu.yaml of that form. */
-static void write_configs(const char *masters, const char *moments, bool offload)
+/* gpu.yaml and cpu.yaml. more: lines that go with mixed_precision. */
+static void write_configs(const char *precision, const char *more, bool offload)
 {
-    char yaml[512];
+    char yaml[768];
 
     for (int cpu = 0; cpu < 2; cpu++) {
         snprintf(yaml, sizeof(yaml),
-                 "distributed_type: %s\nmixed_precision: bf16\n%s%s"
-                 "accel: {precision: {masters: %s, moments: %s}}\n",
+                 "distributed_type: %s\n%s%s%s"
+                 "accel: {precision: {%s}}\n",
                  offload ? "FSDP" : "'NO'", cpu ? "use_cpu: true\n" : "",
                  offload ? "fsdp_config: {fsdp_offload_params: true, "
                            "fsdp_sharding_strategy: FULL_SHARD}\n"
                          : "",
-                 masters, moments);
+                 more ? more : "mixed_precision: bf16\n", precision);
         cuda_run_write(cpu ? CUDA_RUN_CPU : CUDA_RUN_GPU, yaml, strlen(yaml));
     }
 }
 
-static void test_form(const char *masters, const char *moments, bool offload)
+/* Bytes of 32 numbers on the way from float32: of weights, gradients and all moments. */
+struct form {
+    const char *name, *precision, *more;
+    int weights, gradients, moments;
+    bool offload;
+};
+
+/* Do `bytes` stand to those of float32 as `now` to `before` of 32 numbers? Units are
+ * padded, and so are their scales. */
+static bool takes(int64_t bytes, int64_t wide, int now, int before)
 {
-    char what[96], dir[4][64];
+    return llabs(bytes * before - wide * now) <= 256 * before;
+}
+
+static bool takes_bytes(const struct outcome *o, const struct outcome *wide,
+                        const struct form *f)
+{
+    tap_diag("bytes of weights %lld, gradients %lld, moments %lld",
+             (long long)o->master_bytes, (long long)o->gradient_bytes,
+             (long long)o->moment_bytes);
+    return takes(o->master_bytes, wide->master_bytes, f->weights, 128) &&
+           takes(o->gradient_bytes, wide->gradient_bytes, f->gradients, 128) &&
+           takes(o->moment_bytes, wide->moment_bytes, f->moments, 256);
+}
+
+static void test_form(const struct form *f)
+{
+    static int forms;
+    char dir[4][64];
     struct scene p = { .config = CUDA_RUN_GPU, .until = STEPS };
     struct outcome wide, cpu, gpu, o;
 
-    snprintf(what, sizeof(what), "masters %s, moments %s%s", masters, moments,
-             offload ? ", offloaded" : "");
+    forms++;
     for (int i = 0; i < 4; i++)
-        snprintf(dir[i], sizeof(dir[i]), "%s-%s-%d-%d", masters, moments, offload, i);
-    write_configs("float32", moments, offload);
+        snprintf(dir[i], sizeof(dir[i]), "form-%d-%d", forms, i);
+    write_configs("", NULL, f->offload);
     p.dir = dir[0];
     wide = train(p);
-    write_configs(masters, moments, offload);
+    write_configs(f->precision, f->more, f->offload);
     p.dir = dir[1];
     gpu = train(p);
     p.dir = dir[2];
     p.config = CUDA_RUN_CPU;
     cpu = train(p);
     tap_ok(!gpu.st && !cpu.st && !memcmp(gpu.first, cpu.first, sizeof(cpu.first)),
-           "%s: the CPU's first weights %s%s", what, gpu.said, cpu.said);
+           "%s%s: the CPU's first weights %s%s", f->name ? f->name : f->precision,
+           f->offload ? ", offloaded" : "", gpu.said, cpu.said);
     tap_ok(apart(&gpu, &cpu) < 1e-2 && gpu.loss[STEPS - 1] < gpu.loss[0],
            "losses %.1e from the CPU's", apart(&gpu, &cpu));
     tap_ok(!wide.st && gpu.loss[STEPS - 1] != wide.loss[STEPS - 1] &&
-               apart(&gpu, &wide) < 0.05 && wide.master_bytes == 2 * gpu.master_bytes,
-           "near float32 masters', in half the bytes: %lld %s",
-           (long long)gpu.master_bytes, wide.said);
+               apart(&gpu, &wide) < 0.05,
+           "%.1e from those of bf16 with float32 all else %s", apart(&gpu, &wide),
+           wide.said);
+    tap_ok(takes_bytes(&gpu, &wide, f), "and the bytes of their forms");
     p.config = CUDA_RUN_GPU;
     p.dir = dir[3];
     p.until = STOP;
@@ -193,55 +224,128 @@ static void test_form(const char *masters, const char *moments, bool offload)
     tap_ok(same(&gpu, &o, STOP), "resumed, without graphs: the same bits %s", o.said);
 }
 
+#define MSAMP(level)                                                                   \
+    "mixed_precision: fp8\nfp8_config: {backend: MSAMP, opt_level: " level "}\n"
+
+static void test_all_forms(void)
+{
+    static const struct form forms[] = {
+        { NULL, "masters: bf16", NULL, 64, 128, 256, false },
+        { NULL, "masters: none", NULL, 64, 128, 256, false },
+        { NULL, "masters: bf16, moments: 8bit", NULL, 64, 128, 72, false },
+        { NULL, "masters: bf16", NULL, 64, 128, 256, true },
+        { NULL, "masters: fp16", NULL, 65, 128, 256, false },
+        { NULL, "masters: fp16, moments: 8bit, gradients: fp8", NULL, 65, 33, 72,
+          false },
+        { NULL, "gradients: fp8", NULL, 128, 33, 256, false },
+        { NULL, "moments: fp8", NULL, 128, 128, 98, false },
+        { NULL, "masters: fp16, moments: fp8", NULL, 65, 128, 98, true },
+        { "MS-AMP O1", "", MSAMP("O1"), 65, 33, 256, false },
+        { "MS-AMP O2", "", MSAMP("O2"), 65, 33, 98, false },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(forms); i++)
+        test_form(&forms[i]);
+}
+
+/* The next step of a run that is saved after each. */
+static struct outcome go_on(struct scene *p, const char *config, const char *precision)
+{
+    write_configs(precision, NULL, false);
+    p->config = config;
+    p->until++;
+    return train(*p);
+}
+
+static int differ(const float *got, const float *before, float (*rounded)(float))
+{
+    int off = 0;
+
+    for (int i = 0; i < TABLE; i++)
+        off += got[i] != (rounded ? rounded(before[i]) : before[i]);
+    return off;
+}
+
+static float written(int i)
+{
+    return (float)(i % 1031 - 515) / 3072;
+}
+
+static float to_bf16(float x)
+{
+    return bf16_to_f32(f32_to_bf16(x));
+}
+
 /* A checkpoint of a device goes on there, with the other form, and on the CPU. */
 static void test_forms(void)
 {
-    struct scene p = {
-        .config = CUDA_RUN_GPU, .dir = "forms", .until = 1, .save = true
-    };
-    struct outcome o = { 0 }, before;
+    struct scene p = { .dir = "forms", .save = true, .write = true };
+    struct outcome o, before;
     int off = 0;
 
-    write_configs("bf16", "float32", false);
-    p.write = true;
-    o = train(p);
+    o = go_on(&p, CUDA_RUN_GPU, "masters: bf16");
     for (int i = 0; i < TABLE; i++)
-        off += o.first[i] != bf16_to_f32(f32_to_bf16((float)(i % 1031 - 515) / 3072));
+        off += o.first[i] != to_bf16(written(i));
     tap_ok(!o.st && off == 0, "what is written is rounded to the nearest: %d %s", off,
            o.said);
-    before = o;
     p.write = false;
-    p.config = CUDA_RUN_CPU;
-    p.until = 2;
-    o = train(p);
-    tap_ok(!o.st && !memcmp(o.first, before.last, sizeof(o.first)),
+    before = o;
+    o = go_on(&p, CUDA_RUN_CPU, "masters: bf16");
+    tap_ok(!o.st && !differ(o.first, before.last, NULL),
            "the CPU goes on with the same weights %s", o.said);
     before = o;
-    write_configs("float32", "float32", false);
-    p.config = CUDA_RUN_GPU;
-    p.until = 3;
-    o = train(p);
-    tap_ok(!o.st && !memcmp(o.first, before.last, sizeof(o.first)),
+    o = go_on(&p, CUDA_RUN_GPU, "");
+    tap_ok(!o.st && !differ(o.first, before.last, NULL),
            "the device with float32 masters, too %s", o.said);
     before = o;
-    write_configs("bf16", "float32", false);
-    p.until = STEPS;
-    o = train(p);
-    off = 0;
-    for (int i = 0; i < TABLE; i++)
-        off += o.first[i] != bf16_to_f32(f32_to_bf16(before.last[i]));
-    tap_ok(!o.st && off == 0, "and takes those up in bfloat16: %d %s", off, o.said);
+    o = go_on(&p, CUDA_RUN_GPU, "masters: bf16");
+    tap_ok(!o.st && !differ(o.first, before.last, to_bf16),
+           "and takes those up in bfloat16 %s", o.said);
+}
+
+/* The same of forms with scales: the device makes of a checkpoint's numbers what the CPU
+ * does, so that a step from there has the CPU's bits. */
+static void test_scaled_forms(void)
+{
+    static const char narrow[] = "masters: fp16, moments: fp8";
+    struct scene p = { .dir = "scaled", .save = true, .write = true };
+    struct outcome o, before, twin;
+
+    o = go_on(&p, CUDA_RUN_GPU, narrow);
+    p.dir = "scaled-cpu";
+    p.until = 0;
+    twin = go_on(&p, CUDA_RUN_CPU, narrow);
+    tap_ok(!o.st && !twin.st && !differ(o.first, twin.first, NULL) &&
+               differ(o.first, o.last, NULL),
+           "what is written has the CPU's rounding %s%s", o.said, twin.said);
+    p = (struct scene){ .dir = "scaled", .until = 1 };
+    before = o;
+    for (int i = 0; i < 3; i++) {
+        p.save = i == 2;
+        p.until = 1;
+        o = go_on(&p, i ? CUDA_RUN_GPU : CUDA_RUN_CPU, i ? "" : narrow);
+        tap_ok(!o.st && !differ(o.first, before.last, NULL), "%s with %s go on %s",
+               i ? "devices" : "CPUs", i ? "float32" : "scales", o.said);
+    }
+    p.save = false;
+    before = o;
+    o = go_on(&p, CUDA_RUN_GPU, narrow);
+    p.until--;
+    twin = go_on(&p, CUDA_RUN_CPU, narrow);
+    tap_ok(!o.st && !twin.st && !differ(o.first, twin.first, NULL) &&
+               differ(o.first, before.last, NULL) &&
+               fabsf(o.loss[2] / twin.loss[2] - 1) < 1e-4f,
+           "float32 is taken up with scales as the CPU does: loss %.5f %s%s",
+           (double)o.loss[2], o.said, twin.said);
 }
 
 int main(int argc, char **argv)
 {
     (void)argc;
     cuda_run_begin(argv);
-    test_form("bf16", "float32", false);
-    test_form("none", "float32", false);
-    test_form("bf16", "8bit", false);
-    test_form("bf16", "float32", true);
+    test_all_forms();
     test_forms();
+    test_scaled_forms();
     cuda_run_end();
     return tap_done();
 }

@@ -115,21 +115,6 @@ static void test_every_exponent(accel_dtype_t type, const char *name)
                name);
 }
 
-static void test_moments_refused(void)
-{
-    static accel_t run;
-    struct backend be = { .device = true };
-    accel_error_t err = { 0 };
-
-    run.backend = &be;
-    run.optims = 1;
-    run.optim[0].settings.moments = ACCEL_MOMENTS_FP8;
-    moments_begin(&run, &err);
-    tap_ok(run_net_says(&err, A0902, "moments in fp8 are for CPUs"), "GPUs");
-    be.device = false;
-    tap_ok(!moments_begin(&run, &err), "CPUs have them");
-}
-
 /* On a GPU that has products of all kinds: the plan says "not yet" of exactly the levels
  * that a run refuses. */
 static void test_levels_on_gpus(void)
@@ -206,7 +191,6 @@ int main(void)
     test_every_exponent(ACCEL_F16, "scale/w");
     test_every_exponent(ACCEL_F8E4M3, "optim/w/exp_avg.scale");
     test_every_exponent(ACCEL_F16, "optim/w/exp_avg_sq.scale");
-    test_moments_refused();
     test_levels_on_gpus();
     test_damage();
     return tap_done();

@@ -189,16 +189,20 @@ static void test_nearest(void)
     uint8_t code[4], scale;
     const struct state_array v = { .scaled = { square, &scale, ACCEL_F16 } };
     const struct state_array m = { .scaled = { code, &scale, ACCEL_F8E4M3 } };
+    struct backend *cpu = NULL;
     float back[4];
 
-    shard_narrow_state(NULL, v, 0, from, true, 4);
-    shard_widen_state(NULL, back, v, true, 0, 4);
+    if (backend_cpu_open(&cpu, 1, NULL))
+        return;
+    shard_narrow_state(cpu, v, 0, from, true, 4);
+    shard_widen_state(cpu, back, v, true, 0, 4);
     tap_ok(square[1] == 1 && square[2] == 0 && back[0] == 1 && back[3] == 0.25f,
            "squares to the nearest");
-    shard_narrow_state(NULL, m, 0, from, false, 4);
-    shard_widen_state(NULL, back, m, false, 0, 4);
+    shard_narrow_state(cpu, m, 0, from, false, 4);
+    shard_widen_state(cpu, back, m, false, 0, 4);
     tap_ok(code[1] == 0 && code[2] == 0 && back[0] == 1 && back[3] == 0.25f,
            "and averages");
+    backend_close(cpu);
 }
 
 int main(void)

@@ -51,6 +51,7 @@ void *twin_host(struct twin *t, int k);
 
 void twin_elements(struct twin *t);
 void twin_updates(struct twin *t);
+void twin_scaled(struct twin *t);
 void twin_moves(struct twin *t);
 void twin_rows(struct twin *t);
 void twin_sums(struct twin *t);

@@ -87,7 +87,7 @@ static void quantize_turned(const struct backend *be, void *const *a,
 static void scale_of(const struct backend *be, void *const *a,
                      const struct twin_call *c)
 {
-    be->scale_of(be, a[0], c->other, a[1]);
+    be->scale_of(be, a[0], c->other, c->flag, a[1]);
 }
 
 static void narrow_in_place(const struct backend *be, void *const *a,
@@ -182,7 +182,9 @@ static void quantizes(struct twin *t, struct twin_call c, int64_t shift)
         twin_values(t, ACCEL_F32, 1, 0, -0.1, 1);
         if (c.n % 2)
             ((float *)twin_host(t, 1))[0] = 0;
-        twin_run(t, scale_of, &c, "scale for %s", accel_dtype_name(c.other));
+        c.flag = c.n % 3 == 0;
+        twin_run(t, scale_of, &c, "scale for %s%s", accel_dtype_name(c.other),
+                 c.flag ? ", a power of two" : "");
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
-#include "precision/fp8.h"
+#include "precision/fp8_blocks.h"
 
 /* Of a magnitude as the bits of float32: compared as integers, in any order the largest
  * is the same one. NaN counts as 0. */
@@ -185,10 +185,10 @@ void cpu_quantize_turned(const struct backend *be, void *dst, void *turned,
     quantize_all(be, &all, src, type);
 }
 
-void cpu_scale_of(const struct backend *be, float *scale, accel_dtype_t to,
+void cpu_scale_of(const struct backend *be, float *scale, accel_dtype_t to, bool power,
                   const float *amax)
 {
     (void)be;
-    scale[0] = fp8_scale_for(*amax, to, 0, 1);
+    scale[0] = power ? fp8_block_scale(*amax, to) : fp8_scale_for(*amax, to, 0, 1);
     scale[1] = 1 / scale[0];
 }

@@ -63,9 +63,9 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark);
 void cuda_sum_blocks(const struct backend *be, float *out, bool accumulate,
                      const float *first, const void *parts, accel_dtype_t type,
                      int count, int64_t n, float scale);
-/* moments.cu: cuda_update for moments of 8 bits. */
-void cuda_update_moments(const struct backend *be, const struct update_span *x,
-                         int count, const struct optim_step *k, bool narrow);
+/* update_lanes.cu: cuda_update where numbers share scales. */
+void cuda_update_lanes(const struct backend *be, const struct update_span *x, int count,
+                       const struct optim_step *k);
 /* columns.cu: cuda_reduce for dim[2] other than 1. */
 void cuda_reduce_columns(const struct backend *be, void *y, accel_dtype_t y_type,
                          const void *x, accel_dtype_t type, const int64_t dim[3],

@@ -27,10 +27,10 @@ cuda_sources = \
 	runtime/backend/cuda/gemm_lt.cu \
 	runtime/backend/cuda/gemm_tune.cu \
 	runtime/backend/cuda/graph.cu \
+	runtime/backend/cuda/lanes.cu \
 	runtime/backend/cuda/marks.cu \
 	runtime/backend/cuda/maxpool.cu \
 	runtime/backend/cuda/memory.cu \
-	runtime/backend/cuda/moments.cu \
 	runtime/backend/cuda/move.cu \
 	runtime/backend/cuda/norm.cu \
 	runtime/backend/cuda/out_of_memory.cu \
@@ -46,6 +46,7 @@ cuda_sources = \
 	runtime/backend/cuda/sumsq.cu \
 	runtime/backend/cuda/table.cu \
 	runtime/backend/cuda/update.cu \
+	runtime/backend/cuda/update_lanes.cu \
 	runtime/backend/cuda/waits.cu \
 	runtime/backend/cuda/wire.cu \
 	runtime/backend/cuda/xent.cu
@@ -70,6 +71,7 @@ cuda_headers = \
 	runtime/backend/cuda/gemm_key.h \
 	runtime/backend/cuda/gemm_lt.h \
 	runtime/backend/cuda/kernel_base.h \
+	runtime/backend/cuda/lanes.h \
 	runtime/backend/cuda/master_places.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/narrow.h \
@@ -187,7 +189,8 @@ tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c $(cuda_r
 tests_unit_test_cuda_products_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_kernels_SOURCES = tests/unit/test_cuda_kernels.c $(cuda_device_sources) \
 	tests/unit/twin.c tests/unit/twin.h tests/unit/twin_elements.c tests/unit/twin_moves.c \
-	tests/unit/twin_rows.c tests/unit/twin_sums.c tests/unit/twin_updates.c
+	tests/unit/twin_rows.c tests/unit/twin_scaled.c tests/unit/twin_sums.c \
+	tests/unit/twin_updates.c
 tests_unit_test_cuda_kernels_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_optable_SOURCES = tests/unit/test_cuda_optable.c $(cuda_device_sources) \
 	$(optable_sources)

@@ -4,7 +4,7 @@
  * cpu_quantize. Kernels that write a tensor may narrow it on the way (narrow.h).
  */
 #include "backend/cuda/narrow.h"
-#include "precision/fp8.h"
+#include "precision/fp8_blocks.h"
 
 template <typename T>
 static __global__ void __launch_bounds__(MAP_BLOCK)
@@ -51,14 +51,15 @@ void cuda_quantize_turned(const struct backend *be, void *dst, void *turned,
     BY_TYPE(type, T, turn(cuda_state_of(be), stored_source<T>{ (const T *)src }, &all));
 }
 
-static __global__ void scale_kernel(float *scale, accel_dtype_t to, const float *amax)
+static __global__ void scale_kernel(float *scale, accel_dtype_t to, bool power,
+                                    const float *amax)
 {
-    scale[0] = fp8_scale_for(*amax, to, 0, 1);
+    scale[0] = power ? fp8_block_scale(*amax, to) : fp8_scale_for(*amax, to, 0, 1);
     scale[1] = 1 / scale[0];
 }
 
-void cuda_scale_of(const struct backend *be, float *scale, accel_dtype_t to,
+void cuda_scale_of(const struct backend *be, float *scale, accel_dtype_t to, bool power,
                    const float *amax)
 {
-    LAUNCH(scale_kernel, 1, 1, 0, cuda_state_of(be), scale, to, amax);
+    LAUNCH(scale_kernel, 1, 1, 0, cuda_state_of(be), scale, to, power, amax);
 }

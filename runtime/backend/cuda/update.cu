@@ -230,8 +230,8 @@ void cuda_update(const struct backend *be, const struct update_span *x, int coun
     const struct update_span *first = with_arrays(x, count);
     struct cuda_state *s = cuda_state_of(be);
 
-    if (first && first->m.scale)
-        cuda_update_moments(be, x, count, k, first->narrow != NULL);
+    if (first && (first->m.scale || first->scaled))
+        cuda_update_lanes(be, x, count, k);
     else if (first && first->narrow)
         update_masters<narrow_masters>(s, x, count, k, first);
     else

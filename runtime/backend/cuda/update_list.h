@@ -15,9 +15,9 @@ enum { UPDATE_SPANS = 32, UPDATE_STEPS = 16, UPDATE_PART = 8192 };
 
 /* The ranges of one launch; span[k].step counts in step[]. Parts first[k] .. first[k +
  * 1] - 1 are those of range k. */
-template <typename STEP> struct update_list {
-    struct update_span span[UPDATE_SPANS];
-    int64_t first[UPDATE_SPANS + 1];
+template <typename STEP, int SPANS = UPDATE_SPANS> struct update_list {
+    struct update_span span[SPANS];
+    int64_t first[SPANS + 1];
     STEP step[UPDATE_STEPS];
     int count;
     /* the same for all of a step */
@@ -25,8 +25,8 @@ template <typename STEP> struct update_list {
 };
 
 /* The range of a part. At most 32: a search by each thread is not worth more. */
-template <typename STEP>
-static __device__ inline int update_range(const struct update_list<STEP> &list,
+template <typename STEP, int SPANS>
+static __device__ inline int update_range(const struct update_list<STEP, SPANS> &list,
                                           int64_t part)
 {
     int k = 0;
@@ -38,8 +38,8 @@ static __device__ inline int update_range(const struct update_list<STEP> &list,
 
 /* The number in list->step of constants `step`, which are appended where they are new;
  * -1: there is no room. from: the numbers of those in the list. */
-template <typename OP>
-static int place_step(struct update_list<typename OP::STEP> *list, int *from,
+template <typename OP, int SPANS>
+static int place_step(struct update_list<typename OP::STEP, SPANS> *list, int *from,
                       int *steps, const struct optim_step *k, int step)
 {
     int at = 0;
@@ -57,8 +57,8 @@ static int place_step(struct update_list<typename OP::STEP> *list, int *from,
 
 /* Fills the list with as many ranges and constants as it has room for; returns how many
  * ranges. */
-template <typename OP>
-static int take(struct update_list<typename OP::STEP> *list,
+template <typename OP, int SPANS>
+static int take(struct update_list<typename OP::STEP, SPANS> *list,
                 const struct update_span *x, int count, const struct optim_step *k)
 {
     int from[UPDATE_STEPS], steps = 0, n = 0;
@@ -66,7 +66,7 @@ static int take(struct update_list<typename OP::STEP> *list,
     list->first[0] = 0;
     list->by.draws = k[0].draws;
     list->by.nearest = k[0].nearest;
-    for (; n < count && n < UPDATE_SPANS; n++) {
+    for (; n < count && n < SPANS; n++) {
         struct update_span *to = &list->span[n];
 
         *to = x[n];
