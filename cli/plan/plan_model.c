@@ -230,8 +230,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     if (st == ACCEL_OK && precision_of(p->config).fp8)
         st = fp8_linears_open(&linears, &model, 1, p->config, err);
     if (st == ACCEL_OK)
-        in->code_bytes = fp8_linears_keep(
-            &linears, be, plan_keeps_codes(p->config, l, p->in.device.present));
+        in->code_bytes = fp8_linears_keep(&linears, be, plan_keeps_codes(p->config, l));
     if (st == ACCEL_OK)
         st = nn_measure(model, p->batch, fields, n, true, &activations, err);
     *bytes_out = (int64_t)activations;

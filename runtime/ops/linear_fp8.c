@@ -143,6 +143,23 @@ static void keep_weight(struct graph *g, const accel_tensor_t *w, const void *va
     l->kept_of = g->training || l->recipe->current ? now : 0;
 }
 
+/* Gathered codes, turned where the backend wants them so. */
+static bool coded_weight(struct graph *g, const accel_tensor_t *w,
+                         struct narrowing *form, const void *values, struct factor *out)
+{
+    const struct backend *be = g->backend;
+
+    out->type = w->fp8->recipe->type[FP8_WEIGHT];
+    if (form->turned) {
+        if (!scratch_copy(g, form, out))
+            return false;
+        be->quantize_turned(be, NULL, form->copy, out->type, values, out->type,
+                            form->rows, form->cols, NULL, NULL);
+    }
+    out->inverse = w->coded_inverse;
+    return true;
+}
+
 bool fp8_weight(struct graph *g, const accel_tensor_t *w, enum fp8_product product,
                 const void *values, struct factor *out)
 {
@@ -151,11 +168,8 @@ bool fp8_weight(struct graph *g, const accel_tensor_t *w, enum fp8_product produ
 
     *out = (struct factor){ .data = values, .type = g->compute };
     /* the recipe has no wide products then: none asks for other values */
-    if (w->coded) {
-        out->type = w->fp8->recipe->type[FP8_WEIGHT];
-        out->inverse = &w->fp8->inverse[FP8_WEIGHT];
-        return true;
-    }
+    if (w->coded)
+        return coded_weight(g, w, &one, values, out);
     if (!fp8_narrows(g, w, product))
         return true;
     if (w->fp8->kept_bytes[narrowing_place(&one)]) {

@@ -121,14 +121,45 @@ int64_t plan_part_bytes(struct plan_codes codes, int unit, int64_t padded, int r
     return most;
 }
 
-/* Are weights gathered as codes, or held so where one rank has all of them? Devices
- * have none, nor are they known of the parts of tensor parallelism. */
-static bool has_codes(const struct config *c, const struct plan_layout *l, bool device)
+/* Are weights gathered as codes, or held so where one rank has all of them? Not from
+ * host memory, nor are they known of the parts of tensor parallelism. */
+static bool has_codes(const struct config *c, const struct plan_layout *l)
 {
     const struct precision p = precision_of(c);
     const bool one = cut_size(l) == 1 && (l->cut_optimizer || l->replicate == 1);
+    const bool offload = l->offload_params || l->offload_optimizer;
 
-    return (one ? p.held : p.coded && cut_size(l) > 1) && l->tp == 1 && !device;
+    return (one ? p.held : p.coded && cut_size(l) > 1) && l->tp == 1 && !offload;
+}
+
+int64_t plan_coded_elems(bool device)
+{
+    return device ? (int64_t)4 << 20 : 8192;
+}
+
+int64_t plan_coded_room(int n, int64_t largest_part, bool device)
+{
+    return plan_coded_elems(device) * 2 + (device ? largest_part : 0) +
+           n * 3 * (int64_t)sizeof(float);
+}
+
+/* All units' codes together. */
+static int64_t coded_room(const struct plan_input *in)
+{
+    const int ranks = pad_ranks(in);
+    int64_t most = 0;
+
+    for (int i = 0; i < in->coded.n; i++) {
+        const int unit = in->coded.list[i].unit;
+        const int64_t part = plan_part_bytes(
+            in->coded, unit, plan_padded_elems(in->unit_elems[unit], ranks), ranks,
+            (int64_t)accel_dtype_bytes(precision_of(in->config).parameters));
+
+        most = part > most ? part : most;
+    }
+    return in->coded.n && has_codes(in->config, &in->layout)
+               ? plan_coded_room(in->coded.n, ranks > 1 ? most : 0, in->device.present)
+               : 0;
 }
 
 /* Bytes of a gathered unit, as all ranks send them. */
@@ -136,7 +167,7 @@ static int64_t unit_gathered(const struct plan_input *in, int unit)
 {
     const struct precision p = precision_of(in->config);
     const int ranks = pad_ranks(in);
-    const bool coded = has_codes(in->config, &in->layout, in->device.present);
+    const bool coded = has_codes(in->config, &in->layout);
 
     return plan_part_bytes(coded ? in->coded : (struct plan_codes){ NULL, 0 }, unit,
                            plan_padded_elems(in->unit_elems[unit], ranks), ranks,
@@ -377,8 +408,7 @@ static void wire(const struct plan_input *in, const struct sizes *s,
 
 bool plan_holds_codes(const struct plan_input *in)
 {
-    return cut_size(&in->layout) == 1 &&
-           has_codes(in->config, &in->layout, in->device.present);
+    return cut_size(&in->layout) == 1 && has_codes(in->config, &in->layout);
 }
 
 bool plan_rings_whole(const struct plan_input *in)
@@ -394,10 +424,10 @@ static bool has_ring(const struct plan_layout *l)
            (cut_size(l) > 1 || l->offload_params || l->offload_optimizer);
 }
 
-bool plan_keeps_codes(const struct config *c, const struct plan_layout *l, bool device)
+bool plan_keeps_codes(const struct config *c, const struct plan_layout *l)
 {
     return precision_of(c).fp8 && c->fp8_weight_cache && !has_ring(l) &&
-           !has_codes(c, l, device);
+           !has_codes(c, l);
 }
 
 /* Bytes of n masters or gradients: of float16 and e4m3 with their scales. */
@@ -421,7 +451,7 @@ static int64_t gathered_bytes(const struct plan_input *in, const struct sizes *s
     if (cut_size(l) == 1 && type == precision->masters && !offload &&
         !plan_holds_codes(in))
         return 0;
-    bytes = ring ? s->most + s->second_most : s->gathered;
+    bytes = (ring ? s->most + s->second_most : s->gathered) + coded_room(in);
     if (ring && l->offload_optimizer && !l->offload_params)
         bytes += s->all / cut_size(l) * elem; /* the part to gather from */
     return bytes;
@@ -602,7 +632,7 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
         l->cut_gradients ? s.graded / cut_size(l) : s.graded, precision.gradients);
     plan_out->gather_bytes = gathered_bytes(in, &s, &precision);
     plan_out->reduce_bytes = reduce_bytes(in, &s, &precision);
-    if (plan_keeps_codes(in->config, l, in->device.present))
+    if (plan_keeps_codes(in->config, l))
         plan_out->code_bytes = in->code_bytes / l->tp;
     state = plan_out->param_bytes + plan_out->moment_bytes + plan_out->gradient_bytes;
     if (l->offload_params || l->offload_optimizer)

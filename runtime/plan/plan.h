@@ -100,6 +100,11 @@ int64_t plan_gathered_bytes(struct plan_codes codes, int unit, int64_t end,
  * sends when it is gathered. */
 int64_t plan_part_bytes(struct plan_codes codes, int unit, int64_t padded, int ranks,
                         int64_t elem);
+/* Numbers that are narrowed to codes at a time, and the bytes that n coded weights need
+ * besides their codes. largest_part: bytes of the largest part of a unit with codes, 0
+ * where one rank has all. */
+int64_t plan_coded_elems(bool device);
+int64_t plan_coded_room(int n, int64_t largest_part, bool device);
 
 /* What plan_compute works from. Arrays and config belong to the caller. */
 struct plan_input {
@@ -239,7 +244,7 @@ int64_t plan_saved_bytes(const struct config *c, int64_t elems, bool trained,
 
 /* Are weights in 8 bits kept for a step? Where the gathered ones are; and not those
  * that are gathered in 8 bits. `device`: a GPU. */
-bool plan_keeps_codes(const struct config *c, const struct plan_layout *l, bool device);
+bool plan_keeps_codes(const struct config *c, const struct plan_layout *l);
 /* Memory and wire as shard/ has them: needs world, accumulate and units of at
  * least 1. */
 void plan_compute(const struct plan_input *in, struct plan *plan_out);

@@ -33,8 +33,7 @@ enum fp8_blocks { FP8_NO_BLOCKS, FP8_BLOCKS_128, FP8_BLOCKS_32 };
 
 struct fp8_recipe {
     /* Scales are made from the tensors themselves: what is said of steps below has no
-     * meaning. Of the state only the scale of a weight that is gathered in 8 bits is
-     * used. */
+     * meaning, and nothing of the state is used. */
     bool current;
     /* other than FP8_NO_BLOCKS: `current` holds, with a scale per block */
     enum fp8_blocks blocks;

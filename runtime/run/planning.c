@@ -289,9 +289,8 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
     /* everything is in the CPU's memory already */
     if (!run->home)
         in->layout.offload_params = false;
-    in->code_bytes = fp8_linears_keep(
-        &run->fp8.linears, run->backend,
-        plan_keeps_codes(&run->config, &in->layout, run->backend->device));
+    in->code_bytes = fp8_linears_keep(&run->fp8.linears, run->backend,
+                                      plan_keeps_codes(&run->config, &in->layout));
     return ACCEL_OK;
 }
 

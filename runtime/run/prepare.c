@@ -328,8 +328,6 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
     if (st == ACCEL_OK)
         st = loss_scale_begin(run, err);
     if (st == ACCEL_OK)
-        st = msamp_begin(run, err);
-    if (st == ACCEL_OK)
         st = moments_begin(run, err);
     if (st == ACCEL_OK)
         st = masters_begin(run, err);

@@ -388,7 +388,6 @@ accel_moments_t moments_form(const struct accel_optim *o);
 /* ---- run_masters.c: the form of master weights ----------------------------------- */
 
 /* A0902: the run cannot keep its weights as accel.precision.masters says. */
-accel_status_t msamp_begin(const accel_t *run, accel_error_t *err);
 accel_status_t masters_begin(const accel_t *run, accel_error_t *err);
 /* A0902: the same for gradients and accel.precision.gradients. */
 accel_status_t gradients_begin(const accel_t *run, accel_error_t *err);

@@ -5,20 +5,6 @@
  */
 #include "run/run.h"
 
-/* Of the levels of MS-AMP, O3 holds weights in a form that GPUs do not have yet. */
-accel_status_t msamp_begin(const accel_t *run, accel_error_t *err)
-{
-    static const char key[] = "fp8_opt_level";
-    char where[256];
-
-    if (run->config.weights != WEIGHTS_FP8 || !run->backend->device)
-        return ACCEL_OK;
-    return accel_fail_at(err, A0170,
-                         config_where(&run->config, key, where, sizeof(where)),
-                         "use fp8_opt_level: O2, or accel.device: cpu",
-                         "weights that are held in fp8 are not supported on GPUs yet");
-}
-
 static accel_status_t refuse_masters(accel_error_t *err, const char *cure,
                                      const char *why)
 {

@@ -3,7 +3,8 @@
  * Weights that are gathered in 8 bits: those of linears that multiply so, half the
  * bytes of bfloat16; one rank may hold them so. In: masters of any form. Out: codes,
  * and scales that are the same on all ranks. The owner makes of master -> bfloat16 ->
- * 8 bits what each receiver would make: the same bits as without. In host memory only.
+ * 8 bits what each receiver would make: the same bits as without. Not from host memory
+ * to a device.
  *
  * Parts of equal elements have unequal bytes. Each rank sends as many as the largest
  * part has; what lies between two parts is closed up when they are there.
@@ -15,9 +16,6 @@
 
 #include "precision/fp8.h"
 
-/* narrowed at a time: stays in the first cache */
-#define CODED_ELEMS 8192
-
 static accel_status_t open_lists(struct shard *s, const struct units *units, int n,
                                  accel_error_t *err)
 {
@@ -25,9 +23,7 @@ static accel_status_t open_lists(struct shard *s, const struct units *units, int
 
     s->coded.list = list;
     s->coded_param = calloc((size_t)n, sizeof(accel_tensor_t *));
-    s->coded_amax = calloc((size_t)n, sizeof(*s->coded_amax));
-    s->coded_wide = calloc(CODED_ELEMS, sizeof(*s->coded_wide));
-    if (!list || !s->coded_param || !s->coded_amax || !s->coded_wide)
+    if (!list || !s->coded_param)
         return accel_fail_nomem(err, "the list of coded weights",
                                 (size_t)n * sizeof(*list));
     s->coded.n = units_coded(units, list, s->coded_param);
@@ -39,7 +35,7 @@ accel_status_t shard_coded_open(struct shard *s, const struct units *units,
                                 accel_error_t *err)
 {
     const bool cut = s->world > 1 ? s->o.strategy != SHARD_NONE : s->o.precision.held;
-    const int n = s->o.precision.coded && cut && !s->be->device
+    const int n = s->o.precision.coded && cut && !s->offloaded
                       ? units_coded(units, NULL, NULL)
                       : 0;
     accel_status_t st = n > 0 ? open_lists(s, units, n, err) : ACCEL_OK;
@@ -65,12 +61,48 @@ accel_status_t shard_coded_open(struct shard *s, const struct units *units,
     return ACCEL_OK;
 }
 
+/* The largest part of a unit with codes that travels. */
+static int64_t largest_part(const struct shard *s)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < s->units && s->world > 1; i++)
+        if (s->unit[i].coded && s->unit[i].part_bytes > most)
+            most = s->unit[i].part_bytes;
+    return (int64_t)most;
+}
+
+accel_status_t shard_coded_alloc(struct shard *s, accel_error_t *err)
+{
+    const bool device = s->be->device;
+    const int64_t part = largest_part(s);
+    char *at;
+    accel_status_t st;
+
+    if (s->coded.n == 0)
+        return ACCEL_OK;
+    s->memory.coded_room = (size_t)plan_coded_room(s->coded.n, part, device);
+    st =
+        s->be->alloc(s->be, MEMORY_GATHERED, s->memory.coded_room, &s->coded_room, err);
+    if (st)
+        return st;
+    at = s->coded_room;
+    s->coded_wide = (uint16_t *)(void *)at;
+    at += plan_coded_elems(device) * (int64_t)sizeof(*s->coded_wide);
+    s->coded_spare = at;
+    at += device ? part : 0;
+    s->coded_amax = (float *)(void *)at;
+    s->coded_scale = s->coded_amax + s->coded.n;
+    for (int i = 0; i < s->coded.n; i++)
+        s->coded_param[i]->coded_inverse = s->coded_scale + 2 * i + 1;
+    return ACCEL_OK;
+}
+
 void shard_coded_close(struct shard *s)
 {
+    s->be->free(s->be, s->coded_room);
     free((void *)(uintptr_t)s->coded.list);
     free(s->coded_param);
-    free(s->coded_amax);
-    free(s->coded_wide);
 }
 
 struct plan_codes shard_codes(const struct shard *s, int unit)
@@ -84,24 +116,23 @@ struct plan_codes shard_codes(const struct shard *s, int unit)
 /* ---- scales ---------------------------------------------------------------------- */
 
 /* The largest magnitude of this rank's part of a weight. */
-static float own_amax(const struct shard *s, int number)
+static void own_amax(const struct shard *s, int number)
 {
+    const int64_t piece = plan_coded_elems(s->be->device);
     const accel_dtype_t wide = s->o.precision.parameters;
     const accel_tensor_t *p = s->coded_param[number];
     const struct shard_unit *u = &s->unit[s->coded.list[number].unit];
-    float amax = 0;
     int64_t b, e;
 
     if (!shard_param_range(p, u->first, u->own, &b, &e))
-        return 0;
+        return;
     for (int64_t i = b, n; i < e; i += n) {
-        n = e - i < CODED_ELEMS ? e - i : CODED_ELEMS;
+        n = e - i < piece ? e - i : piece;
         shard_read_masters(s, s->be, u->at + p->unit_offset + i - u->first, n,
                            s->coded_wide);
         s->be->quantize(s->be, NULL, p->fp8->recipe->type[FP8_WEIGHT], s->coded_wide,
-                        wide, n, NULL, &amax);
+                        wide, n, NULL, &s->coded_amax[number]);
     }
-    return amax;
 }
 
 /* Of the values that ops would see: what current scaling finds in a gathered weight. */
@@ -111,19 +142,17 @@ accel_status_t shard_coded_scale(struct shard *s, accel_error_t *err)
 
     if (s->coded.n == 0 || s->coded_scaled)
         return ACCEL_OK;
+    s->be->zero(s->be, s->coded_amax, (size_t)s->coded.n * sizeof(*s->coded_amax));
     for (int i = 0; i < s->coded.n; i++)
-        s->coded_amax[i] = own_amax(s, i);
+        own_amax(s, i);
     st = s->world > 1 ? comm_all_reduce(s->data, s->coded_amax, (size_t)s->coded.n,
                                         ACCEL_F32, COMM_MAX, err)
                       : ACCEL_OK;
     for (int i = 0; i < s->coded.n && st == ACCEL_OK; i++) {
-        struct fp8_linear *l = s->coded_param[i]->fp8;
-        float scale[2];
+        const struct fp8_recipe *r = s->coded_param[i]->fp8->recipe;
 
-        s->be->scale_of(s->be, scale, l->recipe->type[FP8_WEIGHT], l->recipe->powers,
+        s->be->scale_of(s->be, s->coded_scale + 2 * i, r->type[FP8_WEIGHT], r->powers,
                         &s->coded_amax[i]);
-        *fp8_scale(l, FP8_WEIGHT) = scale[0];
-        l->inverse[FP8_WEIGHT] = scale[1];
     }
     s->coded_scaled = st == ACCEL_OK;
     return st;
@@ -153,16 +182,20 @@ static int coded_at(const struct shard *s, const struct shard_unit *u, int64_t a
     return -1;
 }
 
-/* n masters from stored element `at` on as codes, by way of the dtype of parameters. */
-static void put_codes(const struct shard *s, const accel_tensor_t *p, char *to,
-                      int64_t at, int64_t n)
+/* n masters from stored element `at` on as codes of weight `number`, by way of the
+ * dtype of parameters. */
+static void put_codes(const struct shard *s, int number, char *to, int64_t at,
+                      int64_t n)
 {
-    for (int64_t i = 0; i < n; i += CODED_ELEMS) {
-        const int64_t len = n - i < CODED_ELEMS ? n - i : CODED_ELEMS;
+    const struct fp8_recipe *r = s->coded_param[number]->fp8->recipe;
+    const int64_t piece = plan_coded_elems(s->be->device);
+
+    for (int64_t i = 0; i < n; i += piece) {
+        const int64_t len = n - i < piece ? n - i : piece;
 
         shard_read_masters(s, s->be, at + i, len, s->coded_wide);
-        s->be->quantize(s->be, to + i, p->fp8->recipe->type[FP8_WEIGHT], s->coded_wide,
-                        s->o.precision.parameters, len, fp8_scale(p->fp8, FP8_WEIGHT),
+        s->be->quantize(s->be, to + i, r->type[FP8_WEIGHT], s->coded_wide,
+                        s->o.precision.parameters, len, s->coded_scale + 2 * number,
                         NULL);
     }
 }
@@ -177,10 +210,23 @@ void shard_coded_put(struct shard *s, const struct shard_unit *u, char *data)
         const int64_t stored = u->at + at - u->first;
 
         if (i >= 0)
-            put_codes(s, s->coded_param[i], to, stored, end - at);
+            put_codes(s, i, to, stored, end - at);
         else
             shard_read_masters(s, s->be, stored, end - at, to);
         to += (end - at) * (i >= 0 ? 1 : 2);
+    }
+}
+
+/* Towards the front, where both may overlap: a device's copies must not. */
+static void move_down(const struct shard *s, char *to, const char *from, size_t bytes)
+{
+    if (to == from)
+        return;
+    if (s->be->device) {
+        s->be->copy(s->be, s->coded_spare, from, bytes);
+        s->be->copy(s->be, to, s->coded_spare, bytes);
+    } else {
+        memmove(to, from, bytes);
     }
 }
 
@@ -193,7 +239,7 @@ void shard_coded_close_up(const struct shard *s, const struct shard_unit *u, cha
     for (int r = 0; r < s->world; r++) {
         const int64_t end = plan_gathered_bytes(codes, unit, (r + 1) * u->own, 2);
 
-        memmove(data + at, data + (size_t)r * u->part_bytes, (size_t)(end - at));
+        move_down(s, data + at, data + (size_t)r * u->part_bytes, (size_t)(end - at));
         at = end;
     }
 }

@@ -118,18 +118,18 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
                              accel_error_t *err)
 {
     struct shard_unit *u = &s->unit[unit];
-    accel_status_t st = shard_coded_scale(s, err);
+    accel_status_t st;
     void *data;
 
-    if (st)
-        return st;
     slot->unit = unit;
     slot->pins = 0;
     slot->used = ++s->clock;
     data = slot_data(s, slot);
     begin_gather(s, slot);
-    put_own(s, u, data);
-    if (s->world > 1 && s->o.strategy != SHARD_NONE) {
+    st = shard_coded_scale(s, err);
+    if (st == ACCEL_OK)
+        put_own(s, u, data);
+    if (st == ACCEL_OK && s->world > 1 && s->o.strategy != SHARD_NONE) {
         shard_order_hash(s, SHARD_GATHER, unit);
         st = u->coded > 0 ? comm_all_gather(s->data, data, u->part_bytes, ACCEL_U8, err)
                           : comm_all_gather(s->data, data, (size_t)u->own,

@@ -300,6 +300,8 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
     if (!failed)
         failed = alloc_copy(s, &e);
     if (!failed)
+        failed = shard_coded_alloc(s, &e);
+    if (!failed)
         failed = shard_powersgd_open(s, &e);
     if (!failed)
         failed = shard_open_mean(s, &e);

@@ -101,6 +101,8 @@ struct shard_memory {
     size_t moments;
     /* offloaded: narrow copy of the masters to gather from */
     size_t narrow_master;
+    /* beside gather_slots, where weights are gathered in 8 bits */
+    size_t coded_room;
     /* gathered */
     size_t largest_unit, second_unit;
     /* in the dtype of parameters, of the units that are not wholly frozen */

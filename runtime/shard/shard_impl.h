@@ -152,13 +152,17 @@ struct shard {
     uint16_t *copy;
     /* resident: it matches the masters */
     bool copied;
-    /* Weights that are gathered in 8 bits, [coded.n] in the order of units: places,
-     * themselves, largest magnitudes; scratch for CODED_ELEMS of them in the dtype of
-     * parameters. coded.n 0: none. */
+    /* Weights that are gathered in 8 bits, [coded.n] in the order of units: places and
+     * themselves. coded.n 0: none. */
     struct plan_codes coded;
     accel_tensor_t **coded_param;
-    float *coded_amax;
+    /* In the memory of `be`, all in coded_room: numbers on their way from masters to
+     * codes, in the dtype of parameters; on a device room for the largest part; largest
+     * magnitudes [coded.n]; scales and inverses [2 coded.n]. */
+    void *coded_room;
     uint16_t *coded_wide;
+    char *coded_spare;
+    float *coded_amax, *coded_scale;
     /* their scales are those of the masters */
     bool coded_scaled;
     /* memory of all slots */
@@ -248,6 +252,8 @@ void shard_readers_settle(struct shard *s);
 /* coded.c: finds what is gathered in 8 bits, and tells the parameters so. */
 accel_status_t shard_coded_open(struct shard *s, const struct units *units,
                                 accel_error_t *err);
+/* Their memory beside that of the slots. */
+accel_status_t shard_coded_alloc(struct shard *s, accel_error_t *err);
 void shard_coded_close(struct shard *s);
 /* Those of a unit. */
 struct plan_codes shard_codes(const struct shard *s, int unit);

@@ -95,10 +95,12 @@ struct accel_tensor {
     /* The scales with which linear multiplies by this weight in 8 bits; not owned.
      * NULL: it multiplies in the compute dtype. */
     struct fp8_linear *fp8;
-    /* Parameters only: the residency hands it out in 8 bits, narrowed with the scale of
-     * `fp8`. And the elements before it in its unit that are so, a byte each. */
+    /* Parameters only: the residency hands it out in 8 bits, by the recipe of `fp8`;
+     * the elements before it in its unit that are so, a byte each; and what its codes
+     * are multiplied by, in the memory of the backend. */
     bool coded;
     int64_t coded_before;
+    const float *coded_inverse;
 };
 
 /* Has the parameter an optimizer? Not where it is frozen for the whole run. */

@@ -119,14 +119,15 @@ for reduce in e4m3 fp16; do
 done
 
 # Linears in 8 bits: the largest magnitudes of both ranks make the scales. O2 has weights,
-# gradients and moments with scales besides.
-for recipe in delayed current O2; do
-    if [ $recipe = O2 ]; then
-        train_config cpu.yaml FULL_SHARD fp8 2 1
-        echo 'fp8_config: {backend: MSAMP, opt_level: O2}' >>cpu.yaml
-    else
-        train_config cpu.yaml FULL_SHARD fp8 2 1 "precision: {fp8_recipe: $recipe}"
-    fi
+# gradients and moments with scales besides; O3 and AO gather weights in 8 bits, with the same
+# bits as without.
+for recipe in delayed current O2 O3 AO; do
+    train_config cpu.yaml FULL_SHARD fp8 2 1
+    case $recipe in
+    O?) echo "fp8_config: {backend: MSAMP, opt_level: $recipe}" >>cpu.yaml ;;
+    AO) echo 'fp8_config: {backend: AO}' >>cpu.yaml ;;
+    *) train_config cpu.yaml FULL_SHARD fp8 2 1 "precision: {fp8_recipe: $recipe}" ;;
+    esac
     sed '/use_cpu/d' cpu.yaml >gpu.yaml
     two cpu-fp8-$recipe cpu.yaml
     for turn in gpu again; do
@@ -139,6 +140,13 @@ for recipe in delayed current O2; do
     ok $? "fp8, $recipe: the same run again gives the same bits"
     contains "$(cat gpu-fp8-$recipe.out)" "linears multiply in 8 bits" "fp8, $recipe: by GPUs"
 done
+same_bits gpu-fp8-O2/log.jsonl gpu-fp8-O3/log.jsonl
+ok $? "fp8, O3: the bits of O2"
+sed -i 's/backend: AO/&, enable_fsdp_float8_all_gather: false/' gpu.yaml
+# shellcheck disable=SC2086 # a list of words
+two gpu-fp8-wide gpu.yaml $gpus
+same_bits gpu-fp8-AO/log.jsonl gpu-fp8-wide/log.jsonl
+ok $? "fp8, AO: the bits of a gather in bf16"
 train_config cpu.yaml FULL_SHARD no 2 1
 sed '/use_cpu/d' cpu.yaml >gpu.yaml
 

@@ -32,6 +32,9 @@ struct outcome {
     float loss[STEPS];
     float first[TABLE], last[TABLE];
     int64_t master_bytes, gradient_bytes, moment_bytes;
+    /* gathered, as planned and as it is; with room for codes where there are any */
+    int64_t gather_bytes, held_bytes;
+    bool coded;
     char said[256];
 };
 
@@ -97,6 +100,7 @@ static accel_status_t write_table(accel_t *run, accel_error_t *err)
 static struct outcome train(struct scene p)
 {
     static struct outcome o;
+    struct shard_memory m;
     accel_error_t err = { .text = "" };
     accel_module_t *model = NULL;
     accel_t *run = NULL;
@@ -117,6 +121,10 @@ static struct outcome train(struct scene p)
         o.master_bytes = run->plan.param_bytes;
         o.gradient_bytes = run->plan.gradient_bytes;
         o.moment_bytes = run->plan.moment_bytes;
+        o.gather_bytes = run->plan.gather_bytes;
+        shard_memory(run->shard, &m);
+        o.held_bytes = (int64_t)(m.gather_slots + m.coded_room);
+        o.coded = m.coded_room > 0;
     }
     snprintf(o.said, sizeof(o.said), "%.255s", err.text);
     accel_close(run, NULL);
@@ -162,7 +170,7 @@ static void write_configs(const char *precision, const char *more, bool offload)
 struct form {
     const char *name, *precision, *more;
     int weights, gradients, moments;
-    bool offload;
+    bool offload, coded;
 };
 
 /* Do `bytes` stand to those of float32 as `now` to `before` of 32 numbers? Units are
@@ -212,6 +220,9 @@ static void test_form(const struct form *f)
            "%.1e from those of bf16 with float32 all else %s", apart(&gpu, &wide),
            wide.said);
     tap_ok(takes_bytes(&gpu, &wide, f), "and the bytes of their forms");
+    tap_ok(f->offload || (gpu.gather_bytes == gpu.held_bytes && gpu.coded == f->coded),
+           "%lld bytes are gathered, as planned%s", (long long)gpu.held_bytes,
+           gpu.coded ? ", codes" : "");
     p.config = CUDA_RUN_GPU;
     p.dir = dir[3];
     p.until = STOP;
@@ -230,18 +241,19 @@ static void test_form(const struct form *f)
 static void test_all_forms(void)
 {
     static const struct form forms[] = {
-        { NULL, "masters: bf16", NULL, 64, 128, 256, false },
-        { NULL, "masters: none", NULL, 64, 128, 256, false },
-        { NULL, "masters: bf16, moments: 8bit", NULL, 64, 128, 72, false },
-        { NULL, "masters: bf16", NULL, 64, 128, 256, true },
-        { NULL, "masters: fp16", NULL, 65, 128, 256, false },
-        { NULL, "masters: fp16, moments: 8bit, gradients: fp8", NULL, 65, 33, 72,
+        { NULL, "masters: bf16", NULL, 64, 128, 256, false, false },
+        { NULL, "masters: none", NULL, 64, 128, 256, false, false },
+        { NULL, "masters: bf16, moments: 8bit", NULL, 64, 128, 72, false, false },
+        { NULL, "masters: bf16", NULL, 64, 128, 256, true, false },
+        { NULL, "masters: fp16", NULL, 65, 128, 256, false, false },
+        { NULL, "masters: fp16, moments: 8bit, gradients: fp8", NULL, 65, 33, 72, false,
           false },
-        { NULL, "gradients: fp8", NULL, 128, 33, 256, false },
-        { NULL, "moments: fp8", NULL, 128, 128, 98, false },
-        { NULL, "masters: fp16, moments: fp8", NULL, 65, 128, 98, true },
-        { "MS-AMP O1", "", MSAMP("O1"), 65, 33, 256, false },
-        { "MS-AMP O2", "", MSAMP("O2"), 65, 33, 98, false },
+        { NULL, "gradients: fp8", NULL, 128, 33, 256, false, false },
+        { NULL, "moments: fp8", NULL, 128, 128, 98, false, false },
+        { NULL, "masters: fp16, moments: fp8", NULL, 65, 128, 98, true, false },
+        { "MS-AMP O1", "", MSAMP("O1"), 65, 33, 256, false, false },
+        { "MS-AMP O2", "", MSAMP("O2"), 65, 33, 98, false, false },
+        { "MS-AMP O3", "", MSAMP("O3"), 65, 33, 98, false, true },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(forms); i++)

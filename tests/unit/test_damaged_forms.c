@@ -135,8 +135,7 @@ static void test_levels_on_gpus(void)
         run.boot.rank = 1; /* which logs nothing */
         if (!tap_ok(precision_level_set(level, &run.config), "%s is set", level->name))
             continue;
-        st = msamp_begin(&run, &err);
-        st = st ? st : moments_begin(&run, &err);
+        st = moments_begin(&run, &err);
         st = st ? st : masters_begin(&run, &err);
         st = st ? st : gradients_begin(&run, &err);
         st = st ? st : fp8_scales_begin(&run, &err);

@@ -169,35 +169,9 @@ static void test_level(const struct level *l)
     munmap(m, sizeof(*m));
 }
 
-/* GPUs do not hold weights in 8 bits. */
-static void test_refused(void)
-{
-    static accel_t run;
-    struct config_sources none = { 0 };
-    struct config_setting keys[] = { { "distributed_type", "FSDP" },
-                                     { "mixed_precision", "fp8" },
-                                     { "fp8_backend", "MSAMP" },
-                                     { "fp8_opt_level", "O3" } };
-    struct backend be = { .device = true };
-    struct config_diags diags;
-    accel_error_t err = { 0 };
-
-    none.flags = keys;
-    none.flag_count = ACCEL_ARRAY_SIZE(keys);
-    tap_ok(!config_resolve(&none, &run.config, &diags, &err), "a config");
-    config_diags_free(&diags);
-    run.backend = &be;
-    msamp_begin(&run, &err);
-    tap_ok(run_net_says(&err, A0170, "held in fp8 are not supported on GPUs"),
-           "GPUs are refused");
-    be.device = false;
-    tap_ok(!msamp_begin(&run, &err), "CPUs are not");
-}
-
 int main(void)
 {
     run_folder_new(root);
-    test_refused();
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(levels); i++)
         test_level(&levels[i]);
     run_folder_remove(root);

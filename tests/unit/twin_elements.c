@@ -215,6 +215,34 @@ static void turns(struct twin *t)
     }
 }
 
+/* a[1] in codes becomes a[0]. */
+static void turn_codes(const struct backend *be, void *const *a,
+                       const struct twin_call *c)
+{
+    be->quantize_turned(be, NULL, a[0], c->other, a[1], c->other, c->dim[0], c->dim[1],
+                        NULL, NULL);
+}
+
+static void turned_codes(struct twin *t)
+{
+    static const int64_t dims[][2] = { { 16, 16 }, { 48, 80 }, { 65, 130 } };
+
+    for (size_t i = 0; i < 2 * ACCEL_ARRAY_SIZE(dims); i++) {
+        const int64_t rows = dims[i / 2][0], cols = dims[i / 2][1];
+        const struct twin_call c = { .other = i % 2 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
+                                     .dim = { rows, cols } };
+        uint8_t *code;
+
+        twin_values(t, ACCEL_U8, cols * narrow_ld(rows), 0, 0, 1);
+        twin_values(t, ACCEL_U8, rows * cols, 0, 0, 256);
+        code = (uint8_t *)twin_host(t, 1);
+        for (int64_t k = 0; k < rows * cols; k++)
+            code[k] &= 0xfb; /* neither infinite nor NaN */
+        twin_run(t, turn_codes, &c, "turn %lld x %lld codes of %s", (long long)rows,
+                 (long long)cols, accel_dtype_name(c.other));
+    }
+}
+
 static void sums(struct twin *t, struct twin_call c, int64_t shift)
 {
     twin_values(t, c.type, c.n, shift, 0, 1);
@@ -228,6 +256,7 @@ static void sums(struct twin *t, struct twin_call c, int64_t shift)
 void twin_elements(struct twin *t)
 {
     turns(t);
+    turned_codes(t);
     EACH_LENGTH(i)
     EACH_TYPE(type)
     {

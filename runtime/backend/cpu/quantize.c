@@ -128,10 +128,13 @@ static void turn_copy(const struct narrow_copy *to, const void *y, accel_dtype_t
     memset(to->turned, 0, (size_t)(to->cols * ld));
     for (int64_t r = 0; r < to->rows; r++)
         for (int64_t c = 0; c < to->cols; c++) {
-            const void *from = vm_at(y, r * to->cols + c, type);
+            const int64_t at = r * to->cols + c;
+            const void *from = vm_at(y, at, type);
             f8_t *into = (f8_t *)to->turned + c * ld + r;
 
-            if (to->type == ACCEL_F8E4M3)
+            if (type == to->type)
+                *into = ((const f8_t *)y)[at];
+            else if (to->type == ACCEL_F8E4M3)
                 (void)quantize_e4m3(into, from, type, 1, *to->scale);
             else
                 (void)quantize_e5m2(into, from, type, 1, *to->scale);
@@ -182,7 +185,10 @@ void cpu_quantize_turned(const struct backend *be, void *dst, void *turned,
 {
     const struct narrow_copy all = { to, rows, cols, dst, turned, scale, amax };
 
-    quantize_all(be, &all, src, type);
+    if (type == to)
+        turn_copy(&all, src, type);
+    else
+        quantize_all(be, &all, src, type);
 }
 
 void cpu_scale_of(const struct backend *be, float *scale, accel_dtype_t to, bool power,

@@ -199,7 +199,7 @@ static void print_memory(struct own *w)
         return;
     observe_memory(&peak);
     planned = (double)(m.master + m.moments + m.gradient_shard + m.gather_slots +
-                       m.reduce_buffer + activations) +
+                       m.coded_room + m.reduce_buffer + activations) +
               (double)w->linears.kept_bytes + (double)w->base_bytes;
     printf("  memory    planned %s (activations %s), measured peak %s, ratio %.3f\n",
            format_bytes(planned, a, sizeof(a)),
