@@ -14,7 +14,7 @@
 
 #define CELL   16
 #define SLOTS  (1 << 17) /* of the table from address to cell */
-#define RANGES 6
+#define RANGES 8
 
 enum entry_kind { ENTRY_KERNEL, ENTRY_RECORD, ENTRY_WAIT };
 
@@ -200,12 +200,28 @@ static void scale(const struct backend *be, float *x, int64_t n, float by)
     the->cpu.scale(be, x, n, by);
 }
 
+static void sum_parts(const struct backend *be, float *out, bool accumulate,
+                      const float *first, const void *parts, accel_dtype_t type,
+                      int count, int64_t n, float by)
+{
+    queue_record_kernel(the, "sum_parts", parts,
+                        (size_t)count * wire_bytes((size_t)n, type), out,
+                        (size_t)n * sizeof(*out));
+    the->cpu.sum_parts(be, out, accumulate, first, parts, type, count, n, by);
+}
+
 static void sumsq(const struct backend *be, double *sum_out, const struct span *x,
                   int count)
 {
     for (int i = 0; i < count; i++)
         queue_record_kernel(the, "sumsq", x[i].x, (size_t)x[i].n * 4, NULL, 0);
     the->cpu.sumsq(be, sum_out, x, count);
+}
+
+static void touch_scaled(struct entry *e, struct scaled x, int64_t n, bool write)
+{
+    touch(e, x.data, x.data ? (size_t)n * accel_dtype_bytes(x.type) : 0, write);
+    touch(e, x.exponent, x.data ? scaled_blocks(n) : 0, write);
 }
 
 static void update(const struct backend *be, const struct update_span *x, int count,
@@ -217,8 +233,66 @@ static void update(const struct backend *be, const struct update_span *x, int co
 
         for (int a = 0; a < 4; a++)
             touch(e, array[a], array[a] ? (size_t)x[i].n * 4 : 0, true);
+        if (x[i].scaled) {
+            touch_scaled(e, x[i].scaled->master, x[i].n, true);
+            touch_scaled(e, x[i].scaled->gradient, x[i].n, false);
+        }
     }
     the->cpu.update(be, x, count, k);
+}
+
+static void record_widen(const struct backend *be, void *dst, accel_dtype_t type,
+                         struct scaled src, int64_t n)
+{
+    struct entry *e = add(ENTRY_KERNEL, the->now, "scaled_widen");
+
+    touch_scaled(e, src, n, false);
+    touch(e, dst, (size_t)n * accel_dtype_bytes(type), true);
+    the->cpu.scaled_widen(be, dst, type, src, n);
+}
+
+static struct entry *add_scaled(const char *name, struct scaled dst, const float *src,
+                                int64_t n)
+{
+    struct entry *e = add(ENTRY_KERNEL, the->now, name);
+
+    touch(e, src, (size_t)n * sizeof(*src), false);
+    touch_scaled(e, dst, n, true);
+    return e;
+}
+
+static void record_narrow(const struct backend *be, struct scaled dst, const float *src,
+                          int64_t n, bool squares)
+{
+    add_scaled("scaled_narrow", dst, src, n);
+    the->cpu.scaled_narrow(be, dst, src, n, squares);
+}
+
+static void record_narrow_sum(const struct backend *be, struct scaled dst,
+                              const float *src, int64_t n, int64_t first, uint32_t sums)
+{
+    add_scaled("scaled_narrow_sum", dst, src, n);
+    the->cpu.scaled_narrow_sum(be, dst, src, n, first, sums);
+}
+
+static void quantize(const struct backend *be, void *dst, accel_dtype_t to,
+                     const void *src, accel_dtype_t type, int64_t n, const float *scale,
+                     float *amax)
+{
+    struct entry *e = add(ENTRY_KERNEL, the->now, "quantize");
+
+    touch(e, src, (size_t)n * accel_dtype_bytes(type), false);
+    touch(e, scale, scale ? sizeof(*scale) : 0, false);
+    touch(e, dst, dst ? (size_t)n : 0, true);
+    touch(e, amax, amax ? sizeof(*amax) : 0, true);
+    the->cpu.quantize(be, dst, to, src, type, n, scale, amax);
+}
+
+static void scale_of(const struct backend *be, float *dst, accel_dtype_t to, bool power,
+                     const float *amax)
+{
+    queue_record_kernel(the, "scale_of", amax, sizeof(*amax), dst, 2 * sizeof(*dst));
+    the->cpu.scale_of(be, dst, to, power, amax);
 }
 
 struct queue_record *queue_record_open(const struct backend *be,
@@ -247,8 +321,14 @@ struct queue_record *queue_record_open(const struct backend *be,
     r->be.narrow = narrow;
     r->be.narrow_parts = narrow_parts;
     r->be.scale = scale;
+    r->be.sum_parts = sum_parts;
     r->be.sumsq = sumsq;
     r->be.update = update;
+    r->be.scaled_widen = record_widen;
+    r->be.scaled_narrow = record_narrow;
+    r->be.scaled_narrow_sum = record_narrow_sum;
+    r->be.quantize = quantize;
+    r->be.scale_of = scale_of;
     *recording_out = &r->be;
     return r;
 }

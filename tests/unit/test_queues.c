@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "optim/optim.h"
+#include "precision/fp8.h"
 #include "tests/tap.h"
 #include "tests/unit/queue_record.h"
 #include "tests/unit/shard_world.h"
@@ -22,8 +23,15 @@ struct plan_of_world {
     int accumulate;
     bool nested;        /* the root unit is in use around the blocks */
     int save_after;     /* a checkpoint follows this step; 0: none does */
+    bool scaled;        /* weights and gradients rest with scales */
+    bool coded;         /* matrices are gathered in 8 bits */
     _Atomic int *waits; /* of all ranks; shared with the parent */
 };
+
+static const struct fp8_recipe recipe = {
+    .current = true, .type = { ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2 }
+};
+static struct fp8_linear linear = { .recipe = &recipe };
 
 static struct queue_record *rec;
 
@@ -34,22 +42,55 @@ static void collective(char what, const void *in, size_t in_bytes, void *out,
                         out, out_bytes);
 }
 
+/* Blocks of 32 numbers begin with parameters, and matrices can be codes. */
+static void even_out(struct model *m, bool coded)
+{
+    for (int u = 0; u < UNITS; u++) {
+        m->unit[u].elems = 0;
+        for (int j = 0; j < m->unit[u].param_count; j++) {
+            accel_tensor_t *p = &m->tensor[u][j];
+
+            if (p->ndim == 2) {
+                p->dim[0] = 32;
+                p->dim[1] = 16;
+                p->elems = 512;
+                p->fp8 = coded && u > 0 ? &linear : NULL;
+            }
+            p->unit_offset = m->unit[u].elems;
+            m->unit[u].elems += (p->elems + 31) / 32 * 32;
+        }
+    }
+}
+
+/* What products read beside codes; returns the bytes that codes save. */
+static size_t read_scales(const struct model *m, int u)
+{
+    size_t saved = 0;
+
+    for (int j = 0; j < m->unit[u].param_count; j++)
+        if (m->tensor[u][j].coded) {
+            queue_record_kernel(rec, "scale", m->tensor[u][j].coded_inverse,
+                                sizeof(float), NULL, 0);
+            saved += (size_t)m->tensor[u][j].elems;
+        }
+    return saved;
+}
+
 /* As a layer does: kernels that read the parameters, and kernels that add to the
  * gradient. */
 static int use(struct boot *b, const struct model *m, struct residency *r, int u,
                const struct job *job, bool backward)
 {
-    size_t n = (size_t)m->unit[u].elems;
+    size_t n = (size_t)m->unit[u].elems, bytes;
     float *g = NULL;
     void *data;
 
     CHECK(r->want(r->user, u, &data, err));
-    queue_record_kernel(rec, "layer", data, n * accel_dtype_bytes(job->compute), NULL,
-                        0);
+    bytes = n * accel_dtype_bytes(job->compute) - read_scales(m, u);
+    queue_record_kernel(rec, "layer", data, bytes, NULL, 0);
     if (backward) {
         CHECK(r->grad(r->user, u, &g, err));
-        queue_record_kernel(rec, "layer's gradient", data,
-                            n * accel_dtype_bytes(job->compute), g, n * sizeof(*g));
+        queue_record_kernel(rec, "layer's gradient", data, bytes, g, n * sizeof(*g));
     }
     r->done(r->user, u);
     return 0;
@@ -161,7 +202,14 @@ static int rank_main(struct boot *b, void *arg)
     struct comm *c;
     int rc;
 
+    if (p->scaled) {
+        o.precision.masters = ACCEL_F16;
+        o.precision.gradients = ACCEL_F8E4M3;
+    }
+    o.precision.coded = p->coded;
     model_build(&m);
+    if (p->scaled || p->coded)
+        even_out(&m, p->coded);
     CHECK(comm_open(&c, b, NULL, err));
     if (open_groups(b, c, job, &o))
         return 1;
@@ -193,10 +241,13 @@ static void test_world(struct plan_of_world *p)
     rc = fork_world_nodes(j->world, j->nodes, rank_main, p, 240, NULL);
     tap_is_int(
         rc, 0,
-        "%s, prefetch %s, %d micro-batches, %d ranks, %s%s%s: ordered by %d waits, "
+        "%s, prefetch %s, %d micro-batches, %d ranks, %s%s%s%s: ordered by %d waits, "
         "all of them needed",
         config_strategy_name(j->strategy), prefetch[j->prefetch], p->accumulate,
         j->world, accel_dtype_name(j->compute), p->nested ? ", root around all" : "",
+        p->scaled  ? ", with scales"
+        : p->coded ? ", gathered in 8 bits"
+                   : "",
         p->save_after ? ", a save" : "", *p->waits);
     if (j->world > 1)
         tap_ok(*p->waits > 0, "and there are some");
@@ -243,6 +294,21 @@ int main(void)
             p.job.reduce = ACCEL_F8E4M3;
         test_world(&p);
     }
+    for (int k = 0; k < 12; k += STRIDE) { /* forms with scales, and codes */
+        p = (struct plan_of_world){ .accumulate = 1 + k / 2 % 2,
+                                    .save_after = k % 3 ? 0 : STEPS - 1,
+                                    .scaled = k % 4 != 1,
+                                    .coded = k % 4 > 0,
+                                    .waits = p.waits };
+        p.job = (struct job){ .world = 1 + k / 4,
+                              .nodes = 1,
+                              .strategy = k % 2 ? SHARD_GRAD_OP : SHARD_FULL,
+                              .prefetch = (enum backward_prefetch)(k % 3),
+                              .compute = ACCEL_BF16,
+                              .reduce = ACCEL_BF16 };
+        test_world(&p);
+    }
+    p.scaled = p.coded = false;
     p.job.strategy = SHARD_NONE;
     p.job.narrow_copies = true;
     for (int k = 0; k < 4; k++) { /* whole copies on a narrow wire */
