@@ -13,16 +13,22 @@
 #include "common/common.h"
 #include "common/scaled.h"
 
-/* Inverse scales of a matrix of 8-bit floats as it is stored, [rows, cols]: one for
- * each block of height x width, [ceil(rows / height)][ceil(cols / width)]. A code means
- * itself times its block's. */
+/* Inverse scales of a matrix of 8-bit floats [rows, cols]: one for each block of height
+ * x width. A code means itself times its block's. */
 struct block_scales {
     void *inverse; /* NULL: there are none */
     bool e8m0;     /* bytes, powers of two (precision/fp8_blocks.h); else float32 */
     int64_t height, width, cols;
+    /* the codes are [cols, narrow_ld(rows)], with zeros behind the last row: on devices
+     * only */
+    bool turned;
+    /* The scale of row r and column c of blocks is number r * row_step + c * col_step.
+     * On CPUs rows lie one after the other; a device's library wants them in its own
+     * way. */
+    int64_t row_step, col_step;
 };
 
-/* Scales of one row of blocks. */
+/* Blocks in a row. */
 static inline int64_t blocks_across(const struct block_scales *s)
 {
     return (s->cols + s->width - 1) / s->width;

@@ -19,7 +19,8 @@ struct narrowing narrowing_of(const struct backend *be, const accel_tensor_t *w,
                                .product = product,
                                .rows = rows,
                                .cols = w->dim[t == FP8_GRADIENT ? 0 : 1],
-                               .turned = turns && fp8_sums_rows(t, product) };
+                               .turned = turns && fp8_sums_rows(t, product),
+                               .by_library = has == BACKEND_FP8_TURNED };
 }
 
 int narrowing_place(const struct narrowing *m)
@@ -38,31 +39,57 @@ static size_t own_place(const struct narrowing *m)
     return ((size_t)(lines * m->cols) + 63) / 64 * 64;
 }
 
-/* What belongs to a copy besides its numbers, with scales of blocks. */
-static struct block_scales own_blocks(const struct narrowing *m)
+/* What cuBLASLt rounds the length of a line of scales up to. */
+static int64_t library_line(int64_t scales)
+{
+    return (scales + 3) / 4 * 4;
+}
+
+/* Where scales lie; returns how many there is room for. cuBLASLt has those of blocks of
+ * one line side by side over all lines, and those of square blocks along k. */
+static int64_t place_scales(const struct narrowing *m, struct block_scales *s)
+{
+    const int64_t down = (m->rows + s->height - 1) / s->height;
+    const int64_t across = blocks_across(s);
+    const bool square = s->height == s->width;
+
+    s->row_step = m->by_library ? library_line(across) : across;
+    s->col_step = 1;
+    if (!m->by_library || m->turned != square)
+        return down * s->row_step;
+    s->row_step = 1;
+    s->col_step = library_line(down);
+    return across * s->col_step;
+}
+
+/* What belongs to a copy besides its numbers, with scales of blocks; *scales_out: how
+ * many there is room for. */
+static struct block_scales own_blocks(const struct narrowing *m, int64_t *scales_out)
 {
     const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
     const struct block_shape shape = fp8_block_shape(blocks, m->tensor, m->product);
+    struct block_scales s = { .inverse =
+                                  m->copy ? (char *)m->copy + own_place(m) : NULL,
+                              .e8m0 = blocks == FP8_BLOCKS_32,
+                              .height = shape.height,
+                              .width = shape.width,
+                              .cols = m->cols,
+                              .turned = m->turned };
 
-    return (struct block_scales){ .inverse =
-                                      m->copy ? (char *)m->copy + own_place(m) : NULL,
-                                  .e8m0 = blocks == FP8_BLOCKS_32,
-                                  .height = shape.height,
-                                  .width = shape.width,
-                                  .cols = m->cols };
+    *scales_out = place_scales(m, &s);
+    return s;
 }
 
 int64_t narrowing_bytes(const struct narrowing *m)
 {
     const struct fp8_recipe *r = m->w->fp8->recipe;
     struct block_scales s;
+    int64_t scales;
 
     if (!r->blocks)
         return (int64_t)own_place(m) + (r->current ? 64 : 0);
-    s = own_blocks(m);
-    return (int64_t)own_place(m) + (m->rows + s.height - 1) / s.height *
-                                       blocks_across(&s) *
-                                       (s.e8m0 ? 1 : (int64_t)sizeof(float));
+    s = own_blocks(m, &scales);
+    return (int64_t)own_place(m) + scales * (s.e8m0 ? 1 : (int64_t)sizeof(float));
 }
 
 /* Scale, inverse and largest magnitude of current scaling. */
@@ -77,9 +104,10 @@ struct factor narrowing_factor(const struct narrowing *m)
     struct factor f = { .data = m->copy,
                         .type = l->recipe->type[m->tensor],
                         .turned = m->turned };
+    int64_t scales;
 
     if (l->recipe->blocks)
-        f.blocks = own_blocks(m);
+        f.blocks = own_blocks(m, &scales);
     else
         f.inverse = l->recipe->current ? own_scale(m) + 1 : &l->live[m->tensor].inverse;
     return f;
@@ -187,7 +215,8 @@ static void quantize_delayed(struct graph *g, const struct narrowing *m,
 static void quantize_blocks(const struct backend *be, const struct narrowing *m,
                             const void *src, accel_dtype_t type)
 {
-    const struct block_scales s = own_blocks(m);
+    int64_t scales;
+    const struct block_scales s = own_blocks(m, &scales);
 
     if (m->copy)
         be->quantize_blocks(be, m->copy, m->w->fp8->recipe->type[m->tensor], src, type,

@@ -17,6 +17,8 @@ struct narrowing {
     int64_t rows, cols;
     /* the copy is [cols, narrow_ld(rows)] */
     bool turned;
+    /* scales of blocks lie as cuBLASLt reads them */
+    bool by_library;
     void *copy; /* NULL: none is made */
 };
 

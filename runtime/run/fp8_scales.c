@@ -14,6 +14,12 @@
 /* Three histories of a linear then take 12 MiB. */
 #define LONGEST_HISTORY (1 << 20)
 
+/* Devices have no blocks of 32 yet. */
+static bool blocks_possible(const struct backend *be, enum fp8_blocks blocks)
+{
+    return blocks == FP8_NO_BLOCKS || (blocks == FP8_BLOCKS_128 && be->quantize_blocks);
+}
+
 static accel_status_t fp8_possible(const accel_t *run, accel_error_t *err)
 {
     static const char length[] = "fp8_amax_history_len";
@@ -26,11 +32,12 @@ static accel_status_t fp8_possible(const accel_t *run, accel_error_t *err)
                              config_where(&run->config, length, where, sizeof(where)),
                              "use 1 to 1048576", "'%s: %lld' is not supported", length,
                              (long long)history);
-    if (recipe.blocks && run->backend->device)
+    if (run->backend->device && !blocks_possible(run->backend, recipe.blocks))
         return accel_fail_at(
             err, A0170, config_where(&run->config, "fp8_recipe", where, sizeof(where)),
             "use accel.precision.fp8_recipe: current, or accel.device: cpu",
-            "'fp8_recipe: %s' is not supported on GPUs yet", fp8_recipe_word(&recipe));
+            "'fp8_recipe: %s' is not supported on this GPU (%s)",
+            fp8_recipe_word(&recipe), run->backend->isa);
     if (run->backend->fp8 != BACKEND_FP8_NONE)
         return ACCEL_OK;
     return accel_fail_at(

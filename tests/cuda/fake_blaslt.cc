@@ -117,6 +117,22 @@ static bool is_fp8_whole(const cublasLtMatrixLayoutOpaque_t *l)
     return l->order == CUBLASLT_ORDER_COL && l->rows % 16 == 0 && l->ld % 16 == 0;
 }
 
+/* Scales of blocks: on 9.0 alone, of both operands, not both square, and without fast
+ * sums. */
+static bool are_blocks(const struct product *p)
+{
+    const int32_t a = p->desc.a_mode, b = p->desc.b_mode;
+
+    if (a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+        b == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F)
+        return true;
+    return fake.capability == 90 && !p->desc.fast &&
+           a != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+           b != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+           (a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
+            b == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
+}
+
 /* The table of 8-bit floats: types, layouts, sizes. The columns of d are free. */
 static bool is_fp8_product(const struct product *p, bool ta, bool tb)
 {
@@ -126,7 +142,7 @@ static bool is_fp8_product(const struct product *p, bool ta, bool tb)
     const bool turned = fake.capability == 89 || fake.capability / 10 == 9 ||
                         fake.capability / 10 == 12;
 
-    return is_fp8(b->type) &&
+    return is_fp8(b->type) && are_blocks(p) &&
            (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) &&
            p->desc.compute == CUBLAS_COMPUTE_32F && (any || (turned && ta && !tb)) &&
            !is_fp8(d->type) && is_fp8_whole(a) && is_fp8_whole(b) &&
@@ -183,11 +199,23 @@ enum { ALGO_ID, ALGO_KEY, ALGO_WORKSPACE, ALGO_ALIGNMENT, ALGO_VECTORS = 7 };
 static uint64_t key_of(const struct product *p)
 {
     const int32_t parts[] = {
-        p->a_layout.type,          p->b_layout.type,          p->d_layout.type,
-        p->a_layout.order,         p->b_layout.order,         p->d_layout.order,
-        p->desc.compute,           p->desc.trans_a,           p->desc.trans_b,
-        (int32_t)p->desc.epilogue, p->d_layout.batch,         p->desc.bias_type,
-        (int32_t)p->d_layout.rows, (int32_t)p->d_layout.cols, p->desc.fast,
+        p->a_layout.type,
+        p->b_layout.type,
+        p->d_layout.type,
+        p->a_layout.order,
+        p->b_layout.order,
+        p->d_layout.order,
+        p->desc.compute,
+        p->desc.trans_a,
+        p->desc.trans_b,
+        (int32_t)p->desc.epilogue,
+        p->d_layout.batch,
+        p->desc.bias_type,
+        (int32_t)p->d_layout.rows,
+        (int32_t)p->d_layout.cols,
+        p->desc.fast,
+        p->desc.a_mode,
+        p->desc.b_mode,
     };
     uint64_t key = 1469598103934665603u;
 
@@ -321,15 +349,28 @@ static bool aux_lies_on_device(const struct product *p)
                                        : bytes_of(e->aux_type, elems));
 }
 
+/* All scales of an operand, stored [k, lines] by columns: those of blocks are needed, and
+ * begin at 16 bytes. */
+static bool scales_lie_on_device(const void *s, int32_t mode,
+                                 const cublasLtMatrixLayoutOpaque_t *l)
+{
+    const bool blocks = mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+
+    return s ? (uintptr_t)s % (blocks ? 16 : sizeof(float)) == 0 &&
+                   fake_on_device(s, (size_t)fake_scales(mode, (int64_t)l->rows,
+                                                         (int64_t)l->cols) *
+                                         sizeof(float))
+             : !blocks;
+}
+
 /* Scales of the device, and addresses that tensor cores take. */
 static bool fp8_lies_on_device(const struct product *p)
 {
-    const void *scale[] = { p->desc.a_scale, p->desc.b_scale };
     const void *matrix[] = { p->a, p->b, p->d };
 
-    for (const void *s : scale)
-        if (s && ((uintptr_t)s % sizeof(float) || !fake_on_device(s, sizeof(float))))
-            return false;
+    if (!scales_lie_on_device(p->desc.a_scale, p->desc.a_mode, &p->a_layout) ||
+        !scales_lie_on_device(p->desc.b_scale, p->desc.b_mode, &p->b_layout))
+        return false;
     for (const void *m : matrix)
         if (is_fp8(p->a_layout.type) && (uintptr_t)m % 16)
             return false;

@@ -117,6 +117,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
         CASE(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, d->a_scale);
         CASE(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, d->b_scale);
         CASE(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, d->aux_type);
+        CASE(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, d->a_mode);
+        CASE(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, d->b_mode);
         CASE(CUBLASLT_MATMUL_DESC_FAST_ACCUM, d->fast);
         CASE(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, d->bias_type);
     }

@@ -101,15 +101,67 @@ static void read_operands(struct part *t)
                 load(p->b, lb->type, b0 + (tb ? place(lb, j, l) : place(lb, l, j)));
 }
 
+/* ---- scales ---------------------------------------------------------------------------- */
+
+enum { BLOCK = 128 };
+
+static int64_t blocks_of(int64_t n)
+{
+    return (n + BLOCK - 1) / BLOCK;
+}
+
+static int64_t line_of(int64_t scales)
+{
+    return (scales + 3) / 4 * 4;
+}
+
+int64_t fake_scales(int32_t mode, int64_t k, int64_t lines)
+{
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+               ? blocks_of(k) * line_of(lines)
+           : mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+               ? blocks_of(lines) * line_of(blocks_of(k))
+               : 1;
+}
+
+/* What number l of a line of an operand is multiplied by: for blocks of a line all lines'
+ * scales of one block lie side by side, for square ones those along k. */
+static float scale_at(const void *scales, int32_t mode, int64_t k, int64_t lines,
+                      int64_t l, int64_t line)
+{
+    const float *s = (const float *)scales;
+
+    if (!s)
+        return 1;
+    if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F)
+        return s[l / BLOCK * line_of(lines) + line];
+    if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F)
+        return s[line / BLOCK * line_of(blocks_of(k)) + l / BLOCK];
+    return *s;
+}
+
+static bool has_blocks(const struct product *p)
+{
+    return p->desc.a_mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+}
+
+/* sum[m] of column j, where blocks have scales those of each apart. */
 static void sum_column(const struct part *t, int64_t j, float *sum)
 {
+    const cublasLtMatmulDescOpaque_t *e = &t->p->desc;
+    const bool blocks = has_blocks(t->p);
+
     memset(sum, 0, (size_t)t->m * sizeof(*sum));
     for (int64_t l = 0; l < t->k; l++) {
         const float *a = &t->a[(size_t)(l * t->m)];
         float b = t->b[(size_t)(j * t->k + l)];
 
+        if (blocks)
+            b *= scale_at(e->b_scale, e->b_mode, t->k, t->n, l, j);
         for (int64_t i = 0; i < t->m; i++)
-            sum[i] += a[i] * b;
+            sum[i] += blocks
+                          ? a[i] * b * scale_at(e->a_scale, e->a_mode, t->k, t->m, l, i)
+                          : a[i] * b;
     }
 }
 
@@ -177,7 +229,7 @@ static void do_part(struct part *t)
     std::vector<float> column((size_t)t->m), gradient((size_t)t->m);
     const float *sa = (const float *)p->desc.a_scale;
     const float *sb = (const float *)p->desc.b_scale;
-    const float by = (sa ? *sa : 1) * (sb ? *sb : 1);
+    const float by = has_blocks(p) ? 1 : (sa ? *sa : 1) * (sb ? *sb : 1);
 
     read_operands(t);
     for (int64_t j = 0; j < t->n; j++) {

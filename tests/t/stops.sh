@@ -15,6 +15,8 @@ export OMP_NUM_THREADS
 diag "$stops stops; seed $seed"
 echo "$seed" >state
 STEPS=$((stops * 150 + 400))
+# A life may take so many seconds; the first and the last one of a campaign have nearly all steps.
+longest=$((100 + 4 * stops))
 
 random() { # LOW HIGH: LOW..HIGH
     awk -v low="$1" -v high="$2" '{ s = ($1 * 16807 + 11) % 2147483647; print s >FILENAME
@@ -25,7 +27,7 @@ random() { # LOW HIGH: LOW..HIGH
 live() {
     name=$1 n=$2 config=$3
     shift 3
-    env "$@" timeout 100 "$ACCEL_BUILD/accel" launch --config "$config.yaml" -n "$n" "$TRAIN" \
+    env "$@" timeout "$longest" "$ACCEL_BUILD/accel" launch --config "$config.yaml" -n "$n" "$TRAIN" \
         --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --steps "$STEPS" --sample 0 \
         --data text.txt --out "$name" >"$name.said" 2>&1
 }

@@ -17,16 +17,18 @@
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/cuda_run.h"
 
-enum { STEPS = 5, VOCAB = 64, LENGTH = 4, MOST = 32 };
+enum { STEPS = 5, VOCAB = 64, LENGTH = 4, MOST = 32, MOST_ROWS = 160 };
 
 static void (*counts_get)(struct fakecuda_counts *out); /* NULL: a GPU */
 static void (*fake_reset)(void);
 
 struct shape {
-    int batch, seq;
+    int batch, seq, width, hidden;
 };
-/* The rows of the second are no multiple of 16. */
-static const struct shape whole = { 4, 16 }, odd = { 3, 7 };
+/* The rows of the second are no multiple of 16. The third has several blocks of 128 in
+ * every direction, none of which is whole at the end. */
+static const struct shape whole = { 4, 16, 32, 64 }, odd = { 3, 7, 32, 64 },
+                          large = { 10, 16, 160, 272 };
 
 struct outcome {
     accel_status_t st;
@@ -44,7 +46,7 @@ static accel_status_t train_step(accel_t *run, accel_module_t *model,
                                  accel_error_t *err)
 {
     const int64_t dims[] = { s->batch, s->seq };
-    int32_t ids[VOCAB], next[VOCAB];
+    int32_t ids[MOST_ROWS], next[MOST_ROWS];
     accel_tensor_t *in[2], *loss;
     accel_status_t st = accel_batch_begin(run, err);
 
@@ -82,8 +84,8 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
     const accel_llama_t llama = { .layers = 2,
                                   .heads = 4,
                                   .kv_heads = 2,
-                                  .width = 32,
-                                  .hidden = 64,
+                                  .width = s->width,
+                                  .hidden = s->hidden,
                                   .context = 16,
                                   .vocab = VOCAB };
     const accel_optimizer_t adam = { .lr = 3e-3f };
@@ -181,10 +183,11 @@ static void test_apart(const char *config, const struct shape *s,
                    "and that many more launches");
 }
 
-static void test_recipe(const char *recipe, const struct shape *s)
+/* On the CPU and on the device; its config is name_out. */
+static struct outcome train_both(const char *recipe, const struct shape *s,
+                                 struct outcome *cpu_out, char name_out[32])
 {
-    char name[2][32];
-    struct outcome cpu, gpu;
+    struct outcome gpu;
     double far = 0;
 
     for (int i = 0; i < 2; i++) {
@@ -195,27 +198,58 @@ static void test_recipe(const char *recipe, const struct shape *s)
                  "fp8_config: {amax_history_len: %d}\n"
                  "accel: {checkpoint: {save: false}, precision: {fp8_recipe: %s}}\n%s",
                  LENGTH, recipe, i ? "" : "use_cpu: true\n");
-        snprintf(name[i], sizeof(name[i]), "%s%d.yaml", recipe, i);
-        cuda_run_write(name[i], yaml, strlen(yaml));
+        snprintf(name_out, 32, "%s%d.yaml", recipe, i);
+        cuda_run_write(name_out, yaml, strlen(yaml));
+        *(i ? &gpu : cpu_out) = train(name_out, s);
     }
-    cpu = train(name[0], s);
-    gpu = train(name[1], s);
     for (int i = 0; i < STEPS; i++)
-        far = fmax(far, fabs((double)(gpu.loss[i] / cpu.loss[i]) - 1));
-    tap_ok(!cpu.st && !gpu.st && far < 1e-2 && gpu.loss[STEPS - 1] < gpu.loss[0],
+        far = fmax(far, fabs((double)(gpu.loss[i] / cpu_out->loss[i]) - 1));
+    tap_ok(!cpu_out->st && !gpu.st && far < 1e-2 && gpu.loss[STEPS - 1] < gpu.loss[0],
            "%s, %d rows: losses %.1e from the CPU's %s", recipe, s->batch * s->seq, far,
            gpu.said);
+    return gpu;
+}
+
+/* Scales of blocks of 128, which 9.0 has. */
+static void test_blocks(const struct shape *s)
+{
+    struct outcome cpu, gpu, o;
+    char name[32];
+
+    gpu = train_both("block", s, &cpu, name);
+    setenv(ENV_CUDA_GRAPHS, "0", 1);
+    o = train(name, s);
+    unsetenv(ENV_CUDA_GRAPHS);
+    tap_ok(same(&gpu, &o) && gpu.linears == cpu.linears && gpu.linears > 0,
+           "%d linears; without graphs the same bits", gpu.linears);
+    if (!counts_get)
+        return;
+    tap_ok(gpu.fp8 == (uint64_t)(3 * STEPS * gpu.linears) && gpu.fast == 0,
+           "%llu products in 8 bits, none with fast sums", (unsigned long long)gpu.fp8);
+    setenv("FAKE_CUDA_CAPABILITY", "100", 1);
+    fake_reset();
+    o = train(name, s);
+    tap_ok(o.st == ACCEL_EUNSUPPORTED && strstr(o.said, "sm_100"), "%s", o.said);
+    unsetenv("FAKE_CUDA_CAPABILITY");
+    fake_reset();
+}
+
+static void test_recipe(const char *recipe, const struct shape *s)
+{
+    char name[32];
+    struct outcome cpu, gpu = train_both(recipe, s, &cpu, name);
+
     tap_ok(gpu.linears == cpu.linears && gpu.linears > 0 &&
                !memcmp(gpu.weight, cpu.weight, sizeof(gpu.weight)),
            "%d linears, whose weights both have seen alike", gpu.linears);
-    test_apart(name[1], s, &gpu);
+    test_apart(name, s, &gpu);
     if (!counts_get)
         return;
     tap_ok(gpu.fp8 == 3 * gpu.fast && gpu.fast == (uint64_t)(STEPS * gpu.linears),
            "%llu products in 8 bits, forwards alone with fast sums",
            (unsigned long long)gpu.fp8);
     if (s == &whole)
-        test_capabilities(name[1], s, &gpu);
+        test_capabilities(name, s, &gpu);
 }
 
 /* Weights that are narrowed once per step of two micro-batches, or at each use. */
@@ -242,8 +276,8 @@ static void test_kept(const char *recipe, const struct shape *s)
            (long long)o[0].kept, o[0].said);
 }
 
-/* Scales of blocks are the CPU's; torchao's are current ones, which evaluations have,
- * too. */
+/* Scales of blocks of 32 are the CPU's; torchao's are current ones, which evaluations
+ * have, too. */
 static void test_others(void)
 {
     static const char blocks[] = "distributed_type: 'NO'\nmixed_precision: fp8\n"
@@ -268,11 +302,13 @@ int main(int argc, char **argv)
 {
     enum backend_fp8 fp8;
     struct backend *be;
+    bool blocks;
 
     (void)argc;
     cuda_run_begin(argv);
     be = cuda_device();
     fp8 = be->fp8;
+    blocks = be->quantize_blocks != NULL;
     backend_close(be);
     if (fp8 == BACKEND_FP8_NONE)
         tap_skip_all("the device has no products of 8 bits");
@@ -285,6 +321,13 @@ int main(int argc, char **argv)
     test_recipe("current", &odd);
     test_kept("delayed", &whole);
     test_kept("current", &odd);
+    if (blocks) {
+        test_blocks(&large);
+        test_blocks(&odd);
+        test_kept("block", &large);
+    } else {
+        tap_skip(9, "the device has no products with scales of blocks");
+    }
     test_others();
     cuda_run_end();
     return tap_done();

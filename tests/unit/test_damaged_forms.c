@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "backend/device.h"
+#include "backend/cpu/cpu.h"
 #include "precision/levels.h"
 #include "precision/policy.h"
 #include "run/run.h"
@@ -119,7 +119,10 @@ static void test_every_exponent(accel_dtype_t type, const char *name)
  * that a run refuses. */
 static void test_levels_on_gpus(void)
 {
-    struct backend be = { .device = true, .fp8 = BACKEND_FP8_ANY, .isa = "a GPU" };
+    struct backend be = { .device = true,
+                          .fp8 = BACKEND_FP8_ANY,
+                          .isa = "a GPU",
+                          .quantize_blocks = cpu_quantize_blocks };
     const struct precision_level *level;
     int refused = 0, levels = 0;
 

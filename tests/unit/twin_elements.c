@@ -243,6 +243,71 @@ static void turned_codes(struct twin *t)
     }
 }
 
+/* The scales of a[2] as a[1], and its codes as a[0], turned or not. The CPU's lie in its
+ * own way, from where they are brought to the device's. */
+static void quantize_blocks(const struct backend *be, void *const *a,
+                            const struct twin_call *c)
+{
+    const struct block_scales *s = (const struct block_scales *)c->more;
+    const int64_t rows = c->dim[0], cols = s->cols, across = blocks_across(s);
+    const int64_t down = (rows + s->height - 1) / s->height;
+    struct block_scales own = *s;
+    uint8_t *code;
+    float *inverse;
+
+    own.inverse = a[1];
+    if (be->device) {
+        be->quantize_blocks(be, a[0], c->other, a[2], c->type, rows, &own);
+        return;
+    }
+    code = malloc((size_t)(rows * cols));
+    own.inverse = inverse = malloc((size_t)(down * across) * sizeof(*inverse));
+    be->quantize_blocks(be, code, c->other, a[2], c->type, rows, &own);
+    for (int64_t k = 0; k < down * across; k++)
+        ((float *)a[1])[k / across * s->row_step + k % across * s->col_step] =
+            inverse[k];
+    if (s->turned)
+        memset(a[0], 0, (size_t)(cols * narrow_ld(rows)));
+    for (int64_t k = 0; k < rows * cols; k++)
+        ((uint8_t *)a[0])[s->turned ? k % cols * narrow_ld(rows) + k / cols : k] =
+            code[k];
+    free(inverse);
+    free(code);
+}
+
+/* Lines of 128 along either dimension, and squares; as codes of rows, and turned. */
+static void blocks(struct twin *t)
+{
+    static const int64_t dims[][2] = { { 16, 16 }, { 130, 300 }, { 256, 128 } };
+    static const int64_t shapes[][2] = { { 1, 128 }, { 128, 1 }, { 128, 128 } };
+
+    for (int i = 0; i < 18; i++) {
+        const int64_t rows = dims[i / 6][0], cols = dims[i / 6][1];
+        const bool turned = i % 2;
+        const int64_t *shape = shapes[i % 3];
+        struct block_scales s = {
+            .height = shape[0], .width = shape[1], .cols = cols, .turned = turned
+        };
+        const int64_t down = (rows + s.height - 1) / s.height;
+        const struct twin_call c = { .type = i % 4 ? ACCEL_BF16 : ACCEL_F32,
+                                     .other = i % 5 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
+                                     .dim = { rows },
+                                     .more = &s };
+
+        s.row_step = i % 3 == 1 ? 1 : blocks_across(&s) + 3;
+        s.col_step = i % 3 == 1 ? down + 2 : 1;
+        twin_values(t, ACCEL_U8, turned ? cols * narrow_ld(rows) : rows * cols, 0, 0,
+                    1);
+        twin_values(t, ACCEL_F32,
+                    i % 3 == 1 ? blocks_across(&s) * s.col_step : down * s.row_step, 0,
+                    0, 1);
+        twin_values(t, c.type, rows * cols, 0, -900, 900);
+        twin_run(t, quantize_blocks, &c, "%lld x %lld %s in blocks of %lld x %lld%s",
+                 (long long)rows, (long long)cols, accel_dtype_name(c.type),
+                 (long long)s.height, (long long)s.width, turned ? ", turned" : "");
+    }
+}
+
 static void sums(struct twin *t, struct twin_call c, int64_t shift)
 {
     twin_values(t, c.type, c.n, shift, 0, 1);
@@ -257,6 +322,8 @@ void twin_elements(struct twin *t)
 {
     turns(t);
     turned_codes(t);
+    if (t->device->quantize_blocks)
+        blocks(t);
     EACH_LENGTH(i)
     EACH_TYPE(type)
     {

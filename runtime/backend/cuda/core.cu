@@ -11,6 +11,7 @@
 #include <cublasLt.h>
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/gemm_lt.h"
 #include "backend/cuda/module.h"
 #include "backend/cuda_sizes.h"
 
@@ -117,6 +118,13 @@ static enum backend_fp8 fp8_of(int compute)
                                           : BACKEND_FP8_NONE;
 }
 
+/* Has it products with a scale for each 128 numbers? Only those of 9.0, from cuBLAS
+ * 12.9 on. */
+static bool has_blocks(int compute)
+{
+    return compute == 90 && GEMM_HAS_BLOCKS && cublasLtGetVersion() >= 120900;
+}
+
 /* Takes the device's properties and makes the texts of name and isa from them. */
 static bool describe(struct cuda_state *s)
 {
@@ -135,6 +143,8 @@ static bool describe(struct cuda_state *s)
     s->shared_bytes = p.sharedMemPerBlockOptin;
     s->pool = p.memoryPoolsSupported != 0;
     s->be.fp8 = fp8_of(s->compute);
+    if (has_blocks(s->compute))
+        s->be.quantize_blocks = cuda_quantize_blocks;
     s->be.bus_id = s->bus_id;
     s->be.memory_bytes = p.totalGlobalMem;
     s->be.fixed_bytes = cuda_fixed_bytes(p.totalGlobalMem);

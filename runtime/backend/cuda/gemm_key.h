@@ -22,6 +22,10 @@ enum {
     GEMM_SUMS = 16
 };
 
+/* The scales of an 8-bit operand: one, one for each 128 numbers of a line, or one for
+ * each 128 x 128. */
+enum { GEMM_ONE_SCALE, GEMM_LINES, GEMM_SQUARES };
+
 /* Alignments are compared up to 2^4 = 16 bytes: no algorithm asks for more, so the
  * choice depends on no higher address bit. */
 enum { GEMM_ALIGNED = 4 };
@@ -42,8 +46,9 @@ struct gemm_key {
     uint8_t a, b, out; /* accel_dtype_t of the operands and of the result */
     /* Alignment of each address as a power of two, at most GEMM_ALIGNED. */
     uint8_t align_a, align_b, align_c, align_bias, align_pre;
-    uint8_t fast; /* 8-bit operands, and sums of fewer bits */
-    uint8_t none[3];
+    uint8_t fast;               /* 8-bit operands, and sums of fewer bits */
+    uint8_t blocks_a, blocks_b; /* GEMM_* of their scales */
+    uint8_t none[1];
 };
 
 static inline uint8_t gemm_alignment(const void *p)
@@ -138,6 +143,13 @@ static inline struct gemm_way gemm_way_plain(const struct gemm *p)
     return way;
 }
 
+static inline uint8_t gemm_blocks(const struct block_scales *s)
+{
+    return !s->inverse             ? GEMM_ONE_SCALE
+           : s->height == s->width ? GEMM_SQUARES
+                                   : GEMM_LINES;
+}
+
 /* The key of a product whose operands have been brought to one type, or have 8 bits. */
 static inline struct gemm_key gemm_key_of(const struct gemm *p, uint8_t fused)
 {
@@ -156,7 +168,9 @@ static inline struct gemm_key gemm_key_of(const struct gemm *p, uint8_t fused)
     key.fused = fused;
     key.a = (uint8_t)p->a_type;
     key.b = (uint8_t)p->b_type;
-    key.fast = p->fast && gemm_is_fp8(p->a_type);
+    key.blocks_a = gemm_blocks(&p->a_blocks);
+    key.blocks_b = gemm_blocks(&p->b_blocks);
+    key.fast = p->fast && gemm_is_fp8(p->a_type) && !p->a_blocks.inverse;
     key.out = (uint8_t)p->c_type;
     key.align_a = gemm_alignment(p->a);
     key.align_b = gemm_alignment(p->b);

@@ -47,6 +47,19 @@ static void set(cublasStatus_t *status, struct gemm_lt *g,
         *status = cublasLtMatmulDescSetAttribute(g->product, what, value, bytes);
 }
 
+#if GEMM_HAS_BLOCKS
+static void set_blocks(cublasStatus_t *status, struct gemm_lt *g,
+                       cublasLtMatmulDescAttributes_t what, uint8_t blocks)
+{
+    const int32_t mode = blocks == GEMM_SQUARES
+                             ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+                             : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+
+    if (blocks != GEMM_ONE_SCALE)
+        set(status, g, what, &mode, sizeof(mode));
+}
+#endif
+
 /* The bias of 8-bit operands is bfloat16 unless this says otherwise; AUX, too. */
 static void describe_fp8(cublasStatus_t *status, struct gemm_lt *g,
                          const struct gemm_key *key)
@@ -55,6 +68,10 @@ static void describe_fp8(cublasStatus_t *status, struct gemm_lt *g,
     const cudaDataType_t type = type_of(key->out);
 
     set(status, g, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof(fast));
+#if GEMM_HAS_BLOCKS
+    set_blocks(status, g, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, key->blocks_b);
+    set_blocks(status, g, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, key->blocks_a);
+#endif
     if (key->fused & GEMM_BIAS)
         set(status, g, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type));
     if (key->fused & (GEMM_PRE | GEMM_SLOPE))
@@ -137,10 +154,11 @@ cublasStatus_t gemm_lt_vectors(struct gemm_lt *g, const struct gemm *p)
 
     /* first is b */
     if (gemm_is_fp8(p->a_type)) {
-        set(&status, g, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &p->b_inverse,
-            sizeof(p->b_inverse));
-        set(&status, g, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &p->a_inverse,
-            sizeof(p->a_inverse));
+        const void *b = p->b_blocks.inverse ? p->b_blocks.inverse : p->b_inverse;
+        const void *a = p->a_blocks.inverse ? p->a_blocks.inverse : p->a_inverse;
+
+        set(&status, g, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b, sizeof(b));
+        set(&status, g, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a, sizeof(a));
     }
 
     if (g->key.fused & (GEMM_BIAS | GEMM_SUMS))

@@ -11,6 +11,9 @@
 
 #include "backend/cuda/gemm_key.h"
 
+/* Has the library that this is built with scales of blocks of 128? */
+#define GEMM_HAS_BLOCKS (CUBLAS_VERSION >= 120900)
+
 /* cuBLASLt is column-major: c [m, n] by rows is c^T [n, m] by columns, the product of
  * op(b)^T and op(a)^T. So b comes first, and a bias of n is one per row there. */
 struct gemm_lt {

@@ -36,6 +36,7 @@ cuda_sources = \
 	runtime/backend/cuda/out_of_memory.cu \
 	runtime/backend/cuda/profile.cu \
 	runtime/backend/cuda/quantize.cu \
+	runtime/backend/cuda/quantize_blocks.cu \
 	runtime/backend/cuda/queues.cu \
 	runtime/backend/cuda/ranges.cu \
 	runtime/backend/cuda/rope.cu \

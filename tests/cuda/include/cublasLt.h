@@ -9,6 +9,8 @@
 
 #include "cuda_runtime_api.h"
 
+#define CUBLAS_VERSION 130000
+
 typedef enum {
     CUBLAS_STATUS_SUCCESS = 0,
     CUBLAS_STATUS_NOT_INITIALIZED = 1,
@@ -67,8 +69,16 @@ typedef enum {
     CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE = 22,
     CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25,
-    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
+    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,
+    CUBLASLT_MATMUL_DESC_A_SCALE_MODE = 31,
+    CUBLASLT_MATMUL_DESC_B_SCALE_MODE = 32
 } cublasLtMatmulDescAttributes_t;
+
+typedef enum {
+    CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F = 0,
+    CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F = 4,
+    CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F = 5
+} cublasLtMatmulMatrixScale_t;
 
 typedef enum {
     CUBLASLT_EPILOGUE_DEFAULT = 1,
@@ -132,6 +142,7 @@ typedef struct {
     int64_t aux_ld, aux_stride;
     int32_t aux_type, bias_type;
     const void *a_scale, *b_scale; /* float32 of the device; NULL: 1 */
+    int32_t a_mode, b_mode;
     int8_t fast;
 } cublasLtMatmulDescOpaque_t;
 typedef cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
