@@ -58,9 +58,13 @@ struct allowed {
     double own, values, coarse_values, gradients, coarse_gradients;
 };
 
-static struct allowed allowed_for(accel_dtype_t t)
+static struct allowed allowed_for(const struct op_trial *t)
 {
-    switch (t) {
+    /* An operand in e4m3 is off by 2^-4 of itself, one in e5m2 by 2^-3, and terms of
+     * either sign by less than that of the largest sum. A chain has two products. */
+    if (t->recipe)
+        return (struct allowed){ 0x1p-8, 0x1p-3, 0x1p-2, 0x1p-2, 0x1p-1 };
+    switch (t->compute) {
     case ACCEL_BF16:
         return (struct allowed){ 0x1p-8, 2e-5, 5e-3, 2e-5, 2e-2 };
     case ACCEL_F16:
@@ -139,6 +143,7 @@ struct rig {
     struct units units;
     struct resident r;
     accel_tensor_t *in[OP_INPUTS];
+    struct fp8_linear linear[OP_INPUTS];
 };
 
 static bool rig_open(struct rig *k, const struct op_trial *t, struct backend *be)
@@ -164,6 +169,12 @@ static bool rig_open(struct rig *k, const struct op_trial *t, struct backend *be
         resident_open(&k->r, &k->units, t->compute, 1))
         return tap_ok(false, "%s: %s", t->what, err.text);
     k->g.residency = resident_residency(&k->r);
+    k->g.narrows = t->recipe && !t->recipe->blocks;
+    for (int i = 0; t->recipe && i < t->inputs; i++) {
+        k->linear[i].recipe = t->recipe;
+        if (t->in[i].kind == OP_PARAMETER && t->in[i].ndim == 2)
+            k->in[i]->fp8 = &k->linear[i];
+    }
     return true;
 }
 
@@ -326,7 +337,7 @@ static void judge_gradient(struct op_trial *t, const struct op_outcome *o, int w
     struct op_input *in = &t->in[which];
     int64_t stride = in->elems / SAMPLED + 1, n = 0;
     double got[SAMPLED + 1], want[SAMPLED + 1], far;
-    const struct allowed may = allowed_for(t->compute);
+    const struct allowed may = allowed_for(t);
 
     for (int64_t i = 0; i < in->elems; i += stride) {
         double h = 1e-5, keep = in->v[i], up, down;
@@ -362,7 +373,7 @@ static bool same_again(const struct op_outcome *o, bool device, bool narrow)
 
 static void judge(struct op_trial *t, const struct op_outcome *o, bool device)
 {
-    const struct allowed may = allowed_for(t->compute);
+    const struct allowed may = allowed_for(t);
     double *got = calloc((size_t)o->elems + 1, sizeof(*got)), far;
 
     t->want = calloc((size_t)o->elems + 1, sizeof(*t->want));
@@ -415,14 +426,11 @@ void op_trial_close(struct op_trial *t)
     free(t->weight);
 }
 
-static void run_case(const struct op_case *c, struct backend *const *be, int n,
-                     accel_dtype_t compute, bool apart)
+static void run_trial(struct op_trial t, struct backend *const *be, int n)
 {
     struct op_outcome first = { 0 };
-    struct op_trial t;
 
-    op_trial_open(&t, c, compute, apart);
-    if ((!apart || t.parameters > 1) && op_attempt(&t, be[0], &first)) {
+    if ((!t.apart || t.parameters > 1) && op_attempt(&t, be[0], &first)) {
         judge(&t, &first, be[0]->device);
         for (int i = 1; i < n; i++) {
             struct op_outcome other = { 0 };
@@ -436,6 +444,60 @@ static void run_case(const struct op_case *c, struct backend *const *be, int n,
     op_trial_close(&t);
 }
 
+static void run_case(const struct op_case *c, struct backend *const *be, int n,
+                     accel_dtype_t compute, bool apart)
+{
+    struct op_trial t;
+
+    op_trial_open(&t, c, compute, apart);
+    run_trial(t, be, n);
+}
+
+/* All but delayed scaling, whose scales are those of earlier steps. */
+static const struct {
+    const char *name;
+    struct fp8_recipe recipe;
+} recipes[] = {
+#define HYBRID                                                                         \
+    {                                                                                  \
+        ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2                                       \
+    }
+#define E4M3                                                                           \
+    {                                                                                  \
+        ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E4M3                                       \
+    }
+    { "current", { .current = true, .type = HYBRID } },
+    { "powers", { .current = true, .powers = true, .type = HYBRID } },
+    { "block", { .current = true, .blocks = FP8_BLOCKS_128, .type = E4M3 } },
+    { "mxfp8", { .current = true, .blocks = FP8_BLOCKS_32, .type = E4M3 } },
+    { "current, forward wide",
+      { .current = true, .type = HYBRID, .wide = { true, false, false } } },
+};
+
+static bool has_recipe(const struct backend *be, const struct fp8_recipe *r)
+{
+    if (be->fp8 == BACKEND_FP8_NONE)
+        return false;
+    return !be->device || !r->blocks ||
+           (r->blocks == FP8_BLOCKS_128 && be->quantize_blocks);
+}
+
+static void run_fp8(const struct op_case *c, struct backend *const *be, int n)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(recipes); i++) {
+        struct op_trial t;
+        size_t used;
+
+        if (!has_recipe(be[0], &recipes[i].recipe))
+            continue;
+        op_trial_open(&t, c, ACCEL_BF16, false);
+        t.recipe = &recipes[i].recipe;
+        used = strlen(t.what);
+        snprintf(t.what + used, sizeof(t.what) - used, ", fp8 %s", recipes[i].name);
+        run_trial(t, be, n);
+    }
+}
+
 void optable_run(struct backend *const *be, int n)
 {
     for (int k = 0; optable[k]; k++)
@@ -445,4 +507,6 @@ void optable_run(struct backend *const *be, int n)
             run_case(&optable[k]->at[i], be, n, ACCEL_F16, false);
             run_case(&optable[k]->at[i], be, n, ACCEL_F32, true);
         }
+    for (int i = 0; i < optable_fp8.count; i++)
+        run_fp8(&optable_fp8.at[i], be, n);
 }

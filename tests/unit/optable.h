@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "backend/device.h"
+#include "precision/fp8.h"
 
 #define OP_INPUTS 4
 
@@ -56,6 +57,9 @@ extern const struct op_rows *const optable[];
 
 extern const struct op_rows optable_elementwise, optable_rows, optable_views,
     optable_linear;
+/* Rows whose matrices linears multiply in 8 bits, with each recipe that a backend
+ * has. */
+extern const struct op_rows optable_fp8;
 
 /* Runs the table on be[0] and judges values and gradients by the references; be[1 ..
  * n-1] must then give the same bits as be[0]. Prints TAP results. */
@@ -75,7 +79,8 @@ void optable_golden(struct backend *be, FILE *from);
 struct op_trial {
     const struct op_case *c;
     accel_dtype_t compute;
-    bool apart; /* every parameter in a unit of its own */
+    bool apart;                      /* every parameter in a unit of its own */
+    const struct fp8_recipe *recipe; /* of products in 8 bits; NULL: none */
     struct op_input in[OP_INPUTS];
     int inputs, parameters;
     double *weight; /* the loss is the sum of weight * result */

@@ -239,4 +239,17 @@ static const struct op_case cases[] = {
     { "maxpool2d of none", &pool_family, { 0, 3, 9, 7, 3, 2 }, { 0 }, false },
 };
 
+/* Sizes of fewer numbers than a block of 128, of just one, and of several. */
+static const struct op_case fp8_rows[] = {
+    { "linear none", &linear_family, { 33, 48, 80, 0, 1 }, { 0 }, false },
+    { "linear none", &linear_family, { 160, 272, 144, 0, 0 }, { 0 }, false },
+    { "linear none", &linear_family, { 128, 128, 128, 0, 1 }, { 0 }, false },
+    { "linear gelu", &linear_family, { 7, 144, 32, ACCEL_ACT_GELU, 1 }, { 0 }, false },
+    { "linear silu", &linear_family, { 16, 16, 16, ACCEL_ACT_SILU, 0 }, { 0 }, false },
+    { "linear relu", &linear_family, { 0, 16, 32, ACCEL_ACT_RELU, 1 }, { 0 }, false },
+    { "chain gelu", &chain_family, { 32, 48, 64, ACCEL_ACT_GELU, 1, 32 }, { 0 }, 2 },
+    { "chain relu, twice", &chain_family, { 9, 32, 48, 4, 1, 16 }, { 1 }, 2 },
+};
+
+const struct op_rows optable_fp8 = { fp8_rows, (int)ACCEL_ARRAY_SIZE(fp8_rows) };
 const struct op_rows optable_linear = { cases, ACCEL_ARRAY_SIZE(cases) };
