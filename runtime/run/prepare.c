@@ -151,16 +151,6 @@ static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
     return run_agree(run, st, err);
 }
 
-/* fsdp_offload_params; where the CPU computes there is nothing to do. */
-bool run_offloads(const accel_t *run)
-{
-    char text[16];
-
-    return run->backend->device && run->config.distributed_type == DIST_FSDP &&
-           strcmp(config_get(&run->config, "fsdp_offload_params", text, sizeof(text)),
-                  "true") == 0;
-}
-
 /* Offloaded shards are updated by the CPU backend. */
 static accel_status_t open_home(accel_t *run, accel_error_t *err)
 {

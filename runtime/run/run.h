@@ -270,6 +270,8 @@ accel_status_t settings_check(const accel_t *run, accel_error_t *err);
 /* A0905 if the programs of the ranks set different keys. Collective. */
 accel_status_t settings_same_on_all(accel_t *run, const accel_options_t *o,
                                     accel_error_t *err);
+/* Do masters, optimizer state and gradients live on the host, away from the device? */
+bool run_offloads(const accel_t *run);
 
 /* ---- status.c -------------------------------------------------------------------- */
 
@@ -311,12 +313,6 @@ static inline const struct backend *run_home(const accel_t *run)
 accel_status_t meshes_open(accel_t *run, accel_error_t *err);
 /* NULL ones are fine. */
 void meshes_close(accel_t *run);
-
-/* ---- prepare.c ------------------------------------------------------------------- */
-
-/* True if masters, optimizer state and gradients live on the host, away from
- * the device. */
-bool run_offloads(const accel_t *run);
 
 /* ---- objects.c: models and optimizers -------------------------------------------- */
 

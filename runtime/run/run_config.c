@@ -10,6 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "backend/device.h"
 #include "common/env_names.h"
 #include "run/run.h"
 
@@ -233,4 +234,14 @@ void settings_early_signals(accel_t *run)
     if (resolved && *resolved &&
         config_decode(resolved, &run->config, &ignored) == ACCEL_OK)
         signals_install(&run->config);
+}
+
+/* fsdp_offload_params; where the CPU computes there is nothing to do. */
+bool run_offloads(const accel_t *run)
+{
+    char text[16];
+
+    return run->backend->device && run->config.distributed_type == DIST_FSDP &&
+           strcmp(config_get(&run->config, "fsdp_offload_params", text, sizeof(text)),
+                  "true") == 0;
 }

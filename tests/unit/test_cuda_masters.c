@@ -332,6 +332,17 @@ static void test_forms(void)
            "and takes those up in bfloat16 %s", o.said);
 }
 
+/* Gradients that rest on the device have no way home in 8 bits. */
+static void test_refused(void)
+{
+    const struct scene p = { .config = CUDA_RUN_GPU, .dir = "refused", .until = 1 };
+    struct outcome o;
+
+    write_configs("gradients: fp8", NULL, true);
+    o = train(p);
+    tap_ok(o.st && strstr(o.said, "shards are offloaded to host memory"), "%s", o.said);
+}
+
 /* The same of forms with scales: the device makes of a checkpoint's numbers what the CPU
  * does, so that a step from there has the CPU's bits. */
 static void test_scaled_forms(void)
@@ -376,6 +387,7 @@ int main(int argc, char **argv)
     test_all_forms();
     test_forms();
     test_scaled_forms();
+    test_refused();
     cuda_run_end();
     return tap_done();
 }
