@@ -34,7 +34,7 @@ static const struct {
       "config.transformer_cls" },
     { "fsdp_backward_prefetch", NULL, NULL },
     { "fsdp_state_dict_type", NULL, NULL },
-    { "fsdp_offload_params", "runtime/run/prepare.c", "\"fsdp_offload_params\"" },
+    { "fsdp_offload_params", "runtime/run/run_config.c", "\"fsdp_offload_params\"" },
     { "fsdp_activation_checkpointing", NULL, NULL },
     { "parallelism_config_dp_shard_size", NULL, NULL },
     { "fp8_use_autocast_during_eval", NULL, NULL },
