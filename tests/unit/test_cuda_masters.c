@@ -16,7 +16,7 @@
 #include "tests/tap.h"
 #include "tests/unit/cuda_run.h"
 
-enum { STEPS = 4, STOP = 2, BATCH = 4, MICRO = 2, SEQ = 16, VOCAB = 192, WIDTH = 32 };
+enum { STEPS = 4, STOP = 2, BATCH = 4, MICRO = 2, SEQ = 16, VOCAB = 136, WIDTH = 32 };
 enum { TABLE = VOCAB * WIDTH };
 
 static const char table[] = "model.embed_tokens.weight";
@@ -193,6 +193,9 @@ static bool takes_bytes(const struct outcome *o, const struct outcome *wide,
 
 static struct outcome test_form(const struct form *f)
 {
+    /* with float32 all else, on the device and offloaded */
+    static struct outcome all_wide[2];
+    static bool known[2];
     static int forms;
     char dir[4][64];
     struct scene p = { .config = CUDA_RUN_GPU, .until = STEPS };
@@ -201,9 +204,13 @@ static struct outcome test_form(const struct form *f)
     forms++;
     for (int i = 0; i < 4; i++)
         snprintf(dir[i], sizeof(dir[i]), "form-%d-%d", forms, i);
-    write_configs("", NULL, f->offload);
-    p.dir = dir[0];
-    wide = train(p);
+    if (!known[f->offload]) {
+        write_configs("", NULL, f->offload);
+        p.dir = dir[0];
+        all_wide[f->offload] = train(p);
+        known[f->offload] = true;
+    }
+    wide = all_wide[f->offload];
     write_configs(f->precision, f->more, f->offload);
     p.dir = dir[1];
     gpu = train(p);
