@@ -77,6 +77,17 @@ accel_tensor_t *accel_param_find(accel_module_t *root, const char *name);
  * Config key fsdp_activation_checkpointing turns it on for every unit. Forwards must
  * not have side effects that a second run would change. */
 void accel_module_recompute(accel_module_t *m, int on);
+/* What m and all below it compute in, where that is not the run's dtype: "fp32",
+ * "bf16", "fp16" (in runs with mixed_precision: fp16) or, for linears of runs in fp8,
+ * "fp8". Its parameters are gathered in that dtype, inputs in the caller's dtype are
+ * cast to it, and a result in it is cast back, unless that is a single number.
+ * "+output:TYPE" has the result cast to TYPE, and "+reduce:TYPE" sends gradients in
+ * TYPE where they are sharded: "fp32+output:fp32". A rule of accel.precision.modules
+ * that fits m wins. Before accel_prepare. Errors: A0605, A0609; types that the run
+ * does not have are refused by accel_prepare (A0997). Not collective, but the same on
+ * all ranks. */
+accel_status_t accel_module_precision(accel_module_t *m, const char *precision,
+                                      accel_error_t *err);
 /* on: forwards record nothing for backward and apply no dropout, as in accel_evaluate,
  * until it is turned off. Each call frees the tensors made since the last
  * accel_next. */

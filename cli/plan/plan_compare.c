@@ -31,14 +31,11 @@ static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
         format_bytes((double)bytes, buf, len);
 }
 
-/* "-": there is no GPU, or its memory is not known. "not yet": it could, but runs on
- * GPUs do not have this precision. */
+/* "-": there is no GPU, or its memory is not known. */
 static const char *fits_word(const struct plan_input *in, const struct plan *p)
 {
     const struct plan_device *d = &in->device;
 
-    if (d->present && !precision_on_gpus(in->config))
-        return "not yet";
     if (!d->present || d->memory_bytes == 0)
         return "-";
     return p->total_bytes <= d->memory_bytes ? "yes" : "no";

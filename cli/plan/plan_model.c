@@ -117,19 +117,21 @@ static int64_t part_of(const struct unit *u, int tp)
     return elems;
 }
 
-/* Copies the elements of each unit, and what of them is coded, out of the model, which
- * is freed after measuring. in->unit_elems and in->coded.list are the caller's to
- * free. */
+/* Copies the elements and types of each unit, and what is coded, out of the model, which
+ * is freed after measuring. in->unit_elems, in->unit_types and in->coded.list are the
+ * caller's to free. */
 static accel_status_t copy_unit_sizes(struct plan_input *in, const struct units *units,
                                       accel_error_t *err)
 {
     int64_t *elems = calloc((size_t)units->count, sizeof(*elems));
     const size_t weights = (size_t)units_coded(units, NULL, NULL);
     struct plan_coded *coded = calloc(weights + 1, sizeof(*coded));
+    struct plan_types *types = calloc((size_t)units->count, sizeof(*types));
 
-    if (!elems || !coded) {
+    if (!elems || !coded || !types) {
         free(elems);
         free(coded);
+        free(types);
         return accel_fail_nomem(err, "the plan", (size_t)units->count * sizeof(*elems));
     }
     in->coded = (struct plan_codes){ coded, units_coded(units, coded, NULL) };
@@ -148,6 +150,8 @@ static accel_status_t copy_unit_sizes(struct plan_input *in, const struct units 
     }
     in->units = units->count;
     in->unit_elems = elems;
+    units_types(units, types);
+    in->unit_types = types;
     return ACCEL_OK;
 }
 
@@ -221,7 +225,8 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
         st = err->code;
         goto out;
     }
-    if (wrap)
+    st = nn_precision_assign(&model, 1, p->config, err);
+    if (wrap && st == ACCEL_OK)
         st = nn_classes_check(&model, 1, p->config->transformer_cls, err);
     if (st == ACCEL_OK)
         st = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
@@ -320,6 +325,7 @@ static accel_status_t measure_cures(struct planned *p, accel_error_t *err)
     if (!wraps_blocks(c)) {
         /* Cut anew, so its units are its own: plan_free frees both. */
         p->other.unit_elems = NULL;
+        p->other.unit_types = NULL;
         p->other.coded.list = NULL;
         p->other.rewrapped = true;
         st = measure_model(p, &p->other, true, config_recomputes(c),
@@ -367,6 +373,7 @@ accel_status_t plan_again(const struct planned *p, const struct config *config,
     again_out->config = in->config = config;
     in->moments = config->moments;
     in->unit_elems = NULL;
+    in->unit_types = NULL;
     in->coded.list = NULL;
     st = measure_model(again_out, in, wraps_blocks(config), config_recomputes(config),
                        &in->activation_bytes, err);
@@ -380,8 +387,10 @@ void plan_free(struct planned *p)
 {
     if (p->other.unit_elems != p->in.unit_elems) {
         free((void *)p->other.unit_elems);
+        free((void *)p->other.unit_types);
         free((void *)p->other.coded.list);
     }
     free((void *)p->in.unit_elems);
+    free((void *)p->in.unit_types);
     free((void *)p->in.coded.list);
 }

@@ -47,6 +47,7 @@ accel_status_t backend_cuda_sizes_open(struct backend **backend_out, accel_error
     be->device = true;
     /* what takes most memory */
     be->fp8 = BACKEND_FP8_TURNED;
+    be->fp8_blocks = BACKEND_BLOCKS_32 | BACKEND_BLOCKS_128;
     be->close = cuda_sizes_close;
     backend_no_queues(be);
 #define SCRATCH(name, ...) be->name = sizes_##name;

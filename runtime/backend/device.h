@@ -72,6 +72,12 @@ enum backend_fp8 {
     BACKEND_FP8_TURNED
 };
 
+/* Blocks that have a scale each, in products of 8-bit floats: flags. */
+enum backend_blocks {
+    BACKEND_BLOCKS_32 = 1,
+    BACKEND_BLOCKS_128 = 2,
+};
+
 /* Memory use of a device, in bytes. */
 struct backend_usage {
     /* of all processes, as the driver counts */
@@ -115,6 +121,7 @@ struct backend {
     /* nothing is computed: memory must not be touched */
     bool shapes_only;
     enum backend_fp8 fp8;
+    unsigned fp8_blocks; /* enum backend_blocks */
     /* its memory is not the host's: only to_host and from_host cross */
     bool device;
     /* workspace of kernels outside the arena, in bytes; see reserve_workspace */
@@ -216,14 +223,6 @@ struct backend {
     /* The caller may change `host` as soon as the call returns. */
     void (*from_host)(const struct backend *be, void *dst, const void *host,
                       size_t bytes);
-
-    /* The matrix src [rows, s->cols] as `to`, e4m3 or e5m2, in blocks: makes the scale
-     * of each from its largest magnitude (precision/fp8_blocks.h; NaN does not count),
-     * stores its inverse in s and the scaled numbers in dst, rounded as by quantize.
-     * NULL: the backend multiplies no numbers with scales of blocks. */
-    void (*quantize_blocks)(const struct backend *be, void *dst, accel_dtype_t to,
-                            const void *src, accel_dtype_t type, int64_t rows,
-                            const struct block_scales *s);
 
     /* The kernels: kernels.h. The meta backend's do nothing. */
 #define KERNEL(type, name, ...) type (*name)(const struct backend *be, __VA_ARGS__);

@@ -51,6 +51,13 @@ KERNEL(void, quantize_turned, void *dst, void *turned, accel_dtype_t to,
        const void *src, accel_dtype_t type, int64_t rows, int64_t cols,
        const float *scale, float *amax)
 
+/* The matrix src [rows, s->cols] as `to`, e4m3 or e5m2, in blocks: makes the scale of
+ * each from its largest magnitude (precision/fp8_blocks.h; NaN does not count), stores
+ * its inverse in s and the scaled numbers in dst, rounded as by quantize. Only blocks
+ * that fp8_blocks has. */
+KERNEL(void, quantize_blocks, void *dst, accel_dtype_t to, const void *src,
+       accel_dtype_t type, int64_t rows, const struct block_scales *s)
+
 /* scale[0] = that of a tensor whose largest magnitude is amax[0], for `to` (current
  * scaling, precision/fp8.h), 1 where that is 0 or infinite; `power`: rounded down to a
  * power of two. scale[1] = 1 / scale[0] */

@@ -17,7 +17,8 @@
  * x width. A code means itself times its block's. */
 struct block_scales {
     void *inverse; /* NULL: there are none */
-    bool e8m0;     /* bytes, powers of two (precision/fp8_blocks.h); else float32 */
+    /* made by the rule of MX, and bytes (precision/fp8_blocks.h); else float32 */
+    bool e8m0;
     int64_t height, width, cols;
     /* the codes are [cols, narrow_ld(rows)], with zeros behind the last row: on devices
      * only */
@@ -26,7 +27,16 @@ struct block_scales {
      * On CPUs rows lie one after the other; a device's library wants them in its own
      * way. */
     int64_t row_step, col_step;
+    /* Or in tiles, as tensor cores read them: bytes, of blocks of any size one for each
+     * SCALE_TILE_K numbers of a line, which is what a product sums over. The scales of
+     * SCALE_TILE_LINES lines and 4 * SCALE_TILE_K numbers lie together, that of line l
+     * and the k-th of the four at l % 32 * 16 + l / 32 * 4 + k; so many tiles follow
+     * each other for the same lines. 0: not so. */
+    int64_t tiles;
+    bool down; /* lines are columns */
 };
+
+enum { SCALE_TILE_K = 32, SCALE_TILE_LINES = 128, SCALE_TILE_BYTES = 512 };
 
 /* Blocks in a row. */
 static inline int64_t blocks_across(const struct block_scales *s)

@@ -10,8 +10,13 @@
 #include "backend/device.h"
 
 /* The matrices of one tree, in order of declaration. */
+struct matrix {
+    accel_tensor_t *weight;
+    const accel_module_t *module;
+};
+
 struct matrix_list {
-    accel_tensor_t **at; /* NULL: they are counted only */
+    struct matrix *at; /* NULL: they are counted only */
     int count;
 };
 
@@ -23,11 +28,37 @@ static void list_matrices(const accel_module_t *m, struct matrix_list *l)
         if (m->param[i]->ndim != 2)
             continue;
         if (l->at)
-            l->at[l->count] = m->param[i];
+            l->at[l->count] = (struct matrix){ m->param[i], m };
         l->count++;
     }
     for (const accel_module_t *c = m->child; c; c = c->next)
         list_matrices(c, l);
+}
+
+/* Does it multiply in 8 bits? A rule that fits it decides, then the program; without
+ * either `otherwise` is the answer, where its sizes allow it. */
+static accel_status_t matrix_narrows(const struct matrix *x, struct module_rules *rules,
+                                     bool otherwise, bool *narrow_out,
+                                     accel_error_t *err)
+{
+    const accel_tensor_t *w = x->weight;
+    const char *name = tensor_full_name(w);
+    const bool fits = w->dim[0] % FP8_MULTIPLE == 0 && w->dim[1] % FP8_MULTIPLE == 0;
+    const int i = module_rule_of(rules, name);
+    const bool asked = i < 0 ? nn_module_narrows(x->module, false)
+                             : rules->rule[i].choice.compute == MODULE_FP8;
+
+    if (i >= 0)
+        rules->rule[i].hits++;
+    /* fp8 leaves the run's dtype for the rest of a linear */
+    *narrow_out = fits && x->module->types.compute == w->g->compute &&
+                  (i < 0 ? nn_module_narrows(x->module, otherwise) : asked);
+    if (fits || !asked)
+        return ACCEL_OK;
+    return accel_fail(err, A0997, "use a glob that leaves it out, or other sizes",
+                      "fp8 is asked for %s [%lld, %lld], whose sizes are not multiples "
+                      "of %d",
+                      name, (long long)w->dim[0], (long long)w->dim[1], FP8_MULTIPLE);
 }
 
 /* Takes what is to multiply in 8 bits of one tree. */
@@ -38,13 +69,11 @@ static accel_status_t choose_matrices(struct fp8_linears *out,
     accel_status_t st = ACCEL_OK;
 
     for (int i = 0; i < l->count && st == ACCEL_OK; i++) {
-        accel_tensor_t *w = l->at[i];
         bool narrow = false;
 
-        st = module_narrows(rules, tensor_full_name(w), w->dim[0], w->dim[1],
-                            i > 0 && i < l->count - 1, &narrow, err);
+        st = matrix_narrows(&l->at[i], rules, i > 0 && i < l->count - 1, &narrow, err);
         if (narrow)
-            out->weight[out->count++] = w;
+            out->weight[out->count++] = l->at[i].weight;
     }
     return st;
 }
@@ -53,11 +82,11 @@ static accel_status_t choose_matrices(struct fp8_linears *out,
 static accel_status_t choose_all(struct fp8_linears *out, accel_module_t *const *roots,
                                  int n, struct module_rules *rules, accel_error_t *err)
 {
-    accel_tensor_t **list = calloc((size_t)out->candidates + 1, sizeof(*list));
+    struct matrix *list = calloc((size_t)out->candidates + 1, sizeof(*list));
     const char *some = "";
     accel_status_t st = ACCEL_OK;
 
-    out->weight = calloc((size_t)out->candidates + 1, sizeof(*list));
+    out->weight = calloc((size_t)out->candidates + 1, sizeof(accel_tensor_t *));
     if (!list || !out->weight)
         st = accel_fail_nomem(err, "the list of linears",
                               2 * (size_t)out->candidates * sizeof(*list));
@@ -65,11 +94,11 @@ static accel_status_t choose_all(struct fp8_linears *out, accel_module_t *const 
         struct matrix_list l = { .at = list };
 
         list_matrices(roots[i], &l);
-        some = l.count > 0 ? tensor_full_name(list[0]) : some;
+        some = l.count > 0 ? tensor_full_name(list[0].weight) : some;
         st = choose_matrices(out, &l, rules, err);
     }
     free(list);
-    return st == ACCEL_OK ? module_rules_used(rules, some, err) : st;
+    return st == ACCEL_OK ? module_rules_used(rules, true, some, err) : st;
 }
 
 /* Scales for what is chosen. */

@@ -24,6 +24,7 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/models/llama.h \
 	runtime/nn/module.c \
 	runtime/nn/module_call.c \
+	runtime/nn/module_precision.c \
 	runtime/nn/names.c \
 	runtime/nn/nn.h \
 	runtime/nn/wrap.c

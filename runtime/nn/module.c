@@ -49,6 +49,7 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
     m->cls = cls;
     m->parent = parent;
     m->unit = -1;
+    m->types = (struct module_types){ g->compute, g->compute, g->compute };
     if (parent)
         link_last(parent, m);
     return m;

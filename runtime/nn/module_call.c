@@ -10,6 +10,49 @@
 
 static const char op[] = "recompute";
 
+/* Inputs in the caller's dtype become those of the module's. False: sticky error. */
+static bool cast_inputs(accel_module_t *m, accel_tensor_t *const *in, int n,
+                        accel_tensor_t **cast)
+{
+    struct graph *g = m->g;
+
+    for (int i = 0; i < n; i++) {
+        cast[i] = in[i];
+        if (in[i] && !in[i]->name && in[i]->dtype == g->compute)
+            cast[i] = accel_cast(in[i], m->types.compute);
+        if (g->error.code)
+            return false;
+    }
+    return true;
+}
+
+/* A single number, a loss, stays as it is. */
+static accel_tensor_t *cast_output(const accel_module_t *m, accel_tensor_t *out)
+{
+    return out && !out->name && out->dtype == m->types.compute && out->elems > 1
+               ? accel_cast(out, m->types.output)
+               : out;
+}
+
+/* The forward of a module whose types are not its caller's. */
+static accel_tensor_t *forward_in_types(accel_module_t *m, accel_tensor_t *const *in,
+                                        int n)
+{
+    struct graph *g = m->g;
+    const accel_dtype_t outer = g->compute;
+    accel_tensor_t *cast[TAPE_MAX_IN], *out;
+
+    if (n > TAPE_MAX_IN)
+        return graph_fail(g, A0605, NULL, "pass at most 8 tensors",
+                          "module '%s' was given %d inputs", m->path, n);
+    if (!cast_inputs(m, in, n, cast))
+        return NULL;
+    g->compute = m->types.compute;
+    out = cast_output(m, m->cls->forward(m, cast, n));
+    g->compute = outer;
+    return out;
+}
+
 /* module_path is for messages and for the tape, depth for calls that are not allowed
  * inside a forward. Both are set back when the forward fails. */
 static accel_tensor_t *module_forward(accel_module_t *m, accel_tensor_t *const *in,
@@ -17,12 +60,13 @@ static accel_tensor_t *module_forward(accel_module_t *m, accel_tensor_t *const *
 {
     struct graph *g = m->g;
     const char *outer = g->module_path;
+    const bool same = m->types.compute == g->compute && m->types.output == g->compute;
     int mark = scope_begin(g);
     accel_tensor_t *out;
 
     g->module_path = m->path;
     g->depth++;
-    out = m->cls->forward(m, in, n);
+    out = same ? m->cls->forward(m, in, n) : forward_in_types(m, in, n);
     g->depth--;
     if (!out)
         graph_fail(g, A0609, NULL, "return the output of an op",
@@ -121,13 +165,12 @@ void accel_module_recompute(accel_module_t *m, int on)
         m->recompute = on != 0;
 }
 
-/* The roots of units: modules whose unit differs from that of their parent. */
 int nn_recompute_units(accel_module_t *root)
 {
     int count = 0;
 
     for (accel_module_t *c = root->child; c; c = c->next) {
-        if (c->unit > 0 && c->unit != root->unit) {
+        if (c->wrapped) {
             c->recompute = true;
             count++;
         }

@@ -8,6 +8,7 @@
 #ifndef ACCEL_NN_NN_H
 #define ACCEL_NN_NN_H
 
+#include "precision/module_policy.h"
 #include "tensor/units.h"
 
 /* A second name for a parameter, made by accel_tie: checkpoints of Hugging Face name a
@@ -38,6 +39,13 @@ struct accel_module {
     int unit;
     /* keeps its inputs only; backward runs its forward again (module_call.c) */
     bool recompute;
+    /* its class begins a unit (nn_units_build) */
+    bool wrapped;
+    /* what the program asks for by accel_module_precision */
+    struct module_choice choice;
+    /* those of the run, until nn_precision_assign finds that they are others */
+    struct module_types types;
+    bool own_types;
     /* not trained, whole on every rank; see buffers.c */
     accel_tensor_t **buffer;
     int buffer_count;
@@ -53,11 +61,22 @@ accel_module_t *nn_module_new(struct graph *g, const accel_class_t *cls,
 /* Frees the whole tree with its parameters and buffers; NULL is fine. */
 void nn_module_free(accel_module_t *root);
 
+/* Gives every module of the n trees its types: those of the first rule of
+ * accel.precision.modules that fits it, else what the program asks for, else those of
+ * its parent. Before nn_units_build. Errors: A0997. */
+accel_status_t nn_precision_assign(accel_module_t *const *roots, int n,
+                                   const struct config *cfg, accel_error_t *err);
+/* "MODEL/h.3.attn", or "h.3.attn" where the model has no name, in buf; returns buf. */
+const char *nn_module_name(const accel_module_t *m, char *buf, size_t len);
+/* Do linears of m multiply in 8 bits by what the program asks for, for m or what it
+ * belongs to? `otherwise`: it has not asked. */
+bool nn_module_narrows(const accel_module_t *m, bool otherwise);
+
 /* Cuts the tree into units and lays them out. With `transformer_wrap` every module
  * whose class is in `classes` becomes a unit with all its descendants, and the rest of
  * the tree is unit 0. `classes` is a comma list; NULL or empty stands for the classes
  * named "...Block" or "...Layer". Without wrapping, or when no class fits, everything
- * is unit 0. The caller frees *units_out with units_free, before the tree. Not
+ * is unit 0. Of each of these, modules with other types are units of their own. The caller frees *units_out with units_free, before the tree. Not
  * collective, but the result is the same on all ranks. */
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
                               const char *classes, struct units *units_out,
@@ -86,6 +105,8 @@ int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out);
 /* Turns on activation checkpointing for every module that is the root of a unit other
  * than 0: backward computes it again. Returns how many there are. */
 int nn_recompute_units(accel_module_t *root);
+/* How many modules of the tree begin a unit by their class. */
+int nn_wrapped(const accel_module_t *root);
 
 /* Peak bytes of the arena for one micro-batch of `batch` samples of n fields (at most
  * 8) through `model`, whose units are built: forward, and with `backward` also the

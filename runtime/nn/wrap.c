@@ -55,31 +55,54 @@ static bool starts_unit(const struct policy *p, const accel_module_t *m)
     return false;
 }
 
-/* Adds up units and parameters, so that both lists can be allocated at once. Units do
- * not nest: below the start of one (`inside`) no other begins. */
-static void count(const struct policy *p, const accel_module_t *m, bool inside,
-                  int *units, int *params)
+/* Adds up modules and parameters, so that both lists can be allocated at once. No tree
+ * has more units than modules. */
+static void count(const accel_module_t *m, int *modules, int *params)
 {
-    bool starts = !inside && starts_unit(p, m);
-
-    *units += starts;
+    ++*modules;
     *params += m->param_count;
     for (const accel_module_t *c = m->child; c; c = c->next)
-        count(p, c, inside || starts, units, params);
+        count(c, modules, params);
+}
+
+/* What the walk works on. whose[i]: the module that unit i belongs to, the start of a
+ * unit or the root. */
+struct cut {
+    const struct policy *policy;
+    struct units *u;
+    const accel_module_t **whose;
+};
+
+/* All parameters of a unit are gathered and reduced alike, so the modules of `owner`
+ * have a unit for each set of types. */
+static int unit_of(struct cut *k, const accel_module_t *owner, const accel_module_t *m)
+{
+    struct units *u = k->u;
+
+    for (int i = 0; i < u->count; i++)
+        if (k->whose[i] == owner && u->unit[i].own_types == m->own_types &&
+            (!m->own_types || (u->unit[i].type == m->types.compute &&
+                               u->unit[i].reduce == m->types.reduce)))
+            return i;
+    k->whose[u->count] = owner;
+    u->unit[u->count].name = m->path;
+    u->unit[u->count].own_types = m->own_types;
+    u->unit[u->count].type = m->types.compute;
+    u->unit[u->count].reduce = m->types.reduce;
+    return u->count++;
 }
 
 /* Pre-order: a unit's number is the order in which its module is met. That is the order
- * of the forward too, for models that call their children in order of declaration. */
-static void assign(const struct policy *p, accel_module_t *m, int unit, struct units *u)
+ * of the forward too, for models that call their children in order of declaration.
+ * Units do not nest: below the start of one no other begins. */
+static void assign(struct cut *k, const accel_module_t *owner, accel_module_t *m)
 {
-    if (unit == 0 && starts_unit(p, m)) {
-        unit = u->count++;
-        u->unit[unit].name = m->path;
-    }
-    m->unit = unit;
-    u->unit[unit].param_count += m->param_count;
+    m->wrapped = !owner->parent && starts_unit(k->policy, m);
+    owner = m->wrapped ? m : owner;
+    m->unit = unit_of(k, owner, m);
+    k->u->unit[m->unit].param_count += m->param_count;
     for (accel_module_t *c = m->child; c; c = c->next)
-        assign(p, c, unit, u);
+        assign(k, owner, c);
 }
 
 /* The second walk, when the counts are known. The lists of all units share
@@ -90,9 +113,19 @@ static void collect(accel_module_t *m, struct units *u)
         struct unit *to = &u->unit[m->unit];
 
         to->param[to->param_count++] = m->param[i];
+        m->param[i]->seen_as = m->types.compute;
     }
     for (accel_module_t *c = m->child; c; c = c->next)
         collect(c, u);
+}
+
+int nn_wrapped(const accel_module_t *root)
+{
+    int n = root->wrapped;
+
+    for (const accel_module_t *c = root->child; c; c = c->next)
+        n += nn_wrapped(c);
+    return n;
 }
 
 /* All class names of the tree, for a suggestion; beyond `cap` they are left out. */
@@ -168,14 +201,19 @@ accel_status_t nn_classes_check(accel_module_t *const *roots, int n,
 
 /* Two arrays: the units, and one for the parameters of all of them, which starts with
  * unit 0's (units_free knows that). */
-static accel_status_t allocate(struct units *u, int units, int params,
-                               accel_error_t *err)
+static accel_status_t allocate(struct cut *k, int units, int params, accel_error_t *err)
 {
+    struct units *u = k->u;
+
     u->unit = calloc((size_t)units, sizeof(*u->unit));
+    k->whose = calloc((size_t)units, sizeof(accel_module_t *));
     if (u->unit)
         u->unit[0].param = calloc((size_t)params, sizeof(*u->unit[0].param));
-    if (!u->unit || !u->unit[0].param) {
+    if (!u->unit || !u->unit[0].param || !k->whose) {
+        if (u->unit)
+            free(u->unit[0].param);
         free(u->unit);
+        free((void *)k->whose);
         return accel_fail_nomem(err, "the list of units", (size_t)params * 8);
     }
     return ACCEL_OK;
@@ -185,24 +223,24 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
                               const char *classes, struct units *units_out,
                               accel_error_t *err)
 {
-    struct policy p = { transformer_wrap, classes };
+    const struct policy p = { transformer_wrap, classes };
     struct units u = { 0 };
-    int units = 1, params = 0;
+    struct cut k = { .policy = &p, .u = &u };
+    int modules = 0, params = 0;
     accel_status_t st;
 
     if (!root)
         return accel_fail(err, A0609, "pass what accel_module_new returned",
                           "the model is NULL");
-    count(&p, root, false, &units, &params);
+    count(root, &modules, &params);
     if (!params)
         return accel_fail(err, A0609, "declare some with accel_param",
                           "the model has no parameters");
-    st = allocate(&u, units, params, err);
+    st = allocate(&k, modules, params, err);
     if (st)
         return st;
-    u.count = 1;
-    u.unit[0].name = root->path;
-    assign(&p, root, 0, &u);
+    assign(&k, root, root);
+    free((void *)k.whose);
     /* From counts to places: each list starts where the one before it ends. The counts
      * go back to 0, and collect brings them up again while it fills the lists. */
     for (int i = 0; i < u.count; i++) {

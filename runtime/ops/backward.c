@@ -57,6 +57,8 @@ accel_status_t graph_check_loss(struct graph *g, const accel_tensor_t *loss,
 
 bool graph_backward_to(struct graph *g, int base)
 {
+    const accel_dtype_t compute = g->compute;
+
     while (!g->error.code && tape_length(g) > base) {
         /* a copy: recomputing a module records entries, which may move the tape */
         const struct tape_entry e = *tape_at(g, tape_length(g) - 1);
@@ -67,6 +69,7 @@ bool graph_backward_to(struct graph *g, int base)
             continue;
         }
         g->module_path = e.path;
+        g->compute = e.compute;
         graph_mark(g, e.op, true);
         /* without a gradient the result did not contribute to the loss */
         if (e.out->grad && !e.backward(g, &e))
@@ -81,6 +84,7 @@ bool graph_backward_to(struct graph *g, int base)
         e.out->spent = true;
         tape_pop(g);
     }
+    g->compute = compute;
     return !g->error.code;
 }
 

@@ -20,13 +20,14 @@ struct narrowing narrowing_of(const struct backend *be, const accel_tensor_t *w,
                                .rows = rows,
                                .cols = w->dim[t == FP8_GRADIENT ? 0 : 1],
                                .turned = turns && fp8_sums_rows(t, product),
-                               .by_library = has == BACKEND_FP8_TURNED };
+                               .has = has };
 }
 
 int narrowing_place(const struct narrowing *m)
 {
     const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
-    const bool square = m->tensor == FP8_WEIGHT && blocks == FP8_BLOCKS_128;
+    const bool square = m->tensor == FP8_WEIGHT && blocks == FP8_BLOCKS_128 &&
+                        m->has != BACKEND_FP8_WHOLE;
 
     return m->turned || (blocks && !square && fp8_sums_rows(m->tensor, m->product));
 }
@@ -45,26 +46,41 @@ static int64_t library_line(int64_t scales)
     return (scales + 3) / 4 * 4;
 }
 
-/* Where scales lie; returns how many there is room for. cuBLASLt has those of blocks of
- * one line side by side over all lines, and those of square blocks along k. */
+/* Tiles of bytes, which 10.x has; returns the bytes. */
+static int64_t place_tiles(const struct narrowing *m, struct block_scales *s)
+{
+    const int64_t k = s->down ? m->rows : m->cols;
+    const int64_t lines = s->down ? m->cols : m->rows;
+
+    s->tiles = (k + 4 * SCALE_TILE_K - 1) / (4 * SCALE_TILE_K);
+    return (lines + SCALE_TILE_LINES - 1) / SCALE_TILE_LINES * s->tiles *
+           SCALE_TILE_BYTES;
+}
+
+/* Where scales lie; returns the bytes that they take. cuBLASLt on 9.0 has those of
+ * blocks of one line side by side over all lines, and those of square blocks along k. */
 static int64_t place_scales(const struct narrowing *m, struct block_scales *s)
 {
     const int64_t down = (m->rows + s->height - 1) / s->height;
-    const int64_t across = blocks_across(s);
+    const int64_t across = blocks_across(s),
+                  each = s->e8m0 ? 1 : (int64_t)sizeof(float);
+    const bool by_library = m->has == BACKEND_FP8_TURNED;
     const bool square = s->height == s->width;
 
-    s->row_step = m->by_library ? library_line(across) : across;
+    if (m->has == BACKEND_FP8_WHOLE)
+        return place_tiles(m, s);
+    s->row_step = by_library ? library_line(across) : across;
     s->col_step = 1;
-    if (!m->by_library || m->turned != square)
-        return down * s->row_step;
+    if (!by_library || m->turned != square)
+        return down * s->row_step * each;
     s->row_step = 1;
     s->col_step = library_line(down);
-    return across * s->col_step;
+    return across * s->col_step * each;
 }
 
-/* What belongs to a copy besides its numbers, with scales of blocks; *scales_out: how
- * many there is room for. */
-static struct block_scales own_blocks(const struct narrowing *m, int64_t *scales_out)
+/* What belongs to a copy besides its numbers, with scales of blocks; *bytes_out: what
+ * the scales take. */
+static struct block_scales own_blocks(const struct narrowing *m, int64_t *bytes_out)
 {
     const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
     const struct block_shape shape = fp8_block_shape(blocks, m->tensor, m->product);
@@ -74,22 +90,21 @@ static struct block_scales own_blocks(const struct narrowing *m, int64_t *scales
                               .height = shape.height,
                               .width = shape.width,
                               .cols = m->cols,
-                              .turned = m->turned };
+                              .turned = m->turned,
+                              .down = fp8_sums_rows(m->tensor, m->product) };
 
-    *scales_out = place_scales(m, &s);
+    *bytes_out = place_scales(m, &s);
     return s;
 }
 
 int64_t narrowing_bytes(const struct narrowing *m)
 {
     const struct fp8_recipe *r = m->w->fp8->recipe;
-    struct block_scales s;
-    int64_t scales;
+    int64_t bytes = r->current ? 64 : 0;
 
-    if (!r->blocks)
-        return (int64_t)own_place(m) + (r->current ? 64 : 0);
-    s = own_blocks(m, &scales);
-    return (int64_t)own_place(m) + scales * (s.e8m0 ? 1 : (int64_t)sizeof(float));
+    if (r->blocks)
+        own_blocks(m, &bytes);
+    return (int64_t)own_place(m) + bytes;
 }
 
 /* Scale, inverse and largest magnitude of current scaling. */
@@ -104,10 +119,10 @@ struct factor narrowing_factor(const struct narrowing *m)
     struct factor f = { .data = m->copy,
                         .type = l->recipe->type[m->tensor],
                         .turned = m->turned };
-    int64_t scales;
+    int64_t bytes;
 
     if (l->recipe->blocks)
-        f.blocks = own_blocks(m, &scales);
+        f.blocks = own_blocks(m, &bytes);
     else
         f.inverse = l->recipe->current ? own_scale(m) + 1 : &l->live[m->tensor].inverse;
     return f;
@@ -215,8 +230,8 @@ static void quantize_delayed(struct graph *g, const struct narrowing *m,
 static void quantize_blocks(const struct backend *be, const struct narrowing *m,
                             const void *src, accel_dtype_t type)
 {
-    int64_t scales;
-    const struct block_scales s = own_blocks(m, &scales);
+    int64_t bytes;
+    const struct block_scales s = own_blocks(m, &bytes);
 
     if (m->copy)
         be->quantize_blocks(be, m->copy, m->w->fp8->recipe->type[m->tensor], src, type,

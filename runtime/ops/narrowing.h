@@ -17,8 +17,7 @@ struct narrowing {
     int64_t rows, cols;
     /* the copy is [cols, narrow_ld(rows)] */
     bool turned;
-    /* scales of blocks lie as cuBLASLt reads them */
-    bool by_library;
+    enum backend_fp8 has;
     void *copy; /* NULL: none is made */
 };
 

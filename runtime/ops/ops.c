@@ -222,6 +222,19 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
     return op_want_coded(g, op, u, t, n);
 }
 
+/* A module may use a parameter of another one, but not of one with another dtype. */
+static bool op_sees(struct graph *g, const char *op, const accel_tensor_t *t)
+{
+    if (!t || t->seen_as == g->compute)
+        return true;
+    return graph_fail(
+        g, A0606, op,
+        "give the modules that use it one dtype: accel.precision.modules, "
+        "or accel_module_precision",
+        "parameter %s is %s here, but module '%s' computes in %s", t->name,
+        accel_dtype_name(t->seen_as), g->module_path, accel_dtype_name(g->compute));
+}
+
 /* Units are gathered in the order of t; a unit that two tensors share counts once. */
 bool op_want_coded(struct graph *g, const char *op, struct op_units *u,
                    accel_tensor_t *const *t, int n)
@@ -229,6 +242,9 @@ bool op_want_coded(struct graph *g, const char *op, struct op_units *u,
     accel_error_t err = { 0 };
 
     u->count = 0;
+    for (int i = 0; i < n; i++)
+        if (!op_sees(g, op, t[i]))
+            return false;
     for (int i = 0; i < n; i++) {
         bool have = !t[i];
         accel_status_t st;

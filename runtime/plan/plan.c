@@ -50,6 +50,33 @@ static int pad_ranks(const struct plan_input *in)
     return l->cut_optimizer ? l->shard * l->cp : in->world / l->tp;
 }
 
+static struct plan_types types_of(const struct plan_input *in, int unit)
+{
+    const struct precision p = precision_of(in->config);
+
+    return in->unit_types && in->unit_types[unit].own
+               ? in->unit_types[unit]
+               : (struct plan_types){ false, p.parameters, p.reduce };
+}
+
+/* Do both go through the same gather ring and reduce buffer? */
+static bool same_types(const struct plan_input *in, int unit, int other)
+{
+    const struct plan_types a = types_of(in, unit), b = types_of(in, other);
+
+    return a.parameters == b.parameters && a.reduce == b.reduce;
+}
+
+/* The first unit with the types of this one. */
+static int ring_of(const struct plan_input *in, int unit)
+{
+    int first = 0;
+
+    while (!same_types(in, first, unit))
+        first++;
+    return first;
+}
+
 /* Elements of a unit, from its start, that have optimizer state. */
 static int64_t trained_elems(const struct plan_input *in, int unit)
 {
@@ -153,7 +180,7 @@ static int64_t coded_room(const struct plan_input *in)
         const int unit = in->coded.list[i].unit;
         const int64_t part = plan_part_bytes(
             in->coded, unit, plan_padded_elems(in->unit_elems[unit], ranks), ranks,
-            (int64_t)accel_dtype_bytes(precision_of(in->config).parameters));
+            (int64_t)accel_dtype_bytes(types_of(in, unit).parameters));
 
         most = part > most ? part : most;
     }
@@ -165,34 +192,39 @@ static int64_t coded_room(const struct plan_input *in)
 /* Bytes of a gathered unit, as all ranks send them. */
 static int64_t unit_gathered(const struct plan_input *in, int unit)
 {
-    const struct precision p = precision_of(in->config);
     const int ranks = pad_ranks(in);
     const bool coded = has_codes(in->config, &in->layout);
 
     return plan_part_bytes(coded ? in->coded : (struct plan_codes){ NULL, 0 }, unit,
                            plan_padded_elems(in->unit_elems[unit], ranks), ranks,
-                           (int64_t)accel_dtype_bytes(p.parameters)) *
+                           (int64_t)accel_dtype_bytes(types_of(in, unit).parameters)) *
            ranks;
 }
 
-/* The gather ring of shard/, played with sizes only: which unit lies in which slot. */
+/* Whole units that are gathered in one step where two of a ring are at a time: each in
+ * the forward, and again in the backward unless it is still there. Units are used as in
+ * a transformer: unit 0 (the root) before and after all others, because the embedding
+ * comes first and the head last. */
 struct ring {
     int unit[2], newest;
-    int64_t gathered;
 };
 
 /* The older slot is evicted. Pins need no place here: a transformer never uses more
- * than two units at once. */
-static void ring_want(struct ring *r, const struct plan_input *in, int unit)
+ * than two units at once. `single`: the ring has one unit. Returns the bytes that it
+ * takes to have the unit. */
+static int64_t ring_want(struct ring *r, const struct plan_input *in, int unit,
+                         bool single)
 {
     int slot = r->unit[0] == unit ? 0 : r->unit[1] == unit ? 1 : -1;
+    int64_t gathered = 0;
 
     if (slot < 0) {
-        slot = in->units == 1 || r->unit[0] < 0 ? 0 : r->unit[1] < 0 ? 1 : !r->newest;
+        slot = single || r->unit[0] < 0 ? 0 : r->unit[1] < 0 ? 1 : !r->newest;
         r->unit[slot] = unit;
-        r->gathered += unit_gathered(in, unit);
+        gathered = unit_gathered(in, unit);
     }
     r->newest = slot;
+    return gathered;
 }
 
 /* What is gathered and reduced in one step. */
@@ -206,34 +238,45 @@ struct traffic {
 };
 
 /* Counts one reduction of a unit. */
-static void reduce_unit(struct traffic *t, const struct plan_input *in, int unit,
-                        accel_dtype_t type)
+static void reduce_unit(struct traffic *t, const struct plan_input *in, int unit)
 {
     const int64_t elems = reduced_elems(in, unit);
 
     t->reduced += elems;
-    t->part_bytes += (int64_t)wire_bytes((size_t)(elems / cut_size(&in->layout)), type);
+    t->part_bytes += (int64_t)wire_bytes((size_t)(elems / cut_size(&in->layout)),
+                                         types_of(in, unit).reduce);
 }
 
-/* Units are used as in a transformer: unit 0 (the root) before and after all others,
- * because the embedding comes first and the head last. */
-static void step_traffic(const struct plan_input *in, accel_dtype_t type,
-                         struct traffic *t)
+/* The traffic of the units that have the types of unit `first`. */
+static void ring_traffic(const struct plan_input *in, int first, struct traffic *t)
 {
     struct ring r = { .unit = { -1, -1 } };
+    int units = 0;
 
+    for (int u = first; u < in->units; u++)
+        units += same_types(in, u, first);
     for (int a = 0; a < in->accumulate; a++) {
-        for (int u = 0; u < in->units; u++)
-            ring_want(&r, in, u);
-        ring_want(&r, in, 0);
-        for (int u = in->units - 1; u >= 0; u--) {
-            ring_want(&r, in, u);
-            reduce_unit(t, in, u, type);
+        for (int u = first; u < in->units; u++)
+            if (same_types(in, u, first))
+                t->gathered += ring_want(&r, in, u, units == 1);
+        if (first == 0)
+            t->gathered += ring_want(&r, in, 0, units == 1);
+        for (int u = in->units - 1; u >= first; u--) {
+            if (!same_types(in, u, first))
+                continue;
+            t->gathered += ring_want(&r, in, u, units == 1);
+            reduce_unit(t, in, u);
         }
-        if (in->units > 1)
-            reduce_unit(t, in, 0, type);
+        if (first == 0 && units > 1)
+            reduce_unit(t, in, 0);
     }
-    t->gathered = r.gathered;
+}
+
+static void step_traffic(const struct plan_input *in, struct traffic *t)
+{
+    for (int u = 0; u < in->units; u++)
+        if (ring_of(in, u) == u)
+            ring_traffic(in, u, t);
 }
 
 /* ---- what travels ---------------------------------------------------------------- */
@@ -307,10 +350,13 @@ static void send_activations(const struct plan_input *in, int64_t elem,
 /* Elements of all units, padded. */
 struct sizes {
     int64_t all;
-    /* gathered bytes of all, the largest and the second */
-    int64_t gathered, most, second_most;
-    /* of units with something to train */
-    int64_t graded, largest_graded;
+    /* gathered bytes of all; of all rings, those of the two largest units of each */
+    int64_t gathered, rings;
+    /* gathered bytes of units in another dtype than masters; what the first rank has of
+     * them */
+    int64_t copied, copied_part;
+    /* of units with something to train; of all rings, the largest one of each */
+    int64_t graded, largest_graded, rings_graded;
     /* bytes of optimizer state on the first rank */
     int64_t state_bytes;
 };
@@ -324,9 +370,28 @@ static int64_t state_bytes(const struct plan_input *in, int u, int64_t n)
     return (n * each + PLAN_STATE_ELEMS - 1) / PLAN_STATE_ELEMS;
 }
 
+/* The ring of the units that have the types of unit `first`. */
+static void add_ring(const struct plan_input *in, int first, struct sizes *s)
+{
+    int64_t most = 0, second = 0, graded = 0;
+
+    for (int u = first; u < in->units; u++) {
+        const int64_t n = unit_gathered(in, u), g = reduced_elems(in, u);
+
+        if (!same_types(in, u, first))
+            continue;
+        second = n > most ? most : n > second ? n : second;
+        most = n > most ? n : most;
+        graded = g > graded ? g : graded;
+    }
+    s->rings += most + second;
+    s->rings_graded += graded;
+}
+
 /* The first rank holds the start of each unit, so no rank has more optimizer state. */
 static struct sizes add_up(const struct plan_input *in)
 {
+    const accel_dtype_t masters = precision_of(in->config).masters;
     struct sizes s = { 0 };
 
     for (int u = 0; u < in->units; u++) {
@@ -338,14 +403,14 @@ static struct sizes add_up(const struct plan_input *in)
         s.graded += graded;
         s.largest_graded = graded > s.largest_graded ? graded : s.largest_graded;
         s.state_bytes += state_bytes(in, u, trained < part ? trained : part);
-        n = unit_gathered(in, u);
-        s.gathered += n;
-        if (n > s.most) {
-            s.second_most = s.most;
-            s.most = n;
-        } else if (n > s.second_most) {
-            s.second_most = n;
+        s.gathered += unit_gathered(in, u);
+        if (types_of(in, u).parameters != masters) {
+            s.copied += unit_gathered(in, u);
+            s.copied_part +=
+                part * (int64_t)accel_dtype_bytes(types_of(in, u).parameters);
         }
+        if (ring_of(in, u) == u)
+            add_ring(in, u, &s);
     }
     return s;
 }
@@ -358,14 +423,13 @@ static bool narrow_copies(const struct plan_input *in)
 }
 
 /* A narrow unit goes to its ranks in parts, and their sums come back. */
-static void send_narrow(const struct plan_input *in, accel_dtype_t type,
-                        struct plan_wire *w)
+static void send_narrow(const struct plan_input *in, struct plan_wire *w)
 {
     int64_t bytes = 0;
 
     for (int u = 0; u < in->units; u++)
-        bytes +=
-            2 * (int64_t)wire_bytes((size_t)(reduced_elems(in, u) / copies(in)), type);
+        bytes += 2 * (int64_t)wire_bytes((size_t)(reduced_elems(in, u) / copies(in)),
+                                         types_of(in, u).reduce);
     send_bytes(w, bytes, copies(in), copies_on_node(in));
 }
 
@@ -380,21 +444,21 @@ static void wire(const struct plan_input *in, const struct sizes *s,
     int cut = cut_size(l), near = on_node(in, cut, l->sp * l->tp);
     struct traffic t = { 0 };
 
-    step_traffic(in, precision->reduce, &t);
+    step_traffic(in, &t);
     /* gathered once, kept until the end of the step */
     if (l->keep_gathered)
         t.gathered = s->gathered;
     if (!l->cut_gradients) {
         t.reduced = t.part_bytes = 0;
         for (int u = 0; u < in->units; u++)
-            reduce_unit(&t, in, u, precision->reduce);
+            reduce_unit(&t, in, u);
     }
     if (l->cut_optimizer) {
         send_parts(w, t.gathered, 1, cut, near);
         send_bytes(w, t.part_bytes, cut, near);
     }
     if (narrow_copies(in))
-        send_narrow(in, precision->reduce, w);
+        send_narrow(in, w);
     else if (in->compressed.on)
         send_parts(w, in->compressed.sent_elems * 2, 4, copies(in), copies_on_node(in));
     else /* one float32 all-reduce of what each copy holds */
@@ -437,24 +501,38 @@ static int64_t resting_bytes(int64_t n, accel_dtype_t type)
                                 : n * (int64_t)accel_dtype_bytes(type);
 }
 
-/* Bytes of gathered parameters. None where the masters serve: whole, in the compute
- * dtype and on the device. */
+/* Bytes of gathered parameters. None where the masters serve: whole, in the unit's dtype
+ * and on the device. */
 static int64_t gathered_bytes(const struct plan_input *in, const struct sizes *s,
                               const struct precision *precision)
 {
     const struct plan_layout *l = &in->layout;
-    const accel_dtype_t type = precision->parameters;
     bool offload = l->offload_params || l->offload_optimizer;
     bool ring = has_ring(l) || plan_rings_whole(in);
-    int64_t elem = (int64_t)accel_dtype_bytes(type), bytes;
+    int64_t bytes;
 
-    if (cut_size(l) == 1 && type == precision->masters && !offload &&
-        !plan_holds_codes(in))
-        return 0;
-    bytes = (ring ? s->most + s->second_most : s->gathered) + coded_room(in);
+    if (cut_size(l) == 1 && !offload && !ring && !plan_holds_codes(in))
+        return s->copied;
+    bytes = (ring ? s->rings : s->gathered) + coded_room(in);
     if (ring && l->offload_optimizer && !l->offload_params)
-        bytes += s->all / cut_size(l) * elem; /* the part to gather from */
+        /* the part to gather from */
+        bytes +=
+            s->all / cut_size(l) * (int64_t)accel_dtype_bytes(precision->parameters);
     return bytes;
+}
+
+/* Bytes of the largest part that one of so many ranks sends of a unit. */
+static int64_t largest_wire(const struct plan_input *in, int ranks)
+{
+    int64_t most = 0;
+
+    for (int u = 0; u < in->units; u++) {
+        const int64_t n = (int64_t)wire_bytes((size_t)(reduced_elems(in, u) / ranks),
+                                              types_of(in, u).reduce);
+
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 /* A unit's gradient on its way to the shards or, narrow, to the other copies; what
@@ -469,38 +547,46 @@ static int64_t reduce_bytes(const struct plan_input *in, const struct sizes *s,
     if (in->compressed.on)
         return in->compressed.memory_elems * 4;
     if (narrow_copies(in))
-        return (int64_t)wire_bytes((size_t)(s->largest_graded / copies(in)),
-                                   precision->reduce) *
-               copies(in);
+        return largest_wire(in, copies(in)) * copies(in);
     if (rest || (l->cut_gradients && (cut_size(l) > 1 || l->offload_params)))
-        bytes = s->largest_graded * 4;
+        bytes = s->rings_graded * 4;
     /* the part that leaves the device, or the float32 that it rests as */
     if (rest || (l->cut_gradients && l->offload_params))
         bytes += s->largest_graded / cut_size(l) * 4;
     return bytes;
 }
 
-/* Scratch of a device's sums in rank order: of a unit's gradient on its way to the
- * shards, or of the whole gradient where every rank stores everything. */
-static int64_t sum_bytes(const struct plan_input *in, const struct sizes *s,
-                         const struct precision *precision)
+/* Scratch of a device's sums in rank order, of a gradient of so many elements. */
+static int64_t sum_of(const struct plan_input *in, size_t elems, accel_dtype_t t)
 {
     const struct plan_layout *l = &in->layout;
+    const bool scatter = l->cut_gradients || narrow_copies(in);
     const size_t ranks = (size_t)(l->cut_gradients ? cut_size(l) : in->world);
-    const int64_t most = in->compressed.most_sent_elems;
-    const size_t elems = (size_t)(most > s->largest_graded ? most : s->largest_graded);
-    const accel_dtype_t t = precision->reduce;
 
     if (!in->device.present || ranks < 2 || elems == 0)
         return 0;
     if (in->device.library_sums && !wire_is_scaled(t))
-        return l->cut_gradients || narrow_copies(in)
-                   ? (int64_t)wire_bytes(elems / ranks, t)
-                   : 0;
-    return (
-        int64_t)(l->cut_gradients || narrow_copies(in)
-                     ? exchange_scatter_bytes(elems / ranks, t, ranks, EXCHANGE_MOST)
-                     : exchange_reduce_bytes(elems, 4, ranks, EXCHANGE_MOST));
+        return scatter ? (int64_t)wire_bytes(elems / ranks, t) : 0;
+    return (int64_t)(scatter ? exchange_scatter_bytes(elems / ranks, t, ranks,
+                                                      EXCHANGE_MOST)
+                             : exchange_reduce_bytes(elems, 4, ranks, EXCHANGE_MOST));
+}
+
+/* Of a unit's gradient on its way to the shards, or of the whole gradient where every
+ * rank stores everything. */
+static int64_t sum_bytes(const struct plan_input *in)
+{
+    const int64_t sent = in->compressed.most_sent_elems;
+    int64_t most = 0;
+
+    for (int u = 0; u < in->units; u++) {
+        const int64_t own = reduced_elems(in, u);
+        const int64_t n =
+            sum_of(in, (size_t)(sent > own ? sent : own), types_of(in, u).reduce);
+
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 /* The same for copies of parts, which are summed once per step. */
@@ -525,7 +611,7 @@ static int64_t in_steps(int64_t bytes, int64_t step)
 /* What is on the device besides the shards, and on the host besides what
  * is offloaded. */
 static void add_device(const struct plan_input *in, const struct sizes *s,
-                       const struct precision *precision, struct plan *p)
+                       struct plan *p)
 {
     const struct plan_device *d = &in->device;
     int64_t stored = p->param_bytes + p->moment_bytes;
@@ -535,7 +621,7 @@ static void add_device(const struct plan_input *in, const struct sizes *s,
     p->base_bytes = d->base_bytes;
     p->activation_bytes =
         in_steps(in->activation_bytes + in->kept_bytes, d->activation_step);
-    p->sum_bytes = sum_bytes(in, s, precision) + copies_sum_bytes(in, s);
+    p->sum_bytes = sum_bytes(in) + copies_sum_bytes(in, s);
     p->buffer_bytes = d->buffer_bytes;
     p->kernel_bytes = d->kernel_bytes;
     p->copy_bytes = d->buffer_bytes + (p->host_bytes ? 0 : stored);
@@ -637,11 +723,11 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out)
     state = plan_out->param_bytes + plan_out->moment_bytes + plan_out->gradient_bytes;
     if (l->offload_params || l->offload_optimizer)
         plan_out->host_bytes = state;
-    if (l->offload_params && precision.parameters != precision.masters)
-        narrow = plan_out->shard_elems * 2; /* a narrow copy to gather from */
+    if (l->offload_params)
+        narrow = s.copied_part; /* narrow copies to gather from */
     plan_out->host_bytes += narrow;
     add_checkpoint(in, &precision, plan_out);
-    add_device(in, &s, &precision, plan_out);
+    add_device(in, &s, plan_out);
     plan_out->total_bytes =
         state + narrow - plan_out->host_bytes + plan_out->gather_bytes +
         plan_out->reduce_bytes + plan_out->code_bytes + plan_out->activation_bytes +

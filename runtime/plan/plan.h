@@ -107,6 +107,13 @@ int64_t plan_coded_elems(bool device);
 int64_t plan_coded_room(int n, int64_t largest_part, bool device);
 
 /* What plan_compute works from. Arrays and config belong to the caller. */
+/* What a unit is gathered in, and what its gradient has on the wire. own false: the
+ * run's. */
+struct plan_types {
+    bool own;
+    accel_dtype_t parameters, reduce;
+};
+
 struct plan_input {
     const struct config *config;
     struct plan_layout layout;
@@ -117,6 +124,8 @@ struct plan_input {
     const int64_t *unit_elems;
     /* [units] of these not trained, at the unit's end; NULL: none */
     const int64_t *unit_frozen;
+    /* [units] where a unit has other types than the run's; NULL: none has */
+    const struct plan_types *unit_types;
     int units;
     /* of params */
     int64_t frozen;

@@ -52,6 +52,12 @@ MINIFLOAT_INLINE uint8_t e8m0_of(float amax, accel_dtype_t type)
     return (uint8_t)(exponent == 255 ? 254 : exponent + up);
 }
 
+/* The code of a power of two from 2^-127 on. */
+MINIFLOAT_INLINE uint8_t e8m0_of_power(float power)
+{
+    return (uint8_t)(minifloat_bits(power) >> 23);
+}
+
 /* 2^(e - 127), for e up to 254. */
 MINIFLOAT_INLINE float e8m0_to_f32(uint8_t e)
 {

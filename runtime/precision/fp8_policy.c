@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The recipe from the keys of Transformer Engine, and the rules of
- * accel.precision.modules.
+ * The recipe from the keys of Transformer Engine, torchao and MS-AMP.
  */
 #include "precision/fp8_policy.h"
 
-#include <fnmatch.h>
-#include <stdio.h>
 #include <string.h>
-
-static const char key[] = "accel.precision.modules";
 
 /* torchao's dynamic scaling of whole tensors, which evaluations have as well. */
 static const struct fp8_recipe ao = {
@@ -83,108 +78,4 @@ const char *fp8_recipe_word(const struct fp8_recipe *r)
            : r->powers  ? "powers"
            : r->current ? "current"
                         : "delayed";
-}
-
-static accel_status_t rule_refuse(const struct config *cfg, const char *rule,
-                                  const char *what, accel_error_t *err)
-{
-    char where[256];
-
-    return accel_fail_at(err, A0997, config_where(cfg, key, where, sizeof(where)),
-                         "write GLOB=bf16 or GLOB=fp8, separated by commas, for "
-                         "example \"h.0.*=bf16, *.mlp.*=fp8\"",
-                         "the rule '%s' of %s %s", rule, key, what);
-}
-
-/* "GLOB=WORD", without the blanks around it. */
-static accel_status_t rule_read(const struct config *cfg, char *text,
-                                struct module_rules *rules, accel_error_t *err)
-{
-    char *equals = strrchr(text, '=');
-    bool narrow;
-
-    if (rules->count == MODULE_RULES)
-        return rule_refuse(cfg, text, "is one too many: there may be 16", err);
-    if (!equals || equals == text || equals - text >= MODULE_GLOB)
-        return rule_refuse(cfg, text, "has no glob of 1 to 127 characters", err);
-    narrow = !strcmp(equals + 1, "fp8");
-    if (!narrow && strcmp(equals + 1, "bf16") != 0)
-        return rule_refuse(cfg, text, "asks for neither bf16 nor fp8", err);
-    *equals = '\0';
-    strcpy(rules->rule[rules->count].glob, text);
-    rules->rule[rules->count++].narrow = narrow;
-    return ACCEL_OK;
-}
-
-accel_status_t module_rules_read(const struct config *cfg,
-                                 struct module_rules *rules_out, accel_error_t *err)
-{
-    char list[sizeof(cfg->precision_modules)], *save = NULL;
-    accel_status_t st = ACCEL_OK;
-
-    memset(rules_out, 0, sizeof(*rules_out));
-    snprintf(list, sizeof(list), "%s", cfg->precision_modules);
-    for (char *word = strtok_r(list, ",", &save); word && st == ACCEL_OK;
-         word = strtok_r(NULL, ",", &save)) {
-        char *end = word + strlen(word);
-
-        while (*word == ' ')
-            word++;
-        while (end > word && end[-1] == ' ')
-            *--end = '\0';
-        st = rule_read(cfg, word, rules_out, err);
-    }
-    return st;
-}
-
-/* The number of the rule for that weight; -1: there is none. */
-static int rule_of(const struct module_rules *rules, const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    char module[1024];
-
-    snprintf(module, sizeof(module), "%.*s", dot ? (int)(dot - name) : 0, name);
-    for (int i = 0; i < rules->count; i++)
-        if (!fnmatch(rules->rule[i].glob, name, 0) ||
-            !fnmatch(rules->rule[i].glob, module, 0))
-            return i;
-    return -1;
-}
-
-accel_status_t module_narrows(struct module_rules *rules, const char *name,
-                              int64_t rows, int64_t cols, bool otherwise,
-                              bool *narrow_out, accel_error_t *err)
-{
-    const bool fits = rows % FP8_MULTIPLE == 0 && cols % FP8_MULTIPLE == 0;
-    const int i = rule_of(rules, name);
-
-    *narrow_out = fits && (i < 0 ? otherwise : rules->rule[i].narrow);
-    if (i < 0)
-        return ACCEL_OK;
-    rules->rule[i].hits++;
-    if (fits || !rules->rule[i].narrow)
-        return ACCEL_OK;
-    return accel_fail(err, A0997, "use a glob that leaves it out, or other sizes",
-                      "%s asks for fp8 of %s [%lld, %lld], whose sizes are not "
-                      "multiples of %d",
-                      key, name, (long long)rows, (long long)cols, FP8_MULTIPLE);
-}
-
-accel_status_t module_rules_used(const struct module_rules *rules, const char *some,
-                                 accel_error_t *err)
-{
-    char hint[384];
-
-    for (int i = 0; i < rules->count; i++) {
-        if (rules->rule[i].hits)
-            continue;
-        snprintf(
-            hint, sizeof(hint),
-            "match names of linears or their weights, like %.200s; an earlier rule "
-            "may take all of them",
-            some);
-        return accel_fail(err, A0997, hint, "the rule '%s' of %s fits no linear",
-                          rules->rule[i].glob, key);
-    }
-    return ACCEL_OK;
 }

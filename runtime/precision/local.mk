@@ -4,6 +4,8 @@ libaconfig_la_SOURCES += \
 	runtime/precision/fp8_policy.h \
 	runtime/precision/levels.c \
 	runtime/precision/levels.h \
+	runtime/precision/module_policy.c \
+	runtime/precision/module_policy.h \
 	runtime/precision/policy.c \
 	runtime/precision/policy.h
 libaccel_core_la_SOURCES += \

@@ -55,14 +55,6 @@ struct precision precision_of(const struct config *cfg)
     };
 }
 
-bool precision_on_gpus(const struct config *cfg)
-{
-    const bool own_recipe =
-        cfg->mixed_precision == PRECISION_FP8 && !config_fp8_is_ao(cfg);
-
-    return !own_recipe || cfg->fp8_recipe != FP8_MXFP8;
-}
-
 const char *precision_word(const struct precision *p)
 {
     return p->fp8                     ? "fp8"

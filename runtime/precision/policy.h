@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * In which dtype a run does what. In: the config. Out: dtypes; nothing else in the
- * runtime turns mixed_precision or accel.precision into one. All modules have the same;
- * which of them multiply in 8 bits besides says fp8_policy.h.
+ * runtime turns mixed_precision or accel.precision into one. Which modules have others
+ * says module_policy.h.
  *
  * Sums and losses are float32 whatever this says, moments unless
  * their optimizer keeps them in 8 bits, and buffers have the dtype that the program
@@ -42,9 +42,6 @@ struct precision {
 };
 
 struct precision precision_of(const struct config *cfg);
-/* Do runs on GPUs have all that this config asks for? Where they do not, accel_prepare
- * says what it is. */
-bool precision_on_gpus(const struct config *cfg);
 /* The word of mixed_precision: "no", "bf16", "fp16", "fp8"; static. */
 const char *precision_word(const struct precision *p);
 

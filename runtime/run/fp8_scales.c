@@ -14,10 +14,11 @@
 /* Three histories of a linear then take 12 MiB. */
 #define LONGEST_HISTORY (1 << 20)
 
-/* Devices have no blocks of 32 yet. */
 static bool blocks_possible(const struct backend *be, enum fp8_blocks blocks)
 {
-    return blocks == FP8_NO_BLOCKS || (blocks == FP8_BLOCKS_128 && be->quantize_blocks);
+    return blocks == FP8_NO_BLOCKS ||
+           (be->fp8_blocks &
+            (blocks == FP8_BLOCKS_128 ? BACKEND_BLOCKS_128 : BACKEND_BLOCKS_32));
 }
 
 static accel_status_t fp8_possible(const accel_t *run, accel_error_t *err)
@@ -32,10 +33,12 @@ static accel_status_t fp8_possible(const accel_t *run, accel_error_t *err)
                              config_where(&run->config, length, where, sizeof(where)),
                              "use 1 to 1048576", "'%s: %lld' is not supported", length,
                              (long long)history);
-    if (run->backend->device && !blocks_possible(run->backend, recipe.blocks))
+    if (!blocks_possible(run->backend, recipe.blocks))
         return accel_fail_at(
             err, A0170, config_where(&run->config, "fp8_recipe", where, sizeof(where)),
-            "use accel.precision.fp8_recipe: current, or accel.device: cpu",
+            blocks_possible(run->backend, FP8_BLOCKS_128)
+                ? "use accel.precision.fp8_recipe: block, or accel.device: cpu"
+                : "use accel.precision.fp8_recipe: current, or accel.device: cpu",
             "'fp8_recipe: %s' is not supported on this GPU (%s)",
             fp8_recipe_word(&recipe), run->backend->isa);
     if (run->backend->fp8 != BACKEND_FP8_NONE)

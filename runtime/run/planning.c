@@ -266,10 +266,11 @@ static accel_status_t check_memory(const accel_t *run, const struct plan_input *
     return check_host(run, run->plan.host_total_bytes, err);
 }
 
-/* Shapes, parameters and layout. elems[2][units] and coded[linears] are working memory
- * that `in` points to. */
+/* Shapes, parameters and layout. elems[2][units], types[units] and coded[linears] are
+ * working memory that `in` points to. */
 static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t *elems,
-                                   struct plan_coded *coded, accel_error_t *err)
+                                   struct plan_types *types, struct plan_coded *coded,
+                                   accel_error_t *err)
 {
     int units = run->units.count;
 
@@ -282,6 +283,8 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
     in->coded.list = coded;
     in->unit_elems = elems;
     in->unit_frozen = elems + units;
+    units_types(&run->units, types);
+    in->unit_types = types;
     count_params(&run->units, in);
     if (plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in->layout,
                        err))
@@ -349,6 +352,7 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
 {
     int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
     int *states = calloc((size_t)run->units.count, sizeof(*states));
+    struct plan_types *types = calloc((size_t)run->units.count, sizeof(*types));
     struct plan_coded *coded =
         calloc((size_t)run->fp8.linears.count + 1, sizeof(*coded));
     const struct loader_memory loaders = loaders_memory(run);
@@ -364,8 +368,9 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
                              .loader_device_bytes = loaders.device };
     accel_status_t st;
 
-    if (!elems || !states || !coded) {
+    if (!elems || !states || !types || !coded) {
         free(elems);
+        free(types);
         free(states);
         free(coded);
         return accel_fail_nomem(err, "the plan",
@@ -373,7 +378,7 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
     }
     count_states(run, &in, states);
     find_largest(run, &in);
-    st = describe_run(run, &in, elems, coded, err);
+    st = describe_run(run, &in, elems, types, coded, err);
     if (st == ACCEL_OK)
         st = compression_plan(run, &in, err);
     if (st == ACCEL_OK)
@@ -389,6 +394,7 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
     }
     free(elems);
     free(states);
+    free(types);
     free(coded);
     return st;
 }

@@ -260,7 +260,8 @@ static accel_status_t take_units(accel_t *run, accel_error_t *err)
     bool wrap = config_wrap_policy(&run->config) == WRAP_TRANSFORMER;
     const char *classes = run->config.transformer_cls;
     accel_module_t *root[RUN_MAX_TREES];
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st;
+    int wrapped = 0;
 
     if (!run->models)
         return own_units_build(run, &run->units, err);
@@ -268,12 +269,14 @@ static accel_status_t take_units(accel_t *run, accel_error_t *err)
         return bad_job(err, "a job has a model or the run has units, not both");
     for (int i = 0; i < run->models; i++)
         root[i] = run->model[i].root;
-    if (wrap)
+    st = nn_precision_assign(root, run->models, &run->config, err);
+    if (wrap && st == ACCEL_OK)
         st = nn_classes_check(root, run->models, classes, err);
-    for (int i = 0; i < run->models && st == ACCEL_OK; i++)
+    for (int i = 0; i < run->models && st == ACCEL_OK; i++) {
         st = take_model(run, &run->model[i], wrap, err);
-    if (st == ACCEL_OK && wrap && run->units.count == run->models &&
-        run->boot.rank == 0)
+        wrapped += nn_wrapped(root[i]);
+    }
+    if (st == ACCEL_OK && wrap && !wrapped && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "TRANSFORMER_BASED_WRAP: the model has no class ending in Block or "
                    "Layer, so it is one unit (name other classes with "

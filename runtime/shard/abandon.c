@@ -9,7 +9,8 @@
 void shard_abandon(struct shard *s)
 {
     s->in_backward = false;
-    s->open = s->last_unit = -1;
+    s->last_unit = -1;
+    shard_close_units(s);
     s->order_at = s->order_len = 0;
     s->hash = 0;
     shard_ring_settle(s);

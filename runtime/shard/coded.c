@@ -128,7 +128,7 @@ static void own_amax(const struct shard *s, int number)
         return;
     for (int64_t i = b, n; i < e; i += n) {
         n = e - i < piece ? e - i : piece;
-        shard_read_masters(s, s->be, u->at + p->unit_offset + i - u->first, n,
+        shard_read_masters(s, s->be, u->at + p->unit_offset + i - u->first, n, wide,
                            s->coded_wide);
         s->be->quantize(s->be, NULL, p->fp8->recipe->type[FP8_WEIGHT], s->coded_wide,
                         wide, n, NULL, &s->coded_amax[number]);
@@ -188,15 +188,15 @@ static void put_codes(const struct shard *s, int number, char *to, int64_t at,
                       int64_t n)
 {
     const struct fp8_recipe *r = s->coded_param[number]->fp8->recipe;
+    const accel_dtype_t wide = s->o.precision.parameters;
     const int64_t piece = plan_coded_elems(s->be->device);
 
     for (int64_t i = 0; i < n; i += piece) {
         const int64_t len = n - i < piece ? n - i : piece;
 
-        shard_read_masters(s, s->be, at + i, len, s->coded_wide);
-        s->be->quantize(s->be, to + i, r->type[FP8_WEIGHT], s->coded_wide,
-                        s->o.precision.parameters, len, s->coded_scale + 2 * number,
-                        NULL);
+        shard_read_masters(s, s->be, at + i, len, wide, s->coded_wide);
+        s->be->quantize(s->be, to + i, r->type[FP8_WEIGHT], s->coded_wide, wide, len,
+                        s->coded_scale + 2 * number, NULL);
     }
 }
 
@@ -212,7 +212,7 @@ void shard_coded_put(struct shard *s, const struct shard_unit *u, char *data)
         if (i >= 0)
             put_codes(s, i, to, stored, end - at);
         else
-            shard_read_masters(s, s->be, stored, end - at, to);
+            shard_read_masters(s, s->be, stored, end - at, u->type, to);
         to += (end - at) * (i >= 0 ? 1 : 2);
     }
 }

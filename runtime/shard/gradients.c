@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients on their way from the full unit to the shard. One float32 reduce buffer is
- * reduce-scattered (float32 sums in rank order, added to the gradient shard) when
- * backward moves on to another unit. Where each rank stores everything, gradients are
+ * Gradients on their way from the full unit to the shard. A ring's float32 reduce buffer
+ * is reduce-scattered (float32 sums in rank order, added to the gradient shard) when
+ * backward moves on to another unit of that ring. Where each rank stores everything, gradients are
  * added up in place and all-reduced once, before the step of their optimizer; with
  * local SGD they stay as they are. Copies of shards are summed then too.
  */
@@ -10,9 +10,15 @@
 #include "shard/shard_impl.h"
 
 /* What the reduce buffer is brought to: one rank sends nothing. */
-static accel_dtype_t wire_of(const struct shard *s)
+static accel_dtype_t wire_of(const struct shard *s, const struct shard_unit *u)
 {
-    return s->world > 1 || s->offloaded ? s->o.precision.reduce : ACCEL_F32;
+    return s->world > 1 || s->offloaded ? u->reduce : ACCEL_F32;
+}
+
+/* The reduce buffer that the unit's gradient is in. */
+static float *buffer_of(const struct shard *s, int unit)
+{
+    return s->ring[s->unit[unit].ring].reduce;
 }
 
 /* This rank's part of the unit's gradient, summed over all ranks and scaled, into `out`
@@ -21,15 +27,15 @@ static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumul
                              accel_error_t *err)
 {
     const size_t own = (size_t)s->unit[unit].own;
-    const accel_dtype_t wire = wire_of(s);
+    const accel_dtype_t wire = wire_of(s, &s->unit[unit]);
 
     if (s->world > 1) {
         shard_order_hash(s, SHARD_REDUCE, unit);
-        return comm_reduce_scatter(s->reduce_data, s->reduce, out, own, wire,
+        return comm_reduce_scatter(s->reduce_data, buffer_of(s, unit), out, own, wire,
                                    s->grad_scale, accumulate, err);
     }
-    s->be->sum_parts(s->be, out, accumulate, NULL, s->reduce, wire, 1, (int64_t)own,
-                     s->grad_scale);
+    s->be->sum_parts(s->be, out, accumulate, NULL, buffer_of(s, unit), wire, 1,
+                     (int64_t)own, s->grad_scale);
     return ACCEL_OK;
 }
 
@@ -70,29 +76,29 @@ static accel_status_t sum_up_narrow(struct shard *s, int unit, accel_error_t *er
 
 /* Brings the reduce buffer to the dtype of the wire. Scaled dtypes (fp8) are narrowed
  * in one part per rank, each with scales of its own. */
-static void narrow_in_place(struct shard *s, const struct shard_unit *u)
+static void narrow_in_place(struct shard *s, const struct shard_unit *u, float *x)
 {
-    const accel_dtype_t wire = wire_of(s);
+    const accel_dtype_t wire = wire_of(s, u);
 
     if (wire == ACCEL_BF16)
-        s->be->narrow(s->be, s->reduce, wire, s->reduce, u->padded);
+        s->be->narrow(s->be, x, wire, x, u->padded);
     else if (wire_is_scaled(wire))
-        s->be->narrow_parts(s->be, s->reduce, wire, s->reduce, s->world, u->own);
+        s->be->narrow_parts(s->be, x, wire, x, s->world, u->own);
 }
 
-/* Reduces the open unit, if there is one, into the gradient shard. */
-static accel_status_t hand_in(struct shard *s, accel_error_t *err)
+/* Reduces the ring's open unit, if there is one, into the gradient shard. */
+static accel_status_t hand_in(struct shard *s, struct shard_ring *r, accel_error_t *err)
 {
     const struct shard_unit *u;
     accel_status_t st;
-    int unit = s->open;
+    int unit = r->open;
 
     if (unit < 0)
         return ACCEL_OK;
     u = &s->unit[unit];
-    s->open = -1;
+    r->open = -1;
     shard_begin_reduce(s);
-    narrow_in_place(s, u);
+    narrow_in_place(s, u, r->reduce);
     st = s->offloaded ? sum_up_at_home(s, unit, err)
          : shard_has_narrow_gradients(s)
              ? sum_up_narrow(s, unit, err)
@@ -164,6 +170,7 @@ static void touch(struct shard *s, int unit)
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
                           accel_error_t *err)
 {
+    struct shard_ring *r;
     accel_status_t st;
 
     touch(s, unit);
@@ -171,23 +178,30 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
         *grad_out = s->grad + s->unit[unit].grad_at;
         return ACCEL_OK;
     }
-    if (s->open != unit) {
-        bool moved_on = s->open >= 0;
+    r = &s->ring[s->unit[unit].ring];
+    if (r->open != unit) {
+        bool moved_on = r->open >= 0;
 
-        st = hand_in(s, err);
+        st = hand_in(s, r, err);
         if (st)
             return st;
         if (moved_on && s->in_backward && s->o.prefetch == PREFETCH_POST) {
-            st = shard_ring_prefetch(s, err);
+            st = shard_ring_prefetch(s, unit, err);
             if (st)
                 return st;
         }
         shard_wait_reduced(s);
-        s->be->zero(s->be, s->reduce, (size_t)s->unit[unit].padded * sizeof(float));
-        s->open = unit;
+        s->be->zero(s->be, r->reduce, (size_t)s->unit[unit].padded * sizeof(float));
+        r->open = unit;
     }
-    *grad_out = s->reduce;
+    *grad_out = r->reduce;
     return ACCEL_OK;
+}
+
+void shard_close_units(struct shard *s)
+{
+    for (int i = 0; i < s->rings; i++)
+        s->ring[i].open = -1;
 }
 
 /* The scale counts all ranks, copies included: comm, not data. */
@@ -199,7 +213,8 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     s->grad_scale = 1.0f / ((s->o.local ? 1.0f : (float)comm_size(s->comm)) *
                             (float)accumulate * s->loss_scale);
     s->in_backward = true;
-    s->open = s->last_unit = -1;
+    s->last_unit = -1;
+    shard_close_units(s);
     s->order_at = 0;
     return ACCEL_OK;
 }
@@ -333,8 +348,8 @@ accel_status_t shard_backward_end(struct shard *s, accel_error_t *err)
     accel_status_t st = ACCEL_OK;
 
     s->be->settle(s->be);
-    if (s->reduce)
-        st = hand_in(s, err);
+    for (int i = 0; i < s->rings && s->reduce && st == ACCEL_OK; i++)
+        st = hand_in(s, &s->ring[i], err);
     s->in_backward = false;
     s->order_len = s->order_at;
     return st;

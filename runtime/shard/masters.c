@@ -113,10 +113,8 @@ struct scaled shard_scaled_at(const struct shard *s, int64_t at)
 }
 
 void shard_read_masters(const struct shard *s, const struct backend *be, int64_t at,
-                        int64_t n, void *to)
+                        int64_t n, accel_dtype_t type, void *to)
 {
-    const accel_dtype_t type = s->o.precision.parameters;
-
     if (shard_has_scaled_masters(s))
         be->scaled_widen(be, to, type, shard_scaled_at(s, at), n);
     else if (type == s->o.precision.masters)

@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gather ring: at most two units are gathered at a time, in the dtype of
- * parameters (and 8-bit floats, coded.c), or all of them until the masters change
- * (keep). In: a unit number. Out: its full parameters. Which unit is evicted depends
- * only on the order of want and done, which is the same on all ranks, so the
- * collectives match.
+ * The gather rings: of the units of one dtype at most two are gathered at a time (and
+ * 8-bit floats, coded.c), or all of them until the masters change (keep). In: a unit
+ * number. Out: its full parameters. Which unit is evicted depends only on the order of
+ * want and done, which is the same on all ranks, so the collectives match.
  */
 #include "shard/shard_impl.h"
+
+static struct shard_ring *ring_of(const struct shard *s, int unit)
+{
+    return &s->ring[s->unit[unit].ring];
+}
+
+/* The two slots of the unit's ring. */
+static struct shard_slot *slots_of(const struct shard *s, int unit)
+{
+    return &s->slot[2 * s->unit[unit].ring];
+}
 
 /* The slot that holds the unit, or NULL. */
 static struct shard_slot *slot_of(struct shard *s, int unit)
@@ -14,8 +24,8 @@ static struct shard_slot *slot_of(struct shard *s, int unit)
     if (s->keep)
         return s->slot[unit].unit == unit ? &s->slot[unit] : NULL;
     for (int i = 0; i < 2; i++) {
-        if (s->slot[i].unit == unit)
-            return &s->slot[i];
+        if (slots_of(s, unit)[i].unit == unit)
+            return &slots_of(s, unit)[i];
     }
     return NULL;
 }
@@ -25,16 +35,20 @@ static struct shard_slot *slot_of(struct shard *s, int unit)
  * slot, since its region has no room for two. */
 static struct shard_slot *victim(struct shard *s, int unit)
 {
-    struct shard_slot *a = &s->slot[0], *b = &s->slot[1];
+    struct shard_slot *a, *b;
+    bool single;
 
     if (s->keep)
         return &s->slot[unit];
+    a = slots_of(s, unit);
+    b = a + 1;
+    single = ring_of(s, unit)->units == 1;
     if (a->unit < 0)
         return a;
-    if (b->unit < 0 && s->units > 1)
+    if (b->unit < 0 && !single)
         return b;
-    if (a->pins || s->units == 1)
-        return b->pins || s->units == 1 ? NULL : b;
+    if (a->pins || single)
+        return b->pins || single ? NULL : b;
     return b->pins || a->used < b->used ? a : b;
 }
 
@@ -48,11 +62,13 @@ static size_t gathered_bytes(const struct shard *s, int unit)
  * the region ends. */
 static void *slot_data(const struct shard *s, const struct shard_slot *slot)
 {
+    const struct shard_ring *r = ring_of(s, slot->unit);
+
     if (s->keep)
-        return s->ring + s->unit[slot->unit].all_at;
-    if (slot == &s->slot[0])
-        return s->ring;
-    return s->ring + s->ring_bytes - gathered_bytes(s, slot->unit);
+        return s->gathered + s->unit[slot->unit].all_at;
+    if (slot == slots_of(s, slot->unit))
+        return r->memory;
+    return r->memory + r->bytes - gathered_bytes(s, slot->unit);
 }
 
 /* Puts the gather queue behind the masters' last change and the slot's last reader; the
@@ -87,14 +103,13 @@ static void wait_gathered(struct shard *s, const struct shard_slot *slot)
     s->gather_seen = slot->gathered;
 }
 
-/* Writes what this rank stores to its place in the slot, in the dtype of parameters.
+/* Writes what this rank stores to its place in the slot, in the dtype of the unit.
  * When offloaded, the copy may still be running on return; what it reads does not
  * change before the next step, which waits for the device. */
 static void put_own(struct shard *s, struct shard_unit *u, void *data)
 {
-    const accel_dtype_t type = s->o.precision.parameters;
-    const size_t elem = accel_dtype_bytes(type);
-    const bool same = type == s->o.precision.masters;
+    const size_t elem = accel_dtype_bytes(u->type);
+    const bool same = u->type == s->o.precision.masters;
     char *to = (char *)data + (size_t)u->first * elem;
 
     if (u->coded > 0) {
@@ -102,13 +117,13 @@ static void put_own(struct shard *s, struct shard_unit *u, void *data)
         return;
     }
     if (!s->offloaded) {
-        shard_read_masters(s, s->be, u->at, u->stored, to);
+        shard_read_masters(s, s->be, u->at, u->stored, u->type, to);
         return;
     }
     if (!same && !u->fresh)
-        shard_read_masters(s, s->home, u->at, u->own, s->copy + u->at);
+        shard_read_masters(s, s->home, u->at, u->own, u->type, s->copy + u->copy_at);
     u->fresh = !same;
-    s->be->copy(s->be, to, same ? shard_master_at(s, u->at) : s->copy + u->at,
+    s->be->copy(s->be, to, same ? shard_master_at(s, u->at) : s->copy + u->copy_at,
                 (size_t)u->own * elem);
 }
 
@@ -131,9 +146,9 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
         put_own(s, u, data);
     if (st == ACCEL_OK && s->world > 1 && s->o.strategy != SHARD_NONE) {
         shard_order_hash(s, SHARD_GATHER, unit);
-        st = u->coded > 0 ? comm_all_gather(s->data, data, u->part_bytes, ACCEL_U8, err)
-                          : comm_all_gather(s->data, data, (size_t)u->own,
-                                            s->o.precision.parameters, err);
+        st = u->coded > 0
+                 ? comm_all_gather(s->data, data, u->part_bytes, ACCEL_U8, err)
+                 : comm_all_gather(s->data, data, (size_t)u->own, u->type, err);
     }
     if (st == ACCEL_OK && u->coded > 0)
         shard_coded_close_up(s, u, data);
@@ -145,9 +160,9 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
 }
 
 /* Never evicts a pinned unit: without a slot the unit is gathered when it is wanted. */
-accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err)
+accel_status_t shard_ring_prefetch(struct shard *s, int unit, accel_error_t *err)
 {
-    int next = shard_order_next(s);
+    int next = shard_order_next(s, s->unit[unit].ring);
     struct shard_slot *slot;
 
     if (next < 0 || slot_of(s, next))
@@ -183,7 +198,7 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
     slot->pins++;
     wait_gathered(s, slot);
     if (s->in_backward && s->o.prefetch == PREFETCH_PRE) {
-        st = shard_ring_prefetch(s, err);
+        st = shard_ring_prefetch(s, unit, err);
         if (st) {
             slot->pins--;
             return st;

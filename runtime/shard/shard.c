@@ -75,26 +75,42 @@ static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
     return ACCEL_OK;
 }
 
+/* The ring of units with these types, new where this is the first. */
+static struct shard_ring *ring_for(struct shard *s, struct shard_unit *u)
+{
+    for (u->ring = 0; u->ring < s->rings; u->ring++)
+        if (s->ring[u->ring].type == u->type &&
+            s->ring[u->ring].reduce_type == u->reduce)
+            return &s->ring[u->ring];
+    s->ring[s->rings] =
+        (struct shard_ring){ .type = u->type, .reduce_type = u->reduce, .open = -1 };
+    return &s->ring[s->rings++];
+}
+
 /* The bytes of the unit when it is gathered, and the largest ones. */
 static void count_unit(struct shard *s, int unit)
 {
-    const int64_t elem = (int64_t)accel_dtype_bytes(s->o.precision.parameters);
     struct shard_unit *u = &s->unit[unit];
-    struct shard_memory *m = &s->memory;
-    size_t bytes = (size_t)(u->padded * elem);
+    const int64_t elem = (int64_t)accel_dtype_bytes(u->type);
+    struct shard_ring *r = ring_for(s, u);
+    size_t bytes;
 
-    if (u->grad_at >= 0 && bytes > m->largest_trained)
-        m->largest_trained = bytes;
+    r->units++;
+    if (u->grad_at >= 0 && u->padded > r->largest_trained)
+        r->largest_trained = u->padded;
+    u->copy_at = s->copy_bytes;
+    if (u->type != s->o.precision.masters)
+        s->copy_bytes += (size_t)(u->stored * elem);
     u->part_bytes =
         (size_t)plan_part_bytes(shard_codes(s, unit), unit, u->padded, s->world, elem);
     u->all_at = s->all_bytes;
     bytes = u->part_bytes * (size_t)s->world;
     s->all_bytes += bytes;
-    if (bytes > m->largest_unit) {
-        m->second_unit = m->largest_unit;
-        m->largest_unit = bytes;
-    } else if (bytes > m->second_unit) {
-        m->second_unit = bytes;
+    if (bytes > r->largest) {
+        r->second = r->largest;
+        r->largest = bytes;
+    } else if (bytes > r->second) {
+        r->second = bytes;
     }
 }
 
@@ -110,7 +126,8 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
 
     s->unit = calloc((size_t)units->count, sizeof(*s->unit));
     s->span = calloc((size_t)units->count, sizeof(*s->span));
-    if (!s->unit || !s->span)
+    s->ring = calloc((size_t)units->count, sizeof(*s->ring));
+    if (!s->unit || !s->span || !s->ring)
         return accel_fail_nomem(err, "unit table",
                                 (size_t)units->count * sizeof(*s->unit));
     s->units = units->count;
@@ -134,6 +151,8 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
         struct shard_unit *u = &s->unit[i];
 
         u->def = &units->unit[i];
+        u->type = u->def->own_types ? u->def->type : s->o.precision.parameters;
+        u->reduce = u->def->own_types ? u->def->reduce : s->o.precision.reduce;
         u->undrawn = calloc((size_t)u->def->param_count + 1, sizeof(*u->undrawn));
         if (!u->undrawn)
             return accel_fail_nomem(err, "unit table", (size_t)u->def->param_count);
@@ -148,12 +167,45 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
     return ACCEL_OK;
 }
 
+/* Elements of the largest unit that is not wholly frozen. */
+static size_t largest_trained(const struct shard *s)
+{
+    int64_t most = 0;
+
+    for (int i = 0; i < s->rings; i++)
+        if (s->ring[i].largest_trained > most)
+            most = s->ring[i].largest_trained;
+    return (size_t)most;
+}
+
 /* Room for the largest part of a gradient that leaves the device, or the float32 that
  * it rests as. */
 static size_t piece_bytes(const struct shard *s)
 {
-    return s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters) /
-           (size_t)s->world * sizeof(float);
+    return largest_trained(s) / (size_t)s->world * sizeof(float);
+}
+
+/* What all rings take together. */
+static void count_rings(struct shard *s, bool whole)
+{
+    const bool narrow = s->o.strategy == SHARD_NONE && s->world > 1 &&
+                        s->o.precision.narrow_copies && !s->o.local;
+    const size_t world = (size_t)s->world;
+    struct shard_memory *m = &s->memory;
+
+    for (int i = 0; i < s->rings; i++) {
+        struct shard_ring *r = &s->ring[i];
+        const size_t trained = (size_t)r->largest_trained;
+        const size_t wire = wire_bytes(trained / world, r->reduce_type) * world;
+
+        r->bytes = r->largest + r->second;
+        if (!s->resident && !s->keep)
+            m->gather_slots += r->bytes;
+        if (!whole || shard_has_narrow_gradients(s))
+            m->reduce_buffer += trained * sizeof(float);
+        if (narrow && wire > m->wire_buffer)
+            m->wire_buffer = wire;
+    }
 }
 
 /* Chooses how parameters become present and counts the bytes of each kind, as
@@ -161,13 +213,11 @@ static size_t piece_bytes(const struct shard *s)
 static void count_memory(struct shard *s)
 {
     struct shard_memory *m = &s->memory;
-    size_t elem = accel_dtype_bytes(s->o.precision.parameters);
     bool whole = (s->o.strategy == SHARD_NONE || s->world == 1) && !s->offloaded;
 
     const bool held = whole && s->coded.n > 0;
 
-    s->direct = whole && !held && s->o.precision.parameters == s->o.precision.masters;
-    s->resident = whole && !held && !s->direct && !shard_has_scaled_masters(s);
+    s->resident = whole && !held && !shard_has_scaled_masters(s);
     s->keep = held || (!whole && (s->o.strategy == SHARD_GRAD_OP ||
                                   s->o.strategy == SHARD_HYBRID_ZERO2));
     m->master = shard_masters_bytes(s);
@@ -177,23 +227,12 @@ static void count_memory(struct shard *s)
     for (int i = 0; i < s->trainers; i++)
         for (int k = 0; k < s->trainer[i].arrays; k++)
             m->moments += shard_state_bytes(&s->trainer[i], k);
-    m->gather_slots = s->direct     ? 0
-                      : s->resident ? (size_t)s->stored_elems * elem
-                      : s->keep     ? s->all_bytes
-                                    : m->largest_unit + m->second_unit;
-    if (!whole || shard_has_narrow_gradients(s))
-        m->reduce_buffer = m->largest_trained / elem * sizeof(float);
-    if (s->o.strategy == SHARD_NONE && s->world > 1 && s->o.precision.narrow_copies &&
-        !s->o.local)
-        m->wire_buffer = wire_bytes(m->largest_trained / elem / (size_t)s->world,
-                                    s->o.precision.reduce) *
-                         (size_t)s->world;
+    m->gather_slots = s->resident ? s->copy_bytes : s->keep ? s->all_bytes : 0;
+    count_rings(s, whole);
     if (s->offloaded || shard_has_narrow_gradients(s))
         m->reduce_buffer += piece_bytes(s);
-    if (s->offloaded) {
-        if (s->o.precision.parameters != s->o.precision.masters)
-            m->narrow_master = (size_t)s->stored_elems * elem;
-    }
+    if (s->offloaded)
+        m->narrow_master = s->copy_bytes;
 }
 
 /* Memory where the masters live: the backend's, or page-locked memory of the host. */
@@ -231,16 +270,15 @@ static accel_status_t alloc_state(struct shard *s, struct shard_trainer *t,
     return st;
 }
 
-/* The narrow copy of the stored elements: of everything (resident), or to gather
- * from (offloaded). */
+/* The copy of stored elements in another dtype than that of masters: to be used
+ * (resident), or to gather from (offloaded). */
 static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
 {
-    size_t bytes = s->offloaded ? s->memory.narrow_master : s->memory.gather_slots;
     void *p = NULL;
     accel_status_t st = ACCEL_OK;
 
-    if (s->resident || (s->offloaded && bytes))
-        st = alloc_home(s, MEMORY_GATHERED, bytes, &p, err);
+    if (s->copy_bytes && (s->resident || s->offloaded))
+        st = alloc_home(s, MEMORY_GATHERED, s->copy_bytes, &p, err);
     s->copy = p;
     return st;
 }
@@ -250,18 +288,21 @@ static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
 static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
 {
     bool scatter = s->memory.reduce_buffer > 0 || s->memory.wire_buffer > 0;
-    size_t elems =
-        s->memory.largest_trained / accel_dtype_bytes(s->o.precision.parameters);
-    size_t own =
-        scatter || s->o.strategy != SHARD_NONE ? elems / (size_t)s->world : elems;
+    const size_t ranks = scatter || s->o.strategy != SHARD_NONE ? (size_t)s->world : 1;
     const size_t sent = (size_t)shard_powersgd_sent(s);
+    size_t own = largest_trained(s) / ranks;
     accel_status_t st = ACCEL_OK;
 
     own = own > sent ? own : sent;
     s->sum_most = (int64_t)own;
-    if (s->world > 1)
-        st = comm_reserve(s->reduce_data, scatter, own,
-                          scatter ? s->o.precision.reduce : ACCEL_F32, err);
+    if (s->world > 1 && !scatter)
+        st = comm_reserve(s->reduce_data, false, own, ACCEL_F32, err);
+    for (int i = 0; i < s->rings && scatter && s->world > 1 && st == ACCEL_OK; i++) {
+        const size_t part = (size_t)s->ring[i].largest_trained / ranks;
+
+        st = comm_reserve(s->reduce_data, true, part > sent ? part : sent,
+                          s->ring[i].reduce_type, err);
+    }
     if (st == ACCEL_OK && s->copies)
         st = comm_reserve(s->copies, false, own, ACCEL_F32, err);
     return st;
@@ -352,6 +393,22 @@ static void free_shared(struct shard *s, void *p)
         s->be->free(s->be, p);
 }
 
+/* Regions and reduce buffers lie one behind the other. */
+static void place_rings(struct shard *s)
+{
+    char *memory = s->gathered;
+    float *reduce = s->reduce;
+
+    for (int i = 0; i < s->rings; i++) {
+        struct shard_ring *r = &s->ring[i];
+
+        r->memory = memory;
+        r->reduce = reduce;
+        memory = memory ? memory + r->bytes : NULL;
+        reduce = reduce ? reduce + r->largest_trained : NULL;
+    }
+}
+
 /* The memory that peers read: gradients (NO_SHARD), gather slots, reduce buffer.
  * Collective through comm_alloc, so only after alloc_private's agreement. */
 static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
@@ -366,12 +423,11 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
             return st;
         s->grad = p;
     }
-    if (!s->direct && !s->resident) {
+    if (!s->resident) {
         st = alloc_shared(s, s->data, MEMORY_GATHERED, s->memory.gather_slots, &p, err);
         if (st)
             return st;
-        s->ring = p;
-        s->ring_bytes = s->memory.gather_slots;
+        s->gathered = p;
     }
     if (s->memory.wire_buffer) {
         st = comm_alloc(s->reduce_data, MEMORY_REDUCE, s->memory.wire_buffer, &p, err);
@@ -389,13 +445,14 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
             s->piece =
                 s->reduce + (s->memory.reduce_buffer - piece_bytes(s)) / sizeof(float);
     }
+    place_rings(s);
     return ACCEL_OK;
 }
 
 /* Slots and events. `slots` goes back to 0 on failure, for close_slots. */
 static accel_status_t open_slots(struct shard *s, accel_error_t *err)
 {
-    s->slots = s->keep ? s->units : 2;
+    s->slots = s->keep ? s->units : 2 * s->rings;
     s->slot = calloc((size_t)s->slots, sizeof(*s->slot));
     if (!s->slot) {
         size_t bytes = (size_t)s->slots * sizeof(*s->slot);
@@ -476,7 +533,7 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     s->world = comm_size(s->data);
     /* nothing is to be drawn before shard_init */
     s->all_drawn = true;
-    s->open = s->last_unit = -1;
+    s->last_unit = -1;
     s->grad_scale = s->step_scale = s->loss_scale = 1.0f;
     st = open_trainers(s, err);
     if (st)
@@ -526,7 +583,8 @@ void shard_close(struct shard *s)
         free_home(s, s->narrow_grad ? (void *)s->narrow_grad : s->grad,
                   s->memory.gradient_shard);
     free_home(s, s->copy, s->memory.narrow_master);
-    free_shared(s, s->ring);
+    free_shared(s, s->gathered);
+    free(s->ring);
     free_shared(s, s->reduce);
     if (s->stage)
         s->be->host_free(s->be, s->stage, SHARD_STAGE_BYTES);
@@ -562,15 +620,31 @@ bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
 
 /* ---- residency ------------------------------------------------------------------- */
 
-/* The narrow copy of a unit that is whole here. All units are narrowed in one pass,
- * when the first one is wanted after an update. */
+/* Copies what units of other dtypes than the masters' store: neighbours of one dtype in
+ * one pass. */
+static void copy_masters(struct shard *s)
+{
+    for (int i = 0, end; i < s->units; i = end) {
+        const struct shard_unit *u = &s->unit[i];
+        int64_t n = 0;
+
+        for (end = i; end < s->units && s->unit[end].type == u->type; end++)
+            n += s->unit[end].stored;
+        if (u->type != s->o.precision.masters)
+            s->be->narrow(s->be, s->copy + u->copy_at, u->type,
+                          shard_master_at(s, u->at), n);
+    }
+}
+
+/* A unit that is whole here. Copies are made when the first unit is wanted after an
+ * update. */
 static void *resident_unit(struct shard *s, const struct shard_unit *u)
 {
-    if (!s->copied)
-        s->be->narrow(s->be, s->copy, s->o.precision.parameters, shard_master_at(s, 0),
-                      s->stored_elems);
+    if (!s->copied && s->copy)
+        copy_masters(s);
     s->copied = true;
-    return s->copy + u->at;
+    return u->type == s->o.precision.masters ? shard_master_at(s, u->at)
+                                             : s->copy + u->copy_at;
 }
 
 static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
@@ -579,7 +653,7 @@ static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
                       "unit %d of %d does not exist or is not trained", unit, units);
 }
 
-/* The residency table. direct and resident need no slot and no `done`. */
+/* The residency table. What is resident needs no slot and no `done`. */
 static accel_status_t want(void *user, int unit, void **data_out, accel_error_t *err)
 {
     struct shard *s = user;
@@ -587,9 +661,7 @@ static accel_status_t want(void *user, int unit, void **data_out, accel_error_t 
     if (unit < 0 || unit >= s->units)
         return bad_unit(unit, s->units, err);
     shard_draw(s);
-    if (s->direct)
-        *data_out = shard_master_at(s, s->unit[unit].at);
-    else if (s->resident)
+    if (s->resident)
         *data_out = resident_unit(s, &s->unit[unit]);
     else
         return shard_ring_want(s, unit, data_out, err);
@@ -600,7 +672,7 @@ static void done(void *user, int unit)
 {
     struct shard *s = user;
 
-    if (!s->direct && !s->resident)
+    if (!s->resident)
         shard_ring_done(s, unit);
 }
 

@@ -103,10 +103,6 @@ struct shard_memory {
     size_t narrow_master;
     /* beside gather_slots, where weights are gathered in 8 bits */
     size_t coded_room;
-    /* gathered */
-    size_t largest_unit, second_unit;
-    /* in the dtype of parameters, of the units that are not wholly frozen */
-    size_t largest_trained;
 };
 
 /* Lays out the units and allocates everything; nothing is allocated in a step. The

@@ -25,6 +25,10 @@
  * stores them (FULL_SHARD), or answers for them among the copies (NO_SHARD). */
 struct shard_unit {
     const struct unit *def;
+    /* what it is gathered in, and what its gradient has on the wire; the ring of all
+     * such units */
+    accel_dtype_t type, reduce;
+    int ring;
     /* elements, a multiple of world * 32 */
     int64_t padded;
     /* padded / world */
@@ -32,6 +36,8 @@ struct shard_unit {
     /* bytes of each rank's part when it is gathered, and where the unit starts among
      * the gathered bytes of all units */
     size_t part_bytes, all_at;
+    /* where it starts in `copy`, in bytes */
+    size_t copy_at;
     /* what of it is coded, in the shards' lists: from that number on, so many */
     int coded_at, coded;
     /* flat index of the first element stored here */
@@ -79,10 +85,28 @@ struct shard_trainer {
     float reduced;
 };
 
-/* A place for one gathered unit. In keep mode each unit owns a slot. Otherwise two
- * slots share one region of (largest + second largest) bytes: the first grows up from
- * its start, the second down from its end, so that any two different units fit side by
- * side without either slot having the size of the largest. */
+/* What the units of one dtype and wire share: two slots in one region of (largest +
+ * second largest) bytes, of which the first grows up from its start, the second down
+ * from its end, so that any two different units fit side by side without either slot
+ * having the size of the largest; and a reduce buffer. A block whose norms have another
+ * dtype goes from one ring to the other and back, and neither evicts what the other
+ * needs next. */
+struct shard_ring {
+    accel_dtype_t type, reduce_type;
+    int units;
+    /* bytes of gathered units; elements of those that are not wholly frozen */
+    size_t largest, second;
+    int64_t largest_trained;
+    /* its region */
+    char *memory;
+    size_t bytes;
+    /* of one unit, which is `open`; -1: none is. NULL: there is none. */
+    float *reduce;
+    int open;
+};
+
+/* A place for one gathered unit. In keep mode each unit owns a slot, otherwise each
+ * ring has two. */
 struct shard_slot {
     /* -1: empty */
     int unit;
@@ -121,6 +145,8 @@ struct shard {
     /* sums over all units: padded elements, bytes when they are gathered */
     int64_t all_elems;
     size_t all_bytes;
+    /* of `copy` */
+    size_t copy_bytes;
     int64_t stored_elems, grad_elems;
     /* no unit has a parameter without values */
     bool all_drawn;
@@ -142,14 +168,15 @@ struct shard {
     /* elements of the longest all-reduce that is reserved */
     int64_t sum_most;
 
-    /* How parameters become present. direct: the masters serve as they are. resident: a
-     * narrow copy of everything; not of scaled masters, which go through the ring even
-     * where they are whole. keep: a slot for every unit, gathered once per step; also
-     * of whole weights in 8 bits.
-     * Otherwise the ring. */
-    bool direct, resident, keep;
-    /* resident, or offloaded (then at home): [stored_elems] in the narrow dtype */
-    uint16_t *copy;
+    /* How parameters become present. resident: whole here; units in the dtype of
+     * masters are those as they are, of all others there is a copy. Not scaled masters,
+     * which go through rings even where they are whole. keep: a slot for every unit,
+     * gathered once per step; also of whole weights in 8 bits.
+     * Otherwise the rings. */
+    bool resident, keep;
+    /* resident, or offloaded (then at home): what units in other dtypes than masters
+     * store, in their dtype; NULL: there are none */
+    char *copy;
     /* resident: it matches the masters */
     bool copied;
     /* Weights that are gathered in 8 bits, [coded.n] in the order of units: places and
@@ -166,10 +193,12 @@ struct shard {
     /* their scales are those of the masters */
     bool coded_scaled;
     /* memory of all slots */
-    char *ring;
-    size_t ring_bytes;
+    char *gathered;
+    /* [rings], at most as many as units */
+    struct shard_ring *ring;
+    int rings;
     struct shard_slot *slot;
-    /* 2, or as many as units */
+    /* two for each ring, or as many as units */
     int slots;
     uint64_t clock;
     /* the masters have changed; copies of the boxes have been made */
@@ -185,7 +214,8 @@ struct shard {
     /* number of the mark `updated` */
     uint64_t changed;
 
-    /* Gradients. Without a reduce buffer they are added up in `grad` directly. */
+    /* Gradients: the reduce buffers of all rings. Without any they are added up in
+     * `grad` directly. */
     float *reduce;
     /* whole copies that are summed in a narrow dtype: a unit on the wire; NULL: they
      * are summed as they are */
@@ -193,8 +223,6 @@ struct shard {
     /* offloaded: a unit's own part on its way home; narrow gradients: while it is
      * summed or changed */
     float *piece;
-    /* unit in the reduce buffer, or -1 */
-    int open;
     /* compute has written, reduce has read what `reduce` or `grad` holds */
     struct backend_event *computed, *reduced;
     /* compute has not waited for `reduced` yet */
@@ -231,14 +259,13 @@ int64_t shard_trained_elems(const struct shard_unit *u);
 /* init.c: draws initial values for the parameters that have none yet. */
 void shard_draw(struct shard *s);
 
-/* ring.c: the unit's full parameters in the dtype of parameters, gathered unless they
- * are there. Valid until done. Collective. */
+/* ring.c: the unit's full parameters in its dtype, gathered unless they are there. Valid until done. Collective. */
 accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
                                accel_error_t *err);
 void shard_ring_done(struct shard *s, int unit);
-/* Gathers the unit that the last backward asked for next, if a slot is
- * free. Collective. */
-accel_status_t shard_ring_prefetch(struct shard *s, accel_error_t *err);
+/* Gathers the unit that the last backward asked for next of those in the ring of
+ * `unit`, if a slot is free. Collective. */
+accel_status_t shard_ring_prefetch(struct shard *s, int unit, accel_error_t *err);
 /* Forgets gathered copies of an optimizer's units, or of all (SHARD_ALL): the masters
  * have changed. */
 #define SHARD_ALL (-2)
@@ -267,13 +294,17 @@ void shard_coded_close_up(const struct shard *s, const struct shard_unit *u,
 
 /* unit_order.c: notes that this backward wants `unit` now. */
 accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err);
-/* The unit that comes next if this backward goes on as the last one; -1: not known. */
-int shard_order_next(const struct shard *s);
+/* The unit of that ring that comes next if this backward goes on as the last one; -1:
+ * not known. */
+int shard_order_next(const struct shard *s, int ring);
 /* Collectives that count in the hash, and the hash itself. */
 enum shard_event { SHARD_GATHER = 1, SHARD_REDUCE = 2 };
 void shard_order_hash(struct shard *s, enum shard_event what, int unit);
 /* Collective. A0504: the ranks used the units in different orders. */
 accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
+
+/* gradients.c: no unit is in a reduce buffer any more. */
+void shard_close_units(struct shard *s);
 
 /* reduce_queue.c: the reduce queue waits for what compute has written; calls that
  * follow go to it. */
@@ -301,11 +332,10 @@ bool shard_has_scaled_masters(const struct shard *s);
 size_t shard_masters_bytes(const struct shard *s);
 /* Scaled ones from stored element `at` on, a multiple of 32. */
 struct scaled shard_scaled_at(const struct shard *s, int64_t at);
-/* n masters from stored element `at` on, a multiple of 32 where they are scaled, in the
- * dtype of parameters, by a kernel of `be`: the home, or where nothing is offloaded the
- * backend. */
+/* n masters from stored element `at` on, a multiple of 32 where they are scaled, as
+ * `type`, by a kernel of `be`: the home, or where nothing is offloaded the backend. */
 void shard_read_masters(const struct shard *s, const struct backend *be, int64_t at,
-                        int64_t n, void *to);
+                        int64_t n, accel_dtype_t type, void *to);
 /* n narrow ones become those numbers, in the memory of home, rounded to the nearest;
  * `at` as above. */
 void shard_narrow_masters(const struct shard *s, int64_t at, int64_t n,

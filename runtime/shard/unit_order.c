@@ -36,9 +36,12 @@ accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err)
     return ACCEL_OK;
 }
 
-int shard_order_next(const struct shard *s)
+int shard_order_next(const struct shard *s, int ring)
 {
-    return s->order_at < s->order_len ? s->order[s->order_at] : -1;
+    for (int i = s->order_at; i < s->order_len; i++)
+        if (s->unit[s->order[i]].ring == ring && s->order[i] != s->last_unit)
+            return s->order[i];
+    return -1;
 }
 
 /* Chains one collective into the hash of this step. */

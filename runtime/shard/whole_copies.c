@@ -10,11 +10,9 @@
 /* ---- gradients in a narrow dtype ------------------------------------------------- */
 
 /* count arrays of n numbers, one after the other, as they are sent. */
-static void to_wire(const struct shard *s, void *to, const float *from, int count,
-                    int64_t n)
+static void to_wire(const struct shard *s, accel_dtype_t type, void *to,
+                    const float *from, int count, int64_t n)
 {
-    const accel_dtype_t type = s->o.precision.reduce;
-
     if (wire_is_scaled(type))
         s->be->narrow_parts(s->be, to, type, from, count, n);
     else
@@ -26,17 +24,17 @@ static void to_wire(const struct shard *s, void *to, const float *from, int coun
 static accel_status_t sum_unit(const struct shard *s, const struct shard_unit *u,
                                accel_error_t *err)
 {
-    const accel_dtype_t type = s->o.precision.reduce;
+    const accel_dtype_t type = u->reduce;
     const size_t part = wire_bytes((size_t)u->own, type);
     float *grad = s->grad + u->grad_at, *own = grad + s->rank * u->own;
     accel_status_t st;
 
-    to_wire(s, s->wire, grad, s->world, u->own);
+    to_wire(s, type, s->wire, grad, s->world, u->own);
     st = comm_reduce_scatter(s->reduce_data, s->wire, own, (size_t)u->own, type,
                              s->grad_scale, false, err);
     if (st)
         return st;
-    to_wire(s, s->wire + (size_t)s->rank * part, own, 1, u->own);
+    to_wire(s, type, s->wire + (size_t)s->rank * part, own, 1, u->own);
     st = comm_all_gather(s->reduce_data, s->wire, part / sizeof(int32_t), ACCEL_I32,
                          err);
     for (int r = 0; r < s->world && !st; r++)

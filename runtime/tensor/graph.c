@@ -349,6 +349,7 @@ bool tape_record(struct graph *g, const struct tape_entry *e)
     }
     t->entry[t->length] = *e;
     t->entry[t->length].path = g->module_path;
+    t->entry[t->length].compute = g->compute;
     t->length++;
     for (int i = 0; i < TAPE_MAX_SAVED; i++)
         tensor_retain(e->saved[i]);

@@ -21,7 +21,7 @@ struct tape_entry;
  * unit tests. A unit is a group of parameters in one flat buffer. */
 struct residency {
     void *user;
-    /* The unit's full parameters in the compute dtype. Valid until done(unit). Up to
+    /* The unit's full parameters in the unit's dtype. Valid until done(unit). Up to
      * two different units may be open at once. Collective when sharded. */
     accel_status_t (*want)(void *user, int unit, void **data_out, accel_error_t *err);
     void (*done)(void *user, int unit);
@@ -68,6 +68,8 @@ struct accel_tensor {
     bool spent;
     /* Parameters only. -1: not a parameter, or not assigned yet. */
     int unit;
+    /* Parameters only: the dtype that ops see, which is that of its unit. */
+    accel_dtype_t seen_as;
     /* elements from the start of the unit */
     int64_t unit_offset;
     /* What a linear has made of it in 8 bits with that scale (0: its own), for others
@@ -180,7 +182,8 @@ struct waiting_result {
 struct graph {
     /* for accel_module_run */
     accel_t *run;
-    /* ACCEL_F32, ACCEL_BF16 or ACCEL_F16 */
+    /* ACCEL_F32, ACCEL_BF16 or ACCEL_F16: that of the run, or of the module whose
+     * forward or backward is at work */
     accel_dtype_t compute;
     const struct backend *backend;
     struct arena *arena;

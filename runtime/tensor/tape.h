@@ -19,8 +19,9 @@
 /* One op that backward has to undo. Entries are copied when they are recorded. */
 struct tape_entry {
     const char *op;
-    /* module that called the op; set by tape_record */
+    /* module that called the op, and what it computes in; set by tape_record */
     const char *path;
+    accel_dtype_t compute;
     /* Reads out->grad and adds to the gradients of in[]. Failures go to g->error. */
     bool (*backward)(struct graph *g, const struct tape_entry *e);
     accel_tensor_t *out;

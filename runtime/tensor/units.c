@@ -60,6 +60,7 @@ accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int nd
                            .elems = elems,
                            .needs_grad = true,
                            .unit = -1,
+                           .seen_as = g->compute,
                            .lr_scale = 1,
                            .name = name,
                            .init = init };
@@ -105,6 +106,13 @@ void units_lay_out(struct units *u)
         place_params(one, i, false);
         one->frozen = one->elems - trained;
     }
+}
+
+void units_types(const struct units *u, struct plan_types *types_out)
+{
+    for (int i = 0; i < u->count; i++)
+        types_out[i] = (struct plan_types){ u->unit[i].own_types, u->unit[i].type,
+                                            u->unit[i].reduce };
 }
 
 int units_coded(const struct units *u, struct plan_coded *list,

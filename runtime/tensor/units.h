@@ -24,6 +24,10 @@ struct unit {
     int64_t frozen;
     /* number of the optimizer that trains the rest; -1: none does */
     int optim;
+    /* what it is gathered in and what its gradient has on the wire is not the run's,
+     * but these */
+    bool own_types;
+    accel_dtype_t type, reduce;
 };
 
 /* All units of a run; one without parameters is allowed. */
@@ -40,6 +44,8 @@ void units_lay_out(struct units *u);
  * them out again before use. */
 accel_status_t units_append(struct units *u, const struct units *part,
                             accel_error_t *err);
+/* [units] The types of units that do not have the run's. */
+void units_types(const struct units *u, struct plan_types *types_out);
 /* The parameters with scales (fp8), which may be gathered in 8 bits, in the order of
  * units: their places, and themselves. NULL: not asked for. Returns how many there
  * are. */

@@ -117,8 +117,8 @@ static bool is_fp8_whole(const cublasLtMatrixLayoutOpaque_t *l)
     return l->order == CUBLASLT_ORDER_COL && l->rows % 16 == 0 && l->ld % 16 == 0;
 }
 
-/* Scales of blocks: on 9.0 alone, of both operands, not both square, and without fast
- * sums. */
+/* Scales of blocks: of both operands and without fast sums. On 9.0 those of 128, which
+ * are not both square, on 10.x those of 32. */
 static bool are_blocks(const struct product *p)
 {
     const int32_t a = p->desc.a_mode, b = p->desc.b_mode;
@@ -126,7 +126,10 @@ static bool are_blocks(const struct product *p)
     if (a == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
         b == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F)
         return true;
+    if (a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0)
+        return fake.capability / 10 == 10 && !p->desc.fast && a == b;
     return fake.capability == 90 && !p->desc.fast &&
+           b != CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0 &&
            a != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
            b != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
            (a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
@@ -349,17 +352,17 @@ static bool aux_lies_on_device(const struct product *p)
                                        : bytes_of(e->aux_type, elems));
 }
 
-/* All scales of an operand, stored [k, lines] by columns: those of blocks are needed, and
- * begin at 16 bytes. */
+/* All scales of an operand; down: its columns are lines of k numbers. Those of blocks are
+ * needed, and begin at 16 bytes. */
 static bool scales_lie_on_device(const void *s, int32_t mode,
-                                 const cublasLtMatrixLayoutOpaque_t *l)
+                                 const cublasLtMatrixLayoutOpaque_t *l, bool down)
 {
     const bool blocks = mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    const int64_t k = (int64_t)(down ? l->rows : l->cols);
+    const int64_t lines = (int64_t)(down ? l->cols : l->rows);
 
     return s ? (uintptr_t)s % (blocks ? 16 : sizeof(float)) == 0 &&
-                   fake_on_device(s, (size_t)fake_scales(mode, (int64_t)l->rows,
-                                                         (int64_t)l->cols) *
-                                         sizeof(float))
+                   fake_on_device(s, (size_t)fake_scale_bytes(mode, k, lines))
              : !blocks;
 }
 
@@ -368,8 +371,10 @@ static bool fp8_lies_on_device(const struct product *p)
 {
     const void *matrix[] = { p->a, p->b, p->d };
 
-    if (!scales_lie_on_device(p->desc.a_scale, p->desc.a_mode, &p->a_layout) ||
-        !scales_lie_on_device(p->desc.b_scale, p->desc.b_mode, &p->b_layout))
+    if (!scales_lie_on_device(p->desc.a_scale, p->desc.a_mode, &p->a_layout,
+                              p->desc.trans_a != CUBLAS_OP_N) ||
+        !scales_lie_on_device(p->desc.b_scale, p->desc.b_mode, &p->b_layout,
+                              p->desc.trans_b == CUBLAS_OP_N))
         return false;
     for (const void *m : matrix)
         if (is_fp8(p->a_layout.type) && (uintptr_t)m % 16)

@@ -18,7 +18,7 @@ struct product {
 /* Whether it could be done at all; pointers are not looked at. */
 cublasStatus_t fake_product_check(const struct product *p);
 void fake_product(const struct product *p);
-/* Scales of an operand with `lines` columns of k numbers, gaps included. */
-int64_t fake_scales(int32_t mode, int64_t k, int64_t lines);
+/* Bytes of the scales of an operand with `lines` lines of k numbers, gaps included. */
+int64_t fake_scale_bytes(int32_t mode, int64_t k, int64_t lines);
 
 #endif

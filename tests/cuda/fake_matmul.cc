@@ -115,13 +115,33 @@ static int64_t line_of(int64_t scales)
     return (scales + 3) / 4 * 4;
 }
 
-int64_t fake_scales(int32_t mode, int64_t k, int64_t lines)
+/* Bytes for 128 lines by 4 blocks of 32 lie together, tile by tile along k. */
+enum { MX_BLOCK = 32, MX_TILE = 512 };
+
+int64_t fake_scale_bytes(int32_t mode, int64_t k, int64_t lines)
 {
-    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
-               ? blocks_of(k) * line_of(lines)
-           : mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
-               ? blocks_of(lines) * line_of(blocks_of(k))
-               : 1;
+    const int64_t each = sizeof(float);
+
+    switch (mode) {
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0:
+        return blocks_of(lines) * blocks_of(k) * MX_TILE;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F:
+        return blocks_of(k) * line_of(lines) * each;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F:
+        return blocks_of(lines) * line_of(blocks_of(k)) * each;
+    default:
+        return each;
+    }
+}
+
+static float mx_scale_at(const void *scales, int64_t k, int64_t l, int64_t line)
+{
+    const int64_t tile = line / BLOCK * blocks_of(k) + l / BLOCK;
+    const int64_t at =
+        line % BLOCK % 32 * 16 + line % BLOCK / 32 * 4 + l % BLOCK / MX_BLOCK;
+    const uint8_t e = ((const uint8_t *)scales)[tile * MX_TILE + at];
+
+    return e == 255 ? NAN : (float)ldexp(1, e - 127);
 }
 
 /* What number l of a line of an operand is multiplied by: for blocks of a line all lines'
@@ -133,6 +153,8 @@ static float scale_at(const void *scales, int32_t mode, int64_t k, int64_t lines
 
     if (!s)
         return 1;
+    if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0)
+        return mx_scale_at(scales, k, l, line);
     if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F)
         return s[l / BLOCK * line_of(lines) + line];
     if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F)
@@ -143,6 +165,20 @@ static float scale_at(const void *scales, int32_t mode, int64_t k, int64_t lines
 static bool has_blocks(const struct product *p)
 {
     return p->desc.a_mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+}
+
+/* Tensor cores multiply zeros behind the end of k, by the scales that a tile has there. */
+static void sum_tile_rest(const struct part *t, int64_t j, float *sum)
+{
+    const cublasLtMatmulDescOpaque_t *e = &t->p->desc;
+    const int64_t first = (t->k + MX_BLOCK - 1) / MX_BLOCK * MX_BLOCK;
+
+    if (e->a_mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0)
+        return;
+    for (int64_t l = first; l < blocks_of(t->k) * BLOCK; l += MX_BLOCK)
+        for (int64_t i = 0; i < t->m; i++)
+            sum[i] += 0 * mx_scale_at(e->a_scale, t->k, l, i) *
+                      mx_scale_at(e->b_scale, t->k, l, j);
 }
 
 /* sum[m] of column j, where blocks have scales those of each apart. */
@@ -163,6 +199,7 @@ static void sum_column(const struct part *t, int64_t j, float *sum)
                           ? a[i] * b * scale_at(e->a_scale, e->a_mode, t->k, t->m, l, i)
                           : a[i] * b;
     }
+    sum_tile_rest(t, j, sum);
 }
 
 static bool get_bit(const void *p, int64_t i)

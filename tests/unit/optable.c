@@ -478,8 +478,9 @@ static bool has_recipe(const struct backend *be, const struct fp8_recipe *r)
 {
     if (be->fp8 == BACKEND_FP8_NONE)
         return false;
-    return !be->device || !r->blocks ||
-           (r->blocks == FP8_BLOCKS_128 && be->quantize_blocks);
+    return !r->blocks ||
+           (be->fp8_blocks &
+            (r->blocks == FP8_BLOCKS_128 ? BACKEND_BLOCKS_128 : BACKEND_BLOCKS_32));
 }
 
 static void run_fp8(const struct op_case *c, struct backend *const *be, int n)
@@ -507,6 +508,11 @@ void optable_run(struct backend *const *be, int n)
             run_case(&optable[k]->at[i], be, n, ACCEL_F16, false);
             run_case(&optable[k]->at[i], be, n, ACCEL_F32, true);
         }
+    optable_run_fp8(be, n);
+}
+
+void optable_run_fp8(struct backend *const *be, int n)
+{
     for (int i = 0; i < optable_fp8.count; i++)
         run_fp8(&optable_fp8.at[i], be, n);
 }

@@ -38,7 +38,7 @@ struct outcome {
     int linears;
     uint64_t fp8, fast, launches;
     int64_t kept, planned;
-    char said[256];
+    char said[512];
 };
 
 static accel_status_t train_step(accel_t *run, accel_module_t *model,
@@ -131,7 +131,8 @@ static struct outcome train_so(const char *config, const struct shape *s, bool a
     o.fp8 = after.fp8_products - before.fp8_products;
     o.fast = after.fp8_fast - before.fp8_fast;
     o.launches = after.launches - before.launches;
-    snprintf(o.said, sizeof(o.said), "%.255s", err.text);
+    snprintf(o.said, sizeof(o.said), "%.300s%s%.200s", err.text,
+             err.hint[0] ? ": " : "", err.hint);
     return o;
 }
 
@@ -146,23 +147,32 @@ static bool same(const struct outcome *a, const struct outcome *b)
            !memcmp(a->scale, b->scale, sizeof(a->scale));
 }
 
+/* Returns what it was. */
+static const char *use_capability(const char *capability)
+{
+    static const char *now = "90";
+    const char *was = now;
+
+    now = capability;
+    setenv("FAKE_CUDA_CAPABILITY", capability, 1);
+    fake_reset();
+    return was;
+}
+
 /* Other devices than the stand-in's own, of capability 9.0. */
 static void test_capabilities(const char *config, const struct shape *s,
                               const struct outcome *want)
 {
     struct outcome o;
 
-    setenv("FAKE_CUDA_CAPABILITY", "100", 1);
-    fake_reset();
+    use_capability("100");
     o = train(config, s);
     tap_ok(same(want, &o) && o.fp8 == want->fp8, "capability 10.0: the same bits %s",
            o.said);
-    setenv("FAKE_CUDA_CAPABILITY", "80", 1);
-    fake_reset();
+    use_capability("80");
     o = train(config, s);
     tap_ok(o.st == ACCEL_EUNSUPPORTED && strstr(o.said, "sm_80"), "%s", o.said);
-    unsetenv("FAKE_CUDA_CAPABILITY");
-    fake_reset();
+    use_capability("90");
 }
 
 /* Of the six kernels of two blocks that write what linears in 8 bits read first, five
@@ -210,13 +220,14 @@ static struct outcome train_both(const char *recipe, const struct shape *s,
     return gpu;
 }
 
-/* Scales of blocks of 128, which 9.0 has. */
-static void test_blocks(const struct shape *s)
+/* Scales of blocks. */
+static void test_blocks(const char *recipe, const struct shape *s)
 {
     struct outcome cpu, gpu, o;
+    const char *was;
     char name[32];
 
-    gpu = train_both("block", s, &cpu, name);
+    gpu = train_both(recipe, s, &cpu, name);
     setenv(ENV_CUDA_GRAPHS, "0", 1);
     o = train(name, s);
     unsetenv(ENV_CUDA_GRAPHS);
@@ -226,12 +237,12 @@ static void test_blocks(const struct shape *s)
         return;
     tap_ok(gpu.fp8 == (uint64_t)(3 * STEPS * gpu.linears) && gpu.fast == 0,
            "%llu products in 8 bits, none with fast sums", (unsigned long long)gpu.fp8);
-    setenv("FAKE_CUDA_CAPABILITY", "100", 1);
-    fake_reset();
+    was = use_capability("89");
     o = train(name, s);
-    tap_ok(o.st == ACCEL_EUNSUPPORTED && strstr(o.said, "sm_100"), "%s", o.said);
-    unsetenv("FAKE_CUDA_CAPABILITY");
-    fake_reset();
+    tap_ok(o.st == ACCEL_EUNSUPPORTED && strstr(o.said, "sm_89") &&
+               strstr(o.said, "fp8_recipe: current"),
+           "%s", o.said);
+    use_capability(was);
 }
 
 static void test_recipe(const char *recipe, const struct shape *s)
@@ -276,39 +287,73 @@ static void test_kept(const char *recipe, const struct shape *s)
            (long long)o[0].kept, o[0].said);
 }
 
-/* Scales of blocks of 32 are the CPU's; torchao's are current ones, which evaluations
- * have, too. */
-static void test_others(void)
+/* torchao's are current ones, which evaluations have, too. */
+static void test_torchao(void)
 {
-    static const char blocks[] = "distributed_type: 'NO'\nmixed_precision: fp8\n"
-                                 "accel: {checkpoint: {save: false}, precision: "
-                                 "{fp8_recipe: mxfp8}}\n";
     static const char ao[] = "distributed_type: 'NO'\nmixed_precision: fp8\n"
                              "fp8_config: {fp8_backend: AO}\n"
                              "accel: {checkpoint: {save: false}}\n";
     struct outcome o;
 
-    cuda_run_write("blocks.yaml", blocks, strlen(blocks));
-    o = train("blocks.yaml", &whole);
-    tap_ok(o.st == ACCEL_EUNSUPPORTED && strstr(o.said, "'fp8_recipe: mxfp8'"), "%s",
-           o.said);
     cuda_run_write("ao.yaml", ao, strlen(ao));
     o = train("ao.yaml", &whole);
     tap_ok(!o.st && o.linears > 0 && o.loss[STEPS - 1] < o.loss[0],
            "torchao's scales: losses fall %s", o.said);
 }
 
+/* With a run for each shape of rows; test_blocks makes up to four tests. */
+static void test_all_blocks(const char *recipe)
+{
+    test_blocks(recipe, &large);
+    test_blocks(recipe, &odd);
+    test_kept(recipe, &large);
+}
+
+/* What the device has not, and the nearest that it has. */
+static void test_mx_refused(void)
+{
+    static const char mx[] = "distributed_type: 'NO'\nmixed_precision: fp8\n"
+                             "accel: {checkpoint: {save: false}, precision: "
+                             "{fp8_recipe: mxfp8}}\n";
+    struct outcome o;
+
+    cuda_run_write("mx.yaml", mx, strlen(mx));
+    o = train("mx.yaml", &whole);
+    tap_ok(o.st == ACCEL_EUNSUPPORTED && strstr(o.said, "'fp8_recipe: mxfp8'") &&
+               strstr(o.said, "fp8_recipe: block"),
+           "%s", o.said);
+}
+
+/* On the stand-in as on 9.0, and as on 10.0. */
+static void test_devices_blocks(unsigned has)
+{
+    if (has & BACKEND_BLOCKS_128)
+        test_all_blocks("block");
+    if (has & BACKEND_BLOCKS_32)
+        test_all_blocks("mxfp8");
+    else if (has)
+        test_mx_refused();
+    if (!has)
+        tap_skip(1, "the device has no products with scales of blocks");
+    if (!counts_get)
+        return;
+    use_capability("100");
+    test_all_blocks("block");
+    test_all_blocks("mxfp8");
+    use_capability("90");
+}
+
 int main(int argc, char **argv)
 {
     enum backend_fp8 fp8;
     struct backend *be;
-    bool blocks;
+    unsigned blocks;
 
     (void)argc;
     cuda_run_begin(argv);
     be = cuda_device();
     fp8 = be->fp8;
-    blocks = be->quantize_blocks != NULL;
+    blocks = be->fp8_blocks;
     backend_close(be);
     if (fp8 == BACKEND_FP8_NONE)
         tap_skip_all("the device has no products of 8 bits");
@@ -321,14 +366,8 @@ int main(int argc, char **argv)
     test_recipe("current", &odd);
     test_kept("delayed", &whole);
     test_kept("current", &odd);
-    if (blocks) {
-        test_blocks(&large);
-        test_blocks(&odd);
-        test_kept("block", &large);
-    } else {
-        tap_skip(9, "the device has no products with scales of blocks");
-    }
-    test_others();
+    test_devices_blocks(blocks);
+    test_torchao();
     cuda_run_end();
     return tap_done();
 }

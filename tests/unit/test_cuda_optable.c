@@ -23,6 +23,25 @@ static void golden(struct backend *device)
     fclose(f);
 }
 
+/* The stand-in as a device of capability 10.0, which has scales of blocks of 32. */
+static void blocks_of_32(void)
+{
+    void (*reset)(void);
+    struct backend *device;
+    accel_error_t err = { 0 };
+
+    if (!cuda_stand_in("fakecuda_reset", &reset))
+        return;
+    setenv("FAKE_CUDA_CAPABILITY", "100", 1);
+    reset();
+    device = cuda_device();
+    tap_is_int(device->fp8_blocks, BACKEND_BLOCKS_32 | BACKEND_BLOCKS_128,
+               "10.0 has scales of blocks of both sizes");
+    optable_run_fp8((struct backend *const[]){ device, device }, 2);
+    tap_ok(!device->sync(device, &err), "no call failed %s", err.text);
+    backend_close(device);
+}
+
 int main(void)
 {
     struct backend *device = cuda_device(), *cpu = NULL;
@@ -39,5 +58,6 @@ int main(void)
     tap_ok(!device->sync(device, &err), "no call failed %s", err.text);
     backend_close(device);
     backend_close(cpu);
+    blocks_of_32();
     return tap_done();
 }

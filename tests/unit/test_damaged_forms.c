@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "backend/cpu/cpu.h"
+#include "backend/device.h"
 #include "precision/levels.h"
 #include "precision/policy.h"
 #include "run/run.h"
@@ -115,22 +115,20 @@ static void test_every_exponent(accel_dtype_t type, const char *name)
                name);
 }
 
-/* On a GPU that has products of all kinds: the plan says "not yet" of exactly the levels
- * that a run refuses. */
+/* On a GPU that has products of all kinds every level runs; one without scales of blocks
+ * refuses those alone. */
 static void test_levels_on_gpus(void)
 {
-    struct backend be = { .device = true,
-                          .fp8 = BACKEND_FP8_ANY,
-                          .isa = "a GPU",
-                          .quantize_blocks = cpu_quantize_blocks };
+    struct backend be = { .device = true, .fp8 = BACKEND_FP8_ANY, .isa = "a GPU" };
     const struct precision_level *level;
-    int refused = 0, levels = 0;
 
-    for (; (level = precision_level_at(levels)) != NULL; levels++) {
+    for (int i = 0; (level = precision_level_at(i / 2)) != NULL; i++) {
         static accel_t run;
         accel_error_t err = { 0 };
         accel_status_t st;
+        bool blocks;
 
+        be.fp8_blocks = i % 2 ? BACKEND_BLOCKS_32 | BACKEND_BLOCKS_128 : 0;
         memset(&run, 0, sizeof(run));
         config_defaults(&run.config);
         run.backend = &be;
@@ -138,16 +136,15 @@ static void test_levels_on_gpus(void)
         run.boot.rank = 1; /* which logs nothing */
         if (!tap_ok(precision_level_set(level, &run.config), "%s is set", level->name))
             continue;
+        blocks = strstr(level->name, "block") || strstr(level->name, "mxfp8");
         st = moments_begin(&run, &err);
         st = st ? st : masters_begin(&run, &err);
         st = st ? st : gradients_begin(&run, &err);
         st = st ? st : fp8_scales_begin(&run, &err);
         fp8_scales_free(&run);
-        refused += st != ACCEL_OK;
-        tap_ok(precision_on_gpus(&run.config) == (st == ACCEL_OK), "%s on GPUs: %s",
+        tap_ok((st == ACCEL_OK) == (be.fp8_blocks || !blocks), "%s on GPUs: %s",
                level->name, st ? err.text : "runs");
     }
-    tap_ok(refused > 0 && refused < levels, "%d of %d are refused", refused, levels);
 }
 
 /* What a save never writes. Names and types tell scales from all else. */

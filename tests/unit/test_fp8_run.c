@@ -508,7 +508,10 @@ static void test_modules(void)
     tap_ok(strstr(o.said, "model.layers.7.*") != NULL, "%s", o.said);
     p.modules = "*=fp16";
     o = train(p, "word", ACCEL_ECONFIG);
-    tap_ok(strstr(o.said, "neither bf16 nor fp8") != NULL, "%s", o.said);
+    tap_ok(strstr(o.said, "have a loss scale") != NULL, "%s", o.said);
+    p.modules = "*=int8";
+    o = train(p, "integers", ACCEL_ECONFIG);
+    tap_ok(strstr(o.said, "none of fp32, bf16, fp16 and fp8") != NULL, "%s", o.said);
     p.modules = "=fp8";
     o = train(p, "glob", ACCEL_ECONFIG);
     tap_ok(strstr(o.said, "has no glob") != NULL, "%s", o.said);

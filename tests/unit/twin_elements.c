@@ -243,16 +243,38 @@ static void turned_codes(struct twin *t)
     }
 }
 
+/* Brings the scales of a CPU to where a device's library looks for them, each either in
+ * one place or, in tiles, in all that its block takes. */
+static void place_scales(void *dst, const struct block_scales *s, const float *inverse,
+                         int64_t rows)
+{
+    const int64_t across = blocks_across(s), down = (rows + s->height - 1) / s->height;
+
+    for (int64_t k = 0; !s->tiles && k < down * across; k++)
+        ((float *)dst)[k / across * s->row_step + k % across * s->col_step] =
+            inverse[k];
+    for (int64_t at = 0; s->tiles && at < rows * s->cols; at++) {
+        const int64_t r = at / s->cols, c = at % s->cols;
+        const int64_t line = s->down ? c : r, k = s->down ? r : c;
+        int exponent;
+
+        frexpf(inverse[r / s->height * across + c / s->width], &exponent);
+        ((uint8_t *)dst)[(line / 128 * s->tiles + k / 128) * 512 + line % 32 * 16 +
+                         line % 128 / 32 * 4 + k % 128 / 32] =
+            (uint8_t)(exponent + 126);
+    }
+}
+
 /* The scales of a[2] as a[1], and its codes as a[0], turned or not. The CPU's lie in its
  * own way, from where they are brought to the device's. */
 static void quantize_blocks(const struct backend *be, void *const *a,
                             const struct twin_call *c)
 {
     const struct block_scales *s = (const struct block_scales *)c->more;
-    const int64_t rows = c->dim[0], cols = s->cols, across = blocks_across(s);
-    const int64_t down = (rows + s->height - 1) / s->height;
+    const int64_t rows = c->dim[0], cols = s->cols;
+    const int64_t blocks = (rows + s->height - 1) / s->height * blocks_across(s);
     struct block_scales own = *s;
-    uint8_t *code;
+    uint8_t *code, *byte;
     float *inverse;
 
     own.inverse = a[1];
@@ -261,11 +283,14 @@ static void quantize_blocks(const struct backend *be, void *const *a,
         return;
     }
     code = malloc((size_t)(rows * cols));
-    own.inverse = inverse = malloc((size_t)(down * across) * sizeof(*inverse));
+    own.inverse = inverse = malloc((size_t)blocks * sizeof(*inverse));
+    byte = own.inverse;
     be->quantize_blocks(be, code, c->other, a[2], c->type, rows, &own);
-    for (int64_t k = 0; k < down * across; k++)
-        ((float *)a[1])[k / across * s->row_step + k % across * s->col_step] =
-            inverse[k];
+    for (int64_t k = blocks - 1; s->e8m0 && k >= 0; k--)
+        inverse[k] = ldexpf(1, byte[k] - 127);
+    if (s->tiles)
+        memset(a[1], 0, (size_t)c->dim[1]);
+    place_scales(a[1], s, inverse, rows);
     if (s->turned)
         memset(a[0], 0, (size_t)(cols * narrow_ld(rows)));
     for (int64_t k = 0; k < rows * cols; k++)
@@ -275,36 +300,58 @@ static void quantize_blocks(const struct backend *be, void *const *a,
     free(code);
 }
 
-/* Lines of 128 along either dimension, and squares; as codes of rows, and turned. */
+/* Codes of rows or turned; scales in places of their own, or in tiles. */
+static void block_of_shape(struct twin *t, struct twin_call c, struct block_scales s)
+{
+    const int64_t rows = c.dim[0], down = (rows + s.height - 1) / s.height;
+    const int64_t lines = s.down ? s.cols : rows, k = s.down ? rows : s.cols;
+    const bool by_column = s.width == 1;
+
+    s.tiles = s.tiles ? (k + 127) / 128 : 0;
+    s.row_step = by_column ? 1 : blocks_across(&s) + 3;
+    s.col_step = by_column ? down + 2 : 1;
+    c.dim[1] = s.tiles     ? (lines + 127) / 128 * s.tiles * 512
+               : by_column ? blocks_across(&s) * s.col_step * 4
+                           : down * s.row_step * 4;
+    c.more = &s;
+    twin_values(t, ACCEL_U8, s.turned ? s.cols * narrow_ld(rows) : rows * s.cols, 0, 0,
+                1);
+    if (s.tiles)
+        twin_values(t, ACCEL_U8, c.dim[1], 0, 0, 1);
+    else
+        twin_values(t, ACCEL_F32, c.dim[1] / 4, 0, 0, 1);
+    twin_values(t, c.type, rows * s.cols, 0, -900, 900);
+    twin_run(t, quantize_blocks, &c, "%lld x %lld %s in blocks of %lld x %lld%s%s",
+             (long long)rows, (long long)s.cols, accel_dtype_name(c.type),
+             (long long)s.height, (long long)s.width, s.turned ? ", turned" : "",
+             s.tiles ? ", tiles" : "");
+}
+
+/* Lines of 128 and 32 along either dimension, and squares for both. */
 static void blocks(struct twin *t)
 {
     static const int64_t dims[][2] = { { 16, 16 }, { 130, 300 }, { 256, 128 } };
-    static const int64_t shapes[][2] = { { 1, 128 }, { 128, 1 }, { 128, 128 } };
+    static const int shapes[][4] = {
+        /* height, width, down, tiles */
+        { 1, 128, 0, 0 },   { 128, 1, 1, 0 }, { 128, 128, 0, 0 },
+        { 1, 128, 0, 1 },   { 128, 1, 1, 1 }, { 128, 128, 0, 1 },
+        { 128, 128, 1, 1 }, { 1, 32, 0, 1 },  { 32, 1, 1, 1 },
+    };
 
-    for (int i = 0; i < 18; i++) {
-        const int64_t rows = dims[i / 6][0], cols = dims[i / 6][1];
-        const bool turned = i % 2;
-        const int64_t *shape = shapes[i % 3];
-        struct block_scales s = {
-            .height = shape[0], .width = shape[1], .cols = cols, .turned = turned
-        };
-        const int64_t down = (rows + s.height - 1) / s.height;
-        const struct twin_call c = { .type = i % 4 ? ACCEL_BF16 : ACCEL_F32,
-                                     .other = i % 5 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
-                                     .dim = { rows },
-                                     .more = &s };
+    for (int i = 0; i < 54; i++) {
+        const int *shape = shapes[i % 9];
 
-        s.row_step = i % 3 == 1 ? 1 : blocks_across(&s) + 3;
-        s.col_step = i % 3 == 1 ? down + 2 : 1;
-        twin_values(t, ACCEL_U8, turned ? cols * narrow_ld(rows) : rows * cols, 0, 0,
-                    1);
-        twin_values(t, ACCEL_F32,
-                    i % 3 == 1 ? blocks_across(&s) * s.col_step : down * s.row_step, 0,
-                    0, 1);
-        twin_values(t, c.type, rows * cols, 0, -900, 900);
-        twin_run(t, quantize_blocks, &c, "%lld x %lld %s in blocks of %lld x %lld%s",
-                 (long long)rows, (long long)cols, accel_dtype_name(c.type),
-                 (long long)s.height, (long long)s.width, turned ? ", turned" : "");
+        block_of_shape(t,
+                       (struct twin_call){ .type = i % 4 ? ACCEL_BF16 : ACCEL_F32,
+                                           .other = i % 5 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
+                                           .dim = { dims[i / 18][0] } },
+                       (struct block_scales){ .e8m0 = shape[0] == 32 || shape[1] == 32,
+                                              .height = shape[0],
+                                              .width = shape[1],
+                                              .cols = dims[i / 18][1],
+                                              .turned = i / 9 % 2,
+                                              .down = shape[2],
+                                              .tiles = shape[3] });
     }
 }
 
@@ -322,8 +369,7 @@ void twin_elements(struct twin *t)
 {
     turns(t);
     turned_codes(t);
-    if (t->device->quantize_blocks)
-        blocks(t);
+    blocks(t);
     EACH_LENGTH(i)
     EACH_TYPE(type)
     {

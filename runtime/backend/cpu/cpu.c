@@ -81,9 +81,9 @@ static void cpu_close(struct backend *be)
 static const struct backend kernels = {
     .name = "cpu",
     .fp8 = BACKEND_FP8_ANY,
+    .fp8_blocks = BACKEND_BLOCKS_32 | BACKEND_BLOCKS_128,
     .close = cpu_close,
     .to_host = cpu_to_host,
-    .quantize_blocks = cpu_quantize_blocks,
 #define KERNEL(type, name, ...) .name = cpu_##name,
 #include "backend/kernels.h"
 #define SCRATCH(name, ...) .name = cpu_##name,

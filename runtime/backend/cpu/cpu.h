@@ -146,10 +146,6 @@ uint32_t cpu_narrow_piece(const struct narrow_copy *to, const void *y,
 /* All of y is written, and `most` is of all pieces. */
 void cpu_narrow_end(const struct narrow_copy *to, const void *y, accel_dtype_t type,
                     uint32_t most);
-/* quantize_blocks.c */
-void cpu_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
-                         const void *src, accel_dtype_t type, int64_t rows,
-                         const struct block_scales *s);
 /* Scratch of one thread in the attention, in floats. */
 size_t attention_thread_floats(const struct attention *p, int threads, bool backward);
 

@@ -118,11 +118,14 @@ static enum backend_fp8 fp8_of(int compute)
                                           : BACKEND_FP8_NONE;
 }
 
-/* Has it products with a scale for each 128 numbers? Only those of 9.0, from cuBLAS
- * 12.9 on. */
-static bool has_blocks(int compute)
+/* From cuBLAS 12.9 on. What 10.x does with scales of 32, it does with those of 128. */
+static unsigned blocks_of(int compute)
 {
-    return compute == 90 && GEMM_HAS_BLOCKS && cublasLtGetVersion() >= 120900;
+    if (!GEMM_HAS_BLOCKS || cublasLtGetVersion() < 120900)
+        return 0;
+    return compute == 90        ? BACKEND_BLOCKS_128
+           : compute / 10 == 10 ? BACKEND_BLOCKS_32 | BACKEND_BLOCKS_128
+                                : 0;
 }
 
 /* Takes the device's properties and makes the texts of name and isa from them. */
@@ -143,8 +146,7 @@ static bool describe(struct cuda_state *s)
     s->shared_bytes = p.sharedMemPerBlockOptin;
     s->pool = p.memoryPoolsSupported != 0;
     s->be.fp8 = fp8_of(s->compute);
-    if (has_blocks(s->compute))
-        s->be.quantize_blocks = cuda_quantize_blocks;
+    s->be.fp8_blocks = blocks_of(s->compute);
     s->be.bus_id = s->bus_id;
     s->be.memory_bytes = p.totalGlobalMem;
     s->be.fixed_bytes = cuda_fixed_bytes(p.totalGlobalMem);

@@ -59,10 +59,6 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark);
 #define SCRATCH(name, ...) size_t cuda_##name(const struct backend *be, __VA_ARGS__);
 #include "backend/sizes.h"
 
-/* quantize_blocks.cu: blocks of 128 numbers of a line, or of 128 x 128. */
-void cuda_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
-                          const void *src, accel_dtype_t type, int64_t rows,
-                          const struct block_scales *s);
 /* wire.cu: cuda_sum_parts for scaled wire types; at least one part. */
 void cuda_sum_blocks(const struct backend *be, float *out, bool accumulate,
                      const float *first, const void *parts, accel_dtype_t type,

@@ -22,9 +22,9 @@ enum {
     GEMM_SUMS = 16
 };
 
-/* The scales of an 8-bit operand: one, one for each 128 numbers of a line, or one for
- * each 128 x 128. */
-enum { GEMM_ONE_SCALE, GEMM_LINES, GEMM_SQUARES };
+/* The scales of an 8-bit operand: one, one for each 128 numbers of a line, one for each
+ * 128 x 128, or tiles of bytes. */
+enum { GEMM_ONE_SCALE, GEMM_LINES, GEMM_SQUARES, GEMM_TILES };
 
 /* Alignments are compared up to 2^4 = 16 bytes: no algorithm asks for more, so the
  * choice depends on no higher address bit. */
@@ -146,6 +146,7 @@ static inline struct gemm_way gemm_way_plain(const struct gemm *p)
 static inline uint8_t gemm_blocks(const struct block_scales *s)
 {
     return !s->inverse             ? GEMM_ONE_SCALE
+           : s->tiles              ? GEMM_TILES
            : s->height == s->width ? GEMM_SQUARES
                                    : GEMM_LINES;
 }

@@ -51,9 +51,10 @@ static void set(cublasStatus_t *status, struct gemm_lt *g,
 static void set_blocks(cublasStatus_t *status, struct gemm_lt *g,
                        cublasLtMatmulDescAttributes_t what, uint8_t blocks)
 {
-    const int32_t mode = blocks == GEMM_SQUARES
-                             ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
-                             : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    const int32_t mode =
+        blocks == GEMM_SQUARES ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+        : blocks == GEMM_LINES ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                               : CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
 
     if (blocks != GEMM_ONE_SCALE)
         set(status, g, what, &mode, sizeof(mode));

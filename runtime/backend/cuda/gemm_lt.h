@@ -11,7 +11,7 @@
 
 #include "backend/cuda/gemm_key.h"
 
-/* Has the library that this is built with scales of blocks of 128? */
+/* Has the library that this is built with scales of blocks? */
 #define GEMM_HAS_BLOCKS (CUBLAS_VERSION >= 120900)
 
 /* cuBLASLt is column-major: c [m, n] by rows is c^T [n, m] by columns, the product of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrices as 8-bit floats with a scale for each 128 numbers of a line, or 128 x 128,
- * on a CUDA device: the bits of cpu_quantize_blocks, with codes and scales where
+ * Matrices as 8-bit floats with a scale for each 32 or 128 numbers of a line, or 128 x
+ * 128, on a CUDA device: the bits of cpu_quantize_blocks, with codes and scales where
  * products look for them. A block of threads has a tile, which it reads twice: for the
  * largest magnitudes and, when that is in the cache, for the codes.
  */
@@ -9,6 +9,11 @@
 #include "precision/fp8_blocks.h"
 
 enum { TILE = 128, TILE_LINE = TILE + 16, TILE_PACK = 16 };
+/* Most blocks that meet in a tile. */
+enum { TILE_BLOCKS = TILE * TILE / SCALE_TILE_K };
+
+static_assert((int)TILE == (int)SCALE_TILE_LINES && (int)TILE == 4 * (int)SCALE_TILE_K,
+              "a tile of numbers has one tile of scales");
 
 struct block_task {
     f8_t *dst;
@@ -17,10 +22,10 @@ struct block_task {
     struct block_scales s;
 };
 
-/* The blocks that meet in a tile: one, one per row, or one per column. */
+/* The number of a block among those of its tile, row by row. */
 static __device__ inline int group_of(const struct block_scales &s, int r, int c)
 {
-    return s.height > 1 && s.width > 1 ? 0 : s.width > 1 ? r : c;
+    return r / (int)s.height * (TILE / (int)s.width) + c / (int)s.width;
 }
 
 /* 0: behind the matrix. */
@@ -54,22 +59,50 @@ static __device__ inline void tile_most(const struct block_task &o, const T *src
     }
 }
 
-/* scale[]: by group_of. Writes the inverse ones of blocks that are there. */
+/* By the rule of the blocks. */
+static __device__ inline float scale_for(const struct block_task &o, float amax)
+{
+    const accel_dtype_t to = o.wide ? ACCEL_F8E5M2 : ACCEL_F8E4M3;
+
+    return o.s.e8m0 ? e8m0_to_f32((uint8_t)(254 - e8m0_of(amax, to)))
+                    : fp8_block_scale(amax, to);
+}
+
+/* scale[]: by group_of. Writes the inverse ones of blocks that are there, as far as they
+ * lie in no tiles. */
 static __device__ inline void tile_scales(const struct block_task &o, int64_t row,
                                           int64_t col, const unsigned *most,
                                           float *scale)
 {
-    const int g = (int)threadIdx.x;
-    const bool by_row = o.s.height == 1, by_col = o.s.width == 1;
-    const int64_t r = row + (by_row ? g : 0), c = col + (by_col ? g : 0);
+    const int across = TILE / (int)o.s.width;
 
-    if (g >= (by_row || by_col ? TILE : 1) || r >= o.rows || c >= o.s.cols)
-        return;
-    scale[g] =
-        fp8_block_scale(minifloat_float(most[g]), o.wide ? ACCEL_F8E5M2 : ACCEL_F8E4M3);
-    ((float *)
-         o.s.inverse)[r / o.s.height * o.s.row_step + c / o.s.width * o.s.col_step] =
-        1 / scale[g];
+    for (int g = (int)threadIdx.x; g < TILE / (int)o.s.height * across;
+         g += MAP_BLOCK) {
+        const int64_t r = row + g / across * o.s.height;
+        const int64_t c = col + g % across * o.s.width;
+
+        scale[g] = scale_for(o, minifloat_float(most[g]));
+        if (!o.s.tiles && r < o.rows && c < o.s.cols)
+            ((float *)o.s.inverse)[r / o.s.height * o.s.row_step +
+                                   c / o.s.width * o.s.col_step] = 1 / scale[g];
+    }
+}
+
+/* The inverse scales as one tile of bytes: 0 where there are no numbers. */
+static __device__ inline void tile_bytes(const struct block_task &o, int64_t row,
+                                         int64_t col, const float *scale)
+{
+    const int64_t line = o.s.down ? col : row, k = o.s.down ? row : col;
+    uint8_t *dst = (uint8_t *)o.s.inverse +
+                   (line / TILE * o.s.tiles + k / TILE) * SCALE_TILE_BYTES;
+
+    for (int i = (int)threadIdx.x; i < SCALE_TILE_BYTES; i += MAP_BLOCK) {
+        const int own = i / 16 + i / 4 % 4 * 32, far = i % 4 * SCALE_TILE_K;
+        const int r = o.s.down ? far : own, c = o.s.down ? own : far;
+        const bool inside = row + r < o.rows && col + c < o.s.cols;
+
+        dst[i] = inside ? e8m0_of_power(1 / scale[group_of(o.s, r, c)]) : 0;
+    }
 }
 
 /* The tile's codes, which a turned copy gets line by line. */
@@ -109,17 +142,19 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
     blocks_kernel(const T *src, struct block_task o)
 {
     __shared__ pack<f8_t, TILE_PACK> turned[TILE][TILE_LINE / TILE_PACK];
-    __shared__ unsigned most[TILE];
-    __shared__ float scale[TILE];
+    __shared__ unsigned most[TILE_BLOCKS];
+    __shared__ float scale[TILE_BLOCKS];
     const int64_t row = (int64_t)blockIdx.x * TILE, col = (int64_t)blockIdx.y * TILE;
 
-    if (threadIdx.x < TILE)
-        most[threadIdx.x] = 0;
+    for (int g = (int)threadIdx.x; g < TILE_BLOCKS; g += MAP_BLOCK)
+        most[g] = 0;
     __syncthreads();
     tile_most(o, src, row, col, most);
     __syncthreads();
     tile_scales(o, row, col, most, scale);
     __syncthreads();
+    if (o.s.tiles)
+        tile_bytes(o, row, col, scale);
     tile_codes(o, src, row, col, scale, turned);
 }
 

@@ -45,12 +45,6 @@ static void meta_from_host(const struct backend *be, void *dst, const void *host
 {
 }
 
-static void meta_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
-                                 const void *src, accel_dtype_t type, int64_t rows,
-                                 const struct block_scales *s)
-{
-}
-
 /* What an empty kernel returns. -1: no id is out of range. Ids are not read; there may
  * be no memory behind them. */
 #define EMPTY_void
@@ -74,7 +68,6 @@ static const struct backend empty = {
     .to_host = meta_to_host,
     .to_host_bytes = meta_to_host_bytes,
     .from_host = meta_from_host,
-    .quantize_blocks = meta_quantize_blocks,
 #define KERNEL(type, name, ...) .name = empty_##name,
 #include "backend/kernels.h"
 };
@@ -85,6 +78,7 @@ static void share_sizes(struct backend *be, const struct backend *like)
     be->threads = like->threads;
     be->fixed_bytes = like->fixed_bytes;
     be->fp8 = like->fp8;
+    be->fp8_blocks = like->fp8_blocks;
 #define SCRATCH(name, ...) be->name = like->name;
 #include "backend/sizes.h"
 }
