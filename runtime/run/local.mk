@@ -173,6 +173,11 @@ tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=p
 check-scales: tests/unit/test_fp8_run
 	./tests/unit/test_fp8_run 3000
 .PHONY: check-scales
+unit_tests += tests/unit/test_module_precision
+tests_unit_test_module_precision_SOURCES = tests/unit/test_module_precision.c $(run_net)
+tests_unit_test_module_precision_LDADD = $(fork_ldadd)
+tests_unit_test_module_precision_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=comm_all_gather -Wl,--wrap=comm_reduce_scatter
 unit_tests += tests/unit/test_fp8_gather
 tests_unit_test_fp8_gather_SOURCES = tests/unit/test_fp8_gather.c $(run_net)
 tests_unit_test_fp8_gather_LDADD = $(fork_ldadd)

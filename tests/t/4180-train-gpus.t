@@ -147,6 +147,22 @@ sed -i 's/backend: AO/&, enable_fsdp_float8_all_gather: false/' gpu.yaml
 two gpu-fp8-wide gpu.yaml $gpus
 same_bits gpu-fp8-AO/log.jsonl gpu-fp8-wide/log.jsonl
 ok $? "fp8, AO: the bits of a gather in bf16"
+
+# Modules in float32 beside others in bfloat16, whichever of them has the run's dtype.
+wide='*ln_*=fp32, h.1.mlp=fp32'
+train_config mixed.yaml FULL_SHARD bf16 2 1 "precision: {modules: '$wide'}"
+train_config turned.yaml FULL_SHARD no 2 1 "precision: {modules: '$wide, *=bf16'}"
+sed -i '/use_cpu/d' turned.yaml
+two cpu-mixed mixed.yaml
+sed -i '/use_cpu/d' mixed.yaml
+sed 's/fsdp_config:/&\n  fsdp_offload_params: true/' mixed.yaml >offloaded.yaml
+for name in mixed turned offloaded; do
+    # shellcheck disable=SC2086 # a list of words
+    two gpu-$name $name.yaml $gpus
+    same_bits gpu-mixed/log.jsonl gpu-$name/log.jsonl
+    ok $? "$name: modules in two dtypes, the same bits"
+done
+close_losses cpu-mixed/log.jsonl gpu-mixed/log.jsonl $STEPS 1e-2 "and the CPU's losses within 1e-2"
 train_config cpu.yaml FULL_SHARD no 2 1
 sed '/use_cpu/d' cpu.yaml >gpu.yaml
 

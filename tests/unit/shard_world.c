@@ -163,6 +163,7 @@ int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
     float *g = NULL;
     void *data;
 
+    compute = m->unit[u].own_types ? m->unit[u].type : compute;
     CHECK(r->want(r->user, u, &data, err));
     if (sample >= 0)
         CHECK(r->grad(r->user, u, &g, err));
@@ -274,14 +275,14 @@ static int copy_boxes(struct boot *b, const struct model *m, struct shard *s, bo
 static int differs(const struct model *m, const struct job *job, int u,
                    const void *data)
 {
+    const accel_dtype_t type = m->unit[u].own_types ? m->unit[u].type : job->compute;
     int wrong = 0;
 
     for (int64_t i = 0; i < m->unit[u].elems; i++) {
         float x = job->out->full[0][m->base[u] + i];
 
-        wrong += job->compute == ACCEL_F32
-                     ? ((const float *)data)[i] != x
-                     : ((const bf16_t *)data)[i] != f32_to_bf16(x);
+        wrong += type == ACCEL_F32 ? ((const float *)data)[i] != x
+                                   : ((const bf16_t *)data)[i] != f32_to_bf16(x);
     }
     return wrong;
 }
@@ -360,6 +361,11 @@ static int rank_main(struct boot *b, void *arg)
     int rc = 0;
 
     model_build(&m);
+    for (int u = 0; u < UNITS; u++) {
+        m.unit[u].own_types = job->mixed && u % 2 == job->mixed % 2;
+        m.unit[u].type = MIXED(job->compute);
+        m.unit[u].reduce = MIXED(job->reduce);
+    }
     CHECK(comm_open(&c, b, NULL, err));
     if (open_groups(b, c, job, &o))
         return 1;

@@ -40,11 +40,17 @@ struct job {
     enum backward_prefetch prefetch;
     accel_dtype_t compute, reduce;
     bool narrow_copies;
-    bool offload;              /* masters, state and gradients at home */
+    bool offload; /* masters, state and gradients at home */
+    /* 1: odd units have other types than compute and reduce, those of MIXED; 2: the
+     * even ones have */
+    int mixed;
     bool decay_only;           /* gradients count as zero */
     const struct result *load; /* start from these instead of initial values */
     struct result *out;        /* shared with the parent */
 };
+
+/* The other one of float32 and bfloat16. */
+#define MIXED(type) ((type) == ACCEL_F32 ? ACCEL_BF16 : ACCEL_F32)
 
 #define CHECK(call)                                                                    \
     do {                                                                               \
@@ -66,8 +72,8 @@ extern void (*shard_collective)(char what, const void *in, size_t in_bytes, void
                                 size_t out_bytes);
 
 void model_build(struct model *m);
-/* Uses a unit as a layer would: reads its parameters and, in backward (sample >= 0),
- * adds a gradient that depends on them. Nonzero on failure, already said on stderr. */
+/* Uses a unit as a layer would: reads its parameters, in its own type or `compute`, and
+ * in backward (sample >= 0) adds a gradient that depends on them. Nonzero on failure, already said on stderr. */
 int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
              accel_dtype_t compute, int step, int sample);
 /* Runs the job in job.world forked ranks. The result is a mapping of its own; free it

@@ -161,6 +161,45 @@ static void test_offload(const struct model *m)
     }
 }
 
+/* Units in float32 beside units in bfloat16: it does not matter which of them have the
+ * run's types, when units are gathered, and where the shards live. */
+static void test_mixed(const struct model *m)
+{
+    for (int k = EACH - 1; k < 16; k += EACH) {
+        static const enum sharding_strategy strategies[] = { SHARD_FULL, SHARD_GRAD_OP,
+                                                             SHARD_NONE, SHARD_HYBRID };
+        struct job job = { .world = k / 4 == 3 ? 4 : k % 4 + 1,
+                           .nodes = k / 4 == 3 ? 2 : 1,
+                           .steps = STEPS,
+                           .strategy = strategies[k / 4],
+                           .prefetch = k & 1 ? PREFETCH_PRE : PREFETCH_NONE,
+                           .compute = ACCEL_BF16,
+                           .reduce = k & 2 ? ACCEL_BF16 : ACCEL_F32,
+                           .mixed = 1 };
+        struct result *narrow = run(job), *wide, *home, *plain;
+
+        job.mixed = 2;
+        job.prefetch = k & 2 ? PREFETCH_POST : PREFETCH_PRE;
+        job.compute = ACCEL_F32;
+        job.reduce = MIXED(job.reduce);
+        wide = run(job);
+        tap_ok(same_bits(narrow, wide) && tiles(wide, m), "%s: the same bits",
+               words(&job));
+        job.offload = job.strategy != SHARD_NONE;
+        home = run(job);
+        tap_ok(job.world > 1 ? same_bits(home, wide) : mean(home, wide, m) < 1e-4,
+               "and offloaded");
+        job.offload = false;
+        job.mixed = 0;
+        plain = run(job);
+        tap_ok(!same_bits(plain, wide), "not those of a run in one type");
+        munmap(narrow, sizeof(*narrow));
+        munmap(wide, sizeof(*wide));
+        munmap(home, sizeof(*home));
+        munmap(plain, sizeof(*plain));
+    }
+}
+
 /* Compute and wire of gradients, each wide or narrow, but not both wide. */
 static void test_bf16(const struct result *one, const struct model *m)
 {
@@ -314,6 +353,7 @@ int main(void)
     tap_ok(worst(one, drawn) > 0.01, "training moves the parameters");
     test_training(one, &m);
     test_offload(&m);
+    test_mixed(&m);
     test_bf16(one, &m);
     test_scaled(one, &m);
     test_prefetch();

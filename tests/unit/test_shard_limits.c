@@ -23,6 +23,7 @@ struct sizes {
 static int memory_main(struct boot *b, void *arg)
 {
     struct sizes *z = arg;
+    struct plan_types types[7];
     struct unit unit[7] = { { 0 } };
     struct units units = { unit, z->units };
     struct comm *c;
@@ -33,8 +34,9 @@ static int memory_main(struct boot *b, void *arg)
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 1, err));
     CHECK(backend_cpu_open(&home, 1, err));
-    /* four offloaded, then narrow copies; all of them with moments of 8 bits, too */
-    for (int i = 0; i < 22; i++) {
+    /* four offloaded, then narrow copies; all of them with moments of 8 bits, too, and
+     * with units of other types */
+    for (int i = 0; i < 44; i++) {
         static const enum sharding_strategy strategy[] = {
             SHARD_NONE,    SHARD_FULL,    SHARD_NONE, SHARD_FULL,
             SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_FULL, SHARD_FULL,
@@ -42,7 +44,7 @@ static int memory_main(struct boot *b, void *arg)
         };
         const int k = i % 11;
         const struct shard_optim adamw = {
-            .settings.moments = i > 10 ? ACCEL_MOMENTS_8BIT : ACCEL_MOMENTS_FLOAT32
+            .settings.moments = i / 11 % 2 ? ACCEL_MOMENTS_8BIT : ACCEL_MOMENTS_FLOAT32
         };
         const accel_dtype_t t =
             k == 2 || k == 3 || (k > 4 && k & 1) ? ACCEL_BF16 : ACCEL_F32;
@@ -65,13 +67,21 @@ static int memory_main(struct boot *b, void *arg)
                                  .local_size = b->size,
                                  .accumulate = 1,
                                  .states = 2,
-                                 .moments = i > 10 ? MOMENTS_8BIT : MOMENTS_F32,
+                                 .moments = i / 11 % 2 ? MOMENTS_8BIT : MOMENTS_F32,
                                  .unit_elems = z->elems,
+                                 .unit_types = types,
                                  .units = z->units };
         struct shard_memory m;
         struct shard *s;
         struct plan p;
 
+        for (int u = 0; u < z->units; u++) {
+            types[u] = (struct plan_types){ i > 21 && (u + i) % 3 == 0, MIXED(t),
+                                            u % 2 ? MIXED(t) : t };
+            unit[u].own_types = types[u].own;
+            unit[u].type = types[u].parameters;
+            unit[u].reduce = types[u].reduce;
+        }
         CHECK(shard_open(&s, c, &o, &units, err));
         shard_memory(s, &m);
         CHECK(plan_layout_of(&config, b->size, b->size, &in.layout, err));

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Modules that compute in another dtype than their run. A run in bfloat16 with some
+ * modules in float32 has the bits of a run in float32 with all others in bfloat16,
+ * under every strategy; what is held and sent is what the plan says; checkpoints go on
+ * with the same bits and without the rules; what cannot be is refused by name.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/wire.h"
+#include "run/run.h"
+#include "tests/tap.h"
+#include "tests/unit/run_folder.h"
+#include "tests/unit/run_net.h"
+
+enum { STEPS = 5, STOP = 3, SEED = 5, SAMPLES = 8, SEQ = 16, VOCAB = 64 };
+
+struct outcome {
+    double loss[STEPS];
+    double evaluated;
+    /* sent in steps: of gathers and reductions */
+    int64_t gathered, reduced;
+    int64_t planned_wire;
+    struct shard_memory memory;
+    struct plan plan;
+    int units, linears;
+    char said[1024];
+};
+
+struct scene {
+    const char *precision, *modules, *strategy, *more;
+    /* asked for from code: of that module */
+    const char *module, *choice;
+    int world;
+    bool recompute, tied;
+    int until, save;
+    char dir[128];
+    struct outcome *out; /* shared; of rank 0 */
+};
+
+static char root[64] = "/tmp/accel-mprec.XXXXXX";
+
+/* ---- bytes on the wire (the linker puts these in front of comm's own) ------------ */
+
+static int64_t gather_bytes, reduce_bytes;
+
+accel_status_t __real_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err);
+accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err);
+accel_status_t __real_comm_reduce_scatter(struct comm *c, const void *parts, float *out,
+                                          size_t elems, accel_dtype_t t, float scale,
+                                          bool accumulate, accel_error_t *err);
+accel_status_t __wrap_comm_reduce_scatter(struct comm *c, const void *parts, float *out,
+                                          size_t elems, accel_dtype_t t, float scale,
+                                          bool accumulate, accel_error_t *err);
+
+accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
+                                      accel_dtype_t t, accel_error_t *err)
+{
+    gather_bytes += (int64_t)(elems * accel_dtype_bytes(t)) * (comm_size(c) - 1);
+    return __real_comm_all_gather(c, buf, elems, t, err);
+}
+
+accel_status_t __wrap_comm_reduce_scatter(struct comm *c, const void *parts, float *out,
+                                          size_t elems, accel_dtype_t t, float scale,
+                                          bool accumulate, accel_error_t *err)
+{
+    reduce_bytes += (int64_t)wire_bytes(elems, t) * (comm_size(c) - 1);
+    return __real_comm_reduce_scatter(c, parts, out, elems, t, scale, accumulate, err);
+}
+
+/* ---- a run ----------------------------------------------------------------------- */
+
+struct rig {
+    accel_t *run;
+    accel_module_t *model;
+};
+
+static accel_status_t choose(struct rig *k, const struct scene *p, accel_error_t *err)
+{
+    return p->module ? accel_module_precision(accel_module_find(k->model, p->module),
+                                              p->choice, err)
+                     : ACCEL_OK;
+}
+
+static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
+{
+    const accel_llama_t llama = { .layers = 2,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .width = 32,
+                                  .hidden = 96,
+                                  .context = SEQ,
+                                  .vocab = VOCAB,
+                                  .tied = p->tied };
+    const accel_optimizer_t adam = { .lr = 3e-3f };
+    accel_loop_t loop = {
+        .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
+    };
+    char config[192];
+    accel_options_t o = { .config_file = config, .threads = 1 };
+
+    snprintf(config, sizeof(config), "%s.yaml", p->dir);
+    if (accel_open(&k->run, &o, err))
+        return err->code;
+    k->model = accel_llama_new(k->run, &llama, err);
+    if (!k->model || choose(k, p, err) || accel_model_add(k->run, "", k->model, err) ||
+        !accel_optim_add(k->run, "o", &k->model, 1, &adam, err))
+        return err->code;
+    return accel_prepare_all(k->run, &loop, err);
+}
+
+/* The loss of this rank's samples of a step: tokens that follow each other. */
+static accel_tensor_t *rig_forward(struct rig *k, int step, accel_error_t *err)
+{
+    const int batch = SAMPLES / accel_world_size(k->run);
+    const int64_t dims[] = { batch, SEQ };
+    int32_t ids[SAMPLES * SEQ], next[SAMPLES * SEQ];
+    accel_tensor_t *in[2];
+
+    for (int i = 0; i < batch * SEQ; i++) {
+        const int sample = accel_rank(k->run) * batch + i / SEQ + step % 2 * SAMPLES;
+
+        ids[i] = (sample * 5 + i % SEQ * (1 + sample % 3)) % VOCAB;
+        next[i] = (sample * 5 + (i % SEQ + 1) * (1 + sample % 3)) % VOCAB;
+    }
+    in[0] = accel_input(k->run, ACCEL_I32, 2, dims, ids, err);
+    in[1] = accel_input(k->run, ACCEL_I32, 2, dims, next, err);
+    return accel_call(k->model, in, 2);
+}
+
+static accel_status_t evaluate(struct rig *k, double *loss_out, accel_error_t *err)
+{
+    float value = NAN;
+    accel_status_t st;
+
+    accel_inference_mode(k->run, 1);
+    st = accel_tensor_read(rig_forward(k, 0, err), &value, 1, err);
+    accel_inference_mode(k->run, 0);
+    *loss_out = (double)value;
+    return st;
+}
+
+static accel_status_t train_step(struct rig *k, int step, double *loss_out,
+                                 accel_error_t *err)
+{
+    accel_step_info_t info = { 0 };
+    accel_status_t st = accel_batch_begin(k->run, err);
+
+    if (!st)
+        st = accel_backward(k->run, rig_forward(k, step, err), err);
+    if (!st)
+        st = accel_step(k->run, err);
+    if (!st)
+        st = accel_last_step(k->run, &info, err);
+    *loss_out = st ? NAN : info.loss;
+    return st;
+}
+
+static int rank_main(struct boot *b, void *arg)
+{
+    const struct scene *p = arg;
+    struct outcome own = { .loss = { 0 } };
+    accel_error_t err = { 0 };
+    struct rig k = { 0 };
+    accel_status_t st = rig_open(&k, p, &err);
+
+    gather_bytes = reduce_bytes = 0;
+    for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
+        st = train_step(&k, (int)s, &own.loss[s], &err);
+        own.gathered = gather_bytes;
+        own.reduced = reduce_bytes;
+        if (!st && s + 1 == p->save)
+            st = accel_save(k.run, &err);
+    }
+    if (!st)
+        st = evaluate(&k, &own.evaluated, &err);
+    if (!st) {
+        shard_memory(k.run->shard, &own.memory);
+        own.plan = k.run->plan;
+        own.units = k.run->units.count;
+        own.linears = k.run->fp8.linears.count;
+    }
+    snprintf(own.said, sizeof(own.said), "%.500s: %.500s", err.text, err.hint);
+    if (b->rank == 0)
+        *p->out = own;
+    accel_close(k.run, NULL);
+    return (int)st;
+}
+
+static void write_config(const struct scene *p)
+{
+    char path[160];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s.yaml", p->dir);
+    f = fopen(path, "w");
+    if (!f)
+        tap_skip_all("no config can be written");
+    fprintf(f,
+            "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
+            "  fsdp_activation_checkpointing: %s\n"
+            "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+            "num_processes: %d\nuse_cpu: true\nmixed_precision: %s\n"
+            "accel:\n  precision:\n%s    modules: \"%s\"\n",
+            p->strategy, p->recompute ? "true" : "false", p->world, p->precision,
+            p->more ? p->more : "", p->modules ? p->modules : "");
+    if (fclose(f))
+        tap_skip_all("no config can be written");
+}
+
+static struct outcome train(struct scene p, const char *dir, int status)
+{
+    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
+    p.world = p.world ? p.world : 1;
+    p.precision = p.precision ? p.precision : "bf16";
+    p.strategy = p.strategy ? p.strategy : "FULL_SHARD";
+    p.until = p.until ? p.until : STEPS;
+    p.out = shared;
+    write_config(&p);
+    tap_is_int(open_world(p.world, 1, rank_main, &p, 60), status, "%s: %d ranks, %s",
+               dir, p.world, p.strategy);
+    copy = *shared;
+    munmap(shared, sizeof(*shared));
+    return copy;
+}
+
+static bool same(const struct outcome *a, const struct outcome *b, int from)
+{
+    return !memcmp(a->loss + from, b->loss + from,
+                   (size_t)(STEPS - from) * sizeof(*a->loss)) &&
+           a->evaluated == b->evaluated;
+}
+
+/* ---- tests ----------------------------------------------------------------------- */
+
+/* Which modules are in float32; all others are in bfloat16. */
+static const struct {
+    const char *of_bf16, *of_f32;
+    int units;
+} mixes[] = {
+    { "*=fp32", "", 3 },
+    { "", "*=bf16", 3 },
+    /* norms, in units of their own beside those of blocks and the root */
+    { "*norm=fp32", "*norm=fp32, *=bf16", 6 },
+    { "model.layers.0=fp32", "model.layers.0=fp32, *=bf16", 3 },
+    { "*.mlp=fp32, *.q_proj.weight=fp32", "*.mlp=fp32, *.q_proj.weight=fp32, *=bf16",
+      5 },
+};
+
+static void check_sizes(const struct outcome *o, int world)
+{
+    const struct shard_memory *m = &o->memory;
+
+    tap_is_int((int64_t)m->gather_slots, o->plan.gather_bytes, "gathered as planned");
+    tap_is_int((int64_t)(m->reduce_buffer + m->wire_buffer), o->plan.reduce_bytes,
+               "reduced as planned");
+    if (world > 1)
+        tap_is_int((o->gathered + o->reduced) / STEPS, o->plan.wire.node,
+                   "sent as planned: %lld gathered, %lld reduced",
+                   (long long)o->gathered / STEPS, (long long)o->reduced / STEPS);
+}
+
+/* A run in either dtype with the same modules in the same dtypes. */
+static void test_mixes(void)
+{
+    static const char *const strategies[] = { "FULL_SHARD", "SHARD_GRAD_OP",
+                                              "NO_SHARD" };
+    static const int worlds[] = { 2, 1, 4 };
+    int n = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(mixes); i++)
+        for (int k = 0; k < 9; k += TAP_SANITIZED ? 4 : 1) {
+            struct scene p = { .world = worlds[k % 3],
+                               .strategy = strategies[k / 3],
+                               .modules = mixes[i].of_bf16,
+                               .recompute = n % 3 == 2 };
+            struct outcome a, b;
+            char dir[16];
+
+            snprintf(dir, sizeof(dir), "bf16_%d", n);
+            a = train(p, dir, 0);
+            p.precision = "no";
+            p.modules = mixes[i].of_f32;
+            snprintf(dir, sizeof(dir), "f32_%d", n++);
+            b = train(p, dir, 0);
+            tap_ok(same(&a, &b, 0) && a.loss[STEPS - 1] < a.loss[0],
+                   "\"%s\": the same bits, %.17g and %.17g", mixes[i].of_bf16,
+                   a.loss[STEPS - 1], b.loss[STEPS - 1]);
+            tap_is_int(a.units, mixes[i].units, "units");
+            if (k / 3 < 2) {
+                check_sizes(&a, p.world);
+                check_sizes(&b, p.world);
+            }
+        }
+}
+
+/* All in one dtype is the run in that. */
+static void test_whole(void)
+{
+    struct scene p = { .world = 2, .precision = "no" };
+    struct outcome wide = train(p, "wide", 0), narrow, o;
+
+    p.modules = "*=bf16";
+    o = train(p, "made-narrow", 0);
+    p.precision = "bf16";
+    p.modules = NULL;
+    narrow = train(p, "narrow", 0);
+    tap_ok(same(&o, &narrow, 0) && !same(&narrow, &wide, 0), "bfloat16 by a rule");
+    tap_ok(o.gathered == narrow.gathered && o.reduced == narrow.reduced &&
+               2 * o.gathered == wide.gathered,
+           "and its bytes on the wire");
+    p.modules = "*=fp32";
+    o = train(p, "made-wide", 0);
+    tap_ok(same(&o, &wide, 0), "float32 by a rule");
+}
+
+/* The wire of gradients, and what a module returns. */
+static void test_parts(void)
+{
+    struct scene p = { .world = 2, .modules = "*.mlp=fp32" };
+    struct outcome wide = train(p, "mlp", 0), o;
+
+    p.modules = "*.mlp=fp32+reduce:bf16";
+    o = train(p, "mlp-reduce", 0);
+    tap_ok(o.gathered == wide.gathered && o.reduced < wide.reduced &&
+               !same(&o, &wide, 0),
+           "gradients of float32 modules in bfloat16: %lld bytes and not %lld",
+           (long long)o.reduced, (long long)wide.reduced);
+    check_sizes(&o, 2);
+    p.modules = "*.mlp=bf16+reduce:fp32";
+    o = train(p, "mlp-wide-reduce", 0);
+    tap_ok(o.gathered < wide.gathered && o.reduced == wide.reduced, "and the reverse");
+    check_sizes(&o, 2);
+    p.modules = "*.mlp=fp32+output:fp32";
+    o = train(p, "mlp-output", ACCEL_EINVAL);
+    tap_ok(strstr(o.said, "float32") != NULL, "the sum of a block is bfloat16: %s",
+           o.said);
+    p.modules = "model.layers.1=fp32+output:fp32, model.norm=fp32+output:bf16";
+    o = train(p, "wide-between", 0);
+    p.modules = "model.layers.1=fp32, model.norm=fp32";
+    wide = train(p, "narrow-between", 0);
+    tap_ok(!same(&o, &wide, 0) &&
+               fabs(o.loss[STEPS - 1] / wide.loss[STEPS - 1] - 1) < 0.02,
+           "float32 between two modules: %.9g and %.9g", o.loss[STEPS - 1],
+           wide.loss[STEPS - 1]);
+}
+
+static void test_code(void)
+{
+    struct scene p = { .world = 2, .modules = "model.layers.0=fp32" };
+    struct outcome rule = train(p, "rule", 0), o;
+
+    p.modules = NULL;
+    p.module = "model.layers.0";
+    p.choice = "fp32";
+    o = train(p, "code", 0);
+    tap_ok(same(&o, &rule, 0), "the program's word for it: the same bits");
+    p.choice = "bf16";
+    p.modules = "model.layers.0.*=fp32, model.layers.0=fp32";
+    o = train(p, "rule-wins", 0);
+    tap_ok(same(&o, &rule, 0), "a rule wins over the program");
+    p.modules = NULL;
+    p.choice = "float64";
+    o = train(p, "bad-word", ACCEL_EINVAL);
+    tap_ok(strstr(o.said, "'float64'") && strstr(o.said, "use fp32, bf16"), "%s",
+           o.said);
+    p.module = "no.such";
+    o = train(p, "no-module", ACCEL_EINVAL);
+    tap_ok(strstr(o.said, "is NULL") != NULL, "%s", o.said);
+}
+
+/* fp8 beside wide modules, from rules and from code. */
+static void test_fp8(void)
+{
+    struct scene p = { .world = 2, .precision = "fp8" };
+    struct outcome all = train(p, "fp8", 0), o;
+
+    p.modules = "model.layers.0=fp32";
+    o = train(p, "fp8-wide", 0);
+    tap_ok(o.linears > 0 && o.linears < all.linears && o.loss[STEPS - 1] < o.loss[0],
+           "%d linears of %d, the rest in float32: %g", o.linears, all.linears,
+           o.loss[STEPS - 1]);
+    p.modules = NULL;
+    p.module = "model.layers.1";
+    p.choice = "bf16";
+    o = train(p, "fp8-code", 0);
+    tap_is_int(o.linears, all.linears - 7, "those of a block less, by the program");
+    p.module = "model.layers.0";
+    p.choice = "fp8";
+    o = train(p, "fp8-asked", 0);
+    tap_is_int(o.linears, all.linears + 1, "and asked for");
+}
+
+static void test_resume(void)
+{
+    struct scene p = { .world = 2, .modules = "*norm=fp32, model.layers.1.mlp=fp32" };
+    struct outcome whole = train(p, "whole", 0), o;
+
+    for (int world = 1; world <= 4; world *= 2) {
+        char dir[16];
+
+        snprintf(dir, sizeof(dir), "again%d", world);
+        p.until = p.save = STOP;
+        p.world = 2;
+        train(p, dir, 0);
+        p.until = p.save = 0;
+        p.world = world;
+        o = train(p, dir, 0);
+        tap_ok(world == 2 ? same(&o, &whole, STOP)
+                          : fabs(o.loss[STEPS - 1] / whole.loss[STEPS - 1] - 1) < 5e-3,
+               "resumed on %d: %.9g and %.9g", world, o.loss[STEPS - 1],
+               whole.loss[STEPS - 1]);
+    }
+    p.until = p.save = STOP;
+    p.world = 2;
+    train(p, "onto", 0);
+    p.until = p.save = 0;
+    p.modules = NULL;
+    o = train(p, "onto", 0);
+    tap_ok(fabs(o.loss[STEPS - 1] / whole.loss[STEPS - 1] - 1) < 2e-2,
+           "and without the rules: %g", o.loss[STEPS - 1]);
+}
+
+static void test_refused(void)
+{
+    static const struct {
+        const char *precision, *modules, *more, *says;
+        int status;
+        bool tied;
+    } bad[] = {
+        { "bf16", "*norm=fp16", NULL, "only runs with mixed_precision: fp16",
+          ACCEL_ECONFIG, false },
+        { "bf16", "*norm=fp32+reduce:fp16", NULL,
+          "only runs with mixed_precision: fp16", ACCEL_ECONFIG, false },
+        { "bf16", "*norm=fp32", "    masters: bf16\n", "masters are narrow",
+          ACCEL_ECONFIG, false },
+        { "bf16", "*norm=fp32+output", NULL, "asks for none of", ACCEL_ECONFIG, false },
+        { "bf16", "*norm=fp32+output:fp8", NULL, "asks for none of", ACCEL_ECONFIG,
+          false },
+        { "bf16", "*norm=fp32+reduce:bf16+reduce:bf16", NULL, "asks for none of",
+          ACCEL_ECONFIG, false },
+        { "bf16", "*nrm=fp32", NULL, "fits no module", ACCEL_ECONFIG, false },
+        { "bf16", "*norm=fp32, *.mlp, *=bf16", NULL, "has no glob", ACCEL_ECONFIG,
+          false },
+        { "fp8", "*.nothing=fp8", NULL, "fits no linear", ACCEL_ECONFIG, false },
+        { "bf16", "model.embed_tokens=fp32", NULL, "model.embed_tokens.weight",
+          ACCEL_EUNSUPPORTED, true },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(bad); i++) {
+        struct scene p = { .precision = bad[i].precision,
+                           .modules = bad[i].modules,
+                           .more = bad[i].more,
+                           .tied = bad[i].tied };
+        char dir[16];
+        struct outcome o;
+
+        snprintf(dir, sizeof(dir), "bad%zu", i);
+        o = train(p, dir, bad[i].status);
+        tap_ok(strstr(o.said, bad[i].says) != NULL, "%s", o.said);
+    }
+}
+
+int main(void)
+{
+    run_folder_new(root);
+    test_whole();
+    test_mixes();
+    test_parts();
+    test_code();
+    test_fp8();
+    test_resume();
+    test_refused();
+    run_folder_remove(root);
+    return tap_done();
+}
