@@ -117,9 +117,9 @@ static int64_t part_of(const struct unit *u, int tp)
     return elems;
 }
 
-/* Copies the elements and types of each unit, and what is coded, out of the model, which
- * is freed after measuring. in->unit_elems, in->unit_types and in->coded.list are the
- * caller's to free. */
+/* Copies the elements and types of each unit, and what is coded, out of the model,
+ * which is freed after measuring. in->unit_elems, in->unit_types and in->coded.list are
+ * the caller's to free. */
 static accel_status_t copy_unit_sizes(struct plan_input *in, const struct units *units,
                                       accel_error_t *err)
 {
@@ -211,6 +211,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     int n = model_fields(&p->shape, seq, fields);
     size_t activations = 0;
     accel_status_t st;
+    int others;
 
     st = p->in.device.present ? backend_cuda_sizes_open(&be, err)
                               : backend_cpu_sizes_open(&be, p->threads, err);
@@ -225,7 +226,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
         st = err->code;
         goto out;
     }
-    st = nn_precision_assign(&model, 1, p->config, err);
+    st = nn_precision_assign(&model, 1, p->config, &others, err);
     if (wrap && st == ACCEL_OK)
         st = nn_classes_check(&model, 1, p->config->transformer_cls, err);
     if (st == ACCEL_OK)

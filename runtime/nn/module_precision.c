@@ -58,8 +58,9 @@ static int rule_of(const struct module_rules *rules, const accel_module_t *m,
 struct assignment {
     const struct config *cfg;
     struct module_rules rules;
-    /* of one tree */
     struct module_types run;
+    /* modules so far that have other types */
+    int others;
 };
 
 static accel_status_t assign(struct assignment *a, accel_module_t *m,
@@ -79,15 +80,19 @@ static accel_status_t assign(struct assignment *a, accel_module_t *m,
     }
     if (choice->compute != MODULE_INHERITS)
         st = module_types_choose(a->cfg, choice, around, name, &m->types, err);
+    if (accel_dtype_bytes(m->types.compute) > accel_dtype_bytes(m->g->widest))
+        m->g->widest = m->types.compute;
     m->own_types =
         m->types.compute != a->run.compute || m->types.reduce != a->run.reduce;
+    a->others += m->own_types;
     for (accel_module_t *c = m->child; c && st == ACCEL_OK; c = c->next)
         st = assign(a, c, err);
     return st;
 }
 
 accel_status_t nn_precision_assign(accel_module_t *const *roots, int n,
-                                   const struct config *cfg, accel_error_t *err)
+                                   const struct config *cfg, int *others_out,
+                                   accel_error_t *err)
 {
     struct assignment a = { .cfg = cfg, .run = module_types_of(cfg) };
     char some[1024] = "";
@@ -98,6 +103,7 @@ accel_status_t nn_precision_assign(accel_module_t *const *roots, int n,
         if (roots[i]->child)
             nn_module_name(roots[i]->child, some, sizeof(some));
     }
+    *others_out = a.others;
     return st == ACCEL_OK ? module_rules_used(&a.rules, false, some, err) : st;
 }
 

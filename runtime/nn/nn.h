@@ -63,9 +63,11 @@ void nn_module_free(accel_module_t *root);
 
 /* Gives every module of the n trees its types: those of the first rule of
  * accel.precision.modules that fits it, else what the program asks for, else those of
- * its parent. Before nn_units_build. Errors: A0997. */
+ * its parent. *others_out: how many do not have the run's. Before nn_units_build.
+ * Errors: A0997. */
 accel_status_t nn_precision_assign(accel_module_t *const *roots, int n,
-                                   const struct config *cfg, accel_error_t *err);
+                                   const struct config *cfg, int *others_out,
+                                   accel_error_t *err);
 /* "MODEL/h.3.attn", or "h.3.attn" where the model has no name, in buf; returns buf. */
 const char *nn_module_name(const accel_module_t *m, char *buf, size_t len);
 /* Do linears of m multiply in 8 bits by what the program asks for, for m or what it
@@ -76,8 +78,9 @@ bool nn_module_narrows(const accel_module_t *m, bool otherwise);
  * whose class is in `classes` becomes a unit with all its descendants, and the rest of
  * the tree is unit 0. `classes` is a comma list; NULL or empty stands for the classes
  * named "...Block" or "...Layer". Without wrapping, or when no class fits, everything
- * is unit 0. Of each of these, modules with other types are units of their own. The caller frees *units_out with units_free, before the tree. Not
- * collective, but the result is the same on all ranks. */
+ * is unit 0. Of each of these, modules with other types are units of their own. The
+ * caller frees *units_out with units_free, before the tree. Not collective, but the
+ * result is the same on all ranks. */
 accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
                               const char *classes, struct units *units_out,
                               accel_error_t *err);

@@ -183,6 +183,13 @@ static bool cache_fits(struct graph *g, const accel_attention_t *o, struct atten
                    kv->head_width);
         return false;
     }
+    if (accel_dtype_bytes(g->compute) > accel_dtype_bytes(kv->type)) {
+        graph_fail(g, A0605, op, "create it after accel_prepare",
+                   "the cache has room for %s, but module '%s' computes in %s",
+                   accel_dtype_name(kv->type), g->module_path,
+                   accel_dtype_name(g->compute));
+        return false;
+    }
     /* what is appended is what is asked about: one key per query */
     if (p->keys != p->queries || kv->length + p->keys > kv->capacity) {
         graph_fail(g, A0605, op, "create a larger cache, or trim this one",

@@ -21,7 +21,7 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
 {
     /* the product of all sizes is checked for overflow, factor by factor */
     const int size[] = { layers, batch, capacity, kv_heads, head_width };
-    size_t bytes = 2 * accel_dtype_bytes(g->compute);
+    size_t bytes = 2 * accel_dtype_bytes(g->widest);
     accel_kv_t *kv;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(size); i++)
@@ -37,7 +37,8 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
     /* the struct is the host's; only the values are the device's */
     kv = calloc(1, sizeof(*kv));
     if (kv)
-        *kv = (accel_kv_t){ g, layers, batch, capacity, kv_heads, head_width, 0, NULL };
+        *kv = (accel_kv_t){ g,          layers, batch, capacity, kv_heads,
+                            head_width, 0,      NULL,  g->widest };
     if (!kv) {
         accel_fail_nomem(err, "the cache of keys and values", bytes);
         return NULL;
@@ -53,7 +54,7 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
 /* A head's positions are adjacent, so that generation reads a head in one sweep. */
 struct heads kv_heads_of(const accel_kv_t *kv, int layer, int which)
 {
-    size_t half = layer_elems(kv) / 2, elem = accel_dtype_bytes(kv->g->compute);
+    size_t half = layer_elems(kv) / 2, elem = accel_dtype_bytes(kv->type);
     int64_t head = (int64_t)kv->capacity * kv->head_width;
 
     return (struct heads){ (char *)kv->data +

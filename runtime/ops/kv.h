@@ -17,10 +17,12 @@ struct accel_kv {
     int layers, batch, capacity, kv_heads, head_width;
     int length; /* positions that every layer has */
     void *data; /* [layers][2][batch][kv_heads][capacity][head_width] */
+    /* that it has room for; what a layer appends has the dtype of its module */
+    accel_dtype_t type;
 };
 
-/* Allocates a zeroed cache of the compute dtype; free it with accel_kv_free. NULL:
- * A0605 for sizes that make no sense, or out of memory. */
+/* Allocates a zeroed cache for the widest dtype of the modules; free it with
+ * accel_kv_free. NULL: A0605 for sizes that make no sense, or out of memory. */
 accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_heads,
                    int head_width, accel_error_t *err);
 /* Addresses the keys (which 0) or values (1) of a layer, from position 0. */

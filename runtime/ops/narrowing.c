@@ -58,12 +58,13 @@ static int64_t place_tiles(const struct narrowing *m, struct block_scales *s)
 }
 
 /* Where scales lie; returns the bytes that they take. cuBLASLt on 9.0 has those of
- * blocks of one line side by side over all lines, and those of square blocks along k. */
+ * blocks of one line side by side over all lines, and those of square blocks along
+ * k. */
 static int64_t place_scales(const struct narrowing *m, struct block_scales *s)
 {
     const int64_t down = (m->rows + s->height - 1) / s->height;
-    const int64_t across = blocks_across(s),
-                  each = s->e8m0 ? 1 : (int64_t)sizeof(float);
+    const int64_t across = blocks_across(s);
+    const int64_t each = s->e8m0 ? 1 : (int64_t)sizeof(float);
     const bool by_library = m->has == BACKEND_FP8_TURNED;
     const bool square = s->height == s->width;
 

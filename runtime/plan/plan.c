@@ -501,8 +501,8 @@ static int64_t resting_bytes(int64_t n, accel_dtype_t type)
                                 : n * (int64_t)accel_dtype_bytes(type);
 }
 
-/* Bytes of gathered parameters. None where the masters serve: whole, in the unit's dtype
- * and on the device. */
+/* Bytes of gathered parameters. None where the masters serve: whole, in the unit's
+ * dtype and on the device. */
 static int64_t gathered_bytes(const struct plan_input *in, const struct sizes *s,
                               const struct precision *precision)
 {

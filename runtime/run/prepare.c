@@ -261,7 +261,7 @@ static accel_status_t take_units(accel_t *run, accel_error_t *err)
     const char *classes = run->config.transformer_cls;
     accel_module_t *root[RUN_MAX_TREES];
     accel_status_t st;
-    int wrapped = 0;
+    int wrapped = 0, others;
 
     if (!run->models)
         return own_units_build(run, &run->units, err);
@@ -269,7 +269,12 @@ static accel_status_t take_units(accel_t *run, accel_error_t *err)
         return bad_job(err, "a job has a model or the run has units, not both");
     for (int i = 0; i < run->models; i++)
         root[i] = run->model[i].root;
-    st = nn_precision_assign(root, run->models, &run->config, err);
+    st = nn_precision_assign(root, run->models, &run->config, &others, err);
+    if (st == ACCEL_OK && others && run->boot.rank == 0)
+        accel_logf(&run->log, ACCEL_LOG_INFO,
+                   "precision: %d module%s in another dtype than %s", others,
+                   others == 1 ? "" : "s",
+                   accel_dtype_name(precision_of(&run->config).compute));
     if (wrap && st == ACCEL_OK)
         st = nn_classes_check(root, run->models, classes, err);
     for (int i = 0; i < run->models && st == ACCEL_OK; i++) {

@@ -72,7 +72,7 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
                           "compute dtype %s is not supported yet",
                           accel_dtype_name(compute));
     memset(g, 0, sizeof(*g));
-    g->compute = compute;
+    g->compute = g->widest = compute;
     g->backend = backend;
     g->recording = g->training = true;
     g->draws.batch = 1;

@@ -185,6 +185,8 @@ struct graph {
     /* ACCEL_F32, ACCEL_BF16 or ACCEL_F16: that of the run, or of the module whose
      * forward or backward is at work */
     accel_dtype_t compute;
+    /* the widest one of all modules, which a cache of keys and values has room for */
+    accel_dtype_t widest;
     const struct backend *backend;
     struct arena *arena;
     struct residency residency;

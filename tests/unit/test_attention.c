@@ -416,7 +416,20 @@ static void test_dropout(struct backend *be)
     graph_close(&g);
 }
 
-/* Positions in parts through a cache against all at once. */
+/* Another layer's positions, in float32. */
+static void append_wide(struct graph *g, accel_attention_t o, const double *part,
+                        int64_t batch, int64_t n, int64_t cols)
+{
+    const accel_dtype_t type = g->compute;
+
+    o.layer = 1;
+    g->compute = ACCEL_F32;
+    accel_attention(rig_tensor(g, part, batch, n, cols), NULL, NULL, &o);
+    g->compute = type;
+}
+
+/* Positions in parts through a cache against all at once. The layer before it is in
+ * float32. */
 static void test_cache(struct backend *be, accel_dtype_t type, int kv_heads)
 {
     enum { B = 2, T = 150, H = 4, D = 24 };
@@ -438,6 +451,7 @@ static void test_cache(struct backend *be, accel_dtype_t type, int kv_heads)
     accel_tensor_read(y, got, B * T * H * D, NULL);
     for (int i = 0; i < B * T * H * D; i++)
         want[i] = got[i];
+    g.widest = ACCEL_F32;
     kv = kv_new(&g, 3, B, T, kv_heads, D, &err);
     o.cache = kv;
     o.layer = 2;
@@ -446,6 +460,7 @@ static void test_cache(struct backend *be, accel_dtype_t type, int kv_heads)
             memcpy(part + b * parts[i] * cols, all + (b * T + from) * cols,
                    (size_t)(parts[i] * cols) * sizeof(double));
         y = accel_attention(rig_tensor(&g, part, B, parts[i], cols), NULL, NULL, &o);
+        append_wide(&g, o, part, B, parts[i], cols);
         if (!y || accel_kv_advance(kv, parts[i], &err))
             break;
         accel_tensor_read(y, got, (size_t)y->elems, NULL);
@@ -476,6 +491,20 @@ static void test_cache(struct backend *be, accel_dtype_t type, int kv_heads)
     free(want);
     free(got);
     graph_close(&g);
+}
+
+/* One call with a cache of layer `layer`, of `positions` new ones; is it done? */
+static bool cached(struct graph *g, accel_kv_t *kv, int layer, int positions)
+{
+    static double zero[2 * 5 * 8];
+    const accel_attention_t o = {
+        .heads = 2, .kv_heads = 1, .layer = layer, .cache = kv
+    };
+
+    graph_reset(g);
+    return accel_attention(rig_tensor(g, zero, 2, positions, 8),
+                           rig_tensor(g, zero, 2, positions, 4),
+                           rig_tensor(g, zero, 2, positions, 4), &o) != NULL;
 }
 
 static void test_misuse(struct backend *be)
@@ -523,21 +552,13 @@ static void test_misuse(struct backend *be)
                "misuse: %s", g.error.text);
     }
     accel_kv_free(kv);
+    g.widest = ACCEL_BF16;
+    kv = kv_new(&g, 1, 2, 4, 1, 4, &err);
+    g.recording = false;
+    tap_ok(!cached(&g, kv, 0, 1) && strstr(g.error.text, "has room for bfloat16"),
+           "misuse: %s", g.error.text);
+    accel_kv_free(kv);
     graph_close(&g);
-}
-
-/* One call with a cache of layer `layer`, of `positions` new ones; is it done? */
-static bool cached(struct graph *g, accel_kv_t *kv, int layer, int positions)
-{
-    static double zero[2 * 5 * 8];
-    const accel_attention_t o = {
-        .heads = 2, .kv_heads = 1, .layer = layer, .cache = kv
-    };
-
-    graph_reset(g);
-    return accel_attention(rig_tensor(g, zero, 2, positions, 8),
-                           rig_tensor(g, zero, 2, positions, 4),
-                           rig_tensor(g, zero, 2, positions, 4), &o) != NULL;
 }
 
 /* The edges of a cache: of 2 layers and 4 positions. */

@@ -20,89 +20,108 @@ struct sizes {
     bool differs;
 };
 
-static int memory_main(struct boot *b, void *arg)
-{
-    struct sizes *z = arg;
-    struct plan_types types[7];
-    struct unit unit[7] = { { 0 } };
-    struct units units = { unit, z->units };
+/* What memory_main opens everything with. */
+struct opened {
     struct comm *c;
     struct backend *be, *home;
+};
+
+/* Every third unit has other types from case 22 on. */
+static void mix_types(const struct sizes *z, int i, accel_dtype_t t, struct unit *unit,
+                      struct plan_types *types)
+{
+    for (int u = 0; u < z->units; u++) {
+        types[u] = (struct plan_types){ i > 21 && (u + i) % 3 == 0, MIXED(t),
+                                        u % 2 ? MIXED(t) : t };
+        unit[u].own_types = types[u].own;
+        unit[u].type = types[u].parameters;
+        unit[u].reduce = types[u].reduce;
+    }
+}
+
+/* Are the shards' bytes the plan's? */
+static int memory_case(struct boot *b, const struct sizes *z, const struct opened *w,
+                       struct unit *unit, int i)
+{
+    static const enum sharding_strategy strategy[] = {
+        SHARD_NONE,    SHARD_FULL,    SHARD_NONE, SHARD_FULL,
+        SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_FULL, SHARD_FULL,
+        SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_NONE,
+    };
+    const int k = i % 11;
+    const bool offload = k > 5 && k < 10, narrow = k == 10, moments = i / 11 % 2;
+    const struct shard_optim adamw = {
+        .settings.moments = moments ? ACCEL_MOMENTS_8BIT : ACCEL_MOMENTS_FLOAT32
+    };
+    const accel_dtype_t t =
+        k == 2 || k == 3 || (k > 4 && k & 1) ? ACCEL_BF16 : ACCEL_F32;
+    struct shard_options o = { .strategy = strategy[k],
+                               .optim = &adamw,
+                               .optims = 1,
+                               .precision = { t, t, narrow ? ACCEL_F16 : t, narrow,
+                                              false },
+                               .backend = w->be,
+                               .home = offload ? w->home : NULL };
+    struct config config = { .distributed_type = DIST_FSDP,
+                             .sharding_strategy = o.strategy,
+                             .mixed_precision =
+                                 t == ACCEL_BF16 ? PRECISION_BF16 : PRECISION_NO,
+                             .reduce = narrow ? REDUCE_FP16 : REDUCE_AUTO };
+    struct plan_types types[7];
+    struct plan_input in = { .config = &config,
+                             .world = b->size,
+                             .nodes = 1,
+                             .local_size = b->size,
+                             .accumulate = 1,
+                             .states = 2,
+                             .moments = moments ? MOMENTS_8BIT : MOMENTS_F32,
+                             .unit_elems = z->elems,
+                             .unit_types = types,
+                             .units = z->units };
+    struct units units = { unit, z->units };
+    struct shard_memory m;
+    struct shard *s;
+    struct plan p;
+
+    mix_types(z, i, t, unit, types);
+    CHECK(shard_open(&s, w->c, &o, &units, err));
+    shard_memory(s, &m);
+    shard_close(s);
+    CHECK(plan_layout_of(&config, b->size, b->size, &in.layout, err));
+    in.layout.offload_params = offload;
+    plan_compute(&in, &p);
+    if ((int64_t)(m.master + m.moments + m.gradient_shard + m.narrow_master) !=
+            p.host_bytes &&
+        offload)
+        return 6;
+    return (int64_t)m.master != p.param_bytes || (int64_t)m.moments != p.moment_bytes ||
+                   (int64_t)m.gradient_shard != p.gradient_bytes ||
+                   (int64_t)m.gather_slots != p.gather_bytes ||
+                   (int64_t)(m.reduce_buffer + m.wire_buffer) != p.reduce_bytes
+               ? 5
+               : 0;
+}
+
+static int memory_main(struct boot *b, void *arg)
+{
+    const struct sizes *z = arg;
+    struct unit unit[7] = { { 0 } };
+    struct opened w;
+    int rc = 0;
 
     for (int u = 0; u < z->units; u++)
         unit[u] = (struct unit){ .name = "u", .elems = z->elems[u] };
-    CHECK(comm_open(&c, b, NULL, err));
-    CHECK(backend_cpu_open(&be, 1, err));
-    CHECK(backend_cpu_open(&home, 1, err));
+    CHECK(comm_open(&w.c, b, NULL, err));
+    CHECK(backend_cpu_open(&w.be, 1, err));
+    CHECK(backend_cpu_open(&w.home, 1, err));
     /* four offloaded, then narrow copies; all of them with moments of 8 bits, too, and
      * with units of other types */
-    for (int i = 0; i < 44; i++) {
-        static const enum sharding_strategy strategy[] = {
-            SHARD_NONE,    SHARD_FULL,    SHARD_NONE, SHARD_FULL,
-            SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_FULL, SHARD_FULL,
-            SHARD_GRAD_OP, SHARD_GRAD_OP, SHARD_NONE,
-        };
-        const int k = i % 11;
-        const struct shard_optim adamw = {
-            .settings.moments = i / 11 % 2 ? ACCEL_MOMENTS_8BIT : ACCEL_MOMENTS_FLOAT32
-        };
-        const accel_dtype_t t =
-            k == 2 || k == 3 || (k > 4 && k & 1) ? ACCEL_BF16 : ACCEL_F32;
-        const bool offload = k > 5 && k < 10, narrow = k == 10;
-        struct shard_options o = { .strategy = strategy[k],
-                                   .optim = &adamw,
-                                   .optims = 1,
-                                   .precision = { t, t, narrow ? ACCEL_F16 : t, narrow,
-                                                  false },
-                                   .backend = be,
-                                   .home = offload ? home : NULL };
-        struct config config = { .distributed_type = DIST_FSDP,
-                                 .sharding_strategy = o.strategy,
-                                 .mixed_precision =
-                                     t == ACCEL_BF16 ? PRECISION_BF16 : PRECISION_NO,
-                                 .reduce = narrow ? REDUCE_FP16 : REDUCE_AUTO };
-        struct plan_input in = { .config = &config,
-                                 .world = b->size,
-                                 .nodes = 1,
-                                 .local_size = b->size,
-                                 .accumulate = 1,
-                                 .states = 2,
-                                 .moments = i / 11 % 2 ? MOMENTS_8BIT : MOMENTS_F32,
-                                 .unit_elems = z->elems,
-                                 .unit_types = types,
-                                 .units = z->units };
-        struct shard_memory m;
-        struct shard *s;
-        struct plan p;
-
-        for (int u = 0; u < z->units; u++) {
-            types[u] = (struct plan_types){ i > 21 && (u + i) % 3 == 0, MIXED(t),
-                                            u % 2 ? MIXED(t) : t };
-            unit[u].own_types = types[u].own;
-            unit[u].type = types[u].parameters;
-            unit[u].reduce = types[u].reduce;
-        }
-        CHECK(shard_open(&s, c, &o, &units, err));
-        shard_memory(s, &m);
-        CHECK(plan_layout_of(&config, b->size, b->size, &in.layout, err));
-        in.layout.offload_params = offload;
-        plan_compute(&in, &p);
-        if ((int64_t)(m.master + m.moments + m.gradient_shard + m.narrow_master) !=
-                p.host_bytes &&
-            offload)
-            return 6;
-        if ((int64_t)m.master != p.param_bytes ||
-            (int64_t)m.moments != p.moment_bytes ||
-            (int64_t)m.gradient_shard != p.gradient_bytes ||
-            (int64_t)m.gather_slots != p.gather_bytes ||
-            (int64_t)(m.reduce_buffer + m.wire_buffer) != p.reduce_bytes)
-            return 5;
-        shard_close(s);
-    }
-    backend_close(home);
-    backend_close(be);
-    comm_close(c);
-    return 0;
+    for (int i = 0; i < 44 && !rc; i++)
+        rc = memory_case(b, z, &w, unit, i);
+    backend_close(w.home);
+    backend_close(w.be);
+    comm_close(w.c);
+    return rc;
 }
 
 static void test_memory(void)

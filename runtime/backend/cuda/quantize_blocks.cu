@@ -68,8 +68,8 @@ static __device__ inline float scale_for(const struct block_task &o, float amax)
                     : fp8_block_scale(amax, to);
 }
 
-/* scale[]: by group_of. Writes the inverse ones of blocks that are there, as far as they
- * lie in no tiles. */
+/* scale[]: by group_of. Writes the inverse ones of blocks that are there, as far as
+ * they lie in no tiles. */
 static __device__ inline void tile_scales(const struct block_task &o, int64_t row,
                                           int64_t col, const unsigned *most,
                                           float *scale)
