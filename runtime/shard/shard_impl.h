@@ -259,7 +259,8 @@ int64_t shard_trained_elems(const struct shard_unit *u);
 /* init.c: draws initial values for the parameters that have none yet. */
 void shard_draw(struct shard *s);
 
-/* ring.c: the unit's full parameters in its dtype, gathered unless they are there. Valid until done. Collective. */
+/* ring.c: the unit's full parameters in its dtype, gathered unless they are there.
+ * Valid until done. Collective. */
 accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
                                accel_error_t *err);
 void shard_ring_done(struct shard *s, int unit);
