@@ -211,11 +211,17 @@ struct rig {
     struct model m;
     struct shard *s;
     struct residency r;
+    /* odd units are bfloat16; set it before rig_open */
+    bool mixed;
 };
 
 static int rig_open(struct rig *k, struct boot *b, struct shard_options o)
 {
     model_build(&k->m);
+    for (int u = 1; u < UNITS && k->mixed; u += 2) {
+        k->m.unit[u].own_types = true;
+        k->m.unit[u].type = k->m.unit[u].reduce = ACCEL_BF16;
+    }
     CHECK(comm_open(&k->c, b, NULL, err));
     CHECK(backend_cpu_open(&k->be, 1, err));
     o.backend = k->be;
@@ -239,7 +245,7 @@ static int disorder_main(struct boot *b, void *arg)
                                      PLAIN_ADAMW,
                                      .prefetch = PREFETCH_PRE };
     accel_error_t e = { 0 };
-    struct rig k;
+    struct rig k = { .mixed = false };
     int first = b->rank == 1 && arg ? 2 : 1, rc = rig_open(&k, b, o);
 
     if (rc)
@@ -263,7 +269,7 @@ static int infinite_main(struct boot *b, void *arg)
     const struct shard_options o = { .strategy = SHARD_FULL,
                                      PLAIN_ADAMW,
                                      .precision = { .reduce = *(accel_dtype_t *)arg } };
-    struct rig k;
+    struct rig k = { .mixed = false };
     double sum[2];
     float *g;
     int rc = rig_open(&k, b, o);
@@ -343,7 +349,7 @@ static int pinned_main(struct boot *b, void *arg)
 {
     const struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     float before[TOTAL];
-    struct rig k;
+    struct rig k = { .mixed = false };
     void *data, *other;
     size_t bytes;
     int rc = rig_open(&k, b, o);
@@ -368,11 +374,54 @@ static int pinned_main(struct boot *b, void *arg)
     return 0;
 }
 
+static bool is_gathered(const struct shard *s, int unit)
+{
+    for (int i = 0; i < s->slots; i++)
+        if (s->slot[i].unit == unit)
+            return true;
+    return false;
+}
+
+/* A block in two dtypes, then another one: while the first is at work, both units of
+ * the second are gathered, each when the unit of its dtype is wanted first. */
+static int ahead_main(struct boot *b, void *arg)
+{
+    static const int order[] = { 0, 1, 0, 1, 2, 3 };
+    const struct shard_options o = { .strategy = SHARD_FULL,
+                                     .prefetch = PREFETCH_PRE,
+                                     PLAIN_ADAMW };
+    struct rig k = { .mixed = true };
+    int rc = rig_open(&k, b, o);
+    void *data;
+
+    (void)arg;
+    if (rc)
+        return rc;
+    CHECK(shard_backward_begin(k.s, 1, err));
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(order); i++)
+        if (use_unit(b, &k.m, &k.r, order[i], ACCEL_F32, 1, b->rank))
+            return 2;
+    CHECK(shard_backward_end(k.s, err));
+    shard_loaded(k.s);
+    CHECK(shard_backward_begin(k.s, 1, err));
+    CHECK(k.r.want(k.r.user, 0, &data, err));
+    k.r.done(k.r.user, 0);
+    if (!is_gathered(k.s, 2) || is_gathered(k.s, 1) || is_gathered(k.s, 3))
+        return 3;
+    CHECK(k.r.want(k.r.user, 1, &data, err));
+    k.r.done(k.r.user, 1);
+    if (!is_gathered(k.s, 0) || !is_gathered(k.s, 2) || !is_gathered(k.s, 3))
+        return 4;
+    CHECK(shard_backward_end(k.s, err));
+    rig_close(&k);
+    return 0;
+}
+
 /* A gradient beside the parameters, between them and behind, is gone after the step. */
 static int gap_main(struct boot *b, void *arg)
 {
     const struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
-    struct rig k;
+    struct rig k = { .mixed = false };
     double sum[2];
     float *g;
     int rc = rig_open(&k, b, o);
@@ -758,6 +807,8 @@ int main(void)
     tap_is_int(fork_world(2, misuse_main, NULL, 240), 0, "misuse is refused");
     tap_is_int(fork_world(2, pinned_main, NULL, 240), 0,
                "a unit in use is not evicted");
+    tap_is_int(fork_world(2, ahead_main, NULL, 240), 0,
+               "the next unit of each dtype is gathered ahead");
     tap_is_int(fork_world(3, gap_main, NULL, 240), 0, "no gradient stays in a gap");
     for (int w = 1; w <= 3; w++)
         tap_is_int(fork_world(w, frozen_main, NULL, 240), 0,

@@ -300,8 +300,10 @@ static void quantize_blocks(const struct backend *be, void *const *a,
     free(code);
 }
 
-/* Codes of rows or turned; scales in places of their own, or in tiles. */
-static void block_of_shape(struct twin *t, struct twin_call c, struct block_scales s)
+/* Codes of rows or turned; scales in places of their own, or in tiles. Numbers are up to
+ * `largest`. */
+static void block_of_shape(struct twin *t, struct twin_call c, struct block_scales s,
+                           double largest)
 {
     const int64_t rows = c.dim[0], down = (rows + s.height - 1) / s.height;
     const int64_t lines = s.down ? s.cols : rows, k = s.down ? rows : s.cols;
@@ -317,14 +319,14 @@ static void block_of_shape(struct twin *t, struct twin_call c, struct block_scal
     twin_values(t, ACCEL_U8, s.turned ? s.cols * narrow_ld(rows) : rows * s.cols, 0, 0,
                 1);
     if (s.tiles)
-        twin_values(t, ACCEL_U8, c.dim[1], 0, 0, 1);
+        twin_values(t, ACCEL_U8, c.dim[1], 0, 100, 250);
     else
         twin_values(t, ACCEL_F32, c.dim[1] / 4, 0, 0, 1);
-    twin_values(t, c.type, rows * s.cols, 0, -900, 900);
-    twin_run(t, quantize_blocks, &c, "%lld x %lld %s in blocks of %lld x %lld%s%s",
-             (long long)rows, (long long)s.cols, accel_dtype_name(c.type),
-             (long long)s.height, (long long)s.width, s.turned ? ", turned" : "",
-             s.tiles ? ", tiles" : "");
+    twin_values(t, c.type, rows * s.cols, 0, -largest, largest);
+    twin_run(t, quantize_blocks, &c,
+             "%lld x %lld %s up to %g in blocks of %lld x %lld%s%s", (long long)rows,
+             (long long)s.cols, accel_dtype_name(c.type), largest, (long long)s.height,
+             (long long)s.width, s.turned ? ", turned" : "", s.tiles ? ", tiles" : "");
 }
 
 /* Lines of 128 and 32 along either dimension, and squares for both. */
@@ -338,20 +340,22 @@ static void blocks(struct twin *t)
         { 128, 128, 1, 1 }, { 1, 32, 0, 1 },  { 32, 1, 1, 1 },
     };
 
-    for (int i = 0; i < 54; i++) {
+    /* the last ones of zeros alone */
+    for (int i = 0; i < 63; i++) {
         const int *shape = shapes[i % 9];
 
         block_of_shape(t,
                        (struct twin_call){ .type = i % 4 ? ACCEL_BF16 : ACCEL_F32,
                                            .other = i % 5 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
-                                           .dim = { dims[i / 18][0] } },
+                                           .dim = { dims[i / 18 % 3][0] } },
                        (struct block_scales){ .e8m0 = shape[0] == 32 || shape[1] == 32,
                                               .height = shape[0],
                                               .width = shape[1],
-                                              .cols = dims[i / 18][1],
+                                              .cols = dims[i / 18 % 3][1],
                                               .turned = i / 9 % 2,
                                               .down = shape[2],
-                                              .tiles = shape[3] });
+                                              .tiles = shape[3] },
+                       i < 54 ? 900 : 0);
     }
 }
 
