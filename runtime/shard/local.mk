@@ -28,7 +28,8 @@ shard_wrap = -Wl,--wrap=comm_all_gather -Wl,--wrap=comm_reduce_scatter \
 	-Wl,--wrap=comm_all_reduce
 noinst_LTLIBRARIES += libshardworld.la
 libshardworld_la_SOURCES = tests/unit/shard_world.c tests/unit/shard_world.h
-unit_tests += tests/unit/test_queues tests/unit/test_shard tests/unit/test_shard_limits
+unit_tests += tests/unit/test_queues tests/unit/test_shard tests/unit/test_shard_costs \
+	tests/unit/test_shard_limits
 tests_unit_test_queues_SOURCES = tests/unit/test_queues.c tests/unit/queue_record.c \
 	tests/unit/queue_record.h
 tests_unit_test_queues_LDADD = libshardworld.la $(fork_ldadd)
@@ -36,6 +37,9 @@ tests_unit_test_queues_LDFLAGS = $(shard_wrap)
 tests_unit_test_shard_SOURCES = tests/unit/test_shard.c
 tests_unit_test_shard_LDADD = libshardworld.la $(fork_ldadd)
 tests_unit_test_shard_LDFLAGS = $(shard_wrap)
+tests_unit_test_shard_costs_SOURCES = tests/unit/test_shard_costs.c
+tests_unit_test_shard_costs_LDADD = libshardworld.la $(fork_ldadd)
+tests_unit_test_shard_costs_LDFLAGS = $(shard_wrap)
 tests_unit_test_shard_limits_SOURCES = tests/unit/test_shard_limits.c
 tests_unit_test_shard_limits_LDADD = libshardworld.la $(fork_ldadd)
 tests_unit_test_shard_limits_LDFLAGS = $(shard_wrap)

@@ -299,6 +299,16 @@ static void call_param(struct world *w)
     KEEP(w, param, t);
 }
 
+static void call_precision(struct world *w, accel_module_t *m)
+{
+    static const char *const words[] = {
+        "fp32",           "bf16", "fp16", "fp8", "", "fp32+output:fp32",
+        "bf16+reduce:fp", "fp8+", NULL
+    };
+
+    CALL(w, !m, accel_module_precision(m, words[calls_random(w, 9)], calls_error(w)));
+}
+
 static void call_find(struct world *w)
 {
     bool none = false;
@@ -309,6 +319,8 @@ static void call_find(struct world *w)
     (void)accel_module_state(m);
     if (calls_once_in(w, 4))
         accel_module_recompute(m, (int)calls_random(w, 2));
+    if (calls_once_in(w, 8))
+        call_precision(w, m);
 }
 
 static void call_inference(struct world *w)
