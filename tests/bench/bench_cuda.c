@@ -406,6 +406,117 @@ static void run_xent_grad(void *arg)
                   padded(vocab));
 }
 
+/* ---- 8-bit copies ---------------------------------------------------------------- */
+
+/* Behind what a kernel writes to room.p: a copy, or one of rows and one turned. */
+static struct narrow_copy copies(bool turned)
+{
+    float *scale = room.v + 4 * ROWS;
+
+    return (struct narrow_copy){ .type = ACCEL_F8E4M3,
+                                 .rows = ROWS,
+                                 .cols = COLS,
+                                 .copy = (char *)room.p + elems * 2,
+                                 .turned = turned ? (char *)room.p + elems * 3 : NULL,
+                                 .scale = scale,
+                                 .amax = scale + 1 };
+}
+
+/* arg not NULL, here and below: turned, too. */
+static void run_quantize(void *arg)
+{
+    const struct narrow_copy to = copies(arg != NULL);
+
+    if (arg)
+        be->quantize_turned(be, to.copy, to.turned, to.type, room.g, ACCEL_BF16, ROWS,
+                            COLS, to.scale, to.amax);
+    else
+        be->quantize(be, to.copy, to.type, room.g, ACCEL_BF16, elems, to.scale,
+                     to.amax);
+}
+
+static void run_norm_narrow(void *arg)
+{
+    const struct norm n = { ACCEL_BF16, ROWS, COLS, 1e-5f, true };
+    const struct narrow_copy to = copies(arg != NULL);
+
+    be->norm(be, &n, room.p, room.v, room.g, room.m, NULL, &to);
+}
+
+static void run_gated_narrow(void *arg)
+{
+    const struct narrow_copy to = copies(arg != NULL);
+
+    be->gated(be, room.p, room.g, (char *)room.g + elems * 2, ACCEL_BF16, elems,
+              ACCEL_ACT_SILU, &to);
+}
+
+static void run_act_narrow(void *arg)
+{
+    const struct narrow_copy to = copies(arg != NULL);
+
+    be->act(be, room.p, room.g, ACCEL_BF16, elems, ACCEL_ACT_GELU, &to);
+}
+
+/* arg: the shape of the blocks, with scales where products of the device read them. */
+static void run_blocks(void *arg)
+{
+    const int64_t *shape = arg;
+    const bool tiles = be->fp8 == BACKEND_FP8_WHOLE;
+    const struct block_scales s = { .inverse = room.v,
+                                    .e8m0 = shape[1] == 32,
+                                    .height = shape[0],
+                                    .width = shape[1],
+                                    .cols = COLS,
+                                    .row_step = shape[0] > 1 ? COLS / 128 : 1,
+                                    .col_step = shape[0] > 1 ? 1 : ROWS,
+                                    .tiles = tiles ? COLS / 128 : 0 };
+
+    be->quantize_blocks(be, (char *)room.p + elems * 2, ACCEL_F8E4M3, room.g,
+                        ACCEL_BF16, ROWS, &s);
+}
+
+/* Each row's bytes are what it has to read and write; its largest magnitude is found
+ * on the way. A scale of blocks is made from a second read, out of the cache. */
+static void measure_narrow(double copy)
+{
+    static int64_t lines[] = { 1, 128 }, squares[] = { 128, 128 }, mx[] = { 1, 32 };
+    static const float one[2] = { 1, 0 };
+    const struct {
+        const char *name;
+        void (*call)(void *);
+        void *arg;
+        int bytes;       /* of an element */
+        unsigned blocks; /* which the device needs; 0: none */
+    } all[] = {
+        { "e4m3", run_quantize, NULL, 3, 0 },
+        { "e4m3, turned besides", run_quantize, &room, 4, 0 },
+        { "RMSNorm, e4m3 besides", run_norm_narrow, NULL, 5, 0 },
+        { "RMSNorm, turned besides", run_norm_narrow, &room, 6, 0 },
+        { "gated, e4m3 besides", run_gated_narrow, NULL, 7, 0 },
+        { "gated, turned besides", run_gated_narrow, &room, 8, 0 },
+        { "GELU, e4m3 besides", run_act_narrow, NULL, 5, 0 },
+        { "GELU, turned besides", run_act_narrow, &room, 6, 0 },
+        { "blocks of 128", run_blocks, lines, 3, BACKEND_BLOCKS_128 },
+        { "blocks of 128 x 128", run_blocks, squares, 3, BACKEND_BLOCKS_128 },
+        { "blocks of 32", run_blocks, mx, 3, BACKEND_BLOCKS_32 },
+    };
+
+    if (be->fp8 == BACKEND_FP8_NONE)
+        return;
+    be->from_host(be, room.v + 4 * ROWS, one, sizeof(one));
+    printf("kernels that write 8-bit copies\n");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++) {
+        double rate;
+
+        if (all[i].blocks && !(be->fp8_blocks & all[i].blocks))
+            continue;
+        rate = all[i].bytes * (double)elems / median_ms(all[i].call, all[i].arg) / 1e6;
+        printf("  %-26s %8.1f GB/s %5.1f %% of the copy (goal 85)\n", all[i].name, rate,
+               100.0 * rate / copy);
+    }
+}
+
 static void measure_memory(void)
 {
     int64_t vocab = VOCAB, odd = ODD_VOCAB;
@@ -444,6 +555,7 @@ static void measure_memory(void)
         printf("  %-26s %8.1f GB/s %5.1f %% of the copy (goal 85)\n", all[i].name, rate,
                100.0 * rate / copy);
     }
+    measure_narrow(copy);
     print_state();
 }
 

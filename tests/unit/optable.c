@@ -483,13 +483,15 @@ static bool has_recipe(const struct backend *be, const struct fp8_recipe *r)
             (r->blocks == FP8_BLOCKS_128 ? BACKEND_BLOCKS_128 : BACKEND_BLOCKS_32));
 }
 
-static void run_fp8(const struct op_case *c, struct backend *const *be, int n)
+static void run_fp8(const struct op_case *c, struct backend *const *be, int n,
+                    bool blocks_only)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(recipes); i++) {
         struct op_trial t;
         size_t used;
 
-        if (!has_recipe(be[0], &recipes[i].recipe))
+        if (!has_recipe(be[0], &recipes[i].recipe) ||
+            (blocks_only && !recipes[i].recipe.blocks))
             continue;
         op_trial_open(&t, c, ACCEL_BF16, false);
         t.recipe = &recipes[i].recipe;
@@ -508,11 +510,12 @@ void optable_run(struct backend *const *be, int n)
             run_case(&optable[k]->at[i], be, n, ACCEL_F16, false);
             run_case(&optable[k]->at[i], be, n, ACCEL_F32, true);
         }
-    optable_run_fp8(be, n);
+    for (int i = 0; i < optable_fp8.count; i++)
+        run_fp8(&optable_fp8.at[i], be, n, false);
 }
 
-void optable_run_fp8(struct backend *const *be, int n)
+void optable_run_blocks(struct backend *const *be, int n)
 {
     for (int i = 0; i < optable_fp8.count; i++)
-        run_fp8(&optable_fp8.at[i], be, n);
+        run_fp8(&optable_fp8.at[i], be, n, true);
 }

@@ -64,8 +64,8 @@ extern const struct op_rows optable_fp8;
 /* Runs the table on be[0] and judges values and gradients by the references; be[1 ..
  * n-1] must then give the same bits as be[0]. Prints TAP results. */
 void optable_run(struct backend *const *be, int n);
-/* Its rows of products in 8 bits alone. */
-void optable_run_fp8(struct backend *const *be, int n);
+/* Its rows of products in 8 bits with scales of blocks alone. */
+void optable_run_blocks(struct backend *const *be, int n);
 
 /* The table on `be` and on `device`, by the same inputs: float32 to 1e-5, bfloat16 to
  * two of its last places. */

@@ -37,7 +37,7 @@ static void blocks_of_32(void)
     device = cuda_device();
     tap_is_int(device->fp8_blocks, BACKEND_BLOCKS_32 | BACKEND_BLOCKS_128,
                "10.0 has scales of blocks of both sizes");
-    optable_run_fp8((struct backend *const[]){ device, device }, 2);
+    optable_run_blocks((struct backend *const[]){ device, device }, 2);
     tap_ok(!device->sync(device, &err), "no call failed %s", err.text);
     backend_close(device);
 }
