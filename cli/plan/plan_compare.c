@@ -122,6 +122,12 @@ static accel_status_t level_row(struct cli_table *t, const struct planned *p,
     if (level && !precision_level_set(level, &config))
         return accel_fail_nomem(err, "a text of the config", sizeof(config.given));
     st = plan_again(p, &config, &again, err);
+    /* Rules for modules may ask for what this level has not. */
+    if (st == ACCEL_ECONFIG && level && config.precision_modules[0]) {
+        plan_free(&again);
+        config.precision_modules[0] = '\0';
+        st = plan_again(p, &config, &again, err);
+    }
     if (st == ACCEL_OK)
         plan_row(t, level ? level->name : "this config", &again.in, NULL, json);
     plan_free(&again);

@@ -120,6 +120,16 @@ static void print_masters(const struct precision *p, struct strbuf *out)
             : "bf16, rounded by chance (accel.precision.masters)");
 }
 
+/* Units whose modules have other dtypes than the run's. */
+static int other_units(const struct plan_input *in)
+{
+    int n = 0;
+
+    for (int u = 0; u < in->units && in->unit_types; u++)
+        n += in->unit_types[u].own;
+    return n;
+}
+
 /* What is trained, on how many ranks, how it is cut. */
 static void print_shape(const struct plan_input *in, const struct plan *p,
                         struct strbuf *out)
@@ -139,14 +149,18 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
          p->shard_elems, l->runs ? "" : " (planned only: not supported yet)");
     print_mesh(l, out);
     print_precision(l, &precision, out);
+    if (other_units(in))
+        rowf(out, "modules", "%d of %d unit%s in other dtypes", other_units(in),
+             in->units, plural(in->units));
     print_masters(&precision, out);
 }
 
 /* The row of the narrow copy of the parameters. */
 static const char *copy_name(const struct plan_input *in)
 {
-    return precision_of(in->config).parameters == ACCEL_F16 ? "  fp16 copy"
-                                                            : "  bf16 copy";
+    return other_units(in)                                    ? "  copies"
+           : precision_of(in->config).parameters == ACCEL_F16 ? "  fp16 copy"
+                                                              : "  bf16 copy";
 }
 
 /* Parameters, moments and gradients. Offloaded ones are printed with the
@@ -200,13 +214,20 @@ static void print_buffers(const struct plan_input *in, const struct plan *p,
         bytes_row(out, "  weights", p->gather_bytes, "all units, linears in e4m3");
     else if (p->gather_bytes)
         bytes_row(out, l->cut_optimizer || whole ? "  gather ring" : copy_name(in),
-                  p->gather_bytes, ring ? "two largest units" : "all units");
+                  p->gather_bytes,
+                  !ring             ? other_units(in) && !l->cut_optimizer
+                                          ? "units in other dtypes than masters"
+                                          : "all units"
+                  : other_units(in) ? "two largest units of each dtype"
+                                    : "two largest units");
     if (p->code_bytes)
         bytes_row(out, "  fp8 weights", p->code_bytes, "made once per step");
     if (p->reduce_bytes)
         bytes_row(out, in->compressed.on ? "  PowerSGD" : "  reduce buffer",
                   p->reduce_bytes,
-                  in->compressed.on ? "factors, and what they lack" : "largest unit");
+                  in->compressed.on ? "factors, and what they lack"
+                  : other_units(in) ? "largest unit of each dtype"
+                                    : "largest unit");
     if (p->sum_bytes)
         bytes_row(out, "  sums", p->sum_bytes,
                   in->device.library_sums

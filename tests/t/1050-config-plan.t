@@ -253,6 +253,20 @@ is "$(sed -n 's/^precision //p' others | sed -n '1p;$p' | tr '\n' ' ')" "this co
 is "$(rows others | grep -v 'this config' | diff from_bf16 -)" "" "and the rows are the same"
 run "$accel" plan fsdp.yaml --gpus 2 --gpu-memory 80 --batch 1 --seq 64 --compare-precision
 is "$(grep -c ' yes ' out) $(grep -c 'not yet' out)" "$(($(wc -l <out) - 1)) 0" "GPUs have every level"
+# Levels that cannot have the rules for modules are shown without them.
+cp out without
+run "$accel" plan fsdp.yaml --gpus 2 --gpu-memory 80 --batch 1 --seq 64 --compare-precision \
+    --set 'accel.precision.modules=*ln_*=fp32'
+is "$code" 0 "levels with rules for modules"
+is "$(sed 's/  .*//' out)" "$(sed 's/  .*//' without)" "are the same ones"
+isnt "$(grep '^bf16  ' out)" "$(grep '^bf16  ' without)" "bf16 has wide norms"
+is "$(grep '^bf16+masters-bf16 ' out)" "$(grep '^bf16+masters-bf16 ' without)" "beside narrow masters there are none"
+run "$accel" plan fsdp.yaml --ranks 2 --batch 1 --seq 64 --set 'accel.precision.modules=*ln_*=fp32' \
+    --set mixed_precision=bf16
+like "$out" '^  modules  *13 of 26 units in other dtypes' "the plan says how many"
+like "$out" '^    gather ring .*two largest units of each dtype' "and that each dtype has a ring"
+run "$accel" check fsdp.yaml --set 'accel.precision.modules=*ln_*=fp8' --set mixed_precision=bf16
+like "$out$err" "fp8 in 'accel.precision.modules' has no effect with mixed_precision bf16" "fp8 alone gets a note"
 run "$accel" plan fsdp.yaml --ranks 1 --batch 2 --seq 64 --set mixed_precision=fp8 --set fp8_backend=MSAMP \
     --set fp8_opt_level=O3
 like "$out" '^    weights +[0-9.]+ MiB +all units, linears in e4m3' "what one rank holds"

@@ -179,7 +179,6 @@ static void note_unused_precision(struct validator *v)
         enum mixed_precision of;
     } keys[] = {
         { "fp8_recipe", PRECISION_FP8 },
-        { "modules", PRECISION_FP8 },
         { "fp8_weight_cache", PRECISION_FP8 },
         { "loss_scale_enabled", PRECISION_FP16 },
         { "loss_scale_init_scale", PRECISION_FP16 },
@@ -202,6 +201,21 @@ static void note_unused_precision(struct validator *v)
                    cure, "'%s' has no effect with mixed_precision %s", path,
                    config_get(v->cfg, "mixed_precision", now, sizeof(now)));
     }
+}
+
+/* Other words of the rules do not depend on the run's precision, or are refused. */
+static void note_unused_rules(struct validator *v)
+{
+    char now[16];
+
+    if (v->cfg->mixed_precision == PRECISION_FP8 ||
+        !strstr(v->cfg->precision_modules, "=fp8") ||
+        v->cfg->origin[config_row("accel.precision.modules")] < ORIGIN_FILE)
+        return;
+    report_add(v->report, MESSAGE_NOTE, place_of(v, "modules", ACCEL_PRECISION),
+               "remove it, or set mixed_precision: fp8",
+               "fp8 in 'accel.precision.modules' has no effect with mixed_precision %s",
+               config_get(v->cfg, "mixed_precision", now, sizeof(now)));
 }
 
 /* Codes are all that there is of such weights, so every product must take them. */
@@ -268,6 +282,7 @@ void validate_across(struct validator *v)
     check_masters(v);
     check_weights(v);
     note_unused_precision(v);
+    note_unused_rules(v);
     check_metric(v);
     check_local_dir(v);
     check_track(v);
