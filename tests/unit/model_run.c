@@ -48,6 +48,20 @@ static accel_status_t open_model(accel_t *run, const struct model_request *r,
     return nn_units_build(run->job.model, true, "", &run->units, err);
 }
 
+/* Copies of shards between nodes, as a run makes them. */
+static accel_status_t open_groups(accel_t *run, enum sharding_strategy strategy,
+                                  accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    if (strategy != SHARD_HYBRID && strategy != SHARD_HYBRID_ZERO2)
+        return st;
+    st = comm_split(run->comm, run->boot.node, run->boot.rank, &run->group, err);
+    return st ? st
+              : comm_split(run->comm, run->boot.local_rank, run->boot.rank,
+                           &run->copies, err);
+}
+
 accel_status_t model_run_open(accel_t *run, struct boot *b,
                               const struct model_request *r, accel_error_t *err)
 {
@@ -65,6 +79,10 @@ accel_status_t model_run_open(accel_t *run, struct boot *b,
     run->boot = *b;
     run->progress.saved_step = -1;
     st = comm_open(&run->comm, b, &comm, err);
+    if (!st)
+        st = open_groups(run, r->strategy, err);
+    o.data = run->group;
+    o.copies = run->copies;
     if (!st)
         st = open_model(run, r, err);
     if (!st)
@@ -85,6 +103,8 @@ void model_run_close(accel_t *run)
     if (run->graph_open)
         graph_close(&run->graph);
     backend_close(run->backend);
+    comm_close(run->copies);
+    comm_close(run->group);
     comm_close(run->comm);
     state_identity_free(run);
 }
