@@ -37,7 +37,8 @@ static void blocks_of_32(void)
     device = cuda_device();
     tap_is_int(device->fp8_blocks, BACKEND_BLOCKS_32 | BACKEND_BLOCKS_128,
                "10.0 has scales of blocks of both sizes");
-    optable_run_blocks((struct backend *const[]){ device, device }, 2);
+    optable_run_blocks((struct backend *const[]){ device, device },
+                       TAP_SANITIZED ? 1 : 2);
     tap_ok(!device->sync(device, &err), "no call failed %s", err.text);
     backend_close(device);
 }
@@ -52,9 +53,12 @@ int main(void)
         tap_ok(false, "the CPU backend: %s", err.text);
         return tap_done();
     }
-    optable_run(twice, 2);
-    golden(device);
-    optable_beside(cpu, device);
+    /* the same calls once more have no new accesses for a sanitizer */
+    optable_run(twice, TAP_SANITIZED ? 1 : 2);
+    if (!TAP_SANITIZED) {
+        golden(device);
+        optable_beside(cpu, device);
+    }
     tap_ok(!device->sync(device, &err), "no call failed %s", err.text);
     backend_close(device);
     backend_close(cpu);

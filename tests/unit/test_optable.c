@@ -42,7 +42,9 @@ int main(int argc, char **argv)
     }
     tap_diag("isa %s", be[0]->isa);
     optable_run(be, 2);
-    golden(be[0]);
+    /* the same calls once more have no new accesses for a sanitizer */
+    if (!TAP_SANITIZED)
+        golden(be[0]);
     backend_close(be[0]);
     backend_close(be[1]);
     return tap_done();
