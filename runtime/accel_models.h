@@ -80,7 +80,7 @@ void accel_module_recompute(accel_module_t *m, int on);
 /* What m and all below it compute in, where that is not the run's dtype: "fp32",
  * "bf16", "fp16" (in runs with mixed_precision: fp16) or, for linears of runs in fp8,
  * "fp8". Its parameters are gathered in that dtype, inputs in the caller's dtype are
- * cast to it, and a result in it is cast back, unless that is a single number.
+ * cast to it, and a result in it is cast back, unless that is one float32, a loss.
  * "+output:TYPE" has the result cast to TYPE, and "+reduce:TYPE" sends gradients in
  * TYPE where they are sharded: "fp32+output:fp32". A rule of accel.precision.modules
  * that fits m wins. Before accel_prepare. Errors: A0605, A0609; types that the run

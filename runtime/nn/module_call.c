@@ -26,12 +26,35 @@ static bool cast_inputs(accel_module_t *m, accel_tensor_t *const *in, int n,
     return true;
 }
 
-/* A single number, a loss, stays as it is. */
+/* One float32, a loss, stays as it is. */
 static accel_tensor_t *cast_output(const accel_module_t *m, accel_tensor_t *out)
 {
-    return out && !out->name && out->dtype == m->types.compute && out->elems > 1
+    const bool loss = out && out->elems == 1 && out->dtype == ACCEL_F32;
+
+    return out && !out->name && !loss && out->dtype == m->types.compute
                ? accel_cast(out, m->types.output)
                : out;
+}
+
+accel_tensor_t *nn_types_enter(const accel_module_t *m, accel_tensor_t *x,
+                               accel_dtype_t *outer_out)
+{
+    struct graph *g = m->g;
+
+    *outer_out = g->compute;
+    if (x && x->dtype == g->compute)
+        x = accel_cast(x, m->types.compute);
+    g->compute = m->types.compute;
+    return x;
+}
+
+accel_tensor_t *nn_types_leave(const accel_module_t *m, accel_tensor_t *y,
+                               accel_dtype_t outer)
+{
+    if (y && y->dtype == m->types.compute)
+        y = accel_cast(y, outer);
+    m->g->compute = outer;
+    return y;
 }
 
 /* The forward of a module whose types are not its caller's. */

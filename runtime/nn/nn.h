@@ -105,6 +105,15 @@ void nn_buffers_free(accel_module_t *m);
  * only). Returns how many there are. The tree keeps them. */
 int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out);
 
+/* For an op that a module calls with the weights of another one, m, as of a tied head:
+ * x becomes of m's dtype, in which ops compute from then on. *outer_out goes to the call
+ * that ends this, which brings y back, unless that has a dtype of its own (NULL: there
+ * is nothing to bring back). */
+accel_tensor_t *nn_types_enter(const accel_module_t *m, accel_tensor_t *x,
+                               accel_dtype_t *outer_out);
+accel_tensor_t *nn_types_leave(const accel_module_t *m, accel_tensor_t *y,
+                               accel_dtype_t outer);
+
 /* Turns on activation checkpointing for every module that is the root of a unit other
  * than 0: backward computes it again. Returns how many there are. */
 int nn_recompute_units(accel_module_t *root);

@@ -13,13 +13,17 @@
  * blocks rotate by them. */
 static accel_tensor_t *decoder_embed(const struct decoder *d, accel_tensor_t *ids)
 {
+    accel_dtype_t outer;
     accel_tensor_t *x;
 
-    if (d->positions)
+    if (d->positions) {
+        ids = nn_types_enter(d->tokens, ids, &outer);
         x = op_embedding(ids, layer_weight(d->tokens), layer_weight(d->positions),
                          accel_kv_length(d->blocks.cache));
-    else
+        x = nn_types_leave(d->tokens, x, outer);
+    } else {
         x = layer_call(d->tokens, ids);
+    }
     return accel_dropout(x, d->table.embd_dropout);
 }
 
@@ -27,15 +31,20 @@ static accel_tensor_t *decoder_embed(const struct decoder *d, accel_tensor_t *id
 accel_tensor_t *decoder_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     const struct decoder *d = accel_module_state(m);
-    accel_tensor_t *x, *head = layer_weight(d->head ? d->head : d->tokens);
+    accel_module_t *head = d->head ? d->head : d->tokens;
+    accel_dtype_t outer;
+    accel_tensor_t *x;
 
     if (n < 1 || n > 2)
         return graph_fail(m->g, A0605, d->table.model, "pass {ids, targets}",
                           "the model takes 1 or 2 inputs, not %d", n);
     x = blocks_call(&d->blocks, decoder_embed(d, in[0]), NULL);
-    x = layer_call(d->norm, x);
-    return n == 2 ? accel_cross_entropy(x, head, NULL, in[1], NULL)
-                  : op_last_logits(x, head);
+    x = nn_types_enter(head, layer_call(d->norm, x), &outer);
+    /* losses and logits are float32 in any case */
+    x = n == 2 ? accel_cross_entropy(x, layer_weight(head), NULL, in[1], NULL)
+               : op_last_logits(x, layer_weight(head));
+    nn_types_leave(head, NULL, outer);
+    return x;
 }
 
 /* Modules are declared in the order of the forward. A tied head is a second name of
