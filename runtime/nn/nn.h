@@ -106,9 +106,9 @@ void nn_buffers_free(accel_module_t *m);
 int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out);
 
 /* For an op that a module calls with the weights of another one, m, as of a tied head:
- * x becomes of m's dtype, in which ops compute from then on. *outer_out goes to the call
- * that ends this, which brings y back, unless that has a dtype of its own (NULL: there
- * is nothing to bring back). */
+ * x becomes of m's dtype, in which ops compute from then on. *outer_out goes to the
+ * call that ends this, which brings y back, unless that has a dtype of its own (NULL:
+ * there is nothing to bring back). */
 accel_tensor_t *nn_types_enter(const accel_module_t *m, accel_tensor_t *x,
                                accel_dtype_t *outer_out);
 accel_tensor_t *nn_types_leave(const accel_module_t *m, accel_tensor_t *y,
