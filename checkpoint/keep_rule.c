@@ -67,6 +67,24 @@ static void look(struct ckpt_survey *s, struct ckpt_kept *k, int rootfd)
     k->ours = id.step == k->step && s->run_id[0] && strcmp(id.run_id, s->run_id) == 0;
 }
 
+/* What a run at work has removed since the names were read is left out: it looks
+ * damaged, as long as some of its files are there. */
+static void look_at_all(struct ckpt_survey *s, int rootfd)
+{
+    size_t there = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct ckpt_kept k = s->list[i];
+
+        look(s, &k, rootfd);
+        if (k.status == ACCEL_OK ||
+            faccessat(rootfd, k.name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+            errno != ENOENT)
+            s->list[there++] = k;
+    }
+    s->count = there;
+}
+
 /* A later value of a step replaces an earlier one. */
 static void take_value(void *user, int64_t step, double value)
 {
@@ -212,8 +230,7 @@ accel_status_t ckpt_survey(struct ckpt_survey *s_out, int rootfd, const char *ru
     if (run_id)
         snprintf(s->run_id, sizeof(s->run_id), "%s", run_id);
     st = list_steps(s, rootfd, err);
-    for (size_t i = 0; i < s->count; i++)
-        look(s, &s->list[i], rootfd);
+    look_at_all(s, rootfd);
     if (!st)
         st = read_rule(s, rootfd, rule, err);
     if (!st)
