@@ -10,20 +10,11 @@
 
 static const char op[] = "recompute";
 
-/* Inputs in the caller's dtype become those of the module's. False: sticky error. */
-static bool cast_inputs(accel_module_t *m, accel_tensor_t *const *in, int n,
-                        accel_tensor_t **cast)
+/* What is in the caller's dtype becomes one of the module's. */
+static accel_tensor_t *cast_input(const accel_module_t *m, accel_tensor_t *x)
 {
-    struct graph *g = m->g;
-
-    for (int i = 0; i < n; i++) {
-        cast[i] = in[i];
-        if (in[i] && !in[i]->name && in[i]->dtype == g->compute)
-            cast[i] = accel_cast(in[i], m->types.compute);
-        if (g->error.code)
-            return false;
-    }
-    return true;
+    return x && !x->name && x->dtype == m->g->compute ? accel_cast(x, m->types.compute)
+                                                      : x;
 }
 
 /* One float32, a loss, stays as it is. */
@@ -39,20 +30,16 @@ static accel_tensor_t *cast_output(const accel_module_t *m, accel_tensor_t *out)
 accel_tensor_t *nn_types_enter(const accel_module_t *m, accel_tensor_t *x,
                                accel_dtype_t *outer_out)
 {
-    struct graph *g = m->g;
-
-    *outer_out = g->compute;
-    if (x && x->dtype == g->compute)
-        x = accel_cast(x, m->types.compute);
-    g->compute = m->types.compute;
+    x = cast_input(m, x);
+    *outer_out = m->g->compute;
+    m->g->compute = m->types.compute;
     return x;
 }
 
 accel_tensor_t *nn_types_leave(const accel_module_t *m, accel_tensor_t *y,
                                accel_dtype_t outer)
 {
-    if (y && y->dtype == m->types.compute)
-        y = accel_cast(y, outer);
+    y = cast_output(m, y);
     m->g->compute = outer;
     return y;
 }
@@ -61,19 +48,18 @@ accel_tensor_t *nn_types_leave(const accel_module_t *m, accel_tensor_t *y,
 static accel_tensor_t *forward_in_types(accel_module_t *m, accel_tensor_t *const *in,
                                         int n)
 {
-    struct graph *g = m->g;
-    const accel_dtype_t outer = g->compute;
-    accel_tensor_t *cast[TAPE_MAX_IN], *out;
+    accel_tensor_t *cast[TAPE_MAX_IN];
+    accel_dtype_t outer;
 
     if (n > TAPE_MAX_IN)
-        return graph_fail(g, A0605, NULL, "pass at most 8 tensors",
+        return graph_fail(m->g, A0605, NULL, "pass at most 8 tensors",
                           "module '%s' was given %d inputs", m->path, n);
-    if (!cast_inputs(m, in, n, cast))
+    for (int i = 0; i < n; i++)
+        cast[i] = cast_input(m, in[i]);
+    if (m->g->error.code)
         return NULL;
-    g->compute = m->types.compute;
-    out = cast_output(m, m->cls->forward(m, cast, n));
-    g->compute = outer;
-    return out;
+    nn_types_enter(m, NULL, &outer);
+    return nn_types_leave(m, m->cls->forward(m, cast, n), outer);
 }
 
 /* module_path is for messages and for the tape, depth for calls that are not allowed

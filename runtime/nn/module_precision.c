@@ -24,7 +24,8 @@ static const accel_tensor_t *named_tensor(const accel_module_t *m)
     return t;
 }
 
-const char *nn_module_name(const accel_module_t *m, char *buf, size_t len)
+/* "MODEL/h.3.attn", or "h.3.attn" where the model has no name, in buf; returns buf. */
+static const char *module_name(const accel_module_t *m, char *buf, size_t len)
 {
     const accel_module_t *root = m;
     const accel_tensor_t *t;
@@ -69,7 +70,7 @@ static accel_status_t assign(struct assignment *a, accel_module_t *m,
     const struct module_types around = m->parent ? m->parent->types : a->run;
     const struct module_choice *choice = &m->choice;
     char name[1024];
-    const int rule = rule_of(&a->rules, m, nn_module_name(m, name, sizeof(name)));
+    const int rule = rule_of(&a->rules, m, module_name(m, name, sizeof(name)));
     accel_status_t st = ACCEL_OK;
 
     m->types = around;
@@ -101,7 +102,7 @@ accel_status_t nn_precision_assign(accel_module_t *const *roots, int n,
     for (int i = 0; i < n && st == ACCEL_OK; i++) {
         st = assign(&a, roots[i], err);
         if (roots[i]->child)
-            nn_module_name(roots[i]->child, some, sizeof(some));
+            module_name(roots[i]->child, some, sizeof(some));
     }
     *others_out = a.others;
     return st == ACCEL_OK ? module_rules_used(&a.rules, false, some, err) : st;

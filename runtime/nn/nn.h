@@ -68,8 +68,6 @@ void nn_module_free(accel_module_t *root);
 accel_status_t nn_precision_assign(accel_module_t *const *roots, int n,
                                    const struct config *cfg, int *others_out,
                                    accel_error_t *err);
-/* "MODEL/h.3.attn", or "h.3.attn" where the model has no name, in buf; returns buf. */
-const char *nn_module_name(const accel_module_t *m, char *buf, size_t len);
 /* Do linears of m multiply in 8 bits by what the program asks for, for m or what it
  * belongs to? `otherwise`: it has not asked. */
 bool nn_module_narrows(const accel_module_t *m, bool otherwise);
@@ -107,8 +105,7 @@ int64_t nn_buffers_list(accel_module_t *root, accel_tensor_t **list_out);
 
 /* For an op that a module calls with the weights of another one, m, as of a tied head:
  * x becomes of m's dtype, in which ops compute from then on. *outer_out goes to the
- * call that ends this, which brings y back, unless that has a dtype of its own (NULL:
- * there is nothing to bring back). */
+ * call that ends this, which makes of y what m returns (NULL: it stays as it is). */
 accel_tensor_t *nn_types_enter(const accel_module_t *m, accel_tensor_t *x,
                                accel_dtype_t *outer_out);
 accel_tensor_t *nn_types_leave(const accel_module_t *m, accel_tensor_t *y,

@@ -77,18 +77,19 @@ struct cut {
  * have a unit for each set of types. */
 static int unit_of(struct cut *k, const accel_module_t *owner, const accel_module_t *m)
 {
+    const struct plan_types t = { m->own_types, m->types.compute, m->types.reduce };
     struct units *u = k->u;
 
-    for (int i = 0; i < u->count; i++)
-        if (k->whose[i] == owner && u->unit[i].own_types == m->own_types &&
-            (!m->own_types || (u->unit[i].type == m->types.compute &&
-                               u->unit[i].reduce == m->types.reduce)))
+    for (int i = 0; i < u->count; i++) {
+        const struct plan_types *of = &u->unit[i].types;
+
+        if (k->whose[i] == owner && of->own == t.own &&
+            (!t.own || (of->parameters == t.parameters && of->reduce == t.reduce)))
             return i;
+    }
     k->whose[u->count] = owner;
     u->unit[u->count].name = m->path;
-    u->unit[u->count].own_types = m->own_types;
-    u->unit[u->count].type = m->types.compute;
-    u->unit[u->count].reduce = m->types.reduce;
+    u->unit[u->count].types = t;
     return u->count++;
 }
 

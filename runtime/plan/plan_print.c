@@ -202,6 +202,17 @@ static void activations_row(const struct plan_input *in, const struct plan *p,
     bytes_row(out, "  activations", p->activation_bytes, note);
 }
 
+/* What the row of gathered parameters holds. */
+static const char *gather_note(const struct plan_input *in, bool ring)
+{
+    const bool others = other_units(in) > 0;
+
+    if (ring)
+        return others ? "two largest units of each dtype" : "two largest units";
+    return others && !in->layout.cut_optimizer ? "units in other dtypes than masters"
+                                               : "all units";
+}
+
 /* What a step needs besides the state; rows of 0 bytes are left out. */
 static void print_buffers(const struct plan_input *in, const struct plan *p,
                           struct strbuf *out)
@@ -214,12 +225,7 @@ static void print_buffers(const struct plan_input *in, const struct plan *p,
         bytes_row(out, "  weights", p->gather_bytes, "all units, linears in e4m3");
     else if (p->gather_bytes)
         bytes_row(out, l->cut_optimizer || whole ? "  gather ring" : copy_name(in),
-                  p->gather_bytes,
-                  !ring             ? other_units(in) && !l->cut_optimizer
-                                          ? "units in other dtypes than masters"
-                                          : "all units"
-                  : other_units(in) ? "two largest units of each dtype"
-                                    : "two largest units");
+                  p->gather_bytes, gather_note(in, ring));
     if (p->code_bytes)
         bytes_row(out, "  fp8 weights", p->code_bytes, "made once per step");
     if (p->reduce_bytes)

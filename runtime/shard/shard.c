@@ -148,11 +148,12 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
     if (st)
         return st;
     for (int i = 0; i < s->units; i++) {
+        const struct plan_types *t = &units->unit[i].types;
         struct shard_unit *u = &s->unit[i];
 
         u->def = &units->unit[i];
-        u->type = u->def->own_types ? u->def->type : s->o.precision.parameters;
-        u->reduce = u->def->own_types ? u->def->reduce : s->o.precision.reduce;
+        u->type = t->own ? t->parameters : s->o.precision.parameters;
+        u->reduce = t->own ? t->reduce : s->o.precision.reduce;
         u->undrawn = calloc((size_t)u->def->param_count + 1, sizeof(*u->undrawn));
         if (!u->undrawn)
             return accel_fail_nomem(err, "unit table", (size_t)u->def->param_count);

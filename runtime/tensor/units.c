@@ -111,8 +111,7 @@ void units_lay_out(struct units *u)
 void units_types(const struct units *u, struct plan_types *types_out)
 {
     for (int i = 0; i < u->count; i++)
-        types_out[i] = (struct plan_types){ u->unit[i].own_types, u->unit[i].type,
-                                            u->unit[i].reduce };
+        types_out[i] = u->unit[i].types;
 }
 
 int units_coded(const struct units *u, struct plan_coded *list,

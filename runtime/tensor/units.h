@@ -24,10 +24,7 @@ struct unit {
     int64_t frozen;
     /* number of the optimizer that trains the rest; -1: none does */
     int optim;
-    /* what it is gathered in and what its gradient has on the wire is not the run's,
-     * but these */
-    bool own_types;
-    accel_dtype_t type, reduce;
+    struct plan_types types;
 };
 
 /* All units of a run; one without parameters is allowed. */

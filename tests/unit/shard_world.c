@@ -163,7 +163,7 @@ int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
     float *g = NULL;
     void *data;
 
-    compute = m->unit[u].own_types ? m->unit[u].type : compute;
+    compute = m->unit[u].types.own ? m->unit[u].types.parameters : compute;
     CHECK(r->want(r->user, u, &data, err));
     if (sample >= 0)
         CHECK(r->grad(r->user, u, &g, err));
@@ -275,7 +275,8 @@ static int copy_boxes(struct boot *b, const struct model *m, struct shard *s, bo
 static int differs(const struct model *m, const struct job *job, int u,
                    const void *data)
 {
-    const accel_dtype_t type = m->unit[u].own_types ? m->unit[u].type : job->compute;
+    const accel_dtype_t type =
+        m->unit[u].types.own ? m->unit[u].types.parameters : job->compute;
     int wrong = 0;
 
     for (int64_t i = 0; i < m->unit[u].elems; i++) {
@@ -362,9 +363,9 @@ static int rank_main(struct boot *b, void *arg)
 
     model_build(&m);
     for (int u = 0; u < UNITS; u++) {
-        m.unit[u].own_types = job->mixed && u % 2 == job->mixed % 2;
-        m.unit[u].type = MIXED(job->compute);
-        m.unit[u].reduce = MIXED(job->reduce);
+        m.unit[u].types =
+            (struct plan_types){ job->mixed && u % 2 == job->mixed % 2,
+                                 MIXED(job->compute), MIXED(job->reduce) };
     }
     CHECK(comm_open(&c, b, NULL, err));
     if (open_groups(b, c, job, &o))

@@ -30,9 +30,7 @@ static void mix_types(const struct sizes *z, int i, accel_dtype_t t, struct unit
     for (int u = 0; u < z->units; u++) {
         types[u] = (struct plan_types){ i > 21 && (u + i) % 3 == 0, MIXED(t),
                                         u % 2 ? MIXED(t) : t };
-        unit[u].own_types = types[u].own;
-        unit[u].type = types[u].parameters;
-        unit[u].reduce = types[u].reduce;
+        unit[u].types = types[u];
     }
 }
 

@@ -27,10 +27,8 @@ struct rig {
 static int rig_open(struct rig *k, struct boot *b, struct shard_options o)
 {
     model_build(&k->m);
-    for (int u = 1; u < UNITS && k->mixed; u += 2) {
-        k->m.unit[u].own_types = true;
-        k->m.unit[u].type = k->m.unit[u].reduce = ACCEL_BF16;
-    }
+    for (int u = 1; u < UNITS && k->mixed; u += 2)
+        k->m.unit[u].types = (struct plan_types){ true, ACCEL_BF16, ACCEL_BF16 };
     CHECK(comm_open(&k->c, b, NULL, err));
     CHECK(backend_cpu_open(&k->be, 1, err));
     o.backend = k->be;
