@@ -140,6 +140,7 @@ tests_unit_test_units_SOURCES = tests/unit/test_units.c $(run_folder)
 tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
 run_net = tests/unit/run_net.c tests/unit/run_net.h $(open_world) $(run_folder)
+run_tokens = tests/unit/run_tokens.c tests/unit/run_tokens.h
 tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_net)
 tests_unit_test_objects_LDADD = $(fork_ldadd)
 tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
@@ -166,7 +167,8 @@ tests_unit_test_fp16_run_SOURCES = tests/unit/test_fp16_run.c $(run_net)
 tests_unit_test_fp16_run_LDADD = $(fork_ldadd)
 tests_unit_test_fp16_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_fp8_run
-tests_unit_test_fp8_run_SOURCES = tests/unit/test_fp8_run.c $(run_net)
+tests_unit_test_fp8_run_SOURCES = tests/unit/test_fp8_run.c $(run_net) \
+	$(run_tokens)
 tests_unit_test_fp8_run_LDADD = $(fork_ldadd)
 tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=pread
 # Any bits in the scales of a checkpoint: 8 in the suite.
@@ -174,12 +176,14 @@ check-scales: tests/unit/test_fp8_run
 	./tests/unit/test_fp8_run 3000
 .PHONY: check-scales
 unit_tests += tests/unit/test_module_precision
-tests_unit_test_module_precision_SOURCES = tests/unit/test_module_precision.c $(run_net)
+tests_unit_test_module_precision_SOURCES = tests/unit/test_module_precision.c $(run_net) \
+	$(run_tokens)
 tests_unit_test_module_precision_LDADD = $(fork_ldadd)
 tests_unit_test_module_precision_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=comm_all_gather -Wl,--wrap=comm_reduce_scatter
 unit_tests += tests/unit/test_fp8_gather
-tests_unit_test_fp8_gather_SOURCES = tests/unit/test_fp8_gather.c $(run_net)
+tests_unit_test_fp8_gather_SOURCES = tests/unit/test_fp8_gather.c $(run_net) \
+	$(run_tokens)
 tests_unit_test_fp8_gather_LDADD = $(fork_ldadd)
 tests_unit_test_fp8_gather_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=comm_all_gather
@@ -197,7 +201,8 @@ tests_unit_test_plan_saves_LDADD = $(fork_ldadd)
 tests_unit_test_plan_saves_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=malloc \
 	-Wl,--wrap=free -Wl,--wrap=ckpt_stage_map -Wl,--wrap=ckpt_stage_unmap
 unit_tests += tests/unit/test_fp8_kept
-tests_unit_test_fp8_kept_SOURCES = tests/unit/test_fp8_kept.c $(run_net)
+tests_unit_test_fp8_kept_SOURCES = tests/unit/test_fp8_kept.c $(run_net) \
+	$(run_tokens)
 tests_unit_test_fp8_kept_LDADD = $(fork_ldadd)
 tests_unit_test_fp8_kept_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=cpu_quantize,--wrap=cpu_quantize_blocks

@@ -15,8 +15,9 @@
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
 #include "tests/unit/run_net.h"
+#include "tests/unit/run_tokens.h"
 
-enum { STEPS = 6, MICROS = 3, SAMPLES = 4, SEQ = 16, VOCAB = 64, LENGTH = 4 };
+enum { STEPS = 6, MICROS = 3, SAMPLES = 4, LENGTH = 4 };
 /* What a script does besides: a weight is written in the middle of the step, an
  * evaluation of the averages, a save, and back to it. */
 enum { WRITTEN = 2, SWAPPED = 3, SAVED = 4, BACK = 5 };
@@ -95,8 +96,8 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
                                   .kv_heads = 2,
                                   .width = 32,
                                   .hidden = 64,
-                                  .context = SEQ,
-                                  .vocab = VOCAB };
+                                  .context = TOKENS_SEQ,
+                                  .vocab = TOKENS_VOCAB };
     const accel_optimizer_t adam = { .lr = 3e-3f };
     const accel_ema_t average = { .decay = 0.5 };
     accel_loop_t loop = { .steps = STEPS,
@@ -123,34 +124,14 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
     return accel_prepare_all(k->run, &loop, err);
 }
 
-static accel_tensor_t *rig_forward(struct rig *k, int number, accel_error_t *err)
-{
-    const int batch = SAMPLES / accel_world_size(k->run);
-    const int64_t dims[] = { batch, SEQ };
-    int32_t ids[SAMPLES * SEQ], next[SAMPLES * SEQ];
-    accel_tensor_t *in[2];
-
-    for (int i = 0; i < batch * SEQ; i++) {
-        const int sample = accel_rank(k->run) * batch + i / SEQ + number * SAMPLES;
-
-        ids[i] = (sample * 5 + i % SEQ * (1 + sample % 3)) % VOCAB;
-        next[i] = (sample * 5 + (i % SEQ + 1) * (1 + sample % 3)) % VOCAB;
-    }
-    in[0] = accel_input(k->run, ACCEL_I32, 2, dims, ids, err);
-    in[1] = accel_input(k->run, ACCEL_I32, 2, dims, next, err);
-    return accel_call(k->model, in, 2);
-}
-
+/* Rank 0 alone writes to what all share. */
 static accel_status_t evaluate(struct rig *k, double *loss_out, accel_error_t *err)
 {
-    float value = NAN;
-    accel_status_t st;
+    double own;
+    accel_status_t st = run_tokens_evaluate(k->run, k->model, SAMPLES, &own, err);
 
-    accel_inference_mode(k->run, 1);
-    st = accel_tensor_read(rig_forward(k, 0, err), &value, 1, err);
-    accel_inference_mode(k->run, 0);
     if (accel_rank(k->run) == 0)
-        *loss_out = (double)value;
+        *loss_out = own;
     return st;
 }
 
@@ -175,7 +156,9 @@ static accel_status_t attempt(void *user, int batch, accel_error_t *err)
     accel_status_t st = accel_batch_begin(k->run, err);
 
     (void)batch;
-    return st ? st : accel_backward(k->run, rig_forward(k, 7, err), err);
+    return st ? st
+              : accel_backward(k->run,
+                               run_tokens_loss(k->run, k->model, SAMPLES, 7, err), err);
 }
 
 static accel_status_t before_step(struct rig *k, const struct scene *p, int step,
@@ -208,7 +191,10 @@ static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
         if (!st)
             st = accel_batch_begin(k->run, err);
         if (!st)
-            st = accel_backward(k->run, rig_forward(k, step * MICROS + i, err), err);
+            st = accel_backward(
+                k->run,
+                run_tokens_loss(k->run, k->model, SAMPLES, step * MICROS + i, err),
+                err);
         if (!st)
             st = accel_step(k->run, err);
     }

@@ -16,8 +16,9 @@
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
 #include "tests/unit/run_net.h"
+#include "tests/unit/run_tokens.h"
 
-enum { STEPS = 9, STOP = 5, SEED = 5, SAMPLES = 8, SEQ = 16, VOCAB = 64, LENGTH = 7 };
+enum { STEPS = 9, STOP = 5, SEED = 5, SAMPLES = 8, LENGTH = 7 };
 enum { LINEARS = 13, STATE = LINEARS * FP8_TENSORS * (1 + LENGTH) };
 
 struct outcome {
@@ -104,8 +105,8 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
                                   .kv_heads = 2,
                                   .width = 32,
                                   .hidden = 64,
-                                  .context = SEQ,
-                                  .vocab = VOCAB };
+                                  .context = TOKENS_SEQ,
+                                  .vocab = TOKENS_VOCAB };
     const accel_optimizer_t adam = { .lr = 3e-3f };
     accel_loop_t loop = {
         .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
@@ -128,37 +129,6 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
     return accel_prepare_all(k->run, &loop, err);
 }
 
-/* The loss of this rank's samples of a step: tokens that follow each other. */
-static accel_tensor_t *rig_forward(struct rig *k, int step, accel_error_t *err)
-{
-    const int batch = SAMPLES / accel_world_size(k->run);
-    const int64_t dims[] = { batch, SEQ };
-    int32_t ids[SAMPLES * SEQ], next[SAMPLES * SEQ];
-    accel_tensor_t *in[2];
-
-    for (int i = 0; i < batch * SEQ; i++) {
-        const int sample = accel_rank(k->run) * batch + i / SEQ + step % 2 * SAMPLES;
-
-        ids[i] = (sample * 5 + i % SEQ * (1 + sample % 3)) % VOCAB;
-        next[i] = (sample * 5 + (i % SEQ + 1) * (1 + sample % 3)) % VOCAB;
-    }
-    in[0] = accel_input(k->run, ACCEL_I32, 2, dims, ids, err);
-    in[1] = accel_input(k->run, ACCEL_I32, 2, dims, next, err);
-    return accel_call(k->model, in, 2);
-}
-
-static accel_status_t evaluate(struct rig *k, double *loss_out, accel_error_t *err)
-{
-    float value = NAN;
-    accel_status_t st;
-
-    accel_inference_mode(k->run, 1);
-    st = accel_tensor_read(rig_forward(k, 0, err), &value, 1, err);
-    accel_inference_mode(k->run, 0);
-    *loss_out = (double)value;
-    return st;
-}
-
 static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
                                  accel_error_t *err)
 {
@@ -167,11 +137,14 @@ static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
     accel_status_t st = ACCEL_OK;
 
     if (p->evaluate)
-        st = evaluate(k, step == STOP ? &p->out->inside : &p->out->outside, err);
+        st =
+            run_tokens_evaluate(k->run, k->model, SAMPLES,
+                                step == STOP ? &p->out->inside : &p->out->outside, err);
     if (!st)
         st = accel_batch_begin(k->run, err);
     if (!st)
-        st = accel_backward(k->run, rig_forward(k, step, err), err);
+        st = accel_backward(
+            k->run, run_tokens_loss(k->run, k->model, SAMPLES, step % 2, err), err);
     if (!st)
         st = accel_step(k->run, err);
     for (int i = 0; !st && step == 0 && i < l->count * FP8_TENSORS; i++)
