@@ -51,7 +51,7 @@ typedef struct accel_ckpt_box {
     /* path inside the shard file, such as "model/h.0.attn.c_attn.weight" or
      * "optim/wte.weight/exp_avg" */
     const char *name;
-    accel_dtype_t dtype;
+    accel_dtype_t dtype; /* any */
     int ndim;
     /* the whole tensor, in elements; the same on every rank */
     int64_t global_shape[ACCEL_CKPT_MAX_DIMS];

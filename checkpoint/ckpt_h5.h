@@ -30,7 +30,7 @@ void ckpt_h5_end(const struct ckpt_h5_quiet *q);
 
 /* HDF5 types of the floats of 16 bits, which not every libhdf5 brings. */
 struct ckpt_h5_floats {
-    hid_t bf16, f16;
+    hid_t bf16, f16, e5m2;
 };
 /* Makes both; -1 where one fails. To be closed in any case. */
 int ckpt_h5_floats_open(struct ckpt_h5_floats *floats_out);

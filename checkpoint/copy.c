@@ -54,8 +54,7 @@ static accel_status_t copy_box(const struct copy *c, struct ckpt_manifest *m,
 
     memcpy(b.offset, part->offset, (size_t)t->ndim * sizeof(int64_t));
     memcpy(b.shape, part->shape, (size_t)t->ndim * sizeof(int64_t));
-    b.bytes =
-        ckpt_volume(t->ndim, b.shape) * (int64_t)accel_dtype_stored_bytes(t->dtype);
+    b.bytes = ckpt_volume(t->ndim, b.shape) * (int64_t)accel_dtype_bytes(t->dtype);
     return ckpt_manifest_add_box(m, &b, c->err);
 }
 
@@ -76,8 +75,8 @@ static accel_status_t copy_tensor(const struct copy *c, struct ckpt_manifest *m,
     if (problem)
         return accel_fail_at(c->err, A0815, x->name, "rename the tensor",
                              "invalid name: %s", problem);
-    if (elems < 0 || __builtin_mul_overflow(
-                         elems, (int64_t)accel_dtype_stored_bytes(x->dtype), &bytes))
+    if (elems < 0 ||
+        __builtin_mul_overflow(elems, (int64_t)accel_dtype_bytes(x->dtype), &bytes))
         return accel_fail_at(c->err, A0815, x->name, "see doc/checkpoint-format.md",
                              "the tensor is too large");
     each = elems / c->x->shards + (elems % c->x->shards != 0);
@@ -131,7 +130,7 @@ static accel_status_t copy_plan(const struct copy *c, struct ckpt_manifest *m, i
 static accel_status_t fetch_box(const struct copy *c, const struct ckpt_tensor *t,
                                 const struct ckpt_mbox *b, int64_t from, size_t n)
 {
-    int64_t size = (int64_t)accel_dtype_stored_bytes(t->dtype), first = 0;
+    int64_t size = (int64_t)accel_dtype_bytes(t->dtype), first = 0;
     const accel_ckpt_blob_t *blob = b->data;
     const accel_ckpt_box_t *tensor = b->data;
 
@@ -221,8 +220,7 @@ static int64_t bytes_needed(const struct ckpt_copy *x)
         int64_t elems = ckpt_volume(x->tensors[i].ndim, x->tensors[i].global_shape);
 
         if (!__builtin_mul_overflow(
-                elems, (int64_t)accel_dtype_stored_bytes(x->tensors[i].dtype),
-                &bytes) &&
+                elems, (int64_t)accel_dtype_bytes(x->tensors[i].dtype), &bytes) &&
             bytes > 0 && sum <= INT64_MAX - bytes)
             sum += bytes;
     }

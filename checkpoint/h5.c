@@ -26,32 +26,36 @@ void ckpt_h5_end(const struct ckpt_h5_quiet *q)
     H5Eset_auto2(H5E_DEFAULT, q->fn, q->data);
 }
 
-/* Sign in bit 15, below it the exponent, then the mantissa. h5py shows such a dataset
- * as numbers. */
-static hid_t float_of(size_t mantissa, size_t bias)
+/* The sign, below it the exponent, then the mantissa. h5py shows such a dataset as
+ * numbers. */
+static hid_t float_of(size_t bytes, size_t mantissa, size_t bias)
 {
+    const size_t sign = 8 * bytes - 1;
     hid_t t = H5Tcopy(H5T_IEEE_F32LE);
 
-    if (t < 0 || H5Tset_fields(t, 15, mantissa, 15 - mantissa, 0, mantissa) < 0 ||
-        H5Tset_size(t, 2) < 0 || H5Tset_ebias(t, bias) < 0) {
+    if (t < 0 || H5Tset_fields(t, sign, mantissa, sign - mantissa, 0, mantissa) < 0 ||
+        H5Tset_size(t, bytes) < 0 || H5Tset_ebias(t, bias) < 0) {
         H5Tclose(t);
         return -1;
     }
     return t;
 }
 
-/* bfloat16 is float32 with its lower half cut off. */
+/* bfloat16 is float32 with its lower half cut off. There is no such type for e4m3: HDF5
+ * takes the largest exponent for infinities and NaN, and e4m3 has numbers there. */
 int ckpt_h5_floats_open(struct ckpt_h5_floats *floats_out)
 {
-    floats_out->bf16 = float_of(7, 127);
-    floats_out->f16 = float_of(10, 15);
-    return floats_out->bf16 < 0 || floats_out->f16 < 0 ? -1 : 0;
+    floats_out->bf16 = float_of(2, 7, 127);
+    floats_out->f16 = float_of(2, 10, 15);
+    floats_out->e5m2 = float_of(1, 2, 15);
+    return floats_out->bf16 < 0 || floats_out->f16 < 0 || floats_out->e5m2 < 0 ? -1 : 0;
 }
 
 void ckpt_h5_floats_close(const struct ckpt_h5_floats *floats)
 {
     H5Tclose(floats->bf16);
     H5Tclose(floats->f16);
+    H5Tclose(floats->e5m2);
 }
 
 hid_t ckpt_h5_type(const struct ckpt_h5_floats *floats, accel_dtype_t t)
@@ -66,16 +70,18 @@ hid_t ckpt_h5_type(const struct ckpt_h5_floats *floats, accel_dtype_t t)
     case ACCEL_U16:
         return H5T_STD_U16LE;
     case ACCEL_U8:
+    case ACCEL_F8E4M3: /* accel_dtype says what the bytes are */
         return H5T_STD_U8LE;
+    case ACCEL_I8:
+        return H5T_STD_I8LE;
     case ACCEL_F64:
         return H5T_IEEE_F64LE;
     case ACCEL_I64:
         return H5T_STD_I64LE;
     case ACCEL_F16:
         return floats->f16;
-    case ACCEL_F8E4M3:
     case ACCEL_F8E5M2:
-        break; /* never stored */
+        return floats->e5m2;
     }
     return -1;
 }

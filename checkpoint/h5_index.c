@@ -45,12 +45,15 @@ const void *ckpt_index_fill(accel_dtype_t t)
     static const uint32_t f32 = 0x7fc00000;
     static const uint64_t f64 = UINT64_C(0x7ff8000000000000);
     static const uint16_t bf16 = 0x7fc0, f16 = 0x7e00;
+    static const uint8_t e4m3 = 0x7f, e5m2 = 0x7e;
 
-    return t == ACCEL_F32    ? (const void *)&f32
-           : t == ACCEL_F64  ? (const void *)&f64
-           : t == ACCEL_BF16 ? (const void *)&bf16
-           : t == ACCEL_F16  ? (const void *)&f16
-                             : NULL;
+    return t == ACCEL_F32      ? (const void *)&f32
+           : t == ACCEL_F64    ? (const void *)&f64
+           : t == ACCEL_BF16   ? (const void *)&bf16
+           : t == ACCEL_F16    ? (const void *)&f16
+           : t == ACCEL_F8E4M3 ? (const void *)&e4m3
+           : t == ACCEL_F8E5M2 ? (const void *)&e5m2
+                               : NULL;
 }
 
 void ckpt_index_source(char name_out[CKPT_SOURCE_MAX], const struct ckpt_tensor *t,

@@ -134,7 +134,7 @@ static const char *fill_problem(hid_t plist, hid_t type, const struct ckpt_tenso
     char got[8] = { 0 };
 
     return want && (H5Pget_fill_value(plist, type, got) < 0 ||
-                    memcmp(got, want, accel_dtype_stored_bytes(t->dtype)) != 0)
+                    memcmp(got, want, accel_dtype_bytes(t->dtype)) != 0)
                ? "missing parts would not read as NaN"
                : NULL;
 }

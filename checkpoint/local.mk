@@ -83,6 +83,7 @@ tests_unit_test_ckpt_one_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync \
 unit_tests += tests/unit/test_keep
 tests_unit_test_keep_SOURCES = tests/unit/test_keep.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_unit_test_keep_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=ckpt_identify
 tests_unit_test_keep_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 

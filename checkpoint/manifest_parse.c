@@ -275,7 +275,7 @@ static int fragment_rank(const struct ckpt_manifest *m)
 
 static bool dtype_named(const char *w, size_t len, accel_dtype_t *dtype_out)
 {
-    for (int t = ACCEL_F32; t <= ACCEL_F16; t++) {
+    for (int t = 0; accel_dtype_bytes((accel_dtype_t)t); t++) {
         const char *name = accel_dtype_name((accel_dtype_t)t);
 
         if (strlen(name) == len && memcmp(name, w, len) == 0) {

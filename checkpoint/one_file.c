@@ -234,7 +234,7 @@ static void assemble(struct ckpt_one_file *o, const struct ckpt_tensor *t,
         const char *from = gathered + o->next[b->file];
         struct ckpt_runs runs;
 
-        ckpt_runs_start(&runs, t->ndim, accel_dtype_stored_bytes(t->dtype), b->offset,
+        ckpt_runs_start(&runs, t->ndim, accel_dtype_bytes(t->dtype), b->offset,
                         b->shape, origin, t->shape, b->offset, b->shape);
         for (; !runs.done; ckpt_runs_next(&runs))
             memcpy(to + runs.dst, from + runs.src, (size_t)runs.run_bytes);

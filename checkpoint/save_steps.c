@@ -69,7 +69,7 @@ static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x
     };
     struct ckpt_mbox b = { .tensor = m->tensors, .file = rank, .data = x->data };
     const char *problem = ckpt_name_problem(x->name);
-    int64_t elem = (int64_t)accel_dtype_stored_bytes(x->dtype), volume;
+    int64_t elem = (int64_t)accel_dtype_bytes(x->dtype), volume;
     accel_status_t st;
 
     if (problem)

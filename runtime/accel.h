@@ -136,8 +136,9 @@ typedef enum accel_dtype {
     ACCEL_F64 = 5,
     ACCEL_I64 = 6,
     ACCEL_F16 = 7,
-    ACCEL_F8E4M3 = 8, /* this and the following: only for gradients on the wire */
+    ACCEL_F8E4M3 = 8, /* this and the next: gradients on the wire, and checkpoints */
     ACCEL_F8E5M2 = 9,
+    ACCEL_I8 = 10,
 } accel_dtype_t;
 
 typedef enum accel_log_level {

@@ -46,7 +46,9 @@ accel_tensor_t *accel_layernorm(accel_tensor_t *x, accel_tensor_t *gain,
                                 accel_tensor_t *bias, float eps);
 /* x [..., C], gain [C] -> [..., C]; x / sqrt(mean of x^2 + eps) * gain. */
 accel_tensor_t *accel_rmsnorm(accel_tensor_t *x, accel_tensor_t *gain, float eps);
-/* x [..., I], weight [O, I], bias [O] or NULL -> act(x weight^T + bias) [..., O]. */
+/* x [..., I], weight [O, I], bias [O] or NULL -> act(x weight^T + bias) [..., O] in the
+ * compute dtype. x may also be int8, as a batch has it: the products take its numbers
+ * exactly, and on CPUs nothing wider is stored. */
 accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
                              accel_tensor_t *bias, accel_activation_t act);
 /* Keys and values of past positions, for generation: what was computed for a position

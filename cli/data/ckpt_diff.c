@@ -13,6 +13,7 @@
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
 #include "common/floats.h"
+#include "common/minifloat.h"
 
 /* Both checkpoints, and the table of what differs. */
 struct diff {
@@ -38,7 +39,8 @@ struct tally {
 
 static bool is_float(accel_dtype_t t)
 {
-    return t == ACCEL_F64 || accel_dtype_is_float(t);
+    return t == ACCEL_F64 || accel_dtype_is_float(t) || t == ACCEL_F8E4M3 ||
+           t == ACCEL_F8E5M2;
 }
 
 /* Element i of a part as a number; exact for floats. */
@@ -50,6 +52,10 @@ static double float_at(const void *part, accel_dtype_t t, int64_t i)
         return ((const double *)part)[i];
     if (t == ACCEL_F32)
         return (double)((const float *)part)[i];
+    if (t == ACCEL_F8E4M3)
+        return (double)e4m3_to_f32(((const f8_t *)part)[i]);
+    if (t == ACCEL_F8E5M2)
+        return (double)e5m2_to_f32(((const f8_t *)part)[i]);
     floats_widen(&value, (const uint16_t *)part + i, t, 1);
     return (double)value;
 }
@@ -63,6 +69,8 @@ static int64_t integer_at(const void *part, accel_dtype_t t, int64_t i)
         return ((const int32_t *)part)[i];
     case ACCEL_U16:
         return ((const uint16_t *)part)[i];
+    case ACCEL_I8:
+        return ((const int8_t *)part)[i];
     default: /* ACCEL_U8: a manifest names no other */
         return ((const uint8_t *)part)[i];
     }

@@ -22,9 +22,10 @@ static const struct {
     accel_dtype_t dtype;
     const char *stored;
 } stored[] = {
-    { ACCEL_F32, "F32" }, { ACCEL_BF16, "BF16" }, { ACCEL_I32, "I32" },
-    { ACCEL_U16, "U16" }, { ACCEL_U8, "U8" },     { ACCEL_F64, "F64" },
-    { ACCEL_I64, "I64" }, { ACCEL_F16, "F16" },
+    { ACCEL_F32, "F32" },        { ACCEL_BF16, "BF16" },      { ACCEL_I32, "I32" },
+    { ACCEL_U16, "U16" },        { ACCEL_U8, "U8" },          { ACCEL_F64, "F64" },
+    { ACCEL_I64, "I64" },        { ACCEL_F16, "F16" },        { ACCEL_I8, "I8" },
+    { ACCEL_F8E4M3, "F8_E4M3" }, { ACCEL_F8E5M2, "F8_E5M2" },
 };
 
 /* One export. */

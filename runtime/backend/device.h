@@ -122,6 +122,8 @@ struct backend {
     bool shapes_only;
     enum backend_fp8 fp8;
     unsigned fp8_blocks; /* enum backend_blocks */
+    /* gemm takes int8 beside floats of any type */
+    bool int8_operands;
     /* its memory is not the host's: only to_host and from_host cross */
     bool device;
     /* workspace of kernels outside the arena, in bytes; see reserve_workspace */

@@ -53,6 +53,7 @@ struct gemm {
     bool trans_a, trans_b;
     int64_t m, n, k;
     const void *a, *b;
+    /* floats of any type; int8 where the backend has int8_operands */
     accel_dtype_t a_type, b_type;
     /* a and b are e4m3 or e5m2, and stand for a * a_inverse[0] and b * b_inverse[0]:
      * the product is multiplied by both before all else. NULL: there are no scales. */

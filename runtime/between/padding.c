@@ -24,6 +24,7 @@ struct padding {
         int64_t i64;
         uint16_t u16;
         uint8_t u8;
+        int8_t i8;
     } fill;
 };
 
@@ -59,6 +60,9 @@ static bool fill_of(struct padding *pad, accel_dtype_t t)
     case ACCEL_U16:
         pad->fill.u16 = is_whole(v, 0, UINT16_MAX) ? (uint16_t)v : 0;
         return is_whole(v, 0, UINT16_MAX);
+    case ACCEL_I8:
+        pad->fill.i8 = is_whole(v, INT8_MIN, INT8_MAX) ? (int8_t)v : 0;
+        return is_whole(v, INT8_MIN, INT8_MAX);
     default:
         pad->fill.u8 = is_whole(v, 0, UINT8_MAX) ? (uint8_t)v : 0;
         return t == ACCEL_U8 && is_whole(v, 0, UINT8_MAX);

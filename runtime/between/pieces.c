@@ -63,7 +63,7 @@ accel_status_t piece_of_array(accel_t *run, const accel_array_t *a,
 
     *piece_out = (struct piece){ .comm = run->comm };
     if (!a || a->ndim < 0 || a->ndim > TENSOR_MAX_DIMS ||
-        !accel_dtype_stored_bytes(a->dtype))
+        !accel_dtype_array_bytes(a->dtype))
         return accel_fail(err, A0941, "fill in dtype, ndim (0 to 4), dims and data",
                           "the array is %s",
                           a ? "of no dtype or shape that there is" : "NULL");

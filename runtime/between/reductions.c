@@ -27,9 +27,14 @@ static double factor_of(const accel_t *run, const struct reduction *r)
     return r->how == ACCEL_REDUCE_MEAN ? r->scale / run->boot.size : r->scale;
 }
 
+static bool is_narrow_integer(accel_dtype_t t)
+{
+    return t == ACCEL_I32 || t == ACCEL_U16 || t == ACCEL_U8 || t == ACCEL_I8;
+}
+
 static bool is_integer(accel_dtype_t t)
 {
-    return t == ACCEL_I32 || t == ACCEL_U16 || t == ACCEL_U8 || t == ACCEL_I64;
+    return t == ACCEL_I64 || is_narrow_integer(t);
 }
 
 /* The dtype that values are reduced in. */
@@ -104,6 +109,10 @@ static void to_working(void *work, const void *from, accel_dtype_t t, int64_t n)
         for (int64_t i = 0; i < n; i++)
             wide[i] = ((const uint8_t *)from)[i];
         break;
+    case ACCEL_I8:
+        for (int64_t i = 0; i < n; i++)
+            wide[i] = ((const int8_t *)from)[i];
+        break;
     case ACCEL_BF16:
     case ACCEL_F16:
         floats_widen(work, from, t, (size_t)n);
@@ -117,8 +126,11 @@ static void to_working(void *work, const void *from, accel_dtype_t t, int64_t n)
 /* The largest and smallest value of a narrow integer type. */
 static void integer_range(accel_dtype_t t, int64_t *low_out, int64_t *high_out)
 {
-    *low_out = t == ACCEL_I32 ? INT32_MIN : 0;
-    *high_out = t == ACCEL_I32 ? INT32_MAX : t == ACCEL_U16 ? UINT16_MAX : UINT8_MAX;
+    *low_out = t == ACCEL_I32 ? INT32_MIN : t == ACCEL_I8 ? INT8_MIN : 0;
+    *high_out = t == ACCEL_I32   ? INT32_MAX
+                : t == ACCEL_U16 ? UINT16_MAX
+                : t == ACCEL_U8  ? UINT8_MAX
+                                 : INT8_MAX;
 }
 
 /* All ranks have the same sums, so all of them fail or none. */
@@ -140,8 +152,10 @@ static accel_status_t narrow_integers(void *to, const int64_t *wide, accel_dtype
             ((int32_t *)to)[i] = (int32_t)wide[i];
         else if (t == ACCEL_U16)
             ((uint16_t *)to)[i] = (uint16_t)wide[i];
-        else
+        else if (t == ACCEL_U8)
             ((uint8_t *)to)[i] = (uint8_t)wide[i];
+        else
+            ((int8_t *)to)[i] = (int8_t)wide[i];
     }
     return ACCEL_OK;
 }
@@ -150,7 +164,7 @@ static accel_status_t narrow_integers(void *to, const int64_t *wide, accel_dtype
 static accel_status_t from_working(void *to, void *work, accel_dtype_t t, int64_t n,
                                    double factor, accel_error_t *err)
 {
-    if (t == ACCEL_I32 || t == ACCEL_U16 || t == ACCEL_U8)
+    if (is_narrow_integer(t))
         return narrow_integers(to, work, t, n, err);
     if (t == ACCEL_F64 && factor != 1)
         for (int64_t i = 0; i < n; i++)

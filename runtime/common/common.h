@@ -137,9 +137,8 @@ accel_status_t resume_exists(const char *text, const char *choice, accel_error_t
 
 /* Size in bytes of one element; 0 for an unknown dtype. */
 size_t accel_dtype_bytes(accel_dtype_t t);
-/* The same for arrays in memory and in files; 0 also for the dtypes that exist only
- * on the wire. */
-size_t accel_dtype_stored_bytes(accel_dtype_t t);
+/* The same for arrays of a program; 0 also for floats of 8 bits. */
+size_t accel_dtype_array_bytes(accel_dtype_t t);
 /* Do tensors compute in it? */
 static inline bool accel_dtype_is_float(accel_dtype_t t)
 {

@@ -140,6 +140,7 @@ static const struct {
     [ACCEL_U8] = { "uint8", 1 },    [ACCEL_F64] = { "float64", 8 },
     [ACCEL_I64] = { "int64", 8 },   [ACCEL_F16] = { "float16", 2 },
     [ACCEL_F8E4M3] = { "e4m3", 1 }, [ACCEL_F8E5M2] = { "e5m2", 1 },
+    [ACCEL_I8] = { "int8", 1 },
 };
 
 size_t accel_dtype_bytes(accel_dtype_t t)
@@ -147,10 +148,9 @@ size_t accel_dtype_bytes(accel_dtype_t t)
     return (size_t)t < ACCEL_ARRAY_SIZE(dtype_table) ? dtype_table[t].bytes : 0;
 }
 
-/* The dtypes after ACCEL_F16 exist only on the wire. */
-size_t accel_dtype_stored_bytes(accel_dtype_t t)
+size_t accel_dtype_array_bytes(accel_dtype_t t)
 {
-    return (size_t)t <= ACCEL_F16 ? accel_dtype_bytes(t) : 0;
+    return t == ACCEL_F8E4M3 || t == ACCEL_F8E5M2 ? 0 : accel_dtype_bytes(t);
 }
 
 const char *accel_dtype_name(accel_dtype_t t)

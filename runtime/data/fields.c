@@ -24,7 +24,7 @@ static accel_status_t bad(accel_error_t *err, const char *what)
 static accel_status_t check_field(const accel_field_t *f, int64_t *total,
                                   accel_error_t *err)
 {
-    int64_t bytes = (int64_t)accel_dtype_stored_bytes(f->dtype);
+    int64_t bytes = (int64_t)accel_dtype_array_bytes(f->dtype);
 
     if (bytes == 0 || f->ndim < 0 || f->ndim > 3)
         return bad(err, "every field must have a known dtype and 0 to 3 dimensions");

@@ -66,6 +66,9 @@ static void fill_value(void *at, accel_dtype_t dtype, int64_t n, double value)
         case ACCEL_U16:
             ((uint16_t *)at)[i] = (uint16_t)value;
             break;
+        case ACCEL_I8:
+            ((int8_t *)at)[i] = (int8_t)value;
+            break;
         default:
             ((uint8_t *)at)[i] = (uint8_t)value;
         }

@@ -190,7 +190,9 @@ static bool linear_backward(struct graph *g, const struct tape_entry *e)
 static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
                               accel_tensor_t *bias, accel_activation_t act)
 {
-    if (!op_activation(g, op, x, "x") || !op_parameter(g, op, w, "weight", 2))
+    if (!op_computed(g, op, x, "x") ||
+        (x->dtype != ACCEL_I8 && !op_activation(g, op, x, "x")) ||
+        !op_parameter(g, op, w, "weight", 2))
         return false;
     /* torch's layout, [out, in]: weights of Hugging Face are used as they are */
     if (w->dim[1] != x->dim[x->ndim - 1])
@@ -201,6 +203,22 @@ static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t
     if (bias && bias->dim[0] != w->dim[0])
         return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [out]");
     return op_act(g, op, act);
+}
+
+/* Numbers of int8 stay as they are where the products widen them on the way; every
+ * compute dtype holds them exactly. NULL: sticky error. */
+static accel_tensor_t *as_operand(struct graph *g, accel_tensor_t *x,
+                                  const accel_tensor_t *w)
+{
+    accel_tensor_t *wide;
+
+    if (x->dtype != ACCEL_I8 || (g->backend->int8_operands && !w->fp8))
+        return x;
+    wide = graph_tensor(g, g->compute, x->ndim, x->dim);
+    if (wide)
+        g->backend->cast(g->backend, wide->data, g->compute, false, x->data, x->dtype,
+                         x->elems);
+    return wide;
 }
 
 /* y [rows, out] = act(x [rows, in] weight^T + bias); all leading dimensions are rows.
@@ -256,6 +274,9 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
     /* only a backward needs the value before the activation */
     if (y && g->recording && act != ACCEL_ACT_NONE && act != ACCEL_ACT_RELU)
         pre = graph_tensor(g, g->compute, x->ndim, dims);
+    x = as_operand(g, x, weight);
+    if (!x)
+        return NULL;
     fp8_input(g, x, weight, &narrow);
     if (g->error.code || !op_want_coded(g, op, &u, in + 1, 2))
         return NULL;

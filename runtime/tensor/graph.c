@@ -207,7 +207,7 @@ static bool shape_possible(struct graph *g, accel_dtype_t type, int ndim,
     size_t elems = 1, bytes;
     char shape[96];
 
-    if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !accel_dtype_stored_bytes(type))
+    if (ndim < 1 || ndim > TENSOR_MAX_DIMS || !accel_dtype_array_bytes(type))
         return graph_fail(g, A0608, g->op, "use 1 to 4 dimensions",
                           "invalid tensor: %d dimensions, dtype %s", ndim,
                           accel_dtype_name(type));

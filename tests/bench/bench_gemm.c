@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The matrix products of GPT-2 124M and of a Llama, each alone: as the CPU backend
- * multiplies float32, bfloat16 and float16, against one plain OpenBLAS call with its
- * own threads, in turns. Medians, and medians of the ratios of one round: OpenBLAS's
+ * multiplies float32, bfloat16, float16 and int8, against one plain OpenBLAS call of
+ * float32 with its own threads, in turns. Medians, and medians of the ratios of one round: OpenBLAS's
  * time over ours, so 1 is level and more is faster.
  *     bench_gemm [-t THREADS] [-n ROUNDS] [-i avx512|avx2|generic] [-w] [ROWS ...]
  * -w: bfloat16 is widened, as where its instruction is missing. OPENBLAS_CORETYPE
@@ -20,8 +20,9 @@
 #include "backend/cpu/panels.h"
 #include "common/floats.h"
 
-enum { TYPES = 3, ROUNDS_MOST = 101 };
-static const accel_dtype_t types[TYPES] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16 };
+enum { TYPES = 4, ROUNDS_MOST = 101 };
+static const accel_dtype_t types[TYPES] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16,
+                                            ACCEL_I8 };
 
 static int by_value(const void *a, const void *b)
 {
@@ -60,7 +61,11 @@ static void *numbers(accel_dtype_t type, int64_t elems)
 
     for (int64_t i = 0; i < elems; i++)
         p[i] = (float)(i % 13) * 0.125f - 0.75f;
-    floats_narrow(p, type, p, (size_t)elems);
+    if (type != ACCEL_I8)
+        floats_narrow(p, type, p, (size_t)elems);
+    else
+        for (int64_t i = 0; i < elems; i++)
+            ((int8_t *)p)[i] = (int8_t)(i % 13 - 6);
     return p;
 }
 
@@ -125,9 +130,10 @@ static void bench_product(const struct backend *be, const char *name, struct gem
             ratio[t][i] = blas[i] / time_of(be, &typed[t], false);
     }
     work = 2.0 * (double)(p.m * p.n * p.k);
-    printf("%-8s %5d %6d %6d  %9.1f %8.2f %8.2f %8.2f\n", name, (int)p.m, (int)p.n,
-           (int)p.k, work / median(blas, rounds), median(ratio[0], rounds),
-           median(ratio[1], rounds), median(ratio[2], rounds));
+    printf("%-8s %5d %6d %6d  %9.1f %8.2f %8.2f %8.2f %8.2f\n", name, (int)p.m,
+           (int)p.n, (int)p.k, work / median(blas, rounds), median(ratio[0], rounds),
+           median(ratio[1], rounds), median(ratio[2], rounds),
+           median(ratio[3], rounds));
     fflush(stdout);
     products_close(typed);
 }
@@ -197,7 +203,8 @@ int main(int argc, char **argv)
         return 64;
     printf("%s, products with %s, %d threads, medians of %d\n", be->isa,
            isa ? isa : "the widest", be->threads, rounds);
-    printf("product      m      n      k  BLAS GF/s  float32 bfloat16  float16\n");
+    printf("product      m      n      k  BLAS GF/s  float32 bfloat16  float16     "
+           "int8\n");
     if (optind == argc)
         bench_rows(be, 256, rounds);
     for (; optind < argc; optind++) {

@@ -36,6 +36,14 @@ DTYPES = {  # name: number, bytes
     "float64": (5, 8),
     "int64": (6, 8),
     "float16": (7, 2),
+    "e4m3": (8, 1),
+    "e5m2": (9, 1),
+    "int8": (10, 1),
+}
+
+FLOATS = {  # HDF5 floats: bytes, fields, bias
+    "bfloat16": (2, (15, 7, 8, 0, 7), 127),
+    "e5m2": (1, (7, 2, 5, 0, 2), 15),
 }
 
 
@@ -394,11 +402,13 @@ def check_dataset(d, t, b, path):
          and d.external is None, f"{path}: not plain")
     need(attribute(d.attrs["accel_dtype"]) == t.dtype, f"{path}: dtype")
     kind = d.id.get_type()
-    if t.dtype == "bfloat16":
-        need(kind.get_size() == 2 and kind.get_fields() == (15, 7, 8, 0, 7)
-             and kind.get_ebias() == 127, f"{path}: another float than bfloat16")
+    if t.dtype in FLOATS:  # numpy has no such types
+        size, fields, bias = FLOATS[t.dtype]
+        need(kind.get_size() == size and kind.get_fields() == fields
+             and kind.get_ebias() == bias, f"{path}: another float than {t.dtype}")
     else:
-        need(d.dtype == t.dtype and kind.get_order() in (h5t.ORDER_LE, h5t.ORDER_NONE),
+        plain = "uint8" if t.dtype == "e4m3" else t.dtype
+        need(d.dtype == plain and kind.get_order() in (h5t.ORDER_LE, h5t.ORDER_NONE),
              f"{path}: {d.dtype}")
     whole = b.shape == t.shape
     for key, value in (("global_shape", t.shape), ("offset", b.offset)):

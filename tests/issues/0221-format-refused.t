@@ -75,7 +75,7 @@ for i, name in enumerate(reader.DTYPES):
     size = reader.DTYPES[name][1]
     case(f"dtype {name}", ONE + f"T a {name} 3\n" + box("3", 3 * size), True)
     case(f"dtype {name}, a byte less", ONE + f"T a {name} 3\n" + box("3", 3 * size - 1))
-for name in ("float24", "e4m3", "e5m2", "Float32", "f32", "bool", "int8", "uint32", "", "unknown", "float3"):
+for name in ("float24", "e4m3fn", "e8m0", "Float32", "f32", "bool", "int16", "uint32", "", "unknown", "float3"):
     case(f"dtype '{name}'", ONE + f"T a {name} 0\n")
 for shape, good in (("0", True), ("0x9", True), ("9x0", True), (f"0x{BIG}", True), (f"{BIG}x0", True), ("1x1x1x1x1x1x1x0", True), ("1x1x1x1x1x1x1x1x0", False),
                     ("", False), ("x", False), ("0x", False), ("x0", False), ("0xx0", False), ("00", False), ("-0", False), ("0x-", False), ("0X0", False),

@@ -53,6 +53,18 @@ code 1 "two steps differ" "$accel" ckpt diff root/step_00000001 root/step_000000
 like "$out" '^model/cube +values +385 0x0x0 +[-0-9]+ +[-0-9]+ *$' "with counts, the first place and its values"
 like "$out" '^deep/er/large +blob .*2097159 bytes' "and blobs"
 unlike "$out" '^model/empty' "what is empty does not differ"
+# first STEP NAME MANTISSA BIAS: the first element of a tensor of 8-bit floats, decoded
+first() {
+    od -An -tu1 -N1 "want/$1/tensors/$2" | awk -v m="$3" -v bias="$4" '{
+        code = $1 % 128; e = int(code / 2^m); f = code % 2^m / 2^m
+        printf "%.17g", ($1 >= 128 ? -1 : 1) * (e ? (1 + f) * 2^(e - bias) : f * 2^(1 - bias)) }'
+}
+like "$out" "^model/narrow.e4m3 +values +[0-9]+ 0x0 +$(first 1 model/narrow.e4m3 3 7) +$(first 2 model/narrow.e4m3 3 7) " \
+    "e4m3 as numbers"
+like "$out" "^model/narrow.e5m2 +values +[0-9]+ 0x0x0 +$(first 1 model/narrow.e5m2 2 15) +$(first 2 model/narrow.e5m2 2 15) " \
+    "and e5m2"
+like "$out" "^model/bytes +values +[0-9]+ 0x0 +$(od -An -td1 -N1 want/1/tensors/model/bytes | tr -d ' ') +$(od -An -td1 -N1 want/2/tensors/model/bytes | tr -d ' ') " \
+    "and int8"
 code 64 "a tolerance is a number" "$accel" ckpt diff --tol=-1 root root
 code 64 "an option of another verb" "$accel" ckpt show --tol=1 root
 
@@ -124,6 +136,8 @@ passes "and is read back" "$accel" ckpt diff again again2
 code 0 "export of everything" "$accel" ckpt export --all root/step_00000002 all
 like "$(head -c 3000 all/model.safetensors | tr -d '\0')" '"model/wide":{"dtype":"BF16","shape":\[3,500009\]' \
     "has dtypes as they are"
+like "$(head -c 3000 all/model.safetensors | tr -d '\0')" '"model/narrow.e5m2":{"dtype":"F8_E5M2","shape":\[3,5,77\]' \
+    "8-bit floats, too"
 code 73 "weights that are there stay" "$accel" ckpt export "$old" weights
 code 65 "a weight of another dtype" "$accel" ckpt export root/step_00000002 other
 code 64 "another model" "$accel" ckpt export --hf t5 "$old" other
@@ -222,7 +236,8 @@ if [ -n "$python" ]; then
 import os, sys, h5py, numpy as np
 sys.path.insert(0, sys.argv[1])
 from read_checkpoint import read_checkpoint
-kinds = {"float32": "<f4", "int32": "<i4", "uint16": "<u2", "uint8": "u1", "float64": "<f8", "int64": "<i8"}
+kinds = {"float32": "<f4", "int32": "<i4", "uint16": "<u2", "uint8": "u1", "float64": "<f8", "int64": "<i8",
+         "int8": "i1", "e4m3": "u1", "float16": "<f2"}
 for step in os.listdir("want"):
     directory = f"root/step_{int(step):08d}"
     base, index, read = f"want/{step}/tensors", h5py.File(f"{directory}/index.h5"), read_checkpoint(directory)
@@ -232,6 +247,8 @@ for step in os.listdir("want"):
         dtype = whole.attrs["accel_dtype"].decode().rstrip("\0")
         if dtype == "bfloat16":  # shown as float32
             want = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
+        elif dtype == "e5m2":  # the upper half of a float16
+            want = (np.frombuffer(raw, "u1").astype("<u2") << 8).view("<f2")
         else:
             want = np.frombuffer(raw, kinds[dtype])
         want = want.reshape(whole.shape)
@@ -239,7 +256,7 @@ for step in os.listdir("want"):
             if got is None:  # in no shard file
                 assert want.size == 0, name
             else:
-                assert np.array_equal(got, want, equal_nan=dtype.startswith(("f", "b"))), name
+                assert np.array_equal(got, want, equal_nan=want.dtype.kind == "f"), name
 PY
     passes "h5py sees every tensor of every dtype in the index, and examples/read_checkpoint.py in the shards" \
         env PYTHONDONTWRITEBYTECODE=1 "$python" compare.py "$ACCEL_SRC/examples"

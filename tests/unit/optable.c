@@ -99,10 +99,10 @@ static void draw_inputs(struct op_trial *t)
             in->elems *= in->dim[i];
         in->v = calloc((size_t)in->elems + 1, sizeof(*in->v));
         for (int64_t i = 0; i < in->elems; i++)
-            in->v[i] = in->kind == OP_IDS
-                           ? (double)(in->low +
-                                      (int64_t)(draw() * (double)(in->high - in->low)))
-                           : rounded((2 * draw() - 1) * reach, t->compute);
+            in->v[i] = op_input_learns(in)
+                           ? rounded((2 * draw() - 1) * reach, t->compute)
+                           : (double)(in->low +
+                                      (int64_t)(draw() * (double)(in->high - in->low)));
     }
 }
 
@@ -111,6 +111,8 @@ static void pack(void *to, const double *from, int64_t n, accel_dtype_t t)
     for (int64_t i = 0; i < n; i++)
         if (t == ACCEL_I32)
             ((int32_t *)to)[i] = (int32_t)from[i];
+        else if (t == ACCEL_I8)
+            ((int8_t *)to)[i] = (int8_t)from[i];
         else
             floats_narrow((char *)to + i * (int64_t)accel_dtype_bytes(t), t,
                           &(float){ (float)from[i] }, 1);
@@ -196,7 +198,10 @@ static void place(struct rig *k, const struct op_trial *t)
                  ACCEL_F32);
             continue;
         }
-        k->in[i] = graph_tensor(&k->g, in->kind == OP_IDS ? ACCEL_I32 : t->compute,
+        k->in[i] = graph_tensor(&k->g,
+                                in->kind == OP_IDS     ? ACCEL_I32
+                                : in->kind == OP_BYTES ? ACCEL_I8
+                                                       : t->compute,
                                 in->ndim, in->dim);
         k->in[i]->needs_grad = in->kind == OP_COMPUTED;
         upload(&k->g, k->in[i], in->v);
@@ -386,7 +391,7 @@ static void judge(struct op_trial *t, const struct op_outcome *o, bool device)
     tap_ok(same_again(o, device, t->compute != ACCEL_F32),
            "%s: the same without a tape", t->what);
     for (int i = 0; i < t->inputs; i++)
-        if (t->in[i].kind != OP_IDS)
+        if (op_input_learns(&t->in[i]))
             judge_gradient(t, o, i);
     tap_is_int(o->faults, 0, "%s: residency protocol", t->what);
     free(got);
@@ -400,7 +405,7 @@ static void compare(const struct op_trial *t, const struct op_outcome *a,
                 !memcmp(a->out, b->out, (size_t)a->elems * sizeof(float));
 
     for (int i = 0; i < t->inputs; i++)
-        if (t->in[i].kind != OP_IDS)
+        if (op_input_learns(&t->in[i]))
             same = same && !memcmp(a->grad[i], b->grad[i],
                                    (size_t)t->in[i].elems * sizeof(float));
     tap_ok(same, "%s: same bits on %s with %d threads", t->what, be->name, be->threads);

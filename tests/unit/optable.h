@@ -17,7 +17,8 @@
 enum op_input_kind {
     OP_COMPUTED, /* an activation of the compute dtype */
     OP_PARAMETER,
-    OP_IDS, /* int32, no gradient */
+    OP_IDS,   /* int32, no gradient */
+    OP_BYTES, /* int8, no gradient */
 };
 
 struct op_input {
@@ -25,7 +26,7 @@ struct op_input {
     int ndim;
     int64_t dim[4];
     double reach;      /* values lie in [-reach, reach); 0: 1 */
-    int64_t low, high; /* of OP_IDS: low .. high - 1 */
+    int64_t low, high; /* of OP_IDS and OP_BYTES: low .. high - 1 */
     int64_t elems;     /* filled in by the driver, as is v: the values, ids included */
     double *v;
 };
@@ -51,6 +52,12 @@ struct op_rows {
     const struct op_case *at;
     int count;
 };
+
+/* The kinds with a gradient. */
+static inline bool op_input_learns(const struct op_input *in)
+{
+    return in->kind == OP_COMPUTED || in->kind == OP_PARAMETER;
+}
 
 /* Every family's rows, in turn; ends with NULL. */
 extern const struct op_rows *const optable[];

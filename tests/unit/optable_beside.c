@@ -39,7 +39,7 @@ static void beside(const struct op_trial *t, const struct op_outcome *want,
     double far = apart(got->out, want->out, want->elems, rel, narrow ? 0x1p-12 : 1e-5);
 
     for (int i = 0; i < t->inputs; i++)
-        if (t->in[i].kind != OP_IDS)
+        if (op_input_learns(&t->in[i]))
             far = fmax(far,
                        apart(got->grad[i], want->grad[i], t->in[i].elems, rel, size));
     tap_ok(far < 1, "%s: as on the CPU, %.2g of what is allowed", t->what, far);

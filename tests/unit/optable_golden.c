@@ -22,7 +22,7 @@ static void print_values(FILE *to, const char *what, const double *v, int64_t n)
 
 static void dump_case(const struct op_case *c, struct backend *be, FILE *to)
 {
-    static const char *const kind[] = { "computed", "parameter", "ids" };
+    static const char *const kind[] = { "computed", "parameter", "ids", "bytes" };
     struct op_outcome o = { 0 };
     struct op_trial t;
 

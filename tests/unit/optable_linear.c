@@ -4,11 +4,17 @@
  */
 #include "tests/unit/optable.h"
 
-/* ---- linear: s[0] rows, s[1] in, s[2] out, s[3] activation, s[4] with bias ------- */
+/* ---- linear: s[0] rows, s[1] in, s[2] out, s[3] activation, s[4] with bias, s[5]: of
+ * int8 ----------------------------------------------------------------------------- */
 
 static int linear_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
     in[0] = op_computed_input(2, c->s[0], c->s[1], 0, 0);
+    if (c->s[5]) {
+        in[0].kind = OP_BYTES;
+        in[0].low = INT8_MIN;
+        in[0].high = INT8_MAX + 1;
+    }
     in[1] = op_parameter_input(2, c->s[2], c->s[1], 0, 0);
     in[2] = op_parameter_input(1, c->s[2], 0, 0, 0);
     return 2 + (int)c->s[4];
@@ -204,6 +210,9 @@ static const struct op_case cases[] = {
     { "linear none", &linear_family, { 7, 13, 401, 0, 1 }, { 0 }, false },
     { "linear none", &linear_family, { 521, 3, 5, 0, 0 }, { 0 }, false },
     { "linear none", &linear_family, { 2, 1031, 2, 0, 1 }, { 0 }, false },
+    { "linear of int8", &linear_family, { 6, 37, 401, 0, 1, 1 }, { 0 }, false },
+    { "linear of int8", &linear_family, { 37, 61, 19, 0, 1, 1 }, { 0 }, false },
+    { "linear of int8 relu", &linear_family, { 9, 13, 70, 4, 1, 1 }, { 0 }, true },
     LINEAR("gelu", ACCEL_ACT_GELU),
     LINEAR("gelu_erf", ACCEL_ACT_GELU_ERF),
     LINEAR("silu", ACCEL_ACT_SILU),
@@ -247,6 +256,7 @@ static const struct op_case fp8_rows[] = {
     { "linear gelu", &linear_family, { 7, 144, 32, ACCEL_ACT_GELU, 1 }, { 0 }, false },
     { "linear silu", &linear_family, { 16, 16, 16, ACCEL_ACT_SILU, 0 }, { 0 }, false },
     { "linear relu", &linear_family, { 0, 16, 32, ACCEL_ACT_RELU, 1 }, { 0 }, false },
+    { "linear of int8", &linear_family, { 33, 48, 80, 0, 1, 1 }, { 0 }, false },
     { "chain gelu", &chain_family, { 32, 48, 64, ACCEL_ACT_GELU, 1, 32 }, { 0 }, 2 },
     { "chain relu, twice", &chain_family, { 9, 32, 48, 4, 1, 16 }, { 1 }, 2 },
 };

@@ -158,7 +158,7 @@ static const struct manifest_case cases[] = {
     EVIL("a name of broken UTF-8", ONE "T mod\xff float32 0\n", "invalid tensor name"),
     EVIL("no name", ONE "T  float32 0\n", "invalid tensor name"),
     EVIL("an unknown dtype", ONE "T model/a float8 0\n", "invalid tensor line"),
-    EVIL("a dtype of the wire", ONE "T model/a e4m3 0\n", "invalid tensor line"),
+    EVIL("a dtype of scales", ONE "T model/a e8m0 0\n", "invalid tensor line"),
     EVIL("nine dimensions", ONE "T model/a uint8 1x1x1x1x1x1x1x1x1\n", "invalid tensor line"),
     EVIL("a negative extent", ONE "T model/a uint8 -4\n", "invalid tensor line"),
     EVIL("an extent of 2^63", ONE "T model/a uint8 9223372036854775808\n", "invalid tensor line"),

@@ -208,7 +208,7 @@ static void test_dtypes(void)
 {
     static const struct {
         accel_dtype_t t;
-        size_t bytes, stored;
+        size_t bytes, array;
         const char *name;
     } cases[] = {
         { ACCEL_F32, 4, 4, "float32" },
@@ -221,13 +221,14 @@ static void test_dtypes(void)
         { ACCEL_F16, 2, 2, "float16" },
         { ACCEL_F8E4M3, 1, 0, "e4m3" },
         { ACCEL_F8E5M2, 1, 0, "e5m2" },
-        { (accel_dtype_t)10, 0, 0, "unknown" },
+        { ACCEL_I8, 1, 1, "int8" },
+        { (accel_dtype_t)11, 0, 0, "unknown" },
         { (accel_dtype_t)-1, 0, 0, "unknown" },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++)
         tap_ok(accel_dtype_bytes(cases[i].t) == cases[i].bytes &&
-                   accel_dtype_stored_bytes(cases[i].t) == cases[i].stored &&
+                   accel_dtype_array_bytes(cases[i].t) == cases[i].array &&
                    strcmp(accel_dtype_name(cases[i].t), cases[i].name) == 0,
                "dtype %d: %s", cases[i].t, accel_dtype_name(cases[i].t));
 }

@@ -191,6 +191,9 @@ static void test_copies(void)
     be->from_host(be, dev, (int64_t[]){ -7, 1 << 20 }, 16);
     be->to_host(be, got, dev, ACCEL_I64, 2);
     tap_ok(got[0] == -7 && got[1] == 1 << 20, "int64 as float32");
+    be->from_host(be, dev, (int8_t[]){ -128, 127 }, 2);
+    be->to_host(be, got, dev, ACCEL_I8, 2);
+    tap_ok(got[0] == -128 && got[1] == 127, "int8 as float32");
     be->copy(be, dev, dev, 0);
     be->from_host(be, dev, host, 0);
     be->to_host(be, got, dev, ACCEL_F32, 0);

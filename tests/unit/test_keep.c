@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/ckpt_internal.h"
 #include "checkpoint/ckpt_tools.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"
@@ -255,6 +256,29 @@ static void test_not_a_file(void)
     world_rmtree(root);
 }
 
+/* ---- a run that removes one while the list is made (the linker puts this in front of
+ * the look at a checkpoint) -------------------------------------------------------- */
+
+static int64_t being_removed = -1;
+
+void __real_ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name);
+void __wrap_ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name);
+
+/* Some of its files are gone when it is looked at, and all of it afterwards. */
+void __wrap_ckpt_identify(struct ckpt_identity *id_out, int rootfd, const char *name)
+{
+    const bool goes = ckpt_step_of_name(name) == being_removed;
+    char path[400];
+
+    snprintf(path, sizeof(path), "%s/%s/MANIFEST", root, name);
+    if (goes)
+        unlink(path);
+    __real_ckpt_identify(id_out, rootfd, name);
+    path[strlen(path) - strlen("/MANIFEST")] = '\0';
+    if (goes)
+        world_rmtree(path);
+}
+
 static char said[4096];
 static void say(void *user, const char *name, const char *why)
 {
@@ -280,6 +304,13 @@ static void test_reasons(void)
                "5: newest 1 of 2\n4: newest 2 of 2\n3: every 3 steps\n"
                "2: best 1 by loss (0.25)\n",
                "says all of them");
+    said[0] = '\0';
+    being_removed = 3;
+    tap_is_int(ckpt_why_kept(root, say, NULL, NULL), ACCEL_OK, "beside a run at work");
+    being_removed = -1;
+    tap_is_str(said, "5: newest 1 of 2\n4: newest 2 of 2\n2: best 1 by loss (0.25)\n",
+               "what it removes meanwhile is not in the list");
+    tap_is_str(steps_there(), "2 4 5", "and gone");
     said[0] = '\0';
     snprintf(none, sizeof(none), "%s/none", root);
     tap_is_int(ckpt_why_kept(none, say, NULL, NULL), ACCEL_OK,

@@ -26,8 +26,8 @@ static const struct {
     { 71, 545, 3 }, { 67, 32, 1 },   { 94, 33, 4 },
 };
 
-static const accel_dtype_t types[] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16, ACCEL_F8E4M3,
-                                       ACCEL_F8E5M2 };
+static const accel_dtype_t types[] = { ACCEL_F32,    ACCEL_BF16,   ACCEL_F16,
+                                       ACCEL_F8E4M3, ACCEL_F8E5M2, ACCEL_I8 };
 
 static void *need(size_t bytes)
 {
@@ -56,6 +56,8 @@ static float stored(void *p, int64_t i, accel_dtype_t type, float v)
         return e4m3_to_f32(((f8_t *)p)[i] = f32_to_e4m3(v));
     case ACCEL_F8E5M2:
         return e5m2_to_f32(((f8_t *)p)[i] = f32_to_e5m2(v));
+    case ACCEL_I8: /* from -128 to 127; what must not be read is 99 */
+        return ((int8_t *)p)[i] = isnan(v) ? 99 : (int8_t)(v * 32 - 0.5f);
     default:
         return ((float *)p)[i] = v;
     }

@@ -12,7 +12,7 @@
 #include "tests/unit/ranks_world.h"
 
 static const accel_dtype_t dtypes[] = { ACCEL_F32, ACCEL_BF16, ACCEL_I32, ACCEL_U16,
-                                        ACCEL_U8,  ACCEL_F64,  ACCEL_I64 };
+                                        ACCEL_U8,  ACCEL_F64,  ACCEL_I64, ACCEL_I8 };
 
 /* Writes the small number v as element i of dtype t. */
 static void put(void *data, accel_dtype_t t, int64_t i, int v)
@@ -37,6 +37,9 @@ static void put(void *data, accel_dtype_t t, int64_t i, int v)
         break;
     case ACCEL_U8:
         ((uint8_t *)data)[i] = (uint8_t)v;
+        break;
+    case ACCEL_I8:
+        ((int8_t *)data)[i] = (int8_t)v;
         break;
     case ACCEL_F64:
         ((double *)data)[i] = v;
@@ -64,6 +67,8 @@ static double value_at(const void *data, accel_dtype_t t, int64_t i)
         return ((const uint16_t *)data)[i];
     case ACCEL_U8:
         return ((const uint8_t *)data)[i];
+    case ACCEL_I8:
+        return ((const int8_t *)data)[i];
     case ACCEL_F64:
         return ((const double *)data)[i];
     default:
@@ -253,6 +258,12 @@ static void pad_more(accel_t *run)
                     !accel_pad_across_ranks(run, x, 0, 256, 0, &err) &&
                     accel_pad_across_ranks(run, x, 0, 255, 0, &err),
                 "uint8 is 0 to 255");
+    x = counting(run, ACCEL_I8, 1, 1);
+    ranks_check(run,
+                !accel_pad_across_ranks(run, x, 0, -129, 0, &err) &&
+                    !accel_pad_across_ranks(run, x, 0, 128, 0, &err) &&
+                    accel_pad_across_ranks(run, x, 0, -128, 0, &err),
+                "int8 is -128 to 127");
 }
 
 static void values_rank(accel_t *run, void *arg)
@@ -309,6 +320,7 @@ static void overflow(accel_t *run)
 {
     int32_t big[2] = { 1, 2000000000 };
     uint8_t byte = 200;
+    int8_t small;
     accel_array_t a = { ACCEL_I32, 1, { 2 }, 2, big };
     accel_error_t err = { 0 };
     accel_status_t st = accel_reduce_array(run, &a, ACCEL_REDUCE_SUM, 1, &err);
@@ -324,6 +336,14 @@ static void overflow(accel_t *run)
     a = (accel_array_t){ ACCEL_U8, 1, { 1 }, 1, &byte };
     ranks_check(run, accel_reduce_array(run, &a, 0, 1, &err) == ACCEL_EINVAL,
                 "nor into a byte");
+    small = (int8_t)(run->boot.rank ? -100 : -90);
+    a = (accel_array_t){ ACCEL_I8, 1, { 1 }, 1, &small };
+    ranks_check(run, accel_reduce_array(run, &a, 0, 1, &err) == ACCEL_EINVAL,
+                "nor into one with a sign");
+    ranks_check(run,
+                !accel_reduce_array(run, &a, ACCEL_REDUCE_MAX, 1, &err) && small == -90,
+                "the largest of negative ones");
+    a = (accel_array_t){ ACCEL_U8, 1, { 1 }, 1, &byte };
     ranks_check(run,
                 !accel_reduce_array(run, &a, ACCEL_REDUCE_MAX, 1, &err) && byte == 200,
                 "and the run goes on: %s", err.text);

@@ -18,8 +18,8 @@
 
 enum { ROWS = 3, COLS = 5, ELEMS = ROWS * COLS, MOST = 4 * ELEMS };
 
-static const accel_dtype_t dtypes[] = { ACCEL_F32, ACCEL_BF16, ACCEL_I32,
-                                        ACCEL_U8,  ACCEL_F64,  ACCEL_I64 };
+static const accel_dtype_t dtypes[] = { ACCEL_F32, ACCEL_BF16, ACCEL_I32, ACCEL_U8,
+                                        ACCEL_F64, ACCEL_I64,  ACCEL_I8 };
 
 /* This rank's values, [ROWS, COLS]: small whole numbers, which every dtype holds. */
 static void make_values(const accel_t *run, accel_dtype_t t, void *host)
@@ -41,6 +41,7 @@ static void make_values(const accel_t *run, accel_dtype_t t, void *host)
             ((int32_t *)host)[i] = v;
             break;
         case ACCEL_U8:
+        case ACCEL_I8:
             ((uint8_t *)host)[i] = (uint8_t)v;
             break;
         case ACCEL_F64:
@@ -81,7 +82,7 @@ static void every_call(accel_t *run, accel_dtype_t t)
     accel_array_t mine = { t, 2, { ROWS, COLS }, ELEMS, host }, got;
     accel_tensor_t *x = graph_tensor(&run->graph, t, 2, dims), *y;
     accel_batch_end_t end = { .counted = 1, .count = 1 + run->boot.rank % ROWS };
-    bool whole = t == ACCEL_I32 || t == ACCEL_U8 || t == ACCEL_I64;
+    bool whole = t == ACCEL_I32 || t == ACCEL_U8 || t == ACCEL_I64 || t == ACCEL_I8;
     accel_error_t err = { 0 };
 
     make_values(run, t, host);

@@ -61,6 +61,7 @@ static void cpu_to_host(const struct backend *be, float *host, const void *src,
         case ACCEL_F32:
         case ACCEL_BF16:
         case ACCEL_F16:
+        case ACCEL_I8:
             cpu_load_row(host, src, type, n);
             return;
         default: /* float8 never forms arrays */
@@ -82,6 +83,7 @@ static const struct backend kernels = {
     .name = "cpu",
     .fp8 = BACKEND_FP8_ANY,
     .fp8_blocks = BACKEND_BLOCKS_32 | BACKEND_BLOCKS_128,
+    .int8_operands = true,
     .close = cpu_close,
     .to_host = cpu_to_host,
 #define KERNEL(type, name, ...) .name = cpu_##name,

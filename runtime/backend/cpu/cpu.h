@@ -81,7 +81,7 @@ void cpu_thin(const struct backend *be, const struct gemm *p);
 /* elementwise.c: dst = a + b, on the calling thread; dst may be either. */
 void cpu_add_block(void *dst, const void *a, const void *b, accel_dtype_t type,
                    int64_t n);
-/* load_store.c: elements of any storage type as float32, and back.
+/* load_store.c: elements of any storage type as float32, and back; int8 only to it.
  * Widens or rounds `n` elements; `add`: dst += src. */
 void cpu_load_row(float *dst, const void *src, accel_dtype_t type, int64_t n);
 void cpu_store_row(void *dst, const float *src, accel_dtype_t type, int64_t n,

@@ -16,6 +16,7 @@
  * MAX_FLOATS. */
 enum { MAX_M = 8, MAX_FLOATS = 512 * 1024, CHUNK_BYTES = 192 * 1024 };
 
+/* b; a is widened first, whatever it is. */
 static bool gemv_takes(accel_dtype_t t)
 {
     return t == ACCEL_F32 || t == ACCEL_BF16 || t == ACCEL_F16;
@@ -24,8 +25,9 @@ static bool gemv_takes(accel_dtype_t t)
 /* b must be stored by rows of k: then each of its rows is one sum's operand. */
 bool cpu_gemv_fits(const struct gemm *p)
 {
-    return gemv_takes(p->a_type) && gemv_takes(p->b_type) && !p->trans_a &&
-           p->trans_b && !p->act_grad && p->m <= MAX_M && p->m * p->k <= MAX_FLOATS;
+    return (gemv_takes(p->a_type) || p->a_type == ACCEL_I8) && gemv_takes(p->b_type) &&
+           !p->trans_a && p->trans_b && !p->act_grad && p->m <= MAX_M &&
+           p->m * p->k <= MAX_FLOATS;
 }
 
 typedef uint32_t bit_lanes __attribute__((vector_size(4 * VM_LANES)));

@@ -8,9 +8,20 @@
 #include "backend/cpu/vmath.h"
 #include "common/floats.h"
 
+ACCEL_MULTIVERSION
+static void load_i8(float *dst, const int8_t *src, int64_t n)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        dst[i] = src[i];
+}
+
 void cpu_load_row(float *dst, const void *src, accel_dtype_t type, int64_t n)
 {
-    floats_widen(dst, src, type, (size_t)n);
+    if (type == ACCEL_I8)
+        load_i8(dst, src, n);
+    else
+        floats_widen(dst, src, type, (size_t)n);
 }
 
 VM_INLINE void add_row(void *dst, const float *src, int64_t n, const accel_dtype_t t)

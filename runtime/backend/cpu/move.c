@@ -147,6 +147,7 @@ static const float *get_any(const void *src, int64_t at, accel_dtype_t type, int
     case ACCEL_F32:
     case ACCEL_BF16:
     case ACCEL_F16:
+    case ACCEL_I8:
         return cpu_get(src, at, type, n, room);
     case ACCEL_I32:
         WIDEN(int32_t);

@@ -56,7 +56,7 @@ VM_INLINE void vm_store(void *p, int64_t i, float v, const accel_dtype_t t)
 /* The address of element i, for arrays of any storage type. */
 static inline const void *vm_at(const void *p, int64_t i, accel_dtype_t t)
 {
-    return (const char *)p + i * (t == ACCEL_F32 ? 4 : 2);
+    return (const char *)p + i * (t == ACCEL_F32 ? 4 : t == ACCEL_I8 ? 1 : 2);
 }
 
 static inline void *vm_to(void *p, int64_t i, accel_dtype_t t)

@@ -209,6 +209,9 @@ static void as_float(float *out, const void *src, accel_dtype_t type, int64_t n)
         case ACCEL_U8:
             out[i] = ((const uint8_t *)src)[i];
             break;
+        case ACCEL_I8:
+            out[i] = ((const int8_t *)src)[i];
+            break;
         case ACCEL_F64:
             out[i] = (float)((const double *)src)[i];
             break;

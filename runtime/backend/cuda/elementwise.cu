@@ -171,6 +171,9 @@ template <> struct element<ACCEL_U16> {
 template <> struct element<ACCEL_U8> {
     using type = uint8_t;
 };
+template <> struct element<ACCEL_I8> {
+    using type = int8_t;
+};
 template <> struct element<ACCEL_F64> {
     using type = double;
 };
@@ -230,6 +233,7 @@ void cuda_cast(const struct backend *be, void *dst, accel_dtype_t dst_type, bool
         FROM(ACCEL_I32);
         FROM(ACCEL_U16);
         FROM(ACCEL_U8);
+        FROM(ACCEL_I8);
         FROM(ACCEL_F64);
         FROM(ACCEL_I64);
     default: /* float8 never forms arrays */

@@ -79,6 +79,7 @@ static void share_sizes(struct backend *be, const struct backend *like)
     be->fixed_bytes = like->fixed_bytes;
     be->fp8 = like->fp8;
     be->fp8_blocks = like->fp8_blocks;
+    be->int8_operands = like->int8_operands;
 #define SCRATCH(name, ...) be->name = like->name;
 #include "backend/sizes.h"
 }

@@ -118,7 +118,10 @@ def main():
         elif key == "v":
             values = [float(w) for w in rest.split()]
             t = torch.tensor(values, dtype=torch.float64).reshape([int(d) for d in dims])
-            t = t.long() if kind == "ids" else t.requires_grad_()
+            if kind == "ids":
+                t = t.long()
+            elif kind != "bytes":
+                t.requires_grad_()
             case["in"].append(t)
         elif key == "end":
             run(case)
