@@ -80,6 +80,8 @@ struct part {
     const struct product *p;
     int64_t batch, m, n, k;
     std::vector<float> a, b; /* op(a) [k][m], op(b) [n][k] */
+    /* [k][m], where blocks have scales */
+    std::vector<float> a_scale;
 };
 
 static void read_operands(struct part *t)
@@ -181,23 +183,39 @@ static void sum_tile_rest(const struct part *t, int64_t j, float *sum)
                       mx_scale_at(e->b_scale, t->k, l, j);
 }
 
+/* The scales of blocks: b's are multiplied into it. They are powers of two. */
+static void read_scales(struct part *t)
+{
+    const cublasLtMatmulDescOpaque_t *e = &t->p->desc;
+
+    if (!has_blocks(t->p))
+        return;
+    t->a_scale.resize(t->a.size());
+    for (int64_t l = 0; l < t->k; l++) {
+        for (int64_t i = 0; i < t->m; i++)
+            t->a_scale[(size_t)(l * t->m + i)] =
+                scale_at(e->a_scale, e->a_mode, t->k, t->m, l, i);
+        for (int64_t j = 0; j < t->n; j++)
+            t->b[(size_t)(j * t->k + l)] *=
+                scale_at(e->b_scale, e->b_mode, t->k, t->n, l, j);
+    }
+}
+
 /* sum[m] of column j, where blocks have scales those of each apart. */
 static void sum_column(const struct part *t, int64_t j, float *sum)
 {
-    const cublasLtMatmulDescOpaque_t *e = &t->p->desc;
-    const bool blocks = has_blocks(t->p);
-
     memset(sum, 0, (size_t)t->m * sizeof(*sum));
     for (int64_t l = 0; l < t->k; l++) {
         const float *a = &t->a[(size_t)(l * t->m)];
-        float b = t->b[(size_t)(j * t->k + l)];
+        const float b = t->b[(size_t)(j * t->k + l)];
 
-        if (blocks)
-            b *= scale_at(e->b_scale, e->b_mode, t->k, t->n, l, j);
+        if (t->a_scale.empty()) {
+            for (int64_t i = 0; i < t->m; i++)
+                sum[i] += a[i] * b;
+            continue;
+        }
         for (int64_t i = 0; i < t->m; i++)
-            sum[i] += blocks
-                          ? a[i] * b * scale_at(e->a_scale, e->a_mode, t->k, t->m, l, i)
-                          : a[i] * b;
+            sum[i] += a[i] * b * t->a_scale[(size_t)(l * t->m + i)];
     }
     sum_tile_rest(t, j, sum);
 }
@@ -269,6 +287,7 @@ static void do_part(struct part *t)
     const float by = has_blocks(p) ? 1 : (sa ? *sa : 1) * (sb ? *sb : 1);
 
     read_operands(t);
+    read_scales(t);
     for (int64_t j = 0; j < t->n; j++) {
         sum_column(t, j, column.data());
         for (int64_t i = 0; i < t->m; i++) {
@@ -301,6 +320,7 @@ void fake_product(const struct product *p)
                           (int64_t)p->d_layout.rows,
                           (int64_t)p->d_layout.cols,
                           (int64_t)(ta ? a->rows : a->cols),
+                          {},
                           {},
                           {} };
 
