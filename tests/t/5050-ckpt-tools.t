@@ -266,7 +266,11 @@ PY
 import h5py, numpy as np
 a = h5py.File("moved/index.h5")["model/two-pieces"][()]
 # some of the bits that the test stores are NaN, but not a quarter of them
-assert a.size / 4 < np.isnan(a).sum() < a.size, np.isnan(a).sum()'
+assert a.size / 4 < np.isnan(a).sum() < a.size, np.isnan(a).sum()
+half = h5py.File("moved/index.h5")["model/narrow.e5m2"][()]
+assert half.size / 4 < np.isnan(half).sum() < half.size, np.isnan(half).sum()
+code = h5py.File("moved/index.h5")["model/narrow.e4m3"][()]
+assert code.size / 4 < (code == 0x7f).sum() < code.size, (code == 0x7f).sum()'
     mv gone.h5 moved/rank_00001-of-00003.h5
     passes "a dataset is added to the index" "$python" -c '
 import h5py
