@@ -42,7 +42,7 @@ needs_less() { # NAME NAME: by 20 MiB at least
 passes "what is offloaded is not on the GPU" needs_less home full
 # Activations of several steps of 32 MiB.
 on_stand_in &&
-    gpu_sizes="--layers 14 --width 64 --heads 2 --seq 64 --batch 16 --vocab 300 --steps 2"
+    gpu_sizes="--layers 14 --width 64 --heads 2 --seq 64 --batch 10 --vocab 300 --steps 2"
 as_planned deep FULL_SHARD no "many activations"
 as_planned again FULL_SHARD no "activations computed again" \
     "fsdp_activation_checkpointing: true"
