@@ -47,7 +47,8 @@ steps=5
 both plain -- --steps $steps
 both calls ACCEL_CUDA_GRAPHS=0 -- --steps $steps
 # Several micro-batches and an evaluation lie between a copy and the update that waits for it.
-both long -- --steps $steps --accumulate 3 --eval-every 2
+head -c 4000 text >short
+both long -- --steps $steps --accumulate 3 --eval-every 2 --data short
 for life in behind once; do
     gpu_train gpu-bf16 $life-plain -- --steps 8
     is "$code" 0 "$life: goes on from there" || diag "$out"
