@@ -21,6 +21,7 @@ enum misuse {
     LINEAR_WEIGHT_NDIM,
     LINEAR_WEIGHT_ACTIVATION,
     LINEAR_DTYPE,
+    LINEAR_PARAMETER,
     LINEAR_NULL,
     LINEAR_UNPREPARED,
     NORM_WIDTH,
@@ -50,6 +51,7 @@ static const struct misuse_case {
     { LINEAR_WEIGHT_NDIM, "user: linear", "2 dimensions, but user.gain is [4]" },
     { LINEAR_WEIGHT_ACTIVATION, "user: linear", "must be a parameter" },
     { LINEAR_DTYPE, "user: linear", "dtype float32, not dtype int32" },
+    { LINEAR_PARAMETER, "user: linear", "x must not be a parameter (user.weight)" },
     { LINEAR_NULL, "user: linear", "input 1 is NULL" },
     { LINEAR_UNPREPARED, "user: linear", "parameter user.late has no values yet" },
     { NORM_WIDTH, "user: layernorm", "x [2, 3, 5] and gain [4] do not fit" },
@@ -125,6 +127,8 @@ static accel_tensor_t *linear_misuse(struct graph *g, struct user *u, accel_tens
     case LINEAR_DTYPE:
         return accel_linear(make(g, ACCEL_I32, 2, 4, 0), u->weight, NULL,
                             ACCEL_ACT_NONE);
+    case LINEAR_PARAMETER:
+        return accel_linear(u->weight, u->weight, NULL, ACCEL_ACT_NONE);
     case LINEAR_NULL:
         return accel_linear(NULL, u->weight, NULL, ACCEL_ACT_NONE);
     default:
