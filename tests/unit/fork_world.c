@@ -5,7 +5,9 @@
  * the exchange between, hence has copied it out.
  */
 #include <errno.h>
-#include <sched.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,15 +29,23 @@ struct slot {
 };
 
 struct member {
-    _Atomic uint64_t entered; /* exchanges entered so far */
+    _Atomic uint32_t entered; /* exchanges entered so far */
     struct slot slot[2];
 };
 
 struct fork_impl {
     struct boot_impl base;
     struct member *members; /* [size] shared */
-    uint64_t done;
+    uint32_t done;
 };
+
+/* Until another rank's count is no longer `seen`; wakes up for nothing, too. */
+static void wait_for_change(_Atomic uint32_t *entered, uint32_t seen, int64_t ns)
+{
+    const struct timespec most = { ns / 1000000000, ns % 1000000000 };
+
+    syscall(SYS_futex, entered, FUTEX_WAIT, seen, &most, NULL, 0);
+}
 
 static accel_status_t fork_exchange(struct boot *b, const void *mine, size_t bytes,
                                     struct boot_blobs *all_out, accel_error_t *err)
@@ -49,13 +60,18 @@ static accel_status_t fork_exchange(struct boot *b, const void *mine, size_t byt
     if (bytes > 0)
         memcpy(me->slot[parity].data, mine, bytes);
     atomic_store(&me->entered, ++w->done);
+    syscall(SYS_futex, &me->entered, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     for (int r = 0; r < b->size; r++) {
-        while (atomic_load(&w->members[r].entered) < w->done) {
-            if (clock_ns() > b->deadline_ns)
-                return accel_fail(err, A0502, NULL,
-                                  "rank %d did not reach exchange %llu", r,
-                                  (unsigned long long)w->done);
-            sched_yield();
+        _Atomic uint32_t *entered = &w->members[r].entered;
+        uint32_t seen;
+
+        while ((seen = atomic_load(entered)) < w->done) {
+            int64_t left = b->deadline_ns - clock_ns();
+
+            if (left < 0)
+                return accel_fail(err, A0502, NULL, "rank %d did not reach exchange %u",
+                                  r, w->done);
+            wait_for_change(entered, seen, left);
         }
         total += w->members[r].slot[parity].bytes;
     }
@@ -113,35 +129,38 @@ static int child(struct member *members, int rank, int n, int nodes, int timeout
     return rc;
 }
 
+/* Waits until the process of this descriptor has ended; false: not by the deadline. */
+static bool ends_by(int pidfd, int64_t deadline)
+{
+    struct pollfd p = { .fd = pidfd, .events = POLLIN };
+    int64_t left;
+
+    while ((left = deadline - clock_ns()) > 0)
+        if (poll(&p, 1, (int)(left / 1000000) + 1) > 0)
+            return true;
+    return false;
+}
+
 /* Reaps all children; kills the rest at the deadline. */
 static int reap(const pid_t *pid, int n, int timeout_s, int *status)
 {
     int64_t deadline = clock_ns() + (int64_t)timeout_s * 1000000000;
-    const struct timespec tick = { 0, 2000000 };
     bool killed = false;
-    int left = 0, first = 0;
+    int first = 0;
 
     for (int r = 0; r < n; r++) {
-        status[r] = -1;
-        left += pid[r] > 0;
-    }
-    while (left > 0) {
-        for (int r = 0; r < n; r++) {
-            int ws;
+        int pidfd = killed ? -1 : (int)syscall(SYS_pidfd_open, pid[r], 0), ws = 0;
 
-            if (status[r] >= 0 || waitpid(pid[r], &ws, WNOHANG) != pid[r])
-                continue;
-            status[r] = WIFEXITED(ws) ? WEXITSTATUS(ws) : 128 + WTERMSIG(ws);
-            left--;
-        }
-        if (left > 0 && !killed && clock_ns() > deadline) {
-            for (int r = 0; r < n; r++)
-                if (status[r] < 0)
-                    kill(pid[r], SIGKILL);
+        if (!killed && pidfd >= 0 && !ends_by(pidfd, deadline)) {
+            for (int k = r; k < n; k++)
+                kill(pid[k], SIGKILL);
             killed = true;
         }
-        if (left > 0)
-            nanosleep(&tick, NULL);
+        if (pidfd >= 0)
+            close(pidfd);
+        while (waitpid(pid[r], &ws, 0) < 0 && errno == EINTR)
+            continue;
+        status[r] = WIFEXITED(ws) ? WEXITSTATUS(ws) : 128 + WTERMSIG(ws);
     }
     for (int r = 0; r < n && first == 0; r++)
         first = status[r];

@@ -390,7 +390,8 @@ static void judge(struct op_trial *t, const struct op_outcome *o, bool device)
     tap_ok(far < 1, "%s: values, %.2g of what is allowed", t->what, far);
     tap_ok(same_again(o, device, t->compute != ACCEL_F32),
            "%s: the same without a tape", t->what);
-    for (int i = 0; i < t->inputs; i++)
+    /* the references of gradients take most of the time, and touch no memory of an op */
+    for (int i = 0; i < t->inputs && !TAP_SANITIZED; i++)
         if (op_input_learns(&t->in[i]))
             judge_gradient(t, o, i);
     tap_is_int(o->faults, 0, "%s: residency protocol", t->what);

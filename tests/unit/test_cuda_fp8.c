@@ -23,12 +23,12 @@ static void (*counts_get)(struct fakecuda_counts *out); /* NULL: a GPU */
 static void (*fake_reset)(void);
 
 struct shape {
-    int batch, seq, width, hidden;
+    int batch, seq, width, hidden, layers;
 };
 /* The rows of the second are no multiple of 16. The third has two blocks of 128 in
  * every direction, of which the second is not whole. */
-static const struct shape whole = { 4, 16, 32, 64 }, odd = { 3, 7, 32, 64 },
-                          large = { 9, 16, 144, 144 };
+static const struct shape whole = { 4, 16, 32, 64, 2 }, odd = { 3, 7, 32, 64, 2 },
+                          large = { 9, 16, 144, 144, 1 };
 
 struct outcome {
     accel_status_t st;
@@ -81,9 +81,9 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
                                const char *config, const struct shape *s,
                                accel_error_t *err)
 {
-    const accel_llama_t llama = { .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
+    const accel_llama_t llama = { .layers = s->layers,
+                                  .heads = 2,
+                                  .kv_heads = 1,
                                   .width = s->width,
                                   .hidden = s->hidden,
                                   .context = 16,

@@ -42,8 +42,8 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
                                const struct scene *p, accel_error_t *err)
 {
     const accel_llama_t llama = { .layers = 1,
-                                  .heads = 4,
-                                  .kv_heads = 2,
+                                  .heads = 2,
+                                  .kv_heads = 1,
                                   .width = WIDTH,
                                   .hidden = 64,
                                   .context = SEQ,
