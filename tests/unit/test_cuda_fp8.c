@@ -25,10 +25,10 @@ static void (*fake_reset)(void);
 struct shape {
     int batch, seq, width, hidden, layers;
 };
-/* The rows of the second are no multiple of 16. The third has two blocks of 128 in
- * every direction, of which the second is not whole. */
+/* The rows of the second are no multiple of 16. The third has two or
+ * three blocks of 128 in every direction, of which the last is not whole. */
 static const struct shape whole = { 4, 16, 32, 64, 2 }, odd = { 3, 7, 32, 64, 2 },
-                          large = { 9, 16, 144, 144, 1 };
+                          large = { 9, 16, 144, 272, 1 };
 
 struct outcome {
     accel_status_t st;
@@ -214,7 +214,9 @@ static struct outcome train_both(const char *recipe, const struct shape *s,
     }
     for (int i = 0; i < STEPS; i++)
         far = fmax(far, fabs((double)(gpu.loss[i] / cpu_out->loss[i]) - 1));
-    tap_ok(!cpu_out->st && !gpu.st && far < 1e-2 && gpu.loss[STEPS - 1] < gpu.loss[0],
+    /* the stand-in sums as the CPU does, and scales that lie elsewhere show */
+    tap_ok(!cpu_out->st && !gpu.st && far < (counts_get ? 4e-3 : 1e-2) &&
+               gpu.loss[STEPS - 1] < gpu.loss[0],
            "%s, %d rows: losses %.1e from the CPU's %s", recipe, s->batch * s->seq, far,
            gpu.said);
     return gpu;
