@@ -28,7 +28,7 @@ int ckpt_h5_begin(struct ckpt_h5_quiet *q);
 /* Restores what ckpt_h5_begin saved, and clears the error stack. */
 void ckpt_h5_end(const struct ckpt_h5_quiet *q);
 
-/* HDF5 types of the floats of 16 bits, which not every libhdf5 brings. */
+/* HDF5 types of the narrow floats, which not every libhdf5 brings. */
 struct ckpt_h5_floats {
     hid_t bf16, f16, e5m2;
 };

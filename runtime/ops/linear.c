@@ -190,8 +190,8 @@ static bool linear_backward(struct graph *g, const struct tape_entry *e)
 static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
                               accel_tensor_t *bias, accel_activation_t act)
 {
-    if (!op_computed(g, op, x, "x") ||
-        (x->dtype != ACCEL_I8 && !op_activation(g, op, x, "x")) ||
+    /* no parameter is int8 */
+    if ((x->dtype != ACCEL_I8 && !op_activation(g, op, x, "x")) ||
         !op_parameter(g, op, w, "weight", 2))
         return false;
     /* torch's layout, [out, in]: weights of Hugging Face are used as they are */

@@ -2,8 +2,8 @@
  *
  * The matrix products of GPT-2 124M and of a Llama, each alone: as the CPU backend
  * multiplies float32, bfloat16, float16 and int8, against one plain OpenBLAS call of
- * float32 with its own threads, in turns. Medians, and medians of the ratios of one round: OpenBLAS's
- * time over ours, so 1 is level and more is faster.
+ * float32 with its own threads, in turns. Medians, and medians of the ratios of one
+ * round: OpenBLAS's time over ours, so 1 is level and more is faster.
  *     bench_gemm [-t THREADS] [-n ROUNDS] [-i avx512|avx2|generic] [-w] [ROWS ...]
  * -w: bfloat16 is widened, as where its instruction is missing. OPENBLAS_CORETYPE
  * names the kernel of OpenBLAS to compare with.

@@ -51,7 +51,7 @@ static const struct misuse_case {
     { LINEAR_WEIGHT_NDIM, "user: linear", "2 dimensions, but user.gain is [4]" },
     { LINEAR_WEIGHT_ACTIVATION, "user: linear", "must be a parameter" },
     { LINEAR_DTYPE, "user: linear", "dtype float32, not dtype int32" },
-    { LINEAR_PARAMETER, "user: linear", "x must not be a parameter (user.weight)" },
+    { LINEAR_PARAMETER, "user: linear", "not parameter user.weight" },
     { LINEAR_NULL, "user: linear", "input 1 is NULL" },
     { LINEAR_UNPREPARED, "user: linear", "parameter user.late has no values yet" },
     { NORM_WIDTH, "user: layernorm", "x [2, 3, 5] and gain [4] do not fit" },
