@@ -38,6 +38,7 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/panels_avx512.c \
 	runtime/backend/cpu/panels_bf16.c \
 	runtime/backend/cpu/panels_block.h \
+	runtime/backend/cpu/panels_pack.h \
 	runtime/backend/cpu/panels_plain.c \
 	runtime/backend/cpu/panels_stream.h \
 	runtime/backend/cpu/panels_x86.h \

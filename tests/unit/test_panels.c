@@ -2,11 +2,14 @@
  *
  * Packed and streamed products: every element is a chain of fused multiply-adds in the order of k
  * per block of k, to the bit, with every instruction set of this CPU, every dtype of the operands,
- * stored either way, in odd sizes and with 1 to 4 threads.
+ * stored either way, in odd sizes and with 1 to 4 threads. Packing alone: every code of a narrow
+ * type, and rows that end where memory does.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/panels.h"
@@ -162,6 +165,96 @@ static void test_chains(struct backend *const be[THREADS], int64_t m, int64_t n,
     free(want);
 }
 
+static float code_value(accel_dtype_t type, uint32_t code)
+{
+    switch (type) {
+    case ACCEL_BF16:
+        return bf16_to_f32((bf16_t)code);
+    case ACCEL_F16:
+        return f16_to_f32((f16_t)code);
+    case ACCEL_F8E4M3:
+        return e4m3_to_f32((f8_t)code);
+    case ACCEL_F8E5M2:
+        return e5m2_to_f32((f8_t)code);
+    case ACCEL_I8:
+        return (int8_t)code;
+    default:
+        return minifloat_float(code * 0x9e3779b9u);
+    }
+}
+
+static bool same_number(float a, float b)
+{
+    return isnan(a) ? isnan(b) : minifloat_bits(a) == minifloat_bits(b);
+}
+
+/* `rows` stored rows of `cols` numbers, the codes from `code` on. They end where the
+ * memory does: `end` is the first byte that must not be touched. */
+static char *codes_before(char *end, accel_dtype_t type, int64_t rows, int64_t cols,
+                          uint32_t code)
+{
+    const int64_t size = (int64_t)accel_dtype_bytes(type);
+    char *p = end - rows * cols * size;
+
+    for (int64_t i = 0; i < rows * cols; i++) {
+        uint32_t bits = code + (uint32_t)i;
+
+        if (type == ACCEL_F32)
+            bits = minifloat_bits(code_value(type, bits));
+        memcpy(p + i * size, &bits, (size_t)size);
+    }
+    return p;
+}
+
+/* Packs n rows or columns of k codes and looks at each: the number of wrong ones. */
+static int64_t wrong_packed(const struct panel_kernel *kernel, char *end,
+                            accel_dtype_t type, bool k_rows, int64_t n, int64_t k,
+                            uint32_t code)
+{
+    static float to[PANEL_LANES * PANEL_DEPTH + PANEL_SLACK];
+    const int64_t rows = k_rows ? n : k, cols = k_rows ? k : n, width = kernel->lanes;
+    struct panel_operand from = { codes_before(end, type, rows, cols, code), type, cols,
+                                  k_rows, .blocks = { 0 } };
+    int64_t count = 0;
+
+    panel_pack(kernel, to, &from, 0, n, 0, k, width);
+    for (int64_t p = 0; p < k; p++)
+        for (int64_t i = 0; i < width; i++) {
+            int64_t at = k_rows ? i * k + p : p * n + i;
+            float want = i < n ? code_value(type, code + (uint32_t)at) : 0.0f;
+
+            count += !same_number(to[p * width + i], want);
+        }
+    return count;
+}
+
+/* Every code of 8 or 16 bits, and all sizes of a few vectors. */
+static void test_packing(accel_dtype_t type)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = 64 * page;
+    char *base = mmap(NULL, room + page, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int64_t codes = 0, sizes = 0;
+
+    if (base == MAP_FAILED || mprotect(base + room, page, PROT_NONE))
+        exit(1);
+    for (int isa = TILE_GENERIC; isa <= (int)tile_isa(); isa++)
+        for (int k_rows = 0; k_rows < 2; k_rows++) {
+            const struct panel_kernel *kernel = panel_kernel_of((enum tile_isa)isa);
+
+            for (uint32_t code = 0; code < 65536; code += 4096)
+                codes += wrong_packed(kernel, base + room, type, k_rows, 16, 256, code);
+            for (int64_t n = 1; n <= kernel->lanes; n++)
+                for (int64_t k = 1; k <= 35; k += TAP_SANITIZED ? 3 : 1)
+                    sizes += wrong_packed(kernel, base + room, type, k_rows, n, k, 90);
+        }
+    munmap(base, room + page);
+    tap_ok(codes == 0, "%s: every code packed, %ld wrong", accel_dtype_name(type),
+           (long)codes);
+    tap_ok(sizes == 0, "%s: rows of all sizes that end where memory does, %ld wrong",
+           accel_dtype_name(type), (long)sizes);
+}
+
 int main(void)
 {
     struct backend *be[THREADS];
@@ -183,5 +276,7 @@ int main(void)
         }
     for (int t = 0; t < THREADS; t++)
         backend_close(be[t]);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(types); i++)
+        test_packing(types[i]);
     return tap_done();
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operands of any dtype become packed slivers and panels: float32 as it is, narrower
- * numbers widened piece by piece on the way, so that a product of theirs costs little
+ * Operands of any dtype become packed slivers and panels. A kernel of vectors widens
+ * narrow numbers as it packs them; for others, and where blocks have scales of their
+ * own, they are widened piece by piece before, so that a product of theirs costs little
  * more. Which kernel multiplies them is chosen here, too.
  */
 #include "backend/cpu/panels.h"
@@ -70,13 +71,13 @@ static const char *element(const struct panel_operand *from, int64_t at, int64_t
 }
 
 static void pack_stored(const struct panel_kernel *kernel, float *to, bool k_rows,
-                        const void *from, int64_t ld, int64_t n, int64_t k,
+                        const struct panel_source *from, int64_t n, int64_t k,
                         int64_t width)
 {
     if (k_rows)
-        kernel->turn(to, from, ld, n, k, width);
+        kernel->turn(to, from, n, k, width);
     else
-        kernel->copy(to, from, ld, n, k, width);
+        kernel->copy(to, from, n, k, width);
 }
 
 void panel_pack(const struct panel_kernel *kernel, float *to,
@@ -86,9 +87,10 @@ void panel_pack(const struct panel_kernel *kernel, float *to,
     float room[PANEL_LANES * PIECE];
     int64_t row_bytes = from->ld * (int64_t)accel_dtype_bytes(from->type);
 
-    if (from->type == ACCEL_F32 || kernel->pairs) {
-        pack_stored(kernel, to, from->k_rows, element(from, at, k0), from->ld, n, k,
-                    width);
+    if (from->type == ACCEL_F32 || (kernel->direct && !from->blocks.inverse)) {
+        struct panel_source stored = { element(from, at, k0), from->type, from->ld };
+
+        pack_stored(kernel, to, from->k_rows, &stored, n, k, width);
         return;
     }
     for (int64_t p = 0; p < k; p += PIECE, to += PIECE * width) {
@@ -96,6 +98,7 @@ void panel_pack(const struct panel_kernel *kernel, float *to,
         /* as stored: rows of k, or of this panel's columns */
         int64_t rows = from->k_rows ? n : part, cols = from->k_rows ? part : n;
         const char *row = element(from, at, k0 + p);
+        const struct panel_source wide = { room, ACCEL_F32, cols };
 
         for (int64_t r = 0; r < rows; r++, row += row_bytes) {
             widen_row(room + r * cols, row, from->type, cols);
@@ -104,7 +107,7 @@ void panel_pack(const struct panel_kernel *kernel, float *to,
                             from->k_rows ? at + r : k0 + p + r,
                             from->k_rows ? k0 + p : at, cols);
         }
-        pack_stored(kernel, to, from->k_rows, room, cols, n, part, width);
+        pack_stored(kernel, to, from->k_rows, &wide, n, part, width);
     }
 }
 
@@ -113,7 +116,9 @@ void panel_rows(const struct panel_kernel *kernel, float *to,
                 int64_t k, int64_t width)
 {
     if (kernel->pairs) {
-        kernel->copy(to, element(from, at, k0), from->ld, n, k, width);
+        struct panel_source stored = { element(from, at, k0), from->type, from->ld };
+
+        kernel->copy(to, &stored, n, k, width);
         return;
     }
     for (int64_t i = 0; i < k; i++, to += width)

@@ -74,6 +74,13 @@ struct panel_operand {
     struct block_scales blocks;
 };
 
+/* Stored rows that a kernel packs, `ld` numbers apart. */
+struct panel_source {
+    const void *at;
+    accel_dtype_t type;
+    int64_t ld;
+};
+
 struct panel_kernel {
     int64_t rows, lanes;
     /* It multiplies pairs of bfloat16 along k: packed [k / 2][width] of 32 bits, k
@@ -82,13 +89,14 @@ struct panel_kernel {
     /* A k takes it long enough to read rows of b that lie far apart: for it they are
      * not packed. */
     bool strided;
-    /* It streams stored float32, bfloat16 and float16; pairs only bfloat16. */
+    /* It packs stored numbers of any dtype, and streams float32, bfloat16 and float16;
+     * pairs only bfloat16. A kernel that is not direct takes only float32. */
     bool direct;
     /* Packs [k][width] from n <= width stored rows of k numbers (turn), or from k
      * stored rows of n numbers (copy); lanes beyond n become 0. */
-    void (*turn)(float *to, const void *from, int64_t ld, int64_t n, int64_t k,
+    void (*turn)(float *to, const struct panel_source *from, int64_t n, int64_t k,
                  int64_t width);
-    void (*copy)(float *to, const void *from, int64_t ld, int64_t n, int64_t k,
+    void (*copy)(float *to, const struct panel_source *from, int64_t n, int64_t k,
                  int64_t width);
     void (*multiply)(const struct panel_step *s);
     void (*stream)(const struct panel_stream *s);

@@ -3,6 +3,8 @@
  * Packing and multiplying with AVX2 and FMA: 6 x 16 results stay in 12 registers while
  * k runs. In: what panels.h says. Called only where the processor has both.
  */
+#include <string.h>
+
 #include "backend/cpu/panels.h"
 #include "backend/cpu/panels_x86.h"
 #include "common/bf16.h"
@@ -48,19 +50,40 @@ INLINE vector multiply_add(vector sum, vector x, vector y)
     return sum;
 }
 
+/* The first numbers of 16 or 8 bits. e4m3 is float16 with another bias and its own NaN,
+ * e5m2 its upper half. */
+INLINE vector widen(__m128i bits, const accel_dtype_t type)
+{
+    __m128i h, rest, nan;
+
+    if (type == ACCEL_F16)
+        return _mm256_cvtph_ps(bits);
+    if (type == ACCEL_BF16)
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+    if (type == ACCEL_I8)
+        return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bits));
+    h = _mm_cvtepi8_epi16(bits);
+    if (type == ACCEL_F8E5M2)
+        return _mm256_cvtph_ps(_mm_slli_epi16(h, 8));
+    rest = _mm_and_si128(h, _mm_set1_epi16(E4M3_REST));
+    nan = _mm_cmpeq_epi16(rest, _mm_set1_epi16(E4M3_REST));
+    h = _mm_or_si128(_mm_and_si128(h, _mm_set1_epi16(F16_SIGN)),
+                     _mm_slli_epi16(rest, E4M3_SHIFT));
+    h = _mm_blendv_epi8(h, _mm_set1_epi16(F16_NAN), nan);
+    return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(E4M3_SCALE));
+}
+
 /* Vector j of row p of b: as it is, or widened. */
 INLINE vector load_row(const struct panel_stream *s, int p, int64_t j,
                        const accel_dtype_t type)
 {
     int64_t at = p * s->b_step + j;
-    __m128i bits;
 
     if (type == ACCEL_F32)
         return _mm256_loadu_ps((const float *)s->b + at);
-    bits = _mm_loadu_si128((const __m128i *)(const void *)((const bf16_t *)s->b + at));
-    if (type == ACCEL_F16)
-        return _mm256_cvtph_ps(bits);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+    return widen(
+        _mm_loadu_si128((const __m128i *)(const void *)((const bf16_t *)s->b + at)),
+        type);
 }
 
 #define HAS_F16
@@ -105,23 +128,59 @@ INLINE __m256i part_of(int64_t n)
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+/* The first n of 16 bytes; the others become 0. Two loads that overlap, since masks are
+ * of 32 bits. */
+INLINE __m128i load_bytes(const uint8_t *at, int64_t n)
+{
+    uint32_t low = 0, high = 0;
+
+    if (n >= 16)
+        return _mm_loadu_si128((const __m128i *)(const void *)at);
+    if (n >= 8) {
+        __m128i left = _mm_loadl_epi64((const __m128i *)(const void *)at);
+        __m128i right = _mm_loadl_epi64((const __m128i *)(const void *)(at + n - 8));
+
+        right = _mm_srl_epi64(right, _mm_cvtsi32_si128((int)(16 - n) * 8));
+        return _mm_unpacklo_epi64(left, right);
+    }
+    if (n >= 4) {
+        memcpy(&low, at, 4);
+        memcpy(&high, at + n - 4, 4);
+        return _mm_cvtsi64_si128((int64_t)(low | (uint64_t)high << (n - 4) * 8));
+    }
+    for (int64_t i = 0; i < n; i++)
+        low |= (uint32_t)at[i] << i * 8;
+    return _mm_cvtsi32_si128((int)low);
+}
+
+/* The first n of 8 numbers that are stored from element i of p on: as they are, or
+ * widened. The others become 0; memory behind them is not touched. */
+INLINE vector load_some(const void *p, int64_t i, int64_t n, const accel_dtype_t type)
+{
+    const int64_t some = n < 8 ? n : 8;
+
+    if (type == ACCEL_F32)
+        return _mm256_maskload_ps((const float *)p + i, part_of(n));
+    if (type == ACCEL_BF16 || type == ACCEL_F16)
+        return widen(load_bytes((const uint8_t *)p + 2 * i, 2 * some), type);
+    return widen(load_bytes((const uint8_t *)p + i, some), type);
+}
+
 /* 8 stored rows of 8 numbers at a time. */
-TARGET static void turn_avx2(float *to, const void *from, int64_t ld, int64_t n,
-                             int64_t k, int64_t width)
+INLINE void turn_typed(float *to, const struct panel_source *from, int64_t n, int64_t k,
+                       int64_t width, const accel_dtype_t type)
 {
     for (int64_t p = 0; p < k; p += 8) {
-        /* masked loads: numbers behind the row are not touched */
-        __m256i part = part_of(k - p);
         int64_t steps = k - p >= 8 ? 8 : k - p;
 
         for (int64_t c = 0; c < width; c += 8) {
-            const float *at = (const float *)from + c * ld + p;
             __m256 r[8];
 
 #pragma GCC unroll 8
             for (int i = 0; i < 8; i++)
-                r[i] = c + i < n ? _mm256_maskload_ps(at + i * ld, part)
-                                 : _mm256_setzero_ps();
+                r[i] = c + i < n
+                           ? load_some(from->at, (c + i) * from->ld + p, k - p, type)
+                           : _mm256_setzero_ps();
             turn_8x8(r);
 #pragma GCC unroll 8
             for (int i = 0; i < 8; i++)
@@ -132,24 +191,24 @@ TARGET static void turn_avx2(float *to, const void *from, int64_t ld, int64_t n,
 }
 
 /* Both vectors of a row at once: it is read in order. */
-TARGET static void copy_avx2(float *to, const void *from, int64_t ld, int64_t n,
-                             int64_t k, int64_t width)
+INLINE void copy_typed(float *to, const struct panel_source *from, int64_t n, int64_t k,
+                       int64_t width, const accel_dtype_t type)
 {
-    const float *at = from;
-    __m256i left = part_of(n), right = part_of(n - 8);
-
-    for (int64_t p = 0; p < k; p++, at += ld, to += width) {
-        _mm256_storeu_ps(to, _mm256_maskload_ps(at, left));
+    for (int64_t p = 0; p < k; p++, to += width) {
+        _mm256_storeu_ps(to, load_some(from->at, p * from->ld, n, type));
         if (width > 8)
-            _mm256_storeu_ps(to + 8, _mm256_maskload_ps(at + 8, right));
+            _mm256_storeu_ps(to + 8,
+                             load_some(from->at, p * from->ld + 8, n - 8, type));
     }
 }
+
+#include "backend/cpu/panels_pack.h"
 
 const struct panel_kernel panels_avx2 = { .rows = ROWS,
                                           .lanes = 2 * WIDTH,
                                           .direct = true,
-                                          .turn = turn_avx2,
-                                          .copy = copy_avx2,
+                                          .turn = turn_stored,
+                                          .copy = copy_stored,
                                           .multiply = multiply_block,
                                           .stream = stream_block };
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Packing and multiplying with AVX-512: 14 x 32 results stay in 28 registers while k
- * runs. In: what panels.h says. Called only where the processor has AVX-512F.
+ * runs. In: what panels.h says. Called only where tile_isa() is TILE_AVX512.
  */
 #include "backend/cpu/panels.h"
 #include "backend/cpu/panels_x86.h"
 #include "common/bf16.h"
 
 #if PANELS_X86
-#define TARGET __attribute__((target("avx512f,prfchw")))
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,prfchw")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
 #define ROWS  14
@@ -48,20 +48,50 @@ INLINE vector multiply_add(vector sum, vector x, vector y)
     return sum;
 }
 
-/* Vector j of row p of b: as it is, or widened. */
-INLINE vector load_row(const struct panel_stream *s, int p, int64_t j,
-                       const accel_dtype_t type)
+/* Numbers of 16 bits. */
+INLINE vector widen_halves(__m256i bits, const accel_dtype_t type)
 {
-    int64_t at = p * s->b_step + j;
-    __m256i bits;
-
-    if (type == ACCEL_F32)
-        return _mm512_loadu_ps((const float *)s->b + at);
-    bits =
-        _mm256_loadu_si256((const __m256i *)(const void *)((const bf16_t *)s->b + at));
     if (type == ACCEL_F16)
         return _mm512_cvtph_ps(bits);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+/* e4m3 is float16 with another bias and its own NaN, e5m2 its upper half. */
+INLINE vector widen_bytes(__m128i bits, const accel_dtype_t type)
+{
+    __m256i h = _mm256_cvtepi8_epi16(bits), rest;
+    __mmask16 nan;
+
+    if (type == ACCEL_I8)
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bits));
+    if (type == ACCEL_F8E5M2)
+        return _mm512_cvtph_ps(_mm256_slli_epi16(h, 8));
+    rest = _mm256_and_si256(h, _mm256_set1_epi16(E4M3_REST));
+    nan = _mm256_cmpeq_epi16_mask(rest, _mm256_set1_epi16(E4M3_REST));
+    h = _mm256_or_si256(_mm256_and_si256(h, _mm256_set1_epi16(F16_SIGN)),
+                        _mm256_slli_epi16(rest, E4M3_SHIFT));
+    h = _mm256_mask_mov_epi16(h, nan, _mm256_set1_epi16(F16_NAN));
+    return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(E4M3_SCALE));
+}
+
+/* The numbers of `lanes` that are stored from element i of p on: as they are, or
+ * widened. The others become 0; memory behind them is not touched. */
+INLINE vector load_lanes(const void *p, int64_t i, __mmask16 lanes,
+                         const accel_dtype_t type)
+{
+    if (type == ACCEL_F32)
+        return _mm512_maskz_loadu_ps(lanes, (const float *)p + i);
+    if (type == ACCEL_BF16 || type == ACCEL_F16)
+        return widen_halves(_mm256_maskz_loadu_epi16(lanes, (const uint16_t *)p + i),
+                            type);
+    return widen_bytes(_mm_maskz_loadu_epi8(lanes, (const uint8_t *)p + i), type);
+}
+
+/* Vector j of row p of b. */
+INLINE vector load_row(const struct panel_stream *s, int p, int64_t j,
+                       const accel_dtype_t type)
+{
+    return load_lanes(s->b, p * s->b_step + j, 0xffff, type);
 }
 
 #define HAS_F16
@@ -71,21 +101,20 @@ INLINE vector load_row(const struct panel_stream *s, int p, int64_t j,
 #include "backend/cpu/panels_stream.h"
 
 /* 16 stored rows of 16 numbers at a time. */
-TARGET static void turn_avx512(float *to, const void *from, int64_t ld, int64_t n,
-                               int64_t k, int64_t width)
+INLINE void turn_typed(float *to, const struct panel_source *from, int64_t n, int64_t k,
+                       int64_t width, const accel_dtype_t type)
 {
     for (int64_t p = 0; p < k; p += 16) {
-        /* masked loads: numbers behind the row are not touched */
         __mmask16 part = lanes_below(k - p);
         int64_t steps = k - p >= 16 ? 16 : k - p;
 
         for (int64_t c = 0; c < width; c += 16) {
-            const float *at = (const float *)from + c * ld + p;
             __m512i r[16];
 
 #pragma GCC unroll 16
             for (int i = 0; i < 16; i++)
-                r[i] = c + i < n ? _mm512_maskz_loadu_epi32(part, at + i * ld)
+                r[i] = c + i < n ? _mm512_castps_si512(load_lanes(
+                                       from->at, (c + i) * from->ld + p, part, type))
                                  : _mm512_setzero_si512();
             turn_16x16(r);
 #pragma GCC unroll 16
@@ -97,25 +126,27 @@ TARGET static void turn_avx512(float *to, const void *from, int64_t ld, int64_t 
 }
 
 /* Both vectors of a row at once: it is read in order. */
-TARGET static void copy_avx512(float *to, const void *from, int64_t ld, int64_t n,
-                               int64_t k, int64_t width)
+INLINE void copy_typed(float *to, const struct panel_source *from, int64_t n, int64_t k,
+                       int64_t width, const accel_dtype_t type)
 {
-    const float *at = from;
     __mmask16 left = lanes_below(n), right = lanes_below(n - 16);
 
-    for (int64_t p = 0; p < k; p++, at += ld, to += width) {
-        _mm512_storeu_ps(to, _mm512_maskz_loadu_ps(left, at));
+    for (int64_t p = 0; p < k; p++, to += width) {
+        _mm512_storeu_ps(to, load_lanes(from->at, p * from->ld, left, type));
         if (width > 16)
-            _mm512_storeu_ps(to + 16, _mm512_maskz_loadu_ps(right, at + 16));
+            _mm512_storeu_ps(to + 16,
+                             load_lanes(from->at, p * from->ld + 16, right, type));
     }
 }
+
+#include "backend/cpu/panels_pack.h"
 
 const struct panel_kernel panels_avx512 = { .rows = ROWS,
                                             .lanes = 2 * WIDTH,
                                             .strided = true,
                                             .direct = true,
-                                            .turn = turn_avx512,
-                                            .copy = copy_avx512,
+                                            .turn = turn_stored,
+                                            .copy = copy_stored,
                                             .multiply = multiply_block,
                                             .stream = stream_block };
 #endif

@@ -30,7 +30,7 @@ bool cpu_has_bf16_products(void)
 
 /* 16 stored rows of 32 numbers, which are 16 pairs, at a time. An odd k is padded with
  * 0. */
-TARGET static void turn_pairs(float *to, const void *from, int64_t ld, int64_t n,
+TARGET static void turn_pairs(float *to, const struct panel_source *from, int64_t n,
                               int64_t k, int64_t width)
 {
     for (int64_t p = 0; p < k; p += 32) {
@@ -39,12 +39,12 @@ TARGET static void turn_pairs(float *to, const void *from, int64_t ld, int64_t n
         int64_t pairs = k - p >= 32 ? 16 : (k - p + 1) / 2;
 
         for (int64_t c = 0; c < width; c += 16) {
-            const bf16_t *at = (const bf16_t *)from + c * ld + p;
+            const bf16_t *at = (const bf16_t *)from->at + c * from->ld + p;
             __m512i r[16];
 
 #pragma GCC unroll 16
             for (int i = 0; i < 16; i++)
-                r[i] = c + i < n ? _mm512_maskz_loadu_epi16(part, at + i * ld)
+                r[i] = c + i < n ? _mm512_maskz_loadu_epi16(part, at + i * from->ld)
                                  : _mm512_setzero_si512();
             turn_16x16(r);
 #pragma GCC unroll 16
@@ -56,16 +56,16 @@ TARGET static void turn_pairs(float *to, const void *from, int64_t ld, int64_t n
 }
 
 /* A pair is two stored rows of one column. */
-TARGET static void copy_pairs(float *to, const void *from, int64_t ld, int64_t n,
+TARGET static void copy_pairs(float *to, const struct panel_source *from, int64_t n,
                               int64_t k, int64_t width)
 {
     for (int64_t p = 0; p < k; p += 2, to += width)
         for (int64_t c = 0; c < width; c += 16) {
-            const bf16_t *at = (const bf16_t *)from + p * ld + c;
+            const bf16_t *at = (const bf16_t *)from->at + p * from->ld + c;
             __mmask16 part = lanes_below(n - c);
             __m256i low = _mm256_maskz_loadu_epi16(part, at), high;
 
-            high = p + 1 < k ? _mm256_maskz_loadu_epi16(part, at + ld)
+            high = p + 1 < k ? _mm256_maskz_loadu_epi16(part, at + from->ld)
                              : _mm256_setzero_si256();
             _mm512_storeu_si512(
                 to + c,

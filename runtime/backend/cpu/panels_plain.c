@@ -68,24 +68,24 @@ static void stream_plain(const struct panel_stream *s)
         }
 }
 
-static void turn_plain(float *to, const void *from, int64_t ld, int64_t n, int64_t k,
+static void turn_plain(float *to, const struct panel_source *from, int64_t n, int64_t k,
                        int64_t width)
 {
-    const float *at = from;
+    const float *at = from->at;
 
     for (int64_t p = 0; p < k; p++, to += width)
         for (int64_t i = 0; i < width; i++)
-            to[i] = i < n ? at[i * ld + p] : 0.0f;
+            to[i] = i < n ? at[i * from->ld + p] : 0.0f;
 }
 
-static void copy_plain(float *to, const void *from, int64_t ld, int64_t n, int64_t k,
+static void copy_plain(float *to, const struct panel_source *from, int64_t n, int64_t k,
                        int64_t width)
 {
-    const float *at = from;
+    const float *at = from->at;
 
     for (int64_t p = 0; p < k; p++, to += width)
         for (int64_t i = 0; i < width; i++)
-            to[i] = i < n ? at[p * ld + i] : 0.0f;
+            to[i] = i < n ? at[p * from->ld + i] : 0.0f;
 }
 
 const struct panel_kernel panels_plain = { .rows = ROWS,

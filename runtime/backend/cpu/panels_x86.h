@@ -18,6 +18,14 @@ extern const struct panel_kernel panels_avx512, panels_avx2;
 #define PANELS_INLINE static inline __attribute__((always_inline))
 #define PANELS_512    PANELS_INLINE __attribute__((target("avx512f")))
 
+/* An e4m3 without its sign, shifted, is a float16 of 1 / 256 of its value; all ones are
+ * NaN. Widened as a signed byte, it has its sign in the place of float16's. */
+#define E4M3_REST  0x7f
+#define E4M3_SHIFT 7
+#define E4M3_SCALE 256.0f
+#define F16_SIGN   ((short)0x8000)
+#define F16_NAN    0x7e00
+
 /* The next cache line of what lies ahead, into the second-level cache. */
 PANELS_INLINE void panel_prefetch(struct panel_ahead *ahead)
 {
