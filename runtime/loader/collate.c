@@ -3,6 +3,7 @@
  * Padding and collate functions: see collate.h.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "common/floats.h"
@@ -12,6 +13,27 @@ static accel_status_t bad_pad(accel_error_t *err, const char *what)
 {
     return accel_fail(err, A0930, "see struct accel_loader_options in accel_loaders.h",
                       "%s", what);
+}
+
+/* An integer holds whole numbers of its range; float32 and narrower round. */
+static bool holds_value(accel_dtype_t dtype, double value)
+{
+    static const double i64_end = 9223372036854775808.0; /* 2^63: not in it */
+
+    switch (dtype) {
+    case ACCEL_I64:
+        return value >= -i64_end && value < i64_end && rint(value) == value;
+    case ACCEL_I32:
+        return value >= INT32_MIN && value <= INT32_MAX && rint(value) == value;
+    case ACCEL_U16:
+        return value >= 0 && value <= UINT16_MAX && rint(value) == value;
+    case ACCEL_I8:
+        return value >= INT8_MIN && value <= INT8_MAX && rint(value) == value;
+    case ACCEL_U8:
+        return value >= 0 && value <= UINT8_MAX && rint(value) == value;
+    default:
+        return true;
+    }
 }
 
 accel_status_t collate_open(struct collate *c, const accel_loader_options_t *o,
@@ -31,16 +53,22 @@ accel_status_t collate_open(struct collate *c, const accel_loader_options_t *o,
         return bad_pad(err, "padded fields need a length function");
     if (c->pad >> fields != 0)
         return bad_pad(err, "pad names a field that the dataset does not have");
-    for (int f = 0; f < fields; f++)
-        if (c->pad >> f & 1 && field[f].ndim < 1)
+    for (int f = 0; f < fields; f++) {
+        if (!(c->pad >> f & 1))
+            continue;
+        if (field[f].ndim < 1)
             return bad_pad(err, "a padded field must have a dimension");
+        if (!holds_value(field[f].dtype, c->pad_value[f]))
+            return accel_fail(err, A0930, "choose a value that the field's dtype has",
+                              "pad_value[%d] is %g: %s does not hold it", f,
+                              c->pad_value[f], accel_dtype_name(field[f].dtype));
+    }
     return ACCEL_OK;
 }
 
 /* ---- padding --------------------------------------------------------------------- */
 
-/* Writes `value` into n elements. Values beyond the dtype's range are the program's
- * mistake; they are cut off as in C. */
+/* Writes `value`, which the dtype holds, into n elements. */
 static void fill_value(void *at, accel_dtype_t dtype, int64_t n, double value)
 {
     float narrow = (float)value;

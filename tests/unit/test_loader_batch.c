@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/bf16.h"
+#include "common/floats.h"
 #include "data/data.h"
 #include "tests/tap.h"
 #include "tests/unit/loader_world.h"
@@ -133,6 +134,116 @@ static void test_padding(void)
     tap_is_int(lengths, 0, "to a multiple of 3, at most the field's 8");
     loader_free(l);
     accel_dataset_close(d);
+}
+
+/* One sample is as long as its field, the other has no row: what it gets is the pad. */
+static int64_t all_or_none(void *user, int64_t index, void *const *sample)
+{
+    (void)user;
+    (void)sample;
+    return index % 2 ? 0 : LONGEST;
+}
+
+static int zeros_fetch(void *user, int64_t index, void *const *dst)
+{
+    (void)index;
+    memset(dst[0], 0, LONGEST * accel_dtype_bytes(*(const accel_dtype_t *)user));
+    return 0;
+}
+
+/* The loader of two samples of `dtype`; NULL: refused. */
+static struct accel_loader *padded_open(accel_dataset_t **d, const accel_dtype_t *dtype,
+                                        double pad, accel_error_t *err)
+{
+    const accel_field_t field = { *dtype, 1, { LONGEST } };
+    accel_loader_options_t o = { .batch = 2,
+                                 .sampler = ACCEL_SAMPLER_SEQUENTIAL,
+                                 .length = all_or_none,
+                                 .pad = 1,
+                                 .pad_value = { pad } };
+    struct accel_loader *l = NULL;
+
+    if (accel_dataset_new(d, 2, &field, 1, zeros_fetch, (void *)(uintptr_t)dtype, 0,
+                          err) ||
+        loader_open(&l, &rig.place, "padded", *d, &o, err))
+        return NULL;
+    return l;
+}
+
+static double value_of(const accel_tensor_t *t, int64_t i)
+{
+    switch (t->dtype) {
+    case ACCEL_I64:
+        return (double)((int64_t *)t->data)[i];
+    case ACCEL_I32:
+        return ((int32_t *)t->data)[i];
+    case ACCEL_U16:
+        return ((uint16_t *)t->data)[i];
+    case ACCEL_I8:
+        return ((int8_t *)t->data)[i];
+    case ACCEL_U8:
+        return ((uint8_t *)t->data)[i];
+    case ACCEL_F64:
+        return ((double *)t->data)[i];
+    default: {
+        float v = NAN;
+
+        floats_widen(&v, (char *)t->data + i * (int64_t)accel_dtype_bytes(t->dtype),
+                     t->dtype, 1);
+        return (double)v;
+    }
+    }
+}
+
+/* Least and largest value of each dtype that pads, and what integers refuse. */
+static void test_pad_values(void)
+{
+    static const struct {
+        accel_dtype_t dtype;
+        double least, largest, beyond[3];
+    } row[] = {
+        { ACCEL_I8, -128, 127, { -129, 128, 0.5 } },
+        { ACCEL_U8, 0, 255, { -1, 256, NAN } },
+        { ACCEL_U16, 0, 65535, { -1, 65536, 1.5 } },
+        { ACCEL_I32, -0x1p31, 0x1p31 - 1, { -0x1p31 - 1, 0x1p31, -0.25 } },
+        { ACCEL_I64, -0x1p63, 0x1p53, { -0x1p64, 0x1p63, INFINITY } },
+        { ACCEL_BF16, -0x1p127, 1.5, { 0 } },
+        { ACCEL_F16, -65504, INFINITY, { 0 } },
+        { ACCEL_F32, -0x1p127, 0.25, { 0 } },
+        { ACCEL_F64, -0x1p100, 0.25, { 0 } },
+    };
+
+    for (size_t r = 0; r < sizeof(row) / sizeof(row[0]); r++) {
+        const double pad[2] = { row[r].least, row[r].largest };
+        int wrong = 0, accepted = 0;
+        accel_error_t err = { 0 };
+
+        for (int i = 0; i < 2; i++) {
+            accel_dataset_t *d = NULL;
+            accel_tensor_t *t[1] = { NULL };
+            struct accel_loader *l = padded_open(&d, &row[r].dtype, pad[i], &err);
+            bool got = l && next_of(l, t, &err);
+
+            wrong += !got;
+            for (int64_t at = 0; got && at < 2 * LONGEST; at++)
+                wrong += value_of(t[0], at) != (at < LONGEST ? 0 : pad[i]);
+            loader_free(l);
+            accel_dataset_close(d);
+        }
+        for (int i = 0; i < 3 && row[r].beyond[0] != 0; i++) {
+            accel_dataset_t *d = NULL;
+            struct accel_loader *l =
+                padded_open(&d, &row[r].dtype, row[r].beyond[i], &err);
+
+            accepted += l || !strstr(err.text, "does not hold it");
+            loader_free(l);
+            accel_dataset_close(d);
+        }
+        tap_ok(wrong == 0 && accepted == 0, "%s pads with %g and %g%s%s",
+               accel_dtype_name(row[r].dtype), pad[0], pad[1],
+               row[r].beyond[0] != 0 ? ": " : "",
+               row[r].beyond[0] != 0 ? err.text : "");
+    }
 }
 
 /* Buckets of 10: each a permutation of the same ten samples, the longest first. */
@@ -457,6 +568,7 @@ int main(void)
     if (loader_rig_open(&rig, NULL, ACCEL_F32))
         return 1;
     test_padding();
+    test_pad_values();
     test_buckets();
     test_collate();
     test_weighted();
