@@ -116,8 +116,8 @@ typedef struct accel_loader_options {
 
     /* Samples of different length: fetch fills the first `length` rows of these fields
      * (bit i: field i), whose first dimension is the longest; batches are as long as
-     * their longest sample, and the rest is filled with pad_value[i], which the field's
-     * dtype must hold. */
+     * their longest sample, and the rest is filled with pad_value[i], a value of
+     * the field's dtype (int64: up to 2^53). */
     accel_length_f length;
     unsigned pad;
     double pad_value[8];

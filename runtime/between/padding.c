@@ -3,71 +3,19 @@
  * accel_pad_across_ranks: one dimension as long as the longest of any rank. The ranks
  * exchange sizes only; each fills up its own values, in host memory.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/device.h"
 #include "between/between_impl.h"
-#include "common/floats.h"
+#include "common/element.h"
 
 struct padding {
     int dim;
     double value;
     bool front;
-    /* `value` as one element */
-    union {
-        float f32;
-        double f64;
-        uint16_t narrow;
-        int32_t i32;
-        int64_t i64;
-        uint16_t u16;
-        uint8_t u8;
-        int8_t i8;
-    } fill;
+    struct element fill; /* `value` */
 };
-
-/* An integer dtype has the value if it is whole and within [low, high]. */
-static bool is_whole(double v, double low, double high)
-{
-    return v >= low && v <= high && floor(v) == v;
-}
-
-/* Fills in pad->fill. False: the dtype has no such value. */
-static bool fill_of(struct padding *pad, accel_dtype_t t)
-{
-    double v = pad->value;
-
-    switch (t) {
-    case ACCEL_F32:
-        pad->fill.f32 = (float)v;
-        return true;
-    case ACCEL_BF16:
-    case ACCEL_F16:
-        floats_narrow(&pad->fill.narrow, t, &(float){ (float)v }, 1);
-        return true;
-    case ACCEL_F64:
-        pad->fill.f64 = v;
-        return true;
-    case ACCEL_I32:
-        pad->fill.i32 = is_whole(v, INT32_MIN, INT32_MAX) ? (int32_t)v : 0;
-        return is_whole(v, INT32_MIN, INT32_MAX);
-    case ACCEL_I64:
-        /* 2^53: from there on a double skips numbers */
-        pad->fill.i64 = is_whole(v, -0x1p53, 0x1p53) ? (int64_t)v : 0;
-        return is_whole(v, -0x1p53, 0x1p53);
-    case ACCEL_U16:
-        pad->fill.u16 = is_whole(v, 0, UINT16_MAX) ? (uint16_t)v : 0;
-        return is_whole(v, 0, UINT16_MAX);
-    case ACCEL_I8:
-        pad->fill.i8 = is_whole(v, INT8_MIN, INT8_MAX) ? (int8_t)v : 0;
-        return is_whole(v, INT8_MIN, INT8_MAX);
-    default:
-        pad->fill.u8 = is_whole(v, 0, UINT8_MAX) ? (uint8_t)v : 0;
-        return t == ACCEL_U8 && is_whole(v, 0, UINT8_MAX);
-    }
-}
 
 static accel_status_t check_padding(const struct piece *p, struct padding *pad,
                                     accel_error_t *err)
@@ -75,7 +23,7 @@ static accel_status_t check_padding(const struct piece *p, struct padding *pad,
     if (pad->dim < 0)
         return accel_fail(err, A0941, "count dimensions from 0",
                           "accel_pad_across_ranks: there is no dimension %d", pad->dim);
-    if (!fill_of(pad, p->dtype))
+    if (!element_of(&pad->fill, p->dtype, pad->value))
         return accel_fail(err, A0941, "pad with a value of the dtype",
                           "accel_pad_across_ranks: %s does not have the value %g",
                           accel_dtype_name(p->dtype), pad->value);
@@ -98,8 +46,7 @@ static void pad_rows(char *to, const char *from, const struct piece *p,
     for (int64_t o = 0; o < outer; o++) {
         char *gap = pad->front ? to : to + own;
 
-        for (size_t i = 0; i < added; i += one)
-            memcpy(gap + i, &pad->fill, one);
+        element_fill(gap, p->dtype, &pad->fill, added / one);
         if (own > 0)
             memcpy(pad->front ? to + added : to, from, own);
         to += own + added;

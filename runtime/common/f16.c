@@ -58,25 +58,15 @@ bool f16_has_instruction(void)
     return answer == 2;
 }
 
-F16C static void widen_vector(float *dst, const f16_t *src)
-{
-    _mm256_storeu_ps(
-        dst, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)src)));
-}
-
-/* Both return how many elements they have done: narrowing whole vectors; widening all
- * of one vector or more, the last one over some that are done already, since short rows
- * would spend their time on what is left. */
+/* Both return how many elements they have done: those of whole vectors. */
 F16C static size_t widen_f16c(float *dst, const f16_t *src, size_t n)
 {
     size_t i = 0;
 
     for (; i + LANES <= n; i += LANES)
-        widen_vector(dst + i, src + i);
-    if (i == 0 || i == n)
-        return i;
-    widen_vector(dst + n - LANES, src + n - LANES);
-    return n;
+        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(
+                                      (const __m128i *)(const void *)(src + i))));
+    return i;
 }
 
 /* rounds to nearest even, whatever MXCSR says */

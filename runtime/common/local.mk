@@ -5,6 +5,8 @@ libacommon_la_SOURCES += \
 	runtime/common/common.h \
 	runtime/common/ckpt_sizes.h \
 	runtime/common/console.c \
+	runtime/common/element.c \
+	runtime/common/element.h \
 	runtime/common/env_names.h \
 	runtime/common/error.c \
 	runtime/common/f16.c \

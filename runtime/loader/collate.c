@@ -3,37 +3,14 @@
  * Padding and collate functions: see collate.h.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
-#include "common/floats.h"
 #include "loader/collate.h"
 
 static accel_status_t bad_pad(accel_error_t *err, const char *what)
 {
     return accel_fail(err, A0930, "see struct accel_loader_options in accel_loaders.h",
                       "%s", what);
-}
-
-/* An integer holds whole numbers of its range; float32 and narrower round. */
-static bool holds_value(accel_dtype_t dtype, double value)
-{
-    static const double i64_end = 9223372036854775808.0; /* 2^63: not in it */
-
-    switch (dtype) {
-    case ACCEL_I64:
-        return value >= -i64_end && value < i64_end && rint(value) == value;
-    case ACCEL_I32:
-        return value >= INT32_MIN && value <= INT32_MAX && rint(value) == value;
-    case ACCEL_U16:
-        return value >= 0 && value <= UINT16_MAX && rint(value) == value;
-    case ACCEL_I8:
-        return value >= INT8_MIN && value <= INT8_MAX && rint(value) == value;
-    case ACCEL_U8:
-        return value >= 0 && value <= UINT8_MAX && rint(value) == value;
-    default:
-        return true;
-    }
 }
 
 accel_status_t collate_open(struct collate *c, const accel_loader_options_t *o,
@@ -44,7 +21,6 @@ accel_status_t collate_open(struct collate *c, const accel_loader_options_t *o,
                            .multiple = o->pad_multiple > 0 ? o->pad_multiple : 1,
                            .own = o->collate,
                            .user = o->user };
-    memcpy(c->pad_value, o->pad_value, sizeof(c->pad_value));
     if (o->pad_multiple < 0)
         return bad_pad(err, "pad_multiple must not be negative");
     if (c->pad == 0)
@@ -58,49 +34,15 @@ accel_status_t collate_open(struct collate *c, const accel_loader_options_t *o,
             continue;
         if (field[f].ndim < 1)
             return bad_pad(err, "a padded field must have a dimension");
-        if (!holds_value(field[f].dtype, c->pad_value[f]))
-            return accel_fail(err, A0930, "choose a value that the field's dtype has",
-                              "pad_value[%d] is %g: %s does not hold it", f,
-                              c->pad_value[f], accel_dtype_name(field[f].dtype));
+        if (!element_of(&c->fill[f], field[f].dtype, o->pad_value[f]))
+            return accel_fail(err, A0930, "pad with a value of the field's dtype",
+                              "pad_value[%d]: %s does not have the value %g", f,
+                              accel_dtype_name(field[f].dtype), o->pad_value[f]);
     }
     return ACCEL_OK;
 }
 
 /* ---- padding --------------------------------------------------------------------- */
-
-/* Writes `value`, which the dtype holds, into n elements. */
-static void fill_value(void *at, accel_dtype_t dtype, int64_t n, double value)
-{
-    float narrow = (float)value;
-
-    for (int64_t i = 0; i < n; i++)
-        switch (dtype) {
-        case ACCEL_F32:
-            ((float *)at)[i] = narrow;
-            break;
-        case ACCEL_F64:
-            ((double *)at)[i] = value;
-            break;
-        case ACCEL_BF16:
-        case ACCEL_F16:
-            floats_narrow((uint16_t *)at + i, dtype, &narrow, 1);
-            break;
-        case ACCEL_I32:
-            ((int32_t *)at)[i] = (int32_t)value;
-            break;
-        case ACCEL_I64:
-            ((int64_t *)at)[i] = (int64_t)value;
-            break;
-        case ACCEL_U16:
-            ((uint16_t *)at)[i] = (uint16_t)value;
-            break;
-        case ACCEL_I8:
-            ((int8_t *)at)[i] = (int8_t)value;
-            break;
-        default:
-            ((uint8_t *)at)[i] = (uint8_t)value;
-        }
-}
 
 /* The length of a batch: that of its longest sample, rounded up, at most the
  * field's. */
@@ -131,8 +73,8 @@ static void trim_field(const struct collate *c, int f, const accel_field_t *fiel
         char *to = data + (size_t)(i * rows) * row;
 
         memmove(to, data + (size_t)i * was, (size_t)own * row);
-        fill_value(to + (size_t)own * row, field->dtype, (rows - own) * row_elems,
-                   c->pad_value[f]);
+        element_fill(to + (size_t)own * row, field->dtype, &c->fill[f],
+                     (size_t)((rows - own) * row_elems));
     }
     batch->field[f].dims[1] = rows;
 }

@@ -7,19 +7,21 @@
 #ifndef ACCEL_LOADER_COLLATE_H
 #define ACCEL_LOADER_COLLATE_H
 
+#include "common/element.h"
 #include "loader/host_batch.h"
 
 /* The part of the options that says how. */
 struct collate {
     accel_length_f length; /* NULL: all samples are as long as their fields */
     unsigned pad;          /* bit f: field f has samples of different length */
-    double pad_value[DATA_MAX_FIELDS];
+    struct element fill[DATA_MAX_FIELDS];
     int64_t multiple; /* batches are as long as a multiple of this */
     accel_collate_f own;
     void *user;
 };
 
-/* Takes them from the options. A0930: a field that cannot be padded, or no length. */
+/* Takes them from the options. A0930: a field that cannot be padded, a value that it
+ * does not have, or no length. */
 accel_status_t collate_open(struct collate *c, const accel_loader_options_t *o,
                             const accel_field_t *field, int fields, accel_error_t *err);
 /* Makes `batch` of the samples in `b`: index[count] are their numbers, lengths[count]

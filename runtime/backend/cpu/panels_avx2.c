@@ -7,7 +7,6 @@
 
 #include "backend/cpu/panels.h"
 #include "backend/cpu/panels_x86.h"
-#include "common/bf16.h"
 
 #if PANELS_X86
 #define TARGET __attribute__((target("avx2,fma,f16c")))
@@ -82,7 +81,7 @@ INLINE vector load_row(const struct panel_stream *s, int p, int64_t j,
     if (type == ACCEL_F32)
         return _mm256_loadu_ps((const float *)s->b + at);
     return widen(
-        _mm_loadu_si128((const __m128i *)(const void *)((const bf16_t *)s->b + at)),
+        _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)s->b + at)),
         type);
 }
 

@@ -5,7 +5,6 @@
  */
 #include "backend/cpu/panels.h"
 #include "backend/cpu/panels_x86.h"
-#include "common/bf16.h"
 
 #if PANELS_X86
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,prfchw")))
