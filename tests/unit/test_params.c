@@ -23,6 +23,7 @@ enum { MOST = 1 << 16 };
 struct shape_case {
     int ranks;
     enum sharding_strategy strategy;
+    accel_dtype_t compute;
 };
 
 static float was[MOST], now[MOST], beside[MOST], still[MOST];
@@ -109,7 +110,9 @@ static int wrong_refusals(accel_t *run)
 static int rank_main(struct boot *b, void *arg)
 {
     const struct shape_case *c = arg;
-    struct model_request r = { .dir = "", .strategy = c->strategy };
+    struct model_request r = { .dir = "",
+                               .strategy = c->strategy,
+                               .compute = c->compute };
     accel_error_t err = { 0 };
     accel_t run = { 0 };
     int values = -1, refusals = -1;
@@ -213,14 +216,21 @@ int main(void)
                     sizeof(config));
     for (int ranks = 1; ranks <= 4; ranks++)
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++) {
-            struct shape_case c = { ranks, all[i] };
+            struct shape_case c = { ranks, all[i], ACCEL_F32 };
 
             tap_is_int(fork_world(ranks, rank_main, &c, 120), 0,
                        "%d ranks, strategy %d: written, read, refused", ranks,
                        (int)all[i]);
         }
+    /* weights that compute are copies, of all masters or of what was gathered */
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct shape_case c = { ranks, SHARD_FULL, ACCEL_BF16 };
+
+        tap_is_int(fork_world(ranks, rank_main, &c, 120), 0,
+                   "%d ranks in bf16: written, read, refused", ranks);
+    }
     for (int nodes = 2; nodes <= 4; nodes += 2) {
-        struct shape_case c = { 4, SHARD_HYBRID };
+        struct shape_case c = { 4, SHARD_HYBRID, ACCEL_F32 };
 
         tap_is_int(fork_world_nodes(4, nodes, rank_main, &c, 120, NULL), 0,
                    "copies of shards on %d nodes", nodes);
