@@ -7,9 +7,9 @@
 
 #include "common/common.h"
 
-/* The bytes of an element, accel_dtype_bytes(dtype) of them. */
+/* The bytes of an element, accel_dtype_bytes(dtype) of them, aligned for any dtype. */
 struct element {
-    unsigned char bytes[8];
+    _Alignas(8) unsigned char bytes[8];
 };
 
 /* Floats round to nearest even. False: the dtype has no such value. Integers have whole
