@@ -130,6 +130,10 @@ typedef struct accel_ckpt_save {
      * says 0. It takes longer if the disk does. At most 30 days; 0: as fast as it
      * goes. */
     double spread_seconds;
+    /* Not 0: a checkpoint of this step and run that an earlier life wrote is replaced,
+     * because this life goes on from it. 0: only what this life wrote is; anything else
+     * of that name moves aside. */
+    int replaces;
 } accel_ckpt_save_t;
 
 typedef struct accel_ckpt_stats {
@@ -141,8 +145,8 @@ typedef struct accel_ckpt_stats {
     double spread_seconds;
     /* 1: O_DIRECT; 0: the file system refused it, the page cache was used */
     int direct_io;
-    /* Rank 0: the new name of a directory that had this step's name and was not written
-     * by this run in this life; "" when there was none. */
+    /* Rank 0: the new name of a directory that had this step's name and was not to be
+     * replaced; "" when there was none. */
     char aside[192];
     /* the record of a staged checkpoint; "" of another one */
     char staged[192];
@@ -192,8 +196,9 @@ accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
                                        const accel_ckpt_coll_t *coll,
                                        accel_ckpt_stats_t *stats_out,
                                        accel_error_t *err);
-/* On rank 0 of a published save: deletes the older checkpoints that neither `keep` nor
- * the rule keeps. Not collective; in any thread. */
+/* On rank 0 of a published save: deletes the checkpoint of this step that it replaced,
+ * and the older ones that neither `keep` nor the rule keeps. Not collective; in any
+ * thread. */
 void accel_ckpt_save_retain(accel_ckpt_saving_t *g);
 /* Notes the value of a metric of the checkpoint of `step` of run `run_id`, which may be
  * saved already or not yet; a later value of that step replaces it. The rule of later

@@ -373,8 +373,11 @@ struct ckpt_commit {
     char tmp[CKPT_DIR_MAX], final[CKPT_DIR_MAX], owner[64];
     /* the files are on the nodes: what becomes visible is a record of them */
     bool staged;
-    /* the caller's */
+    /* the caller's; `replaces`: as in accel_ckpt_save_t */
     const char *run_id;
+    bool replaces;
+    /* name of what was replaced, which the retention removes; "": nothing was */
+    char replaced[CKPT_DIR_MAX];
     /* new name of whatever had the final name; "": nothing had it */
     char aside[CKPT_DIR_MAX];
 };
@@ -386,6 +389,9 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
  * agreed that it is there. */
 accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t step,
                                 const char *owner, accel_error_t *err);
+/* What a kill left of a replacement on a file system that cannot exchange names: the
+ * replaced one has its name again, unless the new one has it. */
+void ckpt_settle_old(int rootfd);
 /* Steps 4 and 5, rank 0: writes the MANIFEST and puts the directory in place. On error
  * nothing visible has changed. */
 accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *manifest,

@@ -17,6 +17,8 @@
 #include "common/path_dir.h"
 
 #define TMP_PREFIX ".tmp-step_"
+/* before a name that its directory has given up for a moment: put_in_place_plainly */
+#define OLD_PREFIX ".old-"
 
 /* The three names of a save. All ranks derive them from the same
  * words, so no path travels. */
@@ -53,6 +55,27 @@ static bool is_earlier(const char *tmp_name, const char *owner)
     return dot && strtoll(theirs + 1, NULL, 10) < strtoll(dot + 1, NULL, 10);
 }
 
+/* Where neither can be told, it stays as it is. */
+void ckpt_settle_old(int rootfd)
+{
+    char(*list)[CKPT_DIR_MAX] = NULL;
+    struct ckpt_identity id;
+    size_t n = 0;
+
+    if (ckpt_list_names(rootfd, OLD_PREFIX, &list, &n, NULL) != ACCEL_OK)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = list[i] + strlen(OLD_PREFIX);
+
+        ckpt_identify(&id, rootfd, name);
+        if (id.status == ACCEL_OK)
+            ckpt_trash(rootfd, list[i]);
+        else if (faccessat(rootfd, name, F_OK, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
+            (void)TEMP_FAILURE_RETRY(renameat(rootfd, list[i], rootfd, name));
+    }
+    free(list);
+}
+
 /* Removes stale directories in progress and half-deleted checkpoints. A live writer or
  * deleter holds a lock. Where locks do not work, another job's directory in progress is
  * left alone, and the trash is deleted by the next job. Best effort: what cannot be
@@ -62,6 +85,7 @@ static void clean_stale(int rootfd, const char *owner)
     char(*list)[CKPT_DIR_MAX] = NULL;
     size_t n = 0;
 
+    ckpt_settle_old(rootfd);
     if (ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, NULL) == ACCEL_OK) {
         for (size_t i = 0; i < n; i++)
             if (is_earlier(list[i], owner) || !ckpt_is_locked(rootfd, list[i], true))
@@ -93,6 +117,7 @@ accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err)
                    ? ACCEL_OK
                    : accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                                    "cannot open the checkpoint directory: %m");
+    ckpt_settle_old(rootfd);
     st = ckpt_list_names(rootfd, TMP_PREFIX, &list, &n, err);
     for (size_t i = 0; st == ACCEL_OK && i < n; i++)
         if (ckpt_trash(rootfd, list[i]) != 0 &&
@@ -236,15 +261,16 @@ static int move(const struct ckpt_commit *c, const char *from, const char *to,
     return TEMP_FAILURE_RETRY(renameat2(c->rootfd, from, c->rootfd, to, flags));
 }
 
-/* Did this run, in this life, write what has the final name now? That is so when a save
- * was reported as failed and is tried again. */
-static bool wrote_final(const struct ckpt_commit *c)
+/* May the new one replace what has the final name now? This life wrote it, or it is the
+ * one that the caller says the run goes on from. */
+static bool may_replace(const struct ckpt_commit *c)
 {
     struct ckpt_identity id;
 
     ckpt_identify(&id, c->rootfd, c->final);
-    return id.step == ckpt_step_of_name(c->final) && strcmp(id.owner, c->owner) == 0 &&
-           strcmp(id.run_id, c->run_id) == 0;
+    return id.step == ckpt_step_of_name(c->final) &&
+           strcmp(id.run_id, c->run_id) == 0 &&
+           (c->replaces || strcmp(id.owner, c->owner) == 0);
 }
 
 /* Frees the final name: a directory there that is not ours is set
@@ -252,64 +278,65 @@ static bool wrote_final(const struct ckpt_commit *c)
 static accel_status_t make_way(struct ckpt_commit *c, accel_error_t *err)
 {
     if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
-        !wrote_final(c))
+        !may_replace(c))
         return ckpt_set_aside(c->rootfd, c->final, false, c->aside, err);
     return ACCEL_OK;
 }
 
 /* For a file system without RENAME_NOREPLACE and RENAME_EXCHANGE: our own earlier save
  * of this step steps aside first, and comes back if the second rename fails. For a
- * moment neither has the final name. */
-static int put_in_place_plainly(const struct ckpt_commit *c, char old_out[CKPT_DIR_MAX])
+ * moment neither has the final name; after a kill ckpt_settle_old gives it back. */
+static int put_in_place_plainly(struct ckpt_commit *c)
 {
     int error;
 
-    old_out[0] = '\0';
     if (faccessat(c->rootfd, c->final, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-        snprintf(old_out, CKPT_DIR_MAX, "%.*s.old", CKPT_DIR_MAX - 5, c->tmp);
-        ckpt_remove_dir(c->rootfd, old_out);
-        if (move(c, c->final, old_out, 0))
+        snprintf(c->replaced, sizeof(c->replaced), OLD_PREFIX "%.*s",
+                 (int)(sizeof(c->replaced) - sizeof(OLD_PREFIX)), c->final);
+        if (move(c, c->final, c->replaced, 0)) {
+            c->replaced[0] = '\0';
             return -1;
+        }
     }
     if (move(c, c->tmp, c->final, 0) == 0)
         return 0;
     error = errno;
-    if (old_out[0])
-        move(c, old_out, c->final, 0);
+    if (c->replaced[0] && move(c, c->replaced, c->final, 0) == 0)
+        c->replaced[0] = '\0';
     errno = error;
     return -1;
 }
 
-/* Puts the finished directory in place. Our own earlier save of this step is
- * exchanged atomically, so that at every moment one of the two is there. old_out: its
- * name afterwards, or "". */
-static int put_in_place(const struct ckpt_commit *c, char old_out[CKPT_DIR_MAX])
+/* Puts the finished directory in place. An earlier save of this step is exchanged
+ * atomically, so that at every moment one of the two is there. */
+static int put_in_place(struct ckpt_commit *c)
 {
-    old_out[0] = '\0';
     if (move(c, c->tmp, c->final, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno == EEXIST && move(c, c->tmp, c->final, RENAME_EXCHANGE) == 0) {
-        memcpy(old_out, c->tmp, sizeof(c->tmp));
+        memcpy(c->replaced, c->tmp, sizeof(c->tmp));
         return 0;
     }
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    return put_in_place_plainly(c, old_out);
+    return put_in_place_plainly(c);
 }
 
 /* The rename may not be durable, so it is undone: an error must mean "not there".
  * If undoing fails too, the directory with the name in progress may be the
  * earlier save, and it stays. */
-static void take_back(struct ckpt_commit *c, const char *old)
+static void take_back(struct ckpt_commit *c)
 {
     int r;
 
-    if (strcmp(old, c->tmp) == 0)
+    if (strcmp(c->replaced, c->tmp) == 0)
         r = move(c, c->final, c->tmp, RENAME_EXCHANGE);
     else
-        r = move(c, c->final, c->tmp, 0) || (old[0] && move(c, old, c->final, 0));
+        r = move(c, c->final, c->tmp, 0) ||
+            (c->replaced[0] && move(c, c->replaced, c->final, 0));
     if (r)
         c->made = false;
+    c->replaced[0] = '\0';
 }
 
 /* Undoes make_way: an error leaves what was there before. */
@@ -325,14 +352,13 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
                                    accel_error_t *err)
 {
     accel_status_t st = write_manifest(c, manifest, err);
-    char old[CKPT_DIR_MAX];
 
     /* the name of a staged one has the life in it: nobody else's can be in the way */
     if (!st && !c->staged)
         st = make_way(c, err);
     if (st)
         return st;
-    if (put_in_place(c, old)) {
+    if (put_in_place(c)) {
         st = accel_fail_at(err, A0801, c->final, "check the checkpoint directory",
                            "cannot rename %s: %m", c->tmp);
         bring_back(c);
@@ -340,14 +366,12 @@ accel_status_t ckpt_commit_publish(struct ckpt_commit *c, const struct strbuf *m
     }
     st = ckpt_fsync(c->rootfd, c->final, err);
     if (st) {
-        take_back(c, old);
+        take_back(c);
         bring_back(c);
         return st;
     }
     /* nothing is in progress now: abandon has nothing to remove */
     c->made = false;
-    if (old[0])
-        ckpt_trash(c->rootfd, old);
     if (!c->staged)
         point_latest(c);
     return ACCEL_OK;

@@ -209,6 +209,8 @@ static accel_status_t repair(const struct ckpt_prune *p, int rootfd, accel_error
     accel_status_t st =
         remove_left(p, rootfd, ".tmp-step_", "a save that ended in its middle", err);
 
+    if (!p->dry_run)
+        ckpt_settle_old(rootfd);
     if (!st)
         st = remove_left(p, rootfd, ".trash-", "a deletion that ended in its middle",
                          err);

@@ -324,6 +324,7 @@ struct accel_ckpt_saving *ckpt_saving_new(const accel_ckpt_save_t *s,
                                                .has_time = s->may_delete },
                                      .begun = clock_ns() };
     g->commit.run_id = g->m.run_id;
+    g->commit.replaces = s->replaces;
     if (s->rule)
         g->rule.also = *s->rule;
     return g;
@@ -464,7 +465,11 @@ accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
 
 void accel_ckpt_save_retain(accel_ckpt_saving_t *g)
 {
-    if (!g->published || g->rank != 0 || g->commit.staged)
+    if (!g->published || g->rank != 0)
+        return;
+    if (g->commit.replaced[0] && (!g->may_delete || g->may_delete()))
+        ckpt_trash(g->commit.rootfd, g->commit.replaced);
+    if (g->commit.staged)
         return;
     if (g->noted)
         ckpt_keep_note(g->commit.rootfd, g->m.run_id, &g->rule);

@@ -82,6 +82,8 @@ static accel_ckpt_save_t describe(accel_t *run, const struct collected *c,
         .blob_count = c->objects ? 2 : 1,
         .keep = keep,
         .rule = root == run->ckpt_dir ? &run->retention.rule : NULL,
+        .replaces =
+            root == run->ckpt_dir && run->progress.saved_step == run->progress.step,
         .may_commit = save_may_commit,
         .may_commit_user = run,
         .may_delete = retention_may_delete,
@@ -137,6 +139,8 @@ accel_status_t save_below(accel_t *run, const char *root, int keep,
     return save_to(run, root, keep, NULL, stats_out, err);
 }
 
+/* A copy of this very step from the nodes has the same name in progress. What the nodes
+ * have stays until the new one is durable. */
 accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
 {
     accel_ckpt_stats_t stats = { 0 };
@@ -145,12 +149,10 @@ accel_status_t save_checkpoint(accel_t *run, accel_error_t *err)
     /* the same on all ranks, so none of them waits for another */
     if (!run->config.ckpt_save)
         return ACCEL_OK;
-    st = save_finish(run, err);
-    if (st == ACCEL_OK && run->progress.saved_step == run->progress.step)
-        st = staging_finish(run, err);
-    if (st != ACCEL_OK || (run->progress.saved_step == run->progress.step &&
-                           !staging_holds(&run->staging)))
-        return st;
+    if (run->staging.copied.step == run->progress.step) {
+        staging_give_up(run);
+        background_settle(&run->staging.drain);
+    }
     retention_save(run);
     st = save_below(run, run->ckpt_dir, retention_keep(run), &stats, err);
     if (st == ACCEL_OK) {

@@ -446,9 +446,10 @@ bool save_may_pass(accel_status_t st);
 
 /* ---- save.c ---------------------------------------------------------------------- */
 
-/* Saves a checkpoint of the current step; does nothing if that step is saved or the
- * run saves none. Collective: every rank gets the same status. On failure older
- * checkpoints are untouched. */
+/* Saves a checkpoint of the current step, which replaces one of that step: the program
+ * may have changed weights or objects since. Does nothing if the run saves none.
+ * Collective: every rank gets the same status. On failure older checkpoints, and that
+ * of this step, are untouched. */
 accel_status_t save_checkpoint(accel_t *run, accel_error_t *err);
 /* Waits until the save in flight is written, and commits it; does nothing if there is
  * none. A failure that may pass is warned about, and no error. Collective: every rank

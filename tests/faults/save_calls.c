@@ -5,9 +5,10 @@
  * changes what is below the checkpoints' directory or on its node fails, this once or
  * from then on (all of that disk), or ends the process, or is the moment at which a
  * later life of the job begins. Every EVERY-th call is tried (997), from call FIRST on;
- * make check-saves tries all. MODE 0 to 3: one of the four alone. A failed save stops no
- * training, and a run that must stop says why and ends with 74. Whatever happens, all
- * checkpoints are whole, and none that was reported as saved is lost.
+ * make check-saves tries all. MODE 0 to 7: one of the ways alone; in the last four each
+ * step is saved once more by accel_save, and kills are tried. A failed
+ * save stops no training, and a run that must stop says why and ends with 74. Whatever
+ * happens, all checkpoints are whole, and none that was reported as saved is lost.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,12 +65,16 @@ static const struct kind {
 /* How runs save. */
 static const struct mode {
     const char *name;
-    bool background, local;
+    bool background, local, again;
 } modes[] = {
-    { "at once", false, false },
-    { "in the background", true, false },
-    { "on the nodes", false, true },
-    { "on the nodes, in the background", true, true },
+    { "at once", false, false, false },
+    { "in the background", true, false, false },
+    { "on the nodes", false, true, false },
+    { "on the nodes, in the background", true, true, false },
+    { "again, at once", false, false, true },
+    { "again, in the background", true, false, true },
+    { "again, on the nodes", false, true, true },
+    { "again, on the nodes, in the background", true, true, true },
 };
 
 /* What is tried now, for the ranks. */
@@ -214,6 +219,12 @@ static void wrong(int ranks, const char *what, long long number)
                  saves_said->err.where, saves_said->err.text);
 }
 
+static accel_status_t save_again(int rank, accel_t *run, accel_error_t *err)
+{
+    (void)rank;
+    return accel_save(run, err);
+}
+
 static struct saves_life life_of(int ranks)
 {
     return (struct saves_life){ .ranks = ranks,
@@ -221,7 +232,8 @@ static struct saves_life life_of(int ranks)
                                 .rows = ROWS,
                                 .background = mode->background,
                                 .local = mode->local,
-                                .keep = KEEP };
+                                .keep = KEEP,
+                                .after = mode->again ? save_again : NULL };
 }
 
 /* The next life finds what is there and comes to the end. What an earlier one had on the
@@ -390,7 +402,8 @@ static void campaign(int ranks, int every, int first)
 
         kind = &kinds[k];
         bad = 0;
-        if (few && (ranks == 1 || (int)k % 2 != mode->background))
+        if ((few && (ranks == 1 || (int)k % 2 != mode->background)) ||
+            (mode->again && kind->how != KILL))
             continue;
         /* a commit is a few calls, and each save has one: some moment is to meet it */
         step = kind->dies ? (every + 11) / 12 : every;

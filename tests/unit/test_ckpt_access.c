@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_internal.h"
+#include "checkpoint/ckpt_tools.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"
 
@@ -149,6 +150,7 @@ int __wrap_renameat2(int a, const char *from, int b, const char *to, unsigned fl
 
 static struct {
     const char *run_id, *owner;
+    int replaces;
     accel_ckpt_stats_t stats;
     accel_error_t err;
 } made = { .run_id = "test run", .owner = "17.0" };
@@ -169,7 +171,8 @@ static accel_status_t save(int64_t step, int keep)
                             .sharding = "NO_SHARD",
                             .boxes = &box,
                             .box_count = 1,
-                            .keep = keep };
+                            .keep = keep,
+                            .replaces = made.replaces };
 
     made.err = (accel_error_t){ 0 };
     return accel_ckpt_save(&s, NULL, &made.stats, &made.err);
@@ -608,6 +611,59 @@ static void test_name_taken(void)
     shell("ls -d step_00000050.aside-*/more >/dev/null");
 }
 
+static void hear_nothing(void *user, const char *name, const char *what,
+                         const char *why)
+{
+    (void)user;
+    (void)name;
+    (void)what;
+    (void)why;
+}
+
+/* A life that goes on from a checkpoint replaces it. */
+static void test_replaced(void)
+{
+    empty_root();
+    save(10, 9);
+    made.owner = "18.0";
+    made.replaces = 1;
+    tap_is_int(save(10, 9), ACCEL_OK, "the step that this life goes on from");
+    tap_is_str(names(), "s10 ", "is replaced");
+    shell("grep -q '^owner 18.0' step_00000010/MANIFEST");
+    made.run_id = "another run";
+    tap_is_int(save(10, 9), ACCEL_OK, "another run's");
+    tap_is_str(names(), "s10 s10.aside-T ", "is not");
+    made.run_id = "test run";
+    made.owner = "17.0";
+    made.replaces = 0;
+}
+
+/* What a kill leaves where names cannot be exchanged: the next life and the tool give
+ * the replaced one its name back, or remove it where the new one has it. */
+static void test_old(void)
+{
+    for (int i = 0; i < 2; i++)
+        for (int repair = 0; repair < 2; repair++) {
+            const struct ckpt_prune p = { .root = root, .report = hear_nothing };
+
+            empty_root();
+            save(10, 9);
+            shell(i ? "cp -r step_00000010 .old-step_00000010"
+                    : "mv step_00000010 .old-step_00000010");
+            tap_is_int(repair ? ckpt_repair(&p, NULL) : accel_ckpt_fence(root, NULL),
+                       ACCEL_OK, "%s, %s", repair ? "repair" : "the next life",
+                       i ? "with the new one" : "without");
+            tap_is_str(names(), "s10 ", "one is there");
+            tap_ok(value_of("step_00000010") == 10, "and whole");
+            shell("test ! -e .old-step_00000010");
+        }
+    empty_root();
+    save(10, 9);
+    shell("mv step_00000010 .old-step_00000010; mkdir step_00000010");
+    tap_is_int(accel_ckpt_fence(root, NULL), ACCEL_OK, "with what is neither");
+    shell("test -e .old-step_00000010/MANIFEST && test -e step_00000010");
+}
+
 /* Each fsync of the root in turn fails: what had the name has it again. */
 static void test_taken_back(void)
 {
@@ -676,6 +732,8 @@ int main(void)
     test_retention();
     test_set_aside();
     test_name_taken();
+    test_replaced();
+    test_old();
     test_taken_back();
     test_leftovers();
     world_rmtree(root);

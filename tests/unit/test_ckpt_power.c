@@ -24,9 +24,12 @@ static int64_t older, newer; /* what may be there while a save runs */
 static long moments, wrong;
 static const char *refused; /* a call that this file system does not have */
 
+/* What the next life finds, which begins with the fence. */
 static int64_t lose(int mix)
 {
     power_lose(mix);
+    if (accel_ckpt_fence(lost_root, NULL))
+        return -2;
     return numbers_load(lost_root);
 }
 
@@ -165,6 +168,7 @@ int main(void)
     test_save(2, 2, 1, NULL, "the same step again");
     test_save(2, 3, 1, "symlinkat", "where there are no symbolic links");
     test_save(3, 4, 1, "renameat2", "where renames have no flags");
+    test_save(4, 4, 1, "renameat2", "the same step again there");
     test_ranks(5);
     test_directories();
     if (chdir("/"))

@@ -635,6 +635,45 @@ static void test_lives(void)
     accel_close(run, &err);
 }
 
+/* A program that validates and saves after the periodic save of that step, twice, and
+ * once more when it has just resumed: what it changed since is in the checkpoint. */
+static void test_again(void)
+{
+    const float new[4] = { 7, 7, 7, 7 };
+    struct program p = { .common = 3 };
+    accel_error_t err = { 0 };
+    float read[4] = { 0 };
+    char config[300];
+    accel_unit_t *unit;
+    accel_t *run;
+
+    snprintf(config, sizeof(config), "%s/one.yaml", root);
+    shell("rm -rf life");
+    run = open_life(config, &p, &unit);
+    tap_ok(one_step(run, unit) == 0 && !accel_save(run, &err), "a step, saved %s",
+           err.text);
+    p.common = 21;
+    tap_ok(!accel_param_write(run, "u.w", new, 4, &err) && !accel_save(run, &err),
+           "changed and saved again %s", err.text);
+    accel_close(run, &err);
+    for (int life = 0; life < 2; life++) {
+        struct program q = { 0 };
+
+        run = open_life(config, &q, &unit);
+        tap_ok(q.common == 21 + life && accel_steps_done(run) == 1 &&
+                   !accel_param_read(run, "u.w", 0, read, 4, &err) &&
+                   memcmp(read, new, sizeof(new)) == 0,
+               "life %d finds what was changed: %d, %g %s", life, q.common,
+               (double)read[0], err.text);
+        q.common = 22;
+        tap_ok(!accel_save(run, &err), "and replaces what it went on from %s",
+               err.text);
+        accel_close(run, &err);
+        tap_is_str(names("life/checkpoints"), "step_00000001 ",
+                   "nothing is left of it");
+    }
+}
+
 int main(void)
 {
     char cmd[200];
@@ -670,6 +709,7 @@ int main(void)
                        "function %zu of the last rank fails", i);
     }
     test_lives();
+    test_again();
     shell(
         "for f in mine/deep/step_*/*.h5; do for i in 1 2 3 4 5 6 7; do printf "
         "'\\377\\377\\377\\377' | dd of=$f "
