@@ -18,8 +18,8 @@ extern "C" {
 typedef struct accel_tokenizer accel_tokenizer_t;
 /* Opens a byte-level BPE tokenizer that cuts words as GPT-2 or Llama-3 does. `path` is
  * tokenizer.json, or a directory with tokenizer.json or with vocab.json and merges.txt
- * (GPT-2's; "<|endoftext|>" of that vocabulary is then a special token). The ids are
- * those of the tokenizers library; unsupported features are errors, never ignored. Any
+ * and the settings beside them (doc/tokens.md). The ids are those of the tokenizers
+ * library, or of AutoTokenizer; unsupported features are errors, never ignored. Any
  * thread may use the handle at any time. Not collective. Errors: ACCEL_ENOENT,
  * ACCEL_EPERM, ACCEL_EIO, ACCEL_ECORRUPT (damaged), ACCEL_EUNSUPPORTED (another model,
  * normalizer or expression; the text names the place in the file). */

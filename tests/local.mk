@@ -45,7 +45,8 @@ shell_tests += \
 	tests/issues/0202-cuda-arch.t \
 	tests/issues/0220-format-second-reader.t \
 	tests/issues/0221-format-refused.t \
-	tests/issues/0222-full-disk-exit.t
+	tests/issues/0222-full-disk-exit.t \
+	tests/issues/0369-tokenizer-directory.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk

@@ -254,10 +254,10 @@ static const struct argp argp = {
     .doc =
         "Turns text into a token file for training programs (--data). FILE - is "
         "standard input.\vThe tokenizer is a byte-level BPE with the word splitting of "
-        "GPT-2 or Llama-3, as tokenizer.json or as vocab.json and merges.txt; the ids "
-        "equal those of the tokenizers library. A special token in the text becomes "
-        "its id. A token has 2 bytes, or 4 if the vocabulary is larger than 65536. The "
-        "file gets its name when it is complete.",
+        "GPT-2 or Llama-3, as tokenizer.json or as the directory of a saved tokenizer; "
+        "the ids equal those of the tokenizers library. A special token in the text "
+        "becomes its id. A token has 2 bytes, or 4 if the vocabulary is larger than "
+        "65536. The file gets its name when it is complete.",
 };
 
 static int run_tokenize(int argc, char **argv)

@@ -14,6 +14,7 @@ libacommon_la_SOURCES += \
 	runtime/common/file_limit.c \
 	runtime/common/floats.c \
 	runtime/common/floats.h \
+	runtime/common/lfs_pointer.h \
 	runtime/common/messages.def \
 	runtime/common/messages/checkpoints.def \
 	runtime/common/messages/collectives.def \

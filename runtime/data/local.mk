@@ -15,6 +15,7 @@ libaccel_core_la_SOURCES += \
 	runtime/data/token_file.h \
 	runtime/data/tokenizer.c \
 	runtime/data/tokenizer.h \
+	runtime/data/tokenizer_dir.c \
 	runtime/data/tokenizer_files.c \
 	runtime/data/tokenizer_impl.h \
 	runtime/data/tokenizer_json.c \

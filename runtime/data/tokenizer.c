@@ -237,22 +237,15 @@ void accel_tokenizer_close(accel_tokenizer_t *t)
     free(t);
 }
 
-/* A file is a tokenizer.json; of a directory, tokenizer.json wins over GPT-2's
- * two files. */
 static accel_status_t read_path(struct accel_tokenizer *t, const char *path,
                                 accel_error_t *err)
 {
     struct stat sb;
-    char file[4096];
 
     if (stat(path, &sb))
         return data_fail_errno(err, path, "open the tokenizer");
-    if (!S_ISDIR(sb.st_mode))
-        return tokenizer_read_json(t, path, err);
-    if ((size_t)snprintf(file, sizeof(file), "%s/tokenizer.json", path) >= sizeof(file))
-        return accel_fail(err, A0716, "use a shorter path", "the path is too long");
-    return stat(file, &sb) ? tokenizer_read_gpt2(t, path, err)
-                           : tokenizer_read_json(t, file, err);
+    return S_ISDIR(sb.st_mode) ? tokenizer_read_dir(t, path, err)
+                               : tokenizer_read_json(t, path, err);
 }
 
 /* The classes of characters are filled in once per process, before the first text. */

@@ -183,12 +183,12 @@ struct accel_tokenizer {
     bool prefix_space;
 };
 
-/* Reads a tokenizer.json, or vocab.json and merges.txt in a directory. `t` is zeroed
- * before; on failure the caller closes it. */
+/* Reads a tokenizer.json, or the directory of a saved tokenizer. `t` is zeroed before;
+ * on failure the caller closes it. */
 accel_status_t tokenizer_read_json(struct accel_tokenizer *t, const char *path,
                                    accel_error_t *err);
-accel_status_t tokenizer_read_gpt2(struct accel_tokenizer *t, const char *dir,
-                                   accel_error_t *err);
+accel_status_t tokenizer_read_dir(struct accel_tokenizer *t, const char *dir,
+                                  accel_error_t *err);
 /* tokenizer_read_json from memory; `path` is for messages only. */
 accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
                                     size_t n, const char *path, accel_error_t *err);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/lfs_pointer.h"
 #include "data/tokenizer_json.h"
 
 const char split_gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
@@ -155,27 +156,19 @@ static bool is_absent(const json_t *object, const char *key)
     return !v || json_is_null(v);
 }
 
-/* Parts that would change, cut or pad a text are refused. */
+/* A part that would change a text is refused. "truncation" and "padding" are about the
+ * lengths of samples, which are the program's: they change no id of a text. */
 static accel_status_t check_parts(const struct json_reader *r)
 {
-    static const struct {
-        const char *key, *hint, *what;
-    } none[] = {
-        { "normalizer", "set it to null if the text is normalized already",
-          " is not null: accel does not change text" },
-        { "truncation", "set it to null; samples are cut by their length",
-          " is not null: accel does not truncate text" },
-        { "padding", "set it to null; samples are cut by their length",
-          " is not null: accel does not pad text" },
-    };
     const json_t *version = json_object_get(r->root, "version");
 
     if (version && !is_text(r->root, "version", "1.0"))
         return json_unsupported(r, "version", "save it with a library that writes 1.0",
                                 " is not 1.0");
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(none); i++)
-        if (!is_absent(r->root, none[i].key))
-            return json_unsupported(r, none[i].key, none[i].hint, none[i].what);
+    if (!is_absent(r->root, "normalizer"))
+        return json_unsupported(r, "normalizer",
+                                "set it to null if the text is normalized already",
+                                " is not null: accel does not change text");
     if (!is_absent(r->root, "decoder") &&
         !is_text(json_object_get(r->root, "decoder"), "type", "ByteLevel"))
         return json_unsupported(r, "decoder", "use a byte-level BPE tokenizer",
@@ -288,6 +281,10 @@ json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t
 
     if (root)
         return root;
+    if (is_lfs_pointer(text, n)) {
+        accel_fail_at(err, A0714, path, LFS_POINTER_CURE, LFS_POINTER_TEXT);
+        return NULL;
+    }
     snprintf(where, sizeof(where), "%.200s:%d:%d", path, why.line, why.column);
     accel_fail_at(err, A0714, where, "copy or create the file again",
                   "not valid JSON: %s",
@@ -297,17 +294,13 @@ json_t *json_of_text(const char *text, size_t n, const char *path, accel_error_t
 
 /* The vocabulary comes before the added tokens, and both before the template that
  * names them. */
-accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
-                                    size_t n, const char *path, accel_error_t *err)
+accel_status_t json_read_tokenizer(struct accel_tokenizer *t, const json_t *root,
+                                   const char *path, accel_error_t *err)
 {
-    json_t *root = json_of_text(text, n, path, err);
     struct json_reader r = { .t = t, .root = root, .path = path, .err = err };
-    accel_status_t st;
-
-    if (!root)
-        return ACCEL_ECORRUPT;
-    st =
+    accel_status_t st =
         json_is_object(root) ? check_parts(&r) : json_damaged(&r, "", "no JSON object");
+
     if (!st)
         st = read_pre_tokenizer(&r);
     if (!st)
@@ -316,6 +309,15 @@ accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
         st = json_read_added(&r);
     if (!st)
         st = read_post_processor(&r);
+    return st;
+}
+
+accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
+                                    size_t n, const char *path, accel_error_t *err)
+{
+    json_t *root = json_of_text(text, n, path, err);
+    accel_status_t st = root ? json_read_tokenizer(t, root, path, err) : ACCEL_ECORRUPT;
+
     json_decref(root);
     return st;
 }

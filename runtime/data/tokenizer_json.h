@@ -31,13 +31,12 @@ accel_status_t json_unsupported(const struct json_reader *r, const char *at,
 accel_status_t json_damaged(const struct json_reader *r, const char *at,
                             const char *what);
 
+/* The whole of a tokenizer.json; `path` is for messages. */
+accel_status_t json_read_tokenizer(struct accel_tokenizer *t, const json_t *root,
+                                   const char *path, accel_error_t *err);
 /* The members model and added_tokens (tokenizer_model.c), in this order. */
 accel_status_t json_read_model(const struct json_reader *r);
 accel_status_t json_read_added(const struct json_reader *r);
-/* The vocabulary from {"name": id}, with room for `merges` merges and for ids up to at
- * least `ids` - 1. */
-accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
-                               size_t merges, int32_t ids);
 
 /* Reads a whole regular file of at most 256 MiB. The caller frees *text_out, which ends
  * in a NUL that *bytes_out does not count. */

@@ -14,8 +14,8 @@
 /* ---- vocabulary ------------------------------------------------------------------ */
 
 /* Two passes: the largest id gives the size of the tables. */
-accel_status_t json_read_vocab(const struct json_reader *r, json_t *vocab,
-                               size_t merges, int32_t ids)
+static accel_status_t read_vocab(const struct json_reader *r, json_t *vocab,
+                                 size_t merges, int32_t ids)
 {
     const char *name;
     char shown[SHOWN];
@@ -137,8 +137,8 @@ accel_status_t json_read_model(const struct json_reader *r)
     if (ignore && !json_is_boolean(ignore))
         return json_damaged(r, "model.ignore_merges", " is not true or false");
     r->t->bpe.ignore_merges = json_is_true(ignore);
-    st = json_read_vocab(r, json_object_get(model, "vocab"), json_array_size(merges),
-                         added_ids(r));
+    st = read_vocab(r, json_object_get(model, "vocab"), json_array_size(merges),
+                    added_ids(r));
     for (size_t i = 0; i < json_array_size(merges) && !st; i++)
         st = add_merge(r, json_array_get(merges, i), (uint32_t)i);
     return st;

@@ -464,8 +464,6 @@ static void test_damage(void)
     } c[] = {
         { "gpt2.json", "{\n", "", "not valid JSON", ACCEL_ECORRUPT },
         { "gpt2.json", "\"1.0\"", "\"2.0\"", "version is not", ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"truncation\": null", "\"truncation\": {}", "truncation is",
-          ACCEL_EUNSUPPORTED },
         { "gpt2.json", "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}",
           "normalizer is", ACCEL_EUNSUPPORTED },
         { "gpt2.json", "\"ByteLevel\"", "\"Whitespace\"", "pre_tokenizer is neither",
@@ -535,6 +533,129 @@ static void test_damage(void)
     }
 }
 
+/* ---- directories ----------------------------------------------------------------- */
+
+static void write_json(const char *dir, const char *name, const json_t *j)
+{
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    tap_ok(!json_dump_file(j, path, 0), "%s is written", name);
+}
+
+/* The vocabulary of RoBERTa's form has its own tokens first, in the order of the ids;
+ * that of CLIP has ends of words. */
+static json_t *vocab_of(const char *base)
+{
+    static const char *const first[] = { "<s>", "<pad>", "</s>", "<unk>" };
+    struct bytes b = read_data("gpt2/vocab.json");
+    json_t *vocab = json_loadb((char *)b.p, b.n, 0, NULL), *other;
+    const char *name;
+    json_t *id;
+
+    free(b.p);
+    if (!strcmp(base, "clip"))
+        json_object_set_new(vocab, "a</w>", json_integer(700));
+    if (strcmp(base, "roberta") != 0)
+        return vocab;
+    other = json_object();
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(first); i++)
+        json_object_set_new(other, first[i], json_integer((json_int_t)i));
+    json_object_foreach(vocab, name, id)
+    {
+        if (json_integer_value(id))
+            json_object_set_new(other, name, json_integer(json_integer_value(id) + 3));
+    }
+    json_object_set_new(other, "<mask>",
+                        json_integer((json_int_t)json_object_size(other)));
+    json_decref(vocab);
+    return other;
+}
+
+static void link_data(const char *dir, const char *name, const char *as)
+{
+    char from[4200], to[256];
+
+    snprintf(from, sizeof(from), "%s/%s", data_dir, name);
+    snprintf(to, sizeof(to), "%s/%s", dir, as);
+    tap_ok(!symlink(from, to), "%s is there", as);
+}
+
+/* Equal lists of ids for all texts? The number of those that differ. */
+static int compare_texts(const accel_tokenizer_t *t, const json_t *texts,
+                         const json_t *want, unsigned flags)
+{
+    int wrong = 0;
+
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        const json_t *text = json_array_get(texts, i), *list = json_array_get(want, i);
+        size_t n = 0;
+        int32_t *ids =
+            ids_of(t, json_string_value(text), json_string_length(text), flags, &n);
+        bool same = ids && n == json_array_size(list);
+
+        for (size_t k = 0; same && k < n; k++)
+            same = json_integer_value(json_array_get(list, k)) == ids[k];
+        if (!same)
+            tap_diag("text %zu: '%s', %zu ids", i, json_string_value(text), n);
+        wrong += !same;
+        free(ids);
+    }
+    return wrong;
+}
+
+static void test_layout(const json_t *texts, const json_t *layout)
+{
+    const char *name = json_string_value(json_object_get(layout, "name")),
+               *base = json_string_value(json_object_get(layout, "base")),
+               *refused = json_string_value(json_object_get(layout, "refused"));
+    char dir[] = "/tmp/accel-layout-XXXXXX", command[64], line[1100];
+    json_t *vocab, *files = json_object_get(layout, "files"), *content;
+    accel_tokenizer_t *t = NULL;
+    accel_error_t err = { 0 };
+    const char *file;
+    accel_status_t st;
+
+    tap_ok(mkdtemp(dir) != NULL, "%s", name);
+    if (!strcmp(base, "json")) {
+        link_data(dir, "gpt2.json", "tokenizer.json");
+    } else {
+        vocab = vocab_of(base);
+        write_json(dir, "vocab.json", vocab);
+        json_decref(vocab);
+        link_data(dir, "gpt2/merges.txt", "merges.txt");
+    }
+    json_object_foreach(files, file, content) write_json(dir, file, content);
+    st = accel_tokenizer_open(&t, dir, &err);
+    if (refused) {
+        snprintf(line, sizeof(line), "%s: %s", err.where, err.text);
+        tap_ok(st && strstr(line, refused), "%s: refused (%s)", name, line);
+    } else if (tap_ok(!st, "%s: opens (%s)", name, err.text)) {
+        tap_is_int(compare_texts(t, texts, json_object_get(layout, "ids"), 0), 0,
+                   "%s: ids", name);
+        tap_is_int(compare_texts(t, texts, json_object_get(layout, "framed"),
+                                 ACCEL_TOKENIZE_FRAME),
+                   0, "%s: ids in the frame", name);
+    }
+    accel_tokenizer_close(t);
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    tap_ok(!system(command), "%s: removed", name);
+}
+
+/* The ids of AutoTokenizer from directories (layouts.py). */
+static void test_directories(void)
+{
+    struct bytes b = read_data("layouts.json");
+    json_t *all = json_loadb((char *)b.p, b.n, 0, NULL),
+           *layouts = json_object_get(all, "layouts");
+
+    tap_ok(json_array_size(layouts) >= 20, "layouts.json is read");
+    for (size_t i = 0; i < json_array_size(layouts); i++)
+        test_layout(json_object_get(all, "texts"), json_array_get(layouts, i));
+    json_decref(all);
+    free(b.p);
+}
+
 int main(void)
 {
     const char *src = getenv("ACCEL_SRC");
@@ -554,5 +675,6 @@ int main(void)
     test_arguments();
     test_utf8_whole();
     test_damage();
+    test_directories();
     return tap_done();
 }
