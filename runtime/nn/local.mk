@@ -55,6 +55,7 @@ tests_unit_test_recompute_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_hf_config
 tests_unit_test_hf_config_SOURCES = tests/unit/test_hf_config.c
+tests_unit_test_hf_config_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 tests_unit_test_hf_config_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_generate

@@ -3,6 +3,7 @@
  * config.json of gpt2, llama and bert: what is taken, what is refused and with which
  * words, what is written comes back; the table of published sizes.
  */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,7 +147,6 @@ static const struct {
     { "{\"model_type\":1}", "model_type is 1", 640 },
     { "{\"model_type\":\"t5\"}", "model_type is t5, not gpt2", 642 },
     { "{\"model_type\":\"a\\u0001\xc3\xa4\"}", "model_type is a???, not gpt2", 642 },
-    { "{\"model_type\":\"gpt2\"}", "n_layer is missing", 640 },
     { "{" GPT2 ",\"n_inner\":0}", "n_inner is 0, not", 640 },
     { "{" GPT2 ",\"n_inner\":-3}", "n_inner is -3, not", 640 },
     { "{" GPT2 ",\"n_inner\":12.0}", "n_inner is 12.0, not", 640 },
@@ -179,8 +179,7 @@ static const struct {
     { "{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", "factor is missing", 640 },
     { "{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}}", "factor is 0",
       640 },
-    { "{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2.0}}",
-      "original_max_position_embeddings is missing", 640 },
+    { "{" LLAMA ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor: 0.5", 641 },
     { "{" LLAMA ",\"rope_scaling\":{" LLAMA3 ",\"partial_rotary_factor\":0.5}}",
       "partial_rotary_factor: 0.5", 641 },
     { "{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2.0,"
@@ -213,6 +212,84 @@ static void test_bad(void)
                    !bert.layers && strcmp(err.where, "config.json") == 0,
                "%d: %s", err.message, err.text);
     }
+}
+
+/* ---- the rules of transformers ----------------------------------------------------- */
+
+static double number(const json_t *want, const char *key, double otherwise)
+{
+    const json_t *v = json_object_get(want, key);
+
+    return v ? json_number_value(v) : otherwise;
+}
+
+/* Of the model that was read last: what is there is what is wanted? */
+static bool as_wanted(const json_t *want, const char *type)
+{
+    const bool is_gpt2 = !strcmp(type, "gpt2"), is_llama = !strcmp(type, "llama");
+    const char *kind = json_string_value(json_object_get(want, "kind"));
+    const struct {
+        const char *key;
+        double have;
+    } all[] = {
+        { "layers", is_gpt2    ? gpt2.layers
+                    : is_llama ? llama.layers
+                               : bert.layers },
+        { "heads", is_gpt2    ? gpt2.heads
+                   : is_llama ? llama.heads
+                              : bert.heads },
+        { "width", is_gpt2    ? gpt2.width
+                   : is_llama ? llama.width
+                              : bert.width },
+        { "context", is_gpt2    ? gpt2.context
+                     : is_llama ? llama.context
+                                : bert.context },
+        { "vocab", is_gpt2    ? gpt2.vocab
+                   : is_llama ? llama.vocab
+                              : bert.vocab },
+        { "hidden", is_llama ? llama.hidden : bert.hidden },
+        { "kv_heads", llama.kv_heads },
+        { "head_width", llama.head_width },
+        { "theta", llama.rope.theta },
+        { "factor", llama.rope.factor },
+        { "original", llama.rope.original_context },
+        { "types", bert.types },
+        { "labels", bert.labels },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++)
+        if (number(want, all[i].key, all[i].have) != all[i].have) {
+            tap_diag("%s is %g", all[i].key, all[i].have);
+            return false;
+        }
+    return !kind || llama.rope.kind == (!strcmp(kind, "linear")   ? ACCEL_ROPE_LINEAR
+                                        : !strcmp(kind, "llama3") ? ACCEL_ROPE_LLAMA3
+                                                                  : ACCEL_ROPE_PLAIN);
+}
+
+/* Keys that say the same thing, and keys that are absent (rules.py). */
+static void test_rules(void)
+{
+    const char *src = getenv("ACCEL_SRC");
+    char path[4096];
+    accel_error_t err;
+    json_t *rules;
+
+    snprintf(path, sizeof(path), "%s/tests/data/weights/rules.json", src ? src : ".");
+    rules = json_load_file(path, 0, NULL);
+    tap_ok(json_array_size(rules) >= 39, "%s is read", path);
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const json_t *rule = json_array_get(rules, i),
+                     *config = json_object_get(rule, "config");
+        char *text = json_dumps(config, JSON_COMPACT);
+
+        tap_ok(!parse(text, &err) &&
+                   as_wanted(json_object_get(rule, "want"),
+                             json_string_value(json_object_get(config, "model_type"))),
+               "%s %s", text, err.text);
+        free(text);
+    }
+    json_decref(rules);
 }
 
 /* ---- written and read again ------------------------------------------------------ */
@@ -374,6 +451,7 @@ int main(void)
     test_llama();
     test_bert();
     test_bad();
+    test_rules();
     test_round_trip();
     test_presets();
     test_files();

@@ -65,6 +65,14 @@ static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
         return (j).status;                                                             \
     } while (0)
 
+/* A size of GPT-2, which has a name of its own and the general one. transformers takes
+ * the general one where both are there. */
+static int gpt2_size(struct hf_json *j, const char *general, const char *own,
+                     int otherwise)
+{
+    return hf_json_size(j, hf_json_has(j, general) ? general : own, otherwise);
+}
+
 accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
                              accel_gpt2_t *model_out, accel_error_t *err)
 {
@@ -72,13 +80,14 @@ accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
     struct hf_json j;
 
     if (!open_typed(&j, text, len, "gpt2", where, err)) {
-        m.layers = hf_json_size(&j, "n_layer", 0);
-        m.heads = hf_json_size(&j, "n_head", 0);
-        m.width = hf_json_size(&j, "n_embd", 0);
+        m.layers = gpt2_size(&j, "num_hidden_layers", "n_layer", 12);
+        m.heads = gpt2_size(&j, "num_attention_heads", "n_head", 12);
+        m.width = gpt2_size(&j, "hidden_size", "n_embd", 768);
         /* old files have n_ctx only */
-        m.context = hf_json_size(
-            &j, hf_json_has(&j, "n_positions") ? "n_positions" : "n_ctx", 0);
-        m.vocab = hf_json_size(&j, "vocab_size", 0);
+        m.context =
+            gpt2_size(&j, "max_position_embeddings",
+                      hf_json_has(&j, "n_positions") ? "n_positions" : "n_ctx", 1024);
+        m.vocab = hf_json_size(&j, "vocab_size", 50257);
         /* null, which is usual, means 4 x width: hidden stays 0 */
         if (hf_json_has(&j, "n_inner"))
             m.hidden = hf_json_size(&j, "n_inner", 0);
@@ -102,16 +111,14 @@ accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
 
 /* ---- llama ----------------------------------------------------------------------- */
 
-/* `in` is the object of rope_scaling, or of rope_parameters, which
- * has the base as well. */
-static void take_rope(struct hf_json *in, accel_rope_t *rope)
+/* `in` is the object of rope_scaling, or of rope_parameters; `context` is that of the
+ * model. */
+static void take_rope(struct hf_json *in, int context, accel_rope_t *rope)
 {
     const char *key = hf_json_has(in, "rope_type") ? "rope_type" : "type";
     const char *kind = hf_json_text(in, key, "default");
 
     rope->theta = hf_json_real(in, "rope_theta", rope->theta, 1, 1e30);
-    if (hf_json_real(in, "partial_rotary_factor", 1, 0, 1e9) != 1)
-        hf_json_refuse(in, "partial_rotary_factor", PLAIN);
     if (strcmp(kind, "default") == 0)
         return;
     if (strcmp(kind, "linear") != 0 && strcmp(kind, "llama3") != 0) {
@@ -128,7 +135,8 @@ static void take_rope(struct hf_json *in, accel_rope_t *rope)
         return;
     rope->low_freq_factor = hf_json_real(in, "low_freq_factor", 1, 1e-9, 1e9);
     rope->high_freq_factor = hf_json_real(in, "high_freq_factor", 4, 1e-9, 1e9);
-    rope->original_context = hf_json_size(in, "original_max_position_embeddings", 0);
+    rope->original_context =
+        hf_json_size(in, "original_max_position_embeddings", context);
     if (!in->status && rope->high_freq_factor <= rope->low_freq_factor)
         in->status = accel_fail_at(
             in->err, A0640, in->where, "copy or download the file again",
@@ -137,21 +145,27 @@ static void take_rope(struct hf_json *in, accel_rope_t *rope)
 }
 
 /* Rotary positions. Newer versions of transformers write rope_parameters, older ones
- * rope_scaling and rope_theta; both occur. */
-static void read_rope(struct hf_json *j, accel_rope_t *rope)
+ * rope_scaling and rope_theta. Where both are there, transformers takes rope_scaling
+ * and nothing of rope_parameters. What the one taken leaves out stands beside it. */
+static void read_rope(struct hf_json *j, int context, accel_rope_t *rope)
 {
+    const char *key =
+        hf_json_members(j, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+    static const char partial[] = "partial_rotary_factor";
     struct hf_json in;
+    bool inside;
 
     rope->theta = hf_json_real(j, "rope_theta", 10000, 1, 1e30);
-    if (hf_json_real(j, "partial_rotary_factor", 1, 0, 1e9) != 1)
-        hf_json_refuse(j, "partial_rotary_factor", PLAIN);
-    /* the new key wins where both are there */
-    if (hf_json_object(j, "rope_parameters", &in) ||
-        hf_json_object(j, "rope_scaling", &in)) {
-        take_rope(&in, rope);
-        /* the object has a status of its own: hand it back */
-        j->status = in.status;
-    }
+    inside = hf_json_object(j, key, &in);
+    if (inside)
+        take_rope(&in, context, rope);
+    if (inside && hf_json_real(&in, partial, 1, 0, 1e9) != 1)
+        hf_json_refuse(&in, partial, PLAIN);
+    /* the object has a status of its own: hand it back */
+    j->status = in.status;
+    if (!(inside && hf_json_has(&in, partial)) &&
+        hf_json_real(j, partial, 1, 0, 1e9) != 1)
+        hf_json_refuse(j, partial, PLAIN);
 }
 
 /* Absent kv heads mean one per head; an absent head width divides the width. */
@@ -162,20 +176,20 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
     struct hf_json j;
 
     if (!open_typed(&j, text, len, "llama", where, err)) {
-        m.layers = hf_json_size(&j, "num_hidden_layers", 0);
-        m.heads = hf_json_size(&j, "num_attention_heads", 0);
+        m.layers = hf_json_size(&j, "num_hidden_layers", 32);
+        m.heads = hf_json_size(&j, "num_attention_heads", 32);
         /* absent: one per head, plain multi-head attention */
         m.kv_heads = hf_json_size(&j, "num_key_value_heads", m.heads);
-        m.width = hf_json_size(&j, "hidden_size", 0);
+        m.width = hf_json_size(&j, "hidden_size", 4096);
         if (!j.status && !hf_json_has(&j, "head_dim") && m.width % m.heads)
             misfit(&j, "hidden_size", m.width, "num_attention_heads", m.heads);
         m.head_width =
             hf_json_size(&j, "head_dim", m.width >= m.heads ? m.width / m.heads : 0);
-        m.hidden = hf_json_size(&j, "intermediate_size", 0);
-        m.vocab = hf_json_size(&j, "vocab_size", 0);
-        m.context = hf_json_size(&j, "max_position_embeddings", 0);
+        m.hidden = hf_json_size(&j, "intermediate_size", 11008);
+        m.vocab = hf_json_size(&j, "vocab_size", 32000);
+        m.context = hf_json_size(&j, "max_position_embeddings", 2048);
         m.norm_eps = hf_json_real(&j, "rms_norm_eps", 1e-6, 1e-30, 1);
-        read_rope(&j, &m.rope);
+        read_rope(&j, m.context, &m.rope);
         m.attn_dropout = hf_json_real(&j, "attention_dropout", 0, 0, 1);
         m.activation = hf_json_activation(&j, "hidden_act", "silu");
         m.tied = hf_json_bool(&j, "tie_word_embeddings", false);
@@ -207,16 +221,16 @@ static void read_head(struct hf_json *j, accel_bert_t *m)
     if (!hf_json_lists(j, key, "BertForSequenceClassification"))
         return;
     m->head = ACCEL_BERT_CLASSIFY;
-    /* transformers counts the names of the labels; num_labels is the older way */
+    /* transformers makes new names where there are not num_labels of them */
     m->labels = hf_json_members(j, "id2label");
-    m->labels = m->labels ? m->labels : hf_json_size(j, "num_labels", 2);
+    m->labels = hf_json_size(j, "num_labels", m->labels ? m->labels : 2);
     problem = hf_json_text(j, "problem_type", "single_label_classification");
     /* several labels per sequence would need another loss */
     if (strcmp(problem, "single_label_classification") != 0)
         hf_json_refuse(j, "problem_type", "use a model of one label per sequence");
     /* one label would mean regression, another loss */
     if (!j->status && m->labels < 2)
-        hf_json_refuse(j, hf_json_has(j, "id2label") ? "id2label" : "num_labels",
+        hf_json_refuse(j, hf_json_has(j, "num_labels") ? "num_labels" : "id2label",
                        "one label means regression; use two or more");
 }
 
@@ -228,12 +242,12 @@ accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
     struct hf_json j;
 
     if (!open_typed(&j, text, len, "bert", where, err)) {
-        m.layers = hf_json_size(&j, "num_hidden_layers", 0);
-        m.heads = hf_json_size(&j, "num_attention_heads", 0);
-        m.width = hf_json_size(&j, "hidden_size", 0);
-        m.hidden = hf_json_size(&j, "intermediate_size", 0);
-        m.vocab = hf_json_size(&j, "vocab_size", 0);
-        m.context = hf_json_size(&j, "max_position_embeddings", 0);
+        m.layers = hf_json_size(&j, "num_hidden_layers", 12);
+        m.heads = hf_json_size(&j, "num_attention_heads", 12);
+        m.width = hf_json_size(&j, "hidden_size", 768);
+        m.hidden = hf_json_size(&j, "intermediate_size", 3072);
+        m.vocab = hf_json_size(&j, "vocab_size", 30522);
+        m.context = hf_json_size(&j, "max_position_embeddings", 512);
         m.types = hf_json_size(&j, "type_vocab_size", 2);
         m.norm_eps = hf_json_real(&j, "layer_norm_eps", 1e-12, 1e-30, 1);
         m.hidden_dropout = hf_json_real(&j, "hidden_dropout_prob", 0.1, 0, 1);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/lfs_pointer.h"
 #include "weights/huggingface/hf_config.h"
 
 /* the largest size; its text is in hf_json_size */
@@ -47,7 +48,10 @@ accel_status_t hf_json_open(struct hf_json *j, const char *text, size_t len,
     *j = (struct hf_json){ .where = where, .err = err };
     /* a key that is there twice has no one value */
     j->object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
-    if (!j->object)
+    if (!j->object && is_lfs_pointer(text, len))
+        j->status =
+            accel_fail_at(err, A0640, where, LFS_POINTER_CURE, LFS_POINTER_TEXT);
+    else if (!j->object)
         j->status = accel_fail_at(err, A0640, where, "copy or download the file again",
                                   "not valid JSON, line %d: %s", e.line,
                                   hf_json_shown(e.text, buf, sizeof(buf)));
