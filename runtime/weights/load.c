@@ -169,18 +169,58 @@ static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
         "%.200s has shape %s in the file, but %s in the model", p->name, theirs, ours);
 }
 
+/* The first tensor that is there under one of a name's forms. */
+static const accel_safetensors_tensor_t *find_name(const struct load *l,
+                                                   const char *param)
+{
+    const accel_safetensors_tensor_t *t = NULL;
+    char name[NAME_BYTES];
+
+    for (int k = 0; !t && hf_name(l->names, param, k, name, sizeof(name)); k++)
+        t = accel_safetensors_find(l->file, name);
+    return t;
+}
+
+/* Are the two forms of one name? */
+static bool same_name(const struct load *l, const char *a, const char *b)
+{
+    char x[NAME_BYTES], y[NAME_BYTES];
+
+    return hf_name(l->names, a, 0, x, sizeof(x)) &&
+           hf_name(l->names, b, 0, y, sizeof(y)) && strcmp(x, y) == 0;
+}
+
+static bool is_param(const struct load *l, const char *name)
+{
+    for (size_t i = 0; i < l->parts; i++)
+        if (same_name(l, l->part[i].param->name, name))
+            return true;
+    return false;
+}
+
+/* Of two tensors that the model ties a file may hold either one. */
+static const accel_safetensors_tensor_t *find_tied(const struct load *l,
+                                                   const char *param)
+{
+    const accel_safetensors_tensor_t *t = NULL;
+    const char *tensor, *of;
+
+    for (int i = 0; !t && hf_tied(l->names, i, &tensor, &of); i++)
+        if (same_name(l, param, of) && !is_param(l, tensor))
+            t = find_name(l, tensor);
+    return t;
+}
+
 /* Finds the tensor for part i under one of its names. A new head may be missing, any
  * other parameter may not. */
 static accel_status_t find_one(struct load *l, size_t i, const char *path,
                                accel_error_t *err)
 {
     const accel_tensor_t *p = l->part[i].param;
-    const accel_safetensors_tensor_t *t = NULL;
-    char name[NAME_BYTES];
+    const accel_safetensors_tensor_t *t = find_name(l, p->name);
 
-    /* the first name that is there */
-    for (int k = 0; !t && hf_name(l->names, p->name, k, name, sizeof(name)); k++)
-        t = accel_safetensors_find(l->file, name);
+    if (!t)
+        t = find_tied(l, p->name);
     /* a pre-trained body under a new head: its initial values stay */
     if (!t && hf_is_head(l->names, p->name)) {
         strbuf_printf(&l->kept, "%s%s", l->kept.len ? ", " : "", p->name);
@@ -204,15 +244,12 @@ static bool tied_pair(const struct load *l, int i,
                       const accel_safetensors_tensor_t **b_out)
 {
     const char *tensor, *param;
-    char name[NAME_BYTES];
 
     *a_out = *b_out = NULL;
     if (!hf_tied(l->names, i, &tensor, &param))
         return false;
-    for (int k = 0; !*a_out && hf_name(l->names, tensor, k, name, sizeof(name)); k++)
-        *a_out = accel_safetensors_find(l->file, name);
-    for (int k = 0; !*b_out && hf_name(l->names, param, k, name, sizeof(name)); k++)
-        *b_out = accel_safetensors_find(l->file, name);
+    *a_out = find_name(l, tensor);
+    *b_out = find_name(l, param);
     return true;
 }
 

@@ -104,6 +104,7 @@ static const struct bad_header {
       "too many elements" },
     { "nine dimensions", "{" T("a", "U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1,
       "8 dimensions" },
+    { "half a byte", "{" T("a", "F4", "[3]", "[0,2]") "}", 2, "fill the last byte" },
     { "a range of another size", "{" T("a", "F32", "[2]", "[0,4]") "}", 4,
       "do not match shape and dtype" },
     { "a range of a size too large", "{" T("a", "F32", "[1]", "[0,8]") "}", 8,
@@ -131,6 +132,7 @@ static const struct bad_header {
     { "an empty tensor inside another",
       "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[0]", "[1,1]") "}", 2,
       "inside another" },
+    { "metadata that begins as null", "{\"__metadata__\":nul}", 0, "an object" },
     { "metadata that is no text", "{\"__metadata__\":{\"a\":1}}", 0, "double quotes" },
     { "metadata that is a list", "{\"__metadata__\":[]}", 0, "an object is expected" },
     { "metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "a second" },
@@ -205,35 +207,41 @@ static void test_bad_lengths(void)
 
 static void test_good_header(void)
 {
+#define ODD                                                                            \
+    T("f4", "F4", "[2,3]", "[39,42]")                                                  \
+    "," T("f6a", "F6_E2M3", "[4]", "[42,45]") "," T("f6b", "F6_E3M2", "[2,4]",         \
+                                                    "[45,51]")
+#define FNUZ                                                                           \
+    T("f8a", "F8_E4M3FNUZ", "[3]", "[51,54]")                                          \
+    "," T("f8b", "F8_E5M2FNUZ", "[3]", "[54,57]")
     static const char header[] =
         "{\"__metadata__\":{\"format\":\"pt\",\"\xc3\xa4\":\"\\u00e4\\ud83d\\ude00\"}"
-        "," T("z", "F32", "[2,3]", "[6,30]") " , \n\t" T(
-            "scalar", "F64", "[]",
-            "[30,38]") "," T("empty", "F32", "[3,0,2]",
-                             "[6,6]") "," T("e2", "F32", "[0]",
-                                            "[38,38]") "," T("a\\/\\\"b", "U8", "[6]",
-                                                             "[0,6]") "," T("one",
-                                                                            "BOOL",
-                                                                            "[1,1,1,1,"
-                                                                            "1,1,1,1]",
-                                                                            "[38,39]") "}    ";
+        "," T("z", "F32", "[2,3]", "[6,30]") " , \n\t" T("scalar", "F64", "[]", "[30,38]") "," T(
+            "empty", "F32", "[3,0,2]",
+            "[6,6]") "," T("e2", "F32", "[0]",
+                           "[38,38]") "," T("a\\/\\\"b", "U8", "[6]",
+                                            "[0,6]") "," T("one", "BOOL",
+                                                           "[1,1,1,1,1,1,1,1]",
+                                                           "[38,39]") "," ODD "," FNUZ
+                                                                      "}    ";
+    static const char *const odd[] = { "f4", "f6a", "f6b", "f8a", "f8b", "a/\"b" };
     const accel_safetensors_tensor_t *t;
     accel_safetensors_t *s = NULL;
     accel_error_t err = { 0 };
     float value[6];
 
     tap_is_int(accel_safetensors_open(
-                   &s, file_of("good.safetensors", header, -1, NULL, 39), &err),
+                   &s, file_of("good.safetensors", header, -1, NULL, 57), &err),
                ACCEL_OK, "a header of odd but right forms %s", err.text);
     if (!s)
         return;
-    tap_is_int((long long)accel_safetensors_count(s), 6, "six tensors");
+    tap_is_int((long long)accel_safetensors_count(s), 11, "eleven tensors");
     tap_is_str(accel_safetensors_metadata(s, "format"), "pt", "metadata");
     tap_is_str(accel_safetensors_metadata(s, "\xc3\xa4"), "\xc3\xa4\xf0\x9f\x98\x80",
                "escapes of metadata");
     tap_ok(!accel_safetensors_metadata(s, "no"), "a key that is not there");
     tap_is_str(accel_safetensors_at(s, 0)->name, "a/\"b", "sorted; escapes of a name");
-    tap_ok(!accel_safetensors_at(s, 6) && !accel_safetensors_find(s, "zz"), "no more");
+    tap_ok(!accel_safetensors_at(s, 11) && !accel_safetensors_find(s, "zz"), "no more");
     t = accel_safetensors_find(s, "scalar");
     tap_ok(t && t->ndim == 0 && t->elems == 1 && t->bytes == 8, "a scalar");
     t = accel_safetensors_find(s, "empty");
@@ -248,72 +256,77 @@ static void test_good_header(void)
                accel_safetensors_read(s, t, -1, 2, value, &err) == ACCEL_EINVAL &&
                accel_safetensors_read(s, t, 7, INT64_MAX, value, &err) == ACCEL_EINVAL,
            "ranges beyond it: %s", err.text);
-    tap_ok(accel_safetensors_read(s, accel_safetensors_find(s, "a/\"b"), 0, 1, value,
-                                  &err) == ACCEL_EUNSUPPORTED,
-           "a dtype that is no float: %s", err.text);
-    if (truncate(file_of("good.safetensors", header, -1, NULL, 39), 300))
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(odd); i++)
+        tap_ok(accel_safetensors_read(s, accel_safetensors_find(s, odd[i]), 0, 1, value,
+                                      &err) == ACCEL_EUNSUPPORTED,
+               "a dtype that is no float is refused when it is wanted: %s", err.text);
+    if (truncate(file_of("good.safetensors", header, -1, NULL, 57), 300))
         abort();
+    accel_safetensors_close(s);
+    tap_ok(!accel_safetensors_open(
+               &s, file_of("null.safetensors", "{\"__metadata__\":null}", -1, NULL, 0),
+               &err),
+           "metadata that is null %s", err.text);
     accel_safetensors_close(s);
 }
 
 /* Every way to write a character, at the first and last code point of each length. */
 static const struct text_case {
     const char *json, *bytes; /* bytes NULL: refused */
-} texts[] = {
-    { "", "" },
-    { "plain ~", "plain ~" },
-    { "\\\" \\\\ \\/ \\b \\f \\n \\r \\t", "\" \\ / \b \f \n \r \t" },
-    { "\\u0001\\u001f\\u007f", "\x01\x1f\x7f" },
-    { "\\u0080\\u07ff", "\xc2\x80\xdf\xbf" },
-    { "\\u0800\\uFfFf", "\xe0\xa0\x80\xef\xbf\xbf" },
-    { "\\ud7ff\\ue000", "\xed\x9f\xbf\xee\x80\x80" },
-    { "\\ud800\\udc00", "\xf0\x90\x80\x80" },
-    { "\\udbff\\udfff", "\xf4\x8f\xbf\xbf" },
-    { "\\ud83d\\uDE4F", "\xf0\x9f\x99\x8f" },
-    { "\x7f", "\x7f" },
-    { "\xc2\x80\xdf\xbf", "\xc2\x80\xdf\xbf" },
-    { "\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf",
-      "\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf" },
-    { "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf" },
-    { "\x80", NULL },
-    { "\xbf", NULL },
-    { "\xc0\x80", NULL },
-    { "\xc1\xbf", NULL },
-    { "\xc2", NULL },
-    { "\xc2\x7f", NULL },
-    { "\xc2\xc0", NULL },
-    { "\xe0\x9f\xbf", NULL },
-    { "\xe1\x80", NULL },
-    { "\xe1\x80\x41", NULL },
-    { "\xed\xa0\x80", NULL },
-    { "\xed\xbf\xbf", NULL },
-    { "\xf0\x8f\xbf\xbf", NULL },
-    { "\xf4\x90\x80\x80", NULL },
-    { "\xf5\x80\x80\x80", NULL },
-    { "\xf1\x80\x80", NULL },
-    { "\xff", NULL },
-    { "\x1f", NULL },
-    { "\x01", NULL },
-    { "\\u0000", NULL },
-    { "\\ud800", NULL },
-    { "\\ud800x", NULL },
-    { "\\ud800\\n", NULL },
-    { "\\ud800\\udbff", NULL },
-    { "\\ud800\\ue000", NULL },
-    { "\\ud800\\u0041", NULL },
-    { "\\udc00", NULL },
-    { "\\udfff", NULL },
-    { "\\u", NULL },
-    { "\\u12", NULL },
-    { "\\u123", NULL },
-    { "\\u123g", NULL },
-    { "\\u123@", NULL },
-    { "\\u/000", NULL },
-    { "\\u:000", NULL },
-    { "\\U0041", NULL },
-    { "\\a", NULL },
-    { "\\", NULL },
-};
+} texts[] = { { "", "" },
+              { "plain ~", "plain ~" },
+              { "\\\" \\\\ \\/ \\b \\f \\n \\r \\t", "\" \\ / \b \f \n \r \t" },
+              { "\\u0001\\u001f\\u007f", "\x01\x1f\x7f" },
+              { "\\u0080\\u07ff", "\xc2\x80\xdf\xbf" },
+              { "\\u0800\\uFfFf", "\xe0\xa0\x80\xef\xbf\xbf" },
+              { "\\ud7ff\\ue000", "\xed\x9f\xbf\xee\x80\x80" },
+              { "\\ud800\\udc00", "\xf0\x90\x80\x80" },
+              { "\\udbff\\udfff", "\xf4\x8f\xbf\xbf" },
+              { "\\ud83d\\uDE4F", "\xf0\x9f\x99\x8f" },
+              { "\x7f", "\x7f" },
+              { "\xc2\x80\xdf\xbf", "\xc2\x80\xdf\xbf" },
+              { "\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf",
+                "\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf" },
+              { "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf",
+                "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf" },
+              { "\x80", NULL },
+              { "\xbf", NULL },
+              { "\xc0\x80", NULL },
+              { "\xc1\xbf", NULL },
+              { "\xc2", NULL },
+              { "\xc2\x7f", NULL },
+              { "\xc2\xc0", NULL },
+              { "\xe0\x9f\xbf", NULL },
+              { "\xe1\x80", NULL },
+              { "\xe1\x80\x41", NULL },
+              { "\xed\xa0\x80", NULL },
+              { "\xed\xbf\xbf", NULL },
+              { "\xf0\x8f\xbf\xbf", NULL },
+              { "\xf4\x90\x80\x80", NULL },
+              { "\xf5\x80\x80\x80", NULL },
+              { "\xf1\x80\x80", NULL },
+              { "\xff", NULL },
+              { "\x1f", NULL },
+              { "\x01", NULL },
+              { "\\u0000", NULL },
+              { "\\ud800", NULL },
+              { "\\ud800x", NULL },
+              { "\\ud800\\n", NULL },
+              { "\\ud800\\udbff", NULL },
+              { "\\ud800\\ue000", NULL },
+              { "\\ud800\\u0041", NULL },
+              { "\\udc00", NULL },
+              { "\\udfff", NULL },
+              { "\\u", NULL },
+              { "\\u12", NULL },
+              { "\\u123", NULL },
+              { "\\u123g", NULL },
+              { "\\u123@", NULL },
+              { "\\u/000", NULL },
+              { "\\u:000", NULL },
+              { "\\U0041", NULL },
+              { "\\a", NULL },
+              { "\\", NULL } };
 
 static void test_texts(void)
 {
@@ -431,6 +444,7 @@ static void test_dtypes(void)
         want[i] = (float)((i * 37) % 255 - 127) / 64; /* exact in all of them */
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(names); k++) {
         const struct st_dtype *d = st_dtype_find(names[k]);
+        const int bytes = d->bits / 8;
         accel_safetensors_t *s = NULL;
         accel_error_t err = { 0 };
         char header[200];
@@ -438,15 +452,14 @@ static void test_dtypes(void)
 
         snprintf(header, sizeof(header),
                  "{\"a\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
-                 names[k], N, N * d->bytes);
-        for (int i = 0; i < N && d->bytes == 8; i++)
+                 names[k], N, N * bytes);
+        for (int i = 0; i < N && bytes == 8; i++)
             memcpy(raw + 8 * i, &(double){ (double)want[i] }, 8);
-        if (d->bytes < 8)
+        if (bytes < 8)
             st_from_f32(raw, want, N, d);
-        if (accel_safetensors_open(&s,
-                                   file_of("values.safetensors", header, -1, raw,
-                                           (size_t)N * (size_t)d->bytes),
-                                   &err))
+        if (accel_safetensors_open(
+                &s, file_of("values.safetensors", header, -1, raw, (size_t)(N * bytes)),
+                &err))
             tap_diag("%s", err.text);
         for (int64_t at = 0, n = 1; s && at < N; at += n, n = 3 * n + 1) {
             n = n < N - at ? n : N - at;
@@ -462,6 +475,7 @@ static void test_dtypes(void)
 static int transpose_wrong(int64_t rows, int64_t cols, const char *dtype, int64_t step)
 {
     const struct st_dtype *d = st_dtype_find(dtype);
+    const int bytes = d->bits / 8;
     int64_t n = rows * cols, bad = 0;
     float *value = malloc((size_t)n * 4), *got = malloc((size_t)(n + 2) * 4);
     void *raw = malloc((size_t)n * 4);
@@ -470,15 +484,14 @@ static int transpose_wrong(int64_t rows, int64_t cols, const char *dtype, int64_
     char header[200];
 
     for (int64_t i = 0; i < n; i++)
-        value[i] = d->bytes == 2 ? (float)(i % 251) : (float)i;
+        value[i] = bytes == 2 ? (float)(i % 251) : (float)i;
     st_from_f32(raw, value, (size_t)n, d);
     snprintf(
         header, sizeof(header),
         "{\"a\":{\"dtype\":\"%s\",\"shape\":[%lld,%lld],\"data_offsets\":[0,%lld]}}",
-        dtype, (long long)rows, (long long)cols, (long long)(n * d->bytes));
+        dtype, (long long)rows, (long long)cols, (long long)(n * bytes));
     if (accel_safetensors_open(
-            &s, file_of("t.safetensors", header, -1, raw, (size_t)(n * d->bytes)),
-            &err))
+            &s, file_of("t.safetensors", header, -1, raw, (size_t)(n * bytes)), &err))
         tap_diag("%s", err.text);
     for (int64_t b = 0; s && b <= n; b += step)
         for (int64_t e = b; e <= n; e += step) {
@@ -522,16 +535,21 @@ static void test_transposed(void)
 
 /* ---- shards ---------------------------------------------------------------------- */
 
-static const char *index_of(const char *text)
+static const char *text_of(const char *name, const char *text)
 {
     static char path[128];
     FILE *f;
 
-    snprintf(path, sizeof(path), "%s/model.safetensors.index.json", dir);
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
     f = fopen(path, "we");
     if (!f || fputs(text, f) < 0 || fclose(f))
         abort();
     return path;
+}
+
+static const char *index_of(const char *text)
+{
+    return text_of("model.safetensors.index.json", text);
 }
 
 #define MAP(map)                                                                       \
@@ -568,9 +586,8 @@ static const struct bad_index {
       "a is not in s2.safetensors, but in s1.safetensors", ACCEL_ECORRUPT },
     { "nine missing shards",
       MAP("\"a\":\"1.safetensors\",\"b\":\"2.safetensors\",\"c\":\"3.safetensors\","
-          "\"d\":\"4."
-          "safetensors\",\"e\":\"5.safetensors\",\"f\":\"6.safetensors\",\"g\":\"7."
-          "safetensors\","
+          "\"d\":\"4.safetensors\",\"e\":\"5.safetensors\",\"f\":\"6.safetensors\","
+          "\"g\":\"7.safetensors\","
           "\"h\":\"8.safetensors\",\"i\":\"9.safetensors\""),
       "9 of the 9 shards are missing: 1.safetensors, 2.safetensors, 3.safetensors, "
       "4.safetensors, 5.safetensors, 6.safetensors, 7.safetensors, 8.safetensors, ...",
@@ -580,9 +597,43 @@ static const struct bad_index {
     { "missing shards",
       MAP(GOOD_MAP ",\"c\":\"s3.safetensors\",\"d\":\"s4.safetensors\""),
       "2 of the 4 shards are missing: s3.safetensors, s4.safetensors", ACCEL_ENOENT },
-    { "a tensor in two shards", MAP(GOOD_MAP ",\"c\":\"s5.safetensors\""),
-      "tensor a is in", ACCEL_ECORRUPT },
+    { "a tensor in two shards, and the index does not say in which",
+      MAP("\"c\":\"s5.safetensors\",\"d\":\"s6.safetensors\""), "tensor a is in both",
+      ACCEL_ECORRUPT },
+    { "a tensor in two shards, and the index names a third",
+      MAP("\"a\":\"s2.safetensors\",\"c\":\"s5.safetensors\",\"d\":\"s6.safetensors\""),
+      "tensor a is in both", ACCEL_ECORRUPT },
+    { "a pointer of git-lfs",
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n",
+      "a pointer of git-lfs", ACCEL_ENOENT },
+    { "a shard that is a pointer of git-lfs", MAP("\"a\":\"lfs.safetensors\""),
+      "a pointer of git-lfs", ACCEL_ENOENT },
 };
+
+/* `a` is 1.5 in s1, and 0 in s5 and s6. */
+static void test_copies(void)
+{
+    static const char *const maps[] = {
+        MAP("\"a\":\"s1.safetensors\",\"c\":\"s5.safetensors\""),
+        MAP("\"c\":\"./s5.safetensors\",\"a\":\"././s1.safetensors\""),
+        MAP("\"a\":\"s6.safetensors\",\"c\":\"s5.safetensors\",\"d\":\"s6."
+            "safetensors\""),
+    };
+
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(maps); k++) {
+        accel_safetensors_t *s = NULL;
+        accel_error_t err = { 0 };
+        float value = 1;
+
+        tap_ok(!accel_safetensors_open(&s, index_of(maps[k]), &err) &&
+                   accel_safetensors_count(s) == (k < 2 ? 2 : 3) &&
+                   !accel_safetensors_read(s, accel_safetensors_find(s, "a"), 0, 1,
+                                           &value, &err) &&
+                   value == (k < 2 ? 1.5f : 0),
+               "of two copies the one that the index names %s", err.text);
+        accel_safetensors_close(s);
+    }
+}
 
 static void test_index(void)
 {
@@ -599,6 +650,12 @@ static void test_index(void)
     file_of("s5.safetensors",
             "{" T("a", "F32", "[]", "[0,4]") "," T("c", "F32", "[]", "[4,8]") "}", -1,
             NULL, 8);
+    file_of("s6.safetensors",
+            "{" T("a", "F32", "[]", "[0,4]") "," T("d", "F32", "[]", "[4,8]") "}", -1,
+            NULL, 8);
+    text_of("lfs.safetensors",
+            "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n");
+    test_copies();
     index_of(MAP(GOOD_MAP));
     tap_is_int(accel_safetensors_open(&s, dir, &err), ACCEL_OK, "two shards %s",
                err.text);

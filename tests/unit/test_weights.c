@@ -362,6 +362,74 @@ static void test_changed(void)
     tap_is_int(fork_world(2, rank_main, &j, 240), 0, "refused: %s", j.problem);
 }
 
+/* A model's file in which one tensor has another name. */
+static void write_renamed(const char *dir, const char *in, const char *from,
+                          const char *to)
+{
+    static float x[4096];
+    accel_safetensors_entry_t e[64];
+    accel_safetensors_writer_t *w = NULL;
+    accel_safetensors_t *s = NULL;
+    accel_error_t err = { 0 };
+    bool good = !accel_safetensors_open(&s, in, &err) &&
+                accel_safetensors_find(s, from) && !accel_safetensors_find(s, to);
+    const size_t n = good ? accel_safetensors_count(s) : 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const accel_safetensors_tensor_t *t = accel_safetensors_at(s, i);
+
+        e[i] =
+            (accel_safetensors_entry_t){ .name = strcmp(t->name, from) ? t->name : to,
+                                         .ndim = t->ndim };
+        memcpy(e[i].shape, t->shape, sizeof(t->shape));
+    }
+    good = good && !accel_safetensors_create(&w, dir, "F32", e, n, 0, &err);
+    for (size_t i = 0; good && i < n; i++) {
+        const accel_safetensors_tensor_t *t = accel_safetensors_at(s, i);
+
+        good = !accel_safetensors_read(s, t, 0, t->elems, x, &err) &&
+               !accel_safetensors_write(w, i, 0, t->elems, x, &err);
+    }
+    good = good && !accel_safetensors_commit(w, NULL, NULL, &err);
+    tap_ok(good, "%s as %s %s", from, to, err.text);
+    accel_safetensors_writer_close(w);
+    accel_safetensors_close(s);
+}
+
+/* Of two tied tensors the file has the other one. */
+static void test_tied_alone(void)
+{
+    static const struct {
+        const char *model, *from, *to, *problem;
+    } c[] = {
+        { "gpt2", "transformer.wte.weight", "lm_head.weight", NULL },
+        { "llama-tied", "model.embed_tokens.weight", "lm_head.weight", NULL },
+        { "bert", "cls.predictions.bias", "cls.predictions.decoder.bias", NULL },
+        { "bert", "bert.embeddings.word_embeddings.weight",
+          "cls.predictions.decoder.weight", NULL },
+        { "llama", "model.embed_tokens.weight", "spare",
+          "embed_tokens.weight is not in the file" },
+        { "bert", "bert.embeddings.word_embeddings.weight",
+          "cls.predictions.decoder.other",
+          "word_embeddings.weight is not in the file" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        char in[400], out[64];
+        struct job j = { .model = in,
+                         .in = out,
+                         .strategy = SHARD_FULL,
+                         .problem = c[i].problem,
+                         .logits = c[i].model };
+
+        snprintf(in, sizeof(in), DATA "/%s", c[i].model);
+        snprintf(out, sizeof(out), "%s/tied%zu", root, i);
+        write_renamed(out, in, c[i].from, c[i].to);
+        tap_is_int(fork_world(2, rank_main, &j, 240), 0, "%s: %s", c[i].model,
+                   c[i].problem ? c[i].problem : "torch's logits");
+    }
+}
+
 /* After a step the optimizer's moments belong to other weights; a run that goes on from a
  * checkpoint has better ones, and does not even open the file. */
 static void test_late(void)
@@ -485,6 +553,7 @@ int main(void)
     test_save();
     test_refused();
     test_changed();
+    test_tied_alone();
     test_late();
     test_writer();
     snprintf(command, sizeof(command), "rm -rf %s", root);

@@ -12,10 +12,12 @@
 
 /* All dtypes of the format: files may hold tensors that nobody reads here. */
 static const struct st_dtype dtypes[] = {
-    { "BOOL", 1 },    { "U8", 1 },  { "I8", 1 },  { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
-    { "F8_E8M0", 1 }, { "I16", 2 }, { "U16", 2 }, { "F16", 2 },     { "BF16", 2 },
-    { "I32", 4 },     { "U32", 4 }, { "F32", 4 }, { "I64", 8 },     { "U64", 8 },
-    { "F64", 8 },     { "C64", 8 },
+    { "F4", 4 },          { "F6_E2M3", 6 },     { "F6_E3M2", 6 }, { "BOOL", 8 },
+    { "U8", 8 },          { "I8", 8 },          { "F8_E4M3", 8 }, { "F8_E5M2", 8 },
+    { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "F8_E8M0", 8 }, { "I16", 16 },
+    { "U16", 16 },        { "F16", 16 },        { "BF16", 16 },   { "I32", 32 },
+    { "U32", 32 },        { "F32", 32 },        { "I64", 64 },    { "U64", 64 },
+    { "F64", 64 },        { "C64", 64 },
 };
 
 const struct st_dtype *st_dtype_find(const char *name)
@@ -54,12 +56,14 @@ static void *st_grow(void *list, size_t count, size_t *cap, size_t size)
     return p;
 }
 
-/* The object of __metadata__: texts only. */
+/* The object of __metadata__: texts only; null is none. */
 static bool take_meta(struct st_json *j, struct st_header *h)
 {
     size_t n = 0;
     char *key, *value;
 
+    if (st_json_null(j))
+        return true;
     while (st_json_member(j, &n, &key)) {
         struct st_pair *list =
             st_grow(h->meta, h->metas, &h->meta_cap, sizeof(*h->meta));
@@ -149,7 +153,7 @@ static bool take_tensor(struct st_json *j, struct st_header *h, const char *name
 {
     struct st_tensor *list = st_grow(h->tensor, h->count, &h->cap, sizeof(*h->tensor));
     struct st_tensor *t;
-    int64_t end = 0;
+    int64_t end = 0, bits;
     int has = 0;
 
     if (!list)
@@ -162,8 +166,11 @@ static bool take_tensor(struct st_json *j, struct st_header *h, const char *name
     /* a missing dtype would be NULL below */
     if (has != (HAS_DTYPE | HAS_SHAPE | HAS_RANGE))
         return st_json_fail(j, "dtype, shape or data_offsets is missing");
-    if (__builtin_mul_overflow(t->pub.elems, t->dtype->bytes, &t->pub.bytes))
+    if (__builtin_mul_overflow(t->pub.elems, t->dtype->bits, &bits))
         return st_json_fail(j, "a shape with too many bytes");
+    if (bits % 8)
+        return st_json_fail(j, "a shape whose elements do not fill the last byte");
+    t->pub.bytes = bits / 8;
     if (end < t->begin)
         return st_json_fail(j, "data_offsets end before they begin");
     /* the difference cannot overflow: both are 0 or more */

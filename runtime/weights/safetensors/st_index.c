@@ -38,6 +38,8 @@ static bool take_map(struct st_json *j, struct st_index *x)
         }
         if (!st_json_string(j, &value))
             return false;
+        while (value[0] == '.' && value[1] == '/')
+            value += 2;
         /* checked before any file is opened */
         if (!is_plain(value))
             return st_json_fail(j, "a shard is not named as a .safetensors file of "
@@ -107,4 +109,13 @@ void st_index_free(struct st_index *x)
 {
     free(x->entry);
     memset(x, 0, sizeof(*x));
+}
+
+const char *st_index_find(const struct st_index *x, const char *tensor)
+{
+    const struct st_pair key = { .key = tensor },
+                         *found = bsearch(&key, x->entry, x->count, sizeof(key),
+                                          st_index_compare);
+
+    return found ? found->value : NULL;
 }

@@ -55,13 +55,16 @@ bool st_json_member(struct st_json *j, size_t *n, char **key_out);
 accel_status_t st_json_error(const struct st_json *j, const char *where, const char *at,
                              accel_error_t *err);
 
+/* Takes null, if it is here. */
+bool st_json_null(struct st_json *j);
+
 /* ---- st_header.c: the header of one file ----------------------------------------- */
 
 /* A dtype of the format, also those that are never converted. */
 struct st_dtype {
     const char *name;
-    /* of an element */
-    int bytes;
+    /* of an element; those of less than 8 fill whole bytes together */
+    int bits;
 };
 
 /* A tensor in memory. pub is first, so that a public pointer leads back to it. */
@@ -117,6 +120,8 @@ struct st_index {
 accel_status_t st_index_parse(struct st_index *x, char *text, size_t len,
                               const char *where, accel_error_t *err);
 void st_index_free(struct st_index *x);
+/* The file of a tensor; NULL: the index does not name it. */
+const char *st_index_find(const struct st_index *x, const char *tensor);
 
 /* ---- st_open.c ------------------------------------------------------------------- */
 

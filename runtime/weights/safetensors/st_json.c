@@ -315,6 +315,17 @@ bool st_json_skip(struct st_json *j)
     return skip(j, 0);
 }
 
+bool st_json_null(struct st_json *j)
+{
+    if (j->problem)
+        return false;
+    skip_blanks(j);
+    if (j->end - j->s < 4 || memcmp(j->s, "null", 4) != 0)
+        return false;
+    j->s += 4;
+    return true;
+}
+
 bool st_json_end(struct st_json *j)
 {
     if (j->problem)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "ckpt_io.h"
+#include "common/lfs_pointer.h"
 #include "st_internal.h"
 
 /* The error for errno `error`: a missing file has a hint of its own. */
@@ -70,6 +71,17 @@ static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
     return fail_io(where, got < 0 ? errno : EIO, err);
 }
 
+/* A clone without git-lfs holds pointers in place of large files. */
+static accel_status_t refuse_pointer(int fd, const char *where, accel_error_t *err)
+{
+    char text[sizeof(LFS_POINTER)] = "";
+    const ssize_t got = ckpt_pread_all(fd, text, sizeof(text) - 1, 0);
+
+    if (got < 0 || !is_lfs_pointer(text, (size_t)got))
+        return ACCEL_OK;
+    return accel_fail_at(err, A0825, where, LFS_POINTER_CURE, LFS_POINTER_TEXT);
+}
+
 /* The header: 8 bytes of length, little endian, and that many of JSON. The length is
  * checked against the file before it is allocated. */
 static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *where,
@@ -79,6 +91,9 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     uint64_t n = 0;
     accel_status_t st;
 
+    st = refuse_pointer(f->fd, where, err);
+    if (st)
+        return st;
     if (bytes < (int64_t)sizeof(head) || ckpt_pread_all(f->fd, head, 8, 0) != 8)
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
                              "the file is too short for a header: %lld bytes",
@@ -136,10 +151,41 @@ static int st_tensor_compare(const void *a, const void *b)
     return strcmp(x->pub.name, y->pub.name);
 }
 
-/* The tables of all files as one. No tensor may be in two files. */
-static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
+/* Of equal names, which are neighbours, the one that lies where the index says: a shard
+ * may hold a stale copy. Without an index that says so (NULL: none at all) no tensor
+ * may be in two files. */
+static accel_status_t drop_stale(struct accel_safetensors *s, const struct st_index *x,
+                                 accel_error_t *err)
 {
     char shown[ST_SHOWN];
+    size_t kept = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        const struct st_tensor *t = &s->tensor[i];
+        const char *file;
+
+        if (kept == 0 || st_tensor_compare(&s->tensor[kept - 1], t) != 0) {
+            s->tensor[kept++] = *t;
+            continue;
+        }
+        file = x ? st_index_find(x, t->pub.name) : NULL;
+        if (file && strcmp(file, t->pub.file) == 0)
+            s->tensor[kept - 1] = *t;
+        else if (!file || strcmp(file, s->tensor[kept - 1].pub.file) != 0)
+            return accel_fail_at(err, A0824, s->path,
+                                 "copy or download the shards again",
+                                 "tensor %s is in both %s and %s",
+                                 st_shown(t->pub.name, shown, sizeof(shown)),
+                                 s->tensor[kept - 1].pub.file, t->pub.file);
+    }
+    s->count = kept;
+    return ACCEL_OK;
+}
+
+/* The tables of all files as one; x NULL: there is no index. */
+static accel_status_t join(struct accel_safetensors *s, const struct st_index *x,
+                           accel_error_t *err)
+{
     size_t n = 0;
 
     for (int f = 0; f < s->files; f++)
@@ -157,15 +203,7 @@ static accel_status_t join(struct accel_safetensors *s, accel_error_t *err)
         }
     if (n)
         qsort(s->tensor, n, sizeof(*s->tensor), st_tensor_compare);
-    /* sorted: equal names are neighbours */
-    for (size_t i = 1; i < n; i++)
-        if (st_tensor_compare(&s->tensor[i - 1], &s->tensor[i]) == 0)
-            return accel_fail_at(err, A0824, s->path,
-                                 "copy or download the shards again",
-                                 "tensor %s is in both %s and %s",
-                                 st_shown(s->tensor[i].pub.name, shown, sizeof(shown)),
-                                 s->tensor[i - 1].pub.file, s->tensor[i].pub.file);
-    return ACCEL_OK;
+    return drop_stale(s, x, err);
 }
 
 /* ---- shards ---------------------------------------------------------------------- */
@@ -270,7 +308,7 @@ static accel_status_t open_shards(struct accel_safetensors *s, int dirfd,
         st = add_file(s, dirfd, name[i], at, err);
     }
     if (!st)
-        st = join(s, err);
+        st = join(s, x, err);
     if (!st)
         st = check_map(s, x, where, err);
     free(name);
@@ -292,6 +330,8 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
         st = accel_fail_at(err, A0824, path, "give the index of a model",
                            "the file is too long for an index: %lld bytes",
                            (long long)bytes);
+    if (!st)
+        st = refuse_pointer(fd, path, err);
     if (!st)
         st = read_text(fd, 0, (size_t)bytes, path, &text, err);
     if (!st)
@@ -385,7 +425,7 @@ accel_status_t accel_safetensors_open(accel_safetensors_t **weights_out,
     else if (ends_with(file, ".json"))
         st = open_index(s, file, err);
     else if (!(st = add_file(s, AT_FDCWD, file, file, err)))
-        st = join(s, err);
+        st = join(s, NULL, err);
     if (st)
         accel_safetensors_close(s);
     else

@@ -48,7 +48,7 @@ static accel_status_t fail_read(const struct source *r, int error, accel_error_t
 static accel_status_t fetch(const struct source *r, int64_t first, int64_t n, void *to,
                             accel_error_t *err)
 {
-    int64_t size = r->t->dtype->bytes;
+    int64_t size = r->t->dtype->bits / 8;
     ssize_t got = ckpt_pread_all(r->fd, to, (size_t)(n * size), r->at + first * size);
 
     if (got == n * size)
@@ -101,7 +101,7 @@ accel_status_t accel_safetensors_read(accel_safetensors_t *s,
     if (!buffer)
         return accel_fail_nomem(err, "read buffers", BUFFER_BYTES);
     /* elements that fit the buffer */
-    block = BUFFER_BYTES / r.t->dtype->bytes;
+    block = BUFFER_BYTES / (r.t->dtype->bits / 8);
     for (int64_t i = 0; i < count && !st; i += block) {
         int64_t n = count - i < block ? count - i : block;
 
@@ -232,7 +232,7 @@ static accel_status_t fetch_band(const struct source *src, const struct turn *w,
                                  int64_t r0, int64_t n, bool at_once,
                                  accel_error_t *err)
 {
-    int64_t size = src->t->dtype->bytes, stride = at_once ? w->cols : w->width;
+    int64_t size = src->t->dtype->bits / 8, stride = at_once ? w->cols : w->width;
     accel_status_t st = ACCEL_OK;
 
     if (at_once)
@@ -254,7 +254,7 @@ static accel_status_t fetch_band(const struct source *src, const struct turn *w,
 static accel_status_t turn_all(const struct source *src, struct turn *w,
                                accel_error_t *err)
 {
-    int64_t size = src->t->dtype->bytes, stride, band;
+    int64_t size = src->t->dtype->bits / 8, stride, band;
     size_t raw_bytes, bytes;
     accel_status_t st = ACCEL_OK;
     bool at_once;
@@ -305,7 +305,7 @@ accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
                              "a tensor of %d dimensions cannot be transposed", t->ndim);
     /* Of a wide matrix only some columns at a time, so that 32 rows of
      * them fit the buffer. */
-    most = BUFFER_BYTES / TILE / src.t->dtype->bytes * t->shape[0];
+    most = BUFFER_BYTES / TILE / (src.t->dtype->bits / 8) * t->shape[0];
     for (int64_t i = 0; i < count && !st; i += most) {
         int64_t n = count - i < most ? count - i : most;
         struct turn w = { .rows = t->shape[0],

@@ -80,7 +80,7 @@ static void temporary(const char *name, char name_out[80])
 /* May float32 values become elements of this dtype? */
 static bool takes_floats(const struct st_dtype *d)
 {
-    return st_is_float(d) && d->bytes <= 4;
+    return st_is_float(d) && d->bits <= 32;
 }
 
 /* ---- layout ---------------------------------------------------------------------- */
@@ -95,7 +95,7 @@ static accel_status_t take_entry(struct accel_safetensors_writer *w,
 
     t->elems = 1;
     t->dtype = e->dtype ? st_dtype_find(e->dtype) : w->dtype;
-    good = good && t->dtype;
+    good = good && t->dtype && t->dtype->bits >= 8;
     for (int d = 0; good && d < e->ndim; d++) {
         good = e->shape[d] >= 0 &&
                !__builtin_mul_overflow(t->elems, e->shape[d], &t->elems) &&
@@ -155,7 +155,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
 
     for (size_t i = 0; i < w->count; i++) {
         struct out_tensor *t = &w->tensor[i];
-        int64_t bytes = t->elems * t->dtype->bytes;
+        int64_t bytes = t->elems * (t->dtype->bits / 8);
 
         /* at > 0: never an empty shard in front of a large tensor */
         if (limit > 0 && at > 0 && bytes > limit - at) {
@@ -186,7 +186,7 @@ static accel_status_t lay_out(struct accel_safetensors_writer *w, int64_t limit,
     }
     for (size_t i = 0; i < w->count; i++)
         w->shard[w->tensor[i].shard].bytes +=
-            w->tensor[i].elems * w->tensor[i].dtype->bytes;
+            w->tensor[i].elems * (w->tensor[i].dtype->bits / 8);
     return ACCEL_OK;
 }
 
@@ -218,7 +218,7 @@ static void put_header(const struct accel_safetensors_writer *w, int shard,
         for (int d = 0; d < t->ndim; d++)
             strbuf_printf(b, "%s%lld", d ? "," : "", (long long)t->shape[d]);
         strbuf_printf(b, "],\"data_offsets\":[%lld,%lld]}", (long long)t->begin,
-                      (long long)(t->begin + t->elems * t->dtype->bytes));
+                      (long long)(t->begin + t->elems * (t->dtype->bits / 8)));
     }
     strbuf_append(b, "}", 1);
     /* a strbuf that ran out of memory does not grow: no endless loop */
@@ -366,7 +366,7 @@ static accel_status_t st_put_values(struct accel_safetensors_writer *w,
                                     int64_t n, const float *values, accel_error_t *err)
 {
     const struct out_shard *s = &w->shard[t->shard];
-    int64_t size = t->dtype->bytes;
+    int64_t size = t->dtype->bits / 8;
 
     st_from_f32(w->buffer, values, (size_t)n, t->dtype);
     if (ckpt_pwrite_all(s->fd, w->buffer, (size_t)(n * size),
@@ -401,8 +401,8 @@ accel_status_t accel_safetensors_write_stored(accel_safetensors_writer_t *w, siz
     if (st || count == 0)
         return st;
     if (ckpt_pwrite_all(
-            w->shard[t->shard].fd, values, (size_t)(count * t->dtype->bytes),
-            w->shard[t->shard].data_at + t->begin + begin * t->dtype->bytes))
+            w->shard[t->shard].fd, values, (size_t)(count * (t->dtype->bits / 8)),
+            w->shard[t->shard].data_at + t->begin + begin * (t->dtype->bits / 8)))
         return fail_write(w, w->shard[t->shard].name, "cannot write", err);
     w->tensor[i].written += count;
     return ACCEL_OK;
