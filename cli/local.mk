@@ -9,6 +9,7 @@ accel_SOURCES = \
 	cli/data/ckpt_cmd.h \
 	cli/data/ckpt_diff.c \
 	cli/data/ckpt_export.c \
+	cli/data/ckpt_model.c \
 	cli/data/ckpt_parts.c \
 	cli/data/ckpt_progress.c \
 	cli/data/ckpt_progress.h \

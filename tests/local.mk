@@ -46,7 +46,8 @@ shell_tests += \
 	tests/issues/0220-format-second-reader.t \
 	tests/issues/0221-format-refused.t \
 	tests/issues/0222-full-disk-exit.t \
-	tests/issues/0369-tokenizer-directory.t
+	tests/issues/0369-tokenizer-directory.t \
+	tests/issues/0370-merged-model.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk

@@ -78,6 +78,24 @@ accel_status_t ckpt_read_weights(accel_ckpt_t *c, const struct ckpt_view *v,
                                  int64_t begin, int64_t count, float *out, void *room,
                                  accel_error_t *err);
 
+/* ---- ckpt_model.c ---------------------------------------------------------------- */
+
+/* Which model of the library a checkpoint holds. */
+struct ckpt_model {
+    /* "gpt2", "llama", "bert"; "": not known */
+    char type[16];
+    /* the directory that it was opened from; "": none */
+    char from[4096];
+    /* its config.json, with weights of the dtype asked for, owned; NULL: not known */
+    char *config;
+};
+/* What the run has noted. dtype: "float32" ... */
+accel_status_t ckpt_model_read(const accel_ckpt_t *c, const char *dtype,
+                               struct ckpt_model *model_out, accel_error_t *err);
+/* Copies the tokenizer's files from m->from to the directory `to`, durable; those that
+ * are there stay. Returns how many were copied. */
+int ckpt_model_tokenizer(const struct ckpt_model *m, const char *to);
+
 /* One part of the state beside the tensors; `name` may be empty. */
 typedef void ckpt_state_row(void *user, const char *kind, const char *name,
                             const char *what);

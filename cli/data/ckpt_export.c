@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `accel ckpt export DIR OUT`: tensors of a checkpoint as
- * safetensors files. Weights get the names that accel_save_weights gives them; with
- * --all every tensor keeps its name and its dtype. A part of a tensor is in memory at a
- * time, and nothing is visible before the end.
+ * `accel ckpt export DIR OUT`: tensors of a checkpoint as safetensors files. Weights
+ * get the names and layouts that accel_save_weights gives them, and those of a model of
+ * the library its config.json; with --all every tensor keeps its name and its dtype.
+ * A part of a tensor is in memory at a time, and nothing is visible before the end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include "accel_safetensors.h"
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
+#include "weights/huggingface/hf_config.h"
 #include "weights/huggingface/hf_names.h"
 
 /* prefix of the tensors that are weights */
@@ -33,6 +34,7 @@ struct export
 {
     const struct ckpt_args *args;
     accel_ckpt_t *c;
+    struct ckpt_model model;
     const struct hf_names *names;
     /* [count]: the tensors to write, by the size of their elements, then by name */
     struct ckpt_view *view;
@@ -41,6 +43,8 @@ struct export
     accel_safetensors_writer_t *out;
     void *part;
     struct ckpt_progress progress;
+    /* files of the tokenizer that were copied */
+    int tokenizer;
 };
 
 /* What --dtype says, as the files have it; NULL: nothing that weights can be. */
@@ -201,17 +205,48 @@ static accel_status_t put(struct export *x, size_t i, accel_error_t *err)
     return st;
 }
 
+/* The rules of names: --hf, or what the run has noted. With --hf of another type only
+ * the names are known, not the sizes. */
+static accel_status_t find_model(struct export *x, accel_error_t *err)
+{
+    const struct ckpt_args *a = x->args;
+    const char *type = a->hf;
+    accel_status_t st = ACCEL_OK;
+    char shown[32];
+
+    if (!a->all)
+        st = ckpt_model_read(x->c, a->dtype ? a->dtype : "float32", &x->model, err);
+    if (!type && *x->model.type)
+        type = x->model.type;
+    x->names = hf_names_for(type);
+    if (!st && !x->names)
+        st = accel_fail_at(err, A0642, ckpt_path(x->c),
+                           "use the version of accel that wrote it",
+                           "this version does not know models of type %s",
+                           hf_json_shown(type, shown, sizeof(shown)));
+    if (a->hf && strcmp(a->hf, x->model.type) != 0) {
+        free(x->model.config);
+        x->model = (struct ckpt_model){ 0 };
+    }
+    return st;
+}
+
 /* Everything between opening and closing. */
 static accel_status_t export_all(struct export *x, accel_error_t *err)
 {
-    accel_status_t st = choose(x, err);
+    accel_status_t st = find_model(x, err);
 
+    if (!st)
+        st = choose(x, err);
     if (!st)
         st = begin(x, err);
     for (size_t i = 0; i < x->count && !st; i++)
         st = put(x, i, err);
     if (!st)
-        st = accel_safetensors_commit(x->out, NULL, NULL, err);
+        st = accel_safetensors_commit(x->out, x->model.config ? "config.json" : NULL,
+                                      x->model.config, err);
+    if (!st)
+        x->tokenizer = ckpt_model_tokenizer(&x->model, x->args->path[1]);
     ckpt_progress_end(&x->progress);
     return st;
 }
@@ -224,24 +259,25 @@ static int say_done(const struct export *x)
         printf("{\"tensors\": %zu, \"bytes\": %lld}\n", x->count,
                (long long)x->progress.total);
     else
-        printf("%zu tensors, %s of the checkpoint of step %lld, are in %s\n", x->count,
-               format_bytes((double)x->progress.total, size, sizeof(size)),
-               (long long)accel_ckpt_step(x->c), x->args->path[1]);
+        printf("%zu tensors, %s of the checkpoint of step %lld, are in %s%s%s\n",
+               x->count, format_bytes((double)x->progress.total, size, sizeof(size)),
+               (long long)accel_ckpt_step(x->c), x->args->path[1],
+               x->model.config ? ", with config.json" : "",
+               x->tokenizer ? " and the tokenizer's files" : "");
     return cli_finish(0);
 }
 
 int ckpt_export(const struct ckpt_args *a)
 {
-    struct export x = { .args = a,
-                        .names = hf_names_for(a->hf),
-                        .progress = { .what = "exported", .off = a->json } };
+    struct export x = { .args = a, .progress = { .what = "exported", .off = a->json } };
     accel_error_t err = { 0 };
     accel_status_t st = ACCEL_OK;
     int code;
 
-    if (!x.names || !weights_dtype(a->dtype) || (a->all && (a->hf || a->dtype)))
+    if (!hf_names_for(a->hf) || !weights_dtype(a->dtype) ||
+        (a->all && (a->hf || a->dtype)))
         st = accel_fail(&err, A0010, "see accel ckpt --help",
-                        !x.names ? "--hf takes gpt2, llama or bert"
+                        !hf_names_for(a->hf) ? "--hf takes gpt2, llama or bert"
                         : a->all ? "--all keeps names and dtypes as they are"
                                  : "--dtype takes float32, bfloat16 or float16");
     if (!st)
@@ -256,5 +292,6 @@ int ckpt_export(const struct ckpt_args *a)
     free(x.view);
     free(x.name);
     free(x.part);
+    free(x.model.config);
     return code;
 }

@@ -419,7 +419,9 @@ static const struct argp_option options[] = {
     { "all", 'a', NULL, 0, "export: all tensors, under their names in the checkpoint",
       0 },
     { "hf", 'h', "gpt2|llama|bert", 0,
-      "export: names and layouts that Hugging Face has for this model", 0 },
+      "export: names and layouts that Hugging Face has for this model, where the "
+      "checkpoint does not say which it is",
+      0 },
     { "dtype", 'd', "float32|bfloat16|float16", 0, "export: dtype of the weights", 0 },
     { "shard-size", 's', "SIZE", 0, "export: cut into files of at most SIZE (5GB)", 0 },
     { "keep", 'k', "N", 0,

@@ -50,8 +50,9 @@ static const struct argp argp = {
     .args_doc = "DIR DIR",
     .doc =
         "Writes the weights of a checkpoint, whatever its number of files, as "
-        "model.safetensors, as accelerate merge-weights does. `accel ckpt export` has "
-        "more choices.\vThe first directory is accel.checkpoint.dir, of which the "
+        "model.safetensors, as accelerate merge-weights does, with the config.json of "
+        "a gpt2, llama or bert and its tokenizer. `accel ckpt export` has more "
+        "choices.\vThe first directory is accel.checkpoint.dir, of which the "
         "newest complete checkpoint counts, or one step_... directory in it. The "
         "second one must hold no weights."
 };

@@ -3,6 +3,10 @@
  * The calls of accel.h that build and run models on a run: thin, they hand on
  * to nn/.
  */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
 #include "nn/models/any.h"
 #include "nn/models/bert.h"
 #include "nn/models/gpt2.h"
@@ -128,6 +132,19 @@ accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
     return model_take(run, m, &why, err);
 }
 
+/* The directory of the config.json that a model was opened by; NULL: a preset. */
+static char *directory_of(const char *name)
+{
+    char *path = realpath(name, NULL), *slash;
+    struct stat sb;
+
+    if (!path || stat(path, &sb) != 0 || S_ISDIR(sb.st_mode))
+        return path;
+    slash = strrchr(path, '/');
+    *(slash > path ? slash : slash + 1) = '\0';
+    return path;
+}
+
 /* A preset's name, or a directory with a config.json; the kind of model follows
  * from it. */
 accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err)
@@ -141,5 +158,8 @@ accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *
     else if (run_given(run, "accel_model_open", &why) == ACCEL_OK &&
              model_shape_open(name, &shape, &why) == ACCEL_OK)
         m = model_new(&run->graph, &shape, &why);
-    return model_take(run, m, &why, err);
+    m = model_take(run, m, &why, err);
+    if (m)
+        run->tree_from[run->trees - 1] = directory_of(name);
+    return m;
 }

@@ -207,8 +207,10 @@ static void free_run(accel_t *run)
     registered_free(run);
     if (run->graph_open) {
         graph_close(&run->graph);
-        for (int i = 0; i < run->trees; i++)
+        for (int i = 0; i < run->trees; i++) {
             nn_module_free(run->tree[i]);
+            free(run->tree_from[i]);
+        }
     }
     if (run->backend)
         host_batch_close(&run->loop.host, run->backend);

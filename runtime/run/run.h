@@ -193,6 +193,8 @@ struct accel {
     /* Set by the program between accel_open and accel_prepare. The run owns these
      * trees: adopt in model.c. */
     accel_module_t *tree[RUN_MAX_TREES];
+    /* [trees]: the directory whose config.json it was built from, owned; NULL: none */
+    char *tree_from[RUN_MAX_TREES];
     int trees;
     /* units of own compute, which have no model (own_compute.c) */
     accel_unit_t **own;

@@ -9,6 +9,7 @@ libaccel_core_la_SOURCES += \
 	runtime/state/load_part.c \
 	runtime/state/local_lines.c \
 	runtime/state/masters_lines.c \
+	runtime/state/model_lines.c \
 	runtime/state/moments_lines.c \
 	runtime/state/params.c \
 	runtime/state/read_boxes.c \

@@ -241,6 +241,7 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
     scaler_put_progress(run, &b);
     fp8_put_progress(run, &b);
     local_put(run, &b);
+    model_put(run, &b);
     strbuf_printf(&b, "%s", run->progress.settings);
     loaders_encode(run, &b);
     if (b.failed) {

@@ -219,6 +219,11 @@ accel_status_t masters_find(const char *dir, const char *text, accel_dtype_t *ty
 /* Rank 0 warns of what a load with another type loses. part: of weights alone. */
 void masters_warn(const accel_t *run, accel_dtype_t theirs, bool part);
 
+/* ---- model_lines.c: the model in that text --------------------------------------- */
+
+#define STATE_MODEL_KEY "model_config"
+void model_put(const accel_t *run, struct strbuf *b);
+
 /* ---- local_lines.c: flat shards in that text ------------------------------------- */
 
 void local_put(const accel_t *run, struct strbuf *b);

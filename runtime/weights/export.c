@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/models/bert.h"
-#include "nn/models/gpt2.h"
-#include "weights/huggingface/hf_config.h"
-#include "nn/models/llama.h"
 #include "backend/device.h"
 #include "weights/weights.h"
 
@@ -152,22 +148,6 @@ static accel_status_t write_all(struct export *x, accel_error_t *err)
     return st;
 }
 
-/* config.json for a model of the library; *text_out, one malloc,
- * is NULL for any other. */
-static accel_status_t config_text(const accel_module_t *root, const char *dtype,
-                                  char **text_out, accel_error_t *err)
-{
-    const accel_gpt2_t *gpt2 = gpt2_config(root);
-    const accel_llama_t *llama = llama_config(root);
-    const accel_bert_t *bert = bert_config(root);
-
-    *text_out = NULL;
-    return gpt2    ? hf_gpt2_format(gpt2, dtype, text_out, err)
-           : llama ? hf_llama_format(llama, dtype, text_out, err)
-           : bert  ? hf_bert_format(bert, dtype, text_out, err)
-                   : ACCEL_OK;
-}
-
 /* Rank 0 commits; the ranks agree on whether that worked. Collective. */
 static accel_status_t export_finish(struct export *x, const char *dtype,
                                     accel_error_t *err)
@@ -176,7 +156,7 @@ static accel_status_t export_finish(struct export *x, const char *dtype,
     accel_status_t st = ACCEL_OK;
 
     if (x->out) {
-        st = config_text(x->model ? x->model->root : NULL, dtype, &text, err);
+        st = hf_config_text(x->model ? x->model->root : NULL, dtype, &text, err);
         if (!st)
             st = accel_safetensors_commit(x->out, text ? "config.json" : NULL, text,
                                           err);

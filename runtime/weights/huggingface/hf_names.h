@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the tensors of a Hugging Face model are called and how they are stored, compared
- * with the parameters of this library. In: a model and a name. Out: names; never a
- * file.
+ * with the parameters of this library, and what the model's config.json says. In: a
+ * model and a name. Out: names, text; never a file.
  */
 #ifndef ACCEL_WEIGHTS_HF_NAMES_H
 #define ACCEL_WEIGHTS_HF_NAMES_H
@@ -18,6 +18,14 @@ const struct hf_names *hf_names_of(const accel_module_t *root);
 /* The same by the model_type of its config.json: "gpt2", "llama", "bert"; NULL: any
  * other model. NULL for a type that is not of the library. */
 const struct hf_names *hf_names_for(const char *model_type);
+/* Its config.json, with weights of `dtype`; *text_out, one malloc, is NULL for a model
+ * that is not of the library. ACCEL_ENOMEM. */
+accel_status_t hf_config_text(const accel_module_t *root, const char *dtype,
+                              char **text_out, accel_error_t *err);
+/* The same in one line of ASCII, with the directory that the model was opened from
+ * (NULL: none) as _name_or_path. */
+accel_status_t hf_config_line(const accel_module_t *root, const char *from,
+                              char **line_out, accel_error_t *err);
 /* The i-th name under which `param` may be in a file, into buf[len]. Name 0 is the one
  * to write. False: no more names. */
 bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size_t len);

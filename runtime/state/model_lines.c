@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which model a checkpoint holds: a line of the trainer's text, for the tools that make
+ * a model directory from it. In: the run's one model. Out: its config.json in one line;
+ * no line for other models, or several.
+ */
+#include <stdlib.h>
+
+#include "run/run.h"
+#include "weights/huggingface/hf_names.h"
+
+void model_put(const accel_t *run, struct strbuf *b)
+{
+    const struct run_model *m = run->models == 1 ? &run->model[0] : NULL;
+    const char *from = NULL;
+    accel_error_t err;
+    char *line;
+
+    /* the names of its tensors begin with its own */
+    if (!m || m->name[0])
+        return;
+    for (int i = 0; i < run->trees; i++)
+        if (run->tree[i] == m->root)
+            from = run->tree_from[i];
+    if (hf_config_line(m->root, from, &line, &err) != ACCEL_OK)
+        b->failed = true;
+    else if (line)
+        strbuf_printf(b, STATE_MODEL_KEY "=%s\n", line);
+    free(line);
+}
