@@ -71,7 +71,11 @@ accel_SOURCES = \
 	cli/data/token_output.c \
 	cli/data/token_output.h \
 	cli/doctor/topo_report.c \
-	cli/doctor/topo_report.h
+	cli/doctor/topo_report.h \
+	srun_plugin/arguments.c \
+	srun_plugin/arguments.h \
+	srun_plugin/plugstack.c \
+	srun_plugin/plugstack.h
 # The public header as a table, for libaccel(3), and what the pages and the completion are
 # filled into.
 nodist_accel_SOURCES = cli/man/api_table.c cli/man/templates.c

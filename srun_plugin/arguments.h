@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stands behind the plugin in plugstack.conf. Runs in srun, sbatch and salloc.
+ * What stands behind the plugin in plugstack.conf. Runs in srun, sbatch and salloc, and
+ * in accel doctor.
  */
 #ifndef ACCEL_SRUN_PLUGIN_ARGUMENTS_H
 #define ACCEL_SRUN_PLUGIN_ARGUMENTS_H
@@ -10,10 +11,11 @@
 struct arguments {
     /* Path of the site file; empty: the one that was compiled in. */
     char site[PATH_MAX];
+    /* The first word that is none of ours; empty: all are. */
+    char wrong[128];
 };
 
-/* Takes the words of the line, such as site=/etc/accel/site.yaml; reports
- * unknown ones. */
+/* Takes the words of the line, such as site=/etc/accel/site.yaml. */
 void arguments_take(struct arguments *a, int ac, char **av);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "srun_plugin/config_option.h"
 
+#include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "common/env_names.h"
 #include "srun_plugin/cmdline.h"
 #include "srun_plugin/plugin.h"
+#include "srun_plugin/plugstack.h"
 #include "srun_plugin/restarts.h"
 #include "srun_plugin/say.h"
 #include "srun_plugin/size.h"
@@ -47,6 +49,45 @@ bool config_option_uses(const struct client *c, const char *arg)
            !cmdline_gives(c->typed.words, 0, "interactive", 4);
 }
 
+/* Writes the place of the plugin's line, "/etc/slurm/plugstack.conf:3". Only for
+ * messages: the controller is asked for the file. Returns buf. */
+static const char *plugin_line(char *buf, size_t len)
+{
+    struct plugstack p = { 0 };
+    slurm_conf_t *conf = NULL;
+
+    if (slurm_load_ctl_conf(0, &conf) == SLURM_SUCCESS && conf && conf->plugstack)
+        plugstack_read(&p, conf->plugstack);
+    slurm_free_ctl_conf(conf);
+    if (p.found)
+        snprintf(buf, len, "%s:%d", p.file, p.line);
+    else
+        snprintf(buf, len, "plugstack.conf");
+    return buf;
+}
+
+/* The site's words are wrong, and with them its locks may be gone: nothing is launched
+ * by a config. */
+static void refuse_arguments(const struct arguments *a)
+{
+    char line[PATH_MAX + 16];
+
+    plugin_error(A0207, plugin_line(line, sizeof(line)),
+                 "ask the administrator to write site=/ABSOLUTE/PATH there, once and "
+                 "without blanks, or no argument",
+                 "wrong argument '%s' of accel_spank.so", a->wrong);
+}
+
+/* The user has not named the site file. */
+static void say_who_names_site(const struct client *c)
+{
+    char line[PATH_MAX + 16];
+
+    if (c->file.site_failed && c->arguments.site[0])
+        slurm_error("accel: the site file %s is named in %s: ask the administrator",
+                    c->arguments.site, plugin_line(line, sizeof(line)));
+}
+
 /* The option callbacks come too late for the launch defaults, so the file is read here
  * as well. A mistake then comes up again in the callback, which can refuse it. */
 bool config_option_foresee(struct client *c, bool *inherited_out)
@@ -56,7 +97,7 @@ bool config_option_foresee(struct client *c, bool *inherited_out)
     char path[PATH_MAX];
 
     *inherited_out = !own;
-    if (!name || !*name || !config_option_uses(c, name))
+    if (!name || !*name || !config_option_uses(c, name) || c->arguments.wrong[0])
         return false;
     user_env_keep(&c->env);
     return resolve_path(name, !own, path, sizeof(path)) &&
@@ -68,6 +109,10 @@ bool config_option_load(struct client *c, const char *arg, bool inherited)
 {
     char path[PATH_MAX];
 
+    if (c->arguments.wrong[0]) {
+        refuse_arguments(&c->arguments);
+        return false;
+    }
     user_env_keep(&c->env);
     if (!resolve_path(arg, inherited, path, sizeof(path))) {
         plugin_error(A0309, arg,
@@ -75,8 +120,10 @@ bool config_option_load(struct client *c, const char *arg, bool inherited)
                      "cannot make the path absolute");
         return false;
     }
-    return job_file_load(&c->file, c->arguments.site, inherited ? path : arg, path,
-                         false);
+    if (job_file_load(&c->file, c->arguments.site, inherited ? path : arg, path, false))
+        return true;
+    say_who_names_site(c);
+    return false;
 }
 
 /* "srun -n1 cp ..." inside a job whose config has another size. */

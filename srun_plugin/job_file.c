@@ -54,14 +54,16 @@ static bool load_parser(struct job_file *f)
     return true;
 }
 
-/* Reports all errors of the file, or `err` when it is not one of the file. */
-static void say_problems(const struct config_diags *diags, const accel_error_t *err)
+/* Reports all errors of the files, or `err` when it is not one of a file. */
+static void say_problems(const struct config_diags *diags, const accel_error_t *err,
+                         bool *site_failed_out)
 {
     size_t said = 0;
 
     for (size_t i = 0; i < diags->count; i++) {
         if (!diags->item[i].is_error || !diags->item[i].text)
             continue;
+        *site_failed_out |= diags->item[i].source == ORIGIN_SITE;
         plugin_lines("", diags->item[i].text);
         said++;
     }
@@ -91,14 +93,16 @@ bool job_file_load(struct job_file *f, const char *site, const char *name,
         return false;
     f->sources = (struct config_sources){ .job_path = name };
     f->api->sources_default(&f->sources, &f->paths);
-    if (site[0])
+    if (site[0]) {
         f->sources.site_path = site;
+        f->sources.site_is_named = true;
+    }
     if (f->api->resolve(&f->sources, &f->config, &diags, &err) == ACCEL_OK) {
         snprintf(f->path, sizeof(f->path), "%s", path);
         f->ready = true;
         keep_notes(&f->notes, &diags);
     } else if (!quiet) {
-        say_problems(&diags, &err);
+        say_problems(&diags, &err, &f->site_failed);
     }
     f->api->diags_free(&diags);
     return f->ready;

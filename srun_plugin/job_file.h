@@ -19,6 +19,8 @@ struct job_file {
     char path[PATH_MAX];
     /* `config` is the valid content of `path`. */
     bool ready;
+    /* It is not, and an error is about the site file. */
+    bool site_failed;
     /* Sources of `config`. Their job_path is not kept: it may be Slurm's own string. */
     struct config_sources sources;
     /* Storage for the user and site path in `sources`. */

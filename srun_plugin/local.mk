@@ -30,6 +30,8 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/outcome.c \
 	srun_plugin/outcome.h \
 	srun_plugin/plugin.h \
+	srun_plugin/plugstack.c \
+	srun_plugin/plugstack.h \
 	srun_plugin/remote.c \
 	srun_plugin/remote.h \
 	srun_plugin/requeued.c \
@@ -96,6 +98,7 @@ shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t
 	tests/t/6065-slurm-stepd.t
 shell_tests += tests/issues/0160-warning-harms-nobody.t
 shell_tests += tests/issues/0161-requeue-exit.t
+shell_tests += tests/issues/0357-site-locks.t
 if HAVE_SLURM
 # The plugin's files by themselves, with fake_plugin.c in place of Slurm and of say.c.
 plugin_fake = tests/unit/fake_plugin.c tests/unit/fake_plugin.h

@@ -78,8 +78,10 @@ int cli_config_load(const char *job, const struct cli_settings *s,
         sources->user_path = s->user;
         sources->user_is_accelerates = false;
     }
-    if (s->site)
+    if (s->site) {
         sources->site_path = s->site;
+        sources->site_is_named = true;
+    }
     st = config_resolve(sources, &out->config, &diags, &err);
     code = accel_exit_code(st);
     /* The problems are freed below, their name for the file is still needed. */

@@ -227,7 +227,8 @@ static const struct argp argp = {
     .doc =
         "Checks what a run on this host needs: the versions of Slurm and of the "
         "plugin, the plugin's line in plugstack.conf, the permissions of its files, "
-        "PMIx, the module, /dev/shm, the checkpoint directory and O_DIRECT there, "
+        "the site file, munge, PMIx, the module, /dev/shm, the checkpoint directory "
+        "and O_DIRECT there, "
         "GPUs. Each line is ok, warn or fail, with a cure. accel env shows all other "
         "versions.\vExit code: 0 if nothing failed, even with warnings (for example, a "
         "Slurm client that is not configured), else 69."

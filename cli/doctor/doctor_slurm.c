@@ -5,7 +5,6 @@
  * and scontrol; it changes nothing.
  */
 #include <dlfcn.h>
-#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,64 +20,11 @@
 
 #include "common/path_trust.h"
 #include "cli/doctor/doctor.h"
+#include "srun_plugin/arguments.h"
 #include "srun_plugin/config_api.h"
+#include "srun_plugin/plugstack.h"
 
 /* ---- the plugin ------------------------------------------------------------------ */
-
-/* The first line with accel's plugin in plugstack.conf or a file that it includes. */
-struct plugstack {
-    /* The file that has the line. */
-    char file[PATH_MAX];
-    /* The path that the line loads. */
-    char plugin[PATH_MAX];
-    /* `found` counts the lines with the plugin; more than one loads it twice. */
-    int line, found;
-    bool required;
-};
-
-/* Files that include each other in a circle end here. */
-enum { INCLUDE_DEPTH = 4 };
-
-static void read_plugstack(struct plugstack *p, const char *path, int depth);
-
-/* `include` takes a glob pattern; files in the order of their names,
- * as Slurm reads them. */
-static void include_files(struct plugstack *p, const char *pattern, int depth)
-{
-    glob_t list = { 0 };
-
-    if (depth < INCLUDE_DEPTH && glob(pattern, 0, NULL, &list) == 0)
-        for (size_t i = 0; i < list.gl_pathc; i++)
-            read_plugstack(p, list.gl_pathv[i], depth + 1);
-    globfree(&list);
-}
-
-static void read_plugstack(struct plugstack *p, const char *path, int depth)
-{
-    FILE *f = fopen(path, "re");
-    char line[2 * PATH_MAX], mode[16], what[PATH_MAX];
-
-    /* A line is "required|optional PATH [ARGUMENT...]" or "include PATTERN". */
-    for (int n = 1; f && fgets(line, sizeof(line), f); n++) {
-        /* Comments end a line. */
-        line[strcspn(line, "#\n")] = '\0';
-        if (sscanf(line, "%15s %4095s", mode, what) != 2)
-            continue;
-        if (!strcmp(mode, "include")) {
-            include_files(p, what, depth);
-        } else if (strstr(what, "accel_spank.so")) {
-            /* The first one is shown, whichever file has it. */
-            if (p->found++)
-                continue;
-            snprintf(p->file, sizeof(p->file), "%s", path);
-            snprintf(p->plugin, sizeof(p->plugin), "%s", what);
-            p->line = n;
-            p->required = !strcmp(mode, "required");
-        }
-    }
-    if (f)
-        fclose(f);
-}
 
 /* The path of plugstack.conf as the controller says; beside slurm.conf where it does
  * not answer within 10 s. */
@@ -156,15 +102,54 @@ static void check_plugin_files(struct doctor *d, const char *plugin)
         dlclose(lib);
 }
 
+/* The words behind the plugin, taken as srun takes them. */
+static void read_arguments(const struct plugstack *p, struct arguments *a)
+{
+    char words[sizeof(p->words)], *rest = words, *word;
+
+    snprintf(words, sizeof(words), "%s", p->words);
+    while ((word = strsep(&rest, " \t")))
+        if (*word)
+            arguments_take(a, 1, &word);
+}
+
+/* The site file, read as srun reads it: what is wrong with it stops every job with a
+ * config. `named`: by plugstack.conf; empty: the default one, which may be missing. */
+static void check_site(struct doctor *d, const char *named)
+{
+    struct config cfg = { 0 };
+    struct config_sources src = { 0 };
+    struct config_paths paths;
+    struct config_diags diags = { 0 };
+    accel_error_t err = { 0 };
+    accel_status_t st;
+    int locked = 0;
+
+    config_sources_default(&src, &paths);
+    src = (struct config_sources){ .site_path = named[0] ? named : src.site_path,
+                                   .site_is_named = named[0] != '\0' };
+    st = config_resolve(&src, &cfg, &diags, &err);
+    for (size_t i = 0; i < CONFIG_MAX_KEYS; i++)
+        locked += cfg.locked[i];
+    if (st != ACCEL_OK)
+        doctor_say(d, "site file", FAIL, err.hint, "%s", err.text);
+    else if (!src.site_path || access(src.site_path, F_OK))
+        doctor_say(d, "site file", GOOD, NULL, "none");
+    else
+        doctor_say(d, "site file", GOOD, NULL, "%s, %d keys locked", src.site_path,
+                   locked);
+    config_diags_free(&diags);
+}
+
 /* One finding about the line: the first thing that is wrong with it. The files are
  * looked at in any case. */
-static void check_plugstack(struct doctor *d)
+static void check_plugstack(struct doctor *d, struct arguments *a)
 {
     struct plugstack p = { 0 };
     char path[PATH_MAX], cure[2 * PATH_MAX];
 
     find_plugstack(path, sizeof(path));
-    read_plugstack(&p, path, 0);
+    plugstack_read(&p, path);
     if (!p.found) {
         snprintf(cure, sizeof(cure),
                  "ask the administrator to add 'required " PKGLIBDIR
@@ -173,8 +158,15 @@ static void check_plugstack(struct doctor *d)
                    path);
         return;
     }
+    read_arguments(&p, a);
     /* In the order of what is worse. */
-    if (p.found > 1)
+    if (a->wrong[0])
+        doctor_say(
+            d, "plugstack", FAIL,
+            "write site=/ABSOLUTE/PATH, once and without blanks, or no argument; "
+            "until then srun refuses every job with a config",
+            "%s:%d: wrong argument '%s'", p.file, p.line, a->wrong);
+    else if (p.found > 1)
         doctor_say(d, "plugstack", WARN, "keep one line",
                    "accel_spank.so is listed %d times", p.found);
     else if (!p.required)
@@ -220,7 +212,7 @@ static void check_version(struct doctor *d, const char *installed)
 /* From the outside in: is srun there, is it set up, does it know the option, and only
  * then the plugin's line and files. A client without a cluster is a warning, because
  * accel launch needs no Slurm. */
-static void check_slurm(struct doctor *d)
+static void check_slurm(struct doctor *d, struct arguments *a)
 {
     char *srun = cli_find_program("srun"), line[512];
 
@@ -249,7 +241,7 @@ static void check_slurm(struct doctor *d)
     else
         doctor_say(d, "plugin", FAIL, "see the plugstack line",
                    "srun does not know --accel-config");
-    check_plugstack(d);
+    check_plugstack(d, a);
     /* Both streams: some releases write the list to stderr. */
     if (cli_output_line("srun --mpi=list 2>&1", "pmix", line, sizeof(line)))
         doctor_say(d, "srun --mpi", GOOD, NULL, "%s", line + strspn(line, " \t"));
@@ -303,6 +295,9 @@ static void check_pmix(struct doctor *d)
 
 void doctor_slurm(struct doctor *d)
 {
-    check_slurm(d);
+    struct arguments a = { 0 };
+
+    check_slurm(d, &a);
+    check_site(d, a.site);
     check_pmix(d);
 }

@@ -220,6 +220,9 @@ struct config_setting {
 };
 struct config_sources {
     const char *job_path, *user_path, *site_path;
+    /* Somebody named site_path, so a missing file is an error: its locks would
+     * be gone. */
+    bool site_is_named;
     /* NAME=value, NULL-terminated, as environ; only names that begin with
      * ACCEL_ matter */
     char *const *env;
@@ -274,13 +277,13 @@ void config_defaults(struct config *cfg_out);
 
 /* Canonical text of a validated config: "accel1;key=value;...;xxh3=HEX",
  * printable ASCII (';', '%' and control characters as %XX), at most 16 KiB with
- * its NUL. It travels to the tasks in ACCEL_CONFIG_RESOLVED, so that nothing on a
+ * its NUL; keys at their defaults are left out. It travels to the tasks in ACCEL_CONFIG_RESOLVED, so that nothing on a
  * node opens the user's file. Fails with ACCEL_ECONFIG when it does not fit
  * buf[len], or ACCEL_ENOMEM. */
 accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err);
-/* Reads that text back. *cfg_out is set on success only; a text that is damaged or of
- * another version is refused. */
+/* Reads that text back. *cfg_out is set on success only; a text that is damaged is
+ * refused, and one of another release that has a key or value unknown here. */
 accel_status_t config_decode(const char *text, struct config *cfg_out,
                              accel_error_t *err);
 

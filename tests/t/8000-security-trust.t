@@ -86,10 +86,11 @@ like "$(verdict "$tap_tmp/a/dir.yaml")" "^77 .* is a directory" "a directory is 
 mkfifo a/fifo.yaml
 is "$(verdict "$tap_tmp/a/fifo.yaml" timeout 20 | cut -c1-2)" 77 "a fifo is refused at once"
 like "$(verdict /dev/null)" "^77 .*(a fifo or device|can be written)" "so is a device"
-is "$(verdict "$tap_tmp/a/no.yaml")" false "a file that is not there says nothing"
-is "$(verdict "$tap_tmp/job.yaml/no.yaml")" false "nor does one below a file"
-is "$(chmod 777 deep; verdict "$tap_tmp/deep/b/no.yaml")" false \
-    "wherever it is not"
+for gone in a/no.yaml job.yaml/no.yaml; do
+    like "$(verdict "$tap_tmp/$gone")" "^66 " "$gone: a file that is named must be there"
+    contains "$(cat err)" "no such file" "and is said to be missing"
+done
+like "$(chmod 777 deep; verdict "$tap_tmp/deep/b/no.yaml")" "^66 " "wherever it is not"
 chmod 755 deep
 
 # ---- with a second user: owner x kind ----

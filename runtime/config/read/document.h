@@ -42,6 +42,8 @@ struct config_report {
     struct config_diags *diags;
     /* The source that is being read. */
     struct config_text in;
+    /* The site file may not be missing. */
+    bool needs_site;
     /* The first error in the order of sources and lines, and that order as a number:
      * errors are not always found in it. */
     accel_error_t first;
@@ -138,8 +140,9 @@ bool value_among(const char *list, const char *text);
 /* ---- file.c ---------------------------------------------------------------------- */
 
 /* Reads the file r->in.path, at most CONFIG_MAX_BYTES, into r->in.text, which the
- * caller frees; NULL when there is none. A missing user or site file is no problem. The
- * site file must be trusted (common/path_trust.h). */
+ * caller frees; NULL when there is none. A missing user or site file is no problem,
+ * except for a site file with needs_site. The site file must be trusted
+ * (common/path_trust.h). */
 void config_file_read(struct config_report *r);
 
 /* ---- validate.c ------------------------------------------------------------------ */

@@ -220,8 +220,11 @@ static int open_trusted(struct config_report *r)
     int fd = -1;
     accel_status_t st = path_trust_open(r->in.path, &fd, &err);
 
-    if (st == ACCEL_ENOENT)
+    if (st == ACCEL_ENOENT) {
+        if (r->needs_site)
+            missing_file(r);
         return -1;
+    }
     if (st)
         report_add(r, message_of(&err), (struct place){ 0 }, err.hint,
                    "not trusted: %s",

@@ -393,6 +393,7 @@ static bool resolve_prepare(struct resolve *s, const struct config_sources *src,
     if (src->job_path)
         name_job(&s->cfg, src->job_path);
     s->report.diags = diags_out;
+    s->report.needs_site = src->site_is_named;
     s->v.cfg = &s->cfg;
     s->v.report = &s->report;
     s->v.schema = config_schema(&s->v.keys);
