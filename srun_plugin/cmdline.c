@@ -5,9 +5,9 @@
  * again with another command line. Reads with the caller's rights; never changes
  * anything.
  *
- * Slurm does not tell which of its options take a separate value ("-n 4"); the tables
- * below know those of 21.08 to 24.05. A wrong guess costs a default, never a job: the
- * option callback sees the truth.
+ * Slurm does not tell a plugin which of its options take a separate value ("-n 4"); the
+ * tables below know those of 21.08 to 24.05. A wrong guess costs a default, never a job:
+ * the option callback sees the truth.
  */
 #include "srun_plugin/cmdline.h"
 
@@ -24,13 +24,14 @@
 /* More than the kernel's usual limit for all arguments. */
 #define CMDLINE_MAX (4u << 20)
 
-/* Short options of srun, sbatch and salloc that take a value; -W only for srun. */
+/* Short options of srun, sbatch and salloc that take a value, besides -W. */
 static const char short_with_value[] = "AaBbCcDdeFGgiJLMmNnopqrSTtwx";
 /* Long options that never take a separate word. */
 static const char *const long_flags[] = {
     OPTION_DRY_RUN,
     "async",
     "bcast",
+    "compress",
     "contiguous",
     "debugger-test",
     "disable-status",
@@ -44,7 +45,6 @@ static const char *const long_flags[] = {
     "interactive",
     "kill-command",
     "kill-on-bad-exit",
-    "kill-on-invalid-dep",
     "label",
     "msg-timeout",
     "multi-prog",
@@ -65,6 +65,7 @@ static const char *const long_flags[] = {
     "quit-on-interrupt",
     "reboot",
     "requeue",
+    "resv-ports",
     "send-libs",
     "spread-job",
     "test-only",
@@ -146,13 +147,26 @@ static bool names_option(const char *word, const char *name, size_t min_prefix)
     return n >= min_prefix && n <= strlen(name) && strncmp(word + 2, name, n) == 0;
 }
 
+/* -W, --wait: seconds for srun, a flag for sbatch; salloc does not have it. */
+static bool wait_takes_value(void)
+{
+    return spank_context() == S_CTX_LOCAL;
+}
+
 /* Is it a long option that never takes the next word? */
 static bool is_long_flag(const char *word)
 {
+    if (strcmp(word, "--wait") == 0)
+        return !wait_takes_value();
     for (size_t i = 0; long_flags[i]; i++)
         if (names_option(word, long_flags[i], 3))
             return true;
     return false;
+}
+
+static bool letter_takes_value(char letter)
+{
+    return strchr(short_with_value, letter) || (letter == 'W' && wait_takes_value());
 }
 
 /* Is the word after `word` its value? */
@@ -162,8 +176,7 @@ static bool takes_next(const char *word)
         return word[2] && !strchr(word, '=') && !is_long_flag(word);
     /* "-n4" carries its value, "-ln 4" ends in an option that wants one. */
     for (const char *c = word + 1; *c; c++)
-        if (strchr(short_with_value, *c) ||
-            (*c == 'W' && spank_context() == S_CTX_LOCAL))
+        if (letter_takes_value(*c))
             return c[1] == '\0';
     return false;
 }
@@ -210,7 +223,7 @@ const char *cmdline_letter(char **argv, char letter)
         bool next = takes_next(argv[i]) && argv[i + 1];
         /* "-Qn4": letters up to the first one that takes the rest as its value. */
         for (; argv[i][0] == '-' && argv[i][1] != '-' && *c; c++) {
-            bool has_value = strchr(short_with_value, *c);
+            bool has_value = letter_takes_value(*c);
             if (*c == letter)
                 value = !has_value ? "" : c[1] || !next ? c + 1 : argv[i + 1];
             if (has_value)

@@ -36,7 +36,13 @@ static void test_command(void)
         { "srun -- -a", S_CTX_LOCAL, "-a" },
         { "srun - x", S_CTX_LOCAL, "-" },
         { "srun -W 5 ./a", S_CTX_LOCAL, "./a" },
+        { "srun --wait 5 ./a", S_CTX_LOCAL, "./a" },
+        { "srun --compress ./a", S_CTX_LOCAL, "./a" },
+        { "srun --resv-ports ./a", S_CTX_LOCAL, "./a" },
         { "sbatch -W ./a", S_CTX_ALLOCATOR, "./a" },
+        { "sbatch --kill-on-invalid-dep yes ./a", S_CTX_ALLOCATOR, "./a" },
+        { "sbatch --wait ./a", S_CTX_ALLOCATOR, "./a" },
+        { "sbatch --wait -n 2 ./a --ntasks=3", S_CTX_ALLOCATOR, "./a" },
         { "srun -n 4", S_CTX_LOCAL, NULL },
         { "srun", S_CTX_LOCAL, NULL },
     };
@@ -76,6 +82,7 @@ static void test_options(void)
         { "srun -l ./a", NULL, 0, 'l', "" },
         { "srun -N 2 -n 3 ./a", NULL, 0, 'n', "3" },
         { "srun -Jn4 ./a", NULL, 0, 'n', NULL },
+        { "srun -Wn4 ./a", NULL, 0, 'n', NULL },
         { "srun ./a -n 4", NULL, 0, 'n', NULL },
         { "srun --nodes 2 ./a", NULL, 0, 'n', NULL },
     };
@@ -89,6 +96,86 @@ static void test_options(void)
                    "%s%c of '%s'", cases[i].name ? cases[i].name : "-",
                    cases[i].letter ? cases[i].letter : ' ', cases[i].line);
     }
+}
+
+/* ---- the options of the installed Slurm ------------------------------------------ */
+
+/* Runs "PROGRAM OPTION --no-such-1 --no-such-2". The first of the two is an unknown
+ * option after a flag, and the value of any other option. It ends without a controller
+ * either way. */
+static bool program_takes_next(const char *program, const char *option)
+{
+    char command[256], line[512];
+    bool first = false;
+    FILE *f;
+
+    snprintf(command, sizeof(command), "%s %s --no-such-1 --no-such-2 2>&1 </dev/null",
+             program, option);
+    f = popen(command, "r");
+    if (!f)
+        return false;
+    while (fgets(line, sizeof(line), f))
+        first |= strstr(line, "unrecognized option '--no-such-1'") != NULL;
+    pclose(f);
+    return !first;
+}
+
+/* Does the plugin think that the word after `option` is its value? */
+static bool plugin_takes_next(const char *program, const char *option)
+{
+    char line[256];
+
+    snprintf(line, sizeof(line), "%s %s ./a ./b", program, option);
+    return cmdline_command(fake_split(line)) == 3;
+}
+
+/* `help` says what the option `name` looks like, behind its name: "=N", "[=N]" or
+ * something else. The text is not always right ("--container" takes a path), so that
+ * the program itself is asked where it and the tables differ. */
+static bool tables_know(const char *program, const char *name, const char *help)
+{
+    bool takes = plugin_takes_next(program, name);
+
+    return takes == (help[0] == '=') || takes == program_takes_next(program, name);
+}
+
+/* Each line of the help that names options: "  -n, --ntasks=ntasks   number of ...". */
+static void test_installed(const char *program, spank_context_t context)
+{
+    char command[64], line[512], name[64];
+    int options = 0, wrong = 0;
+    FILE *f;
+
+    fake_context = context;
+    snprintf(command, sizeof(command), "%s --help 2>/dev/null", program);
+    f = popen(command, "r");
+    while (f && fgets(line, sizeof(line), f)) {
+        const char *lead = line + strspn(line, " "), *dashes = strstr(line, "--");
+        int n = 0;
+
+        if (lead - line > 6 || lead[0] != '-' || !dashes ||
+            sscanf(dashes, "%63[-a-z0-9]%n", name, &n) != 1)
+            continue;
+        options++;
+        if (!tables_know(program, name, dashes + n)) {
+            tap_diag("%s %s", program, name);
+            wrong++;
+        }
+        name[2] = '\0';
+        if (lead[1] == '-' || !memcpy(name, lead, 2) ||
+            tables_know(program, name, dashes + n))
+            continue;
+        tap_diag("%s %s", program, name);
+        wrong++;
+    }
+    if (f)
+        pclose(f);
+    if (options == 0)
+        tap_skip(1, "its options cannot be listed: it is not installed");
+    else
+        tap_ok(options > 50 && !wrong, "all %d options of the installed %s", options,
+               program);
+    fake_context = S_CTX_LOCAL;
 }
 
 static void test_files(const char *path)
@@ -173,5 +260,12 @@ int main(void)
     test_command();
     test_options();
     test_script(path);
+    /* Slurm's clients want a slurm.conf, and talk to nobody for their help. */
+    write_script(path, "ClusterName=none\nSlurmctldHost=localhost\n", 0);
+    setenv("SLURM_CONF", path, 1);
+    test_installed("srun", S_CTX_LOCAL);
+    test_installed("sbatch", S_CTX_ALLOCATOR);
+    test_installed("salloc", S_CTX_ALLOCATOR);
+    unlink(path);
     return tap_done();
 }
