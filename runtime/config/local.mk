@@ -50,6 +50,7 @@ tests_unit_test_config_levels_LDADD = $(unit_ldadd)
 tests_unit_test_config_SOURCES = tests/unit/test_config.c
 tests_unit_test_config_LDADD = $(unit_ldadd)
 tests_unit_test_config_encode_SOURCES = tests/unit/test_config_encode.c
+tests_unit_test_config_encode_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=config_schema
 tests_unit_test_config_encode_LDADD = $(unit_ldadd)
 tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c $(config_files)
 tests_unit_test_config_sources_LDADD = $(unit_ldadd)

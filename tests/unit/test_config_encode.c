@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "config/config.h"
+#include "config/read/document.h"
 #include "tests/tap.h"
 
 static uint64_t state = 20240521;
@@ -47,7 +47,7 @@ static void random_config(struct config *c)
         if (k[i].offset == SIZE_MAX)
             continue;
         c->origin[i] = (unsigned char)(next() % 4);
-        c->line[i] = (int)(next() % 1000000);
+        c->line[i] = c->origin[i] ? (int)(next() % 1000000) : 0;
         while (k[i].type == TYPE_ENUM && k[i].values[words])
             words++;
         if (k[i].type == TYPE_BOOL)
@@ -145,44 +145,251 @@ static void test_room(void)
                "a small buffer does not");
 }
 
+/* debug: true, in line 7 of the job file; all else is the default. */
+static void given_config(struct config *c)
+{
+    int row = config_row("debug");
+
+    config_defaults(c);
+    c->debug = true;
+    c->origin[row] = ORIGIN_FILE;
+    c->line[row] = 7;
+}
+
+/* Writes `text` with `as` in place of `in` and the right hash. False: `in` is not
+ * in it. */
+static bool forge(char *out, const char *text, const char *in, const char *as)
+{
+    const char *at = strstr(text, in), *end = strstr(text, ";xxh3=");
+    int n;
+
+    if (!at || !end)
+        return false;
+    n = sprintf(out, "%.*s%s%.*s", (int)(at - text), text, as,
+                (int)(end - at - (long)strlen(in)), at + strlen(in));
+    sprintf(out + n, ";xxh3=%016llx", (unsigned long long)XXH3_64bits(out, (size_t)n));
+    return true;
+}
+
 /* Texts with the right hash that nobody has written: what they hold is looked at. */
 static void test_forged(void)
 {
     static const struct {
         const char *in, *as;
     } forged[] = {
-        { ";file=", ";file=a%00b" },         { ";file=", ";file=a%0" },
-        { ";file=", ";file=%zz" },           { ";accel=0", ";accel=2" },
-        { ";accel=0", ";accel=0;x=1" },      { "debug@d0=", "debug@x0=" },
-        { "debug@d0=", "debug@dx=" },        { "debug@d0=", "debgu@d0=" },
-        { "debug@d0=false", "debug@d0=no" }, { ";file=", ";deepspeed=a%00;file=" },
+        { ";file=", ";file=a%00b" },
+        { ";file=", ";file=a%0" },
+        { ";file=", ";file=%zz" },
+        { ";accel=0", ";accel=2" },
+        { ";accel=0", ";accel=0;x" },
+        { "debug@f7=", "debug@x7=" },
+        { "debug@f7=", "debug@fx=" },
+        { "debug@f7=", "debgu@f7l7=" },
+        { "debug@f7=true", "debug@f7=tr%00" },
+        { ";file=", ";deepspeed=a%00;file=" },
     };
     static char text[16 << 10], changed[16 << 10];
     struct config cfg, back;
 
-    config_defaults(&cfg);
+    given_config(&cfg);
     tap_is_int(config_encode(&cfg, text, sizeof(text), NULL), ACCEL_OK, "encoded");
-    *strstr(text, ";xxh3=") = '\0';
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(forged); i++) {
-        const char *at = strstr(text, forged[i].in);
         accel_error_t err = { 0 };
-        int n = at ? snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text),
-                              text, forged[i].as, at + strlen(forged[i].in))
-                   : 0;
 
-        snprintf(changed + n, sizeof(changed) - (size_t)n, ";xxh3=%016llx",
-                 (unsigned long long)XXH3_64bits(changed, (size_t)n));
-        tap_ok(at && config_decode(changed, &back, &err) != ACCEL_OK &&
+        tap_ok(forge(changed, text, forged[i].in, forged[i].as) &&
+                   config_decode(changed, &back, &err) != ACCEL_OK &&
                    err.message == 311,
                "%s in place of %s is damage", forged[i].as, forged[i].in);
     }
 }
 
+/* ---- plugin and library of two releases ------------------------------------------ */
+
+/* The row that the schema of an older library does not have; -1: it has all. */
+static int struck = -1;
+
+const struct config_key *__real_config_schema(size_t *count_out);
+const struct config_key *__wrap_config_schema(size_t *count_out);
+
+const struct config_key *__wrap_config_schema(size_t *count_out)
+{
+    static struct config_key older[CONFIG_MAX_KEYS];
+    const struct config_key *all = __real_config_schema(count_out);
+
+    if (struck < 0)
+        return all;
+    memcpy(older, all, *count_out * sizeof(*all));
+    older[struck].section = "";
+    older[struck].name = "-";
+    return older;
+}
+
+/* Some text that the row takes and that is not its default. */
+static bool other_value(struct config *c, const struct config_key *k, char *buf,
+                        size_t len)
+{
+    static const char *const tries[] = { "true", "false",          "2", "0.25", "x",
+                                         "auto", "true,false,true" };
+    char normal[CONFIG_GIVEN_BYTES];
+    struct config fresh;
+
+    config_defaults(&fresh);
+    config_value_text(&fresh, k, normal, sizeof(normal));
+    for (size_t i = 0; k->values && k->values[i]; i++) {
+        snprintf(buf, len, "%s", k->values[i]);
+        if (strcmp(normal, buf) && value_set(c, k, buf) == VALUE_OK)
+            return true;
+    }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(tries); i++) {
+        snprintf(buf, len, "%s", tries[i]);
+        if (strcmp(normal, buf) && value_set(c, k, buf) == VALUE_OK)
+            return true;
+    }
+    return false;
+}
+
+/* The library lacks one row, each in turn, and the plugin has it. */
+static void test_older_library(void)
+{
+    static char text[16 << 10];
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    int lost = 0, refused = 0, unnamed = 0, taken = 0, rows = 0, single = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct config cfg, back;
+        char path[128], value[64];
+        accel_error_t err = { 0 };
+
+        if (k[i].moved_to)
+            continue;
+        rows++;
+        config_key_path(&k[i], path, sizeof(path));
+        given_config(&cfg);
+        config_encode(&cfg, text, sizeof(text), NULL);
+        struck = strcmp(path, "debug") ? (int)i : -1;
+        lost += config_decode(text, &back, NULL) != ACCEL_OK || !back.debug;
+        struck = -1;
+        config_defaults(&cfg);
+        cfg.origin[i] = ORIGIN_FILE;
+        cfg.line[i] = 12;
+        config_encode(&cfg, text, sizeof(text), NULL);
+        struck = (int)i;
+        refused += config_decode(text, &back, NULL) != ACCEL_OK;
+        struck = -1;
+        if (!other_value(&cfg, &k[i], value, sizeof(value))) {
+            single++;
+            continue;
+        }
+        config_encode(&cfg, text, sizeof(text), NULL);
+        taken += config_decode(text, &back, NULL) != ACCEL_OK || back.line[i] != 12;
+        struck = (int)i;
+        if (config_decode(text, &back, &err) != ACCEL_EMISMATCH || err.message != 127 ||
+            !strstr(err.text, path) || !strstr(err.text, value)) {
+            tap_diag("%s: %s", path, err.text);
+            unnamed++;
+        }
+        struck = -1;
+    }
+    tap_ok(rows - single > 100, "%d rows, each struck from the library's schema", rows);
+    tap_is_int(lost, 0, "not given: the older library takes the config");
+    tap_is_int(refused, 0, "given at its default: so it does");
+    tap_is_int(unnamed, 0, "any other value is refused by name, as A0127");
+    tap_is_int(taken, 0, "where the library has the row, the value arrives");
+}
+
+/* What another release may have written. */
+static void test_other_release(void)
+{
+    static const struct {
+        const char *in, *as, *name; /* NULL: it is taken */
+    } rows[] = {
+        { "debug@f7=true", "debug@f7=true;accel.later.key@f9=3",
+          "'accel.later.key' at '3'" },
+        { "debug@f7=true", "debug@f7=true;accel.later.key@s09l=a%3Bb", NULL },
+        { "debug@f7=true", "debug@f7=true;accel.later.key@s9l=a%3Bb",
+          "'accel.later.key' at 'a;b'" },
+        { "debug@f7=true", "debug@f7=maybe", "'debug' at 'maybe'" },
+        { ";accel=0", ";accel=0;later=1", "'later' at '1'" },
+        { "debug@f7=true", "debug@f7=true;dynamo_backend@f9=INDUCTOR", NULL },
+    };
+    static char text[16 << 10], changed[16 << 10];
+    struct config cfg, back;
+    char word[32];
+
+    given_config(&cfg);
+    config_encode(&cfg, text, sizeof(text), NULL);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        accel_error_t err = { 0 };
+        bool forged = forge(changed, text, rows[i].in, rows[i].as);
+        accel_status_t st = config_decode(changed, &back, &err);
+
+        if (rows[i].name)
+            tap_ok(forged && st == ACCEL_EMISMATCH && err.message == 127 &&
+                       strstr(err.text, rows[i].name),
+                   "%s: refused by name: %s", rows[i].as, err.text);
+        else
+            tap_ok(forged && st == ACCEL_OK && back.debug, "%s: taken %s", rows[i].as,
+                   err.text);
+    }
+    tap_is_str(config_get(&back, "dynamo_config.dynamo_backend", word, sizeof(word)),
+               "INDUCTOR", "an old name is the new key");
+}
+
+/* What the plugin of 0.1.0 wrote, every key with a field in it: a later library takes it,
+ * and what nobody gave is still the default. */
+static void test_older_plugin(const char *dir)
+{
+    static const char *const names[] = { "defaults", "all-ours", "questionnaire" };
+    static char text[16 << 10], copy[16 << 10], value[CONFIG_GIVEN_BYTES];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++) {
+        char path[512], *rest, *item;
+        struct config cfg, fresh;
+        accel_error_t err = { 0 };
+        int keys = 0, wrong = 0;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/%s-0.1.0.txt", dir, names[i]);
+        f = fopen(path, "r");
+        text[f ? fread(text, 1, sizeof(text) - 1, f) : 0] = '\0';
+        if (f)
+            fclose(f);
+        text[strcspn(text, "\n")] = '\0';
+        tap_is_int(config_decode(text, &cfg, &err), ACCEL_OK, "%s of 0.1.0: %s",
+                   names[i], err.text);
+        config_defaults(&fresh);
+        strcpy(copy, text);
+        for (item = strtok_r(copy, ";", &rest); item;
+             item = strtok_r(NULL, ";", &rest)) {
+            char *mark = strchr(item, '@'), *is = strchr(item, '=');
+
+            if (!mark || strchr(item, '%'))
+                continue;
+            *mark = '\0';
+            keys++;
+            config_get(mark[1] == 'd' ? &fresh : &cfg, item, value, sizeof(value));
+            if (!strcmp(value, is + 1))
+                continue;
+            tap_diag("%s is %s, but was %s", item, value, is + 1);
+            wrong++;
+        }
+        tap_ok(keys > 40 && !wrong, "its %d values", keys);
+    }
+}
+
 int main(void)
 {
+    const char *src = getenv("ACCEL_SRC");
+    char dir[400];
+
+    snprintf(dir, sizeof(dir), "%s/tests/data/config/resolved", src ? src : ".");
     test_round_trip();
     test_damage();
     test_room();
     test_forged();
+    test_older_library();
+    test_other_release();
+    test_older_plugin(dir);
     return tap_done();
 }

@@ -2,11 +2,14 @@
  *
  * Canonical text:
  * "accel1;key@f12=value;...;file=PATH;deepspeed=SECTION;accel=1;xxh3=HEX". It carries
- * every key with a field and every other key that was given, each with its origin (d
+ * every key that was given, locked, or is not at its default, each with its origin (d
  * default, s site, p program, u user, f file, e environment, o option), its line and
  * whether the site locks it, so that a task knows the config without opening the user's
- * file. The hash guards against damage, not
- * malice.
+ * file. The hash guards against damage, not malice.
+ *
+ * The writer and the reader may be of two releases. A line with a 0 before it, "f012",
+ * marks a value that is the default: a reader that does not know such a key goes on
+ * without it, and refuses any other key or value that it does not know by name.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +33,7 @@ static const char job_file[] = "file";
 static const char deepspeed_file[] = "deepspeed";
 static const char origin_letter[] = "dspufeo";
 static const char lock_mark[] = "l";
+static const char default_mark[] = "0";
 
 /* Printable ASCII without ';' and '%'; every other byte becomes %XX. */
 static void append_escaped(struct strbuf *b, const char *s)
@@ -45,16 +49,24 @@ static void append_escaped(struct strbuf *b, const char *s)
 }
 
 /* "path@f12=value;", or "path@f12l=value;" for a locked key, with the full path, since
- * two maps may have keys of one name. */
+ * two maps may have keys of one name. Nothing for one that nobody gave or locked and
+ * that is what it is in `fresh`, the defaults. */
 static void append_key(struct strbuf *b, const struct config *cfg,
-                       const struct config_key *k, size_t row)
+                       const struct config *fresh, const struct config_key *k,
+                       size_t row)
 {
-    char path[128], value[CONFIG_GIVEN_BYTES];
+    char path[128], value[CONFIG_GIVEN_BYTES], normal[CONFIG_GIVEN_BYTES];
     unsigned origin = cfg->origin[row];
+    bool same;
 
     config_value_text(cfg, k, value, sizeof(value));
-    strbuf_printf(b, "%s@%c%d%s=", config_key_path(k, path, sizeof(path)),
-                  origin_letter[origin <= ORIGIN_FLAG ? origin : 0], cfg->line[row],
+    config_value_text(fresh, k, normal, sizeof(normal));
+    same = strcmp(value, normal) == 0;
+    if (same && origin == ORIGIN_DEFAULT && !cfg->locked[row])
+        return;
+    strbuf_printf(b, "%s@%c%s%d%s=", config_key_path(k, path, sizeof(path)),
+                  origin_letter[origin <= ORIGIN_FLAG ? origin : 0],
+                  same ? default_mark : "", cfg->line[row],
                   cfg->locked[row] ? lock_mark : "");
     append_escaped(b, value);
     strbuf_append(b, ";", 1);
@@ -68,12 +80,13 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
     struct strbuf b = { 0 };
     size_t n;
     const struct config_key *k = config_schema(&n);
+    struct config fresh;
     accel_status_t st = ACCEL_OK;
 
+    config_defaults(&fresh);
     strbuf_append(&b, version, strlen(version));
     for (size_t i = 0; i < n; i++)
-        if (k[i].offset != SIZE_MAX || cfg->given_at[i] || cfg->locked[i])
-            append_key(&b, cfg, &k[i], i);
+        append_key(&b, cfg, &fresh, &k[i], i);
     strbuf_printf(&b, "%s=", job_file);
     append_escaped(&b, cfg->job_path);
     if (cfg->deepspeed_more[0]) {
@@ -161,42 +174,84 @@ static bool take_shown(char *field, size_t len, char *value)
     return true;
 }
 
-/* Takes one item. False: it is not one that this version writes. */
-static bool take_item(struct config *cfg, char *item)
+/* What came of an item: it was taken; the text is damaged; or, since the hash is right,
+ * another release wrote something that this one does not know. */
+enum item { ITEM_TAKEN, ITEM_DAMAGED, ITEM_UNKNOWN };
+
+/* Takes an item that is not a key of the schema. */
+static enum item take_other(struct config *cfg, const char *name, char *value)
+{
+    bool good;
+
+    if (!strcmp(name, has_accel)) {
+        cfg->has_accel_section = value[0] == '1';
+        good = !strcmp(value, "0") || !strcmp(value, "1");
+    } else if (!strcmp(name, job_file)) {
+        good = take_shown(cfg->job_path, sizeof(cfg->job_path), value);
+    } else if (!strcmp(name, deepspeed_file)) {
+        good = take_shown(cfg->deepspeed_more, sizeof(cfg->deepspeed_more), value);
+    } else {
+        return ITEM_UNKNOWN;
+    }
+    return good ? ITEM_TAKEN : ITEM_DAMAGED;
+}
+
+/* The row of a key by its full path; of an old key, which an older writer knows, the
+ * row that replaced it. -1: no such key. */
+static int row_of_path(const char *path)
 {
     size_t n;
     const struct config_key *k = config_schema(&n);
-    char *value = strchr(item, '='), *mark, path[128];
+    char full[128];
+
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(config_key_path(&k[i], full, sizeof(full)), path))
+            return k[i].moved_to ? config_row(k[i].moved_to) : (int)i;
+    return -1;
+}
+
+/* Takes one item, which is cut into name and value. */
+static enum item take_item(struct config *cfg, char *name, char *value)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+    /* Keys have no '@'. */
+    char *mark = strchr(name, '@');
+    struct config scratch;
     int row;
 
-    if (!value)
-        return false;
-    *value++ = '\0';
-    if (!strcmp(item, has_accel)) {
-        cfg->has_accel_section = value[0] == '1';
-        return !strcmp(value, "0") || !strcmp(value, "1");
-    }
-    if (!strcmp(item, job_file))
-        return take_shown(cfg->job_path, sizeof(cfg->job_path), value);
-    if (!strcmp(item, deepspeed_file))
-        return take_shown(cfg->deepspeed_more, sizeof(cfg->deepspeed_more), value);
-    /* Keys have no '@', and values come after the '=' that was cut. */
-    mark = strchr(item, '@');
-    if (!mark || !unescape(value))
-        return false;
+    if (!mark)
+        return take_other(cfg, name, value);
     *mark++ = '\0';
-    /* config_row finds a name without its map, too; only the full path is what
-     * we write. */
-    row = config_row(item);
-    if (row < 0 || strcmp(config_key_path(&k[row], path, sizeof(path)), item) ||
-        !take_mark(cfg, mark, (size_t)row))
-        return false;
-    /* From here on it is a known key with a good mark. */
+    if (!unescape(value))
+        return ITEM_DAMAGED;
+    row = row_of_path(name);
+    if (!take_mark(row < 0 ? &scratch : cfg, mark, row < 0 ? 0 : (size_t)row))
+        return ITEM_DAMAGED;
+    if (row < 0)
+        return mark[1] == default_mark[0] && mark[2] >= '0' && mark[2] <= '9'
+                   ? ITEM_TAKEN
+                   : ITEM_UNKNOWN;
     k += row;
     if (!*value && !k->default_text)
         /* Written by config_value_text for a key that was not given. */
-        return true;
-    return value_set(cfg, k, value) == VALUE_OK;
+        return ITEM_TAKEN;
+    return value_set(cfg, k, value) == VALUE_OK ? ITEM_TAKEN : ITEM_UNKNOWN;
+}
+
+/* A name or value that another release knows, as in "accel.checkpoint.keep=3". */
+static accel_status_t unknown(accel_error_t *err, const char *name, const char *value)
+{
+    char shown[2][128];
+
+    printable(shown[0], sizeof(shown[0]), name, strlen(name));
+    printable(shown[1], sizeof(shown[1]), value, strlen(value));
+    return accel_fail_at(err, A0127, ENV_RESOLVED,
+                         "load the accel module whose version matches the site's "
+                         "plugin, or leave it out of the config",
+                         "the config has '%s' at '%s', which this library, version %s, "
+                         "does not know",
+                         shown[0], shown[1], accel_version());
 }
 
 /* Checks version, length and hash. *body_out is the length up to the hash. */
@@ -241,11 +296,19 @@ accel_status_t config_decode(const char *text, struct config *cfg_out,
     if (!copy)
         return accel_fail_nomem(err, "the resolved config", body);
     config_defaults(&got);
-    for (item = strtok_r(copy, ";", &rest); item; item = strtok_r(NULL, ";", &rest)) {
-        if (!take_item(&got, item)) {
-            st = damaged(err, "unknown key or value");
-            break;
+    for (item = strtok_r(copy, ";", &rest); st == ACCEL_OK && item;
+         item = strtok_r(NULL, ";", &rest)) {
+        char *value = strchr(item, '=');
+        enum item what = ITEM_DAMAGED;
+
+        if (value) {
+            *value++ = '\0';
+            what = take_item(&got, item, value);
         }
+        if (what == ITEM_DAMAGED)
+            st = damaged(err, "an item is malformed");
+        else if (what == ITEM_UNKNOWN)
+            st = unknown(err, item, value);
     }
     free(copy);
     if (st == ACCEL_OK)
