@@ -12,6 +12,7 @@
  * that no config is used beside it. Clients that use none never hear of it. */
 void arguments_take(struct arguments *a, int ac, char **av)
 {
+    a->lines++;
     for (int i = 0; i < ac; i++) {
         if (!a->site[0] && strncmp(av[i], "site=/", 6) == 0 &&
             strlen(av[i] + 5) < sizeof(a->site))

@@ -13,9 +13,11 @@ struct arguments {
     char site[PATH_MAX];
     /* The first word that is none of ours; empty: all are. */
     char wrong[128];
+    /* How many lines load the plugin. Two would share its variables. */
+    int lines;
 };
 
-/* Takes the words of the line, such as site=/etc/accel/site.yaml. */
+/* Takes the words of a line, such as site=/etc/accel/site.yaml. */
 void arguments_take(struct arguments *a, int ac, char **av);
 
 #endif

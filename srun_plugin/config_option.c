@@ -66,16 +66,25 @@ static const char *plugin_line(char *buf, size_t len)
     return buf;
 }
 
-/* The site's words are wrong, and with them its locks may be gone: nothing is launched
- * by a config. */
-static void refuse_arguments(const struct arguments *a)
+/* With wrong words of the site its locks may be gone, and two lines would start each
+ * task twice over: nothing is launched by a config. False: all is well. */
+static bool refuse_arguments(const struct arguments *a)
 {
     char line[PATH_MAX + 16];
 
-    plugin_error(A0207, plugin_line(line, sizeof(line)),
-                 "ask the administrator to write site=/ABSOLUTE/PATH there, once and "
-                 "without blanks, or no argument",
-                 "wrong argument '%s' of accel_spank.so", a->wrong);
+    if (!a->wrong[0] && a->lines < 2)
+        return false;
+    if (a->lines > 1)
+        plugin_error(A0207, plugin_line(line, sizeof(line)),
+                     "ask the administrator to keep one line",
+                     "%d lines load accel_spank.so", a->lines);
+    else
+        plugin_error(
+            A0207, plugin_line(line, sizeof(line)),
+            "ask the administrator to write site=/ABSOLUTE/PATH there, once and "
+            "without blanks, or no argument",
+            "wrong argument '%s' of accel_spank.so", a->wrong);
+    return true;
 }
 
 /* The user has not named the site file. */
@@ -109,10 +118,8 @@ bool config_option_load(struct client *c, const char *arg, bool inherited)
 {
     char path[PATH_MAX];
 
-    if (c->arguments.wrong[0]) {
-        refuse_arguments(&c->arguments);
+    if (refuse_arguments(&c->arguments))
         return false;
-    }
     user_env_keep(&c->env);
     if (!resolve_path(arg, inherited, path, sizeof(path))) {
         plugin_error(A0309, arg,

@@ -82,6 +82,16 @@ EXTRA_srun_plugin_accel_spank_config_la_DEPENDENCIES = \
 plugstackdir = $(sysconfdir)/plugstack.conf.d
 plugstack_DATA = srun_plugin/accel.conf
 CLEANFILES += srun_plugin/accel.conf
+# Root's slurmstepd will load the plugin: says what somebody else could change. No error, for a
+# user may well install for himself. Not for a staged installation, whose owner is not the last.
+install-exec-hook:
+	@path=$(pkglibdir)/accel_spank.so; \
+	while [ -z "$(DESTDIR)" ] && [ "$$path" ]; do \
+	    bad=`find "$$path" -prune \( ! -user 0 -o -perm /022 ! -perm -1000 \)`; \
+	    [ -z "$$bad" ] || echo "accel: name the plugin in plugstack.conf only when root owns" \
+	        "$$bad and no others can write to it (chown root, chmod go-w)"; \
+	    path=$${path%/*}; \
+	done
 srun_plugin/accel.conf: Makefile
 	$(AM_V_GEN)$(MKDIR_P) srun_plugin && \
 	    echo 'required $(pkglibdir)/accel_spank.so' >$@
@@ -98,7 +108,7 @@ shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t
 	tests/t/6065-slurm-stepd.t
 shell_tests += tests/issues/0160-warning-harms-nobody.t
 shell_tests += tests/issues/0161-requeue-exit.t
-shell_tests += tests/issues/0357-site-locks.t
+shell_tests += tests/issues/0357-site-locks.t tests/issues/0358-threads-granted.t
 if HAVE_SLURM
 # The plugin's files by themselves, with fake_plugin.c in place of Slurm and of say.c.
 plugin_fake = tests/unit/fake_plugin.c tests/unit/fake_plugin.h

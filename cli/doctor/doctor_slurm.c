@@ -26,22 +26,47 @@
 
 /* ---- the plugin ------------------------------------------------------------------ */
 
+/* A controller that is down must not hang the doctor. */
+#define ASK_CONTROLLER "timeout 10 scontrol show config 2>&1"
+
+/* Every call of Slurm's is signed by munged, on this host: without it nothing can be
+ * started, and nothing can be asked. */
+static void check_munge(struct doctor *d)
+{
+    char line[512];
+
+    if (cli_output_line(ASK_CONTROLLER, "Munge", line, sizeof(line)))
+        doctor_say(d, "munge", FAIL,
+                   "start munged on this host (systemctl start munge)",
+                   "Slurm cannot be asked: %s", line);
+}
+
 /* The path of plugstack.conf as the controller says; beside slurm.conf where it does
  * not answer within 10 s. */
-static void find_plugstack(char *path, size_t len)
+static void find_plugstack(struct doctor *d, char *path, size_t len)
 {
     const char *conf = getenv("SLURM_CONF"), *slash = conf ? strrchr(conf, '/') : NULL;
     char line[512], *value;
 
-    /* A controller that is down must not hang the doctor. */
-    if (cli_output_line("timeout 10 scontrol show config 2>/dev/null",
-                        "PlugStackConfig", line, sizeof(line)) &&
-        (value = strchr(line, '/')))
+    if (cli_output_line(ASK_CONTROLLER, "PlugStackConfig", line, sizeof(line)) &&
+        (value = strchr(line, '/'))) {
         snprintf(path, len, "%s", value);
-    else if (slash)
+        return;
+    }
+    check_munge(d);
+    if (slash)
         snprintf(path, len, "%.*s/plugstack.conf", (int)(slash - conf), conf);
     else
         snprintf(path, len, "/etc/slurm/plugstack.conf");
+}
+
+/* Does slurmd run as an ordinary user, as on a private cluster? */
+static bool slurmd_is_users(void)
+{
+    char line[512];
+
+    return cli_output_line(ASK_CONTROLLER, "SlurmdUser", line, sizeof(line)) &&
+           !strstr(line, "(0)");
 }
 
 /* root's slurmstepd loads the plugin: nobody else may be able to change it. Adds a
@@ -60,7 +85,8 @@ static bool is_trusted(struct doctor *d, const char *what, const char *path)
     }
     /* The walk trusts the caller's own files, which are not root's. */
     if (fstat(fd, &st) == 0 && st.st_uid != 0) {
-        doctor_say(d, what, WARN, "install it as root before slurmd loads it",
+        doctor_say(d, what, slurmd_is_users() ? WARN : FAIL,
+                   "install it as root: root's slurmstepd loads what it says",
                    "%s is owned by user %u", path, (unsigned)st.st_uid);
         close(fd);
         return false;
@@ -105,12 +131,14 @@ static void check_plugin_files(struct doctor *d, const char *plugin)
 /* The words behind the plugin, taken as srun takes them. */
 static void read_arguments(const struct plugstack *p, struct arguments *a)
 {
-    char words[sizeof(p->words)], *rest = words, *word;
+    char words[sizeof(p->words)], *rest = words, *word, *av[64];
+    int ac = 0;
 
     snprintf(words, sizeof(words), "%s", p->words);
-    while ((word = strsep(&rest, " \t")))
+    while ((word = strsep(&rest, " \t")) && ac < (int)ACCEL_ARRAY_SIZE(av))
         if (*word)
-            arguments_take(a, 1, &word);
+            av[ac++] = word;
+    arguments_take(a, ac, av);
 }
 
 /* The site file, read as srun reads it: what is wrong with it stops every job with a
@@ -148,7 +176,7 @@ static void check_plugstack(struct doctor *d, struct arguments *a)
     struct plugstack p = { 0 };
     char path[PATH_MAX], cure[2 * PATH_MAX];
 
-    find_plugstack(path, sizeof(path));
+    find_plugstack(d, path, sizeof(path));
     plugstack_read(&p, path);
     if (!p.found) {
         snprintf(cure, sizeof(cure),
@@ -167,8 +195,10 @@ static void check_plugstack(struct doctor *d, struct arguments *a)
             "until then srun refuses every job with a config",
             "%s:%d: wrong argument '%s'", p.file, p.line, a->wrong);
     else if (p.found > 1)
-        doctor_say(d, "plugstack", WARN, "keep one line",
-                   "accel_spank.so is listed %d times", p.found);
+        doctor_say(d, "plugstack", FAIL,
+                   "keep one line; until then srun refuses every job with a config",
+                   "accel_spank.so is listed %d times, first in %s:%d", p.found, p.file,
+                   p.line);
     else if (!p.required)
         doctor_say(d, "plugstack", WARN,
                    "write 'required': with 'optional', a refused step runs anyway",

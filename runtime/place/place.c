@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/python/environ.h"
 #include "run/run.h"
 
 /* ---- what this rank was given ---------------------------------------------------- */
@@ -226,6 +227,20 @@ static void bind_process(accel_t *run, const char *mask)
         return;
     }
     memcpy(run->place.mask_before, mask, sizeof(run->place.mask_before));
+}
+
+/* Without cgroups a task sees all CPUs of its node, those of other jobs too. A thread
+ * more than was granted waits actively for a core that somebody else computes on. */
+int place_cores(const accel_t *run)
+{
+    long per_task = env_long("SLURM_CPUS_PER_TASK", 0);
+    long on_node = env_long("SLURM_CPUS_ON_NODE", 0);
+    int cores = run->place.topo.cores > 1 ? run->place.topo.cores : 1;
+    int64_t granted = cores;
+
+    if (per_task > 0 || on_node > 0)
+        granted = environ_cores(run->boot.local_size, per_task, on_node);
+    return granted < cores ? (int)granted : cores;
 }
 
 /* ---- the list of visible devices ------------------------------------------------- */

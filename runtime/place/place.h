@@ -36,6 +36,9 @@ struct place {
 /* Assigns devices and cores, fills run->place and binds the process. Collective, before
  * anything large is allocated. All ranks fail together; one of them says why. */
 accel_status_t place_open(accel_t *run, accel_error_t *err);
+/* Cores that this rank may keep busy, >= 1: those of its place, but no more than Slurm
+ * granted it. */
+int place_cores(const accel_t *run);
 /* Restores affinity and CUDA_VISIBLE_DEVICES. Local; safe to call at any time. */
 void place_undo(accel_t *run);
 /* Interfaces that UCX may use, comma separated; NULL: all of them, or those that the

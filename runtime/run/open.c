@@ -31,13 +31,13 @@ static long user_threads(void)
                                                      : env_long("OMP_NUM_THREADS", 0);
 }
 
-/* The option, else the user's variable, else the cores of this rank. */
+/* The option, else the user's variable, else the cores that this rank was granted. */
 static int choose_threads(const accel_t *run, const accel_options_t *o)
 {
     long asked = o && o->threads > 0 ? o->threads : user_threads();
 
     if (asked < 1)
-        asked = run->place.topo.cores;
+        asked = place_cores(run);
     return asked < 1 ? 1 : asked > 1024 ? 1024 : (int)asked;
 }
 

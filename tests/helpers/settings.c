@@ -16,8 +16,9 @@ int main(int argc, char **argv)
     options.set = (const char *const *)(argv + 1);
     if (!accel_open(&run, &options, &err) && !accel_info(run, &info, &err) &&
         accel_is_main(run))
-        printf("%d ranks, config of %s, %s, %s, set: %s\n", info.world_size,
-               info.config_source, info.compute, info.sharding, info.config_set);
+        printf("%d ranks, config of %s, %s, %s, set: %s\n%d threads\n", info.world_size,
+               info.config_source, info.compute, info.sharding, info.config_set,
+               info.threads);
     accel_close(run, &err);
     return accel_report(&err);
 }

@@ -73,6 +73,14 @@ is "$srun_rc" 0 "a config that keeps the lock runs"
 like "$(sed 's/  */ /g' out)" "^ok site file $tap_tmp/site.yaml, 1 keys locked" "the doctor counts the locks"
 refused "accel check" "gone.yaml: .*no such file" sh -c \
     "'$ACCEL_BUILD/accel' check --site gone.yaml job.yaml; [ \$? = 0 ] || exit 255"
+printf 'required %s\nrequired %s\n' "$plugin" "$plugin" >"$cluster_plugstack"
+refused "two lines" "A0207.: $cluster_plugstack:1: 2 lines load" srun --accel-config=job.yaml true
+timeout 60 srun true >out 2>&1
+is $? 0 "two lines: an srun without a config runs"
+"$ACCEL_BUILD/accel" doctor >out 2>&1
+is $? 69 "two lines: accel doctor ends 69"
+like "$(sed 's/  */ /g' out)" "^fail plugstack accel_spank.so is listed 2 times, first in $cluster_plugstack:1" \
+    "and says so"
 no_node_drained
 ok $? "no node is drained"
 cluster_down

@@ -82,7 +82,7 @@ doctor
 like "$out" '^warn plugstack .*optional .*required' "an optional line"
 cp stack.d/accel.conf stack.d/more.conf
 doctor
-like "$out" '^warn plugstack .* 2 times' "two lines"
+like "$out" '^fail plugstack .* 2 times' "two lines"
 rm stack.d/more.conf
 chmod 666 lib/accel_spank.so
 doctor
@@ -93,6 +93,30 @@ doctor
 like "$out" '^(fail|warn) plugin file .*' "a plugin without its second file"
 rm -r stack.d lib
 : >stack.conf
+cp bin/scontrol scontrol.good
+cat >bin/scontrol <<'END'
+#!/bin/sh
+echo 'scontrol: error: Munge encode failed: Failed to access "/run/munge.sock": No such file or directory' >&2
+exit 1
+END
+doctor
+is "$code" 69 "munged is not there"
+like "$out" '^fail munge Slurm cannot be asked: .*Munge encode failed.* start munged' "is told, with the cure"
+cp scontrol.good bin/scontrol
+if [ "$(id -u)" = 0 ]; then
+    mkdir lib
+    cp "$ACCEL_BUILD/accel" lib/accel_spank.so
+    cp "$ACCEL_BUILD/accel" lib/accel_spank_config.so
+    chmod 755 lib lib/*
+    chown 65534 lib/accel_spank.so
+    echo "required $tap_tmp/lib/accel_spank.so" >stack.conf
+    doctor
+    like "$out" '^fail plugin file .*accel_spank.so' "a plugin of an ordinary user, which root would load"
+    rm -r lib
+    : >stack.conf
+else
+    skip 1 "needs root"
+fi
 doctor SAY_MPI=none
 like "$out" '^fail srun --mpi .*mpi/pmix' "a Slurm without PMIx"
 doctor SAY_VERSION=
