@@ -5,9 +5,9 @@
  * again with another command line. Reads with the caller's rights; never changes
  * anything.
  *
- * Slurm does not tell a plugin which of its options take a separate value ("-n 4"); the
- * tables below know those of 21.08 to 24.05. A wrong guess costs a default, never a job:
- * the option callback sees the truth.
+ * Slurm does not tell a plugin which options take a separate value ("-n 4"); the tables
+ * below know those of 21.08 to 24.05. A wrong guess costs a default, never a job: the
+ * option callback sees the truth.
  */
 #include "srun_plugin/cmdline.h"
 

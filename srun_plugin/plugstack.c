@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks for accel's line in plugstack.conf and in the files that it includes. Reads with
- * the caller's rights; changes nothing, says nothing.
+ * Looks for accel's line in plugstack.conf and in the files that it includes. Reads
+ * with the caller's rights; changes nothing, says nothing.
  */
 #include "srun_plugin/plugstack.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin's line in plugstack.conf, for messages about it and for accel doctor. Slurm
- * hands the plugin the words of its line, but not where the line is.
+ * The plugin's line in plugstack.conf, for messages about it and for accel doctor.
+ * Slurm hands the plugin the words of its line, but not where the line is.
  */
 #ifndef ACCEL_SRUN_PLUGIN_PLUGSTACK_H
 #define ACCEL_SRUN_PLUGIN_PLUGSTACK_H

@@ -277,13 +277,13 @@ void config_defaults(struct config *cfg_out);
 
 /* Canonical text of a validated config: "accel1;key=value;...;xxh3=HEX",
  * printable ASCII (';', '%' and control characters as %XX), at most 16 KiB with
- * its NUL; keys at their defaults are left out. It travels to the tasks in ACCEL_CONFIG_RESOLVED, so that nothing on a
- * node opens the user's file. Fails with ACCEL_ECONFIG when it does not fit
- * buf[len], or ACCEL_ENOMEM. */
+ * its NUL; keys at their defaults are left out. It travels to the tasks in
+ * ACCEL_CONFIG_RESOLVED, so that nothing on a node opens the user's file. Fails with
+ * ACCEL_ECONFIG when it does not fit buf[len], or ACCEL_ENOMEM. */
 accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
                              accel_error_t *err);
-/* Reads that text back. *cfg_out is set on success only; a text that is damaged is
- * refused, and one of another release that has a key or value unknown here. */
+/* Reads that text back. *cfg_out is set on success only. Refused are a text that is
+ * damaged, and one of another release with a key or value that is not known here. */
 accel_status_t config_decode(const char *text, struct config *cfg_out,
                              accel_error_t *err);
 
