@@ -126,8 +126,8 @@ out=$(as_user srun true 2>&1)
 is "$?/$out" "0/" "a step without the option reads none of it"
 echo "required $plugin sight=/x" >"$cluster_dir/etc/plugstack.conf"
 out=$(as_user srun --accel-config="$home/job.yaml" true 2>&1)
-is "$?" 0 "an unknown word in plugstack.conf stops nobody"
-contains "$out" "unknown argument 'sight=/x'" "but is told"
+is "$?" 255 "an unknown word in plugstack.conf, where site= may be misspelt: refused"
+contains "$out" "wrong argument 'sight=/x'" "and named"
 no_node_drained
 ok $? "no node is drained"
 done_testing
