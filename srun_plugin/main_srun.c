@@ -167,7 +167,7 @@ static void bring_back(const struct client *c, const struct outcome *o)
     else if (outcome_comes_back(o))
         resubmit_bare(c, o);
     else if (outcome_was_told(o))
-        resubmit_say_ended(c, o);
+        resubmit_say_ended(o);
 }
 
 /* Runs inside exit(), where srun's exit code is known and the allocation is over. */

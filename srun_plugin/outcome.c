@@ -42,6 +42,9 @@ static void read_job(const struct client *c, struct outcome *o)
         o->timed_out = base == JOB_TIMEOUT;
         o->killed = base == JOB_PREEMPTED || base == JOB_NODE_FAIL;
         o->cancelled = base == JOB_CANCELLED;
+        if (j->array_task_id != NO_VAL)
+            snprintf(o->job, sizeof(o->job), "%u_%u", j->array_job_id,
+                     j->array_task_id);
     }
     slurm_free_job_info_msg(msg);
 }
@@ -67,6 +70,7 @@ void outcome_read(const struct client *c, int exit_code, struct outcome *o_out)
 /* Does somebody want the run to end? In a batch job only Ctrl-C says so: there Slurm
  * itself sends SIGTERM to srun, whatever comes next. */
 static bool is_told_to_end(const struct outcome *o)
+    snprintf(o_out->job, sizeof(o_out->job), "%u", c->job_id);
 {
     return interrupt_seen() == SIGINT || (interrupt_seen() && !o->batch);
 }
@@ -116,9 +120,9 @@ void outcome_say_unsaved(const struct client *c, const struct outcome *o)
 
     if (what && o->exit_code != EXIT_RESUME && o->exit_code != EXIT_STOPPED &&
         !o->cancelled)
-        slurm_info("accel: job %u: %s with exit code %d; a program that saves on %s "
+        slurm_info("accel: job %s: %s with exit code %d; a program that saves on %s "
                    "and SIGTERM and then exits with 85 is restarted and can resume "
                    "(libaccel programs do; for others see doc/python.md)",
-                   c->job_id, what, o->exit_code,
+                   o->job, what, o->exit_code,
                    warning == SIGUSR2 ? "SIGUSR2" : "SIGUSR1");
 }

@@ -14,6 +14,9 @@
 /* What is known at the end of the step. */
 struct outcome {
     int exit_code;
+    /* The job as Slurm's commands want it: "12", or "10_3" for an element of an array,
+     * whose last element has the number of the whole array. */
+    char job[32];
     bool batch, may_requeue;
     /* Ended by its time limit. */
     bool timed_out;

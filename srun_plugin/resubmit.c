@@ -29,13 +29,13 @@
 #define MAX_SHORT 5
 
 /* Reports that Slurm refused the requeue. */
-static void say_refused(uint32_t job, const char *reason, const char *error)
+static void say_refused(const char *job, const char *reason, const char *error)
 {
     char cure[96];
 
-    snprintf(cure, sizeof(cure), "run scontrol requeue %u, or submit the job again",
+    snprintf(cure, sizeof(cure), "run scontrol requeue %s, or submit the job again",
              job);
-    plugin_error(A0317, NULL, cure, "job %u %s; requeue refused: %s", job, reason,
+    plugin_error(A0317, NULL, cure, "job %s %s; requeue refused: %s", job, reason,
                  error);
 }
 
@@ -49,21 +49,21 @@ void resubmit_batch(const struct client *c, const struct outcome *o)
     if (!o->present)
         return;
     if (!cfg->preempt_requeue)
-        slurm_info("accel: job %u %s; not requeued: accel.preemption.requeue is false",
-                   c->job_id, reason);
+        slurm_info("accel: job %s %s; not requeued: accel.preemption.requeue is false",
+                   o->job, reason);
     else if (!o->may_requeue)
-        slurm_info("accel: job %u %s; not requeued: it was submitted with --no-requeue",
-                   c->job_id, reason);
+        slurm_info("accel: job %s %s; not requeued: it was submitted with --no-requeue",
+                   o->job, reason);
     else if (o->restarts >= cfg->preempt_max_restarts)
-        slurm_info("accel: job %u %s; not requeued: the limit of %ld restarts is "
+        slurm_info("accel: job %s %s; not requeued: the limit of %ld restarts is "
                    "reached (accel.preemption.max_restarts)",
-                   c->job_id, reason, o->restarts);
+                   o->job, reason, o->restarts);
+    /* By number, which here is this element of an array alone, unlike in a command. */
     else if (slurm_requeue(c->job_id, 0) != SLURM_SUCCESS)
-        say_refused(c->job_id, reason, slurm_strerror(slurm_get_errno()));
+        say_refused(o->job, reason, slurm_strerror(slurm_get_errno()));
     else
-        slurm_info("accel: job %u %s; requeued as restart %ld of at most %lld",
-                   c->job_id, reason, o->restarts + 1,
-                   (long long)cfg->preempt_max_restarts);
+        slurm_info("accel: job %s %s; requeued as restart %ld of at most %lld", o->job,
+                   reason, o->restarts + 1, (long long)cfg->preempt_max_restarts);
 }
 
 /* Prints the command, for the user to run again. */
@@ -180,14 +180,13 @@ void resubmit_bare(const struct client *c, const struct outcome *o)
             ? "the limit of restarts is reached (accel.preemption.max_restarts)"
             : NULL;
     if (not_again || !argv) {
-        snprintf(what, sizeof(what), "accel: job %u %s; not restarted: %s", c->job_id,
+        snprintf(what, sizeof(what), "accel: job %s %s; not restarted: %s", o->job,
                  reason, not_again ? not_again : "out of memory");
         say_command(what, argv);
     } else {
-        slurm_info("accel: job %u %s; requesting a new allocation (restart %ld of at "
+        slurm_info("accel: job %s %s; requesting a new allocation (restart %ld of at "
                    "most %lld)",
-                   c->job_id, reason, restarts + 1,
-                   (long long)cfg->preempt_max_restarts);
+                   o->job, reason, restarts + 1, (long long)cfg->preempt_max_restarts);
         run_again(c, argv, restarts + 1, shorts);
     }
     free(argv);
@@ -195,14 +194,14 @@ void resubmit_bare(const struct client *c, const struct outcome *o)
 
 /* Says that the run was ended on purpose and how to go on. Nobody else has said it: the
  * step ended without a last word of its own. */
-void resubmit_say_ended(const struct client *c, const struct outcome *o)
+void resubmit_say_ended(const struct outcome *o)
 {
     char **argv = cmdline_read();
     char reason[128], what[256];
 
     outcome_text(o, reason, sizeof(reason));
-    snprintf(what, sizeof(what), "accel: job %u %s; not restarted: srun received SIG%s",
-             c->job_id, reason, sigabbrev_np(interrupt_seen()));
+    snprintf(what, sizeof(what), "accel: job %s %s; not restarted: srun received SIG%s",
+             o->job, reason, sigabbrev_np(interrupt_seen()));
     say_command(what, argv);
     free(argv);
 }

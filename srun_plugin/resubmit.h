@@ -14,6 +14,6 @@ void resubmit_batch(const struct client *c, const struct outcome *o);
  * not and how to go on. */
 void resubmit_bare(const struct client *c, const struct outcome *o);
 /* Says that the run was ended on purpose and how to go on. */
-void resubmit_say_ended(const struct client *c, const struct outcome *o);
+void resubmit_say_ended(const struct outcome *o);
 
 #endif

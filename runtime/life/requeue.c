@@ -179,9 +179,10 @@ static int run_scontrol(char *const argv[], int seconds, char *buf, size_t len)
  * word. The name must follow a blank: a longer name may end in it. */
 static bool field(const char *line, const char *name, char *out, size_t len)
 {
+    const char *end = line + strcspn(line, "\n");
     size_t n = strlen(name);
 
-    for (const char *p = line; (p = strstr(p, name)); p += n) {
+    for (const char *p = line; (p = strstr(p, name)) && p < end; p += n) {
         if ((p != line && p[-1] != ' ') || p[n] != '=')
             continue;
         snprintf(out, len, "%.*s", (int)strcspn(p + n + 1, " \n"), p + n + 1);
@@ -220,13 +221,43 @@ static int64_t time_field(const char *line, const char *name)
     return field(line, name, v, sizeof(v)) ? parse_time(v) : 0;
 }
 
-bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out)
+/* The line of that job; NULL: there is none. */
+static const char *line_of(const char *answer, const char *id)
 {
+    char v[24];
+
+    while (strncmp(answer, "JobId=", 6) != 0 || !field(answer, "JobId", v, sizeof(v)) ||
+           strcmp(v, id) != 0) {
+        answer = strchr(answer, '\n');
+        if (!answer++)
+            return NULL;
+    }
+    return answer;
+}
+
+/* Only the name with the element's number means the element alone: to Slurm the number
+ * of the last one is the whole array, which would start again. */
+static void name_job(const char *line, const char *id, char *buf, size_t len)
+{
+    char array[24], task[20];
+
+    if (field(line, "ArrayJobId", array, sizeof(array)) &&
+        field(line, "ArrayTaskId", task, sizeof(task)))
+        snprintf(buf, len, "%s_%s", array, task);
+    else
+        snprintf(buf, len, "%s", id);
+}
+
+bool requeue_parse_job(const char *answer, const char *id,
+                       struct requeue_job_facts *facts_out)
+{
+    const char *line = line_of(answer, id);
     struct requeue_job_facts f = { 0 };
     char v[64];
 
-    if (strncmp(line, "JobId=", 6) != 0 || !field(line, "JobState", v, sizeof(v)))
+    if (!line || !field(line, "JobState", v, sizeof(v)))
         return false;
+    name_job(line, id, f.job, sizeof(f.job));
     /* While a signal is on its way to the job, Slurm shows this state
      * instead of RUNNING. */
     f.running = !strcmp(v, "RUNNING") || !strcmp(v, "SIGNALING");
@@ -345,7 +376,7 @@ bool requeue_facts(const struct accel_log *log, int seconds,
     if (!answer)
         return false;
     known = run_scontrol(show, seconds, answer, ANSWER_MAX) == 0 &&
-            requeue_parse_job(answer, facts_out);
+            requeue_parse_job(answer, job, facts_out);
     if (!known) {
         answer[strcspn(answer, "\n")] = '\0';
         accel_logf(log, ACCEL_LOG_WARN, "cannot read the state of job %s: %s", job,
@@ -355,39 +386,40 @@ bool requeue_facts(const struct accel_log *log, int seconds,
     return known;
 }
 
-void requeue_look(const struct requeue_request *request, const struct accel_log *log,
-                  enum requeue_result *result_out, enum stop_reason *reason_out)
+struct requeue_ending requeue_look(const struct requeue_request *request,
+                                   const struct accel_log *log)
 {
-    const bool job = job_id() != NULL;
+    const char *job = job_id();
+    struct requeue_ending e = { STOP_SIGNAL, job ? REQUEUE_LEFT : REQUEUE_NO_JOB, "" };
     struct requeue_job_facts facts;
 
-    *reason_out = STOP_SIGNAL;
-    *result_out = job ? REQUEUE_LEFT : REQUEUE_NO_JOB;
     if (request->signal == SIGINT) { /* no state of the job changes that */
-        *reason_out = STOP_INTERRUPTED;
-        *result_out = REQUEUE_STOPPED;
+        e.reason = STOP_INTERRUPTED;
+        e.result = REQUEUE_STOPPED;
     } else if (requeue_facts(log, ANSWER_S, &facts)) {
-        *reason_out = requeue_reason(&facts, request, (int64_t)time(NULL));
-        *result_out = requeue_decide(&facts, request, *reason_out);
+        e.reason = requeue_reason(&facts, request, (int64_t)time(NULL));
+        e.result = requeue_decide(&facts, request, e.reason);
+        snprintf(e.job, sizeof(e.job), "%s", facts.job);
     }
+    return e;
 }
 
 /* The marker comes before the request: an accepted request may kill this process before
  * it could write anything. If asking fails, the marker is removed again. */
-enum requeue_result requeue_ask(const struct requeue_request *request,
+enum requeue_result requeue_ask(const struct requeue_request *request, const char *job,
                                 const struct accel_log *log)
 {
-    const char *job = job_id();
+    const char *id = job_id();
     char *const argv[] = { "scontrol", "requeue", (char *)job, NULL };
     struct strbuf marker = { 0 };
     enum requeue_result result = REQUEUE_LEFT;
     char answer[512];
     int mine = -1;
 
-    if (!job)
+    if (!id)
         return REQUEUE_NO_JOB;
     if (request->state_dir)
-        strbuf_printf(&marker, "%s/requeue.%s.%lld", request->state_dir, job,
+        strbuf_printf(&marker, "%s/requeue.%s.%lld", request->state_dir, id,
                       (long long)request->restart);
     if (marker.s && !marker.failed)
         mine = make_marker(marker.s);

@@ -43,14 +43,25 @@ struct requeue_request {
     bool switched_off;              /* find out why, but do not requeue */
 };
 
+#define REQUEUE_JOB_MAX 48
+/* Why the run stops, and whether it comes back. */
+struct requeue_ending {
+    enum stop_reason reason;
+    enum requeue_result result;
+    /* The job as Slurm's commands want it: "12"; "10_3" for an element of an array,
+     * whose last element shares its number with the array. */
+    char job[REQUEUE_JOB_MAX];
+};
+
 /* Not collective. Finds out why the run was told to stop and whether to ask for a
- * requeue; *result_out is then REQUEUE_DONE, though nothing has been asked yet.
+ * requeue; the result is then REQUEUE_DONE, though nothing has been asked yet.
  * Takes at most 10 s (one call of scontrol), and no time after SIGINT. */
-void requeue_look(const struct requeue_request *request, const struct accel_log *log,
-                  enum requeue_result *result_out, enum stop_reason *reason_out);
-/* Asks Slurm to requeue the present job. The marker <state_dir>/requeue.<job>.<restart>
- * says who asked; a process that finds it does not ask again. Takes at most 10 s. */
-enum requeue_result requeue_ask(const struct requeue_request *request,
+struct requeue_ending requeue_look(const struct requeue_request *request,
+                                   const struct accel_log *log);
+/* Asks Slurm to requeue `job`, the present job as requeue_look names it. The marker
+ * <state_dir>/requeue.<job id>.<restart> says who asked; a process that finds it does
+ * not ask again. Takes at most 10 s. */
+enum requeue_result requeue_ask(const struct requeue_request *request, const char *job,
                                 const struct accel_log *log);
 /* A clause for the log, "the job is requeued", and a word or two, "preempted";
  * static. */
@@ -59,6 +70,7 @@ const char *stop_reason_text(enum stop_reason reason);
 
 /* What `scontrol --oneliner show job` says of a job. */
 struct requeue_job_facts {
+    char job[REQUEUE_JOB_MAX]; /* as in struct requeue_ending */
     bool batch, may_requeue, running;
     /* from the state's name, which says so once the job has left its nodes */
     bool cancelled, preempted;
@@ -66,8 +78,10 @@ struct requeue_job_facts {
     int64_t start_time, end_time, preempt_time; /* seconds since the epoch; 0: none */
     int64_t limit_seconds;                      /* 0: none */
 };
-/* False if `line` is not such a line; *facts_out is then unchanged. */
-bool requeue_parse_job(const char *line, struct requeue_job_facts *facts_out);
+/* Reads the line of job `id` in that command's answer: for the id of an array there is
+ * one for each element. False if there is no such line; *facts_out is then unchanged. */
+bool requeue_parse_job(const char *answer, const char *id,
+                       struct requeue_job_facts *facts_out);
 /* Asks for those of the present job, for at most `seconds`. False: there is no job, or
  * no answer; a warning then says why. */
 bool requeue_facts(const struct accel_log *log, int seconds,

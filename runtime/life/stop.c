@@ -11,12 +11,6 @@
 #include "life/requeue.h"
 #include "run/run.h"
 
-/* Why the run stops, and whether it comes back. Known to rank 0 only. */
-struct ending {
-    enum stop_reason reason;
-    enum requeue_result result;
-};
-
 const char *stop_signal_name(int sig)
 {
     return sig == SIGTERM   ? "SIGTERM"
@@ -49,7 +43,7 @@ static bool is_saved(const accel_t *run)
 /* Rank 0: finds out why, notes it in the history, asks for the requeue. In
  * this order, because Slurm may kill this process at any moment once it has
  * accepted the request. */
-static struct ending find_ending(accel_t *run, int sig)
+static struct requeue_ending find_ending(accel_t *run, int sig)
 {
     const struct requeue_request request = {
         .state_dir = run->ckpt_dir,
@@ -61,10 +55,9 @@ static struct ending find_ending(accel_t *run, int sig)
         .max_restarts = run->config.preempt_max_restarts,
         .switched_off = !run->config.preempt_requeue,
     };
-    struct ending e = { STOP_SIGNAL, REQUEUE_LEFT };
+    struct requeue_ending e = requeue_look(&request, &run->log);
     char older[40] = "";
 
-    requeue_look(&request, &run->log, &e.result, &e.reason);
     if (!is_saved(run))
         snprintf(older, sizeof(older), " saved=%lld",
                  (long long)run->progress.saved_step);
@@ -72,18 +65,19 @@ static struct ending find_ending(accel_t *run, int sig)
                 (long long)run->progress.step, older, stop_signal_name(sig),
                 run->life.history.save_seconds, stop_reason_text(e.reason));
     if (e.result == REQUEUE_DONE)
-        e.result = requeue_ask(&request, &run->log);
+        e.result = requeue_ask(&request, e.job, &run->log);
     return e;
 }
 
 /* What comes next, for the hint of the error. */
-static void next_text(const accel_t *run, const struct ending *e, char *buf, size_t len)
+static void next_text(const accel_t *run, const struct requeue_ending *e, char *buf,
+                      size_t len)
 {
     if (e->result == REQUEUE_DONE)
         snprintf(buf, len,
-                 "job %ld is requeued and will resume automatically (restart %lld of "
+                 "job %s is requeued and will resume automatically (restart %lld of "
                  "at most %lld)",
-                 run->life.incarnation.job, (long long)run->life.history.restarts + 1,
+                 e->job, (long long)run->life.history.restarts + 1,
                  (long long)run->config.preempt_max_restarts);
     else
         snprintf(buf, len, "%s", requeue_result_text(e->result));
@@ -112,7 +106,7 @@ static void saved_text(const accel_t *run, char *buf, size_t len)
 
 accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
 {
-    struct ending e = { STOP_SIGNAL, REQUEUE_NO_JOB };
+    struct requeue_ending e = { STOP_SIGNAL, REQUEUE_NO_JOB, "" };
     int64_t final = 0;
     char next[256], what[sizeof(run->ckpt_dir) + 64];
 

@@ -75,18 +75,17 @@ static int ask_for_requeue(const char *dir, int signal_number)
                                        .grace_seconds = -1,
                                        .restart = env_long("SLURM_RESTART_COUNT", 0),
                                        .max_restarts = 100 };
-    enum requeue_result result = REQUEUE_LEFT;
-    enum stop_reason reason = STOP_SIGNAL;
+    struct requeue_ending e;
     long long grace;
 
     if (notice && sscanf(notice, "%*s %*s %lld", &grace) == 1)
         request.grace_seconds = grace;
-    requeue_look(&request, &log, &result, &reason);
-    if (result == REQUEUE_DONE)
-        result = requeue_ask(&request, &log);
-    fprintf(stderr, "stepper: %s; %s\n", stop_reason_text(reason),
-            requeue_result_text(result));
-    return result == REQUEUE_NOT_MEANT || result == REQUEUE_LIMIT ? 75 : 85;
+    e = requeue_look(&request, &log);
+    if (e.result == REQUEUE_DONE)
+        e.result = requeue_ask(&request, e.job, &log);
+    fprintf(stderr, "stepper: %s; %s\n", stop_reason_text(e.reason),
+            requeue_result_text(e.result));
+    return e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_LIMIT ? 75 : 85;
 }
 
 struct settings {

@@ -31,24 +31,46 @@ static void test_parser(void)
                      .tm_sec = 16,
                      .tm_isdst = -1 };
 
-    tap_ok(requeue_parse_job(real_line, &f), "a line of scontrol is understood");
+    tap_ok(requeue_parse_job(real_line, "2", &f), "a line of scontrol is understood");
     tap_ok(f.batch && f.may_requeue && f.running && f.preempt_time && !f.cancelled &&
                f.restarts == 1,
            "batch, requeue, running, preempted");
     tap_ok(f.end_time == (int64_t)mktime(&tm), "end time, local");
-    tap_ok(requeue_parse_job("JobId=3 JobState=SIGNALING BatchFlag=1", &f) && f.running,
+    tap_ok(requeue_parse_job("JobId=3 JobState=SIGNALING BatchFlag=1", "3", &f) &&
+               f.running,
            "a job that is being signalled runs");
     tap_ok(requeue_parse_job("JobId=3 JobState=CANCELLED Requeue=0 BatchFlag=0 "
                              "EndTime=Unknown PreemptTime=None",
-                             &f) &&
+                             "3", &f) &&
                f.cancelled && !f.preempt_time && !f.batch && !f.may_requeue &&
                !f.end_time,
            "cancelled, unknown times");
-    tap_ok(!requeue_parse_job("slurm_load_jobs error: Invalid job id specified", &f),
-           "an error message is no job");
-    tap_ok(!requeue_parse_job("JobId=3 JobState=RUNNING Requ", &f),
+    tap_ok(
+        !requeue_parse_job("slurm_load_jobs error: Invalid job id specified", "3", &f),
+        "an error message is no job");
+    tap_ok(!requeue_parse_job("JobId=3 JobState=RUNNING Requ", "3", &f),
            "a cut line is no job");
-    tap_ok(!requeue_parse_job("", &f), "nothing is no job");
+    tap_ok(!requeue_parse_job("", "3", &f), "nothing is no job");
+}
+
+/* Asked for an array's number, scontrol shows all elements. */
+static void test_arrays(void)
+{
+    static const char answer[] =
+        "JobId=21 ArrayJobId=10 ArrayTaskId=1 JobState=COMPLETED BatchFlag=1\n"
+        "JobId=10 ArrayJobId=10 ArrayTaskId=3 JobState=RUNNING BatchFlag=1\n"
+        "JobId=102 ArrayJobId=10 ArrayTaskId=2 JobState=CANCELLED Requeue=1 "
+        "BatchFlag=1\n";
+    struct requeue_job_facts f = { 0 };
+
+    tap_ok(requeue_parse_job(answer, "10", &f), "the last element of an array");
+    tap_ok(f.running && !f.cancelled && !f.may_requeue, "its own line, and no other's");
+    tap_is_str(f.job, "10_3", "its name, not the whole array's");
+    tap_ok(requeue_parse_job(answer, "21", &f), "another element");
+    tap_is_str(f.job, "10_1", "as squeue shows it");
+    tap_ok(!requeue_parse_job(answer, "1", &f), "a job that is not in the answer");
+    tap_ok(requeue_parse_job(real_line, "2", &f), "a job that is no array");
+    tap_is_str(f.job, "2", "has its number for a name");
 }
 
 #define LIMIT 5 /* restarts allowed below */
@@ -187,44 +209,43 @@ static void test_switches(void)
 static void test_interrupted(void)
 {
     struct requeue_request r = { .signal = SIGINT, .max_restarts = LIMIT };
-    enum requeue_result result = REQUEUE_DONE;
-    enum stop_reason reason = STOP_PREEMPTED;
+    struct requeue_ending e;
 
     for (int in_job = 0; in_job < 2; in_job++) {
         if (in_job)
             setenv("SLURM_JOB_ID", "1", 1);
         else
             unsetenv("SLURM_JOB_ID");
-        requeue_look(&r, NULL, &result, &reason);
-        tap_ok(result == REQUEUE_STOPPED && reason == STOP_INTERRUPTED,
+        e = requeue_look(&r, NULL);
+        tap_ok(e.result == REQUEUE_STOPPED && e.reason == STOP_INTERRUPTED,
                "interrupted, %s a job: not requeued", in_job ? "in" : "without");
     }
-    tap_is_str(stop_reason_text(reason), "interrupted", "and called so");
+    tap_is_str(stop_reason_text(e.reason), "interrupted", "and called so");
 }
 
 static void test_without_slurm(void)
 {
     struct requeue_request r = { .signal = SIGUSR1, .max_restarts = LIMIT };
-    enum requeue_result result = REQUEUE_DONE;
-    enum stop_reason reason = STOP_PREEMPTED;
+    struct requeue_ending e;
 
     unsetenv("SLURM_JOB_ID");
-    requeue_look(&r, NULL, &result, &reason);
-    tap_ok(result == REQUEUE_NO_JOB && reason == STOP_SIGNAL, "no job");
-    tap_ok(requeue_ask(&r, NULL) == REQUEUE_NO_JOB, "nothing to ask for");
+    e = requeue_look(&r, NULL);
+    tap_ok(e.result == REQUEUE_NO_JOB && e.reason == STOP_SIGNAL, "no job");
+    tap_ok(requeue_ask(&r, "1", NULL) == REQUEUE_NO_JOB, "nothing to ask for");
     setenv("SLURM_JOB_ID", "1;reboot", 1);
-    requeue_look(&r, NULL, &result, &reason);
-    tap_ok(result == REQUEUE_NO_JOB, "a job id that is no number");
+    e = requeue_look(&r, NULL);
+    tap_ok(e.result == REQUEUE_NO_JOB, "a job id that is no number");
     setenv("SLURM_JOB_ID", "1", 1);
     setenv("PATH", "/nonexistent", 1);
-    requeue_look(&r, NULL, &result, &reason);
-    tap_ok(result == REQUEUE_LEFT, "no scontrol: left to the plugin");
-    tap_ok(requeue_ask(&r, NULL) == REQUEUE_LEFT, "and cannot be asked");
+    e = requeue_look(&r, NULL);
+    tap_ok(e.result == REQUEUE_LEFT, "no scontrol: left to the plugin");
+    tap_ok(requeue_ask(&r, "1", NULL) == REQUEUE_LEFT, "and cannot be asked");
 }
 
 int main(void)
 {
     test_parser();
+    test_arrays();
     test_decision();
     test_switches();
     test_interrupted();
