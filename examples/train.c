@@ -262,20 +262,16 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
  * means that another rank says it. */
 static int fail(const accel_t *run, const accel_error_t *err)
 {
-    /* Both mean that the state is in a checkpoint: nothing has gone wrong. */
-    bool saved = err->code == ACCEL_ERESUME || err->code == ACCEL_ESTOPPED;
     /* Room for the longest error with its place and hint. */
     char rank[32] = "", text[1536];
 
-    if (!err->text[0] || (saved && !accel_is_main(run)))
-        return accel_exit_code(err->code);
+    /* Both are no failure but a stop: accel_report says what happens next. */
+    if (!err->text[0] || err->code == ACCEL_ERESUME || err->code == ACCEL_ESTOPPED)
+        return accel_report(err);
     if (run && !accel_is_main(run))
         snprintf(rank, sizeof(rank), "rank %d: ", accel_rank(run));
     accel_error_format(err, text, sizeof(text));
-    if (saved) /* no error: what happened, what happens next */
-        fprintf(stderr, "accel: %s\naccel:   %s\n", err->text, err->hint);
-    else
-        fprintf(stderr, "accel: %s%s\n", rank, text);
+    fprintf(stderr, "accel: %s%s\n", rank, text);
     return accel_exit_code(err->code);
 }
 

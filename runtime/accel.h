@@ -111,7 +111,9 @@ accel_status_t accel_error_set(accel_error_t *err, accel_status_t status,
                                const char *text, const char *hint);
 /* Prints `err` to stderr unless its text is empty, and returns its exit code, so that
  * main can end with
- *     return accel_report(&err); */
+ *     return accel_report(&err);
+ * A run that was told to stop is no error: rank 0 prints what is saved and what comes
+ * next, and the text of the other ranks is empty. */
 int accel_report(const accel_error_t *err);
 
 /* "MAJOR.MINOR.PATCH" of the library in use; static. */

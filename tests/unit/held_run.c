@@ -116,3 +116,8 @@ int64_t newest(void)
     free(list);
     return at;
 }
+
+bool tells(const struct boot *b, const accel_error_t *err, const char *text)
+{
+    return b->rank == 0 ? strstr(err->text, text) != NULL : !err->text[0];
+}

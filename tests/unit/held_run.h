@@ -31,6 +31,8 @@ void held_config(int world, const char *more);
 accel_status_t begin(struct number_run *k, int64_t steps);
 accel_status_t step(struct number_run *k);
 accel_status_t steps(struct number_run *k, int n);
+/* Rank 0 says how a run stopped, with `text` in it, and nobody else says anything. */
+bool tells(const struct boot *b, const accel_error_t *err, const char *text);
 /* The newest complete checkpoint in out_dir; -1. */
 int64_t newest(void);
 

@@ -65,8 +65,8 @@ static int stops_local(struct boot *b, void *arg)
            k.err.text);
     EXPECT(newest() == -1 && staged(&n) == 3 && n == 2, "step 3 is on the nodes");
     EXPECT(message_of(&k.err) == A0907 &&
-               strstr(k.err.text, "the state of step 3 is saved in /") &&
-               strstr(k.err.text, " on the nodes"),
+               tells(b, &k.err, "the state of step 3 is saved in /") &&
+               tells(b, &k.err, " on the nodes"),
            "%s", k.err.text);
     EXPECT(has_said(b, "saving step 3 on the nodes (about 0.0 s, in place of one of "),
            "said: %s", said);
@@ -115,7 +115,7 @@ static int stops_uncopied(struct boot *b, void *arg)
     raise(SIGTERM);
     EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
     EXPECT(newest() == 2 && staged(&n) == 3 && message_of(&k.err) == A0907 &&
-               strstr(k.err.text, " on the nodes"),
+               tells(b, &k.err, " on the nodes"),
            "step 3 is on the nodes: %s", k.err.text);
     EXPECT(has_said(b, "step 3 stays on the nodes: a copy takes 56"), "said: %s", said);
     EXPECT(!k.run->staging.drain.in_flight, "nothing copies");
@@ -165,7 +165,7 @@ static int stops_copying(struct boot *b, void *arg)
     raise(SIGTERM);
     EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
     EXPECT(newest() == 2 && staged(&n) == 3 && message_of(&k.err) == A0907 &&
-               strstr(k.err.text, " on the nodes"),
+               tells(b, &k.err, " on the nodes"),
            "step 3 is on the nodes: %s", k.err.text);
     end(&k);
     return 0;
@@ -193,7 +193,7 @@ static int stops_late(struct boot *b, void *arg)
     (void)arg;
     EXPECT(until_stop(&k, b, 60, 90, 80) == ACCEL_ERESUME, "stopped: %s", k.err.text);
     EXPECT(staged(&n) == 2 && message_of(&k.err) == A0926 &&
-               strstr(k.err.text, "the checkpoint of step 2 is kept"),
+               tells(b, &k.err, "the checkpoint of step 2 is kept"),
            "declined: %s", k.err.text);
     end(&k);
     return 0;

@@ -212,8 +212,7 @@ static int fits(struct boot *b, void *arg)
     EXPECT(until_stop(&k, b, 60, 10) == ACCEL_ERESUME, "stopped: %s", k.err.text);
     EXPECT(checkpoints(&newest) == 2 && newest == 3,
            "step 3 is saved, and step 2 is not deleted (keep: 1)");
-    EXPECT(message_of(&k.err) == A0907 &&
-               strstr(k.err.text, "state of step 3 is saved"),
+    EXPECT(message_of(&k.err) == A0907 && tells(b, &k.err, "state of step 3 is saved"),
            "and said: %s", k.err.text);
     EXPECT(has_said(b, "saving step 3 (about 10.0 s; ") &&
                has_said(b, " s are left of KillWait)"),
@@ -232,10 +231,9 @@ static int declines(struct boot *b, void *arg)
     EXPECT(until_stop(&k, b, 60, 90) == ACCEL_ERESUME, "stopped: %s", k.err.text);
     EXPECT(checkpoints(&newest) == 1 && newest == 2, "step 3 is not saved");
     EXPECT(message_of(&k.err) == A0926 &&
-               (b->rank != 0 ||
-                strstr(k.err.text, "step 3 is not saved: a checkpoint takes about 90.0 "
-                                   "s, and ")) &&
-               strstr(k.err.text, "; the checkpoint of step 2 is kept"),
+               tells(b, &k.err,
+                     "step 3 is not saved: a checkpoint takes about 90.0 s, and ") &&
+               tells(b, &k.err, "; the checkpoint of step 2 is kept"),
            "and said: %s", k.err.text);
     EXPECT(has_said(b, "step 3 is not saved: a checkpoint takes about 90.0 s"),
            "with the times: %s", said);
@@ -286,7 +284,7 @@ static int cancelled(struct boot *b, void *arg)
     EXPECT(b->rank != 0 || !in_job("JobId=1 JobState=CANCELLED BatchFlag=1"), "a job");
     EXPECT(until_stop(&k, b, 60, 90) == ACCEL_ESTOPPED, "stopped: %s", k.err.text);
     EXPECT(message_of(&k.err) == A0927 &&
-               strstr(k.err.text, "; the checkpoint of step 2 is kept"),
+               tells(b, &k.err, "; the checkpoint of step 2 is kept"),
            "it does not come back: %s", k.err.text);
     accel_close(k.run, NULL);
     return 0;
@@ -359,7 +357,7 @@ static int finishes(struct boot *b, void *arg)
     EXPECT(has_said(b, "received SIGTERM: finishing the checkpoint of step 2") &&
                has_said(b, "step 3 is not saved"),
            "and said: %s", said);
-    EXPECT(strstr(k.err.text, "the checkpoint of step 2 is kept"), "%s", k.err.text);
+    EXPECT(tells(b, &k.err, "the checkpoint of step 2 is kept"), "%s", k.err.text);
     EXPECT(in_history(" background\n"), "its time is noted apart");
     accel_close(k.run, NULL);
     judge_opens = false;
@@ -402,7 +400,7 @@ static int gives_up(struct boot *b, void *arg)
                        "KillWait"),
            "and said: %s", said);
     EXPECT(message_of(&k.err) == A0926 &&
-               strstr(k.err.text, "there is no older checkpoint"),
+               tells(b, &k.err, "there is no older checkpoint"),
            "%s", k.err.text);
     EXPECT(in_history("stop step=3 saved=-1 signal=SIGTERM"), "the history has it");
     last_write = ACCEL_OK;
