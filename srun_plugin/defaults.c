@@ -65,11 +65,13 @@ static void default_tasks(struct launch_defaults *d, const struct config *cfg,
         snprintf(number, sizeof(number), "%lld", (long long)tasks);
         set_default(d, "SLURM_NTASKS", number);
     }
-    /* Slurm refuses a number per node beside one per GPU. */
+    /* Slurm refuses a number per node beside one per GPU, and takes it as a demand for
+     * as many CPUs, whatever --overcommit says. */
     if (nodes <= 0 || tasks % nodes || getenv("SLURM_NTASKS_PER_GPU") ||
-        getenv("SLURM_NTASKS_PER_TRES") ||
+        getenv("SLURM_NTASKS_PER_TRES") || getenv("SLURM_OVERCOMMIT") ||
         cmdline_gives(argv, 0, "ntasks-per-gpu", 12) ||
-        cmdline_gives(argv, 0, "ntasks-per-tres", 12))
+        cmdline_gives(argv, 0, "ntasks-per-tres", 12) ||
+        cmdline_gives(argv, 'O', "overcommit", 4))
         return;
     snprintf(number, sizeof(number), "%lld", (long long)(tasks / nodes));
     set_default(d, "SLURM_NTASKS_PER_NODE", number);

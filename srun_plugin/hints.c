@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a user should know before the job starts, although it is no error: values that
- * were not applied, a script that starts Python without srun, a strategy that a Python
- * program does not have on CPUs. The config with its notes, the command line and the
+ * were not applied, a script that starts Python without srun, a launcher under srun, a
+ * strategy that a Python program does not have on CPUs. The config with its notes, the command line and the
  * batch script come in. Lines of information go out, none with -Q. Never refuses
  * anything.
  */
@@ -82,6 +82,27 @@ static void say_no_shards(const struct client *c)
 static bool is_quiet(char **words)
 {
     return cmdline_letter(words, 'Q') || cmdline_option(words, "quiet", 4);
+}
+
+/* Each task would be the only node of a world of its own, and all of them would write
+ * the same files. */
+void hints_say_worlds(const struct client *c, uint32_t tasks)
+{
+    char **words = c->typed.words;
+    struct strbuf line = { 0 };
+    const char *launcher;
+
+    if (!words || tasks < 2 || is_quiet(words))
+        return;
+    for (size_t i = cmdline_command(words); words[i]; i++)
+        strbuf_printf(&line, "%s ", words[i]);
+    launcher = line.s && !line.failed ? script_own_world(line.s) : NULL;
+    if (launcher)
+        slurm_info("accel: %s makes a world of its own in each of the %u tasks; the "
+                   "tasks have their ranks already: start the script itself (srun "
+                   "python train.py)",
+                   launcher, tasks);
+    strbuf_free(&line);
 }
 
 void hints_say(const struct client *c)

@@ -136,6 +136,7 @@ static int prepare_step(struct client *c, const struct srun_step *s)
     /* From here on client_exit watches the end. */
     c->job_id = s->job_id;
     c->started_at = time(NULL);
+    hints_say_worlds(c, s->tasks);
     notice_export(c, s->job_id);
     if (!srun_step_export(c, s))
         return srun_step_refuse(c);

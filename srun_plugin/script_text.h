@@ -14,5 +14,8 @@ bool names_python(const char *word, size_t n);
  * with Python, if no line of it names srun or another launcher; 0: none. Comments do
  * not count. */
 int script_bare_python(const char *text);
+/* The launcher that a command line runs and that makes a world of its own, such as
+ * "torchrun"; NULL: it runs none, or one that is told of other nodes. Static. */
+const char *script_own_world(const char *line);
 
 #endif

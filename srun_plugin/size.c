@@ -47,6 +47,14 @@ static bool has_word(char **argv, const char *word)
     return false;
 }
 
+/* More tasks than CPUs, on purpose. */
+static bool overcommits(const struct typed *t)
+{
+    return getenv(cmdline_is_sbatch() ? "SBATCH_OVERCOMMIT" : "SALLOC_OVERCOMMIT") ||
+           cmdline_gives(t->words, 'O', "overcommit", 4) ||
+           cmdline_gives(t->script, 'O', "overcommit", 4);
+}
+
 /* Writes the options to add into `text`; returns their number. */
 static size_t missing(const struct config *cfg, const struct typed *t,
                       char text[MAX_ADDED][40])
@@ -65,7 +73,9 @@ static size_t missing(const struct config *cfg, const struct typed *t,
     if (nodes <= 0 || tasks % nodes || cmdline_gives(argv, 'N', "nodes", 5) ||
         cmdline_gives(script, 'N', "nodes", 5))
         return n;
-    snprintf(text[n++], sizeof(*text), "--ntasks-per-node=%lld", tasks / nodes);
+    /* To Slurm a number per node is a demand for as many CPUs. */
+    if (!overcommits(t))
+        snprintf(text[n++], sizeof(*text), "--ntasks-per-node=%lld", tasks / nodes);
     snprintf(text[n++], sizeof(*text), "--nodes=%lld", nodes);
     return n;
 }

@@ -238,6 +238,20 @@ static accel_status_t find_mpirun(long n, char **mpirun_out, accel_error_t *err)
         "mpirun not found; %ld processes need its PMIx server", n);
 }
 
+/* Inside a job mpirun would take the job's nodes and start a daemon with srun, which in
+ * the shell of a step waits for the CPUs of that very step. The processes are to run
+ * here. These are the settings of Open MPI 4 and 5; the user's own stay. */
+static bool keep_mpirun_here(void)
+{
+    static const char *const names[] = { "OMPI_MCA_plm", "OMPI_MCA_ras", "PRTE_MCA_plm",
+                                         "PRTE_MCA_ras" };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++)
+        if (setenv(names[i], "^slurm", 0))
+            return false;
+    return true;
+}
+
 /* The environment travels in two variables, and each task applies the
  * list for its own rank. */
 static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
@@ -255,7 +269,7 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
     snprintf(port, sizeof(port), "%u", env->port);
     argv = mpirun_command(mpirun, count, self, a->command);
     if (!argv || setenv(ENV_LAUNCH_ENVIRONMENT, env->carrier.s, 1) ||
-        setenv(ENV_LAUNCH_PORT, port, 1)) {
+        setenv(ENV_LAUNCH_PORT, port, 1) || !keep_mpirun_here()) {
         accel_fail_nomem(&err, "arguments", 0);
         code = cli_fail(&err);
     } else {

@@ -77,6 +77,13 @@ static const struct row rows[] = {
       "srun ./a", NULL,
       "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
       "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
+    { "more tasks than CPUs, typed", SRUN, 4, 2, OFF, "", "srun -O ./a", NULL,
+      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
+      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
+    { "more tasks than CPUs, exported", SRUN, 4, 2, OFF, "SLURM_OVERCOMMIT=1",
+      "srun ./a", NULL,
+      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
+      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
     { "a signal is typed", SRUN, 0, 0, 0, "", "srun --signal=USR1@9 ./a", NULL,
       "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 | stay "
       "SLURM_MPI_TYPE | warning "

@@ -26,6 +26,8 @@ static const struct again again_rows[] = {
     { 4, 4, "sbatch a.sh", NULL,
       "sbatch --ntasks=4 --ntasks-per-node=1 --nodes=4 a.sh" },
     { 5, 2, "sbatch a.sh", NULL, "sbatch --ntasks=5 a.sh" }, /* not divisible */
+    { 8, 2, "sbatch -O a.sh", NULL, "sbatch --ntasks=8 --nodes=2 -O a.sh" },
+    { 8, 2, "sbatch a.sh", "--overcommit", "sbatch --ntasks=8 --nodes=2 a.sh" },
     { 1, 2, "sbatch a.sh", NULL, "sbatch --ntasks=1 a.sh" },
     { 4, 2, "sbatch -N 2 a.sh", NULL, "sbatch --ntasks=4 -N 2 a.sh" },
     { 4, 2, "sbatch a.sh", "--nodes=2", "sbatch --ntasks=4 a.sh" },

@@ -59,8 +59,46 @@ static const struct {
     { "x/python", true },
 };
 
+static const struct {
+    const char *line, *launcher;
+} worlds[] = {
+    { "torchrun train.py", "torchrun" },
+    { "/opt/venv/bin/torchrun --nproc_per_node 4 train.py", "torchrun" },
+    { "torchrun --nnodes=1 --nproc_per_node=4 train.py", "torchrun" },
+    { "torchrun --nnodes 1 train.py", "torchrun" },
+    { "accelerate launch train.py", "accelerate launch" },
+    { "accelerate launch --num_machines 1 train.py", "accelerate launch" },
+    { "python -m torch.distributed.run train.py", "torch.distributed.run" },
+    { "python3 -u -m accelerate.commands.launch train.py",
+      "accelerate.commands.launch" },
+    { "bash -c cd work && exec torchrun train.py", "torchrun" },
+    { "sh -c A=b accelerate launch train.py", "accelerate launch" },
+    { "deepspeed train.py", "deepspeed" },
+    /* One world of several nodes. */
+    { "torchrun --nnodes=2 --rdzv_endpoint=n1:1 train.py", NULL },
+    { "torchrun --nnodes 1:4 train.py", NULL },
+    { "torchrun --nnodes=12 train.py", NULL },
+    { "accelerate launch --num_machines 2 train.py", NULL },
+    /* No launcher, or none that runs. */
+    { "", NULL },
+    { "python train.py", NULL },
+    { "python train.py --deepspeed ds.json", NULL },
+    { "python -m my.trainer torchrun", NULL },
+    { "accelerate env", NULL },
+    { "accelerate", NULL },
+    { "echo torchrun", NULL },
+    { "./torchrunner train.py", NULL },
+};
+
 int main(void)
 {
+    for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++) {
+        const char *found = script_own_world(worlds[i].line),
+                   *want = worlds[i].launcher;
+
+        tap_is_str(found ? found : "none", want ? want : "none", "world of '%s'",
+                   worlds[i].line);
+    }
     for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
         tap_is_int(script_bare_python(scripts[i].text), scripts[i].line, "script %zu",
                    i);
