@@ -163,6 +163,7 @@ int client_start_step(spank_t sp)
 static void bring_back(const struct client *c, const struct outcome *o)
 {
     outcome_say_unsaved(c, o);
+    outcome_say_finished(o);
     if (outcome_comes_back(o) && o->batch)
         resubmit_batch(c, o);
     else if (outcome_comes_back(o))

@@ -19,6 +19,15 @@
 #define EXIT_RESUME  85
 #define EXIT_STOPPED 75
 
+/* Has Slurm told the job of its time limit by now? Not from its end, which is now for a
+ * job that has ended. */
+static bool is_warning_due(const struct config *cfg, const slurm_job_info_t *j)
+{
+    return j->time_limit < NO_VAL &&
+           (int64_t)time(NULL) >= (int64_t)j->start_time + j->time_limit * INT64_C(60) -
+                                      cfg->preempt_lead_seconds;
+}
+
 /* Fills *o from what the controller knows of the job. Without an answer only the exit
  * code counts. */
 static void read_job(const struct client *c, struct outcome *o)
@@ -33,6 +42,9 @@ static void read_job(const struct client *c, struct outcome *o)
         if (j->job_id != c->job_id)
             continue;
         base = j->job_state & JOB_STATE_BASE;
+        if (j->array_task_id != NO_VAL)
+            snprintf(o->job, sizeof(o->job), "%u_%u", j->array_job_id,
+                     j->array_task_id);
         o->batch = j->batch_flag;
         o->may_requeue = j->requeue;
         o->restarts = j->restart_cnt;
@@ -40,11 +52,9 @@ static void read_job(const struct client *c, struct outcome *o)
         o->preempted = j->preempt_time > 0 || base == JOB_PREEMPTED;
         o->node_failed = base == JOB_NODE_FAIL;
         o->timed_out = base == JOB_TIMEOUT;
+        o->warned = is_warning_due(&c->file.config, j);
         o->killed = base == JOB_PREEMPTED || base == JOB_NODE_FAIL;
         o->cancelled = base == JOB_CANCELLED;
-        if (j->array_task_id != NO_VAL)
-            snprintf(o->job, sizeof(o->job), "%u_%u", j->array_job_id,
-                     j->array_task_id);
     }
     slurm_free_job_info_msg(msg);
 }
@@ -60,6 +70,7 @@ void outcome_read(const struct client *c, int exit_code, struct outcome *o_out)
     int warning = warning_number(&c->file.config);
 
     *o_out = (struct outcome){ .exit_code = exit_code };
+    snprintf(o_out->job, sizeof(o_out->job), "%u", c->job_id);
     read_job(c, o_out);
     o_out->seconds = (long)(time(NULL) - c->started_at);
     /* Only in the first seconds: later the program has had its chance to handle
@@ -70,7 +81,6 @@ void outcome_read(const struct client *c, int exit_code, struct outcome *o_out)
 /* Does somebody want the run to end? In a batch job only Ctrl-C says so: there Slurm
  * itself sends SIGTERM to srun, whatever comes next. */
 static bool is_told_to_end(const struct outcome *o)
-    snprintf(o_out->job, sizeof(o_out->job), "%u", c->job_id);
 {
     return interrupt_seen() == SIGINT || (interrupt_seen() && !o->batch);
 }
@@ -102,10 +112,20 @@ const char *outcome_text(const struct outcome *o, char *buf, size_t len)
     if (o->exit_code == EXIT_RESUME)
         snprintf(buf, len, "%s with its state saved (exit 85)", what);
     else
-        snprintf(buf, len,
-                 "%s (exit %d; it can resume from the last complete checkpoint)", what,
-                 o->exit_code);
+        snprintf(buf, len, "%s (exit %d)", what, o->exit_code);
     return buf;
+}
+
+/* Many a program saves at SIGTERM and ends with 0, and then nobody runs it again. */
+void outcome_say_finished(const struct outcome *o)
+{
+    if (o->exit_code != 0 || o->killed || o->cancelled || !(o->preempted || o->warned))
+        return;
+    slurm_info(
+        "accel: job %s: ended with exit code 0 after the notice of %s: it counts "
+        "as finished and is not run again; a program that has saved and is not "
+        "finished ends with 85 (see doc/python.md)",
+        o->job, o->preempted ? "a preemption" : "its time limit");
 }
 
 /* What was not saved at the warning, or at SIGTERM, is lost, whoever restarts the run.

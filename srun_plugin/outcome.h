@@ -20,6 +20,8 @@ struct outcome {
     bool batch, may_requeue;
     /* Ended by its time limit. */
     bool timed_out;
+    /* So near its time limit that it has been told. */
+    bool warned;
     /* Still the same start of the job: running, or ended and not requeued. */
     bool present;
     bool preempted, node_failed;
@@ -46,5 +48,7 @@ const char *outcome_text(const struct outcome *o, char *buf, size_t len);
 /* Says what would have saved a run that the warning, a preemption or the time limit
  * ended unsaved. */
 void outcome_say_unsaved(const struct client *c, const struct outcome *o);
+/* Says of a run that ended with 0 after a notice that it counts as finished. */
+void outcome_say_finished(const struct outcome *o);
 
 #endif

@@ -173,6 +173,16 @@ bool size_fits(const struct client *c, uint32_t tasks, uint32_t nodes)
     long long want = cfg->num_processes, machines = cfg->num_machines;
     char place[4200], cure[400];
 
+    /* First, since with NO the file can say no other number. */
+    if (cfg->distributed_type == DIST_NO && tasks > 1) {
+        job_file_place(&c->file, "distributed_type", place, sizeof(place));
+        plugin_error(
+            A0303, place,
+            "start one task (-n1), or use distributed_type: MULTI_CPU, MULTI_GPU or "
+            "FSDP; for a step without training: srun --accel-config=none ...",
+            "distributed_type NO means one process, but this step has %u tasks", tasks);
+        return false;
+    }
     if (want > 0 && tasks > 0 && tasks != want) {
         job_file_place(&c->file, "num_processes", place, sizeof(place));
         snprintf(
@@ -195,15 +205,6 @@ bool size_fits(const struct client *c, uint32_t tasks, uint32_t nodes)
         plugin_error(A0302, place, cure,
                      "num_machines is %lld, but this step has %u node%s", machines,
                      nodes, plural(nodes));
-        return false;
-    }
-    if (cfg->distributed_type == DIST_NO && tasks > 1) {
-        job_file_place(&c->file, "distributed_type", place, sizeof(place));
-        plugin_error(
-            A0303, place,
-            "start one task (-n1), or use distributed_type: MULTI_CPU, MULTI_GPU or "
-            "FSDP; for a step without training: srun --accel-config=none ...",
-            "distributed_type NO means one process, but this step has %u tasks", tasks);
         return false;
     }
     return mesh_fits(&c->file, tasks);

@@ -48,6 +48,10 @@ shell_tests += \
 	tests/issues/0222-full-disk-exit.t \
 	tests/issues/0369-tokenizer-directory.t \
 	tests/issues/0370-merged-model.t
+	tests/issues/0350-array-requeue.t \
+	tests/issues/0351-stop-says-once.t \
+	tests/issues/0352-launch-forms.t \
+	tests/issues/0353-srun-ends.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk

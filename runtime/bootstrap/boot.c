@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bootstrap/boot_impl.h"
+#include "common/env_names.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
 
@@ -34,6 +35,10 @@ static accel_status_t refuse_lost_tasks(accel_error_t *err)
         long tasks = env_long(task_counts[i].name, 1);
         const char *hint = task_counts[i].hint;
 
+        /* accel's srun chooses pmix, so somebody has chosen otherwise. */
+        if (getenv(ENV_RESOLVED) && i == 0)
+            hint = "this step has another MPI type: leave --mpi out of the command and "
+                   "unset SLURM_MPI_TYPE, then srun --accel-config uses pmix";
 #ifndef HAVE_PMIX
         hint = "this accel was built without PMIx: install libpmix-dev (Debian) or "
                "pmix-devel (RHEL), build accel again, and start with srun --mpi=pmix";

@@ -151,6 +151,12 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
                    "no config given: %d processes train as MULTI_CPU with the defaults "
                    "(use srun --accel-config=FILE to change this)",
                    run->boot.size);
+    /* Before the number of the config, which cannot be another one with NO. */
+    if (run->config.distributed_type == DIST_NO && run->boot.size > 1)
+        return accel_fail_at(err, A0303, "distributed_type",
+                             "use distributed_type: FSDP or MULTI_CPU, or one task",
+                             "distributed_type is NO, but %d processes were started",
+                             run->boot.size);
     /* 0: the config does not say */
     if (want > 0 && want != run->boot.size)
         return accel_fail_at(
@@ -159,11 +165,6 @@ static accel_status_t check_size(const accel_t *run, accel_error_t *err)
             "(srun -n, mpirun -n)",
             "the config says %lld, but %d %s started", (long long)want, run->boot.size,
             run->boot.size == 1 ? "process was" : "processes were");
-    if (run->config.distributed_type == DIST_NO && run->boot.size > 1)
-        return accel_fail_at(err, A0303, "distributed_type",
-                             "use distributed_type: FSDP or MULTI_CPU, or one task",
-                             "distributed_type is NO, but %d processes were started",
-                             run->boot.size);
     return config_check_world(&run->config, run->boot.size, err);
 }
 

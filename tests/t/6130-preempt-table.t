@@ -166,19 +166,20 @@ cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 3 --set RequeueExit=
 partitions
 saved='preempted with its state saved \(exit 85\)'
 # Without a grace time a loaded machine may use up KillWait: then one task is killed.
-late="($saved|was preempted \\(exit 137; it can resume from the last complete checkpoint\\))"
+late="($saved|was preempted \\(exit 137\\))"
 again='; requesting a new allocation \(restart 1 of at most 100\)$'
 mkdir markers markers-2 # job numbers begin anew in the second cluster
 ask=requeue=$tap_tmp/markers
 # Slow ones first: they end together.
 row user-signal-b batch short high COMPLETED 1 'TERM ' 'DUE TO' "" --signal=B:USR1@30
 row ignored batch short high COMPLETED 1 'TERM USR1 ' 'DUE TO' ignore
-row bare-ignored bare short high 0 1 'TERM USR1 ' "was preempted \\(exit [0-9]+; it can resume from the last .*$again" ignore
+row bare-ignored bare short high 0 1 'TERM USR1 ' "was preempted \\(exit [0-9]+\\)$again" ignore
 row rank0 batch grace high COMPLETED 1 'USR1 ' 'DUE TO JOB REQUEUE' "$ask"
 row plugin plain grace high COMPLETED 1 'USR1 ' "$saved; requeued as restart 1 of at most 100$"
 row exit-85 batch grace high COMPLETED 1 'USR1 ' "$saved; requeued as restart 1 of at most 100$"
-row exit-0 batch grace high COMPLETED 0 'USR1 ' '.*' exit=0
-row exit-1 batch grace high COMPLETED 1 'USR1 ' 'preempted \(exit 1; .*; requeued as restart 1' exit=1
+row exit-0 batch grace high COMPLETED 0 'USR1 ' \
+    'ended with exit code 0 after the notice of a preemption: it counts as finished and is not run again' exit=0
+row exit-1 batch grace high COMPLETED 1 'USR1 ' 'preempted \(exit 1\); requeued as restart 1' exit=1
 row no-grace batch none high COMPLETED 1 any 'DUE TO PREEMPTION' "$ask"
 row no-grace-0 batch none high COMPLETED 1 any 'DUE TO PREEMPTION' exit=0
 row cancel-site batch cancel high COMPLETED 1 'USR1 ' 'DUE TO JOB REQUEUE' "$ask"
@@ -201,7 +202,7 @@ env_words='env PATH=/nonexistent'
 row no-scontrol batch grace high COMPLETED 1 'USR1 ' "$saved; requeued as restart 1" "$ask"
 env_words=
 row bare bare grace high 0 1 'USR1 ' "$saved$again" "$ask"
-row bare-1 bare grace high 0 1 'USR1 ' "was preempted \\(exit 1; .*$again" exit=1
+row bare-1 bare grace high 0 1 'USR1 ' "was preempted \\(exit 1\\)$again" exit=1
 row bare-no-grace bare none high 0 1 any "$late$again" "$ask"
 row bare-cancel-site bare cancel high 0 1 'USR1 ' "$saved$again" "$ask"
 row bare-cancel-0 bare cancel0 high 0 1 any "$late$again" "$ask"
@@ -226,6 +227,8 @@ partitions
 ask=$ask-2
 row plain-rank0 batch grace high COMPLETED 1 'TERM ' 'DUE TO JOB REQUEUE' "$ask"
 row plain-plugin batch grace high COMPLETED 1 'TERM ' "$saved; requeued as restart 1"
+row plain-exit-0 batch grace high COMPLETED 0 'TERM ' 'exit code 0 after the notice of a preemption' exit=0
+row plain-bare-1 bare grace high 0 1 'TERM ' "was preempted \\(exit 1\\)$again" exit=1
 row plain-signal batch grace high COMPLETED 1 'TERM ' "$saved; requeued as restart 1" "" --signal=USR1@30
 row plain-cancel batch cancel high COMPLETED 1 'TERM ' 'DUE TO JOB REQUEUE' "$ask"
 row plain-cancel-0 batch cancel0 high COMPLETED 1 'TERM ' 'DUE TO PREEMPTION' "$ask"

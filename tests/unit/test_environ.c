@@ -450,7 +450,12 @@ static void test_task(void)
     environ_apply(&ops, &place, "FSDP_VERSION", "1", false);
     environ_apply(&ops, &place, "OMP_NUM_THREADS", "cores", true);
     environ_apply(&ops, &place, "ACCEL_CONFIG", "/new", false);
+    unsetenv("PYTHONUNBUFFERED");
     environ_apply_place(&ops, &place);
+    tap_is_str(getenv("PYTHONUNBUFFERED"), "1", "Python's output is not held back");
+    setenv("PYTHONUNBUFFERED", "", 1);
+    environ_apply_place(&ops, &place);
+    tap_is_str(getenv("PYTHONUNBUFFERED"), "", "unless the user wants it to be");
     tap_is_str(getenv("RANK"), "3", "RANK counts node by node");
     tap_is_str(getenv("ACCEL_RANK"), "2", "ACCEL_RANK is the launcher's");
     tap_is_str(getenv("GROUP_RANK"), "1", "GROUP_RANK is the node");

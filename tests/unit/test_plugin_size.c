@@ -168,6 +168,7 @@ static void test_fits(void)
           "A0302 num_machines is 1, but this step has 2 nodes | request 1 node (-N "
           "1), " },
         { 0, 0, DIST_NO, 2, 1, "A0303 " },
+        { 1, 0, DIST_NO, 2, 1, "A0303 " },
         { 0, 0, DIST_NO, 1, 1, "" },
         { 0, 0, DIST_MULTI_CPU, 7, 1, "7 does not fit" },
         { 0, 0, DIST_MULTI_CPU, 8, 1, "" },

@@ -92,8 +92,8 @@ struct environ_ops {
  * the path that is there. */
 void environ_apply(const struct environ_ops *ops, const struct task_place *place,
                    const char *name, const char *value, bool task);
-/* Sets ACCEL_RANK and the other variables of a task's place, which tasks of every
- * type get. */
+/* Sets what tasks of every type get: ACCEL_RANK and the other variables of a task's
+ * place, and PYTHONUNBUFFERED unless it is set. */
 void environ_apply_place(const struct environ_ops *ops, const struct task_place *place);
 
 /* Appends " NAME=users (the config says VALUE)" to `b` if the user's value (NULL: none)

@@ -161,6 +161,12 @@ void environ_apply(const struct environ_ops *ops, const struct task_place *place
  * a choice. */
 void environ_apply_place(const struct environ_ops *ops, const struct task_place *p)
 {
+    static const char unbuffered[] = "PYTHONUNBUFFERED";
+    char there[8];
+
+    /* What a task printed before it was killed must not be lost in a buffer. */
+    if (!ops->get(ops->where, unbuffered, there, sizeof(there)))
+        ops->set(ops->where, unbuffered, "1");
     set_number(ops, ENV_RANK, p->index);
     set_number(ops, ENV_WORLD_SIZE, p->world);
     set_number(ops, ENV_LOCAL_RANK, p->local_rank);
