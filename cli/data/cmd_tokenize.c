@@ -224,7 +224,7 @@ static accel_status_t tokenize_all(struct job *j, const struct args *a,
     if (!st)
         st = grow_piece(j, err);
     if (!st)
-        st = token_output_open(&j->out, a->output, accel_tokenizer_vocab(j->t), err);
+        st = token_output_open(&j->out, a->output, j->t, err);
     for (int i = 0; i < a->count && !st; i++) {
         if (i)
             st = token_output_add(&j->out, &eot, 1, err);

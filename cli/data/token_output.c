@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "data/token_file.h"
+#include "data/tokenizer.h"
 
 /* A multiple of both token widths, so that a token never straddles two writes. */
 enum { BUFFER = 1 << 20 };
@@ -61,17 +62,19 @@ static accel_status_t write_token_bytes(const struct token_output *o, const void
 
 /* The header is written with 0 tokens first; the count follows with the commit.
  * mkostemp makes the file 0600, so the umask's mode is set by hand. */
-accel_status_t token_output_open(struct token_output *o, const char *path, int vocab,
-                                 accel_error_t *err)
+accel_status_t token_output_open(struct token_output *o, const char *path,
+                                 const accel_tokenizer_t *t, accel_error_t *err)
 {
     uint8_t header[TOKEN_FILE_HEADER];
     /* umask can only be read by setting it. */
     mode_t mask = umask(0);
 
     umask(mask);
-    *o = (struct token_output){
-        .path = path, .fd = -1, .width = token_file_width(vocab), .buf = malloc(BUFFER)
-    };
+    *o = (struct token_output){ .path = path,
+                                .fd = -1,
+                                .width = token_file_width(accel_tokenizer_vocab(t)),
+                                .mark = tokenizer_mark(t),
+                                .buf = malloc(BUFFER) };
     if (!o->buf)
         return accel_fail_nomem(err, "buffer of tokens", BUFFER);
     if ((size_t)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >=
@@ -92,7 +95,7 @@ accel_status_t token_output_open(struct token_output *o, const char *path, int v
             signal(ending[i], SIG_IGN);
     if (fchmod(o->fd, 0666 & ~mask))
         return tokens_not_written(o, err);
-    token_file_header(header, o->width, 0);
+    token_file_header(header, o->width, 0, o->mark);
     return write_token_bytes(o, header, sizeof(header), err);
 }
 
@@ -131,7 +134,7 @@ accel_status_t token_output_commit(struct token_output *o, accel_error_t *err)
     if (st)
         return st;
     /* Now that the count is known, over the header at the beginning. */
-    token_file_header(header, o->width, o->tokens);
+    token_file_header(header, o->width, o->tokens, o->mark);
     if (lseek(o->fd, 0, SEEK_SET))
         return tokens_not_written(o, err);
     st = write_token_bytes(o, header, sizeof(header), err);

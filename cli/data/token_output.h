@@ -12,6 +12,8 @@ struct token_output {
     const char *path;
     /* -1: not open. width: bytes of a token, 2 or 4. */
     int fd, width;
+    /* tokenizer_mark */
+    uint64_t mark;
     /* Tokens so far, those in the buffer included. */
     int64_t tokens;
     /* Encoded tokens that are not written yet; `used` bytes. */
@@ -19,10 +21,10 @@ struct token_output {
     size_t used;
 };
 
-/* Begins a file for a vocabulary of this size. A signal that ends the program removes
- * what was written. One at a time in a process. */
-accel_status_t token_output_open(struct token_output *o, const char *path, int vocab,
-                                 accel_error_t *err);
+/* Begins a file for the vocabulary of this tokenizer. A signal that ends the program
+ * removes what was written. One at a time in a process. */
+accel_status_t token_output_open(struct token_output *o, const char *path,
+                                 const accel_tokenizer_t *t, accel_error_t *err);
 /* Appends ids[n]. A0717: more tokens than the header can count. */
 accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size_t n,
                                 accel_error_t *err);

@@ -54,6 +54,8 @@ accel_status_t data_rewind(const accel_dataset_t *d, int64_t epoch, accel_error_
 accel_status_t data_next(const accel_dataset_t *d, void *const *dst, bool *more_out,
                          accel_error_t *err);
 
+/* A file of text, whose bytes are the tokens; NULL: the data are no text. */
+const char *data_text_file(const accel_dataset_t *d);
 /* The identity of the data, which enters that of the run. Token files: kind and count
  * of tokens, names (without directory) and sizes of files, and 64 evenly spread pieces
  * of content; neither seq nor holdout. A program's own: fields, number of samples, and

@@ -27,6 +27,8 @@ struct data_file {
     int start;
     /* bytes of a token */
     int width;
+    /* of the vocabulary of its tokens; 0: not known */
+    uint64_t mark;
 };
 
 /* A dataset of either kind. Nothing changes after opening. */

@@ -51,7 +51,7 @@ accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char 
 /* The file's size must agree with its header. */
 static accel_status_t read_header(struct data_file *f, accel_error_t *err)
 {
-    uint8_t raw[TOKEN_FILE_WORDS];
+    uint8_t raw[TOKEN_FILE_MARKED];
     accel_status_t st;
 
     if (f->bytes < TOKEN_FILE_HEADER)
@@ -64,6 +64,7 @@ static accel_status_t read_header(struct data_file *f, accel_error_t *err)
     if (st)
         return st;
     f->start = TOKEN_FILE_HEADER;
+    f->mark = token_file_mark(raw);
     return token_file_read_header(raw, f->path, f->bytes, &f->width, &f->tokens, err);
 }
 
@@ -187,6 +188,33 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
     return ACCEL_OK;
 }
 
+/* Files that accel tokenize has not written have no mark: they differ at most in the
+ * width of their tokens. */
+static bool may_be_alike(const struct data_file *a, const struct data_file *b)
+{
+    return a->width == b->width && (!a->mark || !b->mark || a->mark == b->mark);
+}
+
+/* An id must mean the same token in all files. */
+static accel_status_t check_one_tokenizer(const accel_dataset_t *d, const char *path,
+                                          accel_error_t *err)
+{
+    const struct data_file *first = &d->file[0];
+
+    for (int i = 1; i < d->files && d->token_files; i++) {
+        const struct data_file *f = &d->file[i];
+
+        if (!may_be_alike(first, f))
+            return accel_fail_at(
+                err, A0706, path,
+                "tokenize all text with the tokenizer of the model, and keep other "
+                "token files in a directory of their own",
+                "'%s' and '%s' are of two tokenizers", first->base, f->base);
+        first = first->mark ? first : f; /* the first with a mark */
+    }
+    return ACCEL_OK;
+}
+
 /* ---- vocabulary ------------------------------------------------------------------ */
 
 /* Raises *top to the largest token of one file, reading at most `budget` bytes. Of a
@@ -300,6 +328,8 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     for (int i = 0; !st && i < d->files; i++)
         st = open_file(&d->file[i], d->token_files, err);
     if (!st)
+        st = check_one_tokenizer(d, path, err);
+    if (!st)
         st = dataset_split(d, path, holdout, err);
     if (!st)
         st = find_vocab(d, err);
@@ -314,6 +344,11 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
 int accel_dataset_vocab(const accel_dataset_t *d)
 {
     return d ? d->vocab : 0;
+}
+
+const char *data_text_file(const accel_dataset_t *d)
+{
+    return d->files > 0 && !d->token_files ? d->file[0].path : NULL;
 }
 
 /* Also what accel_dataset_open has left half open. */

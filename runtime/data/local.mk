@@ -32,5 +32,6 @@ unit_tests += tests/unit/test_tokenizer
 tests_unit_test_tokenizer_SOURCES = tests/unit/test_tokenizer.c
 tests_unit_test_tokenizer_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 tests_unit_test_tokenizer_LDADD = $(unit_ldadd)
-shell_tests += tests/t/4300-data-tokenize.t
+shell_tests += tests/t/4300-data-tokenize.t tests/issues/0366-text-for-tokens.t \
+	tests/issues/0367-doc-commands.t
 EXTRA_DIST += tests/bench/tokenizer_speed.py tests/data/tokenizer doc/tokens.md

@@ -53,7 +53,13 @@ accel_status_t token_file_read_header(const uint8_t raw[TOKEN_FILE_WORDS],
     return ACCEL_OK;
 }
 
-void token_file_header(uint8_t raw[TOKEN_FILE_HEADER], int width, int64_t tokens)
+uint64_t token_file_mark(const uint8_t raw[TOKEN_FILE_MARKED])
+{
+    return token_file_get(raw + 16, 4) | (uint64_t)token_file_get(raw + 20, 4) << 32;
+}
+
+void token_file_header(uint8_t raw[TOKEN_FILE_HEADER], int width, int64_t tokens,
+                       uint64_t mark)
 {
     const struct form *f = form_of_width(width);
 
@@ -61,6 +67,8 @@ void token_file_header(uint8_t raw[TOKEN_FILE_HEADER], int width, int64_t tokens
     token_file_put(raw, 4, f->magic);
     token_file_put(raw + 4, 4, f->version);
     token_file_put(raw + 8, 4, (uint32_t)tokens);
+    token_file_put(raw + 16, 4, (uint32_t)mark);
+    token_file_put(raw + 20, 4, (uint32_t)(mark >> 32));
 }
 
 /* The narrowest width that holds every id. */

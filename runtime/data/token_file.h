@@ -3,7 +3,8 @@
  * The format of token files: 256 little-endian int32 words, of which three are used
  * (magic, version, number of tokens), then the tokens: uint16 for GPT-2 (20240520, 1),
  * uint32 for larger vocabularies such as Llama-3's (20240801, 7). These are the files
- * that llm.c reads.
+ * that llm.c reads. It passes over words 4 and 5, in which accel marks the
+ * vocabulary.
  */
 #ifndef ACCEL_DATA_TOKEN_FILE_H
 #define ACCEL_DATA_TOKEN_FILE_H
@@ -12,7 +13,8 @@
 
 enum {
     TOKEN_FILE_HEADER = 1024,   /* bytes before the tokens */
-    TOKEN_FILE_WORDS = 12,      /* bytes of them that are used */
+    TOKEN_FILE_WORDS = 12,      /* bytes of them that say what the file is */
+    TOKEN_FILE_MARKED = 24,     /* and with the mark of the vocabulary */
     TOKEN_FILE_MAX = INT32_MAX, /* tokens in a file that is written */
 };
 
@@ -22,8 +24,11 @@ accel_status_t token_file_read_header(const uint8_t raw[TOKEN_FILE_WORDS],
                                       const char *path, int64_t file_bytes,
                                       int *width_out, int64_t *tokens_out,
                                       accel_error_t *err);
+/* The mark of the vocabulary that the tokens are from; 0: not known. */
+uint64_t token_file_mark(const uint8_t raw[TOKEN_FILE_MARKED]);
 /* The whole header of a file of `tokens` tokens of `width` (2 or 4) bytes. */
-void token_file_header(uint8_t raw[TOKEN_FILE_HEADER], int width, int64_t tokens);
+void token_file_header(uint8_t raw[TOKEN_FILE_HEADER], int width, int64_t tokens,
+                       uint64_t mark);
 /* Bytes per token for a vocabulary of this size. */
 int token_file_width(int vocab);
 /* The vocabulary that files of this width are usually made with. */

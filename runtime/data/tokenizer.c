@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "data/data_impl.h"
 #include "data/tokenizer_impl.h"
@@ -235,6 +236,20 @@ void accel_tokenizer_close(accel_tokenizer_t *t)
     added_free(&t->added[1]);
     free(t->frame.id);
     free(t);
+}
+/* Without added tokens: one more or less leaves the ids of the others as they are. */
+uint64_t tokenizer_mark(const accel_tokenizer_t *t)
+{
+    uint64_t mark = 0;
+
+    for (int32_t id = 0; id < t->bpe.ids; id++) {
+        const struct bpe_token *token = &t->bpe.token[id];
+
+        if (token->used && token->plain)
+            mark = XXH3_64bits_withSeed(t->bpe.text + token->at, token->bytes,
+                                        mark + (uint64_t)id);
+    }
+    return mark ? mark : 1;
 }
 
 static accel_status_t read_path(struct accel_tokenizer *t, const char *path,

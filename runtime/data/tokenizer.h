@@ -15,6 +15,9 @@ size_t tokenizer_cut(const accel_tokenizer_t *t, const uint8_t *text, size_t n);
 accel_status_t tokenizer_encode(const accel_tokenizer_t *t, const uint8_t *text,
                                 size_t n, bool continued, int32_t *ids, size_t cap,
                                 size_t *count_out, accel_error_t *err);
+/* Tells one vocabulary from another: of the ids that words become, and their
+ * bytes; never 0. */
+uint64_t tokenizer_mark(const accel_tokenizer_t *t);
 /* accel_tokenizer_open for a tokenizer.json in memory; `path` is for messages. */
 accel_status_t tokenizer_open_memory(accel_tokenizer_t **tokenizer_out,
                                      const char *json, size_t n, const char *path,

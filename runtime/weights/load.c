@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "backend/device.h"
 #include "weights/weights.h"
@@ -434,13 +436,54 @@ static accel_status_t read_all(struct load *l, accel_error_t *err)
 
 /* ---- the call -------------------------------------------------------------------- */
 
+/* The directory of weights, of which `path` may be a file. */
+static void weights_dir(const char *path, char *buf, size_t len)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat sb;
+
+    if (stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
+        snprintf(buf, len, "%s", path);
+    else
+        snprintf(buf, len, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+}
+
+/* Bytes of text are not the ids that weights with a tokenizer beside them know. */
+static accel_status_t check_text(const accel_t *run, const char *path,
+                                 accel_error_t *err)
+{
+    static const char *const files[] = { "tokenizer.json", "vocab.json", "vocab.txt",
+                                         "tokenizer.model", "spiece.model" };
+    const char *text = run->job.data ? data_text_file(run->job.data) : NULL;
+    char dir[2048], name[4096], cure[384];
+
+    weights_dir(path, dir, sizeof(dir));
+    for (size_t i = 0; text && i < ACCEL_ARRAY_SIZE(files); i++) {
+        snprintf(name, sizeof(name), "%s/%s", dir, files[i]);
+        if (access(name, F_OK) != 0)
+            continue;
+        if ((size_t)snprintf(cure, sizeof(cure),
+                             "run `accel tokenize --tokenizer %s -o train.bin %s`, and "
+                             "train on train.bin",
+                             dir, text) >= sizeof(cure))
+            strcpy(cure, "make a token file of it (accel tokenize), and train on that");
+        return accel_fail_at(err, A0720, text, cure,
+                             "text is read as bytes, but the weights in %s have a "
+                             "tokenizer (%s)",
+                             dir, files[i]);
+    }
+    return ACCEL_OK;
+}
+
 /* This rank's work. Nothing is read into the shards before every parameter has its
  * tensor. Rank 0 alone compares tied tensors: one look is enough. */
 static accel_status_t load_own(struct load *l, const char *path, accel_error_t *err)
 {
-    accel_status_t st = accel_safetensors_open(&l->file, path, err);
+    accel_status_t st = check_text(l->run, path, err);
     size_t tensors;
 
+    if (!st)
+        st = accel_safetensors_open(&l->file, path, err);
     if (st)
         return st;
     tensors = accel_safetensors_count(l->file);
