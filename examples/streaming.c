@@ -4,6 +4,7 @@
  * it was:  srun --accel-config=fsdp.yaml ./streaming 'zcat text.gz' [STEPS [OUT]] */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <accel.h>
 
 enum { CONTEXT = 32, WIDE = 64, BATCH = 16 };
@@ -15,14 +16,29 @@ struct command {
     FILE *pipe;
 };
 
-/* accel_iterable.next: bytes, and the byte behind each of them. */
+/* What a command that failed has printed is not all there is. */
+static int command_ended(struct command *c)
+{
+    const int status = pclose(c->pipe);
+
+    c->pipe = NULL;
+    if (status == 0)
+        return 0;
+    fprintf(stderr, "streaming: '%s' failed with %s %d\n", c->text,
+            WIFEXITED(status) ? "exit code" : "signal",
+            WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+    return -1;
+}
+
+/* accel_iterable.next: bytes, and the byte behind each of them. A wait for the pipe
+ * ends with an error once the run is told to stop. */
 static int command_next(void *user, void *const *dst)
 {
     unsigned char bytes[CONTEXT + 1];
     struct command *c = user;
 
     if (fread(bytes, 1, sizeof(bytes), c->pipe) < sizeof(bytes))
-        return ferror(c->pipe) ? -1 : 0;
+        return ferror(c->pipe) ? -1 : command_ended(c);
     for (int i = 0; i < CONTEXT; i++) {
         ((int32_t *)dst[0])[i] = bytes[i];
         ((int32_t *)dst[1])[i] = bytes[i + 1];
@@ -30,7 +46,8 @@ static int command_next(void *user, void *const *dst)
     return 1;
 }
 
-/* accel_iterable.rewind: every epoch runs the command anew. */
+/* accel_iterable.rewind: every epoch runs the command anew. The one before, where it is
+ * not at its end, ends when it writes again. */
 static int command_rewind(void *user, int64_t epoch)
 {
     struct command *c = user;
@@ -102,7 +119,5 @@ int main(int argc, char **argv)
         train_bytes(run, &job, loader, &err);
     accel_close(run, err.code ? NULL : &err);
     accel_dataset_close(data);
-    if (c.pipe)
-        pclose(c.pipe);
     return accel_report(&err);
 }

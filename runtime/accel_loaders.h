@@ -22,8 +22,9 @@ extern "C" {
  * failure. `rewind` goes to the first sample of an epoch; it returns 0, or anything
  * else on failure. After the same rewind the same samples must follow: a resumed run
  * goes on by reading up to its place, and an epoch that does not fill its last batch is
- * completed with its first samples. A loader that reads ahead calls both on a thread of
- * its own. */
+ * completed with its first samples. An epoch without a sample is an error. A loader
+ * that reads ahead calls both on a thread of its own. System calls in which they wait
+ * fail (EINTR) some seconds after the run was told to stop. */
 typedef struct accel_iterable {
     int (*next)(void *user, void *const *dst);
     int (*rewind)(void *user, int64_t epoch);
@@ -150,8 +151,9 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
  * dispatch always. A sample that cannot be had on one rank ends the run on all ranks
  * with that rank's message: in the first batch of an epoch and with dispatch at once;
  * else at the next accel_step or the end of the epoch, and until then that rank repeats
- * its batch before. Errors: ACCEL_EINVAL (another n), ACCEL_EIO (fetch, next, rewind,
- * index, length or collate failed). */
+ * its batch before. Errors: ACCEL_EINVAL (another n; an epoch without a batch),
+ * ACCEL_EIO (fetch, next, rewind, index, length or collate failed), and those of
+ * accel_step where a stop does not wait for a sample. */
 accel_status_t accel_loader_next(accel_loader_t *l, accel_tensor_t **batch, int n,
                                  int *got_out, accel_error_t *err);
 /* Batches of this rank in a whole epoch; -1: not known. */

@@ -6,6 +6,7 @@
 #ifndef ACCEL_LIFE_H
 #define ACCEL_LIFE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -106,6 +107,26 @@ void signals_agreed(int sig);
 int signals_pending(void);
 /* Nanoseconds since the first such signal; 0: none. Any thread. */
 int64_t signals_age_ns(void);
+
+/* ---- sample_wait.c: a wait for samples ends when a stop is asked for ------------- */
+
+/* How long a sample that is on its way is waited for. */
+#define SAMPLE_PATIENCE_NS INT64_C(3000000000)
+
+/* Has a wait since `begun` (clock_ns) to end? A stop was asked for, and the time in
+ * which a sample that is on its way would have come has passed. Any thread. */
+bool sample_wait_over(int64_t begun);
+/* A function of the program that makes samples is about to run in this thread, which
+ * owns the run. Once its wait is over its system calls fail (EINTR), until
+ * sample_wait_end. Returns clock_ns. */
+int64_t sample_wait_begin(void);
+void sample_wait_end(void);
+/* The system call that `thread` is in fails. */
+void sample_wait_break(pthread_t thread);
+/* For signals.c: with its handlers, and in them. */
+void sample_wait_install(void);
+void sample_wait_restore(void);
+void sample_wait_signal(void);
 
 /* ---- warning.c: the warning signal that accel requested from Slurm --------------- */
 

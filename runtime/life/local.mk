@@ -7,6 +7,7 @@ libaccel_core_la_SOURCES += \
 	runtime/life/life.h \
 	runtime/life/requeue.c \
 	runtime/life/requeue.h \
+	runtime/life/sample_wait.c \
 	runtime/life/signals.c \
 	runtime/life/stop.c \
 	runtime/life/warning.c

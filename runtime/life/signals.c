@@ -42,6 +42,7 @@ static void on_signal(int sig)
         atomic_store(&first_came, clock_ns());
     if (weight(sig) > weight(pending_signal))
         pending_signal = sig;
+    sample_wait_signal();
 }
 
 /* Lets a signal pass that comes after the run: see restore. */
@@ -115,6 +116,7 @@ void signals_install(const struct config *cfg)
     install(SLOT_WARNING, cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1, 0);
     if (installed[SLOT_WARNING])
         warning_arm(installed[SLOT_WARNING]);
+    sample_wait_install();
 }
 
 void signals_take_interrupt(const struct config *cfg)
@@ -131,6 +133,7 @@ void signals_leave_interrupt(void)
 void signals_restore(void)
 {
     warning_disarm();
+    sample_wait_restore();
     for (int slot = 0; slot < SLOTS; slot++)
         restore(slot);
 }

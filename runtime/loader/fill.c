@@ -8,6 +8,7 @@
 
 #include "common/floats.h"
 #include "loader/loader_impl.h"
+#include "run/run.h"
 
 /* The places of step `at` that this rank reads: its own part or, where it sends them
  * around, those of all ranks. Returns how many. */
@@ -117,6 +118,16 @@ static accel_status_t read_unknown(struct accel_loader *l, struct loader_slot *s
     return st;
 }
 
+/* A source that gives nothing, again and again, is one that is not there. */
+static accel_status_t nothing_came(struct accel_loader *l, struct loader_slot *s)
+{
+    if (l->stream.places != 0)
+        return ACCEL_OK;
+    return accel_fail_at(
+        &s->error, A0934, l->name, "see whether its source is there, and what it says",
+        "epoch %lld has no sample: next returned 0 at once", (long long)l->epoch);
+}
+
 static accel_status_t read_stream(struct accel_loader *l, struct loader_slot *s)
 {
     accel_status_t st = ACCEL_OK;
@@ -124,6 +135,8 @@ static accel_status_t read_stream(struct accel_loader *l, struct loader_slot *s)
 
     if (l->stream.places < 0)
         st = read_unknown(l, s, &got);
+    if (st == ACCEL_OK)
+        st = nothing_came(l, s);
     if (st == ACCEL_OK)
         st = read_places(l, s, got, &got);
     for (int i = 0; i < s->count; i++)
@@ -157,13 +170,28 @@ static void narrow_floats(const struct accel_loader *l, accel_batch_t *batch)
     }
 }
 
+/* A stop that goes to all processes ends those, too, that the samples come from. What
+ * then looks like a failure, or like the end of an epoch where the program's own thread
+ * reads, is the stop. */
+static bool stop_did_it(const struct accel_loader *l, accel_status_t st, bool was_open)
+{
+    const bool ended = was_open && l->stream.places >= 0;
+
+    return signals_pending() && (st != ACCEL_OK || (ended && l->ahead.started == 0));
+}
+
 static bool ring_fill(void *user, int slot, int64_t step)
 {
     struct accel_loader *l = user;
     struct loader_slot *s = &l->slot[slot];
+    const bool open = l->iterable && l->stream.places < 0;
     accel_status_t st = l->iterable ? read_stream(l, s) : read_numbered(l, s);
 
     (void)step;
+    if (stop_did_it(l, st, open)) {
+        st = ACCEL_ESTOPPED;
+        s->error = (accel_error_t){ .code = st };
+    }
     if (st == ACCEL_OK && s->count > 0)
         st = collate_batch(&l->collate, &s->host, l->field, l->fields, s->count,
                            s->index, s->lengths, &s->batch, &s->error);

@@ -10,6 +10,9 @@
  * With dispatch rank 0 sends what happened with each batch; an iterable dataset of
  * unknown length that every rank reads for itself is agreed on at each batch, since
  * nobody knows how many there will be.
+ *
+ * A sample that a stop did not wait for is such a failure, of status ACCEL_ESTOPPED and
+ * without a text: where the ranks agree on it, the run stops (loop/stop_waiting.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,18 +106,31 @@ static void begin_reading(struct accel_loader *l)
     prefetch_begin(&l->ahead);
 }
 
+/* The slot of step `step`, once it is read, or where nobody waits any longer. */
+static struct loader_slot *await_slot(struct accel_loader *l, int64_t step)
+{
+    const int slot = prefetch_take(&l->ahead, step);
+
+    if (slot >= 0)
+        return &l->slot[slot];
+    l->stopped = (struct loader_slot){ .step = step, .st = ACCEL_ESTOPPED };
+    l->stopped.error.code = ACCEL_ESTOPPED;
+    return &l->stopped;
+}
+
 /* The slot of the next step, which may be none or a failure. Where the end of the epoch
  * shows only behind it, waits for the step after it, too. */
 static struct loader_slot *take_slot(struct accel_loader *l)
 {
-    struct loader_slot *s = &l->slot[prefetch_take(&l->ahead, l->step)];
+    struct loader_slot *s = await_slot(l, l->step);
 
     if (s->step != l->step)
         s->none = s->st == ACCEL_OK;
     else if (s->st == ACCEL_OK && !s->none && !s->last && loader_places(l) < 0) {
-        const struct loader_slot *after =
-            &l->slot[prefetch_take(&l->ahead, l->step + 1)];
+        struct loader_slot *after = await_slot(l, l->step + 1);
 
+        if (after == &l->stopped)
+            return after;
         s->last = after->st == ACCEL_OK && after->none;
     }
     return s;
@@ -329,6 +345,7 @@ void loader_seek(struct accel_loader *l, int64_t epoch, int64_t taken, bool over
     l->step = 0;
     l->begun = false;
     l->over = over;
+    l->kept = (struct loader_spot){ epoch, taken, over };
     l->last_good = NULL;
     l->state = (struct loader_state){ .remainder = -1, .at_end = over };
 }

@@ -60,14 +60,19 @@ int loader_fields(const struct accel_loader *l);
 int64_t loader_first_sample(const struct accel_loader *l);
 
 /* Tells all ranks of a failure that one of them has noted: returns its status, with its
- * text and the rank's number, on all of them. Collective. */
+ * text and the rank's number, on all of them. ACCEL_ESTOPPED: a stop did not wait for a
+ * sample. Collective. */
 accel_status_t loader_agree(const struct loader_place *place, accel_error_t *err);
 
 /* ---- loader_calls.c: the loaders of a run ---------------------------------------- */
 
+/* Ends their threads: no batch is asked for any more. */
+void loaders_rest(accel_t *run);
 /* Frees those that are left, and their lines. */
 void loaders_close(accel_t *run);
-/* loader_agree of a run. Collective. */
+/* Where ranks made different calls: names a loader that may be the reason, in *e. */
+void loaders_blame(const accel_t *run, accel_error_t *e);
+/* loader_agree of a run, which may end it by a stop. Collective. */
 accel_status_t loaders_agree(accel_t *run, accel_error_t *err);
 
 /* ---- loader_memory.c: for the plan ----------------------------------------------- */
@@ -124,6 +129,10 @@ accel_status_t loaders_claim(struct accel_loader *l, accel_error_t *err);
 /* The open loaders go back to the places of text[bytes], which loaders_encode wrote in
  * this life; one opened since stays where it is. */
 void loaders_back(accel_t *run, const char *text, size_t bytes);
+/* A step of the run is done. */
+void loaders_keep(accel_t *run);
+/* Checkpoints have the places of the last loaders_keep; no batch comes any more. */
+void loaders_recall(accel_t *run);
 /* Warns, once per load, of the lines that still wait. */
 void loaders_tell(accel_t *run);
 /* Frees the lines. */

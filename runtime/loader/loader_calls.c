@@ -3,6 +3,7 @@
  * The loaders of a run: the calls of accel_loaders.h that need it. A batch of a loader
  * begins a micro-batch, as accel_next does.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/device.h"
@@ -65,6 +66,12 @@ void accel_loader_close(accel_loader_t *l)
     loader_free(l);
 }
 
+void loaders_rest(accel_t *run)
+{
+    for (struct accel_loader *l = run->loaders; l; l = l->next)
+        prefetch_close(&l->ahead);
+}
+
 void loaders_close(accel_t *run)
 {
     if (run->prepared && run->status == ACCEL_OK)
@@ -80,11 +87,42 @@ accel_status_t loaders_agree(accel_t *run, accel_error_t *err)
                                         .rank = run->boot.rank,
                                         .ranks = run->boot.size,
                                         .failure = &run->loader_failure };
+    accel_status_t st = loader_agree(&place, err);
 
-    return loader_agree(&place, err);
+    return st == ACCEL_ESTOPPED ? loop_stop_waiting(run, err) : st;
+}
+
+/* A rank without a batch goes on to the next epoch, where the others make a step. */
+void loaders_blame(const accel_t *run, accel_error_t *e)
+{
+    if (message_of(e) != A0503)
+        return;
+    for (const struct accel_loader *l = run->loaders; l; l = l->next)
+        if (l->plan.ends == ENDS_UNEVEN && l->place.ranks > 1)
+            snprintf(e->hint, sizeof(e->hint),
+                     "loader '%s' is uneven: ranks may have different numbers of "
+                     "batches, but each step needs all of them. Set join and train on "
+                     "accel_loader_loss, or leave out uneven",
+                     l->name);
 }
 
 /* ---- batches --------------------------------------------------------------------- */
+
+/* An epoch without a batch, as drop_last may leave it. A program that asks again before
+ * another step would ask for ever. */
+static accel_status_t note_idle(accel_t *run, struct accel_loader *l,
+                                accel_error_t *err)
+{
+    const int64_t before = l->idle_at;
+
+    l->idle_at = run->progress.step;
+    if (before != l->idle_at)
+        return ACCEL_OK;
+    return accel_fail_at(err, A0934, l->name, "use a smaller batch, or no drop_last",
+                         "an epoch does not fill a step of %lld samples, and drop_last "
+                         "leaves out what is not full",
+                         (long long)plan_step_batch(&l->plan));
+}
 
 /* The loader's next batch as a micro-batch. In inference mode there is no backward that
  * would be due. */
@@ -93,11 +131,17 @@ static accel_status_t next_batch(accel_t *run, struct accel_loader *l,
                                  accel_error_t *err)
 {
     const char *outer = graph_enter(&run->graph, "a function of a loader");
+    const bool fresh = l->plan.base == 0 && !l->last_good && !l->over;
     accel_status_t st = loader_advance(l, got_out, err);
 
     run->graph.inside = outer;
+    if (st == ACCEL_ESTOPPED)
+        return loop_stop_waiting(run, err);
+    if (st == ACCEL_OK && !*got_out && fresh)
+        return note_idle(run, l, err);
     if (st != ACCEL_OK || !*got_out)
         return st;
+    l->idle_at = -1;
     if (run->graph.evaluating)
         group_leave(run);
     else

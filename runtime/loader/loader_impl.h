@@ -29,6 +29,13 @@ struct loader_slot {
     accel_error_t error; /* where st is one */
 };
 
+/* A place in the order of a loader: `taken` places of the epoch are handed out, which
+ * may be over. */
+struct loader_spot {
+    int64_t epoch, taken;
+    bool over;
+};
+
 struct accel_loader {
     char name[64];
     struct loader_place place;
@@ -45,6 +52,8 @@ struct accel_loader {
     struct prefetch ahead;
     struct loader_slot *slot; /* [slots] */
     int slots;
+    /* stands for a step that a stop did not wait for */
+    struct loader_slot stopped;
     struct stage stage; /* open on a device */
 
     int64_t epoch;
@@ -54,6 +63,10 @@ struct accel_loader {
     bool begun, over;
     /* places of the epoch that are handed out */
     int64_t taken;
+    /* where the last step of the run ended */
+    struct loader_spot kept;
+    /* the run's steps after an epoch without a batch; -1: the last one had some */
+    int64_t idle_at;
     /* a rank that failed repeats the batch of this slot */
     struct loader_slot *last_good;
     /* this rank's part of the last batch: samples [offset, offset + count) */

@@ -138,6 +138,21 @@ void loaders_back(accel_t *run, const char *text, size_t bytes)
         (void)loader_state_decode(l, text, bytes, &found, NULL);
 }
 
+void loaders_keep(accel_t *run)
+{
+    for (struct accel_loader *l = run->loaders; l; l = l->next)
+        l->kept = (struct loader_spot){ l->epoch, l->taken, l->over };
+}
+
+void loaders_recall(accel_t *run)
+{
+    for (struct accel_loader *l = run->loaders; l; l = l->next) {
+        l->epoch = l->kept.epoch;
+        l->taken = l->kept.taken;
+        l->over = l->kept.over;
+    }
+}
+
 void loaders_tell(accel_t *run)
 {
     struct loader_lines *lines = &run->loader_lines;

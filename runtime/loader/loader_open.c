@@ -177,6 +177,7 @@ accel_status_t loader_open(struct accel_loader **loader_out,
     l->iterable = data_is_iterable(data);
     l->plan = plan_from(o, l->iterable, place->ranks);
     l->state.remainder = -1;
+    l->idle_at = -1;
     st = open_parts(l, o, err);
     if (st != ACCEL_OK) {
         loader_free(l);

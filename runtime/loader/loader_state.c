@@ -61,12 +61,6 @@ static bool find_line(const struct accel_loader *l, const char *text, size_t byt
     return false;
 }
 
-/* A place in the order of a loader. */
-struct loader_spot {
-    int64_t epoch, taken;
-    bool over;
-};
-
 static accel_status_t not_a_line(const struct accel_loader *l, const char *line,
                                  accel_error_t *err)
 {

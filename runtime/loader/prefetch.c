@@ -7,6 +7,10 @@
 #include <string.h>
 
 #include "loader/prefetch.h"
+#include "run/run.h"
+
+/* A signal wakes no thread from its wait: each looks this often. */
+#define LOOK_NS 50000000
 
 static int slot_of(const struct prefetch *p, int64_t step)
 {
@@ -55,29 +59,55 @@ static void *reader(void *arg)
     return NULL;
 }
 
-/* Signals are for the thread that owns the run. */
+/* Signals that stop a run are for the thread that owns it. A command that the program's
+ * function starts inherits what is blocked: it outlives a stop that goes to all
+ * processes, so that the step can be finished, and ends by SIGPIPE when nobody reads it
+ * any more. */
 static int start_reader(struct prefetch *p)
 {
-    sigset_t all, before;
+    sigset_t stops, before;
     int failed;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGINT);
+    sigaddset(&stops, SIGTERM);
+    sigaddset(&stops, SIGUSR1);
+    sigaddset(&stops, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &stops, &before);
     failed = pthread_create(&p->thread[p->started], NULL, reader, p);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     p->started += failed == 0;
     return failed;
 }
 
+/* For step `filled`, or a moment. */
+static void wait_filled(struct prefetch *p)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(&p->filled, &p->lock, &until);
+}
+
 accel_status_t prefetch_open(struct prefetch *p, int slots, int threads,
                              const struct prefetch_ops *ops, void *user,
                              accel_error_t *err)
 {
+    pthread_condattr_t monotonic;
+
     *p = (struct prefetch){
         .ops = ops, .user = user, .slots = slots, .threads = threads
     };
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->filled, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->filled, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&p->freed, NULL);
     p->ready = calloc((size_t)slots, sizeof(*p->ready));
     p->thread = calloc((size_t)threads + 1, sizeof(*p->thread));
@@ -101,25 +131,37 @@ void prefetch_begin(struct prefetch *p)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* The thread that owns the run reads where there is no other. False: its wait was over,
+ * and what it got after its system calls began to fail may be less than it seems. */
+static bool fill_here(struct prefetch *p)
+{
+    const int64_t begun = sample_wait_begin();
+
+    fill_next(p);
+    sample_wait_end();
+    return !sample_wait_over(begun);
+}
+
 /* Nothing is planned behind the end: the last slot that was says what came. Steps may
  * become ready in another order than they were planned. */
 int prefetch_take(struct prefetch *p, int64_t step)
 {
-    int slot;
+    const int64_t begun = clock_ns();
+    int slot = -1;
 
     pthread_mutex_lock(&p->lock);
-    for (;;) {
+    while (!p->given_up) {
         bool over = p->ended && p->planned <= step;
         int64_t want = over ? p->planned - 1 : step;
 
         slot = slot_of(p, want);
         if (want < p->planned && p->ready[slot])
             break;
-        if (p->started == 0)
-            fill_next(p);
-        else
-            pthread_cond_wait(&p->filled, &p->lock);
+        p->given_up = p->started == 0 ? !fill_here(p) : sample_wait_over(begun);
+        if (p->started > 0 && !p->given_up)
+            wait_filled(p);
     }
+    slot = p->given_up ? -1 : slot;
     pthread_mutex_unlock(&p->lock);
     return slot;
 }
@@ -133,12 +175,30 @@ void prefetch_release(struct prefetch *p, int64_t step)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Nobody waits any longer for what is being read. */
+static bool unwanted(const struct prefetch *p, int64_t begun)
+{
+    return p->given_up || sample_wait_over(begun) ||
+           (p->closing && clock_ns() - begun >= SAMPLE_PATIENCE_NS);
+}
+
+/* Until no function of the program is at work. The lock is held. */
+static void settle(struct prefetch *p)
+{
+    const int64_t begun = clock_ns();
+
+    p->running = false;
+    while (p->busy > 0) {
+        for (int i = 0; i < p->started && unwanted(p, begun); i++)
+            sample_wait_break(p->thread[i]);
+        wait_filled(p);
+    }
+}
+
 void prefetch_stop(struct prefetch *p)
 {
     pthread_mutex_lock(&p->lock);
-    p->running = false;
-    while (p->busy > 0)
-        pthread_cond_wait(&p->filled, &p->lock);
+    settle(p);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -148,6 +208,7 @@ void prefetch_close(struct prefetch *p)
         return;
     pthread_mutex_lock(&p->lock);
     p->closing = true;
+    settle(p);
     pthread_cond_broadcast(&p->freed);
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->started; i++)

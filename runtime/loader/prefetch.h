@@ -37,6 +37,8 @@ struct prefetch {
     int busy;
     /* threads may plan; there is nothing more to plan; threads must end */
     bool running, ended, closing;
+    /* a stop has ended the wait for a step */
+    bool given_up;
 };
 
 /* Starts `threads` threads (0: none), which wait for prefetch_begin. */
@@ -47,14 +49,16 @@ accel_status_t prefetch_open(struct prefetch *p, int slots, int threads,
  * first. */
 void prefetch_begin(struct prefetch *p);
 /* Waits for step `step`, which is at most slots - 1 steps above those released. Returns
- * its slot; behind the last step, that of the last that was planned. */
+ * its slot; behind the last step, that of the last that was planned; -1 where a stop
+ * was asked for and it does not come (life/sample_wait.c). */
 int prefetch_take(struct prefetch *p, int64_t step);
 /* Gives back all steps below `step`. */
 void prefetch_release(struct prefetch *p, int64_t step);
 /* Ends reading ahead and drops what was read. The functions of the program have
- * returned when it does. */
+ * returned when it does; after a stop their system calls fail. */
 void prefetch_stop(struct prefetch *p);
-/* NULL members are fine. */
+/* The same, and ends the threads; their system calls fail where one does not come soon.
+ * NULL members are fine. */
 void prefetch_close(struct prefetch *p);
 
 #endif

@@ -61,19 +61,30 @@ accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
     const accel_field_t *f;
     int n = data_fields(j->data, &f);
     void *dst[DATA_MAX_FIELDS];
+    const int64_t begun = sample_wait_begin();
     accel_status_t st = ACCEL_OK;
+    bool over = false;
 
     for (int i = 0; i < count && st == ACCEL_OK; i++) {
         /* training samples: the permutation is over these */
         int64_t all = accel_dataset_samples(j->data);
 
         host_batch_sample(&run->loop.host, f, n, i, dst);
-        st = held_out ? data_holdout_sample(j->data, first + i, dst, err)
-                      : data_sample(j->data, data_global_index(j->seed, all, first + i),
-                                    dst, err);
+        if (!over)
+            st = held_out
+                     ? data_holdout_sample(j->data, first + i, dst, err)
+                     : data_sample(j->data, data_global_index(j->seed, all, first + i),
+                                   dst, err);
+        /* a stop may have ended what the sample comes from */
+        over = over || sample_wait_over(begun) || (st != ACCEL_OK && signals_pending());
+        if (over) {
+            st = ACCEL_ESTOPPED;
+            *err = (accel_error_t){ .code = st };
+        }
         if (st != ACCEL_OK)
             st = miss_sample(run, f, n, dst, st, err);
     }
+    sample_wait_end();
     run->graph.inside = outer;
     return st;
 }
@@ -146,6 +157,8 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
     if (n != fields || !batch)
         return wrong_count("accel_next", n, fields, "tensors", err);
     st = batch_take(run, next_micro(run), run->job.batch, false, &e);
+    if (st == ACCEL_ESTOPPED)
+        st = loop_stop_waiting(run, &e);
     if (st == ACCEL_OK)
         st = batch_tensors(run, run->job.batch, next, &e);
     if (st != ACCEL_OK)

@@ -27,6 +27,10 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[4]
     graph_reset(&run->graph);
     /* Beyond the end: one sample that counts for nothing, for the collectives' sake. */
     st = batch_take(run, count > 0 ? first : 0, count > 0 ? count : 1, true, err);
+    if (st == ACCEL_ESTOPPED) {
+        sums[2] = 1;
+        return ACCEL_OK;
+    }
     if (st == ACCEL_OK)
         st = batch_tensors(run, count > 0 ? count : 1, in, err);
     if (st != ACCEL_OK)
@@ -42,6 +46,9 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[4]
     part[0] = count > 0 ? (double)value * count : 0;
     part[1] = count > 0 ? count : 0;
     part[2] = signals_pending() ? 1 : 0;
+    /* the rest is not seen, whether it could be had or not */
+    if (run->loader_failure.error.code == ACCEL_ESTOPPED)
+        run->loader_failure = (struct loader_failure){ 0 };
     part[3] = run->loader_failure.failed;
     st = comm_all_reduce(run->comm, part, 4, ACCEL_F64, COMM_SUM, err);
     for (int i = 0; i < 4; i++)

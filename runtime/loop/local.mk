@@ -7,4 +7,5 @@ libaccel_core_la_SOURCES += \
 	runtime/loop/optim_step.c \
 	runtime/loop/phases.c \
 	runtime/loop/schedules.c \
-	runtime/loop/step.c
+	runtime/loop/step.c \
+	runtime/loop/stop_waiting.c

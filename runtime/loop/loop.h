@@ -82,6 +82,14 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
 /* `what` is no longer finite. All ranks see it, and rank 0 alone says it. */
 accel_status_t loop_diverged(const accel_t *run, const char *what, accel_error_t *err);
 
+/* ---- stop_waiting.c -------------------------------------------------------------- */
+
+/* The signal that counts, of the ranks that got each of the three kinds; 0: none. */
+int stop_agreed(const accel_t *run, double interrupts, double warnings, double terms);
+/* Ends the run by the stop that some rank was told of and that did not wait for a
+ * sample. Between two steps it is saved. The status is that of run_stop. Collective. */
+accel_status_t loop_stop_waiting(accel_t *run, accel_error_t *err);
+
 /* ---- groups_of_micro.c: accumulation --------------------------------------------- */
 
 /* Begins a micro-batch; at_end: it is the last one of its loader's epoch. One that is
@@ -122,7 +130,9 @@ accel_status_t batch_open(accel_t *run, accel_error_t *err);
  * samples, the first of which is number `first` of the run. */
 void batch_begin(accel_t *run, int64_t first, int64_t count);
 /* Reads samples [first, first + count) into run->loop.host: of the run's order,
- * or of the held-out part. At most job.batch of them. Errors are those of data/. */
+ * or of the held-out part. At most job.batch of them. Errors are those of data/, and
+ * ACCEL_ESTOPPED, without a text: a stop did not wait for a sample. With several ranks
+ * errors are noted for where they meet. */
 accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
                           accel_error_t *err);
 /* Makes one tensor per field, [count, field's dimensions], of the samples in

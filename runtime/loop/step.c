@@ -142,17 +142,6 @@ static double loss_sum(const accel_t *run)
     return sum;
 }
 
-/* A warning on any rank counts as one, since slurmctld may send SIGTERM right behind
- * it. Whoever presses Ctrl-C wants the run to end, whatever other signals arrive. */
-static int agreed_signal(const struct config *c, double interrupts, double warnings,
-                         double terms)
-{
-    return interrupts > 0 ? SIGINT
-           : warnings > 0 ? (c->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1)
-           : terms > 0    ? SIGTERM
-                          : 0;
-}
-
 /* Collective: the one reduction of a step, of this rank's values after its wait for
  * the device. Flags of single ranks become counts; any count above 0 counts for all.
  * Time for a save is measured by each rank's clock, and the first rank to reach it
@@ -186,9 +175,7 @@ static accel_status_t step_agree(accel_t *run, const struct stepping *s,
         return st;
     a->loss = v[0];
     memcpy(a->sumsq, v + AGREED, optims * sizeof(*v));
-    a->stop = agreed_signal(c, v[4], v[2], v[1]);
-    if (a->stop)
-        signals_agreed(a->stop);
+    a->stop = stop_agreed(run, v[4], v[2], v[1]);
     a->save = v[3] > 0 ||
               (c->ckpt_every_steps > 0 &&
                (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
@@ -339,6 +326,7 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
         tell_choices(run);
         step_record(run, a.loss, eval_loss);
         regions_report(run);
+        loaders_keep(run);
         run->loop.micro = run->loop.loss_count = 0;
         run->loop.loss_sum = 0;
     }

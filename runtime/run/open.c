@@ -322,6 +322,8 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err)
             st = staging_finish(run, &e);
         st = run_report(run, st, &e, err);
     }
+    /* while a signal can still call their threads home */
+    loaders_rest(run);
     signals_restore();
     free_run(run);
     return st;

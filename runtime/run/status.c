@@ -31,16 +31,19 @@ accel_status_t run_failed(const accel_t *run, accel_error_t *err)
 accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
                           accel_error_t *err)
 {
+    accel_error_t why = *e;
+
     if (st == ACCEL_OK)
         return ACCEL_OK;
+    loaders_blame(run, &why);
     if (run->status == ACCEL_OK) {
         run->status = st;
-        run->failure = *e;
+        run->failure = why;
         run->failure.code = st;
         run_tell(run, st, &run->failure);
     }
     if (err)
-        *err = *e;
+        *err = why;
     return st;
 }
 

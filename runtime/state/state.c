@@ -123,9 +123,13 @@ accel_status_t state_identity(accel_t *run, accel_error_t *err)
     uint64_t data = 0;
     int64_t params;
     uint64_t model = model_digest(&run->units, &params);
-    accel_status_t st =
-        run->job.data ? data_digest(run->job.data, &data, err) : ACCEL_OK;
+    accel_status_t st = ACCEL_OK;
 
+    if (run->job.data) {
+        sample_wait_begin();
+        st = data_digest(run->job.data, &data, err);
+        sample_wait_end();
+    }
     if (st != ACCEL_OK)
         return st;
     snprintf(run->progress.run_id, sizeof(run->progress.run_id),

@@ -265,7 +265,8 @@ static int no_rewind(void *user, int64_t epoch)
     return 0;
 }
 
-/* A job has samples with numbers; an empty iterable dataset has empty epochs. */
+/* A job has samples with numbers; a loader of an empty iterable dataset would ask for
+ * ever. */
 static void test_iterable_job(struct rig *k)
 {
     static const accel_iterable_t source = { no_sample, no_rewind, NULL, 0 };
@@ -287,12 +288,41 @@ static void test_iterable_job(struct rig *k)
     if (!rig_open(k))
         return;
     tap_ok(!accel_loader_new(&l, k->run, "none", job.data, &o, &err), "%s", err.text);
-    for (int epoch = 0; epoch < 3; epoch++)
-        tap_ok(!accel_loader_next(l, batch, 1, &got, &err) && !got &&
-                   accel_loader_epoch(l) == epoch + 1,
-               "epoch %d is empty %s", epoch, err.text);
+    tap_ok(accel_loader_next(l, batch, 1, &got, &err) == ACCEL_EINVAL &&
+               err.message == 934 && strcmp(err.where, "none") == 0 &&
+               strstr(err.text, "epoch 0 has no sample"),
+           "an epoch without a sample: %s", err.text);
     rig_close(k);
     accel_dataset_close(job.data);
+}
+
+/* An epoch may be without a batch, in a validation too; a program that asks again at
+ * once asks for ever. */
+static void test_idle(struct rig *k)
+{
+    static const accel_loader_options_t large = { .batch = SAMPLES, .drop_last = 1 };
+    static const accel_loader_options_t fits = { .batch = BATCH, .drop_last = 1 };
+    accel_loader_t *idle = NULL, *busy = NULL;
+    accel_tensor_t *batch[1];
+    accel_error_t err = { 0 };
+    int got = 1;
+
+    if (!rig_open(k))
+        return;
+    tap_ok(!accel_loader_new(&idle, k->run, "idle", k->data, &large, &err) &&
+               !accel_loader_new(&busy, k->run, "busy", k->data, &fits, &err),
+           "two loaders %s", err.text);
+    for (int epoch = 0; epoch < 2; epoch++) {
+        tap_ok(!accel_loader_next(idle, batch, 1, &got, &err) && !got,
+               "epoch %d has no batch %s", epoch, err.text);
+        tap_ok(train_epoch(k, busy, &err) > 0, "steps between %s", err.text);
+    }
+    tap_ok(!accel_loader_next(idle, batch, 1, &got, &err) && !got, "once more");
+    tap_ok(accel_loader_next(idle, batch, 1, &got, &err) == ACCEL_EINVAL &&
+               err.message == 934 && strcmp(err.where, "idle") == 0 &&
+               strstr(err.text, "a step of 10 samples"),
+           "and again at once: %s", err.text);
+    rig_close(k);
 }
 
 int main(void)
@@ -309,6 +339,7 @@ int main(void)
     test_fetch_fails(&k);
     test_refused(&k);
     test_iterable_job(&k);
+    test_idle(&k);
     run_folder_remove(k.dir);
     return tap_done();
 }
