@@ -108,7 +108,8 @@ typedef struct accel_loader_options {
      * unless this is set; then some ranks have smaller batches or one less. */
     int uneven;
     /* With uneven: all ranks get as many batches. One without a sample gets a copy of
-     * the epoch's first, which does not count: accel_loader_real says 0. */
+     * the epoch's first, which does not count: accel_loader_real says 0, and
+     * accel_loader_loss makes its loss 0. */
     int join;
     int split_batches; /* cut one batch into equal parts for the ranks */
     accel_dispatch_t dispatch_batches;
@@ -168,6 +169,10 @@ int64_t accel_loader_remainder(const accel_loader_t *l);
 /* How many samples of the last batch count: the first ones. Those behind repeat others
  * to fill the batch. */
 int accel_loader_real(const accel_loader_t *l);
+/* The loss of the last batch as it counts in the step: `loss` itself, or where none of
+ * the samples counts (join) a loss of 0, whose gradients are 0, in every precision. For
+ * accel_backward. Errors: as an op. */
+accel_tensor_t *accel_loader_loss(const accel_loader_t *l, accel_tensor_t *loss);
 /* The same of all ranks, as accel_gather_for_metrics takes it: with it the gather has
  * each sample of the epoch once, in every mode. Where ranks have different numbers of
  * batches (uneven without join), gather once, after the last one. */

@@ -20,6 +20,7 @@
 
 #include "backend/device.h"
 #include "loader/loader_impl.h"
+#include "ops/ops.h"
 
 int64_t loader_places(const struct accel_loader *l)
 {
@@ -420,4 +421,9 @@ accel_batch_end_t accel_loader_end(const accel_loader_t *l)
                                 .remainder = l->state.remainder,
                                 .counted = 1,
                                 .count = l->state.real };
+}
+
+accel_tensor_t *accel_loader_loss(const accel_loader_t *l, accel_tensor_t *loss)
+{
+    return l && l->state.count > 0 && l->state.real == 0 ? op_uncounted(loss) : loss;
 }

@@ -56,6 +56,17 @@ tests_unit_test_loader_lives_SOURCES = tests/unit/test_loader_lives.c $(open_wor
 	$(run_folder)
 tests_unit_test_loader_lives_LDADD = $(fork_ldadd)
 tests_unit_test_loader_lives_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+# A stop while a sample is waited for.
+unit_tests += tests/unit/test_sample_wait
+tests_unit_test_sample_wait_SOURCES = tests/unit/test_sample_wait.c $(open_world) \
+	$(run_folder)
+tests_unit_test_sample_wait_LDADD = $(fork_ldadd)
+tests_unit_test_sample_wait_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_loader_train
+tests_unit_test_loader_train_SOURCES = tests/unit/test_loader_train.c $(open_world) \
+	$(run_folder)
+tests_unit_test_loader_train_LDADD = $(fork_ldadd)
+tests_unit_test_loader_train_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 # Accelerate's rows through the public calls.
 unit_tests += tests/unit/test_loader_rows
 tests_unit_test_loader_rows_SOURCES = tests/unit/test_loader_rows.c $(loader_world) \
@@ -72,7 +83,7 @@ tests_unit_test_loader_metrics_LDADD = $(fork_ldadd)
 check_PROGRAMS += tests/helpers/loader_rows
 tests_helpers_loader_rows_SOURCES = tests/helpers/loader_rows.c
 tests_helpers_loader_rows_LDADD = $(unit_ldadd)
-shell_tests += tests/t/4220-loaders-accelerate.t
+shell_tests += tests/t/4220-loaders-accelerate.t tests/issues/0364-empty-source.t
 
 gpu_unit_tests += tests/unit/test_cuda_loader
 tests_unit_test_cuda_loader_SOURCES = tests/unit/test_cuda_loader.c $(cuda_device_sources)

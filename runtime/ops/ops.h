@@ -115,6 +115,10 @@ void rope_frequencies(const accel_rope_t *o, int64_t head_width, float *frequenc
 accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
                              accel_tensor_t *positions, int64_t first);
 
+/* The sum of `loss` times 0, as one float32: no gradient comes of it, but every
+ * backward runs. */
+accel_tensor_t *op_uncounted(accel_tensor_t *loss);
+
 /* Float32 logits [B, V] of the last position of x [B, T, C], with weight [V, C]. For
  * generation; no backward. */
 accel_tensor_t *op_last_logits(accel_tensor_t *x, accel_tensor_t *weight);

@@ -72,14 +72,17 @@ static void around(const accel_tensor_t *x, int dim, int64_t to[3])
         to[2] *= x->dim[i];
 }
 
+/* What becomes of a sum. */
+enum sum_kind { SUM, MEAN, UNCOUNTED };
+
 /* The mean of nothing is 0, not NaN. */
-static float scale_of(bool mean, const int64_t dim[3])
+static float scale_of(enum sum_kind kind, const int64_t dim[3])
 {
-    return !mean ? 1.0f : dim[1] ? 1.0f / (float)dim[1] : 0.0f;
+    return kind == SUM ? 1.0f : kind == MEAN && dim[1] ? 1.0f / (float)dim[1] : 0.0f;
 }
 
 /* Each element of x gets the gradient of the sum that it went into. ints: dimension,
- * mean. Saves nothing: the sizes of x are enough. */
+ * kind. Saves nothing: the sizes of x are enough. */
 static bool reduce_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dy = e->out->grad, *dx;
@@ -92,13 +95,13 @@ static bool reduce_backward(struct graph *g, const struct tape_entry *e)
         return false;
     around(x, (int)e->ints[0], dim);
     be->reduce_grad(be, dx->data, dx->dtype, add, dy->data, dy->dtype, dim,
-                    scale_of(e->ints[1] != 0, dim));
+                    scale_of((enum sum_kind)e->ints[1], dim));
     return true;
 }
 
-/* The forward of sum and mean. A sum over everything is a loss: float32 whatever x
- * is. */
-static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim, bool mean)
+/* The forward of all three. A sum over everything is a loss: float32 whatever x is. */
+static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim,
+                              enum sum_kind kind)
 {
     struct graph *g = op_graph(op, &x, 1);
     int64_t dims[TENSOR_MAX_DIMS] = { 1 }, cut[3];
@@ -116,26 +119,31 @@ static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim, bool m
         return NULL;
     around(x, dim, cut);
     g->backend->reduce(g->backend, y->data, y->dtype, x->data, x->dtype, cut,
-                       scale_of(mean, cut));
+                       scale_of(kind, cut));
     y->needs_grad = g->recording && x->needs_grad;
     if (y->needs_grad &&
         !tape_record(g, &(struct tape_entry){ .op = op,
                                               .backward = reduce_backward,
                                               .out = y,
                                               .in = { x },
-                                              .ints = { dim, mean } }))
+                                              .ints = { dim, kind } }))
         return NULL;
     return y;
 }
 
 accel_tensor_t *accel_sum(accel_tensor_t *x, int dim)
 {
-    return reduce("sum", x, dim, false);
+    return reduce("sum", x, dim, SUM);
 }
 
 accel_tensor_t *accel_mean(accel_tensor_t *x, int dim)
 {
-    return reduce("mean", x, dim, true);
+    return reduce("mean", x, dim, MEAN);
+}
+
+accel_tensor_t *op_uncounted(accel_tensor_t *loss)
+{
+    return reduce("uncounted", loss, -1, UNCOUNTED);
 }
 
 /* ---- mean-squared error ---------------------------------------------------------- */

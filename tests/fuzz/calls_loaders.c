@@ -168,6 +168,8 @@ static void call_loader_place(struct world *w)
     (void)accel_loader_at_end(l);
     (void)accel_loader_remainder(l);
     (void)accel_loader_real(l);
+    if (accel_loader_loss(l, NULL))
+        calls_finding(w, "accel_loader_loss", "a loss without one");
 }
 
 static void call_loader_close(struct world *w)
