@@ -52,7 +52,8 @@ shell_tests += \
 	tests/issues/0351-stop-says-once.t \
 	tests/issues/0352-launch-forms.t \
 	tests/issues/0353-srun-ends.t \
-	tests/issues/0369-tokenizer-directory.t
+	tests/issues/0369-tokenizer-directory.t \
+	tests/issues/0370-merged-model.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk
