@@ -95,16 +95,38 @@ static int list_keys(bool json)
 }
 
 /* A config that only Python programs can use is valid; one line says what
- * libaccel would refuse. */
-static void note_unsupported(const struct cli_config *c)
+ * libaccel would refuse. True: there is nothing. */
+static bool note_unsupported(const struct cli_config *c)
 {
     accel_error_t e;
 
-    if (config_supported(&c->config, &e) != ACCEL_OK)
-        fprintf(stderr,
-                "note: %s: %s by programs linked with libaccel (%s); Python scripts "
-                "get it in their environment\n",
-                e.where, e.text, e.hint);
+    if (config_supported(&c->config, &e) == ACCEL_OK)
+        return true;
+    fprintf(stderr,
+            "note: %s: %s by programs linked with libaccel (%s); Python scripts "
+            "get it in their environment\n",
+            e.where, e.text, e.hint);
+    return false;
+}
+
+/* What such programs have no need to do; Python scripts do it. */
+static void note_moot(const struct cli_config *c)
+{
+    size_t n;
+    const struct config_key *k = config_schema(&n);
+
+    for (size_t i = 0; i < n; i++) {
+        const char *why = config_moot(&c->config, i);
+        char where[256], text[60];
+
+        if (why)
+            fprintf(stderr,
+                    "note: %s: '%s: %s' has no effect in programs linked with "
+                    "libaccel, which compute the same numbers: %s\n",
+                    config_where(&c->config, k[i].name, where, sizeof(where)),
+                    k[i].name, config_get(&c->config, k[i].name, text, sizeof(text)),
+                    why);
+    }
 }
 
 /* One file with the sources below it. "OK" is left out of JSON, which
@@ -116,7 +138,8 @@ static int check_file(const char *path, const struct check_args *a)
 
     if (code)
         return code;
-    note_unsupported(&c);
+    if (note_unsupported(&c))
+        note_moot(&c);
     if (!a->json)
         printf("%s: OK\n", c.shown);
     return a->quiet ? 0 : cli_config_print(&c, false, true, a->json);

@@ -80,42 +80,61 @@ static bool is_truth(const char *word)
     return !strcmp(word, "true") || !strcmp(word, "false");
 }
 
-/* Accelerate writes the strategy as a word or as PyTorch's number,
- * which old files quote. */
+/* Accelerate writes two keys as a word or as PyTorch's number, which old
+ * files quote. */
 static void append_numbers(struct builder *b, json_t *list, const struct config_key *k)
 {
-    static const struct {
-        const char *word, *text;
-        int number;
-    } numbers[] = { { "FULL_SHARD", "1", 1 },
-                    { "SHARD_GRAD_OP", "2", 2 },
-                    { "NO_SHARD", "3", 3 },
-                    { "HYBRID_SHARD", "4", 4 },
-                    { "HYBRID_SHARD_ZERO2", "5", 5 } };
+    const int last = k->offset == offsetof(struct config, sharding_strategy)   ? 5
+                     : k->offset == offsetof(struct config, backward_prefetch) ? 2
+                                                                               : 0;
 
-    if (k->offset != offsetof(struct config, sharding_strategy))
-        return;
-    for (int i = 0; k->values[i]; i++)
-        for (size_t j = 0; j < ACCEL_ARRAY_SIZE(numbers); j++)
-            if (!strcmp(k->values[i], numbers[j].word)) {
-                append_item(b, list, json_integer(numbers[j].number));
-                append_item(b, list, json_string(numbers[j].text));
-            }
+    for (int i = 1; i <= last; i++) {
+        const char text[2] = { (char)('0' + i), '\0' };
+
+        append_item(b, list, json_integer(i));
+        append_item(b, list, json_string(text));
+    }
     /* PyTorch's enum has the name with an underscore in front. */
-    append_item(b, list, json_string("_HYBRID_SHARD_ZERO2"));
+    if (last == 5)
+        append_item(b, list, json_string("_HYBRID_SHARD_ZERO2"));
 }
 
-/* TorchDynamo's compilers may be written in either case. */
-static void append_lower(struct builder *b, json_t *list, const struct config_key *k)
+/* Text that is one of the words in any case. */
+static void append_any_case(struct builder *b, json_t *any, const char *const *words)
 {
-    char word[64];
+    struct strbuf s = { 0 };
 
-    for (int i = 0; !strcmp(k->name, "dynamo_backend") && k->values[i]; i++) {
-        snprintf(word, sizeof(word), "%s", k->values[i]);
-        for (char *p = word; *p; p++)
-            *p = (char)tolower((unsigned char)*p);
-        append_item(b, list, json_string(word));
+    for (int i = 0; words[i]; i++) {
+        strbuf_printf(&s, "%s", i ? "|" : "^(");
+        for (const char *p = words[i]; *p; p++)
+            if (isalpha((unsigned char)*p))
+                strbuf_printf(&s, "[%c%c]", toupper((unsigned char)*p),
+                              tolower((unsigned char)*p));
+            else
+                strbuf_append(&s, p, 1);
     }
+    strbuf_printf(&s, ")$");
+    append_item(b, any,
+                s.failed ? NULL
+                         : json_pack("{s:s,s:s}", "type", "string", "pattern", s.s));
+    strbuf_free(&s);
+}
+
+/* A truth value, or one of the words and numbers that Accelerate takes for one. */
+static void append_truth(struct builder *b, json_t *any)
+{
+    static const char *const words[] = { "true", "yes", "on", "y", "t", "1", "false",
+                                         "no",   "off", "n",  "f", "0", NULL };
+
+    append_item(b, any, json_pack("{s:s}", "type", "boolean"));
+    append_item(b, any, json_pack("{s:[i,i]}", "enum", 0, 1));
+    append_any_case(b, any, words);
+}
+
+/* A number between quotes is the number. */
+static void append_quoted(struct builder *b, json_t *any, const char *pattern)
+{
+    append_item(b, any, json_pack("{s:s,s:s}", "type", "string", "pattern", pattern));
 }
 
 /* {"enum": [...]} of the words of a key, or of the values that a refused key may
@@ -140,9 +159,7 @@ static json_t *one_of_words(struct builder *b, const struct config_key *k)
         append_item(b, list, typed(k, p, n));
         no |= n == 2 && (!strncmp(p, "NO", n) || !strncmp(p, "no", n));
     }
-    /* Other spellings that the parser takes for some keys. */
     append_numbers(b, list, k);
-    append_lower(b, list, k);
     if (no && k->type != TYPE_BOOL)
         append_item(b, list, json_false());
     return json_pack("{s:o}", "enum", list);
@@ -179,14 +196,18 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
         append_item(b, any, one_of_words(b, k));
     if (k->use == USE_REFUSED)
         return;
+    /* Of what nothing reads, a list or a map is as good. */
+    if (k->use == USE_NO_EFFECT)
+        append_item(b, any, json_pack("{s:[s,s]}", "type", "array", "object"));
     switch (k->type) {
     case TYPE_BOOL:
-        append_item(b, any, json_pack("{s:s}", "type", "boolean"));
+        append_truth(b, any);
         break;
     case TYPE_INT:
         append_item(b, any,
                     json_pack("{s:s,s:I,s:I}", "type", "integer", "minimum",
                               (json_int_t)k->min, "maximum", (json_int_t)k->max));
+        append_quoted(b, any, "^[+-]?[0-9_]+$");
         /* -1 stands for "not given" here, as in Accelerate. */
         if (k->offset == offsetof(struct config, num_processes))
             append_item(b, any, json_pack("{s:i}", "const", -1));
@@ -195,6 +216,7 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
         append_item(b, any,
                     json_pack("{s:s,s:f,s:f}", "type", "number", "minimum", k->min,
                               "maximum", k->max));
+        append_quoted(b, any, "^[+-]?[0-9._]+([eE][+-]?[0-9]+)?$");
         break;
     case TYPE_BOOLS:
         append_bools(b, any);
@@ -203,7 +225,10 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
         append_text(b, any, k);
         break;
     case TYPE_ENUM:
-        /* Its words are there already. */
+        append_any_case(b, any, k->values);
+        for (int i = 0; k->values[i]; i++)
+            if (!strcmp(k->values[i], "true"))
+                append_truth(b, any);
         break;
     }
 }
@@ -214,11 +239,12 @@ static json_t *description(const struct config_key *k)
     static const char *const uses[] = { [USE_HONOURED] = "",
                                         [USE_HANDED_ON] = "",
                                         [USE_REPLACED] = "Replaced: ",
+                                        [USE_NO_EFFECT] = "No effect: ",
                                         [USE_REFUSED] = "Refused: " };
     struct strbuf text = { 0 };
     json_t *json;
 
-    /* "Replaced" and "Refused" stand first: editors show the beginning. */
+    /* "Replaced" and its like stand first: editors show the beginning. */
     strbuf_printf(&text, "%s%s", uses[k->use], k->help);
     for (int i = 0; k->refused && k->refused[i]; i++)
         strbuf_printf(&text, "%s%s", i ? ", " : ". Refused: ", k->refused[i]);

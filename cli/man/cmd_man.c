@@ -89,13 +89,17 @@ static void use_text(const struct config_key *k, struct strbuf *out)
         strbuf_printf(out, "\nPassed on to the program; libaccel accepts: ");
     else if (k->use == USE_HANDED_ON)
         strbuf_printf(out, "\nPassed on to the program%s.",
-                      k->ours ? "; libaccel supports every value"
-                              : "; libaccel refuses it");
+                      k->ours   ? "; libaccel supports every value"
+                      : k->moot ? ""
+                                : "; libaccel refuses it");
     if (k->use <= USE_HANDED_ON && k->ours && strcmp(k->ours, "*") != 0) {
         for (const char *p = k->ours; *p; p++)
             strbuf_append(out, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
         strbuf_printf(out, ".");
     }
+    if (k->moot)
+        strbuf_printf(out, "\n%s has no effect in libaccel: %s.",
+                      k->ours ? "Any other value" : "It", k->why);
     /* The variable goes with the row; some keys have none. */
     config_env_name((size_t)(k - config_schema(&n)), variable, sizeof(variable));
     if (variable[0])
@@ -111,7 +115,10 @@ static accel_status_t print_config_key(const struct config_key *k, accel_error_t
     /* A refused key may still have values that change nothing. */
     if (k->use != USE_REFUSED) {
         strbuf_printf(&text, "%s%s.\n",
-                      k->use == USE_REPLACED ? "Replaced, with a note: " : "", k->help);
+                      k->use == USE_REPLACED    ? "Replaced, with a note: "
+                      : k->use == USE_NO_EFFECT ? "Accepted, without effect: "
+                                                : "",
+                      k->help);
         man_values_text(k, &text);
     } else if (k->ours) {
         strbuf_printf(&text, "Accepted: %s.\nOther values are refused: %s.", k->ours,

@@ -228,9 +228,9 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     }
     st = nn_precision_assign(&model, 1, p->config, &others, err);
     if (wrap && st == ACCEL_OK)
-        st = nn_classes_check(&model, 1, p->config->transformer_cls, err);
+        st = nn_classes_check(&model, 1, config_wrap_classes(p->config), err);
     if (st == ACCEL_OK)
-        st = nn_units_build(model, wrap, p->config->transformer_cls, &units, err);
+        st = nn_units_build(model, wrap, config_wrap_classes(p->config), &units, err);
     if (st == ACCEL_OK && recompute)
         nn_recompute_units(model);
     if (st == ACCEL_OK && precision_of(p->config).fp8)
@@ -307,12 +307,6 @@ bool plan_fits(const struct planned *p)
     return !d->present || d->memory_bytes == 0 || plan.total_bytes <= d->memory_bytes;
 }
 
-/* Are the model's blocks units of their own? */
-static bool wraps_blocks(const struct config *c)
-{
-    return config_wrap_policy(c) == WRAP_TRANSFORMER;
-}
-
 /* Measures what two keys of FSDP would change: blocks as units, activations recomputed.
  * plan_cure needs both to tell which of them makes the plan fit. DeepSpeed has other
  * keys, so nothing is tried there. */
@@ -323,7 +317,7 @@ static accel_status_t measure_cures(struct planned *p, accel_error_t *err)
 
     if (c->distributed_type == DIST_DEEPSPEED)
         return ACCEL_OK;
-    if (!wraps_blocks(c)) {
+    if (!config_wraps(c)) {
         /* Cut anew, so its units are its own: plan_free frees both. */
         p->other.unit_elems = NULL;
         p->other.unit_types = NULL;
@@ -356,7 +350,7 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
         return st;
     st = choose_shape(a, p, err);
     if (st == ACCEL_OK)
-        st = measure_model(p, &p->in, wraps_blocks(p->config),
+        st = measure_model(p, &p->in, config_wraps(p->config),
                            config_recomputes(p->config), &p->in.activation_bytes, err);
     /* The cures start from the same run, its units shared. */
     p->other = p->in;
@@ -376,7 +370,7 @@ accel_status_t plan_again(const struct planned *p, const struct config *config,
     in->unit_elems = NULL;
     in->unit_types = NULL;
     in->coded.list = NULL;
-    st = measure_model(again_out, in, wraps_blocks(config), config_recomputes(config),
+    st = measure_model(again_out, in, config_wraps(config), config_recomputes(config),
                        &in->activation_bytes, err);
     in->kept_bytes = 0;
     again_out->other = *in;

@@ -293,6 +293,9 @@ accel_status_t config_decode(const char *text, struct config *cfg_out,
  * Otherwise "not supported yet" with the key, its place and the cure. Python programs
  * are not concerned: Accelerate implements their config. */
 accel_status_t config_supported(const struct config *cfg, accel_error_t *err);
+/* Why schema row `row` of the config asks for nothing that libaccel's own runtime would
+ * have to implement, in one line; NULL: it is not given, or counts. */
+const char *config_moot(const struct config *cfg, size_t row);
 /* Writes the place of a key for such messages: "FILE:7", "environment ACCEL_X",
  * "default of KEY". Returns buf. Unlike config_place it needs no sources, so it also
  * works in a task. */
@@ -304,8 +307,10 @@ enum sharding_strategy config_strategy(const struct config *cfg);
 const char *config_strategy_name(enum sharding_strategy strategy); /* static */
 /* fsdp_state_dict_type; files per rank for all other types. */
 enum state_dict config_state_dict(const struct config *cfg);
-/* The same choice for DeepSpeed, which has no such key: the model's own blocks. */
-enum wrap_policy config_wrap_policy(const struct config *cfg);
+/* Are the model's blocks units of their own? DeepSpeed has no such key: they are. */
+bool config_wraps(const struct config *cfg);
+/* The classes of these blocks, separated by commas; empty: the model's own. */
+const char *config_wrap_classes(const struct config *cfg);
 /* When backward gathers the next unit: as the key says. FSDP version 2 has no key and
  * always gathers ahead. */
 enum backward_prefetch config_prefetch(const struct config *cfg);
@@ -376,7 +381,9 @@ enum config_use {
     USE_HANDED_ON,
     /* Slurm or accel decides it: accepted, with a note that says so */
     USE_REPLACED,
-    /* it has no meaning on a Slurm cluster */
+    /* it is for runs of another kind than this can be: the same */
+    USE_NO_EFFECT,
+    /* it asks for a run of such a kind */
     USE_REFUSED,
 };
 /* One row of the table: one key. Strings are static. Members that a row leaves out are
@@ -397,11 +404,16 @@ struct config_key {
     /* Of the field in struct config; SIZE_MAX: the text is kept in `given`. */
     size_t offset;
     /* The values that accel's own runtime implements, "a|b", or "*" for all. NULL: all
-     * values of an honoured key, none of any other. A replaced key gets no note at
-     * these values; of a refused key only these are accepted. */
+     * values of an honoured key, none of any other. A key that is replaced or has no
+     * effect gets no note at these values; of a refused key only this one is
+     * accepted. */
     const char *ours;
+    /* Values, in the same form, that leave nothing to implement: a run with them
+     * computes the same numbers. `accel check` says so. */
+    const char *moot;
     /* NULL: accel's own runtime reads the key, or refuses it. Otherwise one line that
-     * says why it need not read it: what the values of `ours` amount to there. */
+     * says why it need not read it: what the values of `moot`, or else of `ours`,
+     * amount to there. */
     const char *why;
     /* Bounds of TYPE_INT and TYPE_NUMBER. TYPE_STRING: max is the longest length, in
      * bytes. */

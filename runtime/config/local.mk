@@ -38,7 +38,7 @@ libaconfig_la_SOURCES += \
 	runtime/config/read/value.c \
 	runtime/config/read/yaml_events.c
 EXTRA_DIST += examples/fsdp.yaml examples/ddp.yaml examples/deepspeed.yaml examples/single.yaml
-shell_tests += tests/t/1070-config-engines.t
+shell_tests += tests/t/1070-config-engines.t tests/issues/0375-config-accepted.t
 
 unit_tests += tests/unit/test_config tests/unit/test_config_encode \
 	tests/unit/test_config_maps tests/unit/test_config_sources tests/unit/test_config_levels

@@ -68,6 +68,12 @@
     {                                                                                  \
         ROW(USE_HANDED_ON, s, n, TYPE_BOOL, d, same, h), .why = because                \
     }
+/* Every value is accepted; those of `nothing` leave libaccel nothing to do. */
+#define HAND_ON_BOOL_MOOT(s, n, d, same, nothing, because, h)                          \
+    {                                                                                  \
+        ROW(USE_HANDED_ON, s, n, TYPE_BOOL, d, same, h), .moot = nothing,              \
+                                                         .why = because                \
+    }
 #define HAND_ON_INT(s, n, lo, hi, d, same, h)                                          \
     {                                                                                  \
         ROW(USE_HANDED_ON, s, n, TYPE_INT, d, same, h), .min = lo, .max = hi           \
@@ -98,9 +104,13 @@
     {                                                                                  \
         ROW(USE_REFUSED, s, n, TYPE_STRING, NULL, NULL, h)                             \
     }
-#define REFUSED_BOOL(s, n, h)                                                          \
+#define NO_EFFECT(s, n, h)                                                             \
     {                                                                                  \
-        ROW(USE_REFUSED, s, n, TYPE_BOOL, "false", "false", h)                         \
+        ROW(USE_NO_EFFECT, s, n, TYPE_STRING, NULL, NULL, h), .max = 1023              \
+    }
+#define NO_EFFECT_BOOL(s, n, h)                                                        \
+    {                                                                                  \
+        ROW(USE_NO_EFFECT, s, n, TYPE_BOOL, "false", "false", h)                       \
     }
 
 /* Answers for `why`, each used by several rows. */
@@ -108,7 +118,8 @@ static const char of_nvme[] = "it applies to the device nvme, which libaccel ref
 static const char of_cp[] = "it applies to a cp_size above 1, which libaccel refuses";
 static const char of_sp[] = "it applies to an sp_size above 1, which libaccel refuses";
 static const char slurm_starts[] = "Slurm or accel launch starts the ranks";
-static const char no_tpu[] = "accel runs on Slurm clusters, not on TPU pods";
+static const char of_tpu[] = "only a launch on TPUs reads it";
+static const char of_dynamo[] = "libaccel's operations are compiled already";
 static const char no_sagemaker[] = "only for SageMaker; accel runs on LOCAL_MACHINE";
 
 static const struct config_key table[] = {

@@ -110,11 +110,12 @@ static const struct scheme *fsdp_scheme(const struct config *c)
     return scheme_find(word) ? scheme_find(word) : scheme_find("FULL_SHARD");
 }
 
-/* Stages 0 to 3. The parameters can be offloaded in stage 3 only. */
+/* Stages 0 to 3; see config_strategy. The parameters can be offloaded in
+ * stage 3 only. */
 static const struct scheme *deepspeed_scheme(const struct config *c,
                                              struct plan_layout *l)
 {
-    static const char *const stages[] = { "NO_SHARD", "ZeRO-1", "ZeRO-2",
+    static const char *const stages[] = { "NO_SHARD", "SHARD_GRAD_OP", "SHARD_GRAD_OP",
                                           "FULL_SHARD" };
     char text[32];
     int stage = atoi(config_get(c, "zero_stage", text, sizeof(text)));

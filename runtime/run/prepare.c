@@ -244,7 +244,7 @@ static accel_status_t take_model(accel_t *run, const struct run_model *m, bool w
 {
     struct units part = { 0 };
     accel_status_t st =
-        nn_units_build(m->root, wrap, run->config.transformer_cls, &part, err);
+        nn_units_build(m->root, wrap, config_wrap_classes(&run->config), &part, err);
 
     for (int i = 0; i < part.count; i++)
         part.unit[i].optim = m->optim ? m->optim->number : -1;
@@ -257,8 +257,8 @@ static accel_status_t take_model(accel_t *run, const struct run_model *m, bool w
 /* The units of the models' trees, or those that the program declared. */
 static accel_status_t take_units(accel_t *run, accel_error_t *err)
 {
-    bool wrap = config_wrap_policy(&run->config) == WRAP_TRANSFORMER;
-    const char *classes = run->config.transformer_cls;
+    bool wrap = config_wraps(&run->config);
+    const char *classes = config_wrap_classes(&run->config);
     accel_module_t *root[RUN_MAX_TREES];
     accel_status_t st;
     int wrapped = 0, others;
@@ -283,7 +283,7 @@ static accel_status_t take_units(accel_t *run, accel_error_t *err)
     }
     if (st == ACCEL_OK && wrap && !wrapped && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "TRANSFORMER_BASED_WRAP: the model has no class ending in Block or "
+                   "fsdp_auto_wrap_policy: the model has no class ending in Block or "
                    "Layer, so it is one unit (name other classes with "
                    "fsdp_transformer_layer_cls_to_wrap)");
     if (st == ACCEL_OK)

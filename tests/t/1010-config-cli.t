@@ -74,7 +74,7 @@ run "$accel" check "$good/short.yaml" nowhere.yaml
 is "$code" 66 "of two files the missing one sets the exit code"
 run "$accel" check --keys
 like "$out" '^accel\.checkpoint\.keep +whole number +2 ' "--keys lists our keys"
-like "$out" '^tpu_name +refused' "--keys says what is refused"
+like "$out" '^iam_role_name +refused' "--keys says what is refused"
 
 json() { # DESCRIPTION EXPRESSION: on stdin `out`
     command -v python3 >/dev/null 2>&1 || { skip 1 "no python3 to read JSON"; return; }

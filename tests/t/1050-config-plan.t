@@ -108,12 +108,12 @@ is "$out" "SHARD_GRAD_OP/" "FSDP2 that keeps the parameters"
 facts "$fsdp  fsdp_offload_params: true\n" --ranks 4
 is "$out" "FULL_SHARD/host/" "offloaded parameters"
 deepspeed='distributed_type: DEEPSPEED\ndeepspeed_config:\n'
-for stage in 0:NO_SHARD 1:ZeRO-1 2:ZeRO-2 3:FULL_SHARD; do
+for stage in 0:NO_SHARD 1:SHARD_GRAD_OP 2:SHARD_GRAD_OP 3:FULL_SHARD; do
     facts "$deepspeed  zero_stage: ${stage%:*}\n" --ranks 4
     like "$out" "^${stage#*:}( planned)?/" "DeepSpeed's stage ${stage%:*}"
 done
 facts "$deepspeed  zero_stage: 2\n  offload_optimizer_device: cpu\n" --ranks 4
-like "$out" '^ZeRO-2 planned/host/' "and its offloaded optimizer"
+like "$out" '^SHARD_GRAD_OP planned/host/' "and its offloaded optimizer"
 mesh="$fsdp  fsdp_version: 2\nparallelism_config:\n  parallelism_config_dp_shard_size: 2\n"
 mesh="$mesh  parallelism_config_dp_replicate_size: 2\n  parallelism_config_tp_size: 2\n"
 facts "$mesh" --nodes 2 --gpus 4

@@ -564,7 +564,7 @@ static void test_deepspeed(void)
     tap_is_str(verdict(file, &cfg), "A0113", "no such file");
     tap_is_str(verdict("distributed_type: DEEPSPEED\n", &cfg), "", "no map");
     tap_is_int(config_strategy(&cfg), SHARD_GRAD_OP, "is stage 2");
-    tap_is_int(config_wrap_policy(&cfg), WRAP_TRANSFORMER, "block by block");
+    tap_ok(config_wraps(&cfg), "block by block");
     tap_is_int(config_prefetch(&cfg), PREFETCH_NONE, "without a key for prefetch");
     tap_is_str(verdict("distributed_type: DEEPSPEED\ndeepspeed_config:\n"
                        "  zero_stage: 1\n  offload_param_device: cpu\n",
@@ -623,11 +623,17 @@ static const struct {
       "reshard_after_forward: false}\n",
       NULL },
     { "distributed_type: FSDP\nfsdp_config: {auto_wrap_policy: SIZE_BASED_WRAP}\n",
-      "fsdp_auto_wrap_policy: SIZE_BASED_WRAP" },
+      NULL },
+    { "distributed_type: FSDP\nfsdp_config: {forward_prefetch: true, "
+      "limit_all_gathers: false, backward_prefetch_policy: BACKWARD_PRE}\n",
+      NULL },
     { "distributed_type: FSDP\nfsdp_config: {offload_params: true}\n", NULL },
     { "distributed_type: FSDP\nfsdp_config: {offload_params: true, "
       "sharding_strategy: NO_SHARD}\n",
       "fsdp_offload_params: true" },
+    { "distributed_type: FSDP\nuse_cpu: y\nfsdp_config: {offload_params: true, "
+      "sharding_strategy: NO_SHARD}\n",
+      NULL },
     { "distributed_type: FSDP\nfsdp_config: {ignored_modules: lm_head}\n",
       "fsdp_ignored_modules: lm_head" },
     { "distributed_type: FSDP\nfsdp_config: {state_dict_type: FULL_STATE_DICT}\n",
@@ -637,14 +643,30 @@ static const struct {
     { "distributed_type: FSDP\nfsdp_config: {version: 2}\n"
       "parallelism_config: {tp_size: 2}\n",
       "parallelism_config_tp_size: 2" },
-    { "distributed_type: MULTI_CPU\ndynamo_config: {backend: INDUCTOR}\n",
-      "dynamo_backend: INDUCTOR" },
-    { "distributed_type: DEEPSPEED\n", "zero_stage: 2" },
+    { "distributed_type: MULTI_CPU\ndynamo_config: {backend: INDUCTOR}\n", NULL },
+    { "distributed_type: DEEPSPEED\n", NULL },
+    { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 1, "
+      "deepspeed_moe_layer_cls_names: Moe}\n",
+      NULL },
+    { "distributed_type: DEEPSPEED\nuse_cpu: 1\ndeepspeed_config: {zero_stage: 3, "
+      "offload_optimizer_device: cpu, offload_param_device: cpu}\n",
+      NULL },
+    { "distributed_type: DEEPSPEED\nuse_cpu: 1\ndeepspeed_config: {zero_stage: 3, "
+      "offload_param_device: nvme}\n",
+      "offload_param_device: nvme" },
+    { "distributed_type: FSDP\nfsdp_config: {version: 2, "
+      "activation_checkpointing: true, activation_checkpointing_offload: true}\n",
+      "fsdp_activation_checkpointing_offload: true" },
+    { "distributed_type: FSDP\nuse_cpu: true\nfsdp_config: {version: 2, "
+      "activation_checkpointing: true, activation_checkpointing_offload: true}\n",
+      NULL },
+    { "distributed_type: FSDP\nfsdp_config: {version: 2}\n"
+      "parallelism_config: {sp_seq_length: 512}\n",
+      NULL },
     { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, "
       "offload_optimizer_device: cpu}\n",
       "offload_optimizer_device: cpu" },
-    { "distributed_type: FSDP\nfsdp_config: {use_orig_params: false}\n",
-      "fsdp_use_orig_params: false" },
+    { "distributed_type: FSDP\nfsdp_config: {use_orig_params: false}\n", NULL },
     { "distributed_type: FSDP\nfsdp_config: {version: 2, use_orig_params: false}\n",
       NULL },
     { "distributed_type: MULTI_CPU\nfsdp_config: {use_orig_params: false}\n", NULL },
@@ -667,6 +689,7 @@ static const struct {
     { "{\"gradient_predivide_factor\": 2.0}", "gradient_predivide_factor" },
     { "{\"prescale_gradients\": false, \"steps_per_print\": 10}", "" },
     { "{\"wall_clock_breakdown\": true, \"train_batch_size\": 8}", "" },
+    { "{\"activation_checkpointing\": {\"partition_activations\": true}}", "" },
 };
 
 static void test_sections(void)

@@ -117,6 +117,9 @@ char *json_for_yaml(const char *text, size_t len, size_t *len_out);
 
 /* YAML 1.1 words as PyYAML reads them: 1 true, 0 false, -1 neither. */
 int word_bool(const char *s);
+/* The same for where only a truth value can be meant: also 1, 0, y, n, t and f, in any
+ * case, with or without quotes. */
+int word_truth(const char *s);
 /* Is it null: the word, "~" or nothing at all? */
 bool word_null(const char *s);
 /* Index of `word` in a NULL-terminated list, or -1. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "config/read/document.h"
 
@@ -49,6 +50,19 @@ int word_bool(const char *s)
     for (int value = 0; value < 2; value++)
         for (int i = 0; i < 3; i++)
             if (yaml_is_word(s, words[value][i]))
+                return value;
+    return -1;
+}
+
+/* The words of Accelerate's str_to_bool, in any case. */
+int word_truth(const char *s)
+{
+    static const char *const words[2][6] = { { "no", "off", "false", "n", "f", "0" },
+                                             { "yes", "on", "true", "y", "t", "1" } };
+
+    for (int value = 0; value < 2; value++)
+        for (int i = 0; i < 6; i++)
+            if (!strcasecmp(s, words[value][i]))
                 return value;
     return -1;
 }

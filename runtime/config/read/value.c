@@ -4,6 +4,7 @@
  * stored; or refused, with what the row takes. Adds notes about what Slurm or accel
  * decides instead.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -46,8 +47,8 @@ static void refuse_value(struct validator *v, const struct config_key *k,
 
     printable(shown, sizeof(shown), val->text, strlen(val->text));
     if (k->ours && k->use == USE_REFUSED)
-        snprintf(hint, sizeof(hint), "set it to '%.*s' or remove it: %s",
-                 (int)strcspn(k->ours, "|"), k->ours, k->help);
+        snprintf(hint, sizeof(hint), "set it to '%s' or remove it: %s", k->ours,
+                 k->help);
     /* distributed_type, the only other row with refused words */
     else
         snprintf(hint, sizeof(hint),
@@ -56,8 +57,8 @@ static void refuse_value(struct validator *v, const struct config_key *k,
     report_add(v->report, A0105, val->at, hint, "'%s: %s' is refused", k->name, shown);
 }
 
-/* Reports a value of the wrong type. The cures are for what people write: quotes around
- * a number, a leading zero. */
+/* Reports a value of the wrong type. One cure is for what people write: a
+ * leading zero. */
 static void wrong_type(struct validator *v, const struct config_key *k,
                        const struct yaml_node *val)
 {
@@ -65,15 +66,13 @@ static void wrong_type(struct validator *v, const struct config_key *k,
 
     printable(shown, sizeof(shown), val->text, strlen(val->text));
     wanted(k, want, sizeof(want));
-    if (!val->plain && k->type != TYPE_ENUM && k->type != TYPE_STRING)
-        snprintf(hint, sizeof(hint), "remove the quotes: quoted values are text");
-    else if (k->type == TYPE_INT && val->text[0] == '0')
+    if (k->type == TYPE_INT && val->text[0] == '0')
         snprintf(hint, sizeof(hint),
                  "write it in decimal, without leading zeros or 0x");
     else
         snprintf(hint, sizeof(hint), "write %s: %s", want, k->help);
-    report_add(v->report, A0102, val->at, hint, "'%s' must be %s, not %s'%s'", k->name,
-               want, val->plain ? "" : "the text ", shown);
+    report_add(v->report, A0102, val->at, hint, "'%s' must be %s, not '%s'", k->name,
+               want, shown);
 }
 
 /* Reports a value out of bounds, a text that is too long, or one too many. */
@@ -118,25 +117,31 @@ static void wrong_word(struct validator *v, const struct config_key *k,
     report_add(v->report, A0104, val->at, hint, "'%s' cannot be '%s'", k->name, shown);
 }
 
-/* Accelerate also takes the numbers of PyTorch's enum ShardingStrategy, which count
- * from 1, and the name of its last member with the leading underscore. */
-static const char *strategy_word(const char *text)
+/* A word of the row in the row's own case. Accelerate takes most of its words in any
+ * case, and none differ by it alone. Where it also takes the numbers that PyTorch's
+ * enum has for them, which count from 1, or the name of a member with its leading
+ * underscore, those are words, too. */
+static const char *row_word(const struct config_key *k, const char *text)
 {
-    static const char *const words[] = { "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD",
-                                         "HYBRID_SHARD", "HYBRID_SHARD_ZERO2" };
+    static const struct {
+        const char *key, *words[5];
+    } numbered[] = {
+        { "fsdp_sharding_strategy",
+          { "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
+            "HYBRID_SHARD_ZERO2" } },
+        { "fsdp_backward_prefetch", { "BACKWARD_PRE", "BACKWARD_POST" } },
+    };
 
-    if (text[0] >= '1' && text[0] <= '5' && !text[1])
-        return words[text[0] - '1'];
-    return strcmp(text, "_HYBRID_SHARD_ZERO2") ? text : words[4];
-}
-
-/* Accelerate takes TorchDynamo's compilers in either case; the rows have upper case. */
-static const char *backend_word(const struct config_key *k, const char *text)
-{
-    for (int i = 0; k->values[i]; i++)
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(numbered); i++)
+        if (!strcmp(k->name, numbered[i].key) && text[0] >= '1' && text[0] <= '5' &&
+            !text[1] && numbered[i].words[text[0] - '1'])
+            return numbered[i].words[text[0] - '1'];
+    if (word_index(k->values, text) >= 0)
+        return text;
+    for (int i = 0; k->values && k->values[i]; i++)
         if (!strcasecmp(k->values[i], text))
             return k->values[i];
-    return text;
+    return !strcasecmp(text, "_HYBRID_SHARD_ZERO2") ? row_word(k, text + 1) : text;
 }
 
 /* The user's word in canonical form, static or val's own text. May add the note about
@@ -144,23 +149,13 @@ static const char *backend_word(const struct config_key *k, const char *text)
 static const char *canonical(struct validator *v, const struct config_key *k,
                              const struct yaml_node *val)
 {
-    const char *text = val->text, *word = NULL;
+    const char *text = row_word(k, val->text), *word = NULL;
+    const bool is_word = word_index(k->values, text) >= 0;
 
-    if (k->type == TYPE_BOOL)
-        return !val->plain || word_bool(text) < 0 ? text
-               : word_bool(text)                  ? "true"
-                                                  : "false";
-    /* Two keys have words that Accelerate writes in several ways. */
-    if (!strcmp(k->name, "fsdp_sharding_strategy"))
-        return strategy_word(text);
-    if (!strcmp(k->name, "dynamo_backend") && (!val->plain || word_bool(text) < 0))
-        return backend_word(k, text);
-    if (k->type != TYPE_ENUM || !val->plain || word_bool(text) < 0)
-        return text;
-    /* A key that is a truth value or another word. */
-    if (word_index(k->values, "true") >= 0)
-        return word_bool(text) ? "true" : "false";
-    if (word_bool(text) != 0)
+    /* A truth value, or a key that is one or another word. */
+    if ((k->type == TYPE_BOOL && !is_word) || word_index(k->values, "true") >= 0)
+        return word_truth(text) < 0 ? text : word_truth(text) ? "true" : "false";
+    if (k->type != TYPE_ENUM || !val->plain || word_bool(val->text) != 0)
         return text;
     /* YAML reads a bare NO as the boolean false; people mean the word. */
     if (word_index(k->values, "NO") >= 0)
@@ -169,21 +164,28 @@ static const char *canonical(struct validator *v, const struct config_key *k,
         word = "no";
     if (!word)
         return text;
-    /* Accelerate itself writes `downcast_bf16: false`, so there is nothing to
-     * point out. */
-    if (k->use == USE_REFUSED && !strcmp(text, "false"))
-        return word;
     report_add(v->report, MESSAGE_NOTE, val->at, "put it in quotes to mean the word",
                "unquoted, YAML reads this as false; accel reads it as '%s'", word);
     return word;
 }
 
-/* Is this a quoted text where a number or truth word is wanted? The other way around,
- * an unquoted number where text is wanted, is no mistake. */
-static bool has_wrong_quotes(const struct config_key *k, const struct yaml_node *val)
+/* A number without the underscores that YAML and Python allow between digits; in buf if
+ * there are any. */
+static const char *without_underscores(const char *text, char *buf, size_t len)
 {
-    return !val->plain && k->type != TYPE_ENUM && k->type != TYPE_STRING &&
-           k->type != TYPE_BOOLS && word_index(k->values, val->text) < 0;
+    size_t used = 0;
+
+    if (!strchr(text, '_') || strlen(text) >= len)
+        return text;
+    for (const char *p = text; *p; p++) {
+        if (*p != '_')
+            buf[used++] = *p;
+        else if (p == text || !isdigit((unsigned char)p[-1]) ||
+                 !isdigit((unsigned char)p[1]))
+            return text;
+    }
+    buf[used] = '\0';
+    return buf;
 }
 
 /* Would a shell expand it? accel does not, and a directory named "~" helps nobody. */
@@ -215,18 +217,19 @@ static bool counts_alone(const struct config_key *k)
     return false;
 }
 
-/* Such a value is checked but has no effect: says who decides instead. */
+/* Such a value is checked but has no effect: says who decides instead, or what the key
+ * is for. */
 static void note_replaced(struct validator *v, const struct config_key *k,
                           const char *text, const struct yaml_node *val)
 {
     char shown[60];
 
-    if (k->use != USE_REPLACED || value_among(k->ours, text) ||
-        (v->without_slurm && counts_alone(k)))
+    if ((k->use != USE_REPLACED && k->use != USE_NO_EFFECT) ||
+        value_among(k->ours, text) || (v->without_slurm && counts_alone(k)))
         return;
     printable(shown, sizeof(shown), text, strlen(text));
-    report_add(v->report, MESSAGE_NOTE, val->at, k->help, "'%s: %s' is replaced",
-               k->name, shown);
+    report_add(v->report, MESSAGE_NOTE, val->at, k->help, "'%s: %s' %s", k->name, shown,
+               k->use == USE_REPLACED ? "is replaced" : "has no effect");
 }
 
 /* Checks canonical text that stands at `val`, and stores it. A refused word is reported
@@ -272,16 +275,15 @@ static void take_scalar(struct validator *v, size_t row, const struct yaml_node 
 {
     const struct config_key *k = &v->schema[row];
     const char *text;
+    char number[64];
 
-    if (has_wrong_quotes(k, val)) {
-        wrong_type(v, k, val);
-        return;
-    }
     if (k->type == TYPE_INT && !strcmp(k->name, "num_processes") &&
         !strcmp(val->text, "-1"))
         /* Accelerate writes -1 for "not given". */
         return;
     text = canonical(v, k, val);
+    if (k->type == TYPE_INT || k->type == TYPE_NUMBER)
+        text = without_underscores(text, number, sizeof(number));
     if (k->type == TYPE_STRING && has_control(text))
         report_add(v->report, A0119, val->at, "remove it",
                    "'%s' contains a control character", k->name);
@@ -322,7 +324,7 @@ static void bools_text(const struct yaml_tree *t, const struct yaml_node *val,
     if (val->kind == NODE_LIST) {
         for (int i = val->first; i >= 0 && used < len; i = t->node[i].next) {
             const struct yaml_node *n = &t->node[i];
-            int truth = n->kind == NODE_SCALAR && n->plain ? word_bool(n->text) : -1;
+            int truth = n->kind == NODE_SCALAR ? word_truth(n->text) : -1;
 
             used += (size_t)snprintf(buf + used, len - used, "%s%s",
                                      i == val->first ? "" : ",",
@@ -337,9 +339,9 @@ static void bools_text(const struct yaml_tree *t, const struct yaml_node *val,
          item = strtok_r(NULL, "(), ", &rest)) {
         snprintf(word, sizeof(word), "%s", item);
         used += (size_t)snprintf(buf + used, len - used, "%s%s", used ? "," : "",
-                                 word_bool(word) < 0   ? "?"
-                                 : word_bool(word) > 0 ? "true"
-                                                       : "false");
+                                 word_truth(word) < 0   ? "?"
+                                 : word_truth(word) > 0 ? "true"
+                                                        : "false");
     }
 }
 
@@ -352,7 +354,6 @@ static void take_bools(struct validator *v, size_t row, const struct yaml_node *
     bools_text(v->tree, val, text, sizeof(text));
     if (val->kind == NODE_LIST)
         shown.text = list;
-    shown.plain = true;
     take_text(v, row, &shown, text);
 }
 
@@ -360,9 +361,9 @@ static void take_bools(struct validator *v, size_t row, const struct yaml_node *
 static void note_moved(struct validator *v, const struct config_key *k,
                        const struct yaml_node *key)
 {
-    char hint[128];
+    char hint[200];
 
-    snprintf(hint, sizeof(hint), "write it as %s", k->moved_to);
+    snprintf(hint, sizeof(hint), "write it as %s: %s", k->moved_to, k->help);
     report_add(v->report, MESSAGE_NOTE, key->at, hint,
                "'%s' is an old key; it is still accepted", k->name);
 }
@@ -399,6 +400,9 @@ void take_value(struct validator *v, size_t row, const struct yaml_node *key,
         refuse_key(v, k, key);
     else if (k->type == TYPE_BOOLS && val->kind != NODE_MAP)
         take_bools(v, row, val);
+    else if (val->kind != NODE_SCALAR && k->use == USE_NO_EFFECT)
+        report_add(v->report, MESSAGE_NOTE, key->at, k->help, "'%s' has no effect",
+                   k->name);
     else if (val->kind != NODE_SCALAR)
         report_add(v->report, A0107, val->at, "write one value after the colon",
                    "'%s' must be %s, not a %s", k->name, wanted(k, want, sizeof(want)),

@@ -71,6 +71,67 @@ static bool check_bytes(struct config_report *r)
     return true;
 }
 
+/* Blanks that look like a space, or like nothing, and are letters to YAML. Editors and
+ * web pages put them where a space was typed. */
+static bool is_odd_blank(uint32_t cp)
+{
+    return cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200b) ||
+           cp == 0x202f || cp == 0x205f || cp == 0x2060 || cp == 0x3000;
+}
+
+/* Reports the first odd blank of the lines from..to that is not in a comment. */
+static bool odd_blank_told(struct config_report *r, int from, int to)
+{
+    struct place at = { .line = 1, .col = 1, .width = 1 };
+    size_t pos = r->in.len >= 3 && !memcmp(r->in.text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    bool comment = false;
+    char before = ' ';
+
+    while (pos < r->in.len && at.line <= to) {
+        const char *s = r->in.text + pos;
+        size_t left = r->in.len - pos, br = line_break(s, left);
+        uint32_t cp = 0;
+
+        if (br) {
+            at.line++;
+            at.col = 1;
+            comment = false;
+            before = ' ';
+            pos += br;
+            continue;
+        }
+        pos += utf8_next(s, left, &cp);
+        comment |= cp == '#' && (before == ' ' || before == '\t');
+        before = *s;
+        if (at.line >= from && !comment && is_odd_blank(cp)) {
+            report_add(r, A0112, at, "type a plain space, or remove it",
+                       "U+%04X looks like %s, but YAML takes it for a letter", cp,
+                       cp == 0x200b || cp == 0x2060 ? "nothing" : "a space");
+            return true;
+        }
+        at.col++;
+    }
+    return false;
+}
+
+/* Does a plain scalar begin or end with an odd blank, or have one after a colon? Inside
+ * a name or a path it may be meant. */
+static bool has_odd_blank(const char *s, size_t len)
+{
+    char before = '\0';
+
+    for (size_t pos = 0; pos < len;) {
+        uint32_t cp = 0;
+        size_t n = utf8_next(s + pos, len - pos, &cp);
+
+        if (is_odd_blank(cp) && (!before || before == ':' || pos + n == len))
+            return true;
+        before = s[pos];
+        pos += n;
+    }
+    return false;
+}
+
 /* Reports what libyaml found. The cures go by its fixed English texts; an unknown text
  * only costs the better cure. */
 static void syntax_error(struct config_report *r, const yaml_parser_t *p)
@@ -83,6 +144,8 @@ static void syntax_error(struct config_report *r, const yaml_parser_t *p)
         r->no_memory = true;
         return;
     }
+    if (odd_blank_told(r, (int)p->context_mark.line + 1, at.line))
+        return;
     if (strstr(problem, "cannot start any token"))
         hint = "indent with spaces, not tabs; quote values that begin with @, ` or %";
     else if (strstr(problem, "mapping values are not allowed"))
@@ -196,6 +259,10 @@ static bool take_node(struct builder *b, const yaml_event_t *e, enum node_kind k
             t->node[*last].next = n;
         *last = n;
     }
+    if (kind == NODE_SCALAR && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+        has_odd_blank((const char *)e->data.scalar.value, e->data.scalar.length) &&
+        odd_blank_told(b->report, at.line, (int)e->end_mark.line + 1))
+        return false;
     if (kind == NODE_SCALAR)
         return copy_scalar(&t->node[n], e, b->report);
     if (b->depth == CONFIG_MAX_DEPTH) {

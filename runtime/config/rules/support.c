@@ -18,8 +18,9 @@ static bool is_version2(const struct config *cfg)
     return config_get_int(cfg, "fsdp_version") == 2;
 }
 
-/* ZeRO stages 1 and 2 are both SHARD_GRAD_OP here: state and gradients are sharded.
- * Stage 3 shards the parameters as well. */
+/* ZeRO stages 1 and 2 are both SHARD_GRAD_OP here: the numbers are the same, and a rank
+ * holds no more than the stage says. Stage 3 frees the parameters between their uses
+ * as well. */
 enum sharding_strategy config_strategy(const struct config *cfg)
 {
     char text[32];
@@ -70,12 +71,17 @@ enum state_dict config_state_dict(const struct config *cfg)
                                                : DICT_SHARDED;
 }
 
-enum wrap_policy config_wrap_policy(const struct config *cfg)
+/* DeepSpeed gathers module by module, SIZE_BASED_WRAP what has so many parameters; the
+ * model's own blocks come closest to both. */
+bool config_wraps(const struct config *cfg)
 {
-    if (cfg->distributed_type == DIST_FSDP)
-        return cfg->auto_wrap_policy;
-    /* DeepSpeed gathers module by module; the model's own blocks come closest. */
-    return cfg->distributed_type == DIST_DEEPSPEED ? WRAP_TRANSFORMER : WRAP_NONE;
+    return cfg->distributed_type == DIST_DEEPSPEED ||
+           (cfg->distributed_type == DIST_FSDP && cfg->auto_wrap_policy != WRAP_NONE);
+}
+
+const char *config_wrap_classes(const struct config *cfg)
+{
+    return cfg->auto_wrap_policy == WRAP_SIZE ? "" : cfg->transformer_cls;
 }
 
 /* Version 2 always gathers ahead, which is what PREFETCH_PRE does. */
@@ -219,17 +225,44 @@ static bool is_in_use(const struct config *cfg, const struct config_key *k)
     return strcmp(k->section, "fp8_config") != 0 || is_fp8_in_use(cfg, k->name);
 }
 
+/* What is moved to the memory of the CPU is there already where that computes. */
+static bool is_at_home(const struct config *cfg, const struct config_key *k,
+                       const char *text)
+{
+    static const char *const keys[] = { "offload_optimizer_device",
+                                        "offload_param_device",
+                                        "fsdp_activation_checkpointing_offload", NULL };
+
+    return cfg->device == DEVICE_CPU && word_index(keys, k->name) >= 0 &&
+           value_among("cpu|true", text);
+}
+
 /* Does libaccel implement the value of this key, or is there nothing to implement? */
 static bool is_done(const struct config *cfg, const struct config_key *k)
 {
     char text[1100];
 
-    if (k->use == USE_REPLACED || k->use == USE_REFUSED ||
+    if (k->use == USE_REPLACED || k->use == USE_NO_EFFECT || k->use == USE_REFUSED ||
         (k->use == USE_HONOURED && !k->ours) || !is_in_use(cfg, k))
         return true;
     config_value_text(cfg, k, text, sizeof(text));
     /* A key that was neither given nor has a default asks for nothing. */
-    return !text[0] || value_among(k->ours, text);
+    return !text[0] || value_among(k->ours, text) || value_among(k->moot, text) ||
+           is_at_home(cfg, k, text);
+}
+
+const char *config_moot(const struct config *cfg, size_t row)
+{
+    size_t n;
+    const struct config_key *k = &config_schema(&n)[row];
+    char text[1100];
+
+    if (cfg->origin[row] == ORIGIN_DEFAULT || !is_in_use(cfg, k))
+        return NULL;
+    config_value_text(cfg, k, text, sizeof(text));
+    if (is_at_home(cfg, k, text))
+        return "everything is in the memory of the CPU already";
+    return value_among(k->moot, text) && !value_among(k->ours, text) ? k->why : NULL;
 }
 
 /* Writes the cure: the values that are implemented, in the words of the row. */
@@ -264,6 +297,7 @@ static accel_status_t check_offload(const struct config *cfg, accel_error_t *err
     char where[256], text[16];
 
     if (cfg->distributed_type != DIST_FSDP || config_strategy(cfg) != SHARD_NONE ||
+        cfg->device == DEVICE_CPU ||
         strcmp(config_get(cfg, "fsdp_offload_params", text, sizeof(text)), "true") != 0)
         return ACCEL_OK;
     return accel_fail_at(err, A0170,
