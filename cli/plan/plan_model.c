@@ -237,6 +237,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
         st = fp8_linears_open(&linears, &model, 1, p->config, err);
     if (st == ACCEL_OK)
         in->code_bytes = fp8_linears_keep(&linears, be, plan_keeps_codes(p->config, l));
+    fp8_linears_rehearse(&linears);
     if (st == ACCEL_OK)
         st = nn_measure(model, p->batch, fields, n, true, &activations, err);
     *bytes_out = (int64_t)activations;

@@ -50,6 +50,8 @@ static accel_status_t matrix_narrows(const struct matrix *x, struct module_rules
 
     if (i >= 0)
         rules->rule[i].hits++;
+    /* Until a rehearsal tells, modules of the program's own may do anything with it. */
+    x->weight->taken_wide = !asked && strcmp(x->module->cls->name, "Linear") != 0;
     /* fp8 leaves the run's dtype for the rest of a linear */
     *narrow_out = fits && x->module->types.compute == w->g->compute &&
                   (i < 0 ? nn_module_narrows(x->module, otherwise) : asked);
@@ -143,6 +145,22 @@ accel_status_t fp8_linears_open(struct fp8_linears *out, accel_module_t *const *
     if (st == ACCEL_OK)
         st = open_scales(out, err);
     return st;
+}
+
+void fp8_linears_rehearse(struct fp8_linears *l)
+{
+    for (int i = 0; i < l->count; i++)
+        l->weight[i]->taken_wide = false;
+}
+
+int fp8_linears_wide(const struct fp8_linears *l, const char **name_out)
+{
+    int n = 0;
+
+    for (int i = 0; i < l->count; i++)
+        if (l->weight[i]->taken_wide && n++ == 0)
+            *name_out = tensor_full_name(l->weight[i]);
+    return n;
 }
 
 size_t fp8_linears_bytes(const struct fp8_linears *l)

@@ -46,6 +46,12 @@ static inline int64_t fp8_linears_elems(const struct fp8_linears *l)
  * fp8_linears_close. Errors: those of fp8_policy.h; ACCEL_ENOMEM. */
 accel_status_t fp8_linears_open(struct fp8_linears *out, accel_module_t *const *roots,
                                 int n, const struct config *cfg, accel_error_t *err);
+/* A rehearsal of the forward follows (nn_measure), which finds the weights that other
+ * ops than linears take. Without one, those of modules of the program's own are
+ * supposed to be so, unless the program or a rule asks for fp8. */
+void fp8_linears_rehearse(struct fp8_linears *l);
+/* How many these are; *name_out is set to the first one's. */
+int fp8_linears_wide(const struct fp8_linears *l, const char **name_out);
 /* Gives kernels of a backend, which must outlive it, their scales. ACCEL_ENOMEM. */
 accel_status_t fp8_linears_place(struct fp8_linears *l, const struct backend *be,
                                  accel_error_t *err);

@@ -211,14 +211,18 @@ static bool residency_failed(struct graph *g, const char *op, accel_status_t st,
 bool op_want(struct graph *g, const char *op, struct op_units *u,
              accel_tensor_t *const *t, int n)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         if (t[i] && t[i]->coded)
             return graph_fail(g, A0606, op,
-                              "set fp8_enable_fsdp_float8_all_gather: false, or name "
-                              "it in accel.precision.modules: \"GLOB=bf16\"",
+                              "name its module in accel.precision.modules: "
+                              "\"GLOB=bf16\"",
                               "parameter %s is gathered in 8 bits, which only linears "
                               "take",
                               t[i]->name);
+        /* the rehearsal of a run finds what is to be gathered in its own dtype */
+        if (t[i] && g->backend->shapes_only)
+            t[i]->taken_wide = true;
+    }
     return op_want_coded(g, op, u, t, n);
 }
 

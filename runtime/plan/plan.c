@@ -159,6 +159,11 @@ static bool has_codes(const struct config *c, const struct plan_layout *l)
     return (one ? p.held : p.coded && cut_size(l) > 1) && l->tp == 1 && !offload;
 }
 
+bool plan_has_codes(const struct plan_input *in)
+{
+    return has_codes(in->config, &in->layout);
+}
+
 int64_t plan_coded_elems(bool device)
 {
     return device ? (int64_t)4 << 20 : 8192;
@@ -184,7 +189,7 @@ static int64_t coded_room(const struct plan_input *in)
 
         most = part > most ? part : most;
     }
-    return in->coded.n && has_codes(in->config, &in->layout)
+    return in->coded.n && plan_has_codes(in)
                ? plan_coded_room(in->coded.n, ranks > 1 ? most : 0, in->device.present)
                : 0;
 }
@@ -193,10 +198,10 @@ static int64_t coded_room(const struct plan_input *in)
 static int64_t unit_gathered(const struct plan_input *in, int unit)
 {
     const int ranks = pad_ranks(in);
-    const bool coded = has_codes(in->config, &in->layout);
 
-    return plan_part_bytes(coded ? in->coded : (struct plan_codes){ NULL, 0 }, unit,
-                           plan_padded_elems(in->unit_elems[unit], ranks), ranks,
+    return plan_part_bytes(plan_has_codes(in) ? in->coded
+                                              : (struct plan_codes){ NULL, 0 },
+                           unit, plan_padded_elems(in->unit_elems[unit], ranks), ranks,
                            (int64_t)accel_dtype_bytes(types_of(in, unit).parameters)) *
            ranks;
 }
@@ -472,7 +477,7 @@ static void wire(const struct plan_input *in, const struct sizes *s,
 
 bool plan_holds_codes(const struct plan_input *in)
 {
-    return cut_size(&in->layout) == 1 && has_codes(in->config, &in->layout);
+    return in->coded.n > 0 && cut_size(&in->layout) == 1 && plan_has_codes(in);
 }
 
 bool plan_rings_whole(const struct plan_input *in)

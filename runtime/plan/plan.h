@@ -168,6 +168,9 @@ struct plan_input {
     int64_t fp8_elems;
     /* their weights, where precision.coded */
     struct plan_codes coded;
+    /* those that are not, since other ops than linears may take them; a name */
+    int wide;
+    const char *wide_name;
     /* bytes of their weights in 8 bits, for plan_keeps_codes */
     int64_t code_bytes;
     /* for tp and cp: blocks, and elements between two of them in a micro-batch; 0:
@@ -264,6 +267,8 @@ bool plan_rings_whole(const struct plan_input *in);
 
 /* Does one rank hold all weights of linears in 8 bits? */
 bool plan_holds_codes(const struct plan_input *in);
+/* Are weights of linears gathered in 8 bits, or held so? */
+bool plan_has_codes(const struct plan_input *in);
 
 /* What a GPU holds before the model, as a guess: the driver's context and code, and
  * NCCL's buffers to its peers. */

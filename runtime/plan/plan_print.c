@@ -130,6 +130,20 @@ static int other_units(const struct plan_input *in)
     return n;
 }
 
+/* The weights of linears in 8 bits that are gathered in the dtype of the computation,
+ * which every op takes. */
+static void print_wide(const struct plan_input *in, const struct precision *p,
+                       struct strbuf *out)
+{
+    char more[48] = "";
+
+    if (in->wide > 1)
+        snprintf(more, sizeof(more), " and %d other weight%s", in->wide - 1,
+                 plural(in->wide - 1));
+    rowf(out, "not in 8 bits", "%s%s: gathered in %s, for ops that are no linears",
+         in->wide_name, more, accel_dtype_name(p->parameters));
+}
+
 /* What is trained, on how many ranks, how it is cut. */
 static void print_shape(const struct plan_input *in, const struct plan *p,
                         struct strbuf *out)
@@ -152,6 +166,8 @@ static void print_shape(const struct plan_input *in, const struct plan *p,
     if (other_units(in))
         rowf(out, "modules", "%d of %d unit%s in other dtypes", other_units(in),
              in->units, plural(in->units));
+    if (in->wide && plan_has_codes(in))
+        print_wide(in, &precision, out);
     print_masters(&precision, out);
 }
 

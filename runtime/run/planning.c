@@ -266,11 +266,10 @@ static accel_status_t check_memory(const accel_t *run, const struct plan_input *
     return check_host(run, run->plan.host_total_bytes, err);
 }
 
-/* Shapes, parameters and layout. elems[2][units], types[units] and coded[linears] are
- * working memory that `in` points to. */
+/* Shapes, parameters and layout. elems[2][units] and types[units] are working memory
+ * that `in` points to. */
 static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t *elems,
-                                   struct plan_types *types, struct plan_coded *coded,
-                                   accel_error_t *err)
+                                   struct plan_types *types, accel_error_t *err)
 {
     int units = run->units.count;
 
@@ -279,8 +278,6 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
         elems[units + u] = run->units.unit[u].frozen;
     }
     in->fp8_elems = fp8_linears_elems(&run->fp8.linears);
-    in->coded.n = units_coded(&run->units, coded, NULL);
-    in->coded.list = coded;
     in->unit_elems = elems;
     in->unit_frozen = elems + units;
     units_types(&run->units, types);
@@ -340,12 +337,23 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, accel_error_t
     if (run->job.model && run->job.data) {
         int n = data_fields(run->job.data, &fields);
 
+        fp8_linears_rehearse(&run->fp8.linears);
         st = nn_measure(run->job.model, run->job.batch, fields, n, true, &activations,
                         err);
     }
     in->activation_bytes = (int64_t)activations;
     in->batch = run->job.batch;
     return st;
+}
+
+/* What is gathered in 8 bits, which is known after `measure`. coded[linears] is working
+ * memory that `in` points to. */
+static void describe_coded(const accel_t *run, struct plan_input *in,
+                           struct plan_coded *coded)
+{
+    in->coded.n = units_coded(&run->units, coded, NULL);
+    in->coded.list = coded;
+    in->wide = fp8_linears_wide(&run->fp8.linears, &in->wide_name);
 }
 
 accel_status_t plan_make(accel_t *run, accel_error_t *err)
@@ -378,11 +386,12 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
     }
     count_states(run, &in, states);
     find_largest(run, &in);
-    st = describe_run(run, &in, elems, types, coded, err);
+    st = describe_run(run, &in, elems, types, err);
     if (st == ACCEL_OK)
         st = compression_plan(run, &in, err);
     if (st == ACCEL_OK)
         st = measure(run, &in, err);
+    describe_coded(run, &in, coded);
     if (st == ACCEL_OK)
         st = describe_device(run, &in.device, err);
     if (st == ACCEL_OK)

@@ -52,7 +52,7 @@ accel_status_t shard_coded_open(struct shard *s, const struct units *units,
         for (int j = 0; j < units->unit[i].param_count; j++) {
             accel_tensor_t *p = units->unit[i].param[j];
 
-            p->coded = u->coded > 0 && p->fp8;
+            p->coded = u->coded > 0 && param_is_codable(p);
             p->coded_before =
                 2 * p->unit_offset -
                 plan_gathered_bytes(shard_codes(s, i), i, p->unit_offset, 2);

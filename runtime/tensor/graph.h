@@ -103,7 +103,15 @@ struct accel_tensor {
     bool coded;
     int64_t coded_before;
     const float *coded_inverse;
+    /* Parameters only: an op that is no linear takes it, or may; so it is not coded. */
+    bool taken_wide;
 };
+
+/* May the residency hand it out in 8 bits? */
+static inline bool param_is_codable(const accel_tensor_t *p)
+{
+    return p->fp8 && !p->taken_wide;
+}
 
 /* Has the parameter an optimizer? Not where it is frozen for the whole run. */
 static inline bool param_is_trained(const accel_tensor_t *p)

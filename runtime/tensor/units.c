@@ -123,7 +123,7 @@ int units_coded(const struct units *u, struct plan_coded *list,
         for (int k = 0; k < u->unit[i].param_count; k++) {
             accel_tensor_t *p = u->unit[i].param[k];
 
-            if (!p->fp8)
+            if (!param_is_codable(p))
                 continue;
             if (list)
                 list[n] = (struct plan_coded){ i, p->unit_offset, p->elems };

@@ -28,6 +28,8 @@ struct outcome {
     /* 8-bit copies beside them, and elements of the model */
     int64_t kept, params;
     int linears;
+    /* the plan's row */
+    char wide_row[160];
     char said[1024];
 };
 
@@ -35,6 +37,9 @@ struct scene {
     const char *strategy, *classes, *modules;
     int world;
     bool codes, msamp;
+    /* a model with a class of its own, which is not only linears; data of the run's, so
+     * that the forward is rehearsed */
+    bool own, fed;
     int until, save;
     char dir[128];
     struct outcome *out; /* shared; of rank 0 */
@@ -67,7 +72,77 @@ struct rig {
     accel_module_t *model;
 };
 
-static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
+/* Matrices of one module in order of declaration. The first and the last are wide. */
+struct tower {
+    accel_tensor_t *in, *table, *up, *down, *head;
+};
+
+static accel_tensor_t *tower_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                     int n)
+{
+    const struct tower *t = accel_module_state(m);
+    accel_tensor_t *x = accel_embedding(in[0], t->table, NULL);
+
+    (void)n;
+    x = accel_linear(x, t->in, NULL, ACCEL_ACT_GELU);
+    x = accel_linear(accel_linear(x, t->up, NULL, ACCEL_ACT_GELU), t->down, NULL,
+                     ACCEL_ACT_NONE);
+    return accel_cross_entropy(x, t->head, NULL, in[1], NULL);
+}
+
+static accel_module_t *tower_new(accel_t *run)
+{
+    static const accel_class_t class = { "Tower", tower_forward, sizeof(struct tower) };
+    const accel_init_t normal = { ACCEL_INIT_NORMAL, 0.05f };
+    accel_module_t *m = accel_module_new(run, &class, NULL, "");
+    struct tower *t = accel_module_state(m);
+    const struct {
+        accel_tensor_t **at;
+        const char *name;
+        int64_t dims[2];
+    } params[] = { { &t->in, "in", { 32, 32 } },
+                   { &t->table, "table", { TOKENS_VOCAB, 32 } },
+                   { &t->up, "up", { 288, 32 } },
+                   { &t->down, "down", { 32, 288 } },
+                   { &t->head, "head", { TOKENS_VOCAB, 32 } } };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(params); i++)
+        *params[i].at = accel_param(m, params[i].name, 2, params[i].dims, normal);
+    return m;
+}
+
+/* The row of what is not in 8 bits. */
+static void note_row(void *user, accel_log_level_t level, const char *line)
+{
+    static const char label[] = "not in 8 bits";
+    const char *at = strstr(line, label);
+    struct outcome *o = user;
+
+    (void)level;
+    if (at)
+        snprintf(o->wide_row, sizeof(o->wide_row), "%s",
+                 at + strlen(label) + strspn(at + strlen(label), " "));
+}
+
+/* A job of the model and the data beside its folder. */
+static accel_status_t rig_feed(struct rig *k, const struct scene *p, accel_error_t *err)
+{
+    accel_job_t job = { .model = k->model,
+                        .steps = STEPS,
+                        .batch = SAMPLES / p->world,
+                        .seed = SEED,
+                        .optimizer.lr = 3e-3f,
+                        .out_dir = p->dir };
+    char path[192];
+
+    snprintf(path, sizeof(path), "%s.txt", p->dir);
+    return accel_dataset_open(&job.data, path, TOKENS_SEQ, 0, err)
+               ? err->code
+               : accel_prepare(k->run, &job, err);
+}
+
+static accel_status_t rig_open(struct rig *k, const struct scene *p,
+                               struct outcome *own, accel_error_t *err)
 {
     const accel_llama_t llama = {
         .layers = 2,
@@ -83,25 +158,33 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
         .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
     };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = {
+        .config_file = config, .threads = 1, .log = note_row, .log_user = own
+    };
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &o, err))
         return err->code;
-    k->model = accel_llama_new(k->run, &llama, err);
+    k->model = p->own ? tower_new(k->run) : accel_llama_new(k->run, &llama, err);
+    if (p->fed)
+        return rig_feed(k, p, err);
     if (!k->model || accel_model_add(k->run, "", k->model, err) ||
         !accel_optim_add(k->run, "o", &k->model, 1, &adam, err))
         return err->code;
     return accel_prepare_all(k->run, &loop, err);
 }
 
-static accel_status_t train_step(struct rig *k, int step, double *loss_out,
+static accel_status_t train_step(struct rig *k, bool fed, int step, double *loss_out,
                                  accel_error_t *err)
 {
     accel_step_info_t info = { 0 };
-    accel_status_t st = accel_batch_begin(k->run, err);
+    accel_tensor_t *batch[2];
+    accel_status_t st =
+        fed ? accel_next(k->run, batch, 2, err) : accel_batch_begin(k->run, err);
 
-    if (!st)
+    if (!st && fed)
+        st = accel_backward(k->run, accel_call(k->model, batch, 2), err);
+    else if (!st)
         st = accel_backward(
             k->run, run_tokens_loss(k->run, k->model, SAMPLES, step % 2, err), err);
     if (!st)
@@ -119,14 +202,14 @@ static int rank_main(struct boot *b, void *arg)
     struct shard_memory m = { 0 };
     accel_error_t err = { 0 };
     struct rig k = { 0 };
-    accel_status_t st = rig_open(&k, p, &err);
+    accel_status_t st = rig_open(&k, p, &own, &err);
 
     for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
-        st = train_step(&k, (int)s, &own.loss[s], &err);
+        st = train_step(&k, p->fed, (int)s, &own.loss[s], &err);
         if (!st && s + 1 == p->save)
             st = accel_save(k.run, &err);
     }
-    if (!st)
+    if (!st && !p->fed)
         st = run_tokens_evaluate(k.run, k.model, SAMPLES, &own.evaluated, &err);
     if (!st) {
         shard_memory(k.run->shard, &m);
@@ -161,15 +244,31 @@ static void write_config(const struct scene *p)
         tap_skip_all("no config can be written");
     fprintf(f,
             "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
-            "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+            "  fsdp_auto_wrap_policy: %s\n"
             "  fsdp_transformer_layer_cls_to_wrap: %s\n"
             "num_processes: %d\nuse_cpu: true\nmixed_precision: fp8\nfp8_config:\n"
             "  fp8_backend: %s\n  %s: %s\n"
             "accel:\n  precision:\n    modules: \"%s\"\n",
-            p->strategy, p->classes, p->world, backend, key, p->codes ? with : without,
+            p->strategy, p->own ? "NO_WRAP" : "TRANSFORMER_BASED_WRAP", p->classes,
+            p->world, backend, key, p->codes ? with : without,
             p->modules ? p->modules : "");
     if (fclose(f))
         tap_skip_all("no config can be written");
+}
+
+/* Of 16 letters. */
+static void write_data(const struct scene *p)
+{
+    char path[192];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s.txt", p->dir);
+    f = fopen(path, "w");
+    if (!f)
+        tap_skip_all("no data can be written");
+    for (int i = 0; i < 2000; i++)
+        fputc('0' + i * i % 16, f);
+    fclose(f);
 }
 
 static struct outcome train(struct scene p, const char *dir, int status)
@@ -183,6 +282,7 @@ static struct outcome train(struct scene p, const char *dir, int status)
     p.until = p.until ? p.until : STEPS;
     p.out = shared;
     write_config(&p);
+    write_data(&p);
     tap_is_int(open_world(p.world, 1, rank_main, &p, 60), status, "%s: %d ranks, %s",
                dir, p.world, p.strategy);
     copy = *shared;
@@ -306,12 +406,61 @@ static void test_head(void)
            o.said);
 }
 
+/* The rehearsal of the forward finds the table; what linears alone take is coded. */
+static void test_rehearsed(bool msamp)
+{
+    struct scene p = {
+        .world = 2, .classes = "Tower", .msamp = msamp, .own = true, .fed = true
+    };
+    struct outcome wide, o;
+
+    wide = train(p, msamp ? "fed1" : "fed0", 0);
+    p.codes = true;
+    o = train(p, msamp ? "fedcode1" : "fedcode0", 0);
+    tap_ok(same(&o, &wide, 0) && o.coded > 0 && o.planned == o.held + o.room,
+           "a table of a rehearsed model: the same bits, %lld bytes in codes",
+           (long long)o.coded);
+    tap_is_str(o.wide_row, "table: gathered in bfloat16, for ops that are no linears",
+               "the plan says so");
+    tap_is_str(wide.wide_row, "", "but not where nothing is coded");
+}
+
+/* Of modules of the program's own nothing is known before their forward, but what is
+ * asked for by name. */
+static void test_own(bool msamp)
+{
+    for (int world = 1; world <= 2; world++) {
+        struct scene p = {
+            .world = world, .classes = "Tower", .msamp = msamp, .own = true
+        };
+        struct outcome wide, o;
+        char dir[16];
+
+        snprintf(dir, sizeof(dir), "own%d%d", msamp, world);
+        wide = train(p, dir, 0);
+        p.codes = true;
+        snprintf(dir, sizeof(dir), "owncode%d%d", msamp, world);
+        o = train(p, dir, 0);
+        tap_ok(same(&o, &wide, 0) && o.coded == 0 && o.planned == o.held + o.room,
+               "a table of its own: trains, nothing in 8 bits, %lld planned",
+               (long long)o.planned);
+        p.modules = "up=fp8,down=fp8";
+        snprintf(dir, sizeof(dir), "named%d%d", msamp, world);
+        o = train(p, dir, 0);
+        tap_ok(same(&o, &wide, 0) && o.planned == o.held + o.room &&
+                   (world == 1 ? o.coded == 0 : o.coded > 0),
+               "what is named as linears': %lld bytes", (long long)o.coded);
+    }
+}
+
 int main(void)
 {
     run_folder_new(root);
     for (int msamp = 0; msamp < 2; msamp++) {
         test_bits(msamp);
         test_resume(msamp);
+        test_own(msamp);
+        test_rehearsed(msamp);
     }
     test_levels();
     test_head();
