@@ -201,7 +201,7 @@ cli/man/completions/accel: accel$(EXEEXT)
 schema/accel.schema.json: accel$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) schema && ./accel$(EXEEXT) schema >$@.tmp && mv $@.tmp $@
 
-shell_tests += tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
+shell_tests += tests/issues/0377-ckpt-out-dir.t tests/t/1000-config-messages.t tests/t/1010-config-cli.t \
 	tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
 	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t \
 	tests/t/8000-security-trust.t tests/t/8010-security-privilege.t \

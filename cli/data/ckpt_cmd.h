@@ -13,7 +13,7 @@
 /* The parsed command line of every verb. */
 struct ckpt_args {
     const char *verb;
-    /* argv's own words: slashes at the end of path[0] may be cut off in place. */
+    /* may be written to: slashes at the end of path[0] are cut off in place */
     char *path[2];
     int paths;
     /* --json; --deep */
@@ -41,6 +41,9 @@ int ckpt_show(const struct ckpt_args *a);
 int ckpt_diff(const struct ckpt_args *a);
 int ckpt_export(const struct ckpt_args *a);
 
+/* `path`, or the directory `checkpoints` in it where path is the output directory of a
+ * run and holds no checkpoint itself; into buf[len]. */
+char *ckpt_find(const char *path, char *buf, size_t len);
 /* Opens the checkpoint `path`, or the newest complete one of the directory `path`.
  * ACCEL_ENOENT: there is none; and what accel_ckpt_open returns. */
 accel_status_t ckpt_open_path(accel_ckpt_t **ckpt_out, const char *path,

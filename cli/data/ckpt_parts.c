@@ -3,16 +3,45 @@
  * Opens what a path of `accel ckpt` names and reads tensors in parts, so that no verb
  * needs more memory than a part.
  */
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/data/ckpt_cmd.h"
 
 /* Bytes of a tensor in memory at a time. */
 #define PART_BYTES (32 << 20)
+
+/* Does the directory hold a checkpoint, or is it one? */
+static bool holds_checkpoint(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    bool found = !dir;
+
+    while (!found && (e = readdir(dir)))
+        found = !strcmp(e->d_name, "MANIFEST") || !strncmp(e->d_name, "step_", 5);
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+char *ckpt_find(const char *path, char *buf, size_t len)
+{
+    struct stat st;
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    if ((size_t)snprintf(buf, len, "%.*s/checkpoints", (int)n, path) >= len ||
+        stat(buf, &st) || !S_ISDIR(st.st_mode) || holds_checkpoint(path))
+        snprintf(buf, len, "%s", path);
+    return buf;
+}
 
 /* The newest complete checkpoint below root, as a path in buf[len]. */
 static accel_status_t newest_of(const char *root, char *buf, size_t len,

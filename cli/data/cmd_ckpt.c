@@ -116,8 +116,8 @@ static int list_checkpoints(const char *root, const char *only, bool json)
         }
     free(info);
     free(l.why);
-    /* On stderr: the table on stdout stays one a script can read. */
-    if (!shown)
+    /* On stderr: the table on stdout stays one a script can read. JSON says it, too. */
+    if (!shown && !json)
         say_none(root);
     return cli_table_print(t, json);
 }
@@ -451,7 +451,8 @@ static const struct argp argp = {
     "of one as safetensors files, import makes a checkpoint of step 0 of such weights; "
     "merge and split write one again, cut over one or several files; prune deletes old "
     "ones; repair removes what killed saves left and moves damaged ones aside.\vDIR is "
-    "accel.checkpoint.dir or one step_... directory in it; verbs that take one "
+    "accel.checkpoint.dir, the output directory with checkpoints in it, or one "
+    "step_... directory; verbs that take one "
     "checkpoint take the newest complete one of accel.checkpoint.dir. verify exits "
     "with "
     "74 if anything is damaged, and names each damaged file and tensor; files that are "
@@ -478,14 +479,17 @@ static const struct argp argp = {
 static int run_ckpt(int argc, char **argv)
 {
     struct ckpt_args a = { .tol = -1, .every = -1, .best = -1, .larger = -1 };
+    char found[ACCEL_ARRAY_SIZE(a.path)][PATH_MAX];
 
     cli_parse(&cli_ckpt, argc, argv, &a);
     for (int i = 0; i < find_verb(a.verb)->read; i++) {
         struct stat st;
         accel_error_t err = { 0 };
 
-        if (stat(a.path[i], &st) == 0 && S_ISDIR(st.st_mode))
+        if (stat(a.path[i], &st) == 0 && S_ISDIR(st.st_mode)) {
+            a.path[i] = ckpt_find(a.path[i], found[i], sizeof(found[i]));
             continue;
+        }
         accel_fail_at(&err, A0811, a.path[i], "give a checkpoint directory",
                       "no such directory");
         return cli_fail(&err);

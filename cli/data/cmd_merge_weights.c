@@ -3,6 +3,7 @@
  * `accel merge-weights`: accelerate's command, with its options, as `accel ckpt export`
  * does it: the weights of a checkpoint as one safetensors file.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -52,20 +53,24 @@ static const struct argp argp = {
         "Writes the weights of a checkpoint, whatever its number of files, as "
         "model.safetensors, as accelerate merge-weights does, with the config.json of "
         "a gpt2, llama or bert and its tokenizer. `accel ckpt export` has more "
-        "choices.\vThe first directory is accel.checkpoint.dir, of which the "
-        "newest complete checkpoint counts, or one step_... directory in it. The "
+        "choices.\vThe first directory is accel.checkpoint.dir, or the output directory "
+        "with checkpoints in it, of which the newest complete checkpoint counts, or one "
+        "step_... directory. The "
         "second one must hold no weights."
 };
 
 static int run_merge_weights(int argc, char **argv)
 {
     struct ckpt_args a = { .verb = "export", .tol = -1 };
+    char found[PATH_MAX];
     accel_error_t err = { 0 };
     struct stat st;
 
     cli_parse(&cli_merge_weights, argc, argv, &a);
-    if (stat(a.path[0], &st) == 0 && S_ISDIR(st.st_mode))
+    if (stat(a.path[0], &st) == 0 && S_ISDIR(st.st_mode)) {
+        a.path[0] = ckpt_find(a.path[0], found, sizeof(found));
         return ckpt_export(&a);
+    }
     accel_fail_at(&err, A0811, a.path[0], "give a checkpoint directory",
                   "no such directory");
     return cli_fail(&err);
