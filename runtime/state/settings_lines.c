@@ -4,6 +4,7 @@
  * it resumes from. In: both texts. Out: a warning for every one, never an error.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "run/run.h"
@@ -47,6 +48,34 @@ static const char *settings_of(const char *text)
     return text;
 }
 
+/* Samples of a step, of the lines of a text; 0: not known. */
+static long long global_batch(const char *text)
+{
+    static const char *const factors[] = { "batch", "accumulate", "world_size" };
+    long long samples = 1;
+    char value[32];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(factors); i++)
+        samples *= state_lookup(text, factors[i], value, sizeof(value))
+                       ? strtoll(value, NULL, 10)
+                       : 0;
+    return samples;
+}
+
+/* It follows from three settings, and from the number of ranks alone where nobody has
+ * changed a setting: the steps that are left then have other gradients. */
+static void compare_batches(const accel_t *run, const char *text)
+{
+    const long long now = global_batch(run->progress.settings),
+                    before = global_batch(text);
+
+    if (now != before && now > 0 && before > 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "resuming with a global batch of %lld samples (the checkpoint had "
+                   "%lld): change batch or accumulate to keep it",
+                   now, before);
+}
+
 void settings_compare(const accel_t *run, const char *text)
 {
     const char *ours = run->progress.settings;
@@ -72,4 +101,5 @@ void settings_compare(const accel_t *run, const char *text)
             !is_form(s.key) && !state_lookup(ours, s.key, other, sizeof(other)))
             accel_logf(&run->log, ACCEL_LOG_WARN,
                        "resuming without %s (the checkpoint had %s)", s.key, s.value);
+    compare_batches(run, text);
 }
