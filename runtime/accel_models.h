@@ -190,7 +190,7 @@ accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
  *       for ACCEL_BERT_CLASSIFY) and returns the loss; with the first three, the logits
  *       ([B, T, vocab] or [B, labels]) or for ACCEL_BERT_NONE the last hidden states
  *       [B, T, width]. Parameter names are those of Hugging Face's BertForMaskedLM or
- *       BertForSequenceClassification. */
+ *       BertForSequenceClassification; ACCEL_BERT_NONE has their "bert.", too. */
 accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
                                accel_error_t *err);
 /* The model that `name` means: a published one (accel_gpt2_preset ...), or the

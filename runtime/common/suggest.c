@@ -9,7 +9,7 @@
 
 #include "common/common.h"
 
-#define LONGEST 64 /* longer words are never suggested */
+#define LONGEST 128 /* longer words are never suggested */
 
 struct word {
     int len;

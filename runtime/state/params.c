@@ -49,6 +49,25 @@ static accel_status_t list_named(accel_t *run, bool for_load,
     return ACCEL_OK;
 }
 
+/* Is `end` the end of `s`, behind a dot or slash? */
+static bool ends_path(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+
+    return m > 0 && m < n && strcmp(s + n - m, end) == 0 &&
+           (s[n - m - 1] == '.' || s[n - m - 1] == '/');
+}
+
+/* The one of all[n] that `name` is probably meant to be, or NULL. A name that only has
+ * more or less in front is nearer than one with other letters. */
+static const char *name_near(const char *name, const char *const *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ends_path(all[i], name) || ends_path(name, all[i]))
+            return all[i];
+    return suggest_nearest(name, all, n);
+}
+
 /* No parameter or buffer has this name: the error, with one that is nearly the same. */
 static accel_status_t not_named(const char *name, const struct weight_part *part,
                                 size_t parts, accel_tensor_t *const *buffer,
@@ -62,7 +81,7 @@ static accel_status_t not_named(const char *name, const struct weight_part *part
     for (size_t i = 0; all && i < buffers; i++)
         all[parts + i] = tensor_full_name(buffer[i]);
     if (all)
-        near = suggest_nearest(name, all, parts + buffers);
+        near = name_near(name, all, parts + buffers);
     if (near)
         snprintf(cure, sizeof(cure), "did you mean %.250s?", near);
     free(all);

@@ -85,6 +85,13 @@ static int wrong_refusals(accel_t *run)
     bad +=
         accel_param_read(run, "h.0.mlp.c_fk.weight", 0, now, n, &err) != ACCEL_EINVAL;
     bad += rank == 0 && !strstr(err.hint, NAME);
+    /* more or less in front of it */
+    bad += accel_param_read(run, "transformer." NAME, 0, now, n, &err) != ACCEL_EINVAL;
+    bad += rank == 0 && strcmp(err.hint, "did you mean " NAME "?");
+    bad += accel_param_read(run, "mlp.c_fc.weight", 0, now, n, &err) != ACCEL_EINVAL;
+    bad += rank == 0 && strcmp(err.hint, "did you mean " NAME "?");
+    bad += accel_param_read(run, "fc.weight", 0, now, n, &err) != ACCEL_EINVAL;
+    bad += rank == 0 && strstr(err.hint, NAME);
     bad += accel_param_read(run, NAME, 0, now, n - 1, &err) != ACCEL_EINVAL;
     bad += rank == 0 && !strstr(err.text, sizes);
     bad += accel_param_read(run, NAME, size, now, n, &err) != ACCEL_EINVAL;
