@@ -15,7 +15,7 @@
 #ifndef ACCEL_CKPT_H
 #define ACCEL_CKPT_H
 
-#include "accel.h"
+#include "accel.h" /* of which it has accel_report, _status_name, _exit_code, _version */
 
 #ifdef __cplusplus
 extern "C" {

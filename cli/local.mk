@@ -177,13 +177,15 @@ main_pages = cli/man/accel.1 cli/man/libaccel.3 \
 api_functions := $(shell $(AWK) -v names=1 -f $(srcdir)/cli/man/header.awk \
 	$(public_headers:%=$(srcdir)/%))
 api_pages = $(api_functions:%=cli/man/man3/%.3)
-nodist_man_MANS = $(main_pages) $(api_pages)
+nodist_man_MANS = $(main_pages)
+# by its own name: automake cannot tell the section of names that make finds
+nodist_man3_MANS = $(api_pages)
 bashcompletiondir = $(datadir)/bash-completion/completions
 nodist_bashcompletion_DATA = cli/man/completions/accel
 nodist_pkgdata_DATA = schema/accel.schema.json
 # beside the examples as well, which name it as in the source
 nobase_nodist_doc_DATA = schema/accel.schema.json
-CLEANFILES += $(nodist_man_MANS) $(nodist_bashcompletion_DATA) $(nodist_pkgdata_DATA)
+CLEANFILES += $(nodist_man_MANS) $(nodist_man3_MANS) $(nodist_bashcompletion_DATA) $(nodist_pkgdata_DATA)
 
 $(main_pages): accel$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) cli/man && \

@@ -36,6 +36,7 @@ done
 is "$(find "$root/share/man/man3" -name 'accel_*.3' | wc -l | tr -d ' ')" \
     "$(grep -o -E '\baccel_[a-z0-9_]+\(' -h "$ACCEL_SRC"/runtime/accel*.h | sort -u | wc -l | tr -d ' ')" \
     "each function of accel.h has a page"
+is "$(find "$root" -type d -empty)" "" "no folder is empty"
 
 cat >"$tap_tmp/version.c" <<'END'
 #include <accel.h>
@@ -53,6 +54,17 @@ for package in accel accelckpt; do
     is "$(pkg-config --modversion $package 2>&1)" \
         "$(sed -n 's/^PACKAGE_VERSION = //p' "$ACCEL_BUILD/Makefile")" "$package.pc: version"
 done
+# Of accel.h, which its header includes, libaccelckpt has what its calls need.
+{
+    printf '#include <accel_safetensors.h>\n#include <stdio.h>\nstatic void *const of_header[] = {\n'
+    grep -o -h -E '\baccel_(ckpt|safetensors)_[a-z0-9_]+\(' "$ACCEL_SRC/checkpoint/accel_ckpt.h" \
+        "$ACCEL_SRC/runtime/weights/safetensors/accel_safetensors.h" | sort -u | sed 's/(/,/'
+    printf '(void *)accel_report, (void *)accel_exit_code};\n'
+    printf 'int main(void) { printf("%%s %%s\\n", accel_version(), accel_status_name(ACCEL_OK)); return !of_header[0]; }\n'
+} >"$tap_tmp/only.c"
+# shellcheck disable=SC2046
+passes "a program is built with accelckpt alone" "${CC:-cc}" -o "$tap_tmp/only" "$tap_tmp/only.c" \
+    $(pkg-config --define-variable=prefix="$root" --cflags --libs accelckpt)
 flags=$(pkg-config --define-variable=prefix="$root" --cflags --libs accel accelckpt)
 libdir=$(pkg-config --define-variable=prefix="$root" --variable=libdir accel)
 # shellcheck disable=SC2086

@@ -27,7 +27,7 @@ one() { # NAME ERE: a shared object of the build
     fi
 }
 one libaccel '^accel_'
-one libaccelckpt '^accel_(ckpt|safetensors)_'
+one libaccelckpt '^accel_((ckpt|safetensors)_|(exit_code|report|status_name|version)(@|$))'
 one accel_spank '^(plugin_|spank_|slurm_spank_)'
 
 plugin=$(find "$ACCEL_BUILD" -path '*/.libs/*' -name accel_spank.so ! -path '*/build-asan/*' | head -n1)
