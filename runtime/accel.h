@@ -284,7 +284,7 @@ typedef struct accel_job {
     accel_module_t *model;
     accel_dataset_t *data; /* must outlive the run; NULL: accel_next_samples, loaders */
     accel_optimizer_t optimizer;
-    int64_t steps;       /* optimizer steps in the whole run */
+    int64_t steps;       /* optimizer steps in the whole run; see accel_scaler */
     int64_t warmup;      /* linear warm-up steps, then cosine to lr / 10 */
     float clip;          /* gradients: times clip / (norm + 1e-6) above it; 0: none */
     int batch;           /* samples per rank and micro-batch */

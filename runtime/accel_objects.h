@@ -91,7 +91,7 @@ accel_optim_t *accel_optim_find(accel_t *run, const char *name);
 /* What the loop of the program needs to be told; as in struct accel_job. */
 typedef struct accel_loop {
     accel_dataset_t *data; /* for accel_next; NULL: accel_batch_begin */
-    int64_t steps;         /* calls of accel_step that end an iteration */
+    int64_t steps;         /* iterations, which accel_step ends; see accel_scaler */
     int batch;             /* samples per rank and micro-batch */
     int accumulate;        /* micro-batches per step; 0: 1 */
     uint64_t seed;
@@ -161,7 +161,7 @@ accel_status_t accel_clip_value(accel_optim_t *optim, float limit, accel_error_t
 accel_status_t accel_optim_set_clip(accel_optim_t *optim, float clip,
                                     accel_error_t *err);
 /* on: gradients that are not finite skip the step, with a warning, instead of ending
- * the run. */
+ * the run. The iteration counts all the same, but for those of accel_scaler. */
 accel_status_t accel_optim_skip(accel_optim_t *optim, int on, accel_error_t *err);
 /* The learning rate from the next step on; kept in checkpoints. With a schedule it is
  * the rate that the schedule is a share of; what metrics have lowered stays lowered by
@@ -206,7 +206,7 @@ accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err);
  * milliseconds of wall time; a GPU works on while the host goes ahead, which shows as
  * `wait`. */
 typedef struct accel_step_info {
-    int64_t step;
+    int64_t step;   /* its number; one that is skipped has that of the next try */
     double loss;    /* mean over ranks and micro-batches of the sum of all losses */
     double rate;    /* tokens (token data) or samples per second, all ranks */
     int64_t memory; /* bytes, peak of this rank's process */
@@ -404,8 +404,10 @@ accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
  * program. Complete gradients are divided by it: hooks, norms, clipping and own
  * optimizers see them as they are. Where any of an optimizer's gradients is not finite
  * on any rank, all ranks skip its step, its schedule stays, and the scale shrinks at
- * the end of the iteration; after a number of iterations without that it grows. A loss
- * that is not finite ends the run as usual. */
+ * the end of the iteration; after a number of iterations without that it grows. An
+ * iteration in which all optimizers skip their steps is none of the run's `steps`, so
+ * that schedules end with it: the next one has the same number and other samples. A
+ * loss that is not finite ends the run as usual. */
 
 /* Zeros are the defaults of GradScaler, whose names the fields have. */
 typedef struct accel_scaler_rule {

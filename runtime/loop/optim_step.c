@@ -105,7 +105,7 @@ static accel_status_t skip_step(accel_t *run, struct accel_optim *o)
     say_skipped(run, o);
     shard_zero(run->shard, o->number);
     optim_move(o, true);
-    o->overflowed = false;
+    o->clipped = o->overflowed = false;
     o->skipped++;
     o->norm = NAN;
     return ACCEL_OK;
@@ -121,6 +121,7 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     double norm;
     accel_status_t st;
 
+    o->last_lr = o->lr;
     if (optim_clip(local_sgd_sumsq(o, sumsq), o->clip, &factor, &norm, &why) !=
         ACCEL_OK) {
         loss_scale_found(run, true);
@@ -131,7 +132,6 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     if (!o->clipped)
         o->norm = norm;
     o->clipped = false;
-    o->last_lr = o->lr;
     outer = graph_enter(&run->graph, "an update function");
     st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
     run->graph.inside = outer;

@@ -102,6 +102,8 @@ struct agreed {
     int stop;
     /* a checkpoint of this step is due */
     bool save;
+    /* the loss scale was too large: the next iteration tries the same step again */
+    bool skipped;
     /* a loader of some rank could not have its samples */
     bool loader_failed;
     /* an own schedule of some rank gives no rate */
@@ -176,10 +178,7 @@ static accel_status_t step_agree(accel_t *run, const struct stepping *s,
     a->loss = v[0];
     memcpy(a->sumsq, v + AGREED, optims * sizeof(*v));
     a->stop = stop_agreed(run, v[4], v[2], v[1]);
-    a->save = v[3] > 0 ||
-              (c->ckpt_every_steps > 0 &&
-               (run->progress.step + 1) % c->ckpt_every_steps == 0) ||
-              run->progress.step + 1 == run->job.steps;
+    a->save = v[3] > 0;
     a->loader_failed = v[5] > 0;
     a->rate_failed = v[6] > 0;
     a->written = v[7] == 0;
@@ -189,11 +188,26 @@ static accel_status_t step_agree(accel_t *run, const struct stepping *s,
     return ACCEL_OK;
 }
 
-/* Steps the optimizers, and moves step and cursor on. A loss that is not finite ends
- * the run before: the weights are still those of the step before. */
-static accel_status_t update(accel_t *run, const struct stepping *s,
-                             const struct agreed *a, accel_error_t *err)
+/* Did the loss scale make every optimizer of this iteration skip its step? Without a
+ * scale, which ends the run when it is spent, such iterations might go on for ever. */
+static bool all_skipped(const accel_t *run)
 {
+    int updated = 0, skipped = 0;
+
+    for (int i = 0; i < run->optims; i++) {
+        updated += run->optim[i].updated;
+        skipped += run->optim[i].skipped;
+    }
+    return run->scaling.on && skipped > 0 && updated == 0;
+}
+
+/* Steps the optimizers, and moves step and cursor on. Schedules stay where all steps
+ * are skipped, and so does the count of steps: they end together. A loss that is not
+ * finite ends the run before: the weights are still those of the step before. */
+static accel_status_t update(accel_t *run, const struct stepping *s, struct agreed *a,
+                             accel_error_t *err)
+{
+    const int64_t every = run->config.ckpt_every_steps;
     accel_status_t st =
         isfinite(a->loss) ? ACCEL_OK : loop_diverged(run, "the loss", err);
 
@@ -206,7 +220,9 @@ static accel_status_t update(accel_t *run, const struct stepping *s,
         st = loop_diverged(run, "the gradient, at any loss scale,", err);
     if (st != ACCEL_OK)
         return st;
-    run->progress.step++;
+    a->skipped = all_skipped(run);
+    run->progress.step += !a->skipped;
+    a->save |= !a->skipped && every > 0 && run->progress.step % every == 0;
     run->progress.cursor = run_first_sample(run->progress.cursor, run->loop.micro,
                                             run->boot.size, 0, run->job.batch);
     return ACCEL_OK;
@@ -247,13 +263,13 @@ static void step_remember(accel_t *run, const struct observe_step *o)
 
 /* Hands the step's numbers to observe/ and track/. Items are tokens for
  * token data, else samples. */
-static void step_record(accel_t *run, double loss, double eval_loss)
+static void step_record(accel_t *run, const struct agreed *a, double eval_loss)
 {
     const accel_job_t *j = &run->job;
     int64_t now = clock_ns();
     struct observe_step s = {
-        .step = run->progress.step,
-        .loss = loss,
+        .step = run->progress.step + a->skipped,
+        .loss = a->loss,
         .lr = run->optim[0].last_lr,
         .grad_norm = all_norms(run),
         .step_ms = (double)(now - run->loop.step_start_ns) / 1e6,
@@ -319,12 +335,12 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
     finished = run->progress.step >= run->job.steps;
     if (st == ACCEL_OK)
         st = local_sgd_end_step(run, a.stop || finished, err);
-    if (st == ACCEL_OK && !a.stop && run->job.eval_every > 0 &&
+    if (st == ACCEL_OK && !a.stop && !a.skipped && run->job.eval_every > 0 &&
         (finished || run->progress.step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);
     if (st == ACCEL_OK) {
         tell_choices(run);
-        step_record(run, a.loss, eval_loss);
+        step_record(run, &a, eval_loss);
         regions_report(run);
         loaders_keep(run);
         run->loop.micro = run->loop.loss_count = 0;

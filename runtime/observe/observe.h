@@ -32,7 +32,8 @@ struct observe {
 
 /* What one step brought. */
 struct observe_step {
-    /* 1-based number of the finished step */
+    /* 1-based number of the finished step, or of the next one, which has been tried and
+     * skipped */
     int64_t step;
     /* mean loss of all ranks; norm before clipping */
     double loss, lr, grad_norm;
@@ -47,7 +48,8 @@ struct observe_step {
 
 /* Opens `path` for rank 0, to append to it; with NULL it only initialises. Records
  * after `steps_done` and a torn last line are removed first, so that after a resume the
- * file holds each step once. The old file stays whole until the new one is in place. */
+ * file holds no step twice, but for tries that were skipped. The old file stays whole
+ * until the new one is in place. */
 accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_done,
                             accel_error_t *err);
 /* Is a progress line due for that step? After an evaluation observe_step prints

@@ -19,11 +19,14 @@ enum { STEPS = 9, STOP = 5, SEED = 5 };
 
 #define RATE 0.05f
 
+/* By iteration: of STEPS steps one may be tried twice. */
 struct outcome {
     struct net_values values;
-    double loss[STEPS], scale[STEPS], norm[STEPS];
-    int updated[STEPS], skipped[STEPS], second[STEPS];
-    int64_t optim_steps;
+    double loss[STEPS + 1], scale[STEPS + 1], norm[STEPS + 1], lr[STEPS + 1];
+    int updated[STEPS + 1], skipped[STEPS + 1], second[STEPS + 1];
+    int64_t step[STEPS + 1];
+    int64_t optim_steps, steps_done;
+    bool more;
 };
 
 struct scene {
@@ -36,10 +39,11 @@ struct scene {
     bool small;
     /* with it: its own weight has an optimizer, too, and what overflows */
     bool second;
-    /* the last rank has a gradient that is not finite in this step; 0: none */
+    /* the last rank has a gradient that is not finite in this iteration; 0: none */
     int infinite;
     /* what the program does to gradients: a hook that empties them, clipping by value */
     bool hook, clamp;
+    /* iterations, the last with a save */
     int until, save;
     char dir[128];
     struct outcome *out; /* shared */
@@ -115,7 +119,8 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
                                     .lr = p->small ? RATE * 0x1p26f : RATE,
                                     .momentum = 0.5f };
     const accel_optimizer_t slow = { .kind = ACCEL_SGD, .lr = 1e-9f };
-    const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR, .steps = 40 };
+    const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR,
+                                      .steps = p->until > STEPS ? STEPS : 40 };
     accel_loop_t loop = {
         .steps = STEPS, .batch = NET_SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
     };
@@ -182,8 +187,18 @@ static accel_status_t note(struct rig *k, struct outcome *o, int step,
     o->scale[step] = info.loss_scale;
     o->updated[step] = info.updated[0];
     o->skipped[step] = info.skipped[0];
+    o->lr[step] = info.lr[0];
+    o->step[step] = info.step;
     o->second[step] = info.skipped[1];
     return st;
+}
+
+/* The first iteration of a life: the one that was skipped is none of the steps. */
+static int first_iteration(const accel_t *run, const struct scene *p)
+{
+    const int done = (int)accel_steps_done(run);
+
+    return done + (p->infinite && !p->second && done > p->infinite);
 }
 
 static int rank_main(struct boot *b, void *arg)
@@ -194,10 +209,10 @@ static int rank_main(struct boot *b, void *arg)
     struct rig k = { 0 };
     accel_status_t st = rig_open(&k, p, &err);
 
-    for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
-        st = train_step(&k, p, (int)s, &err);
+    for (int s = first_iteration(k.run, p); !st && s < p->until; s++) {
+        st = train_step(&k, p, s, &err);
         if (!st)
-            st = note(&k, p->out, (int)s, &err);
+            st = note(&k, p->out, s, &err);
         if (!st && s + 1 == p->save)
             st = accel_save(k.run, &err);
     }
@@ -208,6 +223,8 @@ static int rank_main(struct boot *b, void *arg)
     if (!st && b->rank == 0) {
         p->out->values = mine;
         p->out->optim_steps = accel_optim_steps(k.optim);
+        p->out->steps_done = accel_steps_done(k.run);
+        p->out->more = accel_more(k.run);
     }
     accel_close(k.run, NULL);
     return (int)st;
@@ -293,6 +310,44 @@ static void test_overflow(void)
                "values as on one rank: %g apart",
                (double)run_net_distance(&o.values, &alone.values));
     }
+}
+
+/* As many records as iterations, and the last checkpoint is that of the last step. */
+static bool files_whole(const char *dir, int records)
+{
+    char command[512];
+
+    snprintf(command, sizeof(command),
+             "test \"$(grep -c '\"step\":' %s/%s/log.jsonl)\" = %d && "
+             "test \"$(grep -c '\"step\":4,' %s/%s/log.jsonl)\" = 2 && "
+             "test -d %s/%s/checkpoints/step_%08d",
+             root, dir, records, root, dir, root, dir, STEPS);
+    return system(command) == 0;
+}
+
+/* The run does as many optimizer steps as it was asked for, and its schedule ends. */
+static void test_counts(void)
+{
+    struct scene p = {
+        .world = 2, .infinite = 3, .until = STEPS + 1, .rule = { .init_scale = 1024 }
+    };
+    struct outcome o = train(p, "counts", 0), two;
+    int wrong = 0;
+
+    for (int s = 0; s <= STEPS; s++)
+        wrong += o.step[s] != s + (s < 4) || o.skipped[s] != (s == 3) ||
+                 fabs(o.lr[s] / RATE - (double)(STEPS + (s > 3) - s) / STEPS) > 1e-6;
+    tap_is_int(wrong, 0,
+               "a step that is skipped is tried again: its number, and its rate");
+    tap_ok(o.optim_steps == STEPS && o.steps_done == STEPS && !o.more,
+           "%d steps are %lld of the optimizer", STEPS, (long long)o.optim_steps);
+    tap_ok(files_whole("counts", STEPS + 1), "and the log and the checkpoint say so");
+    p.until = STEPS;
+    p.small = p.second = true;
+    two = train(p, "counts2", 0);
+    tap_ok(two.steps_done == STEPS && two.step[3] == 4 && two.step[4] == 5 &&
+               two.second[3] && !two.more,
+           "a step of which one optimizer is skipped counts");
 }
 
 /* bfloat16 and a disabled scale keep the rule that such gradients end the run. */
@@ -464,6 +519,7 @@ int main(void)
     for (int world = 1 + TAP_SANITIZED; world <= 4; world *= TAP_SANITIZED ? 4 : 2)
         test_vanishing(world);
     test_overflow();
+    test_counts();
     test_diverged();
     test_made_finite();
     test_second();

@@ -266,9 +266,14 @@ static void test_skip(void)
     number_push(&k, k.a, 1);
     tap_ok(!accel_step(k.run, &k.err) && accel_optim_steps(k.oa) == 1,
            "the next is not");
+    on = true;
+    accel_batch_begin(k.run, &k.err);
+    number_push(&k, k.a, 1);
+    tap_ok(!accel_step(k.run, &k.err) && accel_optim_steps(k.oa) == 1 &&
+               accel_steps_done(k.run) == 2,
+           "without a loss scale the iteration counts all the same");
     accel_batch_begin(k.run, &k.err);
     is_near(number_of(&k, k.a), 1, "and has its own gradient alone");
-    on = true;
     accel_optim_skip(k.oa, 0, &k.err);
     number_push(&k, k.a, 1);
     tap_ok(accel_optim_step(k.oa, NULL, &k.err) == ACCEL_EDIVERGED &&
