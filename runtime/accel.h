@@ -376,10 +376,11 @@ accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient
  * ACCEL_ERESUME, ACCEL_ESTOPPED, ACCEL_EINVAL, ACCEL_EIO (log; a last save that
  * fails). */
 accel_status_t accel_step(accel_t *run, accel_error_t *err);
-/* Mean loss over the held-out part (at most `batches` micro-batches per rank, 0: all);
- * the last micro-batch may hold fewer samples than job.batch. No gradients. Not between
+/* Mean loss of the run's only model over the held-out part (at most `batches`
+ * micro-batches per rank, 0: all); the last micro-batch may hold fewer samples than
+ * job.batch. With several models: accel_model_evaluate. No gradients. Not between
  * accel_next and accel_backward: it frees the tensors of the micro-batch. NaN when a
- * rank was told to stop. Collective. Errors: ACCEL_EINVAL (no held-out samples, no
+ * rank was told to stop. Collective. Errors: ACCEL_EINVAL (no held-out samples, not one
  * model), those of the forward. */
 accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
                               accel_error_t *err);

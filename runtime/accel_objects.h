@@ -114,6 +114,12 @@ accel_status_t accel_model_load(accel_t *run, accel_module_t *root, const char *
 accel_status_t accel_model_save(accel_t *run, accel_module_t *root, const char *dir,
                                 const char *dtype, int64_t shard_bytes,
                                 accel_error_t *err);
+/* accel_evaluate by the forward of `root`, which takes the fields of the loop's data
+ * and returns the loss; that call itself takes the run's only model. `root` may also be
+ * a module without parameters that is no model of the run and calls several of them.
+ * Collective. Errors: as of that call. */
+accel_status_t accel_model_evaluate(accel_t *run, accel_module_t *root, int batches,
+                                    double *loss_out, accel_error_t *err);
 
 /* ---- the loop -------------------------------------------------------------------- */
 
@@ -203,8 +209,8 @@ accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err);
 
 #define ACCEL_MAX_OPTIMS 8
 /* What the last accel_step that ended an iteration did. Times are this rank's, in
- * milliseconds of wall time; a GPU works on while the host goes ahead, which shows as
- * `wait`. */
+ * milliseconds of wall time, without evaluations (accel_evaluate, inference mode); a
+ * GPU works on while the host goes ahead, which shows as `wait`. */
 typedef struct accel_step_info {
     int64_t step;   /* its number; one that is skipped has that of the next try */
     double loss;    /* mean over ranks and micro-batches of the sum of all losses */

@@ -12,8 +12,8 @@
 /* One micro-batch from held-out sample `first` on. Adds to sums[4], over all ranks:
  * loss times samples, samples, ranks told to stop, ranks without their samples.
  * Collective. */
-static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[4],
-                                     accel_error_t *err)
+static accel_status_t evaluate_batch(accel_t *run, accel_module_t *root, int64_t first,
+                                     double sums[4], accel_error_t *err)
 {
     int64_t left = data_holdout_samples(run->job.data) - first;
     int count = left < run->job.batch ? (int)left : run->job.batch;
@@ -35,7 +35,7 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[4]
         st = batch_tensors(run, count > 0 ? count : 1, in, err);
     if (st != ACCEL_OK)
         return st;
-    loss = accel_call(run->job.model, in, data_fields(run->job.data, &f));
+    loss = accel_call(root, in, data_fields(run->job.data, &f));
     if (!loss) {
         *err = run->graph.error;
         return err->code;
@@ -59,8 +59,8 @@ static accel_status_t evaluate_batch(accel_t *run, int64_t first, double sums[4]
 /* batches > 0 limits the rounds. The mean is over samples, not over micro-batches,
  * so that the last, smaller ones count less. A run that is told to stop gets NAN:
  * the rest was not seen. */
-static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
-                               accel_error_t *err)
+static accel_status_t evaluate(accel_t *run, accel_module_t *root, int batches,
+                               double *loss_out, accel_error_t *err)
 {
     int64_t per_round = (int64_t)run->job.batch * run->boot.size;
     int64_t samples = run->job.data ? data_holdout_samples(run->job.data) : 0;
@@ -71,10 +71,10 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     if (!loss_out)
         return accel_fail(err, A0908, "pass the address of a double",
                           "accel_evaluate: loss_out is NULL");
-    if (!run->job.model)
+    if (!root || root->g != &run->graph)
         return accel_fail(
             err, A0908, "compute the loss with accel_unit_want or accel_inference_mode",
-            "accel_evaluate needs the model of a job");
+            "accel_evaluate needs a model of the run");
     if (rounds == 0)
         return accel_fail(err, A0908, "open the dataset with a holdout fraction",
                           "the dataset has no held-out samples");
@@ -87,8 +87,9 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     /* no tape, no dropout */
     run->graph.recording = run->graph.training = false;
     for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)
-        st = evaluate_batch(
-            run, i * per_round + (int64_t)run->boot.rank * run->job.batch, sums, err);
+        st = evaluate_batch(run, root,
+                            i * per_round + (int64_t)run->boot.rank * run->job.batch,
+                            sums, err);
     run->graph.recording = run->graph.training = !run->graph.evaluating;
     graph_reset(&run->graph);
     if (st == ACCEL_OK)
@@ -98,13 +99,36 @@ static accel_status_t evaluate(accel_t *run, int batches, double *loss_out,
     return st;
 }
 
+static accel_status_t evaluate_model(accel_t *run, accel_module_t *root, int batches,
+                                     double *loss_out, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+    accel_status_t st;
+
+    phases_evaluate(run, true);
+    st = evaluate(run, root, batches, loss_out, &e);
+    phases_evaluate(run, false);
+    return run_report(run, st, &e, err);
+}
+
 accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
                               accel_error_t *err)
 {
-    accel_error_t e = { 0 };
+    const struct run_model *model;
     accel_status_t st = run_ready(run, "accel_evaluate", err);
 
-    if (st != ACCEL_OK)
-        return st;
-    return run_report(run, evaluate(run, batches, loss_out, &e), &e, err);
+    if (st == ACCEL_OK)
+        st = models_only(run, "accel_evaluate", "call accel_model_evaluate", &model,
+                         err);
+    return st != ACCEL_OK ? st
+                          : evaluate_model(run, model ? model->root : NULL, batches,
+                                           loss_out, err);
+}
+
+accel_status_t accel_model_evaluate(accel_t *run, accel_module_t *root, int batches,
+                                    double *loss_out, accel_error_t *err)
+{
+    accel_status_t st = run_ready(run, "accel_model_evaluate", err);
+
+    return st != ACCEL_OK ? st : evaluate_model(run, root, batches, loss_out, err);
 }

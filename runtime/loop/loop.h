@@ -46,6 +46,8 @@ struct loop {
     /* nanoseconds of this iteration, and since when the time is that of the phase at
      * work */
     int64_t phase_ns[PHASES], phase_from_ns;
+    /* clock_ns when the evaluation at work began; 0: none is */
+    int64_t evaluating_from_ns;
     /* of the last iteration; step 0: none yet */
     accel_step_info_t last;
     /* a micro-batch is open: its backward is due */
@@ -67,6 +69,9 @@ void phase_end(accel_t *run, enum phase phase);
 /* Fills in the times of loop.last from those of the iteration that ends, and starts
  * anew. */
 void phases_take(accel_t *run);
+/* An evaluation begins or ends; one in inference mode ends with the mode. Its time
+ * belongs to no step. */
+void phases_evaluate(accel_t *run, bool begins);
 
 /* ---- optim_step.c ---------------------------------------------------------------- */
 

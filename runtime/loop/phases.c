@@ -11,9 +11,24 @@ void phase_end(accel_t *run, enum phase phase)
 {
     int64_t now = clock_ns();
 
-    if (run->loop.phase_from_ns)
+    if (run->loop.phase_from_ns && !run->loop.evaluating_from_ns)
         run->loop.phase_ns[phase] += now - run->loop.phase_from_ns;
     run->loop.phase_from_ns = now;
+}
+
+/* The mode may be older than the step, and even than accel_prepare. */
+void phases_evaluate(accel_t *run, bool begins)
+{
+    struct loop *l = &run->loop;
+    int64_t from = l->evaluating_from_ns;
+
+    if (begins ? from : !from || run->graph.evaluating)
+        return;
+    phase_end(run, PHASE_OTHER);
+    if (!begins)
+        l->step_start_ns +=
+            l->phase_from_ns - (from > l->step_start_ns ? from : l->step_start_ns);
+    l->evaluating_from_ns = begins ? l->phase_from_ns : 0;
 }
 
 static double phase_ms(const accel_t *run, enum phase phase)

@@ -69,6 +69,7 @@ void accel_inference_mode(accel_t *run, int on)
     if (on && background_copied(run, &why))
         run->graph.error = why;
     run->graph.evaluating = on != 0;
+    phases_evaluate(run, run->graph.evaluating);
     run->graph.recording = run->graph.training = !on;
     if (run->graph_open && run->graph.error.code == ACCEL_OK)
         graph_reset(&run->graph);

@@ -36,9 +36,17 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
     return accel_mean(accel_rmsnorm(in[0], gain, 1e-5f), -1);
 }
 
+enum { SAMPLES = 64, HELD_OUT = 16, HELD_NS = 2000000 };
+/* held-out samples take HELD_NS each */
+static bool slow;
+
 static int net_fetch(void *user, int64_t index, void *const *dst)
 {
+    const int64_t until = clock_ns() + HELD_NS;
+
     (void)user;
+    while (slow && index >= SAMPLES - HELD_OUT && clock_ns() < until)
+        ;
     for (int i = 0; i < WIDTH; i++)
         ((float *)dst[0])[i] = (float)(1 + (index + i) % 5);
     return 0;
@@ -66,7 +74,8 @@ static void rig_open(struct rig *k, const char *out)
     snprintf(k->out, sizeof(k->out), "%s/%s", k->dir, out);
     k->job = (accel_job_t){ .steps = 4, .batch = BATCH, .seed = 77, .out_dir = k->out };
     k->job.optimizer.lr = 0.1f;
-    if (accel_dataset_new(&k->job.data, 64, &field, 1, net_fetch, NULL, 0.25, &err) ||
+    if (accel_dataset_new(&k->job.data, SAMPLES, &field, 1, net_fetch, NULL, 0.25,
+                          &err) ||
         accel_open(&k->run, &o, &err)) {
         tap_ok(false, "open: %s", err.text);
         exit(tap_done());
@@ -255,6 +264,129 @@ static int two_ranks(struct boot *b, void *arg)
     model_run_close(run);
     free(run);
     return wrong;
+}
+
+/* ---- evaluation ------------------------------------------------------------------ */
+
+static accel_module_t *judged[2];
+
+static accel_tensor_t *both_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    (void)m;
+    return accel_add(accel_call(judged[0], in, n), accel_call(judged[1], in, n));
+}
+
+static accel_tensor_t *bias;
+
+static accel_tensor_t *other_forward(accel_module_t *m, accel_tensor_t *const *in,
+                                     int n)
+{
+    (void)m, (void)n;
+    return accel_mean(accel_linear(in[0], bias, NULL, ACCEL_ACT_NONE), -1);
+}
+
+/* A run of accel_prepare_all: of the model of the rig and, for `models` 2, of one whose
+ * loss is the mean of its inputs' sums. */
+static void objects_open(struct rig *k, const char *out, int models)
+{
+    static const accel_class_t cls = { "Other", other_forward, 0 };
+    accel_loop_t loop = { .steps = 4, .batch = BATCH, .seed = 77 };
+    accel_error_t err = { 0 };
+    accel_module_t *other;
+
+    rig_open(k, out);
+    other = accel_module_new(k->run, &cls, NULL, "");
+    bias = accel_param(other, "weight", 2, (const int64_t[]){ 1, WIDTH },
+                       (accel_init_t){ ACCEL_INIT_ONES, 0 });
+    judged[0] = k->job.model;
+    judged[1] = other;
+    loop.data = k->job.data;
+    loop.out_dir = k->out;
+    tap_ok(!accel_model_add(k->run, models > 1 ? "net" : "", judged[0], &err) &&
+               (models < 2 || !accel_model_add(k->run, "other", other, &err)) &&
+               accel_optim_add(k->run, "o", &judged[0], 1, &k->job.optimizer, &err) &&
+               !accel_prepare_all(k->run, &loop, &err),
+           "a run of %d models %s", models, err.text);
+}
+
+static void test_evaluate(struct rig *k)
+{
+    static const accel_class_t cls = { "Both", both_forward, 0 };
+    double job = NAN, one = NAN, other = NAN, both = NAN, none = NAN;
+    accel_error_t err = { 0 };
+
+    rig_open(k, "a job");
+    rig_prepare(k);
+    accel_evaluate(k->run, 0, &job, &err);
+    rig_close(k);
+    objects_open(k, "one model", 1);
+    tap_ok(!accel_evaluate(k->run, 0, &one, &err) && isfinite(job) && one == job,
+           "the loss of a run's one model is that of a job: %.9g %s", one, err.text);
+    rig_close(k);
+    objects_open(k, "two models", 2);
+    tap_ok(accel_evaluate(k->run, 0, &none, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "knows one model, but the run has 2"),
+           "%s", err.text);
+    tap_ok(!accel_model_evaluate(k->run, judged[0], 0, &one, &err) && one == job,
+           "of two models that of the first %s", err.text);
+    tap_ok(!accel_model_evaluate(k->run, judged[1], 0, &other, &err) &&
+               fabs(other - 12) < 1,
+           "that of the second: %g", other);
+    tap_ok(!accel_model_evaluate(k->run, accel_module_new(k->run, &cls, NULL, ""), 0,
+                                 &both, &err) &&
+               fabs(both - one - other) < 1e-6,
+           "and that of a module which calls both: %g %s", both, err.text);
+    tap_ok(accel_model_evaluate(k->run, NULL, 0, &none, &err) == ACCEL_EINVAL &&
+               isnan(none),
+           "%s", err.text);
+    rig_close(k);
+}
+
+/* The shortest of four steps, each with an evaluation in it, before it, or in inference
+ * mode. */
+static double shortest_step(struct rig *k, bool before, bool mode, double *data_out)
+{
+    accel_step_info_t info = { 0 };
+    accel_tensor_t *batch[1];
+    accel_error_t err = { 0 };
+    double loss, least = INFINITY;
+
+    while (accel_more(k->run)) {
+        accel_inference_mode(k->run, mode);
+        if (before && accel_evaluate(k->run, 0, &loss, &err))
+            break;
+        accel_inference_mode(k->run, 0);
+        if (accel_next(k->run, batch, 1, &err) ||
+            accel_backward(k->run, accel_call(k->job.model, batch, 1), &err) ||
+            accel_step(k->run, &err) || accel_last_step(k->run, &info, &err))
+            break;
+        least = fmin(least, info.total_ms);
+        *data_out = fmin(*data_out, info.data_ms);
+    }
+    tap_is_int(accel_steps_done(k->run), k->job.steps, "four steps %s", err.text);
+    return least;
+}
+
+/* An evaluation takes 32 ms at least. */
+static void test_step_time(struct rig *k)
+{
+    static const char *const where[] = { "in the step", "between two", "in its mode" };
+    const double held_ms = HELD_OUT * HELD_NS / 1e6;
+
+    slow = true;
+    for (int i = 0; i < 3; i++) {
+        double data = INFINITY, least;
+
+        rig_open(k, where[i]);
+        k->job.eval_every = i == 0;
+        rig_prepare(k);
+        least = shortest_step(k, i > 0, i > 1, &data);
+        tap_ok(least > 0 && least < held_ms,
+               "a step takes %.3f ms, without the evaluation %s", least, where[i]);
+        tap_ok(data < held_ms, "nor is its data the step's: %.3f ms", data);
+        rig_close(k);
+    }
+    slow = false;
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
@@ -473,6 +605,8 @@ int main(void)
                     k.config, sizeof(k.config));
     test_find(&k);
     test_find_refused(&k);
+    test_evaluate(&k);
+    test_step_time(&k);
     test_free_memory(&k);
     test_regions(&k);
     test_regions_refused(&k);
