@@ -1,14 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  * distill: a small student learns what a large teacher answers, and from labels (Hinton
- * et al. 2015, with squared differences). The teacher has no optimizer: it is sharded
- * with the rest, and frozen. TEACHER is a .safetensors file with its weights.
+ * et al. 2015). The teacher has no optimizer: it is sharded with the rest, and frozen.
+ * TEACHER is a .safetensors file with its weights.
  *     srun --accel-config=fsdp.yaml ./distill [STEPS [RATE [OUT [TEACHER]]]] */
 #include "points.h"
 
 enum { IN = 8, OUT = 4, BATCH = 64 };
+#define TEMPERATURE 2.0f
 
 static accel_t *run;
 static accel_module_t *teacher, *student;
+
+/* This rank's classes, from number `first` on. */
+static accel_tensor_t *classes(int batch, uint64_t first)
+{
+    int32_t host[BATCH];
+
+    for (int i = 0; i < batch; i++)
+        host[i] = (int32_t)((points_draw(first + (uint64_t)i) + 1) * OUT / 2);
+    return accel_input(run, ACCEL_I32, 1, (int64_t[]){ batch }, host, NULL);
+}
+
+/* Cross-entropy with what the teacher thinks likely, both at the same temperature. */
+static accel_tensor_t *soft_loss(accel_tensor_t *answer, accel_tensor_t *taught)
+{
+    const float cool = 1 / TEMPERATURE;
+    accel_tensor_t *likely = accel_softmax(accel_scale(taught, cool));
+
+    return accel_scale(accel_soft_cross_entropy(accel_scale(answer, cool), likely),
+                       TEMPERATURE * TEMPERATURE);
+}
 
 /* One loss for the teacher's answers and one for the labels, whose gradients add up. */
 static accel_status_t distill_step(accel_error_t *err)
@@ -20,9 +41,9 @@ static accel_status_t distill_step(accel_error_t *err)
     accel_status_t st = accel_batch_begin(run, err);
 
     x = points_input(run, batch, IN, sample * IN);
-    labels = points_input(run, batch, OUT, sample * OUT + (1u << 30));
-    soft = accel_mse(accel_call(student, &x, 1), accel_call(teacher, &x, 1));
-    hard = accel_mse(accel_call(student, &x, 1), labels);
+    labels = classes(batch, sample + (1u << 30));
+    soft = soft_loss(accel_call(student, &x, 1), accel_call(teacher, &x, 1));
+    hard = accel_cross_entropy(accel_call(student, &x, 1), NULL, NULL, labels, NULL);
     st = st ? st : accel_backward(run, soft, err);
     st = st ? st : accel_backward(run, hard, err);
     return st ? st : accel_step(run, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gan: two models and two optimizers in turn (a least-squares GAN, Mao et al. 2017).
- * The generator learns to make points of a square out of noise.
+ * gan: two models and two optimizers in turn (Goodfellow et al. 2014). The generator
+ * learns to make points of a square out of noise.
  *     srun --accel-config=fsdp.yaml ./gan [STEPS [RATE [OUT]]] */
 #include "points.h"
 
@@ -10,14 +10,14 @@ static accel_t *run;
 static accel_module_t *generator, *critic;
 static accel_optim_t *makes, *judges;
 
-/* Mean of (critic(x) - want)^2 over this rank's samples. */
+/* Binary cross-entropy of what the critic says of this rank's samples: 1 is real. */
 static accel_tensor_t *score(accel_tensor_t *x, int batch, float want)
 {
     float host[BATCH];
 
     for (int i = 0; i < batch; i++)
         host[i] = want;
-    return accel_mse(
+    return accel_binary_cross_entropy(
         accel_call(critic, &x, 1),
         accel_input(run, ACCEL_F32, 2, (int64_t[]){ batch, 1 }, host, NULL));
 }

@@ -33,6 +33,9 @@ typedef enum accel_activation {
     ACCEL_ACT_RELU = 4,
     ACCEL_ACT_RELU2 = 5, /* relu(x)^2 */
     ACCEL_ACT_TANH = 6,
+    ACCEL_ACT_SIGMOID = 7, /* 1 / (1 + exp(-x)) */
+    ACCEL_ACT_EXP = 8,     /* exp(x) */
+    ACCEL_ACT_LOG = 9,     /* log(x), to the base e: -infinity at 0, NaN below */
 } accel_activation_t;
 
 /* ids int32 [B, T], table [V, C], positions [P, C] with P >= T or NULL -> [B, T, C] in
@@ -91,6 +94,12 @@ accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tens
                                 const accel_attention_t *o);
 /* act(x), the shape of x. ACCEL_ACT_NONE: x itself. */
 accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act);
+/* accel_activate with the function of that name. */
+accel_tensor_t *accel_sigmoid(accel_tensor_t *x);
+accel_tensor_t *accel_exp(accel_tensor_t *x);
+accel_tensor_t *accel_log(accel_tensor_t *x);
+/* by * x, the shape of x. No gradient by `by`. */
+accel_tensor_t *accel_scale(accel_tensor_t *x, float by);
 /* act(gate) * up, same shape and dtype. With ACCEL_ACT_SILU: SwiGLU. */
 accel_tensor_t *accel_gated(accel_tensor_t *gate, accel_tensor_t *up,
                             accel_activation_t act);
@@ -124,6 +133,16 @@ accel_tensor_t *accel_sum(accel_tensor_t *x, int dim);
 accel_tensor_t *accel_mean(accel_tensor_t *x, int dim);
 /* Mean of (x - y)^2 as one float32, same shape; 0 for no elements. */
 accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y);
+/* Binary cross-entropy of logits x and targets y, probabilities in [0, 1]: the mean of
+ * -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x)) over all elements as one float32,
+ * same shape, finite for any finite x; 0 for no elements. A critic's loss. */
+accel_tensor_t *accel_binary_cross_entropy(accel_tensor_t *x, accel_tensor_t *y);
+/* Cross-entropy of logits x [..., V] and targets y [..., V], the probabilities of the V
+ * classes: the mean over rows of the sum over V of -y log softmax(x) as one float32,
+ * same shape and dtype; 0 for no rows. Distillation at temperature T: T^2 times that of
+ * x = scale(student, 1 / T) and y = softmax(scale(teacher, 1 / T)). Targets that are
+ * class numbers: accel_cross_entropy. */
+accel_tensor_t *accel_soft_cross_entropy(accel_tensor_t *x, accel_tensor_t *y);
 /* x [B, C, H, W], weight [O, C, kh, kw], bias [O] or NULL -> act(conv + bias) [B, O, (H
  * + 2 pad - kh) / stride + 1, (W + 2 pad - kw) / stride + 1], with `pad` zeros on every
  * side of x; the weight is not mirrored, as in all of deep learning. */

@@ -122,6 +122,9 @@ KERNEL(void, gated, void *y, const void *gate, const void *up, accel_dtype_t typ
 KERNEL(void, gated_grad, void *dgate, bool add_gate, void *dup, bool add_up,
        const void *dy, const void *gate, const void *up, accel_dtype_t type, int64_t n,
        accel_activation_t act)
+/* y (+)= by * x, in forward and backward alike */
+KERNEL(void, multiply, void *y, bool add, const void *x, accel_dtype_t type, int64_t n,
+       float by)
 /* y (+)= x * mask, in forward and backward alike */
 KERNEL(void, dropout, void *y, bool add, const void *x, accel_dtype_t type, int64_t n,
        const struct mask *mask)
@@ -232,11 +235,22 @@ KERNEL(void, xent_mean, const struct xent *o, float *mean, float *count,
 KERNEL(void, xent_grad, const struct xent *o, float *logits, accel_dtype_t type,
        const float *lse, const float *count, const float *dmean, const int32_t *targets,
        int64_t rows, int64_t vocab, int64_t ld)
-/* mean[0] = mean of (x - y)^2, 0 when n is 0 */
-KERNEL(void, mse, float *mean, const void *x, accel_dtype_t x_type, const void *y,
-       accel_dtype_t y_type, int64_t n)
-/* dx[n] (+)= dmean[0] 2 / n (x - y) */
-KERNEL(void, mse_grad, void *dx, bool add, const void *x, accel_dtype_t x_type,
-       const void *y, accel_dtype_t y_type, const float *dmean, int64_t n)
+/* mean[0] = mean of the loss of each pair x[i], y[i] (maths_pair), 0 when n is 0 */
+KERNEL(void, pair_loss, float *mean, enum pair_loss loss, const void *x,
+       accel_dtype_t x_type, const void *y, accel_dtype_t y_type, int64_t n)
+/* d[n] (+)= dmean[0] / n times the derivative of the pair's loss by x, or `by_y`, whose
+ * type d has */
+KERNEL(void, pair_loss_grad, void *d, bool add, bool by_y, enum pair_loss loss,
+       const void *x, accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
+       const float *dmean, int64_t n)
+/* Rows of logits x and targets y, both [rows, cols]: lse[r] = log-sum-exp of x, loss[r]
+ * = sum of y (lse - x) */
+KERNEL(void, soft_xent, float *lse, float *loss, const void *x, const void *y,
+       accel_dtype_t type, int64_t rows, int64_t cols)
+/* d (+)= dmean[0] / rows times the derivative of a row's loss: by x (the sum of y times
+ * exp(x - lse), less y) or `by_y` (lse - x) */
+KERNEL(void, soft_xent_grad, void *d, bool add, bool by_y, const void *x, const void *y,
+       accel_dtype_t type, const float *lse, const float *dmean, int64_t rows,
+       int64_t cols)
 
 #undef KERNEL

@@ -55,6 +55,56 @@ ACCEL_MATHS float maths_exp(float x)
     return p * scale;
 }
 
+/* exp(x) on all of float32, infinite and 0 where that is: a square, since maths_exp
+ * ends before. */
+ACCEL_MATHS float maths_exp_all(float x)
+{
+    float root = maths_exp(0.5f * x);
+
+    return root * root;
+}
+
+/* log(x) to about 1 ulp; -infinity at 0, NaN below. x = m 2^e, m from sqrt(1/2) to
+ * sqrt(2). */
+ACCEL_MATHS float maths_log(float x)
+{
+    const uint32_t root_half = 0x3f3504f3;
+    /* a subnormal number has its exponent in the fraction */
+    float v = x < 1.17549435e-38f ? x * 8388608.0f : x;
+    float e = x < 1.17549435e-38f ? -23.0f : 0.0f, r, q, p;
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof(bits));
+    bits -= root_half;
+    e += (float)((int32_t)bits >> 23);
+    bits = (bits & 0x7fffff) + root_half;
+    memcpy(&r, &bits, sizeof(r));
+    r -= 1.0f;
+    q = r * r;
+    /* Horner; the coefficients are Cephes's logf */
+    p = 7.0376836292e-2f;
+    p = p * r - 1.1514610310e-1f;
+    p = p * r + 1.1676998740e-1f;
+    p = p * r - 1.2420140846e-1f;
+    p = p * r + 1.4249322787e-1f;
+    p = p * r - 1.6668057665e-1f;
+    p = p * r + 2.0000714765e-1f;
+    p = p * r - 2.4999993993e-1f;
+    p = p * r + 3.3333331174e-1f;
+    p = p * r * q - e * 2.12194440e-4f - 0.5f * q;
+    p = p + r + e * 0.693359375f;
+    p = x > 3.402823466e38f ? x : p;
+    return x > 0.0f ? p : x == 0.0f ? -INFINITY : NAN;
+}
+
+/* log(1 + e), e from 0 to 1, without the digits that 1 + e loses (Kahan). */
+ACCEL_MATHS float maths_log1p(float e)
+{
+    float u = 1.0f + e, kept = u - 1.0f;
+
+    return kept > 0.0f ? maths_log(u) * (e / kept) : e;
+}
+
 /* 1 / (1 + exp(-x)), 0 below -87. Small results keep their relative accuracy, which
  * 1 + tanh would lose: GELU and SiLU are x times a sigmoid for that reason. */
 ACCEL_MATHS float maths_sigmoid(float x)
@@ -177,6 +227,14 @@ ACCEL_MATHS float maths_tanh(float x)
     return q < 0.0625f ? x + x * q * p : far;
 }
 
+/* s (1 - s); 1 - s is exp(-x) s. */
+ACCEL_MATHS float maths_sigmoid_grad(float x)
+{
+    float e = maths_exp(-x), s = 1.0f / (1.0f + e);
+
+    return e * s * s;
+}
+
 /* act(x); NONE is the identity. */
 ACCEL_MATHS float maths_act(float x, accel_activation_t act)
 {
@@ -193,6 +251,12 @@ ACCEL_MATHS float maths_act(float x, accel_activation_t act)
         return maths_relu(x) * maths_relu(x);
     case ACCEL_ACT_TANH:
         return maths_tanh(x);
+    case ACCEL_ACT_SIGMOID:
+        return maths_sigmoid(x);
+    case ACCEL_ACT_EXP:
+        return maths_exp_all(x);
+    case ACCEL_ACT_LOG:
+        return maths_log(x);
     case ACCEL_ACT_NONE:
         break;
     }
@@ -215,10 +279,46 @@ ACCEL_MATHS float maths_act_grad(float x, accel_activation_t act)
         return 2.0f * maths_relu(x);
     case ACCEL_ACT_TANH:
         return 1.0f - maths_tanh(x) * maths_tanh(x);
+    case ACCEL_ACT_SIGMOID:
+        return maths_sigmoid_grad(x);
+    case ACCEL_ACT_EXP:
+        return maths_exp_all(x);
+    case ACCEL_ACT_LOG:
+        return 1.0f / x;
     case ACCEL_ACT_NONE:
         break;
     }
     return 1.0f;
+}
+
+/* ---- losses of a pair of numbers ------------------------------------------------- */
+
+/* SQUARE: (x - y)^2. LOGIT: binary cross-entropy of logit x and probability y,
+ * -y log(s) - (1 - y) log(1 - s) with s = sigmoid(x), so written that nothing
+ * overflows. */
+ACCEL_MATHS float maths_pair(float x, float y, enum pair_loss loss)
+{
+    float far = x < 0.0f ? -x : x;
+
+    if (loss == PAIR_SQUARE)
+        return (x - y) * (x - y);
+    return (x < 0.0f ? 0.0f : x) - x * y + maths_log1p(maths_exp(-far));
+}
+
+/* Its derivative by x, or by y. LOGIT by x: s - y as s (1 - y) - (1 - s) y, which
+ * cancels nothing where y is 0 or 1. */
+ACCEL_MATHS float maths_pair_grad(float x, float y, enum pair_loss loss, bool by_y)
+{
+    float e, near, far;
+
+    if (loss == PAIR_SQUARE)
+        return 2.0f * (by_y ? y - x : x - y);
+    if (by_y)
+        return -x;
+    e = maths_exp(x < 0.0f ? x : -x);
+    near = 1.0f / (1.0f + e);
+    far = e * near;
+    return x < 0.0f ? far * (1.0f - y) - near * y : near * (1.0f - y) - far * y;
 }
 
 /* ---- dropout --------------------------------------------------------------------- */

@@ -13,6 +13,9 @@
 #include "common/common.h"
 #include "common/scaled.h"
 
+/* The losses whose mean over pairs of numbers is taken; formulas in maths.h. */
+enum pair_loss { PAIR_SQUARE, PAIR_LOGIT };
+
 /* Inverse scales of a matrix of 8-bit floats [rows, cols]: one for each block of height
  * x width. A code means itself times its block's. */
 struct block_scales {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * activate: act(x). gated: act(gate) * up. mul: gated without an activation. They save
- * their inputs; activate with RELU saves its result, which gives the derivative just as
- * well and lets x be freed. ints: the activation.
+ * activate: act(x); sigmoid, exp and log by name. gated: act(gate) * up. mul: gated
+ * without an activation. They save their inputs; activate with RELU saves its result,
+ * which gives the derivative just as well and lets x be freed. ints: the activation.
+ * scale: by * x; saves nothing. reals: the factor.
  */
 #include "ops/ops.h"
 
@@ -35,9 +36,9 @@ static bool activate_queue(struct graph *g, const struct waiting_result *w,
     return true;
 }
 
-accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
+static accel_tensor_t *activate(const char *op, accel_tensor_t *x,
+                                accel_activation_t act)
 {
-    static const char op[] = "activate";
     struct graph *g = op_graph(op, &x, 1);
     accel_tensor_t *y;
 
@@ -60,6 +61,61 @@ accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
                                              .in = { x },
                                              .saved = { act == ACCEL_ACT_RELU ? y : x },
                                              .ints = { (int64_t)act } }))
+        return NULL;
+    return y;
+}
+
+accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
+{
+    return activate("activate", x, act);
+}
+
+accel_tensor_t *accel_sigmoid(accel_tensor_t *x)
+{
+    return activate("sigmoid", x, ACCEL_ACT_SIGMOID);
+}
+
+accel_tensor_t *accel_exp(accel_tensor_t *x)
+{
+    return activate("exp", x, ACCEL_ACT_EXP);
+}
+
+accel_tensor_t *accel_log(accel_tensor_t *x)
+{
+    return activate("log", x, ACCEL_ACT_LOG);
+}
+
+static bool scale_backward(struct graph *g, const struct tape_entry *e)
+{
+    accel_tensor_t *x = e->in[0], *dx;
+    bool add;
+
+    dx = grad_target(g, x, &add);
+    if (dx)
+        g->backend->multiply(g->backend, dx->data, add, e->out->grad->data, x->dtype,
+                             x->elems, e->reals[0]);
+    return dx != NULL;
+}
+
+accel_tensor_t *accel_scale(accel_tensor_t *x, float by)
+{
+    static const char op[] = "scale";
+    struct graph *g = op_graph(op, &x, 1);
+    accel_tensor_t *y;
+
+    if (!g || !op_floats(g, op, x, "x"))
+        return NULL;
+    y = graph_tensor(g, x->dtype, x->ndim, x->dim);
+    if (!y)
+        return NULL;
+    g->backend->multiply(g->backend, y->data, false, x->data, x->dtype, x->elems, by);
+    y->needs_grad = g->recording && x->needs_grad;
+    if (y->needs_grad &&
+        !tape_record(g, &(struct tape_entry){ .op = op,
+                                              .backward = scale_backward,
+                                              .out = y,
+                                              .in = { x },
+                                              .reals = { by } }))
         return NULL;
     return y;
 }

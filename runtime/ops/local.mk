@@ -14,6 +14,7 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/linear.c \
 	runtime/ops/linear_fp8.c \
 	runtime/ops/linear_fp8.h \
+	runtime/ops/losses.c \
 	runtime/ops/maxpool2d.c \
 	runtime/ops/narrowing.c \
 	runtime/ops/narrowing.h \

@@ -178,7 +178,7 @@ bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim)
 bool op_act(struct graph *g, const char *op, accel_activation_t act)
 {
     /* the value comes from a program, and may be any int */
-    if ((int)act >= ACCEL_ACT_NONE && act <= ACCEL_ACT_TANH)
+    if ((int)act >= ACCEL_ACT_NONE && act <= ACCEL_ACT_LOG)
         return true;
     return graph_fail(g, A0605, op, "use one of accel_activation_t",
                       "unknown activation %d", (int)act);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax, sum, mean, mean-squared error, and cast. softmax saves its result, the error
- * its inputs, the others nothing but sizes.
+ * softmax, sum, mean and cast. softmax saves its result, the others nothing but sizes.
  */
 #include "ops/ops.h"
 
@@ -144,56 +143,6 @@ accel_tensor_t *accel_mean(accel_tensor_t *x, int dim)
 accel_tensor_t *op_uncounted(accel_tensor_t *loss)
 {
     return reduce("uncounted", loss, -1, UNCOUNTED);
-}
-
-/* ---- mean-squared error ---------------------------------------------------------- */
-
-/* (x - y)^2 is symmetric, and so is its derivative: one kernel serves both inputs.
- * d/dx = 2 / n (x - y); for y the same with both exchanged. */
-static bool mse_backward(struct graph *g, const struct tape_entry *e)
-{
-    const struct backend *be = g->backend;
-
-    for (int i = 0; i < 2; i++) {
-        accel_tensor_t *x = e->in[i], *y = e->in[1 - i], *dx;
-        bool add;
-
-        if (!x->needs_grad)
-            continue;
-        dx = grad_target(g, x, &add);
-        if (!dx)
-            return false;
-        be->mse_grad(be, dx->data, add, x->data, x->dtype, y->data, y->dtype,
-                     e->out->grad->data, x->elems);
-    }
-    return true;
-}
-
-accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y)
-{
-    static const char op[] = "mse";
-    accel_tensor_t *in[] = { x, y }, *mean;
-    struct graph *g = op_graph(op, in, 2);
-    const int64_t one = 1;
-
-    if (!g || !op_floats(g, op, x, "x") || !op_floats(g, op, y, "y") ||
-        !op_same_shape(g, op, x, "x", y, "y"))
-        return NULL;
-    /* a loss: float32 whatever the inputs are, which may differ */
-    mean = graph_tensor(g, ACCEL_F32, 1, &one);
-    if (!mean)
-        return NULL;
-    g->backend->mse(g->backend, mean->data, x->data, x->dtype, y->data, y->dtype,
-                    x->elems);
-    mean->needs_grad = g->recording && (x->needs_grad || y->needs_grad);
-    if (mean->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = mse_backward,
-                                              .out = mean,
-                                              .in = { x, y },
-                                              .saved = { x, y } }))
-        return NULL;
-    return mean;
 }
 
 /* ---- cast ------------------------------------------------------------------------ */

@@ -8,6 +8,7 @@ being the sum of all losses of the step, as the log of a run has it.
 import sys
 
 import torch
+import torch.nn.functional as F
 
 BATCH = 64
 MASK = (1 << 64) - 1
@@ -35,8 +36,12 @@ def net(tensors, model, inputs, wide, outputs):
     return layers
 
 
-def mse(x, want):
-    return ((x - want) ** 2).mean()
+def score(x, want):
+    return F.binary_cross_entropy_with_logits(x, torch.full_like(x, want))
+
+
+def soft(student, teacher, t=2.0):
+    return t * t * F.cross_entropy(student / t, F.softmax(teacher / t, -1))
 
 
 def gan(tensors, steps):
@@ -48,12 +53,12 @@ def gan(tensors, steps):
         od.zero_grad()
         with torch.no_grad():
             fake = g(noise)
-        losses = [mse(d(real), 1), mse(d(fake), 0)]
+        losses = [score(d(real), 1), score(d(fake), 0)]
         for loss in losses:
             loss.backward()
         od.step()
         og.zero_grad()
-        losses.append(mse(d(g(noise)), 1))
+        losses.append(score(d(g(noise)), 1))
         losses[-1].backward()
         og.step()
         print(step + 1, "%.9g" % sum(x.item() for x in losses))
@@ -64,11 +69,11 @@ def distill(tensors, steps):
     adamw = torch.optim.AdamW(s.parameters(), 5e-3, (0.9, 0.95), 1e-8, 0)
     for step in range(steps):
         x = draw(step * BATCH * 8, BATCH, 8)
-        labels = draw(step * BATCH * 4 + (1 << 30), BATCH, 4)
+        labels = ((draw(step * BATCH + (1 << 30), BATCH, 1) + 1) * 2).long().flatten()
         adamw.zero_grad()
         with torch.no_grad():
             answers = t(x)
-        losses = [mse(s(x), answers), mse(s(x), labels)]
+        losses = [soft(s(x), answers), F.cross_entropy(s(x), labels)]
         for loss in losses:
             loss.backward()
         adamw.step()

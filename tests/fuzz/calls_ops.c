@@ -44,7 +44,7 @@ static accel_tensor_t *op_of_one(struct world *w, bool *bad_out)
 
     for (int i = 0; i < 5; i++)
         dims[i] = calls_number(w);
-    switch (calls_random(w, 11)) {
+    switch (calls_random(w, 13)) {
     case 0:
         return accel_activate(x, (accel_activation_t)a);
     case 1:
@@ -65,6 +65,12 @@ static accel_tensor_t *op_of_one(struct world *w, bool *bad_out)
         return accel_mean(x, (int)a);
     case 9:
         return accel_maxpool2d(x, (int)a, (int)b);
+    case 10:
+        return accel_scale(x, (float)calls_real(w));
+    case 11:
+        return calls_once_in(w, 2)   ? accel_sigmoid(x)
+               : calls_once_in(w, 2) ? accel_exp(x)
+                                     : accel_log(x);
     default:
         return accel_rope(x, (int)a, calls_once_in(w, 2) ? NULL : &rope,
                           calls_once_in(w, 3) ? PICK(w, kv, &unused) : NULL);
@@ -84,7 +90,7 @@ static accel_tensor_t *op_of_several(struct world *w, bool *bad_out)
                             .layer = (int)calls_number(w) };
     bool unused = false;
 
-    switch (calls_random(w, 7)) {
+    switch (calls_random(w, 9)) {
     case 0:
         return accel_gated(x, y, (accel_activation_t)calls_number(w));
     case 1:
@@ -100,6 +106,10 @@ static accel_tensor_t *op_of_several(struct world *w, bool *bad_out)
         a.lengths = calls_once_in(w, 4) ? y : NULL;
         a.mask = calls_once_in(w, 4) ? y : NULL;
         return accel_attention(x, y, calls_once_in(w, 2) ? y : x, &a);
+    case 6:
+        return accel_binary_cross_entropy(x, y);
+    case 7:
+        return accel_soft_cross_entropy(x, y);
     default:
         return accel_attention(x, NULL, NULL, calls_once_in(w, 20) ? NULL : &a);
     }

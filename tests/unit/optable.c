@@ -99,10 +99,13 @@ static void draw_inputs(struct op_trial *t)
             in->elems *= in->dim[i];
         in->v = calloc((size_t)in->elems + 1, sizeof(*in->v));
         for (int64_t i = 0; i < in->elems; i++)
-            in->v[i] = op_input_learns(in)
-                           ? rounded((2 * draw() - 1) * reach, t->compute)
-                           : (double)(in->low +
-                                      (int64_t)(draw() * (double)(in->high - in->low)));
+            in->v[i] =
+                op_input_learns(in)
+                    ? rounded(in->least > 0 ? in->least + draw() * (reach - in->least)
+                                            : (2 * draw() - 1) * reach,
+                              t->compute)
+                    : (double)(in->low +
+                               (int64_t)(draw() * (double)(in->high - in->low)));
     }
 }
 

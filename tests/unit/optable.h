@@ -26,6 +26,7 @@ struct op_input {
     int ndim;
     int64_t dim[4];
     double reach;      /* values lie in [-reach, reach); 0: 1 */
+    double least;      /* above 0: in [least, reach) */
     int64_t low, high; /* of OP_IDS and OP_BYTES: low .. high - 1 */
     int64_t elems;     /* filled in by the driver, as is v: the values, ids included */
     double *v;

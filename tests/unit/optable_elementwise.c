@@ -26,6 +26,12 @@ double optable_act(double x, int64_t kind)
         return x > 0 ? x * x : 0;
     case ACCEL_ACT_TANH:
         return tanh(x);
+    case ACCEL_ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case ACCEL_ACT_EXP:
+        return exp(x);
+    case ACCEL_ACT_LOG:
+        return log(x);
     default:
         return x;
     }
@@ -35,6 +41,14 @@ static int one_input(const struct op_case *c, struct op_input in[OP_INPUTS])
 {
     in[0] = op_computed_input(2, c->s[0], c->s[1], 0, 0);
     in[0].reach = c->r[0];
+    return 1;
+}
+
+/* s[2] is the activation; a logarithm is of what is not too near to 0. */
+static int named_input(const struct op_case *c, struct op_input in[OP_INPUTS])
+{
+    one_input(c, in);
+    in[0].least = c->s[2] == ACCEL_ACT_LOG ? c->r[0] / 32 : 0;
     return 1;
 }
 
@@ -48,6 +62,38 @@ static int two_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
 static accel_tensor_t *activate(const struct op_case *c, accel_tensor_t *const *in)
 {
     return accel_activate(in[0], (accel_activation_t)c->s[2]);
+}
+
+/* By the function of its own. */
+static accel_tensor_t *named(const struct op_case *c, accel_tensor_t *const *in)
+{
+    return c->s[2] == ACCEL_ACT_SIGMOID ? accel_sigmoid(in[0])
+           : c->s[2] == ACCEL_ACT_EXP   ? accel_exp(in[0])
+                                        : accel_log(in[0]);
+}
+
+static accel_tensor_t *scale(const struct op_case *c, accel_tensor_t *const *in)
+{
+    return accel_scale(in[0], (float)c->r[1]);
+}
+
+/* Its gradient is added to another one. */
+static accel_tensor_t *scale_twice(const struct op_case *c, accel_tensor_t *const *in)
+{
+    return accel_add(accel_scale(in[0], (float)c->r[1]), accel_scale(in[0], 1));
+}
+
+static void scale_ref(const struct op_case *c, const struct op_input *in, double *y)
+{
+    for (int64_t i = 0; i < in[0].elems; i++)
+        y[i] = (double)(float)c->r[1] * in[0].v[i];
+}
+
+static void scale_twice_ref(const struct op_case *c, const struct op_input *in,
+                            double *y)
+{
+    for (int64_t i = 0; i < in[0].elems; i++)
+        y[i] = ((double)(float)c->r[1] + 1) * in[0].v[i];
 }
 
 static void activate_ref(const struct op_case *c, const struct op_input *in, double *y)
@@ -133,6 +179,10 @@ static void dropout_ref(const struct op_case *c, const struct op_input *in, doub
 }
 
 static const struct op_family activate_family = { one_input, activate, activate_ref };
+static const struct op_family named_family = { named_input, named, activate_ref };
+static const struct op_family scale_family = { one_input, scale, scale_ref };
+static const struct op_family scale_twice_family = { one_input, scale_twice,
+                                                     scale_twice_ref };
 static const struct op_family gated_family = { two_inputs, gated, gated_ref };
 static const struct op_family gated_self_family = { one_input, gated_self,
                                                     gated_self_ref };
@@ -147,6 +197,13 @@ static const struct op_family dropout_family = { one_input, dropout, dropout_ref
         { "activate " name, &activate_family, { 7, 1031, kind }, { 7 }, false },       \
     {                                                                                  \
         "activate " name, &activate_family, { 0, 5, kind }, { 1 }, false               \
+    }
+#define NAMED(name, kind, reach)                                                       \
+    { name, &named_family, { 1, 1, kind }, { 1 }, false },                             \
+        { name, &named_family, { 13, 97, kind }, { 1 }, false },                       \
+        { name, &named_family, { 7, 1031, kind }, { reach }, false },                  \
+    {                                                                                  \
+        name, &named_family, { 0, 5, kind }, { 1 }, false                              \
     }
 #define GATED(name, kind)                                                              \
     { "gated " name, &gated_family, { 1, 1, kind }, { 2 }, false },                    \
@@ -163,6 +220,14 @@ static const struct op_case cases[] = {
     ACT("relu", ACCEL_ACT_RELU),
     ACT("relu2", ACCEL_ACT_RELU2),
     ACT("tanh", ACCEL_ACT_TANH),
+    NAMED("sigmoid", ACCEL_ACT_SIGMOID, 30),
+    NAMED("exp", ACCEL_ACT_EXP, 7),
+    NAMED("log", ACCEL_ACT_LOG, 30000),
+    { "scale", &scale_family, { 1, 1 }, { 1, 3 }, false },
+    { "scale", &scale_family, { 13, 97 }, { 1, -0.7 }, false },
+    { "scale", &scale_family, { 7, 4009 }, { 1, 0.25 }, false },
+    { "scale", &scale_family, { 0, 5 }, { 1, 2 }, false },
+    { "scale added to itself", &scale_twice_family, { 13, 97 }, { 1, 0.3 }, 2 },
     GATED("none", ACCEL_ACT_NONE),
     GATED("gelu", ACCEL_ACT_GELU),
     GATED("gelu_erf", ACCEL_ACT_GELU_ERF),
@@ -170,6 +235,8 @@ static const struct op_case cases[] = {
     GATED("relu", ACCEL_ACT_RELU),
     GATED("relu2", ACCEL_ACT_RELU2),
     GATED("tanh", ACCEL_ACT_TANH),
+    GATED("sigmoid", ACCEL_ACT_SIGMOID),
+    GATED("exp", ACCEL_ACT_EXP),
     { "mul", &mul_family, { 1, 1 }, { 1 }, false },
     { "mul", &mul_family, { 13, 97 }, { 1 }, false },
     { "mul", &mul_family, { 0, 97 }, { 1 }, false },

@@ -160,6 +160,52 @@ static void mse_ref(const struct op_case *c, const struct op_input *in, double *
             (in[0].v[i] - in[1].v[i]) * (in[0].v[i] - in[1].v[i]) / (double)in[0].elems;
 }
 
+static accel_tensor_t *logit(const struct op_case *c, accel_tensor_t *const *in)
+{
+    return accel_binary_cross_entropy(in[0],
+                                      c->s[2] ? accel_cast(in[1], ACCEL_F32) : in[1]);
+}
+
+static accel_tensor_t *soft(const struct op_case *c, accel_tensor_t *const *in)
+{
+    (void)c;
+    return accel_soft_cross_entropy(in[0], in[1]);
+}
+
+static int logit_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
+{
+    mse_inputs(c, in);
+    in[0].reach = c->r[0];
+    return 2;
+}
+
+/* As it is in books: log(s) is exact enough in double where s is not too near to 0. */
+static void logit_ref(const struct op_case *c, const struct op_input *in, double *y)
+{
+    (void)c;
+    y[0] = 0;
+    for (int64_t i = 0; i < in[0].elems; i++) {
+        double s = 1 / (1 + exp(-in[0].v[i])), not = 1 / (1 + exp(in[0].v[i]));
+
+        y[0] -=
+            (in[1].v[i] * log(s) + (1 - in[1].v[i]) * log(not )) / (double)in[0].elems;
+    }
+}
+
+static void soft_ref(const struct op_case *c, const struct op_input *in, double *y)
+{
+    y[0] = 0;
+    for (int64_t r = 0; r < c->s[0] && c->s[1]; r++) {
+        const double *x = in[0].v + r * c->s[1], *p = in[1].v + r * c->s[1];
+        double sum = 0;
+
+        for (int64_t i = 0; i < c->s[1]; i++)
+            sum += exp(x[i]);
+        for (int64_t i = 0; i < c->s[1]; i++)
+            y[0] -= p[i] * log(exp(x[i]) / sum) / (double)c->s[0];
+    }
+}
+
 /* ---- cast: [s0, s1] to float32 (0) or bfloat16 (1); s[2]: of int32 --------------- */
 
 static int cast_inputs(const struct op_case *c, struct op_input in[OP_INPUTS])
@@ -194,6 +240,8 @@ static const struct op_family softmax_family = { softmax_inputs, softmax, softma
 static const struct op_family sum_family = { reduce_inputs, sum, sum_ref };
 static const struct op_family mean_family = { reduce_inputs, mean, mean_ref };
 static const struct op_family mse_family = { mse_inputs, mse, mse_ref };
+static const struct op_family logit_family = { logit_inputs, logit, logit_ref };
+static const struct op_family soft_family = { logit_inputs, soft, soft_ref };
 static const struct op_family cast_family = { cast_inputs, cast, cast_ref };
 static const struct op_family ids_family = { cast_ids, cast, cast_ref };
 
@@ -229,6 +277,15 @@ static const struct op_case cases[] = {
     { "mse", &mse_family, { 131, 257, 0 }, { 0 }, false },
     { "mse", &mse_family, { 7, 13, 1 }, { 0 }, false },
     { "mse of none", &mse_family, { 0, 13, 0 }, { 0 }, false },
+    { "binary cross-entropy", &logit_family, { 1, 1, 0 }, { 1 }, false },
+    { "binary cross-entropy", &logit_family, { 67, 131, 0 }, { 30 }, false },
+    { "binary cross-entropy", &logit_family, { 7, 13, 1 }, { 5 }, false },
+    { "binary cross-entropy of none", &logit_family, { 0, 13, 0 }, { 1 }, false },
+    { "soft cross-entropy", &soft_family, { 1, 1 }, { 1 }, false },
+    { "soft cross-entropy", &soft_family, { 67, 17 }, { 3 }, false },
+    { "soft cross-entropy", &soft_family, { 3, 1031 }, { 20 }, false },
+    { "soft cross-entropy of none", &soft_family, { 0, 5 }, { 1 }, false },
+    { "soft cross-entropy of none", &soft_family, { 5, 0 }, { 1 }, false },
     { "cast to float32", &cast_family, { 7, 331, ACCEL_F32 }, { 0 }, false },
     { "cast to float32", &cast_family, { 0, 3, ACCEL_F32 }, { 0 }, false },
     { "cast of int32", &ids_family, { 3, 701, ACCEL_F32 }, { 0 }, false },

@@ -47,7 +47,7 @@ static const struct misuse_case {
     { FITS, NULL, NULL },
     { LINEAR_WIDTH, "user: linear", "x [2, 3, 5] and weight [6, 4] do not fit" },
     { LINEAR_BIAS, "user: linear", "weight [6, 4] and bias [4] do not fit" },
-    { LINEAR_ACT, "user: linear", "unknown activation 9" },
+    { LINEAR_ACT, "user: linear", "unknown activation 10" },
     { LINEAR_WEIGHT_NDIM, "user: linear", "2 dimensions, but user.gain is [4]" },
     { LINEAR_WEIGHT_ACTIVATION, "user: linear", "must be a parameter" },
     { LINEAR_DTYPE, "user: linear", "dtype float32, not dtype int32" },
@@ -119,7 +119,7 @@ static accel_tensor_t *linear_misuse(struct graph *g, struct user *u, accel_tens
     case LINEAR_BIAS:
         return accel_linear(x, u->weight, u->gain, ACCEL_ACT_NONE);
     case LINEAR_ACT:
-        return accel_linear(x, u->weight, NULL, (accel_activation_t)9);
+        return accel_linear(x, u->weight, NULL, (accel_activation_t)10);
     case LINEAR_WEIGHT_NDIM:
         return accel_linear(x, u->gain, NULL, ACCEL_ACT_NONE);
     case LINEAR_WEIGHT_ACTIVATION:
@@ -346,6 +346,53 @@ static accel_status_t no_forward(const void *attr, const accel_array_t *in, int 
 
 static const accel_op_t negative = { "negative", negative_shape, no_forward, NULL };
 
+/* Call `i` of the table below, with tensors [2, 3], [3, 2] and ids. */
+static accel_tensor_t *refused_call(struct rig *k, size_t i)
+{
+    accel_tensor_t *x = make(&k->g, ACCEL_F32, 2, 3, 0);
+    accel_tensor_t *t = make(&k->g, ACCEL_F32, 3, 2, 0);
+    accel_tensor_t *ids = make(&k->g, ACCEL_I32, 2, 3, 0);
+
+    switch (i) {
+    case 0:
+        return accel_gated(x, t, ACCEL_ACT_SILU);
+    case 1:
+        return accel_mul(x, make(&k->g, ACCEL_BF16, 2, 3, 0));
+    case 2:
+        return accel_activate(x, (accel_activation_t)-1);
+    case 3:
+        return accel_dropout(x, 1.0f);
+    case 4:
+        return accel_reshape(x, 2, (int64_t[]){ 4, -1 });
+    case 5:
+        return accel_slice(x, 1, 2, 2);
+    case 6:
+        return accel_transpose(x, 0, 2);
+    case 7:
+        return accel_softmax(ids);
+    case 8:
+        return accel_sum(x, -2);
+    case 9:
+        return accel_mse(x, t);
+    case 10:
+        return accel_cast(x, ACCEL_I32);
+    case 11:
+        return accel_maxpool2d(x, 2, 2);
+    case 12:
+        return accel_apply(&negative, &x, 1, NULL);
+    case 13:
+        return accel_log(ids);
+    case 14:
+        return accel_scale(ids, 2);
+    case 15:
+        return accel_binary_cross_entropy(x, t);
+    case 16:
+        return accel_soft_cross_entropy(x, make(&k->g, ACCEL_BF16, 2, 3, 0));
+    default:
+        return accel_mean(k->user->param[0], 0);
+    }
+}
+
 /* Ops without parameters, called outside of modules: op and text of the error. */
 static void test_refused(struct rig *k)
 {
@@ -365,58 +412,16 @@ static void test_refused(struct rig *k)
         { "cast", "cannot cast x to int32" },
         { "maxpool2d", "x [2, 3] has no window of 2 x 2" },
         { "negative", "invalid tensor [-4, 3]: size 0 is -4" },
+        { "log", "x must be float32, bfloat16 or float16, not int32" },
+        { "scale", "x must be float32, bfloat16 or float16, not int32" },
+        { "binary_cross_entropy", "x [2, 3] and y [3, 2] do not fit" },
+        { "soft_cross_entropy", "x is float32, but y is bfloat16" },
         { "mean", "x must not be a parameter" },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(want); i++) {
-        accel_tensor_t *x = make(&k->g, ACCEL_F32, 2, 3, 0), *y = NULL;
-        accel_tensor_t *t = make(&k->g, ACCEL_F32, 3, 2, 0);
-        accel_tensor_t *ids = make(&k->g, ACCEL_I32, 2, 3, 0);
+        accel_tensor_t *y = refused_call(k, i);
 
-        switch (i) {
-        case 0:
-            y = accel_gated(x, t, ACCEL_ACT_SILU);
-            break;
-        case 1:
-            y = accel_mul(x, make(&k->g, ACCEL_BF16, 2, 3, 0));
-            break;
-        case 2:
-            y = accel_activate(x, (accel_activation_t)-1);
-            break;
-        case 3:
-            y = accel_dropout(x, 1.0f);
-            break;
-        case 4:
-            y = accel_reshape(x, 2, (int64_t[]){ 4, -1 });
-            break;
-        case 5:
-            y = accel_slice(x, 1, 2, 2);
-            break;
-        case 6:
-            y = accel_transpose(x, 0, 2);
-            break;
-        case 7:
-            y = accel_softmax(ids);
-            break;
-        case 8:
-            y = accel_sum(x, -2);
-            break;
-        case 9:
-            y = accel_mse(x, t);
-            break;
-        case 10:
-            y = accel_cast(x, ACCEL_I32);
-            break;
-        case 11:
-            y = accel_maxpool2d(x, 2, 2);
-            break;
-        case 12:
-            y = accel_apply(&negative, &x, 1, NULL);
-            break;
-        default:
-            y = accel_mean(k->user->param[0], 0);
-            break;
-        }
         tap_ok(!y && strstr(k->g.error.where, want[i].op) &&
                    strstr(k->g.error.text, want[i].text),
                "%s: %s", k->g.error.where, k->g.error.text);

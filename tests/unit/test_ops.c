@@ -414,6 +414,89 @@ static void run_case(const struct op_case *c, struct backend *be, accel_dtype_t 
     graph_close(&g);
 }
 
+/* ---- where float32 ends ---------------------------------------------------------- */
+
+/* To `rel`, with less than the smallest normal number as good as 0. */
+static bool near(double got, double want, double rel)
+{
+    return isnan(want) ? isnan(got)
+                       : got == want || fabs(got - want) <= rel * fabs(want) + 2e-38;
+}
+
+static double by_libm(double x, accel_activation_t act, bool slope)
+{
+    switch (act) {
+    case ACCEL_ACT_SIGMOID:
+        return slope ? 1 / (1 + exp(-x)) / (1 + exp(x)) : 1 / (1 + exp(-x));
+    case ACCEL_ACT_EXP:
+        return (float)exp(x);
+    default:
+        return slope ? (float)(1 / x) : log(x);
+    }
+}
+
+static void test_functions(struct backend *be)
+{
+    static const accel_activation_t acts[] = { ACCEL_ACT_SIGMOID, ACCEL_ACT_EXP,
+                                               ACCEL_ACT_LOG };
+    static const float edges[] = { 0,      -0.0f,    1e-45f,    1e-40f, 1.17549435e-38f,
+                                   1e-30f, 87,       88.5f,     88.8f,  -87,
+                                   -87.5f, -103,     200,       -200,   3.4e38f,
+                                   1,      INFINITY, -INFINITY, NAN,    -1e-40f,
+                                   -1 };
+    enum { EDGES = sizeof(edges) / sizeof(*edges), MANY = 20000 };
+    static float x[EDGES + MANY], one[EDGES + MANY], y[EDGES + MANY], dx[EDGES + MANY];
+
+    memcpy(x, edges, sizeof(edges));
+    for (int i = 0; i < MANY; i++)
+        x[EDGES + i] = (float)exp((i - MANY / 2) * 80.0 / (MANY / 2));
+    for (int i = 0; i < EDGES + MANY; i++)
+        one[i] = 1;
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(acts); k++) {
+        const char *name = k == 0 ? "sigmoid" : k == 1 ? "exp" : "log";
+        int wrong = 0, steep = 0;
+
+        be->act(be, y, x, ACCEL_F32, EDGES + MANY, acts[k], NULL);
+        be->act_grad(be, dx, false, one, x, ACCEL_F32, EDGES + MANY, acts[k]);
+        for (int i = 0; i < EDGES + MANY; i++) {
+            wrong += !near(y[i], by_libm(x[i], acts[k], false), 1e-6);
+            /* a logarithm of nothing has no slope */
+            steep += !(k == 2 && x[i] <= 0) && !(k == 0 && isinf(x[i])) &&
+                     !near(dx[i], by_libm(x[i], acts[k], true), 1e-6);
+        }
+        tap_is_int(wrong, 0, "%s on all of float32", name);
+        tap_is_int(steep, 0, "and its slope");
+    }
+}
+
+/* Losses of logits keep their digits where a sigmoid has none left. */
+static void test_logits(struct backend *be)
+{
+    static const float x[] = {
+        -300, -87, -30, -17, -1e-5f, 0, 1e-5f, 3, 17, 30, 87, 300
+    };
+    static const float y[] = { 0, 1, 0.25f };
+    const float one = 1;
+    int wrong = 0, steep = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(x); i++)
+        for (size_t k = 0; k < ACCEL_ARRAY_SIZE(y); k++) {
+            double s = 1 / (1 + exp(-x[i])), not = 1 / (1 + exp(x[i]));
+            double want = fmax(x[i], 0) - x[i] * y[k] + log1p(exp(-fabs(x[i])));
+            float loss, dx, dy;
+
+            be->pair_loss(be, &loss, PAIR_LOGIT, &x[i], ACCEL_F32, &y[k], ACCEL_F32, 1);
+            be->pair_loss_grad(be, &dx, false, false, PAIR_LOGIT, &x[i], ACCEL_F32,
+                               &y[k], ACCEL_F32, &one, 1);
+            be->pair_loss_grad(be, &dy, false, true, PAIR_LOGIT, &x[i], ACCEL_F32,
+                               &y[k], ACCEL_F32, &one, 1);
+            wrong += !near(loss, want, 1e-6);
+            steep += !near(dx, s * (1 - y[k]) - not *y[k], 1e-6) || dy != -x[i];
+        }
+    tap_is_int(wrong, 0, "binary cross-entropy from the smallest to the largest logit");
+    tap_is_int(steep, 0, "and its derivatives");
+}
+
 /* A product must not start BLAS threads, nor leave the program's OpenMP changed. */
 static void test_settings(int threads)
 {
@@ -452,6 +535,8 @@ int main(void)
         if (two)
             run_case(&cases[i], be, ACCEL_F32, true);
     }
+    test_functions(be);
+    test_logits(be);
     backend_close(be);
     return tap_done();
 }

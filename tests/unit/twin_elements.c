@@ -57,6 +57,12 @@ static void dropout(const struct backend *be, void *const *a, const struct twin_
     be->dropout(be, a[0], c->add, a[1], c->type, c->n, (const struct mask *)c->more);
 }
 
+static void multiply(const struct backend *be, void *const *a,
+                     const struct twin_call *c)
+{
+    be->multiply(be, a[0], c->add, a[1], c->type, c->n, c->by);
+}
+
 static void cast(const struct backend *be, void *const *a, const struct twin_call *c)
 {
     be->cast(be, a[0], c->type, c->add, a[1], c->other, c->n);
@@ -98,7 +104,7 @@ static void narrow_in_place(const struct backend *be, void *const *a,
 
 static void activations(struct twin *t, struct twin_call c, int64_t shift)
 {
-    for (c.act = ACCEL_ACT_NONE; c.act <= ACCEL_ACT_TANH; c.act++) {
+    for (c.act = ACCEL_ACT_NONE; c.act <= ACCEL_ACT_LOG; c.act++) {
         const char *type = accel_dtype_name(c.type);
 
         for (int k = 0; k < 2; k++)
@@ -136,6 +142,15 @@ static void dropouts(struct twin *t, struct twin_call c, int64_t shift)
                  (long long)c.n, accel_dtype_name(c.type), (unsigned long long)first[i],
                  c.add);
     }
+}
+
+static void multiplies(struct twin *t, struct twin_call c, int64_t shift)
+{
+    c.by = -0.7f;
+    for (int k = 0; k < 2; k++)
+        twin_values(t, c.type, c.n, shift, -1, 1);
+    twin_run(t, multiply, &c, "multiply %lld %s, add %d", (long long)c.n,
+             accel_dtype_name(c.type), c.add);
 }
 
 static void casts(struct twin *t, struct twin_call c, int64_t shift)
@@ -386,6 +401,7 @@ void twin_elements(struct twin *t)
         casts(t, c, shift);
         quantizes(t, c, shift);
         dropouts(t, c, shift);
+        multiplies(t, c, shift);
         if (c.n < 5000)
             activations(t, c, shift);
         if (type == ACCEL_F32)

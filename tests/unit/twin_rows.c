@@ -45,6 +45,14 @@ static void softmax_grad(const struct backend *be, void *const *a,
     be->softmax_grad(be, a[0], c->add, a[1], a[2], c->type, c->dim[0], c->dim[1]);
 }
 
+static void soft(const struct backend *be, void *const *a, const struct twin_call *c)
+{
+    be->soft_xent(be, (float *)a[0], (float *)a[1], a[2], a[3], c->type, c->dim[0],
+                  c->dim[1]);
+    be->soft_xent_grad(be, a[4], c->add, c->flag, a[2], a[3], c->type,
+                       (const float *)a[0], (const float *)a[5], c->dim[0], c->dim[1]);
+}
+
 static void norms_forward(struct twin *t, const struct norm *p, int64_t shift,
                           bool bias)
 {
@@ -115,6 +123,21 @@ static void softmaxes(struct twin *t, struct twin_call c, int64_t shift)
         twin_values(t, c.type, n, k == 1 ? shift : 0, 0, 1);
     twin_run(t, softmax_grad, &c, "softmax_grad %lld x %lld %s, add %d",
              (long long)c.dim[0], (long long)c.dim[1], accel_dtype_name(c.type), c.add);
+}
+
+static void softs(struct twin *t, struct twin_call c, int64_t shift)
+{
+    const int64_t n = c.dim[0] * c.dim[1];
+
+    for (int k = 0; k < 2; k++)
+        twin_values(t, ACCEL_F32, c.dim[0], 0, 0, 1);
+    twin_values(t, c.type, n, shift, -9, 9);
+    twin_values(t, c.type, n, 0, 0, 1);
+    twin_values(t, c.type, n, 0, -1, 1);
+    twin_values(t, ACCEL_F32, 1, 0, 1, 2);
+    twin_run(t, soft, &c, "soft_xent %lld x %lld %s, add %d, by the %s",
+             (long long)c.dim[0], (long long)c.dim[1], accel_dtype_name(c.type), c.add,
+             c.flag ? "targets" : "logits");
 }
 
 /* ---- cross-entropy --------------------------------------------------------------- */
@@ -217,6 +240,13 @@ void twin_rows(struct twin *t)
             softmaxes(t,
                       (struct twin_call){
                           .type = p.type, .dim = { rows, cols }, .add = i % 2 },
+                      shift);
+            for (int flag = 0; flag < 2; flag++)
+                softs(t,
+                      (struct twin_call){ .type = p.type,
+                                          .dim = { rows, cols },
+                                          .add = i % 2,
+                                          .flag = flag },
                       shift);
         }
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(entropy); i++)

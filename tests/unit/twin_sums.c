@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Twins of sums over many: columns, dimensions, errors, embeddings.
+ * Twins of sums over many: columns, dimensions, losses of pairs, embeddings.
  */
 #include "tests/unit/twin.h"
 
@@ -21,11 +21,13 @@ static void reduce_grad(const struct backend *be, void *const *a,
     be->reduce_grad(be, a[0], c->type, c->add, a[1], c->other, c->dim, c->by);
 }
 
-static void mse(const struct backend *be, void *const *a, const struct twin_call *c)
+static void pair(const struct backend *be, void *const *a, const struct twin_call *c)
 {
-    be->mse(be, (float *)a[0], a[1], c->type, a[2], c->other, c->n);
-    be->mse_grad(be, a[3], c->add, a[1], c->type, a[2], c->other, (const float *)a[4],
-                 c->n);
+    const enum pair_loss loss = (enum pair_loss)c->act;
+
+    be->pair_loss(be, (float *)a[0], loss, a[1], c->type, a[2], c->other, c->n);
+    be->pair_loss_grad(be, a[3], c->add, c->flag, loss, a[1], c->type, a[2], c->other,
+                       (const float *)a[4], c->n);
 }
 
 static void columns(struct twin *t, accel_dtype_t type)
@@ -78,22 +80,21 @@ static void dimensions(struct twin *t, accel_dtype_t type, accel_dtype_t other)
     }
 }
 
-static void errors(struct twin *t, accel_dtype_t type, accel_dtype_t other)
+static void pairs(struct twin *t, struct twin_call c)
 {
     static const int64_t lengths[] = { 0, 1, 5, 1024, 16384, 70001 };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(lengths); i++) {
-        const struct twin_call c = {
-            .type = type, .other = other, .n = lengths[i], .add = i % 2
-        };
-
+        c.n = lengths[i];
+        c.add = i % 2;
         twin_values(t, ACCEL_F32, 1, 0, 0, 1);
-        twin_values(t, type, c.n, i % 2, -1, 1);
-        twin_values(t, other, c.n, 0, -1, 1);
-        twin_values(t, type, c.n, 0, -1, 1);
+        twin_values(t, c.type, c.n, i % 2, -9, 9);
+        twin_values(t, c.other, c.n, 0, -1, 1);
+        twin_values(t, c.flag ? c.other : c.type, c.n, 0, -1, 1);
         twin_values(t, ACCEL_F32, 1, 0, 1, 2);
-        twin_run(t, mse, &c, "mse of %lld %s and %s", (long long)c.n,
-                 accel_dtype_name(type), accel_dtype_name(other));
+        twin_run(t, pair, &c, "pairs %d of %lld %s and %s, by the %s", c.act,
+                 (long long)c.n, accel_dtype_name(c.type), accel_dtype_name(c.other),
+                 c.flag ? "second" : "first");
     }
 }
 
@@ -164,7 +165,11 @@ void twin_sums(struct twin *t)
         columns(t, (accel_dtype_t)type);
         for (int other = ACCEL_F32; other <= ACCEL_BF16; other++) {
             dimensions(t, (accel_dtype_t)type, (accel_dtype_t)other);
-            errors(t, (accel_dtype_t)type, (accel_dtype_t)other);
+            for (int i = 0; i < 4; i++)
+                pairs(t, (struct twin_call){ .type = (accel_dtype_t)type,
+                                             .other = (accel_dtype_t)other,
+                                             .act = i / 2,
+                                             .flag = i % 2 });
         }
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(table); i++) {
             lookups(t, table[i], (accel_dtype_t)type, true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations, gated products and dropout on the CPU: one element in, one out. Pieces
+ * Activations, products and dropout on the CPU: one element in, one out. Pieces
  * of a thousand elements are widened, computed in float32 and stored, all in L1.
  */
 #include "backend/cpu/cpu.h"
@@ -31,6 +31,15 @@
             break;                                                                     \
         case ACCEL_ACT_TANH:                                                           \
             LOOP(ACCEL_ACT_TANH);                                                      \
+            break;                                                                     \
+        case ACCEL_ACT_SIGMOID:                                                        \
+            LOOP(ACCEL_ACT_SIGMOID);                                                   \
+            break;                                                                     \
+        case ACCEL_ACT_EXP:                                                            \
+            LOOP(ACCEL_ACT_EXP);                                                       \
+            break;                                                                     \
+        case ACCEL_ACT_LOG:                                                            \
+            LOOP(ACCEL_ACT_LOG);                                                       \
             break;                                                                     \
         }                                                                              \
     } while (0)
@@ -169,6 +178,27 @@ static void keep_piece(float *keep, const struct mask *mask, uint64_t block, int
 {
     for (int64_t j = 0; j < n; j += 4)
         maths_mask(mask, block + (uint64_t)j / 4, keep + j);
+}
+
+ACCEL_MULTIVERSION
+static void multiply_piece(float *v, const float *x, int64_t n, float by)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        v[i] = x[i] * by;
+}
+
+void cpu_multiply(const struct backend *be, void *y, bool add, const void *x,
+                  accel_dtype_t type, int64_t n, float by)
+{
+#pragma omp parallel for num_threads(be->threads) if (n > CPU_ELEM_BLOCK)
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        float a[CPU_PIECE], b[CPU_PIECE], *v = cpu_room(y, i, type, add, b);
+        int64_t len = cpu_piece(n, i);
+
+        multiply_piece(v, cpu_get(x, i, type, len, a), len, by);
+        cpu_put(y, i, type, add, v, len);
+    }
 }
 
 /* Random words come in fours, counted over the whole run: a piece may start inside one,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reductions on the CPU and their gradients: softmax, sums over a dimension,
- * mean-squared error. Long sums go over fixed blocks, whose sums are added in order.
+ * Reductions on the CPU and their gradients: softmax, sums over a dimension, losses of
+ * pairs and of rows. Long sums go over fixed blocks, whose sums are added in order.
  */
 #include <math.h>
 
@@ -122,16 +122,6 @@ static float sum_any(const void *x, int64_t n, accel_dtype_t type)
     float sum;
 
     VM_BY_TYPE(type, sum_block, &sum, x, n);
-    return sum;
-}
-
-/* Sum of (x - y)^2. */
-ACCEL_MULTIVERSION
-static float square_distance(const float *x, const float *y, int64_t n)
-{
-    float sum;
-
-    VM_SUM(sum, n, (x[i] - y[i]) * (x[i] - y[i]));
     return sum;
 }
 
@@ -262,11 +252,31 @@ void cpu_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, boo
                vm_at(dy, r / each * dim[2], dy_type), dy_type, cols, constant, scale);
 }
 
-/* ---- mean-squared error ---------------------------------------------------------- */
+/* ---- losses of pairs ------------------------------------------------------------- */
 
-/* Sum of (x - y)^2 over one block; the types may differ. */
-static float distance_block(const void *x, accel_dtype_t x_type, const void *y,
-                            accel_dtype_t y_type, int64_t first, int64_t n)
+/* Calls RUN with the loss as a constant, so that its loop vectorizes. */
+#define FOR_PAIR(loss, RUN)                                                            \
+    do {                                                                               \
+        if ((loss) == PAIR_SQUARE)                                                     \
+            RUN(PAIR_SQUARE);                                                          \
+        else                                                                           \
+            RUN(PAIR_LOGIT);                                                           \
+    } while (0)
+
+ACCEL_MULTIVERSION
+static float pair_sum(const float *x, const float *y, int64_t n, enum pair_loss loss)
+{
+    float sum = 0.0f;
+
+#define RUN(l) VM_SUM(sum, n, maths_pair(x[i], y[i], l))
+    FOR_PAIR(loss, RUN);
+#undef RUN
+    return sum;
+}
+
+/* Sum of the losses of one block; the types may differ. */
+static float pair_block(enum pair_loss loss, const void *x, accel_dtype_t x_type,
+                        const void *y, accel_dtype_t y_type, int64_t first, int64_t n)
 {
     float sum = 0.0f;
 
@@ -274,15 +284,16 @@ static float distance_block(const void *x, accel_dtype_t x_type, const void *y,
         float a[CPU_PIECE], b[CPU_PIECE];
         int64_t len = cpu_piece(n, i);
 
-        sum += square_distance(cpu_get(x, first + i, x_type, len, a),
-                               cpu_get(y, first + i, y_type, len, b), len);
+        sum += pair_sum(cpu_get(x, first + i, x_type, len, a),
+                        cpu_get(y, first + i, y_type, len, b), len, loss);
     }
     return sum;
 }
 
 /* Like long_sum: blocks over threads, their sums in order. */
-void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t x_type,
-             const void *y, accel_dtype_t y_type, int64_t n)
+void cpu_pair_loss(const struct backend *be, float *mean, enum pair_loss loss,
+                   const void *x, accel_dtype_t x_type, const void *y,
+                   accel_dtype_t y_type, int64_t n)
 {
     float block[BLOCKS], sum = 0.0f;
 
@@ -294,7 +305,8 @@ void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t
         for (int64_t b = 0; b < count; b++) {
             int64_t first = at + b * CPU_ELEM_BLOCK;
 
-            block[b] = distance_block(x, x_type, y, y_type, first, cpu_block(n, first));
+            block[b] =
+                pair_block(loss, x, x_type, y, y_type, first, cpu_block(n, first));
         }
         for (int64_t b = 0; b < count; b++)
             sum += block[b];
@@ -302,32 +314,107 @@ void cpu_mse(const struct backend *be, float *mean, const void *x, accel_dtype_t
     mean[0] = n ? sum / (float)n : 0.0f;
 }
 
-/* v = (x - y) * scale */
-ACCEL_MULTIVERSION
-static void distance_piece(float *v, const float *x, const float *y, int64_t n,
-                           float scale)
+VM_INLINE void pair_loop(float *v, const float *x, const float *y, int64_t n,
+                         enum pair_loss loss, bool by_y, float scale)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        v[i] = (x[i] - y[i]) * scale;
+        v[i] = maths_pair_grad(x[i], y[i], loss, by_y) * scale;
 }
 
-/* dx [n] (+)= dmean 2 / n (x - y); x and y may differ in type. */
-void cpu_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
-                  accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
-                  const float *dmean, int64_t n)
+ACCEL_MULTIVERSION
+static void pair_piece(float *v, const float *x, const float *y, int64_t n,
+                       enum pair_loss loss, bool by_y, float scale)
 {
-    /* d/dx of mean (x - y)^2 is 2 / n (x - y) */
-    float scale = n ? 2.0f * dmean[0] / (float)n : 0.0f;
+#define RUN(l) pair_loop(v, x, y, n, l, by_y, scale)
+    FOR_PAIR(loss, RUN);
+#undef RUN
+}
+
+void cpu_pair_loss_grad(const struct backend *be, void *d, bool add, bool by_y,
+                        enum pair_loss loss, const void *x, accel_dtype_t x_type,
+                        const void *y, accel_dtype_t y_type, const float *dmean,
+                        int64_t n)
+{
+    const accel_dtype_t type = by_y ? y_type : x_type;
+    float scale = n ? dmean[0] / (float)n : 0.0f;
 
 #pragma omp parallel for num_threads(be->threads) if (n > CPU_ALONE_ELEMS)
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
         float a[CPU_PIECE], b[CPU_PIECE], c[CPU_PIECE];
-        float *v = cpu_room(dx, i, x_type, add, c);
+        float *v = cpu_room(d, i, type, add, c);
         int64_t len = cpu_piece(n, i);
 
-        distance_piece(v, cpu_get(x, i, x_type, len, a), cpu_get(y, i, y_type, len, b),
-                       len, scale);
-        cpu_put(dx, i, x_type, add, v, len);
+        pair_piece(v, cpu_get(x, i, x_type, len, a), cpu_get(y, i, y_type, len, b), len,
+                   loss, by_y, scale);
+        cpu_put(d, i, type, add, v, len);
     }
+}
+
+/* ---- cross-entropy with soft targets --------------------------------------------- */
+
+VM_INLINE void soft_row(float *lse, float *loss, const void *x, const void *y,
+                        int64_t n, const accel_dtype_t t)
+{
+    float max = row_max(x, n, t), sum;
+
+    VM_SUM(sum, n, part(vm_load(x, i, t) - max));
+    *lse = max + maths_log(sum);
+    VM_SUM(sum, n, vm_load(y, i, t) * (*lse - vm_load(x, i, t)));
+    *loss = sum;
+}
+
+ACCEL_MULTIVERSION
+static void soft_any(float *lse, float *loss, const void *x, const void *y, int64_t n,
+                     accel_dtype_t type)
+{
+    VM_BY_TYPE(type, soft_row, lse, loss, x, y, n);
+}
+
+void cpu_soft_xent(const struct backend *be, float *lse, float *loss, const void *x,
+                   const void *y, accel_dtype_t type, int64_t rows, int64_t cols)
+{
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (rows * cols > CPU_ALONE_ELEMS / 4)
+    for (int64_t r = 0; r < rows; r++)
+        soft_any(&lse[r], &loss[r], vm_at(x, r * cols, type), vm_at(y, r * cols, type),
+                 cols, type);
+}
+
+VM_INLINE void soft_grad_row(void *d, const void *x, const void *y, int64_t n,
+                             float lse, float scale, const int by_y, const int add,
+                             const accel_dtype_t t)
+{
+    float mass = 0.0f;
+
+    if (!by_y)
+        VM_SUM(mass, n, vm_load(y, i, t));
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float far = vm_load(x, i, t) - lse;
+        float v = (by_y ? -far : part(far) * mass - vm_load(y, i, t)) * scale;
+
+        vm_store(d, i, add ? vm_load(d, i, t) + v : v, t);
+    }
+}
+
+ACCEL_MULTIVERSION
+static void soft_grad_any(void *d, const void *x, const void *y, int64_t n, float lse,
+                          float scale, bool by_y, bool add, accel_dtype_t type)
+{
+    VM_BY_TYPE(type, soft_grad_row, d, x, y, n, lse, scale, by_y, add);
+}
+
+void cpu_soft_xent_grad(const struct backend *be, void *d, bool add, bool by_y,
+                        const void *x, const void *y, accel_dtype_t type,
+                        const float *lse, const float *dmean, int64_t rows,
+                        int64_t cols)
+{
+    const float scale = rows ? dmean[0] / (float)rows : 0.0f;
+
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (rows * cols > CPU_ALONE_ELEMS / 4)
+    for (int64_t r = 0; r < rows; r++)
+        soft_grad_any(vm_to(d, r * cols, type), vm_at(x, r * cols, type),
+                      vm_at(y, r * cols, type), cols, lse[r], scale, by_y, add, type);
 }

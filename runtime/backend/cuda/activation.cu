@@ -17,6 +17,9 @@
             ACT_CASE(ACCEL_ACT_RELU, A, __VA_ARGS__);                                  \
             ACT_CASE(ACCEL_ACT_RELU2, A, __VA_ARGS__);                                 \
             ACT_CASE(ACCEL_ACT_TANH, A, __VA_ARGS__);                                  \
+            ACT_CASE(ACCEL_ACT_SIGMOID, A, __VA_ARGS__);                               \
+            ACT_CASE(ACCEL_ACT_EXP, A, __VA_ARGS__);                                   \
+            ACT_CASE(ACCEL_ACT_LOG, A, __VA_ARGS__);                                   \
         }                                                                              \
     } while (0)
 #define ACT_CASE(value, A, ...)                                                        \
@@ -242,4 +245,32 @@ void cuda_gated_grad(const struct backend *be, void *dgate, bool add_gate, void 
                                  gated_grad_op<T, A>{
                                      (T *)dgate, (T *)dup, add_gate, add_up,
                                      (const T *)dy, (const T *)gate, (const T *)up })));
+}
+
+/* y (+)= by * x */
+template <typename T> struct multiply_op {
+    enum { INPUTS = 1 };
+    T *y;
+    bool add;
+    const T *x;
+    float by;
+
+    template <int V> __device__ void load(int64_t at, float (*v)[V]) const
+    {
+        ::load<V>(v[0], x + at);
+    }
+    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
+    {
+        for (int i = 0; i < V; i++)
+            v[0][i] = v[0][i] * by;
+        store<V>(y + at, add, v[0]);
+    }
+};
+
+void cuda_multiply(const struct backend *be, void *y, bool add, const void *x,
+                   accel_dtype_t type, int64_t n, float by)
+{
+    BY_TYPE(type, T,
+            map<pack_size<T>>(cuda_state_of(be), on_16(y, x), n,
+                              multiply_op<T>{ (T *)y, add, (const T *)x, by }));
 }

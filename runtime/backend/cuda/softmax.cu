@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax of rows on a CUDA device and its gradient. A row is read from memory once
+ * Softmax of rows on a CUDA device, cross-entropy with soft targets, and their
+ * gradients. A row is read from memory once
  * (rows.h); the exponentials are computed twice, which is cheaper than keeping them.
  */
 #include "backend/cuda/rows.h"
@@ -112,5 +113,116 @@ void cuda_softmax_grad(const struct backend *be, void *dx, bool add, const void 
 
         LAUNCH_ROWS(plan, T, softmax_grad_kernel, s, (T *)dx, add, (const T *)dy,
                     (const T *)y, rows, cols, plan.keep);
+    });
+}
+
+/* ---- cross-entropy with soft targets --------------------------------------------- */
+
+template <typename T, int V, int G>
+static __global__ void __launch_bounds__(ROW_BLOCK)
+    soft_kernel(float *lse, float *loss, const T *x, const T *y, int64_t rows,
+                int64_t cols, int64_t keep)
+{
+    DYNAMIC_SHARED(T, kept);
+    __shared__ float room[WARP];
+
+    TEAM_ROWS(G, r, rows)
+    {
+        const kept_row<T> row = { x + r * cols,
+                                  keep ? kept + threadIdx.x / G * keep : NULL };
+        float v[V], w[V], max = -INFINITY, sum = 0.0f, all;
+
+        TEAM_PACKS(G, V, at, cols)
+        {
+            row.template first<V>(v, at);
+            for (int i = 0; i < V; i++)
+                max = v[i] > max ? v[i] : max;
+        }
+        max = row_max<G>(max, room);
+        TEAM_PACKS(G, V, at, cols)
+        {
+            row.template again<V>(v, at);
+            for (int i = 0; i < V; i++)
+                sum += part(v[i] - max);
+        }
+        all = max + maths_log(row_sum<G>(sum, room));
+        sum = 0.0f;
+        TEAM_PACKS(G, V, at, cols)
+        {
+            row.template again<V>(v, at);
+            load<V>(w, y + r * cols + at);
+            for (int i = 0; i < V; i++)
+                sum += w[i] * (all - v[i]);
+        }
+        sum = row_sum<G>(sum, room);
+        if (threadIdx.x % G == 0) {
+            lse[r] = all;
+            loss[r] = sum;
+        }
+    }
+}
+
+void cuda_soft_xent(const struct backend *be, float *lse, float *loss, const void *x,
+                    const void *y, accel_dtype_t type, int64_t rows, int64_t cols)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    BY_TYPE(type, T, {
+        const struct row_plan plan = plan_rows<T>(rows, cols, 1, on_16(x, y));
+
+        LAUNCH_ROWS(plan, T, soft_kernel, s, lse, loss, (const T *)x, (const T *)y,
+                    rows, cols, plan.keep);
+    });
+}
+
+template <typename T, int V, int G>
+static __global__ void __launch_bounds__(ROW_BLOCK)
+    soft_grad_kernel(T *d, bool add, bool by_y, const T *x, const T *y,
+                     const float *lse, const float *dmean, int64_t rows, int64_t cols,
+                     int64_t keep)
+{
+    DYNAMIC_SHARED(T, kept);
+    __shared__ float room[WARP];
+
+    TEAM_ROWS(G, r, rows)
+    {
+        const kept_row<T> row = { y + r * cols,
+                                  keep ? kept + threadIdx.x / G * keep : NULL };
+        const float scale = dmean[0] / (float)rows;
+        float v[V], w[V], mass = 0.0f;
+
+        TEAM_PACKS(G, V, at, cols)
+        {
+            row.template first<V>(w, at);
+            for (int i = 0; i < V; i++)
+                mass += w[i];
+        }
+        mass = row_sum<G>(mass, room);
+        TEAM_PACKS(G, V, at, cols)
+        {
+            row.template again<V>(w, at);
+            load<V>(v, x + r * cols + at);
+            for (int i = 0; i < V; i++) {
+                const float far = v[i] - lse[r];
+
+                v[i] = (by_y ? -far : part(far) * mass - w[i]) * scale;
+            }
+            store<V>(d + r * cols + at, add, v);
+        }
+    }
+}
+
+void cuda_soft_xent_grad(const struct backend *be, void *d, bool add, bool by_y,
+                         const void *x, const void *y, accel_dtype_t type,
+                         const float *lse, const float *dmean, int64_t rows,
+                         int64_t cols)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    BY_TYPE(type, T, {
+        const struct row_plan plan = plan_rows<T>(rows, cols, 1, on_16(d, x, y));
+
+        LAUNCH_ROWS(plan, T, soft_grad_kernel, s, (T *)d, add, by_y, (const T *)x,
+                    (const T *)y, lse, dmean, rows, cols, plan.keep);
     });
 }

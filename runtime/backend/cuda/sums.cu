@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Long sums on a CUDA device: over the last dimension, and of squared differences; with
+ * Long sums on a CUDA device: over the last dimension, and of the losses of pairs; with
  * their gradients. A block sums a part of a row, whose place follows from the shapes
  * alone; one block then adds the parts in one order.
  */
@@ -192,12 +192,13 @@ void cuda_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, bo
                                                        dim[1], dim[2], scale })));
 }
 
-/* ---- mean-squared error ---------------------------------------------------------- */
+/* ---- losses of pairs ------------------------------------------------------------- */
 
-enum { MSE_PACK = 4 };
+enum { PAIR_PACK = 4 };
 
-template <typename X, typename Y> struct mse_op {
+template <typename X, typename Y> struct pair_op {
     float *mean;
+    enum pair_loss loss;
     const X *x;
     const Y *y;
     int64_t n;
@@ -209,7 +210,7 @@ template <typename X, typename Y> struct mse_op {
         load<V>(a, x + at);
         load<V>(b, y + at);
         for (int i = 0; i < V; i++)
-            sum += (a[i] - b[i]) * (a[i] - b[i]);
+            sum += maths_pair(a[i], b[i], loss);
         return sum;
     }
     __device__ void finish(int64_t, float total) const
@@ -218,20 +219,23 @@ template <typename X, typename Y> struct mse_op {
     }
 };
 
-void cuda_mse(const struct backend *be, float *mean, const void *x,
-              accel_dtype_t x_type, const void *y, accel_dtype_t y_type, int64_t n)
+void cuda_pair_loss(const struct backend *be, float *mean, enum pair_loss loss,
+                    const void *x, accel_dtype_t x_type, const void *y,
+                    accel_dtype_t y_type, int64_t n)
 {
     BY_TYPE(x_type, X,
             BY_TYPE(y_type, Y,
-                    sum_rows<MSE_PACK>(
+                    sum_rows<PAIR_PACK>(
                         cuda_state_of(be), on_16(x, y), 1, n,
-                        mse_op<X, Y>{ mean, (const X *)x, (const Y *)y, n })));
+                        pair_op<X, Y>{ mean, loss, (const X *)x, (const Y *)y, n })));
 }
 
-template <typename X, typename Y> struct mse_grad_op {
+/* T is that of x, or of y where the derivative is by y. */
+template <typename T, typename X, typename Y> struct pair_grad_op {
     enum { INPUTS = 2 };
-    X *dx;
-    bool add;
+    T *d;
+    bool add, by_y;
+    enum pair_loss loss;
     const X *x;
     const Y *y;
     const float *dmean;
@@ -245,22 +249,35 @@ template <typename X, typename Y> struct mse_grad_op {
     template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
     {
         /* dmean is on the device: reading it to the host would stop the queue */
-        const float scale = 2.0f * dmean[0] / (float)n;
+        const float scale = dmean[0] / (float)n;
 
         for (int i = 0; i < V; i++)
-            v[0][i] = (v[0][i] - v[1][i]) * scale;
-        store<V>(dx + at, add, v[0]);
+            v[0][i] = maths_pair_grad(v[0][i], v[1][i], loss, by_y) * scale;
+        store<V>(d + at, add, v[0]);
     }
 };
 
-/* dx [n] (+)= dmean 2 / n (x - y). */
-void cuda_mse_grad(const struct backend *be, void *dx, bool add, const void *x,
-                   accel_dtype_t x_type, const void *y, accel_dtype_t y_type,
-                   const float *dmean, int64_t n)
+template <typename T, typename X, typename Y>
+static void pair_grad(struct cuda_state *s, const struct pair_grad_op<T, X, Y> &op)
 {
-    BY_TYPE(x_type, X,
-            BY_TYPE(y_type, Y,
-                    map<MSE_PACK>(cuda_state_of(be), on_16(dx, x, y), n,
-                                  mse_grad_op<X, Y>{ (X *)dx, add, (const X *)x,
-                                                     (const Y *)y, dmean, n })));
+    map<PAIR_PACK>(s, on_16(op.d, op.x, op.y), op.n, op);
+}
+
+void cuda_pair_loss_grad(const struct backend *be, void *d, bool add, bool by_y,
+                         enum pair_loss loss, const void *x, accel_dtype_t x_type,
+                         const void *y, accel_dtype_t y_type, const float *dmean,
+                         int64_t n)
+{
+    struct cuda_state *s = cuda_state_of(be);
+
+    BY_TYPE(x_type, X, BY_TYPE(y_type, Y, {
+                if (by_y)
+                    pair_grad(s, pair_grad_op<Y, X, Y>{ (Y *)d, add, by_y, loss,
+                                                        (const X *)x, (const Y *)y,
+                                                        dmean, n });
+                else
+                    pair_grad(s, pair_grad_op<X, X, Y>{ (X *)d, add, by_y, loss,
+                                                        (const X *)x, (const Y *)y,
+                                                        dmean, n });
+            }));
 }

@@ -71,6 +71,9 @@ static __device__ inline void act_pack(float *v, accel_activation_t act)
         ACT_CASE(ACCEL_ACT_RELU);
         ACT_CASE(ACCEL_ACT_RELU2);
         ACT_CASE(ACCEL_ACT_TANH);
+        ACT_CASE(ACCEL_ACT_SIGMOID);
+        ACT_CASE(ACCEL_ACT_EXP);
+        ACT_CASE(ACCEL_ACT_LOG);
     }
 #undef ACT_CASE
 }

@@ -18,6 +18,9 @@ ACT = [
     F.relu,
     lambda x: F.relu(x) ** 2,
     torch.tanh,
+    torch.sigmoid,
+    torch.exp,
+    torch.log,
 ]
 
 
@@ -57,6 +60,13 @@ OPS = {
     "activate": lambda s, r, x: ACT[s[2]](x[0]),
     "gated by itself": lambda s, r, x: ACT[s[2]](x[0]) * x[0],
     "gated": lambda s, r, x: ACT[s[2]](x[0]) * x[1],
+    "sigmoid": lambda s, r, x: torch.sigmoid(x[0]),
+    "exp": lambda s, r, x: torch.exp(x[0]),
+    "log": lambda s, r, x: torch.log(x[0]),
+    "scale added": lambda s, r, x: r[1] * x[0] + x[0],
+    "scale": lambda s, r, x: r[1] * x[0],
+    "binary cross": lambda s, r, x: F.binary_cross_entropy_with_logits(x[0], x[1]),
+    "soft cross": lambda s, r, x: F.cross_entropy(x[0], x[1]),
     "mul": lambda s, r, x: x[0] * x[1],
     "add of a tensor and itself": lambda s, r, x: x[0] + x[0],
     "add": lambda s, r, x: x[0] + x[1],
