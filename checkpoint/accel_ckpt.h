@@ -291,6 +291,15 @@ typedef struct accel_ckpt_info {
  * cannot be read. */
 accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **list_out,
                                size_t *count_out, accel_error_t *err);
+/* The path of the best checkpoint below root into dir_out (len bytes): of those that
+ * are complete and of the run of the newest one, that whose value of the run's metric
+ * (accel_ckpt_note_value, accel.checkpoint.metric and metric_mode) is best, of equal
+ * ones the newest; *value_out (may be NULL) is its value. Those beyond what the run
+ * keeps are not there any more: with keep_best 1 or more the best is. Not collective.
+ * ACCEL_ENOENT: no root, or no checkpoint with a value. ACCEL_EINVAL: the path does not
+ * fit. ACCEL_EIO, ACCEL_EPERM: the root cannot be read. */
+accel_status_t accel_ckpt_best(const char *root, char *dir_out, size_t len,
+                               double *value_out, accel_error_t *err);
 /* Opens one checkpoint directory; accel_ckpt_close frees it. It holds one file
  * descriptor however many shard files there are. Not collective: each rank opens for
  * itself. ACCEL_ENOENT: no such directory. ACCEL_ECORRUPT: proven damage.

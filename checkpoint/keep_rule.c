@@ -143,22 +143,32 @@ static void add_reason(struct ckpt_kept *k, const char *fmt, ...)
     va_end(ap);
 }
 
-/* The best by their values, one after the other; of equal ones the newest. */
+/* The best by its value of those without a place, of equal ones the newest; NULL: none
+ * has a value. */
+static struct ckpt_kept *best_left(struct ckpt_survey *s, int64_t newest)
+{
+    struct ckpt_kept *best = NULL;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct ckpt_kept *k = &s->list[i];
+
+        if (!counts(k, newest) || isnan(k->value) || k->place > 0)
+            continue;
+        if (!best ||
+            (s->rule.also.larger ? k->value > best->value : k->value < best->value))
+            best = k;
+    }
+    return best;
+}
+
+/* The best, one after the other. */
 static void keep_best(struct ckpt_survey *s, int64_t newest)
 {
     const accel_ckpt_rule_t *r = &s->rule.also;
     struct ckpt_kept *best = NULL;
 
     for (int place = 1; place <= r->best && (place == 1 || best); place++) {
-        best = NULL;
-        for (size_t i = 0; i < s->count; i++) {
-            struct ckpt_kept *k = &s->list[i];
-
-            if (!counts(k, newest) || isnan(k->value) || k->place > 0)
-                continue;
-            if (!best || (r->larger ? k->value > best->value : k->value < best->value))
-                best = k;
-        }
+        best = best_left(s, newest);
         if (!best)
             continue;
         best->place = place;
@@ -257,6 +267,43 @@ accel_status_t ckpt_why_kept(const char *root,
         found(user, s.list[i].name, s.list[i].why);
     ckpt_survey_free(&s);
     close(rootfd);
+    return st;
+}
+
+accel_status_t accel_ckpt_best(const char *root, char *dir_out, size_t len,
+                               double *value_out, accel_error_t *err)
+{
+    const int rootfd =
+        TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const struct ckpt_kept *best = NULL;
+    struct ckpt_survey s = { 0 };
+    accel_status_t st = ACCEL_OK;
+
+    if (rootfd >= 0) {
+        st = ckpt_survey(&s, rootfd, NULL, NULL, INT64_MAX, err);
+        close(rootfd);
+    } else if (errno != ENOENT) {
+        st = ckpt_fail_root(err, root, "cannot open", errno);
+    }
+    if (st)
+        return st;
+    for (size_t i = 0; i < s.count; i++)
+        s.list[i].place = 0;
+    best = best_left(&s, INT64_MAX);
+    if (!best)
+        st = accel_fail_at(err, A0837, root,
+                           "evaluate in the job (eval_every), or call "
+                           "accel_note_metric; accel ckpt ls DIR lists what is there",
+                           "no checkpoint has a value of %s, so none is the best",
+                           s.rule.also.metric[0] ? s.rule.also.metric : "a metric");
+    else if (strlen(root) + strlen(best->name) + 2 > len)
+        st = accel_fail(err, A0815, "pass a larger buffer",
+                        "accel_ckpt_best: the path does not fit %zu bytes", len);
+    else
+        snprintf(dir_out, len, "%s/%s", root, best->name);
+    if (!st && value_out)
+        *value_out = best->value;
+    ckpt_survey_free(&s);
     return st;
 }
 

@@ -63,9 +63,9 @@ static struct spank_option options[] = {
     },
     {
         .name = OPTION_RESUME,
-        .arginfo = "auto|none|PATH",
+        .arginfo = "auto|none|best|PATH",
         .usage = "[accel] resume from the newest intact checkpoint (auto), from none, "
-                 "or from PATH (a checkpoint, or a directory of them)",
+                 "from the best, or from PATH (a checkpoint, or a directory of them)",
         .has_arg = 1,
         .cb = resume_given,
     },

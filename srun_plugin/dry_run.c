@@ -170,6 +170,9 @@ static void print_resume(void)
     else if (strcmp(choice, "none") == 0)
         printf("  resume       none: from the beginning; refused if there are "
                "checkpoints\n");
+    else if (strcmp(choice, "best") == 0)
+        printf("  resume       best: the checkpoint of the best metric; later ones are "
+               "moved aside\n");
     else
         printf("  resume       %s\n", choice);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The option --accel-resume=auto|none|PATH: where the run resumes from. The user's word
- * comes in; ACCEL_RESUME goes out, in the environment of the step or job. A path that
- * does not exist is refused before anything is queued, unless another job may still
+ * The option --accel-resume=auto|none|best|PATH: where the run resumes from. The user's
+ * word comes in; ACCEL_RESUME goes out, in the environment of the step or job. A path
+ * that does not exist is refused before anything is queued, unless another job may still
  * create it.
  */
 #include "srun_plugin/resume_option.h"

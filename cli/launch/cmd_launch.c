@@ -329,8 +329,9 @@ static const struct argp_option options[] = {
     { "config", 'c', "FILE", 0, "Accelerate config file", 0 },
     { "num-processes", 'n', "N", 0,
       "Processes of the whole run, overriding num_processes of the file", 0 },
-    { "resume", 'r', "auto|none|PATH", 0,
-      "What to resume from: the newest intact checkpoint (default), nothing, or PATH",
+    { "resume", 'r', "auto|none|best|PATH", 0,
+      "What to resume from: the newest intact checkpoint (default), nothing, the best "
+      "by accel.checkpoint.metric, or PATH",
       0 },
     { "dry-run", 'd', NULL, 0,
       "Print the environment of the tasks and the command, but run nothing", 0 },

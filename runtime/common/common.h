@@ -128,7 +128,7 @@ void file_limit_release(const sigset_t *before);
 /* ---- what a run resumes from ----------------------------------------------------- */
 
 /* The value of ACCEL_RESUME for what the user typed, into out (len bytes): auto, none,
- * or the path made absolute against `base` (NULL: the current directory). */
+ * best, or the path made absolute against `base` (NULL: the current directory). */
 accel_status_t resume_choice(const char *text, const char *base, char *out, size_t len,
                              accel_error_t *err);
 /* ACCEL_ENOENT if `choice`, made from `text` by resume_choice, is a path with nothing

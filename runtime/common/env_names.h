@@ -14,7 +14,7 @@
 
 /* Path of the job's config. srun and accel launch set it as well. */
 #define ENV_CONFIG "ACCEL_CONFIG"
-/* What the run resumes from: auto, none or an absolute path. */
+/* What the run resumes from: auto, none, best or an absolute path. */
 #define ENV_RESUME "ACCEL_RESUME"
 /* How long a rank waits for the others, in milliseconds: at the start, and in
  * a collective. */

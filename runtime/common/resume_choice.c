@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run resumes from: --accel-resume of srun, --resume of accel launch. In: what
- * the user typed. Out: "auto", "none" or an absolute path, as it is passed to the
- * tasks in ACCEL_RESUME.
+ * the user typed. Out: "auto", "none", "best" or an absolute path, as it is passed to
+ * the tasks in ACCEL_RESUME.
  */
 #include <errno.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 #include "common/common.h"
 
 /* The choices that are not paths. A file with such a name needs a slash: ./auto */
-static const char *const words[] = { "auto", "none" };
+static const char *const words[] = { "auto", "none", "best" };
 
 static bool resume_is_word(const char *text)
 {
@@ -31,7 +31,8 @@ accel_status_t resume_choice(const char *text, const char *base, char *out, size
     int n;
 
     if (!text[0])
-        return accel_fail(err, A0340, "give auto, none, or the path of a checkpoint",
+        return accel_fail(err, A0340,
+                          "give auto, none, best, or the path of a checkpoint",
                           "the choice of what to resume from is empty");
     if (resume_is_word(text) || text[0] == '/')
         n = snprintf(out, len, "%s", text);
@@ -50,9 +51,11 @@ accel_status_t resume_choice(const char *text, const char *base, char *out, size
 /* A word without a slash may be a misspelt choice: suggests that. */
 accel_status_t resume_exists(const char *text, const char *choice, accel_error_t *err)
 {
-    const char *near = strchr(text, '/') ? NULL : suggest_nearest(text, words, 2);
+    const char *near = strchr(text, '/')
+                           ? NULL
+                           : suggest_nearest(text, words, ACCEL_ARRAY_SIZE(words));
     char hint[128] =
-        "give auto, none, or the path of a checkpoint or of a directory of "
+        "give auto, none, best, or the path of a checkpoint or of a directory of "
         "checkpoints (accel ckpt ls DIR)";
 
     if (choice[0] != '/' || access(choice, F_OK) == 0)

@@ -496,6 +496,51 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
                                      : from_directory(run, path, err);
 }
 
+/* A restart resumes from the newest step_N: those of steps that the run has not
+ * done any more would be another history. */
+accel_status_t resume_later_aside(accel_t *run, accel_error_t *err)
+{
+    accel_ckpt_info_t *list = NULL;
+    char to[192];
+    size_t n = 0;
+    accel_status_t st = run->config.ckpt_save
+                            ? accel_ckpt_list(run->ckpt_dir, &list, &n, err)
+                            : ACCEL_OK;
+
+    for (size_t i = 0; i < n && !st && list[i].step > run->progress.step; i++) {
+        st = accel_ckpt_set_aside(run->ckpt_dir, list[i].name, 0, to, sizeof(to), err);
+        if (!st)
+            accel_logf(&run->log, ACCEL_LOG_WARN,
+                       "%s/%s was moved aside to %s: the run was set back to step %lld",
+                       run->ckpt_dir, list[i].name, to, (long long)run->progress.step);
+    }
+    free(list);
+    return st;
+}
+
+/* ---- the best -------------------------------------------------------------------- */
+
+/* --accel-resume=best. Later checkpoints are moved aside, as by accel_load_state. */
+static accel_status_t from_best(accel_t *run, accel_error_t *err)
+{
+    char dir[sizeof(run->ckpt_dir) + 80] = "";
+    accel_status_t st = ACCEL_OK;
+
+    if (run->boot.rank == 0)
+        st = accel_ckpt_best(run->ckpt_dir, dir, sizeof(dir), NULL, err);
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK)
+        st = comm_broadcast(run->comm, dir, sizeof(dir), 0, err);
+    if (st == ACCEL_OK)
+        st = resume_from(run, dir, err);
+    if (st != ACCEL_OK)
+        return st;
+    run->progress.saved_step = run->progress.step;
+    if (run->boot.rank == 0)
+        st = resume_later_aside(run, err);
+    return run_agree(run, st, err);
+}
+
 /* ---- the choice ------------------------------------------------------------------ */
 
 /* Collective. Rank 0's environment decides. */
@@ -517,8 +562,8 @@ static accel_status_t agree_on_choice(accel_t *run, struct choice *choice_out,
                : st;
 }
 
-/* After a restart "none" or a path would throw away what the first life trained, so the
- * run's own checkpoints win. */
+/* After a restart "none", "best" or a path would throw away what the first life trained,
+ * so the run's own checkpoints win. */
 accel_status_t resume_run(accel_t *run, accel_error_t *err)
 {
     struct found own = { 0 };
@@ -542,6 +587,8 @@ accel_status_t resume_run(accel_t *run, accel_error_t *err)
         st = from_own(run, &own, err);
     } else if (strcmp(c.what, "none") == 0) {
         st = from_nothing(run, &own, err);
+    } else if (strcmp(c.what, "best") == 0) {
+        st = from_best(run, err);
     } else {
         st = from_path(run, c.what, &own, err);
     }

@@ -495,6 +495,9 @@ accel_status_t resume_run(accel_t *run, accel_error_t *err);
 /* Loads checkpoint `dir` (one of them, not a directory of them) on all ranks and notes
  * that the run is resumed. Collective: all ranks return the same. */
 accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err);
+/* Rank 0. Moves the checkpoints of later steps than the run's aside, as the run was set
+ * back. */
+accel_status_t resume_later_aside(accel_t *run, accel_error_t *err);
 
 /* ---- state_dirs.c ---------------------------------------------------------------- */
 

@@ -312,28 +312,6 @@ accel_status_t state_dirs_end(accel_t *run, accel_status_t st, const accel_error
 
 /* ---- loading --------------------------------------------------------------------- */
 
-/* Rank 0. A restart resumes from the newest step_N: those of steps that the run has not
- * done any more would be another history. */
-static accel_status_t later_aside(accel_t *run, accel_error_t *err)
-{
-    accel_ckpt_info_t *list = NULL;
-    char to[192];
-    size_t n = 0;
-    accel_status_t st = run->config.ckpt_save
-                            ? accel_ckpt_list(run->ckpt_dir, &list, &n, err)
-                            : ACCEL_OK;
-
-    for (size_t i = 0; i < n && !st && list[i].step > run->progress.step; i++) {
-        st = accel_ckpt_set_aside(run->ckpt_dir, list[i].name, 0, to, sizeof(to), err);
-        if (!st)
-            accel_logf(&run->log, ACCEL_LOG_WARN,
-                       "%s/%s was moved aside to %s: the run was set back to step %lld",
-                       run->ckpt_dir, list[i].name, to, (long long)run->progress.step);
-    }
-    free(list);
-    return st;
-}
-
 /* The loop begins a step, as after a resume. No parameter waits for its initial values
  * any more. */
 static accel_status_t set_back(accel_t *run, accel_error_t *err)
@@ -350,7 +328,7 @@ static accel_status_t set_back(accel_t *run, accel_error_t *err)
     run->progress.saved_step = -1;
     retention_forget(run);
     if (run->boot.rank == 0)
-        st = later_aside(run, err);
+        st = resume_later_aside(run, err);
     return run_agree(run, st, err);
 }
 

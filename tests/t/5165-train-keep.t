@@ -66,4 +66,21 @@ mv before out
 go 16 "keep: 2, keep_best: 2, metric_mode: max"
 is $? 0 "a later life without multiples" || diag "$(cat said)"
 is "$(steps)" "2 4 14 16 " "knows the values of the first one"
+
+# The best is the first that was evaluated; what follows it is another history.
+cp -R out before
+export ACCEL_RESUME=best
+go 16 "keep: 2, keep_best: 2, metric_mode: max"
+is $? 0 "a life that goes back to the best" || diag "$(cat said)"
+like "$(cat said)" 'resumed from out/checkpoints/step_00000002' "begins there"
+like "$(cat said)" 'step_00000016 was moved aside to ' "and moves later ones aside"
+is "$(cd out/checkpoints && echo step_????????)" \
+    "step_00000002 step_00000004 step_00000014 step_00000016" "it saves them again"
+diff out/log.jsonl before/log.jsonl | grep -q '"step":' && ! grep -q '"step":17' out/log.jsonl
+ok $? "having trained them again"
+rm out/checkpoints/retention
+go 20 "keep: 2"
+is $? 66 "without values none is the best"
+like "$(cat said)" 'A0837.*no checkpoint has a value of' "which is said"
+unset ACCEL_RESUME
 done_testing

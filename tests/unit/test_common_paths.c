@@ -248,6 +248,7 @@ static void test_resume(void)
     } cases[] = {
         { "auto", "/b", "auto", 99 },
         { "none", NULL, "none", 99 },
+        { "best", "/b", "best", 99 },
         { "/a/b", "/b", "/a/b", 99 },
         { "x", "/b", "/b/x", 99 },
         { "Auto", "/b", "/b/Auto", 99 },
@@ -287,6 +288,9 @@ static void test_resume(void)
     tap_ok(resume_exists("nome", path_of("nome"), &err) == ACCEL_ENOENT &&
                strstr(err.hint, "did you mean 'none'?"),
            "what is not: %s", err.hint);
+    tap_ok(resume_exists("bset", path_of("bset"), &err) == ACCEL_ENOENT &&
+               strstr(err.hint, "did you mean 'best'?"),
+           "nor is that: %s", err.hint);
     tap_ok(resume_exists("a/none", path_of("a/none"), &err) == ACCEL_ENOENT &&
                !strstr(err.hint, "did you mean") && strstr(err.text, "'a/none'"),
            "a path is no misspelt word: %s", err.text);

@@ -147,6 +147,53 @@ static void test_best(void)
     tap_is_str(steps_there(), "12 13", "another metric has no values");
 }
 
+/* The path that accel_ckpt_best gives, behind the root, and the value. */
+static const char *best_of(const char *dir, double *value)
+{
+    static char path[512];
+    accel_error_t err = { 0 };
+
+    if (accel_ckpt_best(dir, path, sizeof(path), value, &err))
+        return strcpy(path, err.text);
+    return strncmp(path, dir, strlen(dir)) ? path : path + strlen(dir);
+}
+
+/* With and without a rule that keeps the best. */
+static void test_best_by_name(void)
+{
+    static const double loss[] = { 5, 2, 4, 2, 6 };
+    double value = 0;
+    char small[8];
+
+    fresh("name");
+    save(7, 3, NULL);
+    tap_is_str(best_of(root, &value),
+               "no checkpoint has a value of loss, so none is the best", "no value");
+    tap_is_int(accel_ckpt_best("/none/such", small, sizeof(small), NULL, NULL),
+               ACCEL_ENOENT, "no root");
+    for (int best = 0; best < 2; best++) {
+        fresh("name");
+        rule.best = best;
+        for (int64_t step = 1; step <= 5; step++) {
+            save(step, 2, NULL);
+            note(step, loss[step - 1]);
+        }
+        tap_is_str(best_of(root, &value), "/step_00000004",
+                   "the newest of the best that are there, keep_best %d", best);
+        tap_ok(value == 2, "and its value: %g", value);
+        rule.larger = 1;
+        save(6, 2, NULL);
+        tap_is_str(best_of(root, NULL), "/step_00000005", "or the largest");
+    }
+    tap_is_int(accel_ckpt_best(root, small, sizeof(small), NULL, NULL), ACCEL_EINVAL,
+               "a buffer that is too small");
+    run_id = "run b";
+    save(8, 2, NULL);
+    tap_is_str(best_of(root, NULL),
+               "no checkpoint has a value of loss, so none is the best",
+               "those of another run do not count");
+}
+
 static int never(void)
 {
     return 0;
@@ -322,6 +369,7 @@ int main(void)
 {
     test_steps();
     test_best();
+    test_best_by_name();
     test_when();
     test_others();
     test_odd_ones();
