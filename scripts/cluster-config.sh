@@ -174,7 +174,9 @@ stand_in_devices() {
 }
 
 version_keys() { # keys whose spelling depends on the release; unknown ones are fatal
-    if [ "$slurm_version" -ge 2311 ]; then
+    if [ "$notice" = term ]; then
+        return
+    elif [ "$slurm_version" -ge 2311 ]; then
         echo PreemptParameters=send_user_signal
     else
         echo SlurmctldParameters=preempt_send_user_signal

@@ -2,9 +2,9 @@
  *
  * What a user should know before the job starts, although it is no error: values that
  * were not applied, a script that starts Python without srun, a launcher under srun, a
- * strategy that a Python program does not have on CPUs. The config with its notes, the command line and the
- * batch script come in. Lines of information go out, none with -Q. Never refuses
- * anything.
+ * strategy that a Python program does not have on CPUs. The config with its notes, the
+ * command line and the batch script come in. Lines of information go out, none with -Q.
+ * Never refuses anything.
  */
 #include "srun_plugin/hints.h"
 

@@ -2,8 +2,8 @@
  *
  * The option --accel-resume=auto|none|best|PATH: where the run resumes from. The user's
  * word comes in; ACCEL_RESUME goes out, in the environment of the step or job. A path
- * that does not exist is refused before anything is queued, unless another job may still
- * create it.
+ * that does not exist is refused before anything is queued, unless another job may
+ * still create it.
  */
 #include "srun_plugin/resume_option.h"
 

@@ -46,12 +46,11 @@ shell_tests += \
 	tests/issues/0220-format-second-reader.t \
 	tests/issues/0221-format-refused.t \
 	tests/issues/0222-full-disk-exit.t \
-	tests/issues/0369-tokenizer-directory.t \
-	tests/issues/0370-merged-model.t
 	tests/issues/0350-array-requeue.t \
 	tests/issues/0351-stop-says-once.t \
 	tests/issues/0352-launch-forms.t \
 	tests/issues/0353-srun-ends.t \
+	tests/issues/0354-python-recipe.t \
 	tests/issues/0369-tokenizer-directory.t \
 	tests/issues/0370-merged-model.t
 

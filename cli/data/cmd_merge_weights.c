@@ -53,9 +53,9 @@ static const struct argp argp = {
         "Writes the weights of a checkpoint, whatever its number of files, as "
         "model.safetensors, as accelerate merge-weights does, with the config.json of "
         "a gpt2, llama or bert and its tokenizer. `accel ckpt export` has more "
-        "choices.\vThe first directory is accel.checkpoint.dir, or the output directory "
-        "with checkpoints in it, of which the newest complete checkpoint counts, or one "
-        "step_... directory. The "
+        "choices.\vThe first directory is accel.checkpoint.dir, or the output "
+        "directory with checkpoints in it, of which the newest complete checkpoint "
+        "counts, or one step_... directory. The "
         "second one must hold no weights."
 };
 

@@ -237,7 +237,7 @@ static const char *line_of(const char *answer, const char *id)
 
 /* Only the name with the element's number means the element alone: to Slurm the number
  * of the last one is the whole array, which would start again. */
-static void name_job(const char *line, const char *id, char *buf, size_t len)
+static void name_element(const char *line, const char *id, char *buf, size_t len)
 {
     char array[24], task[20];
 
@@ -257,7 +257,7 @@ bool requeue_parse_job(const char *answer, const char *id,
 
     if (!line || !field(line, "JobState", v, sizeof(v)))
         return false;
-    name_job(line, id, f.job, sizeof(f.job));
+    name_element(line, id, f.job, sizeof(f.job));
     /* While a signal is on its way to the job, Slurm shows this state
      * instead of RUNNING. */
     f.running = !strcmp(v, "RUNNING") || !strcmp(v, "SIGNALING");

@@ -79,7 +79,7 @@ struct requeue_job_facts {
     int64_t limit_seconds;                      /* 0: none */
 };
 /* Reads the line of job `id` in that command's answer: for the id of an array there is
- * one for each element. False if there is no such line; *facts_out is then unchanged. */
+ * one for each element. False if there is none; *facts_out is then unchanged. */
 bool requeue_parse_job(const char *answer, const char *id,
                        struct requeue_job_facts *facts_out);
 /* Asks for those of the present job, for at most `seconds`. False: there is no job, or

@@ -64,8 +64,8 @@ check-preempt: check-programs
 	$(AM_TESTS_ENVIRONMENT) ACCEL_LONG_TESTS=1 prove -v --exec '' \
 	    $(top_srcdir)/tests/t/6110-train-timelimit.t \
 	    $(top_srcdir)/tests/t/6130-preempt-table.t
-	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS)
-	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 1 false
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 2 auto user
+	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 1 false term
 # Stops with more and less time than a save takes, on a slowed disk.
 check-deadline: check-programs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/5180-train-deadline.t $(PREEMPTIONS)

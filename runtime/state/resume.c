@@ -562,8 +562,8 @@ static accel_status_t agree_on_choice(accel_t *run, struct choice *choice_out,
                : st;
 }
 
-/* After a restart "none", "best" or a path would throw away what the first life trained,
- * so the run's own checkpoints win. */
+/* After a restart "none", "best" or a path would throw away what the first life has
+ * trained, so the run's own checkpoints win. */
 accel_status_t resume_run(accel_t *run, accel_error_t *err)
 {
     struct found own = { 0 };

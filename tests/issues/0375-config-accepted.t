@@ -56,7 +56,7 @@ printf 'distributed_type: FSDP\n' >bool.yaml
 is "$(value num_processes bool.yaml ACCEL_NUM_PROCESSES=1_0)" 10 "underscores between digits"
 
 # ---- config update ----
-for name in quoted-numbers truth-words word-case; do
+for name in quoted-numbers truth-words word-case old-prefetch-key; do
     cp "$good/$name.yaml" update.yaml
     "$accel" config show update.yaml 2>/dev/null | grep -v '^num_machines' >before
     "$accel" config update update.yaml >out 2>err

@@ -48,11 +48,13 @@ same merge-weights @ new
 # ---- what is no output directory is what it was ----
 "$accel" ckpt ls "$newest" >said 2>err
 is "$?/$(grep -c step_ said)" "0/1" "one checkpoint is listed by itself"
-cp -r "$newest" out/
-mkdir -p "out/${newest##*/}/checkpoints"
-"$accel" ckpt ls out >said 2>err
+mkdir -p own/checkpoints
+cp -r "$newest" own/
+mkdir "own/${newest##*/}/checkpoints"
+"$accel" ckpt ls own >said 2>err
 is "$(grep -c step_ said)" 1 "a directory with checkpoints of its own is listed, not the one in it"
-rm -r "out/${newest##*/}"
+"$accel" ckpt ls "own/${newest##*/}" >said 2>err
+is "$(grep -c step_ said)" 1 "and a checkpoint itself"
 mkdir empty
 "$accel" ckpt ls empty >said 2>err
 is "$?/$(cat err)" "0/no checkpoints in empty" "an empty one has none, which is said"

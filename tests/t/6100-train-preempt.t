@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The promise of the project: a run that is preempted in the middle, as sbatch and as bare
-# srun, with GraceTime and without, comes back by itself, ends 0, and its log holds every
-# step once with the bits of the uninterrupted run. So does a run after kill -9 of one rank
-# and a rerun by hand.
+# srun, with GraceTime and without, told by the warning signal or by SIGTERM, comes back by
+# itself, ends 0, and its log holds every step once with the bits of the uninterrupted run. So
+# does a run after kill -9 of one rank and a rerun by hand.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
@@ -109,6 +109,10 @@ by_srun srun-grace
 by_kill
 no_node_drained
 ok $? "no node is drained"
+cluster_down
+cluster_up --nodes 1 --grace 20 --notice term
+by_sbatch batch-term
+by_srun srun-term
 cluster_down
 cluster_up --nodes 1 --grace 0
 by_sbatch batch-nograce

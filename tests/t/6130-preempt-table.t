@@ -221,8 +221,7 @@ cluster_down
 
 # ---- a site that does none of that ------------------------------------------------------------
 
-cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 3 --set JobRequeue=0 \
-    --set SlurmctldParameters=idle_on_node_suspend
+cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 3 --set JobRequeue=0 --notice term
 partitions
 ask=$ask-2
 row plain-rank0 batch grace high COMPLETED 1 'TERM ' 'DUE TO JOB REQUEUE' "$ask"

@@ -101,7 +101,7 @@ like "$srun_out" "takes 9.0 s, but partition low has no GraceTime and the cluste
 # shellcheck disable=SC2016
 run_srun --signal=USR1@120 -n2 -N1 --accel-config=two.yaml sh -c '[ "$ACCEL_RESTART_COUNT" != 0 ] || kill -USR1 $$'
 ok $? "a signal at the very start ends well"
-like "$srun_out" 'was told to stop while starting \(exit 138; .*requesting a new allocation \(restart 1 of at most 1\)$' \
+like "$srun_out" 'was told to stop while starting \(exit 138\); requesting a new allocation \(restart 1 of at most 1\)$' \
     "because srun asks again"
 
 # Slurm gives the node of a job up whose tasks live on; they wake when the next life runs.

@@ -5,8 +5,9 @@
 # as batch job, which writes all its checkpoints in the background, and as bare srun at the
 # same time: each time it resumes, its log holds every step once, and its losses are those of
 # the uninterrupted run bit for bit.
-#     6160-preempt-random.t [COUNT [SEED [ASYNC]]]    5 stops of each; make check-preempt: 200
+#     6160-preempt-random.t [COUNT [SEED [ASYNC [NOTICE]]]]   5 stops of each; make check-preempt: 200
 #     ASYNC: the accel.checkpoint.async of the bare srun; auto
+#     NOTICE: what a preempted job gets, user or term (accel-cluster); user after an even SEED
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -15,6 +16,7 @@ need_plugin
 [ -x "$TRAIN" ] || skip_all "examples/train is not built"
 count=${1:-5}
 seed=${2:-$$}
+notice=${4:-$([ $((seed % 2)) = 0 ] && echo user || echo term)}
 batch_count=$((count / 2)) bare_count=$((count - count / 2))
 # Far more steps than a training of the short form is stopped in.
 STEPS=600
@@ -27,7 +29,7 @@ train_config two.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 25, async: 
 train_config async.yaml FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 25, async: true}" \
     "preemption: {max_restarts: 100000}"
 ARGS="--layers 2 --heads 4 --width 64 --seq 64 --batch 8 --steps $STEPS --sample 0"
-diag "$batch_count stops of a batch job, $bare_count of a bare srun; seed $seed"
+diag "$batch_count stops of a batch job, $bare_count of a bare srun; seed $seed, notice $notice"
 
 # random FILE MAX: 0..MAX-1; the state of each chain is a file, so that its choices do not
 # hang on how fast the other one is.
@@ -176,7 +178,7 @@ chain() { # batch|bare NODE COUNT
     done
 }
 
-cluster_up --nodes 2 --cpus 2 --kill-wait 3
+cluster_up --nodes 2 --cpus 2 --kill-wait 3 --notice "$notice"
 for node in n1 n2; do
     timeout 10 scontrol create PartitionName=low$node Nodes=$node PriorityTier=1 GraceTime=20 \
         PreemptMode=REQUEUE >/dev/null
