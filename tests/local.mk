@@ -52,7 +52,8 @@ shell_tests += \
 	tests/issues/0353-srun-ends.t \
 	tests/issues/0354-python-recipe.t \
 	tests/issues/0369-tokenizer-directory.t \
-	tests/issues/0370-merged-model.t
+	tests/issues/0370-merged-model.t \
+	tests/issues/0371-lfs-pointer.t
 
 include tests/cuda/local.mk
 include tests/fuzz/local.mk

@@ -262,7 +262,9 @@ static int say_done(const struct export *x)
         printf("%zu tensors, %s of the checkpoint of step %lld, are in %s%s%s\n",
                x->count, format_bytes((double)x->progress.total, size, sizeof(size)),
                (long long)accel_ckpt_step(x->c), x->args->path[1],
-               x->model.config ? ", with config.json" : "",
+               x->model.config               ? ", with config.json"
+               : x->args->hf || x->args->all ? ""
+                                             : ", under the run's own names",
                x->tokenizer ? " and the tokenizer's files" : "");
     return cli_finish(0);
 }

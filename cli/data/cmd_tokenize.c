@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/lfs_pointer.h"
 #include "data/tokenizer.h"
 #include "cli/cli.h"
 #include "cli/data/token_output.h"
@@ -148,6 +149,8 @@ static accel_status_t encode_file(struct job *j, int fd, const char *name,
 
     while (!st && !end) {
         st = fill_piece(j, fd, name, &have, &end, err);
+        if (!st && !continued && is_lfs_pointer((const char *)j->text, have))
+            st = accel_fail_at(err, A0701, name, LFS_POINTER_CURE, LFS_POINTER_TEXT);
         if (st)
             break;
         /* Where no token can reach across; 0: nowhere in this piece. */

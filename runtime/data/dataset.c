@@ -4,6 +4,7 @@
  * stream out. Reads headers, and enough of token files to know the vocabulary. Never
  * writes, and follows nothing but regular files.
  */
+#include "common/lfs_pointer.h"
 #include "data/data_impl.h"
 
 #include <dirent.h>
@@ -68,12 +69,26 @@ static accel_status_t read_header(struct data_file *f, accel_error_t *err)
     return token_file_read_header(raw, f->path, f->bytes, &f->width, &f->tokens, err);
 }
 
+/* Never trained on as if it were the text. */
+static accel_status_t refuse_pointer(const struct data_file *f, accel_error_t *err)
+{
+    char text[sizeof(LFS_POINTER) - 1];
+    accel_status_t st = f->bytes < (int64_t)sizeof(text)
+                            ? ACCEL_OK
+                            : data_pread(f, text, sizeof(text), 0, err);
+
+    if (st || f->bytes < (int64_t)sizeof(text) || !is_lfs_pointer(text, sizeof(text)))
+        return st;
+    return accel_fail_at(err, A0701, f->path, LFS_POINTER_CURE, LFS_POINTER_TEXT);
+}
+
 /* O_NONBLOCK: a FIFO put in the file's place must not hang the run. What is opened is
  * checked, not what had the name before. */
 static accel_status_t open_file(struct data_file *f, bool token_file,
                                 accel_error_t *err)
 {
     struct stat sb;
+    accel_status_t st;
 
     f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (f->fd < 0)
@@ -86,7 +101,8 @@ static accel_status_t open_file(struct data_file *f, bool token_file,
                              "not a regular file");
     f->bytes = f->tokens = sb.st_size;
     f->width = 1;
-    return token_file ? read_header(f, err) : ACCEL_OK;
+    st = refuse_pointer(f, err);
+    return st || !token_file ? st : read_header(f, err);
 }
 
 /* ---- the list of files ----------------------------------------------------------- */

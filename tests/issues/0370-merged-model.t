@@ -61,6 +61,23 @@ passes "--hf that does not agree" "$accel" ckpt export --hf llama gpt2-run/check
 ok $? "writes no config.json"
 passes "--all" "$accel" ckpt export --all gpt2-run/checkpoints all
 is "$(echo all/*)" "all/model.safetensors" "writes tensors alone"
+python=${ACCEL_TORCH_PYTHON:-python3}
+if "$python" -c 'import torch, transformers' 2>/dev/null; then
+    cat >load.py <<'PY'
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+a = AutoModelForCausalLM.from_pretrained("gpt2")
+b, info = AutoModelForCausalLM.from_pretrained("merged", output_loading_info=True)
+assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+x, y = a.state_dict(), b.state_dict()
+assert x.keys() == y.keys()
+assert all(torch.allclose(x[k], y[k], rtol=0, atol=1e-9) for k in x)
+assert AutoTokenizer.from_pretrained("merged")("the").input_ids
+PY
+    passes "transformers loads it" env HF_HUB_OFFLINE=1 "$python" load.py
+else
+    skip 1 "no torch and transformers in $python (ACCEL_TORCH_PYTHON)"
+fi
 rm -r gpt2
 passes "when the model's directory is gone" "$accel" merge-weights gpt2-run/checkpoints gone
 is "$(cd gone && echo *)" "config.json model.safetensors" "the tokenizer is left out"

@@ -128,7 +128,7 @@ static void take_rope(struct hf_json *in, int context, accel_rope_t *rope)
     /* "linear" or "llama3", told apart by their second letter */
     rope->kind = *kind == 'l' && kind[1] == 'i' ? ACCEL_ROPE_LINEAR : ACCEL_ROPE_LLAMA3;
     /* 0 is no valid factor: it shows that the key is absent */
-    rope->factor = hf_json_real(in, "factor", 0, 1, 1e9);
+    rope->factor = hf_json_real(in, "factor", 0, 1e-9, 1e9);
     if (!in->status && !hf_json_has(in, "factor"))
         hf_json_size(in, "factor", 0); /* reports that it is missing */
     if (rope->kind == ACCEL_ROPE_LINEAR)

@@ -45,7 +45,7 @@ CONFIGS = [("llama", c) for c in (
     {"rope_parameters": PLAIN, "rope_scaling": None},
     {"rope_parameters": None, "rope_scaling": LINEAR},
     {"rope_parameters": PLAIN, "rope_scaling": {"type": "default"}},
-    {"rope_scaling": {"factor": 4.0}},
+    {"rope_scaling": {"factor": 4.0}}, {"rope_scaling": {**LINEAR, "factor": 0.5}},
     {"rope_scaling": {**LLAMA3, "type": "linear"}},
     {"rope_scaling": {**LLAMA3, "original_max_position_embeddings": 64}},
     {"rope_scaling": LLAMA3}, {"rope_parameters": LLAMA3, "max_position_embeddings": 512},
