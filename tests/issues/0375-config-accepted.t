@@ -82,6 +82,9 @@ blank 3:1 "distributed_type: FSDP\nfsdp_config:\n${nbsp} fsdp_version: 1\n"
 blank 3:3 "distributed_type: FSDP\nfsdp_config:\n  ${nbsp}fsdp_version: 1\n"
 blank 2:22 "distributed_type: FSDP\nmixed_precision: bf16$nbsp\n"
 blank 2:17 "distributed_type: FSDP # a${nbsp}b\nmixed_precision:$(printf '\343\200\200')bf16\n"
+printf 'distributed_type: [FSDP, # a%sb\n  2\n' "$nbsp" >blank.yaml
+"$accel" check -q blank.yaml >out 2>err
+contains "$(cat err)" "error[A0109]: not valid YAML" "one in a comment is not what is wrong"
 for text in "accel: {checkpoint: {dir: '/a${nbsp}b:${nbsp}'}}" "# a${nbsp}comment:$nbsp" "accel: {checkpoint: {dir: /a${nbsp}b}}"; do
     printf 'distributed_type: FSDP\n%s\n' "$text" >blank.yaml
     "$accel" check -q blank.yaml >out 2>err
