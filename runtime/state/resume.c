@@ -543,6 +543,21 @@ static accel_status_t from_best(accel_t *run, accel_error_t *err)
 
 /* ---- the choice ------------------------------------------------------------------ */
 
+/* Of the output directory of a run its checkpoints are meant. */
+static void look_inside(char *what, size_t len)
+{
+    accel_ckpt_info_t *list = NULL;
+    char inside[sizeof(((struct choice *)NULL)->what)];
+    size_t n = 0;
+
+    if ((size_t)snprintf(inside, sizeof(inside), "%s/checkpoints", what) >= len ||
+        access(inside, F_OK) || is_checkpoint(what, strrchr(what, '/') + 1))
+        return;
+    if (accel_ckpt_list(what, &list, &n, NULL) == ACCEL_OK && n == 0)
+        snprintf(what, len, "%s", inside);
+    free(list);
+}
+
 /* Collective. Rank 0's environment decides. */
 static accel_status_t agree_on_choice(accel_t *run, struct choice *choice_out,
                                       accel_error_t *err)
@@ -556,6 +571,8 @@ static accel_status_t agree_on_choice(accel_t *run, struct choice *choice_out,
     if (run->boot.rank == 0)
         st = resume_choice(text ? text : "auto", NULL, choice_out->what,
                            sizeof(choice_out->what), err);
+    if (st == ACCEL_OK && choice_out->what[0] == '/')
+        look_inside(choice_out->what, sizeof(choice_out->what));
     st = run_agree(run, st, err);
     return st == ACCEL_OK
                ? comm_broadcast(run->comm, choice_out, sizeof(*choice_out), 0, err)

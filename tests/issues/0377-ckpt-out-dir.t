@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Mended: `accel ckpt ls OUT` said that there were no checkpoints, although OUT/checkpoints had
-# them; so did every other verb. `ls --json` wrote prose beside its JSON.
+# them; so did every other verb, and --accel-resume=OUT. `ls --json` wrote prose beside its JSON.
 # shellcheck source=tests/t/tap.sh
 . "$(dirname "$0")/../t/tap.sh"
 
@@ -44,6 +44,27 @@ same ckpt split @ new --shards 2
 same ckpt prune --dry-run --keep 1 @
 same ckpt repair --dry-run @
 same merge-weights @ new
+
+# ---- a resume from another run's output directory ----
+printf 'distributed_type: FSDP\nuse_cpu: true\n' >fsdp.yaml
+train() { # OUT STEPS RESUME
+    ACCEL_CONFIG=fsdp.yaml ACCEL_RESUME=$3 OMP_NUM_THREADS=1 timeout 60 "$ACCEL_BUILD/examples/train" \
+        --data "$ACCEL_SRC/LICENSE" --layers 1 --heads 2 --width 16 --seq 16 --batch 2 --sample 0 --steps "$2" --out "$1" >said 2>&1
+}
+train first 2 auto
+is "$?" 0 "a run" || diag "$(cat said)"
+for from in first first/ first/checkpoints first/checkpoints/step_00000002; do
+    rm -rf second
+    train second 3 "$from"
+    is "$?/$(sed -n 's,//*,/,g; s/.*\(resumed from .*: step 2\).*/\1/p' said)" "0/resumed from $tap_tmp/first/checkpoints/step_00000002: step 2" \
+        "resume from $from" || diag "$(tail -n 3 said)"
+done
+train first 3 first
+is "$?/$(grep -c 'resumed from .*: step 2' said)" "0/1" "of its own output directory it is the newest"
+rm -rf first/checkpoints/step_* second
+train second 3 first
+is "$?" 66 "where there is none, that is told"
+like "$(cat said)" 'error\[A0341\]: [^ ]*/first/checkpoints: there is no checkpoint' "with the place"
 
 # ---- what is no output directory is what it was ----
 "$accel" ckpt ls "$newest" >said 2>err
