@@ -178,33 +178,38 @@ static accel_status_t check_parts(const struct json_reader *r)
 
 /* ---- post-processor -------------------------------------------------------------- */
 
+/* Appends an id to what is put around a text; `at` is its place in the file. */
+static accel_status_t add_id(const struct json_reader *r, const json_t *v,
+                             const char *at)
+{
+    struct frame *f = &r->t->frame;
+    json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
+    int32_t *grown;
+
+    if (id < 0 || id >= r->t->bpe.ids || !r->t->bpe.token[id].used)
+        return json_damaged(r, at, ": an id is not a token");
+    grown = realloc(f->id, (f->count + 1) * sizeof(*grown));
+    if (!grown)
+        return accel_fail_nomem(r->err, "template", sizeof(*grown));
+    f->id = grown;
+    f->id[f->count++] = (int32_t)id;
+    return ACCEL_OK;
+}
+
 /* Appends the ids of the special token `name` of a template. */
 static accel_status_t add_special(const struct json_reader *r, const json_t *j,
                                   const char *name)
 {
+    const char *at = "post_processor.special_tokens";
     const json_t *ids = json_object_get(
         json_object_get(json_object_get(j, "special_tokens"), name), "ids");
-    struct frame *f = &r->t->frame;
-    const size_t n = json_array_size(ids);
-    int32_t *grown;
+    accel_status_t st = ACCEL_OK;
 
-    if (!n)
-        return json_damaged(r, "post_processor.special_tokens",
-                            ": a token of the template is missing");
-    grown = realloc(f->id, (f->count + n) * sizeof(*grown));
-    if (!grown)
-        return accel_fail_nomem(r->err, "template", n * sizeof(*grown));
-    f->id = grown;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(ids, i);
-        json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
-
-        if (id < 0 || id >= r->t->bpe.ids || !r->t->bpe.token[id].used)
-            return json_damaged(r, "post_processor.special_tokens",
-                                ": an id is not a token");
-        f->id[f->count++] = (int32_t)id;
-    }
-    return ACCEL_OK;
+    if (!json_array_size(ids))
+        return json_damaged(r, at, ": a token of the template is missing");
+    for (size_t i = 0; i < json_array_size(ids) && !st; i++)
+        st = add_id(r, json_array_get(ids, i), at);
+    return st;
 }
 
 /* The template for a single text: special tokens, and the text as Sequence A once. */
@@ -215,9 +220,6 @@ static accel_status_t read_template(const struct json_reader *r, const json_t *j
     int texts = 0;
     accel_status_t st = ACCEL_OK;
 
-    if (r->t->frame.count)
-        return json_unsupported(r, "post_processor", "keep one template",
-                                " has two templates");
     for (size_t i = 0; i < n && !st; i++) {
         const json_t *item = json_array_get(single, i);
         const char *name = json_string_value(
@@ -240,17 +242,35 @@ static accel_status_t read_template(const struct json_reader *r, const json_t *j
     return st;
 }
 
-/* RoBERTa's and BERT's own processors are not known. */
+/* RoBERTa's and BERT's own: ["<s>", 0] before the text, ["</s>", 2] behind it. */
+static accel_status_t read_pair(const struct json_reader *r, const json_t *j)
+{
+    accel_status_t st =
+        add_id(r, json_array_get(json_object_get(j, "cls"), 1), "post_processor.cls");
+
+    r->t->frame.before = r->t->frame.count;
+    return st ? st
+              : add_id(r, json_array_get(json_object_get(j, "sep"), 1),
+                       "post_processor.sep");
+}
+
 static accel_status_t read_processor(const struct json_reader *r, const json_t *j)
 {
+    const bool pair =
+        is_text(j, "type", "RobertaProcessing") || is_text(j, "type", "BertProcessing");
+
     if (is_text(j, "type", "ByteLevel"))
         /* it is about offsets, which nobody asks for here */
         return ACCEL_OK;
-    if (is_text(j, "type", "TemplateProcessing"))
-        return read_template(r, j);
-    return json_unsupported(r, "post_processor", "use TemplateProcessing, or null",
-                            ".type is none of ByteLevel, TemplateProcessing and a "
-                            "Sequence of them");
+    if (!pair && !is_text(j, "type", "TemplateProcessing"))
+        return json_unsupported(r, "post_processor", "use TemplateProcessing, or null",
+                                ".type is none of ByteLevel, TemplateProcessing, "
+                                "RobertaProcessing, BertProcessing and a Sequence of "
+                                "them");
+    if (r->t->frame.count)
+        return json_unsupported(r, "post_processor", "keep one template",
+                                " has two templates");
+    return pair ? read_pair(r, j) : read_template(r, j);
 }
 
 /* One processor, or a sequence of them. */

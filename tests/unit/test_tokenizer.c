@@ -456,77 +456,82 @@ static void test_utf8_whole(void)
                    (long long)c[i].whole, "whole characters of text %zu", i);
 }
 
+static const struct damage {
+    const char *file, *from, *to, *text;
+    accel_status_t want;
+} damages[] = {
+    { "gpt2.json", "{\n", "", "not valid JSON", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"1.0\"", "\"2.0\"", "version is not", ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}",
+      "normalizer is", ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"ByteLevel\"", "\"Whitespace\"", "pre_tokenizer is neither",
+      ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"use_regex\": true", "\"use_regex\": false", "use_regex",
+      ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"use_regex\": true", "\"use_regex\": 1", "use_regex",
+      ACCEL_ECORRUPT },
+    { "gpt2.json", "\"decoder\": {\n\"type\": \"ByteLevel\"",
+      "\"decoder\": {\n\"type\": \"WordPiece\"", "decoder.type", ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"post_processor\": null",
+      "\"post_processor\": {\"type\": \"T5Processing\"}", "post_processor.type",
+      ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"post_processor\": null",
+      "\"post_processor\": {\"type\": \"BertProcessing\", \"cls\": [\"A\", 33]}",
+      "post_processor.sep: an id", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"post_processor\": null",
+      "\"post_processor\": {\"type\": \"RobertaProcessing\", \"cls\": [\"A\", 700],"
+      "\"sep\": [\"A\", 33]}",
+      "post_processor.cls: an id", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"BPE\"", "\"Unigram\"", "model.type is not BPE",
+      ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"dropout\": null", "\"dropout\": 0.1", "model.dropout",
+      ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"_\"",
+      "model.end_of_word_suffix", ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"A\": 33,\n", "", "the byte 0x41", ACCEL_EUNSUPPORTED },
+    { "gpt2.json", "\"A\": 33", "\"A\": 34", "id 34 twice", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"A\": 33", "\"A\": -1", "'A' has no id", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"A\": 33", "\"A\": 4194304", "'A' has no id", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"A\": 33", "\"A\": 3e1", "'A' has no id", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"A\": 33", "\"B\": 33", "not valid JSON: duplicate",
+      ACCEL_ECORRUPT },
+    { "gpt2.json", "\"merges\": [", "\"merges\": [\"A \xc3\xa9\",",
+      "merge 0 ('A' '\xc3\xa9'): both together are not", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"merges\": [", "\"merges\": [\"AA B\",", "the first is not",
+      ACCEL_ECORRUPT },
+    { "gpt2.json", "\"merges\": [", "\"merges\": [\"A B C\",", "model.merges[0]",
+      ACCEL_ECORRUPT },
+    { "gpt2.json", "\"merges\": [", "\"merges\": [[\"A\"],", "model.merges[0]",
+      ACCEL_ECORRUPT },
+    { "gpt2.json", "\"id\": 0", "\"id\": 9", "has id 9, where 0", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"content\": \"<|endoftext|>\"", "\"content\": \"\"",
+      "added_tokens[0] has no", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"lstrip\": false", "\"lstrip\": 0", "a flag", ACCEL_ECORRUPT },
+    { "llama3.json", "\"id\": 703", "\"id\": 99999999999", "where 703",
+      ACCEL_ECORRUPT },
+    { "llama3.json", "<|end_of_text|>", "<|begin_of_text|>",
+      "same content, ids 700 and 701", ACCEL_ECORRUPT },
+    { "llama3.json", "{1,3}", "{1,2}", "pretokenizers[0].pattern", ACCEL_EUNSUPPORTED },
+    { "llama3.json", "\"Isolated\"", "\"Removed\"", "only behavior Isolated",
+      ACCEL_EUNSUPPORTED },
+    { "llama3.json", "\"use_regex\": false", "\"use_regex\": true", "pretokenizers[1]",
+      ACCEL_EUNSUPPORTED },
+    { "llama3.json", "\"SpecialToken\"", "\"Special\"", "post_processor.single",
+      ACCEL_ECORRUPT },
+};
+
 static void test_damage(void)
 {
-    static const struct {
-        const char *file, *from, *to, *text;
-        accel_status_t want;
-    } c[] = {
-        { "gpt2.json", "{\n", "", "not valid JSON", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"1.0\"", "\"2.0\"", "version is not", ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}",
-          "normalizer is", ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"ByteLevel\"", "\"Whitespace\"", "pre_tokenizer is neither",
-          ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"use_regex\": true", "\"use_regex\": false", "use_regex",
-          ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"use_regex\": true", "\"use_regex\": 1", "use_regex",
-          ACCEL_ECORRUPT },
-        { "gpt2.json", "\"decoder\": {\n\"type\": \"ByteLevel\"",
-          "\"decoder\": {\n\"type\": \"WordPiece\"", "decoder.type",
-          ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"post_processor\": null",
-          "\"post_processor\": {\"type\": \"BertProcessing\"}", "post_processor.type",
-          ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"BPE\"", "\"Unigram\"", "model.type is not BPE",
-          ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"dropout\": null", "\"dropout\": 0.1", "model.dropout",
-          ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"_\"",
-          "model.end_of_word_suffix", ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"A\": 33,\n", "", "the byte 0x41", ACCEL_EUNSUPPORTED },
-        { "gpt2.json", "\"A\": 33", "\"A\": 34", "id 34 twice", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"A\": 33", "\"A\": -1", "'A' has no id", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"A\": 33", "\"A\": 4194304", "'A' has no id", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"A\": 33", "\"A\": 3e1", "'A' has no id", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"A\": 33", "\"B\": 33", "not valid JSON: duplicate",
-          ACCEL_ECORRUPT },
-        { "gpt2.json", "\"merges\": [", "\"merges\": [\"A \xc3\xa9\",",
-          "merge 0 ('A' '\xc3\xa9'): both together are not", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"merges\": [", "\"merges\": [\"AA B\",", "the first is not",
-          ACCEL_ECORRUPT },
-        { "gpt2.json", "\"merges\": [", "\"merges\": [\"A B C\",", "model.merges[0]",
-          ACCEL_ECORRUPT },
-        { "gpt2.json", "\"merges\": [", "\"merges\": [[\"A\"],", "model.merges[0]",
-          ACCEL_ECORRUPT },
-        { "gpt2.json", "\"id\": 0", "\"id\": 9", "has id 9, where 0", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"content\": \"<|endoftext|>\"", "\"content\": \"\"",
-          "added_tokens[0] has no", ACCEL_ECORRUPT },
-        { "gpt2.json", "\"lstrip\": false", "\"lstrip\": 0", "a flag", ACCEL_ECORRUPT },
-        { "llama3.json", "\"id\": 703", "\"id\": 99999999999", "where 703",
-          ACCEL_ECORRUPT },
-        { "llama3.json", "<|end_of_text|>", "<|begin_of_text|>",
-          "same content, ids 700 and 701", ACCEL_ECORRUPT },
-        { "llama3.json", "{1,3}", "{1,2}", "pretokenizers[0].pattern",
-          ACCEL_EUNSUPPORTED },
-        { "llama3.json", "\"Isolated\"", "\"Removed\"", "only behavior Isolated",
-          ACCEL_EUNSUPPORTED },
-        { "llama3.json", "\"use_regex\": false", "\"use_regex\": true",
-          "pretokenizers[1]", ACCEL_EUNSUPPORTED },
-        { "llama3.json", "\"SpecialToken\"", "\"Special\"", "post_processor.single",
-          ACCEL_ECORRUPT },
-    };
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
-        struct bytes file = read_data(c[i].file), bad;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(damages); i++) {
+        struct bytes file = read_data(damages[i].file), bad;
         accel_tokenizer_t *t = NULL;
         accel_error_t err = { 0 };
         accel_status_t st;
 
-        bad = replaced(&file, c[i].from, c[i].to);
+        bad = replaced(&file, damages[i].from, damages[i].to);
         st = tokenizer_open_memory(&t, (char *)bad.p, bad.n, "the file", &err);
-        tap_ok(st == c[i].want && !t && strstr(err.text, c[i].text) && err.hint[0] &&
-                   strstr(err.where, "the file"),
+        tap_ok(st == damages[i].want && !t && strstr(err.text, damages[i].text) &&
+                   err.hint[0] && strstr(err.where, "the file"),
                "damage %zu: %s", i, err.text);
         free(bad.p);
         free(file.p);
@@ -543,17 +548,23 @@ static void write_json(const char *dir, const char *name, const json_t *j)
     tap_ok(!json_dump_file(j, path, 0), "%s is written", name);
 }
 
+static json_t *json_of_data(const char *name)
+{
+    struct bytes b = read_data(name);
+    json_t *j = json_loadb((char *)b.p, b.n, 0, NULL);
+
+    free(b.p);
+    return j;
+}
+
 /* The vocabulary of RoBERTa's form has its own tokens first, in the order of the ids;
  * that of CLIP has ends of words. */
 static json_t *vocab_of(const char *base)
 {
     static const char *const first[] = { "<s>", "<pad>", "</s>", "<unk>" };
-    struct bytes b = read_data("gpt2/vocab.json");
-    json_t *vocab = json_loadb((char *)b.p, b.n, 0, NULL), *other;
+    json_t *vocab = json_of_data("gpt2/vocab.json"), *other, *id;
     const char *name;
-    json_t *id;
 
-    free(b.p);
     if (!strcmp(base, "clip"))
         json_object_set_new(vocab, "a</w>", json_integer(700));
     if (strcmp(base, "roberta") != 0)
@@ -610,7 +621,7 @@ static void test_layout(const json_t *texts, const json_t *layout)
                *base = json_string_value(json_object_get(layout, "base")),
                *refused = json_string_value(json_object_get(layout, "refused"));
     char dir[] = "/tmp/accel-layout-XXXXXX", command[64], line[1100];
-    json_t *vocab, *files = json_object_get(layout, "files"), *content;
+    json_t *vocab, *whole, *files = json_object_get(layout, "files"), *content;
     accel_tokenizer_t *t = NULL;
     accel_error_t err = { 0 };
     const char *file;
@@ -618,7 +629,10 @@ static void test_layout(const json_t *texts, const json_t *layout)
 
     tap_ok(mkdtemp(dir) != NULL, "%s", name);
     if (!strcmp(base, "json")) {
-        link_data(dir, "gpt2.json", "tokenizer.json");
+        whole = json_of_data("gpt2.json");
+        json_object_update(whole, json_object_get(layout, "patch"));
+        write_json(dir, "tokenizer.json", whole);
+        json_decref(whole);
     } else {
         vocab = vocab_of(base);
         write_json(dir, "vocab.json", vocab);
@@ -645,15 +659,13 @@ static void test_layout(const json_t *texts, const json_t *layout)
 /* The ids of AutoTokenizer from directories (layouts.py). */
 static void test_directories(void)
 {
-    struct bytes b = read_data("layouts.json");
-    json_t *all = json_loadb((char *)b.p, b.n, 0, NULL),
+    json_t *all = json_of_data("layouts.json"),
            *layouts = json_object_get(all, "layouts");
 
     tap_ok(json_array_size(layouts) >= 20, "layouts.json is read");
     for (size_t i = 0; i < json_array_size(layouts); i++)
         test_layout(json_object_get(all, "texts"), json_array_get(layouts, i));
     json_decref(all);
-    free(b.p);
 }
 
 int main(void)

@@ -84,6 +84,13 @@ LAYOUTS = [
     layout("tokenizer.json with a space first", "json", tokenizer_config={
         **GPT2, "add_prefix_space": True}),
     layout("tokenizer.json alone", "json", config={"model_type": "gpt2"}),
+    *[{**layout(f"tokenizer.json with {kind}", "json",
+                tokenizer_config={"tokenizer_class": "PreTrainedTokenizerFast"}),
+       "patch": {"post_processor": {"type": kind, "cls": ["A", 33],
+                                    "sep": ["<|endoftext|>", 0], **more}}}
+      for kind, more in (("RobertaProcessing", {"trim_offsets": True,
+                                                "add_prefix_space": False}),
+                         ("BertProcessing", {}))],
 ]
 # What AutoTokenizer cuts in another way, or cannot open: the words of the refusal.
 REFUSED = [
@@ -108,7 +115,10 @@ REFUSED = [
 
 def fill(path, lay):
     if lay["base"] == "json":
-        shutil.copy(f"{HERE}/gpt2.json", f"{path}/tokenizer.json")
+        with open(f"{HERE}/gpt2.json", encoding="utf-8") as f:
+            whole = {**json.load(f), **lay.get("patch", {})}
+        with open(f"{path}/tokenizer.json", "w", encoding="utf-8") as f:
+            json.dump(whole, f)
     else:
         shutil.copy(f"{HERE}/gpt2/merges.txt", path)
         with open(f"{path}/vocab.json", "w", encoding="utf-8") as f:
