@@ -80,12 +80,13 @@ static bool is_truth(const char *word)
     return !strcmp(word, "true") || !strcmp(word, "false");
 }
 
-/* Accelerate writes two keys as a word or as PyTorch's number, which old
- * files quote. */
+/* Accelerate takes a word or PyTorch's number for some keys; old files quote
+ * numbers. */
 static void append_numbers(struct builder *b, json_t *list, const struct config_key *k)
 {
     const int last = k->offset == offsetof(struct config, sharding_strategy)   ? 5
                      : k->offset == offsetof(struct config, backward_prefetch) ? 2
+                     : !strcmp(k->name, "fsdp_state_dict_type")                ? 3
                                                                                : 0;
 
     for (int i = 1; i <= last; i++) {

@@ -130,6 +130,8 @@ static const char *row_word(const struct config_key *k, const char *text)
           { "FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD",
             "HYBRID_SHARD_ZERO2" } },
         { "fsdp_backward_prefetch", { "BACKWARD_PRE", "BACKWARD_POST" } },
+        { "fsdp_state_dict_type",
+          { "FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT" } },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(numbered); i++)
