@@ -70,6 +70,21 @@ static void read_tasks(struct srun_step *s, const slurm_step_layout_t *l)
     }
 }
 
+/* A job of one node has one layout, and srun knows it without a request. False: it has
+ * more nodes. */
+static bool read_one_node(spank_t sp, struct srun_step *s)
+{
+    const char *nodes = getenv("SLURM_JOB_NUM_NODES"), *node = getenv("SLURM_NODELIST");
+
+    if (!nodes || strcmp(nodes, "1") != 0 || !node ||
+        spank_get_item(sp, S_JOB_TOTAL_TASK_COUNT, &s->tasks) != ESPANK_SUCCESS)
+        return false;
+    s->nodes = 1;
+    read_first_node(s, node);
+    strbuf_printf(&s->tasks_per_node, "%u", s->tasks);
+    return s->address[0] && !s->tasks_per_node.failed;
+}
+
 /* Asks Slurm; false: it does not tell. */
 static bool read_layout(struct srun_step *s)
 {
@@ -96,7 +111,7 @@ bool srun_step_read(spank_t sp, struct srun_step *s)
 {
     if (spank_get_item(sp, S_JOB_ID, &s->job_id) == ESPANK_SUCCESS &&
         spank_get_item(sp, S_JOB_STEPID, &s->step_id) == ESPANK_SUCCESS &&
-        (s->step_id >= FIRST_SPECIAL_ID || read_layout(s)))
+        (s->step_id >= FIRST_SPECIAL_ID || read_one_node(sp, s) || read_layout(s)))
         return true;
     plugin_error(A0312, NULL,
                  "check that `scontrol ping` answers, then start the step again",

@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Mended: a step with a config asked the controller for its layout also where a job has one node
+# and srun knows it: half a millisecond of the five that such a step took longer. Counted by the
+# controller itself: which requests a step adds.
+# shellcheck source=tests/t/lib.sh
+. "$(dirname "$0")/../t/lib.sh"
+
+need_plugin
+need_program sdiag
+tap_tmpdir
+cd "$tap_tmp" || bail_out "no directory"
+cluster_up --nodes 2
+printf 'distributed_type: MULTI_CPU\n' >job.yaml
+
+# requests SRUN-OPTION...: the controller's counts of what clients ask for, "NAME COUNT" each
+requests() {
+    sdiag -r >/dev/null 2>&1
+    run_srun --mpi=none "$@" >/dev/null
+    sdiag | sed -n 's/^[[:space:]]*\(REQUEST_[A-Z_]*_LAYOUT\|REQUEST_NODE_INFO[A-Z_]*\|REQUEST_JOB_INFO[A-Z_]*\|REQUEST_PARTITION_INFO\|REQUEST_BUILD_INFO\) *([^)]*) *count:\([0-9]*\).*/\1 \2/p' | sort
+}
+report=$(requests -n1 true)
+is "$report" "" "a step without a config asks for nothing"
+report=$(requests -n2 -N1 --accel-config=job.yaml true)
+unlike "$report" LAYOUT "one node: the layout is known" || diag "$report"
+is "$(printf '%s\n' "$report" | awk '{ n += $2 } END { print n }')" 4 "four requests are left" || diag "$report"
+run_srun --mpi=none -n2 -N1 --accel-config=job.yaml sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE"'
+is "$(printf '%s\n' "$srun_out" | sort | paste -sd ' ')" "0/2 0/2 1/2 1/2" "each task has its place"
+run_srun --mpi=none -n3 -N2 --accel-config=job.yaml sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE"'
+is "$(printf '%s\n' "$srun_out" | sort | paste -sd ' ')" "0/3 0/2 1/3 1/2 2/3 0/1" "also on two nodes"
+out=$(timeout 60 salloc -Q -N2 srun --mpi=none -N1 -n1 -w n2 --accel-config=job.yaml \
+    sh -c 'echo "$RANK/$WORLD_SIZE $MASTER_ADDR $SLURMD_NODENAME"' 2>&1)
+like "$out" '^0/1 [^ ]+ n2$' "a step of one node in a larger job"
+cluster_down
+done_testing
