@@ -108,7 +108,7 @@ shell_tests += tests/t/6000-slurm-config-refused.t tests/t/6010-slurm-step-env.t
 	tests/t/6065-slurm-stepd.t
 shell_tests += tests/issues/0160-warning-harms-nobody.t
 shell_tests += tests/issues/0161-requeue-exit.t
-shell_tests += tests/issues/0357-site-locks.t tests/issues/0358-threads-granted.t tests/issues/0359-plugin-requests.t
+shell_tests += tests/issues/0357-site-locks.t tests/issues/0358-threads-granted.t tests/issues/0359-plugin-requests.t tests/issues/0360-install-owner.t
 if HAVE_SLURM
 # The plugin's files by themselves, with fake_plugin.c in place of Slurm and of say.c.
 plugin_fake = tests/unit/fake_plugin.c tests/unit/fake_plugin.h
