@@ -23,7 +23,7 @@ static const struct {
 } base[] = {
     { "compute_environment", "LOCAL_MACHINE" },
     { "debug", "false" },
-    { "downcast_bf16", "false" },
+    { "downcast_bf16", "no" },
     { "enable_cpu_affinity", "false" },
     { "machine_rank", "0" },
     { "main_training_function", "main" },

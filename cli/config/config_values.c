@@ -160,7 +160,10 @@ static void append_key(struct strbuf *out, const struct config_key *k, const cha
     bool is_text = !is_truth && (k->type == TYPE_STRING || k->type == TYPE_ENUM);
 
     strbuf_printf(out, "%*s%s: ", indent, "", k->name);
-    if (!strcmp(k->name, "fp8_override_linear_precision"))
+    /* Accelerate's own files have a boolean here, although the key takes words. */
+    if (!strcmp(k->name, "downcast_bf16") && !strcmp(text, "no"))
+        strbuf_printf(out, "false");
+    else if (!strcmp(k->name, "fp8_override_linear_precision"))
         strbuf_printf(out, "[%s]", text); /* Accelerate takes the items one by one */
     else if (is_text)
         append_text(out, text);

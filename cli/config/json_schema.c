@@ -228,7 +228,7 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
     case TYPE_ENUM:
         append_any_case(b, any, k->values);
         for (int i = 0; k->values[i]; i++)
-            if (!strcmp(k->values[i], "true"))
+            if (!strcmp(k->values[i], "true") || !strcmp(k->values[i], "yes"))
                 append_truth(b, any);
         break;
     }

@@ -157,6 +157,8 @@ static const char *canonical(struct validator *v, const struct config_key *k,
     /* A truth value, or a key that is one or another word. */
     if ((k->type == TYPE_BOOL && !is_word) || word_index(k->values, "true") >= 0)
         return word_truth(text) < 0 ? text : word_truth(text) ? "true" : "false";
+    if (word_index(k->values, "yes") >= 0 && word_truth(text) >= 0)
+        return word_truth(text) ? "yes" : "no";
     if (k->type != TYPE_ENUM || !val->plain || word_bool(val->text) != 0)
         return text;
     /* YAML reads a bare NO as the boolean false; people mean the word. */
