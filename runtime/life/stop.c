@@ -109,7 +109,6 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
     struct requeue_ending e = { STOP_SIGNAL, REQUEUE_NO_JOB, "" };
     int64_t final = 0;
     char next[256], what[sizeof(run->ckpt_dir) + 64];
-    enum message message;
     accel_status_t st;
 
     if (run->boot.rank == 0) {
@@ -122,11 +121,14 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
      * Errors are ignored: an accepted request kills the ranks, perhaps right now. */
     if (comm_broadcast(run->comm, &final, sizeof(final), 0, NULL) == ACCEL_OK)
         comm_barrier(run->comm, NULL);
-    message = is_saved(run) ? (final ? A0923 : A0907) : (final ? A0927 : A0926);
     next_text(run, &e, next, sizeof(next));
     saved_text(run, what, sizeof(what));
-    st = accel_fail(err, message, next, "stopped (%s); %s", stop_reason_text(e.reason),
-                    what);
+    if (is_saved(run))
+        st = accel_fail(err, final ? A0923 : A0907, next, "stopped (%s); %s",
+                        stop_reason_text(e.reason), what);
+    else
+        st = accel_fail(err, final ? A0927 : A0926, next, "stopped (%s); %s",
+                        stop_reason_text(e.reason), what);
     /* Only rank 0 knows why and what comes next, and it says so. */
     if (run->boot.rank != 0 && err)
         err->text[0] = err->hint[0] = '\0';
