@@ -37,15 +37,15 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
 }
 
 enum { SAMPLES = 64, HELD_OUT = 16, HELD_NS = 2000000 };
-/* held-out samples take HELD_NS each */
-static bool slow;
+/* samples from this one on take HELD_NS each */
+static int64_t slow_from = SAMPLES;
 
 static int net_fetch(void *user, int64_t index, void *const *dst)
 {
     const int64_t until = clock_ns() + HELD_NS;
 
     (void)user;
-    while (slow && index >= SAMPLES - HELD_OUT && clock_ns() < until)
+    while (index >= slow_from && clock_ns() < until)
         ;
     for (int i = 0; i < WIDTH; i++)
         ((float *)dst[0])[i] = (float)(1 + (index + i) % 5);
@@ -343,7 +343,7 @@ static void test_evaluate(struct rig *k)
 }
 
 /* The shortest of four steps, each with an evaluation in it, before it, or in inference
- * mode. */
+ * mode, and there with another loop of the program. */
 static double shortest_step(struct rig *k, bool before, bool mode, double *data_out)
 {
     accel_step_info_t info = { 0 };
@@ -355,6 +355,10 @@ static double shortest_step(struct rig *k, bool before, bool mode, double *data_
         accel_inference_mode(k->run, mode);
         if (before && accel_evaluate(k->run, 0, &loss, &err))
             break;
+        slow_from = 0;
+        for (int i = 0; mode && i < HELD_OUT / BATCH; i++)
+            accel_next(k->run, batch, 1, &err);
+        slow_from = SAMPLES - HELD_OUT;
         accel_inference_mode(k->run, 0);
         if (accel_next(k->run, batch, 1, &err) ||
             accel_backward(k->run, accel_call(k->job.model, batch, 1), &err) ||
@@ -373,7 +377,7 @@ static void test_step_time(struct rig *k)
     static const char *const where[] = { "in the step", "between two", "in its mode" };
     const double held_ms = HELD_OUT * HELD_NS / 1e6;
 
-    slow = true;
+    slow_from = SAMPLES - HELD_OUT;
     for (int i = 0; i < 3; i++) {
         double data = INFINITY, least;
 
@@ -386,7 +390,7 @@ static void test_step_time(struct rig *k)
         tap_ok(data < held_ms, "nor is its data the step's: %.3f ms", data);
         rig_close(k);
     }
-    slow = false;
+    slow_from = SAMPLES;
 }
 
 /* ---- memory ---------------------------------------------------------------------- */
