@@ -123,10 +123,11 @@ int64_t sample_wait_begin(void);
 void sample_wait_end(void);
 /* The system call that `thread` is in fails. */
 void sample_wait_break(pthread_t thread);
-/* For signals.c: with its handlers, and in them. */
-void sample_wait_install(void);
+/* For signals.c: with its handlers; before the first one no stop has been asked for.
+ * Then in them: a stop was asked for at `came` (clock_ns). */
+void sample_wait_install(bool first);
 void sample_wait_restore(void);
-void sample_wait_signal(void);
+void sample_wait_signal(int64_t came);
 
 /* ---- warning.c: the warning signal that accel requested from Slurm --------------- */
 

@@ -31,6 +31,8 @@ static bool timer_made;
 /* The handler of a stop, in any thread, and the thread that owns the run. */
 static atomic_bool waiting, armed;
 static _Atomic int64_t wait_begun;
+/* when the stop was asked for; 0: none was */
+static _Atomic int64_t stop_came;
 
 /* A handler, unlike SIG_IGN, ends system calls. */
 static void on_break(int sig)
@@ -38,10 +40,12 @@ static void on_break(int sig)
     (void)sig;
 }
 
-void sample_wait_install(void)
+void sample_wait_install(bool first)
 {
     struct sigaction now, ours;
 
+    if (first)
+        atomic_store(&stop_came, 0);
     if (installed || sigaction(BREAK_SIGNAL, NULL, &now) != 0 ||
         (now.sa_flags & SA_SIGINFO) || now.sa_handler != SIG_DFL)
         return;
@@ -68,14 +72,14 @@ void sample_wait_restore(void)
  * came later. */
 static int64_t patience_left(int64_t begun)
 {
-    const int64_t age = signals_age_ns(), waited = clock_ns() - begun;
+    const int64_t came = atomic_load(&stop_came);
 
-    return SAMPLE_PATIENCE_NS - (age < waited ? age : waited);
+    return SAMPLE_PATIENCE_NS - (clock_ns() - (came > begun ? came : begun));
 }
 
 bool sample_wait_over(int64_t begun)
 {
-    return signals_pending() && patience_left(begun) <= 0;
+    return atomic_load(&stop_came) && patience_left(begun) <= 0;
 }
 
 static void disarm(void)
@@ -102,8 +106,9 @@ static void arm(void)
         disarm();
 }
 
-void sample_wait_signal(void)
+void sample_wait_signal(int64_t came)
 {
+    atomic_store(&stop_came, came);
     if (atomic_load(&waiting))
         arm();
 }
@@ -121,7 +126,7 @@ int64_t sample_wait_begin(void)
         return now;
     atomic_store(&wait_begun, now);
     atomic_store(&waiting, true);
-    if (signals_pending())
+    if (atomic_load(&stop_came))
         arm();
     return now;
 }

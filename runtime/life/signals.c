@@ -42,7 +42,7 @@ static void on_signal(int sig)
         atomic_store(&first_came, clock_ns());
     if (weight(sig) > weight(pending_signal))
         pending_signal = sig;
-    sample_wait_signal();
+    sample_wait_signal(atomic_load(&first_came));
 }
 
 /* Lets a signal pass that comes after the run: see restore. */
@@ -108,6 +108,7 @@ void signals_install(const struct config *cfg)
 {
     if (!cfg->preempt_enabled)
         return;
+    sample_wait_install(!installed[SLOT_TERM] && !installed[SLOT_WARNING]);
     if (!installed[SLOT_TERM] && !installed[SLOT_WARNING]) {
         pending_signal = on_its_way = 0;
         agreed = false;
@@ -116,7 +117,6 @@ void signals_install(const struct config *cfg)
     install(SLOT_WARNING, cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1, 0);
     if (installed[SLOT_WARNING])
         warning_arm(installed[SLOT_WARNING]);
-    sample_wait_install();
 }
 
 void signals_take_interrupt(const struct config *cfg)

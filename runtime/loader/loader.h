@@ -70,10 +70,13 @@ accel_status_t loader_agree(const struct loader_place *place, accel_error_t *err
 void loaders_rest(accel_t *run);
 /* Frees those that are left, and their lines. */
 void loaders_close(accel_t *run);
-/* Where ranks made different calls: names a loader that may be the reason, in *e. */
-void loaders_blame(const accel_t *run, accel_error_t *e);
 /* loader_agree of a run, which may end it by a stop. Collective. */
 accel_status_t loaders_agree(accel_t *run, accel_error_t *err);
+
+/* ---- loader_blame.c -------------------------------------------------------------- */
+
+/* Where ranks made different calls: names a loader that may be the reason, in *e. */
+void loaders_blame(const accel_t *run, accel_error_t *e);
 
 /* ---- loader_memory.c: for the plan ----------------------------------------------- */
 

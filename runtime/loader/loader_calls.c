@@ -3,7 +3,6 @@
  * The loaders of a run: the calls of accel_loaders.h that need it. A batch of a loader
  * begins a micro-batch, as accel_next does.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "backend/device.h"
@@ -92,20 +91,6 @@ accel_status_t loaders_agree(accel_t *run, accel_error_t *err)
     return st == ACCEL_ESTOPPED ? loop_stop_waiting(run, err) : st;
 }
 
-/* A rank without a batch goes on to the next epoch, where the others make a step. */
-void loaders_blame(const accel_t *run, accel_error_t *e)
-{
-    if (message_of(e) != A0503)
-        return;
-    for (const struct accel_loader *l = run->loaders; l; l = l->next)
-        if (l->plan.ends == ENDS_UNEVEN && l->place.ranks > 1)
-            snprintf(e->hint, sizeof(e->hint),
-                     "loader '%s' is uneven: ranks may have different numbers of "
-                     "batches, but each step needs all of them. Set join and train on "
-                     "accel_loader_loss, or leave out uneven",
-                     l->name);
-}
-
 /* ---- batches --------------------------------------------------------------------- */
 
 /* An epoch without a batch, as drop_last may leave it. A program that asks again before
@@ -115,7 +100,7 @@ static accel_status_t note_idle(accel_t *run, struct accel_loader *l,
 {
     const int64_t before = l->idle_at;
 
-    l->idle_at = run->progress.step;
+    l->idle_at = run->progress.cursor;
     if (before != l->idle_at)
         return ACCEL_OK;
     return accel_fail_at(err, A0934, l->name, "use a smaller batch, or no drop_last",

@@ -65,7 +65,8 @@ struct accel_loader {
     int64_t taken;
     /* where the last step of the run ended */
     struct loader_spot kept;
-    /* the run's steps after an epoch without a batch; -1: the last one had some */
+    /* the run's cursor after an epoch without a batch; -1: the last one had some. Steps
+     * that the loss scale skips do not move the number of steps. */
     int64_t idle_at;
     /* a rank that failed repeats the batch of this slot */
     struct loader_slot *last_good;

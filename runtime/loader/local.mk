@@ -9,6 +9,7 @@ libaccel_core_la_SOURCES += \
 	runtime/loader/host_batch.c \
 	runtime/loader/host_batch.h \
 	runtime/loader/loader.c \
+	runtime/loader/loader_blame.c \
 	runtime/loader/loader.h \
 	runtime/loader/loader_calls.c \
 	runtime/loader/loader_impl.h \

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether a loader may be why ranks made different calls. In: an error of a run. Out:
+ * the same with the loader's name and the cure. Only looks.
+ */
+#include <stdio.h>
+
+#include "loader/loader_impl.h"
+#include "run/run.h"
+
+/* A rank without a batch goes on to the next epoch, where the others make a step. */
+void loaders_blame(const accel_t *run, accel_error_t *e)
+{
+    if (message_of(e) != A0503)
+        return;
+    for (const struct accel_loader *l = run->loaders; l; l = l->next)
+        if (l->plan.ends == ENDS_UNEVEN && l->place.ranks > 1)
+            snprintf(e->hint, sizeof(e->hint),
+                     "loader '%s' is uneven: ranks may have different numbers of "
+                     "batches, but each step needs all of them. Set join and train on "
+                     "accel_loader_loss, or leave out uneven",
+                     l->name);
+}
