@@ -236,9 +236,6 @@ static enum item take_item(struct config *cfg, char *name, char *value)
     if (!*value && !k->default_text)
         /* Written by config_value_text for a key that was not given. */
         return ITEM_TAKEN;
-    /* A key that is a truth value now may have been a word: "no". */
-    if (k->type == TYPE_BOOL && word_truth(value) >= 0)
-        value = word_truth(value) ? "true" : "false";
     return value_set(cfg, k, value) == VALUE_OK ? ITEM_TAKEN : ITEM_UNKNOWN;
 }
 
