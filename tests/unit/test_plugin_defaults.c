@@ -80,6 +80,10 @@ static const struct row rows[] = {
     { "more tasks than CPUs, typed", SRUN, 4, 2, OFF, "", "srun -O ./a", NULL,
       "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
       "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
+    { "more tasks than CPUs, spelt out", SRUN, 4, 2, OFF, "", "srun --overcommit ./a",
+      NULL,
+      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
+      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
     { "more tasks than CPUs, exported", SRUN, 4, 2, OFF, "SLURM_OVERCOMMIT=1",
       "srun ./a", NULL,
       "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
