@@ -75,7 +75,7 @@ static void check_header(const struct st_header *h, int64_t bytes)
         check(i == 0 || strcmp(h->tensor[i - 1].pub.name, t->pub.name) < 0);
         for (int d = 0; d < t->pub.ndim; d++)
             elems *= (unsigned __int128)t->pub.shape[d];
-        check(elems * (unsigned)t->dtype->bytes == (unsigned __int128)t->pub.bytes);
+        check(elems * (unsigned)t->dtype->bits == (unsigned __int128)t->pub.bytes * 8);
         check(t->begin >= 0 && t->begin <= bytes && t->pub.bytes <= bytes - t->begin);
         sum += (unsigned __int128)t->pub.bytes;
         for (int64_t b = 0; bytes <= (int64_t)sizeof(seen) && b < t->pub.bytes; b++)
