@@ -32,7 +32,7 @@ static int fetch(void *user, int64_t index, void *const *dst)
 {
     (void)user;
     for (int i = 0; i < WIDTH; i++)
-        ((float *)dst[0])[i] = (float)index;
+        ((float *)dst[0])[i] = (float)(index + 1);
     return 0;
 }
 
@@ -111,7 +111,7 @@ static accel_status_t loader_step(struct training *t, float *loss_out, int *got_
 /* ---- a rank that joins ----------------------------------------------------------- */
 
 /* 5 samples, 2 a batch, 2 ranks: in the second step rank 1 has none. The gradients are
- * (0.5 + 2.5) / 2 and (4 + 0) / 2, by 4 / WIDTH: the weights end at 1 - 3.5 / 4. */
+ * (1.5 + 3.5) / 2 and (5 + 0) / 2, by 4 / WIDTH: the weights end at 1 - 5 / 4. */
 static int joining_rank(struct boot *b, void *arg)
 {
     const accel_loader_options_t o = {
@@ -134,7 +134,7 @@ static int joining_rank(struct boot *b, void *arg)
                              &err),
            "%s", err.text);
     for (int i = 0; i < WIDTH * WIDTH; i++)
-        EXPECT(fabsf(weight[i] - 0.125f) < 0.01f, "%s: weight %d is %g", (char *)arg, i,
+        EXPECT(fabsf(weight[i] + 0.25f) < 0.01f, "%s: weight %d is %g", (char *)arg, i,
                (double)weight[i]);
     training_close(&t);
     return 0;
