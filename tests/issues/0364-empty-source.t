@@ -45,6 +45,7 @@ waits() {
     pid=$!
     kill_group_at_exit $pid KILL
     wait_until 60 [ -s waiting ]
+    kill_at_exit "$(cat waiting)" KILL # it outlives whoever no longer reads it
     wait_for_step "$waits_out/log.jsonl" 9 60 || diag "$(cat "$waits_out.said")"
 }
 
