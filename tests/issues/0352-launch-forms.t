@@ -48,7 +48,7 @@ alike() { # CONFIG FORM...
     run_srun -Q --mpi=none "$@" true
     plain=$srun_rc
     run_srun -Q --mpi=none --accel-config="$config.yaml" "$@" true
-    is $srun_rc $plain "$config.yaml, srun $*: ends as without it" || diag "$srun_out"
+    is "$srun_rc" "$plain" "$config.yaml, srun $*: ends as without it" || diag "$srun_out"
 }
 while read -r form; do
     # shellcheck disable=SC2086

@@ -4,6 +4,8 @@
 # Mended: advice that could not be followed, and ends that nobody explained.
 # What srun says at the end of a run, and what it advises: only what is known and can be done.
 # Python's last lines are not lost when a task is killed.
+# Variables in quotes are those of the tasks.
+# shellcheck disable=SC2016
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/../t/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -30,7 +32,7 @@ if os.environ["RANK"] == "1":
 time.sleep(60)
 FAIL
 run_srun --accel-config=two.yaml python3 fail.py
-isnt $srun_rc 0 "a rank that fails fails the step"
+isnt "$srun_rc" 0 "a rank that fails fails the step"
 is "$(printf '%s\n' "$srun_out" | grep -c '^rank [01] began$')" 2 "what a killed rank has printed is there"
 run_srun -n1 -Q --accel-config=one.yaml sh -c 'echo "$PYTHONUNBUFFERED"'
 is "$srun_out" 1 "PYTHONUNBUFFERED is 1"

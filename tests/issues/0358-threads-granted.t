@@ -12,8 +12,9 @@ settings=$ACCEL_BUILD/tests/helpers/settings
 cpus=$(nproc)
 # Of a core with two hardware threads one counts.
 cores=$(LC_ALL=C lscpu -p=Core,Socket 2>/dev/null | grep -v '^#' | sort -u | wc -l)
-[ "$cpus" -ge 2 ] && [ "$cores" = "$cpus" ] ||
+if [ "$cpus" -lt 2 ] || [ "$cores" != "$cpus" ]; then
     skip_all "needs two cores at least, without hardware threads"
+fi
 unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED OMP_NUM_THREADS ACCEL_OMP_NUM_THREADS \
     SLURM_JOB_ID SLURM_CPUS_PER_TASK SLURM_CPUS_ON_NODE CUDA_VISIBLE_DEVICES
 tap_tmpdir

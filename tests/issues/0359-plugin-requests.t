@@ -4,6 +4,8 @@
 # Mended: a step with a config asked the controller for its layout also where a job has one node
 # and srun knows it: half a millisecond of the five that such a step took longer. Counted by the
 # controller itself: which requests a step adds.
+# Variables in quotes are those of the tasks.
+# shellcheck disable=SC2016
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/../t/lib.sh"
 

@@ -20,7 +20,7 @@ export OMP_NUM_THREADS=1
     head -c 1012 /dev/zero
     i=0
     while [ $i -lt 512 ]; do
-        printf "\\$(printf %03o $((i % 41)))\\000"
+        printf '%b' "\\0$(printf %03o $((i % 41)))\\0000"
         i=$((i + 1))
     done
 } >data.bin

@@ -12,7 +12,7 @@ accel=$ACCEL_BUILD/accel
 mkdir out
 cp -r "$ACCEL_SRC/tests/data/checkpoint-0.1/checkpoints" out/checkpoints
 chmod -R u+w out
-newest=$(ls -d out/checkpoints/step_* | tail -n 1)
+newest=$(find out/checkpoints -name "step_*" | sort | tail -n 1)
 
 # same VERB [ARGUMENT...]: of OUT, OUT/ and OUT/checkpoints; @ stands for the directory
 same() {
