@@ -223,14 +223,16 @@ typedef struct accel_ckpt_staged {
  * ACCEL_EPERM. */
 accel_status_t accel_ckpt_list_staged(const char *root, accel_ckpt_staged_t **list_out,
                                       size_t *count_out, accel_error_t *err);
-/* Begins to copy the staged checkpoint `name` from the nodes into the root. It goes on
- * as a save that accel_ckpt_save_begin began: the write copies the files that this rank
- * was given, each once all its hashes are right, and the publish makes a checkpoint of
- * them, byte by byte the one that was saved. Any number of ranks, on any nodes that
- * have all files. Of `s` root, owner, keep, rule, the callbacks and local count.
- * Collective: all ranks name the same one. The caller frees *saving_out; the record
- * stays. ACCEL_ENOENT: a file is on no node of these ranks, or, from the write, damaged
- * or unreadable there (A0861). */
+/* Begins to copy the staged checkpoint `name` from the nodes into the root. It goes
+ * on as a save that accel_ckpt_save_begin began: the write copies the files that
+ * this rank was given, each once all its hashes are right, and the publish makes a
+ * checkpoint of them, byte by byte the one that was saved. Any number of ranks, on
+ * any nodes that have all files. Of `s` root, owner, keep, rule, the callbacks and
+ * local count. Collective: all ranks name the same one. The caller frees
+ * *saving_out; the record stays. Errors, also of the write: ACCEL_ECORRUPT: the
+ * record or a file is damaged or gone. ACCEL_EIO, ACCEL_EPERM: one cannot be read
+ * now, belongs to somebody else, or is not where it was saved. ACCEL_ENOENT: all
+ * that is missing is on nodes that these ranks do not have (A0861). */
 accel_status_t accel_ckpt_drain_begin(accel_ckpt_saving_t **saving_out,
                                       const char *name, const accel_ckpt_save_t *s,
                                       const accel_ckpt_coll_t *coll,
@@ -239,8 +241,18 @@ accel_status_t accel_ckpt_drain_begin(accel_ckpt_saving_t **saving_out,
  * and then each rank accel_ckpt_local_remove. Not collective. A0846. */
 accel_status_t accel_ckpt_unstage(const char *root, const char *name,
                                   accel_error_t *err);
-/* Removes what this node has of staged checkpoint `name` of root; NULL: of all of them.
- * Left undone where it cannot be. Not collective. */
+/* Renames the record to .away-..., durably, so that no life finds it any more; the
+ * parts stay. buf[len] gets its new name. Not collective. ACCEL_EIO, ACCEL_ECREATE. */
+accel_status_t accel_ckpt_staged_away(const char *root, const char *name, char *buf,
+                                      size_t len, accel_error_t *err);
+/* The identity of the run that saved staged checkpoint `name`, into buf[len]. Not
+ * collective. ACCEL_ECORRUPT: its record is damaged. ACCEL_EIO, ACCEL_EPERM,
+ * ACCEL_ENOMEM. */
+accel_status_t accel_ckpt_staged_run(const char *root, const char *name, char *buf,
+                                     size_t len, accel_error_t *err);
+/* Removes what this node has of staged checkpoint `name` of root; NULL: all that no
+ * record there knows of. Left undone where it cannot be, and what belongs to another
+ * user. Not collective. */
 void accel_ckpt_local_remove(const char *root, const char *local, const char *name);
 
 /* Makes every save in progress below `root` fail at its commit, on whatever node its

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -87,6 +88,44 @@ bool ckpt_try_again(struct ckpt_tries *t)
     pause = (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
     TEMP_FAILURE_RETRY(nanosleep(&pause, &pause));
     return true;
+}
+
+accel_status_t ckpt_read_file(int dirfd, const char *name, const char *where,
+                              const char *missing, int64_t most, char **text_out,
+                              size_t *len_out, accel_error_t *err)
+{
+    int fd = ckpt_open_plain(dirfd, name);
+    accel_status_t st = ACCEL_OK;
+    char *text = NULL;
+    struct stat sb;
+    ssize_t got;
+
+    if (fd < 0)
+        return ckpt_fail_access(err, where, errno == ENOENT ? missing : "cannot open",
+                                errno);
+    if (fstat(fd, &sb))
+        st = ckpt_fail_access(err, where, "cannot stat", errno);
+    else if (!S_ISREG(sb.st_mode) || sb.st_size > most)
+        st = accel_fail_at(err, A0808, where, "use another checkpoint",
+                           "not a regular file of at most %" PRId64 " bytes", most);
+    if (!st) {
+        text = calloc(1, (size_t)sb.st_size + 1);
+        if (!text)
+            st = accel_fail_nomem(err, "a file", (size_t)sb.st_size);
+    }
+    if (!st) {
+        got = ckpt_pread_all(fd, text, (size_t)sb.st_size, 0);
+        if (got != sb.st_size)
+            st = ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
+    }
+    close(fd);
+    if (st) {
+        free(text);
+        return st;
+    }
+    *text_out = text;
+    *len_out = (size_t)sb.st_size;
+    return ACCEL_OK;
 }
 
 /* The size is compared on every open, so a file that was cut after the checkpoint was

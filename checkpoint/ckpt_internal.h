@@ -41,8 +41,14 @@
 /* names of moments, and of their scales */
 #define CKPT_STATE_PREFIX "optim/"
 #define CKPT_SCALE_SUFFIX ".scale"
-/* the record of a staged checkpoint: ".local-step_....OWNER", with a MANIFEST */
+/* the record of a staged checkpoint: ".local-step_....OWNER@ID", with a MANIFEST; and
+ * one that a run gave up, because its files are on nodes that the run does not have */
 #define CKPT_STAGED_PREFIX ".local-"
+#define CKPT_AWAY_PREFIX   ".away-"
+/* the file that has the ID of a root; bytes of an ID and of a node's name, with NUL */
+#define CKPT_STAGING_FILE "staging"
+#define CKPT_ID_MAX       17
+#define CKPT_NODE_MAX     65
 
 /* ---- boxes.c --------------------------------------------------------------------- */
 
@@ -319,8 +325,6 @@ int ckpt_trash(int rootfd, const char *name);
 void ckpt_step_name(char name_out[64], int64_t step);
 /* The step of a directory name, -1 when it is not the canonical name of one. */
 int64_t ckpt_step_of_name(const char *name);
-/* ".local-step_00001200.OWNER" */
-void ckpt_staged_name(char name_out[CKPT_DIR_MAX], int64_t step, const char *owner);
 /* buf[len] gets the path that the open directory has now, under whatever name it was
  * opened; "" when that cannot be told. */
 void ckpt_path_of(int dirfd, char *buf, size_t len);
@@ -338,6 +342,12 @@ accel_status_t ckpt_list_names(int rootfd, const char *prefix,
 
 /* Opens a file to read, never through a link. -1 with errno. */
 int ckpt_open_plain(int dirfd, const char *name);
+/* All of a plain file: one malloc with a NUL at its end. `where` names it in errors,
+ * `missing` says what it means that it is not there. ACCEL_ECORRUPT: it is missing, no
+ * plain file, or longer than `most`. */
+accel_status_t ckpt_read_file(int dirfd, const char *name, const char *where,
+                              const char *missing, int64_t most, char **text_out,
+                              size_t *len_out, accel_error_t *err);
 /* The error for errno `error`, met while `doing` something with the file or directory
  * `where` of a checkpoint. ACCEL_ECORRUPT is proof that it is not what a save left
  * there; ACCEL_EPERM and ACCEL_EIO say that it cannot be read now. */
@@ -361,6 +371,35 @@ bool ckpt_try_again(struct ckpt_tries *t);
 accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
                                accel_error_t *err);
 
+/* ---- staged_record.c: records of staged checkpoints ------------------------------ */
+
+/* The ID of a root; false: it has none, or is a copy of the root that has it. */
+bool ckpt_staging_id(int rootfd, char id_out[CKPT_ID_MAX]);
+/* The same, or a new one. A0801. */
+accel_status_t ckpt_staging_id_make(int rootfd, char id_out[CKPT_ID_MAX],
+                                    accel_error_t *err);
+/* ".local-step_00001200.OWNER@ID" */
+void ckpt_staged_name(char name_out[CKPT_DIR_MAX], int64_t step, const char *owner,
+                      const char *id);
+/* Name of this node, a word; "?": it has none. */
+void ckpt_node_name(char name_out[CKPT_NODE_MAX]);
+/* MANIFEST of a record, and what says where its files are ("": nothing does): one
+ * malloc each with a NUL at its end. ACCEL_ECORRUPT: proven damage of the record. */
+accel_status_t ckpt_record_read(const char *root, const char *record, char **text_out,
+                                size_t *len_out, accel_error_t *err);
+accel_status_t ckpt_places_read(const char *root, const char *record, char **text_out,
+                                size_t *len_out, accel_error_t *err);
+/* Where the files of a staged checkpoint are. */
+struct ckpt_places {
+    /* [world], owned: the node of each file, "" where that is not known; NULL: of
+     * all */
+    char (*node)[CKPT_NODE_MAX];
+    /* the directory on the nodes, in the text; "" where that is not known */
+    const char *local;
+};
+/* False: no memory. */
+bool ckpt_places_parse(struct ckpt_places *p_out, const char *text, int world);
+
 /* ---- commit.c (rank 0 only) ------------------------------------------------------ */
 
 /* A save in progress, as seen by one rank. */
@@ -373,6 +412,8 @@ struct ckpt_commit {
     char tmp[CKPT_DIR_MAX], final[CKPT_DIR_MAX], owner[64];
     /* the files are on the nodes: what becomes visible is a record of them */
     bool staged;
+    /* of the root, where `staged`; on all ranks after the begin */
+    char id[CKPT_ID_MAX];
     /* the caller's; `replaces`: as in accel_ckpt_save_t */
     const char *run_id;
     bool replaces;

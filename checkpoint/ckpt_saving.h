@@ -6,6 +6,8 @@
 #ifndef ACCEL_CKPT_SAVING_H
 #define ACCEL_CKPT_SAVING_H
 
+#include <limits.h>
+
 #include "ckpt_internal.h"
 
 struct ckpt_drain;
@@ -71,7 +73,17 @@ accel_status_t ckpt_saving_paths(struct accel_ckpt_saving *g,
  * durable. The caller closes *fd_out. A0860. */
 accel_status_t ckpt_local_make(const struct accel_ckpt_saving *g, int *fd_out,
                                accel_error_t *err);
-/* Opens that of the staged checkpoint `name` of g->root; -1 with errno. */
-int ckpt_local_open(const struct accel_ckpt_saving *g, const char *name);
+/* Opens that of the staged checkpoint `name` of g->root; -1 with errno: ENOENT is no
+ * proof that it is lost, as the disk may not be mounted; EPERM: it is somebody else's.
+ * path_out: its path, or that of what could not be opened above it. */
+int ckpt_local_open(const struct accel_ckpt_saving *g, const char *name,
+                    char path_out[PATH_MAX]);
+
+/* ---- staged_record.c ------------------------------------------------------------- */
+
+/* Writes down, beside the MANIFEST of a record, where the files are.
+ * nodes[world][CKPT_NODE_MAX]. A0801. */
+accel_status_t ckpt_places_write(const struct accel_ckpt_saving *g, const char *nodes,
+                                 accel_error_t *err);
 
 #endif

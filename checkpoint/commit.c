@@ -30,7 +30,7 @@ static void names(struct ckpt_commit *c, int64_t step, const char *owner)
     snprintf(c->owner, sizeof(c->owner), "%s", owner);
     snprintf(c->tmp, sizeof(c->tmp), ".tmp-%s.%s", name, owner);
     if (c->staged)
-        ckpt_staged_name(c->final, step, owner);
+        ckpt_staged_name(c->final, step, owner, c->id);
     else
         snprintf(c->final, sizeof(c->final), "%s", name);
 }
@@ -172,7 +172,6 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
 
     if (st)
         return st;
-    names(c, step, owner);
     st = path_open_dir(root, &c->rootfd, err);
     if (st)
         return st;
@@ -180,6 +179,10 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
         return accel_fail_at(err, ckpt_is_disk_error(errno) ? A0801 : A0803, root,
                              "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
+    st = c->staged ? ckpt_staging_id_make(c->rootfd, c->id, err) : ACCEL_OK;
+    if (st)
+        return st;
+    names(c, step, owner);
     clean_stale(c->rootfd, owner);
     st = check_room(c, root, bytes, err);
     if (st)

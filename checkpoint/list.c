@@ -18,40 +18,16 @@
 static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
                                     accel_error_t *err)
 {
-    int fd = ckpt_open_plain(c->dirfd, "MANIFEST");
-    accel_status_t st = ACCEL_OK;
-    char where[300];
-    char *text = NULL;
-    ssize_t got;
-    struct stat sb;
+    char where[300], *text = NULL;
+    size_t len = 0;
+    accel_status_t st;
 
     snprintf(where, sizeof(where), "%.280s/MANIFEST", shown);
-    if (fd < 0)
-        return ckpt_fail_access(
-            err, where, errno == ENOENT ? "the save never finished" : "cannot open",
-            errno);
-    if (fstat(fd, &sb)) {
-        st = ckpt_fail_access(err, where, "cannot stat", errno);
-        goto out;
-    }
-    if (!S_ISREG(sb.st_mode) || sb.st_size > CKPT_MANIFEST_MAX) {
-        st = accel_fail_at(err, A0808, where, "use another checkpoint",
-                           "not a regular file of at most %d bytes", CKPT_MANIFEST_MAX);
-        goto out;
-    }
-    text = malloc((size_t)sb.st_size + 1);
-    if (!text) {
-        st = accel_fail_nomem(err, "the manifest", (size_t)sb.st_size);
-        goto out;
-    }
-    got = ckpt_pread_all(fd, text, (size_t)sb.st_size, 0);
-    if (got == sb.st_size)
-        st = ckpt_manifest_parse(&c->m, text, (size_t)sb.st_size, false, where, err);
-    else
-        st = ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
-out:
+    st = ckpt_read_file(c->dirfd, "MANIFEST", where, "the save never finished",
+                        CKPT_MANIFEST_MAX, &text, &len, err);
+    if (!st)
+        st = ckpt_manifest_parse(&c->m, text, len, false, where, err);
     free(text);
-    close(fd);
     return st;
 }
 

@@ -44,6 +44,7 @@ libaccelckpt_core_la_SOURCES = \
 	runtime/weights/safetensors/st_read.c \
 	runtime/weights/safetensors/st_write.c \
 	checkpoint/stage.c \
+	checkpoint/staged_record.c \
 	checkpoint/verify.c \
 	checkpoint/write.c
 if HAVE_HDF5

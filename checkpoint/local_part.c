@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A node's part of a staged checkpoint: LOCAL/accel-HASH/step_N.OWNER, with the shard
- * files that ranks wrote on this node. HASH is that of the root's path, so that several
- * runs share LOCAL. The part means nothing without its record in the root, which has
- * the hashes of all its bytes.
+ * A node's part of a staged checkpoint: LOCAL/accel-ID/step_N.OWNER, with the shard
+ * files that ranks wrote on this node. ID is in the root and in the name of the part's
+ * record there, so that several runs share LOCAL and a root may be renamed. The part
+ * means nothing without that record, which has the hashes of all its bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,36 +26,71 @@ static accel_status_t fail_local(accel_error_t *err, const char *where,
                          "%s: %s", what, strerror(errno));
 }
 
-/* "accel-HASH" of the root, as this node names it. 0 or -1. */
-static int home_name(const char *root, char *buf, size_t len)
-{
-    char *real = realpath(root, NULL);
+/* ---- names ----------------------------------------------------------------------- */
 
-    if (!real)
+/* Where the ID begins in ".local-step_N.OWNER@ID"; NULL: an older release wrote it. */
+static const char *id_in(const char *record)
+{
+    const char *at = strrchr(record, '@');
+
+    return at && strlen(at + 1) == CKPT_ID_MAX - 1 &&
+                   strspn(at + 1, "0123456789abcdef") == CKPT_ID_MAX - 1
+               ? at + 1
+               : NULL;
+}
+
+/* The directory on a node that has the part of a record. Older releases named it by the
+ * path of the root. 0, or -1 with errno. */
+static int home_of(const char *root, const char *record, char home_out[CKPT_DIR_MAX])
+{
+    const char *id = id_in(record);
+    char *real = id ? NULL : realpath(root, NULL);
+
+    if (!id && !real)
         return -1;
-    snprintf(buf, len, "accel-%016" PRIx64, ckpt_run_hash(real));
+    if (id)
+        snprintf(home_out, CKPT_DIR_MAX, "accel-%s", id);
+    else
+        snprintf(home_out, CKPT_DIR_MAX, "accel-%016" PRIx64, ckpt_run_hash(real));
     free(real);
     return 0;
 }
 
-/* The directory of all parts of a root; -1 with errno. A directory of somebody else,
- * in a place where everybody may write, is not ours to use. */
-static int open_home(const char *root, const char *local)
+/* "step_N.OWNER" of a record. */
+static void part_name(const char *record, char part_out[CKPT_DIR_MAX])
+{
+    const char *id = id_in(record), *part = record + strlen(CKPT_STAGED_PREFIX);
+
+    snprintf(part_out, CKPT_DIR_MAX, "%.*s",
+             (int)(id ? (size_t)(id - 1 - part) : strlen(part)), part);
+}
+
+/* Opens directory `name` of `at`; -1 with errno. What belongs to somebody else, in a
+ * place where everybody may write, is not ours to use: EPERM. */
+static int open_ours(int at, const char *name)
+{
+    int fd = ckpt_open_dir(at, name), error;
+    struct stat sb;
+
+    if (fd < 0)
+        return -1;
+    error = fstat(fd, &sb) ? errno : sb.st_uid != geteuid() ? EPERM : 0;
+    if (!error)
+        return fd;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* The same of directory `home` of LOCAL. */
+static int open_home(const char *local, const char *home)
 {
     int at = TEMP_FAILURE_RETRY(open(local, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    struct stat sb;
-    char name[40];
-    int fd = -1;
+    int fd = at >= 0 ? open_ours(at, home) : -1, error = errno;
 
-    if (at >= 0 && home_name(root, name, sizeof(name)) == 0)
-        fd = ckpt_open_dir(at, name);
     if (at >= 0)
         close(at);
-    if (fd >= 0 && (fstat(fd, &sb) || sb.st_uid != geteuid())) {
-        close(fd);
-        errno = EPERM;
-        return -1;
-    }
+    errno = error;
     return fd;
 }
 
@@ -69,10 +104,9 @@ static int make_at(int at, const char *name)
 }
 
 /* The directory of all parts, made where it is missing. */
-static accel_status_t make_home(const char *root, const char *local, int *fd_out,
+static accel_status_t make_home(const char *local, const char *home, int *fd_out,
                                 accel_error_t *err)
 {
-    char name[40];
     size_t len = 0;
     int at, made;
 
@@ -82,9 +116,9 @@ static accel_status_t make_home(const char *root, const char *local, int *fd_out
     at = TEMP_FAILURE_RETRY(open(local, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (at < 0)
         return fail_local(err, local, "cannot open the directory");
-    made = home_name(root, name, sizeof(name)) || make_at(at, name);
+    made = make_at(at, home);
     close(at);
-    *fd_out = made == 0 ? open_home(root, local) : -1;
+    *fd_out = made == 0 ? open_home(local, home) : -1;
     return *fd_out >= 0 ? ACCEL_OK
                         : fail_local(err, local, "cannot make a directory there");
 }
@@ -93,16 +127,18 @@ static accel_status_t make_home(const char *root, const char *local, int *fd_out
 accel_status_t ckpt_local_make(const struct accel_ckpt_saving *g, int *fd_out,
                                accel_error_t *err)
 {
-    char step[64], name[CKPT_DIR_MAX];
+    char step[64], name[CKPT_DIR_MAX], dir[CKPT_DIR_MAX];
     int home = -1, fd = -1;
-    accel_status_t st = make_home(g->root, g->local, &home, err);
+    accel_status_t st;
 
+    snprintf(dir, sizeof(dir), "accel-%s", g->commit.id);
+    st = make_home(g->local, dir, &home, err);
     if (st)
         return st;
     ckpt_step_name(step, g->m.step);
     snprintf(name, sizeof(name), "%s.%s", step, g->m.owner);
     if (make_at(home, name) == 0)
-        fd = ckpt_open_dir(home, name);
+        fd = open_ours(home, name);
     if (fd < 0 || (TEMP_FAILURE_RETRY(unlinkat(fd, g->m.file[g->rank].name, 0)) &&
                    errno != ENOENT))
         st = fail_local(err, g->local, "cannot make a directory there");
@@ -114,113 +150,94 @@ accel_status_t ckpt_local_make(const struct accel_ckpt_saving *g, int *fd_out,
     return st;
 }
 
-int ckpt_local_open(const struct accel_ckpt_saving *g, const char *name)
+int ckpt_local_open(const struct accel_ckpt_saving *g, const char *name,
+                    char path_out[PATH_MAX])
 {
-    int home = open_home(g->root, g->local), fd, error;
+    char home[CKPT_DIR_MAX], part[CKPT_DIR_MAX];
+    int at, fd, error;
 
-    if (home < 0)
+    snprintf(path_out, PATH_MAX, "%s", g->local);
+    if (home_of(g->root, name, home))
         return -1;
-    fd = ckpt_open_dir(home, name + strlen(CKPT_STAGED_PREFIX));
+    part_name(name, part);
+    snprintf(path_out, PATH_MAX, "%.3800s/%s", g->local, home);
+    at = open_home(g->local, home);
+    if (at < 0)
+        return -1;
+    snprintf(path_out, PATH_MAX, "%.3600s/%s/%s", g->local, home, part);
+    fd = open_ours(at, part);
     error = errno;
-    close(home);
+    close(at);
     errno = error;
     return fd;
 }
 
-/* Several ranks of a node remove the same: what is gone already is fine. */
+/* ---- removal --------------------------------------------------------------------- */
+
+/* Ours alone; several ranks of a node remove the same, and what is gone is fine. */
+static void remove_part(int home, const char *part)
+{
+    int fd = open_ours(home, part);
+
+    if (fd < 0)
+        return;
+    close(fd);
+    (void)ckpt_remove_dir(home, part);
+}
+
+/* May a record know of the part? A root that cannot be read may have one. */
+static bool is_known(int rootfd, const char *part, const char *id)
+{
+    static const char *const format[] = { CKPT_STAGED_PREFIX "%s@%s",
+                                          CKPT_AWAY_PREFIX "%s@%s" };
+    char record[2 * CKPT_DIR_MAX];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(format); i++) {
+        snprintf(record, sizeof(record), format[i], part, id);
+        if (faccessat(rootfd, record, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+            errno != ENOENT)
+            return true;
+    }
+    return false;
+}
+
+/* What saves that were killed left on this node. */
+static void remove_unknown(const char *root, const char *local)
+{
+    int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    char(*list)[CKPT_DIR_MAX] = NULL;
+    char home[CKPT_DIR_MAX], id[CKPT_ID_MAX];
+    size_t n = 0;
+    int at = -1;
+
+    if (rootfd >= 0 && ckpt_staging_id(rootfd, id)) {
+        snprintf(home, sizeof(home), "accel-%s", id);
+        at = open_home(local, home);
+    }
+    if (at >= 0 && ckpt_list_names(at, "step_", &list, &n, NULL) == ACCEL_OK)
+        for (size_t i = 0; i < n; i++)
+            if (!is_known(rootfd, list[i], id))
+                remove_part(at, list[i]);
+    free(list);
+    if (at >= 0)
+        close(at);
+    if (rootfd >= 0)
+        close(rootfd);
+}
+
 void accel_ckpt_local_remove(const char *root, const char *local, const char *name)
 {
-    const char *prefix = name ? name + strlen(CKPT_STAGED_PREFIX) : "step_";
-    char(*list)[CKPT_DIR_MAX] = NULL;
-    int home = open_home(root, local);
-    size_t n = 0;
+    char home[CKPT_DIR_MAX], part[CKPT_DIR_MAX];
+    int at;
 
-    if (home >= 0 && ckpt_list_names(home, prefix, &list, &n, NULL) == ACCEL_OK)
-        for (size_t i = 0; i < n; i++)
-            if (!name || strcmp(list[i], prefix) == 0)
-                (void)ckpt_remove_dir(home, list[i]);
-    free(list);
-    if (home >= 0)
-        close(home);
-}
-
-/* ---- records --------------------------------------------------------------------- */
-
-void ckpt_staged_name(char name_out[CKPT_DIR_MAX], int64_t step, const char *owner)
-{
-    char text[64];
-
-    ckpt_step_name(text, step);
-    snprintf(name_out, CKPT_DIR_MAX, CKPT_STAGED_PREFIX "%s.%s", text, owner);
-}
-
-/* The step of ".local-step_N.OWNER", or -1. */
-static int64_t step_of_record(const char *name)
-{
-    const char *step = name + strlen(CKPT_STAGED_PREFIX), *dot = strchr(step, '.');
-    char text[64];
-
-    if (!dot || (size_t)(dot - step) >= sizeof(text))
-        return -1;
-    snprintf(text, sizeof(text), "%.*s", (int)(dot - step), step);
-    return ckpt_step_of_name(text);
-}
-
-/* for qsort */
-static int newest_first(const void *pa, const void *pb)
-{
-    const accel_ckpt_staged_t *a = pa, *b = pb;
-
-    return (a->step < b->step) - (a->step > b->step);
-}
-
-accel_status_t accel_ckpt_list_staged(const char *root, accel_ckpt_staged_t **list_out,
-                                      size_t *count_out, accel_error_t *err)
-{
-    char(*names)[CKPT_DIR_MAX] = NULL;
-    int fd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    accel_ckpt_staged_t *list = NULL;
-    size_t n = 0, used = 0;
-    accel_status_t st = ACCEL_OK;
-
-    if (fd >= 0)
-        st = ckpt_list_names(fd, CKPT_STAGED_PREFIX "step_", &names, &n, err);
-    else if (errno != ENOENT)
-        st = ckpt_fail_root(err, root, "cannot open", errno);
-    if (fd >= 0)
-        close(fd);
-    if (!st && n > 0) {
-        list = calloc(n, sizeof(*list));
-        if (!list)
-            st = accel_fail_nomem(err, "the list", n * sizeof(*list));
+    if (!name) {
+        remove_unknown(root, local);
+        return;
     }
-    for (size_t i = 0; !st && i < n; i++) {
-        list[used].step = step_of_record(names[i]);
-        snprintf(list[used].name, sizeof(list[used].name), "%s", names[i]);
-        used += list[used].step >= 0;
-    }
-    free(names);
-    if (st)
-        return st;
-    if (used)
-        qsort(list, used, sizeof(*list), newest_first);
-    *list_out = list;
-    *count_out = used;
-    return ACCEL_OK;
-}
-
-accel_status_t accel_ckpt_unstage(const char *root, const char *name,
-                                  accel_error_t *err)
-{
-    int fd;
-    accel_status_t st = path_open_dir(root, &fd, err);
-
-    if (st)
-        return st;
-    if (fd < 0 || (ckpt_trash(fd, name) != 0 && errno != ENOENT))
-        st = accel_fail_at(err, A0846, name, "remove it manually",
-                           "cannot delete the record of a staged checkpoint: %m");
-    if (fd >= 0)
-        close(fd);
-    return st;
+    at = home_of(root, name, home) == 0 ? open_home(local, home) : -1;
+    if (at < 0)
+        return;
+    part_name(name, part);
+    remove_part(at, part);
+    close(at);
 }

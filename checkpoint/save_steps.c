@@ -209,14 +209,33 @@ static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
     return ACCEL_OK;
 }
 
+/* Collective. The nodes of all files to rank 0; *nodes_out is freed by the caller. */
+static accel_status_t gather_nodes(struct accel_ckpt_saving *g,
+                                   const accel_ckpt_coll_t *c, void **nodes_out,
+                                   accel_error_t *err)
+{
+    char name[CKPT_NODE_MAX];
+
+    ckpt_node_name(name);
+    if (c->size > 1)
+        return c->gather(c->user, name, sizeof(name), 0, nodes_out, g->sizes, err);
+    *nodes_out = malloc(sizeof(name));
+    if (!*nodes_out)
+        return accel_fail_nomem(err, "a list of nodes", sizeof(name));
+    memcpy(*nodes_out, name, sizeof(name));
+    return ACCEL_OK;
+}
+
 /* Steps 4 and 5. Rank 0 asks may_commit last, right before the rename: a run that lost
- * its lease must not publish. */
+ * its lease must not publish. nodes: of the files of a staged one, else NULL. */
 static accel_status_t commit(struct accel_ckpt_saving *g, const struct ckpt_manifest *m,
-                             accel_error_t *err)
+                             const char *nodes, accel_error_t *err)
 {
     struct strbuf text = { 0 };
     accel_status_t st = ckpt_manifest_format(m, -1, &text, err);
 
+    if (!st && nodes)
+        st = ckpt_places_write(g, nodes, err);
     if (!st && g->may_commit)
         st = g->may_commit(g->may_commit_user, err);
     if (!st)
@@ -231,16 +250,20 @@ static accel_status_t join_and_commit(struct accel_ckpt_saving *g,
                                       const accel_ckpt_coll_t *c, accel_error_t *err)
 {
     struct ckpt_manifest m = { 0 };
-    void *all = NULL;
-    accel_status_t st = gather_fragments(c, mine, &all, g->sizes, err);
+    void *all = NULL, *nodes = NULL;
+    accel_status_t st = g->local ? gather_nodes(g, c, &nodes, err) : ACCEL_OK;
     int failed;
 
+    if (!st)
+        st = gather_fragments(c, mine, &all, g->sizes, err);
     if (!st && c->rank == 0)
         st = ckpt_join_fragments(&g->m, all, g->sizes, &m, err);
     if (!st && c->rank == 0)
-        st = commit(g, &m, err);
-    if (c->rank == 0)
+        st = commit(g, &m, nodes, err);
+    if (c->rank == 0) {
         free(all);
+        free(nodes);
+    }
     ckpt_manifest_free(&m);
     st = ckpt_agree_whose(c, st, &failed, err);
     g->may_stand = failed != 0;
@@ -256,7 +279,7 @@ static accel_status_t check_and_commit(struct accel_ckpt_saving *g,
     if (c->rank == 0)
         st = ckpt_manifest_check(&g->m, A0816, err);
     if (!st && c->rank == 0)
-        st = commit(g, &g->m, err);
+        st = commit(g, &g->m, NULL, err);
     return ckpt_agree(c, st, err);
 }
 
@@ -301,7 +324,10 @@ static accel_status_t begin(struct accel_ckpt_saving *g, const accel_ckpt_save_t
     if (!st && c->rank == 0)
         st = ckpt_commit_begin(&g->commit, s->root, s->step, s->owner,
                                s->local ? 0 : total, err);
-    return ckpt_agree(c, st, err);
+    st = ckpt_agree(c, st, err);
+    if (st || !s->local || c->size == 1)
+        return st;
+    return c->broadcast(c->user, g->commit.id, sizeof(g->commit.id), 0, err);
 }
 
 /* A save that nothing is known of but what the caller says about its end. */
@@ -458,7 +484,7 @@ accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
                                   .direct_io = g->direct };
         memcpy(stats_out->aside, g->commit.aside, sizeof(stats_out->aside));
         if (g->local && !g->steps)
-            ckpt_staged_name(stats_out->staged, g->m.step, g->m.owner);
+            ckpt_staged_name(stats_out->staged, g->m.step, g->m.owner, g->commit.id);
     }
     return ACCEL_OK;
 }
@@ -485,7 +511,7 @@ static void drop_local(const struct accel_ckpt_saving *g)
 
     if (!g->local_begun || g->may_stand || (g->may_delete && !g->may_delete()))
         return;
-    ckpt_staged_name(name, g->m.step, g->m.owner);
+    ckpt_staged_name(name, g->m.step, g->m.owner, g->commit.id);
     accel_ckpt_local_remove(g->root, g->local, name);
 }
 

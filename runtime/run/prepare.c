@@ -373,6 +373,8 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
         st = staging_open(run, err);
     if (st == ACCEL_OK)
         st = resume_run(run, err);
+    if (st == ACCEL_OK)
+        st = staging_begin(run, err);
     /* A resumed run has all its values from the checkpoint. */
     if (st == ACCEL_OK && !run->progress.resumed)
         shard_init(run->shard, run->job.seed);

@@ -92,8 +92,11 @@ check-staging: check-programs
 staging_world = $(run_folder) $(open_world) $(held_run) tests/unit/loader_world.h tests/unit/staging_world.c \
 	tests/unit/staging_world.h
 staging_wraps = $(open_world_wraps) -Wl,--wrap=accel_ckpt_save_write \
-	-Wl,--wrap=pthread_join -Wl,--wrap=staging_open
-unit_tests += tests/unit/test_staging tests/unit/test_staging_stop
+	-Wl,--wrap=pthread_join -Wl,--wrap=staging_open -Wl,--wrap=ckpt_node_name
+unit_tests += tests/unit/test_staging tests/unit/test_staging_stop tests/unit/test_staging_kept
+tests_unit_test_staging_kept_SOURCES = tests/unit/test_staging_kept.c $(staging_world)
+tests_unit_test_staging_kept_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_staging_kept_LDFLAGS = $(AM_LDFLAGS) $(staging_wraps)
 tests_unit_test_staging_SOURCES = tests/unit/test_staging.c $(staging_world)
 tests_unit_test_staging_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_staging_LDFLAGS = $(AM_LDFLAGS) $(staging_wraps)

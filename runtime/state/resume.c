@@ -26,12 +26,30 @@ struct choice {
     long restarts;
 };
 
+/* One that may be resumed from. */
+struct candidate {
+    accel_ckpt_info_t at;
+    /* its record, where an earlier life left it on the nodes; "": none */
+    accel_ckpt_staged_t staged;
+    /* its nodes are not those of this run */
+    bool away;
+};
+
 /* The checkpoints of one directory, the same list on every rank. */
 struct found {
     /* newest first; one malloc */
-    accel_ckpt_info_t *list;
+    struct candidate *list;
     int64_t count;
+    /* of them in the directory itself */
+    int64_t here;
+    /* earlier starts of this job: nobody is there to ask */
+    long restarts;
 };
+
+static bool is_staged(const struct candidate *c)
+{
+    return c->staged.name[0] != '\0';
+}
 
 /* "it has seed=1, this run seed=7": the words in which two identities differ. Both have
  * the same keys in the same order. */
@@ -73,17 +91,16 @@ static void loading_free(struct loading *l)
     accel_ckpt_close(l->ckpt);
 }
 
-/* Does the checkpoint belong to this run? */
-static accel_status_t check_run(const accel_t *run, const struct loading *l,
-                                accel_error_t *err)
+/* Does a checkpoint with this identity belong to this run? */
+static accel_status_t same_run(const accel_t *run, const char *id, const char *where,
+                               accel_error_t *err)
 {
     char difference[512];
 
-    if (strcmp(accel_ckpt_run_id(l->ckpt), run->progress.run_id) == 0)
+    if (strcmp(id, run->progress.run_id) == 0)
         return ACCEL_OK;
-    identity_difference(accel_ckpt_run_id(l->ckpt), run->progress.run_id, difference,
-                        sizeof(difference));
-    return accel_fail_at(err, A0818, l->dir,
+    identity_difference(id, run->progress.run_id, difference, sizeof(difference));
+    return accel_fail_at(err, A0818, where,
                          "use another --out or accel.checkpoint.dir, or move the old "
                          "checkpoints away",
                          "the checkpoint belongs to another run: %s", difference);
@@ -101,7 +118,7 @@ static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *
     accel_status_t st = accel_ckpt_open_together(&l->ckpt, l->dir, &coll, err);
 
     if (st == ACCEL_OK)
-        st = check_run(run, l, err);
+        st = same_run(run, accel_ckpt_run_id(l->ckpt), l->dir, err);
     if (st != ACCEL_OK)
         return st;
     state = accel_ckpt_blob(l->ckpt, "trainer", &bytes);
@@ -228,26 +245,97 @@ static accel_status_t load_together(accel_t *run, const char *dir, int *writers_
     return st;
 }
 
+/* ---- what there is --------------------------------------------------------------- */
+
+/* Rank 0. One on the nodes, as far as its record tells. Another run's is refused before
+ * anything is changed. */
+static accel_status_t look_at_record(accel_t *run, struct candidate *c,
+                                     accel_error_t *err)
+{
+    char id[sizeof(run->progress.run_id)] = "";
+    accel_error_t why = { 0 };
+    const accel_status_t st =
+        accel_ckpt_staged_run(run->ckpt_dir, c->staged.name, id, sizeof(id), &why);
+
+    c->at = (accel_ckpt_info_t){ .step = c->staged.step };
+    snprintf(c->at.name, sizeof(c->at.name), "step_%08lld", (long long)c->at.step);
+    if (is_damage(st)) {
+        c->at.state = ACCEL_CKPT_DAMAGED;
+        snprintf(c->at.problem, sizeof(c->at.problem), "%.120s: %.120s", why.where,
+                 why.text);
+        return ACCEL_OK;
+    }
+    if (st == ACCEL_OK)
+        return same_run(run, id, c->staged.name, err);
+    *err = why;
+    return st;
+}
+
+/* for qsort; of the same step that in the directory comes first */
+static int newer_candidate(const void *pa, const void *pb)
+{
+    const struct candidate *a = pa, *b = pb;
+
+    if (a->at.step != b->at.step)
+        return (a->at.step < b->at.step) - (a->at.step > b->at.step);
+    return is_staged(a) - is_staged(b);
+}
+
+/* Rank 0. own: the run's directory, to which those on the nodes belong. */
+static accel_status_t list_all(accel_t *run, const char *dir, bool own,
+                               struct found *f_out, accel_error_t *err)
+{
+    accel_ckpt_info_t *here = NULL;
+    accel_ckpt_staged_t *staged = NULL;
+    size_t n = 0, more = 0;
+    accel_status_t st = accel_ckpt_list(dir, &here, &n, err);
+
+    if (st == ACCEL_OK && own && run->config.ckpt_save)
+        st = accel_ckpt_list_staged(dir, &staged, &more, err);
+    if (st == ACCEL_OK && n + more > 0) {
+        f_out->list = calloc(n + more, sizeof(*f_out->list));
+        if (!f_out->list)
+            st = accel_fail_nomem(err, "the list of checkpoints",
+                                  (n + more) * sizeof(*f_out->list));
+    }
+    for (size_t i = 0; st == ACCEL_OK && i < n; i++)
+        f_out->list[i].at = here[i];
+    for (size_t i = 0; st == ACCEL_OK && i < more; i++) {
+        f_out->list[n + i].staged = staged[i];
+        st = look_at_record(run, &f_out->list[n + i], err);
+    }
+    free(here);
+    free(staged);
+    if (st != ACCEL_OK)
+        return st;
+    f_out->here = (int64_t)n;
+    f_out->count = (int64_t)(n + more);
+    if (f_out->count)
+        qsort(f_out->list, n + more, sizeof(*f_out->list), newer_candidate);
+    return ACCEL_OK;
+}
+
 /* Collective. Rank 0's view of directory `dir` decides which names are tried, so that
  * all ranks try the same ones in the same order. */
-static accel_status_t agree_on_list(accel_t *run, const char *dir,
+static accel_status_t agree_on_list(accel_t *run, const char *dir, bool own,
                                     struct found *found_out, accel_error_t *err)
 {
-    accel_error_t own = { 0 };
-    int64_t head[2] = { 0, ACCEL_OK };
-    size_t n = 0;
+    accel_error_t why = { 0 };
+    int64_t head[3] = { 0, 0, ACCEL_OK };
     accel_status_t st;
 
     if (run->boot.rank == 0) {
-        head[1] = accel_ckpt_list(dir, &found_out->list, &n, &own);
-        head[0] = (int64_t)n;
+        head[2] = list_all(run, dir, own, found_out, &why);
+        head[0] = found_out->count;
+        head[1] = found_out->here;
     }
     st = comm_broadcast(run->comm, head, sizeof(head), 0, err);
-    if (st == ACCEL_OK && head[1] != ACCEL_OK) {
-        *err = own;
-        return err->code = (accel_status_t)head[1];
+    if (st == ACCEL_OK && head[2] != ACCEL_OK) {
+        *err = why;
+        return err->code = (accel_status_t)head[2];
     }
     found_out->count = head[0];
+    found_out->here = head[1];
     if (st != ACCEL_OK || head[0] == 0)
         return st;
     if (run->boot.rank != 0)
@@ -282,33 +370,45 @@ accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err)
     return ACCEL_OK;
 }
 
-/* Tries the list, newest first. Entries that the list calls damaged are passed over.
- * All others are tried, also those that rank 0 could not read when it made the list,
- * and an error other than damage ends the run. *at_out: place in the list of the one
- * that was tried last. */
-static accel_status_t try_all(accel_t *run, const char *root, const struct found *f,
-                              int64_t *at_out, accel_error_t *err)
+/* All ranks found the same error: only rank 0's keeps its text. */
+static accel_status_t said_once(const accel_t *run, accel_status_t st,
+                                accel_error_t *err)
 {
-    for (int64_t i = 0; i < f->count; i++) {
-        char dir[sizeof(run->ckpt_dir) + sizeof(f->list[i].name) + 2];
-        accel_status_t st;
+    if (run->boot.rank != 0)
+        err->text[0] = '\0';
+    return st;
+}
 
-        /* rank 0 has proof: nobody needs to open it */
-        if (f->list[i].state == ACCEL_CKPT_DAMAGED) {
-            if (run->boot.rank == 0)
-                accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged (%s); skipped",
-                           f->list[i].name, f->list[i].problem);
-            continue;
-        }
-        snprintf(dir, sizeof(dir), "%s/%s", root, f->list[i].name);
-        st = resume_from(run, dir, err);
-        *at_out = i;
-        if (st == ACCEL_OK || !is_damage(st))
-            return st;
-        if (run->boot.rank == 0)
-            accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged%s", dir,
-                       i + 1 < f->count ? "; trying the next older checkpoint" : "");
-    }
+/* Collective. Copies what is on the nodes before it is opened. Where nobody is there to
+ * ask, what is on other nodes is given up. */
+static accel_status_t fetch_staged(accel_t *run, struct candidate *c, long restarts,
+                                   accel_error_t *err)
+{
+    const accel_status_t st = staging_copy_left(run, &c->staged, err);
+    const accel_error_t why = *err;
+
+    c->away = st == ACCEL_ENOENT;
+    if (c->away && restarts == 0)
+        return accel_fail_at(err, A0863, why.where, why.hint,
+                             "the checkpoint of step %lld cannot be copied from the "
+                             "nodes: %.500s",
+                             (long long)c->at.step, why.text);
+    if ((c->away || is_damage(st)) && run->boot.rank == 0)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "the checkpoint of step %lld, which an earlier life saved on its "
+                   "nodes, cannot be used: %s%s%s",
+                   (long long)c->at.step, why.where, why.where[0] ? ": " : "",
+                   why.text);
+    return st;
+}
+
+/* None of the list could be used. What was on the nodes alone leaves a run that has not
+ * begun. */
+static accel_status_t fail_all(accel_t *run, const char *root, const struct found *f,
+                               accel_error_t *err)
+{
+    if (f->here == 0)
+        return ACCEL_OK;
     *err = (accel_error_t){ .code = ACCEL_ECORRUPT };
     if (run->boot.rank != 0)
         return ACCEL_ECORRUPT;
@@ -320,13 +420,41 @@ static accel_status_t try_all(accel_t *run, const char *root, const struct found
                          (long long)f->count);
 }
 
-/* All ranks found the same error: only rank 0's keeps its text. */
-static accel_status_t said_once(const accel_t *run, accel_status_t st,
-                                accel_error_t *err)
+/* Tries the list, newest first. Entries that the list calls damaged are passed over.
+ * All others are tried, also those that rank 0 could not read when it made the list,
+ * and an error other than damage ends the run. *at_out: place in the list of the one
+ * that was tried last. */
+static accel_status_t try_all(accel_t *run, const char *root, struct found *f,
+                              int64_t *at_out, accel_error_t *err)
 {
-    if (run->boot.rank != 0)
-        err->text[0] = '\0';
-    return st;
+    for (int64_t i = 0; i < f->count; i++) {
+        struct candidate *c = &f->list[i];
+        char dir[sizeof(run->ckpt_dir) + sizeof(c->at.name) + 2];
+        accel_status_t st = ACCEL_OK;
+
+        /* rank 0 has proof: nobody needs to open it */
+        if (c->at.state == ACCEL_CKPT_DAMAGED) {
+            if (run->boot.rank == 0)
+                accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged (%s); skipped",
+                           c->at.name, c->at.problem);
+            continue;
+        }
+        if (is_staged(c))
+            st = fetch_staged(run, c, f->restarts, err);
+        if (is_damage(st) || (c->away && st == ACCEL_ENOENT))
+            continue;
+        if (st != ACCEL_OK)
+            return said_once(run, st, err);
+        snprintf(dir, sizeof(dir), "%s/%s", root, c->at.name);
+        st = resume_from(run, dir, err);
+        *at_out = i;
+        if (st == ACCEL_OK || !is_damage(st))
+            return st;
+        if (run->boot.rank == 0)
+            accel_logf(&run->log, ACCEL_LOG_WARN, "%s is damaged%s", dir,
+                       i + 1 < f->count ? "; trying the next older checkpoint" : "");
+    }
+    return fail_all(run, root, f, err);
 }
 
 /* Rank 0. The damaged ones among the first `count` of the list are in the way of what
@@ -335,39 +463,109 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
                                  accel_error_t *err)
 {
     for (int64_t i = 0; i < count; i++) {
+        const accel_ckpt_info_t *c = &own->list[i].at;
         char to[192];
+        accel_status_t st;
+
+        /* of the step that was copied from the nodes the copy has the name by now */
+        if (is_staged(&own->list[i]) || c->step == run->progress.step)
+            continue;
         /* A complete one in the list was passed over because
          * reading it proved damage. */
-        accel_status_t st =
-            accel_ckpt_set_aside(run->ckpt_dir, own->list[i].name,
-                                 own->list[i].complete, to, sizeof(to), err);
-
+        st = accel_ckpt_set_aside(run->ckpt_dir, c->name, c->complete, to, sizeof(to),
+                                  err);
         if (st != ACCEL_OK)
             return st;
         accel_logf(&run->log, ACCEL_LOG_WARN, "%s/%s was moved aside to %s",
-                   run->ckpt_dir, own->list[i].name, to);
+                   run->ckpt_dir, c->name, to);
     }
     return ACCEL_OK;
 }
 
+/* Rank 0. What was reported as saved, and what this life begins with. */
+static void say_lost(accel_t *run, const struct found *own)
+{
+    const int64_t have = run->progress.resumed ? run->progress.step : -1;
+
+    for (int64_t i = 0; i < own->count; i++)
+        if (is_staged(&own->list[i]) && own->list[i].at.step > have) {
+            accel_logf(&run->log, ACCEL_LOG_WARN,
+                       "steps %lld to %lld are lost and will be done again: the newest "
+                       "checkpoint in %s is %s%.0lld",
+                       (long long)(have < 0 ? 1 : have + 1),
+                       (long long)own->list[i].at.step, run->ckpt_dir,
+                       have < 0 ? "none" : "of step ",
+                       (long long)(have < 0 ? 0 : have));
+            return;
+        }
+}
+
+/* Rank 0. The part stays where it is, for a person who wants it back. */
+static accel_status_t put_away(accel_t *run, const struct candidate *c,
+                               accel_error_t *err)
+{
+    char to[192];
+    const accel_status_t st =
+        accel_ckpt_staged_away(run->ckpt_dir, c->staged.name, to, sizeof(to), err);
+
+    if (st == ACCEL_OK)
+        accel_logf(&run->log, ACCEL_LOG_WARN,
+                   "%s/%s is now called %s: renamed back, with step_... of later steps "
+                   "moved away, it is resumed from on its nodes",
+                   run->ckpt_dir, c->staged.name, to);
+    return st;
+}
+
+/* Collective. The run has resumed, or begins: what is on the nodes is copied, damaged,
+ * given up by a person, or older. */
+static accel_status_t settle_staged(accel_t *run, const struct found *own,
+                                    accel_error_t *err)
+{
+    accel_ckpt_staged_t *gone;
+    accel_status_t st = ACCEL_OK;
+    int64_t n = 0;
+
+    if (own->count == own->here)
+        return ACCEL_OK;
+    gone = calloc((size_t)own->count, sizeof(*gone));
+    if (!gone)
+        st = accel_fail_nomem(err, "a list", (size_t)own->count * sizeof(*gone));
+    if (run->boot.rank == 0)
+        say_lost(run, own);
+    for (int64_t i = 0; i < own->count && st == ACCEL_OK; i++) {
+        const struct candidate *c = &own->list[i];
+
+        if (is_staged(c) && !c->away)
+            gone[n++] = c->staged;
+        else if (c->away && run->boot.rank == 0)
+            st = put_away(run, c, err);
+    }
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK)
+        st = staging_drop_left(run, gone, n, err);
+    free(gone);
+    return st;
+}
+
 /* Resumes from the run's own directory: later saves follow that checkpoint there. A run
  * that saves nothing moves nothing. */
-static accel_status_t from_own(accel_t *run, const struct found *own,
-                               accel_error_t *err)
+static accel_status_t from_own(accel_t *run, struct found *own, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
     int64_t at = 0;
 
     if (own->count > 0)
         st = try_all(run, run->ckpt_dir, own, &at, err);
-    if (st != ACCEL_OK || !run->progress.resumed)
+    if (st != ACCEL_OK)
         return st;
-    run->progress.saved_step = run->progress.step;
-    if (at == 0 || !run->config.ckpt_save)
+    if (run->progress.resumed)
+        run->progress.saved_step = run->progress.step;
+    if (!run->config.ckpt_save)
         return ACCEL_OK;
-    if (run->boot.rank == 0)
+    if (at > 0 && run->boot.rank == 0)
         st = move_aside(run, own, at, err);
-    return run_agree(run, st, err);
+    st = run_agree(run, st, err);
+    return st == ACCEL_OK ? settle_staged(run, own, err) : st;
 }
 
 /* ---- a fresh start --------------------------------------------------------------- */
@@ -387,7 +585,7 @@ static accel_status_t from_nothing(accel_t *run, const struct found *own,
                 "--accel-resume=none asks for a fresh start, but %lld checkpoint%s of "
                 "an earlier run %s here (newest: %s); nothing is overwritten",
                 (long long)own->count, own->count == 1 ? "" : "s",
-                own->count == 1 ? "is" : "are", own->list[0].name),
+                own->count == 1 ? "is" : "are", own->list[0].at.name),
             err);
     if (run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_INFO,
@@ -410,6 +608,15 @@ static bool is_checkpoint(const char *dir, const char *name)
     return access(path, F_OK) == 0 || strncmp(name, "step_", 5) == 0;
 }
 
+/* The newest in the directory itself, or "". */
+static const char *newest_here(const struct found *own)
+{
+    for (int64_t i = 0; i < own->count; i++)
+        if (!is_staged(&own->list[i]))
+            return own->list[i].at.name;
+    return "";
+}
+
 /* Rank 0: what `path` is. Both paths are resolved, so that a second name of the run's
  * own directory does not pass for another one. */
 static accel_status_t look_at(const accel_t *run, const char *path,
@@ -428,7 +635,7 @@ static accel_status_t look_at(const accel_t *run, const char *path,
     if (ours && strcmp(real, ours) == 0) {
         *place_out = PLACE_OWN;
     } else if (is_checkpoint(real, name)) {
-        bool newest = own->count > 0 && strcmp(own->list[0].name, name) == 0;
+        bool newest = strcmp(newest_here(own), name) == 0;
         name[-1] = '\0';
         *place_out = newest && ours && strcmp(real, ours) == 0 ? PLACE_OWN_NEWEST
                                                                : PLACE_CHECKPOINT;
@@ -445,7 +652,7 @@ static accel_status_t from_directory(accel_t *run, const char *path, accel_error
 {
     struct found f = { 0 };
     int64_t at = 0;
-    accel_status_t st = agree_on_list(run, path, &f, err);
+    accel_status_t st = agree_on_list(run, path, false, &f, err);
 
     if (st == ACCEL_OK && f.count == 0)
         st = said_once(run,
@@ -461,7 +668,7 @@ static accel_status_t from_directory(accel_t *run, const char *path, accel_error
 
 /* --accel-resume=PATH. To resume from elsewhere the run's own directory must be empty:
  * its checkpoints would belong to another history. */
-static accel_status_t from_path(accel_t *run, const char *path, const struct found *own,
+static accel_status_t from_path(accel_t *run, const char *path, struct found *own,
                                 accel_error_t *err)
 {
     int64_t place = PLACE_CHECKPOINT;
@@ -479,7 +686,8 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
     if (place == PLACE_OWN_NEWEST) {
         st = resume_from(run, path, err);
         run->progress.saved_step = st == ACCEL_OK ? run->progress.step : -1;
-        return st;
+        /* a person says that those on the nodes, which are newer, are given up */
+        return st == ACCEL_OK ? settle_staged(run, own, err) : st;
     }
     if (own->count > 0)
         return said_once(
@@ -490,7 +698,7 @@ static accel_status_t from_path(accel_t *run, const char *path, const struct fou
                 "checkpoints away, or resume from the newest (--accel-resume=auto)",
                 "--accel-resume names %.200s, but the run's own directory holds "
                 "checkpoints (newest: %s); nothing is overwritten",
-                path, own->list[0].name),
+                path, own->list[0].at.name),
             err);
     return place == PLACE_CHECKPOINT ? resume_from(run, path, err)
                                      : from_directory(run, path, err);
@@ -590,9 +798,10 @@ accel_status_t resume_run(accel_t *run, accel_error_t *err)
     run->progress.step = 0;
     run->progress.cursor = 0;
     if (st == ACCEL_OK)
-        st = agree_on_list(run, run->ckpt_dir, &own, err);
+        st = agree_on_list(run, run->ckpt_dir, true, &own, err);
     if (st != ACCEL_OK)
         goto out;
+    own.restarts = c.restarts;
     if (c.restarts > 0 && own.count > 0 && strcmp(c.what, "auto") != 0) {
         if (run->boot.rank == 0)
             accel_logf(&run->log, ACCEL_LOG_INFO,

@@ -155,21 +155,29 @@ static accel_ckpt_save_t describe(accel_t *run, const char *owner)
     };
 }
 
-/* Is it the part on the nodes, or its record, that the error is about? Another try
- * would find the same. */
-static bool is_lost(accel_status_t st)
-{
-    return st == ACCEL_ENOENT || st == ACCEL_ECORRUPT;
-}
-
-/* `why`: rank 0's. What cannot be copied now stays on the nodes; what is lost there is
- * no checkpoint of this run any more. */
-static accel_status_t take_failure(accel_t *run, accel_status_t st,
-                                   const accel_error_t *why, accel_error_t *err)
+/* What is damaged on the nodes is no checkpoint of this run any more. An older one
+ * there may be whole. */
+static void lose_copied(accel_t *run, const accel_error_t *why)
 {
     struct staging *s = &run->staging;
 
-    if (!save_may_pass(st) && !is_lost(st)) {
+    staging_end(run, why);
+    if (s->held[0].step == s->copied.step)
+        s->held[0] = s->held[1];
+    if (s->held[1].step == s->copied.step || s->held[1].step == s->held[0].step)
+        s->held[1].name[0] = '\0';
+    drop(run, &s->copied);
+    run->progress.saved_step = staging_holds(s) ? s->held[0].step : s->shared;
+}
+
+/* `why`: rank 0's. What cannot be copied now stays on the nodes. */
+static accel_status_t take_failure(accel_t *run, accel_status_t st,
+                                   const accel_error_t *why, accel_error_t *err)
+{
+    const bool damage = st == ACCEL_ECORRUPT;
+    struct staging *s = &run->staging;
+
+    if (!save_may_pass(st) && !damage) {
         *err = *why;
         return st;
     }
@@ -178,13 +186,10 @@ static accel_status_t take_failure(accel_t *run, accel_status_t st,
                    "cannot copy the checkpoint of step %lld from the nodes: %s%s%s; "
                    "training continues%s",
                    (long long)s->copied.step, why->where, why->where[0] ? ": " : "",
-                   why->text, is_lost(st) ? "" : ", and it stays on the nodes");
-    s->failed = true;
-    if (is_lost(st)) {
-        staging_forget(run);
-        staging_end(run, why);
-        run->progress.saved_step = s->shared;
-    }
+                   why->text, damage ? "" : ", and it stays on the nodes");
+    s->failed = !damage;
+    if (damage)
+        lose_copied(run, why);
     return ACCEL_OK;
 }
 
@@ -255,61 +260,9 @@ accel_status_t staging_finish(accel_t *run, accel_error_t *err)
 
 /* ---- what an earlier life left --------------------------------------------------- */
 
-/* The records, the same on every rank, newest first. */
-struct left {
-    accel_ckpt_staged_t *list;
-    int64_t count;
-    /* the newest whole one in the checkpoint directory; -1: none */
-    int64_t shared;
-};
-
-/* Rank 0. */
-static accel_status_t look(const accel_t *run, struct left *l, accel_error_t *err)
-{
-    accel_ckpt_info_t *list = NULL;
-    size_t n = 0, staged = 0;
-    accel_status_t st = accel_ckpt_list_staged(run->ckpt_dir, &l->list, &staged, err);
-
-    l->count = (int64_t)staged;
-    if (st == ACCEL_OK && staged > 0)
-        st = accel_ckpt_list(run->ckpt_dir, &list, &n, err);
-    for (size_t i = 0; i < n && l->shared < 0; i++)
-        if (list[i].complete)
-            l->shared = list[i].step;
-    free(list);
-    return st;
-}
-
-/* Collective. */
-static accel_status_t agree_on_left(accel_t *run, struct left *l, accel_error_t *err)
-{
-    int64_t head[2];
-    accel_status_t st = run->boot.rank == 0 ? look(run, l, err) : ACCEL_OK;
-
-    st = run_agree(run, st, err);
-    head[0] = l->count;
-    head[1] = l->shared;
-    if (st == ACCEL_OK)
-        st = comm_broadcast(run->comm, head, sizeof(head), 0, err);
-    if (st != ACCEL_OK || head[0] == 0)
-        return st;
-    l->count = head[0];
-    l->shared = head[1];
-    if (run->boot.rank != 0)
-        l->list = calloc((size_t)l->count, sizeof(*l->list));
-    st = run_agree(run,
-                   l->list ? ACCEL_OK
-                           : accel_fail_nomem(err, "the list of staged checkpoints",
-                                              (size_t)l->count * sizeof(*l->list)),
-                   err);
-    return st ? st
-              : comm_broadcast(run->comm, l->list, (size_t)l->count * sizeof(*l->list),
-                               0, err);
-}
-
-/* Collective. Copies one; nothing trains meanwhile. */
-static accel_status_t copy_left(accel_t *run, const accel_ckpt_staged_t *c,
-                                accel_error_t *err)
+/* Nothing trains meanwhile. */
+accel_status_t staging_copy_left(accel_t *run, const accel_ckpt_staged_t *c,
+                                 accel_error_t *err)
 {
     const accel_ckpt_coll_t coll = state_collectives(run->comm);
     accel_ckpt_saving_t *saving = NULL;
@@ -319,10 +272,9 @@ static accel_status_t copy_left(accel_t *run, const accel_ckpt_staged_t *c,
 
     if (st != ACCEL_OK)
         return st;
+    accel_ckpt_save_t args = describe(run, owner);
     if (!run->config.ckpt_local_dir[0])
-        return accel_fail(err, A0861, "set it as the earlier life had it",
-                          "accel.checkpoint.local_dir is not set");
-    const accel_ckpt_save_t args = describe(run, owner);
+        args.local = NULL; /* then the record says where it is */
     st = accel_ckpt_drain_begin(&saving, c->name, &args, &coll, err);
     if (st != ACCEL_OK)
         return st;
@@ -337,50 +289,20 @@ static accel_status_t copy_left(accel_t *run, const accel_ckpt_staged_t *c,
     return st;
 }
 
-/* Rank 0. What this life cannot have; `have`: what it begins with. */
-static void say_lost(accel_t *run, int64_t lost, int64_t have)
+/* The record first: without it nobody looks for the part. */
+accel_status_t staging_drop_left(accel_t *run, const accel_ckpt_staged_t *list,
+                                 int64_t count, accel_error_t *err)
 {
-    if (run->boot.rank != 0 || lost <= have)
-        return;
-    accel_logf(&run->log, ACCEL_LOG_WARN,
-               "steps %lld to %lld are lost and will be done again: the newest "
-               "checkpoint in %s is %s%.0lld",
-               (long long)(have < 0 ? 1 : have + 1), (long long)lost, run->ckpt_dir,
-               have < 0 ? "none" : "of step ", (long long)(have < 0 ? 0 : have));
-}
+    accel_status_t st = ACCEL_OK;
 
-/* Collective. The newest that is whole on these nodes, unless the checkpoint directory
- * has a newer one. All others are then of no use: a run that goes on from an older step
- * has another history. */
-static accel_status_t take_left(accel_t *run, struct left *l, accel_error_t *err)
-{
-    int64_t lost = -1;
-
-    for (int64_t i = 0; i < l->count && l->list[i].step > l->shared; i++) {
-        accel_error_t why = { 0 };
-        const accel_status_t st = copy_left(run, &l->list[i], &why);
-
-        if (st == ACCEL_OK) {
-            l->shared = l->list[i].step;
-            break;
-        }
-        if (!is_lost(st)) {
-            *err = why;
-            return st;
-        }
-        if (lost < 0)
-            lost = l->list[i].step;
-        if (run->boot.rank == 0)
-            accel_logf(&run->log, ACCEL_LOG_WARN,
-                       "the checkpoint of step %lld, which an earlier life saved on "
-                       "its nodes, cannot be used: %s%s%s",
-                       (long long)l->list[i].step, why.where, why.where[0] ? ": " : "",
-                       why.text);
-    }
-    say_lost(run, lost, l->shared);
-    for (int64_t i = 0; i < l->count && run->boot.rank == 0; i++)
-        (void)accel_ckpt_unstage(run->ckpt_dir, l->list[i].name, NULL);
-    return ACCEL_OK;
+    for (int64_t i = 0; i < count && st == ACCEL_OK && run->boot.rank == 0; i++)
+        st = accel_ckpt_unstage(run->ckpt_dir, list[i].name, err);
+    st = run_agree(run, st, err);
+    for (int64_t i = 0; i < count && st == ACCEL_OK; i++)
+        if (run->config.ckpt_local_dir[0])
+            accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir,
+                                    list[i].name);
+    return st;
 }
 
 /* ---- the directory --------------------------------------------------------------- */
@@ -394,6 +316,28 @@ static bool is_inside(const char *path, const char *dir)
            (strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0'));
 }
 
+/* The path without links, as far as it is there: nothing is made before it is known
+ * what an earlier life left. The caller frees it; NULL: no memory. */
+static char *resolve(const char *path)
+{
+    char *head = strdup(path), *real = head ? realpath(head, NULL) : NULL, *all = NULL;
+    size_t len = strlen(path);
+
+    while (head && !real && len > 1) {
+        while (len > 1 && head[--len] != '/')
+            ;
+        head[len] = '\0';
+        real = realpath(head, NULL);
+    }
+    free(head);
+    if (!real || path[len] == '\0')
+        return real;
+    if (asprintf(&all, "%s/%s", real[1] ? real : "", path + len) < 0)
+        all = NULL;
+    free(real);
+    return all;
+}
+
 /* This rank's view. A directory that cannot be made is found by the first save. */
 static accel_status_t check_place(const accel_t *run, accel_error_t *err)
 {
@@ -401,13 +345,11 @@ static accel_status_t check_place(const accel_t *run, accel_error_t *err)
                *cure = "name a directory on a disk of the nodes";
     char *local, *shared;
     bool apart;
-    size_t len;
 
     if (dir[0] != '/')
         return accel_fail_at(err, A0862, dir, cure,
                              "accel.checkpoint.local_dir is not an absolute path");
-    (void)path_make_dirs(dir, &len);
-    local = realpath(dir, NULL);
+    local = resolve(dir);
     shared = realpath(run->ckpt_dir, NULL);
     apart =
         !local || !shared || (!is_inside(local, shared) && !is_inside(shared, local));
@@ -422,24 +364,20 @@ static accel_status_t check_place(const accel_t *run, accel_error_t *err)
 
 accel_status_t staging_open(accel_t *run, accel_error_t *err)
 {
-    const char *dir = run->config.ckpt_local_dir;
-    struct left l = { .shared = -1 };
-    accel_status_t st;
-
     pthread_mutex_init(&run->staging.sweep.lock, NULL);
-    if (!run->config.ckpt_save)
+    if (!run->config.ckpt_save || !run->config.ckpt_local_dir[0])
         return ACCEL_OK;
-    st = run_agree(run, dir[0] ? check_place(run, err) : ACCEL_OK, err);
-    if (st == ACCEL_OK)
-        st = agree_on_left(run, &l, err);
-    if (st == ACCEL_OK)
-        st = take_left(run, &l, err);
-    free(l.list);
-    if (st != ACCEL_OK)
-        return st;
-    /* also what a save that was killed left; none has begun on any rank */
-    if (dir[0])
-        accel_ckpt_local_remove(run->ckpt_dir, dir, NULL);
-    run->staging.on = dir[0] != '\0';
+    return run_agree(run, check_place(run, err), err);
+}
+
+accel_status_t staging_begin(accel_t *run, accel_error_t *err)
+{
+    const char *dir = run->config.ckpt_local_dir;
+
+    if (!run->config.ckpt_save || !dir[0])
+        return ACCEL_OK;
+    /* what a save that was killed left; none has begun on any rank */
+    accel_ckpt_local_remove(run->ckpt_dir, dir, NULL);
+    run->staging.on = true;
     return run_agree(run, ACCEL_OK, err);
 }

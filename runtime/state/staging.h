@@ -2,7 +2,7 @@
  *
  * Checkpoints that go to the nodes' own disks first (accel.checkpoint.local_dir), and
  * are copied to the checkpoint directory while training goes on: by this life, or by
- * the next one before it resumes. All of it is the same on every rank.
+ * the next one when it resumes. All of it is the same on every rank.
  */
 #ifndef ACCEL_STATE_STAGING_H
 #define ACCEL_STATE_STAGING_H
@@ -36,11 +36,21 @@ struct staging {
     int64_t shared;
 };
 
-/* Before a resume: copies what an earlier life left on these nodes to the checkpoint
- * directory, where it is newer than all that is there, or says what is lost.
- * Collective. A0862: the config's directory is in the way of the other one. Errors of
- * the checkpoint directory end the run with everything as it was. */
+/* Before a resume. Makes nothing. Collective. A0862: the config's directory is in the
+ * way of the checkpoint directory. */
 accel_status_t staging_open(accel_t *run, accel_error_t *err);
+/* Copies a checkpoint that an earlier life left on the nodes to the checkpoint
+ * directory. Collective. Errors: those of accel_ckpt_drain_begin; nothing has changed
+ * then. */
+accel_status_t staging_copy_left(accel_t *run, const accel_ckpt_staged_t *c,
+                                 accel_error_t *err);
+/* Those of list[count] are of no use any more: this run has resumed without them.
+ * Removes records, then parts. Collective. */
+accel_status_t staging_drop_left(accel_t *run, const accel_ckpt_staged_t *list,
+                                 int64_t count, accel_error_t *err);
+/* Behind a resume: checkpoints go to the nodes, where the config says so.
+ * Collective. */
+accel_status_t staging_begin(accel_t *run, accel_error_t *err);
 /* The checkpoint of `step` is on the nodes; says so. Older ones than the newest two go.
  * Collective. */
 void staging_take(accel_t *run, int64_t step, const accel_ckpt_stats_t *stats);

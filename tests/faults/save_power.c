@@ -8,8 +8,6 @@
  * another life goes on from there.
  */
 #include <fcntl.h>
-#include <glob.h>
-#include <inttypes.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -143,25 +141,15 @@ void __wrap_background_do(struct background *b, accel_t *run,
 /* ---- what is on the node --------------------------------------------------------- */
 
 /* Can the checkpoint `step`, or a newer one, be copied from what is left of the node? It
- * is done, in what is left. The name of its folder follows from the root's, which is
- * another one now. */
+ * is done, in what is left. */
 static bool copied_from_node(int64_t step)
 {
-    char node[sizeof(lost_dir) + 10], pattern[sizeof(node) + 10], to[sizeof(node) + 40];
-    char *real = realpath(lost_root, NULL);
+    char node[sizeof(lost_dir) + 10];
     accel_ckpt_staged_t *list = NULL;
     bool copied = false;
-    glob_t found;
     size_t n = 0;
 
     snprintf(node, sizeof(node), "%s/node", lost_dir);
-    snprintf(pattern, sizeof(pattern), "%s/accel-*", node);
-    if (real && glob(pattern, 0, NULL, &found) == 0) {
-        snprintf(to, sizeof(to), "%s/accel-%016" PRIx64, node, ckpt_run_hash(real));
-        (void)rename(found.gl_pathv[0], to);
-        globfree(&found);
-    }
-    free(real);
     if (accel_ckpt_list_staged(lost_root, &list, &n, NULL))
         return false;
     for (size_t i = 0; i < n && !copied && list[i].step >= step; i++) {

@@ -29,6 +29,7 @@ accel_status_t __real_accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_
 /* FULL_SHARD; `more`: lines of accel.checkpoint. */
 void held_config(int world, const char *more);
 accel_status_t begin(struct number_run *k, int64_t steps);
+extern uint64_t held_seed; /* of the run */
 accel_status_t step(struct number_run *k);
 accel_status_t steps(struct number_run *k, int n);
 /* Rank 0 says how a run stopped, with `text` in it, and nobody else says anything. */

@@ -27,6 +27,7 @@ char staging_root[] = "/tmp/accel-staging.XXXXXX";
 static char nodes[sizeof(staging_root) + 40]; /* the disks of the nodes */
 bool apart;
 int moved_rank = -1;
+bool other_disk;
 const char *local_dir;
 
 /* ---- the gate -------------------------------------------------------------------- */
@@ -93,11 +94,19 @@ bool has_said(const struct boot *b, const char *text)
 }
 
 /* The disk of this rank's node. */
-static void node_dir(int rank, char *buf, size_t len)
+void node_dir(int rank, char *buf, size_t len)
 {
     const bool other = moved_rank >= 0 && (!apart || rank == moved_rank);
 
     snprintf(buf, len, "%s/%s%d", nodes, other ? "other" : "node", apart ? rank : 0);
+}
+
+static char node_name[30];
+
+void __wrap_ckpt_node_name(char name_out[65]);
+void __wrap_ckpt_node_name(char name_out[65])
+{
+    snprintf(name_out, 65, "%s", node_name);
 }
 
 /* The config is the same on all ranks; what a path leads to is the node's. */
@@ -105,8 +114,12 @@ accel_status_t __real_staging_open(accel_t *run, accel_error_t *err);
 accel_status_t __wrap_staging_open(accel_t *run, accel_error_t *err);
 accel_status_t __wrap_staging_open(accel_t *run, accel_error_t *err)
 {
+    const int rank = run->boot.rank;
+    const bool other = moved_rank >= 0 && (!apart || rank == moved_rank) && !other_disk;
     char *dir = run->config.ckpt_local_dir;
 
+    snprintf(node_name, sizeof(node_name), "%s%d", other ? "other" : "node",
+             apart ? rank : 0);
     if (local_dir)
         snprintf(dir, sizeof(run->config.ckpt_local_dir), "%s", local_dir);
     else
@@ -236,6 +249,7 @@ void new_case(int world, const char *name, const char *more)
              strstr(more, "async") ? "" : "    async: false\n", more);
     held_config(world, keys);
     moved_rank = -1;
+    other_disk = false;
 }
 
 void life(int world, const char *what, int (*fn)(struct boot *, void *), void *arg,

@@ -2,7 +2,8 @@
  *
  * Lives of runs that save to the nodes first, every second step. The ranks share a
  * node, or each is a node of its own. A test that links this wraps
- * accel_ckpt_save_write, pthread_join and staging_open, besides $(open_world_wraps).
+ * accel_ckpt_save_write, ckpt_node_name, pthread_join and staging_open, besides
+ * $(open_world_wraps).
  */
 #ifndef ACCEL_TESTS_STAGING_WORLD_H
 #define ACCEL_TESTS_STAGING_WORLD_H
@@ -22,6 +23,8 @@ extern char staging_root[];
 extern bool apart;
 /* Its node is another one than before; where the ranks share one, all of them moved. */
 extern int moved_rank;
+/* ... or the node is the same, and has another disk there. */
+extern bool other_disk;
 /* In place of the node's directory; NULL: that. */
 extern const char *local_dir;
 /* The wait for a thread lets it go. */
@@ -41,6 +44,8 @@ bool has_said(const struct boot *b, const char *text);
 void await_copy(struct number_run *k);
 /* The newest record of a staged one, and how many there are. */
 int64_t staged(size_t *count_out);
+/* The disk of this rank's node, into buf[len]. */
+void node_dir(int rank, char *buf, size_t len);
 /* Parts on this rank's node; found (NULL: not) is called with the path of each. */
 int parts(int rank, void (*found)(const char *dir));
 /* Their number, when this rank has removed what is gone. */

@@ -270,10 +270,12 @@ static const char *staged_problem(bool all_live)
 
     if (accel_ckpt_list_staged(root, &list, &n, NULL))
         return "the records cannot be read";
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        *strrchr(list[i].name, '@') = '\0'; /* the ID is that of the folder */
         if (files_like("%s/accel-*/%s/rank_*.h5", list[i].name + strlen(".local-")) !=
             RANKS)
             p = "a record whose files are not all there";
+    }
     free(list);
     if (!p && all_live && files_like("%s/accel-*/%s", "*") != n)
         p = "files without a record";

@@ -5,6 +5,7 @@
  * its end has every byte.
  */
 #include <fcntl.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,10 +34,17 @@ static struct {
     atomic_llong read, more;
 } giving_up;
 
+static int reads_fail; /* with this error; 0: they do not */
+
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
 {
-    const ssize_t done = __real_pread(fd, p, n, at);
+    ssize_t done;
 
+    if (reads_fail && world_is_shard(fd)) {
+        errno = reads_fail;
+        return -1;
+    }
+    done = __real_pread(fd, p, n, at);
     if (!giving_up.saving || done <= 0 || !world_is_shard(fd))
         return done;
     if (giving_up.read >= giving_up.at)
@@ -138,6 +146,10 @@ int main(void)
     tap_ok(giving_up.more <= 2 * CKPT_IO_BYTES, "%lld bytes are read after that",
            (long long)giving_up.more);
     tap_ok(!is_there(&err), "neither is a checkpoint: %s", err.text);
+    reads_fail = EIO;
+    tap_ok(copy_staged(stats.staged, 0, &err) == ACCEL_EIO && message_of(&err) == A0863,
+           "nor is one that cannot be read now: %s", err.text);
+    reads_fail = 0;
     tap_is_int(copy_staged(stats.staged, 0, &err), ACCEL_OK, "one to the end is");
     tap_ok(is_there(&err), "with every byte");
     *strrchr(root, '/') = '\0';

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,30 @@ static int finds_0(struct boot *b, void *arg)
 static int finds_2(struct boot *b, void *arg)
 {
     return finds_with(b, 2, arg);
+}
+/* Parts of a record that has another name now stay on the node. */
+static int goes_on_2(struct boot *b, void *arg)
+{
+    struct number_run k;
+
+    gate(false);
+    EXPECT(!begin(&k, 100) && accel_steps_done(k.run) == 2, "resumed: %s", k.err.text);
+    EXPECT(!arg || has_said(b, arg), "said: %s", said);
+    accel_close(k.run, NULL);
+    return 0;
+}
+static int records_away(void)
+{
+    char pattern[300];
+    glob_t found;
+    int n = 0;
+
+    snprintf(pattern, sizeof(pattern), "%s/checkpoints/.away-step_*", out_dir);
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        n = (int)found.gl_pathc;
+        globfree(&found);
+    }
+    return n;
 }
 static int finds_4(struct boot *b, void *arg)
 {
@@ -327,6 +352,12 @@ static void damage(const char *dir)
         closedir(d);
 }
 
+static void damage_6(const char *dir)
+{
+    if (strstr(dir, "/step_00000006."))
+        damage(dir);
+}
+
 static int is_damaged(struct boot *b, void *arg)
 {
     struct number_run k;
@@ -348,6 +379,37 @@ static int is_damaged(struct boot *b, void *arg)
     EXPECT(has_said(b, "cannot copy the checkpoint of step 2 from the nodes: "),
            "said: %s", said);
     EXPECT(!step(&k) && newest() == 4, "the next one is shared: %s", k.err.text);
+    accel_close(k.run, NULL);
+    return 0;
+}
+
+/* The newest of three is damaged: the one before it stays, and is copied. */
+static int loses_one(struct boot *b, void *arg)
+{
+    struct number_run k;
+    size_t n;
+
+    (void)arg;
+    gate(true);
+    EXPECT(!begin(&k, 100) && !steps(&k, 6), "steps: %s", k.err.text);
+    accel_barrier(k.run, &k.err);
+    if (b->rank == b->size - 1)
+        parts(b->rank, damage_6);
+    accel_barrier(k.run, &k.err);
+    gate(false);
+    await_copy(&k);
+    EXPECT(!step(&k) && newest() == 2, "step 2 is copied: %s", said);
+    await_copy(&k);
+    EXPECT(!staging_go_on(k.run, true, &k.err), "step 6: %s", k.err.text);
+    EXPECT(has_said(b, "cannot copy the checkpoint of step 6 from the nodes: "),
+           "is damaged: %s", said);
+    accel_barrier(k.run, &k.err);
+    EXPECT(staged(&n) == 4 && n == 1 && k.run->progress.saved_step == 4,
+           "step 4 is not (%zu)", n);
+    await_copy(&k);
+    EXPECT(!staging_go_on(k.run, true, &k.err), "step 4: %s", k.err.text);
+    accel_barrier(k.run, &k.err);
+    EXPECT(newest() == 4 && staged(&n) == -1, "is copied: %s", said);
     accel_close(k.run, NULL);
     return 0;
 }
@@ -402,9 +464,14 @@ static void test_lives(int world)
     new_case(world, "elsewhere", "");
     life(world, "killed with a newer one on the nodes", dies_later, NULL, KILLED);
     moved_rank = world - 1;
-    life(world, "one rank is elsewhere", finds_2, two, 0);
+    setenv("ACCEL_RESTART_COUNT", "1", 1);
+    life(world, "restarted by Slurm, one rank is elsewhere", goes_on_2, two, 0);
+    unsetenv("ACCEL_RESTART_COUNT");
+    tap_is_int(records_away(), 1, "its record is called another name");
     moved_rank = -1;
-    life(world, "back on the old nodes, the older history goes on", finds_2, NULL, 0);
+    tap_ok(parts(world - 1, NULL) == 1, "its part is where it was");
+    life(world, "back on the old nodes, the older history goes on", goes_on_2, NULL, 0);
+    tap_ok(parts(world - 1, NULL) == 1 && records_away() == 1, "and keeps both");
     new_case(world, "damaged", "");
     life(world, "killed between", dies_between, NULL, KILLED);
     parts(0, damage);
@@ -432,6 +499,8 @@ static void test_failures(int world)
     life(world, "the shared disk is full", is_full, NULL, 0);
     new_case(world, "broken", "");
     life(world, "a part is damaged", is_damaged, NULL, 0);
+    new_case(world, "loses", "");
+    life(world, "one of three is damaged", loses_one, NULL, 0);
     new_case(world, "fenced", "");
     life(world, "a later life, and a copy", is_fenced, NULL, 0);
     new_case(world, "fenced-save", "");

@@ -10,10 +10,6 @@
 #include "tests/tap.h"
 #include "tests/unit/staging_world.h"
 
-static int finds_0(struct boot *b, void *arg)
-{
-    return finds_with(b, 0, arg);
-}
 static int finds_2(struct boot *b, void *arg)
 {
     return finds_with(b, 2, arg);
@@ -231,12 +227,6 @@ static int is_refused(struct boot *b, void *arg)
     return 0;
 }
 
-static int unset(struct boot *b, void *arg)
-{
-    local_dir = "";
-    return finds_0(b, arg);
-}
-
 /* Killed with one on the nodes. */
 static int dies_between(struct boot *b, void *arg)
 {
@@ -295,8 +285,7 @@ static void test_places(int world)
     life(world, "the top", is_refused, top, 0);
     life(world, "a relative path", is_refused, relative, 0);
     life(world, "killed between", dies_between, NULL, KILLED);
-    life(world, "not set any more", unset,
-         "cannot be used: accel.checkpoint.local_dir is not set", 0);
+    life(world, "set as it was", finds_2, NULL, 0);
 }
 
 int main(void)
