@@ -617,19 +617,32 @@ static const char *newest_here(const struct found *own)
     return "";
 }
 
+/* Only a path that leads nowhere is a wrong one. */
+static accel_status_t fail_path(const char *path, int error, accel_error_t *err)
+{
+    if (error == EACCES || error == EPERM)
+        return accel_fail_at(err, A0832, path, "make it readable for you",
+                             "cannot resume from this path: %s", strerror(error));
+    if (error != ENOENT && error != ENOTDIR && error != ELOOP)
+        return accel_fail_at(err, A0812, path, "check the storage, then try again",
+                             "cannot resume from this path: %s", strerror(error));
+    return accel_fail_at(err, A0341, path, "list the checkpoints: accel ckpt ls DIR",
+                         "cannot resume from this path: %s", strerror(error));
+}
+
 /* Rank 0: what `path` is. Both paths are resolved, so that a second name of the run's
  * own directory does not pass for another one. */
 static accel_status_t look_at(const accel_t *run, const char *path,
                               const struct found *own, int64_t *place_out,
                               accel_error_t *err)
 {
-    char *real = realpath(path, NULL), *ours = realpath(run->ckpt_dir, NULL);
+    char *real = realpath(path, NULL);
+    const int error = errno;
+    char *ours = realpath(run->ckpt_dir, NULL);
 
     if (!real) {
         free(ours);
-        return accel_fail_at(err, A0341, path,
-                             "list the checkpoints: accel ckpt ls DIR",
-                             "cannot resume from this path: %s", strerror(errno));
+        return fail_path(path, error, err);
     }
     char *name = strrchr(real, '/') + 1;
     if (ours && strcmp(real, ours) == 0) {

@@ -57,9 +57,13 @@ static accel_status_t list_numbers(const accel_t *run, int64_t **list_out,
         return accel_fail_at(
             err, A0803, run->ckpt_dir, "check the directory and its permissions",
             "cannot read the checkpoint directory: %s", strerror(errno));
-    while ((entry = readdir(dir))) {
+    for (;;) {
         int64_t *more;
 
+        errno = 0;
+        entry = readdir(dir);
+        if (!entry)
+            break;
         number = auto_number(entry->d_name);
         if (number < 0)
             continue;
@@ -71,6 +75,13 @@ static accel_status_t list_numbers(const accel_t *run, int64_t **list_out,
         }
         list = more;
         list[n++] = number;
+    }
+    if (errno) {
+        accel_fail_at(err, A0812, run->ckpt_dir, "check the storage, then try again",
+                      "cannot list the checkpoint directory: %s", strerror(errno));
+        free(list);
+        closedir(dir);
+        return ACCEL_EIO;
     }
     closedir(dir);
     if (n)

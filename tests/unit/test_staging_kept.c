@@ -422,11 +422,11 @@ static void test_order(int world)
 
     new_case(world, "order", "");
     life(world, "killed with steps 2 and 4", dies_with_two, NULL, KILLED);
-    snprintf(
-        cmd, sizeof(cmd),
-        "cd %s/checkpoints && mkdir step_00000006 && echo x >step_00000006/MANIFEST",
-        out_dir);
-    tap_ok(system(cmd) == 0, "a newer one in the shared directory is damaged");
+    snprintf(cmd, sizeof(cmd),
+             "cd %s/checkpoints && for s in 6 4; do mkdir step_0000000$s && "
+             "echo x >step_0000000$s/MANIFEST || exit 1; done",
+             out_dir);
+    tap_ok(system(cmd) == 0, "those in the shared directory are damaged");
     life(world, "the one on the nodes is taken", finds_4, NULL, 0);
 }
 
