@@ -252,8 +252,9 @@ accel_status_t accel_ckpt_staged_run(const char *root, const char *name, char *b
                                      size_t len, accel_error_t *err);
 /* Removes what this node has of staged checkpoint `name` of root; NULL: all that no
  * record there knows of. Left undone where it cannot be, and what belongs to another
- * user. Not collective. */
-void accel_ckpt_local_remove(const char *root, const char *local, const char *name);
+ * user. 0; -1: nothing is done, as the record is there, or the root cannot be opened.
+ * Not collective. */
+int accel_ckpt_local_remove(const char *root, const char *local, const char *name);
 
 /* Makes every save in progress below `root` fail at its commit, on whatever node its
  * ranks run. A process that has just become the only writer there calls this first. A

@@ -185,59 +185,61 @@ static void remove_part(int home, const char *part)
     (void)ckpt_remove_dir(home, part);
 }
 
-/* May a record know of the part? A root that cannot be read may have one. */
-static bool is_known(int rootfd, const char *part, const char *id)
+/* Is the record there, also under the name of one that was given up? A root that cannot
+ * be read may have it. */
+static bool is_recorded(int rootfd, const char *record)
 {
-    static const char *const format[] = { CKPT_STAGED_PREFIX "%s@%s",
-                                          CKPT_AWAY_PREFIX "%s@%s" };
-    char record[2 * CKPT_DIR_MAX];
+    char given_up[CKPT_DIR_MAX + sizeof(CKPT_AWAY_PREFIX)];
+    const char *const names[] = { record, given_up };
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(format); i++) {
-        snprintf(record, sizeof(record), format[i], part, id);
-        if (faccessat(rootfd, record, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+    snprintf(given_up, sizeof(given_up), CKPT_AWAY_PREFIX "%s",
+             record + strlen(CKPT_STAGED_PREFIX));
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++)
+        if (faccessat(rootfd, names[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
             errno != ENOENT)
             return true;
-    }
     return false;
 }
 
 /* What saves that were killed left on this node. */
-static void remove_unknown(const char *root, const char *local)
+static void remove_unknown(int rootfd, const char *local)
 {
-    int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     char(*list)[CKPT_DIR_MAX] = NULL;
-    char home[CKPT_DIR_MAX], id[CKPT_ID_MAX];
+    char home[CKPT_DIR_MAX], id[CKPT_ID_MAX], record[2 * CKPT_DIR_MAX];
     size_t n = 0;
-    int at = -1;
+    int at;
 
-    if (rootfd >= 0 && ckpt_staging_id(rootfd, id)) {
-        snprintf(home, sizeof(home), "accel-%s", id);
-        at = open_home(local, home);
-    }
+    if (!ckpt_staging_id(rootfd, id))
+        return;
+    snprintf(home, sizeof(home), "accel-%s", id);
+    at = open_home(local, home);
     if (at >= 0 && ckpt_list_names(at, "step_", &list, &n, NULL) == ACCEL_OK)
-        for (size_t i = 0; i < n; i++)
-            if (!is_known(rootfd, list[i], id))
+        for (size_t i = 0; i < n; i++) {
+            snprintf(record, sizeof(record), CKPT_STAGED_PREFIX "%s@%s", list[i], id);
+            if (!is_recorded(rootfd, record))
                 remove_part(at, list[i]);
+        }
     free(list);
     if (at >= 0)
         close(at);
-    if (rootfd >= 0)
-        close(rootfd);
 }
 
-void accel_ckpt_local_remove(const char *root, const char *local, const char *name)
+int accel_ckpt_local_remove(const char *root, const char *local, const char *name)
 {
+    int rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     char home[CKPT_DIR_MAX], part[CKPT_DIR_MAX];
-    int at;
+    int at, r = 0;
 
-    if (!name) {
-        remove_unknown(root, local);
-        return;
+    if (rootfd < 0 || (name && is_recorded(rootfd, name))) {
+        r = -1;
+    } else if (!name) {
+        remove_unknown(rootfd, local);
+    } else if (home_of(root, name, home) == 0 && (at = open_home(local, home)) >= 0) {
+        part_name(name, part);
+        remove_part(at, part);
+        close(at);
     }
-    at = home_of(root, name, home) == 0 ? open_home(local, home) : -1;
-    if (at < 0)
-        return;
-    part_name(name, part);
-    remove_part(at, part);
-    close(at);
+    if (rootfd >= 0)
+        close(rootfd);
+    return r;
 }

@@ -512,7 +512,7 @@ static void drop_local(const struct accel_ckpt_saving *g)
     if (!g->local_begun || g->may_stand || (g->may_delete && !g->may_delete()))
         return;
     ckpt_staged_name(name, g->m.step, g->m.owner, g->commit.id);
-    accel_ckpt_local_remove(g->root, g->local, name);
+    (void)accel_ckpt_local_remove(g->root, g->local, name);
 }
 
 void accel_ckpt_save_free(accel_ckpt_saving_t *g)

@@ -23,21 +23,30 @@ static bool is_there(const accel_ckpt_staged_t *c)
 
 /* ---- what is gone ---------------------------------------------------------------- */
 
-/* The thread: removes parts until there is none left to remove. After the notice of a
- * stop that is the next life's. */
+/* Removes parts until there is none left to remove. After the notice of a stop that is
+ * the next life's. A part whose record is still there waits for another try: rank 0 has
+ * not come to it yet, or could not remove it. */
 static void sweep(accel_t *run)
 {
     struct staging *s = &run->staging;
+    int left = 0;
 
     pthread_mutex_lock(&s->sweep.lock);
-    while (s->sweep.count > 0) {
+    while (s->sweep.count > left) {
         char name[sizeof(s->sweep.name[0])];
+        bool stays = false;
 
-        memcpy(name, s->sweep.name[--s->sweep.count], sizeof(name));
+        memcpy(name, s->sweep.name[left], sizeof(name));
         pthread_mutex_unlock(&s->sweep.lock);
         if (retention_may_delete())
-            accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir, name);
+            stays = accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir,
+                                            name) != 0;
         pthread_mutex_lock(&s->sweep.lock);
+        if (stays)
+            left++;
+        else
+            memmove(s->sweep.name[left], s->sweep.name[left + 1],
+                    (size_t)(--s->sweep.count - left) * sizeof(s->sweep.name[0]));
     }
     s->sweep.works = false;
     pthread_mutex_unlock(&s->sweep.lock);
@@ -59,13 +68,16 @@ static void sweep_part(accel_t *run, const char *name)
     if (begins)
         background_do(&s->sweep.thread, run, sweep);
     else if (full)
-        accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir, name);
+        (void)accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir, name);
 }
 
-/* The thread is joined, and what it has removed is seen by all. */
+/* The thread is joined, and what it has removed is seen by all. What waited for its
+ * record has another try: the ranks have met since. */
 void staging_settle(accel_t *run)
 {
     background_settle(&run->staging.sweep.thread);
+    if (run->staging.sweep.count > 0)
+        sweep(run);
 }
 
 /* Removes the record, at once, so that no later life finds it, and the part. After the
@@ -300,8 +312,8 @@ accel_status_t staging_drop_left(accel_t *run, const accel_ckpt_staged_t *list,
     st = run_agree(run, st, err);
     for (int64_t i = 0; i < count && st == ACCEL_OK; i++)
         if (run->config.ckpt_local_dir[0])
-            accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir,
-                                    list[i].name);
+            (void)accel_ckpt_local_remove(run->ckpt_dir, run->config.ckpt_local_dir,
+                                          list[i].name);
     return st;
 }
 
@@ -377,7 +389,7 @@ accel_status_t staging_begin(accel_t *run, accel_error_t *err)
     if (!run->config.ckpt_save || !dir[0])
         return ACCEL_OK;
     /* what a save that was killed left; none has begun on any rank */
-    accel_ckpt_local_remove(run->ckpt_dir, dir, NULL);
+    (void)accel_ckpt_local_remove(run->ckpt_dir, dir, NULL);
     run->staging.on = true;
     return run_agree(run, ACCEL_OK, err);
 }
