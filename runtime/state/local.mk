@@ -15,6 +15,8 @@ libaccel_core_la_SOURCES += \
 	runtime/state/read_boxes.c \
 	runtime/state/registered.c \
 	runtime/state/resume.c \
+	runtime/state/resume_list.c \
+	runtime/state/resume_list.h \
 	runtime/state/retention.c \
 	runtime/state/run_boxes.c \
 	runtime/state/save.c \

@@ -17,6 +17,7 @@
 
 #include "common/env_names.h"
 #include "run/run.h"
+#include "state/resume_list.h"
 
 /* What to resume from, as rank 0 decided it. */
 struct choice {
@@ -25,31 +26,6 @@ struct choice {
     /* earlier starts of this job; 0: this is the first */
     long restarts;
 };
-
-/* One that may be resumed from. */
-struct candidate {
-    accel_ckpt_info_t at;
-    /* its record, where an earlier life left it on the nodes; "": none */
-    accel_ckpt_staged_t staged;
-    /* its nodes are not those of this run */
-    bool away;
-};
-
-/* The checkpoints of one directory, the same list on every rank. */
-struct found {
-    /* newest first; one malloc */
-    struct candidate *list;
-    int64_t count;
-    /* of them in the directory itself */
-    int64_t here;
-    /* earlier starts of this job: nobody is there to ask */
-    long restarts;
-};
-
-static bool is_staged(const struct candidate *c)
-{
-    return c->staged.name[0] != '\0';
-}
 
 /* "it has seed=1, this run seed=7": the words in which two identities differ. Both have
  * the same keys in the same order. */
@@ -92,7 +68,7 @@ static void loading_free(struct loading *l)
 }
 
 /* Does a checkpoint with this identity belong to this run? */
-static accel_status_t same_run(const accel_t *run, const char *id, const char *where,
+accel_status_t resume_same_run(const accel_t *run, const char *id, const char *where,
                                accel_error_t *err)
 {
     char difference[512];
@@ -118,7 +94,7 @@ static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *
     accel_status_t st = accel_ckpt_open_together(&l->ckpt, l->dir, &coll, err);
 
     if (st == ACCEL_OK)
-        st = same_run(run, accel_ckpt_run_id(l->ckpt), l->dir, err);
+        st = resume_same_run(run, accel_ckpt_run_id(l->ckpt), l->dir, err);
     if (st != ACCEL_OK)
         return st;
     state = accel_ckpt_blob(l->ckpt, "trainer", &bytes);
@@ -167,13 +143,6 @@ static accel_status_t load_take(accel_t *run, struct loading *l, accel_error_t *
         masters_warn(run, l->masters, false);
     }
     return st;
-}
-
-/* Proof that what a save wrote is no longer there. No other error says anything about
- * the checkpoint: falling back to an older one could lose a newer one that is whole. */
-static bool is_damage(accel_status_t st)
-{
-    return st == ACCEL_ECORRUPT;
 }
 
 /* Does the error say that a file or directory is not there, or cut? */
@@ -243,108 +212,6 @@ static accel_status_t load_together(accel_t *run, const char *dir, int *writers_
     }
     loading_free(&l);
     return st;
-}
-
-/* ---- what there is --------------------------------------------------------------- */
-
-/* Rank 0. One on the nodes, as far as its record tells. Another run's is refused before
- * anything is changed. */
-static accel_status_t look_at_record(accel_t *run, struct candidate *c,
-                                     accel_error_t *err)
-{
-    char id[sizeof(run->progress.run_id)] = "";
-    accel_error_t why = { 0 };
-    const accel_status_t st =
-        accel_ckpt_staged_run(run->ckpt_dir, c->staged.name, id, sizeof(id), &why);
-
-    c->at = (accel_ckpt_info_t){ .step = c->staged.step };
-    snprintf(c->at.name, sizeof(c->at.name), "step_%08lld", (long long)c->at.step);
-    if (is_damage(st)) {
-        c->at.state = ACCEL_CKPT_DAMAGED;
-        snprintf(c->at.problem, sizeof(c->at.problem), "%.120s: %.120s", why.where,
-                 why.text);
-        return ACCEL_OK;
-    }
-    if (st == ACCEL_OK)
-        return same_run(run, id, c->staged.name, err);
-    *err = why;
-    return st;
-}
-
-/* for qsort; of the same step that in the directory comes first */
-static int newer_candidate(const void *pa, const void *pb)
-{
-    const struct candidate *a = pa, *b = pb;
-
-    if (a->at.step != b->at.step)
-        return (a->at.step < b->at.step) - (a->at.step > b->at.step);
-    return is_staged(a) - is_staged(b);
-}
-
-/* Rank 0. own: the run's directory, to which those on the nodes belong. */
-static accel_status_t list_all(accel_t *run, const char *dir, bool own,
-                               struct found *f_out, accel_error_t *err)
-{
-    accel_ckpt_info_t *here = NULL;
-    accel_ckpt_staged_t *staged = NULL;
-    size_t n = 0, more = 0;
-    accel_status_t st = accel_ckpt_list(dir, &here, &n, err);
-
-    if (st == ACCEL_OK && own && run->config.ckpt_save)
-        st = accel_ckpt_list_staged(dir, &staged, &more, err);
-    if (st == ACCEL_OK && n + more > 0) {
-        f_out->list = calloc(n + more, sizeof(*f_out->list));
-        if (!f_out->list)
-            st = accel_fail_nomem(err, "the list of checkpoints",
-                                  (n + more) * sizeof(*f_out->list));
-    }
-    for (size_t i = 0; st == ACCEL_OK && i < n; i++)
-        f_out->list[i].at = here[i];
-    for (size_t i = 0; st == ACCEL_OK && i < more; i++) {
-        f_out->list[n + i].staged = staged[i];
-        st = look_at_record(run, &f_out->list[n + i], err);
-    }
-    free(here);
-    free(staged);
-    if (st != ACCEL_OK)
-        return st;
-    f_out->here = (int64_t)n;
-    f_out->count = (int64_t)(n + more);
-    if (f_out->count)
-        qsort(f_out->list, n + more, sizeof(*f_out->list), newer_candidate);
-    return ACCEL_OK;
-}
-
-/* Collective. Rank 0's view of directory `dir` decides which names are tried, so that
- * all ranks try the same ones in the same order. */
-static accel_status_t agree_on_list(accel_t *run, const char *dir, bool own,
-                                    struct found *found_out, accel_error_t *err)
-{
-    accel_error_t why = { 0 };
-    int64_t head[3] = { 0, 0, ACCEL_OK };
-    accel_status_t st;
-
-    if (run->boot.rank == 0) {
-        head[2] = list_all(run, dir, own, found_out, &why);
-        head[0] = found_out->count;
-        head[1] = found_out->here;
-    }
-    st = comm_broadcast(run->comm, head, sizeof(head), 0, err);
-    if (st == ACCEL_OK && head[2] != ACCEL_OK) {
-        *err = why;
-        return err->code = (accel_status_t)head[2];
-    }
-    found_out->count = head[0];
-    found_out->here = head[1];
-    if (st != ACCEL_OK || head[0] == 0)
-        return st;
-    if (run->boot.rank != 0)
-        found_out->list = calloc((size_t)head[0], sizeof(*found_out->list));
-    if (!found_out->list)
-        return accel_fail_nomem(err, "the list of checkpoints",
-                                (size_t)head[0] * sizeof(*found_out->list));
-    return comm_broadcast(run->comm, found_out->list,
-                          (size_t)head[0] * sizeof(*found_out->list), 0, err);
 }
 
 /* The program's functions first: they see the run as it is. */
@@ -482,71 +349,6 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
     return ACCEL_OK;
 }
 
-/* Rank 0. What was reported as saved, and what this life begins with. */
-static void say_lost(accel_t *run, const struct found *own)
-{
-    const int64_t have = run->progress.resumed ? run->progress.step : -1;
-
-    for (int64_t i = 0; i < own->count; i++)
-        if (is_staged(&own->list[i]) && own->list[i].at.step > have) {
-            accel_logf(&run->log, ACCEL_LOG_WARN,
-                       "steps %lld to %lld are lost and will be done again: the newest "
-                       "checkpoint in %s is %s%.0lld",
-                       (long long)(have < 0 ? 1 : have + 1),
-                       (long long)own->list[i].at.step, run->ckpt_dir,
-                       have < 0 ? "none" : "of step ",
-                       (long long)(have < 0 ? 0 : have));
-            return;
-        }
-}
-
-/* Rank 0. The part stays where it is, for a person who wants it back. */
-static accel_status_t put_away(accel_t *run, const struct candidate *c,
-                               accel_error_t *err)
-{
-    char to[192];
-    const accel_status_t st =
-        accel_ckpt_staged_away(run->ckpt_dir, c->staged.name, to, sizeof(to), err);
-
-    if (st == ACCEL_OK)
-        accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "%s/%s is now called %s: renamed back, with step_... of later steps "
-                   "moved away, it is resumed from on its nodes",
-                   run->ckpt_dir, c->staged.name, to);
-    return st;
-}
-
-/* Collective. The run has resumed, or begins: what is on the nodes is copied, damaged,
- * given up by a person, or older. */
-static accel_status_t settle_staged(accel_t *run, const struct found *own,
-                                    accel_error_t *err)
-{
-    accel_ckpt_staged_t *gone;
-    accel_status_t st = ACCEL_OK;
-    int64_t n = 0;
-
-    if (own->count == own->here)
-        return ACCEL_OK;
-    gone = calloc((size_t)own->count, sizeof(*gone));
-    if (!gone)
-        st = accel_fail_nomem(err, "a list", (size_t)own->count * sizeof(*gone));
-    if (run->boot.rank == 0)
-        say_lost(run, own);
-    for (int64_t i = 0; i < own->count && st == ACCEL_OK; i++) {
-        const struct candidate *c = &own->list[i];
-
-        if (is_staged(c) && !c->away)
-            gone[n++] = c->staged;
-        else if (c->away && run->boot.rank == 0)
-            st = put_away(run, c, err);
-    }
-    st = run_agree(run, st, err);
-    if (st == ACCEL_OK)
-        st = staging_drop_left(run, gone, n, err);
-    free(gone);
-    return st;
-}
-
 /* Resumes from the run's own directory: later saves follow that checkpoint there. A run
  * that saves nothing moves nothing. */
 static accel_status_t from_own(accel_t *run, struct found *own, accel_error_t *err)
@@ -565,7 +367,7 @@ static accel_status_t from_own(accel_t *run, struct found *own, accel_error_t *e
     if (at > 0 && run->boot.rank == 0)
         st = move_aside(run, own, at, err);
     st = run_agree(run, st, err);
-    return st == ACCEL_OK ? settle_staged(run, own, err) : st;
+    return st == ACCEL_OK ? resume_settle(run, own, err) : st;
 }
 
 /* ---- a fresh start --------------------------------------------------------------- */
@@ -665,7 +467,7 @@ static accel_status_t from_directory(accel_t *run, const char *path, accel_error
 {
     struct found f = { 0 };
     int64_t at = 0;
-    accel_status_t st = agree_on_list(run, path, false, &f, err);
+    accel_status_t st = resume_list(run, path, false, &f, err);
 
     if (st == ACCEL_OK && f.count == 0)
         st = said_once(run,
@@ -700,7 +502,7 @@ static accel_status_t from_path(accel_t *run, const char *path, struct found *ow
         st = resume_from(run, path, err);
         run->progress.saved_step = st == ACCEL_OK ? run->progress.step : -1;
         /* a person says that those on the nodes, which are newer, are given up */
-        return st == ACCEL_OK ? settle_staged(run, own, err) : st;
+        return st == ACCEL_OK ? resume_settle(run, own, err) : st;
     }
     if (own->count > 0)
         return said_once(
@@ -741,13 +543,29 @@ accel_status_t resume_later_aside(accel_t *run, accel_error_t *err)
 
 /* ---- the best -------------------------------------------------------------------- */
 
+/* Collective. The newest may be on the nodes: copied, it counts as well. */
+static accel_status_t fetch_newest(accel_t *run, struct found *own, accel_error_t *err)
+{
+    for (int64_t i = 0; i < own->count; i++) {
+        struct candidate *c = &own->list[i];
+        accel_status_t st;
+
+        if (c->at.state == ACCEL_CKPT_DAMAGED)
+            continue;
+        st = is_staged(c) ? fetch_staged(run, c, 0, err) : ACCEL_OK;
+        if (!is_damage(st))
+            return said_once(run, st, err);
+    }
+    return ACCEL_OK;
+}
+
 /* --accel-resume=best. Later checkpoints are moved aside, as by accel_load_state. */
-static accel_status_t from_best(accel_t *run, accel_error_t *err)
+static accel_status_t from_best(accel_t *run, struct found *own, accel_error_t *err)
 {
     char dir[sizeof(run->ckpt_dir) + 80] = "";
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st = fetch_newest(run, own, err);
 
-    if (run->boot.rank == 0)
+    if (st == ACCEL_OK && run->boot.rank == 0)
         st = accel_ckpt_best(run->ckpt_dir, dir, sizeof(dir), NULL, err);
     st = run_agree(run, st, err);
     if (st == ACCEL_OK)
@@ -759,7 +577,8 @@ static accel_status_t from_best(accel_t *run, accel_error_t *err)
     run->progress.saved_step = run->progress.step;
     if (run->boot.rank == 0)
         st = resume_later_aside(run, err);
-    return run_agree(run, st, err);
+    st = run_agree(run, st, err);
+    return st == ACCEL_OK ? resume_settle(run, own, err) : st;
 }
 
 /* ---- the choice ------------------------------------------------------------------ */
@@ -811,7 +630,7 @@ accel_status_t resume_run(accel_t *run, accel_error_t *err)
     run->progress.step = 0;
     run->progress.cursor = 0;
     if (st == ACCEL_OK)
-        st = agree_on_list(run, run->ckpt_dir, true, &own, err);
+        st = resume_list(run, run->ckpt_dir, true, &own, err);
     if (st != ACCEL_OK)
         goto out;
     own.restarts = c.restarts;
@@ -827,7 +646,7 @@ accel_status_t resume_run(accel_t *run, accel_error_t *err)
     } else if (strcmp(c.what, "none") == 0) {
         st = from_nothing(run, &own, err);
     } else if (strcmp(c.what, "best") == 0) {
-        st = from_best(run, err);
+        st = from_best(run, &own, err);
     } else {
         st = from_path(run, c.what, &own, err);
     }
