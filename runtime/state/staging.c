@@ -267,7 +267,11 @@ accel_status_t staging_finish(accel_t *run, accel_error_t *err)
         staging_give_up(run);
     if (!s->drain.in_flight && staging_holds(&run->staging))
         st = begin_copy(run, err);
-    return st == ACCEL_OK && s->drain.in_flight ? commit_copy(run, err) : st;
+    if (st != ACCEL_OK || !s->drain.in_flight)
+        return st;
+    st = commit_copy(run, err);
+    /* the record is gone before any rank looks whether its part may go */
+    return st == ACCEL_OK ? run_agree(run, ACCEL_OK, err) : st;
 }
 
 /* ---- what an earlier life left --------------------------------------------------- */

@@ -27,7 +27,7 @@ train() {
     cfg=$1 out=$2
     shift 2
     ACCEL_CONFIG=on-$cfg.yaml timeout 120 "$TRAIN" --layers 1 --heads 2 --width 32 --seq 32 --batch 2 \
-        --steps 30 --sample 0 --data text.txt --out "$out" "$@" >said 2>&1
+        --steps "${steps:-30}" --sample 0 --data text.txt --out "$out" "$@" >said 2>&1
 }
 # What is there; a copy in progress and what a start writes down are no checkpoints.
 state() {
@@ -59,6 +59,8 @@ wait_until 60 grep -q 'checkpoint of step 20 saved on the nodes' first
 ok $? "a life saves step 20 on its node" || diag "$(tail -n 5 first)"
 kill -KILL $life
 wait $life 2>/dev/null
+step=$(find out/checkpoints -name '.local-step_*' | sed 's/.*step_0*\([0-9]*\)\..*/\1/' | sort -n | tail -n 1)
+steps=$((step + 10))
 
 refused 74 A0863 "no local_dir" ""
 refused 74 A0863 "another local_dir" other
@@ -79,6 +81,6 @@ fi
 mv out moved
 train node moved
 is $? 0 "all is well again, in an output directory of another name" || diag "$(tail -n 5 said)"
-like "$(cat said)" "resumed from moved/checkpoints/step_0*20: step 20," "it has the step"
+like "$(cat said)" "resumed from moved/checkpoints/step_0*$step: step $step," "it has the step"
 is "$(find node -name 'rank_*' | wc -l)" 0 "nothing is left on the node"
 done_testing
