@@ -27,25 +27,6 @@ struct choice {
     long restarts;
 };
 
-/* "it has seed=1, this run seed=7": the words in which two identities differ. Both have
- * the same keys in the same order. */
-static void identity_difference(const char *theirs, const char *ours, char *buf,
-                                size_t len)
-{
-    char a[512], b[512], *save_a = NULL, *save_b = NULL;
-    size_t used = 0;
-
-    snprintf(a, sizeof(a), "%s", theirs);
-    snprintf(b, sizeof(b), "%s", ours);
-    buf[0] = '\0';
-    for (char *wa = strtok_r(a, " ", &save_a), *wb = strtok_r(b, " ", &save_b);
-         wa && wb; wa = strtok_r(NULL, " ", &save_a), wb = strtok_r(NULL, " ", &save_b))
-        if (strcmp(wa, wb) != 0 && used < len)
-            used +=
-                (size_t)snprintf(buf + used, len - used, "%scheckpoint %s, this run %s",
-                                 used ? "; " : "", wa, wb);
-}
-
 /* One checkpoint on its way into the run. */
 struct loading {
     accel_ckpt_t *ckpt;
@@ -65,21 +46,6 @@ static void loading_free(struct loading *l)
     run_boxes_free(&l->boxes);
     fp8_stored_free(&l->scales);
     accel_ckpt_close(l->ckpt);
-}
-
-/* Does a checkpoint with this identity belong to this run? */
-accel_status_t resume_same_run(const accel_t *run, const char *id, const char *where,
-                               accel_error_t *err)
-{
-    char difference[512];
-
-    if (strcmp(id, run->progress.run_id) == 0)
-        return ACCEL_OK;
-    identity_difference(id, run->progress.run_id, difference, sizeof(difference));
-    return accel_fail_at(err, A0818, where,
-                         "use another --out or accel.checkpoint.dir, or move the old "
-                         "checkpoints away",
-                         "the checkpoint belongs to another run: %s", difference);
 }
 
 /* Opens the checkpoint and lists what is to be read. Identity, optimizer, objects and
