@@ -133,7 +133,9 @@ accel_rewrite_SOURCES = \
 	cli/data/ckpt_parts.c \
 	cli/data/ckpt_progress.c \
 	cli/data/ckpt_progress.h \
-	cli/data/rewrite_main.c
+	cli/data/rewrite_main.c \
+	runtime/weights/huggingface/hf_names.c \
+	runtime/weights/huggingface/hf_names.h
 accel_rewrite_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
 accel_rewrite_LDADD = libaccelckpt_core.la libacommon.la $(SMARTCOLS_LIBS) \
 	$(libaccelckpt_core_libs)

@@ -9,11 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "accel_ckpt.h"
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
 #include "cli/own_program.h"
+#include "weights/huggingface/hf_config.h"
+#include "weights/huggingface/hf_names.h"
 
 /* Is there a file or directory of this name in `dir`? */
 static bool exists_in(const char *dir, const char *name)
@@ -174,15 +177,16 @@ static int ckpt_verify(const struct ckpt_args *a)
 }
 
 /* Becomes accel-rewrite: --json|--text, then split DIR OUT FILES, import FILE OUT
- * FILES, or index DIR. */
-static int become_rewrite(const struct ckpt_args *a, const char *what, int files)
+ * FILES TYPE, or index DIR. */
+static int become_rewrite(const struct ckpt_args *a, const char *what, int files,
+                          const char *type)
 {
     char path[PATH_MAX], count[16], command[32];
     /* with one path the list ends there */
     char *argv[] = { path,         a->json ? (char *)"--json" : (char *)"--text",
                      (char *)what, a->path[0],
                      a->path[1],   count,
-                     NULL };
+                     (char *)type, NULL };
     accel_error_t err;
 
     snprintf(count, sizeof(count), "%d", files);
@@ -194,12 +198,12 @@ static int become_rewrite(const struct ckpt_args *a, const char *what, int files
 
 static int ckpt_make_index(const struct ckpt_args *a)
 {
-    return become_rewrite(a, "index", 0);
+    return become_rewrite(a, "index", 0, NULL);
 }
 
 static int ckpt_merge(const struct ckpt_args *a)
 {
-    return become_rewrite(a, "split", 1);
+    return become_rewrite(a, "split", 1, NULL);
 }
 
 static int ckpt_split(const struct ckpt_args *a)
@@ -211,12 +215,39 @@ static int ckpt_split(const struct ckpt_args *a)
                    "split needs --shards");
         return cli_fail(&err);
     }
-    return become_rewrite(a, "split", a->shards);
+    return become_rewrite(a, "split", a->shards, NULL);
+}
+
+/* What the names and layouts of weights are: --hf, or what the config.json beside them
+ * says. Without either, names and layouts are taken as they are. */
+static accel_status_t type_of_weights(const struct ckpt_args *a, char *buf, size_t len,
+                                      accel_error_t *err)
+{
+    char config[PATH_MAX];
+    struct stat sb;
+    size_t dir = strlen(a->path[0]);
+
+    snprintf(buf, len, "%s", a->hf ? a->hf : "");
+    if (stat(a->path[0], &sb) != 0 || !S_ISDIR(sb.st_mode))
+        while (dir > 0 && a->path[0][dir - 1] != '/')
+            dir--;
+    if (a->hf ||
+        snprintf(config, sizeof(config), "%.*s%sconfig.json", (int)dir, a->path[0],
+                 dir ? "/" : "") >= (int)sizeof(config) ||
+        access(config, F_OK) != 0)
+        return ACCEL_OK;
+    return hf_config_type(config, buf, len, err);
 }
 
 static int ckpt_import(const struct ckpt_args *a)
 {
-    return become_rewrite(a, "import", a->shards ? a->shards : 1);
+    accel_error_t err = { 0 };
+    char type[64];
+
+    if (type_of_weights(a, type, sizeof(type), &err))
+        return cli_fail(&err);
+    return become_rewrite(a, "import", a->shards ? a->shards : 1,
+                          *type && hf_names_for(type) ? type : NULL);
 }
 
 /* prune and repair: accel-rewrite VERB DIR KEEP EVERY BEST METRIC LARGER FLAGS. */
@@ -419,8 +450,8 @@ static const struct argp_option options[] = {
     { "all", 'a', NULL, 0, "export: all tensors, under their names in the checkpoint",
       0 },
     { "hf", 'h', "gpt2|llama|bert", 0,
-      "export: names and layouts that Hugging Face has for this model, where the "
-      "checkpoint does not say which it is",
+      "export, import: names and layouts that Hugging Face has for this model, where "
+      "the checkpoint or config.json does not say which it is",
       0 },
     { "dtype", 'd', "float32|bfloat16|float16", 0, "export: dtype of the weights", 0 },
     { "shard-size", 's', "SIZE", 0, "export: cut into files of at most SIZE (5GB)", 0 },

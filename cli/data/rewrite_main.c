@@ -6,7 +6,8 @@
  *
  *     accel-rewrite --json|--text WHAT, of which WHAT is
  *         split DIR OUT FILES    the checkpoint DIR, cut over FILES files
- *         import FILE OUT FILES  safetensors as the weights of step 0
+ *         import FILE OUT FILES [TYPE]
+ *                                safetensors as the weights of step 0, of a model_type
  *         index DIR              index.h5 in the checkpoint DIR
  *     accel-rewrite prune|repair DIR KEEP EVERY BEST METRIC LARGER FLAGS
  *                         tidies DIR; FLAGS: n for a dry run, j for JSON
@@ -18,6 +19,7 @@
 #include "accel_safetensors.h"
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
+#include "weights/huggingface/hf_names.h"
 
 /* Where the tensors come from: one of c and weights. */
 struct source {
@@ -25,10 +27,18 @@ struct source {
     accel_safetensors_t *weights;
     accel_ckpt_box_t *tensor;
     size_t count;
-    /* names of imported tensors, which have a prefix */
+    /* of imported tensors: their names, which have a prefix, where they come from, and
+     * how the files name and store them */
     char (*name)[512];
+    const accel_safetensors_tensor_t **from;
+    const struct hf_names *names;
     struct ckpt_progress progress;
 };
+
+static bool is_transposed(const struct source *s, const accel_safetensors_tensor_t *t)
+{
+    return t->ndim == 2 && hf_is_transposed(s->names, t->name);
+}
 
 /* A part of what ckpt_copy asks for, whose size it bounds. */
 static accel_status_t read_source(void *user, size_t i, int64_t begin, int64_t count,
@@ -44,10 +54,9 @@ static accel_status_t read_source(void *user, size_t i, int64_t begin, int64_t c
         ckpt_view(s->c, i, &v);
         st = ckpt_read_part(s->c, &v, begin, count, data, err);
     } else {
-        /* the name behind "model/" */
-        st = accel_safetensors_read(s->weights,
-                                    accel_safetensors_find(s->weights, t->name + 6),
-                                    begin, count, data, err);
+        st = (is_transposed(s, s->from[i]) ? accel_safetensors_read_transposed
+                                           : accel_safetensors_read)(
+            s->weights, s->from[i], begin, count, data, err);
     }
     ckpt_progress_add(&s->progress, count * (int64_t)accel_dtype_bytes(t->dtype));
     return st;
@@ -158,20 +167,23 @@ static accel_status_t take_weight(struct source *s, const accel_safetensors_tens
                                   accel_error_t *err)
 {
     accel_ckpt_box_t *box = &s->tensor[s->count];
-    char *name = s->name[s->count];
+    char *name = s->name[s->count], param[sizeof(*s->name)];
+    const bool transposed = is_transposed(s, t);
 
     if (!is_float(t->dtype)) {
         fprintf(stderr, "left out, since weights are floats: a tensor of dtype %s\n",
                 t->dtype);
         return ACCEL_OK;
     }
-    if ((size_t)snprintf(name, sizeof(*s->name), "model/%s", t->name) >=
-        sizeof(*s->name))
+    hf_param(s->names, t->name, param, sizeof(param));
+    if (strlen(t->name) >= sizeof(param) ||
+        (size_t)snprintf(name, sizeof(*s->name), "model/%s", param) >= sizeof(*s->name))
         return accel_fail_at(err, A0815, t->file, "rename the tensor",
                              "the name of a tensor has more than 505 bytes");
     *box = (accel_ckpt_box_t){ .name = name, .dtype = ACCEL_F32, .ndim = t->ndim };
-    memcpy(box->global_shape, t->shape, (size_t)t->ndim * sizeof(*t->shape));
-    s->count++;
+    for (int d = 0; d < t->ndim; d++)
+        box->global_shape[d] = t->shape[transposed ? t->ndim - 1 - d : d];
+    s->from[s->count++] = t;
     return ACCEL_OK;
 }
 
@@ -186,7 +198,8 @@ static accel_status_t import(struct source *s, struct ckpt_copy *x, const char *
         return st;
     s->tensor = calloc(n + 1, sizeof(*s->tensor));
     s->name = calloc(n + 1, sizeof(*s->name));
-    if (!s->tensor || !s->name)
+    s->from = calloc(n + 1, sizeof(*s->from));
+    if (!s->tensor || !s->name || !s->from)
         return accel_fail_nomem(err, "the list of tensors", n * sizeof(*s->name));
     for (size_t i = 0; i < n && !st; i++)
         st = take_weight(s, accel_safetensors_at(s->weights, i), err);
@@ -279,7 +292,8 @@ int main(int argc, char **argv)
     json = argc > 1 && strcmp(argv[1], "--json") == 0;
     if (argc == 4 && strcmp(argv[2], "index") == 0)
         return make_index(argv[3], json);
-    if (argc != 6) {
+    s.names = hf_names_for(argc == 7 ? argv[6] : NULL);
+    if (argc < 6 || argc > 7 || !s.names) {
         fprintf(stderr,
                 "accel-rewrite: run `accel ckpt split` or `accel ckpt import`\n");
         return accel_exit_code(ACCEL_EUSAGE);
@@ -294,6 +308,7 @@ int main(int argc, char **argv)
     accel_ckpt_close(s.c);
     accel_safetensors_close(s.weights);
     free(s.tensor);
+    free(s.from);
     free(s.name);
     return code;
 }

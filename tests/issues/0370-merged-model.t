@@ -44,6 +44,9 @@ run gpt2-run gpt2
 passes "merge-weights" "$accel" merge-weights gpt2-run/checkpoints merged
 passes "the tensors are those that transformers wrote" \
     same gpt2/model.safetensors merged/model.safetensors
+passes "import is the way back" "$accel" ckpt import merged back
+passes "with the names of the run" "$accel" ckpt export --hf gpt2 back merged-again
+passes "and its layouts" cmp merged/model.safetensors merged-again/model.safetensors
 like "$(tr -d ' \n' <merged/config.json)" '"model_type":"gpt2".*"n_embd":8.*"torch_dtype":"float32"' \
     "config.json"
 is "$(grep -c "$tap_tmp\|_name_or_path" merged/config.json)" 0 "without a path of this machine"

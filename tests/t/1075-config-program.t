@@ -25,12 +25,12 @@ launch() {
 }
 
 launch open.yaml mixed_precision=bf16 fsdp_sharding_strategy=SHARD_GRAD_OP
-is "$code/$(cat out)" \
+is "$code/$(sed 1q out)" \
     "0/2 ranks, config of srun, bfloat16, SHARD_GRAD_OP, set: mixed_precision fsdp_sharding_strategy" \
     "keys that the user leaves open are the program's" || diag "$(cat err)"
 contains "$(cat err)" "the program sets mixed_precision: bf16" "and the log says so"
 launch given.yaml mixed_precision=bf16
-is "$code/$(cat out)" "0/2 ranks, config of srun, float32, FULL_SHARD, set: " \
+is "$code/$(sed 1q out)" "0/2 ranks, config of srun, float32, FULL_SHARD, set: " \
     "a key of the config file is the user's"
 contains "$(cat err)" \
     "the program sets mixed_precision, but given.yaml:3 has precedence: no" "and the log says why"
@@ -50,6 +50,6 @@ contains "$(cat err)" "did you mean 'mixed_precision'?" "is answered with the ne
 mkdir -p xdg/accel
 printf 'mixed_precision: bf16\n' >xdg/accel/config.yaml
 "$settings" mixed_precision=no accel.device=cpu debug=true >out 2>err
-is "$?/$(cat out)" "0/1 ranks, config of built-in, bfloat16, NO_SHARD, set: accel.device debug" \
+is "$?/$(sed 1q out)" "0/1 ranks, config of built-in, bfloat16, NO_SHARD, set: accel.device debug" \
     "started by hand, the user's file wins as well"
 done_testing

@@ -66,7 +66,7 @@ static void test_bad(void)
 {
     static const char *const unknown[] = { "acel.track=csv", NULL };
     static const char *const ranks[] = { "num_processes=2", NULL };
-    static const char *const unsupported[] = { "dynamo_backend=INDUCTOR", NULL };
+    static const char *const unsupported[] = { "distributed_type=XLA", NULL };
     accel_error_t err;
     accel_t *run = NULL;
 
@@ -76,7 +76,7 @@ static void test_bad(void)
                !strcmp(err.where, "the program's num_processes"),
            "%s: %s", err.where, err.text);
     tap_ok(open_with(unsupported, &run, &err) == ACCEL_EUNSUPPORTED &&
-               !strcmp(err.where, "the program's dynamo_backend"),
+               !strcmp(err.where, "the program's distributed_type"),
            "%s: %s", err.where, err.text);
 }
 

@@ -311,6 +311,26 @@ static accel_status_t read_file(const char *path, char *where, size_t where_len,
                          "not a readable regular file of at most 16 MiB");
 }
 
+accel_status_t hf_config_type(const char *path, char *buf, size_t len,
+                              accel_error_t *err)
+{
+    char where[PATH_MAX], *text;
+    struct hf_json j = { 0 };
+    size_t bytes;
+    accel_status_t st = read_file(path, where, sizeof(where), &text, &bytes, err);
+
+    if (st)
+        return st;
+    st = hf_json_open(&j, text, bytes, where, err);
+    if (st == ACCEL_OK) {
+        snprintf(buf, len, "%s", hf_json_text(&j, "model_type", ""));
+        st = j.status;
+    }
+    hf_json_close(&j);
+    free(text);
+    return st;
+}
+
 /* The body of the public functions, which differ in the parser only. */
 #define READ_CONFIG(parse)                                                             \
     char where[PATH_MAX], *text;                                                       \

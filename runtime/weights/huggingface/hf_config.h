@@ -17,6 +17,11 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
 accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
                              accel_bert_t *model_out, accel_error_t *err);
 
+/* The model_type of the config.json that `path` is or that lies in directory `path`, into
+ * buf[len]; "" where it says none. Errors as accel_*_read_config. */
+accel_status_t hf_config_type(const char *path, char *buf, size_t len,
+                              accel_error_t *err);
+
 /* Makes a config.json that the same transformers class reads back as this model.
  * `dtype`, such as "float32", is that of the weights beside it. *text_out is one
  * malloc, freed by the caller. ACCEL_ENOMEM. */

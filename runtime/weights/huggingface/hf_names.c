@@ -13,8 +13,9 @@
 #define MOST 4
 
 struct hf_names {
-    /* of the base model's names */
+    /* of the base model's names; parameters of this library have it, too, or not */
     const char *prefix;
+    bool params_have_it;
     /* names outside the base model begin with one of these: never prefixed */
     const char *heads[MOST];
     /* names of transposed matrices end with one */
@@ -48,6 +49,7 @@ static const struct hf_names llama_names = {
  * for a new classifier. */
 static const struct hf_names bert_names = {
     .prefix = "bert.",
+    .params_have_it = true,
     .heads = { "cls.", "classifier." },
     .optional = { "cls.", "classifier.", "pooler." },
     .buffers = { "embeddings.position_ids" },
@@ -127,6 +129,11 @@ bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size
     cut = (size_t)(strrchr(buf, '.') - buf) + 1;
     snprintf(buf + cut, len - cut, "%s", old);
     return true;
+}
+
+void hf_param(const struct hf_names *n, const char *tensor, char *buf, size_t len)
+{
+    snprintf(buf, len, "%s", n->params_have_it ? tensor : inner(n, tensor));
 }
 
 bool hf_is_transposed(const struct hf_names *n, const char *param)

@@ -29,6 +29,8 @@ accel_status_t hf_config_line(const accel_module_t *root, const char *from,
 /* The i-th name under which `param` may be in a file, into buf[len]. Name 0 is the one
  * to write. False: no more names. */
 bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size_t len);
+/* The parameter that name 0 of it, `tensor`, is of, into buf[len]. */
+void hf_param(const struct hf_names *n, const char *tensor, char *buf, size_t len);
 /* Is the parameter stored as the transpose of ours? */
 bool hf_is_transposed(const struct hf_names *n, const char *param);
 /* Is it part of a head? A new one may be missing in the file and then
