@@ -256,6 +256,10 @@ accel_status_t accel_ckpt_staged_run(const char *root, const char *name, char *b
  * Not collective. */
 int accel_ckpt_local_remove(const char *root, const char *local, const char *name);
 
+/* So begins the line in ROOT/.lock while a tool such as `accel ckpt repair` changes the
+ * root; a run that starts meanwhile waits for it. */
+#define ACCEL_CKPT_TOOL "accel ckpt"
+
 /* Makes every save in progress below `root` fail at its commit, on whatever node its
  * ranks run. A process that has just become the only writer there calls this first. A
  * missing root is fine. Not collective. ACCEL_EIO when a save cannot be stopped. */

@@ -16,17 +16,16 @@
 #include <unistd.h>
 
 #include "ckpt_internal.h"
+#include "common/plain_file.h"
 
 /* The pauses before the tries are 20, 100 and 500 ms. A file system that is away for
  * longer needs a person. */
 #define FIRST_PAUSE_MS 20
 #define LONGER_BY      5
 
-/* O_NONBLOCK: a pipe put in a file's place must not hold up the resume. */
 int ckpt_open_plain(int dirfd, const char *name)
 {
-    return TEMP_FAILURE_RETRY(
-        openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    return plain_open(dirfd, name, O_RDONLY);
 }
 
 /* The split matters: a run falls back to an older checkpoint on damage only, so an
@@ -44,6 +43,9 @@ accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
     case ENOTDIR:
         return accel_fail_at(err, A0807, where, "use another checkpoint",
                              "%s: not a directory, or a symbolic link", doing);
+    case EMEDIUMTYPE:
+        return accel_fail_at(err, A0807, where, "use another checkpoint",
+                             "%s: not a regular file", doing);
     case ENODATA:
         return accel_fail_at(err, A0807, where, "use another checkpoint",
                              "%s: the file is truncated", doing);
@@ -105,9 +107,9 @@ accel_status_t ckpt_read_file(int dirfd, const char *name, const char *where,
                                 errno);
     if (fstat(fd, &sb))
         st = ckpt_fail_access(err, where, "cannot stat", errno);
-    else if (!S_ISREG(sb.st_mode) || sb.st_size > most)
+    else if (sb.st_size > most)
         st = accel_fail_at(err, A0808, where, "use another checkpoint",
-                           "not a regular file of at most %" PRId64 " bytes", most);
+                           "the file has more than %" PRId64 " bytes", most);
     if (!st) {
         text = calloc(1, (size_t)sb.st_size + 1);
         if (!text)
@@ -145,9 +147,6 @@ accel_status_t ckpt_open_shard(const accel_ckpt_t *c, int file, int *fd_out,
         return ckpt_fail_access(err, where, "cannot open", errno);
     if (fstat(fd, &sb))
         st = ckpt_fail_access(err, where, "cannot stat", errno);
-    else if (!S_ISREG(sb.st_mode))
-        st = accel_fail_at(err, A0807, where, "use another checkpoint",
-                           "not a regular file");
     else if (sb.st_size != f->bytes)
         st = accel_fail_at(err, A0807, where, "use another checkpoint",
                            "the file has %lld bytes, but the manifest says %" PRId64,

@@ -13,6 +13,7 @@
 
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
+#include "common/plain_file.h"
 
 /* bytes of a box in memory at a time; whole pieces */
 #define PART_BYTES (32 << 20)
@@ -175,8 +176,7 @@ static accel_status_t copy_fill(const struct copy *c, struct ckpt_manifest *m, i
 {
     const char *name = m->file[file].name;
     size_t *order = NULL;
-    int fd = TEMP_FAILURE_RETRY(
-        openat(c->commit.tmpfd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    int fd = plain_open(c->commit.tmpfd, name, O_RDWR);
     accel_status_t st;
 
     if (fd < 0)

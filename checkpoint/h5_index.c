@@ -213,8 +213,7 @@ static accel_status_t fill_index(struct index *x, const char *path)
 /* The finished file gets its name; one that is there stays. */
 static accel_status_t name_index(const accel_ckpt_t *c, accel_error_t *err)
 {
-    int fd = TEMP_FAILURE_RETRY(
-        openat(c->dirfd, CKPT_INDEX_PART, O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    int fd = ckpt_open_plain(c->dirfd, CKPT_INDEX_PART);
     accel_status_t st;
 
     if (fd < 0)

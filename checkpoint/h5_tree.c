@@ -394,8 +394,7 @@ accel_status_t ckpt_h5_compare(const accel_ckpt_t *c, int file,
     };
     const char *name = c->m.file[file].name;
     struct ckpt_h5_quiet quiet;
-    int fd = TEMP_FAILURE_RETRY(
-        openat(c->dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    int fd = ckpt_open_plain(c->dirfd, name);
     accel_status_t st;
 
     if (fd < 0)

@@ -16,9 +16,10 @@
 #include <unistd.h>
 
 #include "ckpt_internal.h"
+#include "common/plain_file.h"
 
 /* of a longer file the end is read: there are the newest values */
-#define FILE_MAX       ((off_t)16 << 20)
+#define FILE_MAX       ((size_t)16 << 20)
 #define LINE_MAX_BYTES 256
 /* words of a line, and bytes of a word with its NUL */
 #define WORDS      16
@@ -45,25 +46,11 @@ const char *ckpt_rule_problem(const accel_ckpt_rule_t *rule)
 
 /* ---- writing --------------------------------------------------------------------- */
 
-/* Opens the file to append. -1 with errno. */
-static int open_to_append(int rootfd)
-{
-    const int flags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    struct stat sb;
-    int fd = TEMP_FAILURE_RETRY(openat(rootfd, CKPT_KEEP_FILE, flags, 0666));
-
-    if (fd < 0 || (fstat(fd, &sb) == 0 && S_ISREG(sb.st_mode)))
-        return fd;
-    close(fd);
-    errno = EEXIST;
-    return -1;
-}
-
 /* A kill may have left half a line: then the newline that it lacks comes first, so that
  * this line is one of its own. O_APPEND keeps the one write together. 0, or errno. */
 static int append_line(int rootfd, const char *line)
 {
-    const int fd = open_to_append(rootfd);
+    const int fd = plain_open(rootfd, CKPT_KEEP_FILE, O_RDWR | O_APPEND | O_CREAT);
     char text[LINE_MAX_BYTES + 2], last = '\n';
     const off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
     int len, error = errno;
@@ -143,31 +130,19 @@ accel_status_t accel_ckpt_note_value(const char *root, const char *run_id,
 
 /* ---- reading --------------------------------------------------------------------- */
 
+/* What is not a file has no line. */
 accel_status_t ckpt_keep_read(int rootfd, char **text_out, accel_error_t *err)
 {
-    int fd = ckpt_open_plain(rootfd, CKPT_KEEP_FILE);
-    accel_status_t st = ACCEL_OK;
-    struct stat sb = { 0 };
-    char *text = NULL;
-    off_t from;
+    size_t len;
+    int error = plain_tail(rootfd, CKPT_KEEP_FILE, FILE_MAX, text_out, &len);
 
-    if (fd < 0 && errno != ENOENT)
-        return ckpt_fail_root(err, CKPT_KEEP_FILE, "cannot open", errno);
-    if (fd >= 0 && (fstat(fd, &sb) || !S_ISREG(sb.st_mode)))
-        sb.st_size = 0;
-    from = sb.st_size > FILE_MAX ? sb.st_size - FILE_MAX : 0;
-    text = calloc((size_t)(sb.st_size - from) + 1, 1);
-    if (!text)
-        st = accel_fail_nomem(err, CKPT_KEEP_FILE, (size_t)(sb.st_size - from));
-    else if (fd >= 0 && ckpt_pread_all(fd, text, (size_t)(sb.st_size - from), from) < 0)
-        st = ckpt_fail_root(err, CKPT_KEEP_FILE, "cannot read", errno);
-    if (fd >= 0)
-        close(fd);
-    if (st)
-        free(text);
-    else
-        *text_out = text;
-    return st;
+    if (error == EMEDIUMTYPE) {
+        *text_out = calloc(1, 1);
+        error = *text_out ? 0 : ENOMEM;
+    }
+    if (error == ENOMEM)
+        return accel_fail_nomem(err, CKPT_KEEP_FILE, FILE_MAX);
+    return error ? ckpt_fail_root(err, CKPT_KEEP_FILE, "cannot read", error) : ACCEL_OK;
 }
 
 /* The words of the line at `line`, which ends with a newline; returns how many, 0 for a

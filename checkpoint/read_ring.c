@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "ckpt_read.h"
+#include "common/plain_file.h"
 
 /* a rank with fewer spans reads them with one thread */
 #define SPANS_TO_SHARE 8
@@ -52,8 +53,7 @@ static accel_status_t enter_file(struct ckpt_source *from, int file, accel_error
         return st;
     from->file = file;
     map = mmap(NULL, (size_t)f->bytes, PROT_READ, MAP_SHARED, from->fd, 0);
-    from->direct = TEMP_FAILURE_RETRY(
-        openat(from->c->dirfd, f->name, O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
+    from->direct = plain_open(from->c->dirfd, f->name, O_RDONLY | O_DIRECT);
     from->map = map == MAP_FAILED ? NULL : map;
     from->map_bytes = (size_t)f->bytes;
     return ACCEL_OK;

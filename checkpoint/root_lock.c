@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Deleting by hand beside no run: the lock that a run holds while it saves into a root.
- * In: the root. Out: the lock, or an error that names its holder. Never writes the lock
- * file, which is the runs'.
+ * In: the root. Out: the lock, with a line that names the tool to a run which starts
+ * meanwhile, or an error that names its holder.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -14,6 +15,7 @@
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
 #include "common/path_dir.h"
+#include "common/plain_file.h"
 
 /* The error when a run holds the lock fd. Somebody else wrote its line, so it is made
  * printable. */
@@ -34,26 +36,40 @@ static accel_status_t held_by(const char *root, int fd, accel_error_t *err)
                          holder[0] ? holder : "the lock does not say which");
 }
 
+/* Best effort: a run that starts meanwhile then knows whom it waits for. */
+static void sign(int fd)
+{
+    char host[128] = "?", line[200];
+    int len;
+
+    gethostname(host, sizeof(host) - 1);
+    len = snprintf(line, sizeof(line), ACCEL_CKPT_TOOL " on %s, process %ld\n", host,
+                   (long)getpid());
+    if (pwrite(fd, line, (size_t)len, 0) == len && ftruncate(fd, len) != 0)
+        return;
+}
+
 /* Without a lock file, or on a file system without locks, no run can be asked. */
 static accel_status_t take_lock(const char *root, int rootfd, int *lease_out,
                                 accel_error_t *err)
 {
-    int fd = TEMP_FAILURE_RETRY(
-        openat(rootfd, ".lock", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    int fd = plain_open(rootfd, ".lock", O_RDWR);
     accel_status_t st;
 
     if (fd < 0 && errno == ENOENT)
         return ACCEL_OK;
     if (fd < 0)
         return accel_fail_at(err, A0846, root, "check the permissions of .lock",
-                             "cannot open .lock: %m");
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
-        *lease_out = fd;
-        return ACCEL_OK;
+                             "cannot open .lock: %s", plain_error(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        sign(fd);
+    } else if (errno == EWOULDBLOCK) {
+        st = held_by(root, fd, err);
+        close(fd);
+        return st;
     }
-    st = held_by(root, fd, err);
-    close(fd);
-    return st;
+    *lease_out = fd;
+    return ACCEL_OK;
 }
 
 accel_status_t ckpt_lease_open(const char *root, bool dry_run, int *rootfd_out,

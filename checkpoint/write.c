@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "ckpt_internal.h"
+#include "common/plain_file.h"
 
 /* slots of the ring: 32 MiB of staging */
 #define SLOTS 8
@@ -266,14 +267,13 @@ bool ckpt_writer_put(struct ckpt_writer *w, size_t box, const void *data, bool s
 static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_file *f,
                                  accel_error_t *err)
 {
-    r->fd = TEMP_FAILURE_RETRY(openat(dirfd, f->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    r->fd = plain_open(dirfd, f->name, O_RDWR);
     if (r->fd < 0)
         return accel_fail_at(
             err, A0801, f->name,
             "check the disk and the permissions of the checkpoint directory",
             "cannot open: %m");
-    r->direct = TEMP_FAILURE_RETRY(
-        openat(dirfd, f->name, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
+    r->direct = plain_open(dirfd, f->name, O_WRONLY | O_DIRECT);
     /* Allocating all blocks at once finds a full disk early and keeps extents long. */
     while (fallocate(r->fd, 0, 0, f->bytes)) {
         if (errno == EINTR)

@@ -43,10 +43,12 @@ shell_tests += \
 	tests/issues/0200-git-clean.t \
 	tests/issues/0201-near-names.t \
 	tests/issues/0202-cuda-arch.t \
-	tests/issues/0340-staged-kept.t \
 	tests/issues/0220-format-second-reader.t \
 	tests/issues/0221-format-refused.t \
 	tests/issues/0222-full-disk-exit.t \
+	tests/issues/0340-staged-kept.t \
+	tests/issues/0344-odd-files.t \
+	tests/issues/0345-lock-of-a-tool.t \
 	tests/issues/0350-array-requeue.t \
 	tests/issues/0351-stop-says-once.t \
 	tests/issues/0352-launch-forms.t \

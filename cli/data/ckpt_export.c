@@ -269,6 +269,27 @@ static int say_done(const struct export *x)
     return cli_finish(0);
 }
 
+/* Would removing the checkpoint remove what is written to `path`, too? Looks at the
+ * longest part of the path that is there. */
+static bool is_inside(const char *path, const char *dir)
+{
+    char *real_dir = realpath(dir, NULL), *part = strdup(path), *real = NULL, *slash;
+    const size_t len = real_dir ? strlen(real_dir) : 0;
+    bool inside;
+
+    while (part && !(real = realpath(*part ? part : "/", NULL)) &&
+           (slash = strrchr(part, '/')))
+        *slash = '\0';
+    if (!real)
+        real = realpath(".", NULL);
+    inside = real && len > 0 && strncmp(real, real_dir, len) == 0 &&
+             (real[len] == '/' || real[len] == '\0');
+    free(real_dir);
+    free(part);
+    free(real);
+    return inside;
+}
+
 int ckpt_export(const struct ckpt_args *a)
 {
     struct export x = { .args = a, .progress = { .what = "exported", .off = a->json } };
@@ -284,6 +305,9 @@ int ckpt_export(const struct ckpt_args *a)
                                  : "--dtype takes float32, bfloat16 or float16");
     if (!st)
         st = ckpt_open_path(&x.c, a->path[0], &err);
+    if (!st && a->remove && is_inside(a->path[1], ckpt_path(x.c)))
+        st = accel_fail_at(&err, A0010, a->path[1], "write to a directory beside it",
+                           "the output lies in the checkpoint that is to be removed");
     if (!st)
         st = export_all(&x, &err);
     if (!st && a->remove)

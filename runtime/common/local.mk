@@ -31,6 +31,8 @@ libacommon_la_SOURCES += \
 	runtime/common/path_dir.h \
 	runtime/common/path_trust.c \
 	runtime/common/path_trust.h \
+	runtime/common/plain_file.c \
+	runtime/common/plain_file.h \
 	runtime/common/port.c \
 	runtime/common/port.h \
 	runtime/common/repeat_list.c \

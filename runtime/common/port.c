@@ -151,8 +151,9 @@ static bool is_quiet(struct target *t, unsigned port)
     return error != 0;
 }
 
-/* Here: no first rank holds the port and it can be bound. Elsewhere: nobody listens. */
-static bool is_free(struct target *t, unsigned port)
+/* Here: it can be bound and, with names, no first rank holds it. Elsewhere: nobody
+ * listens. */
+static bool is_free(struct target *t, unsigned port, bool named)
 {
     char name[64];
     int fd;
@@ -160,10 +161,11 @@ static bool is_free(struct target *t, unsigned port)
     if (!t->local)
         return is_quiet(t, port);
     task_name(port, name, sizeof(name));
-    fd = claim_name(name, SOCK_CLOEXEC);
-    if (fd < 0)
+    fd = named ? claim_name(name, SOCK_CLOEXEC) : -1;
+    if (fd < 0 && named)
         return false;
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     return can_bind(port);
 }
 
@@ -175,16 +177,19 @@ accel_status_t port_claim(const char *host, uint32_t job, uint32_t step,
     char name[108];
 
     find_target(host, &t);
-    for (unsigned i = 0; i < TRIES; i++) {
-        unsigned port = PORT_FIRST + (at + i * stride) % PORT_COUNT;
+    /* Names cost nothing, and any user may hold all of them: the second round asks only
+     * whether the port itself is in use. */
+    for (unsigned i = 0; i < 2 * TRIES; i++) {
+        const bool named = i < TRIES;
+        unsigned port = PORT_FIRST + (at + i % TRIES * stride) % PORT_COUNT;
         int fd;
 
         snprintf(name, sizeof(name), "accel-launch-%.80s-%u", t.text, port);
-        fd = claim_name(name, SOCK_CLOEXEC);
-        if (fd < 0 && errno != EADDRINUSE)
+        fd = named ? claim_name(name, SOCK_CLOEXEC) : -1;
+        if (named && fd < 0 && errno != EADDRINUSE)
             return accel_fail(err, A0321, "raise the limit of open files (ulimit -n)",
                               "cannot claim a port on %s: %s", host, strerror(errno));
-        if (fd >= 0 && is_free(&t, port)) {
+        if ((fd >= 0 || !named) && is_free(&t, port, named)) {
             *port_out = port;
             *claim_out = fd;
             return ACCEL_OK;

@@ -19,7 +19,8 @@ enum { PORT_FIRST = 15000, PORT_COUNT = 14387 };
 unsigned port_first_choice(uint32_t job, uint32_t step);
 /* For the launcher: a port on `host` (name or address) that nobody has claimed
  * and, as far as can be seen from here, nobody uses. The claim lasts until
- * port_release(*claim_out), or until this process ends or execs. A0321 if
+ * port_release(*claim_out), or until this process ends or execs. Where somebody has
+ * claimed all that are tried, one that is not in use, and *claim_out is -1. A0321 if
  * there is none. */
 accel_status_t port_claim(const char *host, uint32_t job, uint32_t step,
                           unsigned *port_out, int *claim_out, accel_error_t *err);

@@ -16,10 +16,13 @@
 #include <unistd.h>
 
 #include "common/env_names.h"
+#include "common/plain_file.h"
 #include "run/run.h"
 
 #define HISTORY_FILE "history"
 #define LINE_MAX_LEN 256
+/* of a longer file the end is read, which has the lines of the last lives */
+#define HISTORY_MOST ((size_t)16 << 20)
 
 /* The plugin's variables come first: when srun asks for a new allocation, Slurm's count
  * starts again at 0. Values that make no sense mean a first life. */
@@ -107,8 +110,7 @@ static void take_line(struct history *h, const struct incarnation *us, const cha
     }
 }
 
-/* A line is appended in one piece, so that lines of two processes do not mix.
- * O_NOFOLLOW: nobody can make the run write elsewhere by a link. */
+/* A line is appended in one piece, so that lines of two processes do not mix. */
 void history_add(accel_t *run, const char *fmt, ...)
 {
     char path[sizeof(run->ckpt_dir) + 16], line[LINE_MAX_LEN], when[32] = "?";
@@ -132,13 +134,13 @@ void history_add(accel_t *run, const char *fmt, ...)
         n = (int)sizeof(line) - 2;
     line[n++] = '\n';
     path_of(run, path, sizeof(path));
-    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    fd = plain_open(AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT);
     error = fd < 0 ? errno : line_append(fd, line, (size_t)n, &torn_at);
     if (error && !run->life.history.broken) {
         run->life.history.broken = true;
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "%s: cannot write (%s): restarts are not counted", path,
-                   strerror(error));
+                   plain_error(error));
     }
     if (fd >= 0)
         close(fd);
@@ -173,26 +175,45 @@ static accel_status_t check_limit(const accel_t *run, accel_error_t *err)
         (long long)h->restarts, run->life.incarnation.first_job, max);
 }
 
-/* A missing file is a first life. */
+/* Takes all of `text` into account; of a longer line its begin. Returns the incarnation
+ * of the last start, -1 without one. */
+static double take_text(accel_t *run, const char *text, size_t len)
+{
+    double incarnation = -1;
+    char line[LINE_MAX_LEN];
+
+    for (const char *end = text + len; text < end;) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        const size_t all = (size_t)((newline ? newline + 1 : end) - text),
+                     n = all < sizeof(line) ? all : sizeof(line) - 1;
+
+        memcpy(line, text, n);
+        line[n] = '\0';
+        take_save(&run->life.history, &run->life.pace, line);
+        take_line(&run->life.history, &run->life.incarnation, line, &incarnation);
+        text += all;
+    }
+    return incarnation;
+}
+
+/* A missing file is a first life. So is one that cannot be read: history_add says
+ * why. */
 accel_status_t history_start(accel_t *run, accel_error_t *err)
 {
-    char path[sizeof(run->ckpt_dir) + 16], line[LINE_MAX_LEN];
+    char path[sizeof(run->ckpt_dir) + 16], *text;
     struct history *h = &run->life.history;
-    double incarnation = -1;
-    FILE *f;
+    double incarnation;
+    size_t len;
 
     if (run->boot.rank != 0)
         return ACCEL_OK;
     path_of(run, path, sizeof(path));
-    f = fopen(path, "re");
-    while (f && fgets(line, sizeof(line), f)) {
-        take_save(h, &run->life.pace, line);
-        take_line(h, &run->life.incarnation, line, &incarnation);
+    if (plain_tail(AT_FDCWD, path, HISTORY_MOST, &text, &len) == 0) {
+        incarnation = take_text(run, text, len);
+        h->restarts +=
+            incarnation >= 0 && (double)run->life.incarnation.restart != incarnation;
+        free(text);
     }
-    if (f)
-        fclose(f);
-    h->restarts +=
-        incarnation >= 0 && (double)run->life.incarnation.restart != incarnation;
     forget_marker(run);
     return check_limit(run, err);
 }

@@ -19,11 +19,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/plain_file.h"
 #include "run/run.h"
 
 #define LEASE_FILE   ".lock"
-#define LEASE_WAIT_S 5 /* for a run that is ending */
-#define LEASE_READ_S 1 /* for a new holder to write its line */
+#define LEASE_WAIT_S 5   /* for a run that is ending */
+#define LEASE_READ_S 1   /* for a new holder to write its line */
+#define LEASE_TOOL_S 600 /* for `accel ckpt repair` and the like to end */
 #define LEASE_LINE   sizeof(((accel_t *)0)->life.lease)
 
 /* "job 12 (restart 1) on n1, process 77, since 2026-01-01 12:00:00", one line; with
@@ -137,6 +139,32 @@ static int lock_within(int fd, int seconds)
     return 0;
 }
 
+static bool is_tool(const char *holder)
+{
+    return strncmp(holder, ACCEL_CKPT_TOOL, strlen(ACCEL_CKPT_TOOL)) == 0;
+}
+
+/* A person's tool holds the lock and ends by itself: a restart that nobody watches must
+ * not be lost to it. As lock_within; a stop ends the wait. */
+static int lock_behind_tool(accel_t *run, char *holder, size_t len)
+{
+    const int64_t deadline = clock_ns() + LEASE_TOOL_S * INT64_C(1000000000);
+    bool said = false;
+    int rc;
+
+    do {
+        rc = lock_within(run->life.lease_fd, LEASE_WAIT_S);
+        read_holder(run->life.lease_fd, holder, len);
+        if (rc != EWOULDBLOCK || !is_tool(holder))
+            return rc;
+        if (!said)
+            accel_logf(&run->log, ACCEL_LOG_INFO, "%s: waiting for %s", run->ckpt_dir,
+                       holder);
+        said = true;
+    } while (clock_ns() < deadline && signals_pending() == 0);
+    return rc;
+}
+
 static void lease_path(const accel_t *run, char *buf, size_t len)
 {
     snprintf(buf, len, "%s/%s", run->ckpt_dir, LEASE_FILE);
@@ -150,7 +178,7 @@ static accel_status_t lease_refuse(const accel_t *run, const char *holder,
         err, A0822, run->ckpt_dir,
         "wait for that run or cancel it, or give this run another --out (or "
         "accel.checkpoint.dir); in a job array, use one per $SLURM_ARRAY_TASK_ID",
-        "another run is using this directory: %s",
+        "%s is using this directory: %s", is_tool(holder) ? "a tool" : "another run",
         holder[0] ? holder : "the lock does not say which");
 }
 
@@ -165,15 +193,14 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
     int rc;
 
     lease_path(run, path, sizeof(path));
-    run->life.lease_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    run->life.lease_fd = plain_open(AT_FDCWD, path, O_RDWR | O_CREAT);
     if (run->life.lease_fd < 0)
         return accel_fail_at(
             err, A0821, path,
             "make the directory writable, or use another --out or accel.checkpoint.dir",
-            "cannot open the checkpoint lock: %s", strerror(errno));
+            "cannot open the checkpoint lock: %s", plain_error(errno));
     describe_us(&run->life.incarnation, run->life.lease, sizeof(run->life.lease));
-    rc = lock_within(run->life.lease_fd, LEASE_WAIT_S);
-    read_holder(run->life.lease_fd, holder, sizeof(holder));
+    rc = lock_behind_tool(run, holder, sizeof(holder));
     who = who_holds(holder, run->life.lease, &run->life.incarnation);
     if (rc == EWOULDBLOCK && who != EARLIER)
         return lease_refuse(run, holder, err);
@@ -216,7 +243,7 @@ static accel_status_t go_on(accel_t *run, const char *path, const char *what, in
     if (!run->life.lease_warned)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "%s: %s (%s): a second run could write here too; training continues",
-                   path, what, strerror(error));
+                   path, what, plain_error(error));
     run->life.lease_warned = true;
     return ACCEL_OK;
 }
@@ -245,7 +272,7 @@ static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t
 static accel_status_t restore(accel_t *run, const char *path, bool forced,
                               accel_error_t *err)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, 0666);
+    int fd = plain_open(AT_FDCWD, path, O_RDWR | O_CREAT);
     struct stat ours = { 0 }, there;
     char holder[LEASE_LINE];
     int rc;
@@ -284,7 +311,7 @@ accel_status_t lease_keep(accel_t *run, accel_error_t *err)
     /* Opened again, not read through lease_fd: on a network file system only an open
      * asks the server for the present contents. */
     lease_path(run, path, sizeof(path));
-    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    fd = plain_open(AT_FDCWD, path, O_RDONLY);
     if (fd < 0 && errno == ENOENT)
         return restore(run, path, false, err);
     if (fd < 0)

@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define OPEN_FLAGS (O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW)
+#include "common/plain_file.h"
+
+#define OPEN_FLAGS (O_WRONLY | O_CREAT | O_APPEND)
 
 /* A write of 0 bytes would loop for ever; it counts as EIO. */
 int line_write(int fd, const char *buf, size_t len)
@@ -72,10 +74,10 @@ accel_status_t lines_open(struct lines *l, const char *path,
         return accel_fail(err, A0712, "use a shorter output directory",
                           "the log's path is too long");
     strcpy(l->path, path);
-    l->fd = open(path, OPEN_FLAGS, 0666);
+    l->fd = plain_open(AT_FDCWD, path, OPEN_FLAGS);
     if (l->fd < 0)
         return accel_fail_at(err, A0712, path, "choose a writable --out",
-                             "cannot create the log: %s", strerror(errno));
+                             "cannot create the log: %s", plain_error(errno));
     return ACCEL_OK;
 }
 
@@ -90,7 +92,7 @@ static int follow_name(struct lines *l)
 
     if (known && (sb.st_nlink > 0 || (l->ours && !l->ours(l->ours_user))))
         return 0;
-    fd = open(l->path, OPEN_FLAGS, 0666);
+    fd = plain_open(AT_FDCWD, l->path, OPEN_FLAGS);
     if (fd < 0)
         return errno;
     close(l->fd);
@@ -231,7 +233,7 @@ static void begin_outage(struct lines *l, int error)
         accel_logf(l->log, ACCEL_LOG_WARN,
                    "%s: cannot write the log (%s); its records are kept in memory, and "
                    "training continues",
-                   l->path, strerror(error));
+                   l->path, plain_error(error));
     l->error = error;
     l->tight = true;
 }

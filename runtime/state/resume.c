@@ -48,6 +48,21 @@ static void loading_free(struct loading *l)
     accel_ckpt_close(l->ckpt);
 }
 
+/* The weights are of the manifest's step. With a trainer's state of another one the run
+ * would resume at a wrong position of its data and schedules. */
+static accel_status_t check_step(const struct loading *l, accel_error_t *err)
+{
+    const int64_t saved = accel_ckpt_step(l->ckpt);
+    int64_t step = saved;
+
+    if (!state_lookup_i64(l->text, "step", &step) || step == saved)
+        return ACCEL_OK; /* a text without one: state_decode says so */
+    return accel_fail_at(err, A0819, l->dir, "use another checkpoint",
+                         "the trainer state is of step %lld, and the manifest of step "
+                         "%lld",
+                         (long long)step, (long long)saved);
+}
+
 /* Opens the checkpoint and lists what is to be read. Identity, optimizer, objects and
  * loaders are checked before any tensor is overwritten. Collective, but errors are this
  * rank's own. */
@@ -69,8 +84,10 @@ static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *
                              "the checkpoint has no trainer state");
     /* a blob has no NUL at its end */
     l->text = strndup(state, bytes);
-    st = l->text ? state_check_optimizer(run, l->dir, l->text, err)
+    st = l->text ? check_step(l, err)
                  : accel_fail_nomem(err, "the trainer state", bytes);
+    if (st == ACCEL_OK)
+        st = state_check_optimizer(run, l->dir, l->text, err);
     if (st == ACCEL_OK)
         st = registered_find(run, l->dir, l->ckpt, err);
     if (st == ACCEL_OK)

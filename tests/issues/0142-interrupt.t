@@ -48,7 +48,7 @@ like "$(cat one/checkpoints/history)" ' stop step=[0-9]+ signal=SIGINT .*reason=
 failcall=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 if [ -r "$failcall" ] && ! built_with_sanitizer; then
     train_config never.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 1000000000}"
-    start never.yaml one FAILCALL_AT=8 FAILCALL_HOW=hang FAILCALL_SEEN=hangs "LD_PRELOAD=$failcall"
+    start never.yaml one FAILCALL_PATH=/.tmp-step_ FAILCALL_AT=2 FAILCALL_HOW=hang FAILCALL_SEEN=hangs "LD_PRELOAD=$failcall"
     wait_until 60 _has_step one/log.jsonl $((step + 25)) || diag "$(cat one.out)"
     kill -INT $pid
     wait_until 60 [ -e hangs ]

@@ -62,7 +62,7 @@ like "$(cat once.out)" 'not restarted: the run was interrupted; run the same com
 failcall=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 if [ -r "$failcall" ] && ! built_with_sanitizer; then
     # shellcheck disable=SC2016 # for the inner shell
-    in_terminal twice 'exec srun --accel-config=two.yaml env FAILCALL_AT=12 FAILCALL_HOW=hang \
+    in_terminal twice 'exec srun --accel-config=two.yaml env FAILCALL_PATH=/.tmp-step_ FAILCALL_AT=2 FAILCALL_HOW=hang \
         FAILCALL_SEEN=hangs LD_PRELOAD='"$failcall"' $TRAIN $MODEL --out twice'
     press
     wait_until 60 [ -e hangs ]

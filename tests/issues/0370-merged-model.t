@@ -53,6 +53,12 @@ is "$(grep -c "$tap_tmp\|_name_or_path" merged/config.json)" 0 "without a path o
 is "$(cd merged && echo *)" \
     "config.json merges.txt model.safetensors tokenizer_config.json vocab.json" \
     "with the tokenizer's files"
+step=$(find gpt2-run/checkpoints -name 'step_*')
+"$accel" merge-weights --remove_checkpoint_dir gpt2-run/checkpoints "$step/merged" >said 2>&1
+is $? 64 "weights inside the checkpoint that is to be removed: refused"
+contains "$(cat said)" "lies in the checkpoint that is to be removed" "and why"
+[ -e "$step/MANIFEST" ] && [ ! -e "$step/merged" ]
+ok $? "nothing is removed or written"
 run again merged
 contains "$(cat again.log)" "parameters read from merged" "a run takes it"
 passes "in 16 bits" "$accel" ckpt export --dtype bfloat16 gpt2-run/checkpoints half

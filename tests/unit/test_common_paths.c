@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -362,6 +363,29 @@ static void test_ports(void)
     port_release(-1);
 }
 
+/* Somebody holds the names of all ports that are tried. */
+static void test_ports_taken(void)
+{
+    struct rlimit most = { 0 };
+    int fd[2048], count = 0, last;
+    unsigned port;
+
+    getrlimit(RLIMIT_NOFILE, &most);
+    most.rlim_cur = most.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &most);
+    if (most.rlim_cur < 2200) {
+        tap_ok(true, "# SKIP too few descriptors");
+        return;
+    }
+    while (count < 2048 && claim(7, &fd[count]) > 0 && fd[count] >= 0)
+        count++;
+    port = claim(7, &last);
+    tap_ok(port > 0 && last == -1, "%d names are taken: port %u without a name", count,
+           port);
+    while (count > 0)
+        port_release(fd[--count]);
+}
+
 int main(void)
 {
     char command[100];
@@ -377,6 +401,7 @@ int main(void)
     test_open_dir();
     test_resume();
     test_ports();
+    test_ports_taken();
     snprintf(command, sizeof(command), "rm -rf %s", base);
     tap_ok(system(command) == 0, "removed");
     return tap_done();

@@ -3,6 +3,7 @@
  * Checkpoints whose hashes are right and whose scales are not: those of fp8 linears
  * (length, shape, dtype, value, missing, too many) and of fp16's loss scale. A run
  * refuses them with the code that says so, or goes on with scales that a run can have.
+ * And those whose trainer's state is of another step than their weights.
  *     test_state_forged [CASES [SEED]]    60 of each; make fuzz-state: 5000
  */
 #include <math.h>
@@ -293,6 +294,18 @@ static enum answer forge_fp16(struct image *m, char *what, size_t len)
     return lines[i].answer;
 }
 
+/* The step of the trainer's state, where the weights are of step STOP. */
+static enum answer forge_step(struct image *m, char *what, size_t len)
+{
+    const int of = (int)draw(2 * STOP) + 1;
+    char value[16];
+
+    snprintf(value, sizeof(value), "%d", of);
+    set_line(m, "step", value);
+    snprintf(what, len, "step=%d", of);
+    return of == STOP ? TAKEN : REFUSED;
+}
+
 /* ---- trials ---------------------------------------------------------------------- */
 
 /* What a run that took the forgery must be able to do. */
@@ -388,6 +401,7 @@ int main(int argc, char **argv)
     run_folder_make(root, "", config, sizeof(config));
     campaign("fp8", cases, forge_fp8, "scales");
     campaign("fp16", cases, forge_fp16, "loss scale");
+    campaign("bf16", 12, forge_step, "the trainer state is of step");
     run_folder_remove(root);
     return tap_done();
 }
