@@ -17,8 +17,8 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
 accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
                              accel_bert_t *model_out, accel_error_t *err);
 
-/* The model_type of the config.json that `path` is or that lies in directory `path`, into
- * buf[len]; "" where it says none. Errors as accel_*_read_config. */
+/* The model_type of the config.json that `path` is, or that lies in directory `path`,
+ * into buf[len]; "" where it says none. Errors as accel_*_read_config. */
 accel_status_t hf_config_type(const char *path, char *buf, size_t len,
                               accel_error_t *err);
 
