@@ -17,6 +17,7 @@
 
 #include "ckpt_saving.h"
 #include "common/path_dir.h"
+#include "common/plain_file.h"
 
 #define PLACES     "PLACES"
 #define PLACES_BEG "accel-places 1\n"
@@ -32,7 +33,6 @@ bool ckpt_staging_id(int rootfd, char id_out[CKPT_ID_MAX])
     char text[64] = "", id[CKPT_ID_MAX];
     struct stat root, sb;
     bool good = fd >= 0 && fstat(rootfd, &root) == 0 && fstat(fd, &sb) == 0 &&
-                S_ISREG(sb.st_mode) &&
                 ckpt_pread_all(fd, text, sizeof(text) - 1, 0) > 0 &&
                 text_scan(text, "%16[0-9a-f] %llu\n", id, &ino) == 2 &&
                 strlen(id) == CKPT_ID_MAX - 1 && ino == (unsigned long long)root.st_ino;
@@ -59,9 +59,7 @@ accel_status_t ckpt_staging_id_make(int rootfd, char id_out[CKPT_ID_MAX],
         return accel_fail_at(err, A0801, CKPT_STAGING_FILE, "try again",
                              "cannot make up an ID: %m");
     snprintf(id_out, CKPT_ID_MAX, "%016" PRIx64, random);
-    fd = TEMP_FAILURE_RETRY(openat(
-        rootfd, CKPT_STAGING_FILE,
-        O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
+    fd = plain_open(rootfd, CKPT_STAGING_FILE, O_WRONLY | O_CREAT | O_TRUNC);
     len = snprintf(text, sizeof(text), "%s %llu\n", id_out,
                    (unsigned long long)root.st_ino);
     if (fd < 0 || ckpt_pwrite_all(fd, text, (size_t)len, 0)) {
