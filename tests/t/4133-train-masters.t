@@ -131,6 +131,9 @@ for key, (dtype, v) in stored.items():
     else:
         want = v
     narrow += dtype != "F32"
+    name = "transformer." + name if name != "lm_head.weight" else name
+    if name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")):
+        want = want.T
     assert weights[name].dtype == numpy.float32 and (weights[name] == want).all(), key
     count += 1
 assert count == len(weights) > 0

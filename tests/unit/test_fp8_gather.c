@@ -70,6 +70,7 @@ accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
 struct rig {
     accel_t *run;
     accel_module_t *model;
+    accel_dataset_t *data;
 };
 
 /* Matrices of one module in order of declaration. The first and the last are wide. */
@@ -136,9 +137,10 @@ static accel_status_t rig_feed(struct rig *k, const struct scene *p, accel_error
     char path[192];
 
     snprintf(path, sizeof(path), "%s.txt", p->dir);
-    return accel_dataset_open(&job.data, path, TOKENS_SEQ, 0, err)
-               ? err->code
-               : accel_prepare(k->run, &job, err);
+    if (accel_dataset_open(&k->data, path, TOKENS_SEQ, 0, err))
+        return err->code;
+    job.data = k->data;
+    return accel_prepare(k->run, &job, err);
 }
 
 static accel_status_t rig_open(struct rig *k, const struct scene *p,
@@ -227,6 +229,7 @@ static int rank_main(struct boot *b, void *arg)
     if (b->rank == 0)
         *p->out = own;
     accel_close(k.run, NULL);
+    accel_dataset_close(k.data);
     return (int)st;
 }
 
