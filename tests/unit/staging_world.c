@@ -224,7 +224,8 @@ static const char *fail_call, *fail_name;
 static int strike(const char *call, const char *name, int fd)
 {
     (void)fd;
-    return fail_with && strcmp(call, fail_call) == 0 && strncmp(name, fail_name, 5) == 0
+    return fail_with && strcmp(call, fail_call) == 0 &&
+                   strncmp(name, fail_name, strlen(fail_name)) == 0
                ? fail_with
                : 0;
 }
