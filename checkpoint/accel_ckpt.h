@@ -131,7 +131,7 @@ typedef struct accel_ckpt_save {
      * goes. */
     double spread_seconds;
     /* Not 0: a checkpoint of this step and run that an earlier life wrote is replaced,
-     * because this life goes on from it. 0: only what this life wrote is; anything else
+     * because this life resumed from it. 0: only what this life wrote is; anything else
      * of that name moves aside. */
     int replaces;
 } accel_ckpt_save_t;

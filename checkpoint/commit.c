@@ -265,7 +265,7 @@ static int move(const struct ckpt_commit *c, const char *from, const char *to,
 }
 
 /* May the new one replace what has the final name now? This life wrote it, or it is the
- * one that the caller says the run goes on from. */
+ * one that the caller says the run resumed from. */
 static bool may_replace(const struct ckpt_commit *c)
 {
     struct ckpt_identity id;

@@ -46,7 +46,7 @@ static int command_next(void *user, void *const *dst)
     return 1;
 }
 
-/* accel_iterable.rewind: every epoch runs the command anew. The one before, where it is
+/* accel_iterable.rewind: every epoch runs the command again. The one before, if it is
  * not at its end, ends when it writes again. */
 static int command_rewind(void *user, int64_t epoch)
 {
