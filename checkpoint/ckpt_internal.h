@@ -381,6 +381,9 @@ accel_status_t ckpt_staging_id_make(int rootfd, char id_out[CKPT_ID_MAX],
 /* ".local-step_00001200.OWNER@ID" */
 void ckpt_staged_name(char name_out[CKPT_DIR_MAX], int64_t step, const char *owner,
                       const char *id);
+/* Is the record there, also under the name of one that was given up? A root that cannot
+ * be read may have it. */
+bool ckpt_is_recorded(int rootfd, const char *record);
 /* Name of this node, a word; "?": it has none. */
 void ckpt_node_name(char name_out[CKPT_NODE_MAX]);
 /* MANIFEST of a record, and what says where its files are ("": nothing does): one

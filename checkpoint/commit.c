@@ -183,6 +183,11 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
     if (st)
         return st;
     names(c, step, owner);
+    if (c->staged && ckpt_is_recorded(c->rootfd, c->final))
+        return accel_fail_at(err, A0860, c->final,
+                             "save the next step, or this one to the root",
+                             "an earlier save of this step is on the nodes, and is not "
+                             "overwritten");
     clean_stale(c->rootfd, owner);
     st = check_room(c, root, bytes, err);
     if (st)

@@ -185,9 +185,7 @@ static void remove_part(int home, const char *part)
     (void)ckpt_remove_dir(home, part);
 }
 
-/* Is the record there, also under the name of one that was given up? A root that cannot
- * be read may have it. */
-static bool is_recorded(int rootfd, const char *record)
+bool ckpt_is_recorded(int rootfd, const char *record)
 {
     char given_up[CKPT_DIR_MAX + sizeof(CKPT_AWAY_PREFIX)];
     const char *const names[] = { record, given_up };
@@ -216,7 +214,7 @@ static void remove_unknown(int rootfd, const char *local)
     if (at >= 0 && ckpt_list_names(at, "step_", &list, &n, NULL) == ACCEL_OK)
         for (size_t i = 0; i < n; i++) {
             snprintf(record, sizeof(record), CKPT_STAGED_PREFIX "%s@%s", list[i], id);
-            if (!is_recorded(rootfd, record))
+            if (!ckpt_is_recorded(rootfd, record))
                 remove_part(at, list[i]);
         }
     free(list);
@@ -230,7 +228,7 @@ int accel_ckpt_local_remove(const char *root, const char *local, const char *nam
     char home[CKPT_DIR_MAX], part[CKPT_DIR_MAX];
     int at, r = 0;
 
-    if (rootfd < 0 || (name && is_recorded(rootfd, name))) {
+    if (rootfd < 0 || (name && ckpt_is_recorded(rootfd, name))) {
         r = -1;
     } else if (!name) {
         remove_unknown(rootfd, local);

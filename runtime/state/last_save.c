@@ -46,7 +46,8 @@ static accel_status_t fits(accel_t *run, int sig, bool first,
         return st;
     v.left = v.left > 0 ? v.left : 0;
     if (v.local) {
-        say_local(run, sig, &v);
+        if (!staging_has(&run->staging, run->progress.step))
+            say_local(run, sig, &v);
         return ACCEL_OK;
     }
     if (!v.save)

@@ -168,6 +168,8 @@ accel_status_t save_staged(accel_t *run, accel_error_t *err)
     accel_ckpt_stats_t stats = { 0 };
     accel_status_t st;
 
+    if (staging_has(&run->staging, run->progress.step))
+        return ACCEL_OK;
     retention_save(run);
     st = save_to(run, run->ckpt_dir, retention_keep(run), run->config.ckpt_local_dir,
                  &stats, err);

@@ -66,6 +66,11 @@ static inline bool staging_holds(const struct staging *s)
 {
     return s->held[0].name[0] != '\0';
 }
+/* ... and is it that of `step`? */
+static inline bool staging_has(const struct staging *s, int64_t step)
+{
+    return staging_holds(s) && s->held[0].step == step;
+}
 /* Leaves the copy in flight, if there is one: nothing of it is committed. Not
  * collective, but all ranks call it or none. */
 void staging_give_up(accel_t *run);

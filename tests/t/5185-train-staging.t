@@ -12,9 +12,6 @@
 . "$(dirname "$0")/train.sh"
 # shellcheck source=tests/t/stops.sh
 . "$(dirname "$0")/stops.sh"
-# A short run is one of many on a busy machine.
-slack=10
-[ "$stops" -lt 20 ] || slack=2
 
 # A stop that would be followed by a kill KILL_WAIT seconds later.
 stop_once() { # CONFIG KILL_WAIT SLOW
@@ -33,7 +30,11 @@ check_stop() { # WHAT KILL_WAIT
     elif grep -q "the state of step $last is saved in " stops.said; then
         shared=$((shared + 1)) kept=$last
     else
-        kept=$(sed -n 's/.*step '"$last"' is not saved: .*; the checkpoint of step \([0-9]*\) is kept.*/\1/p' stops.said | head -n 1)
+        older=$(sed -n 's/.*step '"$last"' is not saved: .*; the checkpoint of step \([0-9]*\) is kept.*/\1/p' stops.said | head -n 1)
+        # a disk that other tests keep busy may not have the first checkpoint in time
+        [ "$kept" != 0 ] || ! grep -q "step $last is not saved: .*; there is no older checkpoint" stops.said ||
+            older=0
+        kept=$older
         declined=$((declined + 1))
     fi
     [ -n "$kept" ] && [ "$took" -le $(($2 + slack)) ]

@@ -167,6 +167,31 @@ static int stops_copying(struct boot *b, void *arg)
     return 0;
 }
 
+/* Between two steps, where step 2 was staged before: its parts are not written again,
+ * which would leave a damaged one to whoever is killed there. */
+static int stops_waiting(struct boot *b, void *arg)
+{
+    struct number_run k;
+    size_t n;
+
+    (void)arg;
+    gate(true);
+    EXPECT(!begin(&k, 100) && !steps(&k, 2), "steps: %s", k.err.text);
+    set_times(k.run, 1, 90, 0.01);
+    raise(SIGTERM);
+    kill_written = true;
+    EXPECT(loop_stop_waiting(k.run, &k.err) == ACCEL_ERESUME, "stopped: %s",
+           k.err.text);
+    kill_written = false;
+    EXPECT(staged(&n) == 2 && n == 1, "step 2 is on the nodes");
+    EXPECT(b->rank > 0 ||
+               (message_of(&k.err) == A0907 && !has_said(b, "saving step 2") &&
+                tells(b, &k.err, "the state of step 2 is saved in /")),
+           "%s; said: %s", k.err.text, said);
+    end(&k);
+    return 0;
+}
+
 static int stops_shared(struct boot *b, void *arg)
 {
     struct number_run k;
@@ -268,6 +293,9 @@ static void test_stops(int world)
     new_case(world, "stop-late", "");
     life(world, "stopped too late", stops_late, NULL, 0);
     life(world, "the next life has the older step", finds_2, NULL, 0);
+    new_case(world, "stop-waiting", "");
+    life(world, "stopped while it waits", stops_waiting, NULL, 0);
+    life(world, "the next life has that step", finds_2, NULL, 0);
     new_case(world, "stop-failing", "");
     life(world, "stopped, the node's disk fails", stops_failing, NULL, 0);
 }
