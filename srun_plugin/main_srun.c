@@ -127,17 +127,19 @@ void client_after_options(void)
 
 /* Everything between the layout and the start of the tasks. Returns what
  * client_start_step returns. */
-static int prepare_step(struct client *c, const struct srun_step *s)
+static int prepare_step(struct client *c, const struct srun_step *s,
+                        struct notice_ask *ask)
 {
-    if (s->step_id >= FIRST_SPECIAL_ID)
-        return 0;
     if (!srun_step_allowed(c, s))
         return srun_step_refuse(c);
     /* From here on client_exit watches the end. */
     c->job_id = s->job_id;
     c->started_at = time(NULL);
     hints_say_worlds(c, s->tasks);
-    notice_export(c, s->job_id);
+    notice_export(ask, c);
+    /* srun may well outlive a node, and end with 0 then */
+    if (!s->here)
+        c->undisturbed_until = 0;
     if (!srun_step_export(c, s))
         return srun_step_refuse(c);
     c->interrupt = (struct interrupt){ .job = s->job_id, .step = s->step_id };
@@ -148,11 +150,20 @@ static int prepare_step(struct client *c, const struct srun_step *s)
 
 int client_start_step(spank_t sp)
 {
+    struct client *c = &the_client;
     struct srun_step s = { 0 };
+    struct notice_ask ask = { 0 };
     int rc = 0;
 
-    if (is_in_use(&the_client))
-        rc = srun_step_read(sp, &s) ? prepare_step(&the_client, &s) : -1;
+    if (!is_in_use(c))
+        return 0;
+    if (!srun_step_identify(sp, &s))
+        return -1;
+    if (s.step_id < FIRST_SPECIAL_ID) {
+        notice_ask(&ask, c, s.job_id);
+        rc = srun_step_read(sp, &s) ? prepare_step(c, &s, &ask) : -1;
+    }
+    notice_free(&ask);
     strbuf_free(&s.tasks_per_node);
     return rc;
 }
@@ -176,13 +187,18 @@ static void bring_back(const struct client *c, const struct outcome *o)
 static void at_end(int status, void *client)
 {
     struct client *c = client;
+    const int code = status & 0xff;
     struct outcome o;
 
     if (is_in_use(c)) {
-        outcome_read(c, status & 0xff, &o);
-        if (!o.batch && !user_env_get(&c->env, "SLURM_JOB_ID"))
-            requeued_drop(c->job_id, o.exit_code);
-        if (c->file.config.preempt_enabled)
+        const bool may_return = c->file.config.preempt_enabled;
+
+        /* before the job is dropped, which changes its state */
+        if (may_return)
+            outcome_read(c, code, &o);
+        if (!user_env_get(&c->env, "SLURM_JOB_ID"))
+            requeued_drop(c->job_id, code);
+        if (may_return)
             bring_back(c, &o);
     }
     client_free(c);

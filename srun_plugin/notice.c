@@ -9,12 +9,14 @@
 #include "srun_plugin/notice.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/common.h"
 #include "common/env_names.h"
 #include "srun_plugin/plugin.h"
 
@@ -45,39 +47,61 @@ static const char *mode_name(uint16_t mode)
     return mode & PREEMPT_MODE_SUSPEND ? "SUSPEND" : "OFF";
 }
 
-/* "PARTITION MODE GRACE KILLWAIT", times in seconds. A partition without a mode of its
- * own has the cluster's. */
-static void export_notice(const partition_info_t *part, const slurm_conf_t *conf)
+/* The settings that srun itself runs by; asking the controller costs a request. */
+static const slurm_conf_t *own_settings(void)
 {
-    uint16_t mode =
-        part->preempt_mode == NO_VAL16 ? conf->preempt_mode : part->preempt_mode;
-    bool none = !conf->preempt_type || strcmp(conf->preempt_type, "preempt/none") == 0;
-    uint32_t grace = part->grace_time >= NO_VAL ? 0 : part->grace_time;
+    return dlsym(RTLD_DEFAULT, "slurm_conf");
+}
+
+/* True on most sites: that is Slurm's default. */
+static bool preempts_nothing(const slurm_conf_t *conf)
+{
+    return !conf->preempt_type || strcmp(conf->preempt_type, "preempt/none") == 0;
+}
+
+/* "PARTITION MODE GRACE KILLWAIT", times in seconds. part: NULL: preempts nothing. A
+ * partition without a mode of its own has the cluster's. */
+static void export_terms(const char *name, const partition_info_t *part,
+                         const slurm_conf_t *conf)
+{
+    uint16_t mode = !part                            ? PREEMPT_MODE_OFF
+                    : part->preempt_mode == NO_VAL16 ? conf->preempt_mode
+                                                     : part->preempt_mode;
+    uint32_t grace = !part || part->grace_time >= NO_VAL ? 0 : part->grace_time;
     char text[160];
 
-    snprintf(text, sizeof(text), "%.63s %s %u %u", part->name,
-             none ? "OFF" : mode_name(mode), grace, (unsigned)conf->kill_wait);
+    snprintf(text, sizeof(text), "%.63s %s %u %u", name, mode_name(mode), grace,
+             (unsigned)conf->kill_wait);
     setenv(ENV_NOTICE, text, 1);
 }
 
-/* Finds the job's partition and exports its terms. No answer of the controller:
- * no variable. */
-static void read_partition(const char *name)
+int64_t notice_due(const struct config *cfg, const slurm_job_info_t *job)
 {
-    partition_info_msg_t *parts = NULL;
+    return job->time_limit >= NO_VAL
+               ? INT64_MAX
+               : (int64_t)job->start_time + job->time_limit * INT64_C(60) -
+                     cfg->preempt_lead_seconds;
+}
+
+/* No answer of the controller: no variable. */
+static void export_notice(struct client *c, const slurm_job_info_t *job,
+                          const partition_info_msg_t *parts)
+{
     slurm_conf_t *asked = NULL;
-    /* The settings that srun itself runs by; asking the controller costs a request. */
-    const slurm_conf_t *conf = dlsym(RTLD_DEFAULT, "slurm_conf");
+    const slurm_conf_t *conf = own_settings();
+    const char *name = job->partition;
 
     if (!conf && slurm_load_ctl_conf(0, &asked) == SLURM_SUCCESS)
         conf = asked;
-    if (name && conf && slurm_load_partitions(0, &parts, SHOW_ALL) == SLURM_SUCCESS &&
-        parts)
+    if (name && conf && preempts_nothing(conf)) {
+        c->undisturbed_until = notice_due(&c->file.config, job);
+        export_terms(name, NULL, conf);
+    } else if (name && conf && parts) {
         for (uint32_t i = 0; i < parts->record_count; i++)
             if (parts->partition_array[i].name &&
                 strcmp(parts->partition_array[i].name, name) == 0)
-                export_notice(&parts->partition_array[i], conf);
-    slurm_free_partition_info_msg(parts);
+                export_terms(name, &parts->partition_array[i], conf);
+    }
     slurm_free_ctl_conf(asked);
 }
 
@@ -102,28 +126,88 @@ static bool is_warning(const char *text)
     return text && (strncmp(text, "USR1@", 5) == 0 || strncmp(text, "USR2@", 5) == 0);
 }
 
-/* Unsets both first: they may be left from the step or job that this srun runs in. Asks
- * the controller only if there is something to tell. */
-void notice_export(const struct client *c, uint32_t job_id)
+static void *load_job(void *ask)
+{
+    struct notice_ask *a = ask;
+
+    slurm_load_job(&a->job, a->job_id, JOB_FLAGS);
+    return NULL;
+}
+
+static void *load_partitions(void *ask)
+{
+    struct notice_ask *a = ask;
+
+    slurm_load_partitions(0, &a->parts, SHOW_ALL);
+    return NULL;
+}
+
+/* Without a thread it is done at once. The thread takes no signal of srun's. */
+static void begin(struct notice_request *r, void *(*load)(void *), struct notice_ask *a)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r->under_way = pthread_create(&r->thread, NULL, load, a) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!r->under_way)
+        load(a);
+}
+
+static void end(struct notice_ask *a)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(a->request); i++) {
+        if (a->request[i].under_way)
+            pthread_join(a->request[i].thread, NULL);
+        a->request[i].under_way = false;
+    }
+}
+
+static const char *our_warning(const struct client *c)
+{
+    const char *warning = defaults_warning(&c->defaults, &c->typed, &c->env);
+
+    return is_warning(warning) ? warning : NULL;
+}
+
+void notice_ask(struct notice_ask *a_out, const struct client *c, uint32_t job_id)
+{
+    const bool terms = c->file.config.preempt_enabled;
+    const slurm_conf_t *conf = own_settings();
+
+    *a_out = (struct notice_ask){ .job_id = job_id };
+    if (terms || our_warning(c))
+        begin(&a_out->request[0], load_job, a_out);
+    if (terms && !(conf && preempts_nothing(conf)))
+        begin(&a_out->request[1], load_partitions, a_out);
+}
+
+/* Unsets both first: they may be left from the step or job that this srun runs in. */
+void notice_export(struct notice_ask *a, struct client *c)
 {
     const struct config *cfg = &c->file.config;
-    const char *warning = defaults_warning(&c->defaults, &c->typed, &c->env);
+    const char *warning = our_warning(c);
     const slurm_job_info_t *job = NULL;
-    job_info_msg_t *msg = NULL;
 
     unsetenv(ENV_NOTICE);
     unsetenv(ENV_WARNING);
-    if (!cfg->preempt_enabled && !is_warning(warning))
-        return;
-    slurm_load_job(&msg, job_id, JOB_FLAGS);
-    for (uint32_t i = 0; msg && i < msg->record_count; i++)
-        if (msg->job_array[i].job_id == job_id)
-            job = &msg->job_array[i];
-    if (is_warning(warning))
+    end(a);
+    for (uint32_t i = 0; a->job && i < a->job->record_count; i++)
+        if (a->job->job_array[i].job_id == a->job_id)
+            job = &a->job->job_array[i];
+    if (warning)
         export_warning(warning, job);
     if (job && cfg->preempt_enabled) {
         check_limit(cfg, job);
-        read_partition(job->partition);
+        export_notice(c, job, a->parts);
     }
-    slurm_free_job_info_msg(msg);
+}
+
+void notice_free(struct notice_ask *a)
+{
+    end(a);
+    slurm_free_job_info_msg(a->job);
+    slurm_free_partition_info_msg(a->parts);
+    *a = (struct notice_ask){ 0 };
 }

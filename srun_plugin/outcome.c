@@ -12,21 +12,13 @@
 #include <slurm/spank.h>
 #include <stdio.h>
 
+#include "srun_plugin/notice.h"
 #include "srun_plugin/plugin.h"
 #include "srun_plugin/restarts.h"
 
 /* accel_exit_code of ACCEL_ERESUME and of ACCEL_ESTOPPED. */
 #define EXIT_RESUME  85
 #define EXIT_STOPPED 75
-
-/* Has Slurm told the job of its time limit by now? Not from its end, which is now for a
- * job that has ended. */
-static bool is_warning_due(const struct config *cfg, const slurm_job_info_t *j)
-{
-    return j->time_limit < NO_VAL &&
-           (int64_t)time(NULL) >= (int64_t)j->start_time + j->time_limit * INT64_C(60) -
-                                      cfg->preempt_lead_seconds;
-}
 
 /* Fills *o from what the controller knows of the job. Without an answer only the exit
  * code counts. */
@@ -52,7 +44,8 @@ static void read_job(const struct client *c, struct outcome *o)
         o->preempted = j->preempt_time > 0 || base == JOB_PREEMPTED;
         o->node_failed = base == JOB_NODE_FAIL;
         o->timed_out = base == JOB_TIMEOUT;
-        o->warned = is_warning_due(&c->file.config, j);
+        /* not from its end, which is now for a job that has ended */
+        o->warned = (int64_t)time(NULL) >= notice_due(&c->file.config, j);
         o->killed = base == JOB_PREEMPTED || base == JOB_NODE_FAIL;
         o->cancelled = base == JOB_CANCELLED;
     }
@@ -71,7 +64,8 @@ void outcome_read(const struct client *c, int exit_code, struct outcome *o_out)
 
     *o_out = (struct outcome){ .exit_code = exit_code };
     snprintf(o_out->job, sizeof(o_out->job), "%u", c->job_id);
-    read_job(c, o_out);
+    if (exit_code != 0 || (int64_t)time(NULL) >= c->undisturbed_until)
+        read_job(c, o_out);
     o_out->seconds = (long)(time(NULL) - c->started_at);
     /* Only in the first seconds: later the program has had its chance to handle
      * the signal. */

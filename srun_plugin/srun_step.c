@@ -41,9 +41,11 @@ static void read_first_node(struct srun_step *s, const char *list)
 {
     hostlist_t hosts = slurm_hostlist_create(list);
     char *first = hosts ? slurm_hostlist_shift(hosts) : NULL;
+    const char *own = getenv("SLURMD_NODENAME");
 
     if (first)
         node_address(first, s->address, sizeof(s->address));
+    s->here = s->nodes == 1 && first && own && strcmp(first, own) == 0;
     free(first);
     slurm_hostlist_destroy(hosts);
 }
@@ -107,16 +109,24 @@ static bool read_layout(struct srun_step *s)
     return s->address[0] && s->tasks_per_node.s && !s->tasks_per_node.failed;
 }
 
-bool srun_step_read(spank_t sp, struct srun_step *s)
+static bool fail_to_read(void)
 {
-    if (spank_get_item(sp, S_JOB_ID, &s->job_id) == ESPANK_SUCCESS &&
-        spank_get_item(sp, S_JOB_STEPID, &s->step_id) == ESPANK_SUCCESS &&
-        (s->step_id >= FIRST_SPECIAL_ID || read_one_node(sp, s) || read_layout(s)))
-        return true;
     plugin_error(A0312, NULL,
                  "check that `scontrol ping` answers, then start the step again",
                  "Slurm does not report the size of this step");
     return false;
+}
+
+bool srun_step_identify(spank_t sp, struct srun_step *s)
+{
+    return (spank_get_item(sp, S_JOB_ID, &s->job_id) == ESPANK_SUCCESS &&
+            spank_get_item(sp, S_JOB_STEPID, &s->step_id) == ESPANK_SUCCESS) ||
+           fail_to_read();
+}
+
+bool srun_step_read(spank_t sp, struct srun_step *s)
+{
+    return read_one_node(sp, s) || read_layout(s) || fail_to_read();
 }
 
 /* HYBRID_SHARD shards inside a node: a group that spans parts of two nodes has no

@@ -16,15 +16,19 @@ struct srun_step {
     char address[256];
     /* "2(x3),1" */
     struct strbuf tasks_per_node;
+    /* It has one node, on which this srun runs as well. */
+    bool here;
     /* Nodes have different numbers of tasks. */
     bool uneven;
     /* Slurm does not number the tasks node by node. */
     bool scattered;
 };
 
-/* Fills *s, which is all 0. False, with the reason reported: Slurm does not tell. Of
- * special steps (batch, interactive) only the ids are filled. The caller frees
- * s->tasks_per_node. */
+/* Fills the ids of *s, which is all 0. False, with the reason reported: Slurm does not
+ * tell. */
+bool srun_step_identify(spank_t sp, struct srun_step *s);
+/* Fills the rest, of a step that is not special (batch, interactive). The same. The
+ * caller frees s->tasks_per_node. */
 bool srun_step_read(spank_t sp, struct srun_step *s);
 /* May this step run? Reports why not. */
 bool srun_step_allowed(const struct client *c, const struct srun_step *s);

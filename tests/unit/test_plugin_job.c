@@ -4,6 +4,9 @@
  * before the tasks start, and requeued.c (a job that RequeueExit queued once more) at
  * the end.
  */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +129,20 @@ struct notice {
     const char *want; /* "WARNING|NOTICE|lines" */
 };
 
+static bool no_threads;
+
+/* The C library's stands behind it. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*f)(void *),
+                   void *arg)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+    if (no_threads)
+        return EAGAIN;
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    return real(thread, attr, f, arg);
+}
+
 #define NO_LINE "srun ./a"
 #define SHORT                                                                          \
     "accel: the time limit of 120 s is not longer than accel.preemption.lead_seconds " \
@@ -166,6 +183,7 @@ static void show_notice(const void *arg)
     struct client *c = &fake_client;
     struct config *cfg = &c->file.config;
     const struct notice *r = arg;
+    struct notice_ask ask;
 
     clearenv();
     fake_said[0] = '\0';
@@ -189,7 +207,9 @@ static void show_notice(const void *arg)
     fake_split(r->line);
     user_env_keep(&c->env);
     defaults_for_srun(&c->defaults, cfg, &c->typed, &c->env);
-    notice_export(c, JOB);
+    notice_ask(&ask, c, JOB);
+    notice_export(&ask, c);
+    notice_free(&ask);
     printf("%s|%s|%s", getenv(ENV_WARNING) ? getenv(ENV_WARNING) : "-",
            getenv(ENV_NOTICE) ? getenv(ENV_NOTICE) : "-", fake_said);
     user_env_free(&c->env);
@@ -199,8 +219,12 @@ int main(void)
 {
     test_lists();
     test_drop();
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(notices); i++)
-        tap_is_str(fake_child(show_notice, &notices[i]), notices[i].want, "%s",
-                   notices[i].what);
+    for (size_t i = 0; i < 2 * ACCEL_ARRAY_SIZE(notices); i++) {
+        const struct notice *r = &notices[i / 2];
+
+        no_threads = i % 2;
+        tap_is_str(fake_child(show_notice, r), r->want, "%s%s", r->what,
+                   no_threads ? ", without threads" : "");
+    }
     return tap_done();
 }
