@@ -86,7 +86,8 @@ check-saves: check-programs
 .PHONY: check-saves
 
 # Stops on a slowed disk: four in the suite; make check-staging: 200.
-shell_tests += tests/t/5185-train-staging.t tests/t/6145-preempt-staging.t tests/issues/0378-resume-batch.t
+shell_tests += tests/t/5185-train-staging.t tests/t/6145-preempt-staging.t \
+	tests/issues/0378-resume-batch.t tests/issues/0379-early-stopping.t
 check-staging: check-programs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/5185-train-staging.t 200
 .PHONY: check-staging
