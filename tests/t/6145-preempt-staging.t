@@ -25,13 +25,13 @@ cat >job.sh <<'JOB'
 exec srun env LD_PRELOAD="$SHIM" "$@"
 JOB
 
-cluster_up --nodes 1 --cpus 2 --mode plain --kill-wait 3
-timeout 10 scontrol update PartitionName=low GraceTime=3
+cluster_up --nodes 1 --cpus 2 --mode plain --kill-wait 6
+timeout 10 scontrol update PartitionName=low GraceTime=6
 # shellcheck disable=SC2086
 run_srun -N1 --accel-config=two.yaml "$TRAIN" $MODEL --out reference
 ok $? "the uninterrupted run" || bail_out "the trainer does not run"
 
-SHIM=$shim FAILCALL_SLOW=4000 FAILCALL_SLOW_FROM=30000 FAILCALL_SLOW_PATH=/run/checkpoints/
+SHIM=$shim FAILCALL_SLOW=8000 FAILCALL_SLOW_FROM=30000 FAILCALL_SLOW_PATH=/run/checkpoints/
 export SHIM FAILCALL_SLOW FAILCALL_SLOW_FROM FAILCALL_SLOW_PATH
 # shellcheck disable=SC2086
 job=$(timeout 30 sbatch --parsable --accel-config=two.yaml -N1 -o run.out job.sh \
