@@ -143,7 +143,8 @@ static void *load_partitions(void *ask)
 }
 
 /* Without a thread it is done at once. The thread takes no signal of srun's. */
-static void begin(struct notice_request *r, void *(*load)(void *), struct notice_ask *a)
+static void ask_for(struct notice_request *r, void *(*load)(void *),
+                    struct notice_ask *a)
 {
     sigset_t all, before;
 
@@ -155,7 +156,7 @@ static void begin(struct notice_request *r, void *(*load)(void *), struct notice
         load(a);
 }
 
-static void end(struct notice_ask *a)
+static void await_answers(struct notice_ask *a)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(a->request); i++) {
         if (a->request[i].under_way)
@@ -178,9 +179,9 @@ void notice_ask(struct notice_ask *a_out, const struct client *c, uint32_t job_i
 
     *a_out = (struct notice_ask){ .job_id = job_id };
     if (terms || our_warning(c))
-        begin(&a_out->request[0], load_job, a_out);
+        ask_for(&a_out->request[0], load_job, a_out);
     if (terms && !(conf && preempts_nothing(conf)))
-        begin(&a_out->request[1], load_partitions, a_out);
+        ask_for(&a_out->request[1], load_partitions, a_out);
 }
 
 /* Unsets both first: they may be left from the step or job that this srun runs in. */
@@ -192,7 +193,7 @@ void notice_export(struct notice_ask *a, struct client *c)
 
     unsetenv(ENV_NOTICE);
     unsetenv(ENV_WARNING);
-    end(a);
+    await_answers(a);
     for (uint32_t i = 0; a->job && i < a->job->record_count; i++)
         if (a->job->job_array[i].job_id == a->job_id)
             job = &a->job->job_array[i];
@@ -206,7 +207,7 @@ void notice_export(struct notice_ask *a, struct client *c)
 
 void notice_free(struct notice_ask *a)
 {
-    end(a);
+    await_answers(a);
     slurm_free_job_info_msg(a->job);
     slurm_free_partition_info_msg(a->parts);
     *a = (struct notice_ask){ 0 };

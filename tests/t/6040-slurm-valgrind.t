@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # srun, sbatch and salloc under valgrind with the plugin in use, accepting and refusing:
-# no error and no lost byte with a frame of ours, but for two losses inside libslurm that
+# no error and no lost byte with a frame of ours, but for the losses inside libraries that
 # tests/data/valgrind-slurm.supp names. Findings without such a frame are Slurm's own.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
