@@ -200,7 +200,19 @@ static int retains(struct boot *b, void *arg)
     return 0;
 }
 
-/* No step waits for the removal of a part; the next save to the nodes does. */
+static bool is_sweeping(struct number_run *k)
+{
+    struct staging *s = &k->run->staging;
+    bool works;
+
+    pthread_mutex_lock(&s->sweep.lock);
+    works = s->sweep.works;
+    pthread_mutex_unlock(&s->sweep.lock);
+    return works;
+}
+
+/* No step waits for the removal of a part; the next save to the nodes does. A rank that
+ * looks before rank 0 has removed the record leaves its part until then. */
 static int sweeps(struct boot *b, void *arg)
 {
     struct number_run k;
@@ -212,7 +224,7 @@ static int sweeps(struct boot *b, void *arg)
     await_copy(&k);
     hold_removal(true);
     EXPECT(!step(&k) && newest() == 2, "step 2 is copied: %s", said);
-    while (atomic_load(&removals) == 0)
+    while (atomic_load(&removals) == 0 && is_sweeping(&k))
         sched_yield();
     accel_barrier(k.run, &k.err);
     EXPECT(staged(&n) == -1 && parts(b->rank, NULL) == 1,
@@ -223,6 +235,7 @@ static int sweeps(struct boot *b, void *arg)
     accel_barrier(k.run, &k.err);
     EXPECT(staged(&n) == 4 && parts(b->rank, NULL) == 1,
            "only that of step 4 is there");
+    hold_removal(false); /* where it left its part, nothing has */
     accel_close(k.run, NULL);
     EXPECT(newest() == 4 && parts(b->rank, NULL) == 0, "and none at the end");
     return 0;
