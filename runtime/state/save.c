@@ -168,6 +168,7 @@ accel_status_t save_staged(accel_t *run, accel_error_t *err)
     accel_ckpt_stats_t stats = { 0 };
     accel_status_t st;
 
+    /* its part would have the same name, and a kill would damage it */
     if (staging_has(&run->staging, run->progress.step))
         return ACCEL_OK;
     retention_save(run);

@@ -5,8 +5,6 @@
 # exactly these lines stops when its patience is over, and goes back to its best weights.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/../t/lib.sh"
-# shellcheck source=tests/t/train.sh
-. "$(dirname "$0")/../t/train.sh"
 ! built_with_sanitizer || skip_all "the program is built without sanitizers"
 command -v cc >/dev/null || skip_all "no compiler"
 tap_tmpdir

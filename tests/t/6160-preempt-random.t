@@ -126,13 +126,14 @@ stop_somehow() { # NAME NODE
 }
 
 # Whatever ends the batch job other than with 0 and is no reason for it to come back by
-# itself is cured as a user would: requeued by hand. TIMEOUT is also what Slurm calls a preempted
-# job that was at its end when its grace time was over.
+# itself is cured as a user would: requeued by hand. TIMEOUT is what Slurm calls a preempted job, too,
+# that was at its end when its grace time was over: only one with all steps is cured.
 watch_batch() { # NAME JOB
     while [ ! -f "$1.stuck" ]; do
         case $(job_state "$2") in
         COMPLETED) : >"$1.over" && return ;;
-        FAILED | CANCELLED | TIMEOUT) timeout 10 scontrol requeue "$2" ;;
+        FAILED | CANCELLED) timeout 10 scontrol requeue "$2" ;;
+        TIMEOUT) [ "$(last_step "$1/log.jsonl")" -lt $STEPS ] || timeout 10 scontrol requeue "$2" ;;
         esac
         sleep 0.3
     done

@@ -3,15 +3,12 @@
 #
 # For tests that stop trainings at random on a disk that tests/faults/failcall slows: the arguments
 # [STOPS [SEED]], random numbers that a seed repeats, and lives of a run. Read after train.sh; sets
-# $stops, $slack and $STEPS, and enters a directory of the test's own.
+# $stops and $STEPS, and enters a directory of the test's own.
 
 ! built_with_sanitizer || skip_all "sanitizers and LD_PRELOAD exclude each other"
 shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 [ -r "$shim" ] || skip_all "tests/faults/failcall is not built"
 stops=${1:-2} seed=${2:-$$}
-# How many seconds late a stop may be: a short run is one of many on a busy machine.
-slack=10
-[ "$stops" -lt 20 ] || slack=2
 train_alone
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
