@@ -92,8 +92,9 @@ static void take_save(struct history *h, struct pace *p, const char *line)
 }
 
 /* Takes one line of the file into account. Every change of this job's incarnation
- * number is a restart, whoever asked for it. *incarnation: the number of the last start
- * line so far, -1 at first. Times of checkpoints count from other jobs, too. */
+ * number is a restart, whoever asked for it; a life that was stopped before it began
+ * has no start line. *incarnation: the number of the last life so far, -1 at first.
+ * Times of checkpoints count from other jobs, too. */
 static void take_line(struct history *h, const struct incarnation *us, const char *line,
                       double *incarnation)
 {
@@ -101,13 +102,14 @@ static void take_line(struct history *h, const struct incarnation *us, const cha
 
     if (us->job == 0 || (long)word(line, " of=", 0) != us->first_job)
         return;
-    if (strstr(line, " start ")) {
-        h->restarts += *incarnation >= 0 && number != *incarnation;
-        *incarnation = number;
+    if (strstr(line, " start "))
         h->reason[0] = '\0';
-    } else if (strstr(line, " stop ")) {
+    else if (strstr(line, " stop "))
         keep_reason(h, line);
-    }
+    else
+        return;
+    h->restarts += *incarnation >= 0 && number != *incarnation;
+    *incarnation = number;
 }
 
 /* A line is appended in one piece, so that lines of two processes do not mix. */
@@ -176,7 +178,7 @@ static accel_status_t check_limit(const accel_t *run, accel_error_t *err)
 }
 
 /* Takes all of `text` into account; of a longer line its begin. Returns the incarnation
- * of the last start, -1 without one. */
+ * number of the last life, -1 without one. */
 static double take_text(accel_t *run, const char *text, size_t len)
 {
     double incarnation = -1;
@@ -205,8 +207,6 @@ accel_status_t history_start(accel_t *run, accel_error_t *err)
     double incarnation;
     size_t len;
 
-    if (run->boot.rank != 0)
-        return ACCEL_OK;
     path_of(run, path, sizeof(path));
     if (plain_tail(AT_FDCWD, path, HISTORY_MOST, &text, &len) == 0) {
         incarnation = take_text(run, text, len);

@@ -153,7 +153,7 @@ static int lock_behind_tool(accel_t *run, char *holder, size_t len)
     int rc;
 
     do {
-        rc = lock_within(run->life.lease_fd, LEASE_WAIT_S);
+        rc = lock_within(run->life.lease_fd, said ? LEASE_READ_S : LEASE_WAIT_S);
         read_holder(run->life.lease_fd, holder, len);
         if (rc != EWOULDBLOCK || !is_tool(holder))
             return rc;
@@ -201,6 +201,11 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
             "cannot open the checkpoint lock: %s", plain_error(errno));
     describe_us(&run->life.incarnation, run->life.lease, sizeof(run->life.lease));
     rc = lock_behind_tool(run, holder, sizeof(holder));
+    if (rc == EWOULDBLOCK && is_tool(holder) && signals_pending()) {
+        snprintf(run->life.declined, sizeof(run->life.declined),
+                 "a tool is using this directory: %s", holder);
+        return ACCEL_ERESUME;
+    }
     who = who_holds(holder, run->life.lease, &run->life.incarnation);
     if (rc == EWOULDBLOCK && who != EARLIER)
         return lease_refuse(run, holder, err);

@@ -85,7 +85,7 @@ struct life {
     bool announced;    /* the first Ctrl-C has been answered */
     struct pace pace;
     /* Why the step of the stop is not saved; rank 0's is shown. */
-    char declined[128];
+    char declined[320];
 };
 
 /* ---- signals.c: the stop flag ---------------------------------------------------- */
@@ -145,6 +145,8 @@ void warning_disarm(void);
  * ACCEL_ERESUME: it comes back; ACCEL_ESTOPPED: it does not. `err` says why and what to
  * do. Collective. */
 accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err);
+/* The same for a run that has not begun, since it waits for a tool. */
+accel_status_t run_stop_waiting(accel_t *run, accel_error_t *err);
 /* "SIGTERM"; static. For the signals that stop a run only. */
 const char *stop_signal_name(int sig);
 /* Answers the first Ctrl-C, once, on rank 0: what happens now, and what a
@@ -198,8 +200,9 @@ accel_status_t deadline_judge(accel_t *run, int sig, struct stop_verdict *verdic
 
 /* ---- lease.c: one run at a time per checkpoint directory. Rank 0 only. ----------- */
 
-/* Locks run->ckpt_dir, which must exist; waits some seconds for a run that is ending.
- * ACCEL_EUNAVAIL names the run that holds the lock. */
+/* Locks run->ckpt_dir, which must exist; waits some seconds for a run that is ending,
+ * and longer for a tool. ACCEL_EUNAVAIL names the run that holds the lock.
+ * ACCEL_ERESUME: a stop came while a tool had it; life.declined names the tool. */
 accel_status_t lease_take(accel_t *run, accel_error_t *err);
 /* ACCEL_EUNAVAIL when another run took over. Rewrites a lock file that was removed,
  * emptied or overwritten; warns once about one that cannot be used. */

@@ -42,8 +42,8 @@ static bool is_saved(const accel_t *run)
 
 /* Rank 0: finds out why, notes it in the history, asks for the requeue. In
  * this order, because Slurm may kill this process at any moment once it has
- * accepted the request. */
-static struct requeue_ending find_ending(accel_t *run, int sig)
+ * accepted the request. `step`: the history's words for it. */
+static struct requeue_ending find_ending(accel_t *run, int sig, const char *step)
 {
     const struct requeue_request request = {
         .state_dir = run->ckpt_dir,
@@ -56,14 +56,10 @@ static struct requeue_ending find_ending(accel_t *run, int sig)
         .switched_off = !run->config.preempt_requeue,
     };
     struct requeue_ending e = requeue_look(&request, &run->log);
-    char older[40] = "";
 
-    if (!is_saved(run))
-        snprintf(older, sizeof(older), " saved=%lld",
-                 (long long)run->progress.saved_step);
-    history_add(run, "stop step=%lld%s signal=%s seconds=%.3f reason=%s",
-                (long long)run->progress.step, older, stop_signal_name(sig),
-                run->life.history.save_seconds, stop_reason_text(e.reason));
+    history_add(run, "stop%s signal=%s seconds=%.3f reason=%s", step,
+                stop_signal_name(sig), run->life.history.save_seconds,
+                stop_reason_text(e.reason));
     if (e.result == REQUEUE_DONE)
         e.result = requeue_ask(&request, e.job, &run->log);
     return e;
@@ -104,15 +100,24 @@ static void saved_text(const accel_t *run, char *buf, size_t len)
         snprintf(buf + used, len - (size_t)used, "there is no older checkpoint");
 }
 
-accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
+/* What a stop leaves. */
+struct leaving {
+    bool saved;                                        /* the last step */
+    char step[64];                                     /* for the history */
+    char text[sizeof(((accel_t *)0)->ckpt_dir) + 384]; /* for the error */
+};
+
+/* Ends the life on all ranks. */
+static accel_status_t end_life(accel_t *run, int sig, const struct leaving *l,
+                               accel_error_t *err)
 {
     struct requeue_ending e = { STOP_SIGNAL, REQUEUE_NO_JOB, "" };
     int64_t final = 0;
-    char next[256], what[sizeof(run->ckpt_dir) + 64];
+    char next[256];
     accel_status_t st;
 
     if (run->boot.rank == 0) {
-        e = find_ending(run, sig);
+        e = find_ending(run, sig, l->step);
         final = e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_STOPPED ||
                 e.result == REQUEUE_LIMIT;
     }
@@ -122,15 +127,36 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
     if (comm_broadcast(run->comm, &final, sizeof(final), 0, NULL) == ACCEL_OK)
         comm_barrier(run->comm, NULL);
     next_text(run, &e, next, sizeof(next));
-    saved_text(run, what, sizeof(what));
-    if (is_saved(run))
+    if (l->saved)
         st = accel_fail(err, final ? A0923 : A0907, next, "stopped (%s); %s",
-                        stop_reason_text(e.reason), what);
+                        stop_reason_text(e.reason), l->text);
     else
         st = accel_fail(err, final ? A0927 : A0926, next, "stopped (%s); %s",
-                        stop_reason_text(e.reason), what);
+                        stop_reason_text(e.reason), l->text);
     /* Only rank 0 knows why and what comes next, and it says so. */
     if (run->boot.rank != 0 && err)
         err->text[0] = err->hint[0] = '\0';
     return st;
+}
+
+accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
+{
+    struct leaving l = { .saved = is_saved(run) };
+    const long long step = run->progress.step, kept = run->progress.saved_step;
+
+    if (l.saved)
+        snprintf(l.step, sizeof(l.step), " step=%lld", step);
+    else
+        snprintf(l.step, sizeof(l.step), " step=%lld saved=%lld", step, kept);
+    saved_text(run, l.text, sizeof(l.text));
+    return end_life(run, sig, &l, err);
+}
+
+accel_status_t run_stop_waiting(accel_t *run, accel_error_t *err)
+{
+    struct leaving l = { .saved = false };
+
+    snprintf(l.text, sizeof(l.text), "no step was done: %s: %s", run->ckpt_dir,
+             run->life.declined);
+    return end_life(run, signals_pending(), &l, err);
 }

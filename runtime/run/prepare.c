@@ -136,19 +136,27 @@ static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
     return check_link(run->ckpt_dir, err);
 }
 
+/* Rank 0's part of take_dirs. The limit of restarts holds for a life that is told to
+ * stop here, too. */
+static accel_status_t own_dirs(accel_t *run, accel_error_t *err)
+{
+    accel_status_t st = make_out_dirs(run, err), counted = ACCEL_OK;
+
+    if (st == ACCEL_OK)
+        st = lease_take(run, err);
+    if (st == ACCEL_OK || st == ACCEL_ERESUME)
+        counted = history_start(run, err);
+    return counted != ACCEL_OK ? counted : st;
+}
+
 /* The output and checkpoint directories, which this run then owns by its
  * lease. Collective. */
 static accel_status_t take_dirs(accel_t *run, accel_error_t *err)
 {
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st = run->boot.rank == 0 ? own_dirs(run, err) : ACCEL_OK;
 
-    if (run->boot.rank == 0)
-        st = make_out_dirs(run, err);
-    if (st == ACCEL_OK && run->boot.rank == 0)
-        st = lease_take(run, err);
-    if (st == ACCEL_OK)
-        st = history_start(run, err);
-    return run_agree(run, st, err);
+    st = run_agree(run, st, err);
+    return st == ACCEL_ERESUME ? run_stop_waiting(run, err) : st;
 }
 
 /* Offloaded shards are updated by the CPU backend. */
