@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,6 +13,7 @@
 
 #include "ckpt_read.h"
 #include "common/plain_file.h"
+#include "common/thread.h"
 
 /* a rank with fewer spans reads them with one thread */
 #define SPANS_TO_SHARE 8
@@ -254,30 +254,25 @@ static void ring_join(struct ckpt_reader *r)
         pthread_join(r->reading[--r->readings].thread, NULL);
 }
 
-/* Threads for as many spans as this rank has. Signals go to the caller's threads, where
- * its handlers expect them. */
+/* Threads for as many spans as this rank has. */
 static int ring_start(struct ckpt_reader *r, size_t spans)
 {
     const int readers = spans < SPANS_TO_SHARE ? 1 : CKPT_READERS;
-    sigset_t all, before;
     int e = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (!e && r->readings < readers) {
         struct ckpt_reading *x = &r->reading[r->readings];
 
         *x = (struct ckpt_reading){ .r = r, .source = ckpt_source_of(r->c) };
-        e = pthread_create(&x->thread, NULL, ring_read, x);
+        e = thread_start(&x->thread, NULL, ring_read, x);
         r->readings += !e;
     }
     if (!e)
-        e = pthread_create(&r->hashing, NULL, ring_hash, r);
+        e = thread_start(&r->hashing, NULL, ring_hash, r);
     if (e) {
         ring_stop(r);
         ring_join(r);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return e;
 }
 

@@ -7,8 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +14,7 @@
 
 #include "ckpt_internal.h"
 #include "common/plain_file.h"
+#include "common/thread.h"
 
 /* slots of the ring: 32 MiB of staging */
 #define SLOTS 8
@@ -294,23 +293,18 @@ static int writers_for(const struct ckpt_writer *w)
     return w->file->bytes < SMALL || w->ring.pace->spread > 0 ? 1 : WRITERS;
 }
 
-/* Signals go to the caller's threads, where its handlers expect them. One writer is
- * enough where there are no threads left. */
+/* One writer is enough where there are no threads left. */
 static int start_writers(struct ckpt_writer *w)
 {
     const int wanted = writers_for(w);
-    sigset_t all, before;
     int e = 0;
 
     pthread_mutex_init(&w->ring.lock, NULL);
     pthread_cond_init(&w->ring.moved, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (!e && w->running < wanted) {
-        e = pthread_create(&w->thread[w->running], NULL, writer, &w->ring);
+        e = thread_start(&w->thread[w->running], NULL, writer, &w->ring);
         w->running += e == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (w->running > 0)
         return 0;
     pthread_cond_destroy(&w->ring.moved);

@@ -15,7 +15,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -25,6 +24,7 @@
 #include <unistd.h>
 
 #include "common/common.h"
+#include "common/thread.h"
 
 /* Slurm's default. */
 #define KILL_WAIT_S 30
@@ -94,23 +94,17 @@ static void *wait_for_signal(void *interrupt)
     return NULL;
 }
 
-/* The thread starts with all signals blocked, so that srun's keep going where
- * they did. */
 static bool start_thread(struct interrupt *i)
 {
     pthread_attr_t attr;
     pthread_t thread;
-    sigset_t all, before;
     int rc;
 
     if (pipe2(wake, O_CLOEXEC) != 0)
         return false;
-    sigfillset(&all);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, &attr, wait_for_signal, i);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rc = thread_start(&thread, &attr, wait_for_signal, i);
     pthread_attr_destroy(&attr);
     return rc == 0;
 }

@@ -9,7 +9,6 @@
 #include "srun_plugin/notice.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 
 #include "common/common.h"
 #include "common/env_names.h"
+#include "common/thread.h"
 #include "srun_plugin/plugin.h"
 
 /* Slurm looks at time limits this often. */
@@ -142,16 +142,11 @@ static void *load_partitions(void *ask)
     return NULL;
 }
 
-/* Without a thread it is done at once. The thread takes no signal of srun's. */
+/* Without a thread it is done at once. */
 static void ask_for(struct notice_request *r, void *(*load)(void *),
                     struct notice_ask *a)
 {
-    sigset_t all, before;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    r->under_way = pthread_create(&r->thread, NULL, load, a) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    r->under_way = thread_start(&r->thread, NULL, load, a) == 0;
     if (!r->under_way)
         load(a);
 }

@@ -43,6 +43,8 @@ libacommon_la_SOURCES += \
 	runtime/common/scaled.h \
 	runtime/common/suggest.c \
 	runtime/common/text.c \
+	runtime/common/thread.c \
+	runtime/common/thread.h \
 	runtime/common/util.c \
 	runtime/common/wire.c \
 	runtime/common/wire.h

@@ -9,8 +9,6 @@
  * The thread never communicates. Everything collective is called by the run's own
  * thread, in the same order on every rank.
  */
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +17,7 @@
 #include <unistd.h>
 
 #include "backend/device.h"
+#include "common/thread.h"
 #include "run/run.h"
 
 /* what a thread copies at a time */
@@ -124,16 +123,10 @@ static void *work_main(void *user)
     return NULL;
 }
 
-/* Without a thread the work is done at once: later than the user wished, and right.
- * Signals go to the program's threads, where its handlers expect them. */
+/* Without a thread the work is done at once: later than the user wished, and right. */
 static void start_thread(struct background *b, void *(*work)(void *))
 {
-    sigset_t all, before;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    b->running = pthread_create(&b->thread, NULL, work, b) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    b->running = thread_start(&b->thread, NULL, work, b) == 0;
     if (!b->running)
         work(b);
 }

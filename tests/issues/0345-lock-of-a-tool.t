@@ -50,7 +50,7 @@ stop_waiting() {
     waiting=$1
     shift
     held
-    timeout 120 "$@" >"$waiting" 2>&1 &
+    timeout -k 5 120 "$@" >"$waiting" 2>&1 &
     run=$!
     kill_at_exit $run
     wait_until 60 grep -q 'waiting for accel ckpt on ' "$waiting"

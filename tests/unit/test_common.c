@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * common/: errors and exit codes, log, strings, did-you-mean, units, numbers of the
- * environment, dtypes, bfloat16.
+ * environment, dtypes, bfloat16, threads.
  */
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/bf16.h"
 #include "common/common.h"
+#include "common/thread.h"
 #include "tests/tap.h"
 
 static void test_errors(void)
@@ -374,6 +376,44 @@ static void test_bf16(void)
     tap_is_int(wrong, 0, "narrowed in place");
 }
 
+static void *note_blocked(void *set)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, set);
+    return set;
+}
+
+/* Bit i - 1: signal i. */
+static uint64_t blocked_in(const sigset_t *set)
+{
+    uint64_t bits = 0;
+
+    for (int i = 1; i < SIGRTMIN; i++)
+        bits |= (uint64_t)(sigismember(set, i) == 1) << (i - 1);
+    return bits;
+}
+
+static void test_thread(void)
+{
+    const uint64_t never = UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1),
+                   all = (UINT64_C(1) << 31) - 1;
+    sigset_t ours, theirs, after;
+    pthread_t thread;
+
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGUSR2);
+    pthread_sigmask(SIG_SETMASK, &ours, NULL);
+    tap_is_int(thread_start(&thread, NULL, note_blocked, &theirs), 0,
+               "a thread starts");
+    pthread_join(thread, NULL);
+    tap_is_int((int64_t)(blocked_in(&theirs) | never), (int64_t)all,
+               "it takes no signal");
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    tap_is_int((int64_t)blocked_in(&after), (int64_t)blocked_in(&ours),
+               "its maker takes what it took before");
+    sigemptyset(&ours);
+    pthread_sigmask(SIG_SETMASK, &ours, NULL);
+}
+
 int main(void)
 {
     test_errors();
@@ -387,5 +427,6 @@ int main(void)
     test_alike();
     test_units();
     test_bf16();
+    test_thread();
     return tap_done();
 }
