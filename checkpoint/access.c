@@ -116,7 +116,7 @@ accel_status_t ckpt_read_file(int dirfd, const char *name, const char *where,
             st = accel_fail_nomem(err, "a file", (size_t)sb.st_size);
     }
     if (!st) {
-        got = ckpt_pread_all(fd, text, (size_t)sb.st_size, 0);
+        got = pread_all(fd, text, (size_t)sb.st_size, 0);
         if (got != sb.st_size)
             st = ckpt_fail_access(err, where, "cannot read", got < 0 ? errno : ENODATA);
     }

@@ -12,9 +12,9 @@
 #include <sys/types.h>
 
 #include "accel_ckpt.h"
-#include "ckpt_io.h"
 #include "common/ckpt_sizes.h"
 #include "common/common.h"
+#include "common/whole_io.h"
 
 /* version of the format, in the first line of MANIFEST */
 #define CKPT_FORMAT 1

@@ -237,7 +237,7 @@ static accel_status_t write_manifest(const struct ckpt_commit *c,
     if (fd < 0)
         return accel_fail_at(err, A0801, "MANIFEST", "check the disk and the quota",
                              "cannot create: %m");
-    if (ckpt_pwrite_all(fd, text->s, text->len, 0))
+    if (pwrite_all(fd, text->s, text->len, 0))
         st = accel_fail_at(err, A0801, "MANIFEST", "free space", "write: %m");
     if (!st)
         st = ckpt_fsync(fd, "MANIFEST", err);

@@ -164,7 +164,7 @@ static accel_status_t copy_bytes(const struct copy *c, struct ckpt_manifest *m,
             m->piece[b->piece + k] = ckpt_piece_hash(seed, k, c->part + done, bytes);
             done += bytes;
         }
-        if (!st && ckpt_pwrite_all(fd, c->part, n, b->at + from))
+        if (!st && pwrite_all(fd, c->part, n, b->at + from))
             st = accel_fail_at(c->err, errno == ENOSPC ? A0802 : A0801, name,
                                "check the disk and the quota", "write: %m");
     }

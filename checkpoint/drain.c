@@ -337,13 +337,13 @@ static accel_status_t copy_bytes(struct accel_ckpt_saving *g, int file, int from
             return fail_write(f->name, err);
         }
         errno = ENODATA;
-        if (ckpt_pread_all(from, buf, n, at) != (ssize_t)n) {
+        if (pread_all(from, buf, n, at) != (ssize_t)n) {
             accel_error_t why = { 0 };
 
             ckpt_fail_access(&why, f->name, "cannot read", errno);
             return fail_part(d, file, &why, err);
         }
-        if (ckpt_pwrite_all(to, buf, n, at))
+        if (pwrite_all(to, buf, n, at))
             return fail_write(f->name, err);
         at += (int64_t)n;
         if (at - synced >= SYNC_BYTES) {

@@ -74,7 +74,7 @@ static int feed(XXH3_state_t *state, int fd, int64_t at, int64_t end, void *buf)
     while (at < end) {
         size_t want =
             end - at < CKPT_PIECE_BYTES ? (size_t)(end - at) : CKPT_PIECE_BYTES;
-        ssize_t got = ckpt_pread_all(fd, buf, want, at);
+        ssize_t got = pread_all(fd, buf, want, at);
 
         if (got != (ssize_t)want) {
             if (got >= 0)

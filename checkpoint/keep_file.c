@@ -55,7 +55,7 @@ static int append_line(int rootfd, const char *line)
     const off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
     int len, error = errno;
 
-    if (size >= 0 && (size == 0 || ckpt_pread_all(fd, &last, 1, size - 1) == 1)) {
+    if (size >= 0 && (size == 0 || pread_all(fd, &last, 1, size - 1) == 1)) {
         len = snprintf(text, sizeof(text), "%s%s", last == '\n' ? "" : "\n", line);
         errno = ENOSPC; /* of a write that is too short */
         error = TEMP_FAILURE_RETRY(write(fd, text, (size_t)len)) == len ? 0 : errno;

@@ -9,8 +9,6 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/aside.c \
 	checkpoint/boxes.c \
 	checkpoint/ckpt_internal.h \
-	checkpoint/ckpt_io.c \
-	checkpoint/ckpt_io.h \
 	checkpoint/ckpt_saving.h \
 	checkpoint/ckpt_tools.h \
 	checkpoint/commit.c \

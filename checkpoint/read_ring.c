@@ -98,7 +98,7 @@ static accel_status_t read_once(struct ckpt_source *from, const struct ckpt_span
             return ACCEL_OK;
     }
     /* Cached, refused or short: the page cache has the last word. */
-    got = ckpt_pread_all(from->fd, slot->data, (size_t)s->bytes, s->at);
+    got = pread_all(from->fd, slot->data, (size_t)s->bytes, s->at);
     if (got == s->bytes)
         return ACCEL_OK;
     snprintf(where, sizeof(where), "%.200s/%s", from->c->dir,

@@ -22,7 +22,7 @@
 static accel_status_t held_by(const char *root, int fd, accel_error_t *err)
 {
     char holder[200];
-    ssize_t n = ckpt_pread_all(fd, holder, sizeof(holder) - 1, 0);
+    ssize_t n = pread_all(fd, holder, sizeof(holder) - 1, 0);
 
     holder[n > 0 ? n : 0] = '\0';
     holder[strcspn(holder, "\n")] = '\0';

@@ -33,7 +33,7 @@ bool ckpt_staging_id(int rootfd, char id_out[CKPT_ID_MAX])
     char text[64] = "", id[CKPT_ID_MAX];
     struct stat root, sb;
     bool good = fd >= 0 && fstat(rootfd, &root) == 0 && fstat(fd, &sb) == 0 &&
-                ckpt_pread_all(fd, text, sizeof(text) - 1, 0) > 0 &&
+                pread_all(fd, text, sizeof(text) - 1, 0) > 0 &&
                 text_scan(text, "%16[0-9a-f] %llu\n", id, &ino) == 2 &&
                 strlen(id) == CKPT_ID_MAX - 1 && ino == (unsigned long long)root.st_ino;
 
@@ -62,7 +62,7 @@ accel_status_t ckpt_staging_id_make(int rootfd, char id_out[CKPT_ID_MAX],
     fd = plain_open(rootfd, CKPT_STAGING_FILE, O_WRONLY | O_CREAT | O_TRUNC);
     len = snprintf(text, sizeof(text), "%s %llu\n", id_out,
                    (unsigned long long)root.st_ino);
-    if (fd < 0 || ckpt_pwrite_all(fd, text, (size_t)len, 0)) {
+    if (fd < 0 || pwrite_all(fd, text, (size_t)len, 0)) {
         accel_fail_at(err, A0801, CKPT_STAGING_FILE, "check the disk and the quota",
                       "cannot write: %m");
         if (fd >= 0)
@@ -103,7 +103,7 @@ accel_status_t ckpt_places_write(const struct accel_ckpt_saving *g, const char *
     fd = TEMP_FAILURE_RETRY(openat(g->commit.tmpfd, PLACES,
                                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                                    0666));
-    if (fd < 0 || ckpt_pwrite_all(fd, b.s, b.len, 0))
+    if (fd < 0 || pwrite_all(fd, b.s, b.len, 0))
         st = accel_fail_at(err, A0801, PLACES, "check the disk and the quota",
                            "cannot write: %m");
     if (!st)

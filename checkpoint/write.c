@@ -121,8 +121,7 @@ static int write_slot(struct ring *r, const struct slot *s)
     done = write_direct(r, s);
     if (done < 0)
         return -1;
-    return ckpt_pwrite_all(r->fd, s->data + done, s->bytes - (size_t)done,
-                           s->at + done);
+    return pwrite_all(r->fd, s->data + done, s->bytes - (size_t)done, s->at + done);
 }
 
 /* Has the lock. The slot is written: it, and those behind it that were ready before it,

@@ -46,5 +46,7 @@ libacommon_la_SOURCES += \
 	runtime/common/thread.c \
 	runtime/common/thread.h \
 	runtime/common/util.c \
+	runtime/common/whole_io.c \
+	runtime/common/whole_io.h \
 	runtime/common/wire.c \
 	runtime/common/wire.h

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/whole_io.h"
+
 /* O_NONBLOCK: opening a fifo must not wait for its other end; on a regular file it
  * changes nothing. ENXIO: a socket, or a fifo that nobody reads. */
 int plain_open(int at, const char *name, int flags)
@@ -40,24 +42,6 @@ const char *plain_error(int error)
                                   : strerror(error);
 }
 
-/* Reads bytes from `at` on, until the end. -1 with errno. */
-static ssize_t read_from(int fd, char *buf, size_t bytes, off_t at)
-{
-    size_t done = 0;
-
-    while (done < bytes) {
-        const ssize_t n =
-            TEMP_FAILURE_RETRY(pread(fd, buf + done, bytes - done, at + (off_t)done));
-
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            break;
-        done += (size_t)n;
-    }
-    return (ssize_t)done;
-}
-
 int plain_tail(int at, const char *name, size_t most, char **text_out, size_t *len_out)
 {
     int fd = plain_open(at, name, O_RDONLY), error = 0;
@@ -75,7 +59,7 @@ int plain_tail(int at, const char *name, size_t most, char **text_out, size_t *l
     if (!text)
         error = ENOMEM;
     if (!error && fd >= 0)
-        n = read_from(fd, text, want, sb.st_size - (off_t)want);
+        n = pread_all(fd, text, want, sb.st_size - (off_t)want);
     if (n < 0)
         error = errno;
     if (fd >= 0)

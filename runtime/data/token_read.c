@@ -11,33 +11,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
+
+#include "common/whole_io.h"
 
 /* A file that ends too early has been cut off while the run used it. */
 accel_status_t data_pread(const struct data_file *f, void *buf, size_t bytes,
                           int64_t offset, accel_error_t *err)
 {
-    size_t got = 0;
+    const ssize_t n = pread_all(f->fd, buf, bytes, offset);
 
-    while (got < bytes) {
-        ssize_t n = pread(f->fd, (char *)buf + got, bytes - got,
-                          (off_t)(offset + (int64_t)got));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return accel_fail_at(err, A0703, f->path, "check the file system",
-                                 "cannot read at byte %" PRId64 ": %s",
-                                 offset + (int64_t)got, strerror(errno));
-        if (n == 0)
-            return accel_fail_at(err, A0704, f->path,
-                                 "do not change data files while a run uses them",
-                                 "the file ends at byte %" PRId64 "; it had %" PRId64
-                                 " when the run started",
-                                 offset + (int64_t)got, f->bytes);
-        got += (size_t)n;
-    }
+    if (n < 0)
+        return accel_fail_at(err, A0703, f->path, "check the file system",
+                             "cannot read at byte %" PRId64 ": %s", offset,
+                             strerror(errno));
+    if ((size_t)n < bytes)
+        return accel_fail_at(err, A0704, f->path,
+                             "do not change data files while a run uses them",
+                             "the file ends at byte %" PRId64 "; it had %" PRId64
+                             " when the run started",
+                             offset + n, f->bytes);
     return ACCEL_OK;
 }
 

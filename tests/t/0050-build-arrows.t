@@ -29,7 +29,7 @@ for stage in $stages; do
     case $stage in
     shard | weights | state | run) plain="$plain|accel_(ckpt|safetensors)\\.h" ;; # boxes; save and load
     esac
-    [ "$stage" != weights ] || plain="$plain|ckpt_io\\.h|st_internal\\.h" # libaccelckpt's own
+    [ "$stage" != weights ] || plain="$plain|st_internal\\.h" # libaccelckpt's own
     # The rooms of a run share its handle, which is made of their structs.
     case $stage in
     loader | weights | place | life | between | state | loop) plain="$plain|run/run\\.h" ;;

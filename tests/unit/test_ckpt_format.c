@@ -196,7 +196,7 @@ static void test_file_hash(void)
 
     for (int i = 0; i < BYTES; i++)
         file[i] = (unsigned char)(i * 2654435761u >> 24);
-    if (fd < 0 || ckpt_pwrite_all(fd, file, BYTES, 0))
+    if (fd < 0 || pwrite_all(fd, file, BYTES, 0))
         abort();
     unlink(name);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {

@@ -269,7 +269,7 @@ static void test_calls(void)
             abort();
         disk = cases[i].disk;
         errno = 0;
-        r = ckpt_pwrite_all(fd, data, sizeof(data), 3);
+        r = pwrite_all(fd, data, sizeof(data), 3);
         tap_ok(r == (cases[i].want ? -1 : 0) && (!r || errno == cases[i].want),
                "write, %s: %d", cases[i].what, r);
         if (r == 0) {
@@ -280,20 +280,20 @@ static void test_calls(void)
                    "write, %s: in their places", cases[i].what);
         }
         disk = (struct disk){ 0 };
-        if (ckpt_pwrite_all(fd, data, sizeof(data), 3))
+        if (pwrite_all(fd, data, sizeof(data), 3))
             abort();
         disk = cases[i].disk;
         memset(got, -1, sizeof(got));
         errno = 0;
-        r = (int)ckpt_pread_all(fd, got, sizeof(data), 3);
+        r = (int)pread_all(fd, got, sizeof(data), 3);
         tap_ok(cases[i].want ? r == -1 && errno == cases[i].want
                              : r == 1000 && memcmp(got, data, 1000) == 0,
                "read, %s: %d", cases[i].what, r);
     }
     disk = (struct disk){ 0 };
-    tap_is_int(ckpt_pread_all(fd, got, 1000, 500), 503,
+    tap_is_int(pread_all(fd, got, 1000, 500), 503,
                "read across the end: what is there");
-    tap_is_int(ckpt_pread_all(fd, got, 10, 5000), 0, "read behind the end: nothing");
+    tap_is_int(pread_all(fd, got, 10, 5000), 0, "read behind the end: nothing");
     close(fd);
 }
 

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ckpt_io.h"
 #include "common/lfs_pointer.h"
+#include "common/whole_io.h"
 #include "st_internal.h"
 
 /* The error for errno `error`: a missing file has a hint of its own. */
@@ -62,7 +62,7 @@ static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
 
     if (!text)
         return accel_fail_nomem(err, "the header of a safetensors file", n);
-    got = ckpt_pread_all(fd, text, n, at);
+    got = pread_all(fd, text, n, at);
     if (got == (ssize_t)n) {
         *text_out = text;
         return ACCEL_OK;
@@ -75,7 +75,7 @@ static accel_status_t read_text(int fd, int64_t at, size_t n, const char *where,
 static accel_status_t refuse_pointer(int fd, const char *where, accel_error_t *err)
 {
     char text[sizeof(LFS_POINTER)] = "";
-    const ssize_t got = ckpt_pread_all(fd, text, sizeof(text) - 1, 0);
+    const ssize_t got = pread_all(fd, text, sizeof(text) - 1, 0);
 
     if (got < 0 || !is_lfs_pointer(text, (size_t)got))
         return ACCEL_OK;
@@ -94,7 +94,7 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     st = refuse_pointer(f->fd, where, err);
     if (st)
         return st;
-    if (bytes < (int64_t)sizeof(head) || ckpt_pread_all(f->fd, head, 8, 0) != 8)
+    if (bytes < (int64_t)sizeof(head) || pread_all(f->fd, head, 8, 0) != 8)
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
                              "the file is too short for a header: %lld bytes",
                              (long long)bytes);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt_io.h"
+#include "common/whole_io.h"
 #include "st_internal.h"
 
 /* of the buffer that elements are read into */
@@ -49,7 +49,7 @@ static accel_status_t fetch(const struct source *r, int64_t first, int64_t n, vo
                             accel_error_t *err)
 {
     int64_t size = r->t->dtype->bits / 8;
-    ssize_t got = ckpt_pread_all(r->fd, to, (size_t)(n * size), r->at + first * size);
+    ssize_t got = pread_all(r->fd, to, (size_t)(n * size), r->at + first * size);
 
     if (got == n * size)
         return ACCEL_OK;

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ckpt_io.h"
 #include "common/path_dir.h"
+#include "common/whole_io.h"
 #include "st_internal.h"
 
 /* elements converted at a time */
@@ -260,8 +260,8 @@ static accel_status_t open_shard(struct accel_safetensors_writer *w, int i,
     s->fd = open_new(w->dirfd, s->name);
     /* ftruncate makes the file as long as it will be; what is not
      * written yet reads as 0 */
-    if (s->fd < 0 || ckpt_pwrite_all(s->fd, head, 8, 0) ||
-        ckpt_pwrite_all(s->fd, b.s, b.len, 8) ||
+    if (s->fd < 0 || pwrite_all(s->fd, head, 8, 0) ||
+        pwrite_all(s->fd, b.s, b.len, 8) ||
         ftruncate(s->fd, s->data_at + s->bytes) != 0)
         st = fail_write(w, s->name, "cannot begin the file", err);
     strbuf_free(&b);
@@ -369,8 +369,8 @@ static accel_status_t st_put_values(struct accel_safetensors_writer *w,
     int64_t size = t->dtype->bits / 8;
 
     st_from_f32(w->buffer, values, (size_t)n, t->dtype);
-    if (ckpt_pwrite_all(s->fd, w->buffer, (size_t)(n * size),
-                        s->data_at + t->begin + first * size))
+    if (pwrite_all(s->fd, w->buffer, (size_t)(n * size),
+                   s->data_at + t->begin + first * size))
         return fail_write(w, s->name, "cannot write", err);
     return ACCEL_OK;
 }
@@ -400,7 +400,7 @@ accel_status_t accel_safetensors_write_stored(accel_safetensors_writer_t *w, siz
 
     if (st || count == 0)
         return st;
-    if (ckpt_pwrite_all(
+    if (pwrite_all(
             w->shard[t->shard].fd, values, (size_t)(count * (t->dtype->bits / 8)),
             w->shard[t->shard].data_at + t->begin + begin * (t->dtype->bits / 8)))
         return fail_write(w, w->shard[t->shard].name, "cannot write", err);
@@ -466,7 +466,7 @@ static accel_status_t put_file(struct accel_safetensors_writer *w, const char *n
                                const char *text, size_t len, accel_error_t *err)
 {
     int fd = open_new(w->dirfd, name);
-    bool good = fd >= 0 && ckpt_pwrite_all(fd, text, len, 0) == 0 && fsync(fd) == 0;
+    bool good = fd >= 0 && pwrite_all(fd, text, len, 0) == 0 && fsync(fd) == 0;
     accel_status_t st = good ? ACCEL_OK : fail_write(w, name, "cannot write", err);
     char tmp[80];
 

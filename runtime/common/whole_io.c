@@ -1,14 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Whole reads and writes at an offset. The kernel may transfer less than it was asked
- * for, or be interrupted; the callers here never want a part.
- */
-#include "ckpt_io.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/whole_io.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at)
+int pwrite_all(int fd, const void *data, size_t bytes, int64_t at)
 {
     const char *p = data;
 
@@ -31,7 +27,7 @@ int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at)
     return 0;
 }
 
-ssize_t ckpt_pread_all(int fd, void *data, size_t bytes, int64_t at)
+ssize_t pread_all(int fd, void *data, size_t bytes, int64_t at)
 {
     size_t done = 0;
 

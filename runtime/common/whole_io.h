@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole reads and writes at an offset, for checkpoints and for safetensors files.
+ * Whole reads and writes at an offset. The kernel may transfer less than it was asked
+ * for, or be interrupted; the callers never want a part.
  */
-#ifndef ACCEL_CKPT_IO_H
-#define ACCEL_CKPT_IO_H
+#ifndef ACCEL_COMMON_WHOLE_IO_H
+#define ACCEL_COMMON_WHOLE_IO_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,9 +12,9 @@
 
 /* Writes all of data[bytes] at byte `at` of fd. Goes on after EINTR and short writes.
  * 0, or -1 with errno; then some of it may be written. */
-int ckpt_pwrite_all(int fd, const void *data, size_t bytes, int64_t at);
+int pwrite_all(int fd, const void *data, size_t bytes, int64_t at);
 /* Reads data[bytes] from byte `at` of fd, up to the end of the file. Returns the bytes
  * read, fewer than asked for only at the end of the file, or -1 with errno. */
-ssize_t ckpt_pread_all(int fd, void *data, size_t bytes, int64_t at);
+ssize_t pread_all(int fd, void *data, size_t bytes, int64_t at);
 
 #endif
