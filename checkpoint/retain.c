@@ -17,7 +17,7 @@ void ckpt_retain(int rootfd, int64_t saved, const char *run_id,
     if (ckpt_survey(&s, rootfd, run_id, r, saved, NULL) != ACCEL_OK)
         return;
     for (size_t i = s.count; i-- > 0 && (!may_delete || may_delete());)
-        if (s.list[i].goes && s.list[i].step < saved)
+        if (s.list[i].goes)
             ckpt_trash(rootfd, s.list[i].name);
     ckpt_survey_free(&s);
 }

@@ -648,6 +648,38 @@ static int stops(struct boot *b, void *arg)
     return 0;
 }
 
+/* Another run takes the directory while one is in flight: it is not committed. */
+static int loses(struct boot *b, void *arg)
+{
+    struct number_run k;
+    char path[sizeof(out_dir) + 32];
+    FILE *f;
+
+    (void)arg;
+    my_rank = b->rank;
+    gate(true);
+    EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
+    for (int i = 0; i < 2; i++)
+        EXPECT(!step(&k), "step: %s", k.err.text);
+    snprintf(path, sizeof(path), "%s/checkpoints/.lock", out_dir);
+    if (b->rank == 0) {
+        f = fopen(path, "w");
+        EXPECT(f && fputs("job 9 (restart 0) on n2, process 5, since "
+                          "2026-01-01 12:00:00\n",
+                          f) > 0,
+               "the other one's line");
+        fclose(f);
+    }
+    gate(false);
+    await_write(k.run);
+    accel_barrier(k.run, &k.err);
+    EXPECT(step(&k) == ACCEL_EUNAVAIL, "the run is told");
+    EXPECT(newest() == -1, "nothing is committed");
+    accel_close(k.run, NULL);
+    EXPECT(newest() == -1, "not in the end, either");
+    return 0;
+}
+
 /* ---- */
 
 static void run_case(int world, const char *name, const char *more,
@@ -682,6 +714,7 @@ int main(void)
         run_case(world, "counts", "", counts, 2);
         run_case(world, "in order", "", in_order, 7);
         run_case(world, "stops", "", stops, 3);
+        run_case(world, "loses", "", loses, -1);
         run_case(world, "deletes later", "    keep: 1\n", deletes_later, 3);
         run_case(world, "spares", "", spares, 4);
         run_case(world, "keeps the best",
