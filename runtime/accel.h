@@ -303,7 +303,9 @@ typedef struct accel_job {
  * failure the run can only be closed. Collective. Errors: ACCEL_EINVAL (job, or what
  * went wrong when the model was built or its forward ran for the plan), ACCEL_ECONFIG
  * (classes to wrap), ACCEL_EMISMATCH (checkpoint of another run, ranks that differ),
- * ACCEL_ECORRUPT (no checkpoint is intact), ACCEL_ECREATE, ACCEL_EIO. */
+ * ACCEL_ECORRUPT (no checkpoint is intact), ACCEL_ECREATE, ACCEL_EIO, ACCEL_EUNAVAIL
+ * (another run has the directory), ACCEL_ERESUME, ACCEL_ESTOPPED (told to stop while a
+ * tool has it; ACCEL_ESTOPPED also beyond the limit of restarts). */
 accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err);
 /* Fills the parameters from weights in Hugging Face's format, in place of their initial
  * values: `path` is a .safetensors file, an index of shards, or a directory with
