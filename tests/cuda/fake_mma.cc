@@ -3,6 +3,8 @@
  * Tensor-core instructions of PTX, as references: fragments are put together from all
  * lanes' registers by the layouts of the ISA, and the results spread the same way.
  */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "fake_layout.h"
@@ -34,6 +36,18 @@ static uint32_t to_bf16(uint64_t reg)
 void fake_cvt_bf16x2(uint64_t *v)
 {
     v[0] = to_bf16(v[1]) << 16 | to_bf16(v[2]);
+}
+
+/* y, x: what is not normal is 0 before and after. */
+void fake_ex2(uint64_t *v)
+{
+    const uint32_t bits = (uint32_t)v[1];
+    float x, y;
+
+    memcpy(&x, &bits, sizeof(x));
+    y = exp2f(fabsf(x) < FLT_MIN ? 0.0f : x);
+    y = y < FLT_MIN ? 0.0f : y;
+    memcpy(&v[0], &y, sizeof(y));
 }
 
 /* A matrix [rows][cols] of bfloat16 whose elements are in the lanes' registers from

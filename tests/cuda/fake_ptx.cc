@@ -14,6 +14,12 @@
 #define F32 F16 F16
 #define F64 F32 F32
 
+/* What an instruction is like beside what it does. */
+enum {
+    LATER = 1,  /* it writes after it has ended */
+    ORDERS = 2, /* accesses of memory before and after it must not change places */
+};
+
 /* kinds: of the operands in the order of the text; results: how many are written, those
  * that are written later included. Of `alone` and `together`, one is set: for a lane,
  * or for all lanes of a warp. */
@@ -22,38 +28,40 @@ static const struct instruction {
     size_t results;
     void (*alone)(uint64_t *v);
     fake_together *together;
-    bool later = false;
+    unsigned is = 0;
 } instructions[] = {
     { "cvt.rn.bf16x2.f32", "rff", 1, fake_cvt_bf16x2, NULL },
+    { "ex2.approx.ftz.f32", "ff", 1, fake_ex2, NULL },
     { "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "ffffrrrrrrffff", 4, NULL,
       fake_mma_m16n8k16 },
     { "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "rrrrr", 4, NULL, fake_ldmatrix_x4 },
     { "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "rrrrr", 4, NULL,
       fake_ldmatrix_x4_trans },
-    { "cp.async.cg.shared.global", "rlnr", 0, fake_cp_async, NULL },
-    { "cp.async.commit_group", "", 0, fake_cp_async_commit, NULL },
-    { "cp.async.wait_group", "n", 0, fake_cp_async_wait, NULL },
-    { "mbarrier.init.shared::cta.b64", "rr", 0, fake_mbarrier_init, NULL },
-    { "mbarrier.arrive.shared::cta.b64", "r", 0, fake_mbarrier_arrive, NULL },
-    { "mbarrier.arrive.expect_tx.shared::cta.b64", "rr", 0, fake_mbarrier_expect,
-      NULL },
-    { "mbarrier.try_wait.parity.shared::cta.b64", "rrr", 1, fake_mbarrier_wait, NULL },
-    { "fence.proxy.async.shared::cta", "", 0, fake_fence_async, NULL },
+    { "cp.async.cg.shared.global", "rlnr", 0, fake_cp_async, NULL, ORDERS },
+    { "cp.async.commit_group", "", 0, fake_cp_async_commit, NULL, ORDERS },
+    { "cp.async.wait_group", "n", 0, fake_cp_async_wait, NULL, ORDERS },
+    { "mbarrier.init.shared::cta.b64", "rr", 0, fake_mbarrier_init, NULL, ORDERS },
+    { "mbarrier.arrive.shared::cta.b64", "r", 0, fake_mbarrier_arrive, NULL, ORDERS },
+    { "mbarrier.arrive.expect_tx.shared::cta.b64", "rr", 0, fake_mbarrier_expect, NULL,
+      ORDERS },
+    { "mbarrier.try_wait.parity.shared::cta.b64", "rrr", 1, fake_mbarrier_wait, NULL,
+      ORDERS },
+    { "fence.proxy.async.shared::cta", "", 0, fake_fence_async, NULL, ORDERS },
     { "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes",
-      "rlrrrrr", 0, fake_bulk_tensor_4d, NULL },
+      "rlrrrrr", 0, fake_bulk_tensor_4d, NULL, ORDERS },
     { "setmaxnreg.inc.sync.aligned.u32", "n", 0, NULL, fake_setmaxnreg },
     { "setmaxnreg.dec.sync.aligned.u32", "n", 0, NULL, fake_setmaxnreg },
-    { "wgmma.fence.sync.aligned", "", 0, NULL, fake_wgmma_fence },
-    { "wgmma.commit_group.sync.aligned", "", 0, NULL, fake_wgmma_commit },
-    { "wgmma.wait_group.sync.aligned", "n", 0, NULL, fake_wgmma_wait },
+    { "wgmma.fence.sync.aligned", "", 0, NULL, fake_wgmma_fence, ORDERS },
+    { "wgmma.commit_group.sync.aligned", "", 0, NULL, fake_wgmma_commit, ORDERS },
+    { "wgmma.wait_group.sync.aligned", "n", 0, NULL, fake_wgmma_wait, ORDERS },
     { "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", F64 "llrnnnn", 64, NULL,
-      fake_wgmma_n128, true },
+      fake_wgmma_n128, LATER },
     { "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", F64 "rrrrlrnnn", 64,
-      NULL, fake_wgmma_n128_registers, true },
+      NULL, fake_wgmma_n128_registers, LATER },
     { "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", F32 "llrnnnn", 32, NULL,
-      fake_wgmma_n64, true },
+      fake_wgmma_n64, LATER },
     { "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", F32 "rrrrlrnnn", 32, NULL,
-      fake_wgmma_n64_registers, true },
+      fake_wgmma_n64_registers, LATER },
 };
 
 /* An operand of the text: %number, or the number itself. */
@@ -112,7 +120,7 @@ static std::string without_predicate(const char *text)
 
 /* Called while a static variable is set up: what is wrong is said when it runs. Two
  * forms of an instruction differ in the number of their operands. */
-const struct fakecuda_ptx *fakecuda_ptx_read(const char *given)
+const struct fakecuda_ptx *fakecuda_ptx_read(const char *given, bool memory)
 {
     const std::string plain = without_predicate(given);
     const char *text = plain.c_str();
@@ -135,6 +143,8 @@ const struct fakecuda_ptx *fakecuda_ptx_read(const char *given)
         ptx->wrong = name + ": the stand-in does not know this instruction";
     else if (ptx->tokens.size() != strlen(ptx->is->kinds))
         ptx->wrong = name + ": a wrong number of operands";
+    else if ((ptx->is->is & ORDERS) && !memory)
+        ptx->wrong = name + ": the compiler may move accesses of memory across it";
     return ptx;
 }
 
@@ -181,6 +191,6 @@ void fakecuda_ptx_run(const struct fakecuda_ptx *ptx, fakecuda_operands out,
         fake_warp_together(ptx->is->together, v);
     else
         ptx->is->alone(v);
-    for (size_t i = 0; i < ptx->is->results && !ptx->is->later; i++)
+    for (size_t i = 0; i < ptx->is->results && !(ptx->is->is & LATER); i++)
         memcpy((void *)(uintptr_t)v[FAKE_OPERANDS + i], &v[i], 4);
 }

@@ -18,6 +18,7 @@ char *fake_shared_at(uint64_t address, size_t bytes);
 
 /* fake_mma.cc */
 void fake_cvt_bf16x2(uint64_t *v);
+void fake_ex2(uint64_t *v);
 void fake_mma_m16n8k16(uint64_t *const lanes[]);
 void fake_ldmatrix_x4(uint64_t *const lanes[]);
 void fake_ldmatrix_x4_trans(uint64_t *const lanes[]);

@@ -15,7 +15,7 @@
 
 bool cuda_attention_open(struct cuda_state *s)
 {
-    s->attention = attn_form_named(getenv(ENV_CUDA_ATTENTION));
+    s->attention = attn_forms_named(getenv(ENV_CUDA_ATTENTION));
     return attn_dnn_open(s);
 }
 
@@ -56,10 +56,11 @@ static enum attn_path path_now(const struct backend *be, const struct attention 
 }
 
 /* --with-cuda-arch decides what nvcc makes. */
-bool attn_has_wgmma(const struct cuda_state *s, const struct attention *p)
+bool attn_has_wgmma(struct cuda_state *s, const struct attention *p)
 {
 #if defined(ACCEL_CUDA_SM90A) || !defined(__CUDACC__)
-    return s->attention <= ATTN_OWN && attn_wgmma_fits(p, s->compute);
+    return !(s->attention & ATTN_SYNC) && attn_wgmma_fits(p, s->compute) &&
+           attn_wgmma_maps(s, p);
 #else
     (void)s;
     (void)p;

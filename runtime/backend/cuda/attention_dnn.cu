@@ -94,11 +94,11 @@ bool attn_dnn_open(struct cuda_state *s)
     s->dnn = (struct cuda_dnn *)calloc(1, sizeof(*s->dnn));
     if (!s->dnn)
         return cuda_fails(s, "the attention's state", "out of host memory");
-    why = load(s->dnn, s->attention == ATTN_ANY);
+    why = load(s->dnn, !s->attention);
     if (why) {
         s->dnn->version = 0;
         attn_say(s, ", own attention (%s)", why);
-        if (s->attention != ATTN_ANY)
+        if (s->attention)
             return true;
         snprintf(s->dnn->advice, sizeof(s->dnn->advice),
                  "attention in bfloat16 does without cuDNN (%s), which is faster: "

@@ -6,8 +6,9 @@
  *
  * Seven products: scores and their gradients are made once for dq and once for dk and
  * dv. Five: the kernel of dk and dv keeps the gradients of the scores, as it rounds
- * them for its own product, and dq is one product of these. No sum is made anew, so the
- * bits are those of seven.
+ * them for its own product, and dq is one product of these. By mma.sync the bits are
+ * those of seven. By wgmma they need not be: there dq's kernel has the scores
+ * transposed, and nothing says in which order they are summed.
  */
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_FIVE_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_FIVE_H
@@ -15,17 +16,17 @@
 #include "backend/cuda/attention_parts.h"
 #include "backend/cuda/attention_path.h"
 
-/* The device that is counted on: an H100. Of its 990 TFLOP/s of dense bfloat16, wgmma
- * reaches all, mma.sync some 60 %. Per microsecond: */
-#define FIVE_WGMMA_FLOPS 990e6
+/* The device that is counted on: an H100. Of its 990 TFLOP/s of dense bfloat16, kernels
+ * with wgmma are taken to reach 65 %, those with mma.sync 60 %. Per microsecond: */
+#define FIVE_WGMMA_FLOPS 640e6
 #define FIVE_FLOPS       594e6
 #define FIVE_BYTES       3.35e6
-/* Instructions of a lane: 132 multiprocessors, 128 a cycle. Those between the products
- * of a score, as nvcc makes them: its probability and gradient, and what dropout draws
- * for it. */
+/* Instructions of a lane: 132 multiprocessors, 128 a cycle. Those of a score, as nvcc
+ * makes them for dk and dv where a tile hides nothing: its share of the products' and
+ * of the loop's, its probability and gradient; and what dropout draws for it. */
 #define FIVE_INSTRUCTIONS 30.9e6
-#define FIVE_A_SCORE      50
-#define FIVE_A_DRAW       23
+#define FIVE_A_SCORE      14
+#define FIVE_A_DRAW       28
 /* from one kernel's end to the next one's full speed */
 #define FIVE_LAUNCH_US 4.0
 /* blocks that a multiprocessor holds: registers allow three, or two of wide heads */

@@ -44,7 +44,7 @@ static __device__ __forceinline__ uint32_t kept_by_keys(const struct attention &
     const int lane = (int)threadIdx.x % WARP, key = row % 4;
     uint32_t own = 0, kept = 0;
 
-#pragma unroll 2
+#pragma unroll 1
     for (int n = 0; n < KEPT_RESULTS; n++)
         own |= attn_kept_quad(p, d, n * 8 + mma_col() + key % 2, row / 4 + key / 2 * 2)
                << 4 * n;

@@ -134,6 +134,78 @@ static __device__ __forceinline__ void mma_gather(float acc[WIDTH / 8][4],
     }
 }
 
+/* What exponents of two, instead of e, are made of. */
+#define MMA_LOG2E 1.44269504f
+
+static __device__ __forceinline__ float mma_log2_scale(const struct attention &p)
+{
+    return p.scale * MMA_LOG2E;
+}
+
+/* Rows of scores are queries: puts `hidden` where a query does not see a key. Columns
+ * are the tile's keys from `first` on; `row`: the upper of this lane's two. A tile that
+ * all see whole is left alone, by one branch that the warp takes together. */
+template <int N>
+static __device__ __forceinline__ void mma_hide_keys(const struct attn_view &view,
+                                                     int row, int first, float hidden,
+                                                     float s[N][4])
+{
+    int end[2];
+
+    if (view.all)
+        return;
+    for (int half = 0; half < 2; half++) {
+        const int q = row + half * 8, last = q + view.ahead + 1;
+
+        end[half] = q >= view.queries ? 0 : last < view.keys ? last : view.keys;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int k = first + n * 8 + mma_col() + i % 2;
+
+            s[n][i] = k < end[i / 2] ? s[n][i] : hidden;
+        }
+    if (!view.mask)
+        return;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int k = first + n * 8 + mma_col() + i;
+
+            if (k < view.keys && !view.mask[k])
+                s[n][i] = s[n][i + 2] = hidden;
+        }
+}
+
+/* The same where rows are keys, and columns the tile's queries from `first` on. */
+template <int N>
+static __device__ __forceinline__ void mma_hide_queries(const struct attn_view &view,
+                                                        int row, int first,
+                                                        float hidden, float s[N][4])
+{
+    int begin[2];
+
+    if (view.all)
+        return;
+    for (int half = 0; half < 2; half++) {
+        const int k = row + half * 8;
+
+        begin[half] =
+            k < view.keys && !(view.mask && !view.mask[k]) ? k - view.ahead : ATTN_TILE;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int q = first + n * 8 + mma_col() + i % 2;
+
+            s[n][i] = q >= begin[i / 2] && q < view.queries ? s[n][i] : hidden;
+        }
+}
+
 /* Where the two rows of this lane lie within a finished tile, and their factors. */
 struct mma_rows {
     int upper, lower;
@@ -149,7 +221,7 @@ static __device__ __forceinline__ struct mma_rows mma_rows_by(float upper, float
     return r;
 }
 
-/* Stores the warp's rows of a finished tile. */
+/* Stores the warp's rows of a finished tile, two elements at once where they lie so. */
 template <int WIDTH>
 static __device__ __forceinline__ void mma_store(const struct heads_out &to, int64_t b,
                                                  int64_t h, int64_t first, int rows,
@@ -159,17 +231,31 @@ static __device__ __forceinline__ void mma_store(const struct heads_out &to, int
 {
     bf16_t *tile =
         (bf16_t *)to.data + b * to.sample + h * to.head + first * to.row + mma_col();
-    bf16_t *at = tile + r.upper * to.row, *below = tile + r.lower * to.row;
+    const bool pairs =
+        ((uintptr_t)to.data / sizeof(bf16_t) | to.sample | to.head | to.row) % 2 == 0;
 
 #pragma unroll
-    for (int n = 0; n < WIDTH / 8; n++)
+    for (int half = 0; half < 2; half++) {
+        const int row = half ? r.lower : r.upper;
+        const float by = half ? r.lower_by : r.upper_by;
+        bf16_t *at = tile + row * to.row;
+
+        if (row >= rows)
+            continue;
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if (r.upper < rows && n * 8 < width)
-                store_float(at, n * 8 + i, to.add, acc[n][i] * r.upper_by);
-            if (r.lower < rows && n * 8 < width)
-                store_float(below, n * 8 + i, to.add, acc[n][2 + i] * r.lower_by);
+        for (int n = 0; n < WIDTH / 8; n++) {
+            const float two[2] = { acc[n][2 * half] * by, acc[n][2 * half + 1] * by };
+
+            if (n * 8 >= width)
+                break;
+            if (pairs) {
+                store<2>(at + n * 8, to.add, two);
+            } else {
+                store_float(at, n * 8, to.add, two[0]);
+                store_float(at, n * 8 + 1, to.add, two[1]);
+            }
         }
+    }
 }
 
 template <int WIDTH>
@@ -215,30 +301,46 @@ static __device__ __forceinline__ bf16_t *mma_ds_of(const struct attention &p,
                       (ATTN_TILE * ATTN_TILE);
 }
 
-/* One element: s becomes p * keep, dp becomes ds = p (dp * keep - delta), as in the
- * plain backward. */
-static __device__ __forceinline__ void mma_score_grad(float &s, float &dp, bool sees,
-                                                      float lse, float delta,
-                                                      float keep)
+/* exp(scale s - lse); lse is in units of log2, as MMA_LOG2E makes it; by: scale
+ * log2(e). */
+static __device__ __forceinline__ float mma_probability(float s, float by, float lse)
 {
-    float e = sees ? maths_exp(s - lse) : 0.0f;
-
-    dp = e == 0.0f ? 0.0f : e * (dp * keep - delta);
-    s = e * keep;
+    return ptx_exp2(fmaf(s, by, -lse));
 }
 
-/* Keeps the gradients of the scores of a tile's keys and 32 queries from `half` on for
- * dq; `row`: the upper of this lane's two keys. */
+/* One element: dp becomes ds = p (dp * keep - delta), as in the plain backward, and the
+ * probability p then p * keep. */
+static __device__ __forceinline__ void mma_score_grad(float &p, float &dp, float delta,
+                                                      float keep)
+{
+    dp = p * (dp * keep - delta);
+    p *= keep;
+}
+
+/* Results, rounded to bfloat16, as operands a of products over 16 of their columns. */
+template <int N>
+static __device__ __forceinline__ void mma_pack(uint32_t a[N / 2][4],
+                                                const float c[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        a[n / 2][n % 2 * 2] = ptx_pack(c[n][0], c[n][1]);
+        a[n / 2][n % 2 * 2 + 1] = ptx_pack(c[n][2], c[n][3]);
+    }
+}
+
+/* Keeps the packed gradients of the scores of a tile's keys and 32 queries from `half`
+ * on for dq; `row`: the upper of this lane's two keys. */
 static __device__ __forceinline__ void mma_keep_ds(bf16_t *ds, int row, int half,
-                                                   const float c[4][4])
+                                                   const uint32_t a[2][4])
 {
     bf16_t *at = ds + row * ATTN_TILE + half + mma_col() * 4;
     pack<uint32_t, 4> upper, lower;
 
 #pragma unroll
     for (int n = 0; n < 4; n++) {
-        upper.v[n] = ptx_pack(c[n][0], c[n][1]);
-        lower.v[n] = ptx_pack(c[n][2], c[n][3]);
+        upper.v[n] = a[n / 2][n % 2 * 2];
+        lower.v[n] = a[n / 2][n % 2 * 2 + 1];
     }
     *reinterpret_cast<pack<uint32_t, 4> *>(at) = upper;
     *reinterpret_cast<pack<uint32_t, 4> *>(at + 8 * ATTN_TILE) = lower;
@@ -247,7 +349,9 @@ static __device__ __forceinline__ void mma_keep_ds(bf16_t *ds, int row, int half
 void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse);
 /* Is there code with wgmma for this device and this call, and is it wanted? */
-bool attn_has_wgmma(const struct cuda_state *s, const struct attention *p);
+bool attn_has_wgmma(struct cuda_state *s, const struct attention *p);
+/* Does the driver make tensor maps of q, k and v? */
+bool attn_wgmma_maps(struct cuda_state *s, const struct attention *p);
 void attn_wgmma_forward(const struct backend *be, const struct attention *p, void *out,
                         float *lse);
 void attn_mma_backward(const struct backend *be, const struct attention *p,

@@ -23,7 +23,8 @@ template <int WIDTH> struct grad_shared {
     uint8_t kept[ATTN_TILE * ATTN_QUADS];
 };
 
-/* Copies lse and delta of the tile's queries [first, first + rows) to shared memory. */
+/* Copies lse, in units of log2, and delta of the tile's queries [first, first + rows) to
+ * shared memory. */
 static __device__ __forceinline__ void stage_rows(const struct attention &p,
                                                   const struct mma_task &w,
                                                   const struct attn_tile &t, int first,
@@ -35,7 +36,7 @@ static __device__ __forceinline__ void stage_rows(const struct attention &p,
     {
         int64_t q = first + i;
 
-        lse[q] = q < t.queries ? w.lse[at + q] : 0.0f;
+        lse[q] = q < t.queries ? w.lse[at + q] * MMA_LOG2E : 0.0f;
         delta[q] = q < t.queries ? w.delta[at + q] : 0.0f;
     }
 }
@@ -102,10 +103,10 @@ static __device__ __forceinline__ void add_keys(const struct attention &p,
     /* lane l has rows row and row + 8 of its warp's 16 (ptx.h) */
     const int ld = WIDTH + MMA_PAD, row = mma_first() + mma_row();
     const struct attn_view view = attn_view_of(p, t);
-    const float scale = attn_keep_scale(p);
+    const float scale = attn_keep_scale(p), by = mma_log2_scale(p);
     float s[TILES][4], ds[TILES][4];
 
-    /* s = q k^T, dp = dout v^T; score_grad turns them into p and ds, mma_gather adds
+    /* s = q k^T, dp = dout v^T; mma_score_grad turns them into p and ds, mma_gather adds
      * ds k */
     mma_scores<WIDTH, TILES>(s, sh.own[0] + mma_first() * ld, sh.other[0] + half * ld);
     mma_scores<WIDTH, TILES>(ds, sh.own[1] + mma_first() * ld, sh.other[1] + half * ld);
@@ -115,11 +116,11 @@ static __device__ __forceinline__ void add_keys(const struct attention &p,
         for (int i = 0; i < 4; i++) {
             int q = row + i / 2 * 8, k = half + n * 8 + mma_col() + i % 2;
 
-            /* in float32: scaling bfloat16 queries would round them */
-            s[n][i] *= p.scale;
-            mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
-                           sh.delta[q], attn_keep(sh.kept, scale, q, k));
+            s[n][i] = mma_probability(s[n][i], by, sh.lse[q]);
+            mma_score_grad(s[n][i], ds[n][i], sh.delta[q],
+                           attn_keep(sh.kept, scale, q, k));
         }
+    mma_hide_keys<TILES>(view, row, half, 0.0f, ds);
     mma_gather<WIDTH, TILES>(dq, ds, sh.other[0] + half * ld);
 }
 
@@ -168,7 +169,7 @@ static __device__ __forceinline__ void add_queries(
 {
     const int ld = WIDTH + MMA_PAD, row = mma_first() + mma_row();
     const struct attn_view view = attn_view_of(p, t);
-    const float scale = attn_keep_scale(p);
+    const float scale = attn_keep_scale(p), by = mma_log2_scale(p);
     float s[TILES][4], ds[TILES][4];
 
     mma_scores<WIDTH, TILES>(s, sh.own[0] + mma_first() * ld, sh.other[0] + half * ld);
@@ -179,12 +180,18 @@ static __device__ __forceinline__ void add_queries(
         for (int i = 0; i < 4; i++) {
             int k = row + i / 2 * 8, q = half + n * 8 + mma_col() + i % 2;
 
-            s[n][i] *= p.scale;
-            mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), sh.lse[q],
-                           sh.delta[q], attn_keep(sh.kept, scale, q, k));
+            s[n][i] = mma_probability(s[n][i], by, sh.lse[q]);
+            mma_score_grad(s[n][i], ds[n][i], sh.delta[q],
+                           attn_keep(sh.kept, scale, q, k));
         }
-    if (w.ds)
-        mma_keep_ds(mma_ds_of(p, w, t), row, half, ds);
+    mma_hide_queries<TILES>(view, row, half, 0.0f, s);
+    mma_hide_queries<TILES>(view, row, half, 0.0f, ds);
+    if (w.ds) {
+        uint32_t packed[TILES / 2][4];
+
+        mma_pack<TILES>(packed, ds);
+        mma_keep_ds(mma_ds_of(p, w, t), row, half, packed);
+    }
     /* dv += p^T dout, dk += ds^T q: rows are keys, so both are plain products */
     mma_gather<WIDTH, TILES>(dv, s, sh.other[1] + half * ld);
     mma_gather<WIDTH, TILES>(dk, ds, sh.other[0] + half * ld);
@@ -378,10 +385,10 @@ void attn_mma_backward(const struct backend *be, const struct attention *p,
     struct mma_task w = { g->dout, g->lse, delta, 0, p->batch, 0, p->kv_heads, NULL };
     const struct five_device d = { s->sms, attn_has_wgmma(s, p) };
     struct attn_split split;
-    const bool fits = s->attention != ATTN_SEVEN &&
+    const bool fits = !(s->attention & ATTN_SEVEN) &&
                       attn_five_fits(p, g, (int64_t)s->workspace.bytes, &split);
 
-    if (fits && (s->attention == ATTN_FIVE || attn_five_pays(p, split, &d))) {
+    if (fits && ((s->attention & ATTN_FIVE) || attn_five_pays(p, split, &d))) {
         attn_tell(s, true,
                   d.wgmma ? "wgmma, 5 products, parts: %lld"
                           : "5 products, parts: %lld",

@@ -48,7 +48,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
     const int64_t d = p.head_width, end = attn_key_end(p, t);
     float acc[WIDTH / 8][4], s[TILES][4];
     float max[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
-    const float scale = attn_keep_scale(p);
+    const float scale = attn_keep_scale(p), by = mma_log2_scale(p);
 
     mma_clear<WIDTH>(acc);
     /* Keys are copied while the tile before is added up, values while scores are made.
@@ -67,13 +67,14 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
         if (scale != 0.0f)
             attn_stage_kept(p, t, sh.kept);
         mma_scores<WIDTH, TILES>(s, sh.q + mma_first() * (WIDTH + MMA_PAD), sh.k);
-        hide(attn_view_of(p, t), p.scale, mma_first() + mma_row(), s);
+        mma_hide_keys<TILES>(attn_view_of(p, t), mma_first() + mma_row(), 0, -INFINITY,
+                             s);
         mma_staged();
         if (k0 + ATTN_TILE < end)
             stage_keys<WIDTH>(p, sh, t, k0 + ATTN_TILE);
         /* the two rows of this lane have each a maximum and a sum of their own */
-        factor[0] = soften<TILES>(s, 0, max[0], sum[0]);
-        factor[1] = soften<TILES>(s, 1, max[1], sum[1]);
+        factor[0] = soften<TILES>(s, 0, by, max[0], sum[0]);
+        factor[1] = soften<TILES>(s, 1, by, max[1], sum[1]);
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n++)
             for (int i = 0; i < 4; i++)

@@ -24,25 +24,30 @@ enum attn_path {
     ATTN_PATHS
 };
 
-/* ACCEL_CUDA_ATTENTION: what the choice is limited to, for comparison. Each one leaves
- * out what those before it do. */
-enum attn_form {
-    ATTN_ANY,
-    ATTN_OWN,  /* own kernels, without cuDNN */
-    ATTN_SYNC, /* and without wgmma */
-    ATTN_FIVE, /* five products wherever they fit, not where they pay */
-    ATTN_SEVEN /* never five products */
+/* ACCEL_CUDA_ATTENTION: what the choice is limited to, for comparison: words, between
+ * commas. Each one leaves out cuDNN. */
+enum {
+    ATTN_OWN = 1,   /* own kernels */
+    ATTN_SYNC = 2,  /* those without wgmma */
+    ATTN_FIVE = 4,  /* five products wherever they fit, not where they pay */
+    ATTN_SEVEN = 8, /* never five products */
 };
 
-/* Unknown names count as none. */
-static inline enum attn_form attn_form_named(const char *name)
+/* The words of a list, as a sum; unknown ones count as none. */
+static inline unsigned attn_forms_named(const char *list)
 {
-    static const char *const names[] = { "", "own", "mma", "five", "seven" };
+    static const char *const names[] = { "own", "mma", "five", "seven" };
+    unsigned forms = 0;
 
-    for (int i = ATTN_OWN; name && i <= ATTN_SEVEN; i++)
-        if (!strcmp(name, names[i]))
-            return (enum attn_form)i;
-    return ATTN_ANY;
+    while (list && *list) {
+        const size_t length = strcspn(list, ",");
+
+        for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++)
+            if (length == strlen(names[i]) && !strncmp(list, names[i], length))
+                forms |= 1u << i;
+        list += length + (list[length] == ',');
+    }
+    return forms;
 }
 
 /* Can 8 bfloat16 elements of a row be read at once (16 bytes)? */
@@ -60,13 +65,15 @@ static inline bool attn_inputs_aligned(const struct attention *p)
            attn_aligned(p->v.data, p->v.sample, p->v.row, p->v.head);
 }
 
-/* Do our own kernels on tensor cores apply? bfloat16, heads of 8, 16, ... 128 elements.
- * `g` is NULL for the forward. */
+/* Do our own kernels on tensor cores apply? bfloat16, heads of 8, 16, ... 128 elements,
+ * a scale above 0, as the maximum of scores is taken before they are scaled. `g` is
+ * NULL for the forward. */
 static inline bool attn_mma_fits(const struct attention *p,
                                  const struct attention_grads *g)
 {
     return p->type == ACCEL_BF16 && p->head_width % 8 == 0 && p->head_width <= 128 &&
-           attn_inputs_aligned(p) && (!g || attn_aligned(g->dout, 0, 0, 0));
+           p->scale > 0.0f && attn_inputs_aligned(p) &&
+           (!g || attn_aligned(g->dout, 0, 0, 0));
 }
 
 /* Do our kernels with wgmma apply to a forward that attn_mma_fits, on a device of

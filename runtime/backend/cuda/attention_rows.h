@@ -12,11 +12,8 @@
 /* Maximum and sum over the four lanes that share a row. */
 static __device__ __forceinline__ float quad_max(float v)
 {
-    for (int o = 2; o > 0; o /= 2) {
-        float other = __shfl_xor_sync(WARP_MASK, v, o);
-
-        v = other > v ? other : v;
-    }
+    for (int o = 2; o > 0; o /= 2)
+        v = fmaxf(v, __shfl_xor_sync(WARP_MASK, v, o));
     return v;
 }
 
@@ -27,50 +24,42 @@ static __device__ __forceinline__ float quad_sum(float v)
     return v;
 }
 
-/* Row `half` of this lane's two: turns scores of 8 N keys into exp(score - max);
- * returns the factor for earlier results. */
+/* Row `half` of this lane's two: turns scores of 8 N keys, not scaled, into exp(scale
+ * (score - max)); returns the factor for earlier results. by: scale log2(e), above 0.
+ * NaN stays NaN. */
 template <int N>
-static __device__ __forceinline__ float soften(float s[N][4], int half, float &max,
-                                               float &sum)
+static __device__ __forceinline__ float soften(float s[N][4], int half, float by,
+                                               float &max, float &sum)
 {
-    float next = max, base, factor, add = 0.0f;
+    /* four maxima and sums, each a chain of its own */
+    float most[4] = { max, max, max, max }, add[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    float next, base, factor;
 
 #pragma unroll
     for (int n = 0; n < N; n++)
-        for (int i = 2 * half; i < 2 * half + 2; i++)
-            next = s[n][i] > next ? s[n][i] : next;
-    next = quad_max(next);
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            most[n % 2 * 2 + i] = fmaxf(most[n % 2 * 2 + i], s[n][2 * half + i]);
+    next = quad_max(fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])));
     /* no key seen yet: any finite number will do, and avoids inf - inf */
-    base = next == -INFINITY ? 0.0f : next;
-    factor = max == -INFINITY ? 0.0f : maths_exp(max - base);
+    base = next == -INFINITY ? 0.0f : next * by;
+    factor = ptx_exp2(fmaf(max, by, -base));
 #pragma unroll
     for (int n = 0; n < N; n++)
-        for (int i = 2 * half; i < 2 * half + 2; i++) {
-            s[n][i] = s[n][i] == -INFINITY ? 0.0f : maths_exp(s[n][i] - base);
-            add += s[n][i];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float &x = s[n][2 * half + i];
+
+            x = ptx_exp2(fmaf(x, by, -base));
+            add[n % 2 * 2 + i] += x;
         }
-    sum = sum * factor + quad_sum(add);
+    sum = sum * factor + quad_sum((add[0] + add[1]) + (add[2] + add[3]));
     max = next;
     return factor;
 }
 
-/* Scales the scores of a tile and hides keys that are not seen; `row`: the upper of
- * this lane's two. Scaling the float32 scores, not the bfloat16 queries, costs no
- * accuracy. */
-static __device__ __forceinline__ void hide(const struct attn_view &view, float scale,
-                                            int row, float s[ATTN_TILE / 8][4])
-{
-#pragma unroll
-    for (int n = 0; n < ATTN_TILE / 8; n++)
-        for (int i = 0; i < 4; i++) {
-            int q = row + i / 2 * 8, k = n * 8 + mma_col() + i % 2;
-
-            s[n][i] = attn_sees(view, q, k) ? s[n][i] * scale : -INFINITY;
-        }
-}
-
 /* Writes lse and the output of this lane's two rows of a tile, of which `row` is the
- * upper. out is [batch, queries, heads, width]. */
+ * upper; max and sum as soften leaves them. out is [batch, queries, heads, width]. */
 template <int WIDTH>
 static __device__ __forceinline__ void finish_rows(
     const struct attention &p, const struct attn_tile &t, int row, const float max[2],
@@ -88,7 +77,9 @@ static __device__ __forceinline__ void finish_rows(
         /* four lanes share a row; one writes */
         if (mma_col() == 0 && at < t.queries)
             lse[(t.b * p.heads + t.h) * p.queries + t.q0 + at] =
-                sum[half] > 0.0f ? (float)((double)max[half] + log((double)sum[half]))
+                sum[half] > 0.0f ? (float)((double)(max[half] * mma_log2_scale(p)) *
+                                               0.69314718055994531 +
+                                           log((double)sum[half]))
                                  : INFINITY;
     }
     mma_store<WIDTH>(to, t.b, t.h, t.q0, t.queries, acc, rows, d);

@@ -29,16 +29,29 @@ static __device__ __forceinline__ unsigned wg_phase(int64_t i)
     return (unsigned)(i / WG_STAGES % 2);
 }
 
+/* A tensor [sample][head][row][column] as copies read it. The driver documents
+ * dimensions whose strides grow, so rows, heads and samples follow the columns in the
+ * order of their strides: at[i] is 0, 1 or 2, the place of these three. */
+struct wg_tensor {
+    CUtensorMap map;
+    int at[3];
+};
+
 /* Starts to copy a tile [panels][ROWS][64] of a head from row `first` on. The barrier
  * expects its bytes. */
 template <int WIDTH, int ROWS>
-static __device__ __forceinline__ void wg_copy(bf16_t *to, const CUtensorMap *map,
+static __device__ __forceinline__ void wg_copy(bf16_t *to, const struct wg_tensor *from,
                                                int64_t first, int64_t head,
                                                int64_t sample, uint64_t *full)
 {
+    int place[3];
+
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        place[i] = (int)(from->at[0] == i ? first : from->at[1] == i ? head : sample);
 #pragma unroll
     for (int c = 0; c < WIDTH; c += WG_PANEL)
-        ptx_copy_box(to + c * ROWS, map, c, (int)first, (int)head, (int)sample, full);
+        ptx_copy_box(to + c * ROWS, &from->map, c, place[0], place[1], place[2], full);
 }
 
 /* Where 16 columns from column c on begin in a tile of ROWS rows. */
@@ -64,17 +77,6 @@ static __device__ __forceinline__ void wg_add(float acc[WIDTH / 8][4],
         else
             ptx_products_add(acc, a[k],
                              ptx_tile(rows, ROWS * WG_PANEL * sizeof(bf16_t)));
-    }
-}
-
-template <int N>
-static __device__ __forceinline__ void wg_pack(uint32_t a[N / 2][4],
-                                               const float c[N][4])
-{
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        a[n / 2][n % 2 * 2] = ptx_pack(c[n][0], c[n][1]);
-        a[n / 2][n % 2 * 2 + 1] = ptx_pack(c[n][2], c[n][3]);
     }
 }
 
@@ -120,8 +122,8 @@ template <typename SHARED> static __device__ __forceinline__ SHARED &wg_room(voi
 
 /* The tensor [sample][head][row][column] that `from` points into, in boxes of box_rows
  * rows and 64 columns. False after a failure. */
-bool attn_wgmma_map(struct cuda_state *s, CUtensorMap *to, const struct attention *p,
-                    const struct heads *from, int64_t heads, int64_t rows,
-                    int box_rows);
+bool attn_wgmma_map(struct cuda_state *s, struct wg_tensor *to,
+                    const struct attention *p, const struct heads *from, int64_t heads,
+                    int64_t rows, int box_rows);
 
 #endif

@@ -49,7 +49,7 @@ static __device__ __forceinline__ void copy_tiles(struct wg_grad_shared<WIDTH> &
             wg_copy_other<WIDTH>(sh, queries, i, q0, h, (int)t.b);
 }
 
-/* One warp: lse and delta, of which `row` is the first of the sample's. */
+/* One warp: lse, in units of log2, and delta, of which `row` is the first of the sample's. */
 template <int WIDTH>
 static __device__ __forceinline__ void copy_floats(const struct mma_task &w,
                                                    struct wg_dkv_shared<WIDTH> &sh,
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void copy_floats(const struct mma_task &w,
             for (int q = (int)threadIdx.x % WARP; q < ATTN_TILE; q += WARP) {
                 const bool there = q0 + q < walk.end;
 
-                sh.lse[at][q] = there ? w.lse[from + q0 + q] : 0.0f;
+                sh.lse[at][q] = there ? w.lse[from + q0 + q] * MMA_LOG2E : 0.0f;
                 sh.delta[at][q] = there ? w.delta[from + q0 + q] : 0.0f;
             }
             wg_release(&sh.tiles.full[at]);
@@ -76,16 +76,11 @@ static __device__ __forceinline__ void copy_floats(const struct mma_task &w,
 
 /* dv += p^T dout, dk += ds^T q. */
 template <int WIDTH>
-static __device__ __forceinline__ void both_sums(float dk[WIDTH / 8][4],
-                                                 float dv[WIDTH / 8][4],
-                                                 const float s[GRAD_TILES][4],
-                                                 const float ds[GRAD_TILES][4],
-                                                 const bf16_t *q, const bf16_t *dout)
+static __device__ __forceinline__ void both_sums(
+    float dk[WIDTH / 8][4], float dv[WIDTH / 8][4],
+    const uint32_t left[GRAD_TILES / 2][4], const uint32_t left_ds[GRAD_TILES / 2][4],
+    const bf16_t *q, const bf16_t *dout)
 {
-    uint32_t left[GRAD_TILES / 2][4], left_ds[GRAD_TILES / 2][4];
-
-    wg_pack<GRAD_TILES>(left, s);
-    wg_pack<GRAD_TILES>(left_ds, ds);
     ptx_hold<WIDTH / 8>(dk);
     ptx_products_begin<WIDTH / 8>(dv);
     wg_add<WIDTH, ATTN_TILE>(dv, left, dout);
@@ -94,7 +89,8 @@ static __device__ __forceinline__ void both_sums(float dk[WIDTH / 8][4],
     ptx_hold<WIDTH / 8>(dk);
 }
 
-/* Turns scores into probabilities and their gradients. Rows are keys. */
+/* Waits for the scores, and turns them into probabilities and their gradients. Rows are
+ * keys. */
 template <bool DROPS>
 static __device__ __forceinline__ void both_grads(const struct attention &p,
                                                   const struct attn_tile &t, int row,
@@ -103,19 +99,26 @@ static __device__ __forceinline__ void both_grads(const struct attention &p,
                                                   float s[GRAD_TILES][4],
                                                   float ds[GRAD_TILES][4])
 {
-    const struct attn_view view = attn_view_of(p, t);
-    const float scale = DROPS ? attn_keep_scale(p) : 1.0f;
+    const float scale = DROPS ? attn_keep_scale(p) : 1.0f, by = mma_log2_scale(p);
 
+    ptx_products_wait<1, GRAD_TILES>(s);
 #pragma unroll
     for (int n = 0; n < GRAD_TILES; n++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int k = row + i / 2 * 8, q = n * 8 + mma_col() + i % 2;
-
-            s[n][i] *= p.scale;
-            mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), lse[q], delta[q],
+        for (int i = 0; i < 4; i++)
+            s[n][i] = mma_probability(s[n][i], by, lse[n * 8 + mma_col() + i % 2]);
+    ptx_products_wait<0, GRAD_TILES>(ds);
+#pragma unroll
+    for (int n = 0; n < GRAD_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            mma_score_grad(s[n][i], ds[n][i], delta[n * 8 + mma_col() + i % 2],
                            DROPS ? kept_factor(kept, scale, n, i) : 1.0f);
-        }
+    /* worked out here, as registers are few before */
+    const struct attn_view view = attn_view_of(p, t);
+
+    mma_hide_queries<GRAD_TILES>(view, row, 0, 0.0f, s);
+    mma_hide_queries<GRAD_TILES>(view, row, 0, 0.0f, ds);
 }
 
 /* What a tile of queries, number i that passes, adds to dk and dv of 64 keys, which
@@ -131,7 +134,7 @@ static __device__ __forceinline__ void wg_add_queries(const struct attention &p,
 {
     struct wg_grad_shared<WIDTH> &tiles = sh.tiles;
     const int row = mma_first() % ATTN_TILE + mma_row(), at = wg_stage(i);
-    uint32_t kept = 0;
+    uint32_t kept = 0, left[GRAD_TILES / 2][4], left_ds[GRAD_TILES / 2][4];
     float s[GRAD_TILES][4], dp[GRAD_TILES][4];
 
     /* while the copy or the other group's products are under way */
@@ -142,11 +145,13 @@ static __device__ __forceinline__ void wg_add_queries(const struct attention &p,
     ptx_barrier_wait(&tiles.full[at], wg_phase(i));
     both_scores<WIDTH>(tiles, own, at, s, dp);
     both_grads<DROPS>(p, t, row, kept, sh.lse[at], sh.delta[at], s, dp);
+    mma_pack<GRAD_TILES>(left, s);
+    mma_pack<GRAD_TILES>(left_ds, dp);
     if (ds) {
-        mma_keep_ds(ds, row, 0, dp);
-        mma_keep_ds(ds, row, ATTN_TILE / 2, dp + GRAD_TILES / 2);
+        mma_keep_ds(ds, row, 0, left_ds);
+        mma_keep_ds(ds, row, ATTN_TILE / 2, left_ds + GRAD_TILES / 4);
     }
-    both_sums<WIDTH>(dk, dv, s, dp, tiles.other[0][at], tiles.other[1][at]);
+    both_sums<WIDTH>(dk, dv, left, left_ds, tiles.other[0][at], tiles.other[1][at]);
     wg_release(&tiles.free[at]);
 }
 
@@ -234,10 +239,10 @@ static __device__ __forceinline__ void wg_grad_block(const struct attention &p,
 template <int WIDTH, bool DROPS>
 static __global__ void __launch_bounds__(WG_THREADS, 1)
     attention_wgmma_dkv(struct attention p, struct mma_task w,
-                        const __grid_constant__ CUtensorMap q,
-                        const __grid_constant__ CUtensorMap k,
-                        const __grid_constant__ CUtensorMap v,
-                        const __grid_constant__ CUtensorMap dout, struct heads_out dk,
+                        const __grid_constant__ wg_tensor q,
+                        const __grid_constant__ wg_tensor k,
+                        const __grid_constant__ wg_tensor v,
+                        const __grid_constant__ wg_tensor dout, struct heads_out dk,
                         struct heads_out dv)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -257,7 +262,7 @@ static void launch_wgmma_dkv(struct cuda_state *s, const struct attention *p,
     struct attention a = *p;
     struct mma_task task = *w;
     auto wgmma_dkv = attention_wgmma_dkv<WIDTH, DROPS>;
-    CUtensorMap q, k, v, dout;
+    struct wg_tensor q, k, v, dout;
 
     if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, ATTN_TILE) ||
         !attn_wgmma_map(s, &k, p, &p->k, p->kv_heads, p->keys, WG_ROWS) ||

@@ -7,7 +7,7 @@
  */
 #include "backend/cuda/attention_wgmma_grad.h"
 
-/* Of this lane's two queries. */
+/* Of this lane's two queries; lse in units of log2. */
 struct wg_query_floats {
     float lse[2], delta[2];
 };
@@ -23,32 +23,35 @@ static __device__ __forceinline__ struct wg_query_floats wg_floats_of(
     for (int half = 0; half < 2; half++) {
         const bool there = row + half * 8 < t.queries;
 
-        f.lse[half] = there ? w.lse[at + half * 8] : 0.0f;
+        f.lse[half] = there ? w.lse[at + half * 8] * MMA_LOG2E : 0.0f;
         f.delta[half] = there ? w.delta[at + half * 8] : 0.0f;
     }
     return f;
 }
 
-/* Turns scores into the gradients of scores, in ds. Rows are queries. */
+/* Waits for the scores, and turns them into their gradients, in ds. Rows are queries. */
 template <bool DROPS>
 static __device__ __forceinline__ void query_grads(
     const struct attention &p, const struct attn_tile &t, int row, uint32_t kept,
     const struct wg_query_floats &f, float s[GRAD_TILES][4], float ds[GRAD_TILES][4])
 {
     const struct attn_view view = attn_view_of(p, t);
-    const float scale = DROPS ? attn_keep_scale(p) : 1.0f;
+    const float scale = DROPS ? attn_keep_scale(p) : 1.0f, by = mma_log2_scale(p);
 
+    ptx_products_wait<1, GRAD_TILES>(s);
 #pragma unroll
     for (int n = 0; n < GRAD_TILES; n++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int q = row + i / 2 * 8, k = n * 8 + mma_col() + i % 2;
-
-            s[n][i] *= p.scale;
-            mma_score_grad(s[n][i], ds[n][i], attn_sees(view, q, k), f.lse[i / 2],
-                           f.delta[i / 2],
+        for (int i = 0; i < 4; i++)
+            s[n][i] = mma_probability(s[n][i], by, f.lse[i / 2]);
+    ptx_products_wait<0, GRAD_TILES>(ds);
+#pragma unroll
+    for (int n = 0; n < GRAD_TILES; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            mma_score_grad(s[n][i], ds[n][i], f.delta[i / 2],
                            DROPS ? kept_factor(kept, scale, n, i) : 1.0f);
-        }
+    mma_hide_keys<GRAD_TILES>(view, row, 0, 0.0f, ds);
 }
 
 /* dq += ds k, ds rounded to bfloat16. */
@@ -59,7 +62,7 @@ static __device__ __forceinline__ void query_sums(float dq[WIDTH / 8][4],
 {
     uint32_t left[GRAD_TILES / 2][4];
 
-    wg_pack<GRAD_TILES>(left, ds);
+    mma_pack<GRAD_TILES>(left, ds);
     ptx_products_begin<WIDTH / 8>(dq);
     wg_add<WIDTH, ATTN_TILE>(dq, left, k);
     ptx_products_end<WIDTH / 8>(dq);
@@ -158,10 +161,10 @@ static __device__ __forceinline__ void wg_dq_block(const struct attention &p,
 template <int WIDTH, bool DROPS>
 static __global__ void __launch_bounds__(WG_THREADS, 1)
     attention_wgmma_dq(struct attention p, struct mma_task w,
-                       const __grid_constant__ CUtensorMap q,
-                       const __grid_constant__ CUtensorMap k,
-                       const __grid_constant__ CUtensorMap v,
-                       const __grid_constant__ CUtensorMap dout, struct heads_out dq)
+                       const __grid_constant__ wg_tensor q,
+                       const __grid_constant__ wg_tensor k,
+                       const __grid_constant__ wg_tensor v,
+                       const __grid_constant__ wg_tensor dout, struct heads_out dq)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
     wg_dq_block<WIDTH, DROPS>(p, w, { { &q, &dout } }, { { &k, &v } }, dq);
@@ -178,7 +181,7 @@ static void launch_wgmma_dq(struct cuda_state *s, const struct attention *p,
     struct attention a = *p;
     struct mma_task task = *w;
     auto wgmma_dq = attention_wgmma_dq<WIDTH, DROPS>;
-    CUtensorMap q, k, v, dout;
+    struct wg_tensor q, k, v, dout;
 
     if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, WG_ROWS) ||
         !attn_wgmma_map(s, &k, p, &p->k, p->kv_heads, p->keys, ATTN_TILE) ||

@@ -23,7 +23,8 @@ template <int WIDTH> struct wg_shared {
 
 /* Starts to copy 128 rows, whose barrier waits for nothing else. */
 template <int WIDTH>
-static __device__ __forceinline__ void copy_rows(bf16_t *to, const CUtensorMap *map,
+static __device__ __forceinline__ void copy_rows(bf16_t *to,
+                                                 const struct wg_tensor *map,
                                                  int64_t first, int64_t head,
                                                  int64_t sample, uint64_t *full)
 {
@@ -34,9 +35,9 @@ static __device__ __forceinline__ void copy_rows(bf16_t *to, const CUtensorMap *
 /* One thread: all that the block reads. */
 template <int WIDTH>
 static __device__ __forceinline__ void wg_produce(struct wg_shared<WIDTH> &sh,
-                                                  const CUtensorMap *q,
-                                                  const CUtensorMap *k,
-                                                  const CUtensorMap *v,
+                                                  const struct wg_tensor *q,
+                                                  const struct wg_tensor *k,
+                                                  const struct wg_tensor *v,
                                                   const struct attn_tile &t, int tiles)
 {
     copy_rows<WIDTH>(sh.q, q, t.q0, t.h, t.b, &sh.q_full);
@@ -53,7 +54,7 @@ static __device__ __forceinline__ void wg_produce(struct wg_shared<WIDTH> &sh,
     }
 }
 
-/* s = q k^T for the 64 queries of this group and 128 keys. */
+/* Begins s = q k^T for the 64 queries of this group and 128 keys. */
 template <int WIDTH>
 static __device__ __forceinline__ void wg_scores(float s[WG_TILES][4], const bf16_t *q,
                                                  const bf16_t *k)
@@ -62,33 +63,31 @@ static __device__ __forceinline__ void wg_scores(float s[WG_TILES][4], const bf1
 #pragma unroll
     for (int c = 0; c < WIDTH; c += 16)
         ptx_products(s, wg_columns<WG_ROWS>(q, c), wg_columns<WG_KEYS>(k, c), c > 0);
-    ptx_products_end<WG_TILES>(s);
+    ptx_products_commit();
 }
 
-/* acc += s, rounded to bfloat16, times 128 values. */
+/* Begins acc += the probabilities in `left` times 128 values. */
 template <int WIDTH>
 static __device__ __forceinline__ void wg_gather(float acc[WIDTH / 8][4],
-                                                 const float s[WG_TILES][4],
+                                                 const uint32_t left[WG_TILES / 2][4],
                                                  const bf16_t *v)
 {
-    uint32_t left[WG_TILES / 2][4];
-
-    wg_pack<WG_TILES>(left, s);
     ptx_products_begin<WIDTH / 8>(acc);
     wg_add<WIDTH, WG_KEYS>(acc, left, v);
-    ptx_products_end<WIDTH / 8>(acc);
+    ptx_products_commit();
 }
 
-/* Draws for the tile of 128 keys from k0 on, while its copy or the other group's
- * products are under way. */
+/* Draws for the tile of 128 keys from t.k0 on, while its copy or products are under
+ * way. */
 template <bool DROPS>
 static __device__ __forceinline__ void wg_draw(const struct attention &p,
-                                               const struct attn_tile &t, int64_t k0,
-                                               int row, uint32_t kept[2])
+                                               struct attn_tile t, int row,
+                                               uint32_t kept[2])
 {
-    for (int half = 0; DROPS && half < 2; half++)
-        kept[half] = kept_by_queries(
-            p, attn_tile_at(p, t.b, t.h, t.q0, k0 + half * ATTN_TILE), row);
+    for (int half = 0; DROPS && half < 2; half++) {
+        kept[half] = kept_by_queries(p, t, row);
+        t.k0 += ATTN_TILE;
+    }
 }
 
 /* Applies dropout, after the sums: dropped keys still count in the softmax. */
@@ -103,50 +102,86 @@ static __device__ __forceinline__ void wg_drop(const uint32_t kept[2], float sca
             s[n][i] *= kept_factor(kept[n / KEPT_RESULTS], scale, n % KEPT_RESULTS, i);
 }
 
+/* A lane's two rows: the maximum of their scores and the sum of what soften makes of
+ * them. */
+struct wg_rows {
+    float max[2], sum[2];
+};
+
+/* Turns scores of the 128 keys from t.k0 on into probabilities, up to the sum. factor:
+ * for what was added before. */
+static __device__ __forceinline__ void wg_soften(const struct attention &p,
+                                                 const struct attn_tile &t, int row,
+                                                 float s[WG_TILES][4],
+                                                 struct wg_rows &rows, float factor[2])
+{
+    const float by = mma_log2_scale(p);
+
+    mma_hide_keys<WG_TILES>(attn_view_of<WG_KEYS>(p, t), row, 0, -INFINITY, s);
+    for (int half = 0; half < 2; half++)
+        factor[half] = soften<WG_TILES>(s, half, by, rows.max[half], rows.sum[half]);
+}
+
 /* Four warps: 64 queries of the block's 128. Keys that none of them sees are passed
- * over with the others. */
+ * over with the others. The products with a tile's values and the scores of the next
+ * tile are under way while the softmax of that one is made. */
 template <int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_consume(const struct attention &p,
                                                   struct wg_shared<WIDTH> &sh,
-                                                  const struct attn_tile &t, int tiles,
+                                                  struct attn_tile t, int tiles,
                                                   void *out, float *lse)
 {
     const int row = mma_first() % ATTN_TILE + mma_row();
     const bf16_t *q = sh.q + mma_first() / ATTN_TILE * ATTN_TILE * WG_PANEL;
-    float acc[WIDTH / 8][4], s[WG_TILES][4];
-    float max[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
-    uint32_t kept[2] = { 0, 0 };
+    float acc[WIDTH / 8][4], s[WG_TILES][4], factor[2];
+    struct wg_rows rows = { { -INFINITY, -INFINITY }, { 0.0f, 0.0f } };
+    uint32_t left[WG_TILES / 2][4], kept[2] = { 0, 0 };
 
     mma_clear<WIDTH>(acc);
     mma_clear<WG_KEYS>(s);
     ptx_barrier_wait(&sh.q_full, 0);
+    if (tiles > 0) {
+        ptx_barrier_wait(&sh.k_full[0], 0);
+        wg_scores<WIDTH>(s, q, sh.k[0]);
+        wg_draw<DROPS>(p, t, row, kept);
+        ptx_products_wait<0, WG_TILES>(s);
+        wg_release(&sh.k_free[0]);
+        wg_soften(p, t, row, s, rows, factor);
+        wg_drop<DROPS>(kept, attn_keep_scale(p), s);
+        mma_pack<WG_TILES>(left, s);
+    }
 #pragma unroll 1
-    for (int i = 0; i < tiles; i++) {
-        const int at = wg_stage(i);
-        const int64_t k0 = (int64_t)i * WG_KEYS;
-        float factor[2];
+    for (int i = 1; i < tiles; i++) {
+        const int at = wg_stage(i), before = wg_stage(i - 1);
 
-        wg_draw<DROPS>(p, t, k0, row, kept);
+        t.k0 = (int64_t)i * WG_KEYS;
         ptx_barrier_wait(&sh.k_full[at], wg_phase(i));
         wg_scores<WIDTH>(s, q, sh.k[at]);
+        ptx_barrier_wait(&sh.v_full[before], wg_phase(i - 1));
+        wg_gather<WIDTH>(acc, left, sh.v[before]);
+        wg_draw<DROPS>(p, t, row, kept);
+        ptx_products_wait<1, WG_TILES>(s);
         wg_release(&sh.k_free[at]);
-#pragma unroll
-        for (int n = 0; n < WG_TILES; n += ATTN_TILE / 8)
-            hide(attn_view_of(p, attn_tile_at(p, t.b, t.h, t.q0, k0 + n * 8)), p.scale,
-                 row, s + n);
-        /* the two rows of this lane have each a maximum and a sum of their own */
-        factor[0] = soften<WG_TILES>(s, 0, max[0], sum[0]);
-        factor[1] = soften<WG_TILES>(s, 1, max[1], sum[1]);
+        wg_soften(p, t, row, s, rows, factor);
+        ptx_products_wait<0, WIDTH / 8>(acc);
+        wg_release(&sh.v_free[before]);
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n++)
+#pragma unroll
             for (int e = 0; e < 4; e++)
                 acc[n][e] *= factor[e / 2];
         wg_drop<DROPS>(kept, attn_keep_scale(p), s);
-        ptx_barrier_wait(&sh.v_full[at], wg_phase(i));
-        wg_gather<WIDTH>(acc, s, sh.v[at]);
-        wg_release(&sh.v_free[at]);
+        mma_pack<WG_TILES>(left, s);
     }
-    finish_rows<WIDTH>(p, t, row, max, sum, acc, out, lse);
+    if (tiles > 0) {
+        const int last = wg_stage(tiles - 1);
+
+        ptx_barrier_wait(&sh.v_full[last], wg_phase(tiles - 1));
+        wg_gather<WIDTH>(acc, left, sh.v[last]);
+        ptx_products_wait<0, WIDTH / 8>(acc);
+        wg_release(&sh.v_free[last]);
+    }
+    finish_rows<WIDTH>(p, t, row, rows.max, rows.sum, acc, out, lse);
 }
 
 /* One thread makes the barriers; the copies are to see them, then all threads. */
@@ -168,9 +203,9 @@ static __device__ __forceinline__ void wg_barriers(struct wg_shared<WIDTH> &sh)
 
 template <int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_block(const struct attention &p,
-                                                const CUtensorMap *q,
-                                                const CUtensorMap *k,
-                                                const CUtensorMap *v, void *out,
+                                                const struct wg_tensor *q,
+                                                const struct wg_tensor *k,
+                                                const struct wg_tensor *v, void *out,
                                                 float *lse)
 {
     struct wg_shared<WIDTH> &sh = wg_room<struct wg_shared<WIDTH>>();
@@ -202,38 +237,13 @@ static __device__ __forceinline__ void wg_block(const struct attention &p,
  * keeps them from it. */
 template <int WIDTH, bool DROPS>
 static __global__ void __launch_bounds__(WG_THREADS, 1)
-    attention_wgmma_forward(struct attention p, const __grid_constant__ CUtensorMap q,
-                            const __grid_constant__ CUtensorMap k,
-                            const __grid_constant__ CUtensorMap v, void *out,
-                            float *lse)
+    attention_wgmma_forward(struct attention p, const __grid_constant__ wg_tensor q,
+                            const __grid_constant__ wg_tensor k,
+                            const __grid_constant__ wg_tensor v, void *out, float *lse)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
     wg_block<WIDTH, DROPS>(p, &q, &k, &v, out, lse);
 #endif
-}
-
-bool attn_wgmma_map(struct cuda_state *s, CUtensorMap *to, const struct attention *p,
-                    const struct heads *from, int64_t heads, int64_t rows, int box_rows)
-{
-    static CUresult (*encode)(
-        CUtensorMap *, CUtensorMapDataType, uint32_t, void *, const uint64_t *,
-        const uint64_t *, const uint32_t *, const uint32_t *, CUtensorMapInterleave,
-        CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-    const uint64_t dim[4] = { (uint64_t)p->head_width, (uint64_t)rows, (uint64_t)heads,
-                              (uint64_t)p->batch };
-    const uint64_t stride[3] = { (uint64_t)from->row * 2, (uint64_t)from->head * 2,
-                                 (uint64_t)from->sample * 2 };
-    const uint32_t box[4] = { WG_PANEL, (uint32_t)box_rows, 1, 1 },
-                   step[4] = { 1, 1, 1, 1 };
-
-    if (!encode && !cuda_driver_function(s, "cuTensorMapEncodeTiled", (void **)&encode))
-        return false;
-    if (encode(to, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)(uintptr_t)from->data,
-               dim, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS)
-        return true;
-    return cuda_fails(s, "cuTensorMapEncodeTiled", "the driver refuses the tensor");
 }
 
 template <int WIDTH, bool DROPS>
@@ -244,7 +254,7 @@ static void launch_wgmma(struct cuda_state *s, const struct attention *p, void *
     const size_t bytes = sizeof(struct wg_shared<WIDTH>) + WG_ALIGN;
     struct attention a = *p;
     auto wgmma_forward = attention_wgmma_forward<WIDTH, DROPS>;
-    CUtensorMap q, k, v;
+    struct wg_tensor q, k, v;
 
     if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, WG_ROWS) ||
         !attn_wgmma_map(s, &k, p, &p->k, p->kv_heads, p->keys, WG_KEYS) ||

@@ -21,7 +21,7 @@ template <int WIDTH> struct wg_grad_shared {
 
 /* The tensors of a side. */
 struct wg_side {
-    const CUtensorMap *map[2];
+    const struct wg_tensor *map[2];
 };
 
 /* Starts to copy the tiles that stay, from row `first` on. */
@@ -55,9 +55,10 @@ static __device__ __forceinline__ void wg_copy_other(struct wg_grad_shared<WIDTH
                                   &sh.full[at]);
 }
 
-/* Scores of 64 rows that stay, from element `own` of their tiles on, and 64 that pass,
- * and their gradients before the softmax's part: s = own[0] other[0]^T, ds = own[1]
- * other[1]^T. */
+/* Begins the scores of 64 rows that stay, from element `own` of their tiles on, and 64
+ * that pass, s = own[0] other[0]^T, and their gradients before the softmax's part, ds =
+ * own[1] other[1]^T: a group of products each, so that probabilities are made while ds
+ * is under way. */
 template <int WIDTH>
 static __device__ __forceinline__ void both_scores(struct wg_grad_shared<WIDTH> &sh,
                                                    int own, int at,
@@ -70,12 +71,12 @@ static __device__ __forceinline__ void both_scores(struct wg_grad_shared<WIDTH> 
     for (int c = 0; c < WIDTH; c += 16)
         ptx_products_64(s, wg_columns<WG_ROWS>(sh.own[0] + own, c),
                         wg_columns<ATTN_TILE>(sh.other[0][at], c), c > 0);
+    ptx_products_commit();
 #pragma unroll
     for (int c = 0; c < WIDTH; c += 16)
         ptx_products_64(ds, wg_columns<WG_ROWS>(sh.own[1] + own, c),
                         wg_columns<ATTN_TILE>(sh.other[1][at], c), c > 0);
-    ptx_products_end<GRAD_TILES>(s);
-    ptx_hold<GRAD_TILES>(ds);
+    ptx_products_commit();
 }
 
 /* One thread makes the barriers; the copies are to see them, then all threads. fillers:

@@ -95,8 +95,8 @@ struct cuda_state {
     struct cuda_graph *graph;
     struct cuda_marks *marks;
     struct cuda_dnn *dnn;
-    /* enum attn_form; isa has said how own attention and its gradient are made */
-    int attention;
+    /* ATTN_OWN ...; isa has said how own attention and its gradient are made */
+    unsigned attention;
     bool attention_told[2];
 
     /* the first failure came from the watch; it is kept in `peer` */

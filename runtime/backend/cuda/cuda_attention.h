@@ -82,20 +82,20 @@ struct attn_view {
     bool all;            /* every query sees every key */
 };
 
-/* Worked out once per tile, in 32 bits: the test per element is then a comparison or
- * two. */
+/* Worked out once per tile of KEYS keys, in 32 bits: the test per element is then a
+ * comparison or two. Of t.keys nothing is asked. */
+template <int KEYS = ATTN_TILE>
 static __device__ __forceinline__ struct attn_view attn_view_of(
     const struct attention &p, const struct attn_tile &t)
 {
     struct attn_view v;
 
     v.queries = t.queries;
-    v.keys = (int)attn_clamp(t.limit - t.k0, 0, ATTN_TILE);
-    v.ahead = p.causal ? (int)attn_clamp(p.offset + t.q0 - t.k0, -ATTN_TILE, ATTN_TILE)
-                       : ATTN_TILE;
+    v.keys = (int)attn_clamp(t.limit - t.k0, 0, KEYS);
+    v.ahead =
+        p.causal ? (int)attn_clamp(p.offset + t.q0 - t.k0, -ATTN_TILE, KEYS) : KEYS;
     v.mask = p.mask ? p.mask + t.b * p.keys + t.k0 : NULL;
-    v.all = v.queries == ATTN_TILE && v.keys == ATTN_TILE && v.ahead >= ATTN_TILE - 1 &&
-            !v.mask;
+    v.all = v.queries == ATTN_TILE && v.keys == KEYS && v.ahead >= KEYS - 1 && !v.mask;
     return v;
 }
 

@@ -14,6 +14,7 @@ cuda_sources = \
 	runtime/backend/cuda/attention_wgmma_backward.cu \
 	runtime/backend/cuda/attention_wgmma_dq.cu \
 	runtime/backend/cuda/attention_wgmma_forward.cu \
+	runtime/backend/cuda/attention_wgmma_map.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
 	runtime/backend/cuda/copies.cu \
@@ -107,7 +108,14 @@ runtime/backend/cuda/accel_cuda.so: $(cuda_objects) libacommon.la \
 		runtime/backend/cuda/accel_cuda.map
 	$(AM_V_GEN)$(CXX) $(cuda_link) -o $@ $(cuda_objects) .libs/libacommon.a \
 	    $(CUDA_MODULE_LIBS) -lm -ldl -lpthread -lrt
+# What ptxas says of SOURCE for sm_90a, whatever this build is for: for a test.
+cuda-report:
+	@$(NVCC) -std=c++17 -O3 $(NVCCFLAGS) -gencode arch=compute_90a,code=sm_90a \
+	    -DACCEL_CUDA_SM90A $(cuda_cppflags) $(CUDA_CFLAGS) -Xptxas -v -cubin \
+	    -o '$(CUBIN)' '$(SOURCE)'
+.PHONY: cuda-report
 endif
+shell_tests += tests/t/2165-gpu-wgmma.t
 
 if SANITIZER
 # Kernels that leave their arrays are what is looked for. The checks for undefined behaviour

@@ -10,32 +10,41 @@
 #include <cuda_runtime.h>
 
 /* PTX(text, (outputs), (inputs)): r is a register of 32 bits, f one of float, l an
- * address of 64 bits, n a constant. */
+ * address of 64 bits, n a constant. PTX_MEMORY: of an instruction that other threads'
+ * or later reads and writes of memory are ordered by, so the compiler moves none across
+ * it. */
 #define PTX_LIST(...) __VA_ARGS__
 #ifdef __CUDACC__
 #define PTX(text, out, in) asm volatile(text : PTX_LIST out : PTX_LIST in)
-#define PTX_R(x)           "r"(x)
-#define PTX_F(x)           "f"(x)
-#define PTX_L(x)           "l"(x)
-#define PTX_N(x)           "n"(x)
-#define PTX_OUT_R(x)       "=r"(x)
-#define PTX_BOTH_F(x)      "+f"(x)
+#define PTX_MEMORY(text, out, in)                                                      \
+    asm volatile(text : PTX_LIST out : PTX_LIST in : "memory")
+#define PTX_R(x)      "r"(x)
+#define PTX_F(x)      "f"(x)
+#define PTX_L(x)      "l"(x)
+#define PTX_N(x)      "n"(x)
+#define PTX_OUT_R(x)  "=r"(x)
+#define PTX_OUT_F(x)  "=f"(x)
+#define PTX_BOTH_F(x) "+f"(x)
 /* What is done with x before stays before, and what comes after stays after. */
 #define PTX_HOLD(x) asm volatile("" : "+f"(x) : : "memory")
 #else
-#define PTX(text, out, in)                                                             \
+#define PTX_ORDERED(text, out, in, memory)                                             \
     do {                                                                               \
-        static const struct fakecuda_ptx *const ptx_read = fakecuda_ptx_read(text);    \
+        static const struct fakecuda_ptx *const ptx_read =                             \
+            fakecuda_ptx_read(text, memory);                                           \
                                                                                        \
         fakecuda_ptx_run(ptx_read, { PTX_LIST out }, { PTX_LIST in });                 \
     } while (0)
-#define PTX_R(x)      fakecuda_in_r(x)
-#define PTX_F(x)      fakecuda_in_f(x)
-#define PTX_L(x)      fakecuda_in_l(x)
-#define PTX_N(x)      fakecuda_in_n(x)
-#define PTX_OUT_R(x)  fakecuda_out_r(x)
-#define PTX_BOTH_F(x) fakecuda_both_f(x)
-#define PTX_HOLD(x)   ((void)(x))
+#define PTX(text, out, in)        PTX_ORDERED(text, out, in, false)
+#define PTX_MEMORY(text, out, in) PTX_ORDERED(text, out, in, true)
+#define PTX_R(x)                  fakecuda_in_r(x)
+#define PTX_F(x)                  fakecuda_in_f(x)
+#define PTX_L(x)                  fakecuda_in_l(x)
+#define PTX_N(x)                  fakecuda_in_n(x)
+#define PTX_OUT_R(x)              fakecuda_out_r(x)
+#define PTX_OUT_F(x)              fakecuda_out_f(x)
+#define PTX_BOTH_F(x)             fakecuda_both_f(x)
+#define PTX_HOLD(x)               ((void)(x))
 #endif
 
 static __device__ __forceinline__ uint32_t ptx_shared(const void *p)
@@ -51,6 +60,15 @@ static __device__ __forceinline__ uint32_t ptx_pack(float low, float high)
 
     PTX("cvt.rn.bf16x2.f32 %0, %1, %2;", (PTX_OUT_R(both)), (PTX_F(high), PTX_F(low)));
     return both;
+}
+
+/* 2^x, wrong by 2 units in the last place at most; 0 where it is below 2^-126. */
+static __device__ __forceinline__ float ptx_exp2(float x)
+{
+    float y;
+
+    PTX("ex2.approx.ftz.f32 %0, %1;", (PTX_OUT_F(y)), (PTX_F(x)));
+    return y;
 }
 
 /* c += a b: a 16 x 16, b 16 x 8. All lanes of the warp must call. With g = lane / 4 and
@@ -89,21 +107,21 @@ static __device__ __forceinline__ void ptx_load_turned(uint32_t r[4], const void
  * where there is nothing. Both addresses are multiples of 16. */
 static __device__ __forceinline__ void ptx_copy(void *to, const void *from, bool there)
 {
-    PTX("cp.async.cg.shared.global [%0], [%1], 16, %2;", (),
-        (PTX_R(ptx_shared(to)), PTX_L(from), PTX_R(there ? 16u : 0u)));
+    PTX_MEMORY("cp.async.cg.shared.global [%0], [%1], 16, %2;", (),
+               (PTX_R(ptx_shared(to)), PTX_L(from), PTX_R(there ? 16u : 0u)));
 }
 
 /* The thread's copies since the last call are one group. */
 static __device__ __forceinline__ void ptx_copy_commit(void)
 {
-    PTX("cp.async.commit_group;", (), ());
+    PTX_MEMORY("cp.async.commit_group;", (), ());
 }
 
 /* Waits until at most LEFT of the thread's latest groups are under way. What other
  * threads copied is there after a barrier that follows their wait. */
 template <int LEFT> static __device__ __forceinline__ void ptx_copy_wait(void)
 {
-    PTX("cp.async.wait_group %0;", (), (PTX_N(LEFT)));
+    PTX_MEMORY("cp.async.wait_group %0;", (), (PTX_N(LEFT)));
 }
 
 #endif

@@ -26,27 +26,27 @@
  * fence, then a barrier of the block. */
 static __device__ __forceinline__ void ptx_barrier_init(uint64_t *b, unsigned count)
 {
-    PTX("mbarrier.init.shared::cta.b64 [%0], %1;", (),
-        (PTX_R(ptx_shared(b)), PTX_R(count)));
+    PTX_MEMORY("mbarrier.init.shared::cta.b64 [%0], %1;", (),
+               (PTX_R(ptx_shared(b)), PTX_R(count)));
 }
 
 /* What this thread wrote to shared memory is seen by copies and products that begin
  * after the next barrier. */
 static __device__ __forceinline__ void ptx_fence_async(void)
 {
-    PTX("fence.proxy.async.shared::cta;", (), ());
+    PTX_MEMORY("fence.proxy.async.shared::cta;", (), ());
 }
 
 static __device__ __forceinline__ void ptx_barrier_arrive(uint64_t *b)
 {
-    PTX("mbarrier.arrive.shared::cta.b64 _, [%0];", (), (PTX_R(ptx_shared(b))));
+    PTX_MEMORY("mbarrier.arrive.shared::cta.b64 _, [%0];", (), (PTX_R(ptx_shared(b))));
 }
 
 /* Arrives, and the phase also waits for so many bytes of copies. */
 static __device__ __forceinline__ void ptx_barrier_expect(uint64_t *b, unsigned bytes)
 {
-    PTX("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", (),
-        (PTX_R(ptx_shared(b)), PTX_R(bytes)));
+    PTX_MEMORY("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", (),
+               (PTX_R(ptx_shared(b)), PTX_R(bytes)));
 }
 
 /* Waits until the phase of this parity is over; the one before the first phase is. */
@@ -55,23 +55,25 @@ static __device__ __forceinline__ void ptx_barrier_wait(uint64_t *b, unsigned pa
     uint32_t over = 0;
 
     while (!over)
-        PTX("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+        PTX_MEMORY(
+            "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
             "selp.b32 %0, 1, 0, p; }",
             (PTX_OUT_R(over)), (PTX_R(ptx_shared(b)), PTX_R(parity)));
 }
 
-/* Starts to copy a box of the map's tensor, whose first element is at `column`, row
- * `row` of head `head` of sample `sample`. What lies outside of the tensor is zero. Its
+/* Starts to copy a box of the map's tensor, whose first element is at `column` and at
+ * these places of the other dimensions. What lies outside of the tensor is zero. Its
  * bytes complete the barrier's phase. */
 static __device__ __forceinline__ void ptx_copy_box(void *to, const CUtensorMap *map,
-                                                    int column, int row, int head,
-                                                    int sample, uint64_t *b)
+                                                    int column, int second, int third,
+                                                    int fourth, uint64_t *b)
 {
-    PTX("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+    PTX_MEMORY(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%2, %3, %4, %5}], [%6];",
         (),
         (PTX_R(ptx_shared(to)), PTX_L(map), PTX_R((uint32_t)column),
-         PTX_R((uint32_t)row), PTX_R((uint32_t)head), PTX_R((uint32_t)sample),
+         PTX_R((uint32_t)second), PTX_R((uint32_t)third), PTX_R((uint32_t)fourth),
          PTX_R(ptx_shared(b))));
 }
 
@@ -118,17 +120,30 @@ template <int N>
 static __device__ __forceinline__ void ptx_products_begin(float sums[N][4])
 {
     ptx_hold<N>(sums);
-    PTX("wgmma.fence.sync.aligned;", (), ());
+    PTX_MEMORY("wgmma.fence.sync.aligned;", (), ());
 }
 
-/* Waits for all products of this warpgroup, those that add to `sums`. Until then, their
- * registers and tiles must stay as they are. */
+/* The warpgroup's products since the last call are one group. */
+static __device__ __forceinline__ void ptx_products_commit(void)
+{
+    PTX_MEMORY("wgmma.commit_group.sync.aligned;", (), ());
+}
+
+/* Waits until at most LEFT of the warpgroup's latest groups are under way, which `sums`
+ * is of none of. Until then its registers and tiles must stay as they are. */
+template <int LEFT, int N>
+static __device__ __forceinline__ void ptx_products_wait(float sums[N][4])
+{
+    PTX_MEMORY("wgmma.wait_group.sync.aligned %0;", (), (PTX_N(LEFT)));
+    ptx_hold<N>(sums);
+}
+
+/* Ends a group and waits for all. */
 template <int N>
 static __device__ __forceinline__ void ptx_products_end(float sums[N][4])
 {
-    PTX("wgmma.commit_group.sync.aligned;", (), ());
-    PTX("wgmma.wait_group.sync.aligned %0;", (), (PTX_N(0)));
-    ptx_hold<N>(sums);
+    ptx_products_commit();
+    ptx_products_wait<0, N>(sums);
 }
 
 /* c (+)= a b^T: 64 rows and 16 columns of a, 128 rows of b, both tiles (ptx_tile). A

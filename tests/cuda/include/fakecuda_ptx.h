@@ -25,8 +25,8 @@ typedef std::initializer_list<struct fakecuda_operand> fakecuda_operands;
 struct fakecuda_ptx;
 
 /* Never NULL: where the stand-in does not know the instruction, the run ends the
- * kernel. */
-const struct fakecuda_ptx *fakecuda_ptx_read(const char *text);
+ * kernel. memory: the compiler was told that it orders accesses of memory. */
+const struct fakecuda_ptx *fakecuda_ptx_read(const char *text, bool memory);
 /* %0, %1, ... of the text are the operands of `out`, then those of `in`. */
 void fakecuda_ptx_run(const struct fakecuda_ptx *ptx, fakecuda_operands out,
                       fakecuda_operands in);
@@ -67,6 +67,11 @@ static inline struct fakecuda_operand fakecuda_in_f(float x)
 static inline struct fakecuda_operand fakecuda_out_r(uint32_t &x)
 {
     return { 'r', 0xffffffffu, &x };
+}
+
+static inline struct fakecuda_operand fakecuda_out_f(float &x)
+{
+    return { 'f', 0xffffffffu, &x };
 }
 
 static inline struct fakecuda_operand fakecuda_both_f(float &x)
