@@ -27,14 +27,14 @@ AC_DEFUN([_ACCEL_CUDA_HERE], [
     AC_MSG_RESULT([${accel_cuda_here:-none}])
 ])
 
-# What the kernels are built for; code for 90 is for sm_90a, as all devices of 9.0 are. A list
-# that was asked for must be all there. Else it is the GPUs of this machine; where it has none,
-# sm_80, whose PTX every newer one translates when a run starts. All of them take minutes and are
-# for those who do not know the GPUs: packagers.
+# What the kernels are built for. Code for 90 is for sm_90a, as all devices of 9.0 are: 90a is the
+# same as 90. A list that was asked for must be all there. Else it is the GPUs of this machine;
+# where it has none, sm_80, whose PTX every newer one translates when a run starts. All of them
+# take minutes and are for those who do not know the GPUs: packagers.
 AC_DEFUN([_ACCEL_CUDA_ARCH], [
     AC_ARG_WITH([cuda-arch], [AS_HELP_STRING([--with-cuda-arch=LIST|all],
-        [compute capabilities to build kernels for, as 80,90; PTX of the last serves newer
-         devices; all: 80,90,100, those that nvcc knows, for packages
+        [compute capabilities to build kernels for, as 80,90 (90a is the same as 90); PTX of the
+         last serves newer devices; all: 80,90,100, those that nvcc knows, for packages
          @<:@those of this machine's GPUs, else 80@:>@])],
         [accel_cuda_want=$withval], [accel_cuda_want=])
     accel_cuda_known=" `$NVCC --list-gpu-code 2>/dev/null | tr '\n' ' '`"
@@ -54,6 +54,8 @@ AC_DEFUN([_ACCEL_CUDA_ARCH], [
             accel_cuda_for=": $accel_cuda_for; --with-cuda-arch=all for packages"
             AS_IF([test -z "$accel_cuda_list"], [accel_cuda_list=80])])
     for accel_arch in $accel_cuda_list; do
+        AS_IF([test $accel_arch = 90a], [accel_arch=90])
+        AS_CASE(["$accel_cuda_archs "], [*" sm_$accel_arch "*], [continue])
         AS_CASE([$accel_cuda_known], [*" sm_$accel_arch "*], [
             accel_cuda_code=$accel_arch
             AS_IF([test $accel_arch = 90], [accel_cuda_code=90a])

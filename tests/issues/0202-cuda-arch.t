@@ -4,13 +4,31 @@
 # Mended: a build took 7 min 50 s with a CUDA toolkit: kernels were made for three architectures.
 # configure builds kernels for the GPUs of the machine, for one architecture where there is none,
 # and for all only when asked: with an nvcc and an nvidia-smi that only answer, and the macro of
-# configure alone.
+# configure alone. Kernels of the architecture before are built anew.
 # shellcheck source=tests/t/tap.sh
 . "$(dirname "$0")/../t/tap.sh"
 
 command -v autoconf >/dev/null 2>&1 || skip_all "autoconf is not installed"
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
+
+# ---- make after a configure for another GPU: its nvcc only says that it was called ----
+object=runtime/backend/cuda/waits.o
+built() { # ARCHITECTURE: what make compiles
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$ACCEL_BUILD" NVCC="echo compiled:" \
+        CUDA_NVCCFLAGS="-arch=$1" cuda_built_with="$tap_tmp/built-with" $object 2>&1 |
+        grep -o "compiled: -arch=$1"
+}
+if [ -f "$ACCEL_BUILD/$object" ]; then
+    is "$(built sm_80)" "compiled: -arch=sm_80" "objects of unknown options are built anew"
+    touch -r "$ACCEL_SRC/configure.ac" built-with
+    is "$(built sm_80)" "" "not where the options are the same"
+    is "$(built sm_90)" "compiled: -arch=sm_90" "but where they are others"
+else
+    skip 3 "$object is not built"
+fi
+
+# ---- configure ----
 mkdir bin m4
 cp "$ACCEL_SRC"/m4/accel_with_cuda.m4 m4/
 cat >configure.ac <<'END'
@@ -75,6 +93,12 @@ arch 9.0 --with-cuda-arch=80,100
 is "$archs/$count" "sm_80 sm_100 and PTX/2" "a list"
 [ ! -e smi ]
 ok $? "the driver is not asked then"
+arch 9.0 --with-cuda-arch=90
+plain=$got
+arch 9.0 --with-cuda-arch=90a
+is "$archs/$got" "sm_90 and PTX/$plain" "90a is the same as 90"
+arch 9.0 --with-cuda-arch=80,90a,90,80
+is "$archs/$count" "sm_80 sm_90 and PTX/2" "an architecture that is named twice is built once"
 codes="80 90" arch 9.0 --with-cuda-arch=80,100
 is "$code" 1 "a list that nvcc cannot do stops"
 contains "$got" "nvcc has no sm_100 (it has sm_80 sm_90 )" "with what there is"

@@ -100,8 +100,14 @@ if HAVE_CUDA
 cuda_objects = $(cuda_sources:.cu=.o)
 cudamoduledir = $(pkglibdir)
 cudamodule_SCRIPTS = runtime/backend/cuda/accel_cuda.so
-CLEANFILES += $(cuda_objects) runtime/backend/cuda/accel_cuda.so
-$(cuda_objects): %.o: %.cu $(cuda_needs)
+CLEANFILES += $(cuda_objects) runtime/backend/cuda/accel_cuda.so $(cuda_built_with)
+# Written when the options are others than before: after configure for another GPU, as messages
+# and make gpu-trial advise, all objects are built anew.
+cuda_built_with = runtime/backend/cuda/built-with.log
+$(cuda_built_with): cuda-options
+	@$(MKDIR_P) $(@D); options='$(NVCC) $(CUDA_NVCCFLAGS) $(NVCCFLAGS)'; \
+	echo "$$options" | cmp -s - $@ || echo "$$options" >$@
+$(cuda_objects): %.o: %.cu $(cuda_needs) $(cuda_built_with)
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(NVCC) $(CUDA_NVCCFLAGS) $(NVCCFLAGS) \
 	    $(cuda_cppflags) $(CUDA_CFLAGS) -c -o $@ $<
 runtime/backend/cuda/accel_cuda.so: $(cuda_objects) libacommon.la \
@@ -116,6 +122,7 @@ cuda-report:
 .PHONY: cuda-report
 endif
 shell_tests += tests/t/2165-gpu-wgmma.t
+.PHONY: cuda-options
 
 if SANITIZER
 # Kernels that leave their arrays are what is looked for. The checks for undefined behaviour
