@@ -519,8 +519,9 @@ static void test_products(const struct variant *c, const struct backend *cpu,
     drop_problem(&p);
 }
 
-/* Every device's own kernels. Some calls make five products, some seven. */
-static void test_own(const struct backend *cpu)
+/* Every device's own kernels: all by wgmma on a device that has it, which fails when the
+ * module has no code for sm_90a. Some calls make five products, some seven. */
+static void test_own(const struct backend *cpu, bool has_wgmma)
 {
     int wgmma = 0, seven = 0, all = 0;
     void (*reset)(void);
@@ -538,9 +539,9 @@ static void test_own(const struct backend *cpu)
         seven += strstr(own->isa, "wgmma, 7 products") != NULL;
         backend_close(own);
     }
-    if (cuda_stand_in("fakecuda_reset", (void *)&reset))
-        tap_ok(wgmma == all && seven > 0 && seven < all,
-               "%d calls by wgmma, %d of them in seven products", wgmma, seven);
+    tap_is_int(wgmma, has_wgmma ? all : 0, "calls by wgmma");
+    if (has_wgmma && cuda_stand_in("fakecuda_reset", (void *)&reset))
+        tap_ok(seven > 0 && seven < all, "%d of them in seven products", seven);
 }
 
 static void test_forms(const struct backend *cpu)
@@ -582,7 +583,7 @@ int main(void)
                ? gpu->advice && strstr(gpu->advice, "install cuDNN 9")
                : !gpu->advice,
            "bfloat16 without cuDNN: %s", gpu->advice ? gpu->advice : "it is there");
-    test_own(cpu);
+    test_own(cpu, !strncmp(gpu->isa, "sm_90,", 6));
     test_forms(cpu);
     tap_ok(!gpu->sync(gpu, &err), "no failure on the device %s", err.text);
     backend_close(gpu);
