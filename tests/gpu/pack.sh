@@ -94,17 +94,19 @@ pack_files() {
     } >"$tree/packed.txt"
 }
 
+# Other code would be translated on an H100 when a run starts, and has no wgmma.
+case $flags in
+*code=sm_90a*) ;;
+*) die "the module has no kernels for an H100: run ./configure --with-cuda-arch=90, or 80,90 for \
+older GPUs too, and make gpu-trial again" ;;
+esac
 pack_programs "$@"
 pack_libraries "$@"
 pack_files
 chmod -R u+w,go+rX "$tree"
 tar -C "$work" --owner=0 --group=0 --numeric-owner -cf - accel-gpu-trial | gzip -4 >"$out.new"
 bytes=$(wc -c <"$out.new")
-[ "$bytes" -le $most ] || die "the tree has $bytes bytes packed, more than $most"
+[ "$bytes" -le $most ] || die "the tree has $bytes bytes packed, more than $most: name fewer GPUs"
 mv "$out.new" "$out"
 sed -n 's/^accel/packed accel/p' "$tree/packed.txt"
-case $flags in
-*code=sm_90*) ;;
-*) echo "(no kernels for sm_90: configure --with-cuda-arch=90 makes them)" ;;
-esac
 echo "$out: $((bytes >> 20)) MiB, $(($(du -sk "$tree" | cut -f 1) >> 10)) MiB unpacked; unpack it and start run"

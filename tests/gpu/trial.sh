@@ -77,27 +77,42 @@ end_session() { # SESSION
     done
 }
 
-# The result of a part from its log: state, time, figures ("= "), first failures ("! ").
-describe_part() { # NUMBER NAME STATE SECONDS LOG
-    printf '%2d %-16s %-5s %4d s\n' "${1#0}" "$2" "$3" "$4"
-    sed -n 's/^= /   /p' "$5" | head -n 60 | cut -c 1-150
+# What cuBLASLt said of products in a part: each error once, with the call that it ends where
+# that has shapes. Time, process and addresses are left out.
+product_errors() { # FILE...
+    cat "$@" 2>/dev/null | awk '
+        { gsub(/^.*\[cublasLt\]\[[0-9]*\]|0X[0-9A-F]+/, "") }
+        sub(/^\[Api\]\[/, "") { call = /desc=\[/ ? $0 : "" }
+        sub(/^\[Error\]\[/, "") {
+            if (index(call, substr($0, 1, index($0, "]"))) != 1) call = ""
+            if (told[$0, call]++) next
+            print "cuBLASLt: " $0
+            if (call) print "  " call
+        }' | sed 's/\]/:/' | fold -s -w 140
+}
+
+# The result of a part from its log: state, time, figures ("= "), first failures ("! "), and
+# what there is of products.
+describe_part() { # NUMBER NAME STATE SECONDS LOG PRODUCTS
+    printf '%2d %-20s %-5s %4d s\n' "${1#0}" "$2" "$3" "$4"
+    sed -n 's/^= /   /p' "$5" | head -n 120 | cut -c 1-150
     sed -n 's/^! /   ! /p' "$5" | head -n 12 | cut -c 1-150
     [ "$3" != FAIL ] || grep -q '^! ' "$5" || tail -n 4 "$5" | cut -c 1-150 | sed 's/^/   ! /'
+    [ ! -s "$6" ] || head -n 10 "$6" | sed 's/^/   ! /'
 }
 
 # Sets $state. A part that had less time than its limit is cut short, not failed.
 run_part() { # NUMBER NAME SECONDS
-    log=$out/logs/$1-$2.log
+    log=$out/logs/$1-$2.log products=$out/logs/$1-$2.products
     scratch=$out/scratch
-    rm -rf "$scratch" && mkdir -p "$scratch" || exit 1
+    rm -rf "$scratch" "$products" && mkdir -p "$scratch" || exit 1
     began=$(date +%s)
-    (cd "$scratch" && exec setsid timeout -k 5 "$3" sh "$root/parts.sh" "$2") >"$log" 2>&1 </dev/null &
+    (cd "$scratch" && CUBLASLT_LOG_FILE=$scratch/cublaslt.%i exec setsid timeout -k 5 "$3" sh "$root/parts.sh" "$2") >"$log" 2>&1 </dev/null &
     session=$!
     wait "$session"
     code=$?
     end_session "$session"
     session=
-    rm -rf "$scratch"
     case $code in
     0) state=PASS ;;
     77) state=SKIP ;;
@@ -108,7 +123,10 @@ run_part() { # NUMBER NAME SECONDS
         ;;
     *) state=FAIL ;;
     esac
-    describe_part "$1" "$2" "$state" $(($(date +%s) - began)) "$log" >"$out/logs/$1-$2.result"
+    [ "$state" != FAIL ] || product_errors "$scratch"/cublaslt.* >"$products"
+    rm -rf "$scratch"
+    describe_part "$1" "$2" "$state" $(($(date +%s) - began)) "$log" "$products" \
+        >"$out/logs/$1-$2.result"
 }
 
 # ---- all of them ----
@@ -172,7 +190,7 @@ forget_results() { # [NUMBER NAME]...
 
 # Has this result been reached before, in full?
 is_done() { # FILE
-    [ -f "$1" ] && ! grep -q '^[ 0-9][0-9] [a-z_]* *CUT ' "$1"
+    [ -f "$1" ] && ! grep -q '^[ 0-9][0-9] [^ ]* *CUT ' "$1"
 }
 
 run_parts() { # [NUMBER NAME]...; 1: some part failed

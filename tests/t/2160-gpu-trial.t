@@ -13,10 +13,25 @@ done
 built_with_sanitizer && skip_all "a build with sanitizers is not for GPUs"
 tap_tmpdir
 unset MAKEFLAGS MFLAGS MAKELEVEL ACCEL_CUDA_MODULE CUDA_VISIBLE_DEVICES
-command=$(make -s -C "$ACCEL_BUILD" print-gpu-trial gpu_trial_file="$tap_tmp/packed.tar.gz")
-(cd "$ACCEL_BUILD" && eval "$command") >"$tap_tmp/log" 2>&1
-ok $? "it is packed" || { diag "$(cat "$tap_tmp/log")"; done_testing; }
-like "$(cat "$tap_tmp/log")" 'kernels for sm_[0-9]+.*' "for devices that it names"
+pack() { # [VARIABLE=VALUE]...: of make
+    command=$(make -s -C "$ACCEL_BUILD" print-gpu-trial gpu_trial_file="$tap_tmp/packed.tar.gz" "$@")
+    (cd "$ACCEL_BUILD" && eval "$command") >"$tap_tmp/log" 2>&1
+}
+pack CUDA_NVCCFLAGS='-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=compute_90'
+is "$?, $(ls "$tap_tmp")" "1, log" "a module without kernels for an H100 is not packed"
+like "$(cat "$tap_tmp/log")" 'no kernels for an H100: run ./configure --with-cuda-arch=90, or 80,90 ' \
+    "and the cure is said"
+like "$(make -n -s -C "$ACCEL_BUILD" gpu-trial gpu_trial_programs=no-such-program CUDA_NVCCFLAGS= 2>&1)" \
+    '^[^:]*/pack.sh ' "before anything is built"
+# What configure chose where there is no GPU, sm_80, is packed for this test alone.
+set --
+case $(make -s -C "$ACCEL_BUILD" print-gpu-trial) in
+*code=sm_90a*) ;;
+*) set -- CUDA_NVCCFLAGS="-gencode arch=compute_90a,code=sm_90a" ;;
+esac
+pack "$@"
+ok $? "with them it is" || { diag "$(cat "$tap_tmp/log")"; done_testing; }
+like "$(cat "$tap_tmp/log")" 'kernels for (sm_[0-9]+ )*sm_90a' "for devices that it names"
 [ "$(wc -c <"$tap_tmp/packed.tar.gz")" -le $((60 << 20)) ]
 ok $? "at most 60 MiB: $(tail -n 1 "$tap_tmp/log" | sed 's/.*gz: //')"
 
@@ -41,6 +56,32 @@ is "$(grep -a -o '_Z[0-9][0-9]*[a-zA-Z0-9_]*' "$tree/runtime/backend/cuda/accel_
     "no kernel of ours has a name that compute-sanitizer is told to leave out"
 is "$(fresh "$tree/accel" --version)" "$("$ACCEL_BUILD/accel" --version)" "a program starts there"
 
+# ---- its parts: what they would start is only named ----
+fresh "$tree/run" --list >"$tap_tmp/list"
+parts=$(wc -l <"$tap_tmp/list" | tr -d ' ')
+mv "$tree/reader.sh" "$tap_tmp/reader.sh"
+cat >"$tree/reader.sh" <<'END'
+need_gpu() { :; }
+figure() { :; }
+part_done() { exit 0; }
+python3() { :; }
+tap() { shift; echo "$*" | tr ' ' '\n'; }
+figures() { shift; echo "$*" | tr ' ' '\n'; }
+END
+mkdir "$tap_tmp/scratch"
+while read -r _ part; do
+    (cd "$tap_tmp/scratch" && fresh TRIAL_ROOT="$tree" sh "$tree/parts.sh" "$part")
+done <"$tap_tmp/list" >"$tap_tmp/started" 2>&1
+mv "$tap_tmp/reader.sh" "$tree/reader.sh"
+is "$( (cd "$tree/programs" && find tests -type f && cd "$tree" && find tests -name '*-gpu-*.t' &&
+    sed -n '/^CASES/,/]/p' tests/bench/train_gpu.py | grep -o '[^"]*:[^"]*') | sort |
+    while read -r what; do grep -q -e "/$what\$" -e "^$what\$" "$tap_tmp/started" || echo "$what"; done)" \
+    "" "every test, benchmark and model to train is in a part"
+like "$(awk '{ printf "%s ", $2 }' "$tap_tmp/list")" \
+    '^machine core kernels attention graph .*bench-.*train-.*memcheck-.*long $' \
+    "those that tell most first"
+is "$(awk '{ print $2 }' "$tap_tmp/list" | sort | uniq -d)" "" "each has a name of its own"
+
 # ---- without a GPU ----
 if [ -e /dev/nvidiactl ]; then
     skip 4 "this machine has a GPU: make gpu-trial and its run try it"
@@ -49,12 +90,13 @@ else
     is $? 0 "without a GPU it ends with 0" || diag "$out"
     like "$out" 'nothing was tried: this machine has no NVIDIA GPU' "and says so"
     is "$(grep -c -A 1 'SKIP' "$tree/result.txt") $(grep -c 'skipped: this machine has no NVIDIA' \
-        "$tree/result.txt")" "11 11" "each part is skipped with the reason"
-    like "$(cat "$tree/result.txt")" '^11 parts: 0 passed, 0 failed, 11 skipped' "the result counts them"
+        "$tree/result.txt")" "$parts $parts" "each part is skipped with the reason"
+    like "$(cat "$tree/result.txt")" "^$parts parts: 0 passed, 0 failed, $parts skipped" \
+        "the result counts them"
 fi
 like "$(cat "$tree/result.txt")" '^  libcublasLt\.so\.[0-9]+ (/.*|not found)$' \
     "the result names the libraries of CUDA that are used"
-fresh "$tree/run" 12 >/dev/null 2>&1
+fresh "$tree/run" $((parts + 1)) >/dev/null 2>&1
 is $? 64 "a part that does not exist is refused"
 fresh "$tree/run" --limit 0 >/dev/null 2>&1
 is $? 64 "so is a limit of no time"
@@ -62,7 +104,7 @@ is $? 64 "so is a limit of no time"
 # ---- parts of this test's own ----
 cat >"$tree/parts.sh" <<'END'
 . "$TRIAL_ROOT/reader.sh"
-[ "$1" != --list ] || { echo hangs fails short stops works | tr ' ' '\n'; exit; }
+[ "$1" != --list ] || { echo hangs fails short stops works refused unknown-gpu | tr ' ' '\n'; exit; }
 tests=$TRIAL_ROOT/tests
 case $1 in
 hangs)
@@ -73,15 +115,43 @@ fails) tap odd "$tests/odd.t" ;;
 short) tap short "$tests/short.t" ;;
 stops) figures stopped sh -c 'echo 17 tokens/s; exit 3' ;;
 works) echo once >>"$TRIAL_ROOT/times"; tap "without a module" "$tests/unit/test_cuda_scratch" ;;
+refused) tap product "$tests/refused.t" ;;
+unknown-gpu) tap memcheck-products "$tests/t/2140-gpu-sanitizer.t" memcheck-products ;;
 esac
 part_done
 END
 printf '#!/bin/sh\necho ok 1 - one\necho "not ok 2 - two"\necho "# got 3"\necho 1..2\nexit 1\n' \
     >"$tree/tests/odd.t"
 printf '#!/bin/sh\necho ok 1 - one\necho 1..2\n' >"$tree/tests/short.t"
-chmod +x "$tree/tests/odd.t" "$tree/tests/short.t"
+# A product that cuBLASLt refuses again and again, and its log, in which calls are when asked for.
+cat >"$tree/tests/refused.t" <<'END'
+#!/bin/sh
+for pid in 11 12; do
+    log=$(echo "$CUBLASLT_LOG_FILE" | sed "s/%i/$pid/")
+    for rows in 16 32 48 64 80 96 112 128 144; do
+        said="[2026-01-02 03:04:$pid][cublasLt][$pid]"
+        [ $((CUBLASLT_LOG_MASK & 16)) -eq 0 ] ||
+            echo "$said[Api][cublasLtMatmulAlgoGetHeuristic] Adesc=[type=R_8F rows=$rows] bias=0XAB$pid"
+        echo "$said[Error][cublasLtMatmulAlgoGetHeuristic] Failed to query heuristics."
+        echo "$said[Error][cublasLtMatmul] Invalid."
+    done >"$log"
+done
+echo not ok 1 - product
+echo 1..1
+END
+cat >"$tap_tmp/compute-sanitizer" <<'END'
+#!/bin/sh
+echo "========= COMPUTE-SANITIZER"
+echo "========= Error: Device not supported. Please refer to the documentation"
+echo "========= ERROR SUMMARY: 1 error"
+exit 99
+END
+# This machine's GPU, or none, is not asked.
+printf 'on_stand_in() { false; }\nneed_gpu() { :; }\ngpu_configs() { :; }\n' >"$tree/tests/t/gpu.sh"
+chmod +x "$tree/tests/odd.t" "$tree/tests/short.t" "$tree/tests/refused.t" "$tap_tmp/compute-sanitizer"
 # The module is none, which a test of it says in its own words.
-out=$(fresh ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --limit 4 --out "$tap_tmp/out" 2>&1)
+out=$(fresh PATH="$tap_tmp:/usr/bin:/bin" ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --limit 4 \
+    --out "$tap_tmp/out" 2>&1)
 is $? 1 "it ends with 1 where a part failed"
 result=$(cat "$tap_tmp/out/result.txt")
 like "$result" '^ 1 hangs +FAIL +[0-9]+ s$' "a part that hangs is stopped at its limit"
@@ -100,12 +170,23 @@ like "$result" '^ 4 stops +FAIL ' "so has a benchmark that ends with an error"
 like "$result" '^   17 tokens/s$' "whose figures are kept"
 like "$result" '^ 5 works +SKIP ' "a test that skips itself"
 like "$result" 'test_cuda_scratch|without a module: skipped: .*none.so.* does not exist' "says why"
-[ "$(wc -l <"$tap_tmp/out/result.txt")" -lt 60 ]
+like "$result" '^   ! product: not ok 1 - product$' "of a product that failed"
+is "$(echo "$result" | grep -A 3 '^   ! cuBLASLt: ' | sed -n 1,4p)" \
+    "   ! cuBLASLt: cublasLtMatmulAlgoGetHeuristic: Failed to query heuristics.
+   !   cublasLtMatmulAlgoGetHeuristic: Adesc=[type=R_8F rows=16] bias=
+   ! cuBLASLt: cublasLtMatmul: Invalid.
+   ! cuBLASLt: cublasLtMatmulAlgoGetHeuristic: Failed to query heuristics." \
+    "the library's reason and its call's shapes are in the result"
+is "$(echo "$result" | grep -c 'cublasLt[A-Z]'), $(grep -c cuBLASLt "$tap_tmp/out/logs/06-refused.products")" \
+    "10, 10" "each once, and no more than ten lines; the others are in logs"
+like "$result" '^ 7 unknown-gpu +SKIP ' "a GPU that compute-sanitizer does not know"
+like "$result" '0 passed, 0 failed, 3 skipped .*: compute-sanitizer says: Device not supported' "is no failure"
+[ "$(wc -l <"$tap_tmp/out/result.txt")" -lt 70 ]
 ok $? "the result is one short text"
 fresh ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --resume --limit 4 --out "$tap_tmp/out" >/dev/null 2>&1
 is "$?, $(wc -l <"$tree/times" | tr -d ' ')" "0, 1" "--resume runs nothing twice"
 fresh ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --out "$tap_tmp/out" works >/dev/null 2>&1
-is "$(wc -l <"$tree/times" | tr -d ' '), $(grep -c FAIL "$tap_tmp/out/result.txt")" "2, 4" \
+is "$(wc -l <"$tree/times" | tr -d ' '), $(grep -c FAIL "$tap_tmp/out/result.txt")" "2, 5" \
     "a part can be run by itself, and the results of others stay"
 out=$(fresh ACCEL_CUDA_MODULE="$tree/none.so" "$tree/run" --within 13 --out "$tap_tmp/out" 2>&1)
 is "$?" 0 "--within ends in time: a part that was cut short has not failed"
