@@ -19,13 +19,6 @@ bool cuda_attention_open(struct cuda_state *s)
     return attn_dnn_open(s);
 }
 
-void attn_say(struct cuda_state *s, const char *format, const char *what)
-{
-    size_t used = strlen(s->isa);
-
-    snprintf(s->isa + used, sizeof(s->isa) - used, format, what);
-}
-
 void attn_tell(struct cuda_state *s, bool backward, const char *format, long long n)
 {
     char text[48];
@@ -34,7 +27,7 @@ void attn_tell(struct cuda_state *s, bool backward, const char *format, long lon
         return;
     s->attention_told[backward] = true;
     snprintf(text, sizeof(text), format, n);
-    attn_say(s, backward ? " (own gradient: %s)" : " (own attention: %s)", text);
+    cuda_say(s, backward ? " (own gradient: %s)" : " (own attention: %s)", text);
 }
 
 size_t cuda_attention_scratch(const struct backend *be, const struct attention *p,

@@ -97,7 +97,7 @@ bool attn_dnn_open(struct cuda_state *s)
     why = load(s->dnn, !s->attention);
     if (why) {
         s->dnn->version = 0;
-        attn_say(s, ", own attention (%s)", why);
+        cuda_say(s, ", own attention (%s)", why);
         if (s->attention)
             return true;
         snprintf(s->dnn->advice, sizeof(s->dnn->advice),
@@ -108,7 +108,7 @@ bool attn_dnn_open(struct cuda_state *s)
     }
     snprintf(text, sizeof(text), "%zu.%zu.%zu", s->dnn->version / 10000,
              s->dnn->version / 100 % 100, s->dnn->version % 100);
-    attn_say(s, ", cuDNN %s", text);
+    cuda_say(s, ", cuDNN %s", text);
     return true;
 }
 
@@ -195,7 +195,7 @@ static void tell_refusal(struct cuda_state *s, const struct attn_part *whole,
     snprintf(text, sizeof(text), "%s of %lld x %lld x %lld: %.50s",
              whole->backward ? "gradient" : "attention", (long long)p->queries,
              (long long)p->keys, (long long)p->head_width, refused->why);
-    attn_say(s, " (refuses %s)", text);
+    cuda_say(s, " (refuses %s)", text);
 }
 
 /* Says in isa which engine made the first gradient's plan. */
@@ -210,7 +210,7 @@ static void tell_engine(struct cuda_state *s, const struct attn_part *whole,
     snprintf(text, sizeof(text), "engine %lld, deterministic, parts: %lld",
              (long long)plans->got[0].engine,
              (long long)attn_parts(&whole->p, plans->split));
-    attn_say(s, " (gradient: %s)", text);
+    cuda_say(s, " (gradient: %s)", text);
 }
 
 /* The plans of this shape, made if it is new. NULL: refused. */

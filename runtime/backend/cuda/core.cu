@@ -158,6 +158,13 @@ static bool describe(struct cuda_state *s)
     return true;
 }
 
+void cuda_say(struct cuda_state *s, const char *format, const char *what)
+{
+    size_t used = strlen(s->isa);
+
+    snprintf(s->isa + used, sizeof(s->isa) - used, format, what);
+}
+
 /* Sets the device up. The first kernel shows whether the module has code for this GPU,
  * so it runs before anything large is allocated. */
 static bool start(struct cuda_state *s)

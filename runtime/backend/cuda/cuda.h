@@ -46,7 +46,7 @@ struct cuda_state {
     int sms;
     size_t shared_bytes; /* most dynamic shared memory of a block, in bytes */
     bool pool;           /* the driver has stream-ordered allocation */
-    char name[96], isa[256];
+    char name[96], isa[384];
 
     /* now: the stream of the queue in use */
     cudaStream_t stream[QUEUE_COUNT], now;
@@ -135,6 +135,10 @@ bool cuda_fails(struct cuda_state *s, const char *call, const char *why);
 bool cuda_breaks(struct cuda_state *s, const char *call, const char *why);
 /* Keeps an out-of-memory of the device as the failure. Always false. */
 bool cuda_lacks(struct cuda_state *s, enum backend_memory kind, size_t bytes);
+
+/* core.cu: appends to isa, which `doctor` and the plan print, and the log when it has
+ * grown. */
+void cuda_say(struct cuda_state *s, const char *format, const char *what);
 
 /* Makes the call unless something failed before; true if it was made and succeeded. */
 #define CHECK(s, ...) (!(s)->failed && cuda_ok(s, (__VA_ARGS__), #__VA_ARGS__))

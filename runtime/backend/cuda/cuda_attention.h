@@ -323,9 +323,7 @@ bool attn_dnn_backward(const struct backend *be, const struct attention *p,
 /* Notes as the backend's advice that a call would have gone to cuDNN. */
 void attn_dnn_missed(const struct backend *be);
 
-/* Append to isa, which `doctor` and the plan print. tell: how our kernels make the
- * first attention, or its gradient. */
-void attn_say(struct cuda_state *s, const char *format, const char *what);
+/* Says (cuda_say) how our kernels make the first attention, or its gradient. */
 void attn_tell(struct cuda_state *s, bool backward, const char *format, long long n);
 
 /* delta[batch, heads, queries] = sum of dout * out, which both our backwards read. */
