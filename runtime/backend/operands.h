@@ -26,6 +26,9 @@ struct block_scales {
     /* the codes are [cols, narrow_ld(rows)], with zeros behind the last row: on devices
      * only */
     bool turned;
+    /* Codes and scales have block_lines(rows) rows: a library takes no other number of
+     * lines. Those behind the last row are zeros, with scales of 1. On devices only. */
+    bool padded;
     /* The scale of row r and column c of blocks is number r * row_step + c * col_step.
      * On CPUs rows lie one after the other; a device's library wants them in its own
      * way. */
@@ -40,6 +43,12 @@ struct block_scales {
 };
 
 enum { SCALE_TILE_K = 32, SCALE_TILE_LINES = 128, SCALE_TILE_BYTES = 512 };
+
+/* The lines of a matrix that is `padded`. */
+static inline int64_t block_lines(int64_t rows)
+{
+    return (rows + 7) / 8 * 8;
+}
 
 /* Blocks in a row. */
 static inline int64_t blocks_across(const struct block_scales *s)

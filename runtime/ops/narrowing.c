@@ -32,10 +32,21 @@ int narrowing_place(const struct narrowing *m)
     return m->turned || (blocks && !square && fp8_sums_rows(m->tensor, m->product));
 }
 
+/* cuBLASLt on 9.0 takes 128 numbers of a line with a scale in multiples of 8 lines. */
+static bool is_padded(const struct narrowing *m)
+{
+    const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
+
+    return blocks && m->has == BACKEND_FP8_TURNED && !m->turned &&
+           m->tensor != FP8_WEIGHT;
+}
+
 /* Where the scales lie that are the copy's own, behind its numbers. */
 static size_t own_place(const struct narrowing *m)
 {
-    const int64_t lines = m->turned ? narrow_ld(m->rows) : m->rows;
+    const int64_t lines = m->turned      ? narrow_ld(m->rows)
+                          : is_padded(m) ? block_lines(m->rows)
+                                         : m->rows;
 
     return ((size_t)(lines * m->cols) + 63) / 64 * 64;
 }
@@ -75,7 +86,7 @@ static int64_t place_scales(const struct narrowing *m, struct block_scales *s)
     if (!by_library || m->turned != square)
         return down * s->row_step * each;
     s->row_step = 1;
-    s->col_step = library_line(down);
+    s->col_step = s->padded ? block_lines(down) : library_line(down);
     return across * s->col_step * each;
 }
 
@@ -92,6 +103,7 @@ static struct block_scales own_blocks(const struct narrowing *m, int64_t *bytes_
                               .width = shape.width,
                               .cols = m->cols,
                               .turned = m->turned,
+                              .padded = is_padded(m),
                               .down = fp8_sums_rows(m->tensor, m->product) };
 
     *bytes_out = place_scales(m, &s);

@@ -10,7 +10,7 @@
 
 #include "fakecuda.h"
 
-enum { AUX = 128, BIAS = 4, BGRADS = 16 | 256 | 512 };
+enum { AUX = 128, BIAS = 4, GELUS = 32 | 64, BGRADS = 16 | 256 | 512 };
 static const size_t big_workspace = 1 << 20;
 
 /* ---- what may be multiplied ------------------------------------------------------------- */
@@ -53,26 +53,42 @@ static bool is_epilogue(uint32_t e)
     return false;
 }
 
-/* A library that has no kernel for some, or refuses them when they are to run: variables list
- * their numbers. */
-static bool is_listed(const char *variable, uint32_t epilogue)
+/* A library that has no kernel for some epilogues or types, or refuses them when they are to
+ * run: variables list their numbers. */
+static bool is_listed(const char *variable, uint32_t number)
 {
     const char *list = getenv(variable);
     char *end;
 
     while (list && *list) {
-        if (strtoul(list, &end, 10) == epilogue && end != list)
+        if (strtoul(list, &end, 10) == number && end != list)
             return true;
         list = end + (*end != '\0');
     }
     return false;
 }
 
-/* bfloat16 beside float32 results, too. */
-static bool is_fp8_bias(const struct product *p)
+/* How what is listed is refused. */
+static cublasStatus_t refusal(void)
 {
-    return p->desc.bias_type ==
-           (p->d_layout.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF);
+    const char *status = getenv("FAKE_CUDA_REFUSAL");
+
+    return status ? (cublasStatus_t)atoi(status) : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+/* A bias is never float32, not beside float32 results either; nor is what a GELU saves.
+ * Beside scales of blocks nothing but a bias is documented. */
+static bool is_fp8_epilogue(const struct product *p)
+{
+    const cublasLtMatmulDescOpaque_t *e = &p->desc;
+    const int32_t narrow = p->d_layout.type == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;
+    const bool blocks = e->a_mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+
+    if (e->epilogue & ~(BIAS | GELUS | AUX) || (blocks && e->epilogue != BIAS) ||
+        is_listed("FAKE_CUDA_NO_FP8_EPILOGUES", e->epilogue))
+        return false;
+    return (!(e->epilogue & BIAS) || e->bias_type == narrow) &&
+           (!(e->epilogue & GELUS) || p->d_layout.type == narrow);
 }
 
 static cublasStatus_t check_epilogue(const struct product *p)
@@ -85,14 +101,13 @@ static cublasStatus_t check_epilogue(const struct product *p)
     if (e->epilogue == CUBLASLT_EPILOGUE_DEFAULT)
         return CUBLAS_STATUS_SUCCESS;
     if (is_listed("FAKE_CUDA_NO_EPILOGUES", e->epilogue))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
+        return refusal();
     if (p->d_layout.order != CUBLASLT_ORDER_COL)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (is_fp8(p->a_layout.type))
-        return e->epilogue == CUBLASLT_EPILOGUE_BIAS && is_fp8_bias(p)
-                   ? CUBLAS_STATUS_SUCCESS
-                   : CUBLAS_STATUS_NOT_SUPPORTED;
-    if ((e->epilogue & (BIAS | BGRADS)) && e->bias_type != p->d_layout.type)
+    if (is_fp8(p->a_layout.type) && !is_fp8_epilogue(p))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!is_fp8(p->a_layout.type) && (e->epilogue & (BIAS | BGRADS)) &&
+        e->bias_type != p->d_layout.type)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!(e->epilogue & AUX))
         return CUBLAS_STATUS_SUCCESS;
@@ -136,7 +151,8 @@ static bool are_blocks(const struct product *p)
             b == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F);
 }
 
-/* The table of 8-bit floats: types, layouts, sizes. The columns of d are free. */
+/* The table of 8-bit floats: types, layouts, sizes. The columns of d are free, unless b has
+ * scales of lines: Transformer Engine asks for a multiple of 8 of those. */
 static bool is_fp8_product(const struct product *p, bool ta, bool tb)
 {
     const cublasLtMatrixLayoutOpaque_t *a = &p->a_layout, *b = &p->b_layout;
@@ -149,6 +165,8 @@ static bool is_fp8_product(const struct product *p, bool ta, bool tb)
            (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) &&
            p->desc.compute == CUBLAS_COMPUTE_32F && (any || (turned && ta && !tb)) &&
            !is_fp8(d->type) && is_fp8_whole(a) && is_fp8_whole(b) &&
+           (p->desc.b_mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
+            d->cols % 8 == 0) &&
            (ta ? a->cols : a->rows) % 16 == 0 && (ta ? a->rows : a->cols) % 16 == 0 &&
            d->ld * size_of(d->type) % 16 == 0;
 }
@@ -180,6 +198,9 @@ cublasStatus_t fake_product_check(const struct product *p)
     if (!is_compute(&p->desc) || c->type != d->type || c->order != d->order ||
         !are_types(p, ta, tb))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (is_listed("FAKE_CUDA_NO_TYPES", (uint32_t)a->type) ||
+        is_listed("FAKE_CUDA_NO_TYPES", (uint32_t)b->type))
+        return refusal();
     return check_epilogue(p);
 }
 
@@ -446,8 +467,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         status = check_pointers(&p);
     if (!status)
         status = check_algo(&p, algo, workspace, workspace_bytes);
-    if (!status && is_listed("FAKE_CUDA_REFUSE_EPILOGUES", p.desc.epilogue))
-        status = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!status && (is_listed("FAKE_CUDA_REFUSE_EPILOGUES", p.desc.epilogue) ||
+                    is_listed("FAKE_CUDA_REFUSE_TYPES", (uint32_t)p.a_layout.type)))
+        status = refusal();
     if (status)
         return status;
     fake.counts.matmuls++;

@@ -303,6 +303,23 @@ static void test_kept(const char *recipe, const struct shape *s)
            (long long)o[0].kept, o[0].said);
 }
 
+/* Where cuBLASLt has no algorithm for any product of 8 bits: the run goes on. */
+static void test_widened(const char *recipe)
+{
+    struct outcome cpu, gpu;
+    char name[32];
+
+    if (!counts_get)
+        return;
+    setenv("FAKE_CUDA_NO_TYPES", "28,29", 1);
+    fake_reset();
+    gpu = train_both(recipe, &odd, &cpu, name);
+    tap_ok(gpu.fp8 == 0 && gpu.linears > 0, "%s: no algorithm, no product in 8 bits",
+           recipe);
+    unsetenv("FAKE_CUDA_NO_TYPES");
+    fake_reset();
+}
+
 /* torchao's are current ones, which evaluations have, too. */
 static void test_torchao(void)
 {
@@ -322,6 +339,7 @@ static void test_all_blocks(const char *recipe)
     test_large_blocks(recipe);
     test_odd_blocks(recipe);
     test_kept(recipe, &odd);
+    test_widened(recipe);
 }
 
 /* What the device has not, and the nearest that it has. */
@@ -381,6 +399,7 @@ int main(int argc, char **argv)
     test_recipe("current", &odd);
     test_kept("delayed", &whole);
     test_kept("current", &odd);
+    test_widened("delayed");
     test_devices_blocks(blocks);
     test_torchao();
     cuda_run_end();

@@ -248,6 +248,101 @@ static void test_backward(void)
     finish();
 }
 
+/* Algorithms of a product of 8-bit floats [32, cols] to bfloat16, or float32. */
+static int fp8_algorithms(int cols, int32_t a_mode, int32_t b_mode, uint32_t epilogue,
+                          bool wide)
+{
+    const int32_t trans = CUBLAS_OP_T, narrow = CUDA_R_16BF;
+    const int64_t pitch = 32;
+    int found;
+
+    cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans,
+                                   sizeof(trans));
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                   sizeof(epilogue));
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &pitch,
+                                   sizeof(pitch));
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &narrow,
+                                   sizeof(narrow));
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &a_mode,
+                                   sizeof(a_mode));
+    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &b_mode,
+                                   sizeof(b_mode));
+    cublasLtMatrixLayoutCreate(&la, CUDA_R_8F_E4M3, 64, 32, 64);
+    cublasLtMatrixLayoutCreate(&lb, CUDA_R_8F_E4M3, 64, (uint64_t)cols, 64);
+    cublasLtMatrixLayoutCreate(&ld, wide ? CUDA_R_32F : CUDA_R_16BF, 32, (uint64_t)cols,
+                               32);
+    found = algorithms();
+    cublasLtMatrixLayoutDestroy(la);
+    cublasLtMatrixLayoutDestroy(lb);
+    cublasLtMatrixLayoutDestroy(ld);
+    cublasLtMatmulDescDestroy(desc);
+    return found;
+}
+
+/* What 9.0 has of 8-bit floats: numbers of lines, epilogues, and what a variable takes
+ * away. */
+static void test_fp8(void)
+{
+    const int32_t one = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+                  lines = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+                  squares = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+    const struct {
+        int32_t a_mode, b_mode;
+        int cols;
+        uint32_t epilogue;
+        bool wide;
+        const char *variable, *value;
+        int found;
+        const char *name;
+    } t[] = {
+        { one, one, 21, 1, false, NULL, NULL, 1, "one scale: any number of columns" },
+        { squares, lines, 24, 1, false, NULL, NULL, 1, "scales of lines: 24 columns" },
+        { squares, lines, 21, 1, false, NULL, NULL, 0, "... not 21" },
+        { squares, lines, 20, 1, false, NULL, NULL, 0, "... nor 20" },
+        { squares, lines, 24, 36, false, NULL, NULL, 0, "... nor GELU" },
+        { one, one, 16, 36, false, NULL, NULL, 1, "GELU" },
+        { one, one, 16, 164, false, NULL, NULL, 1, "GELU, saved" },
+        { one, one, 16, 192, false, NULL, NULL, 1, "its slope" },
+        { one, one, 16, 512, false, NULL, NULL, 0, "no sums" },
+        { one, one, 16, 36, true, NULL, NULL, 0, "no GELU to float32" },
+        { one, one, 16, 164, false, "FAKE_CUDA_NO_FP8_EPILOGUES", "160,164", 0,
+          "not saved" },
+        { one, one, 16, 36, false, "FAKE_CUDA_NO_FP8_EPILOGUES", "160,164", 1,
+          "as it is without" },
+        { one, one, 16, 1, false, "FAKE_CUDA_NO_TYPES", "29,28", 0, "no such type" },
+    };
+
+    begin();
+    cublasLtCreate(&handle);
+    for (const auto &c : t) {
+        if (c.variable)
+            setenv(c.variable, c.value, 1);
+        tap_is_int(fp8_algorithms(c.cols, c.a_mode, c.b_mode, c.epilogue, c.wide) > 0,
+                   c.found, "8 bits, %s", c.name);
+        if (c.variable)
+            unsetenv(c.variable);
+    }
+    cublasLtDestroy(handle);
+}
+
+/* The status of a refusal. */
+static void test_refusal(void)
+{
+    prepare(0, CUBLASLT_EPILOGUE_BIAS);
+    setenv("FAKE_CUDA_REFUSE_EPILOGUES", "4", 1);
+    tap_is_int(multiply(NULL, da), CUBLAS_STATUS_NOT_SUPPORTED, "refused");
+    setenv("FAKE_CUDA_REFUSAL", "7", 1);
+    tap_is_int(multiply(NULL, da), CUBLAS_STATUS_INVALID_VALUE, "refused as invalid");
+    unsetenv("FAKE_CUDA_REFUSE_EPILOGUES");
+    setenv("FAKE_CUDA_REFUSE_TYPES", "0", 1);
+    tap_is_int(multiply(NULL, da), CUBLAS_STATUS_INVALID_VALUE, "a type, too");
+    unsetenv("FAKE_CUDA_REFUSE_TYPES");
+    unsetenv("FAKE_CUDA_REFUSAL");
+    finish();
+}
+
 int main(void)
 {
     static const uint32_t epilogues[] = {
@@ -265,6 +360,8 @@ int main(void)
     test_leavings();
     test_algorithms();
     test_backward();
+    test_fp8();
+    test_refusal();
     fakecuda_reset();
     return tap_done();
 }

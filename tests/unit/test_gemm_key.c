@@ -79,6 +79,35 @@ static void test_ways(void)
     }
 }
 
+/* Beside 8-bit operands no bias is float32. Where c has no room for all rows that are
+ * made, our kernel finishes float32 sums, forward and back. */
+static void test_fp8(void)
+{
+    struct gemm p = product(ACCEL_F8E4M3, ACCEL_F32);
+    struct gemm_way way;
+
+    p.bias = memory + 3072;
+    p.bias_type = ACCEL_BF16;
+    way = gemm_way_of(&p);
+    tap_ok(way.fused == GEMM_PLAIN && way.after && !way.wide,
+           "8 bits to float32: a kernel adds the bias, in place");
+    p.c_type = ACCEL_BF16;
+    tap_is_int(gemm_way_of(&p).fused, GEMM_BIAS, "to bfloat16: the product does");
+    p.a_blocks.padded = true;
+    p.m = 8;
+    tap_is_int(gemm_way_of(&p).fused, GEMM_BIAS, "8 rows: all have room");
+    p.m = 9;
+    tap_is_int(gemm_rows(&p), 16, "9 rows: 16 are made");
+    for (int back = 0; back < 2; back++) {
+        p.act_grad = back;
+        way = gemm_way_of(&p);
+        tap_ok(way.fused == GEMM_PLAIN && way.after && way.wide, "in scratch, back: %d",
+               back);
+        p.c_type = ACCEL_F32;
+        tap_ok(gemm_way_plain(&p).wide, "in float32, too");
+    }
+}
+
 /* The saved value has rows of whole 16 bytes, or an own kernel saves it. */
 static void test_saved(void)
 {
@@ -263,6 +292,7 @@ int main(void)
 {
     test_ways();
     test_saved();
+    test_fp8();
     test_backs();
     test_keys();
     test_sizes();

@@ -305,9 +305,13 @@ static void quantize_blocks(const struct backend *be, void *const *a,
         inverse[k] = ldexpf(1, byte[k] - 127);
     if (s->tiles)
         memset(a[1], 0, (size_t)c->dim[1]);
+    for (int64_t k = 0; s->padded && k < blocks_across(s) * s->col_step; k++)
+        ((float *)a[1])[k] = 1;
     place_scales(a[1], s, inverse, rows);
     if (s->turned)
         memset(a[0], 0, (size_t)(cols * narrow_ld(rows)));
+    if (s->padded)
+        memset(a[0], 0, (size_t)(cols * block_lines(rows)));
     for (int64_t k = 0; k < rows * cols; k++)
         ((uint8_t *)a[0])[s->turned ? k % cols * narrow_ld(rows) + k / cols : k] =
             code[k];
@@ -322,17 +326,20 @@ static void block_of_shape(struct twin *t, struct twin_call c, struct block_scal
 {
     const int64_t rows = c.dim[0], down = (rows + s.height - 1) / s.height;
     const int64_t lines = s.down ? s.cols : rows, k = s.down ? rows : s.cols;
-    const bool by_column = s.width == 1;
+    const bool by_column = s.width == 1 || s.padded;
 
     s.tiles = s.tiles ? (k + 127) / 128 : 0;
     s.row_step = by_column ? 1 : blocks_across(&s) + 3;
-    s.col_step = by_column ? down + 2 : 1;
+    s.col_step = s.padded ? block_lines(rows) : by_column ? down + 2 : 1;
     c.dim[1] = s.tiles     ? (lines + 127) / 128 * s.tiles * 512
                : by_column ? blocks_across(&s) * s.col_step * 4
                            : down * s.row_step * 4;
     c.more = &s;
-    twin_values(t, ACCEL_U8, s.turned ? s.cols * narrow_ld(rows) : rows * s.cols, 0, 0,
-                1);
+    twin_values(t, ACCEL_U8,
+                s.cols * (s.turned   ? narrow_ld(rows)
+                          : s.padded ? block_lines(rows)
+                                     : rows),
+                0, 0, 1);
     if (s.tiles)
         twin_values(t, ACCEL_U8, c.dim[1], 0, 100, 250);
     else
@@ -341,7 +348,11 @@ static void block_of_shape(struct twin *t, struct twin_call c, struct block_scal
     twin_run(t, quantize_blocks, &c,
              "%lld x %lld %s up to %g in blocks of %lld x %lld%s%s", (long long)rows,
              (long long)s.cols, accel_dtype_name(c.type), largest, (long long)s.height,
-             (long long)s.width, s.turned ? ", turned" : "", s.tiles ? ", tiles" : "");
+             (long long)s.width,
+             s.turned   ? ", turned"
+             : s.padded ? ", padded"
+                        : "",
+             s.tiles ? ", tiles" : "");
 }
 
 /* Lines of 128 and 32 along either dimension, and squares for both. */
@@ -372,6 +383,14 @@ static void blocks(struct twin *t)
                                               .tiles = shape[3] },
                        i < 54 ? 900 : 0);
     }
+    for (int i = 0; i < 3; i++)
+        block_of_shape(
+            t,
+            (struct twin_call){
+                .type = ACCEL_BF16, .other = ACCEL_F8E4M3, .dim = { dims[i][0] + i } },
+            (struct block_scales){
+                .height = 1, .width = 128, .cols = dims[i][1], .padded = true },
+            900);
 }
 
 static void sums(struct twin *t, struct twin_call c, int64_t shift)

@@ -1,117 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on cuBLASLt. Operands of two types are brought to float32; what an
- * epilogue cannot do, gemm_finish does. One algorithm per key for the whole run, by
- * default cuBLASLt's first proposal: two runs on the same kind of device give the same
- * bits.
+ * Matrix products in terms of those that cuBLASLt makes (gemm_product.cu). Operands of
+ * two types are brought to float32; what an epilogue cannot do, gemm_finish does.
  */
 #include "backend/cuda/gemm.h"
 #include "common/env_names.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-
-/* Algorithms that are timed when tuning. */
-enum { CANDIDATES = 8 };
-
-/* EXECUTION_FAILED may stem from work queued earlier, any other code from this call. */
-bool gemm_lt_ok(struct cuda_state *s, cublasStatus_t status, const char *call)
-{
-    const char *why = cublasLtGetStatusString(status);
-
-    return status == CUBLAS_STATUS_SUCCESS ||
-           (status == CUBLAS_STATUS_EXECUTION_FAILED ? cuda_breaks(s, call, why)
-                                                     : cuda_fails(s, call, why));
-}
-
-/* The workspace of the queue in use. Products of two queues run side by side, so each
- * queue has its own. */
-static void *workspace_of(struct cuda_state *s)
-{
-    int q = 0;
-
-    /* few queues: a search is as fast as keeping the number */
-    while (q < QUEUE_COUNT - 1 && s->stream[q] != s->now)
-        q++;
-    if (!s->blas->workspace[q] && !s->failed) {
-        if (s->be.alloc(&s->be, MEMORY_WORK, CUDA_GEMM_WORKSPACE,
-                        &s->blas->workspace[q], NULL))
-            cuda_lacks(s, MEMORY_WORK, CUDA_GEMM_WORKSPACE);
-    }
-    return s->blas->workspace[q];
-}
-
-/* Chooses the algorithm of a key, once. No timing while a step is recorded: the trials
- * would become part of it. */
-static void search(struct cuda_state *s, struct gemm_lt *g, const struct gemm *p,
-                   void *workspace)
-{
-    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    cublasLtMatmulPreference_t preference = NULL;
-    int count = 0, pick = 0;
-    /* so a key that first occurs in a recording keeps the first proposal */
-    bool tune = s->blas->tune && !s->end_recording;
-    cublasStatus_t status;
-
-    if (!gemm_lt_ok(s, gemm_lt_preference(&g->key, CUDA_GEMM_WORKSPACE, &preference),
-                    "cublasLtMatmulPreferenceCreate"))
-        return;
-    status = cublasLtMatmulAlgoGetHeuristic(s->blas->lt, g->product, g->first,
-                                            g->second, g->result, g->result, preference,
-                                            tune ? CANDIDATES : 1, found, &count);
-    cublasLtMatmulPreferenceDestroy(preference);
-    g->searched = true;
-    g->found = status == CUBLAS_STATUS_SUCCESS && count > 0 &&
-               found[0].state == CUBLAS_STATUS_SUCCESS;
-    if (!g->found)
-        return;
-    if (tune && count > 1)
-        pick = gemm_fastest(s, g, p, found, count, workspace);
-    g->algo = found[pick].algo;
-}
-
-bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused)
-{
-    /* sizes, strides, types, alignments and epilogue: what an algorithm depends on */
-    const struct gemm_key key = gemm_key_of(p, fused);
-    const float one = 1.0f, beta = p->add ? 1.0f : 0.0f;
-    void *workspace = workspace_of(s);
-    cublasStatus_t status;
-    struct gemm_lt *g;
-
-    if (s->failed)
-        return false;
-    g = gemm_table_get(&s->blas->table, &key, &status);
-    if (!g)
-        return gemm_lt_ok(s, status, "cublasLtMatmulDescCreate");
-    if (!gemm_lt_ok(s, gemm_lt_vectors(g, p), "cublasLtMatmulDescSetAttribute"))
-        return false;
-    if (!g->searched)
-        search(s, g, p, workspace);
-    if (!g->found || s->failed)
-        return false;
-    /* b first: row-major c = a b is column-major c^T = b^T a^T, and no operand is
-     * transposed in memory */
-    status = cublasLtMatmul(s->blas->lt, g->product, &one, p->b, g->first, p->a,
-                            g->second, &beta, p->c, g->result, p->c, g->result,
-                            &g->algo, workspace, CUDA_GEMM_WORKSPACE, s->now);
-    /* proposed, yet refused */
-    if (fused && status == CUBLAS_STATUS_NOT_SUPPORTED) {
-        g->found = false;
-        return false;
-    }
-    return gemm_lt_ok(s, status, "cublasLtMatmul");
-}
-
-static void no_algorithm(struct cuda_state *s, const struct gemm *p)
-{
-    char why[96];
-
-    snprintf(why, sizeof(why), "no algorithm for a product of [%lld, %lld] and %lld",
-             (long long)p->m, (long long)p->n, (long long)p->k);
-    if (!s->failed)
-        cuda_fails(s, "cublasLtMatmulAlgoGetHeuristic", why);
-}
 
 /* What follows a product into c. An activation or its slope alone, over rows without
  * gaps, is a kernel that moves packs; gemm_finish does the rest. */
@@ -171,33 +66,87 @@ static int64_t wide_rows(const struct cuda_state *s, const struct gemm *p)
     return rows < 1 ? 1 : rows > p->m ? p->m : rows;
 }
 
-/* Groups of rows through float32 sums, for results that one of our kernels rounds. */
+/* Columns per pass where blocks have scales. The scales of lines lie side by side over
+ * all lines, so a pass has all lines of such an operand, as a is: it cuts b, whose
+ * scales can be read from any block on. The workspace has no say, so bits do not depend
+ * on its size. */
+static int64_t wide_columns(const struct gemm *p)
+{
+    const int64_t row_bytes = gemm_rows(p) * (int64_t)sizeof(float);
+    const int64_t blocks = (int64_t)CUDA_GEMM_WIDE / row_bytes / SCALE_TILE_LINES;
+    const int64_t columns = (blocks ? blocks : 1) * SCALE_TILE_LINES;
+
+    return columns > p->n || gemm_blocks(&p->b_blocks) == GEMM_LINES ? p->n : columns;
+}
+
+/* Element `at` of an array; NULL: there is none. */
+static void *element(const void *array, int64_t at, size_t bytes)
+{
+    return array ? (char *)array + at * (int64_t)bytes : NULL;
+}
+
+/* The scales from line `line` on, a multiple of SCALE_TILE_LINES. */
+static void *scales_from(const struct block_scales *s, int64_t line)
+{
+    if (!s->inverse)
+        return NULL;
+    if (s->tiles)
+        return element(s->inverse, line / SCALE_TILE_LINES * s->tiles,
+                       SCALE_TILE_BYTES);
+    return element(s->inverse,
+                   s->down ? line / s->width * s->col_step
+                           : line / s->height * s->row_step,
+                   sizeof(float));
+}
+
+/* The product from a row and a column on. Of scales, b's alone move. */
+static struct gemm pass_of(const struct gemm *p, int64_t row, int64_t col)
+{
+    const int64_t out = row * p->ldc + col;
+    struct gemm part = *p;
+
+    /* row r of op(a): a column where a is stored transposed; b the other way round */
+    part.a =
+        element(p->a, row * (p->trans_a ? 1 : p->lda), accel_dtype_bytes(p->a_type));
+    part.b =
+        element(p->b, col * (p->trans_b ? p->ldb : 1), accel_dtype_bytes(p->b_type));
+    part.b_blocks.inverse = scales_from(&p->b_blocks, col);
+    part.bias = element(p->bias, col, accel_dtype_bytes(p->bias_type));
+    part.c = element(p->c, out, accel_dtype_bytes(p->c_type));
+    part.pre = element(p->pre, out, accel_dtype_bytes(p->c_type));
+    part.m = p->m - row;
+    part.n = p->n - col;
+    return part;
+}
+
+/* Groups of rows, or of columns, through float32 sums, for results that one of our
+ * kernels rounds. */
 static bool rounded(struct cuda_state *s, const struct gemm *p)
 {
-    const size_t row_bytes = (size_t)p->n * sizeof(float);
-    const int64_t rows = wide_rows(s, p);
-    struct gemm part = *p, end = *p;
+    const bool blocks = p->a_blocks.inverse;
+    const int64_t rows = blocks ? p->m : wide_rows(s, p);
+    const int64_t columns = blocks ? wide_columns(p) : p->n;
     bool good = true;
     void *sums;
 
-    sums = cuda_scratch(s, (size_t)rows * row_bytes);
-    part.c = sums;
-    part.c_type = ACCEL_F32;
-    part.ldc = p->n;
-    part.add = false;
-    for (int64_t r = 0; good && r < p->m; r += rows) {
-        /* row r of op(a): a column where a is stored transposed */
-        const int64_t in = r * (p->trans_a ? 1 : p->lda), out = r * p->ldc;
+    sums = cuda_scratch(s, (size_t)((blocks ? gemm_rows(p) : rows) * columns) *
+                               sizeof(float));
+    for (int64_t r = 0; r < p->m; r += rows)
+        for (int64_t c = 0; good && c < p->n; c += columns) {
+            struct gemm end = pass_of(p, r, c), sum;
 
-        part.m = end.m = p->m - r < rows ? p->m - r : rows;
-        part.a = (const char *)p->a + in * (int64_t)accel_dtype_bytes(p->a_type);
-        end.c = (char *)p->c + out * (int64_t)accel_dtype_bytes(p->c_type);
-        if (p->pre)
-            end.pre = (char *)p->pre + out * (int64_t)accel_dtype_bytes(p->c_type);
-        good = gemm_product(s, &part, GEMM_PLAIN);
-        if (good)
-            gemm_finish(s, &end, sums, ACCEL_F32, p->n, true);
-    }
+            end.m = end.m < rows ? end.m : rows;
+            end.n = end.n < columns ? end.n : columns;
+            sum = end;
+            sum.m = gemm_rows(&end);
+            sum.c = sums;
+            sum.c_type = ACCEL_F32;
+            sum.ldc = end.n;
+            sum.add = false;
+            good = gemm_product(s, &sum, GEMM_PLAIN);
+            if (good)
+                gemm_finish(s, &end, sums, ACCEL_F32, end.n, true);
+        }
     cuda_scratch_free(s, sums);
     return good;
 }
@@ -252,7 +201,7 @@ void cuda_gemm(const struct backend *be, const struct gemm *p)
         way = gemm_way_plain(&same);
     if (!multiply(s, &same, way) && !s->failed &&
         !multiply(s, &same, gemm_way_plain(&same)))
-        no_algorithm(s, p);
+        gemm_lacks(s, p);
     cuda_scratch_free(s, b);
     cuda_scratch_free(s, a);
 }
@@ -270,7 +219,7 @@ bool cuda_gemm_open(struct cuda_state *s)
     g->tune = tune && !strcmp(tune, "1");
     g->forward_plain = epilogues && !strcmp(epilogues, "none");
     g->back_plain = g->forward_plain || (epilogues && !strcmp(epilogues, "forward"));
-    return gemm_lt_ok(s, cublasLtCreate(&g->lt), "cublasLtCreate") && workspace_of(s);
+    return gemm_lt_ok(s, cublasLtCreate(&g->lt), "cublasLtCreate") && gemm_workspace(s);
 }
 
 void cuda_gemm_close(struct cuda_state *s)

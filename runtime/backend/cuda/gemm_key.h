@@ -80,6 +80,13 @@ static inline bool gemm_narrow_in(const struct gemm *p)
     return (p->a_type != ACCEL_F32 && p->a_type == p->b_type) || gemm_is_fp8(p->a_type);
 }
 
+/* Rows of the product that cuBLASLt makes: what is behind the last one of c stays in
+ * scratch. */
+static inline int64_t gemm_rows(const struct gemm *p)
+{
+    return p->a_blocks.padded ? block_lines(p->m) : p->m;
+}
+
 /* The backward's way. Row sums come in the type of c; those beside a float32 weight
  * gradient are as exact as our own kernel's. The bias before a GELU could get its
  * gradient along with the slope too, but rounded to the narrow type. */
@@ -103,17 +110,37 @@ static inline bool gemm_is_back(const struct gemm *p)
     return p->act_grad || p->row_sums;
 }
 
+/* The fallback where an epilogue has no algorithm: the plain product, with everything
+ * else in our own kernels. The only way where c has no room for all of its rows. */
+static inline struct gemm_way gemm_way_plain(const struct gemm *p)
+{
+    struct gemm_way way = { GEMM_PLAIN, true, p->c_type != ACCEL_F32 };
+
+    if (gemm_rows(p) != p->m) {
+        way.wide = true;
+    } else if (gemm_is_back(p)) {
+        way = gemm_way_back(p);
+        way.fused = GEMM_PLAIN;
+        way.after = p->act_grad;
+    }
+    return way;
+}
+
 /* The forward's way. cuBLASLt does GELU for narrow types only, whose rounding hides how
  * it computes tanh. It never does RELU: NaN must stay NaN. Rounding keeps the sign, so
- * RELU may follow it; the other activations may not. */
+ * RELU may follow it; the other activations may not. Beside 8-bit operands a bias is
+ * never float32. */
 static inline struct gemm_way gemm_way_of(const struct gemm *p)
 {
     bool narrow_in = gemm_narrow_in(p), narrow_out = p->c_type != ACCEL_F32;
-    bool bias_fits = !p->bias || !narrow_out || p->bias_type == p->c_type;
+    bool bias_fits =
+        !p->bias || (narrow_out ? p->bias_type == p->c_type : !gemm_is_fp8(p->a_type));
     bool whole = (narrow_in || !narrow_out) && bias_fits;
     bool gelu = narrow_out && p->act == ACCEL_ACT_GELU;
     struct gemm_way way = { GEMM_PLAIN, false, false };
 
+    if (gemm_rows(p) != p->m)
+        return gemm_way_plain(p);
     if (gemm_is_back(p))
         return gemm_way_back(p);
     if (whole && (p->act == ACCEL_ACT_NONE || p->act == ACCEL_ACT_RELU) && !p->pre) {
@@ -125,20 +152,6 @@ static inline struct gemm_way gemm_way_of(const struct gemm *p)
     } else {
         way.after = true;
         way.wide = narrow_out;
-    }
-    return way;
-}
-
-/* The fallback where an epilogue has no algorithm: the plain product, with everything
- * else in our own kernels. */
-static inline struct gemm_way gemm_way_plain(const struct gemm *p)
-{
-    struct gemm_way way = { GEMM_PLAIN, true, p->c_type != ACCEL_F32 };
-
-    if (gemm_is_back(p)) {
-        way = gemm_way_back(p);
-        way.fused = GEMM_PLAIN;
-        way.after = p->act_grad;
     }
     return way;
 }

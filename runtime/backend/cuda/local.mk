@@ -25,7 +25,9 @@ cuda_sources = \
 	runtime/backend/cuda/failures.cu \
 	runtime/backend/cuda/gemm.cu \
 	runtime/backend/cuda/gemm_finish.cu \
+	runtime/backend/cuda/gemm_fp8.cu \
 	runtime/backend/cuda/gemm_lt.cu \
+	runtime/backend/cuda/gemm_product.cu \
 	runtime/backend/cuda/gemm_tune.cu \
 	runtime/backend/cuda/graph.cu \
 	runtime/backend/cuda/lanes.cu \
@@ -181,7 +183,7 @@ gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
 	tests/unit/test_cuda_conv tests/unit/test_cuda_attention \
 	tests/unit/test_attention_kept tests/unit/test_cuda_scratch \
 	tests/unit/test_narrow_results \
-	tests/unit/test_cuda_head
+	tests/unit/test_cuda_head tests/unit/test_cuda_fp8_products
 tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c $(cuda_device_sources)
 tests_unit_test_cuda_core_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_head_SOURCES = tests/unit/test_cuda_head.c $(cuda_device_sources) \
@@ -203,6 +205,10 @@ tests_unit_test_cuda_segments_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_segments_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c $(cuda_rig_sources)
 tests_unit_test_cuda_products_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_fp8_products_SOURCES = tests/unit/test_cuda_fp8_products.c \
+	$(cuda_rig_sources) $(cuda_counts_sources)
+tests_unit_test_cuda_fp8_products_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_fp8_products_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_kernels_SOURCES = tests/unit/test_cuda_kernels.c $(cuda_device_sources) \
 	tests/unit/twin.c tests/unit/twin.h tests/unit/twin_elements.c tests/unit/twin_moves.c \
 	tests/unit/twin_rows.c tests/unit/twin_scaled.c tests/unit/twin_sums.c \

@@ -17,7 +17,8 @@ static_assert((int)TILE == (int)SCALE_TILE_LINES && (int)TILE == 4 * (int)SCALE_
 
 struct block_task {
     f8_t *dst;
-    int64_t rows, ld;
+    /* lines: rows that are written, of which those behind the last are zeros */
+    int64_t rows, lines, ld;
     bool wide; /* e5m2 */
     struct block_scales s;
 };
@@ -82,7 +83,7 @@ static __device__ inline void tile_scales(const struct block_task &o, int64_t ro
         const int64_t c = col + g % across * o.s.width;
 
         scale[g] = scale_for(o, minifloat_float(most[g]));
-        if (!o.s.tiles && r < o.rows && c < o.s.cols)
+        if (!o.s.tiles && r < o.lines && c < o.s.cols)
             ((float *)o.s.inverse)[r / o.s.height * o.s.row_step +
                                    c / o.s.width * o.s.col_step] = 1 / scale[g];
     }
@@ -113,7 +114,7 @@ static __device__ inline void tile_codes(
 {
     for (int i = (int)threadIdx.x; i < TILE * TILE; i += MAP_BLOCK) {
         const int r = i / TILE, c = i % TILE;
-        const bool inside = row + r < o.rows && col + c < o.s.cols;
+        const bool inside = row + r < o.lines && col + c < o.s.cols;
         f8_t y = 0;
 
         if (inside)
@@ -162,8 +163,10 @@ void cuda_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
                           const void *src, accel_dtype_t type, int64_t rows,
                           const struct block_scales *s)
 {
-    const struct block_task o = { (f8_t *)dst, rows, narrow_ld(rows),
-                                  to == ACCEL_F8E5M2, *s };
+    const struct block_task o = {
+        (f8_t *)dst,        rows, s->padded ? block_lines(rows) : rows, narrow_ld(rows),
+        to == ACCEL_F8E5M2, *s
+    };
     const dim3 grid((unsigned)((rows + TILE - 1) / TILE),
                     (unsigned)((s->cols + TILE - 1) / TILE));
 
