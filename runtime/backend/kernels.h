@@ -46,17 +46,18 @@ KERNEL(void, quantize, void *dst, accel_dtype_t to, const void *src, accel_dtype
 
 /* The same for src [rows, cols], and its transpose: turned [cols, narrow_ld(rows)],
  * with zeros behind the last row. Only dst may be NULL. src may be codes of type `to`,
- * which are turned as they are; scale and amax are NULL then. */
+ * which are turned as they are; dst, scale and amax are NULL then. */
 KERNEL(void, quantize_turned, void *dst, void *turned, accel_dtype_t to,
        const void *src, accel_dtype_t type, int64_t rows, int64_t cols,
        const float *scale, float *amax)
 
-/* The matrix src [rows, s->cols] as `to`, e4m3 or e5m2, in blocks: makes the scale of
- * each from its largest magnitude (precision/fp8_blocks.h; NaN does not count), stores
- * its inverse in s and the scaled numbers in dst, rounded as by quantize. Only blocks
- * that fp8_blocks has. */
-KERNEL(void, quantize_blocks, void *dst, accel_dtype_t to, const void *src,
-       accel_dtype_t type, int64_t rows, const struct block_scales *s)
+/* The matrix src [rows, cols] as `to`, e4m3 or e5m2, in blocks, as up to two copies:
+ * dst[i] with s[i], NULL: not wanted. Makes the scale of each block from its largest
+ * magnitude (precision/fp8_blocks.h; NaN does not count), stores its inverse in s[i]
+ * and the scaled numbers in dst[i], rounded as by quantize. Only blocks that fp8_blocks
+ * has. */
+KERNEL(void, quantize_blocks, void *const dst[2], accel_dtype_t to, const void *src,
+       accel_dtype_t type, int64_t rows, const struct block_scales s[2])
 
 /* scale[0] = that of a tensor whose largest magnitude is amax[0], for `to` (current
  * scaling, precision/fp8.h), 1 where that is 0 or infinite; `power`: rounded down to a

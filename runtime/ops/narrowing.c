@@ -240,15 +240,18 @@ static void quantize_delayed(struct graph *g, const struct narrowing *m,
         note_input(g, l, src->input);
 }
 
+/* m: [2]. Both copies are made of one read. */
 static void quantize_blocks(const struct backend *be, const struct narrowing *m,
                             const void *src, accel_dtype_t type)
 {
+    void *const dst[] = { m[0].copy, m[1].copy };
     int64_t bytes;
-    const struct block_scales s = own_blocks(m, &bytes);
+    const struct block_scales s[] = { own_blocks(&m[0], &bytes),
+                                      own_blocks(&m[1], &bytes) };
 
-    if (m->copy)
-        be->quantize_blocks(be, m->copy, m->w->fp8->recipe->type[m->tensor], src, type,
-                            m->rows, &s);
+    if (dst[0] || dst[1])
+        be->quantize_blocks(be, dst, m->w->fp8->recipe->type[m->tensor], src, type,
+                            m->rows, s);
 }
 
 void narrowing_make(struct graph *g, const struct narrowing *m, struct wide_matrix src)
@@ -256,8 +259,7 @@ void narrowing_make(struct graph *g, const struct narrowing *m, struct wide_matr
     const struct fp8_recipe *r = m->w->fp8->recipe;
 
     if (r->blocks)
-        for (int i = 0; i < 2; i++)
-            quantize_blocks(g->backend, &m[i], src.data, src.type);
+        quantize_blocks(g->backend, m, src.data, src.type);
     else if (!r->current)
         quantize_delayed(g, m, &src);
     else if (m[0].copy || m[1].copy)

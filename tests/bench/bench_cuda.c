@@ -458,29 +458,44 @@ static void run_act_narrow(void *arg)
     be->act(be, room.p, room.g, ACCEL_BF16, elems, ACCEL_ACT_GELU, &to);
 }
 
-/* arg: the shape of the blocks, with scales where products of the device read them. */
+/* arg: the shapes of two copies, with scales where products of the device read them;
+ * the second one is turned. */
 static void run_blocks(void *arg)
 {
-    const int64_t *shape = arg;
+    const int64_t(*shape)[2] = arg;
     const bool tiles = be->fp8 == BACKEND_FP8_WHOLE;
-    const struct block_scales s = { .inverse = room.v,
-                                    .e8m0 = shape[1] == 32,
-                                    .height = shape[0],
-                                    .width = shape[1],
-                                    .cols = COLS,
-                                    .row_step = shape[0] > 1 ? COLS / 128 : 1,
-                                    .col_step = shape[0] > 1 ? 1 : ROWS,
-                                    .tiles = tiles ? COLS / 128 : 0 };
+    void *const dst[] = { (char *)room.p + elems * 2,
+                          shape[1][0] ? (char *)room.p + elems * 3 : NULL };
+    struct block_scales s[2];
 
-    be->quantize_blocks(be, (char *)room.p + elems * 2, ACCEL_F8E4M3, room.g,
-                        ACCEL_BF16, ROWS, &s);
+    for (int i = 0; i < 2; i++)
+        s[i] = (struct block_scales){ .inverse = (char *)room.v + i * elems,
+                                      .e8m0 = shape[i][0] == 32 || shape[i][1] == 32,
+                                      .height = shape[i][0],
+                                      .width = shape[i][1],
+                                      .cols = COLS,
+                                      .turned = i == 1,
+                                      .down = i == 1,
+                                      .row_step =
+                                          shape[i][0] == shape[i][1] ? COLS / 128 : 1,
+                                      .col_step = shape[i][0] == shape[i][1] ? 1
+                                                  : i ? ROWS / 128
+                                                      : ROWS,
+                                      .tiles = !tiles ? 0
+                                               : i    ? ROWS / 128
+                                                      : COLS / 128 };
+    be->quantize_blocks(be, dst, ACCEL_F8E4M3, room.g, ACCEL_BF16, ROWS, s);
 }
 
 /* Each row's bytes are what it has to read and write; its largest magnitude is found
- * on the way. A scale of blocks is made from a second read, out of the cache. */
+ * on the way. */
 static void measure_narrow(double copy)
 {
-    static int64_t lines[] = { 1, 128 }, squares[] = { 128, 128 }, mx[] = { 1, 32 };
+    static int64_t lines[][2] = { { 1, 128 }, { 0, 0 } },
+                   both[][2] = { { 1, 128 }, { 128, 1 } },
+                   squares[][2] = { { 128, 128 }, { 128, 128 } },
+                   mx[][2] = { { 1, 32 }, { 0, 0 } },
+                   mx_both[][2] = { { 1, 32 }, { 32, 1 } };
     static const float one[2] = { 1, 0 };
     const struct {
         const char *name;
@@ -498,8 +513,10 @@ static void measure_narrow(double copy)
         { "GELU, e4m3 besides", run_act_narrow, NULL, 5, 0 },
         { "GELU, turned besides", run_act_narrow, &room, 6, 0 },
         { "blocks of 128", run_blocks, lines, 3, BACKEND_BLOCKS_128 },
-        { "blocks of 128 x 128", run_blocks, squares, 3, BACKEND_BLOCKS_128 },
+        { "blocks of 128, both ways", run_blocks, both, 4, BACKEND_BLOCKS_128 },
+        { "blocks of 128 x 128, both", run_blocks, squares, 4, BACKEND_BLOCKS_128 },
         { "blocks of 32", run_blocks, mx, 3, BACKEND_BLOCKS_32 },
+        { "blocks of 32, both ways", run_blocks, mx_both, 4, BACKEND_BLOCKS_32 },
     };
 
     if (be->fp8 == BACKEND_FP8_NONE)

@@ -221,6 +221,14 @@ static int matrix_wrong(const struct matrix *m)
     return wrong;
 }
 
+static void quantize(const struct backend *be, struct matrix *m, accel_dtype_t type)
+{
+    void *const dst[] = { m->codes, NULL };
+    const struct block_scales s[2] = { m->s };
+
+    be->quantize_blocks(be, dst, m->to, m->src, type, m->rows, s);
+}
+
 static const struct block_shape shapes[] = {
     { 1, 128 }, { 128, 1 }, { 128, 128 }, { 1, 32 }, { 32, 1 }
 };
@@ -244,7 +252,7 @@ static void test_matrices(struct backend *const be[3])
             f8_t *first = malloc(n);
 
             for (int k = 0; k < 3; k++) {
-                be[k]->quantize_blocks(be[k], m.codes, to, m.src, type, m.rows, &m.s);
+                quantize(be[k], &m, type);
                 wrong += matrix_wrong(&m);
                 if (k == 0)
                     memcpy(first, m.codes, n);
@@ -344,8 +352,7 @@ static void test_product(struct backend *const be[3], const struct product *s,
         m[i] = matrix_new(rows, cols, ACCEL_BF16, ACCEL_F8E4M3,
                           fp8_block_shape(blocks, t, s->product),
                           blocks == FP8_BLOCKS_32, false);
-        be[0]->quantize_blocks(be[0], m[i].codes, m[i].to, m[i].src, ACCEL_BF16, rows,
-                               &m[i].s);
+        quantize(be[0], &m[i], ACCEL_BF16);
     }
     p = product_of(s, &m[0], &m[1]);
     bytes = (size_t)(p.m * p.n) * sizeof(float);

@@ -59,12 +59,12 @@ void __real_cpu_quantize(const struct backend *be, void *dst, accel_dtype_t to,
 void __wrap_cpu_quantize(const struct backend *be, void *dst, accel_dtype_t to,
                          const void *src, accel_dtype_t type, int64_t n,
                          const float *scale, float *amax);
-void __real_cpu_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
-                                const void *src, accel_dtype_t type, int64_t rows,
-                                const struct block_scales *s);
-void __wrap_cpu_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
-                                const void *src, accel_dtype_t type, int64_t rows,
-                                const struct block_scales *s);
+void __real_cpu_quantize_blocks(const struct backend *be, void *const dst[2],
+                                accel_dtype_t to, const void *src, accel_dtype_t type,
+                                int64_t rows, const struct block_scales s[2]);
+void __wrap_cpu_quantize_blocks(const struct backend *be, void *const dst[2],
+                                accel_dtype_t to, const void *src, accel_dtype_t type,
+                                int64_t rows, const struct block_scales s[2]);
 
 void __wrap_cpu_quantize(const struct backend *be, void *dst, accel_dtype_t to,
                          const void *src, accel_dtype_t type, int64_t n,
@@ -74,11 +74,11 @@ void __wrap_cpu_quantize(const struct backend *be, void *dst, accel_dtype_t to,
     __real_cpu_quantize(be, dst, to, src, type, n, scale, amax);
 }
 
-void __wrap_cpu_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
-                                const void *src, accel_dtype_t type, int64_t rows,
-                                const struct block_scales *s)
+void __wrap_cpu_quantize_blocks(const struct backend *be, void *const dst[2],
+                                accel_dtype_t to, const void *src, accel_dtype_t type,
+                                int64_t rows, const struct block_scales s[2])
 {
-    copies++;
+    copies += (dst[0] != NULL) + (dst[1] != NULL);
     __real_cpu_quantize_blocks(be, dst, to, src, type, rows, s);
 }
 

@@ -206,11 +206,12 @@ static void quantizes(struct twin *t, struct twin_call c, int64_t shift)
 /* Squares that are full, cut and smaller; turned copies lie as a run's do. */
 static void turns(struct twin *t)
 {
-    static const int64_t dims[][2] = { { 1, 1 },   { 16, 16 },  { 21, 48 },
-                                       { 64, 64 }, { 65, 130 }, { 200, 17 } };
+    static const int64_t dims[][2] = { { 1, 1 },     { 16, 16 },  { 21, 48 },
+                                       { 64, 64 },   { 65, 130 }, { 200, 17 },
+                                       { 133, 136 }, { 3, 72 } };
 
     for (size_t i = 0; i < 6 * ACCEL_ARRAY_SIZE(dims); i++) {
-        const int64_t rows = dims[i / 6][0], cols = dims[i / 6][1];
+        const int64_t rows = dims[i / 6][0], cols = dims[i / 6][1], shift = i % 5 == 4;
         struct twin_call c = { .type = i % 3 == 0   ? ACCEL_F32
                                        : i % 3 == 1 ? ACCEL_BF16
                                                     : ACCEL_F16,
@@ -221,9 +222,13 @@ static void turns(struct twin *t)
 
         twin_values(t, ACCEL_U8, rows * cols, 0, 0, 1);
         twin_values(t, ACCEL_U8, cols * narrow_ld(rows), 0, 0, 1);
-        twin_values(t, c.type, rows * cols, 0, -900, 900);
+        twin_values(t, c.type, rows * cols, shift, -900, 900);
         twin_values(t, ACCEL_F32, 1, 0, 0.1, 100);
-        twin_values(t, ACCEL_F32, 1, 0, 0, 1);
+        twin_values(t, ACCEL_F32, 1, 0, 0, i % 4 ? 1 : 5000);
+        if (c.type == ACCEL_F32 && cols > 100) {
+            ((float *)twin_host(t, 2))[cols + 70] = NAN;
+            ((float *)twin_host(t, 2))[2 * cols + 9] = i % 2 ? -2000 : -INFINITY;
+        }
         twin_run(t, quantize_turned, &c, "quantize and turn %lld x %lld %s to %s",
                  (long long)rows, (long long)cols, accel_dtype_name(c.type),
                  accel_dtype_name(c.other));
@@ -246,13 +251,9 @@ static void turned_codes(struct twin *t)
         const int64_t rows = dims[i / 2][0], cols = dims[i / 2][1];
         const struct twin_call c = { .other = i % 2 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
                                      .dim = { rows, cols } };
-        uint8_t *code;
 
         twin_values(t, ACCEL_U8, cols * narrow_ld(rows), 0, 0, 1);
         twin_values(t, ACCEL_U8, rows * cols, 0, 0, 256);
-        code = (uint8_t *)twin_host(t, 1);
-        for (int64_t k = 0; k < rows * cols; k++)
-            code[k] &= 0xfb; /* neither infinite nor NaN */
         twin_run(t, turn_codes, &c, "turn %lld x %lld codes of %s", (long long)rows,
                  (long long)cols, accel_dtype_name(c.other));
     }
@@ -280,85 +281,124 @@ static void place_scales(void *dst, const struct block_scales *s, const float *i
     }
 }
 
-/* The scales of a[2] as a[1], and its codes as a[0], turned or not. The CPU's lie in its
- * own way, from where they are brought to the device's. */
+/* What the CPU made, as a device has it: codes turned or not, scales in its places. */
+static void place_copy(uint8_t *codes, void *scales, int64_t bytes,
+                       const struct block_scales *s, const uint8_t *code,
+                       float *inverse, int64_t rows)
+{
+    const int64_t blocks = (rows + s->height - 1) / s->height * blocks_across(s);
+    const uint8_t *byte = (const uint8_t *)inverse;
+
+    for (int64_t k = blocks - 1; s->e8m0 && k >= 0; k--)
+        inverse[k] = ldexpf(1, byte[k] - 127);
+    if (s->tiles)
+        memset(scales, 0, (size_t)bytes);
+    for (int64_t k = 0; s->padded && k < blocks_across(s) * s->col_step; k++)
+        ((float *)scales)[k] = 1;
+    place_scales(scales, s, inverse, rows);
+    if (s->turned)
+        memset(codes, 0, (size_t)(s->cols * narrow_ld(rows)));
+    if (s->padded)
+        memset(codes, 0, (size_t)(s->cols * block_lines(rows)));
+    for (int64_t k = 0; k < rows * s->cols; k++)
+        codes[s->turned ? k % s->cols * narrow_ld(rows) + k / s->cols : k] = code[k];
+}
+
+/* Two copies of a[4], or one where the other's codes are NULL: scales as a[1] and a[3],
+ * codes as a[0] and a[2]. The CPU's lie in its own way, from where they are brought to
+ * the device's. */
 static void quantize_blocks(const struct backend *be, void *const *a,
                             const struct twin_call *c)
 {
     const struct block_scales *s = (const struct block_scales *)c->more;
-    const int64_t rows = c->dim[0], cols = s->cols;
-    const int64_t blocks = (rows + s->height - 1) / s->height * blocks_across(s);
-    struct block_scales own = *s;
-    uint8_t *code, *byte;
-    float *inverse;
+    const int64_t rows = c->dim[0], elems = rows * s->cols;
+    struct block_scales own[2] = { s[0], s[1] };
+    void *dst[2] = { a[0], a[2] };
 
-    own.inverse = a[1];
-    if (be->device) {
-        be->quantize_blocks(be, a[0], c->other, a[2], c->type, rows, &own);
-        return;
+    for (int i = 0; i < 2; i++) {
+        own[i].inverse = a[2 * i + 1];
+        if (!be->device && a[2 * i]) {
+            own[i].inverse = malloc((size_t)elems * sizeof(float));
+            dst[i] = malloc((size_t)elems);
+        }
     }
-    code = malloc((size_t)(rows * cols));
-    own.inverse = inverse = malloc((size_t)blocks * sizeof(*inverse));
-    byte = own.inverse;
-    be->quantize_blocks(be, code, c->other, a[2], c->type, rows, &own);
-    for (int64_t k = blocks - 1; s->e8m0 && k >= 0; k--)
-        inverse[k] = ldexpf(1, byte[k] - 127);
-    if (s->tiles)
-        memset(a[1], 0, (size_t)c->dim[1]);
-    for (int64_t k = 0; s->padded && k < blocks_across(s) * s->col_step; k++)
-        ((float *)a[1])[k] = 1;
-    place_scales(a[1], s, inverse, rows);
-    if (s->turned)
-        memset(a[0], 0, (size_t)(cols * narrow_ld(rows)));
-    if (s->padded)
-        memset(a[0], 0, (size_t)(cols * block_lines(rows)));
-    for (int64_t k = 0; k < rows * cols; k++)
-        ((uint8_t *)a[0])[s->turned ? k % cols * narrow_ld(rows) + k / cols : k] =
-            code[k];
-    free(inverse);
-    free(code);
+    be->quantize_blocks(be, dst, c->other, a[4], c->type, rows, own);
+    for (int i = 0; i < 2 && !be->device; i++) {
+        if (!a[2 * i])
+            continue;
+        place_copy((uint8_t *)a[2 * i], a[2 * i + 1], c->dim[1 + i], &s[i],
+                   (const uint8_t *)dst[i], (float *)own[i].inverse, rows);
+        free(own[i].inverse);
+        free(dst[i]);
+    }
 }
 
-/* Codes of rows or turned; scales in places of their own, or in tiles. Numbers are up to
- * `largest`. */
-static void block_of_shape(struct twin *t, struct twin_call c, struct block_scales s,
-                           double largest)
+/* Room for a copy: of rows or turned codes, and of scales in places of their own, or in
+ * tiles. Returns the bytes of the scales. */
+static int64_t block_room(struct twin *t, int64_t rows, struct block_scales *s)
 {
-    const int64_t rows = c.dim[0], down = (rows + s.height - 1) / s.height;
-    const int64_t lines = s.down ? s.cols : rows, k = s.down ? rows : s.cols;
-    const bool by_column = s.width == 1 || s.padded;
+    const int64_t lines = s->down ? s->cols : rows, k = s->down ? rows : s->cols;
+    const bool by_column = s->width == 1 || s->padded;
+    int64_t down, bytes;
 
-    s.tiles = s.tiles ? (k + 127) / 128 : 0;
-    s.row_step = by_column ? 1 : blocks_across(&s) + 3;
-    s.col_step = s.padded ? block_lines(rows) : by_column ? down + 2 : 1;
-    c.dim[1] = s.tiles     ? (lines + 127) / 128 * s.tiles * 512
-               : by_column ? blocks_across(&s) * s.col_step * 4
-                           : down * s.row_step * 4;
-    c.more = &s;
+    if (!s->height) {
+        twin_none(t);
+        twin_none(t);
+        return 0;
+    }
+    down = (rows + s->height - 1) / s->height;
+    s->tiles = s->tiles ? (k + 127) / 128 : 0;
+    s->row_step = by_column ? 1 : blocks_across(s) + 3;
+    s->col_step = s->padded ? block_lines(rows) : by_column ? down + 2 : 1;
+    bytes = s->tiles    ? (lines + 127) / 128 * s->tiles * 512
+            : by_column ? blocks_across(s) * s->col_step * 4
+                        : down * s->row_step * 4;
     twin_values(t, ACCEL_U8,
-                s.cols * (s.turned   ? narrow_ld(rows)
-                          : s.padded ? block_lines(rows)
-                                     : rows),
+                s->cols * (s->turned   ? narrow_ld(rows)
+                           : s->padded ? block_lines(rows)
+                                       : rows),
                 0, 0, 1);
-    if (s.tiles)
-        twin_values(t, ACCEL_U8, c.dim[1], 0, 100, 250);
+    if (s->tiles)
+        twin_values(t, ACCEL_U8, bytes, 0, 100, 250);
     else
-        twin_values(t, ACCEL_F32, c.dim[1] / 4, 0, 0, 1);
-    twin_values(t, c.type, rows * s.cols, 0, -largest, largest);
-    twin_run(t, quantize_blocks, &c,
-             "%lld x %lld %s up to %g in blocks of %lld x %lld%s%s", (long long)rows,
-             (long long)s.cols, accel_dtype_name(c.type), largest, (long long)s.height,
-             (long long)s.width,
-             s.turned   ? ", turned"
-             : s.padded ? ", padded"
-                        : "",
-             s.tiles ? ", tiles" : "");
+        twin_values(t, ACCEL_F32, bytes / 4, 0, 0, 1);
+    return bytes;
 }
 
-/* Lines of 128 and 32 along either dimension, and squares for both. */
+/* s: [2]; numbers are up to `largest`, some of them infinite or NaN. */
+static void blocks_of_shapes(struct twin *t, struct twin_call c, struct block_scales *s,
+                             int64_t cols, double largest, int64_t shift)
+{
+    const int64_t rows = c.dim[0];
+
+    for (int i = 0; i < 2; i++)
+        c.dim[1 + i] = block_room(t, rows, &s[i]);
+    c.more = s;
+    twin_values(t, c.type, rows * cols, shift, -largest, largest);
+    if (c.type == ACCEL_F32 && cols > 200) {
+        ((float *)twin_host(t, 4))[cols + 7] = NAN;
+        ((float *)twin_host(t, 4))[3 * cols + 140] = -INFINITY;
+    }
+    twin_run(
+        t, quantize_blocks, &c,
+        "%lld x %lld %s from %lld on, up to %g, in blocks of %lld x %lld%s%s and %lld "
+        "x %lld%s%s",
+        (long long)rows, (long long)cols, accel_dtype_name(c.type), (long long)shift,
+        largest, (long long)s[0].height, (long long)s[0].width,
+        s[0].turned   ? ", turned"
+        : s[0].padded ? ", padded"
+                      : "",
+        s[0].tiles ? ", tiles" : "", (long long)s[1].height, (long long)s[1].width,
+        s[1].turned ? ", turned" : "", s[1].tiles ? ", tiles" : "");
+}
+
+/* Lines of 128 and 32 along either dimension, and squares for both; with a second copy
+ * in two of three cases, which is turned where the first is not. */
 static void blocks(struct twin *t)
 {
-    static const int64_t dims[][2] = { { 16, 16 }, { 130, 300 }, { 256, 128 } };
+    static const int64_t dims[][2] = {
+        { 16, 16 }, { 130, 300 }, { 256, 128 }, { 131, 261 }, { 1, 136 }
+    };
     static const int shapes[][4] = {
         /* height, width, down, tiles */
         { 1, 128, 0, 0 },   { 128, 1, 1, 0 }, { 128, 128, 0, 0 },
@@ -367,30 +407,46 @@ static void blocks(struct twin *t)
     };
 
     /* the last ones of zeros alone */
-    for (int i = 0; i < 63; i++) {
-        const int *shape = shapes[i % 9];
+    for (int i = 0; i < 99; i++) {
+        const int64_t *dim = dims[i / 18 % 5];
+        struct block_scales s[2] = { { .cols = dim[1] } };
 
-        block_of_shape(t,
-                       (struct twin_call){ .type = i % 4 ? ACCEL_BF16 : ACCEL_F32,
-                                           .other = i % 5 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
-                                           .dim = { dims[i / 18 % 3][0] } },
-                       (struct block_scales){ .e8m0 = shape[0] == 32 || shape[1] == 32,
-                                              .height = shape[0],
-                                              .width = shape[1],
-                                              .cols = dims[i / 18 % 3][1],
-                                              .turned = i / 9 % 2,
-                                              .down = shape[2],
-                                              .tiles = shape[3] },
-                       i < 54 ? 900 : 0);
-    }
-    for (int i = 0; i < 3; i++)
-        block_of_shape(
+        for (int k = i % 3 == 0; k < 2; k++) {
+            const int *shape = shapes[(i + k * (i / 9 % 4 + 1)) % 9];
+
+            s[k] = (struct block_scales){ .e8m0 = shape[0] == 32 || shape[1] == 32,
+                                          .height = shape[0],
+                                          .width = shape[1],
+                                          .cols = dim[1],
+                                          .turned = (i / 9 + k) % 2,
+                                          .down = shape[2],
+                                          .tiles = shape[3] };
+        }
+        blocks_of_shapes(
             t,
-            (struct twin_call){
-                .type = ACCEL_BF16, .other = ACCEL_F8E4M3, .dim = { dims[i][0] + i } },
-            (struct block_scales){
-                .height = 1, .width = 128, .cols = dims[i][1], .padded = true },
-            900);
+            (struct twin_call){ .type = i % 4 == 0   ? ACCEL_F32
+                                        : i % 4 == 1 ? ACCEL_F16
+                                                     : ACCEL_BF16,
+                                .other = i % 5 ? ACCEL_F8E4M3 : ACCEL_F8E5M2,
+                                .dim = { dim[0] } },
+            s, dim[1], i < 90 ? 900 : 0, i % 7 == 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct block_scales s[2] = {
+            { .height = 1, .width = 128, .cols = dims[i][1], .padded = true },
+            { .height = 128,
+              .width = 1,
+              .cols = dims[i][1],
+              .turned = true,
+              .down = true }
+        };
+
+        blocks_of_shapes(t,
+                         (struct twin_call){ .type = ACCEL_BF16,
+                                             .other = ACCEL_F8E4M3,
+                                             .dim = { dims[i][0] + i } },
+                         s, dims[i][1], 900, 0);
+    }
 }
 
 static void sums(struct twin *t, struct twin_call c, int64_t shift)

@@ -116,9 +116,9 @@ static void make_scales(float scale[CHUNK], const uint32_t most[CHUNK], int64_t 
     }
 }
 
-void cpu_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
-                         const void *src, accel_dtype_t type, int64_t rows,
-                         const struct block_scales *s)
+static void quantize_copy(const struct backend *be, void *dst, accel_dtype_t to,
+                          const void *src, accel_dtype_t type, int64_t rows,
+                          const struct block_scales *s)
 {
     const int64_t cols = s->cols, across = blocks_across(s);
 
@@ -145,4 +145,13 @@ void cpu_quantize_blocks(const struct backend *be, void *dst, accel_dtype_t to,
             else
                 codes_e5m2(&c, scale, type);
         }
+}
+
+void cpu_quantize_blocks(const struct backend *be, void *const dst[2], accel_dtype_t to,
+                         const void *src, accel_dtype_t type, int64_t rows,
+                         const struct block_scales s[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (dst[i])
+            quantize_copy(be, dst[i], to, src, type, rows, &s[i]);
 }

@@ -52,12 +52,11 @@ template <typename T, accel_activation_t A> struct act_op {
 
 /* y = act(gate) * up, or without up act(gate), as 8-bit copies are made of it: for all
  * activations, since such kernels would be many. */
-template <typename T> struct narrow_op {
-    enum { INPUTS = 2 };
+template <typename T> struct result_source {
+    enum { INPUTS = 2, AHEAD = 1 };
     T *y;
     const T *gate, *up;
     accel_activation_t act;
-    struct narrowing *to; /* of the thread */
 
     template <int V> __device__ void load(int64_t at, float (*v)[V]) const
     {
@@ -65,56 +64,22 @@ template <typename T> struct narrow_op {
         if (up)
             ::load<V>(v[1], up + at);
     }
-    template <int V> __device__ void product(float (*v)[V]) const
+    template <int V>
+    __device__ code_pack<V> codes(struct narrowing &n, int64_t at, float (*v)[V]) const
     {
         act_pack<V>(v[0], act);
         for (int i = 0; up && i < V; i++)
             v[0][i] *= v[1][i];
-    }
-    template <int V> __device__ void finish(int64_t at, float (*v)[V]) const
-    {
-        product<V>(v);
         store_rounded<V>(y + at, v[0]);
-        narrow_pack<V>(*to, at, v[0]);
-    }
-    /* for turned copies */
-    __device__ float value(int64_t at) const
-    {
-        float v[2][1];
-
-        load<1>(at, v);
-        product<1>(v);
-        store_rounded<1>(y + at, v[0]);
-        return v[0][0];
+        return narrow_pack<V>(n, at, v[0]);
     }
 };
 
-template <int V, typename T>
-static __global__ void __launch_bounds__(MAP_BLOCK)
-    narrow_kernel(struct narrow_op<T> op, int64_t n, struct narrow_copy to)
-{
-    struct narrowing own = narrow_begin(to);
-
-    op.to = &own;
-    map_elements<V>(op, (int64_t)blockIdx.x * MAP_BLOCK + threadIdx.x,
-                    (int64_t)gridDim.x * MAP_BLOCK, n);
-    narrow_end(own, to.amax);
-}
-
 template <typename T>
-static void narrow_result(struct cuda_state *s, const struct narrow_op<T> &op,
-                          int64_t n, const struct narrow_copy *to)
+static void narrow_result(struct cuda_state *s, const struct result_source<T> &source,
+                          const struct narrow_copy *to)
 {
-    enum { V = pack_size<T> };
-
-    if (to->turned)
-        turn(s, op, to);
-    else if (on_16(op.y, op.gate, op.up))
-        LAUNCH((narrow_kernel<V, T>), elements_grid((n + V - 1) / V, 2 * MAP_BLOCK),
-               MAP_BLOCK, 0, s, op, n, *to);
-    else
-        LAUNCH((narrow_kernel<1, T>), elements_grid(n, 2 * MAP_BLOCK), MAP_BLOCK, 0, s,
-               op, n, *to);
+    narrow_source<pack_size<T>>(s, on_16(source.y, source.gate, source.up), source, to);
 }
 
 /* y[n] = act(x[n]). The pack is 16 bytes of T: 8 bfloat16 or 4 float32. */
@@ -124,7 +89,7 @@ void cuda_act(const struct backend *be, void *y, const void *x, accel_dtype_t ty
     if (narrow) {
         BY_TYPE(type, T,
                 narrow_result(cuda_state_of(be),
-                              narrow_op<T>{ (T *)y, (const T *)x, NULL, act, NULL }, n,
+                              result_source<T>{ (T *)y, (const T *)x, NULL, act },
                               narrow));
         return;
     }
@@ -194,8 +159,8 @@ void cuda_gated(const struct backend *be, void *y, const void *gate, const void 
         BY_TYPE(type, T,
                 narrow_result(
                     cuda_state_of(be),
-                    narrow_op<T>{ (T *)y, (const T *)gate, (const T *)up, act, NULL },
-                    n, narrow));
+                    result_source<T>{ (T *)y, (const T *)gate, (const T *)up, act },
+                    narrow));
         return;
     }
     BY_TYPE(type, T,

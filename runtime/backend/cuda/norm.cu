@@ -216,6 +216,7 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
  * pack. */
 enum { TURN_ROWS = 16 };
 static_assert(TURN_ROWS == NARROW_MULTIPLE, "no pack goes beyond a turned row");
+typedef pack<uint32_t, TURN_ROWS / 4> turned_pack;
 
 /* Mean and 1 / deviation of the rows from `first` on, in stats and for the block. */
 template <typename T, int V, int G>
@@ -239,40 +240,68 @@ static __device__ inline void block_statistics(const struct norm &p,
     }
 }
 
-/* The same with a turned copy. After the statistics a thread has a column of the
- * block's rows, which it reads again, from the cache at best. */
+/* Codes of V columns of a block's rows, line[V]: y of rows `first` .. that are there is
+ * written, and zeros follow. Two rows are read before one is written, to keep the
+ * loads in flight; four would spill. */
+template <int V, typename T>
+static __device__ inline void turned_columns(const struct norm &p,
+                                             const norm_call<T> &c,
+                                             struct narrowing &own, int64_t first,
+                                             int64_t col, const float *mean,
+                                             const float *rstd, turned_pack *line)
+{
+    enum { AHEAD = 2 };
+    const T *const x = (c.b ? c.sum : c.a) + first * p.cols + col;
+    float gain[V], bias[V] = { 0 };
+    uint32_t down[V] = {};
+
+    load<V>(gain, c.gain + col);
+    if (c.bias)
+        load<V>(bias, c.bias + col);
+#pragma unroll
+    for (int k = 0; k < TURN_ROWS; k += AHEAD) {
+        float v[AHEAD][V];
+
+        for (int i = 0; i < AHEAD; i++)
+            if (first + k + i < p.rows)
+                load<V>(v[i], x + (k + i) * p.cols);
+        for (int i = 0; i < AHEAD; i++) {
+            const int64_t at = (first + k + i) * p.cols + col;
+            code_pack<V> y = {};
+
+            for (int j = 0; j < V; j++)
+                v[i][j] = normal(v[i][j], mean[k + i], rstd[k + i], gain[j], bias[j]);
+            if (first + k + i < p.rows) {
+                store_rounded<V>(c.y + at, v[i]);
+                y = narrow_pack<V>(own, at, v[i]);
+            }
+            append_row<V>(down, y);
+        }
+        for (int j = 0; j < V && (k + AHEAD) % 4 == 0; j++)
+            line[j].v[k / 4] = down[j];
+    }
+}
+
+/* The same with a turned copy. After the statistics a thread has a pack of columns of
+ * the block's rows, which it reads again, from the cache at best. */
 template <typename T, int V, int G>
-static __global__ void __launch_bounds__(ROW_BLOCK)
+static __global__ void __launch_bounds__(ROW_BLOCK, 2)
     norm_turned_kernel(struct norm p, norm_call<T> c, struct narrow_copy to, int64_t ld)
 {
     __shared__ float room[WARP], mean[TURN_ROWS], rstd[TURN_ROWS];
     const int64_t first = (int64_t)blockIdx.x * TURN_ROWS;
-    const T *const x = c.b ? c.sum : c.a;
     struct narrowing own = narrow_begin(to);
 
     block_statistics<T, V, G>(p, c, first, mean, rstd, room);
     __syncthreads();
-    BLOCK_STRIDE(col, p.cols)
+    TEAM_PACKS(ROW_BLOCK, V, col, p.cols)
     {
-        const float gain = load_float(c.gain, col);
-        const float bias = c.bias ? load_float(c.bias, col) : 0.0f;
-        pack<f8_t, TURN_ROWS> line;
+        f8_t *const turned = (f8_t *)to.turned + col * ld + first;
+        turned_pack line[V];
 
-        for (int k = 0; k < TURN_ROWS; k++) {
-            const int64_t at = (first + k) * p.cols + col;
-            float v;
-
-            line.v[k] = 0;
-            if (first + k >= p.rows)
-                continue;
-            v = normal(load_float(x, at), mean[k], rstd[k], gain, bias);
-            store_rounded<1>(c.y + at, &v);
-            line.v[k] = narrow_one(own, v);
-            if (own.copy)
-                own.copy[at] = line.v[k];
-        }
-        *reinterpret_cast<pack<f8_t, TURN_ROWS> *>((f8_t *)to.turned + col * ld +
-                                                   first) = line;
+        turned_columns<V>(p, c, own, first, col, mean, rstd, line);
+        for (int j = 0; j < V; j++)
+            *reinterpret_cast<turned_pack *>(turned + j * ld) = line[j];
     }
     narrow_end(own, to.amax);
 }

@@ -6,19 +6,54 @@
 #include "backend/cuda/narrow.h"
 #include "precision/fp8_blocks.h"
 
-template <typename T>
-static __global__ void __launch_bounds__(MAP_BLOCK)
-    quantize_kernel(const T *src, struct narrow_copy to)
-{
-    struct narrowing n = narrow_begin(to);
+/* What is there already. */
+template <typename T> struct stored_source {
+    enum { INPUTS = 1, AHEAD = 4 };
+    const T *src;
 
-    GRID_STRIDE(i, to.cols)
+    template <int V> __device__ void load(int64_t at, float (*x)[V]) const
     {
-        const float x = load_float(src, i);
-
-        narrow_pack<1>(n, i, &x);
+        ::load<V>(x[0], src + at);
     }
-    narrow_end(n, to.amax);
+    template <int V>
+    __device__ code_pack<V> codes(struct narrowing &n, int64_t at, float (*x)[V]) const
+    {
+        return narrow_pack<V>(n, at, x[0]);
+    }
+};
+
+/* Codes, which stay what they are: floats hold the bits of four. */
+struct coded_source {
+    enum { INPUTS = 1, AHEAD = 4 };
+    const f8_t *src;
+
+    template <int V> __device__ void load(int64_t at, float (*x)[V]) const
+    {
+        code_pack<V> p = {};
+
+        if constexpr (V == 1)
+            p.v[0] = src[at];
+        else
+            p = *reinterpret_cast<const code_pack<V> *>(src + at);
+        for (int i = 0; i < V; i += 4)
+            x[0][i] = minifloat_float(p.v[i / 4]);
+    }
+    template <int V>
+    __device__ code_pack<V> codes(struct narrowing &, int64_t, float (*x)[V]) const
+    {
+        code_pack<V> p;
+
+        for (int i = 0; i < V; i += 4)
+            p.v[i / 4] = minifloat_bits(x[0][i]);
+        return p;
+    }
+};
+
+template <typename T>
+static void quantize_stored(struct cuda_state *s, const T *src,
+                            const struct narrow_copy *to)
+{
+    narrow_source<pack_size<T>>(s, on_16(src, to->copy), stored_source<T>{ src }, to);
 }
 
 void cuda_quantize(const struct backend *be, void *dst, accel_dtype_t to,
@@ -27,31 +62,8 @@ void cuda_quantize(const struct backend *be, void *dst, accel_dtype_t to,
 {
     const struct narrow_copy all = { to, 1, n, dst, NULL, dst ? scale : NULL, amax };
 
-    BY_TYPE(type, T,
-            LAUNCH((quantize_kernel<T>), elements_grid(n, 8 * MAP_BLOCK), MAP_BLOCK, 0,
-                   cuda_state_of(be), (const T *)src, all));
+    BY_TYPE(type, T, quantize_stored(cuda_state_of(be), (const T *)src, &all));
 }
-
-/* What is there already. */
-template <typename T> struct stored_source {
-    const T *src;
-
-    __device__ float value(int64_t at) const
-    {
-        return load_float(src, at);
-    }
-};
-
-/* Codes, which have the same codes when they are narrowed again. */
-struct coded_source {
-    const f8_t *src;
-    bool wide;
-
-    __device__ float value(int64_t at) const
-    {
-        return wide ? e5m2_to_f32(src[at]) : e4m3_to_f32(src[at]);
-    }
-};
 
 void cuda_quantize_turned(const struct backend *be, void *dst, void *turned,
                           accel_dtype_t to, const void *src, accel_dtype_t type,
@@ -60,11 +72,10 @@ void cuda_quantize_turned(const struct backend *be, void *dst, void *turned,
     const struct narrow_copy all = { to, rows, cols, dst, turned, scale, amax };
 
     if (type == to) {
-        turn(cuda_state_of(be), coded_source{ (const f8_t *)src, to == ACCEL_F8E5M2 },
-             &all);
+        turn<8>(cuda_state_of(be), on_16(src), coded_source{ (const f8_t *)src }, &all);
         return;
     }
-    BY_TYPE(type, T, turn(cuda_state_of(be), stored_source<T>{ (const T *)src }, &all));
+    BY_TYPE(type, T, quantize_stored(cuda_state_of(be), (const T *)src, &all));
 }
 
 static __global__ void scale_kernel(float *scale, accel_dtype_t to, bool power,

@@ -154,6 +154,17 @@ template <class T> static inline T __ldcs(const T *p)
     return *p;
 }
 
+/* Bytes of low (0 to 3) and high (4 to 7), chosen by the digits of `which`. */
+static inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which)
+{
+    const unsigned long long both = (unsigned long long)high << 32 | low;
+    unsigned out = 0;
+
+    for (int i = 0; i < 4; i++)
+        out |= (unsigned)(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return out;
+}
+
 template <class T> static inline T __ldcg(const T *p)
 {
     return *p;
