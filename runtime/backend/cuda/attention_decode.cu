@@ -4,20 +4,25 @@
  * bottleneck, so a block reads its split of them once, for the query heads that share
  * them, up to eight. A second kernel combines the splits in order. Splitting the keys
  * fills the device when there are few heads and samples (Flash-Decoding, Dao et al.
- * 2023).
+ * 2023). Where addresses and strides allow it, a thread reads packs of 16 bytes, of
+ * four keys at a time.
  */
 #include "backend/cuda/cuda_attention.h"
+#include "backend/cuda/vector.h"
 
 #define DECODE_THREADS 128
 #define DECODE_WARPS   (DECODE_THREADS / WARP)
 #define DECODE_HEADS   8  /* query heads per block, at most */
 #define DECODE_KEYS    64 /* keys per pass */
+#define DECODE_ROWS    4  /* adjacent keys that a thread reads at once */
 
 struct decode_task {
     /* splits of the keys; parts of the query heads that share a key head */
     int64_t splits, parts;
     int64_t heads; /* query heads per part; the last part may have fewer */
     int64_t step;  /* keys per split */
+    int packs;     /* per row: head_width / V */
+    int lines;     /* threads that share a pack's column, each with keys of its own */
     /* [batch * heads][splits][head_width], not yet divided by the sum */
     float *out;
     float *max, *sum; /* [batch * heads][splits] */
@@ -27,43 +32,95 @@ struct decode_task {
  * block, is a constant, so that no block computes heads that are not there. 8 heads x
  * 64 keys: 2 KiB, small enough for several blocks on a multiprocessor. */
 template <int HEADS> struct decode_shared {
-    float s[HEADS][DECODE_KEYS];
+    alignas(16) float s[HEADS][DECODE_KEYS];
     float max[HEADS], sum[HEADS], factor[HEADS];
 };
 
-/* s[g][j] = q[g] . key k0 + j, minus infinity if the key is hidden. One warp per key:
- * its lanes read adjacent elements, and each value serves all heads. */
-template <typename T, int HEADS>
+/* Where element e of pack i is, of n packs of V floats per head g. Groups of four
+ * floats of adjacent packs are side by side: threads that read them as 16 bytes meet no
+ * bank conflicts. */
+template <int V> ACCEL_MATHS int decode_at(int n, int g, int i, int e)
+{
+    constexpr int FOUR = V < 4 ? V : 4;
+
+    return ((g * V + e) / FOUR * n + i) * FOUR + e % FOUR;
+}
+
+/* The V floats of pack i of head g. */
+template <int V>
+static __device__ __forceinline__ void decode_load(float *to, const float *from, int n,
+                                                   int g, int i)
+{
+    constexpr int FOUR = V < 4 ? V : 4;
+
+#pragma unroll
+    for (int e = 0; e < V; e += FOUR)
+        load<FOUR>(to + e, from + decode_at<V>(n, g, i, e));
+}
+
+/* Packs of row j and those behind it. There is no test around a load, so that all are
+ * on their way before the first is used: instead of rows from `end` on the last one is
+ * read. */
+template <int V, typename T>
+static __device__ __forceinline__ void decode_rows(pack<T, V> *rows, const T *from,
+                                                   int64_t stride, int j, int end)
+{
+#pragma unroll
+    for (int r = 0; r < DECODE_ROWS; r++)
+        rows[r] = pack_at<V>(from + least(j + r, end - 1) * stride);
+}
+
+/* s[g][j] = q[g] . key k0 + j, minus infinity if the key is hidden. LANES threads share
+ * four keys: they read adjacent packs of a row, 128 bytes if the row has as many, and
+ * each value of q serves four keys. */
+template <typename T, int HEADS, int V>
 static __device__ __forceinline__ void decode_scores(const struct attention &p,
+                                                     const struct decode_task &w,
                                                      struct decode_shared<HEADS> &sh,
                                                      const float *q, int heads,
                                                      int64_t b, int64_t kv_head,
                                                      int64_t k0, int keys)
 {
-    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    const int64_t d = p.head_width;
-    const T *k = (const T *)p.k.data + b * p.k.sample + kv_head * p.k.head;
+    constexpr int LANES = V > 1 ? 8 : WARP, TEAMS = DECODE_THREADS / LANES;
+    const int lane = (int)threadIdx.x % LANES, team = (int)threadIdx.x / LANES;
+    const T *k =
+        (const T *)p.k.data + b * p.k.sample + kv_head * p.k.head + k0 * p.k.row;
 
-    for (int j = warp; j < DECODE_KEYS; j += DECODE_WARPS) {
-        const T *row = k + (k0 + j) * p.k.row;
-        /* a warp agrees on `seen`, so skipping the row does not diverge */
-        bool seen = j < keys && !(p.mask && !p.mask[b * p.keys + k0 + j]);
-        float acc[HEADS] = { 0 };
-
-        for (int64_t c = lane; c < d && seen; c += WARP) {
-            float value = load_float(row, c);
+    /* every thread does as many turns, so the sums over lanes do not diverge */
+    for (int j = team * DECODE_ROWS; j < DECODE_KEYS; j += TEAMS * DECODE_ROWS) {
+        float acc[HEADS][DECODE_ROWS] = {};
+        bool seen[DECODE_ROWS];
 
 #pragma unroll
-            for (int g = 0; g < HEADS; g++)
-                acc[g] = fmaf(q[g * d + c], value, acc[g]);
+        for (int r = 0; r < DECODE_ROWS; r++)
+            seen[r] = j + r < keys && !(p.mask && !p.mask[b * p.keys + k0 + j + r]);
+        for (int i = lane; i < w.packs; i += LANES) {
+            pack<T, V> rows[DECODE_ROWS];
+
+            decode_rows<V>(rows, k + i * V, p.k.row, j, keys);
+#pragma unroll
+            for (int g = 0; g < HEADS; g++) {
+                float of[V];
+
+                decode_load<V>(of, q, w.packs, g, i);
+#pragma unroll
+                for (int r = 0; r < DECODE_ROWS; r++)
+#pragma unroll
+                    for (int e = 0; e < V; e++)
+                        acc[g][r] = fmaf(of[e], load_float(rows[r].v, e), acc[g][r]);
+            }
         }
 #pragma unroll
-        for (int g = 0; g < HEADS; g++) {
-            float sum = warp_sum(acc[g]);
+        for (int g = 0; g < HEADS; g++)
+#pragma unroll
+            for (int r = 0; r < DECODE_ROWS; r++) {
+                float sum = acc[g][r];
 
-            if (lane == 0 && g < heads)
-                sh.s[g][j] = seen ? sum : -INFINITY;
-        }
+                for (int apart = LANES / 2; apart; apart /= 2)
+                    sum += __shfl_xor_sync(WARP_MASK, sum, apart);
+                if (lane == 0 && g < heads)
+                    sh.s[g][j + r] = seen[r] ? sum : -INFINITY;
+            }
     }
 }
 
@@ -101,42 +158,58 @@ static __device__ __forceinline__ void decode_soften(struct decode_shared<HEADS>
     }
 }
 
-/* acc[g] = acc[g] * factor + sum over keys of s[g][j] v[j]: a column per thread. */
-template <typename T, int HEADS>
+/* acc[g] = acc[g] * factor + sum over keys of s[g][j] v[j]. A place holds the sums of a
+ * pack's column over every lines-th four keys; a thread reads four keys of it at a time
+ * for all heads. */
+template <typename T, int HEADS, int V>
 static __device__ __forceinline__ void decode_gather(
-    const struct attention &p, const struct decode_shared<HEADS> &sh, float *acc,
-    int64_t b, int64_t kv_head, int64_t k0, int keys)
+    const struct attention &p, const struct decode_task &w,
+    const struct decode_shared<HEADS> &sh, float *acc, int64_t b, int64_t kv_head,
+    int64_t k0, int keys)
 {
-    const int64_t d = p.head_width;
+    const int places = w.packs * w.lines;
     const T *v =
         (const T *)p.v.data + b * p.v.sample + kv_head * p.v.head + k0 * p.v.row;
 
-    BLOCK_STRIDE(c, d)
-    {
-        /* column c of v is read once per key, coalesced over the threads, for all
-         * heads */
-        float sum[HEADS];
+    for (int at = (int)threadIdx.x; at < places; at += DECODE_THREADS) {
+        const T *from = v + at % w.packs * V;
+        float sum[HEADS][V];
 
 #pragma unroll
-        for (int g = 0; g < HEADS; g++)
-            sum[g] = acc[g * d + c] * sh.factor[g];
-        for (int j = 0; j < keys; j++) {
-            float value = load_float(v, j * p.v.row + c);
-
+        for (int g = 0; g < HEADS; g++) {
+            decode_load<V>(sum[g], acc, places, g, at);
 #pragma unroll
-            for (int g = 0; g < HEADS; g++)
-                sum[g] = fmaf(sh.s[g][j], value, sum[g]);
+            for (int e = 0; e < V; e++)
+                sum[g][e] *= sh.factor[g];
+        }
+        for (int j = at / w.packs * DECODE_ROWS; j < keys; j += w.lines * DECODE_ROWS) {
+            pack<T, V> rows[DECODE_ROWS];
+
+            decode_rows<V>(rows, from, p.v.row, j, keys);
+            /* row by row: widened all at once they would take the registers of loads
+             * in flight. s is zero where there is no key. */
+#pragma unroll
+            for (int r = 0; r < DECODE_ROWS; r++)
+#pragma unroll
+                for (int g = 0; g < HEADS; g++)
+#pragma unroll
+                    for (int e = 0; e < V; e++)
+                        sum[g][e] =
+                            fmaf(sh.s[g][j + r], load_float(rows[r].v, e), sum[g][e]);
         }
 #pragma unroll
         for (int g = 0; g < HEADS; g++)
-            acc[g * d + c] = sum[g];
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                acc[decode_at<V>(places, g, at, e)] = sum[g][e];
     }
 }
 
 /* Loads the queries of `heads` heads from h on, scaled, and initializes all else.
  * Heads that the last part lacks are zero, so that the loops need no test. */
-template <typename T, int HEADS>
+template <typename T, int HEADS, int V>
 static __device__ __forceinline__ void decode_start(const struct attention &p,
+                                                    const struct decode_task &w,
                                                     struct decode_shared<HEADS> &sh,
                                                     float *q, float *acc, int64_t b,
                                                     int64_t h, int heads)
@@ -147,11 +220,13 @@ static __device__ __forceinline__ void decode_start(const struct attention &p,
     __syncthreads();
     BLOCK_STRIDE(i, HEADS * d)
     {
-        int64_t g = i / d;
+        int64_t g = i / d, c = i % d;
 
-        q[i] = g < heads ? load_float(from, g * p.q.head + i % d) * p.scale : 0.0f;
-        acc[i] = 0.0f;
+        q[decode_at<V>(w.packs, (int)g, (int)(c / V), (int)(c % V))] =
+            g < heads ? load_float(from, g * p.q.head + c) * p.scale : 0.0f;
     }
+    BLOCK_STRIDE(i, HEADS * d * w.lines)
+    acc[i] = 0.0f;
     /* scores of missing heads stay 0, and so does what they add */
     BLOCK_STRIDE(i, HEADS * DECODE_KEYS)
     sh.s[i / DECODE_KEYS][i % DECODE_KEYS] = 0.0f;
@@ -165,13 +240,13 @@ static __device__ __forceinline__ void decode_start(const struct attention &p,
 }
 
 /* One split of the keys for one part of a group's query heads. */
-template <typename T, int HEADS>
+template <typename T, int HEADS, int V>
 static __global__ void __launch_bounds__(DECODE_THREADS)
     attention_split(struct attention p, struct decode_task w)
 {
     __shared__ struct decode_shared<HEADS> sh;
     DYNAMIC_SHARED(float, q);
-    /* shared memory: q[HEADS][d], then acc[HEADS][d] */
+    /* shared memory: q[HEADS][d], then acc[HEADS][lines][d], both by decode_at */
     const int64_t d = p.head_width, group = p.heads / p.kv_heads;
     float *acc = q + HEADS * d;
 
@@ -188,20 +263,28 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
         struct attn_tile t = attn_tile_at(p, b, h, 0, 0);
         int64_t end = attn_clamp((split + 1) * w.step, 0, attn_key_end(p, t));
 
-        decode_start<T>(p, sh, q, acc, b, h, heads);
+        decode_start<T, HEADS, V>(p, w, sh, q, acc, b, h, heads);
         /* three phases per pass, each after all threads have finished the one before */
         for (int64_t k0 = split * w.step; k0 < end; k0 += DECODE_KEYS) {
             int keys = (int)attn_clamp(end - k0, 0, DECODE_KEYS);
 
-            decode_scores<T>(p, sh, q, heads, b, kv_head, k0, keys);
+            decode_scores<T, HEADS, V>(p, w, sh, q, heads, b, kv_head, k0, keys);
             __syncthreads();
             decode_soften(sh, heads);
             __syncthreads();
-            decode_gather<T>(p, sh, acc, b, kv_head, k0, keys);
+            decode_gather<T, HEADS, V>(p, w, sh, acc, b, kv_head, k0, keys);
             __syncthreads();
         }
-        BLOCK_STRIDE(c, heads * d)
-        w.out[((b * p.heads + h + c / d) * w.splits + split) * d + c % d] = acc[c];
+        BLOCK_STRIDE(i, heads * d)
+        {
+            int g = (int)(i / d), c = (int)(i % d);
+            float sum = 0.0f;
+
+            for (int line = 0; line < w.lines; line++)
+                sum += acc[decode_at<V>(w.packs * w.lines, g, line * w.packs + c / V,
+                                        c % V)];
+            w.out[((b * p.heads + h + g) * w.splits + split) * d + c] = sum;
+        }
         BLOCK_STRIDE(g, heads)
         {
             w.max[(b * p.heads + h + g) * w.splits + split] = sh.max[g];
@@ -245,17 +328,21 @@ static __global__ void __launch_bounds__(DECODE_THREADS)
     }
 }
 
-template <typename T, int HEADS>
+template <typename T, int HEADS, int V>
 static void launch_split(struct cuda_state *s, const struct attention &a,
-                         const struct decode_task &w)
+                         struct decode_task w)
 {
-    size_t bytes = (size_t)(2 * HEADS * a.head_width) * sizeof(float);
+    size_t bytes;
 
+    /* as many threads per column as leave each one a turn's keys */
+    w.packs = (int)a.head_width / V;
+    w.lines = (int)attn_clamp(DECODE_THREADS / w.packs, 1, DECODE_KEYS / DECODE_ROWS);
+    bytes = (size_t)(HEADS * a.head_width * (1 + w.lines)) * sizeof(float);
     /* above 48 KiB a kernel must ask for shared memory */
     if (bytes + sizeof(struct decode_shared<HEADS>) > 48 << 10 &&
-        !ALLOW_SHARED((attention_split<T, HEADS>), bytes, s))
+        !ALLOW_SHARED((attention_split<T, HEADS, V>), bytes, s))
         return;
-    LAUNCH((attention_split<T, HEADS>),
+    LAUNCH((attention_split<T, HEADS, V>),
            rows_grid(a.batch * a.kv_heads * w.parts * w.splits), DECODE_THREADS, bytes,
            s, a, w);
 }
@@ -270,7 +357,13 @@ static void split_by_heads(struct cuda_state *s, const struct attention &a,
             split_by_heads<T, HEADS - 1>(s, a, w, heads);
             return;
         }
-    launch_split<T, HEADS>(s, a, w);
+    /* rows of packs; q is read once, by element */
+    if (a.head_width % 8 == 0 &&
+        attn_aligned(a.k.data, a.k.sample, a.k.row, a.k.head) &&
+        attn_aligned(a.v.data, a.v.sample, a.v.row, a.v.head))
+        launch_split<T, HEADS, pack_size<T>>(s, a, w);
+    else
+        launch_split<T, HEADS, 1>(s, a, w);
 }
 
 template <typename T>
