@@ -34,7 +34,8 @@ struct bulk_copy {
 static std::deque<struct bulk_copy> under_way;
 static bool late;
 
-/* Refuses what the driver does, and what a copy here does not know. */
+/* Refuses what the driver does, and what a copy here does not know. By the driver's
+ * documentation each stride is a multiple of the one before. */
 CUresult fake_tensor_map(CUtensorMap *to, CUtensorMapDataType type, uint32_t rank,
                          void *data, const uint64_t *dim, const uint64_t *stride,
                          const uint32_t *box, const uint32_t *step,
@@ -54,7 +55,8 @@ CUresult fake_tensor_map(CUtensorMap *to, CUtensorMapDataType type, uint32_t ran
         m.stride[i] = i ? stride[i - 1] : 2;
         if (!dim[i] || dim[i] > (uint64_t)1 << 32 || !box[i] || box[i] > BOX_MOST ||
             step[i] != 1 ||
-            (i && (stride[i - 1] % 16 || stride[i - 1] >= (uint64_t)1 << 40)))
+            (i && (stride[i - 1] % 16 || stride[i - 1] >= (uint64_t)1 << 40)) ||
+            (i > 1 && (!stride[i - 1] || stride[i - 1] % stride[i - 2])))
             return CUDA_ERROR_INVALID_VALUE;
     }
     memset(to, 0, sizeof(*to));

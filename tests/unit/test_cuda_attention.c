@@ -19,7 +19,9 @@ enum layout {
     SPLIT, /* q, k and v apart */
     FUSED, /* side by side in one tensor */
     ONE,   /* all three are the same */
-    CACHE  /* k and v inside a longer cache, heads first */
+    CACHE, /* k and v inside a longer cache, heads first */
+    TIME,  /* as SPLIT, rows of all samples side by side */
+    GAPS   /* as SPLIT, with 8 elements between rows */
 };
 
 enum options {
@@ -113,6 +115,12 @@ static int64_t capacity(const struct variant *c)
     return c->keys + (c->layout == CACHE ? 13 : 0);
 }
 
+/* Elements from a row of so many heads to the next one of the tensor. */
+static int64_t row_of(const struct variant *c, int64_t heads)
+{
+    return heads * c->width + (c->layout == GAPS ? 8 : 0);
+}
+
 static struct problem pose(const struct variant *c, accel_dtype_t type)
 {
     int64_t rows = (int64_t)c->batch * c->queries, d = c->width;
@@ -122,10 +130,11 @@ static struct problem pose(const struct variant *c, accel_dtype_t type)
     p.rows = rows * c->heads;
     p.out_elems = p.rows * d;
     p.elems[0] =
-        c->layout == FUSED ? rows * (c->heads + 2 * c->kv_heads) * d : p.out_elems;
-    p.elems[1] = p.elems[2] = c->layout == SPLIT || c->layout == CACHE
-                                  ? (int64_t)c->batch * capacity(c) * c->kv_heads * d
-                                  : 0;
+        rows * row_of(c, c->layout == FUSED ? c->heads + 2 * c->kv_heads : c->heads);
+    p.elems[1] = p.elems[2] =
+        c->layout == FUSED || c->layout == ONE
+            ? 0
+            : (int64_t)c->batch * capacity(c) * row_of(c, c->kv_heads);
     for (int i = 0; i < 3; i++) {
         p.in[i] = draw_array(p.elems[i], type, 2.0f);
         p.start[i] = draw_array(p.elems[i], type, 1.0f);
@@ -207,7 +216,11 @@ static struct heads_out part(const struct problem *p, void *const base[3], int w
     if (c->layout == CACHE && which)
         return (struct heads_out){ base[which], capacity(c) * heads * d, d,
                                    capacity(c) * d, false };
-    return (struct heads_out){ base[which], rows * heads * d, heads * d, d, false };
+    if (c->layout == TIME)
+        return (struct heads_out){ base[which], heads * d, c->batch * heads * d, d,
+                                   false };
+    return (struct heads_out){ base[which], rows * row_of(c, heads), row_of(c, heads),
+                               d, false };
 }
 
 static struct heads readable(struct heads_out h)
@@ -416,6 +429,11 @@ static void test_paths(void)
     a.head_width = 136;
     tap_ok(!attn_mma_fits(&a, NULL), "nor with wider heads");
     a = describe(&p, base);
+    a.scale = 0.0f;
+    tap_ok(!attn_mma_fits(&a, NULL), "nor with a scale of 0");
+    a.scale = -0.1f;
+    tap_ok(!attn_mma_fits(&a, NULL), "or below");
+    a = describe(&p, base);
     a.type = ACCEL_F32;
     tap_ok(!attn_mma_fits(&a, NULL), "nor in float32");
     a.queries = 1;
@@ -493,7 +511,12 @@ static const struct variant wide[] = {
     { 1, 70, 70, 1, 1, 128, ONE, ADD, 0.2f },
     { 1, 40, 200, 2, 2, 128, SPLIT, CAUSAL | NO_K | NO_V, 0 },
     { 1, 150, 330, 2, 1, 64, SPLIT, CAUSAL | NO_K | NO_V, 0.1f },
+    { 3, 140, 70, 2, 1, 64, TIME, CAUSAL, 0 },
+    { 2, 60, 150, 1, 1, 128, TIME, ADD, 0 },
 };
+
+/* By mma.sync, as the stand-in's driver refuses its rows for tensor maps. */
+static const struct variant refused = { 2, 70, 130, 3, 3, 64, GAPS, CAUSAL, 0 };
 
 static struct backend *open_form(const char *name)
 {
@@ -505,10 +528,11 @@ static struct backend *open_form(const char *name)
     return gpu;
 }
 
-/* Five products are the sums of seven, one of them left out: on the stand-in, whose
- * products add in one order, they have the same bits. */
+/* By mma.sync, five products are the sums of seven, one of them left out: on the
+ * stand-in, whose products add in one order, they have the same bits. */
 static void test_products(const struct variant *c, const struct backend *cpu,
-                          const struct backend *five, const struct backend *seven)
+                          const struct backend *five, const struct backend *seven,
+                          bool same)
 {
     struct problem p = pose(c, ACCEL_BF16);
     struct answer want = solve(cpu, &p), a = solve(five, &p), b = solve(seven, &p);
@@ -518,7 +542,7 @@ static void test_products(const struct variant *c, const struct backend *cpu,
     check_answer("five ", &p, &a, &want);
     check_answer("seven ", &p, &b, &want);
     tap_ok(same_bits(&a, &again, &p), "five products: the same bits again");
-    if (cuda_stand_in("fakecuda_reset", (void *)&reset))
+    if (same && cuda_stand_in("fakecuda_reset", (void *)&reset))
         tap_ok(same_bits(&a, &b, &p), "five products: the bits of seven");
     drop_answer(&want);
     drop_answer(&a);
@@ -532,11 +556,10 @@ static void test_products(const struct variant *c, const struct backend *cpu,
 static void test_own(const struct backend *cpu, bool has_wgmma)
 {
     int wgmma = 0, seven = 0, all = 0;
+    struct backend *own;
     void (*reset)(void);
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(wide); i++) {
-        struct backend *own;
-
         if (!is_tested_wide(&wide[i]))
             continue;
         own = open_form("own");
@@ -548,23 +571,41 @@ static void test_own(const struct backend *cpu, bool has_wgmma)
         backend_close(own);
     }
     tap_is_int(wgmma, has_wgmma ? all : 0, "calls by wgmma");
-    if (has_wgmma && cuda_stand_in("fakecuda_reset", (void *)&reset))
-        tap_ok(seven > 0 && seven < all, "%d of them in seven products", seven);
+    if (!has_wgmma || !cuda_stand_in("fakecuda_reset", (void *)&reset))
+        return;
+    tap_ok(seven > 0 && seven < all, "%d of them in seven products", seven);
+    own = open_form("own");
+    test_variant(&refused, cpu, own, ACCEL_BF16);
+    tap_ok(strstr(own->isa, "attention: mma.sync") && !strstr(own->isa, "wgmma"),
+           "refused by the driver: %s", own->isa);
+    backend_close(own);
+}
+
+/* Five and seven products have wgmma, too. */
+static void test_wgmma_products(const struct backend *cpu)
+{
+    struct backend *five = open_form("five"), *seven = open_form("seven");
+
+    test_products(&wide[3], cpu, five, seven, false);
+    tap_ok(strstr(five->isa, "gradient: wgmma, 5 products"), "isa: %s", five->isa);
+    tap_ok(strstr(seven->isa, "gradient: wgmma, 7 products"), "isa: %s", seven->isa);
+    backend_close(five);
+    backend_close(seven);
 }
 
 static void test_forms(const struct backend *cpu)
 {
-    struct backend *five = open_form("five"), *seven = open_form("seven");
+    struct backend *five = open_form("mma,five"), *seven = open_form("mma,seven");
 
 #ifndef __SANITIZE_ADDRESS__
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(forms); i++)
-        test_products(&forms[i], cpu, five, seven);
+        test_products(&forms[i], cpu, five, seven, true);
     tap_ok(strstr(five->isa, "gradient: 5 products, parts: 4") ||
                five->memory_bytes > (uint64_t)1 << 30,
            "isa: %s", five->isa);
     tap_ok(strstr(seven->isa, "gradient: 7 products"), "isa: %s", seven->isa);
 #else
-    test_products(&variants[10], cpu, five, seven);
+    test_products(&variants[14], cpu, five, seven, true);
 #endif
     tap_ok(!five->advice && !seven->advice, "what was asked for needs no advice");
     backend_close(five);
@@ -592,6 +633,8 @@ int main(void)
                : !gpu->advice,
            "bfloat16 without cuDNN: %s", gpu->advice ? gpu->advice : "it is there");
     test_own(cpu, !strncmp(gpu->isa, "sm_90,", 6));
+    if (!strncmp(gpu->isa, "sm_90,", 6))
+        test_wgmma_products(cpu);
     test_forms(cpu);
     tap_ok(!gpu->sync(gpu, &err), "no failure on the device %s", err.text);
     backend_close(gpu);

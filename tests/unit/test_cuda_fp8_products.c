@@ -106,10 +106,11 @@ static void block_scales(struct cuda_rig *rig, struct cuda_array wide, int64_t l
     }
     code[0] = codes.host;
     code[1] = codes.device;
-    rig->cpu->quantize_blocks(rig->cpu, codes.host, type, wide.host, ACCEL_F32, lines,
-                              &s[0]);
-    rig->device->quantize_blocks(rig->device, codes.device, type, wide.device,
-                                 ACCEL_F32, lines, &s[1]);
+    rig->cpu->quantize_blocks(rig->cpu, (void *[]){ codes.host, NULL }, type, wide.host,
+                              ACCEL_F32, lines, (struct block_scales[2]){ s[0] });
+    rig->device->quantize_blocks(rig->device, (void *[]){ codes.device, NULL }, type,
+                                 wide.device, ACCEL_F32, lines,
+                                 (struct block_scales[2]){ s[1] });
 }
 
 /* Random numbers [lines, k], whose magnitudes differ from block to block of `height`

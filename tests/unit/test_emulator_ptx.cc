@@ -4,6 +4,8 @@
  * products of random matrices, loads, conversions and copies, and instructions that are
  * used wrongly.
  */
+#include <float.h>
+
 #include "tests/unit/emulator.h"
 
 #include "backend/cuda/ptx.h"
@@ -211,6 +213,32 @@ static void test_convert(void)
     }
 }
 
+static __global__ void exponential(float *out, float x)
+{
+    *out = ptx_exp2(x);
+}
+
+static void test_exponential(void)
+{
+    static const struct {
+        float x, want;
+    } cases[] = { { 0.0f, 1.0f },    { 3.0f, 8.0f },      { -126.0f, FLT_MIN },
+                  { -126.5f, 0.0f }, { -INFINITY, 0.0f }, { 128.0f, INFINITY } };
+    float got = 0;
+
+    begin();
+    for (const auto &c : cases) {
+        RUN(exponential, 1, 1, 0, one, a, c.x);
+        cudaMemcpyAsync(&got, a, sizeof(got), cudaMemcpyDeviceToHost, one);
+        cudaStreamSynchronize(one);
+        tap_ok(got == c.want, "2 to the %g: %g", (double)c.x, (double)got);
+    }
+    RUN(exponential, 1, 1, 0, one, a, NAN);
+    cudaMemcpyAsync(&got, a, sizeof(got), cudaMemcpyDeviceToHost, one);
+    cudaStreamSynchronize(one);
+    tap_ok(isnan(got), "NaN stays NaN");
+}
+
 /* ---- copies ------------------------------------------------------------------------ */
 
 enum { SKEWED_TO = 1, SKEWED_FROM = 2, NO_COMMIT = 4, EARLY = 8, OUT = 16 };
@@ -326,6 +354,8 @@ static __global__ void misuse(int kind)
     if (kind == 7)
         PTX("cvt.rn.bf16x2.f32 %0, %1, %3;", (PTX_OUT_R(r[0])),
             (PTX_F(c[0]), PTX_F(c[1])));
+    if (kind == 8)
+        PTX("cp.async.commit_group;", (), ());
 }
 
 static void test_misuse(void)
@@ -337,9 +367,10 @@ static void test_misuse(void)
                                         "what it does not know",
                                         "an operand of another kind",
                                         "a result that is an input",
-                                        "an operand that is not there" };
+                                        "an operand that is not there",
+                                        "memory is not said to be ordered" };
 
-    for (int kind = 0; kind < 8; kind++) {
+    for (int kind = 0; kind < 9; kind++) {
         begin();
         RUN(misuse, 1, LANES, LANES * 16, one, kind);
         tap_is_int(cudaStreamSynchronize(one), cudaErrorLaunchFailure, "refused: %s",
@@ -357,6 +388,7 @@ int main(void)
     test_load(false);
     test_load(true);
     test_convert();
+    test_exponential();
     test_copies();
     test_misuse();
     return tap_done();

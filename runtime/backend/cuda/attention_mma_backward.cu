@@ -23,8 +23,8 @@ template <int WIDTH> struct grad_shared {
     uint8_t kept[ATTN_TILE * ATTN_QUADS];
 };
 
-/* Copies lse, in units of log2, and delta of the tile's queries [first, first + rows) to
- * shared memory. */
+/* Copies lse, in units of log2, and delta of the tile's queries [first, first + rows)
+ * to shared memory. */
 static __device__ __forceinline__ void stage_rows(const struct attention &p,
                                                   const struct mma_task &w,
                                                   const struct attn_tile &t, int first,
@@ -106,8 +106,8 @@ static __device__ __forceinline__ void add_keys(const struct attention &p,
     const float scale = attn_keep_scale(p), by = mma_log2_scale(p);
     float s[TILES][4], ds[TILES][4];
 
-    /* s = q k^T, dp = dout v^T; mma_score_grad turns them into p and ds, mma_gather adds
-     * ds k */
+    /* s = q k^T, dp = dout v^T; mma_score_grad turns them into p and ds, mma_gather
+     * adds ds k */
     mma_scores<WIDTH, TILES>(s, sh.own[0] + mma_first() * ld, sh.other[0] + half * ld);
     mma_scores<WIDTH, TILES>(ds, sh.own[1] + mma_first() * ld, sh.other[1] + half * ld);
 #pragma unroll

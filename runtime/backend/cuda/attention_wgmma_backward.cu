@@ -49,7 +49,8 @@ static __device__ __forceinline__ void copy_tiles(struct wg_grad_shared<WIDTH> &
             wg_copy_other<WIDTH>(sh, queries, i, q0, h, (int)t.b);
 }
 
-/* One warp: lse, in units of log2, and delta, of which `row` is the first of the sample's. */
+/* One warp: lse, in units of log2, and delta, of which `row` is the first of the
+ * sample's. */
 template <int WIDTH>
 static __device__ __forceinline__ void copy_floats(const struct mma_task &w,
                                                    struct wg_dkv_shared<WIDTH> &sh,
@@ -89,8 +90,8 @@ static __device__ __forceinline__ void both_sums(
     ptx_hold<WIDTH / 8>(dk);
 }
 
-/* Waits for the scores, and turns them into probabilities and their gradients. Rows are
- * keys. */
+/* Waits for the scores, and turns them into probabilities and their gradients. Rows
+ * are keys. */
 template <bool DROPS>
 static __device__ __forceinline__ void both_grads(const struct attention &p,
                                                   const struct attn_tile &t, int row,

@@ -29,7 +29,8 @@ static __device__ __forceinline__ struct wg_query_floats wg_floats_of(
     return f;
 }
 
-/* Waits for the scores, and turns them into their gradients, in ds. Rows are queries. */
+/* Waits for the scores, and turns them into their gradients, in ds. Rows are
+ * queries. */
 template <bool DROPS>
 static __device__ __forceinline__ void query_grads(
     const struct attention &p, const struct attn_tile &t, int row, uint32_t kept,

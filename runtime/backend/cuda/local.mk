@@ -121,10 +121,9 @@ cuda-report:
 	@$(NVCC) -std=c++17 -O3 $(NVCCFLAGS) -gencode arch=compute_90a,code=sm_90a \
 	    -DACCEL_CUDA_SM90A $(cuda_cppflags) $(CUDA_CFLAGS) -Xptxas -v -cubin \
 	    -o '$(CUBIN)' '$(SOURCE)'
-.PHONY: cuda-report
 endif
 shell_tests += tests/t/2165-gpu-wgmma.t
-.PHONY: cuda-options
+.PHONY: cuda-options cuda-report
 
 if SANITIZER
 # Kernels that leave their arrays are what is looked for. The checks for undefined behaviour
