@@ -108,18 +108,19 @@ struct wg_rows {
     float max[2], sum[2];
 };
 
-/* Turns scores of the 128 keys from t.k0 on into probabilities, up to the sum. factor:
+/* Turns scores of the 8 N keys from t.k0 on into probabilities, up to the sum. factor:
  * for what was added before. */
+template <int N>
 static __device__ __forceinline__ void wg_soften(const struct attention &p,
                                                  const struct attn_tile &t, int row,
-                                                 float s[WG_TILES][4],
-                                                 struct wg_rows &rows, float factor[2])
+                                                 float s[N][4], struct wg_rows &rows,
+                                                 float factor[2])
 {
     const float by = mma_log2_scale(p);
 
-    mma_hide_keys<WG_TILES>(attn_view_of<WG_KEYS>(p, t), row, 0, -INFINITY, s);
+    mma_hide_keys<N>(attn_view_of<8 * N>(p, t), row, 0, -INFINITY, s);
     for (int half = 0; half < 2; half++)
-        factor[half] = soften<WG_TILES>(s, half, by, rows.max[half], rows.sum[half]);
+        factor[half] = soften<N>(s, half, by, rows.max[half], rows.sum[half]);
 }
 
 /* Four warps: 64 queries of the block's 128. Keys that none of them sees are passed
@@ -146,7 +147,7 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
         wg_draw<DROPS>(p, t, row, kept);
         ptx_products_wait<0, WG_TILES>(s);
         wg_release(&sh.k_free[0]);
-        wg_soften(p, t, row, s, rows, factor);
+        wg_soften<WG_TILES>(p, t, row, s, rows, factor);
         wg_drop<DROPS>(kept, attn_keep_scale(p), s);
         mma_pack<WG_TILES>(left, s);
     }
@@ -162,7 +163,7 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
         wg_draw<DROPS>(p, t, row, kept);
         ptx_products_wait<1, WG_TILES>(s);
         wg_release(&sh.k_free[at]);
-        wg_soften(p, t, row, s, rows, factor);
+        wg_soften<WG_TILES>(p, t, row, s, rows, factor);
         ptx_products_wait<0, WIDTH / 8>(acc);
         wg_release(&sh.v_free[before]);
 #pragma unroll
