@@ -173,7 +173,7 @@ struct backend {
      * touch those gradients; copies to the host settle by themselves. */
     void (*settle)(const struct backend *be);
     /* Bracket the forward and backward of one micro-batch: a device may record what
-     * lies between and launch it as one graph. */
+     * lies between and launch it as graphs. */
     void (*step_begin)(const struct backend *be);
     void (*step_end)(const struct backend *be);
     /* Shows profilers a named range of the calling thread's time, until the end that

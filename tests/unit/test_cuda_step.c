@@ -173,6 +173,10 @@ static void test_run(const char *name, int layers, int accumulate)
                    (long long)work, MOST_WORK);
         tap_is_int((long long)(to.all.host_waits - from.all.host_waits), 1,
                    "the host waits once in a step");
+        tap_is_int(
+            (long long)(to.all.instantiations - from.all.instantiations), 0,
+            "of %llu graphs none is built again",
+            (unsigned long long)(to.all.graph_launches - from.all.graph_launches));
     }
     accel_close(run, NULL);
     accel_dataset_close(j.data);

@@ -242,12 +242,14 @@ void cuda_ranges_close(struct cuda_state *s);
  * on the queues at any time. cuda_graph_share: collectives do, between segments, and
  * only the compute queue is recorded from now on. cuda_graph_holds: may what queue q
  * gets in a step be recorded? cuda_graph_pause launches the segment at hand, if there
- * is one; cuda_graph_resume begins the next. */
+ * is one; cuda_graph_resume begins the next; cuda_graph_op does both before an op where
+ * the segment is long enough. */
 void cuda_graph_never(struct cuda_state *s);
 void cuda_graph_share(struct cuda_state *s);
 bool cuda_graph_holds(const struct cuda_state *s, enum backend_queue q);
 void cuda_graph_pause(struct cuda_state *s);
 void cuda_graph_resume(struct cuda_state *s);
+void cuda_graph_op(struct cuda_state *s);
 /* graph.cu: drops what is recorded, and takes its scratch back. After a failure. */
 void cuda_graph_abandon(struct cuda_state *s);
 /* queues.cu: records the events of a recording that has been launched once more, for

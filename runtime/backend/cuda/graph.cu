@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The step as CUDA graphs. Between step_begin and step_end kernels are recorded instead
- * of run. A recording updates the graph that the previous step launched in its place,
- * which is launched again. Alone, a device records all queues as one segment whose ends
- * are barriers between them (cuda_state.part). Where queues are lent to collectives,
- * only the compute queue is recorded: a segment ends where another queue gets work or
- * is waited for, so the device is given all work in the order of the program. Whatever
- * needs the device earlier ends the recording, too: what was recorded is launched, the
- * rest of the step runs call by call.
+ * of run, in segments: each is launched as soon as it is recorded. A recording updates
+ * the graph that the previous step launched in its place, which is launched again.
+ * Alone, a device records all queues, and a segment's ends are barriers between them
+ * (cuda_state.part). Where queues are lent to collectives, only the compute queue is
+ * recorded: a segment also ends where another queue gets work or is waited for, so the
+ * device is given all work in the order of the program. Whatever needs the device
+ * earlier ends the recording, too: what was recorded is launched, the rest of the step
+ * runs call by call.
  */
 #include "backend/cuda/cuda.h"
 #include "common/env_names.h"
@@ -21,6 +22,10 @@ enum {
     /* Fewer nodes than this make a small one: beginning, updating and launching it
      * costs as much as launching its kernels. */
     WORTH = 8,
+    /* Ops of a step's first segment, hardly more nodes: the device has work while the
+     * rest is recorded. A later one is as long as all before it, up to MOST_OPS. */
+    FIRST_OPS = 32,
+    MOST_OPS = 512,
     /* Graphs that a segment keeps. The micro-batches of a step may differ, as where
      * only the first one gathers. */
     GRAPHS = 2
@@ -43,8 +48,7 @@ struct built {
     uint64_t launched; /* number of its last launch */
 };
 
-/* What a step puts on the device between two interruptions, by its place in the
- * step. */
+/* What a step puts on the device at once, by its place in the step. */
 struct segment {
     struct built built[GRAPHS];
     int small; /* recordings in a row that were */
@@ -58,6 +62,7 @@ struct cuda_graph {
     bool step;    /* in a step that is recorded, or on from its next segment */
     bool plain;   /* the segment at hand is a small one and is not recorded */
     int first_op; /* at the beginning of that segment */
+    int step_op;  /* at that of the step */
     int early;    /* steps in a row that were interrupted */
     /* of fork and join; one per queue, recorded anew each time */
     cudaEvent_t edge[QUEUE_COUNT];
@@ -238,6 +243,21 @@ void cuda_graph_pause(struct cuda_state *s)
     g->at++;
 }
 
+/* Where an op begins, nothing of another one is half done. */
+void cuda_graph_op(struct cuda_state *s)
+{
+    const struct cuda_graph *g = s->graph;
+    int ops;
+
+    if (!s->end_recording)
+        return;
+    ops = cuda_mark_now(s) - g->first_op;
+    if (ops < FIRST_OPS || (ops < MOST_OPS && ops < g->first_op - g->step_op))
+        return;
+    cuda_graph_pause(s);
+    cuda_graph_resume(s);
+}
+
 /* ---- steps ----------------------------------------------------------------------- */
 
 /* The first step is never recorded: it loads code and chooses algorithms, which a
@@ -253,6 +273,7 @@ void cuda_step_begin(const struct backend *be)
     g->step = g->warm;
     g->warm = true;
     g->at = 0;
+    g->step_op = cuda_mark_now(s);
     cuda_graph_resume(s);
 }
 

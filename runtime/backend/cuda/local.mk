@@ -177,7 +177,7 @@ tests_unit_test_cuda_waits_SOURCES = tests/unit/test_cuda_waits.c $(cuda_device_
 tests_unit_test_cuda_waits_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_waits_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
-	tests/unit/test_cuda_segments \
+	tests/unit/test_cuda_launches tests/unit/test_cuda_segments \
 	tests/unit/test_cuda_kernels tests/unit/test_cuda_optable tests/unit/test_cuda_products \
 	tests/unit/test_cuda_conv tests/unit/test_cuda_attention \
 	tests/unit/test_attention_kept tests/unit/test_cuda_scratch \
@@ -198,6 +198,10 @@ tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c $(cuda_rig_sou
 	$(cuda_counts_sources)
 tests_unit_test_cuda_graph_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_graph_LDADD = $(unit_ldadd)
+tests_unit_test_cuda_launches_SOURCES = tests/unit/test_cuda_launches.c $(cuda_device_sources) \
+	$(cuda_counts_sources)
+tests_unit_test_cuda_launches_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
+tests_unit_test_cuda_launches_LDADD = $(unit_ldadd)
 tests_unit_test_cuda_segments_SOURCES = tests/unit/test_cuda_segments.c $(cuda_device_sources) \
 	$(cuda_counts_sources)
 tests_unit_test_cuda_segments_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)

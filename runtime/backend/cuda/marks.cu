@@ -111,6 +111,7 @@ void cuda_mark(const struct backend *be, const struct backend_mark *mark)
         begin(m);
         return;
     }
+    cuda_graph_op(s);
     if (!room(m))
         return;
     at = m->count++;
