@@ -45,8 +45,8 @@ machine)
     ;;
 core) unit_test cuda_core ;;
 kernels)
-    unit_test cuda_kernels cuda_optable cuda_products narrow_results cuda_head cuda_scratch \
-        cuda_conv cuda_powersgd
+    unit_test cuda_kernels cuda_optable cuda_products cuda_fp8_products narrow_results \
+        cuda_head cuda_scratch cuda_conv cuda_powersgd
     ;;
 attention)
     unit_test cuda_attention attention_kept dnn
@@ -55,7 +55,10 @@ attention)
     tap "without cuDNN" env TRIAL_LIBRARIES="$PWD/without:$TRIAL_LIBRARIES" \
         "$tests/unit/test_cuda_attention"
     ;;
-graph) unit_test cuda_graph cuda_models cuda_fp8 cuda_segments cuda_step comm_nccl_device ;;
+graph)
+    unit_test cuda_graph cuda_launches cuda_models cuda_fp8 cuda_segments cuda_step \
+        comm_nccl_device
+    ;;
 trainer)
     tap "20 steps" "$tests/t/2135-gpu-steps.t"
     unit_test cuda_attempt cuda_ids cuda_loader cuda_masters cuda_objects ranks_device
