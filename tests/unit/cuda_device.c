@@ -60,6 +60,21 @@ struct backend *cuda_device(void)
     return device;
 }
 
+float *cuda_device_array(const struct backend *be, int elems, float first)
+{
+    const size_t bytes = (size_t)elems * sizeof(float);
+    float *values = malloc(bytes);
+    void *p = NULL;
+
+    for (int i = 0; values && i < elems; i++)
+        values[i] = first + (float)(i % 7) / 8.0f;
+    if (!values || be->alloc(be, MEMORY_BUFFERS, bytes, &p, NULL))
+        exit(1);
+    be->from_host(be, p, values, bytes);
+    free(values);
+    return p;
+}
+
 /* The module has it loaded, or it is not there. */
 bool cuda_stand_in(const char *name, void *function)
 {

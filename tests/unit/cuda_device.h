@@ -19,6 +19,10 @@ bool cuda_is_absent(const accel_error_t *err);
  * device that does not open, as failed. */
 struct backend *cuda_device(void);
 
+/* x[i] = first + i % 7 / 8 on the device, for the caller to free; ends the test where
+ * there is no memory. */
+float *cuda_device_array(const struct backend *be, int elems, float first);
+
 /* Writes a function of the stand-in to *function, once a device is open. False on a
  * GPU: what only the stand-in can show is skipped. */
 bool cuda_stand_in(const char *name, void *function);

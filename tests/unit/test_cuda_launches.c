@@ -35,19 +35,6 @@ struct work {
     uint64_t launched; /* graphs, when the last op was marked */
 };
 
-static float *device_array(const struct backend *be, float first)
-{
-    float values[ELEMS];
-    void *p = NULL;
-
-    for (int i = 0; i < ELEMS; i++)
-        values[i] = first + (float)(i % 7) / 8.0f;
-    if (be->alloc(be, MEMORY_BUFFERS, sizeof(values), &p, NULL))
-        exit(1);
-    be->from_host(be, p, values, sizeof(values));
-    return p;
-}
-
 static void work_open(struct work *w, bool graphs, bool lends)
 {
     accel_error_t err = { .text = "" };
@@ -58,13 +45,13 @@ static void work_open(struct work *w, bool graphs, bool lends)
         tap_ok(false, "the device opens: %s", err.text);
         exit(tap_done());
     }
-    w->weight = device_array(w->be, 1.0f);
-    w->saved = device_array(w->be, 0.0f);
+    w->weight = cuda_device_array(w->be, ELEMS, 1.0f);
+    w->saved = cuda_device_array(w->be, ELEMS, 0.0f);
     w->moved = w->be->event_new(w->be);
     for (int i = 0; i < SLOTS; i++) {
-        w->slot[i] = device_array(w->be, 100.0f);
-        w->total[i] = device_array(w->be, 0.0f);
-        w->kept[i] = device_array(w->be, 0.0f);
+        w->slot[i] = cuda_device_array(w->be, ELEMS, 100.0f);
+        w->total[i] = cuda_device_array(w->be, ELEMS, 0.0f);
+        w->kept[i] = cuda_device_array(w->be, ELEMS, 0.0f);
         w->ready[i] = w->be->event_new(w->be);
         w->read[i] = w->be->event_new(w->be);
         w->computed[i] = w->be->event_new(w->be);

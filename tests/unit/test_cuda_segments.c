@@ -32,19 +32,6 @@ struct work {
     int lent, steps;
 };
 
-static float *device_array(const struct backend *be, float first)
-{
-    float values[ELEMS];
-    void *p = NULL;
-
-    for (int i = 0; i < ELEMS; i++)
-        values[i] = first + (float)(i % 7) / 8.0f;
-    if (be->alloc(be, MEMORY_BUFFERS, sizeof(values), &p, NULL))
-        exit(1);
-    be->from_host(be, p, values, sizeof(values));
-    return p;
-}
-
 static void work_open(struct work *w, bool graphs)
 {
     accel_error_t err = { .text = "" };
@@ -56,14 +43,14 @@ static void work_open(struct work *w, bool graphs)
         exit(tap_done());
     }
     for (int u = 0; u < UNITS; u++)
-        w->weight[u] = device_array(w->be, (float)(u + 1));
+        w->weight[u] = cuda_device_array(w->be, ELEMS, (float)(u + 1));
     for (int i = 0; i < SLOTS; i++) {
-        w->slot[i] = device_array(w->be, 100.0f);
+        w->slot[i] = cuda_device_array(w->be, ELEMS, 100.0f);
         w->ready[i] = w->be->event_new(w->be);
         w->read[i] = w->be->event_new(w->be);
     }
-    w->total = device_array(w->be, 0.0f);
-    w->sum = device_array(w->be, 0.0f);
+    w->total = cuda_device_array(w->be, ELEMS, 0.0f);
+    w->sum = cuda_device_array(w->be, ELEMS, 0.0f);
     w->computed = w->be->event_new(w->be);
     w->reduced = w->be->event_new(w->be);
     w->be->lend(w->be, QUEUE_GATHER); /* as a communicator does when it is opened */

@@ -83,7 +83,7 @@ struct attn_view {
 };
 
 /* Worked out once per tile of KEYS keys, in 32 bits: the test per element is then a
- * comparison or two. Of t.keys nothing is asked. */
+ * comparison or two. t.keys is not used. */
 template <int KEYS = ATTN_TILE>
 static __device__ __forceinline__ struct attn_view attn_view_of(
     const struct attention &p, const struct attn_tile &t)

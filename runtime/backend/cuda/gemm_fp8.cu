@@ -49,12 +49,12 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
     }
 }
 
-static void *widen_codes(struct cuda_state *s, const struct coded *o)
+static void *widen_codes(struct cuda_state *s, const struct coded &o)
 {
-    const int64_t n = o->rows * o->cols;
+    const int64_t n = o.rows * o.cols;
     bf16_t *to = (bf16_t *)cuda_scratch(s, (size_t)n * sizeof(*to));
 
-    LAUNCH(widen_codes_kernel, elements_grid(n, MAP_BLOCK), MAP_BLOCK, 0, s, *o, to);
+    LAUNCH(widen_codes_kernel, elements_grid(n, MAP_BLOCK), MAP_BLOCK, 0, s, o, to);
     return to;
 }
 
@@ -76,30 +76,20 @@ static void tell_widening(struct cuda_state *s, const struct gemm *p)
 
 bool gemm_in_bf16(struct cuda_state *s, const struct gemm *p)
 {
-    const struct coded a = { (const f8_t *)p->a,
-                             p->trans_a ? p->k : p->m,
-                             p->trans_a ? p->m : p->k,
-                             p->lda,
-                             p->a_type == ACCEL_F8E5M2,
-                             p->a_inverse,
-                             p->a_blocks };
-    const struct coded b = { (const f8_t *)p->b,
-                             p->trans_b ? p->n : p->k,
-                             p->trans_b ? p->k : p->n,
-                             p->ldb,
-                             p->b_type == ACCEL_F8E5M2,
-                             p->b_inverse,
-                             p->b_blocks };
     struct gemm wide = *p;
     bool good;
 
     tell_widening(s, p);
-    wide.a = widen_codes(s, &a);
-    wide.b = widen_codes(s, &b);
+    wide.lda = p->trans_a ? p->m : p->k;
+    wide.ldb = p->trans_b ? p->k : p->n;
+    wide.a =
+        widen_codes(s, { (const f8_t *)p->a, p->trans_a ? p->k : p->m, wide.lda, p->lda,
+                         p->a_type == ACCEL_F8E5M2, p->a_inverse, p->a_blocks });
+    wide.b =
+        widen_codes(s, { (const f8_t *)p->b, p->trans_b ? p->n : p->k, wide.ldb, p->ldb,
+                         p->b_type == ACCEL_F8E5M2, p->b_inverse, p->b_blocks });
     wide.a_type = wide.b_type = ACCEL_BF16;
     wide.a_blocks.inverse = wide.b_blocks.inverse = NULL;
-    wide.lda = a.cols;
-    wide.ldb = b.cols;
     good = gemm_product(s, &wide, GEMM_PLAIN);
     cuda_scratch_free(s, (void *)wide.b);
     cuda_scratch_free(s, (void *)wide.a);
