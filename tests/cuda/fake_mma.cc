@@ -7,18 +7,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/minifloat.h"
 #include "fake_layout.h"
 #include "fake_ptx.h"
 
 enum { LANES = 32 };
 
-/* The value of a bfloat16 in the low (half 0) or high half of a register. */
-static float half_of(uint64_t reg, int half)
+float fake_wide(uint16_t bits, bool f16)
 {
-    uint32_t bits = (uint32_t)(reg >> 16 * half) << 16;
+    const uint32_t as_float = (uint32_t)bits << 16;
     float f;
 
-    memcpy(&f, &bits, sizeof(f));
+    if (f16)
+        return f16_to_f32(bits);
+    memcpy(&f, &as_float, sizeof(f));
     return f;
 }
 
@@ -50,28 +52,44 @@ void fake_ex2(uint64_t *v)
     memcpy(&v[0], &y, sizeof(y));
 }
 
-/* A matrix [rows][cols] of bfloat16 whose elements are in the lanes' registers from
+/* To nearest; what is too large is infinite, and every NaN becomes 0x7fff. */
+static uint32_t to_f16(uint64_t reg)
+{
+    const uint32_t bits = (uint32_t)reg;
+    float f;
+
+    memcpy(&f, &bits, sizeof(f));
+    return f != f ? 0x7fff : f32_to_f16(f);
+}
+
+void fake_cvt_f16x2(uint64_t *v)
+{
+    v[0] = to_f16(v[1]) << 16 | to_f16(v[2]);
+}
+
+/* A matrix [rows][cols] of a 16-bit type whose elements are in the lanes' registers from
  * v[first] on. */
 static void take_halves(float *to, const struct layout *l, uint64_t *const lanes[],
-                        int first)
+                        int first, bool f16)
 {
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < l->elements; i++) {
             struct place p = layout_place(l, lane, i);
 
-            to[p.row * l->cols + p.col] = half_of(lanes[lane][first + i / 2], i % 2);
+            to[p.row * l->cols + p.col] =
+                fake_wide((uint16_t)(lanes[lane][first + i / 2] >> 16 * (i % 2)), f16);
         }
 }
 
 /* d, a, b, c: d = a b + c in float32. The ISA leaves the order of the sum open; here it
  * is that of the lanes that hold the elements. */
-void fake_mma_m16n8k16(uint64_t *const lanes[])
+static void multiply(uint64_t *const lanes[], bool f16)
 {
     enum { D = 0, A = 4, B = 8, C = 10 };
     float a[16][16], b[16][8], sum[16][8];
 
-    take_halves(&a[0][0], &layout_a, lanes, A);
-    take_halves(&b[0][0], &layout_b, lanes, B);
+    take_halves(&a[0][0], &layout_a, lanes, A, f16);
+    take_halves(&b[0][0], &layout_b, lanes, B, f16);
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < layout_c.elements; i++) {
             struct place p = layout_place(&layout_c, lane, i);
@@ -91,6 +109,16 @@ void fake_mma_m16n8k16(uint64_t *const lanes[])
 
             memcpy(&lanes[lane][D + i], &sum[p.row][p.col], sizeof(float));
         }
+}
+
+void fake_mma_m16n8k16(uint64_t *const lanes[])
+{
+    multiply(lanes, false);
+}
+
+void fake_mma_m16n8k16_f16(uint64_t *const lanes[])
+{
+    multiply(lanes, true);
 }
 
 /* Lane l names row l % 8 of matrix l / 8. */

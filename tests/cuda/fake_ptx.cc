@@ -31,9 +31,12 @@ static const struct instruction {
     unsigned is = 0;
 } instructions[] = {
     { "cvt.rn.bf16x2.f32", "rff", 1, fake_cvt_bf16x2, NULL },
+    { "cvt.rn.f16x2.f32", "rff", 1, fake_cvt_f16x2, NULL },
     { "ex2.approx.ftz.f32", "ff", 1, fake_ex2, NULL },
     { "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "ffffrrrrrrffff", 4, NULL,
       fake_mma_m16n8k16 },
+    { "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ffffrrrrrrffff", 4, NULL,
+      fake_mma_m16n8k16_f16 },
     { "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "rrrrr", 4, NULL, fake_ldmatrix_x4 },
     { "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", "rrrrr", 4, NULL,
       fake_ldmatrix_x4_trans },
@@ -62,6 +65,14 @@ static const struct instruction {
       fake_wgmma_n64, LATER },
     { "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", F32 "rrrrlrnnn", 32, NULL,
       fake_wgmma_n64_registers, LATER },
+    { "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", F64 "llrnnnn", 64, NULL,
+      fake_wgmma_n128_f16, LATER },
+    { "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", F64 "rrrrlrnnn", 64, NULL,
+      fake_wgmma_n128_registers_f16, LATER },
+    { "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", F32 "llrnnnn", 32, NULL,
+      fake_wgmma_n64_f16, LATER },
+    { "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", F32 "rrrrlrnnn", 32, NULL,
+      fake_wgmma_n64_registers_f16, LATER },
 };
 
 /* An operand of the text: %number, or the number itself. */

@@ -17,9 +17,13 @@ enum { FAKE_OPERANDS = 80 };
 char *fake_shared_at(uint64_t address, size_t bytes);
 
 /* fake_mma.cc */
+/* What 16 bits are as a bfloat16, or as a float16. */
+float fake_wide(uint16_t bits, bool f16);
 void fake_cvt_bf16x2(uint64_t *v);
+void fake_cvt_f16x2(uint64_t *v);
 void fake_ex2(uint64_t *v);
 void fake_mma_m16n8k16(uint64_t *const lanes[]);
+void fake_mma_m16n8k16_f16(uint64_t *const lanes[]);
 void fake_ldmatrix_x4(uint64_t *const lanes[]);
 void fake_ldmatrix_x4_trans(uint64_t *const lanes[]);
 
@@ -48,5 +52,9 @@ void fake_wgmma_n128(uint64_t *const lanes[]);
 void fake_wgmma_n64(uint64_t *const lanes[]);
 void fake_wgmma_n128_registers(uint64_t *const lanes[]);
 void fake_wgmma_n64_registers(uint64_t *const lanes[]);
+void fake_wgmma_n128_f16(uint64_t *const lanes[]);
+void fake_wgmma_n64_f16(uint64_t *const lanes[]);
+void fake_wgmma_n128_registers_f16(uint64_t *const lanes[]);
+void fake_wgmma_n64_registers_f16(uint64_t *const lanes[]);
 
 #endif

@@ -18,6 +18,7 @@ struct product {
     bool add;      /* to what the registers hold; else it replaces that */
     bool turned_b; /* b has n side by side in memory, not k */
     bool registers_a;
+    bool f16;                   /* operands; else bfloat16 */
     uint64_t a, b;              /* descriptors */
     uint32_t a_held[LANES][4];  /* or a itself */
     float *to[LANES][ELEMENTS]; /* the accumulators */
@@ -73,18 +74,9 @@ static const char *element_at(uint64_t descriptor, bool turned, int mn, int k)
     return fake_shared_at(at / 16 * 16, 16) + at % 16;
 }
 
-static float wide(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float f;
-
-    memcpy(&f, &bits, sizeof(f));
-    return f;
-}
-
 /* x[k][mn] of an operand in shared memory, 8 elements at a time. */
 static void take_shared(float x[STEP][N_MOST], uint64_t descriptor, bool turned,
-                        int first, int count)
+                        bool f16, int first, int count)
 {
     uint16_t eight[8];
 
@@ -94,17 +86,20 @@ static void take_shared(float x[STEP][N_MOST], uint64_t descriptor, bool turned,
 
         memcpy(eight, element_at(descriptor, turned, mn, k), sizeof(eight));
         for (int e = 0; e < 8; e++)
-            x[k + (turned ? 0 : e)][mn - first + (turned ? e : 0)] = wide(eight[e]);
+            x[k + (turned ? 0 : e)][mn - first + (turned ? e : 0)] =
+                fake_wide(eight[e], f16);
     }
 }
 
-static void take_registers(float x[STEP][N_MOST], const uint32_t held[LANES][4])
+static void take_registers(float x[STEP][N_MOST], const uint32_t held[LANES][4],
+                           bool f16)
 {
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < layout_a.elements; i++) {
             struct place p = layout_place(&layout_a, lane, i);
 
-            x[p.col][p.row] = wide((uint16_t)(held[lane][i / 2] >> 16 * (i % 2)));
+            x[p.col][p.row] =
+                fake_wide((uint16_t)(held[lane][i / 2] >> 16 * (i % 2)), f16);
         }
 }
 
@@ -124,10 +119,10 @@ static void make(const struct product *p)
     int row, col;
 
     if (p->registers_a)
-        take_registers(a, p->a_held);
+        take_registers(a, p->a_held, p->f16);
     else
-        take_shared(a, p->a, false, p->warp % WARPS * ROWS, ROWS);
-    take_shared(b, p->b, p->turned_b, 0, p->n);
+        take_shared(a, p->a, false, p->f16, p->warp % WARPS * ROWS, ROWS);
+    take_shared(b, p->b, p->turned_b, p->f16, 0, p->n);
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < p->n / 2; i++) {
             float *at = sum_at(p, lane, i, &row, &col);
@@ -154,7 +149,7 @@ static void make(const struct product *p)
 
 /* d[n / 2], a (a descriptor, or four registers), b's descriptor, add, scale_a, scale_b,
  * trans_a (with a descriptor), trans_b */
-static void start(uint64_t *const lanes[], int n, bool registers_a)
+static void start(uint64_t *const lanes[], int n, bool registers_a, bool f16)
 {
     const int a = n / 2, b = a + (registers_a ? 4 : 1), signs = b + 2;
     const uint64_t *v = lanes[0];
@@ -164,6 +159,7 @@ static void start(uint64_t *const lanes[], int n, bool registers_a)
                          v[b + 1] != 0,
                          v[signs + (registers_a ? 2 : 3)] == 1,
                          registers_a,
+                         f16,
                          v[a],
                          v[b],
                          {},
@@ -195,22 +191,42 @@ static void start(uint64_t *const lanes[], int n, bool registers_a)
 
 void fake_wgmma_n128(uint64_t *const lanes[])
 {
-    start(lanes, 128, false);
+    start(lanes, 128, false, false);
+}
+
+void fake_wgmma_n128_f16(uint64_t *const lanes[])
+{
+    start(lanes, 128, false, true);
 }
 
 void fake_wgmma_n64(uint64_t *const lanes[])
 {
-    start(lanes, 64, false);
+    start(lanes, 64, false, false);
+}
+
+void fake_wgmma_n64_f16(uint64_t *const lanes[])
+{
+    start(lanes, 64, false, true);
 }
 
 void fake_wgmma_n128_registers(uint64_t *const lanes[])
 {
-    start(lanes, 128, true);
+    start(lanes, 128, true, false);
+}
+
+void fake_wgmma_n128_registers_f16(uint64_t *const lanes[])
+{
+    start(lanes, 128, true, true);
 }
 
 void fake_wgmma_n64_registers(uint64_t *const lanes[])
 {
-    start(lanes, 64, true);
+    start(lanes, 64, true, false);
+}
+
+void fake_wgmma_n64_registers_f16(uint64_t *const lanes[])
+{
+    start(lanes, 64, true, true);
 }
 
 void fake_wgmma_fence(uint64_t *const[])

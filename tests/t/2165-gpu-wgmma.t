@@ -25,8 +25,8 @@ for source in forward backward dq; do
         >"$tap_tmp/report"
     ok $? "$source is compiled for sm_90a" || diag "$(tail -n 5 "$tap_tmp/report")"
     kernels "$tap_tmp/report" >"$tap_tmp/kernels"
-    is "$(grep -c attention_wgmma "$tap_tmp/kernels")" 4 \
-        "$source: two widths, with dropout and without"
+    is "$(grep -c attention_wgmma "$tap_tmp/kernels")" 8 \
+        "$source: two types, two widths, with dropout and without"
     is "$(awk '$2 + $3 > 0' "$tap_tmp/kernels")" "" "$source: nothing spills"
     unlike "$(cat "$tap_tmp/report")" 'serializ' "$source: products stay asynchronous"
 done

@@ -15,7 +15,7 @@ enum { LANES = 32 };
 
 static uint32_t seed = 5;
 
-/* Of few digits, so that bfloat16 holds it and sums of products are exact. */
+/* Of few digits, so that 16 bits hold it and sums of products are exact. */
 static int draw(void)
 {
     seed = seed * 1664525u + 1013904223u;
@@ -30,8 +30,10 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-static uint32_t halves(float low, float high)
+static uint32_t halves(float low, float high, bool f16)
 {
+    if (f16)
+        return f32_to_f16(low) | (uint32_t)f32_to_f16(high) << 16;
     return bits_of(low) >> 16 | (bits_of(high) & 0xffff0000u);
 }
 
@@ -93,14 +95,14 @@ struct registers {
     float c[LANES][4];
 };
 
-static __global__ void multiply(struct registers *r)
+template <typename T> static __global__ void multiply(struct registers *r)
 {
     unsigned t = threadIdx.x % LANES;
 
-    ptx_mma(r->c[t], r->a[t], r->b[t][0], r->b[t][1]);
+    ptx_mma<T>(r->c[t], r->a[t], r->b[t][0], r->b[t][1]);
 }
 
-static void test_mma(void)
+static void test_mma(bool f16)
 {
     static struct registers r;
     static float a[16][16], b[16][8], c[16][8];
@@ -118,19 +120,22 @@ static void test_mma(void)
         for (int i = 0; i < 8; i += 2) {
             struct place p = isa_a(lane, i), q = isa_a(lane, i + 1);
 
-            r.a[lane][i / 2] = halves(a[p.row][p.col], a[q.row][q.col]);
+            r.a[lane][i / 2] = halves(a[p.row][p.col], a[q.row][q.col], f16);
         }
         for (int i = 0; i < 4; i += 2) {
             struct place p = isa_b(lane, i), q = isa_b(lane, i + 1);
 
-            r.b[lane][i / 2] = halves(b[p.row][p.col], b[q.row][q.col]);
+            r.b[lane][i / 2] = halves(b[p.row][p.col], b[q.row][q.col], f16);
         }
         for (int i = 0; i < 4; i++)
             r.c[lane][i] = c[isa_c(lane, i).row][isa_c(lane, i).col];
     }
     cudaMalloc(&on_device, sizeof(r));
     cudaMemcpyAsync(on_device, &r, sizeof(r), cudaMemcpyHostToDevice, one);
-    RUN(multiply, 1, LANES, 0, one, on_device);
+    if (f16)
+        RUN(multiply<half_t>, 1, LANES, 0, one, on_device);
+    else
+        RUN(multiply<bf16_t>, 1, LANES, 0, one, on_device);
     cudaMemcpyAsync(&r, on_device, sizeof(r), cudaMemcpyDeviceToHost, one);
     cudaStreamSynchronize(one);
     for (int i = 0; i < 16 * 8; i++)
@@ -139,7 +144,8 @@ static void test_mma(void)
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 4; i++)
             wrong += r.c[lane][i] != c[isa_c(lane, i).row][isa_c(lane, i).col];
-    tap_is_int(wrong, 0, "mma: the product of random matrices");
+    tap_is_int(wrong, 0, "mma: the product of random matrices, %s",
+               f16 ? "float16" : "bfloat16");
 }
 
 /* Rows are scattered over shared memory: number i is 1000 (i / 8) + i % 8. */
@@ -183,9 +189,10 @@ static void test_load(bool turned)
     tap_is_int(wrong, 0, "ldmatrix%s: every element", turned ? ".trans" : "");
 }
 
+template <typename T>
 static __global__ void convert(uint32_t *out, float low, float high)
 {
-    *out = ptx_pack(low, high);
+    *out = ptx_pack<T>(low, high);
 }
 
 static void test_convert(void)
@@ -194,19 +201,28 @@ static void test_convert(void)
         float low, high;
         uint32_t want;
         const char *what;
+        bool f16 = false;
     } cases[] = {
         { 1.0f, 2.0f, 0x40003f80, "the first source is the upper half" },
         { 1.00390625f, 1.01171875f, 0x3f823f80, "ties go to even" },
         { 1.0040f, -1.0038f, 0xbf803f81, "what lies beside a tie" },
         { NAN, -INFINITY, 0xff807fff, "NaN and infinity" },
         { 3.4e38f, -0.0f, 0x80007f80, "too large, and a zero's sign" },
+        { 1.0f, 2.0f, 0x40003c00, "float16, the upper half", true },
+        { 1.00048828125f, 1.00146484375f, 0x3c023c00, "float16, ties", true },
+        { NAN, -INFINITY, 0xfc007fff, "float16, NaN and infinity", true },
+        { 65504.0f, 65520.0f, 0x7c007bff, "float16, the largest and beyond", true },
+        { 0x1p-24f, -0x1p-26f, 0x80000001, "float16, the smallest and below", true },
     };
 
     begin();
     for (const auto &c : cases) {
         uint32_t got = 0;
 
-        RUN(convert, 1, 1, 0, one, (uint32_t *)a, c.low, c.high);
+        if (c.f16)
+            RUN(convert<half_t>, 1, 1, 0, one, (uint32_t *)a, c.low, c.high);
+        else
+            RUN(convert<bf16_t>, 1, 1, 0, one, (uint32_t *)a, c.low, c.high);
         cudaMemcpyAsync(&got, a, sizeof(got), cudaMemcpyDeviceToHost, one);
         cudaStreamSynchronize(one);
         tap_ok(got == c.want, "cvt: %s (%08x)", c.what, got);
@@ -335,7 +351,7 @@ static __global__ void misuse(int kind)
     unsigned t = threadIdx.x;
 
     if (kind <= 1 && t < 16)
-        ptx_mma(c, r, 0, 0);
+        ptx_mma<bf16_t>(c, r, 0, 0);
     else if (kind == 1)
         ptx_load(r, shared);
     if (kind == 2)
@@ -384,7 +400,8 @@ int main(void)
     check_layout("b", &layout_b, isa_b);
     check_layout("c and d", &layout_c, isa_c);
     check_layout("ldmatrix", &layout_8x8, isa_8x8);
-    test_mma();
+    test_mma(false);
+    test_mma(true);
     test_load(false);
     test_load(true);
     test_convert();

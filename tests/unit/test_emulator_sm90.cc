@@ -33,24 +33,10 @@ enum {
 static uint32_t seed = 21;
 
 /* Of few digits: sums of products are exact, in any order. */
-static uint16_t draw(void)
+static float draw(void)
 {
-    float x;
-    uint32_t bits;
-
     seed = seed * 1664525u + 1013904223u;
-    x = (float)((int)(seed >> 24) % 15 - 7);
-    memcpy(&bits, &x, sizeof(bits));
-    return (uint16_t)(bits >> 16);
-}
-
-static float wide(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-
-    memcpy(&x, &bits, sizeof(x));
-    return x;
+    return (float)((int)(seed >> 24) % 15 - 7);
 }
 
 struct shared {
@@ -117,6 +103,7 @@ static __device__ void take_a(uint32_t left[4], const uint16_t *from, int c)
     }
 }
 
+template <typename T>
 static __global__ void products(struct result *r, CUtensorMap map, const uint16_t *a,
                                 int kind)
 {
@@ -134,14 +121,14 @@ static __global__ void products(struct result *r, CUtensorMap map, const uint16_
         if (kind == OTHER_SWIZZLE)
             tile ^= (uint64_t)3 << 62;
         if (kind != HALF_A_WARP || threadIdx.x % 32 < 16)
-            ptx_products(scores, ptx_tile(sh->a[at] + in, 0), tile, c > 0);
-        ptx_products_64(half, ptx_tile(sh->a[at] + in, 0),
-                        ptx_tile(sh->b[at] + 64 * PANEL + in, 0), c > 0);
+            ptx_products<T>(scores, ptx_tile(sh->a[at] + in, 0), tile, c > 0);
+        ptx_products_64<T>(half, ptx_tile(sh->a[at] + in, 0),
+                           ptx_tile(sh->b[at] + 64 * PANEL + in, 0), c > 0);
     }
     for (int k = 0; k < BOX; k += 16) {
         take_a(left, a, k);
-        ptx_products_add(sums, left, ptx_tile(sh->b[0] + k * PANEL, PANEL_BYTES));
-        ptx_products_add_64(narrow, left, ptx_tile(sh->b[1] + k * PANEL, 0));
+        ptx_products_add<T>(sums, left, ptx_tile(sh->b[0] + k * PANEL, PANEL_BYTES));
+        ptx_products_add_64<T>(narrow, left, ptx_tile(sh->b[1] + k * PANEL, 0));
     }
     if (kind == TOUCHED)
         sums[3][1] += 1;
@@ -160,7 +147,7 @@ static __global__ void products(struct result *r, CUtensorMap map, const uint16_
     }
 }
 
-static CUresult describe(CUtensorMap *map, void *data)
+static CUresult describe(CUtensorMap *map, void *data, CUtensorMapDataType type)
 {
     CUresult (*encode)(CUtensorMap *, CUtensorMapDataType, uint32_t, void *,
                        const uint64_t *, const uint64_t *, const uint32_t *,
@@ -173,23 +160,23 @@ static CUresult describe(CUtensorMap *map, void *data)
 
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
                                      cudaEnableDefault, &found);
-    return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, data, dim, stride, box,
-                  step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+    return encode(map, type, 4, data, dim, stride, box, step,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
-static uint16_t tensor[ELEMENTS];
+static float tensor[ELEMENTS];
 
 /* The boxes that bring() copies; rows behind the last one are zeros. */
 static float first(int row, int col)
 {
-    return wide(tensor[((1 * HEADS + 1) * ROWS + row) * COLS + col]);
+    return tensor[((1 * HEADS + 1) * ROWS + row) * COLS + col];
 }
 
 static float second(int row, int col)
 {
-    return 100 + row < ROWS ? wide(tensor[(2 * ROWS + 100 + row) * COLS + col]) : 0.0f;
+    return 100 + row < ROWS ? tensor[(2 * ROWS + 100 + row) * COLS + col] : 0.0f;
 }
 
 static int wrong_scores(const struct result *r)
@@ -225,9 +212,10 @@ static int wrong_sums(const struct result *r)
 }
 
 /* Of two launches, in which copies and products are early and late: how many were
- * right; the last state. */
-static int right(int kind, cudaError_t *st)
+ * right; the last state. T is the type of the tensor's elements. */
+template <typename T> static int right(int kind, cudaError_t *st)
 {
+    static T narrow[ELEMENTS];
     static struct result r;
     struct result *out;
     uint16_t *data;
@@ -236,13 +224,18 @@ static int right(int kind, cudaError_t *st)
 
     begin();
     cudaMalloc(&out, sizeof(r));
-    cudaMalloc(&data, sizeof(tensor));
-    cudaMemcpyAsync(data, tensor, sizeof(tensor), cudaMemcpyHostToDevice, one);
-    if (describe(&map, data))
+    for (int i = 0; i < ELEMENTS; i++)
+        store_float(narrow, i, tensor[i]);
+    cudaMalloc(&data, sizeof(narrow));
+    cudaMemcpyAsync(data, narrow, sizeof(narrow), cudaMemcpyHostToDevice, one);
+    if (describe(&map, data,
+                 std::is_same<T, half_t>::value ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16))
         return 0;
-    cudaFuncSetAttribute(products, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+    cudaFuncSetAttribute(products<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         SHARED);
     for (int launch = 0; launch < 2; launch++) {
-        RUN(products, 1, GROUP, SHARED, one, out, map,
+        RUN(products<T>, 1, GROUP, SHARED, one, out, map,
             data + (1 * HEADS + 1) * ROWS * COLS, kind);
         cudaMemcpyAsync(&r, out, sizeof(r), cudaMemcpyDeviceToHost, one);
         *st = cudaStreamSynchronize(one);
@@ -269,7 +262,7 @@ static void test_misuse(void)
     cudaError_t st;
 
     for (int kind = RIGHT + 1; kind < KINDS; kind++) {
-        int good = right(kind, &st);
+        int good = right<bf16_t>(kind, &st);
 
         tap_ok(good < 2, "found: %s (%s)", what[kind], cudaGetErrorName(st));
     }
@@ -329,8 +322,10 @@ int main(void)
 
     for (int i = 0; i < ELEMENTS; i++)
         tensor[i] = draw();
-    equal = right(RIGHT, &st);
+    equal = right<bf16_t>(RIGHT, &st);
     tap_is_int(equal, 2, "products of copied tiles (%s)", cudaGetErrorName(st));
+    equal = right<half_t>(RIGHT, &st);
+    tap_is_int(equal, 2, "in float16 (%s)", cudaGetErrorName(st));
     test_misuse();
     test_phases();
     fakecuda_reset();

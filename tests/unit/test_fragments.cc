@@ -22,24 +22,24 @@ static float draw(void)
     return (float)(seed >> 8) / 8388608.0f - 1.0f;
 }
 
-struct tiles {
-    bf16_t a[ROWS * STRIDE], b[ROWS * STRIDE], out[ROWS * STRIDE];
+template <typename T> struct tiles {
+    T a[ROWS * STRIDE], b[ROWS * STRIDE], out[ROWS * STRIDE];
     float scores[ROWS][ROWS], sums[ROWS][WIDTH];
 };
 
-struct tiles_shared {
-    bf16_t a[ROWS * LD], b[ROWS * LD];
+template <typename T> struct tiles_shared {
+    T a[ROWS * LD], b[ROWS * LD];
 };
 
 /* scores = a b^T; sums = scores b, with scores rounded; out = sums times a factor of
  * the row. */
-static __global__ void both_products(struct tiles *t, bool add)
+template <typename T> static __global__ void both_products(struct tiles<T> *t, bool add)
 {
-    DYNAMIC_SHARED(struct tiles_shared, sh);
-    struct attn_rows<bf16_t> a = {
+    DYNAMIC_SHARED(struct tiles_shared<T>, sh);
+    struct attn_rows<T> a = {
         t->a, STRIDE, COUNT, 1.0f
     };
-    struct attn_rows<bf16_t> b = {
+    struct attn_rows<T> b = {
         t->b, STRIDE, COUNT, 1.0f
     };
     struct heads_out to = { t->out, 0, STRIDE, 0, add };
@@ -59,20 +59,28 @@ static __global__ void both_products(struct tiles *t, bool add)
             t->scores[row + i / 2 * 8][n * 8 + mma_col() + i % 2] = c[n][i];
             t->sums[row + i / 2 * 8][n * 8 + mma_col() + i % 2] = acc[n][i];
         }
-    mma_store<WIDTH>(to, 0, 0, 0, COUNT, acc,
-                     mma_rows_by((float)(row + 1), (float)(row + 9)), HEAD);
+    mma_store<T, WIDTH>(to, 0, 0, 0, COUNT, acc,
+                        mma_rows_by((float)(row + 1), (float)(row + 9)), HEAD);
 }
 
-static void fill(bf16_t *x)
+template <typename T> static void fill(T *x)
 {
     for (int i = 0; i < ROWS * STRIDE; i++)
-        x[i] = f32_to_bf16(draw());
+        store_float(x, i, draw());
+}
+
+template <typename T> static T rounded(float x)
+{
+    T to;
+
+    store_float(&to, 0, x);
+    return to;
 }
 
 /* Rows behind COUNT and columns behind HEAD count as zero. */
-static double at(const bf16_t *x, int row, int col)
+template <typename T> static double at(const T *x, int row, int col)
 {
-    return row < COUNT && col < HEAD ? (double)bf16_to_f32(x[row * STRIDE + col]) : 0.0;
+    return row < COUNT && col < HEAD ? (double)load_float(x, row * STRIDE + col) : 0.0;
 }
 
 /* A NaN, which is what nobody wrote, is the farthest of all. */
@@ -81,7 +89,7 @@ static double farther(double far, double off)
     return isnan(far) || fabs(off) <= far ? far : fabs(off);
 }
 
-static void check_scores(const struct tiles *t)
+template <typename T> static void check_scores(const struct tiles<T> *t)
 {
     double far = 0;
 
@@ -96,7 +104,7 @@ static void check_scores(const struct tiles *t)
     tap_ok(far < 1e-5, "scores: a times b transposed, %.1e", far);
 }
 
-static void check_sums(const struct tiles *t)
+template <typename T> static void check_sums(const struct tiles<T> *t)
 {
     double far = 0;
 
@@ -104,37 +112,41 @@ static void check_sums(const struct tiles *t)
         for (int c = 0; c < WIDTH; c++) {
             double want = 0;
 
-            for (int k = 0; k < ROWS; k++)
-                want +=
-                    (double)bf16_to_f32(f32_to_bf16(t->scores[r][k])) * at(t->b, k, c);
+            for (int k = 0; k < ROWS; k++) {
+                const T score = rounded<T>(t->scores[r][k]);
+
+                want += (double)load_float(&score, 0) * at(t->b, k, c);
+            }
             far = farther(far, want - (double)t->sums[r][c]);
         }
     tap_ok(far < 1e-4, "sums: rounded scores times b, %.1e", far);
 }
 
 /* Rows and columns that are not there stay as they were. */
-static void check_stored(const struct tiles *t, const struct tiles *was, bool add)
+template <typename T>
+static void check_stored(const struct tiles<T> *t, const struct tiles<T> *was, bool add)
 {
     int wrong = 0;
 
     for (int r = 0; r < ROWS; r++)
         for (int c = 0; c < STRIDE; c++) {
-            bf16_t old = was->out[r * STRIDE + c];
-            float sum = t->sums[r][c] * (float)(r + 1);
-            bf16_t want = r >= COUNT || c >= HEAD
-                              ? old
-                              : f32_to_bf16(add ? bf16_to_f32(old) + sum : sum);
+            const float old = load_float(was->out, r * STRIDE + c);
+            const float sum = t->sums[r][c] * (float)(r + 1);
+            const T want = rounded<T>(r >= COUNT || c >= HEAD ? old
+                                      : add                   ? old + sum
+                                                              : sum);
 
-            wrong += t->out[r * STRIDE + c] != want;
+            wrong += memcmp(&t->out[r * STRIDE + c], &want, sizeof(want)) != 0;
         }
     tap_is_int(wrong, 0, "%s: each row times its factor", add ? "added" : "stored");
 }
 
-int main(void)
+template <typename T> static void test_type(const char *name)
 {
-    static struct tiles was, got;
-    struct tiles *on_device;
+    static struct tiles<T> was, got;
+    struct tiles<T> *on_device;
 
+    tap_diag("%s", name);
     begin();
     cudaMalloc(&on_device, sizeof(was));
     for (int add = 0; add < 2; add++) {
@@ -142,14 +154,20 @@ int main(void)
         fill(was.b);
         fill(was.out);
         cudaMemcpyAsync(on_device, &was, sizeof(was), cudaMemcpyHostToDevice, one);
-        RUN(both_products, 1, MMA_THREADS, sizeof(struct tiles_shared), one, on_device,
-            (bool)add);
+        RUN(both_products<T>, 1, MMA_THREADS, sizeof(struct tiles_shared<T>), one,
+            on_device, (bool)add);
         cudaMemcpyAsync(&got, on_device, sizeof(got), cudaMemcpyDeviceToHost, one);
         tap_is_int(cudaStreamSynchronize(one), cudaSuccess, "the kernel runs");
         check_scores(&got);
         check_sums(&got);
         check_stored(&got, &was, add);
     }
+}
+
+int main(void)
+{
+    test_type<bf16_t>("bfloat16");
+    test_type<half_t>("float16");
     fakecuda_reset();
     return tap_done();
 }

@@ -16,8 +16,9 @@
 #include "backend/cuda/attention_parts.h"
 #include "backend/cuda/attention_path.h"
 
-/* The device that is counted on: an H100. Of its 990 TFLOP/s of dense bfloat16, kernels
- * with wgmma are taken to reach 65 %, those with mma.sync 60 %. Per microsecond: */
+/* The device that is counted on: an H100. Of its 990 TFLOP/s of dense 16-bit products,
+ * kernels with wgmma are taken to reach 65 %, those with mma.sync 60 %. Per
+ * microsecond: */
 #define FIVE_WGMMA_FLOPS 640e6
 #define FIVE_FLOPS       594e6
 #define FIVE_BYTES       3.35e6
@@ -31,7 +32,7 @@
 #define FIVE_LAUNCH_US 4.0
 /* blocks that a multiprocessor holds: registers allow three, or two of wide heads */
 #define FIVE_BLOCKS 2
-/* gradients of a tile's scores, in bfloat16 */
+/* gradients of a tile's scores, 16 bits each */
 #define FIVE_TILE_BYTES (ATTN_TILE * ATTN_TILE * 2)
 
 static inline int64_t five_tiles(int64_t rows)

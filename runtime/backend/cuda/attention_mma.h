@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of bfloat16 tiles on tensor cores for the attention: 16 x 8 results per
- * warp, summed in float32 over 16 columns at a time (ptx.h).
+ * Products of tiles of T, bfloat16 or float16, on tensor cores for the attention: 16 x
+ * 8 results per warp, summed in float32 over 16 columns at a time (ptx.h).
  */
 #ifndef ACCEL_BACKEND_CUDA_ATTENTION_MMA_H
 #define ACCEL_BACKEND_CUDA_ATTENTION_MMA_H
@@ -36,7 +36,8 @@ static __device__ __forceinline__ int mma_first(void)
 
 /* The address that this lane hands in for 8 x 8 matrices of `at`: rows [0, 8) and
  * [8, 16) at columns [0, 8), then the same rows at columns [8, 16). */
-static __device__ __forceinline__ const bf16_t *mma_matrix_row(const bf16_t *at, int ld)
+template <typename T>
+static __device__ __forceinline__ const T *mma_matrix_row(const T *at, int ld)
 {
     const int lane = (int)threadIdx.x % WARP;
 
@@ -45,13 +46,15 @@ static __device__ __forceinline__ const bf16_t *mma_matrix_row(const bf16_t *at,
 
 /* These four matrices serve as a in the order {0, 1, 2, 3}, or as b of the rows'
  * transpose in {0, 2} and {1, 3}. */
-static __device__ __forceinline__ void mma_load(uint32_t r[4], const bf16_t *at, int ld)
+template <typename T>
+static __device__ __forceinline__ void mma_load(uint32_t r[4], const T *at, int ld)
 {
     ptx_load(r, mma_matrix_row(at, ld));
 }
 
 /* The same matrices, each transposed. They serve as b in {0, 1} and {2, 3}. */
-static __device__ __forceinline__ void mma_load_turned(uint32_t r[4], const bf16_t *at,
+template <typename T>
+static __device__ __forceinline__ void mma_load_turned(uint32_t r[4], const T *at,
                                                        int ld)
 {
     ptx_load_turned(r, mma_matrix_row(at, ld));
@@ -60,9 +63,9 @@ static __device__ __forceinline__ void mma_load_turned(uint32_t r[4], const bf16
 /* Starts to copy ROWS rows of a head to shared memory, zeros where there are none. Rows
  * and widths allow reads of 8 elements (attn_mma_fits). They are there after
  * mma_staged. */
-template <int WIDTH, int ROWS>
-static __device__ __forceinline__ void mma_stage(bf16_t *dst,
-                                                 const struct attn_rows<bf16_t> &from,
+template <int WIDTH, int ROWS, typename T>
+static __device__ __forceinline__ void mma_stage(T *dst,
+                                                 const struct attn_rows<T> &from,
                                                  int64_t width)
 {
     /* 8 elements, 16 bytes, per thread and copy */
@@ -84,9 +87,8 @@ static __device__ __forceinline__ void mma_staged(void)
 }
 
 /* c = rows [0, 16) of a times the transpose of the first 8 N rows of b. */
-template <int WIDTH, int N>
-static __device__ __forceinline__ void mma_scores(float c[N][4], const bf16_t *a,
-                                                  const bf16_t *b)
+template <int WIDTH, int N, typename T>
+static __device__ __forceinline__ void mma_scores(float c[N][4], const T *a, const T *b)
 {
     const int ld = WIDTH + MMA_PAD;
 
@@ -103,17 +105,17 @@ static __device__ __forceinline__ void mma_scores(float c[N][4], const bf16_t *a
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             mma_load(right, b + n * 8 * ld + k, ld);
-            ptx_mma(c[n], left, right[0], right[2]);
-            ptx_mma(c[n + 1], left, right[1], right[3]);
+            ptx_mma<T>(c[n], left, right[0], right[2]);
+            ptx_mma<T>(c[n + 1], left, right[1], right[3]);
         }
     }
 }
 
-/* acc += c, rounded to bfloat16, times the first 8 N rows of b. The layout of a result
+/* acc += c, rounded to T, times the first 8 N rows of b. The layout of a result
  * is that of an operand a, so c needs no trip through shared memory. */
-template <int WIDTH, int N>
+template <int WIDTH, int N, typename T>
 static __device__ __forceinline__ void mma_gather(float acc[WIDTH / 8][4],
-                                                  const float c[N][4], const bf16_t *b)
+                                                  const float c[N][4], const T *b)
 {
     const int ld = WIDTH + MMA_PAD;
 
@@ -121,15 +123,15 @@ static __device__ __forceinline__ void mma_gather(float acc[WIDTH / 8][4],
     for (int k = 0; k < N; k += 2) {
         uint32_t left[4], right[4];
 
-        left[0] = ptx_pack(c[k][0], c[k][1]);
-        left[1] = ptx_pack(c[k][2], c[k][3]);
-        left[2] = ptx_pack(c[k + 1][0], c[k + 1][1]);
-        left[3] = ptx_pack(c[k + 1][2], c[k + 1][3]);
+        left[0] = ptx_pack<T>(c[k][0], c[k][1]);
+        left[1] = ptx_pack<T>(c[k][2], c[k][3]);
+        left[2] = ptx_pack<T>(c[k + 1][0], c[k + 1][1]);
+        left[3] = ptx_pack<T>(c[k + 1][2], c[k + 1][3]);
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n += 2) {
             mma_load_turned(right, b + k * 8 * ld + n * 8, ld);
-            ptx_mma(acc[n], left, right[0], right[1]);
-            ptx_mma(acc[n + 1], left, right[2], right[3]);
+            ptx_mma<T>(acc[n], left, right[0], right[1]);
+            ptx_mma<T>(acc[n + 1], left, right[2], right[3]);
         }
     }
 }
@@ -222,23 +224,22 @@ static __device__ __forceinline__ struct mma_rows mma_rows_by(float upper, float
 }
 
 /* Stores the warp's rows of a finished tile, two elements at once where they lie so. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void mma_store(const struct heads_out &to, int64_t b,
                                                  int64_t h, int64_t first, int rows,
                                                  const float acc[WIDTH / 8][4],
                                                  const struct mma_rows &r,
                                                  int64_t width)
 {
-    bf16_t *tile =
-        (bf16_t *)to.data + b * to.sample + h * to.head + first * to.row + mma_col();
+    T *tile = (T *)to.data + b * to.sample + h * to.head + first * to.row + mma_col();
     const bool pairs =
-        ((uintptr_t)to.data / sizeof(bf16_t) | to.sample | to.head | to.row) % 2 == 0;
+        ((uintptr_t)to.data / sizeof(T) | to.sample | to.head | to.row) % 2 == 0;
 
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int row = half ? r.lower : r.upper;
         const float by = half ? r.lower_by : r.upper_by;
-        bf16_t *at = tile + row * to.row;
+        T *at = tile + row * to.row;
 
         if (row >= rows)
             continue;
@@ -275,8 +276,9 @@ struct mma_task {
     int64_t sample, samples, kv_head, kv_heads;
     /* Five products: gradients of the part's scores, a tile of 64 queries and 64 keys
      * after the other [samples, heads, query tiles, key tiles]; else NULL. A tile has a
-     * row per key; its columns are the queries in the order of mma_query. */
-    bf16_t *ds;
+     * row per key; its columns are the queries in the order of mma_query. Of the call's
+     * type. */
+    void *ds;
 };
 
 /* Which query of a tile column `at` of its stored gradients is: a lane's queries of 32
@@ -287,9 +289,10 @@ static __device__ __forceinline__ int mma_query(int at)
 }
 
 /* The stored gradients of a tile's scores. */
-static __device__ __forceinline__ bf16_t *mma_ds_of(const struct attention &p,
-                                                    const struct mma_task &w,
-                                                    const struct attn_tile &t)
+template <typename T>
+static __device__ __forceinline__ T *mma_ds_of(const struct attention &p,
+                                               const struct mma_task &w,
+                                               const struct attn_tile &t)
 {
     const int64_t group = p.heads / p.kv_heads;
     const int64_t head =
@@ -297,8 +300,8 @@ static __device__ __forceinline__ bf16_t *mma_ds_of(const struct attention &p,
     const int64_t down = (p.queries + ATTN_TILE - 1) / ATTN_TILE;
     const int64_t across = (p.keys + ATTN_TILE - 1) / ATTN_TILE;
 
-    return w.ds + ((head * down + t.q0 / ATTN_TILE) * across + t.k0 / ATTN_TILE) *
-                      (ATTN_TILE * ATTN_TILE);
+    return (T *)w.ds + ((head * down + t.q0 / ATTN_TILE) * across + t.k0 / ATTN_TILE) *
+                           (ATTN_TILE * ATTN_TILE);
 }
 
 /* exp(scale s - lse); lse is in units of log2, as MMA_LOG2E makes it; by: scale
@@ -317,24 +320,25 @@ static __device__ __forceinline__ void mma_score_grad(float &p, float &dp, float
     p *= keep;
 }
 
-/* Results, rounded to bfloat16, as operands a of products over 16 of their columns. */
-template <int N>
+/* Results, rounded to T, as operands a of products over 16 of their columns. */
+template <typename T, int N>
 static __device__ __forceinline__ void mma_pack(uint32_t a[N / 2][4],
                                                 const float c[N][4])
 {
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        a[n / 2][n % 2 * 2] = ptx_pack(c[n][0], c[n][1]);
-        a[n / 2][n % 2 * 2 + 1] = ptx_pack(c[n][2], c[n][3]);
+        a[n / 2][n % 2 * 2] = ptx_pack<T>(c[n][0], c[n][1]);
+        a[n / 2][n % 2 * 2 + 1] = ptx_pack<T>(c[n][2], c[n][3]);
     }
 }
 
 /* Keeps the packed gradients of the scores of a tile's keys and 32 queries from `half`
  * on for dq; `row`: the upper of this lane's two keys. */
-static __device__ __forceinline__ void mma_keep_ds(bf16_t *ds, int row, int half,
+template <typename T>
+static __device__ __forceinline__ void mma_keep_ds(T *ds, int row, int half,
                                                    const uint32_t a[2][4])
 {
-    bf16_t *at = ds + row * ATTN_TILE + half + mma_col() * 4;
+    T *at = ds + row * ATTN_TILE + half + mma_col() * 4;
     pack<uint32_t, 4> upper, lower;
 
 #pragma unroll
@@ -345,6 +349,29 @@ static __device__ __forceinline__ void mma_keep_ds(bf16_t *ds, int row, int half
     *reinterpret_cast<pack<uint32_t, 4> *>(at) = upper;
     *reinterpret_cast<pack<uint32_t, 4> *>(at + 8 * ATTN_TILE) = lower;
 }
+
+/* Runs the statements with T and WIDTH as the call has them. Two widths are compiled;
+ * narrower heads are padded with zeros. */
+#define BY_TILE(p, T, WIDTH, ...)                                                      \
+    do {                                                                               \
+        if ((p)->type == ACCEL_F16 && (p)->head_width <= 64) {                         \
+            using T = half_t;                                                          \
+            constexpr int WIDTH = 64;                                                  \
+            __VA_ARGS__;                                                               \
+        } else if ((p)->type == ACCEL_F16) {                                           \
+            using T = half_t;                                                          \
+            constexpr int WIDTH = 128;                                                 \
+            __VA_ARGS__;                                                               \
+        } else if ((p)->head_width <= 64) {                                            \
+            using T = bf16_t;                                                          \
+            constexpr int WIDTH = 64;                                                  \
+            __VA_ARGS__;                                                               \
+        } else {                                                                       \
+            using T = bf16_t;                                                          \
+            constexpr int WIDTH = 128;                                                 \
+            __VA_ARGS__;                                                               \
+        }                                                                              \
+    } while (0)
 
 void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
                       float *lse);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention backward on tensor cores: bfloat16, heads of up to 128 elements. As in the
- * plain backward, a block per 64 queries makes dq and a block per 64 keys dk and dv. A
- * warp has 16 rows and takes 32 of the other side at a time, to fit its registers; the
- * next 32 are copied meanwhile. Where five products pay (attention_five.h), the blocks
- * of keys keep what dq needs, and attention_mma_dq.cu makes it.
+ * Attention backward on tensor cores: bfloat16 or float16, heads of up to 128 elements.
+ * As in the plain backward, a block per 64 queries makes dq and a block per 64 keys dk
+ * and dv. A warp has 16 rows and takes 32 of the other side at a time, to fit its
+ * registers; the next 32 are copied meanwhile. Where five products pay
+ * (attention_five.h), the blocks of keys keep what dq needs, and attention_mma_dq.cu
+ * makes it.
  */
 #include "backend/cuda/attention_five.h"
 #include "backend/cuda/attention_mma.h"
@@ -16,9 +17,8 @@
 /* Two tiles that stay and two that change, and two floats per query. For dq the
  * queries' side stays (q, dout), for dk and dv the keys' side (k, v). One half of the
  * tiles that change is read while the other is copied. */
-template <int WIDTH> struct grad_shared {
-    bf16_t own[2][ATTN_TILE * (WIDTH + MMA_PAD)],
-        other[2][ATTN_TILE * (WIDTH + MMA_PAD)];
+template <typename T, int WIDTH> struct grad_shared {
+    T own[2][ATTN_TILE * (WIDTH + MMA_PAD)], other[2][ATTN_TILE * (WIDTH + MMA_PAD)];
     float lse[ATTN_TILE], delta[ATTN_TILE];
     uint8_t kept[ATTN_TILE * ATTN_QUADS];
 };
@@ -42,9 +42,9 @@ static __device__ __forceinline__ void stage_rows(const struct attention &p,
 }
 
 /* Starts to copy 32 keys and values of the tile from key `half` on. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void stage_half_keys(const struct attention &p,
-                                                       struct grad_shared<WIDTH> &sh,
+                                                       struct grad_shared<T, WIDTH> &sh,
                                                        const struct attn_tile &t,
                                                        int half)
 {
@@ -52,30 +52,28 @@ static __device__ __forceinline__ void stage_half_keys(const struct attention &p
     const int64_t first = t.k0 + half;
 
     mma_stage<WIDTH, HALF>(sh.other[0] + at,
-                           attn_rows_of<bf16_t>(p.k, t.b, t.kv_head, first, keys, 1.0f),
+                           attn_rows_of<T>(p.k, t.b, t.kv_head, first, keys, 1.0f),
                            p.head_width);
     mma_stage<WIDTH, HALF>(sh.other[1] + at,
-                           attn_rows_of<bf16_t>(p.v, t.b, t.kv_head, first, keys, 1.0f),
+                           attn_rows_of<T>(p.v, t.b, t.kv_head, first, keys, 1.0f),
                            p.head_width);
 }
 
 /* Starts to copy 32 queries of the tile from query `half` on, their dout, lse and
  * delta. */
-template <int WIDTH>
-static __device__ __forceinline__ void stage_half_queries(const struct attention &p,
-                                                          const struct mma_task &w,
-                                                          struct grad_shared<WIDTH> &sh,
-                                                          const struct attn_tile &t,
-                                                          int half)
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void stage_half_queries(
+    const struct attention &p, const struct mma_task &w,
+    struct grad_shared<T, WIDTH> &sh, const struct attn_tile &t, int half)
 {
     const int at = half * (WIDTH + MMA_PAD);
-    struct attn_rows<bf16_t> dout = attn_out_rows<bf16_t>(p, w.dout, t);
+    struct attn_rows<T> dout = attn_out_rows<T>(p, w.dout, t);
 
     dout.at += half * dout.stride;
     dout.count -= half;
     mma_stage<WIDTH, HALF>(
         sh.other[0] + at,
-        attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0 + half, t.queries - half, 1.0f),
+        attn_rows_of<T>(p.q, t.b, t.h, t.q0 + half, t.queries - half, 1.0f),
         p.head_width);
     mma_stage<WIDTH, HALF>(sh.other[1] + at, dout, p.head_width);
     stage_rows(p, w, t, half, HALF, sh.lse, sh.delta);
@@ -94,9 +92,9 @@ static __device__ __forceinline__ void stage_kept(const struct attention &p,
 
 /* Adds what 32 keys of the tile from key `half` on contribute to dq. Rows are
  * queries. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void add_keys(const struct attention &p,
-                                                struct grad_shared<WIDTH> &sh,
+                                                struct grad_shared<T, WIDTH> &sh,
                                                 const struct attn_tile &t, int half,
                                                 float dq[WIDTH / 8][4])
 {
@@ -125,10 +123,10 @@ static __device__ __forceinline__ void add_keys(const struct attention &p,
 }
 
 /* dq of one tile: keys pass by. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void query_tile(const struct attention &p,
                                                   const struct mma_task &w,
-                                                  struct grad_shared<WIDTH> &sh,
+                                                  struct grad_shared<T, WIDTH> &sh,
                                                   struct attn_tile t,
                                                   const struct heads_out &dq)
 {
@@ -138,10 +136,10 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
     mma_clear<WIDTH>(acc);
     __syncthreads();
     mma_stage<WIDTH, ATTN_TILE>(
-        sh.own[0], attn_rows_of<bf16_t>(p.q, t.b, t.h, t.q0, t.queries, 1.0f), d);
-    mma_stage<WIDTH, ATTN_TILE>(sh.own[1], attn_out_rows<bf16_t>(p, w.dout, t), d);
+        sh.own[0], attn_rows_of<T>(p.q, t.b, t.h, t.q0, t.queries, 1.0f), d);
+    mma_stage<WIDTH, ATTN_TILE>(sh.own[1], attn_out_rows<T>(p, w.dout, t), d);
     stage_rows(p, w, t, 0, ATTN_TILE, sh.lse, sh.delta);
-    stage_half_keys<WIDTH>(p, sh, t, 0);
+    stage_half_keys<T, WIDTH>(p, sh, t, 0);
 #pragma unroll 1
     for (int64_t k = 0; k < end; k += HALF) {
         const int half = (int)(k % ATTN_TILE), other = HALF - half;
@@ -149,23 +147,26 @@ static __device__ __forceinline__ void query_tile(const struct attention &p,
         t = attn_tile_at(p, t.b, t.h, t.q0, k - half);
         mma_staged();
         if (k + HALF < end)
-            stage_half_keys<WIDTH>(
+            stage_half_keys<T, WIDTH>(
                 p, sh, attn_tile_at(p, t.b, t.h, t.q0, k + HALF - other), other);
         stage_kept(p, t, half, sh.kept);
-        add_keys<WIDTH>(p, sh, t, half, acc);
+        add_keys<T, WIDTH>(p, sh, t, half, acc);
     }
     ptx_copy_wait<0>(); /* where no key is seen, the first ones are still under way */
     /* the scale of the scores is a factor of their derivative, too */
-    mma_store<WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc, mma_rows_by(p.scale, p.scale),
-                     d);
+    mma_store<T, WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc,
+                        mma_rows_by(p.scale, p.scale), d);
 }
 
 /* Adds what 32 queries of the tile from query `half` on contribute to dk and dv. Rows
  * are keys. */
-template <int WIDTH>
-static __device__ __forceinline__ void add_queries(
-    const struct attention &p, const struct mma_task &w, struct grad_shared<WIDTH> &sh,
-    const struct attn_tile &t, int half, float dk[WIDTH / 8][4], float dv[WIDTH / 8][4])
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void add_queries(const struct attention &p,
+                                                   const struct mma_task &w,
+                                                   struct grad_shared<T, WIDTH> &sh,
+                                                   const struct attn_tile &t, int half,
+                                                   float dk[WIDTH / 8][4],
+                                                   float dv[WIDTH / 8][4])
 {
     const int ld = WIDTH + MMA_PAD, row = mma_first() + mma_row();
     const struct attn_view view = attn_view_of(p, t);
@@ -189,8 +190,8 @@ static __device__ __forceinline__ void add_queries(
     if (w.ds) {
         uint32_t packed[TILES / 2][4];
 
-        mma_pack<TILES>(packed, ds);
-        mma_keep_ds(mma_ds_of(p, w, t), row, half, packed);
+        mma_pack<T, TILES>(packed, ds);
+        mma_keep_ds(mma_ds_of<T>(p, w, t), row, half, packed);
     }
     /* dv += p^T dout, dk += ds^T q: rows are keys, so both are plain products */
     mma_gather<WIDTH, TILES>(dv, s, sh.other[1] + half * ld);
@@ -230,10 +231,10 @@ static __device__ __forceinline__ struct attn_tile query_step(
 
 /* dk and dv may be one tensor: each element belongs to the same thread in both, dk
  * first. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void key_tile(const struct attention &p,
                                                 const struct mma_task &w,
-                                                struct grad_shared<WIDTH> &sh,
+                                                struct grad_shared<T, WIDTH> &sh,
                                                 const struct attn_tile &keys,
                                                 const struct heads_out &to_k,
                                                 const struct heads_out &to_v)
@@ -247,13 +248,13 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
     mma_clear<WIDTH>(dk);
     mma_clear<WIDTH>(dv);
     __syncthreads();
-    mma_stage<WIDTH, ATTN_TILE>(
-        sh.own[0], attn_rows_of<bf16_t>(p.k, b, h, k0, keys.keys, 1.0f), d);
-    mma_stage<WIDTH, ATTN_TILE>(
-        sh.own[1], attn_rows_of<bf16_t>(p.v, b, h, k0, keys.keys, 1.0f), d);
+    mma_stage<WIDTH, ATTN_TILE>(sh.own[0],
+                                attn_rows_of<T>(p.k, b, h, k0, keys.keys, 1.0f), d);
+    mma_stage<WIDTH, ATTN_TILE>(sh.own[1],
+                                attn_rows_of<T>(p.v, b, h, k0, keys.keys, 1.0f), d);
     if (walk.steps > 0) {
         next = query_step(p, walk, keys, 0, &next_half);
-        stage_half_queries<WIDTH>(p, w, sh, next, next_half);
+        stage_half_queries<T, WIDTH>(p, w, sh, next, next_half);
     }
 #pragma unroll 1
     for (int64_t step = 0; step < walk.steps; step++) {
@@ -262,25 +263,26 @@ static __device__ __forceinline__ void key_tile(const struct attention &p,
         mma_staged();
         if (step + 1 < walk.steps) {
             next = query_step(p, walk, keys, step + 1, &next_half);
-            stage_half_queries<WIDTH>(p, w, sh, next, next_half);
+            stage_half_queries<T, WIDTH>(p, w, sh, next, next_half);
         }
         stage_kept(p, t, half, sh.kept);
-        add_queries<WIDTH>(p, w, sh, t, half, dk, dv);
+        add_queries<T, WIDTH>(p, w, sh, t, half, dk, dv);
     }
     ptx_copy_wait<0>(); /* where no query sees the keys, these are still under way */
     if (to_k.data)
-        mma_store<WIDTH>(to_k, b, h, k0, keys.keys, dk, mma_rows_by(p.scale, p.scale),
-                         d);
+        mma_store<T, WIDTH>(to_k, b, h, k0, keys.keys, dk,
+                            mma_rows_by(p.scale, p.scale), d);
     if (to_v.data)
-        mma_store<WIDTH>(to_v, b, h, k0, keys.keys, dv, mma_rows_by(1.0f, 1.0f), d);
+        mma_store<T, WIDTH>(to_v, b, h, k0, keys.keys, dv, mma_rows_by(1.0f, 1.0f), d);
 }
 
 /* dq [batch, queries, heads]: a block of 4 warps per 64 queries of a head. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(MMA_THREADS)
     attention_mma_dq(struct attention p, struct mma_task w, struct heads_out dq)
 {
-    DYNAMIC_SHARED(struct grad_shared<WIDTH>, sh);
+    using shared = struct grad_shared<T, WIDTH>;
+    DYNAMIC_SHARED(shared, sh);
     const int64_t blocks = (p.queries + ATTN_TILE - 1) / ATTN_TILE;
     const int64_t heads = p.batch * p.heads;
 
@@ -289,19 +291,20 @@ static __global__ void __launch_bounds__(MMA_THREADS)
         /* later queries see more keys, so they start first */
         int64_t bh = i % heads, q0 = (blocks - 1 - i / heads) * ATTN_TILE;
 
-        query_tile<WIDTH>(p, w, *sh, attn_tile_at(p, bh / p.heads, bh % p.heads, q0, 0),
-                          dq);
+        query_tile<T, WIDTH>(p, w, *sh,
+                             attn_tile_at(p, bh / p.heads, bh % p.heads, q0, 0), dq);
     }
 }
 
 /* dk and dv [samples, keys, kv_heads]: a block per 64 keys of a key head, over the
  * whole group of query heads. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(MMA_THREADS)
     attention_mma_dkv(struct attention p, struct mma_task w, struct heads_out dk,
                       struct heads_out dv)
 {
-    DYNAMIC_SHARED(struct grad_shared<WIDTH>, sh);
+    using shared = struct grad_shared<T, WIDTH>;
+    DYNAMIC_SHARED(shared, sh);
     const int64_t blocks = (p.keys + ATTN_TILE - 1) / ATTN_TILE;
     const int64_t heads = w.samples * w.kv_heads;
 
@@ -312,14 +315,14 @@ static __global__ void __launch_bounds__(MMA_THREADS)
         int64_t b = w.sample + i % heads / w.kv_heads;
         int64_t h = (w.kv_head + i % w.kv_heads) * (p.heads / p.kv_heads);
 
-        key_tile<WIDTH>(p, w, *sh, attn_tile_at(p, b, h, 0, i / heads * ATTN_TILE), dk,
-                        dv);
+        key_tile<T, WIDTH>(p, w, *sh, attn_tile_at(p, b, h, 0, i / heads * ATTN_TILE),
+                           dk, dv);
     }
 }
 
 /* dq before dk and dv, which may be added to the same memory; from the kept gradients
  * of the scores, after them. Either is left out where nobody wants it. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
                                 const struct attention_grads *g,
                                 const struct mma_task *w)
@@ -327,26 +330,26 @@ static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
     int64_t q_tasks = p->batch * p->heads * ((p->queries + ATTN_TILE - 1) / ATTN_TILE);
     int64_t k_tasks =
         w->samples * w->kv_heads * ((p->keys + ATTN_TILE - 1) / ATTN_TILE);
-    size_t bytes = sizeof(struct grad_shared<WIDTH>);
+    size_t bytes = sizeof(struct grad_shared<T, WIDTH>);
     struct heads_out dq = g->dq, dk = g->dk, dv = g->dv;
     const bool wgmma = attn_has_wgmma(s, p);
     struct attention a = *p;
     struct mma_task task = *w;
+    auto mma_dq = attention_mma_dq<T, WIDTH>;
+    auto mma_dkv = attention_mma_dkv<T, WIDTH>;
 
     /* 38 KiB with WIDTH 64, 70 KiB with 128: the wide one must ask for it */
-    if (bytes > 48 << 10 && (!ALLOW_SHARED(attention_mma_dq<WIDTH>, bytes, s) ||
-                             !ALLOW_SHARED(attention_mma_dkv<WIDTH>, bytes, s)))
+    if (bytes > 48 << 10 &&
+        (!ALLOW_SHARED(mma_dq, bytes, s) || !ALLOW_SHARED(mma_dkv, bytes, s)))
         return;
     if (dq.data && !w->ds && wgmma)
         attn_wgmma_dq(s, p, w, &g->dq);
     else if (dq.data && !w->ds)
-        LAUNCH(attention_mma_dq<WIDTH>, rows_grid(q_tasks), MMA_THREADS, bytes, s, a,
-               task, dq);
+        LAUNCH(mma_dq, rows_grid(q_tasks), MMA_THREADS, bytes, s, a, task, dq);
     if ((dk.data || dv.data) && wgmma)
         attn_wgmma_dkv(s, p, w, g);
     else if (dk.data || dv.data)
-        LAUNCH(attention_mma_dkv<WIDTH>, rows_grid(k_tasks), MMA_THREADS, bytes, s, a,
-               task, dk, dv);
+        LAUNCH(mma_dkv, rows_grid(k_tasks), MMA_THREADS, bytes, s, a, task, dk, dv);
     if (w->ds)
         attn_mma_dq(s, p, w, &g->dq);
 }
@@ -354,10 +357,7 @@ static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
 static void launch_part(struct cuda_state *s, const struct attention *p,
                         const struct attention_grads *g, const struct mma_task *w)
 {
-    if (p->head_width <= 64)
-        launch_mma_backward<64>(s, p, g, w);
-    else
-        launch_mma_backward<128>(s, p, g, w);
+    BY_TILE(p, T, WIDTH, (launch_mma_backward<T, WIDTH>(s, p, g, w)));
 }
 
 /* Part after part in one place: the queue runs in order. */
@@ -365,7 +365,7 @@ static void five_products(struct cuda_state *s, const struct attention *p,
                           const struct attention_grads *g, struct mma_task w,
                           struct attn_split split)
 {
-    bf16_t *ds = (bf16_t *)cuda_scratch(s, (size_t)five_bytes(p, split));
+    void *ds = cuda_scratch(s, (size_t)five_bytes(p, split));
 
     w.ds = ds;
     for (w.sample = 0; ds && w.sample < p->batch; w.sample += split.samples) {

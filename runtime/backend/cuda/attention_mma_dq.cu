@@ -1,38 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dq = ds k on tensor cores, from the gradients of the scores that dk and dv kept: the
- * fifth product (attention_five.h). In: a part's tiles, rounded to bfloat16. A block
- * has 64 queries and goes over the keys in the order of the backward that makes the
- * scores again, so the sums have the same bits.
+ * fifth product (attention_five.h). In: a part's tiles, rounded to the call's type. A
+ * block has 64 queries and goes over the keys in the order of the backward that makes
+ * the scores again, so the sums have the same bits.
  */
 #include "backend/cuda/attention_mma.h"
 
 /* Keys and gradients of scores of two tiles: one is read, the other copied. */
-template <int WIDTH> struct dq_shared {
-    bf16_t k[2][ATTN_TILE * (WIDTH + MMA_PAD)],
-        ds[2][ATTN_TILE * (ATTN_TILE + MMA_PAD)];
+template <typename T, int WIDTH> struct dq_shared {
+    T k[2][ATTN_TILE * (WIDTH + MMA_PAD)], ds[2][ATTN_TILE * (ATTN_TILE + MMA_PAD)];
 };
 
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void stage_ds(const struct attention &p,
                                                 const struct mma_task &w,
-                                                struct dq_shared<WIDTH> &sh,
+                                                struct dq_shared<T, WIDTH> &sh,
                                                 const struct attn_tile &t)
 {
     const int at = (int)(t.k0 / ATTN_TILE % 2);
-    const struct attn_rows<bf16_t> ds = {
-        mma_ds_of(p, w, t), ATTN_TILE, ATTN_TILE, 1.0f
+    const struct attn_rows<T> ds = {
+        mma_ds_of<T>(p, w, t), ATTN_TILE, ATTN_TILE, 1.0f
     };
 
     mma_stage<ATTN_TILE, ATTN_TILE>(sh.ds[at], ds, ATTN_TILE);
     mma_stage<WIDTH, ATTN_TILE>(
-        sh.k[at], attn_rows_of<bf16_t>(p.k, t.b, t.kv_head, t.k0, t.keys, 1.0f),
+        sh.k[at], attn_rows_of<T>(p.k, t.b, t.kv_head, t.k0, t.keys, 1.0f),
         p.head_width);
 }
 
 /* dq += ds k for the keys of a tile. ds has a row per key, so it is turned. */
-template <int WIDTH>
-static __device__ __forceinline__ void add_ds(const bf16_t *ds, const bf16_t *k,
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void add_ds(const T *ds, const T *k,
                                               float dq[WIDTH / 8][4])
 {
     const int ld = WIDTH + MMA_PAD, ds_ld = ATTN_TILE + MMA_PAD;
@@ -47,16 +46,16 @@ static __device__ __forceinline__ void add_ds(const bf16_t *ds, const bf16_t *k,
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n += 2) {
             mma_load_turned(right, k + key * ld + n * 8, ld);
-            ptx_mma(dq[n], left, right[0], right[1]);
-            ptx_mma(dq[n + 1], left, right[2], right[3]);
+            ptx_mma<T>(dq[n], left, right[0], right[1]);
+            ptx_mma<T>(dq[n + 1], left, right[2], right[3]);
         }
     }
 }
 
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void dq_tile(const struct attention &p,
                                                const struct mma_task &w,
-                                               struct dq_shared<WIDTH> &sh,
+                                               struct dq_shared<T, WIDTH> &sh,
                                                struct attn_tile t,
                                                const struct heads_out &dq)
 {
@@ -69,25 +68,27 @@ static __device__ __forceinline__ void dq_tile(const struct attention &p,
     mma_clear<WIDTH>(acc);
     __syncthreads();
     if (end > 0)
-        stage_ds<WIDTH>(p, w, sh, t);
+        stage_ds<T, WIDTH>(p, w, sh, t);
 #pragma unroll 1
     for (int64_t k0 = 0; k0 < end; k0 += ATTN_TILE) {
         const int at = (int)(k0 / ATTN_TILE % 2);
 
         mma_staged();
         if (k0 + ATTN_TILE < end)
-            stage_ds<WIDTH>(p, w, sh, attn_tile_at(p, t.b, t.h, t.q0, k0 + ATTN_TILE));
-        add_ds<WIDTH>(sh.ds[at], sh.k[at], acc);
+            stage_ds<T, WIDTH>(p, w, sh,
+                               attn_tile_at(p, t.b, t.h, t.q0, k0 + ATTN_TILE));
+        add_ds<T, WIDTH>(sh.ds[at], sh.k[at], acc);
     }
-    mma_store<WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc, rows, p.head_width);
+    mma_store<T, WIDTH>(dq, t.b, t.h, t.q0, t.queries, acc, rows, p.head_width);
 }
 
 /* A block per 64 queries of a head of the part. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __global__ void __launch_bounds__(MMA_THREADS)
     attention_mma_ds_k(struct attention p, struct mma_task w, struct heads_out dq)
 {
-    DYNAMIC_SHARED(struct dq_shared<WIDTH>, sh);
+    using shared = struct dq_shared<T, WIDTH>;
+    DYNAMIC_SHARED(shared, sh);
     const int64_t blocks = (p.queries + ATTN_TILE - 1) / ATTN_TILE;
     const int64_t group = p.heads / p.kv_heads, across = w.kv_heads * group;
     const int64_t heads = w.samples * across;
@@ -98,33 +99,30 @@ static __global__ void __launch_bounds__(MMA_THREADS)
         int64_t b = w.sample + i % heads / across;
         int64_t h = w.kv_head * group + i % across;
 
-        dq_tile<WIDTH>(p, w, *sh,
-                       attn_tile_at(p, b, h, (blocks - 1 - i / heads) * ATTN_TILE, 0),
-                       dq);
+        dq_tile<T, WIDTH>(
+            p, w, *sh, attn_tile_at(p, b, h, (blocks - 1 - i / heads) * ATTN_TILE, 0),
+            dq);
     }
 }
 
-template <int WIDTH>
+template <typename T, int WIDTH>
 static void launch_dq(struct cuda_state *s, const struct attention *p,
                       const struct mma_task *w, struct heads_out dq)
 {
     const int64_t tasks = w->samples * w->kv_heads * (p->heads / p->kv_heads) *
                           ((p->queries + ATTN_TILE - 1) / ATTN_TILE);
-    const size_t bytes = sizeof(struct dq_shared<WIDTH>);
+    const size_t bytes = sizeof(struct dq_shared<T, WIDTH>);
     struct attention a = *p;
     struct mma_task task = *w;
+    auto mma_ds_k = attention_mma_ds_k<T, WIDTH>;
 
-    if (bytes > 48 << 10 && !ALLOW_SHARED(attention_mma_ds_k<WIDTH>, bytes, s))
+    if (bytes > 48 << 10 && !ALLOW_SHARED(mma_ds_k, bytes, s))
         return;
-    LAUNCH(attention_mma_ds_k<WIDTH>, rows_grid(tasks), MMA_THREADS, bytes, s, a, task,
-           dq);
+    LAUNCH(mma_ds_k, rows_grid(tasks), MMA_THREADS, bytes, s, a, task, dq);
 }
 
 void attn_mma_dq(struct cuda_state *s, const struct attention *p,
                  const struct mma_task *w, const struct heads_out *dq)
 {
-    if (p->head_width <= 64)
-        launch_dq<64>(s, p, w, *dq);
-    else
-        launch_dq<128>(s, p, w, *dq);
+    BY_TILE(p, T, WIDTH, (launch_dq<T, WIDTH>(s, p, w, *dq)));
 }

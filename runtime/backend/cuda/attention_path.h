@@ -50,7 +50,7 @@ static inline unsigned attn_forms_named(const char *list)
     return forms;
 }
 
-/* Can 8 bfloat16 elements of a row be read at once (16 bytes)? */
+/* Can 8 16-bit elements of a row be read at once (16 bytes)? */
 static inline bool attn_aligned(const void *data, int64_t sample, int64_t row,
                                 int64_t head)
 {
@@ -65,14 +65,14 @@ static inline bool attn_inputs_aligned(const struct attention *p)
            attn_aligned(p->v.data, p->v.sample, p->v.row, p->v.head);
 }
 
-/* Do our own kernels on tensor cores apply? bfloat16, heads of 8, 16, ... 128 elements,
- * a scale above 0, as the maximum of scores is taken before they are scaled. `g` is
- * NULL for the forward. */
+/* Do our own kernels on tensor cores apply? bfloat16 or float16, heads of 8, 16, ...
+ * 128 elements, and a scale above 0, as the maximum of scores is taken before they are
+ * scaled. `g` is NULL for the forward. */
 static inline bool attn_mma_fits(const struct attention *p,
                                  const struct attention_grads *g)
 {
-    return p->type == ACCEL_BF16 && p->head_width % 8 == 0 && p->head_width <= 128 &&
-           p->scale > 0.0f && attn_inputs_aligned(p) &&
+    return (p->type == ACCEL_BF16 || p->type == ACCEL_F16) && p->head_width % 8 == 0 &&
+           p->head_width <= 128 && p->scale > 0.0f && attn_inputs_aligned(p) &&
            (!g || attn_aligned(g->dout, 0, 0, 0));
 }
 

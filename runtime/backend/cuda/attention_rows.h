@@ -60,7 +60,7 @@ static __device__ __forceinline__ float soften(float s[N][4], int half, float by
 
 /* Writes lse and the output of this lane's two rows of a tile, of which `row` is the
  * upper; max and sum as soften leaves them. out is [batch, queries, heads, width]. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void finish_rows(
     const struct attention &p, const struct attn_tile &t, int row, const float max[2],
     const float sum[2], const float acc[WIDTH / 8][4], void *out, float *lse)
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void finish_rows(
                                            log((double)sum[half]))
                                  : INFINITY;
     }
-    mma_store<WIDTH>(to, t.b, t.h, t.q0, t.queries, acc, rows, d);
+    mma_store<T, WIDTH>(to, t.b, t.h, t.q0, t.queries, acc, rows, d);
 }
 
 #endif

@@ -39,8 +39,8 @@ struct wg_tensor {
 
 /* Starts to copy a tile [panels][ROWS][64] of a head from row `first` on. The barrier
  * expects its bytes. */
-template <int WIDTH, int ROWS>
-static __device__ __forceinline__ void wg_copy(bf16_t *to, const struct wg_tensor *from,
+template <int WIDTH, int ROWS, typename T>
+static __device__ __forceinline__ void wg_copy(T *to, const struct wg_tensor *from,
                                                int64_t first, int64_t head,
                                                int64_t sample, uint64_t *full)
 {
@@ -55,28 +55,27 @@ static __device__ __forceinline__ void wg_copy(bf16_t *to, const struct wg_tenso
 }
 
 /* Where 16 columns from column c on begin in a tile of ROWS rows. */
-template <int ROWS>
-static __device__ __forceinline__ uint64_t wg_columns(const bf16_t *tile, int c)
+template <int ROWS, typename T>
+static __device__ __forceinline__ uint64_t wg_columns(const T *tile, int c)
 {
     return ptx_tile(tile + c / WG_PANEL * WG_PANEL * ROWS + c % WG_PANEL, 0);
 }
 
-/* acc += a, rounded to bfloat16, times ROWS rows of a tile. The layout of a result is
+/* acc += a, rounded to T, times ROWS rows of a tile. The layout of a result is
  * that of an operand a. Between ptx_products_begin and ptx_products_end. */
-template <int WIDTH, int ROWS>
+template <int WIDTH, int ROWS, typename T>
 static __device__ __forceinline__ void wg_add(float acc[WIDTH / 8][4],
                                               const uint32_t a[ROWS / 16][4],
-                                              const bf16_t *tile)
+                                              const T *tile)
 {
 #pragma unroll
     for (int k = 0; k < ROWS / 16; k++) {
-        const bf16_t *rows = tile + k * 16 * WG_PANEL;
+        const T *rows = tile + k * 16 * WG_PANEL;
 
         if constexpr (WIDTH == WG_PANEL)
-            ptx_products_add_64(acc, a[k], ptx_tile(rows, 0));
+            ptx_products_add_64<T>(acc, a[k], ptx_tile(rows, 0));
         else
-            ptx_products_add(acc, a[k],
-                             ptx_tile(rows, ROWS * WG_PANEL * sizeof(bf16_t)));
+            ptx_products_add<T>(acc, a[k], ptx_tile(rows, ROWS * WG_PANEL * sizeof(T)));
     }
 }
 
@@ -97,26 +96,16 @@ template <typename SHARED> static __device__ __forceinline__ SHARED &wg_room(voi
                                                  WG_ALIGN);
 }
 
-/* Runs the statements with WIDTH and DROPS as the call has them: a kernel without
+/* Runs the statements with T, WIDTH and DROPS as the call has them: a kernel without
  * dropout is not to pay for the bits of one with. */
-#define BY_FORM(p, WIDTH, DROPS, ...)                                                  \
+#define BY_FORM(p, T, WIDTH, DROPS, ...)                                               \
     do {                                                                               \
-        if ((p)->head_width == 64 && (p)->dropout > 0.0f) {                            \
-            constexpr int WIDTH = 64;                                                  \
+        if ((p)->dropout > 0.0f) {                                                     \
             constexpr bool DROPS = true;                                               \
-            __VA_ARGS__;                                                               \
-        } else if ((p)->head_width == 64) {                                            \
-            constexpr int WIDTH = 64;                                                  \
-            constexpr bool DROPS = false;                                              \
-            __VA_ARGS__;                                                               \
-        } else if ((p)->dropout > 0.0f) {                                              \
-            constexpr int WIDTH = 128;                                                 \
-            constexpr bool DROPS = true;                                               \
-            __VA_ARGS__;                                                               \
+            BY_TILE(p, T, WIDTH, __VA_ARGS__);                                         \
         } else {                                                                       \
-            constexpr int WIDTH = 128;                                                 \
             constexpr bool DROPS = false;                                              \
-            __VA_ARGS__;                                                               \
+            BY_TILE(p, T, WIDTH, __VA_ARGS__);                                         \
         }                                                                              \
     } while (0)
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dk and dv of the attention for sm_90a: bfloat16, heads of 64 or 128 elements. A
- * thread block has 128 keys of a key head, whose tiles stay, and goes over tiles of 64
- * queries of its group of heads: one thread copies them by tensor maps, a warp their
- * lse and delta, two groups of four warps multiply (wgmma), 64 keys each. Of five
- * products it keeps what dq needs, as attention_mma_backward.cu does.
+ * dk and dv of the attention for sm_90a: bfloat16 or float16, heads of 64 or 128
+ * elements. A thread block has 128 keys of a key head, whose tiles stay, and goes over
+ * tiles of 64 queries of its group of heads: one thread copies them by tensor maps, a
+ * warp their lse and delta, two groups of four warps multiply (wgmma), 64 keys each. Of
+ * five products it keeps what dq needs, as attention_mma_backward.cu does.
  */
 #include "backend/cuda/attention_wgmma_grad.h"
 
 /* Keys and values stay, queries and dout pass. 130 KiB with WIDTH 128. */
-template <int WIDTH> struct wg_dkv_shared {
-    struct wg_grad_shared<WIDTH> tiles;
+template <typename T, int WIDTH> struct wg_dkv_shared {
+    struct wg_grad_shared<T, WIDTH> tiles;
     float lse[WG_STAGES][ATTN_TILE], delta[WG_STAGES][ATTN_TILE];
 };
 
@@ -34,26 +34,26 @@ static __device__ __forceinline__ struct wg_walk wg_walk_of(const struct attenti
 }
 
 /* One thread: all tiles. */
-template <int WIDTH>
-static __device__ __forceinline__ void copy_tiles(struct wg_grad_shared<WIDTH> &sh,
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void copy_tiles(struct wg_grad_shared<T, WIDTH> &sh,
                                                   const struct wg_side &keys,
                                                   const struct wg_side &queries,
                                                   const struct wg_walk &walk,
                                                   const struct attn_tile &t)
 {
-    wg_copy_own<WIDTH>(sh, keys, t.k0, t.kv_head, t.b);
+    wg_copy_own<T, WIDTH>(sh, keys, t.k0, t.kv_head, t.b);
 #pragma unroll 1
     for (int h = walk.head, i = 0; h < walk.head + walk.heads; h++)
 #pragma unroll 1
         for (int q0 = walk.first; q0 < walk.end; q0 += ATTN_TILE, i++)
-            wg_copy_other<WIDTH>(sh, queries, i, q0, h, (int)t.b);
+            wg_copy_other<T, WIDTH>(sh, queries, i, q0, h, (int)t.b);
 }
 
 /* One warp: lse, in units of log2, and delta, of which `row` is the first of the
  * sample's. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void copy_floats(const struct mma_task &w,
-                                                   struct wg_dkv_shared<WIDTH> &sh,
+                                                   struct wg_dkv_shared<T, WIDTH> &sh,
                                                    const struct wg_walk &walk,
                                                    int64_t row)
 {
@@ -76,11 +76,11 @@ static __device__ __forceinline__ void copy_floats(const struct mma_task &w,
 }
 
 /* dv += p^T dout, dk += ds^T q. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void both_sums(
     float dk[WIDTH / 8][4], float dv[WIDTH / 8][4],
     const uint32_t left[GRAD_TILES / 2][4], const uint32_t left_ds[GRAD_TILES / 2][4],
-    const bf16_t *q, const bf16_t *dout)
+    const T *q, const T *dout)
 {
     ptx_hold<WIDTH / 8>(dk);
     ptx_products_begin<WIDTH / 8>(dv);
@@ -125,15 +125,13 @@ static __device__ __forceinline__ void both_grads(const struct attention &p,
 /* What a tile of queries, number i that passes, adds to dk and dv of 64 keys, which
  * begin at element `own` of the block's tiles. ds: where the gradients of the scores
  * are kept, or NULL. */
-template <int WIDTH, bool DROPS>
-static __device__ __forceinline__ void wg_add_queries(const struct attention &p,
-                                                      struct wg_dkv_shared<WIDTH> &sh,
-                                                      const struct attn_tile &t, int i,
-                                                      int own, bf16_t *ds,
-                                                      float dk[WIDTH / 8][4],
-                                                      float dv[WIDTH / 8][4])
+template <typename T, int WIDTH, bool DROPS>
+static __device__ __forceinline__ void wg_add_queries(
+    const struct attention &p, struct wg_dkv_shared<T, WIDTH> &sh,
+    const struct attn_tile &t, int i, int own, T *ds, float dk[WIDTH / 8][4],
+    float dv[WIDTH / 8][4])
 {
-    struct wg_grad_shared<WIDTH> &tiles = sh.tiles;
+    struct wg_grad_shared<T, WIDTH> &tiles = sh.tiles;
     const int row = mma_first() % ATTN_TILE + mma_row(), at = wg_stage(i);
     uint32_t kept = 0, left[GRAD_TILES / 2][4], left_ds[GRAD_TILES / 2][4];
     float s[GRAD_TILES][4], dp[GRAD_TILES][4];
@@ -144,23 +142,23 @@ static __device__ __forceinline__ void wg_add_queries(const struct attention &p,
     mma_clear<ATTN_TILE>(s);
     mma_clear<ATTN_TILE>(dp);
     ptx_barrier_wait(&tiles.full[at], wg_phase(i));
-    both_scores<WIDTH>(tiles, own, at, s, dp);
+    both_scores<T, WIDTH>(tiles, own, at, s, dp);
     both_grads<DROPS>(p, t, row, kept, sh.lse[at], sh.delta[at], s, dp);
-    mma_pack<GRAD_TILES>(left, s);
-    mma_pack<GRAD_TILES>(left_ds, dp);
+    mma_pack<T, GRAD_TILES>(left, s);
+    mma_pack<T, GRAD_TILES>(left_ds, dp);
     if (ds) {
         mma_keep_ds(ds, row, 0, left_ds);
         mma_keep_ds(ds, row, ATTN_TILE / 2, left_ds + GRAD_TILES / 4);
     }
-    both_sums<WIDTH>(dk, dv, left, left_ds, tiles.other[0][at], tiles.other[1][at]);
+    both_sums<T, WIDTH>(dk, dv, left, left_ds, tiles.other[0][at], tiles.other[1][at]);
     wg_release(&tiles.free[at]);
 }
 
 /* Four warps: 64 keys of the block's 128, from keys.k0 on; the walk is the block's. */
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_key_tile(const struct attention &p,
                                                    const struct mma_task &w,
-                                                   struct wg_dkv_shared<WIDTH> &sh,
+                                                   struct wg_dkv_shared<T, WIDTH> &sh,
                                                    const struct wg_walk &walk,
                                                    const struct attn_tile &keys,
                                                    const struct heads_out &to_k,
@@ -174,7 +172,7 @@ static __device__ __forceinline__ void wg_key_tile(const struct attention &p,
      * one */
     const int across = (int)((p.keys + ATTN_TILE - 1) / ATTN_TILE);
     const int down = (walk.end + ATTN_TILE - 1) / ATTN_TILE;
-    bf16_t *const kept = w.ds && keys.keys > 0 ? mma_ds_of(p, w, keys) : NULL;
+    T *const kept = w.ds && keys.keys > 0 ? mma_ds_of<T>(p, w, keys) : NULL;
     struct attn_tile t = keys;
 
     mma_clear<WIDTH>(dk);
@@ -189,19 +187,19 @@ static __device__ __forceinline__ void wg_key_tile(const struct attention &p,
             t.h = walk.head + h;
             t.q0 = q0;
             t.queries = walk.end - q0 < ATTN_TILE ? walk.end - q0 : ATTN_TILE;
-            wg_add_queries<WIDTH, DROPS>(
+            wg_add_queries<T, WIDTH, DROPS>(
                 p, sh, t, i, own,
                 kept ? kept + (int64_t)tile * (ATTN_TILE * ATTN_TILE) : NULL, dk, dv);
         }
     if (to_k.data)
-        mma_store<WIDTH>(to_k, keys.b, keys.kv_head, keys.k0, keys.keys, dk,
-                         { row, row + 8, p.scale, p.scale }, p.head_width);
+        mma_store<T, WIDTH>(to_k, keys.b, keys.kv_head, keys.k0, keys.keys, dk,
+                            { row, row + 8, p.scale, p.scale }, p.head_width);
     if (to_v.data)
-        mma_store<WIDTH>(to_v, keys.b, keys.kv_head, keys.k0, keys.keys, dv,
-                         { row, row + 8, 1.0f, 1.0f }, p.head_width);
+        mma_store<T, WIDTH>(to_v, keys.b, keys.kv_head, keys.k0, keys.keys, dv,
+                            { row, row + 8, 1.0f, 1.0f }, p.head_width);
 }
 
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_grad_block(const struct attention &p,
                                                      const struct mma_task &w,
                                                      const struct wg_side &of_keys,
@@ -209,7 +207,7 @@ static __device__ __forceinline__ void wg_grad_block(const struct attention &p,
                                                      const struct heads_out &dk,
                                                      const struct heads_out &dv)
 {
-    struct wg_dkv_shared<WIDTH> &sh = wg_room<struct wg_dkv_shared<WIDTH>>();
+    struct wg_dkv_shared<T, WIDTH> &sh = wg_room<struct wg_dkv_shared<T, WIDTH>>();
     const int64_t heads = w.samples * w.kv_heads, i = blockIdx.x;
     const int64_t b = w.sample + i % heads / w.kv_heads;
     const int64_t h = (w.kv_head + i % w.kv_heads) * (p.heads / p.kv_heads);
@@ -219,25 +217,26 @@ static __device__ __forceinline__ void wg_grad_block(const struct attention &p,
 
     const struct wg_walk walk = wg_walk_of<WIDTH>(p, keys);
 
-    grad_barriers<WIDTH>(sh.tiles, 2); /* who copies tiles, and who copies floats */
+    grad_barriers<T, WIDTH>(sh.tiles, 2); /* who copies tiles, and who copies floats */
     /* registers: 256 x 232 + 128 x 40, as the loops of those that copy take 30 */
     if (threadIdx.x < WG_WARPS * WARP) {
         const int64_t k0 = keys.k0 + mma_first() / ATTN_TILE * ATTN_TILE;
 
         ptx_more_registers<232>();
-        wg_key_tile<WIDTH, DROPS>(p, w, sh, walk, attn_tile_at(p, b, h, 0, k0), dk, dv);
+        wg_key_tile<T, WIDTH, DROPS>(p, w, sh, walk, attn_tile_at(p, b, h, 0, k0), dk,
+                                     dv);
     } else {
         ptx_fewer_registers<40>();
         if (threadIdx.x == WG_WARPS * WARP)
-            copy_tiles<WIDTH>(sh.tiles, of_keys, of_queries, walk, keys);
+            copy_tiles<T, WIDTH>(sh.tiles, of_keys, of_queries, walk, keys);
         else if (threadIdx.x / WARP == WG_WARPS + 1)
-            copy_floats<WIDTH>(w, sh, walk, b * p.heads * p.queries);
+            copy_floats<T, WIDTH>(w, sh, walk, b * p.heads * p.queries);
     }
 }
 
 /* Code for other devices is there only so that the kernel has a name: attn_has_wgmma
  * keeps them from it. */
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __global__ void __launch_bounds__(WG_THREADS, 1)
     attention_wgmma_dkv(struct attention p, struct mma_task w,
                         const __grid_constant__ wg_tensor q,
@@ -247,22 +246,22 @@ static __global__ void __launch_bounds__(WG_THREADS, 1)
                         struct heads_out dv)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    wg_grad_block<WIDTH, DROPS>(p, w, { { &k, &v } }, { { &q, &dout } }, dk, dv);
+    wg_grad_block<T, WIDTH, DROPS>(p, w, { { &k, &v } }, { { &q, &dout } }, dk, dv);
 #endif
 }
 
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static void launch_wgmma_dkv(struct cuda_state *s, const struct attention *p,
                              const struct mma_task *w, const struct attention_grads *g)
 {
     const int64_t tasks =
         w->samples * w->kv_heads * ((p->keys + WG_ROWS - 1) / WG_ROWS);
-    const size_t bytes = sizeof(struct wg_dkv_shared<WIDTH>) + WG_ALIGN;
+    const size_t bytes = sizeof(struct wg_dkv_shared<T, WIDTH>) + WG_ALIGN;
     const struct heads to_dout = wg_dout_of(p, g->dout);
     struct heads_out dk = g->dk, dv = g->dv;
     struct attention a = *p;
     struct mma_task task = *w;
-    auto wgmma_dkv = attention_wgmma_dkv<WIDTH, DROPS>;
+    auto wgmma_dkv = attention_wgmma_dkv<T, WIDTH, DROPS>;
     struct wg_tensor q, k, v, dout;
 
     if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, ATTN_TILE) ||
@@ -278,5 +277,5 @@ static void launch_wgmma_dkv(struct cuda_state *s, const struct attention *p,
 void attn_wgmma_dkv(struct cuda_state *s, const struct attention *p,
                     const struct mma_task *w, const struct attention_grads *g)
 {
-    BY_FORM(p, WIDTH, DROPS, (launch_wgmma_dkv<WIDTH, DROPS>(s, p, w, g)));
+    BY_FORM(p, T, WIDTH, DROPS, (launch_wgmma_dkv<T, WIDTH, DROPS>(s, p, w, g)));
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dq of the attention for sm_90a where seven products are made (attention_five.h):
- * bfloat16, heads of 64 or 128 elements. A thread block has 128 queries of a head,
- * whose tiles stay, and goes over the tiles of 64 keys that they see: one thread copies
- * them by tensor maps, two groups of four warps multiply (wgmma), 64 queries each.
+ * bfloat16 or float16, heads of 64 or 128 elements. A thread block has 128 queries of a
+ * head, whose tiles stay, and goes over the tiles of 64 keys that they see: one thread
+ * copies them by tensor maps, two groups of four warps multiply (wgmma), 64 queries
+ * each.
  */
 #include "backend/cuda/attention_wgmma_grad.h"
 
@@ -55,15 +56,15 @@ static __device__ __forceinline__ void query_grads(
     mma_hide_keys<GRAD_TILES>(view, row, 0, 0.0f, ds);
 }
 
-/* dq += ds k, ds rounded to bfloat16. */
-template <int WIDTH>
+/* dq += ds k, ds rounded to T. */
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void query_sums(float dq[WIDTH / 8][4],
                                                   const float ds[GRAD_TILES][4],
-                                                  const bf16_t *k)
+                                                  const T *k)
 {
     uint32_t left[GRAD_TILES / 2][4];
 
-    mma_pack<GRAD_TILES>(left, ds);
+    mma_pack<T, GRAD_TILES>(left, ds);
     ptx_products_begin<WIDTH / 8>(dq);
     wg_add<WIDTH, ATTN_TILE>(dq, left, k);
     ptx_products_end<WIDTH / 8>(dq);
@@ -71,9 +72,9 @@ static __device__ __forceinline__ void query_sums(float dq[WIDTH / 8][4],
 
 /* What the tile of keys t, number i that passes, adds to dq of 64 queries, which begin
  * at element `own` of the block's tiles. */
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_add_keys(const struct attention &p,
-                                                   struct wg_grad_shared<WIDTH> &sh,
+                                                   struct wg_grad_shared<T, WIDTH> &sh,
                                                    const struct attn_tile &t, int i,
                                                    int own, int row,
                                                    const struct wg_query_floats &f,
@@ -89,21 +90,19 @@ static __device__ __forceinline__ void wg_add_keys(const struct attention &p,
     mma_clear<ATTN_TILE>(s);
     mma_clear<ATTN_TILE>(ds);
     ptx_barrier_wait(&sh.full[at], wg_phase(i));
-    both_scores<WIDTH>(sh, own, at, s, ds);
+    both_scores<T, WIDTH>(sh, own, at, s, ds);
     query_grads<DROPS>(p, t, row, kept, f, s, ds);
-    query_sums<WIDTH>(dq, ds, sh.other[0][at]);
+    query_sums<T, WIDTH>(dq, ds, sh.other[0][at]);
     wg_release(&sh.free[at]);
 }
 
 /* Four warps: 64 queries of the block's 128, from t.q0 on. Keys that none of them sees
  * are passed over with the others. */
-template <int WIDTH, bool DROPS>
-static __device__ __forceinline__ void wg_query_tile(const struct attention &p,
-                                                     const struct mma_task &w,
-                                                     struct wg_grad_shared<WIDTH> &sh,
-                                                     const struct attn_tile &t,
-                                                     int tiles,
-                                                     const struct heads_out &to)
+template <typename T, int WIDTH, bool DROPS>
+static __device__ __forceinline__ void wg_query_tile(
+    const struct attention &p, const struct mma_task &w,
+    struct wg_grad_shared<T, WIDTH> &sh, const struct attn_tile &t, int tiles,
+    const struct heads_out &to)
 {
     const int row = mma_first() % ATTN_TILE + mma_row();
     const int own = mma_first() / ATTN_TILE * ATTN_TILE * WG_PANEL;
@@ -114,21 +113,21 @@ static __device__ __forceinline__ void wg_query_tile(const struct attention &p,
     ptx_barrier_wait(&sh.own_full, 0);
 #pragma unroll 1
     for (int i = 0; i < tiles; i++)
-        wg_add_keys<WIDTH, DROPS>(
+        wg_add_keys<T, WIDTH, DROPS>(
             p, sh, attn_tile_at(p, t.b, t.h, t.q0, (int64_t)i * ATTN_TILE), i, own, row,
             f, dq);
-    mma_store<WIDTH>(to, t.b, t.h, t.q0, t.queries, dq,
-                     { row, row + 8, p.scale, p.scale }, p.head_width);
+    mma_store<T, WIDTH>(to, t.b, t.h, t.q0, t.queries, dq,
+                        { row, row + 8, p.scale, p.scale }, p.head_width);
 }
 
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_dq_block(const struct attention &p,
                                                    const struct mma_task &w,
                                                    const struct wg_side &queries,
                                                    const struct wg_side &keys,
                                                    const struct heads_out &dq)
 {
-    struct wg_grad_shared<WIDTH> &sh = wg_room<struct wg_grad_shared<WIDTH>>();
+    struct wg_grad_shared<T, WIDTH> &sh = wg_room<struct wg_grad_shared<T, WIDTH>>();
     const int64_t heads = p.batch * p.heads, bh = blockIdx.x % heads;
     /* heads vary fastest, and later queries, which see more keys, start first */
     const int64_t q0 = (int64_t)(gridDim.x / heads - 1 - blockIdx.x / heads) * WG_ROWS;
@@ -139,27 +138,27 @@ static __device__ __forceinline__ void wg_dq_block(const struct attention &p,
     if (p.causal)
         end = attn_clamp(p.offset + attn_clamp(q0 + WG_ROWS, 0, p.queries), 0, end);
     tiles = (int)((end + ATTN_TILE - 1) / ATTN_TILE);
-    grad_barriers<WIDTH>(sh, 1);
+    grad_barriers<T, WIDTH>(sh, 1);
     /* registers: 256 x 240 + 128 x 24 */
     if (threadIdx.x < WG_WARPS * WARP) {
         ptx_more_registers<240>();
         t = attn_tile_at(p, t.b, t.h, q0 + mma_first() / ATTN_TILE * ATTN_TILE, 0);
-        wg_query_tile<WIDTH, DROPS>(p, w, sh, t, tiles, dq);
+        wg_query_tile<T, WIDTH, DROPS>(p, w, sh, t, tiles, dq);
     } else {
         ptx_fewer_registers<24>();
         if (threadIdx.x == WG_WARPS * WARP) {
-            wg_copy_own<WIDTH>(sh, queries, q0, t.h, t.b);
+            wg_copy_own<T, WIDTH>(sh, queries, q0, t.h, t.b);
 #pragma unroll 1
             for (int i = 0; i < tiles; i++)
-                wg_copy_other<WIDTH>(sh, keys, i, i * ATTN_TILE, (int)t.kv_head,
-                                     (int)t.b);
+                wg_copy_other<T, WIDTH>(sh, keys, i, i * ATTN_TILE, (int)t.kv_head,
+                                        (int)t.b);
         }
     }
 }
 
 /* Code for other devices is there only so that the kernel has a name: attn_has_wgmma
  * keeps them from it. */
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __global__ void __launch_bounds__(WG_THREADS, 1)
     attention_wgmma_dq(struct attention p, struct mma_task w,
                        const __grid_constant__ wg_tensor q,
@@ -168,20 +167,20 @@ static __global__ void __launch_bounds__(WG_THREADS, 1)
                        const __grid_constant__ wg_tensor dout, struct heads_out dq)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    wg_dq_block<WIDTH, DROPS>(p, w, { { &q, &dout } }, { { &k, &v } }, dq);
+    wg_dq_block<T, WIDTH, DROPS>(p, w, { { &q, &dout } }, { { &k, &v } }, dq);
 #endif
 }
 
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static void launch_wgmma_dq(struct cuda_state *s, const struct attention *p,
                             const struct mma_task *w, struct heads_out dq)
 {
     const int64_t tasks = p->batch * p->heads * ((p->queries + WG_ROWS - 1) / WG_ROWS);
-    const size_t bytes = sizeof(struct wg_grad_shared<WIDTH>) + WG_ALIGN;
+    const size_t bytes = sizeof(struct wg_grad_shared<T, WIDTH>) + WG_ALIGN;
     const struct heads to_dout = wg_dout_of(p, w->dout);
     struct attention a = *p;
     struct mma_task task = *w;
-    auto wgmma_dq = attention_wgmma_dq<WIDTH, DROPS>;
+    auto wgmma_dq = attention_wgmma_dq<T, WIDTH, DROPS>;
     struct wg_tensor q, k, v, dout;
 
     if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, WG_ROWS) ||
@@ -196,5 +195,5 @@ static void launch_wgmma_dq(struct cuda_state *s, const struct attention *p,
 void attn_wgmma_dq(struct cuda_state *s, const struct attention *p,
                    const struct mma_task *w, const struct heads_out *dq)
 {
-    BY_FORM(p, WIDTH, DROPS, (launch_wgmma_dq<WIDTH, DROPS>(s, p, w, *dq)));
+    BY_FORM(p, T, WIDTH, DROPS, (launch_wgmma_dq<T, WIDTH, DROPS>(s, p, w, *dq)));
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention forward for sm_90a: bfloat16, heads of 64 or 128 elements. A thread block
- * has 128 queries: one thread copies tiles of 128 keys and values by tensor maps, two
- * groups of four warps multiply them (wgmma), 64 queries each. A tile is copied while
- * the one before is in use. Out: the output and one log-sum-exp per query.
+ * Attention forward for sm_90a: bfloat16 or float16, heads of 64 or 128 elements. A
+ * thread block has 128 queries: one thread copies tiles of 128 keys and values by
+ * tensor maps, two groups of four warps multiply them (wgmma), 64 queries each. A tile
+ * is copied while the one before is in use. Out: the output and one log-sum-exp per
+ * query.
  */
 #include "backend/cuda/attention_kept.h"
 #include "backend/cuda/attention_rows.h"
@@ -13,64 +14,62 @@
 #define WG_TILES (WG_KEYS / 8)
 
 /* [panels][rows][64] each; 160 KiB with WIDTH 128. */
-template <int WIDTH> struct wg_shared {
-    bf16_t q[WG_ROWS * WIDTH], k[WG_STAGES][WG_KEYS * WIDTH],
-        v[WG_STAGES][WG_KEYS * WIDTH];
+template <typename T, int WIDTH> struct wg_shared {
+    T q[WG_ROWS * WIDTH], k[WG_STAGES][WG_KEYS * WIDTH], v[WG_STAGES][WG_KEYS * WIDTH];
     /* full: the copies are there. free: all warps have read them. */
     uint64_t q_full, k_full[WG_STAGES], k_free[WG_STAGES], v_full[WG_STAGES],
         v_free[WG_STAGES];
 };
 
 /* Starts to copy 128 rows, whose barrier waits for nothing else. */
-template <int WIDTH>
-static __device__ __forceinline__ void copy_rows(bf16_t *to,
-                                                 const struct wg_tensor *map,
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void copy_rows(T *to, const struct wg_tensor *map,
                                                  int64_t first, int64_t head,
                                                  int64_t sample, uint64_t *full)
 {
-    ptx_barrier_expect(full, WG_KEYS * WIDTH * sizeof(bf16_t));
+    ptx_barrier_expect(full, WG_KEYS * WIDTH * sizeof(T));
     wg_copy<WIDTH, WG_KEYS>(to, map, first, head, sample, full);
 }
 
 /* One thread: all that the block reads. */
-template <int WIDTH>
-static __device__ __forceinline__ void wg_produce(struct wg_shared<WIDTH> &sh,
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void wg_produce(struct wg_shared<T, WIDTH> &sh,
                                                   const struct wg_tensor *q,
                                                   const struct wg_tensor *k,
                                                   const struct wg_tensor *v,
                                                   const struct attn_tile &t, int tiles)
 {
-    copy_rows<WIDTH>(sh.q, q, t.q0, t.h, t.b, &sh.q_full);
+    copy_rows<T, WIDTH>(sh.q, q, t.q0, t.h, t.b, &sh.q_full);
     for (int i = 0; i < tiles; i++) {
         const int at = wg_stage(i);
 
         /* the phase before the first one is over: a place is free at first */
         ptx_barrier_wait(&sh.k_free[at], wg_phase(i) ^ 1);
-        copy_rows<WIDTH>(sh.k[at], k, (int64_t)i * WG_KEYS, t.kv_head, t.b,
-                         &sh.k_full[at]);
+        copy_rows<T, WIDTH>(sh.k[at], k, (int64_t)i * WG_KEYS, t.kv_head, t.b,
+                            &sh.k_full[at]);
         ptx_barrier_wait(&sh.v_free[at], wg_phase(i) ^ 1);
-        copy_rows<WIDTH>(sh.v[at], v, (int64_t)i * WG_KEYS, t.kv_head, t.b,
-                         &sh.v_full[at]);
+        copy_rows<T, WIDTH>(sh.v[at], v, (int64_t)i * WG_KEYS, t.kv_head, t.b,
+                            &sh.v_full[at]);
     }
 }
 
 /* Begins s = q k^T for the 64 queries of this group and 128 keys. */
-template <int WIDTH>
-static __device__ __forceinline__ void wg_scores(float s[WG_TILES][4], const bf16_t *q,
-                                                 const bf16_t *k)
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void wg_scores(float s[WG_TILES][4], const T *q,
+                                                 const T *k)
 {
     ptx_products_begin<WG_TILES>(s);
 #pragma unroll
     for (int c = 0; c < WIDTH; c += 16)
-        ptx_products(s, wg_columns<WG_ROWS>(q, c), wg_columns<WG_KEYS>(k, c), c > 0);
+        ptx_products<T>(s, wg_columns<WG_ROWS>(q, c), wg_columns<WG_KEYS>(k, c), c > 0);
     ptx_products_commit();
 }
 
 /* Begins acc += the probabilities in `left` times 128 values. */
-template <int WIDTH>
+template <typename T, int WIDTH>
 static __device__ __forceinline__ void wg_gather(float acc[WIDTH / 8][4],
                                                  const uint32_t left[WG_TILES / 2][4],
-                                                 const bf16_t *v)
+                                                 const T *v)
 {
     ptx_products_begin<WIDTH / 8>(acc);
     wg_add<WIDTH, WG_KEYS>(acc, left, v);
@@ -126,14 +125,14 @@ static __device__ __forceinline__ void wg_soften(const struct attention &p,
 /* Four warps: 64 queries of the block's 128. Keys that none of them sees are passed
  * over with the others. The products with a tile's values and the scores of the next
  * tile are under way while the softmax of that one is made. */
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_consume(const struct attention &p,
-                                                  struct wg_shared<WIDTH> &sh,
+                                                  struct wg_shared<T, WIDTH> &sh,
                                                   struct attn_tile t, int tiles,
                                                   void *out, float *lse)
 {
     const int row = mma_first() % ATTN_TILE + mma_row();
-    const bf16_t *q = sh.q + mma_first() / ATTN_TILE * ATTN_TILE * WG_PANEL;
+    const T *q = sh.q + mma_first() / ATTN_TILE * ATTN_TILE * WG_PANEL;
     float acc[WIDTH / 8][4], s[WG_TILES][4], factor[2];
     struct wg_rows rows = { { -INFINITY, -INFINITY }, { 0.0f, 0.0f } };
     uint32_t left[WG_TILES / 2][4], kept[2] = { 0, 0 };
@@ -143,13 +142,13 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
     ptx_barrier_wait(&sh.q_full, 0);
     if (tiles > 0) {
         ptx_barrier_wait(&sh.k_full[0], 0);
-        wg_scores<WIDTH>(s, q, sh.k[0]);
+        wg_scores<T, WIDTH>(s, q, sh.k[0]);
         wg_draw<DROPS>(p, t, row, kept);
         ptx_products_wait<0, WG_TILES>(s);
         wg_release(&sh.k_free[0]);
         wg_soften<WG_TILES>(p, t, row, s, rows, factor);
         wg_drop<DROPS>(kept, attn_keep_scale(p), s);
-        mma_pack<WG_TILES>(left, s);
+        mma_pack<T, WG_TILES>(left, s);
     }
 #pragma unroll 1
     for (int i = 1; i < tiles; i++) {
@@ -157,9 +156,9 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
 
         t.k0 = (int64_t)i * WG_KEYS;
         ptx_barrier_wait(&sh.k_full[at], wg_phase(i));
-        wg_scores<WIDTH>(s, q, sh.k[at]);
+        wg_scores<T, WIDTH>(s, q, sh.k[at]);
         ptx_barrier_wait(&sh.v_full[before], wg_phase(i - 1));
-        wg_gather<WIDTH>(acc, left, sh.v[before]);
+        wg_gather<T, WIDTH>(acc, left, sh.v[before]);
         wg_draw<DROPS>(p, t, row, kept);
         ptx_products_wait<1, WG_TILES>(s);
         wg_release(&sh.k_free[at]);
@@ -172,22 +171,22 @@ static __device__ __forceinline__ void wg_consume(const struct attention &p,
             for (int e = 0; e < 4; e++)
                 acc[n][e] *= factor[e / 2];
         wg_drop<DROPS>(kept, attn_keep_scale(p), s);
-        mma_pack<WG_TILES>(left, s);
+        mma_pack<T, WG_TILES>(left, s);
     }
     if (tiles > 0) {
         const int last = wg_stage(tiles - 1);
 
         ptx_barrier_wait(&sh.v_full[last], wg_phase(tiles - 1));
-        wg_gather<WIDTH>(acc, left, sh.v[last]);
+        wg_gather<T, WIDTH>(acc, left, sh.v[last]);
         ptx_products_wait<0, WIDTH / 8>(acc);
         wg_release(&sh.v_free[last]);
     }
-    finish_rows<WIDTH>(p, t, row, rows.max, rows.sum, acc, out, lse);
+    finish_rows<T, WIDTH>(p, t, row, rows.max, rows.sum, acc, out, lse);
 }
 
 /* One thread makes the barriers; the copies are to see them, then all threads. */
-template <int WIDTH>
-static __device__ __forceinline__ void wg_barriers(struct wg_shared<WIDTH> &sh)
+template <typename T, int WIDTH>
+static __device__ __forceinline__ void wg_barriers(struct wg_shared<T, WIDTH> &sh)
 {
     if (threadIdx.x == WG_WARPS * WARP) {
         ptx_barrier_init(&sh.q_full, 1);
@@ -202,14 +201,14 @@ static __device__ __forceinline__ void wg_barriers(struct wg_shared<WIDTH> &sh)
     __syncthreads();
 }
 
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __device__ __forceinline__ void wg_block(const struct attention &p,
                                                 const struct wg_tensor *q,
                                                 const struct wg_tensor *k,
                                                 const struct wg_tensor *v, void *out,
                                                 float *lse)
 {
-    struct wg_shared<WIDTH> &sh = wg_room<struct wg_shared<WIDTH>>();
+    struct wg_shared<T, WIDTH> &sh = wg_room<struct wg_shared<T, WIDTH>>();
     const int64_t heads = p.batch * p.heads, bh = blockIdx.x % heads;
     /* heads vary fastest, and later queries, which see more keys, start first */
     const int64_t q0 = (int64_t)(gridDim.x / heads - 1 - blockIdx.x / heads) * WG_ROWS;
@@ -220,41 +219,41 @@ static __device__ __forceinline__ void wg_block(const struct attention &p,
     if (p.causal)
         end = attn_clamp(p.offset + attn_clamp(q0 + WG_ROWS, 0, p.queries), 0, end);
     tiles = (int)((end + WG_KEYS - 1) / WG_KEYS);
-    wg_barriers<WIDTH>(sh);
+    wg_barriers<T, WIDTH>(sh);
     /* of the 168 registers that 384 threads have each, those of the four warps go to
      * the others: 256 x 240 + 128 x 24 */
     if (threadIdx.x < WG_WARPS * WARP) {
         ptx_more_registers<240>();
         t = attn_tile_at(p, t.b, t.h, q0 + mma_first() / ATTN_TILE * ATTN_TILE, 0);
-        wg_consume<WIDTH, DROPS>(p, sh, t, tiles, out, lse);
+        wg_consume<T, WIDTH, DROPS>(p, sh, t, tiles, out, lse);
     } else {
         ptx_fewer_registers<24>();
         if (threadIdx.x == WG_WARPS * WARP)
-            wg_produce<WIDTH>(sh, q, k, v, t, tiles);
+            wg_produce<T, WIDTH>(sh, q, k, v, t, tiles);
     }
 }
 
 /* Code for other devices is there only so that the kernel has a name: attn_wgmma_fits
  * keeps them from it. */
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static __global__ void __launch_bounds__(WG_THREADS, 1)
     attention_wgmma_forward(struct attention p, const __grid_constant__ wg_tensor q,
                             const __grid_constant__ wg_tensor k,
                             const __grid_constant__ wg_tensor v, void *out, float *lse)
 {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-    wg_block<WIDTH, DROPS>(p, &q, &k, &v, out, lse);
+    wg_block<T, WIDTH, DROPS>(p, &q, &k, &v, out, lse);
 #endif
 }
 
-template <int WIDTH, bool DROPS>
+template <typename T, int WIDTH, bool DROPS>
 static void launch_wgmma(struct cuda_state *s, const struct attention *p, void *out,
                          float *lse)
 {
     const int64_t tasks = p->batch * p->heads * ((p->queries + WG_ROWS - 1) / WG_ROWS);
-    const size_t bytes = sizeof(struct wg_shared<WIDTH>) + WG_ALIGN;
+    const size_t bytes = sizeof(struct wg_shared<T, WIDTH>) + WG_ALIGN;
     struct attention a = *p;
-    auto wgmma_forward = attention_wgmma_forward<WIDTH, DROPS>;
+    auto wgmma_forward = attention_wgmma_forward<T, WIDTH, DROPS>;
     struct wg_tensor q, k, v;
 
     if (!attn_wgmma_map(s, &q, p, &p->q, p->heads, p->queries, WG_ROWS) ||
@@ -271,5 +270,5 @@ void attn_wgmma_forward(const struct backend *be, const struct attention *p, voi
     struct cuda_state *s = cuda_state_of(be);
 
     attn_tell(s, false, "wgmma, %lld queries a block", WG_ROWS);
-    BY_FORM(p, WIDTH, DROPS, (launch_wgmma<WIDTH, DROPS>(s, p, out, lse)));
+    BY_FORM(p, T, WIDTH, DROPS, (launch_wgmma<T, WIDTH, DROPS>(s, p, out, lse)));
 }

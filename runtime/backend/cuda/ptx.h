@@ -7,7 +7,9 @@
 #ifndef ACCEL_BACKEND_CUDA_PTX_H
 #define ACCEL_BACKEND_CUDA_PTX_H
 
-#include <cuda_runtime.h>
+#include "backend/cuda/kernel_base.h"
+
+#include <type_traits>
 
 /* PTX(text, (outputs), (inputs)): r is a register of 32 bits, f one of float, l an
  * address of 64 bits, n a constant. PTX_MEMORY: of an instruction that other threads'
@@ -47,18 +49,31 @@
 #define PTX_HOLD(x)               ((void)(x))
 #endif
 
+/* The instruction whose text TEXT makes of the name of a 16-bit type: T is bf16_t or
+ * half_t. */
+#define PTX_OF(T, TEXT, out, in)                                                       \
+    do {                                                                               \
+        if constexpr (std::is_same<T, half_t>::value)                                  \
+            PTX(TEXT("f16"), out, in);                                                 \
+        else                                                                           \
+            PTX(TEXT("bf16"), out, in);                                                \
+    } while (0)
+
 static __device__ __forceinline__ uint32_t ptx_shared(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* Two floats rounded to bfloat16 in one register, `low` in the lower half. The
- * instruction's first source goes to the upper half. */
+#define PTX_PACK_TEXT(type) "cvt.rn." type "x2.f32 %0, %1, %2;"
+
+/* Two floats rounded to T in one register, `low` in the lower half. The instruction's
+ * first source goes to the upper half. */
+template <typename T>
 static __device__ __forceinline__ uint32_t ptx_pack(float low, float high)
 {
     uint32_t both;
 
-    PTX("cvt.rn.bf16x2.f32 %0, %1, %2;", (PTX_OUT_R(both)), (PTX_F(high), PTX_F(low)));
+    PTX_OF(T, PTX_PACK_TEXT, (PTX_OUT_R(both)), (PTX_F(high), PTX_F(low)));
     return both;
 }
 
@@ -71,18 +86,22 @@ static __device__ __forceinline__ float ptx_exp2(float x)
     return y;
 }
 
-/* c += a b: a 16 x 16, b 16 x 8. All lanes of the warp must call. With g = lane / 4 and
- * t = 2 (lane % 4), lane holds
+#define PTX_MMA_TEXT(type)                                                             \
+    "mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                     \
+    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+
+/* c += a b: a 16 x 16, b 16 x 8, both of T. All lanes of the warp must call. With g =
+ * lane / 4 and t = 2 (lane % 4), lane holds
  * a: rows g, g + 8 at columns t, t + 1, then the same rows at columns t + 8, t + 9;
  * b: column g at rows t, t + 1, then at rows t + 8, t + 9;
  * c: row g at columns t, t + 1, then row g + 8. */
+template <typename T>
 static __device__ __forceinline__ void ptx_mma(float c[4], const uint32_t a[4],
                                                uint32_t b0, uint32_t b1)
 {
-    PTX("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};",
-        (PTX_BOTH_F(c[0]), PTX_BOTH_F(c[1]), PTX_BOTH_F(c[2]), PTX_BOTH_F(c[3])),
-        (PTX_R(a[0]), PTX_R(a[1]), PTX_R(a[2]), PTX_R(a[3]), PTX_R(b0), PTX_R(b1)));
+    PTX_OF(T, PTX_MMA_TEXT,
+           (PTX_BOTH_F(c[0]), PTX_BOTH_F(c[1]), PTX_BOTH_F(c[2]), PTX_BOTH_F(c[3])),
+           (PTX_R(a[0]), PTX_R(a[1]), PTX_R(a[2]), PTX_R(a[3]), PTX_R(b0), PTX_R(b1)));
 }
 
 /* Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lane l says where

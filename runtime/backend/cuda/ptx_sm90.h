@@ -94,7 +94,7 @@ template <int COUNT> static __device__ __forceinline__ void ptx_fewer_registers(
 
 /* ---- products -------------------------------------------------------------------- */
 
-/* Describes a tile of bfloat16 in shared memory, of rows of 64 elements with the
+/* Describes a tile of 16-bit elements in shared memory, of rows of 64 elements with the
  * swizzle of 128 bytes, 8 rows per 1024 bytes; its start is a multiple of 1024, or 32,
  * 64 or 96 bytes behind one. leading: bytes from 64 columns to the next 64, for
  * ptx_products_add; 0 where there is one block of 64. */
@@ -146,65 +146,65 @@ static __device__ __forceinline__ void ptx_products_end(float sums[N][4])
     ptx_products_wait<0, N>(sums);
 }
 
-/* c (+)= a b^T: 64 rows and 16 columns of a, 128 rows of b, both tiles (ptx_tile). A
- * warp holds 16 rows of c in its order, as 16 results of ptx_mma. add 0: c is
+/* wgmma of 64 rows and n columns. pred: the operand that says whether sums are added
+ * to; majors: which operands in shared memory are transposed. */
+#define PTX_WGMMA(type, n, sums, pred, a, b, majors)                                   \
+    "{ .reg .pred p; setp.ne.b32 p, " pred ", 0; "                                     \
+    "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" sums "}, " a   \
+    ", " b ", p, 1, 1, " majors "; }"
+#define PTX_32_SUMS                                                                    \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+    "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PTX_64_SUMS                                                                    \
+    PTX_32_SUMS                                                                        \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, "    \
+    "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, " \
+    "%63"
+/* Both operands in shared memory, as they are; a in registers, and b transposed. */
+#define PTX_128_TEXT(type)                                                             \
+    PTX_WGMMA(type, "128", PTX_64_SUMS, "%66", "%64", "%65", "0, 0")
+#define PTX_64_TEXT(type)                                                              \
+    PTX_WGMMA(type, "64", PTX_32_SUMS, "%34", "%32", "%33", "0, 0")
+#define PTX_ADD_128_TEXT(type)                                                         \
+    PTX_WGMMA(type, "128", PTX_64_SUMS, "%69", "{%64, %65, %66, %67}", "%68", "1")
+#define PTX_ADD_64_TEXT(type)                                                          \
+    PTX_WGMMA(type, "64", PTX_32_SUMS, "%37", "{%32, %33, %34, %35}", "%36", "1")
+
+/* c (+)= a b^T: 64 rows and 16 columns of a, 128 rows of b, both tiles (ptx_tile) of T.
+ * A warp holds 16 rows of c in its order, as 16 results of ptx_mma. add 0: c is
  * replaced. */
+template <typename T>
 static __device__ __forceinline__ void ptx_products(float c[16][4], uint64_t a,
                                                     uint64_t b, unsigned add)
 {
-    PTX("{ .reg .pred p; setp.ne.b32 p, %66, 0; "
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
-        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
-        "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "%64, %65, p, 1, 1, 0, 0; }",
-        (PTX_16_TILES(c)), (PTX_L(a), PTX_L(b), PTX_R(add)));
+    PTX_OF(T, PTX_128_TEXT, (PTX_16_TILES(c)), (PTX_L(a), PTX_L(b), PTX_R(add)));
 }
 
 /* The same for 64 rows of b. */
+template <typename T>
 static __device__ __forceinline__ void ptx_products_64(float c[8][4], uint64_t a,
                                                        uint64_t b, unsigned add)
 {
-    PTX("{ .reg .pred p; setp.ne.b32 p, %34, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
-        "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
-        "%28, %29, %30, %31}, "
-        "%32, %33, p, 1, 1, 0, 0; }",
-        (PTX_8_TILES(c)), (PTX_L(a), PTX_L(b), PTX_R(add)));
+    PTX_OF(T, PTX_64_TEXT, (PTX_8_TILES(c)), (PTX_L(a), PTX_L(b), PTX_R(add)));
 }
 
 /* c += a b for 16 rows of b, a tile of 128 or 64 columns. a as in ptx_mma, of each warp
  * its own 16 rows. */
+template <typename T>
 static __device__ __forceinline__ void ptx_products_add(float c[16][4],
                                                         const uint32_t a[4], uint64_t b)
 {
-    PTX("{ .reg .pred p; setp.ne.b32 p, %69, 0; "
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, "
-        "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
-        "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "{%64, %65, %66, %67}, %68, p, 1, 1, 1; }",
-        (PTX_16_TILES(c)),
-        (PTX_R(a[0]), PTX_R(a[1]), PTX_R(a[2]), PTX_R(a[3]), PTX_L(b), PTX_R(1u)));
+    PTX_OF(T, PTX_ADD_128_TEXT, (PTX_16_TILES(c)),
+           (PTX_R(a[0]), PTX_R(a[1]), PTX_R(a[2]), PTX_R(a[3]), PTX_L(b), PTX_R(1u)));
 }
 
+template <typename T>
 static __device__ __forceinline__ void ptx_products_add_64(float c[8][4],
                                                            const uint32_t a[4],
                                                            uint64_t b)
 {
-    PTX("{ .reg .pred p; setp.ne.b32 p, %37, 0; "
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, "
-        "%27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, p, 1, 1, 1; }",
-        (PTX_8_TILES(c)),
-        (PTX_R(a[0]), PTX_R(a[1]), PTX_R(a[2]), PTX_R(a[3]), PTX_L(b), PTX_R(1u)));
+    PTX_OF(T, PTX_ADD_64_TEXT, (PTX_8_TILES(c)),
+           (PTX_R(a[0]), PTX_R(a[1]), PTX_R(a[2]), PTX_R(a[3]), PTX_L(b), PTX_R(1u)));
 }
 
 #endif
