@@ -44,9 +44,7 @@ CUresult fake_tensor_map(CUtensorMap *to, CUtensorMapDataType type, uint32_t ran
 {
     struct tensor_map m = { magic, (char *)data, {}, {}, {}, (uint32_t)swizzle };
 
-    if ((uintptr_t)to % 64 ||
-        (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 &&
-         type != CU_TENSOR_MAP_DATA_TYPE_FLOAT16) ||
+    if ((uintptr_t)to % 64 || type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ||
         rank != RANK || (uintptr_t)data % 16 || interleave || fill ||
         (swizzle && swizzle != CU_TENSOR_MAP_SWIZZLE_128B) ||
         (swizzle && box[0] * 2 > SWIZZLE) || box[0] * 2 % 16)

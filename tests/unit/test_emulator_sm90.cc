@@ -147,7 +147,7 @@ static __global__ void products(struct result *r, CUtensorMap map, const uint16_
     }
 }
 
-static CUresult describe(CUtensorMap *map, void *data, CUtensorMapDataType type)
+static CUresult describe(CUtensorMap *map, void *data)
 {
     CUresult (*encode)(CUtensorMap *, CUtensorMapDataType, uint32_t, void *,
                        const uint64_t *, const uint64_t *, const uint32_t *,
@@ -160,8 +160,8 @@ static CUresult describe(CUtensorMap *map, void *data, CUtensorMapDataType type)
 
     cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
                                      cudaEnableDefault, &found);
-    return encode(map, type, 4, data, dim, stride, box, step,
-                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+    return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, data, dim, stride, box,
+                  step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
@@ -228,9 +228,7 @@ template <typename T> static int right(int kind, cudaError_t *st)
         store_float(narrow, i, tensor[i]);
     cudaMalloc(&data, sizeof(narrow));
     cudaMemcpyAsync(data, narrow, sizeof(narrow), cudaMemcpyHostToDevice, one);
-    if (describe(&map, data,
-                 std::is_same<T, half_t>::value ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16))
+    if (describe(&map, data))
         return 0;
     cudaFuncSetAttribute(products<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          SHARED);

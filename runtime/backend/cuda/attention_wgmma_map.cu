@@ -37,9 +37,6 @@ static bool wg_encode(struct cuda_state *s, struct wg_tensor *to,
     const uint64_t dims[3] = { (uint64_t)rows, (uint64_t)heads, (uint64_t)p->batch };
     const uint64_t strides[3] = { (uint64_t)from->row * 2, (uint64_t)from->head * 2,
                                   (uint64_t)from->sample * 2 };
-    const CUtensorMapDataType type = p->type == ACCEL_F16
-                                         ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                         : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const uint32_t step[4] = { 1, 1, 1, 1 };
     uint64_t dim[4] = { (uint64_t)p->head_width }, stride[3];
     uint32_t box[4] = { WG_PANEL, 1, 1, 1 };
@@ -54,8 +51,10 @@ static bool wg_encode(struct cuda_state *s, struct wg_tensor *to,
         stride[i] = dim[1 + i] == 1 && i ? stride[i - 1] : strides[order[i]];
     }
     box[1 + to->at[0]] = (uint32_t)box_rows;
-    return encode(&to->map, type, 4, (void *)(uintptr_t)from->data, dim, stride, box,
-                  step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+    /* a copy moves 16 bits, float16 as well */
+    return encode(&to->map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4,
+                  (void *)(uintptr_t)from->data, dim, stride, box, step,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }

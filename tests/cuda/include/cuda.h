@@ -77,7 +77,6 @@ typedef struct CUtensorMap_st {
 } CUtensorMap;
 
 typedef enum CUtensorMapDataType_enum {
-    CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6,
     CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 = 9
 } CUtensorMapDataType;
 
