@@ -121,14 +121,20 @@ tests_unit_test_ckpt_copy_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 tests_unit_test_ckpt_copy_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pread
 endif
-unit_tests += tests/unit/test_ckpt_access
-tests_unit_test_ckpt_access_SOURCES = tests/unit/test_ckpt_access.c \
+# Calls of the system that fail where a test says so.
+call_faults = tests/unit/call_faults.c tests/unit/call_faults.h \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+call_faults_wrap = -Wl,--wrap=open -Wl,--wrap=openat -Wl,--wrap=fstat -Wl,--wrap=pread \
+	-Wl,--wrap=readdir -Wl,--wrap=fsync -Wl,--wrap=renameat2 -Wl,--wrap=nanosleep \
+	-Wl,--wrap=faccessat
+unit_tests += tests/unit/test_ckpt_access tests/unit/test_ckpt_unreadable
+tests_unit_test_ckpt_access_SOURCES = tests/unit/test_ckpt_access.c $(call_faults)
 tests_unit_test_ckpt_access_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
-tests_unit_test_ckpt_access_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open -Wl,--wrap=openat \
-	-Wl,--wrap=fstat -Wl,--wrap=pread -Wl,--wrap=readdir -Wl,--wrap=fsync \
-	-Wl,--wrap=renameat2 -Wl,--wrap=nanosleep
+tests_unit_test_ckpt_access_LDFLAGS = $(AM_LDFLAGS) $(call_faults_wrap)
+tests_unit_test_ckpt_unreadable_SOURCES = tests/unit/test_ckpt_unreadable.c $(call_faults)
+tests_unit_test_ckpt_unreadable_LDADD = $(tests_unit_test_ckpt_access_LDADD)
+tests_unit_test_ckpt_unreadable_LDFLAGS = $(tests_unit_test_ckpt_access_LDFLAGS)
 # Calls of the system by the program's own definitions, which libhdf5 finds first, too.
 disk_shim = tests/unit/disk_shim.c tests/unit/disk_shim.h \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h

@@ -180,16 +180,22 @@ static accel_status_t remove_left(const struct ckpt_prune *p, int rootfd,
     return st;
 }
 
-/* Only proof of damage counts: what cannot be read now may be whole. */
+/* Only proof of damage counts: what cannot be read now may be whole, and stays. */
 static accel_status_t move_damaged(const struct ckpt_prune *p, int rootfd,
                                    const char *name, accel_error_t *err)
 {
     char to[CKPT_DIR_MAX], why[CKPT_DIR_MAX + 600];
     accel_error_t e = { 0 };
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st = read_all(p, name, &e);
 
-    if (read_all(p, name, &e) != ACCEL_ECORRUPT)
-        return ACCEL_OK;
+    if (ckpt_may_pass(st)) {
+        snprintf(why, sizeof(why), "it cannot be read now: %.500s", e.text);
+        p->report(p->user, name, "left", why);
+        *err = e;
+    }
+    if (st != ACCEL_ECORRUPT)
+        return ckpt_may_pass(st) ? st : ACCEL_OK;
+    st = ACCEL_OK;
     if (!p->dry_run)
         st = ckpt_set_aside(rootfd, name, true, to, err);
     if (st)
@@ -205,6 +211,7 @@ static accel_status_t move_damaged(const struct ckpt_prune *p, int rootfd,
 static accel_status_t repair(const struct ckpt_prune *p, int rootfd, accel_error_t *err)
 {
     accel_ckpt_info_t *list = NULL;
+    accel_error_t first = { 0 };
     size_t n = 0;
     accel_status_t st =
         remove_left(p, rootfd, ".tmp-step_", "a save that ended in its middle", err);
@@ -216,10 +223,18 @@ static accel_status_t repair(const struct ckpt_prune *p, int rootfd, accel_error
                          err);
     if (!st)
         st = accel_ckpt_list(p->root, &list, &n, err);
-    for (size_t i = 0; i < n && !st; i++)
-        st = move_damaged(p, rootfd, list[i].name, err);
+    for (size_t i = 0; i < n && !st; i++) {
+        accel_error_t e = { 0 };
+
+        if (move_damaged(p, rootfd, list[i].name, &e) && !first.code)
+            first = e;
+    }
     free(list);
-    return st;
+    if (st || !first.code)
+        return st;
+    if (err)
+        *err = first;
+    return first.code;
 }
 
 accel_status_t ckpt_repair(const struct ckpt_prune *p, accel_error_t *err)

@@ -4,6 +4,7 @@
  * needs more memory than a part.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,8 @@ char *ckpt_find(const char *path, char *buf, size_t len)
     return buf;
 }
 
-/* The newest complete checkpoint below root, as a path in buf[len]. */
+/* The newest complete checkpoint below root, as a path in buf[len]; a newer one that
+ * cannot be read now may be it, and to open it says why not. */
 static accel_status_t newest_of(const char *root, char *buf, size_t len,
                                 accel_error_t *err)
 {
@@ -53,7 +55,7 @@ static accel_status_t newest_of(const char *root, char *buf, size_t len,
 
     if (st)
         return st;
-    while (i < n && !info[i].complete)
+    while (i < n && !info[i].complete && info[i].state != ACCEL_CKPT_UNREADABLE)
         i++;
     if (i < n && (size_t)snprintf(buf, len, "%s/%s", root, info[i].name) >= len)
         i = n; /* too long to be a path */
@@ -71,7 +73,7 @@ accel_status_t ckpt_open_path(accel_ckpt_t **ckpt_out, const char *path,
     accel_status_t st = ACCEL_OK;
 
     snprintf(manifest, sizeof(manifest), "%s/MANIFEST", path);
-    if (access(manifest, F_OK) != 0) {
+    if (access(manifest, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
         st = newest_of(path, newest, sizeof(newest), err);
         path = newest;
     }

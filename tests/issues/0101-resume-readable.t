@@ -52,9 +52,9 @@ is $? 0 "with 16 descriptors: exit 0"
 like "$out" 'resumed from .*step_00000006: step 6' "and it goes on from the newest one"
 
 if [ ! -f "$shim" ]; then
-    skip 9 "no shim (shared libraries are off)"
+    skip 29 "no shim (shared libraries are off)"
 elif built_with_sanitizer; then
-    skip 9 "sanitizers and LD_PRELOAD exclude each other"
+    skip 29 "sanitizers and LD_PRELOAD exclude each other"
 else
     for how in EIO/74 EMFILE/74 EACCES/77; do
         fresh
@@ -65,6 +65,32 @@ else
         like "$out" 'error\[A08(10|32)\]: .*step_00000006/rank_00000-of-00001.h5: cannot open: ' \
             "the file is named"
         is "$(state)" "$before" "and nothing is written"
+    done
+    # Each call on the log of the steps that are done fails: it is shortened whole or not at all.
+    wrong='' n=2
+    while :; do
+        fresh
+        rm -f seen
+        train 8 LD_PRELOAD="$shim" FAILCALL_PATH=/log.jsonl FAILCALL_AT=$n FAILCALL_HOW=EIO FAILCALL_SEEN=seen
+        [ -e seen ] || break
+        [ "$(losses out/log.jsonl | head -n 6)" = "$(losses first/log.jsonl)" ] || wrong="$wrong $n"
+        n=$((n + 4))
+    done
+    is "$wrong" "" "lines of the log stay, whichever call fails, of some $n"
+    [ $n -gt 5 ]
+    ok $? "they are met"
+    # merge-weights removes a checkpoint only when its weights are written.
+    for file in step_00000006 step_00000006/MANIFEST step_00000006/rank; do
+        fresh
+        before=$(state)
+        for from in out/checkpoints out/checkpoints/step_00000006; do
+            rm -rf weights
+            out=$(LD_PRELOAD="$shim" FAILCALL_PATH=/$file FAILCALL_AT=1 FAILCALL_TIMES=0 FAILCALL_HOW=EIO \
+                "$ACCEL_BUILD/accel" merge-weights -r $from weights 2>&1)
+            is $? 74 "merge-weights -r $from, EIO on $file: exit 74"
+            contains "$out" "$file" "the file is named"
+            is "$(state)" "$before" "and nothing is removed"
+        done
     done
 fi
 if [ "$(id -u)" = 0 ]; then
