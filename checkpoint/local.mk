@@ -233,6 +233,11 @@ tests_faults_openlog_la_SOURCES = tests/faults/openlog.c
 tests_faults_openlog_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 tests_faults_openlog_la_LDFLAGS = -module -avoid-version -rpath /nowhere
 tests_faults_openlog_la_LIBADD = -ldl
+check_LTLIBRARIES += tests/faults/disklog.la
+tests_faults_disklog_la_SOURCES = tests/faults/disklog.c
+tests_faults_disklog_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_faults_disklog_la_LDFLAGS = -module -avoid-version -rpath /nowhere
+tests_faults_disklog_la_LIBADD = -ldl
 shell_tests += tests/t/5010-ckpt-faults.t tests/t/5055-ckpt-hostile.t
 
 shell_tests += tests/t/5030-ckpt-disk.t

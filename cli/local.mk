@@ -209,7 +209,7 @@ shell_tests += tests/issues/0377-ckpt-out-dir.t tests/t/1000-config-messages.t t
 	tests/t/1030-config-schema.t tests/t/1040-config-tables.t \
 	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t \
 	tests/t/8000-security-trust.t tests/t/8010-security-privilege.t \
-	tests/t/8020-security-links.t tests/t/1080-config-command.t tests/t/1085-config-ask.t tests/t/1090-config-fsdp2.t \
+	tests/t/8020-security-links.t tests/t/8030-written-files.t tests/t/1080-config-command.t tests/t/1085-config-ask.t tests/t/1090-config-fsdp2.t \
 	tests/t/1110-test-local.t tests/t/1111-test-slurm.t
 unit_tests += tests/unit/test_config_values
 tests_unit_test_config_values_SOURCES = tests/unit/test_config_values.c \

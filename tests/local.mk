@@ -96,7 +96,7 @@ check-errors: accel$(EXEEXT) examples/train$(EXEEXT) tests/faults/failcall.la
 	    ERRORS_RUNS=$(or $(ERRORS_RUNS),300) ERRORS_SEED=$(or $(ERRORS_SEED),1) \
 	    prove --exec '' -v $(srcdir)/tests/issues/0100-errors-anywhere.t
 .PHONY: check-errors
-EXTRA_DIST += tests/t/message-form.awk tests/t/message-sites.awk tests/t/messages-sums.sh tests/data/messages
+EXTRA_DIST += tests/t/message-form.awk tests/t/message-sites.awk tests/t/messages-sums.sh tests/t/written-files.awk tests/data/messages
 
 # After a change of messages: shows what is new, for review, and confirms it.
 update-golden: accel$(EXEEXT) examples/train$(EXEEXT) tests/helpers/fake_nvml.la

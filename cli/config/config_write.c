@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -101,9 +100,9 @@ static accel_status_t place_config_file(const char *temp, const char *path,
 static accel_status_t write_beside(const char *path, const struct strbuf *text,
                                    bool replace, accel_error_t *err)
 {
-    char temp[PATH_MAX], dir[PATH_MAX];
+    char temp[PATH_MAX];
     accel_status_t st;
-    int fd, dirfd;
+    int fd;
 
     if ((size_t)snprintf(temp, sizeof(temp), "%s.XXXXXX", path) >= sizeof(temp)) {
         errno = ENAMETOOLONG;
@@ -123,12 +122,7 @@ static accel_status_t write_beside(const char *path, const struct strbuf *text,
         unlink(temp);
         return st;
     }
-    memcpy(dir, temp, sizeof(dir));
-    dirfd = open(dirname(dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dirfd >= 0) {
-        fsync(dirfd);
-        close(dirfd);
-    }
+    (void)path_sync_name(temp);
     return ACCEL_OK;
 }
 

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/path_dir.h"
 #include "data/token_file.h"
 #include "data/tokenizer.h"
 
@@ -125,7 +126,8 @@ accel_status_t token_output_add(struct token_output *o, const int32_t *ids, size
 }
 
 /* Header, then fsync, then rename: a name never stands for a file that is not whole. A
- * reader of a crashed machine sees the old file or the new one. */
+ * reader of a crashed machine sees the old file or the new one. A directory that cannot
+ * be synced is no error: the file is there. */
 accel_status_t token_output_commit(struct token_output *o, accel_error_t *err)
 {
     uint8_t header[TOKEN_FILE_HEADER];
@@ -143,6 +145,7 @@ accel_status_t token_output_commit(struct token_output *o, accel_error_t *err)
     if (fsync(o->fd) || rename(temporary, o->path))
         return tokens_not_written(o, err);
     temporary[0] = '\0';
+    (void)path_sync_name(o->path);
     return ACCEL_OK;
 }
 

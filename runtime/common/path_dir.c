@@ -65,22 +65,33 @@ static int open_above(const char *path, const char *leaf)
     return TEMP_FAILURE_RETRY(open(above, flags));
 }
 
-/* Makes the name of a new directory durable. It is an entry of the directory above,
- * which must be synced; if that may be written to but not read, it cannot be opened,
- * and the whole file system is synced instead. Returns 0, or errno. */
+/* Makes the name of a new file or directory durable. It is an entry of the directory
+ * above, which must be synced; if that may be written to but not read, it cannot be
+ * opened, and the whole file system is synced instead. Returns 0, or errno. */
 static int sync_name(const char *path, const char *leaf)
 {
     int fd = open_above(path, leaf), error = 0;
     bool above = fd >= 0;
 
     if (!above && errno == EACCES)
-        fd = TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        fd = TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_CLOEXEC));
     if (fd < 0)
         return errno;
     if (TEMP_FAILURE_RETRY(above ? fsync(fd) : syncfs(fd)))
         error = errno;
     close(fd);
     return error;
+}
+
+int path_sync_name(const char *path)
+{
+    size_t leaf = strlen(path);
+
+    while (leaf > 0 && path[leaf - 1] == '/')
+        leaf--;
+    while (leaf > 0 && path[leaf - 1] != '/')
+        leaf--;
+    return leaf < PATH_MAX ? sync_name(path, path + leaf) : ENAMETOOLONG;
 }
 
 /* mkdir, durable. A directory that cannot be made durable is removed: the next

@@ -18,4 +18,7 @@ accel_status_t path_open_dir(const char *path, int *fd_out, accel_error_t *err);
  * That one is not left behind; those above it stay and are durable. */
 int path_make_dirs(const char *path, size_t *failed_len_out);
 
+/* Makes the name of `path` durable, which has been made or renamed. 0, or errno. */
+int path_sync_name(const char *path);
+
 #endif

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/path_dir.h"
 #include "common/plain_file.h"
 
 #define OPEN_FLAGS (O_WRONLY | O_CREAT | O_APPEND)
@@ -97,6 +98,7 @@ static int follow_name(struct lines *l)
         return errno;
     close(l->fd);
     l->fd = fd;
+    l->named = false;
     /* A new file has no torn line; where fstat failed it may be the same file,
      * with one. */
     if (known)
@@ -291,7 +293,8 @@ void lines_add(struct lines *l, const char *line, size_t len, const char *mark)
     }
 }
 
-/* Files that cannot be synced (EINVAL: a pipe or a terminal) are none to warn of. */
+/* The name, too: the file may be new, or have replaced another one when a run resumed.
+ * Files that cannot be synced (EINVAL: a pipe or a terminal) are none to warn of. */
 void lines_sync(struct lines *l)
 {
     int rc;
@@ -300,6 +303,11 @@ void lines_sync(struct lines *l)
         return;
     catch_up(l);
     rc = fsync(l->fd);
+    if (rc == 0 && !l->named) {
+        errno = path_sync_name(l->path);
+        rc = errno ? -1 : 0;
+        l->named = rc == 0;
+    }
     if (rc != 0 && errno != EINVAL && errno != EROFS && !l->sync_failed)
         accel_logf(l->log, ACCEL_LOG_WARN,
                    "%s: the log may lose records if this machine stops now: %s",

@@ -22,6 +22,8 @@ struct lines {
     int64_t torn_at;
     /* errno while the file cannot be written; 0: it can */
     int error;
+    /* its name is durable */
+    bool named;
     /* it could not once: room is asked for before each line */
     bool tight;
     /* warned already */

@@ -523,6 +523,13 @@ static void withdraw(const struct accel_safetensors_writer *w)
             unlinkat(w->dirfd, w->shard[i].name, 0);
 }
 
+/* The name of the new directory. -1 with errno. */
+static int sync_made(const struct accel_safetensors_writer *w)
+{
+    errno = path_sync_name(w->dir);
+    return errno ? -1 : 0;
+}
+
 /* Readers start from the index or the single file, so that these appear last. All data
  * is durable before the first rename. */
 accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const char *name,
@@ -550,7 +557,7 @@ accel_status_t accel_safetensors_commit(accel_safetensors_writer_t *w, const cha
     }
     if (!st && w->shards > 1)
         st = put_index(w, err);
-    if (!st && fsync(w->dirfd) != 0)
+    if (!st && (fsync(w->dirfd) != 0 || (w->made && sync_made(w) != 0)))
         st = fail_write(w, "", "cannot write the directory", err);
     /* from here on writer_close removes nothing */
     w->committed = !st;
