@@ -254,6 +254,14 @@ unit_tests += tests/unit/test_locale
 tests_unit_test_locale_SOURCES = tests/unit/test_locale.c $(number_run) $(open_world)
 tests_unit_test_locale_LDADD = $(fork_ldadd)
 tests_unit_test_locale_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_bounds
+tests_unit_test_bounds_SOURCES = tests/unit/test_bounds.c $(number_run)
+tests_unit_test_bounds_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_second_optim
+tests_unit_test_second_optim_SOURCES = tests/unit/test_second_optim.c $(number_run) \
+	$(open_world)
+tests_unit_test_second_optim_LDADD = $(fork_ldadd)
+tests_unit_test_second_optim_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_groups
 tests_unit_test_groups_SOURCES = tests/unit/test_groups.c $(number_run) \
 	$(accumulate_rows) $(open_world)

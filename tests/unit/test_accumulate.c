@@ -156,7 +156,7 @@ static double group_gradient(struct accumulate *a, const int *k, int n)
 
 static void test_short_groups(void)
 {
-    static const int four[] = { 4, 4, 4, 4 }, mixed[] = { 4, 4, 2 };
+    static const int four[] = { 4, 4, 4, 4 };
     struct accumulate a = begun((accel_accumulation_t){ .every = 4 });
     struct accumulate b =
         begun((accel_accumulation_t){ .every = 4, .short_by_count = 1 });
@@ -179,9 +179,36 @@ static void test_short_groups(void)
         if (!full || k == 199)
             tap_ok(full, "a full group of up to %d keeps its bits", k);
     }
-    b.step = 0;
-    tap_is_close(group_gradient(&b, mixed, 3), (1 + 2 + 2 * 3) / 4.0, 1e-12,
-                 "k changed within a group: weights still add up to 1");
+}
+
+/* k changed within a group that ends short: as Accelerate has it each gradient has its
+ * own 1 / k; by their count the weights of all add up to 1. */
+static void test_mixed_groups(void)
+{
+    static const struct {
+        int k[4], n;
+    } rows[] = {
+        { { 4, 4, 2 }, 3 },    { { 4, 4, 3 }, 3 },    { { 4, 3, 3 }, 3 },
+        { { 2, 3, 4 }, 3 },    { { 3, 5 }, 2 },       { { 5, 3 }, 2 },
+        { { 9, 8, 7, 6 }, 4 }, { { 7, 7, 7, 5 }, 4 }, { { 2, 4 }, 2 },
+    };
+    struct accumulate a = begun((accel_accumulation_t){ .every = 1 });
+    struct accumulate b =
+        begun((accel_accumulation_t){ .every = 1, .short_by_count = 1 });
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        double sum = 0, weight = 0;
+
+        for (int m = 0; m < rows[i].n; m++) {
+            sum += (m + 1.0) / rows[i].k[m];
+            weight += 1.0 / rows[i].k[m];
+        }
+        tap_is_close(group_gradient(&a, rows[i].k, rows[i].n), sum, 1e-12,
+                     "k from %d to %d: each its own", rows[i].k[0],
+                     rows[i].k[rows[i].n - 1]);
+        tap_is_close(group_gradient(&b, rows[i].k, rows[i].n), sum / weight, 1e-12,
+                     "weights add up to 1");
+    }
 }
 
 /* A new k counts from the next micro-batch on; the counter is not set back. */
@@ -327,6 +354,7 @@ int main(void)
     test_two_ranks();
     test_grid();
     test_short_groups();
+    test_mixed_groups();
     test_changing();
     test_no_sync();
     test_decay();

@@ -115,22 +115,24 @@ static void test_steps(void)
     tap_is_str(steps_there(), "10 11", "without them later, they go");
 }
 
-static void test_best(void)
+/* Values are those of a loss less `below`: a log-likelihood is below 0. */
+static void test_best(double below)
 {
     static const double loss[] = { 0, 5, 2, 4, 1, 6, 7, 8, 9 };
 
     fresh("best");
     rule.best = 2;
     for (int64_t step = 1; step <= 8; step++) {
-        note(step, loss[step]);
+        note(step, loss[step] - below);
         save(step, 2, NULL);
     }
-    tap_is_str(steps_there(), "2 4 7 8", "the two smallest, and the two newest");
+    tap_is_str(steps_there(), "2 4 7 8",
+               "the two smallest from %g on, and the two newest", 1 - below);
     rule.larger = 1;
     save(9, 2, NULL);
     tap_is_str(steps_there(), "7 8 9", "the two largest");
     rule.larger = 0;
-    note(7, 0.5);
+    note(7, 0.5 - below);
     save(10, 2, NULL);
     save(11, 2, NULL);
     tap_is_str(
@@ -288,6 +290,53 @@ static void test_file(void)
     tap_is_int(save(7, 2, NULL), ACCEL_EINVAL, "nor a rule with one");
 }
 
+/* ---- bounds ---------------------------------------------------------------------- */
+
+/* The name of a metric, the step, the rule: the last that is taken, and the next. */
+static void test_metric_bounds(void)
+{
+    static const struct {
+        int metric;
+        int64_t step, every;
+        int best;
+        accel_status_t noted, saved;
+    } rows[] = {
+        { 1, 1, 1, 1, ACCEL_OK, ACCEL_OK },
+        { 62, 1, 1, 1, ACCEL_OK, ACCEL_OK },
+        { 63, 1, 1, 1, ACCEL_OK, ACCEL_OK },
+        { 64, 1, 1, 1, ACCEL_EINVAL, ACCEL_EINVAL },
+        { 4, CKPT_STEP_MAX - 1, 0, 0, ACCEL_OK, ACCEL_OK },
+        { 4, CKPT_STEP_MAX, 0, 0, ACCEL_OK, ACCEL_OK },
+        { 4, CKPT_STEP_MAX + 1, 0, 0, ACCEL_EINVAL, ACCEL_EINVAL },
+        { 4, 1, CKPT_STEP_MAX, 0, ACCEL_OK, ACCEL_OK },
+        { 4, 1, CKPT_STEP_MAX + 1, 0, ACCEL_OK, ACCEL_EINVAL },
+        { 4, 1, -1, 0, ACCEL_OK, ACCEL_EINVAL },
+        { 4, 1, 0, INT32_MAX, ACCEL_OK, ACCEL_OK },
+        { 4, 1, 0, -1, ACCEL_OK, ACCEL_EINVAL },
+    };
+    char name[65];
+    double value;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        fresh("bounds");
+        memset(name, 'm', sizeof(name));
+        name[rows[i].metric] = '\0';
+        rule.every = rows[i].every;
+        rule.best = rows[i].best;
+        memcpy(rule.metric, name, sizeof(rule.metric));
+        tap_is_int(
+            accel_ckpt_note_value(root, run_id, name, rows[i].step, -0.125, NULL),
+            rows[i].noted, "%d bytes, step %lld", rows[i].metric,
+            (long long)rows[i].step);
+        tap_is_int(save(rows[i].step, 2, NULL), rows[i].saved, "every %lld, best %d",
+                   (long long)rows[i].every, rows[i].best);
+        value = 0;
+        if (!rows[i].noted && !rows[i].saved)
+            tap_ok(strncmp(best_of(root, &value), "/step_", 6) == 0 && value == -0.125,
+                   "and read again: %g", value);
+    }
+}
+
 static void test_not_a_file(void)
 {
     char path[300];
@@ -367,13 +416,17 @@ static void test_reasons(void)
 
 int main(void)
 {
+    static const double below[] = { 0, 6, 1e6 };
+
     test_steps();
-    test_best();
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(below); i++)
+        test_best(below[i]);
     test_best_by_name();
     test_when();
     test_others();
     test_odd_ones();
     test_file();
+    test_metric_bounds();
     test_reasons();
     test_not_a_file();
     return tap_done();

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "common/wire.h"
+#include "precision/module_policy.h"
 #include "run/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
@@ -457,9 +458,56 @@ static void test_refused(void)
     }
 }
 
+/* So many rules, with globs of so many characters: the last one counts. */
+static void test_rule_counts(void)
+{
+    static const struct {
+        int rules, glob;
+        const char *says; /* NULL: read */
+    } rows[] = {
+        { 1, 1, NULL },
+        { 15, 1, NULL },
+        { 16, 1, NULL },
+        { 16, 20, NULL },
+        { 1, 126, NULL },
+        { 1, 127, NULL },
+        { 3, 127, NULL },
+        { 17, 1,
+          "'q=fp32' of accel.precision.modules is one too many: there may be 16" },
+        { 18, 1, "'q=fp32'" },
+        { 1, 128, "has no glob of 1 to 127 characters" },
+        { 1, 0, "has no glob of 1 to 127 characters" },
+    };
+    static struct config cfg;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct module_rules rules;
+        accel_error_t err = { 0 };
+        accel_status_t st;
+        size_t used = 0;
+        char last[129] = "";
+
+        for (int r = 0; r < rows[i].rules; r++) {
+            memset(last, 'a' + r, (size_t)rows[i].glob);
+            used += (size_t)snprintf(cfg.precision_modules + used,
+                                     sizeof(cfg.precision_modules) - used, "%s%s=%s",
+                                     r ? ", " : "", last, r % 2 ? "bf16" : "fp32");
+        }
+        st = module_rules_read(&cfg, &rules, &err);
+        if (rows[i].says)
+            tap_ok(st == ACCEL_ECONFIG && strstr(err.text, rows[i].says), "%s",
+                   err.text);
+        else
+            tap_ok(!st && rules.count == rows[i].rules &&
+                       module_rule_of(&rules, last) == rows[i].rules - 1,
+                   "%d rules, globs of %d: %s", rows[i].rules, rows[i].glob, err.text);
+    }
+}
+
 int main(void)
 {
     run_folder_new(root);
+    test_rule_counts();
     test_whole();
     test_mixes();
     test_parts();

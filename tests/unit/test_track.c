@@ -17,6 +17,7 @@
 #include "tests/tap.h"
 #include "tests/unit/event_reader.h"
 #include "track/crc32c.h"
+#include "track/event_bytes.h"
 #include "track/track.h"
 
 static char base[] = "/tmp/accel-track.XXXXXX", said[8192];
@@ -344,6 +345,44 @@ static void test_events_of_items(const char *dir)
            "and its buckets");
 }
 
+/* A length is a varint: one byte up to 127, two up to 16383. The number of the step is
+ * one, too. Names have at most 255 bytes, which test_items looks at. */
+static void test_lengths_of_events(void)
+{
+    static const struct {
+        int tag, text;
+        int64_t step;
+    } rows[] = { { 1, 0, 0 },       { 126, 1, 1 },          { 127, 126, 126 },
+                 { 128, 127, 127 }, { 129, 128, 128 },      { 254, 129, 129 },
+                 { 255, 255, 255 }, { 100, 16300, 16383 },  { 100, 16383, 16384 },
+                 { 1, 16384, 1 },   { 1, 16385, INT64_MAX } };
+    static char tag[256], text[16386];
+    static struct event e;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        const accel_item_t item = { .name = tag,
+                                    .kind = ACCEL_ITEM_TEXT,
+                                    .text = text };
+        const size_t shown = sizeof(e.value[0].text) - 1;
+        const size_t want = (size_t)rows[i].text < shown ? (size_t)rows[i].text : shown;
+        const char *wrong = "";
+        struct strbuf b = { 0 };
+        size_t at = 0;
+
+        memset(tag, 't', sizeof(tag));
+        memset(text, 'x', sizeof(text));
+        tag[rows[i].tag] = text[rows[i].text] = '\0';
+        event_items(&b, rows[i].step, 1, &item, 1);
+        tap_ok(event_next((const uint8_t *)b.s, b.len, &at, &e, &wrong) &&
+                   at == b.len && e.values == 1 && e.step == rows[i].step &&
+                   !strcmp(e.value[0].tag, tag) && strlen(e.value[0].text) == want &&
+                   !strncmp(e.value[0].text, text, want),
+               "a tag of %d bytes, a text of %d, step %lld: %s", rows[i].tag,
+               rows[i].text, (long long)rows[i].step, wrong);
+        strbuf_free(&b);
+    }
+}
+
 /* Three lives: 0 .. 4; resumed behind step 2: 3 .. 5; and one that starts anew. */
 static void test_lives(const char *dir)
 {
@@ -585,6 +624,7 @@ int main(void)
     test_formats();
     test_lines_of_items(dir[0]);
     test_events_of_items(dir[1]);
+    test_lengths_of_events();
     test_lives(dir[2]);
     test_full_disk(dir[3]);
     test_no_directory(dir[4]);
