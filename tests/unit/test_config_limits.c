@@ -102,6 +102,34 @@ static void test_count(void)
            "the first is the error: %s", reply.first.where);
 }
 
+/* A message shows 78 columns of its line, from the first or from 20 before the mistake. */
+static void test_shown_columns(void)
+{
+    static const struct {
+        int col, length; /* of the unknown key, of the line */
+        int from;        /* the first column that is shown */
+    } rows[] = {
+        { 25, 77, 1 },   { 25, 78, 1 },   { 25, 79, 1 },
+        { 57, 90, 1 },   { 58, 90, 1 },   { 59, 90, 39 },
+        { 60, 117, 40 }, { 60, 118, 40 }, { 200, 250, 180 },
+    };
+    enum { SHOWN = 78 };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        char line[300], want[400];
+        const int left = rows[i].length - rows[i].from + 1;
+
+        snprintf(line, sizeof(line), "%-*szz: %0*d}", rows[i].col - 1,
+                 "{distributed_type: 'NO',", rows[i].length - rows[i].col - 4, 1);
+        tap_is_int(judge(line, strlen(line)), ACCEL_ECONFIG, "column %d of %zu",
+                   rows[i].col, strlen(line));
+        snprintf(want, sizeof(want), "\n  1 | %.*s%s\n    | %*s^^", SHOWN,
+                 line + rows[i].from - 1, left > SHOWN ? "..." : "",
+                 rows[i].col - rows[i].from, "");
+        tap_ok(says(want), "shown from %d on", rows[i].from);
+    }
+}
+
 /* ---- bytes ----------------------------------------------------------------------- */
 
 static void test_bytes(void)
@@ -303,6 +331,7 @@ int main(void)
     test_depth();
     test_events();
     test_count();
+    test_shown_columns();
     test_bytes();
     test_kinds();
     test_trust();

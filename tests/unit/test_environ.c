@@ -381,9 +381,6 @@ static void test_foreign(void)
     static const char *const wrong[] = { "LD_PRELOAD", "LD_LIBRARY_PATH", "PATH",
                                          "BASH_ENV",   "ACCEL_",          "ACCEL_a",
                                          "",           "PYTHONSTARTUP",   "FSDP_X Y" };
-    char *longest = calloc(1, 64 << 10);
-    struct strbuf b = { 0 };
-    accel_error_t err = { 0 };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(wrong); i++)
         tap_is_int(read_one(wrong[i], "x"), ACCEL_ECORRUPT, "'%s' is refused",
@@ -391,16 +388,57 @@ static void test_foreign(void)
     tap_is_int(read_one("FSDP_VERSION", "2\nLD_PRELOAD=x"), ACCEL_ECORRUPT,
                "so is a line break");
     tap_is_int(read_one("ROLE_NAME", "ä"), ACCEL_OK, "a letter beyond ASCII is not");
-    memset(longest, 'x', 40 << 10);
-    tap_is_int(read_one("FSDP_IGNORED_MODULES", longest), ACCEL_ECORRUPT,
-               "40 KiB are too long for one value");
-    memset(longest, 'x', (64 << 10) - 1);
-    carrier_start(&b);
-    carrier_add(&b, "FSDP_IGNORED_MODULES", longest, false);
-    tap_is_int(carrier_seal(&b, &err), ACCEL_EINVAL, "64 KiB are too long for all");
+}
+
+/* A sealed text of two values, n letters altogether. */
+static accel_status_t sealed_of(size_t n, struct strbuf *b, accel_error_t *err)
+{
+    static char first[CARRIER_MAX], second[CARRIER_MAX];
+
+    memset(first, 'x', n / 2);
+    memset(second, 'x', n - n / 2);
+    first[n / 2] = second[n - n / 2] = '\0';
+    carrier_start(b);
+    carrier_add(b, "FSDP_IGNORED_MODULES", first, false);
+    carrier_add(b, "FSDP_IGNORED_MODULES", second, false);
+    return carrier_seal(b, err);
+}
+
+/* One value has fewer than 32 KiB, a name fewer than 64 bytes, all have fewer than
+ * 60 KiB. */
+static void test_longest(void)
+{
+    enum { VALUE = 32 << 10, NAME = 64 };
+    char name[NAME + 2], *value = calloc(1, VALUE + 2);
+    struct strbuf b = { 0 };
+    accel_error_t err = { 0 };
+    size_t around;
+
+    for (int n = VALUE - 2; n <= VALUE + 1; n++) {
+        memset(value, 'x', (size_t)n);
+        tap_is_int(read_one("FSDP_IGNORED_MODULES", value),
+                   n < VALUE ? ACCEL_OK : ACCEL_ECORRUPT, "a value of %d bytes", n);
+    }
+    free(value);
+    for (int n = NAME - 2; n <= NAME + 1; n++) {
+        snprintf(name, sizeof(name), "FSDP_%0*d", n - 5, 1);
+        tap_is_int(read_one(name, "1"), n < NAME ? ACCEL_OK : ACCEL_ECORRUPT,
+                   "a name of %d bytes", n);
+    }
+    sealed_of(100, &b, &err);
+    around = b.len - 100;
+    strbuf_free(&b);
+    for (size_t n = CARRIER_MAX - 2; n <= CARRIER_MAX + 1; n++) {
+        tap_is_int(sealed_of(n - around, &b, &err),
+                   n < CARRIER_MAX ? ACCEL_OK : ACCEL_EINVAL, "a text of %zu bytes", n);
+        tap_is_int(carrier_read(b.s, NULL, NULL, &err),
+                   n < CARRIER_MAX ? ACCEL_OK : ACCEL_ECORRUPT, "and read: %s",
+                   err.text);
+        strbuf_free(&b);
+    }
+    sealed_of(CARRIER_MAX, &b, &err);
     tap_is_str(err.hint, "shorten the long values of the config", "with a cure");
     strbuf_free(&b);
-    free(longest);
 }
 
 /* ---- one task -------------------------------------------------------------------- */
@@ -482,6 +520,7 @@ int main(void)
     test_keys();
     test_carrier();
     test_foreign();
+    test_longest();
     test_task();
     return tap_done();
 }

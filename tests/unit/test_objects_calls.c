@@ -116,9 +116,12 @@ static void test_optimizers(void)
     tap_ok(accel_optim_add(k.run, "o", both, 1, &adamw, &k.err) != NULL, "one");
     accel_optim_add(k.run, "o", both + 1, 1, &adamw, &k.err);
     tap_ok(says(&k, "another optimizer has that name"), "two of one name");
-    accel_optim_add(k.run, "p", both, 2, &adamw, &k.err);
+    accel_optim_add(k.run, "q", both, 2, &adamw, &k.err);
     tap_ok(says(&k, "the model 'a' belongs to optimizer 'o' already"),
            "a model of two optimizers");
+    tap_ok(accel_optim_add(k.run, "p", both + 1, 1, &adamw, &k.err) != NULL, "another");
+    accel_optim_add(k.run, "p", both + 1, 1, &adamw, &k.err);
+    tap_ok(says(&k, "another optimizer has that name"), "the second's name again");
     accel_close(k.run, NULL);
 }
 
