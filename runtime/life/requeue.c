@@ -147,11 +147,27 @@ static bool read_answer(int fd, char *buf, size_t len, int64_t deadline)
     }
 }
 
+/* It may outlive its output. False: the deadline passed. */
+static bool await_end(pid_t pid, int *status, int64_t deadline)
+{
+    pid_t ended;
+
+    while ((ended = waitpid(pid, status, WNOHANG)) == 0 ||
+           (ended < 0 && errno == EINTR)) {
+        if (clock_ns() >= deadline)
+            return false;
+        poll(NULL, 0, 1);
+    }
+    return true;
+}
+
 /* Runs scontrol. Returns its exit status, or -1 if it cannot be run or takes too long.
- * buf: its output, standard error included, or why it could not be run. */
+ * buf: its output, standard error included, or why there is none. */
 static int run_scontrol(char *const argv[], int seconds, char *buf, size_t len)
 {
+    const int64_t deadline = clock_ns() + seconds * INT64_C(1000000000);
     int fd[2], status = -1;
+    bool late = false;
     pid_t pid;
 
     buf[0] = '\0';
@@ -160,17 +176,21 @@ static int run_scontrol(char *const argv[], int seconds, char *buf, size_t len)
     int rc = spawn_scontrol(argv, fd[1], &pid);
     close(fd[1]);
     if (rc == 0) {
-        if (!read_answer(fd[0], buf, len, clock_ns() + seconds * INT64_C(1000000000)))
+        late = !read_answer(fd[0], buf, len, deadline) ||
+               !await_end(pid, &status, deadline);
+        if (late)
             kill(pid, SIGKILL);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        while (late && waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
     }
     close(fd[0]);
     if (rc != 0)
         snprintf(buf, len, "cannot run scontrol: %s", strerror(rc));
-    else if (!buf[0])
+    else if (late)
         snprintf(buf, len, "scontrol did not answer within %d s", seconds);
-    return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    else if (!buf[0])
+        snprintf(buf, len, "scontrol ended without an answer");
+    return rc == 0 && !late && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 /* ---- the job's state ------------------------------------------------------------- */

@@ -29,6 +29,11 @@ libaccel_core_la_SOURCES += \
 unit_tests += tests/unit/test_requeue
 tests_unit_test_requeue_SOURCES = tests/unit/test_requeue.c
 tests_unit_test_requeue_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_stop_answers
+tests_unit_test_stop_answers_SOURCES = tests/unit/test_stop_answers.c $(run_folder)
+tests_unit_test_stop_answers_LDADD = $(unit_ldadd)
+tests_unit_test_stop_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_broadcast \
+	-Wl,--wrap=comm_barrier -Wl,--wrap=comm_all_reduce
 check_PROGRAMS += tests/helpers/several
 tests_helpers_several_SOURCES = tests/helpers/several.c examples/points.h
 tests_helpers_several_LDADD = libaccel.la
