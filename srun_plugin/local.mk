@@ -135,6 +135,14 @@ tests_unit_test_plugin_job_SOURCES = tests/unit/test_plugin_job.c $(plugin_fake)
 	srun_plugin/requeued.c srun_plugin/user_env.c
 tests_unit_test_plugin_job_CFLAGS = $(plugin_cflags)
 tests_unit_test_plugin_job_LDADD = libtap.la libacommon.la -lm -ldl
+# The whole plugin, loaded into a stand-in for srun.
+unit_tests += tests/unit/test_srun_end
+tests_unit_test_srun_end_SOURCES = tests/unit/test_srun_end.c tests/unit/srun_rows.c \
+	tests/unit/srun_rows.h $(run_folder)
+tests_unit_test_srun_end_CFLAGS = $(plugin_cflags)
+tests_unit_test_srun_end_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+tests_unit_test_srun_end_LDADD = libtap.la libacommon.la -lm -ldl
+EXTRA_tests_unit_test_srun_end_DEPENDENCIES = $(pkglib_LTLIBRARIES)
 check_PROGRAMS += tests/helpers/fake_spank
 tests_helpers_fake_spank_SOURCES = tests/helpers/fake_spank.c
 tests_helpers_fake_spank_CFLAGS = $(AM_CFLAGS) $(SLURM_CFLAGS)

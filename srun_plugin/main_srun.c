@@ -161,7 +161,7 @@ int client_start_step(spank_t sp)
         return -1;
     if (s.step_id < FIRST_SPECIAL_ID) {
         notice_ask(&ask, c, s.job_id);
-        rc = srun_step_read(sp, &s) ? prepare_step(c, &s, &ask) : -1;
+        rc = srun_step_read(sp, &s) ? prepare_step(c, &s, &ask) : srun_step_refuse(c);
     }
     notice_free(&ask);
     strbuf_free(&s.tasks_per_node);

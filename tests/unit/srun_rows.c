@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How steps end, what the controller answers, and every line that srun must show then:
+ * the rows of test_srun_end. Job 12 and its step 3 of two tasks, unless a row differs.
+ */
+#include "tests/unit/srun_rows.h"
+
+#include "common/common.h"
+#include "common/env_names.h"
+
+#define BATCH   "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_NODELIST=n1"
+#define BATCHED .batch_flag = 1, .requeue = 1
+#define STARTS  "the step starts\n"
+#define PYTHON  " (libaccel programs do; for others see doc/python.md)\n"
+#define UNSAVED                                                                        \
+    "; a program that saves on SIGUSR1 and SIGTERM and then exits with 85 is "         \
+    "restarted and can resume" PYTHON
+#define SAVED   "stopped with its state saved (exit 85)"
+#define REQUEUE "requeue of job 12\n"
+#define AGAIN   "; requesting a new allocation (restart 1 of at most 9)\n"
+/* What the second srun begins with. */
+#define SECOND(restart, shorts)                                                        \
+    "again: restart " #restart ", short " #shorts                                      \
+    ", first job 12, reads the first line, signals as at first, nothing open\n"
+#define TO_RUN     "; to continue, run again: srun --accel-config=two.yaml ./a\n"
+#define TO_RUN_PTY "; to continue, run again: srun --pty --accel-config=two.yaml ./a\n"
+#define SIZE                                                                           \
+    "error: accel: error[A0301]: two.yaml:2: num_processes is 2, but this step "       \
+    "has 3 tasks\nerror:   cure: request 2 tasks (-n 2; in a batch job also #SBATCH "  \
+    "--ntasks=2), or set num_processes: 3 in the file, or remove num_processes to "    \
+    "accept any number; for a step without training: srun --accel-config=none ...\n"
+#define NO_SIZE                                                                        \
+    "error: accel: error[A0312]: Slurm does not report the size of this step\n"        \
+    "error:   cure: check that `scontrol ping` answers, then start the step again\n"
+
+const struct srun_row srun_rows[] = {
+    /* ---- a batch job: Slurm is asked to requeue it */
+    { .what = "batch, 85",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS REQUEUE "accel: job 12 " SAVED "; requeued as restart 1 of at most 9\n",
+      .job = { BATCHED } },
+    { .what = "BatchFlag 2",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS REQUEUE "accel: job 12 " SAVED "; requeued as restart 1 of at most 9\n",
+      .job = { .batch_flag = 2, .requeue = 1 } },
+    { .what = "an element of an array",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS REQUEUE "accel: job 10_3 " SAVED "; requeued as restart 1 of at most 9\n",
+      .job = { BATCHED, .array_job_id = 10, .array_task_id = 3 } },
+    { .what = "the job is completing",
+      "",
+      BATCH,
+      85,
+      JOB_FAILED | JOB_COMPLETING,
+      STARTS REQUEUE "accel: job 12 " SAVED "; requeued as restart 1 of at most 9\n",
+      .job = { BATCHED } },
+    { .what = "the requeue is refused",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS REQUEUE
+      "error: accel: error[A0317]: job 12 " SAVED
+      "; requeue refused: Access/permission denied\nerror:   cure: run scontrol "
+      "requeue 12, or submit the job again\n",
+      .job = { BATCHED },
+      .refusals = 9 },
+    { .what = "the controller does not answer",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS "accel: job 12 " SAVED
+             "; not restarted: srun did not create the allocation" TO_RUN,
+      .job = { BATCHED },
+      .answers = NOTHING },
+    { .what = "it answers about another job",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS "accel: job 12 " SAVED
+             "; not restarted: srun did not create the allocation" TO_RUN,
+      .job = { BATCHED },
+      .answers = ANOTHER_JOB },
+    { .what = "queued again already",
+      "",
+      BATCH,
+      85,
+      JOB_PENDING,
+      STARTS,
+      .job = { BATCHED } },
+    { .what = "requeued and held",
+      "",
+      BATCH,
+      85,
+      JOB_PENDING | JOB_REQUEUE_HOLD,
+      STARTS,
+      .job = { BATCHED } },
+    { .what = "it runs once more already",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS,
+      .job = { BATCHED, .restart_cnt = 1 } },
+    { .what = "the second life",
+      "",
+      BATCH " SLURM_RESTART_COUNT=1",
+      85,
+      JOB_RUNNING,
+      STARTS REQUEUE "accel: job 12 " SAVED "; requeued as restart 2 of at most 9\n",
+      .job = { BATCHED, .restart_cnt = 1 } },
+    { .what = "the last life",
+      "",
+      BATCH " SLURM_RESTART_COUNT=9",
+      85,
+      JOB_RUNNING,
+      STARTS "accel: job 12 " SAVED "; not requeued: the limit of 9 restarts is "
+             "reached (accel.preemption.max_restarts)\n",
+      .job = { BATCHED, .restart_cnt = 9 } },
+    { .what = "requeue: false",
+      "requeue: false",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS "accel: job 12 " SAVED
+             "; not requeued: accel.preemption.requeue is false\n",
+      .job = { BATCHED } },
+    { .what = "--no-requeue",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS "accel: job 12 " SAVED
+             "; not requeued: it was submitted with --no-requeue\n",
+      .job = { .batch_flag = 1 } },
+    { .what = "enabled: false",
+      "enabled: false",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS,
+      .job = { BATCHED } },
+    { .what = "a failure of its own",
+      "",
+      BATCH,
+      1,
+      JOB_RUNNING,
+      STARTS,
+      .job = { BATCHED } },
+    { .what = "a failure after a preemption",
+      "",
+      BATCH,
+      1,
+      JOB_RUNNING,
+      STARTS "accel: job 12: preempted with exit code 1" UNSAVED REQUEUE
+             "accel: job 12 was preempted (exit 1); requeued as restart 1 of at most "
+             "9\n",
+      .job = { BATCHED, .preempt_time = 5 } },
+    { .what = "a lost node, 0",
+      "",
+      BATCH,
+      0,
+      JOB_NODE_FAIL,
+      STARTS REQUEUE
+      "accel: job 12 lost a node (exit 0); requeued as restart 1 of at most 9\n",
+      .job = { BATCHED } },
+    { .what = "a lost node, 137",
+      "",
+      BATCH,
+      137,
+      JOB_NODE_FAIL | JOB_COMPLETING,
+      STARTS REQUEUE
+      "accel: job 12 lost a node (exit 137); requeued as restart 1 of at most 9\n",
+      .job = { BATCHED } },
+    { .what = "killed for a preemption, 0",
+      "",
+      BATCH,
+      0,
+      JOB_PREEMPTED,
+      STARTS "accel: job 12: preempted with exit code 0" UNSAVED REQUEUE
+             "accel: job 12 was preempted (exit 0); requeued as restart 1 of at most "
+             "9\n",
+      .job = { BATCHED } },
+    { .what = "0 after a preemption",
+      "",
+      BATCH,
+      0,
+      JOB_RUNNING,
+      STARTS "accel: job 12: ended with exit code 0 after the notice of a preemption: "
+             "it counts as finished and is not run again; a program that has saved and "
+             "is not finished ends with 85 (see doc/python.md)\n",
+      .job = { BATCHED, .preempt_time = 5 } },
+    { .what = "75 after a preemption",
+      "",
+      BATCH,
+      75,
+      JOB_RUNNING,
+      STARTS,
+      .job = { BATCHED, .preempt_time = 5 } },
+    { .what = "cancelled, 85",
+      "",
+      BATCH,
+      85,
+      JOB_CANCELLED,
+      STARTS,
+      .job = { BATCHED } },
+    { .what = "cancelled after a preemption",
+      "",
+      BATCH,
+      143,
+      JOB_CANCELLED,
+      STARTS,
+      .job = { BATCHED, .preempt_time = 5 } },
+    { .what = "its time limit",
+      "",
+      BATCH,
+      143,
+      JOB_TIMEOUT,
+      STARTS "accel: job 12: ended by the time limit with exit code 143" UNSAVED,
+      .job = { BATCHED } },
+    { .what = "warned while it starts",
+      "",
+      BATCH,
+      138,
+      JOB_RUNNING,
+      STARTS
+      "accel: job 12: ended by the warning signal with exit code 138" UNSAVED REQUEUE
+      "accel: job 12 was told to stop while starting (exit 138); requeued "
+      "as restart 1 of at most 9\n",
+      .job = { BATCHED },
+      .seconds = 9 },
+    { .what = "warned later",
+      "",
+      BATCH,
+      138,
+      JOB_RUNNING,
+      STARTS "accel: job 12: ended by the warning signal with exit code 138" UNSAVED,
+      .job = { BATCHED },
+      .seconds = 10 },
+    { .what = "0 after the notice of the time limit",
+      "",
+      BATCH,
+      0,
+      JOB_RUNNING,
+      STARTS
+      "accel: job 12: ended with exit code 0 after the notice of its time limit: "
+      "it counts as finished and is not run again; a program that has saved and "
+      "is not finished ends with 85 (see doc/python.md)\n",
+      .job = { BATCHED, .time_limit = 5, .start_time = 1000 },
+      .seconds = 180 },
+    { .what = "0 before it",
+      "",
+      BATCH,
+      0,
+      JOB_RUNNING,
+      STARTS,
+      .job = { BATCHED, .time_limit = 5, .start_time = 1000 },
+      .seconds = 179 },
+    { .what = "on this node, and nothing is preempted: nobody is asked",
+      "",
+      BATCH " SLURMD_NODENAME=localhost",
+      0,
+      JOB_NODE_FAIL,
+      STARTS,
+      .job = { BATCHED },
+      .no_preemption = true },
+    { .what = "on another node, which is lost",
+      "",
+      BATCH,
+      0,
+      JOB_NODE_FAIL,
+      STARTS REQUEUE
+      "accel: job 12 lost a node (exit 0); requeued as restart 1 of at most 9\n",
+      .job = { BATCHED },
+      .no_preemption = true },
+    { .what = "a finished run", "", BATCH, 0, JOB_RUNNING, STARTS, .job = { BATCHED } },
+
+    /* ---- a bare srun: it runs its own command again */
+    { .what = "bare, 85",
+      "",
+      "",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED AGAIN SECOND(1, 0) },
+    { .what = "bare, no answer",
+      "",
+      "",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED AGAIN SECOND(1, 0),
+      .answers = NOTHING },
+    { .what = "bare, a lost node",
+      "",
+      "",
+      1,
+      JOB_NODE_FAIL,
+      STARTS "accel: job 12 lost a node (exit 1)" AGAIN SECOND(1, 0) },
+    { .what = "bare, a failure of its own", "", "", 1, JOB_FAILED, STARTS },
+    { .what = "bare, a short run",
+      "",
+      ENV_SHORT_RUNS "=4 " ENV_FIRST_JOB "=12",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED AGAIN SECOND(1, 5),
+      .seconds = 9 },
+    { .what = "bare, the sixth in a row",
+      "",
+      ENV_SHORT_RUNS "=5",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED "; not restarted: too many consecutive runs were "
+             "shorter than 10 s" TO_RUN,
+      .seconds = 9 },
+    { .what = "bare, a long one after five",
+      "",
+      ENV_SHORT_RUNS "=5",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED AGAIN SECOND(1, 0),
+      .seconds = 10 },
+    { .what = "bare, one restart is left",
+      "",
+      ENV_RESTART_COUNT "=8",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED
+             "; requesting a new allocation (restart 9 of at most 9)\n" SECOND(9, 0) },
+    { .what = "bare, none is left",
+      "",
+      ENV_RESTART_COUNT "=9",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED "; not restarted: the limit of restarts is reached "
+             "(accel.preemption.max_restarts)" TO_RUN },
+    { .what = "resubmit: false",
+      "resubmit: false",
+      "",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED
+             "; not restarted: accel.preemption.resubmit is false" TO_RUN },
+    { .what = "--pty",
+      "",
+      "",
+      85,
+      JOB_FAILED,
+      STARTS "accel: job 12 " SAVED
+             "; not restarted: the step has a terminal (--pty)" TO_RUN_PTY,
+      .option = "--pty" },
+    { .what = "in salloc",
+      "",
+      BATCH,
+      85,
+      JOB_RUNNING,
+      STARTS "accel: job 12 " SAVED
+             "; not restarted: srun did not create the allocation" TO_RUN },
+
+    /* ---- srun is told to end */
+    { .what = "SIGTERM, 85",
+      "",
+      "",
+      85,
+      JOB_FAILED,
+      STARTS "accel: srun received SIGTERM: the tasks have 7 s to save and end; a "
+             "second signal ends them at once\nsignal 15 to step 12.3\nwaits 7000 ms\n"
+             "srun kills the tasks\naccel: job 12 " SAVED
+             "; not restarted: srun received SIGTERM" TO_RUN,
+      .raises = SIGTERM },
+    { .what = "SIGHUP, and the step is not up at once",
+      "",
+      "",
+      85,
+      JOB_FAILED,
+      STARTS "accel: srun received SIGHUP: the tasks have 7 s to save and end; a "
+             "second signal ends them at once\nsignal 15 to step 12.3\nwaits 300 ms\n"
+             "signal 15 to step 12.3\nwaits 300 ms\nsignal 15 to step 12.3\nwaits 7000 "
+             "ms\nsrun kills the tasks\naccel: job 12 " SAVED
+             "; not restarted: srun received SIGHUP" TO_RUN,
+      .raises = SIGHUP,
+      .refusals = 2 },
+    { .what = "SIGTERM, and the step cannot be told",
+      "",
+      "",
+      143,
+      JOB_FAILED,
+      STARTS "accel: srun received SIGTERM: the tasks have 7 s to save and end; a "
+             "second signal ends them at once\nsignal 15 to step 12.3\nwaits 300 ms\n"
+             "signal 15 to step 12.3\nwaits 300 ms\nsignal 15 to step 12.3\nwaits 300 "
+             "ms\nsignal 15 to step 12.3\nwaits 300 ms\nsignal 15 to step 12.3\nwaits "
+             "300 ms\nsrun kills the tasks\naccel: job 12 stopped (exit 143); not "
+             "restarted: srun received SIGTERM" TO_RUN,
+      .raises = SIGTERM,
+      .refusals = 9 },
+
+    /* ---- a step that may not run: in an allocation it has cores, and gives them back */
+    { .what = "bare, a wrong size",
+      "",
+      "",
+      1,
+      JOB_RUNNING,
+      SIZE "the step is refused\n",
+      .tasks = 3 },
+    { .what = "a wrong size",
+      "",
+      BATCH,
+      1,
+      JOB_RUNNING,
+      SIZE STARTS "its tasks refuse\n",
+      .tasks = 3 },
+    { .what = "no size",
+      "",
+      "SLURM_JOB_ID=12",
+      1,
+      JOB_RUNNING,
+      NO_SIZE STARTS "its tasks refuse\n",
+      .no_layout = true },
+    { .what = "bare, no size",
+      "",
+      "",
+      1,
+      JOB_RUNNING,
+      NO_SIZE "the step is refused\n",
+      .no_layout = true },
+};
+
+const size_t srun_row_count = ACCEL_ARRAY_SIZE(srun_rows);
