@@ -88,7 +88,7 @@ check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(
 EXTRA_DIST += doc/gpu.md
 include tests/gpu/local.mk
 shell_tests += tests/t/1100-messages-rules.t tests/t/1105-messages-shown.t \
-	tests/t/1120-named-things.t
+	tests/t/1115-exit-codes.t tests/t/1120-named-things.t
 
 # The long form of tests/issues/0100: 300 errors, the same ones every time.
 check-errors: accel$(EXEEXT) examples/train$(EXEEXT) tests/faults/failcall.la

@@ -102,6 +102,27 @@ END
 doctor
 is "$code" 69 "munged is not there"
 like "$out" '^fail munge Slurm cannot be asked: .*Munge encode failed.* start munged' "is told, with the cure"
+# Without an answer the file beside slurm.conf is the one. `timeout` is a stand-in, too: nobody
+# waits here, and it notes how long a controller that does not answer would be waited for.
+mkdir beside
+# shellcheck disable=SC2016 # for the inner shell
+printf '#!/bin/sh\necho "$@" >>"$NOTED"\nshift\nexec "$@"\n' >bin/timeout
+chmod +x bin/timeout
+while IFS='|' read -r what body; do
+    printf '#!/bin/sh\n%s\n' "$body" >bin/scontrol
+    : >noted
+    doctor SLURM_CONF="$tap_tmp/beside/slurm.conf" NOTED="$tap_tmp/noted"
+    like "$out" '^fail plugstack .*/beside/plugstack.conf has no line' "scontrol: $what"
+    unlike "$out" '^fail munge' "$what: munge is not blamed"
+    is "$(sort -u noted)" "10 scontrol show config" "$what: asked for at most 10 s"
+done <<'END'
+it fails|echo "slurm_load_ctl_conf error: Unable to contact slurm controller" >&2; exit 1
+it is late|exit 124
+an empty answer|:
+garbage|printf "\\377\\001 / PlugStack\\n"
+no value|echo "PlugStackConfig = (null)"
+END
+rm -r beside noted bin/timeout
 cp scontrol.good bin/scontrol
 if [ "$(id -u)" = 0 ]; then
     mkdir lib
