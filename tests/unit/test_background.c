@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "checkpoint/accel_ckpt.h"
@@ -35,10 +37,28 @@ static bool join_opens; /* whoever waits for a writer lets it go */
 static int refuse;      /* errno of this rank's fsync of its file; 0: it succeeds */
 static __thread bool in_write;
 
+/* Calls of the saves' threads, and those whose thread does not give way to the training:
+ * nice 19, and the last of the best effort for the disk where there is such a thing. */
+static atomic_int thread_calls, eager_calls;
+static int own_priority; /* of this program, and of the thread that trains */
+
+static void note_priority(void)
+{
+    const long disk = syscall(SYS_ioprio_get, 1, 0);
+
+    if (is_trainer())
+        return;
+    thread_calls++;
+    if (getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid)) != 19 ||
+        (disk >= 0 && disk != (2 << 13 | 7)))
+        eager_calls++;
+}
+
 static accel_status_t note_write(accel_ckpt_saving_t *g, accel_error_t *err)
 {
     accel_status_t st;
 
+    note_priority();
     in_write = true;
     st = __real_accel_ckpt_save_write(g, err);
     in_write = false;
@@ -61,6 +81,7 @@ void __real_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
 void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
 void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g)
 {
+    note_priority();
     pthread_mutex_lock(&lock);
     while (joins < delete_at)
         pthread_cond_wait(&moved, &lock);
@@ -291,6 +312,10 @@ static int waits(struct boot *b, void *arg)
     accel_close(k.run, NULL);
     EXPECT(b->rank != 0 || (newest() == 6 && checkpoints() == 2),
            "and older ones are deleted (keep: 1, but two always stay)");
+    EXPECT(thread_calls >= (b->rank == 0 ? 4 : 3) && eager_calls == 0 &&
+               getpriority(PRIO_PROCESS, 0) == own_priority,
+           "who writes and who deletes gives way to the training: %d of %d did not",
+           eager_calls, thread_calls);
     join_opens = false;
     return 0;
 }
@@ -698,6 +723,7 @@ static void run_case(int world, const char *name, const char *more,
 
 int main(void)
 {
+    own_priority = getpriority(PRIO_PROCESS, 0);
     disk_hook = no_fsync;
     held_write = note_write;
     run_folder_new(root);
