@@ -321,6 +321,13 @@ tests_unit_test_stop_save_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=deadline_judge \
 	-Wl,--wrap=accel_ckpt_save_hurry
 
+unit_tests += tests/unit/test_message_counts
+tests_unit_test_message_counts_SOURCES = tests/unit/test_message_counts.c $(run_folder) \
+	$(open_world) $(held_run) tests/unit/loader_world.h
+tests_unit_test_message_counts_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_message_counts_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=accel_ckpt_save_write
+
 unit_tests += tests/unit/test_state_forged
 tests_unit_test_state_forged_SOURCES = tests/unit/test_state_forged.c $(run_folder)
 tests_unit_test_state_forged_LDADD = $(unit_ldadd)
