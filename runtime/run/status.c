@@ -95,12 +95,15 @@ accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err)
                       call);
 }
 
-/* One maximum of status * size + (size - 1 - rank): the worst status, and of the ranks
- * that have it the lowest. That rank keeps its own error. */
+/* One maximum of (2 * status + says) * size + (size - 1 - rank): the worst status, and
+ * of the ranks that have it the lowest that says why. That rank keeps its own error. So
+ * the reason outlives a second agreement about the same failure. */
 accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
 {
+    const int says = err && err->text[0];
     int64_t size = run->boot.size,
-            worst = st == ACCEL_OK ? 0 : st * size + (size - 1 - run->boot.rank);
+            worst =
+                st == ACCEL_OK ? 0 : (2 * st + says) * size + size - 1 - run->boot.rank;
     int64_t mine = worst;
     accel_error_t e = { 0 };
     accel_status_t sent =
@@ -115,7 +118,7 @@ accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err)
     }
     if (worst == 0 || worst == mine)
         return st;
-    st = (accel_status_t)(worst / size);
+    st = (accel_status_t)(worst / size / 2);
     if (err)
         *err = (accel_error_t){ .code = st };
     return st;

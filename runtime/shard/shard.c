@@ -322,18 +322,21 @@ static accel_status_t alloc_gradients(struct shard *s, accel_error_t *err)
     return st;
 }
 
-/* Memory that no peer reads. All ranks learn whether all have theirs: one that fails
- * alone would leave the others waiting in the next collective. */
-static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
+/* Memory that no peer reads. `before`: how this rank fared so far, with its error in
+ * *err. All ranks learn whether all have theirs: one that fails alone would leave the
+ * others waiting in the next collective. */
+static accel_status_t alloc_private(struct shard *s, accel_status_t before,
+                                    accel_error_t *err)
 {
     size_t need = s->memory.master + s->memory.moments + s->memory.gradient_shard;
     accel_error_t e = { 0 };
-    accel_status_t failed;
+    accel_status_t failed = before;
     void *p = NULL;
     int64_t any;
 
     s->grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
-    failed = alloc_home(s, MEMORY_PARAMETERS, s->memory.master, &p, &e);
+    if (!failed)
+        failed = alloc_home(s, MEMORY_PARAMETERS, s->memory.master, &p, &e);
     s->master = p;
     for (int i = 0; i < s->trainers && !failed; i++)
         failed = alloc_state(s, &s->trainer[i], &e);
@@ -361,6 +364,8 @@ static accel_status_t alloc_private(struct shard *s, accel_error_t *err)
         if (st)
             return st;
     }
+    if (before)
+        return before;
     /* a device's own text says what holds its memory */
     if (failed && s->be->device) {
         if (err)
@@ -537,25 +542,19 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     s->last_unit = -1;
     s->grad_scale = s->step_scale = s->loss_scale = 1.0f;
     st = open_trainers(s, err);
+    if (!st)
+        st = lay_out(s, units, err);
+    if (!st)
+        count_memory(s);
+    if (!st)
+        st = open_slots(s, err);
+    st = alloc_private(s, st, err);
+    if (!st)
+        st = alloc_window(s, err);
     if (st)
-        goto fail;
-    st = lay_out(s, units, err);
-    if (st)
-        goto fail;
-    count_memory(s);
-    st = open_slots(s, err);
-    if (st)
-        goto fail;
-    st = alloc_private(s, err);
-    if (st)
-        goto fail;
-    st = alloc_window(s, err);
-    if (st)
-        goto fail;
-    *shard_out = s;
-    return ACCEL_OK;
-fail:
-    shard_close(s);
+        shard_close(s);
+    else
+        *shard_out = s;
     return st;
 }
 

@@ -135,10 +135,13 @@ accel_status_t resume_list(accel_t *run, const char *dir, bool own,
     if (run->boot.rank != 0)
         found_out->list = calloc((size_t)head[0], sizeof(*found_out->list));
     if (!found_out->list)
-        return accel_fail_nomem(err, "the list of checkpoints",
-                                (size_t)head[0] * sizeof(*found_out->list));
-    return comm_broadcast(run->comm, found_out->list,
-                          (size_t)head[0] * sizeof(*found_out->list), 0, err);
+        st = accel_fail_nomem(err, "the list of checkpoints",
+                              (size_t)head[0] * sizeof(*found_out->list));
+    st = run_agree(run, st, err);
+    if (st == ACCEL_OK)
+        st = comm_broadcast(run->comm, found_out->list,
+                            (size_t)head[0] * sizeof(*found_out->list), 0, err);
+    return st;
 }
 
 /* Rank 0. What was reported as saved, and what this life begins with. */
