@@ -245,6 +245,21 @@ unit_tests += tests/unit/test_one_fails
 tests_unit_test_one_fails_SOURCES = tests/unit/test_one_fails.c $(open_world)
 tests_unit_test_one_fails_LDADD = $(fork_ldadd)
 tests_unit_test_one_fails_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+# One rank fails at every place of a call, with the collectives in step.
+lockstep_wraps = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
+	-Wl,--wrap=reallocarray -Wl,--wrap=strdup -Wl,--wrap=pread -Wl,--wrap=pwrite \
+	-Wl,--wrap=read -Wl,--wrap=write -Wl,--wrap=fsync -Wl,--wrap=fstat -Wl,--wrap=mkdir \
+	-Wl,--wrap=mkdirat -Wl,--wrap=renameat -Wl,--wrap=renameat2 -Wl,--wrap=openat \
+	-Wl,--wrap=run_agree -Wl,--wrap=ckpt_agree -Wl,--wrap=comm_open \
+	-Wl,--wrap=comm_split -Wl,--wrap=comm_alloc -Wl,--wrap=comm_all_gather \
+	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce -Wl,--wrap=comm_broadcast \
+	-Wl,--wrap=comm_barrier -Wl,--wrap=comm_gather -Wl,--wrap=comm_abandon \
+	-Wl,--wrap=nanosleep -Wl,--wrap=boot_exchange
+unit_tests += tests/unit/test_agreements
+tests_unit_test_agreements_SOURCES = tests/unit/test_agreements.c tests/unit/lockstep.c \
+	tests/unit/lockstep.h $(run_net)
+tests_unit_test_agreements_LDADD = $(fork_ldadd)
+tests_unit_test_agreements_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) $(lockstep_wraps)
 # Runs with models of one number.
 number_run = tests/unit/number_run.c tests/unit/number_run.h $(run_folder)
 unit_tests += tests/unit/test_objects_calls

@@ -40,6 +40,11 @@ void open_world_join(struct boot *b)
     forked = b;
 }
 
+int open_world_rank(void)
+{
+    return forked ? forked->rank : -1;
+}
+
 struct opened {
     int (*fn)(struct boot *b, void *arg);
     void *arg;

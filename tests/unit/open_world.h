@@ -11,6 +11,8 @@
 
 /* From here on accel_open finds the world of `b`; NULL: as in programs. */
 void open_world_join(struct boot *b);
+/* Of the world that this process has joined; -1: none. */
+int open_world_rank(void);
 /* fork_world on `nodes` equal nodes, whose ranks have joined it. */
 int open_world(int n, int nodes, int (*fn)(struct boot *b, void *arg), void *arg,
                int timeout_s);

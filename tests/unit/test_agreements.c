@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One of two ranks fails in a call that all make: at an allocation, at a call of the
+ * system, with a status of its own before an agreement, at every place of the call in
+ * turn. Both end alike, with its text, after the same collectives.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "accel_state.h"
+#include "common/env_names.h"
+#include "run/run.h"
+#include "tests/tap.h"
+#include "tests/unit/lockstep.h"
+#include "tests/unit/run_net.h"
+
+static char root[64] = "/tmp/accel-agree-XXXXXX";
+
+struct program {
+    struct net_run net;
+    char dir[96];
+    int round;
+};
+
+struct call {
+    const char *name, *strategy, *more;
+    bool prepared, resumes;
+    accel_status_t (*act)(struct program *p, accel_error_t *err);
+    int agreements;
+};
+
+static const struct call *now;
+enum { MOST_WRONG = 5 };
+
+/* where a world begins: at a fault of a rank */
+struct from {
+    int rank, fault;
+};
+
+/* ---- what programs do ------------------------------------------------------------ */
+
+static accel_status_t put_object(void *user, accel_bytes_t *to, accel_error_t *err)
+{
+    (void)user;
+    return accel_bytes_put(to, "object", 6, err);
+}
+
+static accel_status_t take_object(void *user, const accel_saved_t *from,
+                                  accel_error_t *err)
+{
+    (void)user, (void)from, (void)err;
+    return ACCEL_OK;
+}
+
+static accel_status_t look(void *user, const char *dir, accel_error_t *err)
+{
+    (void)user, (void)dir, (void)err;
+    return ACCEL_OK;
+}
+
+static accel_status_t open_run(struct program *p, accel_error_t *err)
+{
+    accel_status_t st = run_net_open(&p->net, p->dir, 0.1f, err);
+
+    if (!st)
+        st = accel_register(p->net.run, "common", 1, ACCEL_STATE_COMMON, put_object,
+                            take_object, NULL, err);
+    if (!st)
+        st = accel_register(p->net.run, "own", 1, ACCEL_STATE_PER_RANK, put_object,
+                            take_object, NULL, err);
+    if (!st)
+        st = accel_on_save(p->net.run, look, NULL, err);
+    return st ? st : accel_on_load(p->net.run, look, NULL, err);
+}
+
+static accel_status_t prepare(struct program *p, accel_error_t *err)
+{
+    return run_net_prepare(&p->net, p->dir, err);
+}
+
+static accel_status_t save(struct program *p, accel_error_t *err)
+{
+    return accel_save(p->net.run, err);
+}
+
+static accel_status_t save_state(struct program *p, accel_error_t *err)
+{
+    return accel_save_state(p->net.run, NULL, err);
+}
+
+static accel_status_t load_state(struct program *p, accel_error_t *err)
+{
+    return accel_load_state(p->net.run, NULL, err);
+}
+
+static accel_status_t load_part(struct program *p, accel_error_t *err)
+{
+    char dir[160];
+
+    snprintf(dir, sizeof(dir), "%s/checkpoints/checkpoint_0", p->dir);
+    return accel_load_part(p->net.run, dir, NULL, NULL, err);
+}
+
+static accel_status_t export_weights(struct program *p, accel_error_t *err)
+{
+    char dir[160];
+
+    snprintf(dir, sizeof(dir), "%s/weights_%d", p->dir, p->round++);
+    return accel_save_weights(p->net.run, dir, "float32", 64, err);
+}
+
+static accel_status_t import_weights(struct program *p, accel_error_t *err)
+{
+    char dir[160];
+
+    snprintf(dir, sizeof(dir), "%s/weights_0", p->dir);
+    return accel_load_weights(p->net.run, dir, err);
+}
+
+static accel_status_t read_param(struct program *p, accel_error_t *err)
+{
+    float values[NET_HIDDEN];
+
+    return accel_param_read(p->net.run, "last.weight", ACCEL_ALL_RANKS, values,
+                            NET_HIDDEN, err);
+}
+
+static accel_status_t write_param(struct program *p, accel_error_t *err)
+{
+    const float values[NET_HIDDEN] = { 1, 2, 3 };
+
+    return accel_param_write(p->net.run, "last.weight", values, NET_HIDDEN, err);
+}
+
+static accel_status_t attempt(void *user, int batch, accel_error_t *err)
+{
+    (void)user, (void)batch, (void)err;
+    return ACCEL_OK;
+}
+
+static accel_status_t find_batch(struct program *p, accel_error_t *err)
+{
+    int size;
+
+    return accel_find_batch_size(p->net.run, 2, attempt, NULL, &size, err);
+}
+
+#define STAGED "accel: {checkpoint: {async: false, local_dir: %s/node}}\n"
+
+/* The last column: how many agreements the call has where all is well. One more needs
+ * its number here, and is then failed at, too. */
+static const struct call calls[] = {
+    { "accel_save", "FULL_SHARD", NULL, true, false, save, 12 },
+    { "accel_save_state", "FULL_SHARD", NULL, true, false, save_state, 13 },
+    { "accel_load_state", "FULL_SHARD", NULL, true, false, load_state, 13 },
+    { "accel_load_part", "FULL_SHARD", NULL, true, false, load_part, 9 },
+    { "accel_save_weights", "FULL_SHARD", NULL, true, false, export_weights, 5 },
+    { "accel_load_weights", "FULL_SHARD", NULL, true, false, import_weights, 1 },
+    { "accel_param_read", "FULL_SHARD", NULL, true, false, read_param, 2 },
+    { "accel_param_write", "FULL_SHARD", NULL, true, false, write_param, 2 },
+    { "accel_find_batch_size", "FULL_SHARD", NULL, true, false, find_batch, 2 },
+    { "one file: accel_save", "FULL_SHARD\n  fsdp_state_dict_type: FULL_STATE_DICT",
+      NULL, true, false, save, 15 },
+    { "staged: accel_save", "FULL_SHARD", STAGED, true, false, save, 12 },
+    { "resuming: accel_prepare", "FULL_SHARD", STAGED, false, true, prepare, 24 },
+};
+
+/* ---- worlds ---------------------------------------------------------------------- */
+
+static void forget(struct program *p)
+{
+    if (!p->net.run)
+        return;
+    p->net.run->status = ACCEL_OK;
+    p->net.run->failure = (accel_error_t){ 0 };
+}
+
+static accel_status_t close_run(struct program *p)
+{
+    accel_status_t st;
+
+    forget(p);
+    st = accel_close(p->net.run, NULL);
+    p->net = (struct net_run){ 0 };
+    return st;
+}
+
+/* The run as it is before the call. */
+static accel_status_t set_up(struct program *p, accel_error_t *err)
+{
+    accel_status_t st = open_run(p, err);
+
+    return !st && now->prepared ? prepare(p, err) : st;
+}
+
+/* What an earlier life has left. */
+static accel_status_t live_before(struct program *p, accel_error_t *err)
+{
+    accel_status_t st = open_run(p, err);
+
+    if (!st)
+        st = prepare(p, err);
+    if (!st)
+        st = save_state(p, err);
+    if (!st)
+        st = export_weights(p, err);
+    if (!st && now->resumes)
+        st = save(p, err);
+    return st ? st : close_run(p);
+}
+
+/* The call; what begins a run begins another one each time. */
+static accel_status_t one(struct program *p, accel_error_t *err)
+{
+    accel_error_t e = { 0 };
+
+    lockstep_end(now->act(p, &e), &e);
+    if (now->prepared) {
+        forget(p);
+        return ACCEL_OK;
+    }
+    close_run(p);
+    return set_up(p, err);
+}
+
+static accel_status_t rounds(struct program *p, const struct from *at,
+                             accel_error_t *err)
+{
+    accel_status_t st = live_before(p, err);
+
+    if (!st)
+        st = set_up(p, err);
+    for (int r = at->rank; r < LOCKSTEP_RANKS && !st; r++) {
+        lockstep_list(r, !now->prepared);
+        st = one(p, err);
+        for (int i = r == at->rank ? at->fault : 0; !st && lockstep_fault(r, i); i++)
+            st = one(p, err);
+    }
+    return st ? st : close_run(p);
+}
+
+static int rank_of_world(struct boot *b, void *arg)
+{
+    struct program p = { 0 };
+    accel_error_t err = { 0 };
+
+    open_world_join(b);
+    lockstep_begin(now->name);
+    snprintf(p.dir, sizeof(p.dir), "%s/run", root);
+    if (rounds(&p, arg, &err)) {
+        fprintf(stderr, "# %s: after fault %d: %s\n", now->name, lockstep_at(),
+                err.text);
+        return 1;
+    }
+    open_world_join(NULL);
+    return 0;
+}
+
+static void play(void)
+{
+    char dir[96], command[256], more[256];
+    struct from at = { 0 };
+    int rc, wrong = 0, agreements = 0;
+
+    snprintf(dir, sizeof(dir), "%s/run", root);
+    snprintf(command, sizeof(command), "rm -rf %s %s/node", dir, root);
+    if (now->more)
+        snprintf(more, sizeof(more), now->more, root);
+    run_net_config(dir, now->strategy, LOCKSTEP_RANKS, 1, now->more ? more : NULL);
+    do {
+        lockstep_start();
+        rc = open_world(LOCKSTEP_RANKS, 1, rank_of_world, &at, 60);
+        at.rank = lockstep_rank();
+        at.fault = lockstep_at() + 1;
+        wrong += lockstep_wrong();
+        agreements = lockstep_agreements();
+        if (system(command))
+            tap_diag("%s is left", dir);
+    } while (rc == LOCKSTEP_EXIT && wrong < MOST_WRONG);
+    tap_ok(rc == 0 && wrong == 0, "%s: both ranks end alike (%d)", now->name, rc);
+    tap_is_int(agreements, now->agreements, "after so many agreements");
+}
+
+int main(int argc, char **argv)
+{
+    char command[96];
+
+    unsetenv(ENV_RESOLVED);
+    unsetenv(ENV_CONFIG);
+    if (!mkdtemp(root))
+        tap_skip_all("no directory for temporary files");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(calls); i++) {
+        now = &calls[i];
+        if (argc < 2 || strstr(now->name, argv[1]))
+            play();
+    }
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    tap_ok(system(command) == 0, "removed");
+    return tap_done();
+}
