@@ -212,6 +212,27 @@ check-mutants:
 	@$(srcdir)/tests/mutants/run $(MUTANTS)
 .PHONY: check-mutants test-modules test-programs
 
+# Which lines the tests run, a test at a time; COVERAGE: only tests with such a word in their names.
+check-coverage:
+	@cd $(srcdir) && python3 tests/changes/coverage.py $(COVERAGE)
+# Changes that are drawn by rule: SEED, FROM and COUNT say which, CHANGED=1 those of what git has
+# as changed. It needs what check-coverage found, and clang's Python bindings (python3-clang-14).
+python_with_clang = /usr/bin/python3
+check-changes:
+	@cd $(srcdir) && $(python_with_clang) tests/changes/campaign.py $(SEED:%=--seed %) \
+	    $(FROM:%=--from %) $(COUNT:%=--count %) $(JOBS:%=--jobs %) $(if $(CHANGED),--changed)
+.PHONY: check-coverage check-changes
+EXTRA_DIST += tests/changes/campaign.py tests/changes/coverage.py tests/changes/exit_dump.c \
+	tests/changes/no-effect tests/changes/sites.py tests/changes/tree.py
+
+# Unit tests below valgrind, which sees what is read before it is written; no leaks here.
+memory_tests = $(filter-out tests/fuzz/%,$(unit_tests))
+under_valgrind = $(LIBTOOL) --mode=execute valgrind -q --leak-check=no --error-exitcode=99
+check-memory: $(memory_tests) test-modules
+	@env ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' OMP_WAIT_POLICY=passive \
+	    prove --timer --exec '$(under_valgrind)' $(or $(MEMORY_TESTS),$(memory_tests))
+.PHONY: check-memory
+
 # What a build leaves, for the test that git is told to ignore all of it.
 print-built:
 	@printf '%s\n' $(PROGRAMS) $(check_PROGRAMS) $(LTLIBRARIES) $(check_LTLIBRARIES) \

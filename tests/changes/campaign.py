@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# make check-mutants: do the tests bite? Changes of the source are drawn by rule (sites.py)
+# from a seed, spread over the rooms by their lines; each is compiled and linked alone in a copy
+# of the tree, and the tests that run its line must notice. In: a configured tree and what
+# make check-coverage found. Out: a line per change and a table by room; the tree stays as it is.
+"""A campaign of changes by rule."""
+
+import argparse
+import gzip
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+
+from coverage import MAP, ROOMS, WORK, copied, room_of, try_test
+from sites import changes_of
+from tree import Failed, Tree, run
+
+BUDGET = 40     # seconds of tests per change, by what they took unchanged
+LINK = 1        # seconds that a program costs before it runs
+GOLDEN = 0.6180339887498949
+NO_EFFECT = "tests/changes/no-effect"
+
+
+class Coverage:
+    """Which tests run a line, the quick ones first: programs, then scripts."""
+
+    def __init__(self, path):
+        with gzip.open(path, "rt") as source:
+            document = json.load(source)
+        self.tests, self.lines = document["tests"], document["lines"]
+
+    def of(self, change):
+        """Tests that run a line of the change, with their seconds."""
+        rows = self.lines.get(change.path, {})
+        last = change.line + change.old.count("\n")
+        found = {i for n in range(change.line, last + 1) for i in rows.get(str(n), ())}
+        order = lambda test: (test[0].endswith(".t"), test[1], test[0])
+        return sorted((self.tests[i] for i in found), key=order)
+
+
+def within(tests, budget):
+    """Those at the front that fit: at least one, if there is any."""
+    chosen, spent = [], 0
+    for name, seconds in tests:
+        spent += seconds + LINK
+        if chosen and spent > budget:
+            break
+        chosen.append(name)
+    return chosen
+
+
+# ---- drawing -----------------------------------------------------------------------------
+
+
+class Urn:
+    """Draws changes: number n of a seed is always the same one in the same source."""
+
+    def __init__(self, tree, seed, only=None):
+        self.tree, self.seed, self.known = tree, seed, {}
+        sources = sorted({path for path, _ in tree.compiles.values()
+                          if path.startswith(tuple(room + "/" for room in ROOMS))
+                          and path.endswith(".c") and (only is None or path in only)})
+        self.files, total = [], 0
+        for path in sorted(sources, key=lambda p: (room_of(p), p)):
+            with open(os.path.join(tree.folder, path), "rb") as source:
+                total += source.read().count(b"\n")
+            self.files.append((total, path))
+        self.total = total
+
+    def all_of(self, path):
+        if path not in self.known:
+            self.known[path] = changes_of(path, self.tree.flags_of(path))
+        return self.known[path]
+
+    def number(self, n, attempt):
+        """Evenly spread over the files by their lines; the rule first, then the place, as some
+        rules have many more places than others."""
+        chance = random.Random(f"{self.seed} {n} {attempt}")
+        where = (n + 1 + chance.random() / 8) * GOLDEN % 1 * self.total
+        path = next(path for end, path in self.files if where < end)
+        places = self.all_of(path)
+        if not places:
+            return None
+        rule = chance.choice(sorted({change.rule for change in places}))
+        return chance.choice([change for change in places if change.rule == rule])
+
+
+# ---- trying ------------------------------------------------------------------------------
+
+
+def fingerprint(path):
+    """Of an object's code and data, without what debuggers read."""
+    bare = path + ".bare"
+    subprocess.run(["objcopy", "--strip-debug", "-R", ".comment", path, bare], check=True)
+    with open(bare, "rb") as data:
+        found = hashlib.sha256(data.read()).hexdigest()
+    os.unlink(bare)
+    return found
+
+
+class Bench:
+    """A copy of the tree in which one change at a time is tried."""
+
+    def __init__(self, tree, coverage, budget):
+        self.tree, self.coverage, self.budget = tree, coverage, budget
+
+    def compiled(self, change):
+        """The objects that the change alters; None where it does not compile."""
+        altered = []
+        for name in self.tree.objects_of(change.path):
+            target = os.path.join(self.tree.folder, self.tree.file_of(name))
+            before = fingerprint(target)
+            if self.tree.compile(name):
+                return None
+            if fingerprint(target) != before:
+                altered.append(name)
+        return altered
+
+    def test(self, test, altered):
+        """Links what the test starts, then runs it."""
+        products = {p for name in altered for p in self.tree.holders(name)[1]}
+        unit = test if test in self.tree.units else None
+        for product in sorted(products):
+            is_unit = product in self.tree.units or product.startswith("tests/bench/")
+            if product == unit or (unit is None and not is_unit) or product.endswith(".la"):
+                if product not in self.linked:
+                    wrong = self.tree.link(product)
+                    if wrong:
+                        return "fails", "it does not link: " + wrong[-200:]
+                    self.linked.add(product)
+        seconds = dict(self.coverage.tests).get(test, 10)
+        return try_test(self.tree.folder, test, 60 + 5 * seconds)
+
+    def judge(self, change, altered):
+        tests = self.coverage.of(change)
+        if not tests:
+            return "survived", "no test runs the line"
+        chosen = within(tests, self.budget)
+        for test in chosen:
+            state, why = self.test(test, altered)
+            if state in ("fails", "hangs"):
+                return "found", f"{test}: {why}"
+        return "survived", f"{len(chosen)} of {len(tests)} tests run the line and pass"
+
+    def attempt(self, change):
+        """Verdict and why; None: it is not C. The copy is as it was afterwards."""
+        path = os.path.join(self.tree.folder, change.path)
+        with open(path, "rb") as source:
+            text = source.read()
+        old = change.old.encode()
+        if text[change.at:change.at + len(old)] != old:
+            raise Failed(f"{path} is not what the changes were drawn from")
+        self.linked = set()
+        altered = []
+        try:
+            with open(path, "wb") as out:
+                out.write(text[:change.at] + change.new.encode() + text[change.at + len(old):])
+            altered = self.compiled(change)
+            if altered is None:
+                return None
+            if not altered:
+                return "no effect", "the compiler makes the same code"
+            for name in altered:
+                self.tree.archive(name)
+            return self.judge(change, altered)
+        finally:
+            with open(path, "wb") as out:
+                out.write(text)
+            self.restore(change, altered or [])
+
+    def restore(self, change, altered):
+        for name in self.tree.objects_of(change.path):
+            self.tree.compile(name)
+        for name in altered:
+            self.tree.archive(name)
+        for product in sorted(self.linked):
+            self.tree.link(product)
+
+
+# ---- the campaign --------------------------------------------------------------------------
+
+
+def judged(top):
+    """Changes that were looked at and have no effect: key -> reason."""
+    with open(os.path.join(top, NO_EFFECT), encoding="utf-8") as source:
+        rows = [line.rstrip("\n").split("\t") for line in source
+                if line.strip() and not line.startswith("#")]
+    return dict(rows)
+
+
+def worker(number, options, queue, results):
+    top = os.getcwd()
+    try:
+        copy = copied(top, f"copy-{number}", ("--without-cuda", "--disable-werror"))
+        tree = Tree(copy)
+        os.chdir(copy)
+        urn = Urn(tree, options.seed, options.only)
+        bench = Bench(tree, Coverage(os.path.join(top, MAP)), options.budget)
+        known = judged(top)
+        for n in iter(queue.get, None):
+            results.put((n, *one(n, urn, bench, known)))
+    except (Failed, OSError, ValueError) as error:
+        results.put((None, None, "died", str(error)))
+    results.put((None, None, "end", ""))
+
+
+def one(n, urn, bench, known):
+    """Number n: the first draw that compiles and makes other code."""
+    dropped = 0
+    for attempt in range(100):
+        change = urn.number(n, attempt)
+        verdict = bench.attempt(change) if change else None
+        if verdict and verdict[0] == "no effect":
+            dropped += 1
+        elif verdict:
+            if verdict[0] == "survived" and change.key() in known:
+                verdict = ("no effect", known[change.key()])
+            return change, *verdict
+    raise Failed(f"number {n}: no change of {dropped} alters any code")
+
+
+def table(done):
+    rows = {}
+    for change, verdict, _ in done:
+        row = rows.setdefault(room_of(change.path), {})
+        row[verdict] = row.get(verdict, 0) + 1
+    print(f"\n{'room':28} {'tried':>6} {'found':>6} {'survived':>9} {'no effect':>10}")
+    total = {}
+    for room, row in sorted(rows.items()) + [("all", total)]:
+        for verdict, count in row.items() if row is not total else ():
+            total[verdict] = total.get(verdict, 0) + count
+        print(f"{room:28} {sum(row.values()):6} {row.get('found', 0):6} "
+              f"{row.get('survived', 0):9} {row.get('no effect', 0):10}")
+    effect = total.get("found", 0) + total.get("survived", 0)
+    share = 100 * total.get("found", 0) / effect if effect else 100
+    print(f"{share:.0f} % of the changes with an effect were found")
+    return share
+
+
+def changed_sources(top):
+    """What differs from the last commit, or where nothing does, from the one before."""
+    for against in ("HEAD", "HEAD~1"):
+        said = subprocess.run(["git", "diff", "--name-only", against], cwd=top,
+                              capture_output=True, check=True).stdout.decode().split()
+        sources = [path for path in said if path.endswith(".c") and path.split("/")[0] in ROOMS]
+        if sources:
+            return set(sources)
+    raise Failed("no C source was changed")
+
+
+def options_of(words):
+    parser = argparse.ArgumentParser(prog="make check-mutants")
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--budget", type=int, default=BUDGET)
+    parser.add_argument("--least", type=int, default=0, help="percent that must be found")
+    parser.add_argument("--changed", action="store_true", help="only what was changed in git")
+    parser.add_argument("--sources", nargs="*", help="only these files")
+    return parser.parse_args(words)
+
+
+def main(words):
+    options, top = options_of(words), os.getcwd()
+    if not os.path.exists(MAP):
+        raise Failed("run make check-coverage first: it says which tests run a line")
+    options.only = changed_sources(top) if options.changed else \
+        set(options.sources) if options.sources else None
+    queue, results = multiprocessing.Queue(), multiprocessing.Queue()
+    for n in range(options.first, options.first + options.count):
+        queue.put(n)
+    workers = []
+    for number in range(options.jobs):
+        queue.put(None)
+        workers.append(multiprocessing.Process(target=worker,
+                                               args=(number, options, queue, results)))
+        workers[-1].start()
+    done, left, died = [], len(workers), None
+    while left:
+        n, change, verdict, why = results.get()
+        if verdict == "end":
+            left -= 1
+        elif verdict == "died":
+            died = why
+        else:
+            done.append((change, verdict, why))
+            print(f"{n:5} {verdict:9} {change.rule}: {change.key()} (line {change.line})\n"
+                  f"{'':16}{why}", flush=True)
+    for process in workers:
+        process.join()
+    if died:
+        raise Failed(died)
+    return 0 if table(done) >= options.least else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except Failed as error:
+        print(f"check-mutants: {error}", file=sys.stderr)
+        sys.exit(2)
