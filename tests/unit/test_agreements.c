@@ -233,7 +233,7 @@ static accel_status_t rounds(struct program *p, const struct from *at,
     if (!st)
         st = set_up(p, err);
     for (int r = at->rank; r < LOCKSTEP_RANKS && !st; r++) {
-        lockstep_list(r, !now->prepared);
+        lockstep_list(r, TAP_SANITIZED || !now->prepared);
         st = one(p, err);
         for (int i = r == at->rank ? at->fault : 0; !st && lockstep_fault(r, i); i++)
             st = one(p, err);

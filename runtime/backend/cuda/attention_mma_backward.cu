@@ -335,21 +335,21 @@ static void launch_mma_backward(struct cuda_state *s, const struct attention *p,
     const bool wgmma = attn_has_wgmma(s, p);
     struct attention a = *p;
     struct mma_task task = *w;
-    auto mma_dq = attention_mma_dq<T, WIDTH>;
-    auto mma_dkv = attention_mma_dkv<T, WIDTH>;
 
     /* 38 KiB with WIDTH 64, 70 KiB with 128: the wide one must ask for it */
-    if (bytes > 48 << 10 &&
-        (!ALLOW_SHARED(mma_dq, bytes, s) || !ALLOW_SHARED(mma_dkv, bytes, s)))
+    if (bytes > 48 << 10 && (!ALLOW_SHARED((attention_mma_dq<T, WIDTH>), bytes, s) ||
+                             !ALLOW_SHARED((attention_mma_dkv<T, WIDTH>), bytes, s)))
         return;
     if (dq.data && !w->ds && wgmma)
         attn_wgmma_dq(s, p, w, &g->dq);
     else if (dq.data && !w->ds)
-        LAUNCH(mma_dq, rows_grid(q_tasks), MMA_THREADS, bytes, s, a, task, dq);
+        LAUNCH((attention_mma_dq<T, WIDTH>), rows_grid(q_tasks), MMA_THREADS, bytes, s,
+               a, task, dq);
     if ((dk.data || dv.data) && wgmma)
         attn_wgmma_dkv(s, p, w, g);
     else if (dk.data || dv.data)
-        LAUNCH(mma_dkv, rows_grid(k_tasks), MMA_THREADS, bytes, s, a, task, dk, dv);
+        LAUNCH((attention_mma_dkv<T, WIDTH>), rows_grid(k_tasks), MMA_THREADS, bytes, s,
+               a, task, dk, dv);
     if (w->ds)
         attn_mma_dq(s, p, w, &g->dq);
 }

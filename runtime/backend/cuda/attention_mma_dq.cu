@@ -114,11 +114,11 @@ static void launch_dq(struct cuda_state *s, const struct attention *p,
     const size_t bytes = sizeof(struct dq_shared<T, WIDTH>);
     struct attention a = *p;
     struct mma_task task = *w;
-    auto mma_ds_k = attention_mma_ds_k<T, WIDTH>;
 
-    if (bytes > 48 << 10 && !ALLOW_SHARED(mma_ds_k, bytes, s))
+    if (bytes > 48 << 10 && !ALLOW_SHARED((attention_mma_ds_k<T, WIDTH>), bytes, s))
         return;
-    LAUNCH(mma_ds_k, rows_grid(tasks), MMA_THREADS, bytes, s, a, task, dq);
+    LAUNCH((attention_mma_ds_k<T, WIDTH>), rows_grid(tasks), MMA_THREADS, bytes, s, a,
+           task, dq);
 }
 
 void attn_mma_dq(struct cuda_state *s, const struct attention *p,

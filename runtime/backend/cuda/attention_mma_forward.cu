@@ -116,11 +116,11 @@ static void launch_mma_forward(struct cuda_state *s, const struct attention *p,
     int64_t tasks = p->batch * p->heads * ((p->queries + ATTN_TILE - 1) / ATTN_TILE);
     size_t bytes = sizeof(struct forward_shared<T, WIDTH>);
     struct attention a = *p;
-    auto mma_forward = attention_mma_forward<T, WIDTH>;
 
-    if (bytes > 48 << 10 && !ALLOW_SHARED(mma_forward, bytes, s))
+    if (bytes > 48 << 10 && !ALLOW_SHARED((attention_mma_forward<T, WIDTH>), bytes, s))
         return;
-    LAUNCH(mma_forward, rows_grid(tasks), MMA_THREADS, bytes, s, a, out, lse);
+    LAUNCH((attention_mma_forward<T, WIDTH>), rows_grid(tasks), MMA_THREADS, bytes, s,
+           a, out, lse);
 }
 
 void attn_mma_forward(const struct backend *be, const struct attention *p, void *out,
