@@ -57,7 +57,7 @@ static const char *const event_names[] = {
     "boot_exchange",
 };
 
-/* A place of the program, after so many collectives of the call. */
+/* A place of the program: how many collectives of the call came before it. */
 struct fault_point {
     const char *what;
     const void *from;

@@ -458,7 +458,7 @@ static void test_refused(void)
     }
 }
 
-/* So many rules, with globs of so many characters: the last one counts. */
+/* Rows give the number of rules and the length of their globs; the last counts. */
 static void test_rule_counts(void)
 {
     static const struct {

@@ -72,7 +72,7 @@ static void await(_Atomic int *count, int least)
 
 /* ---- a ring of slots ------------------------------------------------------------- */
 
-/* A fill waits for so many sleeps of whoever needs it. */
+/* A fill waits until whoever needs it has gone to sleep this often. */
 static _Atomic int fill_after, fills;
 
 static bool plan(void *user, int slot, int64_t number)
