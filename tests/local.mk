@@ -169,59 +169,28 @@ print-tests:
 EXTRA_DIST += tests/data/optim
 
 # Do the tests bite? Changes of the source that some test must notice (CONTRIBUTING.md).
-shell_tests += tests/t/0080-build-mutants.t
-EXTRA_DIST += tests/mutants/run \
-	tests/mutants/backend.mut \
-	tests/mutants/background.mut \
-	tests/mutants/between.mut \
-	tests/mutants/comm.mut \
-	tests/mutants/common.mut \
-	tests/mutants/config.mut \
-	tests/mutants/data.mut \
-	tests/mutants/deadline.mut \
-	tests/mutants/dicts.mut \
-	tests/mutants/format.mut \
-	tests/mutants/keep.mut \
-	tests/mutants/launch.mut \
-	tests/mutants/loader.mut \
-	tests/mutants/logstop.mut \
-	tests/mutants/nn.mut \
-	tests/mutants/ops.mut \
-	tests/mutants/optim.mut \
-	tests/mutants/plan.mut \
-	tests/mutants/polish.mut \
-	tests/mutants/ptx.mut \
-	tests/mutants/resume.mut \
-	tests/mutants/saves.mut \
-	tests/mutants/scripts.mut \
-	tests/mutants/shard.mut \
-	tests/mutants/staging.mut \
-	tests/mutants/state_forged.mut \
-	tests/mutants/tensor.mut \
-	tests/mutants/track.mut \
-	tests/mutants/objects.mut \
-	tests/mutants/train.mut \
-	tests/mutants/verify.mut
+shell_tests += tests/t/0080-build-changes.t
 test-modules: $(check_LTLIBRARIES) $(check_SCRIPTS)
 # All that shell tests start; 0120 has its forged checkpoints from a unit test, 2160 packs those
 # of GPUs.
 test-programs: all test-modules $(filter tests/unit/test_ckpt_forged,$(unit_tests)) \
 		$(gpu_unit_tests) \
 		$(filter-out $(unit_tests) tests/bench/%, $(check_PROGRAMS))
-check-mutants:
-	@$(srcdir)/tests/mutants/run $(MUTANTS)
-.PHONY: check-mutants test-modules test-programs
+.PHONY: test-modules test-programs
 
-# Which lines the tests run, a test at a time; COVERAGE: only tests with such a word in their names.
+# Which lines the tests run, a test at a time; COVERAGE: only tests with such a word in their
+# names, for the map that is there.
 check-coverage:
 	@cd $(srcdir) && python3 tests/changes/coverage.py $(COVERAGE)
 # Changes that are drawn by rule: SEED, FROM and COUNT say which, CHANGED=1 those of what git has
-# as changed. It needs what check-coverage found, and clang's Python bindings (python3-clang-14).
+# as changed, LATER=1 tries what survived with all tests. It needs what check-coverage found, and
+# clang's Python bindings (python3-clang-14).
 python_with_clang = /usr/bin/python3
-check-changes:
+check-mutants:
 	@cd $(srcdir) && $(python_with_clang) tests/changes/campaign.py $(SEED:%=--seed %) \
-	    $(FROM:%=--from %) $(COUNT:%=--count %) $(JOBS:%=--jobs %) $(if $(CHANGED),--changed)
-.PHONY: check-coverage check-changes
+	    $(FROM:%=--from %) $(COUNT:%=--count %) $(JOBS:%=--jobs %) $(if $(CHANGED),--changed) \
+	    $(if $(LATER),--later)
+.PHONY: check-coverage check-mutants
 EXTRA_DIST += tests/changes/campaign.py tests/changes/coverage.py tests/changes/exit_dump.c \
 	tests/changes/no-effect tests/changes/sites.py tests/changes/tree.py
 

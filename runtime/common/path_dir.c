@@ -74,7 +74,8 @@ static int sync_name(const char *path, const char *leaf)
     bool above = fd >= 0;
 
     if (!above && errno == EACCES)
-        fd = TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_CLOEXEC));
+        /* not for reading: a fifo would wait for its other end */
+        fd = TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     if (fd < 0)
         return errno;
     if (TEMP_FAILURE_RETRY(above ? fsync(fd) : syncfs(fd)))

@@ -7,12 +7,14 @@
 """A campaign of changes by rule."""
 
 import argparse
+import difflib
 import gzip
 import hashlib
 import json
 import multiprocessing
 import os
 import random
+import shutil
 import subprocess
 import sys
 
@@ -29,16 +31,35 @@ NO_EFFECT = "tests/changes/no-effect"
 class Coverage:
     """Which tests run a line, the quick ones first: programs, then scripts."""
 
-    def __init__(self, path):
-        with gzip.open(path, "rt") as source:
+    def __init__(self, top):
+        with gzip.open(os.path.join(top, MAP), "rt") as source:
             document = json.load(source)
         self.tests, self.lines = document["tests"], document["lines"]
+        self.objects = {test: set(ran) for test, ran in document["objects"].items()}
+        self.seconds, self.then = dict(self.tests), os.path.join(top, WORK, "coverage")
 
-    def of(self, change):
+    def watched(self, path, text, first, last):
+        """Lines of the source that gcov saw for these of today's; a new one counts as the lines
+        around it."""
+        try:
+            with open(os.path.join(self.then, path), encoding="utf-8") as source:
+                old = source.read().splitlines()
+        except FileNotFoundError:
+            return set()
+        found = set()
+        for tag, i, k, j, m in difflib.SequenceMatcher(None, old, text.splitlines(),
+                                                       False).get_opcodes():
+            if j < last and first <= m:
+                found |= set(range(max(i, i + first - 1 - j), min(k, i + last - j))) \
+                    if tag == "equal" else set(range(i - 1, k + 1))
+        return {line + 1 for line in found}
+
+    def of(self, change, text):
         """Tests that run a line of the change, with their seconds."""
         rows = self.lines.get(change.path, {})
         last = change.line + change.old.count("\n")
-        found = {i for n in range(change.line, last + 1) for i in rows.get(str(n), ())}
+        found = {i for n in self.watched(change.path, text, change.line, last)
+                 for i in rows.get(str(n), ())}
         order = lambda test: (test[0].endswith(".t"), test[1], test[0])
         return sorted((self.tests[i] for i in found), key=order)
 
@@ -62,9 +83,10 @@ class Urn:
 
     def __init__(self, tree, seed, only=None):
         self.tree, self.seed, self.known = tree, seed, {}
-        sources = sorted({path for path, _ in tree.compiles.values()
-                          if path.startswith(tuple(room + "/" for room in ROOMS))
-                          and path.endswith(".c") and (only is None or path in only)})
+        sources = {path for path, _ in tree.compiles.values()} | set(tree.reached)
+        sources = {path for path in sources
+                   if path.startswith(tuple(room + "/" for room in ROOMS))
+                   and (only is None or path in only)}
         self.files, total = [], 0
         for path in sorted(sources, key=lambda p: (room_of(p), p)):
             with open(os.path.join(tree.folder, path), "rb") as source:
@@ -74,7 +96,7 @@ class Urn:
 
     def all_of(self, path):
         if path not in self.known:
-            self.known[path] = changes_of(path, self.tree.flags_of(path))
+            self.known[path] = changes_of(path, *self.tree.flags_of(path))
         return self.known[path]
 
     def number(self, n, attempt):
@@ -124,23 +146,24 @@ class Bench:
     def test(self, test, altered):
         """Links what the test starts, then runs it."""
         products = {p for name in altered for p in self.tree.holders(name)[1]}
-        unit = test if test in self.tree.units else None
-        for product in sorted(products):
-            is_unit = product in self.tree.units or product.startswith("tests/bench/")
-            if product == unit or (unit is None and not is_unit) or product.endswith(".la"):
-                if product not in self.linked:
-                    wrong = self.tree.link(product)
-                    if wrong:
-                        return "fails", "it does not link: " + wrong[-200:]
-                    self.linked.add(product)
-        seconds = dict(self.coverage.tests).get(test, 10)
-        return try_test(self.tree.folder, test, 60 + 5 * seconds)
+        for product in sorted(p for p in products - self.linked if self.starts(test, p)):
+            wrong = self.tree.link(product)
+            if wrong:
+                return "fails", "it does not link: " + wrong[-200:]
+            self.linked.add(product)
+        return try_test(self.tree.folder, test, 60 + 5 * self.coverage.seconds.get(test, 10))
 
-    def judge(self, change, altered):
-        tests = self.coverage.of(change)
+    def starts(self, test, product):
+        """A library, or a program whose own objects ran in the test."""
+        own = {self.tree.file_of(name) for name in self.tree.links[product][0]
+               if not name.endswith(".la")}
+        return product.endswith((".la", ".so")) or own <= self.coverage.objects.get(test, set())
+
+    def judge(self, change, text, altered):
+        tests = self.coverage.of(change, text)
         if not tests:
             return "survived", "no test runs the line"
-        chosen = within(tests, self.budget)
+        chosen = within(tests, self.budget) if self.budget else [name for name, _ in tests]
         for test in chosen:
             state, why = self.test(test, altered)
             if state in ("fails", "hangs"):
@@ -157,6 +180,10 @@ class Bench:
             raise Failed(f"{path} is not what the changes were drawn from")
         self.linked = set()
         altered = []
+        objects = [os.path.join(self.tree.folder, self.tree.file_of(name))
+                   for name in self.tree.objects_of(change.path)]
+        for name in objects:
+            shutil.copy2(name, name + ".kept")
         try:
             with open(path, "wb") as out:
                 out.write(text[:change.at] + change.new.encode() + text[change.at + len(old):])
@@ -167,15 +194,15 @@ class Bench:
                 return "no effect", "the compiler makes the same code"
             for name in altered:
                 self.tree.archive(name)
-            return self.judge(change, altered)
+            return self.judge(change, text.decode(), altered)
         finally:
             with open(path, "wb") as out:
                 out.write(text)
-            self.restore(change, altered or [])
+            for name in objects:
+                os.replace(name + ".kept", name)
+            self.restore(altered or [])
 
-    def restore(self, change, altered):
-        for name in self.tree.objects_of(change.path):
-            self.tree.compile(name)
+    def restore(self, altered):
         for name in altered:
             self.tree.archive(name)
         for product in sorted(self.linked):
@@ -200,7 +227,7 @@ def worker(number, options, queue, results):
         tree = Tree(copy)
         os.chdir(copy)
         urn = Urn(tree, options.seed, options.only)
-        bench = Bench(tree, Coverage(os.path.join(top, MAP)), options.budget)
+        bench = Bench(tree, Coverage(top), 0 if options.later else options.budget)
         known = judged(top)
         for n in iter(queue.get, None):
             results.put((n, *one(n, urn, bench, known)))
@@ -224,22 +251,38 @@ def one(n, urn, bench, known):
     raise Failed(f"number {n}: no change of {dropped} alters any code")
 
 
-def table(done):
-    rows = {}
-    for change, verdict, _ in done:
-        row = rows.setdefault(room_of(change.path), {})
-        row[verdict] = row.get(verdict, 0) + 1
-    print(f"\n{'room':28} {'tried':>6} {'found':>6} {'survived':>9} {'no effect':>10}")
-    total = {}
-    for room, row in sorted(rows.items()) + [("all", total)]:
-        for verdict, count in row.items() if row is not total else ():
-            total[verdict] = total.get(verdict, 0) + count
-        print(f"{room:28} {sum(row.values()):6} {row.get('found', 0):6} "
-              f"{row.get('survived', 0):9} {row.get('no effect', 0):10}")
-    effect = total.get("found", 0) + total.get("survived", 0)
-    share = 100 * total.get("found", 0) / effect if effect else 100
-    print(f"{share:.0f} % of the changes with an effect were found")
-    return share
+class Record:
+    """What was found of a seed, kept from piece to piece: number -> room, verdict, reached."""
+
+    def __init__(self, top, seed):
+        self.path, self.rows = os.path.join(top, WORK, f"seed-{seed}.json"), {}
+        if os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as source:
+                self.rows = {int(n): row for n, row in json.load(source).items()}
+
+    def add(self, n, change, verdict, why):
+        self.rows[n] = [room_of(change.path), verdict, change.key(), why]
+        with open(self.path + ".new", "w", encoding="utf-8") as out:
+            json.dump(self.rows, out, indent=0)
+        os.replace(self.path + ".new", self.path)
+
+    def table(self, numbers):
+        """Prints the table; the percentage of those with an effect that were found."""
+        verdicts = ("found", "found later", "survived", "no effect")
+        rows = {}
+        for n in numbers:
+            room, verdict, _, _ = self.rows[n]
+            for name in (room, "all"):
+                rows.setdefault(name, dict.fromkeys(verdicts, 0))[verdict] += 1
+        print(f"\n{'room':28} {'tried':>6} " + " ".join(f"{v:>12}" for v in verdicts))
+        for room in sorted(rows, key=lambda name: (name == "all", name)):
+            print(f"{room:28} {sum(rows[room].values()):6} "
+                  + " ".join(f"{rows[room][v]:12}" for v in verdicts))
+        total = rows.get("all", dict.fromkeys(verdicts, 0))
+        found = total["found"] + total["found later"]
+        share = 100 * found / max(found + total["survived"], 1)
+        print(f"{share:.0f} % of the changes with an effect were found")
+        return share
 
 
 def changed_sources(top):
@@ -247,7 +290,7 @@ def changed_sources(top):
     for against in ("HEAD", "HEAD~1"):
         said = subprocess.run(["git", "diff", "--name-only", against], cwd=top,
                               capture_output=True, check=True).stdout.decode().split()
-        sources = [path for path in said if path.endswith(".c") and path.split("/")[0] in ROOMS]
+        sources = [path for path in said if path.endswith((".c", ".cu", ".h")) and path.split("/")[0] in ROOMS]
         if sources:
             return set(sources)
     raise Failed("no C source was changed")
@@ -258,12 +301,39 @@ def options_of(words):
     parser.add_argument("--seed", default="1")
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--budget", type=int, default=BUDGET)
-    parser.add_argument("--least", type=int, default=0, help="percent that must be found")
+    parser.add_argument("--later", action="store_true",
+                        help="those that survived once more, by all tests that run the line")
     parser.add_argument("--changed", action="store_true", help="only what was changed in git")
     parser.add_argument("--sources", nargs="*", help="only these files")
     return parser.parse_args(words)
+
+
+def tried(options, numbers):
+    """Tries them, a copy of the tree each worker: number, change, verdict and why."""
+    queue, results = multiprocessing.Queue(), multiprocessing.Queue()
+    for n in numbers:
+        queue.put(n)
+    workers = []
+    for number in range(min(options.jobs, len(numbers))):
+        queue.put(None)
+        workers.append(multiprocessing.Process(target=worker,
+                                               args=(number, options, queue, results)))
+        workers[-1].start()
+    left, died = len(workers), None
+    while left:
+        n, change, verdict, why = results.get()
+        if verdict == "end":
+            left -= 1
+        elif verdict == "died":
+            died = why
+        else:
+            yield n, change, verdict, why
+    for process in workers:
+        process.join()
+    if died:
+        raise Failed(died)
 
 
 def main(words):
@@ -272,31 +342,21 @@ def main(words):
         raise Failed("run make check-coverage first: it says which tests run a line")
     options.only = changed_sources(top) if options.changed else \
         set(options.sources) if options.sources else None
-    queue, results = multiprocessing.Queue(), multiprocessing.Queue()
-    for n in range(options.first, options.first + options.count):
-        queue.put(n)
-    workers = []
-    for number in range(options.jobs):
-        queue.put(None)
-        workers.append(multiprocessing.Process(target=worker,
-                                               args=(number, options, queue, results)))
-        workers[-1].start()
-    done, left, died = [], len(workers), None
-    while left:
-        n, change, verdict, why = results.get()
-        if verdict == "end":
-            left -= 1
-        elif verdict == "died":
-            died = why
-        else:
-            done.append((change, verdict, why))
-            print(f"{n:5} {verdict:9} {change.rule}: {change.key()} (line {change.line})\n"
-                  f"{'':16}{why}", flush=True)
-    for process in workers:
-        process.join()
-    if died:
-        raise Failed(died)
-    return 0 if table(done) >= options.least else 1
+    record = Record(top, options.seed if options.only is None else "changed")
+    numbers = list(range(options.first, options.first + options.count))
+    if options.later:
+        numbers = [n for n in numbers if record.rows.get(n, ["", ""])[1] == "survived"]
+    for n, change, verdict, why in tried(options, numbers):
+        if options.later and verdict == "found":
+            verdict = "found later"
+        record.add(n, change, verdict, why)
+        print(f"{n:5} {verdict:11} {change.rule}: {change.key()} (line {change.line})\n"
+              f"{'':18}{why}", flush=True)
+    record.table(numbers)
+    if options.only is None:
+        print(f"\nAll of seed {options.seed}:", end="")
+        record.table(record.rows)
+    return 0
 
 
 if __name__ == "__main__":

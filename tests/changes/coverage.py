@@ -6,6 +6,7 @@
 # tree that gcov watches; the tree itself stays as it is.
 """Coverage of the tests, a test at a time."""
 
+import concurrent.futures
 import filecmp
 import gzip
 import json
@@ -20,6 +21,8 @@ from tree import Failed, run
 WORK = "build-changes"
 MAP = os.path.join(WORK, "coverage.json.gz")
 ROOMS = ("runtime", "checkpoint", "cli", "srun_plugin")
+SIDE_BY_SIDE = 5            # as in scripts/test: most tests wait for a cluster
+ALONE = "tests/t/0030"      # installs, which links libraries that others have open
 
 
 def room_of(path):
@@ -115,13 +118,15 @@ def read(folder, files):
 
 
 def counted(folder, root):
-    """What one test left below root, where gcov wants the compiler's notes beside it."""
+    """What one test left below root, where gcov wants the compiler's notes beside it: the
+    documents, and the objects that ran."""
     files = below(root + folder, ".gcda")
     for path in files:
         note = path[:-5] + ".gcno"
         if not os.path.exists(note):
             os.symlink(os.path.join(folder, note[len(root + folder) + 1:]), note)
-    return read(folder, files)
+    objects = [path[len(root + folder) + 1:-5] + ".o" for path in files]
+    return list(read(folder, files)), objects
 
 
 class Counts:
@@ -129,6 +134,7 @@ class Counts:
 
     def __init__(self):
         self.lines, self.branches, self.functions, self.tests = {}, {}, {}, {}
+        self.objects = {}       # test -> objects that it started
 
     def add(self, test, document):
         path = os.path.normpath(document["file"])
@@ -150,9 +156,21 @@ class Counts:
             table[name] = table.get(name, False) or bool(
                 test and function["execution_count"])
 
+    def keep(self, path):
+        """What an earlier run said of tests that were not run now."""
+        with gzip.open(path, "rt") as source:
+            old = json.load(source)
+        kept = {i: test for i, (test, _) in enumerate(old["tests"]) if test not in self.tests}
+        self.tests |= {test: seconds for test, seconds in old["tests"] if test in kept.values()}
+        self.objects |= {test: old["objects"][test] for test in kept.values()}
+        for name, lines in old["lines"].items():
+            for line, who in lines.items():
+                self.lines.setdefault(name, {}).setdefault(int(line), set()).update(
+                    kept[i] for i in who if i in kept)
+
     def save(self, path):
         numbers = {test: i for i, test in enumerate(self.tests)}
-        document = {"tests": list(self.tests.items()),
+        document = {"tests": list(self.tests.items()), "objects": self.objects,
                     "lines": {name: {line: sorted(numbers[t] for t in who)
                                      for line, who in lines.items()}
                               for name, lines in self.lines.items()}}
@@ -186,35 +204,49 @@ def show(counts):
                 print(f"no test runs {path}: {name}")
 
 
+def tried(copy, tests, place):
+    """Each test: its name, seconds, verdict, and what it ran: documents and objects."""
+    def one(test):
+        root = os.path.join(place, "counts-" + test.replace("/", "-"))
+        shutil.rmtree(root, ignore_errors=True)
+        began = time.monotonic()
+        verdict = try_test(copy, test, more={"GCOV_PREFIX": root})
+        seconds = time.monotonic() - began
+        found = counted(copy, root) if verdict[0] == "passes" else ([], [])
+        shutil.rmtree(root, ignore_errors=True)
+        return test, seconds, verdict, *found
+
+    for together in (True, False):
+        with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE if together else 1) as pool:
+            some = [test for test in tests if test.startswith(ALONE) != together]
+            for done in concurrent.futures.as_completed([pool.submit(one, t) for t in some]):
+                yield done.result()
+
+
 def main(top, wanted):
     os.makedirs(os.path.join(top, WORK), exist_ok=True)
     wrap = os.path.join(top, WORK, "exit_dump.o")
     must(f"gcc -O -c -o '{wrap}' tests/changes/exit_dump.c", top)
     copy = copied(top, "coverage", (
-        "CFLAGS='-g -O1 --coverage -fprofile-update=atomic -fno-inline'",
-        "CXXFLAGS='-g -O1 --coverage -fprofile-update=atomic'",
+        "CFLAGS='-g -O1 --coverage'",
+        "CXXFLAGS='-g -O1 --coverage'",
         f"LDFLAGS='--coverage -Wl,--wrap=_exit,{wrap}'", "--disable-werror", "--without-cuda"))
     counts, failed = Counts(), 0
-    for test in tests_of(copy):
-        if wanted and not any(word in test for word in wanted):
-            continue
-        place = os.path.join(top, WORK, "counts")
-        shutil.rmtree(place, ignore_errors=True)
-        began = time.monotonic()
-        state, why = try_test(copy, test, more={"GCOV_PREFIX": place})
-        seconds = time.monotonic() - began
+    tests = [test for test in tests_of(copy)
+             if not wanted or any(word in test for word in wanted)]
+    for test, seconds, (state, why), documents, objects in tried(copy, tests, os.path.join(top, WORK)):
         print(f"{seconds:7.1f} s  {state:8} {test} {why}", flush=True)
         failed += state in ("fails", "hangs")
-        if state != "passes":
-            continue
-        counts.tests[test] = round(seconds, 1)
-        for document in counted(copy, place):
+        if state == "passes":
+            counts.tests[test], counts.objects[test] = round(seconds, 1), objects
+        for document in documents:
             counts.add(test, document)
-    shutil.rmtree(os.path.join(top, WORK, "counts"), ignore_errors=True)
     for document in read(copy, below(copy, ".gcno")): # sources that no test runs at all
         counts.add(None, document)
-    counts.save(os.path.join(top, MAP))
     show(counts)
+    if wanted and os.path.exists(os.path.join(top, MAP)):
+        counts.keep(os.path.join(top, MAP))
+    counts.save(os.path.join(top, MAP))
     return 1 if failed else 0
 
 

@@ -8,7 +8,7 @@
 import os
 import re
 
-from clang.cindex import Config, CursorKind as Kind, Index, TranslationUnit, TypeKind
+from clang.cindex import CursorKind as Kind, Index, TranslationUnit, TypeKind
 
 COMPARE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 LOGIC = {"&&": "||", "||": "&&"}
@@ -20,6 +20,9 @@ STATUS = "accel_status_t"
 CONDITIONS = {Kind.IF_STMT: 0, Kind.WHILE_STMT: 0, Kind.DO_STMT: 1, Kind.CONDITIONAL_OPERATOR: 0}
 BLOCKS = (Kind.COMPOUND_STMT, Kind.IF_STMT, Kind.FOR_STMT, Kind.WHILE_STMT, Kind.CASE_STMT,
           Kind.DEFAULT_STMT, Kind.LABEL_STMT)
+FUNCTIONS = (Kind.FUNCTION_DECL, Kind.FUNCTION_TEMPLATE, Kind.CXX_METHOD, Kind.CONSTRUCTOR)
+SCOPES = (Kind.NAMESPACE, Kind.LINKAGE_SPEC, Kind.UNEXPOSED_DECL, Kind.STRUCT_DECL,
+          Kind.CLASS_TEMPLATE)
 
 
 class Change:
@@ -27,13 +30,14 @@ class Change:
 
     def __init__(self, path, line, at, old, new, rule, function):
         self.path, self.line, self.at, self.old, self.new = path, line, at, old, new
-        self.rule, self.function = rule, function
+        self.rule, self.function, self.again = rule, function, 1
 
     def key(self):
-        """Names the change by its text: other lines may come and go. No two are alike
-        within a function but for `again`, which counts them."""
-        squeeze = lambda s: re.sub(r"\s+", " ", s)
-        return f"{self.path}:{self.function}: {squeeze(self.old)} -> {squeeze(self.new)}"
+        """Names the change by its text: other lines may come and go. Those that are alike
+        within a function are counted."""
+        squeeze = lambda s: re.sub(r"\s+", " ", s.strip())
+        count = f" #{self.again}" if self.again > 1 else ""
+        return f"{self.path}:{self.function}: {squeeze(self.old)} -> {squeeze(self.new)}{count}"
 
 
 class Finder:
@@ -41,6 +45,7 @@ class Finder:
 
     def __init__(self, path, text, unit):
         self.path, self.text, self.unit = path, text, unit
+        self.names = {}     # as clang spells files -> whether it is this one
         self.function, self.returns, self.found = "", None, []
 
     # ---- text ------------------------------------------------------------------------
@@ -48,9 +53,14 @@ class Finder:
     def inside(self, node):
         """Is all of the node's text in the file itself?"""
         start, end = node.extent.start, node.extent.end
-        return (start.file is not None and start.file.name == self.unit.spelling
-                and end.file is not None and end.file.name == self.unit.spelling
-                and start.offset < end.offset)
+        return self.is_own(start.file) and self.is_own(end.file) and start.offset < end.offset
+
+    def is_own(self, file):
+        if file is None:
+            return False
+        if file.name not in self.names:
+            self.names[file.name] = os.path.normpath(file.name) == self.path
+        return self.names[file.name]
 
     def of(self, node):
         return self.text[node.extent.start.offset:node.extent.end.offset].decode()
@@ -171,32 +181,37 @@ class Finder:
     def is_condition(node, parent):
         return next(parent.get_children()) == node
 
-    def functions(self):
-        for node in self.unit.cursor.get_children():
-            if node.kind != Kind.FUNCTION_DECL or not node.is_definition() \
-                    or not self.inside(node):
-                continue
-            self.function, self.returns = node.spelling, node.result_type.spelling
-            for part in node.get_children():
-                if part.kind == Kind.COMPOUND_STMT:
-                    self.visit(part, part)
-        return self.found
+    def functions(self, scope):
+        for node in scope.get_children():
+            if node.kind in SCOPES and self.inside(node):
+                self.functions(node)
+            elif node.kind in FUNCTIONS and node.is_definition() and self.inside(node):
+                self.function, self.returns = node.spelling, node.result_type.spelling
+                for part in node.get_children():
+                    if part.kind == Kind.COMPOUND_STMT:
+                        self.visit(part, part)
 
 
-def changes_of(path, flags, folder="."):
-    """All changes of the functions that the file defines."""
-    full = os.path.join(folder, path)
-    with open(full, "rb") as source:
+def changes_of(path, shown_by, flags):
+    """All changes of the functions that the file defines; shown_by is the source that includes
+    it, or the file itself."""
+    with open(path, "rb") as source:
         text = source.read()
-    unit = Index.create().parse(full, args=flags, options=TranslationUnit.PARSE_NONE)
+    unit = Index.create().parse(shown_by, args=flags, options=TranslationUnit.PARSE_NONE)
     worst = [d for d in unit.diagnostics if d.severity >= 3]
     if worst:
         raise ValueError(f"{path}: {worst[0].spelling}")
-    return Finder(path, text, unit).functions()
+    finder = Finder(path, text, unit)
+    finder.functions(unit.cursor)
+    seen = {}
+    for change in finder.found:
+        key = change.key()
+        change.again = seen[key] = seen.get(key, 0) + 1
+    return finder.found
 
 
 if __name__ == "__main__":
     import sys
 
-    for change in changes_of(sys.argv[1], sys.argv[2:]):
+    for change in changes_of(sys.argv[1], sys.argv[1], sys.argv[2:]):
         print(f"{change.line}: {change.rule}: {change.key()}")

@@ -12,6 +12,8 @@ import subprocess
 
 SOURCES = ("runtime", "checkpoint", "cli", "srun_plugin", "tests", "examples")
 GOALS = ("all", "test-programs")
+CODE = (".c", ".cc", ".cu")
+MOST = 25   # objects of one header: changes of one that more include cost too much time
 
 
 class Failed(Exception):
@@ -47,9 +49,11 @@ class Tree:
         self.compiles = {}  # object -> (source, arguments of the compiler)
         self.links = {}     # product -> (inputs, arguments of libtool)
         self.read(self.commands())
+        self.reached = self.headers()
 
     def commands(self):
-        listed = subprocess.run(["find", *SOURCES, "-name", "*.c", "-o", "-name", "*.cc"],
+        listed = subprocess.run(["find", *SOURCES, "-name", "*.c", "-o", "-name", "*.cc",
+                                 "-o", "-name", "*.cu"],
                                 cwd=self.folder, capture_output=True, check=True)
         tests = subprocess.run(["make", "-s", "print-unit-tests"], cwd=self.folder,
                                capture_output=True, check=True)
@@ -64,13 +68,19 @@ class Tree:
     def read(self, lines):
         for line in lines:
             line = re.sub(r"`test -f '[^']*' \|\| echo '[^']*'`", "", line)
-            compiled = re.search(r"\b((?:gcc|cc|clang|g\+\+|clang\+\+)\b [^;]*? -c -o (\S+) "
-                                 r"(\S+\.cc?))\b", line)
+            compiled = re.search(r"\b((?:gcc|cc|clang|g\+\+|clang\+\+) [^;]*? -c -o (\S+) "
+                                 r"(\S+\.(?:cc?|cu)))\b", line)
             linked = re.search(r"(\S*libtool\b.*--mode=link .* -o (\S+) (.*))$", line)
+            module = re.search(r"^((?:gcc|g\+\+) +-shared .* -o (\S+\.so) (.*))$", line)
             if compiled:
                 words = shlex.split(re.sub(r"-M[TF] \S+|-MD|-MP", "", compiled.group(1)))
                 self.compiles[compiled.group(2)] = (os.path.normpath(compiled.group(3)),
                                                     words[:words.index("-c")])
+            elif module:
+                inputs = [re.sub(r"\.libs/([^/]*)\.a$", r"\1.la", os.path.normpath(word))
+                          for word in shlex.split(module.group(3))
+                          if re.search(r"\.(?:o|a)$", word)]
+                self.links[module.group(2)] = (inputs, shlex.split(module.group(1)))
             elif linked:
                 inputs = [os.path.normpath(word) for word in shlex.split(linked.group(3))
                           if re.search(r"\.(?:lo|o|la)$", word)]
@@ -80,14 +90,45 @@ class Tree:
     # ---- which is made of what -----------------------------------------------------------
 
     def objects_of(self, source):
-        return [name for name, (path, _) in self.compiles.items() if path == source]
+        """Those made of a source, or of all sources that a header reaches."""
+        sources = {source} if source.endswith(CODE) else self.reached.get(source, set())
+        return [name for name, (path, _) in self.compiles.items() if path in sources]
 
     def flags_of(self, source):
-        """Those that clang needs to read the source."""
+        """The source that shows a header, or itself, and what clang needs to read it."""
         for name in self.objects_of(source):
-            return [word for word in self.compiles[name][1][1:]
-                    if re.match(r"-[DI]|-std|-isystem", word)]
+            path, words = self.compiles[name]
+            kind = ["-x", "c++"] if "c++" in words else []
+            return path, kind + [word for word in words[1:]
+                                 if re.match(r"-[DI]|-std|-isystem", word)]
         return None
+
+    def headers(self):
+        """Header -> sources that include it, directly or not, as far as names tell."""
+        direct, reached = {}, {}
+        known = {os.path.basename(path): path for path in self.listed(".h")}
+        sources = {path for path, _ in self.compiles.values()}
+        for path in list(known.values()) + sorted(sources):
+            with open(os.path.join(self.folder, path), encoding="utf-8") as text:
+                names = re.findall(r'^ *# *include *"([^"]+)"', text.read(), re.M)
+            direct[path] = {known[os.path.basename(n)] for n in names
+                            if os.path.basename(n) in known}
+        for source in sources:
+            seen, todo = set(), list(direct[source])
+            while todo:
+                header = todo.pop()
+                if header not in seen:
+                    seen.add(header)
+                    reached.setdefault(header, set()).add(source)
+                    todo += direct[header]
+        return {header: who for header, who in reached.items() if len(who) <= MOST}
+
+    def listed(self, ending):
+        """Files below the folders of source, shortest paths last: theirs is the name."""
+        found = [os.path.relpath(os.path.join(at, name), self.folder)
+                 for top in SOURCES for at, _, names in os.walk(os.path.join(self.folder, top))
+                 for name in names if name.endswith(ending)]
+        return sorted(found, key=lambda path: (path.startswith("tests/"), path), reverse=True)
 
     def is_archive(self, product):
         """A library that other products are made of, and not loaded by itself."""

@@ -239,6 +239,51 @@ static void test_open_dir(void)
         abort();
 }
 
+/* As an ordinary user, in a process that an alarm ends. */
+static int sync_name_of(const char *name)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        if (geteuid() == 0 && (setgid(STRANGER) || setuid(STRANGER)))
+            _exit(200);
+        alarm(30);
+        _exit(path_sync_name(path_of(name)));
+    }
+    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return -1;
+    return WEXITSTATUS(status);
+}
+
+static void test_sync_name(void)
+{
+    static const struct {
+        const char *name;
+        int error;
+    } cases[] = {
+        { "dir/file", 0 },    { "dir//", 0 },          { "none", 0 },
+        { "drop/file", 0 },   { "drop/fifo", 0 },      { "drop/closed", EACCES },
+        { "none/x", ENOENT }, { "drop/none", ENOENT },
+    };
+
+    make_dir("drop", 0700);
+    make_file("drop/file", 0644);
+    make_file("drop/closed", 0000);
+    if (mkfifo(path_of("drop/fifo"), 0644))
+        abort();
+    for (size_t i = 0; geteuid() == 0 && i < 4; i++)
+        if (chown(path_of((const char *[]){ "drop", "drop/file", "drop/fifo",
+                                            "drop/closed" }[i]),
+                  STRANGER, STRANGER))
+            abort();
+    chmod(path_of("drop"), 0300); /* to write into, not to read */
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++)
+        tap_is_int(sync_name_of(cases[i].name), cases[i].error, "the name of %s",
+                   cases[i].name);
+    chmod(path_of("drop"), 0700);
+}
+
 /* ---- what a run goes on from ----------------------------------------------------- */
 
 static void test_resume(void)
@@ -399,6 +444,7 @@ int main(void)
     test_trust_owner();
     test_trust_relative();
     test_open_dir();
+    test_sync_name();
     test_resume();
     test_ports();
     test_ports_taken();
