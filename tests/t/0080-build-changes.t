@@ -150,8 +150,8 @@ small() { # WHAT...
     "$python" try.py "$ACCEL_SRC/tests/changes" "$@"
 }
 
-small list >list 2>&1
-is "$(sed 's/:.*//' list | sort -u)" "arguments swapped
+small list >changes 2>&1
+is "$(sed 's/:.*//' changes | sort -u)" "arguments swapped
 arithmetic
 assignment dropped
 call dropped
@@ -172,7 +172,7 @@ for change in 'call dropped: place: check(path) -> 0' \
     'assignment dropped: twice: sum += 0 -> (void)0' \
     'condition negated: between: x < low -> !(x < low)' \
     'call dropped: twice: between(sum, -1000, 1000) -> 1'; do
-    contains "$(cat list)" "$change" "$change"
+    contains "$(cat changes)" "$change" "$change"
 done
 
 cksum runtime/part/* >before
