@@ -70,11 +70,8 @@ accel_status_t accel_barrier(accel_t *run, accel_error_t *err)
     if (st != ACCEL_OK)
         return st;
     st = meet_call(run, BETWEEN_BARRIER, &e);
-    if (st != ACCEL_OK) {
-        if (err)
-            *err = e;
-        return st;
-    }
+    if (st != ACCEL_OK)
+        return between_end(run, st, &e, err);
     st = run->backend->sync(run->backend, &e);
     if (st == ACCEL_OK)
         st = comm_barrier(run->comm, &e);
@@ -200,11 +197,8 @@ accel_status_t accel_trigger_check(accel_t *run, int *set_out, accel_error_t *er
     if (st != ACCEL_OK)
         return st;
     st = meet_call(run, BETWEEN_TRIGGER, &e);
-    if (st != ACCEL_OK) {
-        if (err)
-            *err = e;
-        return st;
-    }
+    if (st != ACCEL_OK)
+        return between_end(run, st, &e, err);
     any = run->between.trigger;
     st = comm_all_reduce(run->comm, &any, 1, ACCEL_I64, COMM_MAX, &e);
     if (st != ACCEL_OK)

@@ -53,6 +53,10 @@ accel_status_t between_compare(const struct between_record *all, int ranks,
 
 /* The run is there, has not failed and is not inside a forward. */
 accel_status_t between_ready(accel_t *run, const char *call, accel_error_t *err);
+/* How a call ends that began with it: its error to the caller, and to the others where
+ * they cannot know. Returns st. */
+accel_status_t between_end(accel_t *run, accel_status_t st, const accel_error_t *e,
+                           accel_error_t *err);
 /* Gives all ranks the error of rank `from`. Collective. */
 accel_status_t between_share(accel_t *run, int from, accel_error_t *err);
 /* Does this call exchange records? */

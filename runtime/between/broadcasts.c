@@ -61,9 +61,7 @@ accel_tensor_t *accel_broadcast(accel_t *run, const accel_tensor_t *t, int from,
         piece_copy(&p, out.data, p.data, piece_bytes(&p));
         st = broadcast_piece(run, &out, from, &e);
     }
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st == ACCEL_OK ? to.tensor : NULL;
+    return between_end(run, st, &e, err) == ACCEL_OK ? to.tensor : NULL;
 }
 
 accel_status_t accel_broadcast_array(accel_t *run, accel_array_t *values, int from,
@@ -79,9 +77,7 @@ accel_status_t accel_broadcast_array(accel_t *run, accel_array_t *values, int fr
     st = broadcast_begin(run, &p, from, st, &e);
     if (st == ACCEL_OK)
         st = broadcast_piece(run, &p, from, &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st;
+    return between_end(run, st, &e, err);
 }
 
 /* ---- bytes ----------------------------------------------------------------------- */
@@ -145,9 +141,7 @@ accel_status_t accel_gather_bytes(accel_t *run, const void *mine, size_t bytes,
     st = bytes_begin(run, BETWEEN_GATHER_BYTES, 0, st, &e);
     if (st == ACCEL_OK)
         st = gather_all_bytes(run, mine, bytes, all_out, sizes_out, &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st;
+    return between_end(run, st, &e, err);
 }
 
 /* The length first: only the sender knows it. Negative: it has no bytes, which must not
@@ -202,7 +196,5 @@ accel_status_t accel_broadcast_bytes(accel_t *run, const void *data, size_t byte
     if (st == ACCEL_OK)
         st = broadcast_all_bytes(run, data, (int64_t)bytes, from, copy_out, bytes_out,
                                  &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st;
+    return between_end(run, st, &e, err);
 }

@@ -193,9 +193,7 @@ static accel_tensor_t *gather_tensor(accel_t *run, enum between_call call,
         return NULL;
     st = piece_of_tensor(run, between_call_name(call), t, &g.mine, &e);
     st = gather_rows(run, &g, st, &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st == ACCEL_OK ? g.to.tensor : NULL;
+    return between_end(run, st, &e, err) == ACCEL_OK ? g.to.tensor : NULL;
 }
 
 /* Both forms for arrays. */
@@ -214,9 +212,7 @@ static accel_status_t gather_array(accel_t *run, enum between_call call,
     if (st == ACCEL_OK)
         st = between_room(all, &e);
     st = gather_rows(run, &g, st, &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st;
+    return between_end(run, st, &e, err);
 }
 
 accel_tensor_t *accel_gather(accel_t *run, const accel_tensor_t *t, accel_error_t *err)

@@ -18,6 +18,18 @@ accel_status_t between_ready(accel_t *run, const char *call, accel_error_t *err)
     return run_failed(run, err);
 }
 
+/* Lack of memory ends the run: the others wait in a collective that this rank does not
+ * come to. */
+accel_status_t between_end(accel_t *run, accel_status_t st, const accel_error_t *e,
+                           accel_error_t *err)
+{
+    if (st == ACCEL_ENOMEM)
+        return run_report(run, st, e, err);
+    if (st != ACCEL_OK && err)
+        *err = *e;
+    return st;
+}
+
 /* The text says whose it is, but for the rank that has it already. */
 static void put_rank(accel_error_t *e, int from)
 {

@@ -148,9 +148,7 @@ accel_tensor_t *accel_pad_across_ranks(accel_t *run, const accel_tensor_t *t, in
         return NULL;
     st = piece_of_tensor(run, "accel_pad_across_ranks", t, &p, &e);
     st = pad_across(run, &p, &pad, st, &to, &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st == ACCEL_OK ? to.tensor : NULL;
+    return between_end(run, st, &e, err) == ACCEL_OK ? to.tensor : NULL;
 }
 
 accel_status_t accel_pad_across_ranks_array(accel_t *run, const accel_array_t *mine,
@@ -169,7 +167,5 @@ accel_status_t accel_pad_across_ranks_array(accel_t *run, const accel_array_t *m
     if (st == ACCEL_OK)
         st = between_room(padded, &e);
     st = pad_across(run, &p, &pad, st, &to, &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st;
+    return between_end(run, st, &e, err);
 }

@@ -266,9 +266,7 @@ accel_tensor_t *accel_reduce(accel_t *run, const accel_tensor_t *t,
     st = reduce_begin(run, &p, &r, st, &e);
     if (st == ACCEL_OK)
         st = reduce_tensor(run, &p, &r, &to, &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st == ACCEL_OK ? to.tensor : NULL;
+    return between_end(run, st, &e, err) == ACCEL_OK ? to.tensor : NULL;
 }
 
 accel_status_t accel_reduce_array(accel_t *run, accel_array_t *values,
@@ -286,7 +284,5 @@ accel_status_t accel_reduce_array(accel_t *run, accel_array_t *values,
     st = reduce_begin(run, &p, &r, st, &e);
     if (st == ACCEL_OK)
         st = reduce_host(run, &r, p.data, p.dtype, p.elems, &e);
-    if (st != ACCEL_OK && err)
-        *err = e;
-    return st;
+    return between_end(run, st, &e, err);
 }

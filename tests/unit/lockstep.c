@@ -82,7 +82,7 @@ static const char the_status[] = "the status";
 static int me = -1;
 static const char *call_name;
 static uint32_t began;
-static bool listing, few, failing_rank;
+static bool listing, few, failing_rank, tells;
 static int fault_at = -1;
 /* inside a collective, or a fault: neither is watched again */
 static __thread int depth;
@@ -128,11 +128,12 @@ static void say_fault(char *buf, size_t len)
         snprintf(buf, len, "nothing fails");
 }
 
-/* A rank without memory for the struct that the agreement is about gives up: the others
- * end with it where they wait. */
+/* A rank without memory for the call, or for the struct that the agreement is about,
+ * gives up: the others end with it where they wait. */
 static bool may_be_told(const struct lane *mine)
 {
-    return shared->told && strstr(mine->text, "shard state");
+    return shared->told &&
+           ((tells && mine->st == ACCEL_ENOMEM) || strstr(mine->text, "shard state"));
 }
 
 static void end_world(int other, uint32_t n)
@@ -188,10 +189,11 @@ static void died(int sig)
     raise(sig);
 }
 
-void lockstep_begin(const char *name)
+void lockstep_begin(const char *name, bool may_tell)
 {
     me = -1;
     call_name = name;
+    tells = may_tell;
     failing_rank = listing = false;
     fault_at = -1;
 }

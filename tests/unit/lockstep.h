@@ -14,8 +14,9 @@
 
 enum { LOCKSTEP_RANKS = 2, LOCKSTEP_FAULTS = 512, LOCKSTEP_EXIT = 3 };
 
-/* In every rank, after open_world_join: a call of `name` begins on all ranks. */
-void lockstep_begin(const char *name);
+/* In every rank, after open_world_join: a call of `name` begins on all ranks. may_tell: a
+ * rank that lacks memory ends the run for all, where another call agrees on it. */
+void lockstep_begin(const char *name, bool may_tell);
 /* Of rank `failing` the calls of this round that can fail are listed, each place of the
  * program once between two collectives; only_few: the first, the last and each
  * status. */

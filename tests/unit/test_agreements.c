@@ -28,7 +28,7 @@ struct call {
     const char *name, *strategy, *more;
     bool prepared, resumes;
     accel_status_t (*act)(struct program *p, accel_error_t *err);
-    int agreements;
+    int agreements; /* 0: a rank that lacks memory ends the run for all */
 };
 
 static const struct call *now;
@@ -147,9 +147,82 @@ static accel_status_t find_batch(struct program *p, accel_error_t *err)
     return accel_find_batch_size(p->net.run, 2, attempt, NULL, &size, err);
 }
 
+/* ---- between ranks --------------------------------------------------------------- */
+
+/* Values of this rank, and room for those of all. */
+static accel_array_t array_of(void *data, accel_dtype_t dtype, int64_t rows)
+{
+    return (accel_array_t){
+        .data = data, .dtype = dtype, .ndim = 2, .dims = { rows, 2 }, .elems = 2 * rows
+    };
+}
+
+static accel_status_t gather_rows(struct program *p, accel_error_t *err)
+{
+    const accel_batch_end_t end = { .counted = 1, .count = 1 };
+    int32_t own[4] = { 1, 2, 3, 4 }, every[8];
+    accel_array_t mine = array_of(own, ACCEL_I32, 2),
+                  all = array_of(every, ACCEL_I32, 4);
+
+    return accel_gather_for_metrics_array(p->net.run, &mine, &end, &all, err);
+}
+
+static accel_status_t reduce(struct program *p, accel_error_t *err)
+{
+    float own[2] = { 1, 2 };
+    accel_array_t mine = array_of(own, ACCEL_F32, 1);
+
+    return accel_reduce_array(p->net.run, &mine, ACCEL_REDUCE_MEAN, 1, err);
+}
+
+static accel_status_t broadcast(struct program *p, accel_error_t *err)
+{
+    float own[2] = { 1, 2 };
+    accel_array_t mine = array_of(own, ACCEL_F32, 1);
+
+    return accel_broadcast_array(p->net.run, &mine, 1, err);
+}
+
+static accel_status_t pad(struct program *p, accel_error_t *err)
+{
+    float own[2] = { 1, 2 }, longer[4];
+    accel_array_t mine = array_of(own, ACCEL_F32, 1),
+                  all = array_of(longer, ACCEL_F32, 2);
+
+    return accel_pad_across_ranks_array(p->net.run, &mine, 0, 0, 0, &all, err);
+}
+
+static accel_status_t gather_bytes(struct program *p, accel_error_t *err)
+{
+    size_t sizes[LOCKSTEP_RANKS];
+    void *all = NULL;
+    accel_status_t st = accel_gather_bytes(p->net.run, "own", 3, &all, sizes, err);
+
+    free(all);
+    return st;
+}
+
+static accel_status_t broadcast_bytes(struct program *p, accel_error_t *err)
+{
+    void *copy = NULL;
+    size_t bytes;
+    accel_status_t st =
+        accel_broadcast_bytes(p->net.run, "own", 3, 1, &copy, &bytes, err);
+
+    free(copy);
+    return st;
+}
+
+static accel_status_t barrier(struct program *p, accel_error_t *err)
+{
+    return accel_barrier(p->net.run, err);
+}
+
 #define STAGED "accel: {checkpoint: {async: false, local_dir: %s/node}}\n"
 
-/* The last column: how many agreements the call has where all is well. One more needs
+#define COMPARED "debug: true\n"
+
+/* The column of numbers: how many agreements the call has where all is well. One more needs
  * its number here, and is then failed at, too. */
 static const struct call calls[] = {
     { "accel_save", "FULL_SHARD", NULL, true, false, save, 12 },
@@ -165,6 +238,15 @@ static const struct call calls[] = {
       NULL, true, false, save, 15 },
     { "staged: accel_save", "FULL_SHARD", STAGED, true, false, save, 12 },
     { "resuming: accel_prepare", "FULL_SHARD", STAGED, false, true, prepare, 24 },
+    { "counted rows", "NO_SHARD", NULL, true, false, gather_rows, 0 },
+    { "accel_reduce_array", "NO_SHARD", NULL, true, false, reduce, 0 },
+    { "accel_pad_across_ranks_array", "NO_SHARD", NULL, true, false, pad, 0 },
+    { "accel_gather_bytes", "NO_SHARD", NULL, true, false, gather_bytes, 0 },
+    { "accel_broadcast_bytes", "NO_SHARD", NULL, true, false, broadcast_bytes, 0 },
+    { "compared: accel_reduce_array", "NO_SHARD", COMPARED, true, false, reduce, 0 },
+    { "compared: accel_broadcast_array", "NO_SHARD", COMPARED, true, false, broadcast,
+      0 },
+    { "compared: accel_barrier", "NO_SHARD", COMPARED, true, false, barrier, 0 },
 };
 
 /* ---- worlds ---------------------------------------------------------------------- */
@@ -247,7 +329,7 @@ static int rank_of_world(struct boot *b, void *arg)
     accel_error_t err = { 0 };
 
     open_world_join(b);
-    lockstep_begin(now->name);
+    lockstep_begin(now->name, now->agreements == 0);
     snprintf(p.dir, sizeof(p.dir), "%s/run", root);
     if (rounds(&p, arg, &err)) {
         fprintf(stderr, "# %s: after fault %d: %s\n", now->name, lockstep_at(),
