@@ -30,7 +30,8 @@ extern "C" {
  * call, dtype and shape first: all of them return one error that names who differs
  * (ACCEL_EMISMATCH), or the error of the rank whose arguments are wrong, and the run
  * can go on. Errors of all calls: ACCEL_EINVAL (arguments; a tensor that is NULL, a
- * parameter, freed or of another run), ACCEL_EMISMATCH, ACCEL_EPEER. */
+ * parameter, freed or of another run), ACCEL_EMISMATCH, ACCEL_EPEER, ACCEL_ENOMEM (the
+ * run ends on all ranks). */
 
 /* Who this process is, as accel_is_main says it: the first rank of its node, and the
  * last of all ranks. Local. */
