@@ -2,7 +2,7 @@
 #
 # make check-coverage: which lines and branches the tests run, and which test runs which line.
 # In: a configured tree. Out: a table by room, the functions that no test runs, and
-# build-changes/coverage.json for make check-mutants. The tests run one by one in a copy of the
+# build-changes/coverage.json.gz for make check-mutants. The tests run one by one in a copy of the
 # tree that gcov watches; the tree itself stays as it is.
 """Coverage of the tests, a test at a time."""
 
@@ -212,7 +212,7 @@ def tried(copy, tests, place):
         began = time.monotonic()
         verdict = try_test(copy, test, more={"GCOV_PREFIX": root})
         seconds = time.monotonic() - began
-        found = counted(copy, root) if verdict[0] == "passes" else ([], [])
+        found = counted(copy, root) if verdict[0] != "skipped" else ([], [])
         shutil.rmtree(root, ignore_errors=True)
         return test, seconds, verdict, *found
 
@@ -237,7 +237,7 @@ def main(top, wanted):
     for test, seconds, (state, why), documents, objects in tried(copy, tests, os.path.join(top, WORK)):
         print(f"{seconds:7.1f} s  {state:8} {test} {why}", flush=True)
         failed += state in ("fails", "hangs")
-        if state == "passes":
+        if state != "skipped":
             counts.tests[test], counts.objects[test] = round(seconds, 1), objects
         for document in documents:
             counts.add(test, document)
