@@ -38,16 +38,6 @@ int64_t loader_capacity(const struct accel_loader *l)
     return l->plan.dispatch ? plan_step_batch(&l->plan) : plan_rank_batch(&l->plan);
 }
 
-const char *loader_name(const struct accel_loader *l)
-{
-    return l->name;
-}
-
-int loader_fields(const struct accel_loader *l)
-{
-    return l->fields;
-}
-
 struct loader_state loader_state(const struct accel_loader *l)
 {
     return l->state;

@@ -53,8 +53,6 @@ accel_status_t loader_tensors(struct accel_loader *l, accel_tensor_t **batch_out
 void loader_free(struct accel_loader *l); /* NULL is fine */
 /* What loader_advance found last. */
 struct loader_state loader_state(const struct accel_loader *l);
-const char *loader_name(const struct accel_loader *l);
-int loader_fields(const struct accel_loader *l);
 /* A number for the first sample of the last batch: no other sample of this or another
  * epoch has it, whatever the number of ranks. */
 int64_t loader_first_sample(const struct accel_loader *l);

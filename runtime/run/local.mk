@@ -277,6 +277,10 @@ tests_unit_test_locale_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_bounds
 tests_unit_test_bounds_SOURCES = tests/unit/test_bounds.c $(number_run)
 tests_unit_test_bounds_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_narrow_refused
+tests_unit_test_narrow_refused_SOURCES = tests/unit/test_narrow_refused.c $(run_net)
+tests_unit_test_narrow_refused_LDADD = $(fork_ldadd)
+tests_unit_test_narrow_refused_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_second_optim
 tests_unit_test_second_optim_SOURCES = tests/unit/test_second_optim.c $(number_run) \
 	$(open_world)

@@ -177,11 +177,6 @@ accel_tensor_t *layer_weight(const accel_module_t *m)
     return m ? ((const struct layer *)m->state)->weight : NULL;
 }
 
-accel_tensor_t *layer_bias(const accel_module_t *m)
-{
-    return m ? ((const struct layer *)m->state)->bias : NULL;
-}
-
 accel_tensor_t *layer_call(accel_module_t *m, accel_tensor_t *x)
 {
     return accel_call(m, &x, 1);

@@ -50,9 +50,8 @@ accel_module_t *layer_unsized(const char *model, accel_error_t *err);
 accel_module_t *layer_tree(const struct graph *g, accel_module_t *m,
                            accel_error_t *err);
 
-/* A parameter of a layer; NULL for NULL, or where it has none. */
+/* The weight of a layer; NULL for NULL, or where it has none. */
 accel_tensor_t *layer_weight(const accel_module_t *m);
-accel_tensor_t *layer_bias(const accel_module_t *m);
 /* Calls the module on one input. NULL: sticky error. */
 accel_tensor_t *layer_call(accel_module_t *m, accel_tensor_t *x);
 
