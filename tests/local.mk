@@ -96,6 +96,11 @@ check-errors: accel$(EXEEXT) examples/train$(EXEEXT) tests/faults/failcall.la
 	    ERRORS_RUNS=$(or $(ERRORS_RUNS),300) ERRORS_SEED=$(or $(ERRORS_SEED),1) \
 	    prove --exec '' -v $(srcdir)/tests/issues/0100-errors-anywhere.t
 .PHONY: check-errors
+# The long form of test_agreements: one of two ranks fails at every place, not at the first and
+# the last between two collectives.
+check-agreements: tests/unit/test_agreements
+	prove --exec '' -v 'tests/unit/test_agreements --all'
+.PHONY: check-agreements
 EXTRA_DIST += tests/t/message-form.awk tests/t/message-sites.awk tests/t/messages-sums.sh tests/t/written-files.awk tests/data/messages
 
 # After a change of messages: shows what is new, for review, and confirms it.
