@@ -28,11 +28,12 @@ static int64_t left_number(const char *root, const char *path, const char *word)
         return -1;
     f = fopen(name, "re");
     while (f && fgets(line, sizeof(line), f)) {
-        const char *text = line + n + (n ? strspn(line + n, " \t") : 0);
+        const char *text;
         char *end;
 
         if (strncmp(line, word, n) != 0)
             continue;
+        text = line + n + (n ? strspn(line + n, " \t") : 0);
         if (strspn(text, "0123456789") > 0)
             bytes = strtoll(text, &end, 10);
         if (bytes >= 0 && strncmp(end, " kB", 3) == 0)
