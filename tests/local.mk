@@ -99,7 +99,7 @@ check-errors: accel$(EXEEXT) examples/train$(EXEEXT) tests/faults/failcall.la
 # The long form of test_agreements: one of two ranks fails at every place, not at the first and
 # the last between two collectives.
 check-agreements: tests/unit/test_agreements
-	prove --exec '' -v 'tests/unit/test_agreements --all'
+	prove --exec '' -v tests/unit/test_agreements :: --all
 .PHONY: check-agreements
 EXTRA_DIST += tests/t/message-form.awk tests/t/message-sites.awk tests/t/messages-sums.sh tests/t/written-files.awk tests/data/messages
 

@@ -71,9 +71,9 @@ class Coverage:
         return {line + 1 for line in found}
 
     def of(self, change, text):
-        """Tests that run a line of the change, with their seconds. Where none is known to (a
-        confined child leaves no counts), those of the file, then of the room, that run most of
-        it."""
+        """Tests that run a line of the change, with their seconds. Where none is known to (as
+        another user's processes leave no counts), those that run most of the file, or else of
+        the room."""
         rows = self.lines.get(change.path, {})
         last = change.line + change.old.count("\n")
         found = {i for n in self.watched(change.path, text, change.line, last)
@@ -315,7 +315,8 @@ def changed_sources(top):
     for against in ("HEAD", "HEAD~1"):
         said = subprocess.run(["git", "diff", "--name-only", against], cwd=top,
                               capture_output=True, check=True).stdout.decode().split()
-        sources = [path for path in said if path.endswith((".c", ".cu", ".h")) and path.split("/")[0] in ROOMS]
+        sources = [path for path in said
+                   if path.endswith((".c", ".cu", ".h")) and path.split("/")[0] in ROOMS]
         if sources:
             return set(sources)
     raise Failed("no C source was changed")

@@ -236,7 +236,8 @@ def main(top, wanted):
     counts, failed = Counts(), 0
     tests = [test for test in tests_of(copy)
              if not wanted or any(word in test for word in wanted)]
-    for test, seconds, (state, why), documents, objects in tried(copy, tests, os.path.join(top, WORK)):
+    place = os.path.join(top, WORK)
+    for test, seconds, (state, why), documents, objects in tried(copy, tests, place):
         print(f"{seconds:7.1f} s  {state:8} {test} {why}", flush=True)
         failed += state in ("fails", "hangs")
         if state != "skipped":

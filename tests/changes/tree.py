@@ -13,7 +13,7 @@ import subprocess
 SOURCES = ("runtime", "checkpoint", "cli", "srun_plugin", "tests", "examples")
 GOALS = ("all", "test-programs")
 CODE = (".c", ".cc", ".cu")
-MOST = 25   # objects of one header: changes of one that more include cost too much time
+MOST = 25   # sources: a change of a header that more include costs too much time
 
 
 class Failed(Exception):
@@ -124,7 +124,8 @@ class Tree:
         return {header: who for header, who in reached.items() if len(who) <= MOST}
 
     def listed(self, ending):
-        """Files below the folders of source, shortest paths last: theirs is the name."""
+        """Files below the folders of source. Those of tests come first: of two files of one
+        name, the last counts."""
         found = [os.path.relpath(os.path.join(at, name), self.folder)
                  for top in SOURCES for at, _, names in os.walk(os.path.join(self.folder, top))
                  for name in names if name.endswith(ending)]

@@ -152,10 +152,8 @@ float run_net_distance(const struct net_values *a, const struct net_values *b)
 
 /* ---- runs of it ------------------------------------------------------------------ */
 
-accel_status_t run_net_open(struct net_run *k, const char *path, float rate,
-                            accel_error_t *err)
+accel_status_t run_net_begin(struct net_run *k, const char *path, accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = rate, .momentum = 0.5f };
     char config[256];
     const accel_options_t o = { .config_file = config, .threads = 1 };
 
@@ -163,7 +161,15 @@ accel_status_t run_net_open(struct net_run *k, const char *path, float rate,
     if (accel_open(&k->run, &o, err))
         return err->code;
     k->net = run_net_new(k->run);
-    if (accel_model_add(k->run, "", k->net, err))
+    return accel_model_add(k->run, "", k->net, err);
+}
+
+accel_status_t run_net_open(struct net_run *k, const char *path, float rate,
+                            accel_error_t *err)
+{
+    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = rate, .momentum = 0.5f };
+
+    if (run_net_begin(k, path, err))
         return err->code;
     k->optim = accel_optim_add(k->run, "o", &k->net, 1, &sgd, err);
     return k->optim ? ACCEL_OK : err->code;

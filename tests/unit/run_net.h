@@ -54,8 +54,10 @@ struct net_run {
     accel_optim_t *optim;
 };
 
-/* Opens the run of PATH.yaml and gives it the model and an optimizer; prepares it for
- * NET_STEPS steps, with checkpoints in the folder PATH. */
+/* Opens the run of PATH.yaml and gives it the model. */
+accel_status_t run_net_begin(struct net_run *k, const char *path, accel_error_t *err);
+/* The same with an optimizer; then prepares it for NET_STEPS steps, with checkpoints in
+ * the folder PATH. */
 accel_status_t run_net_open(struct net_run *k, const char *path, float rate,
                             accel_error_t *err);
 accel_status_t run_net_prepare(const struct net_run *k, const char *path,

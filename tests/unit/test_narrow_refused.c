@@ -55,18 +55,12 @@ static void no_update(void *user, const accel_piece_t *piece)
     (void)user, (void)piece;
 }
 
-static accel_status_t open_own(struct net_run *k, accel_error_t *err)
+static accel_status_t open_own(struct net_run *k, const char *run, accel_error_t *err)
 {
     static const accel_own_optim_t own = { .update = no_update };
     const accel_optimizer_t settings = { .lr = 0.1f };
-    char config[80];
-    const accel_options_t o = { .config_file = config, .threads = 1 };
 
-    snprintf(config, sizeof(config), "%s/run.yaml", path);
-    if (accel_open(&k->run, &o, err))
-        return err->code;
-    k->net = run_net_new(k->run);
-    if (accel_model_add(k->run, "", k->net, err))
+    if (run_net_begin(k, run, err))
         return err->code;
     k->optim = accel_optim_add_own(k->run, "o", &k->net, 1, &settings, &own, err);
     return k->optim ? ACCEL_OK : err->code;
@@ -83,7 +77,7 @@ static int rank_of_row(struct boot *b, void *arg)
 
     open_world_join(b);
     snprintf(run, sizeof(run), "%s/run", path);
-    st = r->with == OWN ? open_own(&k, &err) : run_net_open(&k, run, 0.1f, &err);
+    st = r->with == OWN ? open_own(&k, run, &err) : run_net_open(&k, run, 0.1f, &err);
     if (!st && r->with == AVERAGE)
         st = accel_ema(k.run, NULL, &(accel_ema_t){ .decay = 0.9 }, &err);
     if (st) {
