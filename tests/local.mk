@@ -188,13 +188,13 @@ test-programs: all test-modules $(filter tests/unit/test_ckpt_forged,$(unit_test
 check-coverage:
 	@cd $(srcdir) && python3 tests/changes/coverage.py $(COVERAGE)
 # Changes that are drawn by rule: SEED, FROM and COUNT say which, CHANGED=1 those of what git has
-# as changed, LATER=1 tries what survived with all tests. It needs what check-coverage found, and
-# clang's Python bindings (python3-clang-14).
+# as changed, LATER=1 tries what survived with all tests, BUDGET sets the seconds of tests per
+# change. It needs what check-coverage found, and clang's Python bindings (python3-clang-14).
 python_with_clang = /usr/bin/python3
 check-mutants:
 	@cd $(srcdir) && $(python_with_clang) tests/changes/campaign.py $(SEED:%=--seed %) \
 	    $(FROM:%=--from %) $(COUNT:%=--count %) $(JOBS:%=--jobs %) $(if $(CHANGED),--changed) \
-	    $(if $(LATER),--later)
+	    $(BUDGET:%=--budget %) $(if $(LATER),--later)
 .PHONY: check-coverage check-mutants
 EXTRA_DIST += tests/changes/campaign.py tests/changes/coverage.py tests/changes/exit_dump.c \
 	tests/changes/no-effect tests/changes/sites.py tests/changes/tree.py

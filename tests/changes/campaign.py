@@ -138,6 +138,12 @@ class Urn:
         rule = chance.choice(sorted({change.rule for change in places}))
         return chance.choice([change for change in places if change.rule == rule])
 
+    def named(self, key):
+        """The change of that name, if the source still has it."""
+        path = key.split(":", 1)[0]
+        return next((change for change in self.all_of(path) if change.key() == key), None) \
+            if os.path.exists(os.path.join(self.tree.folder, path)) else None
+
 
 # ---- trying ------------------------------------------------------------------------------
 
@@ -252,10 +258,10 @@ def worker(number, options, queue, results):
         tree = Tree(copy)
         os.chdir(copy)
         urn = Urn(tree, options.seed, options.only)
-        bench = Bench(tree, Coverage(top), 0 if options.later else options.budget)
+        bench = Bench(tree, Coverage(top), options.budget)
         known = judged(top)
-        for n in iter(queue.get, None):
-            results.put((n, *one(n, urn, bench, known)))
+        for n, key in iter(queue.get, None):
+            results.put((n, *(again(key, urn, bench, known) if key else one(n, urn, bench, known))))
     except (Failed, OSError, ValueError) as error:
         results.put((None, None, "died", str(error)))
     results.put((None, None, "end", ""))
@@ -274,6 +280,17 @@ def one(n, urn, bench, known):
                 verdict = ("no effect", known[change.key()])
             return change, *verdict
     raise Failed(f"number {n}: no change of {dropped} alters any code")
+
+
+def again(key, urn, bench, known):
+    """One that survived once more, now that there may be other tests."""
+    change = urn.named(key)
+    if change is None:
+        return None, "gone", key
+    if key in known:
+        return change, "no effect", known[key]
+    verdict, why = bench.attempt(change)
+    return change, "found later" if verdict == "found" else verdict, why
 
 
 class Record:
@@ -328,19 +345,22 @@ def options_of(words):
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=3)
-    parser.add_argument("--budget", type=int, default=BUDGET)
+    parser.add_argument("--budget", type=int, help="seconds of tests per change, 0: no limit")
     parser.add_argument("--later", action="store_true",
-                        help="those that survived once more, by all tests that run the line")
+                        help="those that survived once more, by default without a limit")
     parser.add_argument("--changed", action="store_true", help="only what was changed in git")
     parser.add_argument("--sources", nargs="*", help="only these files")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.budget is None:
+        options.budget = 0 if options.later else BUDGET
+    return options
 
 
-def tried(options, numbers):
+def tried(options, numbers, keys):
     """Tries them, a copy of the tree each worker: number, change, verdict and why."""
     queue, results = multiprocessing.Queue(), multiprocessing.Queue()
     for n in numbers:
-        queue.put(n)
+        queue.put((n, keys.get(n)))
     workers = []
     for number in range(min(options.jobs, len(numbers))):
         queue.put(None)
@@ -369,12 +389,15 @@ def main(words):
     options.only = changed_sources(top) if options.changed else \
         set(options.sources) if options.sources else None
     record = Record(top, options.seed if options.only is None else "changed")
-    numbers = list(range(options.first, options.first + options.count))
+    numbers, keys = list(range(options.first, options.first + options.count)), {}
     if options.later:
-        numbers = [n for n in numbers if record.rows.get(n, ["", ""])[1] == "survived"]
-    for n, change, verdict, why in tried(options, numbers):
-        if options.later and verdict == "found":
-            verdict = "found later"
+        keys = {n: record.rows[n][2] for n in numbers
+                if record.rows.get(n, ["", ""])[1] == "survived"}
+        numbers = sorted(keys)
+    for n, change, verdict, why in tried(options, numbers, keys):
+        if change is None:
+            print(f"{n:5} {verdict:11} {why}", flush=True)
+            continue
         record.add(n, change, verdict, why)
         print(f"{n:5} {verdict:11} {change.rule}: {change.key()} (line {change.line})\n"
               f"{'':18}{why}", flush=True)

@@ -11,6 +11,7 @@ import filecmp
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,7 +95,8 @@ def try_test(folder, test, seconds=900, more=None):
     if status is None:
         return "hangs", f"no end after {seconds} s"
     if status != 0:
-        wrong = [line.strip() for line in said.splitlines() if "not ok" in line or "Dubious" in line]
+        wrong = [line.strip() for line in said.splitlines()
+                 if re.search("not ok|Dubious|Non-zero|Parse errors", line)]
         return "fails", wrong[0] if wrong else f"status {status}"
     return ("skipped" if "Result: NOTESTS" in said else "passes"), ""
 

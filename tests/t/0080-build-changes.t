@@ -97,7 +97,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, sys.argv[1])
-from campaign import Bench, Coverage, Record, Urn, within
+from campaign import Bench, Coverage, Record, Urn, again, within
 from sites import changes_of
 from tree import Tree
 
@@ -128,6 +128,15 @@ elif sys.argv[2] == "draw":
     for number in range(6):
         change = urn.number(number, 0)
         print(change.key() if change else "none")
+elif sys.argv[2] == "again":
+    urn, bench = Urn(tree, "1"), Bench(tree, Known(), 0)
+    for key in ("runtime/part/part.c:twice: + -> -", "runtime/part/part.c:place: 0755 -> 0700",
+                "runtime/part/part.c:twice: - -> +", "runtime/part/lost.c:twice: + -> -"):
+        change, verdict, why = again(key, urn, bench, {})
+        print(verdict, change is None or change.key() == key)
+    print(*again(key, urn, bench, {key: "why"})[1:])
+    key = "runtime/part/part.c:twice: + -> -"
+    print(*again(key, urn, bench, {key: "nobody sees it"})[1:])
 elif sys.argv[2] == "lines":
     os.makedirs("then/runtime/part", exist_ok=True)
     with open("then/runtime/part/part.c", "w") as out:
@@ -193,6 +202,12 @@ small draw 7 >again 2>&1
 small draw 8 >other 2>&1
 is "$(cat again)" "$(cat first)" "a seed draws the same changes again"
 isnt "$(cat other)" "$(cat first)" "another seed draws others"
+is "$(small again 2>&1)" "found later True
+survived True
+gone True
+gone True
+gone runtime/part/lost.c:twice: + -> -
+no effect nobody sees it" "one that survived is tried by its name once more"
 is "$(small lines)" "[[3], [3], [2, 3], [1, 2, 3]]
 ['a', 'b'] ['a']" \
     "lines are those that gcov saw, new ones go by their neighbours; tests fit the budget"
