@@ -305,6 +305,48 @@ bool op_attempt(struct op_trial *t, struct backend *be, struct op_outcome *o)
     return good;
 }
 
+/* The part of op_retry that is watched. */
+static accel_status_t attempt_watched(struct op_trial *t, struct rig *k,
+                                      void (*watch)(bool), accel_error_t *err)
+{
+    accel_tensor_t *y, *loss;
+    accel_status_t st;
+
+    place(k, t);
+    watch(true);
+    y = trial_forward(k, t);
+    watch(false);
+    if (!y) {
+        *err = k->g.error;
+        return k->g.error.code;
+    }
+    loss = weighted_loss(k, t, y);
+    watch(true);
+    st = graph_backward(&k->g, loss, 1.0f, err);
+    watch(false);
+    return st;
+}
+
+accel_status_t op_retry(struct op_trial *t, struct backend *be, void (*watch)(bool),
+                        struct op_outcome *o, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+    int open = 0;
+    struct rig k;
+
+    if (rig_open(&k, t, be)) {
+        st = attempt_watched(t, &k, watch, err);
+        for (int u = 0; u < k.units.count; u++)
+            open += abs(k.r.open[u]);
+        graph_reset(&k.g);
+        resident_zero_grad(&k.r);
+        through(t, &k, o);
+        o->faults += open;
+    }
+    rig_close(&k);
+    return st;
+}
+
 void op_outcome_free(struct op_outcome *o)
 {
     free(o->out);
@@ -402,17 +444,18 @@ static void judge(struct op_trial *t, const struct op_outcome *o, bool device)
     free(t->want);
 }
 
-static void compare(const struct op_trial *t, const struct op_outcome *a,
-                    const struct op_outcome *b, const struct backend *be)
+bool op_same(const struct op_trial *t, const struct op_outcome *a,
+             const struct op_outcome *b)
 {
     bool same = a->elems == b->elems &&
                 !memcmp(a->out, b->out, (size_t)a->elems * sizeof(float));
 
-    for (int i = 0; i < t->inputs; i++)
+    for (int i = 0; i < t->inputs && same; i++)
         if (op_input_learns(&t->in[i]))
-            same = same && !memcmp(a->grad[i], b->grad[i],
-                                   (size_t)t->in[i].elems * sizeof(float));
-    tap_ok(same, "%s: same bits on %s with %d threads", t->what, be->name, be->threads);
+            same =
+                a->grad[i] && b->grad[i] &&
+                !memcmp(a->grad[i], b->grad[i], (size_t)t->in[i].elems * sizeof(float));
+    return same;
 }
 
 void op_trial_open(struct op_trial *t, const struct op_case *c, accel_dtype_t compute,
@@ -435,31 +478,44 @@ void op_trial_close(struct op_trial *t)
     free(t->weight);
 }
 
-static void run_trial(struct op_trial t, struct backend *const *be, int n)
+/* Backends of a run of the table. */
+struct run {
+    struct backend *const *be;
+    int n;
+};
+
+static void run_trial(struct op_trial *t, void *user)
 {
+    const struct run *r = user;
     struct op_outcome first = { 0 };
 
-    if ((!t.apart || t.parameters > 1) && op_attempt(&t, be[0], &first)) {
-        judge(&t, &first, be[0]->device);
-        for (int i = 1; i < n; i++) {
+    if (op_attempt(t, r->be[0], &first)) {
+        judge(t, &first, r->be[0]->device);
+        for (int i = 1; i < r->n; i++) {
+            const struct backend *be = r->be[i];
             struct op_outcome other = { 0 };
 
-            if (op_attempt(&t, be[i], &other))
-                compare(&t, &first, &other, be[i]);
+            if (op_attempt(t, r->be[i], &other))
+                tap_ok(op_same(t, &first, &other),
+                       "%s: same bits on %s with %d threads", t->what, be->name,
+                       be->threads);
             op_outcome_free(&other);
         }
     }
     op_outcome_free(&first);
-    op_trial_close(&t);
 }
 
-static void run_case(const struct op_case *c, struct backend *const *be, int n,
-                     accel_dtype_t compute, bool apart)
+typedef void trial_f(struct op_trial *t, void *user);
+
+static void one_case(const struct op_case *c, accel_dtype_t compute, bool apart,
+                     trial_f *one, void *user)
 {
     struct op_trial t;
 
     op_trial_open(&t, c, compute, apart);
-    run_trial(t, be, n);
+    if (!apart || t.parameters > 1)
+        one(&t, user);
+    op_trial_close(&t);
 }
 
 /* All but delayed scaling, whose scales are those of earlier steps. */
@@ -492,42 +548,48 @@ static bool has_recipe(const struct backend *be, const struct fp8_recipe *r)
             (r->blocks == FP8_BLOCKS_128 ? BACKEND_BLOCKS_128 : BACKEND_BLOCKS_32));
 }
 
-static void run_fp8(const struct op_case *c, struct backend *const *be, int n,
-                    bool blocks_only)
+static void one_fp8(const struct op_case *c, const struct backend *be, bool blocks_only,
+                    trial_f *one, void *user)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(recipes); i++) {
         struct op_trial t;
         size_t used;
 
-        if (!has_recipe(be[0], &recipes[i].recipe) ||
+        if (!has_recipe(be, &recipes[i].recipe) ||
             (blocks_only && !recipes[i].recipe.blocks))
             continue;
         op_trial_open(&t, c, ACCEL_BF16, false);
         t.recipe = &recipes[i].recipe;
         used = strlen(t.what);
         snprintf(t.what + used, sizeof(t.what) - used, ", fp8 %s", recipes[i].name);
-        run_trial(t, be, n);
+        one(&t, user);
+        op_trial_close(&t);
     }
+}
+
+void optable_each(const struct backend *be, trial_f *one, void *user)
+{
+    for (int k = 0; optable[k]; k++)
+        for (int i = 0; i < optable[k]->count; i++) {
+            one_case(&optable[k]->at[i], ACCEL_F32, false, one, user);
+            one_case(&optable[k]->at[i], ACCEL_BF16, false, one, user);
+            /* for a sanitizer these are the accesses of the two above */
+            if (TAP_SANITIZED)
+                continue;
+            one_case(&optable[k]->at[i], ACCEL_F16, false, one, user);
+            one_case(&optable[k]->at[i], ACCEL_F32, true, one, user);
+        }
+    for (int i = 0; i < optable_fp8.count; i++)
+        one_fp8(&optable_fp8.at[i], be, false, one, user);
 }
 
 void optable_run(struct backend *const *be, int n)
 {
-    for (int k = 0; optable[k]; k++)
-        for (int i = 0; i < optable[k]->count; i++) {
-            run_case(&optable[k]->at[i], be, n, ACCEL_F32, false);
-            run_case(&optable[k]->at[i], be, n, ACCEL_BF16, false);
-            /* for a sanitizer these are the accesses of the two above */
-            if (TAP_SANITIZED)
-                continue;
-            run_case(&optable[k]->at[i], be, n, ACCEL_F16, false);
-            run_case(&optable[k]->at[i], be, n, ACCEL_F32, true);
-        }
-    for (int i = 0; i < optable_fp8.count; i++)
-        run_fp8(&optable_fp8.at[i], be, n, false);
+    optable_each(be[0], run_trial, &(struct run){ be, n });
 }
 
 void optable_run_blocks(struct backend *const *be, int n)
 {
     for (int i = 0; i < optable_fp8.count; i++)
-        run_fp8(&optable_fp8.at[i], be, n, true);
+        one_fp8(&optable_fp8.at[i], be[0], true, run_trial, &(struct run){ be, n });
 }

@@ -109,6 +109,18 @@ void op_trial_open(struct op_trial *t, const struct op_case *c, accel_dtype_t co
                    bool apart);
 /* Forward and backward; false: a TAP result says why. */
 bool op_attempt(struct op_trial *t, struct backend *be, struct op_outcome *o);
+/* Calls `one` with every way through the table that `be` has. */
+void optable_each(const struct backend *be, void (*one)(struct op_trial *t, void *user),
+                  void *user);
+/* Forward and backward with watch(true) before what the op does and watch(false) behind
+ * it: returns their status. Then the same again without a watch, in the same graph, after
+ * op_attempt has been through the trial once: that fills in the outcome, whose faults
+ * are those of both. */
+accel_status_t op_retry(struct op_trial *t, struct backend *be, void (*watch)(bool),
+                        struct op_outcome *o, accel_error_t *err);
+/* Do the outcomes have the same bits? */
+bool op_same(const struct op_trial *t, const struct op_outcome *a,
+             const struct op_outcome *b);
 /* Largest |got - want| in units of what is allowed: `rel` of each value (one rounding
  * of the storage) and `size` of the largest. */
 double op_excess(const double *got, const double *want, int64_t n, double rel,

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The calls for memory of what is linked statically: each counts, and one fails.
+ */
+#include "tests/unit/scarce.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tensor/graph.h"
+
+enum { MOST = 1 << 15 };
+
+static int left;
+static bool armed, failed;
+static const char *last;
+static void *held[MOST];
+static int count;
+
+void scarce_begin(int nth)
+{
+    left = nth;
+    armed = true;
+    failed = false;
+}
+
+void scarce_pause(void)
+{
+    armed = false;
+}
+
+void scarce_resume(void)
+{
+    armed = true;
+}
+
+bool scarce_end(void)
+{
+    armed = false;
+    return failed;
+}
+
+const char *scarce_call(void)
+{
+    return last;
+}
+
+int scarce_held(void)
+{
+    return count;
+}
+
+static bool fails(const char *call)
+{
+    if (!armed || --left)
+        return false;
+    last = call;
+    errno = ENOMEM;
+    return failed = true;
+}
+
+static void *took(void *p)
+{
+    if (p && count < MOST)
+        held[count++] = p;
+    return p;
+}
+
+/* The latest is the likeliest. */
+static void gave(void *p)
+{
+    int i = count;
+
+    while (p && i-- > 0)
+        if (held[i] == p) {
+            held[i] = held[--count];
+            return;
+        }
+}
+
+#define CALL(name, args, values, ...)                                                  \
+    void *__real_##name(__VA_ARGS__);                                                  \
+    void *__wrap_##name(__VA_ARGS__);                                                  \
+    void *__wrap_##name args                                                           \
+    {                                                                                  \
+        return fails(#name) ? NULL : took(__real_##name values);                       \
+    }
+CALL(malloc, (size_t n), (n), size_t)
+CALL(calloc, (size_t n, size_t each), (n, each), size_t, size_t)
+CALL(aligned_alloc, (size_t align, size_t n), (align, n), size_t, size_t)
+CALL(strdup, (const char *s), (s), const char *)
+
+/* What moves is another piece. */
+#define AGAIN(name, args, values, ...)                                                 \
+    void *__real_##name(__VA_ARGS__);                                                  \
+    void *__wrap_##name(__VA_ARGS__);                                                  \
+    void *__wrap_##name args                                                           \
+    {                                                                                  \
+        if (fails(#name))                                                              \
+            return NULL;                                                               \
+        gave(p);                                                                       \
+        return took(__real_##name values);                                             \
+    }
+AGAIN(realloc, (void *p, size_t n), (p, n), void *, size_t)
+AGAIN(reallocarray, (void *p, size_t n, size_t each), (p, n, each), void *, size_t,
+      size_t)
+
+void __real_free(void *p);
+void __wrap_free(void *p);
+void __wrap_free(void *p)
+{
+    gave(p);
+    __real_free(p);
+}
+
+void *__real_mmap(void *at, size_t n, int access, int flags, int fd, off_t from);
+void *__wrap_mmap(void *at, size_t n, int access, int flags, int fd, off_t from);
+void *__wrap_mmap(void *at, size_t n, int access, int flags, int fd, off_t from)
+{
+    void *p = fails("mmap") ? MAP_FAILED : __real_mmap(at, n, access, flags, fd, from);
+
+    if (p != MAP_FAILED)
+        took(p);
+    return p;
+}
+
+int __real_munmap(void *p, size_t n);
+int __wrap_munmap(void *p, size_t n);
+int __wrap_munmap(void *p, size_t n)
+{
+    gave(p);
+    return __real_munmap(p, n);
+}
+
+int __real_mprotect(void *p, size_t n, int access);
+int __wrap_mprotect(void *p, size_t n, int access);
+int __wrap_mprotect(void *p, size_t n, int access)
+{
+    return fails("mprotect") ? -1 : __real_mprotect(p, n, access);
+}
+
+void *__real_arena_alloc(struct arena *a, size_t bytes);
+void *__wrap_arena_alloc(struct arena *a, size_t bytes);
+void *__wrap_arena_alloc(struct arena *a, size_t bytes)
+{
+    return fails("arena_alloc") ? NULL : __real_arena_alloc(a, bytes);
+}
