@@ -247,6 +247,9 @@ tests_unit_test_safetensors_write_SOURCES = tests/unit/test_safetensors_write.c 
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 tests_unit_test_safetensors_write_LDADD = libtap.la libaccelckpt_core.la \
 	libacommon.la $(libaccelckpt_core_libs) -lm
+unit_tests += tests/unit/test_json_bytes
+tests_unit_test_json_bytes_SOURCES = tests/unit/test_json_bytes.c $(run_folder)
+tests_unit_test_json_bytes_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_safetensors
 tests_unit_test_safetensors_SOURCES = tests/unit/test_safetensors.c
 tests_unit_test_safetensors_LDADD = libtap.la libaccelckpt_core.la libacommon.la \

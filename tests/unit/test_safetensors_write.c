@@ -414,6 +414,60 @@ static void test_stored(void)
         fclose(f);
 }
 
+/* What is refused of each call, with the numbers that the caller gave. */
+static void test_ranges(void)
+{
+    static const accel_safetensors_entry_t e[] = { { "m", 2, { 4, 5 }, NULL },
+                                                   { "v", 1, { 6 }, "I64" } };
+    static const struct {
+        char call; /* w, s(tored), t(ransposed) */
+        size_t i;
+        int64_t begin, count;
+        const char *says; /* NULL: fine */
+    } rows[] = {
+        { 'w', 0, 20, 0, NULL },
+        { 'w', 0, 20, 1, "entry 0 of 2 has no elements 20 to 21" },
+        { 'w', 0, 21, 0, "entry 0 of 2 has no elements 21 to 21" },
+        { 'w', 0, -1, 3, "entry 0 of 2 has no elements -1 to 2" },
+        { 'w', 0, 3, -1, "entry 0 of 2 has no elements 3 to 2" },
+        { 'w', 0, 1, 20, "entry 0 of 2 has no elements 1 to 21" },
+        { 'w', 2, 0, 1, "entry 2 of 2 has no elements 0 to 1" },
+        { 'w', 1, 0, 1, "entry 1 is I64: it takes no float32 values" },
+        { 's', 1, 6, 0, NULL },
+        { 's', 1, 4, 3, "entry 1 of 2 has no elements 4 to 7" },
+        { 's', 2, 4, 3, "entry 2 of 2 has no elements 4 to 7" },
+        { 't', 0, 4, 0, NULL },
+        { 't', 0, 16, 8, "entry 0 of 2 has no elements 16 to 24" },
+        { 't', 0, 2, 4, "entry 0: elements 2 to 6 are not whole rows" },
+        { 't', 0, 4, 6, "entry 0: elements 4 to 10 are not whole rows" },
+        { 't', 1, 0, 4, "entry 1 is I64: it takes no float32 values" },
+    };
+    static const float values[64];
+    accel_safetensors_writer_t *w = NULL;
+    accel_error_t err = { 0 };
+
+    new_dir();
+    if (!tap_ok(!accel_safetensors_create(&w, dir, "F32", e, 2, 0, &err), "%s",
+                err.text))
+        return;
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(rows); k++) {
+        const size_t i = rows[k].i;
+        const int64_t begin = rows[k].begin, count = rows[k].count;
+        accel_status_t st;
+
+        memset(&err, 0, sizeof(err));
+        st = rows[k].call == 's'
+                 ? accel_safetensors_write_stored(w, i, begin, count, values, &err)
+             : rows[k].call == 't'
+                 ? accel_safetensors_write_transposed(w, i, begin, count, values, &err)
+                 : accel_safetensors_write(w, i, begin, count, values, &err);
+        tap_is_int(st, rows[k].says ? ACCEL_EINVAL : ACCEL_OK, "%c %zu: %lld, %lld",
+                   rows[k].call, i, (long long)begin, (long long)count);
+        tap_is_str(err.text, rows[k].says ? rows[k].says : "", "and why");
+    }
+    accel_safetensors_writer_close(w);
+}
+
 int main(void)
 {
     world_tmpdir(root, "st-write");
@@ -423,6 +477,7 @@ int main(void)
     test_bytes();
     test_refused();
     test_values();
+    test_ranges();
     test_left();
     world_rmtree(root);
     return tap_done();
