@@ -108,11 +108,42 @@ static const char bert_ops[] = "embedding \n"
                                "layernorm cls.predictions.transform.LayerNorm\n"
                                "cross_entropy \n";
 
+/* What a device is told of the op at work, for failures that it reports late; "-": it
+ * belongs to no module, whose names may go. */
+static char marks[4096];
+
+static void note_mark(const struct backend *be, const struct backend_mark *mark)
+{
+    const size_t len = strlen(marks);
+
+    (void)be;
+    if (mark)
+        snprintf(marks + len, sizeof(marks) - len, "%s%s %s\n",
+                 mark->backward ? "back " : "", mark->op, mark->path);
+    else
+        snprintf(marks + len, sizeof(marks) - len, "-");
+}
+
+/* Is each line of `ops` among the marks? Ops that do nothing are told, too. */
+static bool told_in_order(const char *ops)
+{
+    const char *at = marks;
+
+    for (size_t n; *ops && at; ops += n) {
+        n = strcspn(ops, "\n") + 1;
+        while (at && strncmp(at, ops, n))
+            at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL;
+    }
+    return at != NULL;
+}
+
 static bool rig_open(struct rig *k, accel_error_t *err)
 {
     memset(k, 0, sizeof(*k));
-    return !backend_cpu_open(&k->be, 1, err) &&
-           !graph_open(&k->g, k->be, ACCEL_F32, false, err);
+    if (backend_cpu_open(&k->be, 1, err))
+        return false;
+    k->be->mark = note_mark;
+    return !graph_open(&k->g, k->be, ACCEL_F32, false, err);
 }
 
 /* The parameters of the model get values. */
@@ -133,7 +164,9 @@ static void rig_close(struct rig *k, accel_module_t *model)
     resident_close(&k->r);
     units_free(&k->units);
     nn_module_free(model);
+    marks[0] = '\0';
     graph_close(&k->g);
+    tap_is_str(marks, "-", "a graph that is closed is told to the device");
     backend_close(k->be);
 }
 
@@ -154,16 +187,28 @@ static void test_ops(struct rig *k, accel_module_t *model, int inputs, const cha
                      const char *want)
 {
     char got[2048] = "";
+    accel_tensor_t *loss = NULL;
+    accel_error_t err = { 0 };
     size_t len = 0;
 
-    if (!tap_ok(rig_prepare(k, model) && ones_forward(k, model, inputs),
-                "%s: forward: %s", name, k->g.error.text))
+    if (rig_prepare(k, model)) {
+        marks[0] = '\0';
+        loss = ones_forward(k, model, inputs);
+    }
+    if (!tap_ok(loss != NULL, "%s: forward: %s", name, k->g.error.text))
         return;
+    tap_ok(told_in_order(want), "%s: the device is told each of its ops", name);
     for (int i = 0; i < tape_length(&k->g) && len < sizeof(got); i++)
         len += (size_t)snprintf(got + len, sizeof(got) - len, "%s %s\n",
                                 tape_at(&k->g, i)->op, tape_at(&k->g, i)->path);
     tap_is_str(got, want, "%s: its ops in their modules and order", name);
+    marks[0] = '\0';
+    graph_backward(&k->g, loss, 1, &err);
+    tap_ok(!strncmp(marks, "back cross_entropy \n", 20) && !strchr(marks, '-'),
+           "%s: and each of the backward's", name);
+    marks[0] = '\0';
     graph_reset(&k->g);
+    tap_is_str(marks, "-", "%s: and that the micro-batch is over", name);
     tap_ok(!ones_forward(k, model, inputs + 1), "%s: an input too many is refused",
            name);
 }
@@ -214,6 +259,62 @@ static void test_refused(struct rig *k)
     tap_is_str(err.hint, "pass a struct accel_gpt2", "and what is wanted");
 }
 
+/* Every size of every model that is not at least 1 is refused alone; 0 may stand for a
+ * default. */
+static void test_each_size(struct rig *k)
+{
+    static const struct {
+        const char *model, *name;
+        size_t at;
+        bool zero; /* is refused, too */
+    } rows[] = {
+#define SIZE(model, name, zero) #model, #name, offsetof(accel_##model##_t, name), zero
+        { SIZE(gpt2, layers, true) },     { SIZE(gpt2, heads, true) },
+        { SIZE(gpt2, width, true) },      { SIZE(gpt2, context, true) },
+        { SIZE(gpt2, vocab, true) },      { SIZE(gpt2, hidden, false) },
+        { SIZE(llama, layers, true) },    { SIZE(llama, heads, true) },
+        { SIZE(llama, kv_heads, false) }, { SIZE(llama, width, true) },
+        { SIZE(llama, hidden, true) },    { SIZE(llama, vocab, true) },
+        { SIZE(llama, context, true) },   { SIZE(llama, head_width, false) },
+        { SIZE(bert, layers, true) },     { SIZE(bert, heads, true) },
+        { SIZE(bert, width, true) },      { SIZE(bert, hidden, true) },
+        { SIZE(bert, vocab, true) },      { SIZE(bert, context, true) },
+        { SIZE(bert, types, false) },     { SIZE(bert, labels, false) },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+        for (int value = -1; value <= 1; value++) {
+            struct {
+                accel_gpt2_t gpt2;
+                accel_llama_t llama;
+                accel_bert_t bert;
+            } c = { gpt2, llama, bert };
+            const bool is_gpt2 = rows[i].model[0] == 'g',
+                       is_llama = rows[i].model[0] == 'l';
+            char *cfg = is_gpt2    ? (char *)&c.gpt2
+                        : is_llama ? (char *)&c.llama
+                                   : (char *)&c.bert;
+            const bool refused = value < 0 || (value == 0 && rows[i].zero);
+            accel_error_t err = { 0 };
+            accel_module_t *m;
+
+            /* 1: which fits everywhere but for a head of rotary positions */
+            if (value == 1 && is_llama && strstr(rows[i].name, "width"))
+                continue;
+            memcpy(cfg + rows[i].at, &value, sizeof(value));
+            if (value == 1 && !strcmp(rows[i].name, "width"))
+                c.gpt2.heads = c.bert.heads = 1;
+            if (value == 1 && !strcmp(rows[i].name, "heads"))
+                c.llama.kv_heads = 1;
+            m = is_gpt2    ? gpt2_new(&k->g, &c.gpt2, &err)
+                : is_llama ? llama_new(&k->g, &c.llama, &err)
+                           : bert_new(&k->g, &c.bert, &err);
+            tap_ok(refused ? !m && err.code == ACCEL_EINVAL : m && !err.code,
+                   "%s, %s %d: %s", rows[i].model, rows[i].name, value, err.text);
+            nn_module_free(m);
+        }
+}
+
 int main(void)
 {
     accel_error_t err = { 0 };
@@ -223,6 +324,7 @@ int main(void)
     if (!tap_ok(rig_open(&k, &err), "open: %s", err.text))
         return tap_done();
     test_refused(&k);
+    test_each_size(&k);
     m = gpt2_new(&k.g, &gpt2, &err);
     test_first_values(m);
     test_ops(&k, m, 2, "gpt2", gpt2_ops);

@@ -517,6 +517,97 @@ static void test_errors(void)
     powersgd_close(s);
 }
 
+static size_t taken;
+
+static accel_status_t counted_alloc(const struct backend *b, enum backend_memory kind,
+                                    size_t bytes, void **memory_out, accel_error_t *err)
+{
+    taken += bytes;
+    return be->alloc(b, kind, bytes, memory_out, err);
+}
+
+/* What the plan is told against what a step takes, sends and keeps; the same without
+ * memory. */
+static void test_sizes(void)
+{
+    static const struct powersgd_shape lists[][3] = {
+        { { 20, 9, 0 }, { 1, 5, 0 }, { 12, 30, 7 } }, /* two of three are compressed */
+        { { 9, 20, 0 }, { 30, 12, 0 }, { 17, 11, 0 } }, /* all, turned */
+        { { 1, 5, 0 }, { 1, 1, 0 }, { 3, 1, 0 } },      /* none */
+    };
+    static float g[MOST];
+    struct backend counted = *be;
+
+    counted.alloc = counted_alloc;
+    for (int k = 0; k < 3 * 16; k++) {
+        const accel_powersgd_t rule = { .start = -1,
+                                        .rank = 1 + k / 3 % 2,
+                                        .batched = k / 6 % 2,
+                                        .cold = k / 12 % 2,
+                                        .no_feedback = k / 24 };
+        const struct powersgd_shape *list = lists[k % 3];
+        struct powersgd *s = NULL, *planned = NULL;
+        struct powersgd_sizes z, same;
+        struct powersgd_state state;
+        int64_t total = 0;
+
+        taken = 0;
+        sent = 0;
+        powersgd_open(&planned, NULL, &rule, 5, list, 3, NULL);
+        powersgd_open(&s, &counted, &rule, 5, list, 3, NULL);
+        z = powersgd_sizes(s);
+        same = powersgd_sizes(planned);
+        state = powersgd_state_of(s);
+        for (int i = 0; i < 3; i++)
+            total += list[i].rows * list[i].cols;
+        for (int i = 0; i < MOST; i++)
+            g[i] = sequence(9, (uint32_t)i);
+        powersgd_reduce(s, g, 0, &twice, NULL);
+        tap_ok(
+            z.total == total && z.sent == sent &&
+                z.state == state.errors + state.rights &&
+                z.memory * (int64_t)sizeof(float) == (int64_t)taken &&
+                !memcmp(&z, &same, sizeof(z)),
+            "list %d, rank %d%s%s%s: %lld elements, %lld sent, %lld kept, %lld taken",
+            k % 3, rule.rank, rule.batched ? ", one square" : "",
+            rule.cold ? ", cold" : "", rule.no_feedback ? ", no feedback" : "",
+            (long long)z.total, (long long)z.sent, (long long)z.state,
+            (long long)z.memory);
+        powersgd_close(s);
+        powersgd_close(planned);
+    }
+}
+
+/* Factors of every matrix, step and seed are other draws: what equal gradients become
+ * tells them apart. */
+static void test_draws(void)
+{
+    enum { EACH = 12 * 9, MATRICES = 3, DRAWS = 4 * 3 * MATRICES };
+    static const struct powersgd_shape alike[MATRICES] = { { 12, 9, 0 },
+                                                           { 12, 9, 0 },
+                                                           { 12, 9, 0 } };
+    static const int64_t steps[] = { 0, 1, 2, 1 << 20 };
+    static const uint64_t seeds[] = { 0, 1, (uint64_t)1 << 32 };
+    static float g[DRAWS][EACH];
+    int n = 0, equal = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(steps); i++)
+        for (size_t k = 0; k < ACCEL_ARRAY_SIZE(seeds); k++, n += MATRICES) {
+            const accel_powersgd_t rule = { .start = -1, .cold = true };
+            struct powersgd *s = NULL;
+
+            for (int e = 0; e < MATRICES * EACH; e++)
+                g[n + e / EACH][e % EACH] = sequence(4, (uint32_t)(e % EACH));
+            powersgd_open(&s, be, &rule, seeds[k], alike, MATRICES, NULL);
+            powersgd_reduce(s, g[n], steps[i], &twice, NULL);
+            powersgd_close(s);
+        }
+    for (int a = 0; a < DRAWS; a++)
+        for (int b = 0; b < a; b++)
+            equal += !memcmp(g[a], g[b], sizeof(g[a]));
+    tap_is_int(equal, 0, "every matrix, step and seed draws by itself");
+}
+
 /* ---- columns --------------------------------------------------------------------- */
 
 static void test_columns(void)
@@ -584,6 +675,8 @@ int main(void)
     test_infinite(false, 182);
     test_infinite(true, 30);
     test_errors();
+    test_sizes();
+    test_draws();
     backend_close(be);
     return tap_done();
 }
