@@ -164,15 +164,29 @@ static void drop_problem(struct problem *p)
     free(p->mask);
 }
 
+/* Memory of the backend, with some behind it that is nobody's to read: all NaN. */
+static void *take_room(const struct backend *be, enum backend_memory kind, size_t bytes)
+{
+    char *nan = malloc(bytes + 512);
+    void *at = NULL;
+
+    memset(nan, 0xff, bytes + 512);
+    if (!be->alloc(be, kind, bytes + 512, &at, NULL)) {
+        be->from_host(be, at, nan, bytes + 512);
+        be->sync(be, NULL);
+    }
+    free(nan);
+    return at;
+}
+
 /* Memory of the backend that holds x[n] of a type. */
 static void *place(const struct backend *be, const float *x, accel_dtype_t type,
                    int64_t n)
 {
-    size_t bytes = (size_t)n * accel_dtype_bytes(type) + 16;
     uint16_t *narrow;
-    void *at = NULL;
+    void *at = take_room(be, MEMORY_BUFFERS, (size_t)n * accel_dtype_bytes(type) + 16);
 
-    if (be->alloc(be, MEMORY_BUFFERS, bytes, &at, NULL) || !x || n == 0)
+    if (!at || !x || n == 0)
         return at;
     if (type != ACCEL_F32) {
         narrow = malloc((size_t)n * sizeof(*narrow));
@@ -279,7 +293,7 @@ static float *take(const struct backend *be, const void *from, accel_dtype_t typ
 
 static struct answer solve(const struct backend *be, const struct problem *p)
 {
-    void *in[3], *grad[3], *scratch = NULL, *back = NULL;
+    void *in[3], *grad[3], *scratch, *back;
     struct answer a = { 0 };
     struct attention_grads g = { 0 };
     struct attention at;
@@ -297,8 +311,8 @@ static struct answer solve(const struct backend *be, const struct problem *p)
         at.mask = place_ints(be, p->mask, (int64_t)p->c->batch * p->c->keys);
     out = place(be, NULL, p->type, p->out_elems);
     lse = place(be, NULL, ACCEL_F32, p->rows);
-    be->alloc(be, MEMORY_WORK, be->attention_scratch(be, &at, false), &scratch, NULL);
-    be->alloc(be, MEMORY_WORK, be->attention_scratch(be, &at, true), &back, NULL);
+    scratch = take_room(be, MEMORY_WORK, be->attention_scratch(be, &at, false));
+    back = take_room(be, MEMORY_WORK, be->attention_scratch(be, &at, true));
     be->attention(be, &at, out, lse, scratch);
     g.out = out;
     g.dout = place(be, p->dout, p->type, p->out_elems);

@@ -85,6 +85,53 @@ static void is_lost(const struct backend *be, const char *what)
            err.text);
 }
 
+/* Calls that wait for the device, and what they return or leave. */
+static accel_status_t by_sync(struct backend *be, void *p, accel_error_t *err)
+{
+    (void)p;
+    return be->sync(be, err);
+}
+
+static accel_status_t by_fill_and_sync(struct backend *be, void *p, accel_error_t *err)
+{
+    be->fill(be, p, ACCEL_F32, 4, 1.0f);
+    return be->sync(be, err);
+}
+
+static accel_status_t by_bytes(struct backend *be, void *p, accel_error_t *err)
+{
+    float got[4];
+
+    be->to_host_bytes(be, got, p, sizeof(got));
+    return be->sync(be, err);
+}
+
+static void test_wait(void)
+{
+    static const struct {
+        const char *what;
+        accel_status_t (*wait)(struct backend *be, void *p, accel_error_t *err);
+    } rows[] = { { "a sync", by_sync },
+                 { "a sync behind a kernel", by_fill_and_sync },
+                 { "a copy to the host", by_bytes } };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        accel_error_t err = { .text = "" };
+        struct backend *be;
+        struct lost lost;
+        void *p = NULL;
+
+        be = open_lost(&lost, true);
+        be->alloc(be, MEMORY_WORK, 16, &p, NULL);
+        lose(be, &lost);
+        tap_ok(rows[i].wait(be, p, &err) != ACCEL_OK && err.message == 502,
+               "%s ends with the peer's error: %s", rows[i].what, err.text);
+        is_lost(be, "which stays");
+        be->free(be, p);
+        be->close(be);
+    }
+}
+
 /* More than there is: the second try waits for the device. */
 static void test_alloc(void)
 {
@@ -234,6 +281,7 @@ int main(void)
     cuda_stand_in("cudaStreamGetPriority", &fake.priority);
     cuda_stand_in("cudaGetDevice", &fake.device);
     alarm(60); /* a wait that does not end fails */
+    test_wait();
     test_alloc();
     test_free();
     test_stuck();

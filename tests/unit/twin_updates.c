@@ -493,8 +493,33 @@ static void whole_codes(struct twin *t, struct twin_call c)
     }
 }
 
+/* Of the arrays of an update one alone begins between two packs. */
+static void shifted_alone(struct twin *t)
+{
+    const struct adamw_step adamw = { 0.5f,  0.5f,  0.5f, 0.5f, 3e-4f,
+                                      1.02f, 1e-8f, 1.0f, 1.0f };
+    const struct optim_step k[] = { { ACCEL_ADAMW, 5, true, .adamw = adamw },
+                                    { ACCEL_ADAMW, 5, true, .adamw = adamw } };
+    const struct twin_call c = { .n = 127, .more = k };
+
+    for (int alone = 0; alone < 4; alone++) {
+        for (int i = 0; i < 4; i++)
+            twin_values(t, ACCEL_F32, c.n, i == alone, i == 2 ? 0 : -1, 1);
+        twin_run(t, update, &c, "adamw, array %d alone begins at element 1", alone);
+        twin_values(t, ACCEL_BF16, c.n, alone == 0, -1, 1);
+        for (int i = 1; i < 4; i++)
+            twin_values(t, ACCEL_F32, c.n, i == alone, i == 3 ? 0 : -1, 1);
+        grid(t, 1, c.n, 0x1p-10f);
+        grid(t, 2, c.n, 0x1p-10f);
+        twin_none(t);
+        twin_none(t);
+        twin_run(t, update_narrow, &c, "adamw of bfloat16, array %d alone", alone);
+    }
+}
+
 void twin_updates(struct twin *t)
 {
+    shifted_alone(t);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(lengths); i++)
         for (int64_t shift = 0; shift < 2; shift++) {
             struct twin_call c = { .n = lengths[i], .by = 0.37f };
