@@ -5,6 +5,7 @@
  */
 #include "tap.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -100,6 +101,18 @@ void tap_diag(const char *fmt, ...)
     for (char *line = strtok(buf, "\n"); line; line = strtok(NULL, "\n"))
         printf("# %s\n", line);
     fflush(stdout);
+}
+
+int tap_open_files(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
 }
 
 int tap_done(void)

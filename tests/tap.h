@@ -26,6 +26,7 @@ bool tap_is_str(const char *got, const char *want, const char *fmt, ...)
 bool tap_is_close(double got, double want, double rel, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void tap_skip(int tests, const char *reason);
+int tap_open_files(void); /* descriptors of this process: how many are open */
 void tap_diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int tap_done(void); /* prints the plan if none; exit status */
 

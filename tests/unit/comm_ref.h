@@ -16,7 +16,5 @@ int comm_ref_check(struct comm *c, size_t max_elems, uint64_t *hash);
 /* Splits it in several ways and uses the groups; at most 64 ranks, memory of the host.
  * Returns as above. */
 int comm_ref_groups(struct comm *c);
-/* Open file descriptors of this process: none may be left by a communicator. */
-int comm_ref_open_fds(void);
 
 #endif

@@ -320,6 +320,79 @@ static void test_width(void)
            "tokens of up to 65536 take two bytes");
 }
 
+/* What a header and a token are in bytes, and that nothing else is written. */
+static void test_written(void)
+{
+    static const struct {
+        int width;
+        uint32_t magic, version, tokens;
+        uint64_t mark;
+    } c[] = { { 2, 20240520, 1, 7, 0 },
+              { 2, 20240520, 1, 0x7fffffff, 0xfedcba9876543210 },
+              { 4, 20240801, 7, 0x01020304, 0x0123456789abcdef } };
+    uint8_t got[TOKEN_FILE_HEADER + 8], want[sizeof(got)];
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        const uint32_t word[] = { c[i].magic,          c[i].version,
+                                  c[i].tokens,         0,
+                                  (uint32_t)c[i].mark, (uint32_t)(c[i].mark >> 32) };
+
+        memset(got, 0xee, sizeof(got));
+        memset(want, 0xee, sizeof(want));
+        memset(want, 0, TOKEN_FILE_HEADER);
+        for (int b = 0; b < 24; b++)
+            want[b] = (uint8_t)(word[b / 4] >> 8 * (b % 4));
+        token_file_header(got, c[i].width, c[i].tokens, c[i].mark);
+        tap_ok(memcmp(got, want, sizeof(got)) == 0, "header %zu: all of it", i);
+        tap_ok(token_file_mark(got) == c[i].mark, "header %zu: its mark", i);
+    }
+    for (int width = 1; width <= 4; width *= 2) {
+        const uint32_t token = 0x87654321 & (uint32_t)(0xffffffff >> (32 - 8 * width));
+
+        memset(got, 0xee, 8);
+        memset(want, 0xee, 8);
+        for (int b = 0; b < width; b++)
+            want[1 + b] = (uint8_t)(token >> 8 * b);
+        token_file_put(got + 1, width, token);
+        tap_ok(memcmp(got, want, 8) == 0 && token_file_get(got + 1, width) == token,
+               "a token of %d bytes: no more and no less", width);
+    }
+}
+
+/* All ways in which three files have no mark, the one or the other. */
+static void test_marks(void)
+{
+    const int marks[] = { 0, 7, 8 };
+
+    mkdir(at("m"), 0700);
+    for (int way = 0; way < 27; way++) {
+        const int mark[] = { marks[way % 3], marks[way / 3 % 3], marks[way / 9] };
+        char want[64] = "";
+        accel_dataset_t *d = NULL;
+        accel_error_t err = { 0 };
+        accel_status_t st;
+
+        for (int f = 0; f < 3; f++) {
+            uint8_t file[TOKEN_FILE_HEADER + 2 * 5] = { 0 };
+            char name[8];
+
+            token_file_header(file, 2, 5, (uint64_t)mark[f] << 32);
+            snprintf(name, sizeof(name), "m/%d.bin", f);
+            put(name, file, sizeof(file));
+            for (int g = 0; g < f; g++)
+                if (!want[0] && mark[g] && mark[f] && mark[g] != mark[f])
+                    snprintf(want, sizeof(want),
+                             "'%d.bin' and '%d.bin' are of two tokenizers", g, f);
+        }
+        st = accel_dataset_open(&d, at("m"), 4, 0, &err);
+        tap_is_int(st, want[0] ? ACCEL_EINVAL : ACCEL_OK, "marks %d %d %d", mark[0],
+                   mark[1], mark[2]);
+        tap_is_str(err.text, want, "marks %d %d %d: the files", mark[0], mark[1],
+                   mark[2]);
+        accel_dataset_close(d);
+    }
+}
+
 static uint64_t digest_of(const char *name, int seq)
 {
     accel_dataset_t *d = NULL;
@@ -591,6 +664,8 @@ static void test_wrong_fields(void)
 
 int main(void)
 {
+    const int files = tap_open_files();
+
     if (!mkdtemp(dir))
         tap_skip_all("no directory for temporary files");
     test_text();
@@ -601,6 +676,8 @@ int main(void)
     test_tokens();
     test_vocabulary();
     test_width();
+    test_written();
+    test_marks();
     test_wide();
     test_damage();
     test_arguments();
@@ -608,6 +685,7 @@ int main(void)
     test_digest();
     test_permutation();
     test_order();
+    tap_is_int(tap_open_files(), files, "no file stays open");
     remove_all();
     return tap_done();
 }

@@ -456,6 +456,8 @@ static void test_utf8_whole(void)
                    (long long)c[i].whole, "whole characters of text %zu", i);
 }
 
+#define NO_ID "model.vocab: 'A' has no id between 0 and 4194303"
+
 static const struct damage {
     const char *file, *from, *to, *text;
     accel_status_t want;
@@ -490,9 +492,9 @@ static const struct damage {
       "model.end_of_word_suffix", ACCEL_EUNSUPPORTED },
     { "gpt2.json", "\"A\": 33,\n", "", "the byte 0x41", ACCEL_EUNSUPPORTED },
     { "gpt2.json", "\"A\": 33", "\"A\": 34", "id 34 twice", ACCEL_ECORRUPT },
-    { "gpt2.json", "\"A\": 33", "\"A\": -1", "'A' has no id", ACCEL_ECORRUPT },
-    { "gpt2.json", "\"A\": 33", "\"A\": 4194304", "'A' has no id", ACCEL_ECORRUPT },
-    { "gpt2.json", "\"A\": 33", "\"A\": 3e1", "'A' has no id", ACCEL_ECORRUPT },
+    { "gpt2.json", "\"A\": 33", "\"A\": -1", NO_ID, ACCEL_ECORRUPT },
+    { "gpt2.json", "\"A\": 33", "\"A\": 4194304", NO_ID, ACCEL_ECORRUPT },
+    { "gpt2.json", "\"A\": 33", "\"A\": 3e1", NO_ID, ACCEL_ECORRUPT },
     { "gpt2.json", "\"A\": 33", "\"B\": 33", "not valid JSON: duplicate",
       ACCEL_ECORRUPT },
     { "gpt2.json", "\"merges\": [", "\"merges\": [\"A \xc3\xa9\",",
@@ -534,6 +536,68 @@ static void test_damage(void)
                    err.hint[0] && strstr(err.where, "the file"),
                "damage %zu: %s", i, err.text);
         free(bad.p);
+        free(file.p);
+    }
+}
+
+/* ---- what is put around the text ------------------------------------------------- */
+
+#define OFFSETS "{\"type\": \"ByteLevel\"}"
+#define PAIR(type)                                                                     \
+    "{\"type\": \"" type "Processing\", \"cls\": [\"B\", 34], \"sep\": [\"C\", 35]}"
+#define TOKEN(name) "{\"SpecialToken\": {\"id\": \"" name "\", \"type_id\": 0}}"
+#define TEMPLATE                                                                       \
+    "{\"type\": \"TemplateProcessing\", \"single\": [" TOKEN("D") ", " TOKEN(          \
+        "E") ", {\"Sequence\": {\"id\": \"A\", \"type_id\": "                          \
+             "0}}, " TOKEN("D") "], \"special_tokens\": {\"D\": "                      \
+                                "{\"ids\": [36]}, \"E\": {\"ids\": "                   \
+                                "[37]}}}"
+#define LIST(items) "{\"type\": \"Sequence\", \"processors\": [" items "]}"
+
+/* The text is "A", of id 33. */
+static void test_processors(void)
+{
+    static const struct {
+        const char *what, *json, *ids; /* of a refused one a piece of its message */
+    } rows[] = {
+        { "none", "null", " 33" },
+        { "offsets", OFFSETS, " 33" },
+        { "BERT's", PAIR("Bert"), " 34 33 35" },
+        { "RoBERTa's", PAIR("Roberta"), " 34 33 35" },
+        { "a template", TEMPLATE, " 36 37 33 36" },
+        { "an empty list", LIST(""), " 33" },
+        { "a list of one", LIST(PAIR("Bert")), " 34 33 35" },
+        { "of nothing but offsets", LIST(OFFSETS ", " OFFSETS), " 33" },
+        { "offsets first", LIST(OFFSETS ", " TEMPLATE), " 36 37 33 36" },
+        { "offsets last", LIST(PAIR("Roberta") ", " OFFSETS), " 34 33 35" },
+        { "two pairs", LIST(PAIR("Bert") ", " PAIR("Bert")), "has two templates" },
+        { "a pair and a template", LIST(PAIR("Bert") ", " TEMPLATE),
+          "has two templates" },
+        { "an unknown one", LIST(OFFSETS ", {\"type\": \"T5Processing\"}"),
+          "is none of" },
+        { "a list in a list", LIST(LIST(OFFSETS)), "is none of" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        const bool good = rows[i].ids[0] == ' ';
+        struct bytes file = read_data("gpt2.json"), other;
+        char json[1200], got[1200] = "";
+        accel_tokenizer_t *t = NULL;
+        accel_error_t err = { 0 };
+        int32_t ids[8];
+        size_t n = 0, used = 0;
+
+        snprintf(json, sizeof(json), "\"post_processor\": %s", rows[i].json);
+        other = replaced(&file, "\"post_processor\": null", json);
+        if (tokenizer_open_memory(&t, (char *)other.p, other.n, "the file", &err) ||
+            accel_tokenize(t, "A", 1, ACCEL_TOKENIZE_FRAME, ids, 8, &n, &err))
+            snprintf(got, sizeof(got), "%s", err.text);
+        for (size_t k = 0; k < n && k < 8; k++)
+            used += (size_t)snprintf(got + used, sizeof(got) - used, " %d", ids[k]);
+        tap_ok(good ? !strcmp(got, rows[i].ids) : strstr(got, rows[i].ids) != NULL,
+               "what is put around a text: %s:%s", rows[i].what, got);
+        accel_tokenizer_close(t);
+        free(other.p);
         free(file.p);
     }
 }
@@ -671,6 +735,7 @@ static void test_directories(void)
 int main(void)
 {
     const char *src = getenv("ACCEL_SRC");
+    const int files = tap_open_files();
     static char dir[4096];
 
     snprintf(dir, sizeof(dir), "%s/tests/data/tokenizer", src ? src : ".");
@@ -687,6 +752,8 @@ int main(void)
     test_arguments();
     test_utf8_whole();
     test_damage();
+    test_processors();
     test_directories();
+    tap_is_int(tap_open_files(), files, "no file stays open");
     return tap_done();
 }
