@@ -563,7 +563,8 @@ EXPORT int ncclGroupEnd(void)
 static int message(nccl_comm_t *c, int peer, bool is_send, const void *data,
                    size_t bytes, void *stream)
 {
-    if (group_depth == 0 || peer < 0 || peer >= c->size)
+    /* of nothing, a send and a receive need not both be there: accel makes neither */
+    if (group_depth == 0 || peer < 0 || peer >= c->size || bytes == 0)
         return NCCL_INVALID_USAGE;
     if (!group) {
         group = new_launch(c);

@@ -73,7 +73,7 @@ static int forbid_pull(void)
 static int run_reference(struct boot *b, void *arg)
 {
     const struct job *job = arg;
-    int fds = comm_ref_open_fds();
+    int fds = tap_open_files();
 
     if (job->no_pull && b->rank == 0 && forbid_pull() != 0)
         return 77;
@@ -92,7 +92,7 @@ static int run_reference(struct boot *b, void *arg)
             return 5;
         comm_close(c);
         atomic_fetch_add(job->hash, hash);
-        if (strcmp(job->backend, "shm") == 0 && comm_ref_open_fds() != fds)
+        if (strcmp(job->backend, "shm") == 0 && tap_open_files() != fds)
             return 4;
     }
     return 0;
@@ -382,6 +382,76 @@ static int node_groups(struct boot *b, void *arg)
     return bad;
 }
 
+/* ---- the window of a rank -------------------------------------------------------- */
+
+/* What this process has mapped of windows, in bytes; how many in *count_out. */
+static size_t mapped_windows(int *count_out)
+{
+    FILE *f = fopen("/proc/self/maps", "r");
+    unsigned long from, to;
+    size_t bytes = 0;
+    char line[600];
+
+    *count_out = 0;
+    while (f && fgets(line, sizeof(line), f))
+        if (strstr(line, "memfd:accel-window") &&
+            sscanf(line, "%lx-%lx", &from, &to) == 2) {
+            bytes += to - from;
+            ++*count_out;
+        }
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
+static const struct window_row {
+    int ranks;
+    size_t limit; /* of the address space, in GiB; 0: none */
+} windows[] = { { 2, 0 }, { 3, 0 }, { 4, 0 }, { 2, 16 }, { 3, 16 }, { 4, 7 } };
+
+/* Twice a rank's share of the memory; of a limit all windows take half. Huge
+ * pages that are begun are whole. */
+static int window_rank(struct boot *b, void *arg)
+{
+    const struct window_row *r = arg;
+    const struct comm_options o = { .backend = "shm", .timeout_ms = 60000 };
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (size_t)b->size,
+                 memory = (size_t)sysconf(_SC_PHYS_PAGES) * page,
+                 limit = r->limit << 30;
+    const struct rlimit most = { limit, limit };
+    size_t want = memory / n * 2, got;
+    accel_error_t err = { 0 };
+    struct comm *c;
+    int count;
+
+    if (limit && limit / 2 / n < want)
+        want = limit / 2 / n;
+    if ((limit && setrlimit(RLIMIT_AS, &most)) || comm_open(&c, b, &o, &err))
+        return 2;
+    got = mapped_windows(&count) / n;
+    if (got < want || got > want + ((size_t)16 << 20)) {
+        fprintf(stderr, "# %d windows of %zu bytes, not %zu\n", count, got, want);
+        return 1;
+    }
+    comm_close(c);
+    return mapped_windows(&count) ? 3 : 0;
+}
+
+static void test_windows(void)
+{
+    if (TAP_SANITIZED) {
+        tap_skip(ACCEL_ARRAY_SIZE(windows), "sanitizers reserve more address space");
+        return;
+    }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(windows); i++) {
+        struct window_row row = windows[i];
+
+        tap_is_int(fork_world(row.ranks, window_rank, &row, 60), 0,
+                   "windows of %d ranks within %zu GiB (0: no limit)", row.ranks,
+                   row.limit);
+    }
+}
+
 static int shm_entries(void)
 {
     DIR *d = opendir("/dev/shm");
@@ -411,6 +481,7 @@ int main(void)
     if (have_ucx)
         test_failures(&job, "ucx");
     test_choice(&job);
+    test_windows();
     if (have_ucx)
         tap_is_int(fork_world_nodes(4, 2, node_groups, &job, 240, NULL), 0,
                    "groups choose for themselves: shm inside a node, ucx between two");

@@ -278,6 +278,9 @@ static int told_rank(struct boot *b, void *arg)
     if (b->rank == 3) {
         accel_fail_at(&err, A0801, "disk 7", "buy another", "the disk is full");
         comm_abandon(group, &err);
+        /* what follows from the first reason is none */
+        accel_fail_at(&again, A0801, "disk 8", "buy none", "that one as well");
+        comm_abandon(group, &again);
         s = comm_barrier(c, &again);
     } else {
         s = comm_barrier(b->rank == 1 ? c : group, &err);

@@ -20,12 +20,20 @@
 #include "comm/reduce.h"
 #include "common/env_names.h"
 #include "common/wire.h"
+#include "plan/exchange.h"
 #include "tests/tap.h"
 #include "tests/unit/comm_ref.h"
 #include "tests/unit/fork_world.h"
 
 /* What the ranks do after a first barrier. */
-enum act { ACT_GATHER, ACT_LAST_STAYS_AWAY, ACT_SECOND_DIES, ACT_DIFFER, ACT_SPLIT };
+enum act {
+    ACT_GATHER,
+    ACT_COLLECT,
+    ACT_LAST_STAYS_AWAY,
+    ACT_SECOND_DIES,
+    ACT_DIFFER,
+    ACT_SPLIT
+};
 
 struct job {
     const char *backend;
@@ -81,7 +89,7 @@ static int run_reference(struct boot *b, void *arg)
 {
     const struct job *job = arg;
     uint64_t hash = 0xcbf29ce484222325u;
-    int fds = comm_ref_open_fds();
+    int fds = tap_open_files();
     struct backend *be;
     struct comm *c;
 
@@ -100,7 +108,7 @@ static int run_reference(struct boot *b, void *arg)
         return 6;
     backend_close(be);
     atomic_fetch_add(job->hash, hash);
-    return comm_ref_open_fds() == fds ? 0 : 4;
+    return tap_open_files() == fds ? 0 : 4;
 }
 
 static uint64_t reference(struct job *job, const char *backend, size_t scratch, int n)
@@ -207,10 +215,53 @@ static int library_sums(struct boot *b, void *arg)
     return job->library_sums == (differ > 0) ? 0 : 5;
 }
 
+/* What is planned is taken, no byte more; of less than there is, nothing. */
+static int reserves(struct boot *b, void *arg)
+{
+    static const struct {
+        bool scatter;
+        size_t elems;
+        accel_dtype_t type;
+    } rows[] = {
+        { false, 0, ACCEL_F32 },    { false, 1, ACCEL_F32 },
+        { false, 4099, ACCEL_F32 }, { true, 4099, ACCEL_BF16 },
+        { true, 70001, ACCEL_F32 }, { true, 70001, ACCEL_F16 },
+        { true, 7, ACCEL_F32 },     { true, 70001, ACCEL_F8E4M3 },
+    };
+    int bad = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows) && !bad; i++) {
+        const size_t es = accel_dtype_bytes(rows[i].type), n = (size_t)b->size;
+        const struct nccl_state *s;
+        accel_error_t err = { 0 };
+        struct backend *be;
+        struct comm *c;
+        size_t want;
+
+        if (open_comm(&c, &be, b, arg) != 0)
+            return 2;
+        s = c->impl;
+        want = rows[i].scatter
+                   ? exchange_scatter_bytes(rows[i].elems, rows[i].type, n,
+                                            s->scratch_most)
+                   : exchange_reduce_bytes(rows[i].elems, es, n, s->scratch_most);
+        bad = comm_reserve(c, rows[i].scatter, rows[i].elems, rows[i].type, &err) ||
+              s->scratch_bytes != want ||
+              comm_reserve(c, rows[i].scatter, 0, rows[i].type, &err) ||
+              s->scratch_bytes != want;
+        if (bad)
+            fprintf(stderr, "# reserve %zu: %zu bytes, not %zu%s\n", i,
+                    s->scratch_bytes, want, err.text);
+        close_comm(c, be);
+    }
+    return bad;
+}
+
 static void test_library_sums(struct job *job)
 {
     job->backend = "nccl";
     tap_is_int(fork_world(4, library_sums, job, 240), 0, "sums in rank order");
+    tap_is_int(fork_world(4, reserves, job, 240), 0, "what is planned is reserved");
     job->library_sums = true;
     tap_is_int(fork_world(4, library_sums, job, 240), 0,
                "NCCL's own sums, in an order of its own");
@@ -232,16 +283,21 @@ static accel_status_t failing_call(struct comm *c, enum act act, accel_error_t *
     float x[8] = { 0 };
     struct comm *group;
     accel_status_t s;
+    size_t sizes[4];
+    void *all;
 
     if (act == ACT_SPLIT)
         return comm_split(c, 0, 0, &group, err);
+    if (act == ACT_COLLECT)
+        return comm_gather(c, x, sizeof(x), 0, &all, sizes, err);
     if (act != ACT_DIFFER)
         return comm_all_gather(c, x, 1, ACCEL_F32, err);
     s = comm_all_reduce(c, x, 8, ACCEL_F32, comm_rank(c) ? COMM_MAX : COMM_MIN, err);
     return s == ACCEL_OK ? comm_barrier(c, err) : ACCEL_OK;
 }
 
-/* A failed communicator gives the same error again, at once, and closes. */
+/* A failed communicator gives the same error again, at once, and so do waits for its
+ * device; and it closes. */
 static int fails(struct boot *b, void *arg)
 {
     struct job *job = arg;
@@ -265,6 +321,10 @@ static int fails(struct boot *b, void *arg)
     atomic_fetch_add(job->hash, 1);
     if (comm_barrier(c, &again) != err.code || strcmp(again.text, err.text) != 0)
         return 5;
+    memset(&again, 0, sizeof(again));
+    if (be->watch->poll(be->watch->user, false, &again) != err.code ||
+        strcmp(again.text, err.text) != 0)
+        return 6;
     close_comm(c, be);
     return 0;
 }
@@ -308,6 +368,13 @@ static void test_failures(struct job *job)
         "A0515 all_gather #2: ncclAllGather: internal error: the stand-in was asked "
         "to fail",
         "  with the call, NCCL's name for it and its reasons");
+    test_act(job, ACT_COLLECT, 2, "async=2:6", "an error before bytes are collected");
+    tap_is_str(job->text[0],
+               "A0502 gather #2: another rank has ended (NCCL: remote process exited "
+               "or there was a network error)",
+               "  with the call");
+    test_act(job, ACT_COLLECT, 2, "async=3:3", "an error while they are");
+    tap_ok(strncmp(job->text[0], "A0515 gather #2: ", 17) == 0, "  %s", job->text[0]);
     test_act(job, ACT_SPLIT, 2, "split=3", "an error of a split");
     tap_is_str(job->text[0], "A0515 split #2: ncclCommSplit: internal error",
                "  is one of the communicator it was split from");
@@ -357,7 +424,7 @@ static int open_fails(struct boot *b, void *arg)
 {
     struct job *job = arg;
     accel_error_t err = { 0 };
-    int fds = comm_ref_open_fds();
+    int fds = tap_open_files();
     struct backend *be;
     struct comm *c;
 
@@ -366,7 +433,7 @@ static int open_fails(struct boot *b, void *arg)
     keep_text(job, b->rank, &err);
     backend_close(be);
     fds += b->rank == 0; /* an id that nobody used is NCCL's to the end */
-    return !err.hint[0] ? 2 : comm_ref_open_fds() > fds ? 3 : 0;
+    return !err.hint[0] ? 2 : tap_open_files() > fds ? 3 : 0;
 }
 
 static void refused(struct job *job, int ranks, const char *what, const char *first,

@@ -11,6 +11,7 @@
 
 #include "comm/reduce.h"
 #include "common/bf16.h"
+#include "common/wire.h"
 #include "tests/tap.h"
 
 enum { MOST = 5, LONGEST = 5000 };
@@ -205,11 +206,80 @@ static void test_slices(void)
     tap_is_int(wrong, 0, "slices of all ranks tile the array, in whole lines");
 }
 
+/* ---- sums in float32 of what travels --------------------------------------------- */
+
+enum { FROM = 3, CANARY = 12345 };
+
+/* Rank by rank, each rounded; `goes_on` from a first sum, else scaled and added to what
+ * is there. Nothing behind the last element is touched. */
+static bool sums_to(accel_dtype_t t, size_t elems, bool goes_on)
+{
+    static float x[LONGEST], wide[FROM][LONGEST], first[LONGEST], out[LONGEST + 1];
+    static char wire[FROM][8 * LONGEST] __attribute__((aligned(64)));
+    const void *src[FROM];
+    size_t wrong = 0;
+
+    for (int r = 0; r < FROM; r++) {
+        for (size_t i = 0; i < elems; i++)
+            x[i] = (float)value(r, i);
+        memcpy(wide[r], x, elems * sizeof(*x));
+        if (t == ACCEL_F32)
+            memcpy(wire[r], x, elems * sizeof(*x));
+        else if (t == ACCEL_BF16)
+            bf16_narrow((bf16_t *)(void *)wire[r], x, elems);
+        else
+            wire_narrow(wire[r], x, elems, t);
+        if (wire_is_scaled(t))
+            wire_widen(wide[r], wire[r], elems, t);
+        src[r] = wire[r];
+    }
+    for (size_t i = 0; i < elems; i++)
+        first[i] = out[i] = (float)value(FROM, i);
+    out[elems] = CANARY;
+    if (goes_on)
+        reduce_go_on(out, first, src, FROM, elems, t);
+    else
+        reduce_scaled_sum(out, src, FROM, elems, t, 0.5f, true);
+    for (size_t i = 0; i < elems; i++) {
+        float sum = goes_on ? first[i] : 0;
+
+        for (int r = 0; r < FROM; r++)
+            sum += wide[r][i];
+        wrong += out[i] != (goes_on ? sum : first[i] + 0.5f * sum);
+    }
+    if (!goes_on) { /* and without a first sum */
+        reduce_go_on(out, NULL, src, FROM, elems, t);
+        for (size_t i = 0; i < elems; i++)
+            wrong += out[i] != wide[0][i] + wide[1][i] + wide[2][i];
+    }
+    return wrong == 0 && out[elems] == CANARY;
+}
+
+static void test_sums(void)
+{
+    static const accel_dtype_t travels[] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16,
+                                             ACCEL_F8E4M3, ACCEL_F8E5M2 };
+    static const size_t lengths[] = { 1,   7,    63,   64,   65,   255,  256,
+                                      257, 1023, 1024, 1025, 2048, 2049, LONGEST };
+
+    for (size_t t = 0; t < ACCEL_ARRAY_SIZE(travels); t++)
+        for (int on = 0; on < 2; on++) {
+            size_t wrong = 0;
+
+            for (size_t k = 0; k < ACCEL_ARRAY_SIZE(lengths); k++)
+                wrong += !sums_to(travels[t], lengths[k], on);
+            tap_is_int((long long)wrong, 0, "%s: sums %s, and nothing beyond",
+                       accel_dtype_name(travels[t]),
+                       on ? "that go on" : "with a scale");
+        }
+}
+
 int main(void)
 {
     test_ops();
     test_whole_numbers();
     test_scaled_sum();
     test_slices();
+    test_sums();
     return tap_done();
 }
