@@ -340,6 +340,14 @@ tests_unit_test_stop_save_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=deadline_judge \
 	-Wl,--wrap=accel_ckpt_save_hurry
 
+unit_tests += tests/unit/test_no_memory
+tests_unit_test_no_memory_SOURCES = tests/unit/test_no_memory.c $(malloc_count_sources) \
+	$(run_folder)
+tests_unit_test_no_memory_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_first_lines
+tests_unit_test_first_lines_SOURCES = tests/unit/test_first_lines.c $(run_net)
+tests_unit_test_first_lines_LDADD = $(fork_ldadd)
+tests_unit_test_first_lines_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_message_counts
 tests_unit_test_message_counts_SOURCES = tests/unit/test_message_counts.c $(run_folder) \
 	$(open_world) $(held_run) tests/unit/loader_world.h

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each allocation fails, one at a time: a row is something that a program does, in a
+ * process of its own for every allocation that it makes. It ends with an error that has
+ * a text, or with what it gives otherwise, and leaves no file open; never by a signal.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "data/data_impl.h"
+#include "data/token_file.h"
+#include "data/tokenizer_impl.h"
+#include "loader/stream.h"
+#include "run/run.h"
+#include "tests/tap.h"
+#include "tests/unit/fork_world.h"
+#include "tests/unit/malloc_count.h"
+#include "tests/unit/run_folder.h"
+
+enum { PATIENCE = 60 };
+
+static char root[] = "/tmp/accel-memory.XXXXXX", path[200], config[100];
+
+/* ---- what is done ---------------------------------------------------------------- */
+
+/* What it gives goes to *out. */
+typedef accel_status_t (*act_f)(uint64_t *out, accel_error_t *err);
+
+static accel_status_t read_files(const char *name, uint64_t *out, accel_error_t *err)
+{
+    accel_dataset_t *d = NULL;
+    int32_t ids[4], targets[4];
+    accel_status_t st;
+
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    st = accel_dataset_open(&d, path, 4, 0, err);
+    if (!st)
+        st = data_sample(d, 1, (void *[]){ ids, targets }, err);
+    if (!st)
+        st = data_digest(d, out, err);
+    if (!st)
+        *out += (uint64_t)ids[0];
+    accel_dataset_close(d);
+    return st;
+}
+
+static accel_status_t read_text(uint64_t *out, accel_error_t *err)
+{
+    return read_files("text", out, err);
+}
+
+static accel_status_t read_tokens(uint64_t *out, accel_error_t *err)
+{
+    return read_files("tokens", out, err);
+}
+
+static int next_of(void *user, void *const *dst)
+{
+    int *left = user;
+
+    memset(dst[0], *left, 3);
+    memset(dst[1], *left, 100);
+    return --*left >= 0;
+}
+
+static int rewind_of(void *user, int64_t epoch)
+{
+    *(int *)user = 5 + (int)epoch;
+    return 0;
+}
+
+static accel_status_t read_stream(uint64_t *out, accel_error_t *err)
+{
+    static const accel_field_t field[] = { { ACCEL_U8, 1, { 3 } },
+                                           { ACCEL_U8, 1, { 100 } } };
+    int left = 0;
+    const accel_iterable_t source = { next_of, rewind_of, &left, 0 };
+    accel_dataset_t *d = NULL;
+    struct stream s = { 0 };
+    bool got = true;
+    accel_status_t st = accel_dataset_iterable_new(&d, &source, field, 2, err);
+
+    if (!st)
+        st = stream_open(&s, d, err);
+    if (!st)
+        stream_begin(&s, 2);
+    for (int64_t n = 0; !st && got; n++) {
+        st = stream_read(&s, n, NULL, &got, err);
+        *out += got;
+    }
+    stream_close(&s);
+    accel_dataset_close(d);
+    return st;
+}
+
+/* A long word, too, whose pairs lie in a heap. */
+static accel_status_t tokenize(const char *name, uint64_t *out, accel_error_t *err)
+{
+    static char text[3000];
+    const char *src = getenv("ACCEL_SRC");
+    accel_tokenizer_t *t = NULL;
+    int32_t ids[3000];
+    size_t n = 0;
+    accel_status_t st;
+
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = i % 1000 < 500 ? 'a' + (char)(i % 7) : i % 5 ? 'x' : ' ';
+    snprintf(path, sizeof(path), "%s/tests/data/tokenizer/%s", src ? src : ".", name);
+    st = accel_tokenizer_open(&t, path, err);
+    if (!st)
+        st = accel_tokenize(t, text, sizeof(text), ACCEL_TOKENIZE_FRAME, ids, 3000, &n,
+                            err);
+    for (size_t i = 0; !st && i < n; i++)
+        *out = *out * 31 + (uint64_t)ids[i];
+    accel_tokenizer_close(t);
+    return st;
+}
+
+static accel_status_t tokenize_json(uint64_t *out, accel_error_t *err)
+{
+    return tokenize("llama3.json", out, err);
+}
+
+static accel_status_t tokenize_dir(uint64_t *out, accel_error_t *err)
+{
+    return tokenize("gpt2", out, err);
+}
+
+/* ---- a run ----------------------------------------------------------------------- */
+
+struct net {
+    accel_tensor_t *w;
+};
+
+static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
+{
+    const struct net *net = accel_module_state(m);
+
+    (void)n;
+    return accel_sum(accel_linear(in[0], net->w, NULL, ACCEL_ACT_NONE), -1);
+}
+
+static accel_module_t *net_new(accel_t *run)
+{
+    static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
+    const int64_t dims[] = { 1, 1 };
+    accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
+    struct net *net = m ? accel_module_state(m) : NULL;
+
+    if (net)
+        net->w = accel_param(m, "w", 2, dims, (accel_init_t){ ACCEL_INIT_CONSTANT, 2 });
+    return m;
+}
+
+static accel_status_t step_of(accel_t *run, accel_module_t *m, accel_error_t *err)
+{
+    const int64_t dims[] = { 1, 1 };
+    const float one = 1;
+    accel_tensor_t *in;
+    accel_status_t st = accel_batch_begin(run, err);
+
+    if (st)
+        return st;
+    in = accel_input(run, ACCEL_F32, 2, dims, &one, err);
+    st = accel_backward(run, accel_call(m, &in, 1), err);
+    return st ? st : accel_step(run, err);
+}
+
+/* Steps that are not done already, a checkpoint after the second; the steps that are
+ * done and the loss of the last one go to *out. */
+static accel_status_t live(int steps, const char *out_dir, uint64_t *out,
+                           accel_error_t *err)
+{
+    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
+    const accel_options_t o = { .config_file = config, .threads = 1 };
+    const accel_loop_t loop = { .steps = steps, .batch = 1, .out_dir = out_dir };
+    accel_step_info_t info = { 0 };
+    accel_module_t *m = NULL;
+    accel_t *run = NULL;
+    accel_error_t end = { 0 };
+    accel_status_t st = accel_open(&run, &o, err), closed;
+
+    if (!st) {
+        m = net_new(run);
+        st = accel_model_add(run, "a", m, err);
+    }
+    if (!st && !accel_optim_add(run, "oa", &m, 1, &sgd, err))
+        st = err->code;
+    if (!st)
+        st = accel_prepare_all(run, &loop, err);
+    while (!st && accel_more(run))
+        st = step_of(run, m, err);
+    if (!st)
+        st = accel_last_step(run, &info, err);
+    closed = accel_close(run, &end);
+    if (!st && closed)
+        *err = end;
+    *out = *out * 100 + (uint64_t)(10 * info.step + (int64_t)(5 + info.loss));
+    return st ? st : closed;
+}
+
+static accel_status_t live_twice(uint64_t *out, accel_error_t *err)
+{
+    accel_status_t st;
+
+    snprintf(path, sizeof(path), "%s/run.%d", root, (int)getpid());
+    st = live(2, path, out, err);
+    return st ? st : live(3, path, out, err);
+}
+
+static const struct {
+    const char *what;
+    act_f act;
+    int most; /* of more allocations as many are tried, in equal steps */
+} rows[] = {
+    { "text is read", read_text, 100 },
+    { "token files are read", read_tokens, 100 },
+    { "samples come one after the other", read_stream, 100 },
+    { "a tokenizer.json", tokenize_json, 100 },
+    { "a tokenizer of two files", tokenize_dir, 100 },
+    { "a run that saves, and one that resumes", live_twice, 30 },
+};
+
+/* ---- each allocation of it ------------------------------------------------------- */
+
+enum outcome { SAME, REFUSED, NO_TEXT, OTHER, LEFT_OPEN, KINDS };
+
+static const char *const outcomes[] = { "as without", "refused",
+                                        "an error without text", "something else",
+                                        "a file left open" };
+
+static enum outcome try(act_f act, int nth, uint64_t want)
+{
+    const int files = tap_open_files();
+    accel_error_t err = { 0 };
+    uint64_t got = 0;
+    accel_status_t st;
+
+    malloc_fail(nth);
+    st = act(&got, &err);
+    malloc_fail(0);
+    if (tap_open_files() != files)
+        return LEFT_OPEN;
+    return st ? err.text[0] ? REFUSED : NO_TEXT : got == want ? SAME : OTHER;
+}
+
+/* In a process of its own; a signal is the number that the shell shows. */
+static int outcome_of(act_f act, int nth, uint64_t want)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(try(act, nth, want));
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        abort();
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void check_row(size_t i)
+{
+    int seen[KINDS] = { 0 }, wrong = 0, calls, step;
+    accel_error_t err = { 0 };
+    uint64_t want = 0;
+
+    calls = malloc_calls();
+    tap_ok(!rows[i].act(&want, &err) && want, "%s (%s)", rows[i].what, err.text);
+    calls = malloc_calls() - calls;
+    step = calls / rows[i].most + 1;
+    for (int nth = 1; nth <= calls; nth += step) {
+        const int how = outcome_of(rows[i].act, nth, want);
+
+        if (how <= REFUSED) {
+            seen[how]++;
+            continue;
+        }
+        wrong++;
+        tap_diag("%s: allocation %d of %d: %s (%d)", rows[i].what, nth, calls,
+                 how < KINDS ? outcomes[how] : "a signal", how);
+    }
+    tap_is_int(wrong, 0, "%s: %d allocations, of which %d are needed", rows[i].what,
+               seen[SAME] + seen[REFUSED], seen[REFUSED]);
+    tap_ok(seen[REFUSED] > 0, "%s: without memory it is refused", rows[i].what);
+}
+
+/* ---- by two ranks ---------------------------------------------------------------- */
+
+static struct shared {
+    int nth, calls, kind[2];
+} * shared;
+
+/* Both split; an allocation of the last rank fails. */
+static int split_rank(struct boot *b, void *arg)
+{
+    const struct comm_options o = { .backend = "shm", .timeout_ms = PATIENCE * 1000 };
+    struct comm *c = NULL, *group = NULL;
+    int64_t sum = 1;
+    accel_error_t err = { 0 };
+    accel_status_t st;
+    int calls;
+
+    (void)arg;
+    if (comm_open(&c, b, &o, &err))
+        return 2;
+    calls = malloc_calls();
+    malloc_fail(b->rank == 1 ? shared->nth : 0);
+    st = comm_split(c, 0, 0, &group, &err);
+    malloc_fail(0);
+    if (b->rank == 1)
+        shared->calls = malloc_calls() - calls;
+    if (!st)
+        st = comm_all_reduce(group, &sum, 1, ACCEL_I64, COMM_SUM, &err);
+    shared->kind[b->rank] = !st           ? sum == 2 ? SAME : OTHER
+                            : err.text[0] ? REFUSED
+                                          : NO_TEXT;
+    comm_close(group);
+    comm_close(c);
+    return 0;
+}
+
+static void test_split(void)
+{
+    int refused = 0;
+
+    shared = fork_shared(sizeof(*shared));
+    tap_is_int(fork_world(2, split_rank, NULL, PATIENCE), 0, "two ranks split");
+    for (int nth = 1, calls = shared->calls; nth <= calls; nth++) {
+        shared->nth = nth;
+        shared->kind[0] = shared->kind[1] = OTHER;
+        tap_is_int(fork_world(2, split_rank, NULL, PATIENCE), 0,
+                   "a split, allocation %d of %d", nth, calls);
+        tap_ok(shared->kind[0] == shared->kind[1] && shared->kind[1] <= REFUSED,
+               "  rank 0: %s; rank 1: %s", outcomes[shared->kind[0]],
+               outcomes[shared->kind[1]]);
+        refused += shared->kind[1] == REFUSED;
+    }
+    tap_ok(refused > 0, "some are needed");
+}
+
+/* ---- the files ------------------------------------------------------------------- */
+
+static void put(const char *name, const void *data, size_t bytes)
+{
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    f = fopen(path, "wb");
+    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f))
+        abort();
+}
+
+int main(void)
+{
+    uint8_t tokens[TOKEN_FILE_HEADER + 2 * 10] = { 0 };
+
+    malloc_calls(); /* skips here where nothing is counted */
+    run_folder_make(root,
+                    "distributed_type: 'NO'\nuse_cpu: true\nmixed_precision: 'no'\n"
+                    "accel: {log_level: warn, checkpoint: {every_steps: 2}}\n",
+                    config, sizeof(config));
+    snprintf(path, sizeof(path), "%s/text", root);
+    mkdir(path, 0755);
+    snprintf(path, sizeof(path), "%s/tokens", root);
+    mkdir(path, 0755);
+    put("text/1", "abcdefghij", 10);
+    put("text/2", "klmnopqrst", 10);
+    token_file_header(tokens, 2, 10, 7);
+    for (int i = 0; i < 10; i++)
+        token_file_put(tokens + TOKEN_FILE_HEADER + 2 * i, 2, (uint32_t)i + 5);
+    put("tokens/1.bin", tokens, sizeof(tokens));
+    put("tokens/2.bin", tokens, sizeof(tokens));
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+        check_row(i);
+    test_split();
+    run_folder_remove(root);
+    return tap_done();
+}
