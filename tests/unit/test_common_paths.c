@@ -286,6 +286,39 @@ static void test_sync_name(void)
 
 /* ---- what a run goes on from ----------------------------------------------------- */
 
+/* The current directory is gone: what needs it fails with the reason, and nothing else
+ * does. */
+static void test_no_directory(const char *back)
+{
+    static const struct {
+        const char *text, *base, *want; /* NULL: refused */
+    } rows[] = { { "x", NULL, NULL },
+                 { "./auto", NULL, NULL },
+                 { "x", "/b", "/b/x" },
+                 { "auto", NULL, "auto" },
+                 { "/a/b", NULL, "/a/b" } };
+    char gone[] = "/tmp/accel-gone.XXXXXX", out[64];
+
+    if (!mkdtemp(gone) || chdir(gone) || rmdir(gone))
+        abort();
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        accel_error_t err = { 0 };
+        accel_status_t st =
+            resume_choice(rows[i].text, rows[i].base, out, sizeof(out), &err);
+
+        if (rows[i].want)
+            tap_ok(!st && !strcmp(out, rows[i].want), "'%s' without a directory: %s",
+                   rows[i].text, out);
+        else
+            tap_ok(st == ACCEL_EUSAGE && err.message == 340 && err.hint[0] &&
+                       !strcmp(err.text, "cannot determine the current directory: "
+                                         "No such file or directory"),
+                   "'%s' without a directory: %s", rows[i].text, err.text);
+    }
+    if (chdir(back))
+        abort();
+}
+
 static void test_resume(void)
 {
     static const struct {
@@ -327,6 +360,7 @@ static void test_resume(void)
     tap_ok(resume_choice("x", NULL, out, sizeof(out), &err) == ACCEL_OK &&
                !strcmp(out, want),
            "against the current directory: %s", out);
+    test_no_directory(cwd);
 
     tap_is_int(resume_exists("auto", "auto", &err), ACCEL_OK, "auto needs nothing");
     tap_is_int(resume_exists("none", "none", &err), ACCEL_OK, "nor does none");

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/common.h"
+#include "loader/stream.h"
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
 
@@ -265,6 +266,65 @@ static int no_rewind(void *user, int64_t epoch)
     return 0;
 }
 
+/* Where the fields of a dropped sample go: one behind the other, each whole. */
+enum { PLACES = 5 };
+
+struct places {
+    const accel_field_t *field;
+    int fields, left, wrong;
+};
+
+static int place_next(void *user, void *const *dst)
+{
+    struct places *p = user;
+
+    for (int f = 1; f < p->fields; f++)
+        p->wrong +=
+            (char *)dst[f] < (char *)dst[f - 1] + (size_t)p->field[f - 1].dims[0];
+    for (int f = 0; f < p->fields && !p->wrong; f++)
+        memset(dst[f], f, (size_t)p->field[f].dims[0]);
+    return --p->left >= 0;
+}
+
+static int place_rewind(void *user, int64_t epoch)
+{
+    struct places *p = user;
+
+    (void)epoch;
+    p->left = PLACES;
+    return 0;
+}
+
+static void test_places(void)
+{
+    static const int sizes[] = { 1, 63, 64, 65, 4096 };
+
+    for (size_t a = 0; a < ACCEL_ARRAY_SIZE(sizes); a++)
+        for (size_t b = 0; b < ACCEL_ARRAY_SIZE(sizes); b++) {
+            const accel_field_t field[] = { { ACCEL_U8, 1, { sizes[a] } },
+                                            { ACCEL_U8, 1, { sizes[b] } },
+                                            { ACCEL_U8, 1, { 1 } } };
+            struct places p = { field, 3, 0, 0 };
+            const accel_iterable_t source = { place_next, place_rewind, &p, 0 };
+            accel_dataset_t *d = NULL;
+            struct stream s = { 0 };
+            accel_error_t err = { 0 };
+            bool got = true;
+            int n = 0;
+
+            tap_ok(!accel_dataset_iterable_new(&d, &source, field, 3, &err) &&
+                       !stream_open(&s, d, &err),
+                   "fields of %d and %d bytes (%s)", sizes[a], sizes[b], err.text);
+            stream_begin(&s, 0);
+            while (!stream_read(&s, n, NULL, &got, &err) && got)
+                n++;
+            tap_ok(n == PLACES && p.wrong == 0,
+                   "each has its place: %d samples, %d are wrong", n, p.wrong);
+            stream_close(&s);
+            accel_dataset_close(d);
+        }
+}
+
 /* A job has samples with numbers; a loader of an empty iterable dataset would ask for
  * ever. */
 static void test_iterable_job(struct rig *k)
@@ -338,6 +398,7 @@ int main(void)
     test_attempt(&k);
     test_fetch_fails(&k);
     test_refused(&k);
+    test_places();
     test_iterable_job(&k);
     test_idle(&k);
     run_folder_remove(k.dir);

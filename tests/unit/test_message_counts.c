@@ -47,6 +47,7 @@ struct row {
     int steps;           /* each is saved */
     unsigned fails;      /* commits of these saves fail: 1 << 3, the third */
     bool loses_lock;     /* to a directory, in the first save */
+    bool at_start;       /* the program saves before the first step, too */
     int before;          /* steps of an earlier run */
     accel_status_t st;
     const char *rank0, *rank1; /* all lines, or the error */
@@ -91,6 +92,14 @@ static const struct row rows[] = {
       .steps = 3,
       .fails = 1 << 1,
       .rank0 = FAILED(1, 1, "there is no older checkpoint"),
+      .rank1 = "" },
+    { .what = "one of step 0 before it",
+      .more = "",
+      .about = "cannot save|is intact",
+      .at_start = true,
+      .steps = 2,
+      .fails = 1 << 2,
+      .rank0 = FAILED(1, 1, KEPT(0)),
       .rank1 = "" },
     { .what = "a restart",
       .more = "  preemption:\n    max_restarts: 7\n",
@@ -247,6 +256,8 @@ static accel_status_t run_steps(struct number_run *k, int n)
     st = accel_model_add(k->run, "a", k->a, &k->err);
     k->oa = st ? NULL : accel_optim_add(k->run, "oa", &k->a, 1, &sgd, &k->err);
     st = k->oa ? accel_prepare_all(k->run, &loop, &k->err) : k->err.code;
+    if (!st && seen->row->at_start)
+        st = accel_save(k->run, &k->err);
     while (!st && accel_more(k->run))
         st = step(k);
     return st;

@@ -197,6 +197,40 @@ static void broadcast_of(accel_t *run, accel_dtype_t t)
                 "no such rank");
 }
 
+/* Of every rank as many bytes as one of these rules says; 0 of all is an answer, too. */
+static size_t bytes_of(int rule, int rank, int world)
+{
+    return rule == 0   ? 0
+           : rule == 1 ? 1
+           : rule == 2 ? (size_t)rank
+           : rule == 3 ? rank == world - 1 ? 5 : 0
+           : rule == 4 ? rank == 0 ? 24 : 0
+                       : (size_t)(4096 + rank);
+}
+
+static void gather_bytes_of(accel_t *run, int rule)
+{
+    const int world = run->boot.size, rank = run->boot.rank;
+    const size_t own = bytes_of(rule, rank, world);
+    unsigned char mine[4200], *at;
+    size_t sizes[16] = { 0 }, wrong = 0;
+    accel_error_t err = { 0 };
+    void *all = NULL;
+
+    memset(mine, 'a' + rank, sizeof(mine));
+    if (!ranks_check(run, !accel_gather_bytes(run, mine, own, &all, sizes, &err),
+                     "bytes by rule %d: %s", rule, err.text))
+        return;
+    at = all;
+    for (int r = 0; r < world; r++) {
+        wrong += sizes[r] != bytes_of(rule, r, world);
+        for (size_t i = 0; i < bytes_of(rule, r, world); i++)
+            wrong += *at++ != 'a' + r;
+    }
+    ranks_check(run, wrong == 0, "bytes by rule %d: %zu are wrong", rule, wrong);
+    free(all);
+}
+
 /* Rank r has r + 1 rows; each becomes as long as the last rank's. */
 static void pad_of(accel_t *run, accel_dtype_t t, int front)
 {
@@ -277,6 +311,8 @@ static void values_rank(accel_t *run, void *arg)
         pad_of(run, dtypes[i], 1);
         graph_reset(&run->graph);
     }
+    for (int rule = 0; rule < 6; rule++)
+        gather_bytes_of(run, rule);
     pad_more(run);
 }
 

@@ -597,6 +597,27 @@ static void test_info(struct rig *k)
     rig_close(k);
 }
 
+/* Options are a program's to leave out: all of them, or each of their texts. */
+static void test_no_options(const struct rig *k)
+{
+    const accel_options_t empty = { 0 };
+    const accel_options_t *const options[] = { NULL, &empty };
+
+    setenv("ACCEL_CONFIG", k->config, 1);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(options); i++) {
+        accel_error_t err = { 0 };
+        accel_info_t info;
+        accel_t *run = NULL;
+
+        tap_ok(!accel_open(&run, options[i], &err) && !accel_info(run, &info, &err) &&
+                   !strcmp(info.sharding, "NO_SHARD") && accel_rank(run) == 0 &&
+                   accel_world_size(run) == 1,
+               "a run with %s (%s)", i ? "empty options" : "no options", err.text);
+        tap_is_int(accel_close(run, &err), ACCEL_OK, "and closes");
+    }
+    unsetenv("ACCEL_CONFIG");
+}
+
 int main(void)
 {
     struct rig k = { .dir = "/tmp/accel-helped.XXXXXX" };
@@ -616,6 +637,7 @@ int main(void)
     test_regions_refused(&k);
     test_seed(&k);
     test_info(&k);
+    test_no_options(&k);
     run_folder_remove(k.dir);
     return tap_done();
 }

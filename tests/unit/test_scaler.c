@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "precision/scaler.h"
+#include "run/run.h"
+#include "shard/shard_impl.h"
 #include "tests/tap.h"
 
 /* ---- torch's rule (_amp_update_scale_) ------------------------------------------- */
@@ -182,6 +184,67 @@ static int play(void)
     return 0;
 }
 
+/* ---- the warning of a small scale ------------------------------------------------- */
+
+static char said[512];
+
+static void note(void *user, accel_log_level_t level, const char *line)
+{
+    const size_t n = strlen(said);
+
+    (void)user;
+    snprintf(said + n, sizeof(said) - n, "%s%s|", level == ACCEL_LOG_WARN ? "" : "? ",
+             line);
+}
+
+/* Once in a run, by rank 0, at the first scale below 1: after that step's overflow. */
+static void test_warning(void)
+{
+    static const struct {
+        float scale;
+        const char *overflows; /* a letter a step: o, it overflows */
+        int step, rank;
+        const char *says;
+    } rows[] = {
+        { 4, "o", 1, 0, "" },           { 2, "o", 1, 0, "" },
+        { 1, "---", 1, 0, "" },         { 1, "o", 1, 0, "1 0.5" },
+        { 1.5f, "o", 1, 0, "1 0.75" },  { 4, "o-o--o-o", 1, 0, "6 0.5" },
+        { 8, "oooo", 41, 0, "44 0.5" }, { 0.25f, "--", 7, 0, "7 0.25" },
+        { 1, "ooo", 1, 1, "" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        static struct shard none;
+        static accel_t run;
+        char want[512] = "";
+        int at, scale;
+
+        memset(&run, 0, sizeof(run));
+        none.loss_scale = 1;
+        run.shard = &none;
+        run.log = (struct accel_log){ .fn = note, .level = ACCEL_LOG_INFO };
+        run.boot.rank = rows[i].rank;
+        run.scaling.on = true;
+        run.scaling.scaler = (struct scaler){ .rule = { .growth_factor = 2,
+                                                        .backoff_factor = 0.5,
+                                                        .growth_interval = 1000 },
+                                              .scale = rows[i].scale };
+        said[0] = '\0';
+        for (const char *o = rows[i].overflows; *o; o++) {
+            run.progress.step = rows[i].step - 1 + (o - rows[i].overflows);
+            loss_scale_found(&run, *o == 'o');
+            loss_scale_end_step(&run);
+        }
+        if (sscanf(rows[i].says, "%d %n", &at, &scale) == 1)
+            snprintf(want, sizeof(want),
+                     "step %d: the loss scale has fallen to %s: gradients overflow "
+                     "float16 even unscaled; lower the learning rate, or use bf16|",
+                     at, rows[i].says + scale);
+        tap_is_str(said, want, "rank %d from %g: %s", rows[i].rank,
+                   (double)rows[i].scale, rows[i].overflows);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argv;
@@ -191,5 +254,6 @@ int main(int argc, char **argv)
     test_defaults();
     test_refused();
     test_text();
+    test_warning();
     return tap_done();
 }

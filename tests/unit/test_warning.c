@@ -182,10 +182,98 @@ static void test_history(void)
     rmdir(dir);
 }
 
+/* What a next life knows of how long saves take: of every kind of line,
+ * alone and behind others. */
+struct times {
+    double last, at_once, background, local, copy; /* the others: seconds a byte */
+};
+
+static struct times times_of(const char *dir, const char *text)
+{
+    static accel_t run;
+    char path[64];
+    accel_error_t err;
+    FILE *f;
+
+    memset(&run, 0, sizeof(run));
+    snprintf(path, sizeof(path), "%s/history", dir);
+    f = fopen(path, "w");
+    if (!f || fputs(text, f) < 0 || fclose(f))
+        abort();
+    run.config = cfg;
+    run.life.incarnation = (struct incarnation){ .job = 5, .first_job = 5 };
+    snprintf(run.ckpt_dir, sizeof(run.ckpt_dir), "%s", dir);
+    history_start(&run, &err);
+    unlink(path);
+    return (struct times){ run.life.history.save_seconds, run.life.pace.at_once,
+                           run.life.pace.background, run.life.pace.local,
+                           run.life.pace.copy };
+}
+
+static void test_times(void)
+{
+    static const struct {
+        const char *text;
+        struct times want;
+    } rows[] = {
+        { "", { .last = 0 } },
+        { "save step=1 seconds=8.000 bytes=4", { 8, 2, 0, 0, 0 } },
+        { "save step=1 seconds=8.000 bytes=4 background", { 8, 0, 2, 0, 0 } },
+        { "save step=1 seconds=8.000 bytes=4 local", { 0, 0, 0, 2, 0 } },
+        { "save step=1 seconds=8.000 bytes=4 copy", { 0, 0, 0, 0, 2 } },
+        { "save step=1 seconds=8.000", { 8, 0, 0, 0, 0 } },
+        { "save step=1 seconds=-8.000 bytes=4", { .last = 0 } },
+        { "save step=1 seconds=8.000 bytes=0", { 8, 0, 0, 0, 0 } },
+        { "save step=1 bytes=4", { .last = 0 } },
+        { "stop step=1 signal=SIGTERM seconds=8.000 reason=preempted",
+          { 8, 0, 0, 0, 0 } },
+        { "start step=1", { .last = 0 } },
+        { "what nobody writes", { .last = 0 } },
+    };
+    static const struct times first = { 6, 3, 5, 7, 9 };
+    static const char before[] =
+        "T job=4 of=4 restart=0 save step=1 seconds=6 bytes=2\n"
+        "T job=4 of=4 restart=0 save step=2 seconds=9 bytes=1 "
+        "copy\n"
+        "T job=4 of=4 restart=0 save step=2 seconds=5 bytes=1 "
+        "background\n"
+        "T job=4 of=4 restart=0 save step=2 seconds=7 bytes=1 "
+        "local\n"
+        "T job=4 of=4 restart=0 save step=3 seconds=6\n";
+    char dir[] = "/tmp/accel-history.XXXXXX", text[1024];
+
+    if (!mkdtemp(dir))
+        tap_skip_all("no temporary directory can be made");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+        for (int others = 0; others < 2; others++) {
+            const double *want = (const double *)&rows[i].want,
+                         *old = (const double *)&first;
+            const char *word[] = { "last", "at once", "background", "local", "copy" };
+            struct times t;
+
+            snprintf(text, sizeof(text), "%sT job=5 of=5 restart=0 %s\n",
+                     others ? before : "", rows[i].text);
+            t = times_of(dir, text);
+            for (int k = 0; k < 5; k++) {
+                /* the last one counts, and of paces the mean with what was known */
+                const double mean = k == 0 ? want[k] : (want[k] + old[k]) / 2;
+
+                tap_is_close(((const double *)&t)[k],
+                             !others       ? want[k]
+                             : want[k] > 0 ? mean
+                                           : old[k],
+                             1e-12, "'%s'%s: %s", rows[i].text,
+                             others ? " behind others" : "", word[k]);
+            }
+        }
+    rmdir(dir);
+}
+
 int main(void)
 {
     test_install();
     test_due();
     test_history();
+    test_times();
     return tap_done();
 }
