@@ -9,6 +9,7 @@
 import argparse
 import collections
 import difflib
+import functools
 import gzip
 import hashlib
 import json
@@ -53,6 +54,11 @@ class Coverage:
         self.lines = document["lines"]
         self.objects = {test: set(ran) for test, ran in document["objects"].items()}
         self.seconds, self.then = dict(self.tests), os.path.join(top, WORK, "coverage")
+
+    @functools.cached_property
+    def counted(self):
+        """Objects that leave counts: those of tables alone do not."""
+        return set().union(*self.objects.values())
 
     def watched(self, path, text, first, last):
         """Lines of the source that gcov saw for these of today's; a new one counts as the lines
@@ -189,8 +195,9 @@ class Bench:
     def starts(self, test, product):
         """A library, or a program whose own objects ran in the test."""
         own = {self.tree.file_of(name) for name in self.tree.links[product][0]
-               if not name.endswith(".la")}
-        return product.endswith((".la", ".so")) or own <= self.coverage.objects.get(test, set())
+               if not name.endswith(".la")} & self.coverage.counted
+        return product.endswith((".la", ".so")) or \
+            bool(own) and own <= self.coverage.objects.get(test, set())
 
     def judge(self, change, text, altered):
         tests = self.coverage.of(change, text)
