@@ -20,16 +20,27 @@ int cli_fail(const accel_error_t *err)
     return accel_exit_code(err->code);
 }
 
+static bool lacks_memory;
+
+void cli_lacks_memory(void)
+{
+    lacks_memory = true;
+}
+
 /* stdio reports a full disk or a closed pipe only when it flushes; without this check a
  * truncated `accel check >file` would exit 0. */
 int cli_finish(int code)
 {
     accel_error_t err;
 
-    if (!fflush(stdout) && !ferror(stdout))
+    if (!fflush(stdout) && !ferror(stdout) && !lacks_memory)
         return code;
-    accel_fail(&err, A0012, "check where the output goes",
-               "cannot write to standard output");
+    if (lacks_memory)
+        accel_fail(&err, A0001, "free some memory and try again",
+                   "out of memory: the output is not complete");
+    else
+        accel_fail(&err, A0012, "check where the output goes",
+                   "cannot write to standard output");
     return code ? code : cli_fail(&err);
 }
 
@@ -88,14 +99,15 @@ static void add_near_option(const char *text, char *hint, size_t len)
         snprintf(hint, len, "did you mean '--%s'? ", near);
 }
 
-/* Gives stderr back and shows what was caught. Also runs from atexit, since argp_error
- * exits from within the parser; it does nothing the second time. */
-static void end_catching(void)
+/* Gives stderr back and shows what was caught. Also runs from on_exit, since argp_error
+ * exits from within the parser, with a status; it does nothing the second time. */
+static void end_catching(int status, void *unused)
 {
     char where[64], hint[160] = "";
     accel_error_t err;
     char *text;
 
+    (void)unused;
     if (!caught.stream)
         return;
     fclose(caught.stream);
@@ -116,6 +128,11 @@ static void end_catching(void)
         accel_fail_at(&err, A0010, where, hint, "%s", text);
         cli_fail(&err);
     }
+    if (status && (!caught.text || !*caught.text)) {
+        accel_fail(&err, A0001, "free some memory and try again",
+                   "out of memory: cannot say what is wrong with the command line");
+        cli_fail(&err);
+    }
     free(caught.text);
     caught.text = NULL;
 }
@@ -130,7 +147,7 @@ static void start_catching(const struct cli_command *command)
         return;
     caught.stderr_before = stderr;
     stderr = caught.stream;
-    atexit(end_catching);
+    on_exit(end_catching, NULL);
 }
 
 /* Two nested parsers: the outer one has the texts and --help, the inner one (a child in
@@ -160,7 +177,7 @@ void cli_parse(const struct cli_command *command, int argc, char **argv, void *i
      * such as a lack of memory. */
     start_catching(command);
     error = argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
-    end_catching();
+    end_catching(0, NULL);
     if (error) {
         accel_fail(&err, A0001, "free some memory and try again",
                    "out of memory: cannot read the command line (%s)", strerror(error));
@@ -249,7 +266,7 @@ int cli_table_print(struct cli_table *t, bool json)
 
     if (json)
         scols_table_enable_json(t->table, 1);
-    if (t->failed || scols_print_table(t->table))
+    if (t->failed || lacks_memory || scols_print_table(t->table))
         accel_fail_nomem(&err, "the table", 0);
     cli_table_free(t);
     if (!err.code && fflush(stdout))

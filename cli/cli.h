@@ -72,7 +72,11 @@ error_t cli_parse_json(int key, char *arg, struct argp_state *state);
     }
 error_t cli_parse_json_into(int key, struct argp_state *state, bool *json_out);
 
-/* Flushes stdout. Returns `code`, or the exit code of a failed write when that is 0. */
+/* Notes that a part of the output is missing for lack of memory; cli_finish and
+ * cli_table_print tell. */
+void cli_lacks_memory(void);
+/* Flushes stdout. Returns `code`, or the exit code of a failed write or of an output
+ * that is not complete when that is 0. */
 int cli_finish(int code);
 
 /* A table with fixed columns, printed by libsmartcols. A row that could not be added is

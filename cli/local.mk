@@ -210,13 +210,19 @@ shell_tests += tests/issues/0377-ckpt-out-dir.t tests/t/1000-config-messages.t t
 	tests/t/2000-topo-cli.t tests/t/1050-config-plan.t tests/t/1060-config-doctor.t \
 	tests/t/8000-security-trust.t tests/t/8010-security-privilege.t \
 	tests/t/8020-security-links.t tests/t/8030-written-files.t tests/t/1080-config-command.t tests/t/1085-config-ask.t tests/t/1090-config-fsdp2.t \
-	tests/t/1110-test-local.t tests/t/1111-test-slurm.t
+	tests/t/1110-test-local.t tests/t/1111-test-slurm.t \
+	tests/t/1125-sessions.t tests/t/1130-no-memory.t
 unit_tests += tests/unit/test_config_values
 tests_unit_test_config_values_SOURCES = tests/unit/test_config_values.c \
 	cli/config/config_values.c cli/config/config_values.h
 tests_unit_test_config_values_CPPFLAGS = $(AM_CPPFLAGS) -DDATADIR='"$(datadir)"'
 tests_unit_test_config_values_LDADD = $(unit_ldadd)
-EXTRA_DIST += tests/t/bad-configs.sh tests/data/config
+EXTRA_DIST += tests/t/bad-configs.sh tests/data/config tests/data/sessions
+check_LTLIBRARIES += tests/faults/nomem.la
+tests_faults_nomem_la_SOURCES = tests/faults/nomem.c
+tests_faults_nomem_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_faults_nomem_la_LDFLAGS = -module -avoid-version -rpath /nowhere
+tests_faults_nomem_la_LIBADD = -ldl
 unit_tests += tests/unit/test_launch
 tests_unit_test_launch_SOURCES = tests/unit/test_launch.c
 tests_unit_test_launch_LDADD = libtap.la libacommon.la $(JANSSON_LIBS) -lm

@@ -3,10 +3,22 @@
  * `accel [--json] COMMAND ...`: finds the sub-command and hands it its
  * arguments, as git does.
  */
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
+
+/* What JSON is made of. Callers go on without a value that cannot be made. */
+static void *json_memory(size_t bytes)
+{
+    void *p = malloc(bytes);
+
+    if (!p)
+        cli_lacks_memory();
+    return p;
+}
 
 static void list_commands(bool everyday)
 {
@@ -117,6 +129,7 @@ int main(int argc, char **argv)
     /* Scripts put --json in front of any command that prints a table. */
     while (at < argc && is_json_option(argv[at]))
         at++;
+    json_set_alloc_funcs(json_memory, free);
     if (at < argc)
         return run_command(argc, argv, at);
     accel_fail(&err, A0010, "name the command: accel --json topo",

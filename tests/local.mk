@@ -110,6 +110,8 @@ update-golden: accel$(EXEEXT) examples/train$(EXEEXT) tests/helpers/fake_nvml.la
 	rm -rf "$$dir"; exit $$rc
 	-env ACCEL_SRC=$(abs_top_srcdir) ACCEL_BUILD=$(abs_top_builddir) UPDATE_GOLDEN=1 \
 	    $(srcdir)/tests/t/1105-messages-shown.t >/dev/null
+	-env ACCEL_SRC=$(abs_top_srcdir) ACCEL_BUILD=$(abs_top_builddir) UPDATE_GOLDEN=1 \
+	    $(srcdir)/tests/t/1125-sessions.t >/dev/null
 .PHONY: update-golden
 
 EXTRA_DIST += $(shell_tests) tests/t/gpu.sh tests/t/tap.sh tests/t/lib.sh tests/t/second_reader.sh tests/t/stops.sh tests/t/torch.sh tests/t/train.sh \

@@ -35,21 +35,6 @@ static void append_item(struct builder *b, json_t *array, json_t *value)
         b->failed = true;
 }
 
-size_t config_key_prefix(const struct config_key *key)
-{
-    static const char suffix[] = "config";
-    size_t n = strlen(key->section), skip = strlen(suffix);
-
-    /* The map's whole name (parallelism_config.parallelism_config_tp_size), or what
-     * stands before its "config" (fsdp_config.fsdp_version). */
-    if (n && !strncmp(key->name, key->section, n) && key->name[n] == '_')
-        return n + 1;
-    if (n > skip && !strcmp(key->section + n - skip, suffix) &&
-        !strncmp(key->name, key->section, n - skip))
-        return n - skip;
-    return 0;
-}
-
 /* text[n] as the JSON value that a YAML reader makes of it for this type. */
 static json_t *typed(const struct config_key *k, const char *text, size_t n)
 {

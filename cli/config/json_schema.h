@@ -16,7 +16,4 @@ json_t *json_schema_file(void);
  * owns it. NULL: out of memory. */
 json_t *json_schema_key(const struct config_key *key);
 
-/* How many leading bytes of the key's name may be left out inside its map. 0: none. */
-size_t config_key_prefix(const struct config_key *key);
-
 #endif

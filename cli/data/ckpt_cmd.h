@@ -103,7 +103,7 @@ int ckpt_model_tokenizer(const struct ckpt_model *m, const char *to);
 typedef void ckpt_state_row(void *user, const char *kind, const char *name,
                             const char *what);
 /* Calls row for every optimizer, schedule, loader, scaler, average and registered
- * object that the checkpoint has the state of. */
-void ckpt_state_rows(const accel_ckpt_t *c, ckpt_state_row *row, void *user);
+ * object that the checkpoint has the state of. False: no memory for all of them. */
+bool ckpt_state_rows(const accel_ckpt_t *c, ckpt_state_row *row, void *user);
 
 #endif

@@ -20,13 +20,15 @@ static const struct {
     { "powersgd", "powersgd" },
 };
 
-/* A NUL behind a copy of a blob's text, up to its first NUL. The caller frees it. */
-static char *text_of(const accel_ckpt_t *c, const char *blob)
+/* A NUL behind a copy of a blob's text, up to its first NUL; NULL where there is none.
+ * The caller frees it. False: no memory. */
+static bool text_of(const accel_ckpt_t *c, const char *blob, char **text_out)
 {
     size_t bytes = 0;
     const void *data = accel_ckpt_blob(c, blob, &bytes);
 
-    return data ? strndup(data, bytes) : NULL;
+    *text_out = data ? strndup(data, bytes) : NULL;
+    return !data || *text_out;
 }
 
 /* How many steps the optimizer of that name has done, behind buf. */
@@ -92,9 +94,10 @@ static void object_line(const char *line, ckpt_state_row *row, void *user)
     row(user, "object", name, what);
 }
 
-void ckpt_state_rows(const accel_ckpt_t *c, ckpt_state_row *row, void *user)
+bool ckpt_state_rows(const accel_ckpt_t *c, ckpt_state_row *row, void *user)
 {
-    char *trainer = text_of(c, "trainer"), *objects = text_of(c, "objects"), *line;
+    char *trainer = NULL, *objects = NULL, *line;
+    const bool all = text_of(c, "trainer", &trainer) && text_of(c, "objects", &objects);
 
     for (line = trainer; line && *line; line = strchr(line, '\n'), line += line != NULL)
         trainer_line(trainer, line, row, user);
@@ -104,4 +107,5 @@ void ckpt_state_rows(const accel_ckpt_t *c, ckpt_state_row *row, void *user)
         object_line(line, row, user);
     free(trainer);
     free(objects);
+    return all;
 }

@@ -214,8 +214,10 @@ static void add_variables(json_t *o)
     while (environ[n])
         n++;
     list = calloc(n + 1, sizeof(*list));
-    if (!list)
+    if (!list) {
+        cli_lacks_memory();
         return;
+    }
     for (size_t i = 0; i < n; i++)
         if (!strncmp(environ[i], ENV_PREFIX, 6) || !strncmp(environ[i], "SLURM_", 6) ||
             !strncmp(environ[i], "PMIX_", 5))

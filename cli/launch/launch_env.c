@@ -4,6 +4,7 @@
  * with this machine in the place of Slurm's nodes. In: the config and the number of
  * processes. Out: variables of this process, or text on stdout.
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ static accel_status_t add_resolved_config(const struct config *cfg, const char *
     char *text = malloc(RESOLVED_MAX + 1), *full = path ? realpath(path, NULL) : NULL;
     accel_status_t st = ACCEL_OK;
 
-    if (!text)
+    if (!text || (path && !full && errno == ENOMEM))
         st = accel_fail_nomem(err, "the resolved config", RESOLVED_MAX + 1);
     else
         st = config_encode(cfg, text, RESOLVED_MAX + 1, err);

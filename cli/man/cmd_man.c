@@ -144,18 +144,15 @@ static accel_status_t print_config_key(const struct config_key *k, accel_error_t
  * honoured keys first. */
 static accel_status_t print_section_keys(const char *section, accel_error_t *err)
 {
-    size_t n, skip = 0;
+    size_t n, skip;
     const struct config_key *k = config_schema(&n);
     char line[160];
     accel_status_t st = ACCEL_OK;
 
     roff_subsection(section[0] ? section : "Top level");
     /* All keys of a map have the same prefix, or none. */
-    for (size_t i = 0; i < n && !skip; i++)
-        if (!strcmp(k[i].section, section))
-            skip = config_key_prefix(&k[i]);
-    for (size_t i = 0; i < n && skip; i++)
-        if (!strcmp(k[i].section, section)) {
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(k[i].section, section) && (skip = config_key_prefix(&k[i])) > 0) {
             snprintf(line, sizeof(line), "The prefix %.*s may be omitted.", (int)skip,
                      k[i].name);
             roff_paragraph(line);

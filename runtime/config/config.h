@@ -427,6 +427,8 @@ struct config_key {
 };
 /* The table; static. *count_out <= CONFIG_MAX_KEYS. */
 const struct config_key *config_schema(size_t *count_out);
+/* How many leading bytes of the key's name may be left out inside its map. 0: none. */
+size_t config_key_prefix(const struct config_key *key);
 
 /* Row of a key: "fsdp_version" or, where a name occurs twice, section and name,
  * "accel.checkpoint.dir". -1: no such key. */

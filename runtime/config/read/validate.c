@@ -36,6 +36,16 @@ const char *section_name(int section)
     return sections[section].path;
 }
 
+size_t config_key_prefix(const struct config_key *key)
+{
+    size_t i = 0, n;
+
+    while (strcmp(sections[i].path, key->section) != 0)
+        i++;
+    n = strlen(sections[i].prefix);
+    return strncmp(key->name, sections[i].prefix, n) == 0 ? n : 0;
+}
+
 struct place lasting(const struct validator *v, struct place at)
 {
     at.in = v->source;

@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Whole sessions: each tests/data/sessions/*.session is a table of commands with everything that
+# they print. A line "$ COMMAND" is run and its output follows: stdout behind two blanks, stderr
+# behind "! ", and the exit status when it is not 0. A line "% COMMAND" only prepares what
+# follows. The commands of a session share a directory. UPDATE_GOLDEN=1 writes what they print.
+# shellcheck source=tests/t/tap.sh
+. "$(dirname "$0")/tap.sh"
+
+tap_tmpdir
+# Read by the commands of the sessions.
+accel=$ACCEL_BUILD/accel data=$ACCEL_SRC/tests/data
+examples=$ACCEL_SRC/examples
+unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED ACCEL_RESUME HOME COLUMNS TMPDIR
+# shellcheck disable=SC2046 # a list of names
+unset $(env | sed -n 's/^\(SLURM_[A-Z_]*\|PMIX_[A-Z_]*\)=.*/\1/p')
+CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 LC_ALL=C.UTF-8 SOURCE_DATE_EPOCH=0 PATH=$ACCEL_BUILD:$PATH
+export CUDA_VISIBLE_DEVICES OMP_NUM_THREADS LC_ALL SOURCE_DATE_EPOCH PATH
+version=$("$accel" --version | sed 's/^accel //')
+
+# What differs between machines, builds and runs: places, the version, times, ports, threads of this
+# machine; and how wide a column is, which the longest text decides.
+plain() { # BEFORE: what each line begins with
+    sed -e "s,$here,DIR,g" -e "s,$ACCEL_BUILD,BUILD,g" -e "s,$ACCEL_SRC,SRC,g" \
+        -e "s/\\<$version\\>/VERSION/g" -e 's/20..-..-.. ..:..:.. UTC/TIME/' \
+        -e '/=29501$/!s/^MASTER_PORT=.*/MASTER_PORT=PORT/' -e 's,[^= ]*/share/accel/,DATA/,' \
+        -e 's/\([^ ]\)   */\1  /g' -e "s/^/$1/" -e 's/  *$//'
+}
+
+# The session with what its commands print now.
+play() { # FILE
+    while IFS= read -r line; do
+        case $line in
+        '#'*) printf '%s\n' "$line" ;;
+        '% '*)
+            printf '%s\n' "$line"
+            eval "${line#% }"
+            ;;
+        '$ '*)
+            printf '%s\n' "$line"
+            (eval "${line#'$ '}") >"$tap_tmp/out" 2>"$tap_tmp/err" </dev/null
+            status=$?
+            plain '  ' <"$tap_tmp/out"
+            plain '! ' <"$tap_tmp/err"
+            [ $status = 0 ] || echo "exit $status"
+            ;;
+        esac
+    done <"$1"
+}
+
+for session in "$data"/sessions/*.session; do
+    name=${session##*/}
+    name=${name%.session}
+    if [ "$name" = ckpt ] && ! [ -x "$ACCEL_BUILD/tests/helpers/ckpt_shapes" ]; then
+        skip 1 "tests/helpers/ckpt_shapes is not built"
+        continue
+    fi
+    mkdir "$tap_tmp/$name"
+    here=$(cd "$tap_tmp/$name" && pwd -P)
+    (cd "$here" && play "$session") >"$tap_tmp/now"
+    [ -z "${UPDATE_GOLDEN-}" ] || cp "$tap_tmp/now" "$session"
+    is "$(diff "$session" "$tap_tmp/now")" "" \
+        "$name: $(grep -c '^\$ ' "$session") commands print what they printed"
+done
+done_testing
