@@ -204,4 +204,25 @@ print({r["state"] for r in d["checks"]} <= {"ok", "warn", "fail"}, len(d["checks
 else
     skip 1 "no python3"
 fi
+
+# ---- a plugstack.conf that includes itself ----
+echo "include $tap_tmp/stack.conf" >stack.conf
+doctor
+like "$out" '^fail plugstack .*/stack.conf has no line' "a file that includes itself is read to its end"
+
+# ---- /dev/shm at its limit and on both sides of it ----
+as_root=
+[ "$(id -u)" = 0 ] || as_root=-Ur
+if unshare $as_root -m mount -t tmpfs tmpfs /dev/shm 2>/dev/null; then
+    is "$(for size in 1 255 256 257; do
+        # shellcheck disable=SC2016 # for the inner shell
+        PATH=$tap_tmp/bin:$PATH unshare $as_root -m sh -c 'mount -t tmpfs -o size=$1m tmpfs /dev/shm && exec "$2" doctor' \
+            sh $size "$accel" 2>/dev/null | sed -n "s/^\([a-z]*\) *\/dev\/shm  *\([0-9.]* .iB\) free.*/\1 \2/p"
+    done)" "warn 1.0 MiB
+warn 255.0 MiB
+ok 256.0 MiB
+ok 257.0 MiB" "less than 256 MiB of shared memory get a warning"
+else
+    skip 1 "no mount namespaces"
+fi
 done_testing

@@ -33,6 +33,25 @@
     "error: accel: error[A0312]: Slurm does not report the size of this step\n"        \
     "error:   cure: check that `scontrol ping` answers, then start the step again\n"
 
+/* A row with two variables of the user's, of which --export keeps some. */
+#define EXPORT(list, kept)                                                             \
+    {                                                                                  \
+        .what = "--export=" list, "", "MASTER_ADDR=h MASTER_PORT=77", 0, JOB_COMPLETE, \
+        kept STARTS, .option = "--export=" list                                        \
+    }
+/* A user file of another kind of run: test_srun_end writes it. */
+#define USERS "XDG_CONFIG_HOME=/proc/self/cwd"
+#define NOTE_AT(line, column, key, blanks, under)                                      \
+    "accel: /proc/self/cwd/accel/config.yaml:" line ":" column ": note: '" key         \
+    "' is not applied: it belongs to this file's distributed_type FSDP, but "          \
+    "two.yaml:1 says MULTI_CPU\n  " line " | " key "\n    | " blanks under             \
+    " if you need it, set it where that distributed_type is set\n"
+#define NOTES                                                                          \
+    NOTE_AT("2", "15", "num_machines: 2", "              ", "^")                       \
+    NOTE_AT("3", "10", "use_cpu: true", "         ", "^^^^")
+#define KEPT(vars)                                                                     \
+    "accel: kept from your environment:" vars " (unset them to let accel set them)\n"
+
 const struct srun_row srun_rows[] = {
     /* ---- a batch job: Slurm is asked to requeue it */
     { .what = "batch, 85",
@@ -432,6 +451,44 @@ const struct srun_row srun_rows[] = {
       JOB_RUNNING,
       NO_SIZE "the step is refused\n",
       .no_layout = true },
+
+    /* ---- before the step: notes of the config, and what of the user's is kept */
+    { .what = "two notes, a line each",
+      "enabled: true",
+      USERS,
+      0,
+      JOB_COMPLETE,
+      NOTES STARTS },
+    { .what = "two notes, and -Q",
+      "enabled: true",
+      USERS,
+      0,
+      JOB_COMPLETE,
+      STARTS,
+      .option = "-Q" },
+    { .what = "two notes, and -lu, letters without a value",
+      "enabled: true",
+      USERS,
+      0,
+      JOB_COMPLETE,
+      NOTES STARTS,
+      .option = "-lu" },
+    { .what = "nothing is known of the job",
+      "",
+      BATCH,
+      0,
+      JOB_COMPLETE,
+      STARTS,
+      .silent = true },
+    EXPORT("ALL", KEPT(" MASTER_ADDR=h MASTER_PORT=77")),
+    EXPORT("NONE", ""),
+    EXPORT("MASTER_ADDR", KEPT(" MASTER_ADDR=h")),
+    EXPORT("NOTHING,MASTER_ADDR", KEPT(" MASTER_ADDR=h")),
+    EXPORT("MASTER_ADDR=g", KEPT(" MASTER_ADDR=g")),
+    EXPORT("MASTER_ADDR=g,MASTER_PORT", KEPT(" MASTER_ADDR=g MASTER_PORT=77")),
+    EXPORT("ALL,MASTER_ADDR=g", KEPT(" MASTER_ADDR=g MASTER_PORT=77")),
+    EXPORT("MASTER_ADDR_TOO,MASTER", ""),
+    EXPORT("ALLES,MASTER_POR", ""),
 };
 
 const size_t srun_row_count = ACCEL_ARRAY_SIZE(srun_rows);

@@ -25,6 +25,7 @@ struct srun_row {
     int refusals;       /* requests of one kind that Slurm refuses first */
     uint32_t tasks;     /* of the step; 0: 2, as the config says */
     bool no_preemption; /* of the site */
+    bool silent;        /* the controller, from the start on */
     bool no_layout;     /* Slurm does not tell the size of the step */
     const char *option; /* one more word of the command line */
 };

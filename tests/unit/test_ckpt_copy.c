@@ -175,6 +175,9 @@ int main(void)
     reads_fail = 0;
     tap_is_int(copy_staged(stats.staged, 0, &err), ACCEL_OK, "one to the end is");
     tap_ok(is_there(&err), "with every byte");
+    tap_ok(copy_staged(CKPT_STAGED_PREFIX "none", 0, &err) != ACCEL_OK,
+           "nor one that is not there: %s", err.text);
+    tap_ok(fcntl(STDIN_FILENO, F_GETFD) >= 0, "no failure closed standard input");
     *strrchr(root, '/') = '\0';
     world_rmtree(root);
     free(memory);

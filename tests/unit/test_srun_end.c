@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -155,15 +156,15 @@ void slurm_free_ctl_conf(slurm_conf_t *conf)
     (void)conf;
 }
 
-/* While the step starts the controller always answers. Before the job it may show one
- * of another id, as for an array. */
+/* While the step starts the controller answers, unless the row has it silent. Before the
+ * job it may show one of another id, as for an array. */
 int slurm_load_job(job_info_msg_t **out, uint32_t id, uint16_t flags)
 {
     static slurm_job_info_t jobs[2];
     static job_info_msg_t msg = { .record_count = 2, .job_array = jobs };
 
     (void)flags;
-    if (at_end && row->answers == NOTHING)
+    if (row->silent || (at_end && row->answers == NOTHING))
         return SLURM_ERROR;
     jobs[0] = (slurm_job_info_t){ .job_id = id + 1, .job_state = JOB_CANCELLED };
     jobs[1] = row->job;
@@ -498,6 +499,10 @@ int main(void)
     run_folder_new(dir);
     snprintf(path, sizeof(path), "%s/in", dir);
     write_file(path, "first\nsecond\n", "");
+    snprintf(path, sizeof(path), "%s/accel", dir);
+    mkdir(path, 0755);
+    snprintf(path, sizeof(path), "%s/accel/config.yaml", dir);
+    write_file(path, "distributed_type: FSDP\nnum_machines: 2\nuse_cpu: true\n", "");
     for (size_t i = 0; i < srun_row_count; i++)
         check_row(i);
     run_folder_remove(dir);
