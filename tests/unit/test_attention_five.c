@@ -146,6 +146,33 @@ static void test_order(void)
     tap_ok(!attn_five_fits(&p, &g, workspace, &s), "dq and dv of one tensor");
 }
 
+/* A call without one of these has nothing to keep. */
+static void test_empty(void)
+{
+    static char memory[3];
+    static const struct {
+        int64_t batch, queries, keys;
+        bool fits;
+    } rows[] = {
+        { 1, 1, 1, true },  { 0, 1, 1, false }, { 1, 0, 1, false }, { 1, 1, 0, false },
+        { 0, 0, 1, false }, { 0, 1, 0, false }, { 1, 0, 0, false }, { 0, 0, 0, false },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct attention p = call(rows[i].batch, rows[i].queries, 2, 2, 64);
+        struct attention_grads g = { 0 };
+        struct attn_split s;
+
+        p.keys = rows[i].keys;
+        g.dq.data = memory;
+        g.dk.data = memory + 1;
+        g.dv.data = memory + 2;
+        tap_ok(attn_five_fits(&p, &g, workspace, &s) == rows[i].fits,
+               "%lld samples, %lld queries, %lld keys", (long long)p.batch,
+               (long long)p.queries, (long long)p.keys);
+    }
+}
+
 static void test_names(void)
 {
     static const struct {
@@ -175,6 +202,7 @@ int main(void)
     test_count();
     test_parts();
     test_order();
+    test_empty();
     test_names();
     return tap_done();
 }

@@ -342,6 +342,9 @@ static bool fail_one(const struct row *r, int nth)
                (int)st, err.text);
     if (!st)
         r->drop(made);
+    if (scarce_held() > before && r->drop != drop_nothing)
+        good = tap_ok(false, "%s: %d pieces are left when it is closed", r->what,
+                      scarce_held() - before);
     clear();
     return good && struck;
 }
