@@ -532,8 +532,10 @@ static void test_sizes(void)
 {
     static const struct powersgd_shape lists[][3] = {
         { { 20, 9, 0 }, { 1, 5, 0 }, { 12, 30, 7 } }, /* two of three are compressed */
-        { { 9, 20, 0 }, { 30, 12, 0 }, { 17, 11, 0 } }, /* all, turned */
-        { { 1, 5, 0 }, { 1, 1, 0 }, { 3, 1, 0 } },      /* none */
+        { { 9, 20, 0 },
+          { 30, 12, 0 },
+          { 17, 11, 0 } }, /* all are compressed, some transposed */
+        { { 1, 5, 0 }, { 1, 1, 0 }, { 3, 1, 0 } }, /* none */
     };
     static float g[MOST];
     struct backend counted = *be;

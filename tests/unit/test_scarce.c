@@ -24,7 +24,7 @@
 
 static struct backend *be;
 
-/* What a row's function may use: opened anew for each call, while memory is plenty. */
+/* What the rows work on: made anew for each call, before memory fails. */
 static struct graph g;
 static accel_module_t *model;
 static struct units units;
