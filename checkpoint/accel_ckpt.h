@@ -33,7 +33,6 @@ typedef struct accel_ckpt_coll {
     void *user;
     /* 0 <= rank < size */
     int rank, size;
-    accel_status_t (*barrier)(void *user, accel_error_t *err);
     /* Blocks of any size to `root`. There *all is one malloc with the blocks in rank
      * order, which the library frees, and sizes[size] gets their bytes; elsewhere *all
      * is NULL and sizes may be NULL. */
@@ -380,14 +379,16 @@ accel_status_t accel_ckpt_verify(const char *dir,
                                  void *user, accel_error_t *err);
 /* Compares the HDF5 structures of shard file `file` (0 ... world size - 1) with the
  * manifest: the same datasets, types, shapes and places and nothing else, so that HDF5
- * tools read what accel reads. report(user, line) is called once per finding; NULL is
- * fine, and `err` gets the first. Not collective. The HDF5 library reads the file, and
- * may crash or hang on a forged one. Call this in a process of its own with limits, as
- * `accel ckpt verify` does; this library never forks. No other thread may call libhdf5
- * meanwhile. ACCEL_OK, ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_ENOMEM; ACCEL_EINVAL when there
- * is no such file; ACCEL_EUNAVAIL without HDF5. */
+ * tools read what accel reads. report(user, what, line) is called once per finding, as
+ * by accel_ckpt_verify; NULL is fine. `err` gets the first damage, else the first
+ * finding. Not collective. The HDF5 library reads the file, and may crash or hang on a
+ * forged one. Call this in a process of its own with limits, as `accel ckpt verify`
+ * does; this library never forks. No other thread may call libhdf5 meanwhile. ACCEL_OK,
+ * ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_EPERM, ACCEL_ENOMEM; ACCEL_EINVAL when there is no
+ * such file; ACCEL_EUNAVAIL without HDF5. */
 accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
-                                      void (*report)(void *user, const char *line),
+                                      void (*report)(void *user, accel_status_t what,
+                                                     const char *line),
                                       void *user, accel_error_t *err);
 
 #pragma GCC visibility pop

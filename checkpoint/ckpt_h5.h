@@ -55,6 +55,10 @@ bool ckpt_h5_has_dtype(hid_t on, const char *name, accel_dtype_t want);
 
 /* The deepest entry of libhdf5's error stack in one line; clears the stack. */
 void ckpt_h5_cause(char *buf, size_t len);
+/* Opens through libhdf5 what fd has open, for reading: by descriptor, so that no link
+ * is followed. <0: `cause` says why, as ckpt_h5_cause does, and *error_out is the errno
+ * where the system refuses another descriptor or the reading, else 0. */
+hid_t ckpt_h5_open(int fd, char *cause, size_t len, int *error_out);
 /* One entry of the stack in one line: "H5FD_write: file write failed: No space left on
  * device". `desc` may hold line breaks, pointers, and the system's words in its middle;
  * only the words are kept. buf[len] is printable ASCII. */

@@ -82,11 +82,12 @@ accel_status_t ckpt_copy(const struct ckpt_copy *x, accel_error_t *err);
 accel_status_t ckpt_index(const accel_ckpt_t *c, ckpt_progress_f *progress, void *user,
                           accel_error_t *err);
 /* Compares index.h5 with the manifest, through libhdf5: for a process of its own, as
- * accel_ckpt_verify_hdf5 is. report(user, line) is called once per finding; `err` gets
+ * accel_ckpt_verify_hdf5 is. report(user, what, line): once per finding; `err` gets
  * the first. ACCEL_OK, also where there is none; ACCEL_ECORRUPT, ACCEL_EIO;
  * ACCEL_EUNAVAIL without HDF5. */
 accel_status_t ckpt_index_check(const accel_ckpt_t *c,
-                                void (*report)(void *user, const char *line),
+                                void (*report)(void *user, accel_status_t what,
+                                               const char *line),
                                 void *user, accel_error_t *err);
 
 /* Calls found(user, name, why) for every step directory below root: why it stays; "":

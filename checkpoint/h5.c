@@ -3,8 +3,11 @@
  * What the files that call libhdf5 share: types, names, attributes, and its errors in
  * one line.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ckpt_h5.h"
 
@@ -205,4 +208,28 @@ void ckpt_h5_cause(char *buf, size_t len)
     snprintf(buf, len, "no details");
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, &c);
     H5Eclear2(H5E_DEFAULT);
+}
+
+hid_t ckpt_h5_open(int fd, char *cause, size_t len, int *error_out)
+{
+    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS), h5;
+    char path[64];
+    int again;
+
+    H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG);
+#if H5_VERSION_GE(1, 10, 7)
+    H5Pset_file_locking(fapl, 0, 1); /* flock fails on some parallel disks */
+#endif
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    h5 = H5Fopen(path, H5F_ACC_RDONLY, fapl);
+    *error_out = 0;
+    if (h5 < 0) {
+        ckpt_h5_cause(cause, len); /* the next call clears it */
+        again = open(path, O_RDONLY | O_CLOEXEC);
+        *error_out = again < 0 ? errno : 0;
+        if (again >= 0)
+            close(again);
+    }
+    H5Pclose(fapl);
+    return h5;
 }

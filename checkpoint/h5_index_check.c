@@ -18,28 +18,34 @@ struct check {
     const accel_ckpt_t *c;
     hid_t file;
     struct ckpt_h5_floats floats;
-    void (*report)(void *user, const char *line);
+    void (*report)(void *user, accel_status_t what, const char *line);
     void *user;
     accel_status_t found;
     accel_error_t *err;
 };
 
 /* One finding; the first is the error. */
+static void note(struct check *k, const accel_error_t *e)
+{
+    char line[1100];
+
+    snprintf(line, sizeof(line), "%s: %s", e->where, e->text);
+    if (k->report)
+        k->report(k->user, e->code, line);
+    if (!k->found && k->err)
+        *k->err = *e;
+    k->found = k->found ? k->found : e->code;
+}
+
 static void found(struct check *k, const char *name, const char *what)
 {
     accel_error_t e = { 0 };
-    char line[1100];
 
     H5Eclear2(H5E_DEFAULT);
     accel_fail_at(&e, A0840, k->c->dir,
                   "remove index.h5 and make it again: accel ckpt index DIR",
                   CKPT_INDEX ": %.500s: %s", name, what);
-    snprintf(line, sizeof(line), "%s: %s", e.where, e.text);
-    if (k->report)
-        k->report(k->user, line);
-    if (!k->found && k->err)
-        *k->err = e;
-    k->found = ACCEL_ECORRUPT;
+    note(k, &e);
 }
 
 /* Is the selection of `space`, in a tensor of n dimensions, exactly this box? */
@@ -246,34 +252,42 @@ static void check_count(struct check *k)
         found(k, "/", "has other entries than the manifest");
 }
 
+/* What cannot be opened now is not wrong. */
+static void open_index(struct check *k, int fd)
+{
+    char cause[256], text[300];
+    accel_error_t e = { 0 };
+    int error;
+
+    k->file = ckpt_h5_open(fd, cause, sizeof(cause), &error);
+    if (k->file < 0 && error) {
+        ckpt_fail_access(&e, k->c->dir, "cannot open " CKPT_INDEX, error);
+        note(k, &e);
+    } else if (k->file < 0) {
+        snprintf(text, sizeof(text), "HDF5 cannot open it: %s", cause);
+        found(k, "/", text);
+    }
+}
+
 static void check_index(struct check *k, int fd)
 {
-    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
     unsigned plugins = 0;
-    char path[64];
 
     H5PLget_loading_state(&plugins);
     H5PLset_loading_state(0); /* a forged file may name a filter */
-    H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG);
-#if H5_VERSION_GE(1, 10, 7)
-    H5Pset_file_locking(fapl, 0, 1); /* flock fails on some parallel disks */
-#endif
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    k->file = H5Fopen(path, H5F_ACC_RDONLY, fapl);
-    if (k->file < 0)
-        found(k, "/", "HDF5 cannot open it");
+    open_index(k, fd);
     for (size_t i = 0; k->file >= 0 && i < k->c->m.tensors; i++)
         check_tensor(k, &k->c->m.tensor[i]);
     if (k->file >= 0 && !k->found)
         check_count(k);
     if (k->file >= 0)
         H5Fclose(k->file);
-    H5Pclose(fapl);
     H5PLset_loading_state(plugins);
 }
 
 accel_status_t ckpt_index_check(const accel_ckpt_t *c,
-                                void (*report)(void *user, const char *line),
+                                void (*report)(void *user, accel_status_t what,
+                                               const char *line),
                                 void *user, accel_error_t *err)
 {
     struct check k = { .c = c, .report = report, .user = user, .err = err };
@@ -283,8 +297,7 @@ accel_status_t ckpt_index_check(const accel_ckpt_t *c,
     if (fd < 0 && errno == ENOENT)
         return ACCEL_OK;
     if (fd < 0 && errno != ELOOP)
-        return accel_fail_at(err, A0810, c->dir, "check the disk and the permissions",
-                             "cannot open " CKPT_INDEX ": %m");
+        return ckpt_fail_access(err, c->dir, "cannot open " CKPT_INDEX, errno);
     if (fd < 0) {
         found(&k, "/", "is a symbolic link");
         return k.found;

@@ -45,7 +45,8 @@ accel_status_t ckpt_index(const accel_ckpt_t *c, ckpt_progress_f *progress, void
 }
 
 accel_status_t ckpt_index_check(const accel_ckpt_t *c,
-                                void (*report)(void *user, const char *line),
+                                void (*report)(void *user, accel_status_t what,
+                                               const char *line),
                                 void *user, accel_error_t *err)
 {
     (void)report;

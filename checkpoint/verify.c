@@ -215,29 +215,14 @@ accel_status_t accel_ckpt_verify(const char *dir,
     return ckpt_check(&x, err);
 }
 
-/* accel_ckpt_verify_hdf5's report has no status: as_line adapts it */
-struct lines {
-    void (*report)(void *user, const char *line);
-    void *user;
-};
-
-static void as_line(void *user, accel_status_t what, const char *line)
-{
-    const struct lines *l = user;
-
-    (void)what;
-    if (l->report)
-        l->report(l->user, line);
-}
-
 accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
-                                      void (*report)(void *user, const char *line),
+                                      void (*report)(void *user, accel_status_t what,
+                                                     const char *line),
                                       void *user, accel_error_t *err)
 {
-    struct lines lines = { report, user };
     accel_error_t first = { 0 };
     struct findings f = {
-        .report = as_line, .user = &lines, .dirfd = -1, .err = err ? err : &first
+        .report = report, .user = user, .dirfd = -1, .err = err ? err : &first
     };
     accel_status_t st;
 

@@ -211,7 +211,8 @@ shell_tests += tests/issues/0377-ckpt-out-dir.t tests/t/1000-config-messages.t t
 	tests/t/8000-security-trust.t tests/t/8010-security-privilege.t \
 	tests/t/8020-security-links.t tests/t/8030-written-files.t tests/t/1080-config-command.t tests/t/1085-config-ask.t tests/t/1090-config-fsdp2.t \
 	tests/t/1110-test-local.t tests/t/1111-test-slurm.t \
-	tests/t/1125-sessions.t tests/t/1130-no-memory.t
+	tests/t/1125-sessions.t tests/t/1130-no-memory.t \
+	tests/t/1135-few-descriptors.t
 unit_tests += tests/unit/test_config_values
 tests_unit_test_config_values_SOURCES = tests/unit/test_config_values.c \
 	cli/config/config_values.c cli/config/config_values.h

@@ -2,7 +2,7 @@
  *
  * A child with limits on time and memory, no core file, no files to write and no output
  * but a pipe. In: a function. Out: its lines, its status, or how it ended. The parent
- * believes nothing that comes through the pipe except that it is text.
+ * believes nothing that comes through the pipe except that it is a number and text.
  */
 #include "cli/data/isolate.h"
 
@@ -52,9 +52,9 @@ static void send_packet(int fd, const struct packet *m)
 }
 
 /* isolate_say in the child; `user` points at the pipe. */
-static void say_line(void *user, const char *line)
+static void say_line(void *user, accel_status_t what, const char *line)
 {
-    struct packet m = { .kind = 'L' };
+    struct packet m = { .kind = 'L', .status = what };
 
     snprintf(m.line, sizeof(m.line), "%s", line);
     send_packet(*(int *)user, &m);
@@ -168,7 +168,7 @@ static enum isolate_end listen_to(int fd, int64_t deadline, isolate_say *say,
             return r ? ISOLATE_TOO_LONG : ISOLATE_CRASHED;
         if (m->kind == 'E')
             return ISOLATE_DONE;
-        say(user, m->line);
+        say(user, m->status, m->line);
     }
     return ISOLATE_TOO_LONG;
 }

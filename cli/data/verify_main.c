@@ -71,7 +71,7 @@ static void add_progress(void *user, const char *name, int64_t done, int64_t tot
 /* An isolate_say. The child reads open files and cannot tell whether the
  * directory is still there, so the parent looks: what a run removes while it is
  * read is not damaged. */
-static void tree_finding(void *user, const char *line)
+static void tree_finding(void *user, accel_status_t what, const char *line)
 {
     struct rows *r = user;
     struct stat now;
@@ -82,7 +82,7 @@ static void tree_finding(void *user, const char *line)
                             now.st_ino != r->as_it_was.st_ino));
     /* What was read of a removed checkpoint says nothing. */
     if (!r->gone)
-        add_finding(user, ACCEL_ECORRUPT, line);
+        add_finding(user, what, line);
 }
 
 /* The row of a checkpoint that a run removed or replaced while it was read. */
@@ -99,7 +99,7 @@ static void error_finding(struct rows *r, const accel_error_t *e)
     char line[1100];
 
     snprintf(line, sizeof(line), "%s%s%s", e->where, e->where[0] ? ": " : "", e->text);
-    tree_finding(r, line);
+    tree_finding(r, e->code, line);
 }
 
 /* What the isolated child gets: the open checkpoint and the
@@ -155,14 +155,17 @@ static accel_status_t verify_trees(struct rows *r, accel_error_t *err)
 {
     accel_ckpt_t *c = NULL;
     accel_status_t st = accel_ckpt_open(&c, r->path, err), worst = st;
+    size_t rows = r->count;
 
     for (int f = 0; !st && f <= accel_ckpt_world_size(c); f++) {
+        rows = r->count;
         st = verify_tree(c, f, r, err);
         /* The first failure is the result; damage lets the other files be read. */
         worst = worst ? worst : st;
         st = st == ACCEL_ECORRUPT ? ACCEL_OK : st;
     }
-    if (st && st != ACCEL_EUNAVAIL)
+    /* what the child has found is a row already */
+    if (st && st != ACCEL_EUNAVAIL && r->count == rows)
         error_finding(r, err);
     accel_ckpt_close(c);
     return r->gone && !r->count ? ACCEL_ENOENT : st ? st : worst;

@@ -7,11 +7,6 @@
 
 /* ---- accel_ckpt_coll in terms of comm/; `user` is a communicator ---------------- */
 
-static accel_status_t coll_barrier(void *user, accel_error_t *err)
-{
-    return comm_barrier(user, err);
-}
-
 static accel_status_t coll_gather(void *user, const void *mine, size_t bytes, int root,
                                   void **all_out, size_t *sizes_out, accel_error_t *err)
 {
@@ -35,7 +30,6 @@ accel_ckpt_coll_t state_collectives(struct comm *c)
         .user = c,
         .rank = comm_rank(c),
         .size = comm_size(c),
-        .barrier = coll_barrier,
         .gather = coll_gather,
         .broadcast = coll_broadcast,
         .max_i64 = coll_max,

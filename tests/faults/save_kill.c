@@ -17,8 +17,9 @@
 
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"
+#include "tests/unit/fork_world.h"
 
-enum { ROWS = 12000, SECONDS = 60 }; /* 1.9 MB of weights */
+enum { ROWS = 12000 }; /* 1.9 MB of weights */
 
 static uint64_t state;
 
@@ -99,7 +100,7 @@ static void one_kill(int i, bool local, int64_t *newest, struct tally *t)
     fflush(NULL);
     pid = fork();
     if (pid == 0)
-        _exit(saves_live(&life, SECONDS) > 128 ? 0 : 1);
+        _exit(saves_live(&life, FORK_WORLD_S) > 128 ? 0 : 1);
     t->ended += !kill_some(pid, &life);
     while (waitpid(-1, NULL, 0) > 0) /* the ranks as well: see main */
         ;

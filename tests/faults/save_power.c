@@ -20,9 +20,10 @@
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
+#include "tests/unit/fork_world.h"
 #include "tests/unit/power_model.h"
 
-enum { ROWS = 20, STEPS = 4, SECONDS = 60 };
+enum { ROWS = 20, STEPS = 4 };
 
 static char lost_dir[320], lost_root[400];
 static long calls, moments, wrong, copies;
@@ -216,7 +217,8 @@ static void goes_on(const struct saves_life *life, int mix, const char *mode)
     saves_use(lost_dir);
     next.ready = NULL;
     next.steps = STEPS + 2;
-    tap_is_int(saves_live(&next, SECONDS), 0, "%s, mix %d: another life", mode, mix);
+    tap_is_int(saves_live(&next, FORK_WORLD_S), 0, "%s, mix %d: another life", mode,
+               mix);
     tap_is_int(saves_said->begun, STEPS, "goes on");
     tap_is_int(saves_newest(saves_root, ROWS), STEPS + 2, "and saves");
     saves_use(kept);

@@ -16,7 +16,7 @@
 #include "tests/tap.h"
 #include "tests/unit/open_world.h"
 
-enum { RANKS = 2, ROWS = 300, COLS = 40, ELEMS = ROWS * COLS, SECONDS = 60 };
+enum { RANKS = 2, ROWS = 300, COLS = 40, ELEMS = ROWS * COLS };
 
 struct lives {
     /* the last number that was saved, and whose load was seen */
@@ -175,8 +175,8 @@ static bool one_life(void)
     fflush(NULL);
     pid = fork();
     if (pid == 0) {
-        alarm(SECONDS);
-        _exit(fork_world(RANKS, live, NULL, SECONDS) > 128 ? 0 : 1);
+        alarm(FORK_WORLD_S);
+        _exit(fork_world(RANKS, live, NULL, FORK_WORLD_S) > 128 ? 0 : 1);
     }
     while ((!now->rank[0] || !now->rank[1] || (!early && now->done == before)) &&
            waitpid(pid, &status, WNOHANG) == 0)

@@ -55,6 +55,7 @@ enum kind {
     FILE_RANK,
     FILE_EXTRA,
     USERBLOCK,
+    NO_SIGNATURE,
     KINDS
 };
 
@@ -63,6 +64,7 @@ static const struct {
     const char *name, *want;
 } kinds[KINDS] = {
     [SOUND] = { "as accel writes it", NULL },
+    [NO_SIGNATURE] = { "no HDF5 file", "HDF5 cannot open the file: H5F" },
     [EXTRA_DATASET] = { "another dataset",
                         "group /model has 6 entries, but the manifest "
                         "names 5" },
@@ -393,6 +395,19 @@ static void seal(struct ckpt_manifest *m)
     strbuf_free(&text);
 }
 
+static void flip(int64_t byte, int bit)
+{
+    unsigned char c = 0;
+    int fd = open(file, O_RDWR);
+
+    if (fd < 0 || pread(fd, &c, 1, byte) != 1)
+        abort();
+    c ^= (unsigned char)(1 << bit);
+    if (pwrite(fd, &c, 1, byte) != 1)
+        abort();
+    close(fd);
+}
+
 static void forge(enum kind kind)
 {
     struct ckpt_manifest m = { .step = 3, .world = 1 };
@@ -428,6 +443,8 @@ static void forge(enum kind kind)
     if (ckpt_manifest_sort(&m, NULL))
         abort();
     put_data(&m);
+    if (kind == NO_SIGNATURE)
+        flip(0, 0);
     seal(&m);
     ckpt_manifest_free(&m);
 }
@@ -439,19 +456,14 @@ struct found {
     char text[4000];
 };
 
-static void note_line(void *user, const char *line)
+static void note(void *user, accel_status_t what, const char *line)
 {
     struct found *f = user;
     size_t used = strlen(f->text);
 
+    (void)what;
     f->lines++;
     snprintf(f->text + used, sizeof(f->text) - used, "%s; ", line);
-}
-
-static void note(void *user, accel_status_t what, const char *line)
-{
-    (void)what;
-    note_line(user, line);
 }
 
 static accel_status_t compare_in_child(void *arg, isolate_say *say, void *user,
@@ -469,7 +481,7 @@ static accel_status_t compare(struct found *f, enum isolate_end *end)
     *f = (struct found){ 0 };
     *end = ISOLATE_DONE;
     if (accel_ckpt_open(&c, dir, NULL) ||
-        isolate_run(compare_in_child, c, &limits, note_line, f, end, &s, NULL))
+        isolate_run(compare_in_child, c, &limits, note, f, end, &s, NULL))
         s = ACCEL_EIO;
     accel_ckpt_close(c);
     return s;
@@ -504,19 +516,6 @@ static bool in_box(const struct ckpt_manifest *m, int64_t byte)
         if (byte >= m->box[i].at && byte < m->box[i].at + m->box[i].bytes)
             return true;
     return false;
-}
-
-static void flip(int64_t byte, int bit)
-{
-    unsigned char c = 0;
-    int fd = open(file, O_RDWR);
-
-    if (fd < 0 || pread(fd, &c, 1, byte) != 1)
-        abort();
-    c ^= (unsigned char)(1 << bit);
-    if (pwrite(fd, &c, 1, byte) != 1)
-        abort();
-    close(fd);
 }
 
 /* Bits flipped in HDF5's structures, and the manifest made to fit: each is either

@@ -23,21 +23,18 @@ static char root[256];
 
 struct found {
     int lines;
+    accel_status_t what; /* of the first */
     char text[1200];
 };
 
-static void note_line(void *user, const char *line)
+static void note(void *user, accel_status_t what, const char *line)
 {
     struct found *f = user;
 
-    if (f->lines++ == 0)
+    if (f->lines++ == 0) {
+        f->what = what;
         snprintf(f->text, sizeof(f->text), "%s", line);
-}
-
-static void note(void *user, accel_status_t what, const char *line)
-{
-    (void)what;
-    note_line(user, line);
+    }
 }
 
 static void save(int64_t step)
@@ -174,7 +171,7 @@ static accel_status_t work_fine(void *arg, isolate_say *say, void *user,
                                 accel_error_t *err)
 {
     (void)arg;
-    say(user, "one\n\033[2Jtwo");
+    say(user, ACCEL_EPERM, "one\n\033[2Jtwo");
     return accel_fail_at(err, A0840, "there", NULL, "that\n%d", 7);
 }
 
@@ -182,7 +179,7 @@ static accel_status_t work_crash(void *arg, isolate_say *say, void *user,
                                  accel_error_t *err)
 {
     (void)arg, (void)err;
-    say(user, "before");
+    say(user, ACCEL_OK, "before");
     signal(SIGSEGV, SIG_DFL); /* a sanitizer would make a report of it */
     raise(SIGSEGV);
     return ACCEL_OK;
@@ -218,7 +215,7 @@ static accel_status_t work_talk(void *arg, isolate_say *say, void *user,
 {
     (void)arg, (void)err;
     for (;;)
-        say(user, "again");
+        say(user, ACCEL_OK, "again");
     return ACCEL_OK;
 }
 
@@ -234,7 +231,7 @@ static accel_status_t work_greedy(void *arg, isolate_say *say, void *user,
     (void)arg;
     if (p)
         memset(p, 1, 1 << 20);
-    say(user, p ? "memory" : "no memory");
+    say(user, ACCEL_OK, p ? "memory" : "no memory");
     free(p);
     signal(SIGXFSZ, SIG_IGN);
     snprintf(path, sizeof(path), "%s/written", root);
@@ -253,7 +250,7 @@ static enum isolate_end isolated(isolate_work *work, int cpu, int wall, struct f
 
     *f = (struct found){ 0 };
     *s = ACCEL_OK;
-    if (isolate_run(work, NULL, &limits, note_line, f, &end, s, err))
+    if (isolate_run(work, NULL, &limits, note, f, &end, s, err))
         abort();
     return end;
 }
@@ -270,6 +267,7 @@ static void test_isolate(void)
                strcmp(err.text, "that?7") == 0 && err.message == 840,
            "its status and error come back");
     tap_is_str(f.text, "one??[2Jtwo", "its lines, printable");
+    tap_is_int(f.what, ACCEL_EPERM, "and of what kind they are");
     tap_is_int(isolated(work_crash, 60, 60, &f, &s, &err), ISOLATE_CRASHED, "a crash");
     tap_is_int(f.lines, 1, "what it said before is heard");
     tap_is_int(isolated(work_leave, 60, 60, &f, &s, &err), ISOLATE_CRASHED,
