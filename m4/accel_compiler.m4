@@ -45,6 +45,7 @@ AC_DEFUN([ACCEL_COMPILER], [
             AS_IF([test -z "$accel_found"], [AC_MSG_ERROR(
                 [$CC cannot link with $accel_sanitizer (Debian: libgcc-12-dev; RHEL: libasan libubsan libtsan)])])
             ACCEL_CXXFLAGS="$accel_sanitizer -fno-sanitize-recover=all -fno-omit-frame-pointer"
+            ACCEL_CXXFLAGS="$ACCEL_CXXFLAGS -fno-optimize-sibling-calls" # stacks have every caller
             ACCEL_CFLAGS="$ACCEL_CFLAGS $ACCEL_CXXFLAGS"
             accel_hardening="off (sanitizer build)"],
         [AC_MSG_ERROR([--enable-sanitizer=$enable_sanitizer: say address, undefined, address,undefined or thread])])

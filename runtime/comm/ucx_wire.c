@@ -549,12 +549,17 @@ static accel_status_t make_worker(struct comm *c, int64_t deadline_ns,
 }
 
 /* One endpoint per peer. Creating them sends nothing yet: who cannot be reached
- * shows in first_contact. */
+ * shows in first_contact. A rank without an address is looked for first: the others end
+ * because of it, and what was theirs may be gone already. */
 static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *addresses,
                                      accel_error_t *err)
 {
     struct ucx *u = c->impl;
 
+    for (int r = 0; r < c->size; r++)
+        if (r != c->rank && addresses->bytes[r] == 0)
+            return accel_fail(err, A0509, "see the output of that rank",
+                              "rank %d could not start UCX", r);
     for (int r = 0; r < c->size; r++) {
         const ucp_ep_params_t params = {
             .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
@@ -570,9 +575,6 @@ static accel_status_t make_endpoints(struct comm *c, const struct boot_blobs *ad
         if (r == c->rank)
             continue;
         snprintf(what, sizeof(what), "endpoint to rank %d", r);
-        if (addresses->bytes[r] == 0)
-            return accel_fail(err, A0509, "see the output of that rank",
-                              "rank %d could not start UCX", r);
         rc = ucp_ep_create(u->worker, &params, &u->ep[r]);
         if (rc != UCS_OK) {
             u->ep[r] = NULL;

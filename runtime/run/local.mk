@@ -99,6 +99,16 @@ unit_tests += tests/unit/test_program_state
 tests_unit_test_program_state_SOURCES = tests/unit/test_program_state.c $(model_run_sources)
 tests_unit_test_program_state_CFLAGS = $(model_run_cflags)
 tests_unit_test_program_state_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_place_cards
+tests_unit_test_place_cards_SOURCES = tests/unit/test_place_cards.c $(run_net)
+tests_unit_test_place_cards_LDADD = $(fork_ldadd)
+tests_unit_test_place_cards_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=boot_exchange
+unit_tests += tests/unit/test_objects_forged
+tests_unit_test_objects_forged_SOURCES = tests/unit/test_objects_forged.c $(run_net)
+tests_unit_test_objects_forged_LDADD = $(fork_ldadd)
+tests_unit_test_objects_forged_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
+	-Wl,--wrap=registered_save
 unit_tests += tests/unit/test_train_resume
 tests_unit_test_train_resume_SOURCES = tests/unit/test_train_resume.c $(model_run_sources)
 tests_unit_test_train_resume_CFLAGS = $(model_run_cflags)
@@ -257,7 +267,8 @@ lockstep_wraps = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
 	-Wl,--wrap=nanosleep -Wl,--wrap=boot_exchange
 unit_tests += tests/unit/test_agreements
 tests_unit_test_agreements_SOURCES = tests/unit/test_agreements.c tests/unit/lockstep.c \
-	tests/unit/lockstep.h $(run_net)
+	tests/unit/lockstep.h tests/unit/agreement_sites.c tests/unit/agreement_sites.h \
+	$(run_net)
 tests_unit_test_agreements_LDADD = $(fork_ldadd)
 tests_unit_test_agreements_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) $(lockstep_wraps)
 # Runs with models of one number.
@@ -341,9 +352,10 @@ tests_unit_test_stop_save_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_hurry
 
 unit_tests += tests/unit/test_no_memory
-tests_unit_test_no_memory_SOURCES = tests/unit/test_no_memory.c $(malloc_count_sources) \
-	$(run_folder)
+tests_unit_test_no_memory_SOURCES = tests/unit/test_no_memory.c tests/unit/scarce.c \
+	tests/unit/scarce.h $(run_folder)
 tests_unit_test_no_memory_LDADD = $(fork_ldadd)
+tests_unit_test_no_memory_LDFLAGS = $(AM_LDFLAGS) $(scarce_wraps)
 unit_tests += tests/unit/test_first_lines
 tests_unit_test_first_lines_SOURCES = tests/unit/test_first_lines.c $(run_net)
 tests_unit_test_first_lines_LDADD = $(fork_ldadd)

@@ -29,6 +29,7 @@ BUDGET = 40     # seconds of tests per change, by what they took unchanged
 LINK = 1        # seconds that a program costs before it runs
 GOLDEN = 0.6180339887498949
 NO_EFFECT = "tests/changes/no-effect"
+TEXTS = "tests/t/1100-messages-rules.t"     # reads the texts of all errors in the source
 
 
 def last_run(top):
@@ -84,7 +85,9 @@ class Coverage:
         last = change.line + change.old.count("\n")
         found = {i for n in self.watched(change.path, text, change.line, last)
                  for i in rows.get(str(n), ())}
-        order = lambda test: (test[0].endswith(".t"), test[1], test[0])
+        order = lambda test: (test[0] != TEXTS and test[0].endswith(".t"), test[1], test[0])
+        if '"' in change.old:
+            found |= {i for i, (test, _) in enumerate(self.tests) if test == TEXTS}
         if found:
             return sorted((self.tests[i] for i in found), key=order)
         room = room_of(change.path)

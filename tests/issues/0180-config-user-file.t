@@ -54,7 +54,12 @@ command -v python3 >/dev/null 2>&1 || {
     done_testing
     exit
 }
-printf 'import os\nprint(os.environ["WORLD_SIZE"], os.environ.get("ACCELERATE_USE_CPU"))\n' >show.py
+# One write, as two ranks share the file.
+cat >show.py <<'END'
+import os
+line = f"{os.environ['WORLD_SIZE']} {os.environ.get('ACCELERATE_USE_CPU')}\n"
+os.write(1, line.encode())
+END
 printf 'distributed_type: FSDP\nuse_cpu: true\n' >fsdp.yaml
 "$accel" launch --config fsdp.yaml -n 2 show.py >out 2>err
 is "$(sort -u out)" "2 True" "FSDP with use_cpu: the ranks of a script are told to meet on CPUs"

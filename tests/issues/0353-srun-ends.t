@@ -22,7 +22,7 @@ cluster_up --nodes 1 --cpus 4 --grace 30
 # A rank fails, and the other one is killed with lines in its buffer.
 cat >fail.py <<'FAIL'
 import os, sys, time
-print("rank", os.environ["RANK"], "began")
+print(f"rank {os.environ['RANK']} began\n", end="") # one write
 while not os.path.exists("other"):
     if os.environ["RANK"] == "0":
         open("other", "w").close()

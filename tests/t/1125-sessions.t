@@ -20,9 +20,10 @@ export CUDA_VISIBLE_DEVICES OMP_NUM_THREADS LC_ALL SOURCE_DATE_EPOCH PATH
 version=$("$accel" --version | sed 's/^accel //')
 
 # What differs between machines, builds and runs: places, the version, times, ports, threads of this
-# machine; and how wide a column is, which the longest text decides.
+# machine, the line for editors in a config, which names an installed schema; and how wide a column
+# is, which the longest text decides.
 plain() { # BEFORE: what each line begins with
-    sed -e "s,$here,DIR,g" -e "s,$ACCEL_BUILD,BUILD,g" -e "s,$ACCEL_SRC,SRC,g" \
+    sed -e '/^# yaml-language-server: /d' -e "s,$here,DIR,g" -e "s,$ACCEL_BUILD,BUILD,g" -e "s,$ACCEL_SRC,SRC,g" \
         -e "s/\\<$version\\>/VERSION/g" -e 's/20..-..-.. ..:..:.. UTC/TIME/' \
         -e '/=29501$/!s/^MASTER_PORT=.*/MASTER_PORT=PORT/' -e 's,[^= ]*/share/accel/,DATA/,' \
         -e 's/\([^ ]\)   */\1  /g' -e "s/^/$1/" -e 's/  *$//'
@@ -63,4 +64,10 @@ for session in "$data"/sessions/*.session; do
     is "$(diff "$session" "$tap_tmp/now")" "" \
         "$name: $(grep -c '^\$ ' "$session") commands print what they printed"
 done
+
+# The line for editors.
+schema=$(sed -n 's/^prefix = //p' "$ACCEL_BUILD/Makefile")/share/accel/accel.schema.json
+"$accel" config default --config-file "$tap_tmp/made.yaml" >"$tap_tmp/out" 2>&1
+is "$(sed -n 's/^# yaml-language-server: [$]schema=//p' "$tap_tmp/made.yaml")" \
+    "$([ ! -r "$schema" ] || echo "$schema")" "a config that is written names the installed schema"
 done_testing

@@ -62,13 +62,6 @@ static accel_status_t w_max(void *user, int64_t *value, accel_error_t *err)
     return s ? s : w_broadcast(w, value, sizeof(*value), 0, err);
 }
 
-static accel_status_t w_barrier(void *user, accel_error_t *err)
-{
-    int64_t v = 0;
-
-    return w_max(user, &v, err);
-}
-
 static accel_status_t w_gather(void *user, const void *mine, size_t bytes, int root,
                                void **all, size_t *sizes, accel_error_t *err)
 {
@@ -123,8 +116,7 @@ void world_start(struct world *w, int size)
         close(pair[1]);
         w->fd[r] = pair[0];
     }
-    w->coll = (accel_ckpt_coll_t){ w,        w->rank,     size, w_barrier,
-                                   w_gather, w_broadcast, w_max };
+    w->coll = (accel_ckpt_coll_t){ w, w->rank, size, w_gather, w_broadcast, w_max };
 }
 
 int world_end(struct world *w, int status)

@@ -8,6 +8,10 @@
 
 #include "bootstrap/boot.h"
 
+/* How long a world may take that should end: no test is about it, and a busy machine is
+ * ten times slower than an idle one. */
+enum { FORK_WORLD_S = 300 };
+
 /* Forks n children; each calls fn(b, arg) with an open struct boot of that world (all
  * on node 0) and exits with fn's result. Children must not print TAP: return nonzero
  * and use tap_diag-like "# ..." lines on stderr. Returns 0 when all returned 0, else

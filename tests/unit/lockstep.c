@@ -78,11 +78,17 @@ static struct shared {
     atomic_bool told;
 } * shared;
 
+/* Of all worlds: where agreements are. */
+static struct sites {
+    const void *_Atomic at[LOCKSTEP_SITES];
+} * sites;
+
 static const char the_status[] = "the status";
 static int me = -1;
 static const char *call_name;
 static uint32_t began;
-static bool listing, few, failing_rank, tells;
+static enum lockstep_which listed;
+static bool listing, failing_rank, tells;
 static int fault_at = -1;
 /* inside a collective, or a fault: neither is watched again */
 static __thread int depth;
@@ -92,6 +98,8 @@ void lockstep_start(void)
 {
     if (!shared)
         shared = fork_shared(sizeof(*shared));
+    if (!sites)
+        sites = fork_shared(sizeof(*sites));
     memset(shared, 0, sizeof(*shared));
 }
 
@@ -208,11 +216,11 @@ static void round_begin(int rank)
     began = shared->lane[me].count;
 }
 
-void lockstep_list(int failing, bool only_few)
+void lockstep_list(int failing, enum lockstep_which which)
 {
     const int rank = open_world_rank();
 
-    few = only_few;
+    listed = which;
     fault_at = -1;
     if (rank == failing)
         shared->faults = 0;
@@ -247,7 +255,7 @@ static void keep_few(void)
                    last = i + 1 == shared->faults || f[i + 1].after != f[i].after ||
                           is_status(&f[i + 1]);
 
-        f[i].kept = first || last || is_status(&f[i]);
+        f[i].kept = is_status(&f[i]) || (listed == LOCKSTEP_FEW && (first || last));
     }
     for (int i = 0; i < shared->faults; i++)
         if (f[i].kept)
@@ -260,7 +268,7 @@ void lockstep_end(accel_status_t st, const accel_error_t *err)
     struct lane *mine = &shared->lane[me];
     int with_text = 0;
 
-    if (listing && few)
+    if (listing && listed != LOCKSTEP_ALL)
         keep_few();
     listing = false;
     mine->st = st;
@@ -288,6 +296,27 @@ int lockstep_wrong(void)
 int lockstep_agreements(void)
 {
     return shared->agreements;
+}
+
+static void note_site(const void *from)
+{
+    for (int i = 0; i < LOCKSTEP_SITES; i++) {
+        const void *seen = NULL;
+
+        if (atomic_compare_exchange_strong(&sites->at[i], &seen, from) || seen == from)
+            return;
+    }
+}
+
+int lockstep_sites(const void *at_out[LOCKSTEP_SITES])
+{
+    int n = 0;
+
+    while (n < LOCKSTEP_SITES && sites->at[n]) {
+        at_out[n] = sites->at[n];
+        n++;
+    }
+    return n;
 }
 
 /* ---- faults ---------------------------------------------------------------------- */
@@ -394,8 +423,10 @@ int __wrap_openat(int dir, const char *name, int flags, ...)
 static accel_status_t failed_before(const void *from, accel_status_t st,
                                     accel_error_t *err)
 {
-    if (watched() && listing)
+    if (watched() && listing) {
         shared->agreements++;
+        note_site(from);
+    }
     return st == ACCEL_OK && strikes(the_status, from)
                ? accel_error_set(err, ACCEL_EIO, "said by the test", "cure")
                : st;

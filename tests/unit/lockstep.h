@@ -18,9 +18,10 @@ enum { LOCKSTEP_RANKS = 2, LOCKSTEP_FAULTS = 512, LOCKSTEP_EXIT = 3 };
  * rank that lacks memory ends the run for all, where another call agrees on it. */
 void lockstep_begin(const char *name, bool may_tell);
 /* Of rank `failing` the calls of this round that can fail are listed, each place of the
- * program once between two collectives; only_few: the first, the last and each
- * status. */
-void lockstep_list(int failing, bool only_few);
+ * program once between two collectives: every one; or the first, the last and each
+ * status; or the statuses. */
+enum lockstep_which { LOCKSTEP_ALL, LOCKSTEP_FEW, LOCKSTEP_STATUSES };
+void lockstep_list(int failing, enum lockstep_which which);
 /* Fault i of that list happens in this round; false: there is none. */
 bool lockstep_fault(int failing, int i);
 /* The round ends with this outcome, the same on all ranks: else the world ends. One rank
@@ -35,5 +36,10 @@ int lockstep_agreements(void);
 int lockstep_at(void);
 int lockstep_rank(void);
 int lockstep_wrong(void);
+
+/* Every place whose agreement has been failed at, in any world so far: the address behind
+ * the call. Of a call that the compiler made a jump it is that of the caller's. */
+enum { LOCKSTEP_SITES = 256 };
+int lockstep_sites(const void *at_out[LOCKSTEP_SITES]);
 
 #endif

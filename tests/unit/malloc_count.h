@@ -9,7 +9,5 @@
 /* Calls of malloc and its like so far, in any thread. Where a sanitizer has a malloc of
  * its own nothing can be counted, and the test ends as skipped. */
 int malloc_calls(void);
-/* The nth call from here on finds no memory, in any thread; 0: none. */
-void malloc_fail(int nth);
 
 #endif

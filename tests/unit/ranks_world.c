@@ -93,7 +93,7 @@ int ranks_world(int n, bool debug, void (*fn)(accel_t *run, void *arg), void *ar
 {
     struct opened o = { debug, fn, arg };
 
-    return fork_world(n, opened_rank, &o, 100);
+    return fork_world(n, opened_rank, &o, FORK_WORLD_S);
 }
 
 bool ranks_check(accel_t *run, bool pass, const char *fmt, ...)

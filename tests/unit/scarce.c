@@ -5,6 +5,8 @@
 #include "tests/unit/scarce.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,15 +15,17 @@
 
 enum { MOST = 1 << 15 };
 
-static int left;
-static bool armed, failed;
+static atomic_int calls, strikes_at;
+static atomic_bool armed, failed;
 static const char *last;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what is held */
 static void *held[MOST];
 static int count;
 
 void scarce_begin(int nth)
 {
-    left = nth;
+    calls = 0;
+    strikes_at = nth;
     armed = true;
     failed = false;
 }
@@ -42,6 +46,11 @@ bool scarce_end(void)
     return failed;
 }
 
+int scarce_calls(void)
+{
+    return calls;
+}
+
 const char *scarce_call(void)
 {
     return last;
@@ -54,7 +63,7 @@ int scarce_held(void)
 
 static bool fails(const char *call)
 {
-    if (!armed || --left)
+    if (!armed || atomic_fetch_add(&calls, 1) + 1 != strikes_at)
         return false;
     last = call;
     errno = ENOMEM;
@@ -63,21 +72,23 @@ static bool fails(const char *call)
 
 static void *took(void *p)
 {
+    pthread_mutex_lock(&lock);
     if (p && count < MOST)
         held[count++] = p;
+    pthread_mutex_unlock(&lock);
     return p;
 }
 
 /* The latest is the likeliest. */
 static void gave(void *p)
 {
-    int i = count;
-
-    while (p && i-- > 0)
+    pthread_mutex_lock(&lock);
+    for (int i = count; p && i-- > 0;)
         if (held[i] == p) {
             held[i] = held[--count];
-            return;
+            break;
         }
+    pthread_mutex_unlock(&lock);
 }
 
 #define CALL(name, args, values, ...)                                                  \

@@ -8,13 +8,15 @@
 
 #include <stdbool.h>
 
-/* The nth call from here on fails, and none after it. */
+/* The nth call from here on fails, in any thread, and none after it; 0: none. */
 void scarce_begin(int nth);
 /* Between these two no call counts. */
 void scarce_pause(void);
 void scarce_resume(void);
 /* Has it failed? */
 bool scarce_end(void);
+/* Calls since scarce_begin, without those in a pause. */
+int scarce_calls(void);
 /* The name of the call that failed last. */
 const char *scarce_call(void);
 

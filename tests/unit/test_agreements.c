@@ -9,10 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "accel_ckpt.h"
 #include "accel_state.h"
 #include "common/env_names.h"
 #include "run/run.h"
 #include "tests/tap.h"
+#include "tests/unit/agreement_sites.h"
 #include "tests/unit/lockstep.h"
 #include "tests/unit/run_net.h"
 
@@ -20,21 +22,31 @@ static char root[64] = "/tmp/accel-agree-XXXXXX";
 
 struct program {
     struct net_run net;
+    struct boot *boot; /* of the fork */
     char dir[96];
     int round;
+    bool kept; /* what a life has left: see left_behind */
 };
+
+/* The run as the call finds it: open, or prepared; or either of them with a checkpoint
+ * that is on the nodes alone, of an earlier life or of this one. */
+enum before { OPENED, PREPARED, LEFT, STAGED };
 
 struct call {
     const char *name, *strategy, *more;
-    bool prepared, resumes;
+    enum before before;
     accel_status_t (*act)(struct program *p, accel_error_t *err);
-    int agreements; /* 0: a rank that lacks memory ends the run for all */
+    int agreements;     /* 0: a rank that lacks memory ends the run for all */
+    const char *resume; /* what the run resumes from, below its directory or a word */
+    /* alone in the short form: another row fails at the same allocations and calls */
+    bool statuses;
 };
 
 static const struct call *now;
 /* Every place that fails, not the first and the last between two collectives. */
 static bool all_places;
 enum { MOST_WRONG = 5 };
+enum { ROW_S = 4 * FORK_WORLD_S }; /* a row is hundreds of runs */
 
 /* where a world begins: at a fault of a rank */
 struct from {
@@ -220,35 +232,56 @@ static accel_status_t barrier(struct program *p, accel_error_t *err)
     return accel_barrier(p->net.run, err);
 }
 
-#define STAGED "accel: {checkpoint: {async: false, local_dir: %s/node}}\n"
+#define ON_NODES                                                                       \
+    "accel: {checkpoint: {async: false, every_steps: 1, local_dir: %s/node}}\n"
+
+#define POOLED "accel: {checkpoint: {async: true}}\n"
+
+#define BEST "accel: {checkpoint: {keep_best: 1, metric: m}}\n"
 
 #define COMPARED "debug: true\n"
 
 /* The column of numbers: how many agreements the call has where all is well. One more needs
  * its number here, and is then failed at, too. */
 static const struct call calls[] = {
-    { "accel_save", "FULL_SHARD", NULL, true, false, save, 12 },
-    { "accel_save_state", "FULL_SHARD", NULL, true, false, save_state, 13 },
-    { "accel_load_state", "FULL_SHARD", NULL, true, false, load_state, 13 },
-    { "accel_load_part", "FULL_SHARD", NULL, true, false, load_part, 9 },
-    { "accel_save_weights", "FULL_SHARD", NULL, true, false, export_weights, 5 },
-    { "accel_load_weights", "FULL_SHARD", NULL, true, false, import_weights, 1 },
-    { "accel_param_read", "FULL_SHARD", NULL, true, false, read_param, 2 },
-    { "accel_param_write", "FULL_SHARD", NULL, true, false, write_param, 2 },
-    { "accel_find_batch_size", "FULL_SHARD", NULL, true, false, find_batch, 2 },
+    { "accel_save", "FULL_SHARD", NULL, PREPARED, save, 12, NULL, false },
+    { "accel_save_state", "FULL_SHARD", NULL, PREPARED, save_state, 13, NULL, false },
+    { "accel_load_state", "FULL_SHARD", NULL, PREPARED, load_state, 13, NULL, false },
+    { "accel_load_part", "FULL_SHARD", NULL, PREPARED, load_part, 9, NULL, false },
+    { "accel_save_weights", "FULL_SHARD", NULL, PREPARED, export_weights, 5, NULL,
+      false },
+    { "accel_load_weights", "FULL_SHARD", NULL, PREPARED, import_weights, 1, NULL,
+      false },
+    { "accel_param_read", "FULL_SHARD", NULL, PREPARED, read_param, 2, NULL, false },
+    { "accel_param_write", "FULL_SHARD", NULL, PREPARED, write_param, 2, NULL, false },
+    { "accel_find_batch_size", "FULL_SHARD", NULL, PREPARED, find_batch, 2, NULL,
+      false },
     { "one file: accel_save", "FULL_SHARD\n  fsdp_state_dict_type: FULL_STATE_DICT",
-      NULL, true, false, save, 15 },
-    { "staged: accel_save", "FULL_SHARD", STAGED, true, false, save, 12 },
-    { "resuming: accel_prepare", "FULL_SHARD", STAGED, false, true, prepare, 24 },
-    { "counted rows", "NO_SHARD", NULL, true, false, gather_rows, 0 },
-    { "accel_reduce_array", "NO_SHARD", NULL, true, false, reduce, 0 },
-    { "accel_pad_across_ranks_array", "NO_SHARD", NULL, true, false, pad, 0 },
-    { "accel_gather_bytes", "NO_SHARD", NULL, true, false, gather_bytes, 0 },
-    { "accel_broadcast_bytes", "NO_SHARD", NULL, true, false, broadcast_bytes, 0 },
-    { "compared: accel_reduce_array", "NO_SHARD", COMPARED, true, false, reduce, 0 },
-    { "compared: accel_broadcast_array", "NO_SHARD", COMPARED, true, false, broadcast,
-      0 },
-    { "compared: accel_barrier", "NO_SHARD", COMPARED, true, false, barrier, 0 },
+      NULL, PREPARED, save, 15, NULL, false },
+    { "with a local_dir: accel_save", "FULL_SHARD", ON_NODES, PREPARED, save, 12, NULL,
+      false },
+    { "on the nodes: accel_load_state", "FULL_SHARD", ON_NODES, STAGED, load_state, 16,
+      NULL, false },
+    { "accel_prepare", "FULL_SHARD", NULL, OPENED, prepare, 25, "auto", true },
+    { "pool: accel_prepare", "FULL_SHARD", POOLED, OPENED, prepare, 24, "auto", true },
+    { "left on the nodes: accel_prepare", "FULL_SHARD", ON_NODES, LEFT, prepare, 40,
+      "auto", false },
+    { "the best: accel_prepare", "FULL_SHARD", BEST, OPENED, prepare, 26, "best",
+      true },
+    { "a path: accel_prepare", "FULL_SHARD", NULL, OPENED, prepare, 26,
+      "run/checkpoints", true },
+    { "counted rows", "NO_SHARD", NULL, PREPARED, gather_rows, 0, NULL, false },
+    { "accel_reduce_array", "NO_SHARD", NULL, PREPARED, reduce, 0, NULL, false },
+    { "accel_pad_across_ranks_array", "NO_SHARD", NULL, PREPARED, pad, 0, NULL, false },
+    { "accel_gather_bytes", "NO_SHARD", NULL, PREPARED, gather_bytes, 0, NULL, false },
+    { "accel_broadcast_bytes", "NO_SHARD", NULL, PREPARED, broadcast_bytes, 0, NULL,
+      false },
+    { "compared: accel_reduce_array", "NO_SHARD", COMPARED, PREPARED, reduce, 0, NULL,
+      false },
+    { "compared: accel_broadcast_array", "NO_SHARD", COMPARED, PREPARED, broadcast, 0,
+      NULL, false },
+    { "compared: accel_barrier", "NO_SHARD", COMPARED, PREPARED, barrier, 0, NULL,
+      false },
 };
 
 /* ---- worlds ---------------------------------------------------------------------- */
@@ -271,12 +304,76 @@ static accel_status_t close_run(struct program *p)
     return st;
 }
 
-/* The run as it is before the call. */
-static accel_status_t set_up(struct program *p, accel_error_t *err)
+/* Back at the beginning, a step whose checkpoint goes to the nodes. */
+static accel_status_t stage(struct program *p, accel_error_t *err)
+{
+    accel_status_t st = load_state(p, err);
+
+    return st ? st : run_net_step(&p->net, 0, err);
+}
+
+/* Rank 0 carries out a command of the shell, while the others wait. */
+static accel_status_t by_one(struct program *p, const char *command, accel_error_t *err)
+{
+    struct boot_blobs all;
+    accel_status_t st = ACCEL_OK;
+
+    for (int i = 0; i < 2 && !st; i++) {
+        st = boot_exchange(p->boot, NULL, 0, &all, err);
+        if (!st)
+            boot_blobs_free(&all);
+        if (!st && i == 0 && p->boot->rank == 0 && system(command))
+            st = accel_error_set(err, ACCEL_EIO, command, "cure");
+    }
+    return st;
+}
+
+static accel_status_t begin_prepared(struct program *p, accel_error_t *err)
 {
     accel_status_t st = open_run(p, err);
 
-    return !st && now->prepared ? prepare(p, err) : st;
+    return st ? st : prepare(p, err);
+}
+
+/* A checkpoint that is on the nodes alone, as a life leaves it that has failed: it copies
+ * nothing at its end. Lived once, then put back. */
+static accel_status_t left_behind(struct program *p, accel_error_t *err)
+{
+    char command[256];
+    accel_status_t st;
+
+    if (p->kept) {
+        snprintf(command, sizeof(command),
+                 "cd %s && rm -rf run node && cp -a kept/run kept/node .", root);
+        return by_one(p, command, err);
+    }
+    st = begin_prepared(p, err);
+    if (!st)
+        st = stage(p, err);
+    if (st)
+        return st;
+    p->net.run->status = ACCEL_EIO;
+    accel_close(p->net.run, NULL);
+    p->net = (struct net_run){ 0 };
+    p->kept = true;
+    snprintf(command, sizeof(command), "cd %s && mkdir kept && cp -a run node kept",
+             root);
+    return by_one(p, command, err);
+}
+
+/* The run as it is before the call. */
+static accel_status_t set_up(struct program *p, accel_error_t *err)
+{
+    accel_status_t st;
+
+    if (now->before == PREPARED)
+        return begin_prepared(p, err);
+    if (now->before == STAGED) {
+        st = begin_prepared(p, err);
+        return st ? st : stage(p, err);
+    }
+    st = now->before == LEFT ? left_behind(p, err) : ACCEL_OK;
+    return st ? st : open_run(p, err);
 }
 
 /* What an earlier life has left. */
@@ -290,8 +387,11 @@ static accel_status_t live_before(struct program *p, accel_error_t *err)
         st = save_state(p, err);
     if (!st)
         st = export_weights(p, err);
-    if (!st && now->resumes)
+    if (!st && now->resume)
         st = save(p, err);
+    if (!st && p->net.run->boot.rank == 0)
+        st = accel_ckpt_note_value(p->net.run->ckpt_dir, p->net.run->progress.run_id,
+                                   "m", 0, 1, err);
     return st ? st : close_run(p);
 }
 
@@ -301,9 +401,9 @@ static accel_status_t one(struct program *p, accel_error_t *err)
     accel_error_t e = { 0 };
 
     lockstep_end(now->act(p, &e), &e);
-    if (now->prepared) {
+    if (now->before == PREPARED || now->before == STAGED) {
         forget(p);
-        return ACCEL_OK;
+        return now->before == STAGED ? stage(p, err) : ACCEL_OK;
     }
     close_run(p);
     return set_up(p, err);
@@ -313,11 +413,17 @@ static accel_status_t rounds(struct program *p, const struct from *at,
                              accel_error_t *err)
 {
     accel_status_t st = live_before(p, err);
+    char path[128];
 
+    snprintf(path, sizeof(path), "%s/%s", root, now->resume ? now->resume : "");
+    if (now->resume)
+        setenv(ENV_RESUME, strchr(now->resume, '/') ? path : now->resume, 1);
     if (!st)
         st = set_up(p, err);
     for (int r = at->rank; r < LOCKSTEP_RANKS && !st; r++) {
-        lockstep_list(r, !all_places || !now->prepared);
+        lockstep_list(r, now->statuses && !all_places            ? LOCKSTEP_STATUSES
+                         : all_places && now->before == PREPARED ? LOCKSTEP_ALL
+                                                                 : LOCKSTEP_FEW);
         st = one(p, err);
         for (int i = r == at->rank ? at->fault : 0; !st && lockstep_fault(r, i); i++)
             st = one(p, err);
@@ -327,7 +433,7 @@ static accel_status_t rounds(struct program *p, const struct from *at,
 
 static int rank_of_world(struct boot *b, void *arg)
 {
-    struct program p = { 0 };
+    struct program p = { .boot = b };
     accel_error_t err = { 0 };
 
     open_world_join(b);
@@ -349,13 +455,13 @@ static void play(void)
     int rc, wrong = 0, agreements = 0;
 
     snprintf(dir, sizeof(dir), "%s/run", root);
-    snprintf(command, sizeof(command), "rm -rf %s %s/node", dir, root);
+    snprintf(command, sizeof(command), "cd %s && rm -rf run node kept", root);
     if (now->more)
         snprintf(more, sizeof(more), now->more, root);
     run_net_config(dir, now->strategy, LOCKSTEP_RANKS, 1, now->more ? more : NULL);
     do {
         lockstep_start();
-        rc = open_world(LOCKSTEP_RANKS, 1, rank_of_world, &at, 60);
+        rc = open_world(LOCKSTEP_RANKS, 1, rank_of_world, &at, ROW_S);
         at.rank = lockstep_rank();
         at.fault = lockstep_at() + 1;
         wrong += lockstep_wrong();
@@ -381,6 +487,8 @@ int main(int argc, char **argv)
         if (argc < 2 || all_places || strstr(now->name, argv[1]))
             play();
     }
+    if (argc < 2)
+        agreement_sites_check();
     snprintf(command, sizeof(command), "rm -rf %s", root);
     tap_ok(system(command) == 0, "removed");
     return tap_done();

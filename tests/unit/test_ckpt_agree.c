@@ -70,12 +70,6 @@ static void maybe_die(void)
     }
 }
 
-static accel_status_t d_barrier(void *user, accel_error_t *err)
-{
-    maybe_die();
-    return world->coll.barrier(user, err);
-}
-
 static accel_status_t d_gather(void *user, const void *mine, size_t bytes, int to,
                                void **all, size_t *sizes, accel_error_t *err)
 {
@@ -116,8 +110,8 @@ static void save_all(const int64_t steps[RANKS], const char *const runs[RANKS])
         alarm(WATCHED);
         dying = w;
         world = &w;
-        dying.coll = (accel_ckpt_coll_t){ &w,       w.rank,      RANKS, d_barrier,
-                                          d_gather, d_broadcast, d_max };
+        dying.coll =
+            (accel_ckpt_coll_t){ &w, w.rank, RANKS, d_gather, d_broadcast, d_max };
         if (w.rank == fault.rank && fault.call)
             disk_hook = fail_call;
         outcome[w.rank].status =

@@ -446,7 +446,7 @@ static void test_windows(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(windows); i++) {
         struct window_row row = windows[i];
 
-        tap_is_int(fork_world(row.ranks, window_rank, &row, 60), 0,
+        tap_is_int(fork_world(row.ranks, window_rank, &row, FORK_WORLD_S), 0,
                    "windows of %d ranks within %zu GiB (0: no limit)", row.ranks,
                    row.limit);
     }

@@ -416,6 +416,8 @@ static void test_thread(void)
 
 int main(void)
 {
+    tap_is_int(accel_api_version(), ACCEL_API_VERSION,
+               "the library is that of accel.h");
     test_errors();
     test_error_parts();
     test_statuses();

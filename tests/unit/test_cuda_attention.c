@@ -186,6 +186,24 @@ static void *take_room(const struct backend *be, enum backend_memory kind, size_
     return at;
 }
 
+/* What a call was given for its work ends where it was said to. */
+static void check_room(const struct backend *be, const void *room, size_t bytes,
+                       const char *call)
+{
+    enum { WORDS = BEHIND / sizeof(uint32_t) };
+    uint32_t behind[WORDS + 1];
+    size_t wrong = 0;
+
+    if (WORDS > 0)
+        be->to_host(be, (float *)(void *)behind, (const char *)room + bytes, ACCEL_F32,
+                    WORDS);
+    for (size_t i = 0; i < WORDS; i++)
+        wrong += behind[i] != UINT32_MAX;
+    if (wrong)
+        tap_ok(false, "%s: %s writes %zu words behind its %zu bytes", be->name, call,
+               wrong, bytes);
+}
+
 /* Memory of the backend that holds x[n] of a type. */
 static void *place(const struct backend *be, const float *x, accel_dtype_t type,
                    int64_t n)
@@ -329,6 +347,8 @@ static struct answer solve(const struct backend *be, const struct problem *p)
     g.dv = part(p, grad, 2);
     choose(p, &g);
     be->attention_grad(be, &at, &g, back);
+    check_room(be, scratch, be->attention_scratch(be, &at, false), "attention");
+    check_room(be, back, be->attention_scratch(be, &at, true), "attention_grad");
     a.of[OUT] = take(be, out, p->type, p->out_elems);
     a.lse = take(be, lse, ACCEL_F32, p->rows);
     for (int i = 0; i < 3; i++) {

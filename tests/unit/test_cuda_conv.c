@@ -96,6 +96,9 @@ static void run_conv(const struct backend *be, const struct conv *p,
     be->conv_grad(be, p, &b, scratch);
 }
 
+/* Planning asks without a device. */
+static struct backend *sizes;
+
 static size_t scratch_bytes(const struct backend *be, const struct conv *p)
 {
     const size_t forward = be->conv_scratch(be, p, false);
@@ -163,6 +166,11 @@ static void test_conv(struct cuda_rig *rig, struct conv p, accel_dtype_t type)
         "%s, %lld x %lld kernel, stride %lld, pad %lld: %.2f of the bound, same bits",
         accel_dtype_name(type), (long long)p.kernel_h, (long long)p.kernel_w,
         (long long)p.stride, (long long)p.pad, worst);
+    tap_ok(sizes->conv_scratch(sizes, &p, false) ==
+                   rig->device->conv_scratch(rig->device, &p, false) &&
+               sizes->conv_scratch(sizes, &p, true) ==
+                   rig->device->conv_scratch(rig->device, &p, true),
+           "  without a device the same scratch");
 }
 
 static void test_pool(struct cuda_rig *rig, int64_t size, int64_t stride,
@@ -207,6 +215,9 @@ static void test_pool(struct cuda_rig *rig, int64_t size, int64_t stride,
     }
     tap_ok(good, "%s, maximum of %lld x %lld every %lld: the CPU's bits",
            accel_dtype_name(type), (long long)size, (long long)size, (long long)stride);
+    tap_ok(sizes->maxpool_scratch(sizes, &p) ==
+               rig->device->maxpool_scratch(rig->device, &p),
+           "  without a device the same scratch");
     cuda_rig_reset(rig);
 }
 
@@ -216,6 +227,8 @@ int main(void)
     struct cuda_rig rig;
 
     cuda_rig_open(&rig);
+    if (backend_cuda_sizes_open(&sizes, NULL))
+        return 1;
     for (int t = 0; t < 3; t++) {
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(convs); i++)
             test_conv(&rig, convs[i], types[t]);
@@ -224,6 +237,7 @@ int main(void)
         test_pool(&rig, 3, 2, types[t]);
         test_pool(&rig, 2, 3, types[t]);
     }
+    backend_close(sizes);
     cuda_rig_close(&rig);
     return tap_done();
 }

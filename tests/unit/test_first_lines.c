@@ -11,7 +11,7 @@
 #include "tests/unit/run_folder.h"
 #include "tests/unit/run_net.h"
 
-enum { RANKS = 2, STEPS = 9, BATCH = 3, ACCUMULATE = 5, DEADLINE = 60 };
+enum { RANKS = 2, STEPS = 9, BATCH = 3, ACCUMULATE = 5 };
 
 #define NO_BLOCK                                                                       \
     "fsdp_auto_wrap_policy: the model has no class ending in Block or Layer, so it "   \
@@ -89,7 +89,8 @@ static void check_row(const struct row *r)
         RANKS, r->fsdp);
     run_folder_write(config, text);
     memset(seen, 0, sizeof(*seen));
-    tap_is_int(open_world(RANKS, 1, prepare, NULL, DEADLINE), 0, "%s: a run", r->what);
+    tap_is_int(open_world(RANKS, 1, prepare, NULL, FORK_WORLD_S), 0, "%s: a run",
+               r->what);
     tap_is_str(seen->warns[0], r->warns, "%s: what rank 0 warns of", r->what);
     tap_is_str(seen->warns[1], "", "%s: rank 1 warns of nothing", r->what);
 }

@@ -406,6 +406,15 @@ static void test_presets(void)
     tap_ok(!accel_bert_preset("bert-large-cased", &bert, &err) && bert.hidden == 4096 &&
                bert.vocab == 28996,
            "bert-large-cased");
+    tap_ok(accel_gpt2_preset("gpt2", NULL, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "model 'gpt2' have no place"),
+           "%s", err.text);
+    tap_ok(accel_llama_preset("llama-2-7b", NULL, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "model 'llama-2-7b' have no place"),
+           "%s", err.text);
+    tap_ok(accel_bert_preset(NULL, NULL, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "model '' have no place"),
+           "%s", err.text);
     tap_ok(accel_gpt2_preset("gpt2-medum", &gpt2, &err) == ACCEL_EINVAL &&
                strstr(err.hint, "gpt2-medium"),
            "%s: %s", err.text, err.hint);

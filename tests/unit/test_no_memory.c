@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each allocation fails, one at a time: a row is something that a program does, in a
- * process of its own for every allocation that it makes. It ends with an error that has
- * a text, or with what it gives otherwise, and leaves no file open; never by a signal.
+ * Each call for memory fails, one at a time: a row is something that a program does, in a
+ * process of its own for every such call that it makes. It ends with an error that has a
+ * text, or with what it gives otherwise, and leaves no file open; never by a signal.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +19,8 @@
 #include "run/run.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
-#include "tests/unit/malloc_count.h"
 #include "tests/unit/run_folder.h"
-
-enum { PATIENCE = 60 };
+#include "tests/unit/scarce.h"
 
 static char root[] = "/tmp/accel-memory.XXXXXX", path[200], config[100];
 
@@ -216,7 +214,7 @@ static accel_status_t live_twice(uint64_t *out, accel_error_t *err)
 static const struct {
     const char *what;
     act_f act;
-    int most; /* of more allocations as many are tried, in equal steps */
+    int most; /* of more calls as many are tried, in equal steps */
 } rows[] = {
     { "text is read", read_text, 100 },
     { "token files are read", read_tokens, 100 },
@@ -226,7 +224,7 @@ static const struct {
     { "a run that saves, and one that resumes", live_twice, 30 },
 };
 
-/* ---- each allocation of it ------------------------------------------------------- */
+/* ---- each call for memory of it -------------------------------------------------- */
 
 enum outcome { SAME, REFUSED, NO_TEXT, OTHER, LEFT_OPEN, KINDS };
 
@@ -241,9 +239,9 @@ static enum outcome try(act_f act, int nth, uint64_t want)
     uint64_t got = 0;
     accel_status_t st;
 
-    malloc_fail(nth);
+    scarce_begin(nth);
     st = act(&got, &err);
-    malloc_fail(0);
+    scarce_end();
     if (tap_open_files() != files)
         return LEFT_OPEN;
     return st ? err.text[0] ? REFUSED : NO_TEXT : got == want ? SAME : OTHER;
@@ -268,9 +266,10 @@ static void check_row(size_t i)
     accel_error_t err = { 0 };
     uint64_t want = 0;
 
-    calls = malloc_calls();
+    scarce_begin(0);
     tap_ok(!rows[i].act(&want, &err) && want, "%s (%s)", rows[i].what, err.text);
-    calls = malloc_calls() - calls;
+    scarce_end();
+    calls = scarce_calls();
     step = calls / rows[i].most + 1;
     for (int nth = 1; nth <= calls; nth += step) {
         const int how = outcome_of(rows[i].act, nth, want);
@@ -280,11 +279,11 @@ static void check_row(size_t i)
             continue;
         }
         wrong++;
-        tap_diag("%s: allocation %d of %d: %s (%d)", rows[i].what, nth, calls,
+        tap_diag("%s: call for memory %d of %d: %s (%d)", rows[i].what, nth, calls,
                  how < KINDS ? outcomes[how] : "a signal", how);
     }
-    tap_is_int(wrong, 0, "%s: %d allocations, of which %d are needed", rows[i].what,
-               seen[SAME] + seen[REFUSED], seen[REFUSED]);
+    tap_is_int(wrong, 0, "%s: %d calls for memory, of which %d are needed",
+               rows[i].what, seen[SAME] + seen[REFUSED], seen[REFUSED]);
     tap_ok(seen[REFUSED] > 0, "%s: without memory it is refused", rows[i].what);
 }
 
@@ -294,25 +293,24 @@ static struct shared {
     int nth, calls, kind[2];
 } * shared;
 
-/* Both split; an allocation of the last rank fails. */
+/* Both split; a call of the last rank for memory fails. */
 static int split_rank(struct boot *b, void *arg)
 {
-    const struct comm_options o = { .backend = "shm", .timeout_ms = PATIENCE * 1000 };
+    const struct comm_options o = { .backend = "shm",
+                                    .timeout_ms = FORK_WORLD_S * 1000 };
     struct comm *c = NULL, *group = NULL;
     int64_t sum = 1;
     accel_error_t err = { 0 };
     accel_status_t st;
-    int calls;
 
     (void)arg;
     if (comm_open(&c, b, &o, &err))
         return 2;
-    calls = malloc_calls();
-    malloc_fail(b->rank == 1 ? shared->nth : 0);
+    scarce_begin(b->rank == 1 ? shared->nth : 0);
     st = comm_split(c, 0, 0, &group, &err);
-    malloc_fail(0);
+    scarce_end();
     if (b->rank == 1)
-        shared->calls = malloc_calls() - calls;
+        shared->calls = scarce_calls();
     if (!st)
         st = comm_all_reduce(group, &sum, 1, ACCEL_I64, COMM_SUM, &err);
     shared->kind[b->rank] = !st           ? sum == 2 ? SAME : OTHER
@@ -328,12 +326,12 @@ static void test_split(void)
     int refused = 0;
 
     shared = fork_shared(sizeof(*shared));
-    tap_is_int(fork_world(2, split_rank, NULL, PATIENCE), 0, "two ranks split");
+    tap_is_int(fork_world(2, split_rank, NULL, FORK_WORLD_S), 0, "two ranks split");
     for (int nth = 1, calls = shared->calls; nth <= calls; nth++) {
         shared->nth = nth;
         shared->kind[0] = shared->kind[1] = OTHER;
-        tap_is_int(fork_world(2, split_rank, NULL, PATIENCE), 0,
-                   "a split, allocation %d of %d", nth, calls);
+        tap_is_int(fork_world(2, split_rank, NULL, FORK_WORLD_S), 0,
+                   "a split, call for memory %d of %d", nth, calls);
         tap_ok(shared->kind[0] == shared->kind[1] && shared->kind[1] <= REFUSED,
                "  rank 0: %s; rank 1: %s", outcomes[shared->kind[0]],
                outcomes[shared->kind[1]]);
@@ -358,7 +356,6 @@ int main(void)
 {
     uint8_t tokens[TOKEN_FILE_HEADER + 2 * 10] = { 0 };
 
-    malloc_calls(); /* skips here where nothing is counted */
     run_folder_make(root,
                     "distributed_type: 'NO'\nuse_cpu: true\nmixed_precision: 'no'\n"
                     "accel: {log_level: warn, checkpoint: {every_steps: 2}}\n",

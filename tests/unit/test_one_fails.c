@@ -18,7 +18,7 @@
 #include "tests/unit/open_world.h"
 
 #define SAID "said by the program"
-enum { MOST_RANKS = 4, WIDTH = 2, SAMPLES = 24, STEPS = 6, SECONDS = 30 };
+enum { MOST_RANKS = 4, WIDTH = 2, SAMPLES = 24, STEPS = 6 };
 
 enum function {
     FETCH, /* of accel_next */
@@ -540,7 +540,7 @@ static int play_round(struct round *r, int number)
     if (!make_round(r, number))
         return 1;
     now = r;
-    rc = fork_world_nodes(r->ranks, r->nodes, program_rank, r, SECONDS, NULL);
+    rc = fork_world_nodes(r->ranks, r->nodes, program_rank, r, FORK_WORLD_S, NULL);
     for (int i = 0; i < r->ranks; i++)
         bad += !ended_well(r, &r->outcome[i]);
     if (rc || bad)

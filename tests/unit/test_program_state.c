@@ -395,10 +395,12 @@ static int part_rank(struct boot *b, void *arg)
     const accel_rename_t swap[] = { { BIAS, "h.1.attn.c_attn.bias" },
                                     { "h.0.", "elsewhere." } };
     const accel_rename_t twice[] = { { "h.0.", "h.1." } };
+    const accel_rename_t away[] = { { NAME, "elsewhere" } };
     const accel_rename_t shape[] = { { BIAS, "ln_f.weight" } };
     accel_part_t one = { .match = NAME },
                  moved = { .match = "h.0.*", .rename = swap, .rename_count = 2 },
                  strict = moved, both = { .rename = twice, .rename_count = 1 },
+                 gone = { .rename = away, .rename_count = 1, .strict = 1 },
                  wrong = { .match = BIAS, .rename = shape, .rename_count = 1 };
     accel_part_report_t report = { 0 };
     struct program p = { 0 };
@@ -433,6 +435,11 @@ static int part_rank(struct boot *b, void *arg)
     MUST(13, accel_load_part(&run, dir, &wrong, NULL, &err) == ACCEL_EMISMATCH);
     MUST(14, b->rank || (strstr(err.text, BIAS " of the checkpoint is float32 [") &&
                          strstr(err.text, "], but the run takes float32 [")));
+    MUST(21, accel_load_part(&run, dir, &gone, NULL, &err) == ACCEL_EMISMATCH);
+    MUST(22,
+         b->rank || strstr(err.text, "1 parameters of the run have no values in the "
+                                     "part (" NAME "), and 1 of the part are not in "
+                                     "the run (" NAME ")"));
     MUST(15, accel_load_part(&run, "/nonexistent", NULL, NULL, &err) == ACCEL_ENOENT);
     MUST(16, accel_load_part(&run, NULL, NULL, NULL, &err) == ACCEL_EINVAL);
     MUST(17, !accel_load_part(&run, dir, NULL, &report, &err) && !run.status &&
@@ -568,10 +575,18 @@ static void test_register(void)
         int version;
         int kind;
         accel_state_save_f save;
-    } bad[] = { { NULL, 0, 0, save_own },    { "", 0, 0, save_own },
-                { "a b", 0, 0, save_own },   { "a/b", 0, 0, save_own },
-                { "good", -1, 0, save_own }, { "good", 0, 3, save_own },
-                { "good", 0, 0, NULL },      { "here", 0, 0, save_own } };
+        const char *says, *cure;
+    } bad[] = {
+        { NULL, 0, 0, save_own, "'': the name does not fit", "use 1 to 63" },
+        { "", 0, 0, save_own, "'': the name does not fit", "use 1 to 63" },
+        { "a b", 0, 0, save_own, "'a b': the name does not fit", "use 1 to 63" },
+        { "a/b", 0, 0, save_own, "'a/b': the name does not fit", "use 1 to 63" },
+        { "good", -1, 0, save_own, "'good': a function is NULL, the v", "pass both" },
+        { "good", 0, 3, save_own, "'good': a function is NULL, the v", "pass both" },
+        { "good", 0, 0, NULL, "'good': a function is NULL, the v", "pass both" },
+        { "here", 0, 0, save_own, "'here': there is one of this name",
+          "register each" },
+    };
 
     tap_ok(!accel_register(&run, "here", 0, ACCEL_STATE_COMMON, save_own, load_own, &p,
                            &err),
@@ -580,8 +595,10 @@ static void test_register(void)
         tap_ok(accel_register(&run, bad[i].name, bad[i].version,
                               (accel_state_kind_t)bad[i].kind, bad[i].save, load_own,
                               &p, &err) == ACCEL_EINVAL &&
-                   strstr(err.text, "accel_register, object"),
-               "%s", err.text);
+                   strstr(err.text, "accel_register, object") == err.text &&
+                   strstr(err.text, bad[i].says) &&
+                   strstr(err.hint, bad[i].cure) == err.hint,
+               "%s (%s)", err.text, err.hint);
     for (int i = 0; i < 8; i++)
         accel_on_save(&run, note_save, &p, &err);
     tap_ok(accel_on_save(&run, note_save, &p, &err) == ACCEL_EINVAL &&
@@ -615,8 +632,10 @@ static accel_t *open_life(const char *config, struct program *p, accel_unit_t **
                !accel_prepare(run, &j, &err),
            "a life begins %s", err.text);
     tap_ok(accel_register(run, "late", 2, ACCEL_STATE_COMMON, save_common, load_common,
-                          p, &err) == ACCEL_EINVAL,
-           "%s", err.text);
+                          p, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "'late': the run is prepared already") &&
+               strstr(err.hint, "register before accel_prepare") == err.hint,
+           "%s (%s)", err.text, err.hint);
     return run;
 }
 
@@ -736,25 +755,25 @@ int main(void)
         enum failing failing[] = { SAVE, HOOK, SILENT, LOAD };
 
         shell("rm -rf * && mkdir own");
-        tap_is_int(fork_world(ranks, save_rank, NULL, 120), 0,
+        tap_is_int(fork_world(ranks, save_rank, NULL, FORK_WORLD_S), 0,
                    "%d ranks save, go on and are set back", ranks);
-        tap_is_int(fork_world(ranks, local_rank, NULL, 120), 0,
+        tap_is_int(fork_world(ranks, local_rank, NULL, FORK_WORLD_S), 0,
                    "%d ranks save flat shards and are set back", ranks);
         tap_is_str(names("own"),
                    "checkpoint_3 checkpoint_7 checkpoint_8 step_00000006.aside-T ",
                    "two of the five are kept");
         tap_is_str(names("mine/deep"), "step_00000005 ", "and the program's own");
         for (int other = 1; other <= 4; other += other == 1 ? 1 : 2)
-            tap_is_int(fork_world(other, other_rank, &ranks, 120), 0,
+            tap_is_int(fork_world(other, other_rank, &ranks, FORK_WORLD_S), 0,
                        "loaded by %d ranks", other);
-        tap_is_int(fork_world(ranks, part_rank, NULL, 120), 0, "and in parts");
+        tap_is_int(fork_world(ranks, part_rank, NULL, FORK_WORLD_S), 0, "and in parts");
         shell("\"$ACCEL_BUILD/accel\" ckpt export mine/deep weights >/dev/null && "
               "\"$ACCEL_BUILD/accel\" ckpt import weights imported --shards 3 "
               ">/dev/null");
-        tap_is_int(fork_world(ranks, imported_rank, NULL, 120), 0,
+        tap_is_int(fork_world(ranks, imported_rank, NULL, FORK_WORLD_S), 0,
                    "and after a way through safetensors");
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(failing); i++)
-            tap_is_int(fork_world(ranks, failing_rank, &failing[i], 120), 0,
+            tap_is_int(fork_world(ranks, failing_rank, &failing[i], FORK_WORLD_S), 0,
                        "function %zu of the last rank fails", i);
     }
     test_lives();
@@ -763,7 +782,7 @@ int main(void)
         "for f in mine/deep/step_*/*.h5; do for i in 1 2 3 4 5 6 7; do printf "
         "'\\377\\377\\377\\377' | dd of=$f "
         "bs=1 seek=$(($(stat -c %s $f) * i / 8)) conv=notrunc 2>/dev/null; done; done");
-    tap_is_int(fork_world(2, damaged_rank, NULL, 120), 0,
+    tap_is_int(fork_world(2, damaged_rank, NULL, FORK_WORLD_S), 0,
                "a damaged part ends the run");
     snprintf(cmd, sizeof(cmd), "rm -rf '%s'", root);
     tap_ok(system(cmd) == 0, "removed");

@@ -399,7 +399,7 @@ static int rank_main(struct boot *b, void *arg)
 static int world(const struct job *j)
 {
     struct job job = *j;
-    int bad = fork_world(j->ranks, rank_main, &job, 120);
+    int bad = fork_world(j->ranks, rank_main, &job, FORK_WORLD_S);
 
     for (int r = 0; r < j->ranks && !bad; r++)
         if (shared->status[r]) {

@@ -24,7 +24,7 @@
 
 static struct backend *be;
 
-/* What the rows work on: made anew for each call, before memory fails. */
+/* What the rows work on: made again for each call, before memory fails. */
 static struct graph g;
 static accel_module_t *model;
 static struct units units;
@@ -283,7 +283,7 @@ static const struct row {
     { "BERT", bert, drop_module, NULL },
     { "units", lay_out, drop_units, NULL },
     { "buffers", buffers, drop_nothing, NULL },
-    { "linears in 8 bits", narrow_linears, drop_linears, NULL },
+    { "8-bit linears", narrow_linears, drop_linears, NULL },
     { "a cache of keys", cache, drop_cache, NULL },
     { "PowerSGD", powersgd_layers, drop_powersgd, NULL },
     { "PowerSGD of a square", powersgd_square, drop_powersgd, NULL },

@@ -31,28 +31,6 @@ struct world {
     struct shard *shard;
 };
 
-static accel_status_t barrier(void *user, accel_error_t *err)
-{
-    return comm_barrier(user, err);
-}
-
-static accel_status_t gather(void *user, const void *mine, size_t bytes, int root,
-                             void **all, size_t *sizes, accel_error_t *err)
-{
-    return comm_gather(user, mine, bytes, root, all, sizes, err);
-}
-
-static accel_status_t broadcast(void *user, void *buf, size_t bytes, int root,
-                                accel_error_t *err)
-{
-    return comm_broadcast(user, buf, bytes, root, err);
-}
-
-static accel_status_t max_i64(void *user, int64_t *value, accel_error_t *err)
-{
-    return comm_all_reduce(user, value, 1, ACCEL_I64, COMM_MAX, err);
-}
-
 /* Any bit pattern that tells every element of every tensor from the others. */
 static uint32_t want_bits(const char *name, int64_t index)
 {
@@ -131,8 +109,7 @@ static void close_world(struct world *w)
 static accel_status_t transfer(struct world *w, const struct job *j,
                                accel_ckpt_box_t *box, size_t n, accel_error_t *err)
 {
-    accel_ckpt_coll_t coll = { w->comm, w->b->rank, w->b->size, barrier,
-                               gather,  broadcast,  max_i64 };
+    const accel_ckpt_coll_t coll = state_collectives(w->comm);
     accel_ckpt_save_t save = { .root = j->root,
                                .step = 7,
                                .owner = "test",
