@@ -186,14 +186,14 @@ start_all() {
     fi
     start_daemon slurmctld.out slurmctld -D -c -f "$conf"
     controller_pid=$!
-    wait_until 20 controller_up
+    wait_until 120 controller_up
     alive "$controller_pid" || return 1
     daemon_list=$controller_pid
     for number in $(seq 1 "$nodes"); do
         start_node "$number" || return 1
         daemon_list="$daemon_list $!"
     done
-    wait_until 30 nodes_idle_or_lost
+    wait_until 120 nodes_idle_or_lost
     nodes_idle
 }
 

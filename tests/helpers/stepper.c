@@ -2,11 +2,11 @@
  *
  * stepper FILE [requeue=DIR] [exit=N] [save=MS] [ignore]: a program that trains on
  * nothing, reduced to its contract with Slurm. Rank 0 appends one line "STEP RESTART"
- * per step to FILE and continues there after a restart; every rank appends "RANK
- * RESTART SIGNAL" to FILE.signals. SIGTERM, SIGUSR1 or SIGUSR2: stops after the step,
- * saves for MS and exits 85, or N, or goes on; with `requeue` rank 0 first asks for the
- * requeue as the library does, which may end in 75. Ends 0 five steps after a restart;
- * 3 if none comes.
+ * per step to FILE and continues there after a restart; each other rank makes FILE.RANK
+ * once signals reach it; every rank appends "RANK RESTART SIGNAL" to FILE.signals.
+ * SIGTERM, SIGUSR1 or SIGUSR2: stops after the step, saves for MS and exits 85, or N,
+ * or goes on; with `requeue` rank 0 first asks for the requeue as the library does,
+ * which may end in 75. Ends 0 five steps after a restart; 3 if none comes.
  */
 #include <errno.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 #include "life/requeue.h"
 
 #define STEPS_AFTER_RESTART 5
-#define STEPS_AT_MOST       3000 /* of 20 ms each */
+#define STEPS_AT_MOST       30000 /* of 20 ms each */
 
 static int last_step(const char *path)
 {
@@ -95,6 +95,16 @@ struct settings {
     long rank, restart;
 };
 
+static bool make_sign(const struct settings *s)
+{
+    char name[4096];
+    FILE *f;
+
+    snprintf(name, sizeof(name), "%s.%ld", s->file, s->rank);
+    f = fopen(name, "w");
+    return f && fclose(f) == 0;
+}
+
 static bool parse(struct settings *s, int argc, char **argv)
 {
     if (argc < 2)
@@ -156,6 +166,8 @@ int main(int argc, char **argv)
     sigaddset(&seen, SIGUSR2);
     sigaddset(&seen, SIGCONT);
     sigprocmask(SIG_BLOCK, &seen, NULL);
+    if (s.rank != 0 && !make_sign(&s))
+        return 74;
     first = step = last_step(s.file);
     while (step - first < (s.restart > 0 ? STEPS_AFTER_RESTART : STEPS_AT_MOST)) {
         step++;

@@ -36,7 +36,7 @@ END
 train() {
     train_log=$1 train_steps=$2
     shift 2
-    timeout -k 5 120 "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 env "$@" "$TRAIN" \
+    timeout -k 5 "$HANG_S" "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 env "$@" "$TRAIN" \
         --data text.txt --layers 1 --heads 2 --width 16 --seq 16 --batch 2 --sample 0 \
         --steps "$train_steps" --out out >"$train_log" 2>&1
 }

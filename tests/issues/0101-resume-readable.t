@@ -32,7 +32,7 @@ export ACCEL_CONFIG
 train() {
     train_steps=$1
     shift
-    out=$(timeout 60 env "$@" "$TRAIN" --data text.txt --layers 1 --heads 2 --width 16 \
+    out=$(timeout "$HANG_S" env "$@" "$TRAIN" --data text.txt --layers 1 --heads 2 --width 16 \
         --seq 16 --batch 2 --sample 0 --steps "$train_steps" --out out 2>&1)
 }
 state() { # the names there, and what each file holds

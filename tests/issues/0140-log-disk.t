@@ -22,10 +22,10 @@ whole_lines() { # FILE: every line is a record
 (
     ulimit -f 8
     # shellcheck disable=SC2086
-    ACCEL_CONFIG=nosave.yaml timeout 60 "$TRAIN" $MODEL --steps 100 --log-every 100 --out limit 2>&1 |
+    ACCEL_CONFIG=nosave.yaml timeout "$HANG_S" "$TRAIN" $MODEL --steps 100 --log-every 100 --out limit 2>&1 |
         cat >limit.out
     # shellcheck disable=SC2086
-    ACCEL_CONFIG=nosave.yaml timeout 60 "$TRAIN" $MODEL --steps 100 --log-every 100 --out limit2 \
+    ACCEL_CONFIG=nosave.yaml timeout "$HANG_S" "$TRAIN" $MODEL --steps 100 --log-every 100 --out limit2 \
         >/dev/null 2>&1
 )
 is $? 0 "a log beyond the file size limit: the run ends 0"
@@ -41,19 +41,19 @@ is "$((lost + $(wc -l <limit/log.jsonl)))" 100 "one at the end, with the number 
 train_config rare.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 1000000000}"
 train_config save.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 50, keep: 1}"
 # shellcheck disable=SC2086
-ACCEL_CONFIG=rare.yaml timeout 120 "$TRAIN" $MODEL --steps 1000000000 --out gone >gone.out 2>&1 &
+ACCEL_CONFIG=rare.yaml timeout "$HANG_S" "$TRAIN" $MODEL --steps 1000000000 --out gone >gone.out 2>&1 &
 pid=$!
 kill_at_exit $pid
-wait_for_step gone/log.jsonl 5 60
+wait_for_step gone/log.jsonl 5
 rm gone/log.jsonl
-wait_until 60 [ -s gone/log.jsonl ]
+wait_until [ -s gone/log.jsonl ]
 ok $? "a log that was removed is begun anew"
 mv gone elsewhere
 rm elsewhere/log.jsonl
-wait_until 60 grep -q 'gone/log.jsonl: cannot write the log (No such file' gone.out
+wait_until grep -q 'gone/log.jsonl: cannot write the log (No such file' gone.out
 ok $? "without its directory the run goes on, with a warning"
 mv elsewhere gone
-wait_until 60 grep -q 'the log can be written again' gone.out
+wait_until grep -q 'the log can be written again' gone.out
 ok $? "it is written again once it can be"
 kill $pid
 wait $pid
@@ -68,14 +68,17 @@ fi
 # A full disk that somebody makes room on, while the run goes on.
 cat >full.sh <<'END'
 mount -t tmpfs -o size=2m none small || exit 99
-ACCEL_CONFIG=save.yaml timeout 120 "$@" --out small/o >full.out 2>&1 &
+ACCEL_CONFIG=save.yaml timeout "$HANG_S" "$@" --out small/o >full.out 2>&1 &
 pid=$!
-tries=0
-until grep -q 'checkpoint of step 50 saved' full.out || [ $((tries += 1)) -gt 600 ]; do sleep 0.1; done
+says() { # TEXT
+    end=$(($(date +%s) + HANG_S))
+    until grep -q "$1" full.out || [ "$(date +%s)" -ge $end ]; do sleep 0.1; done
+}
+says 'checkpoint of step 50 saved'
 dd if=/dev/zero of=small/filler bs=4k 2>/dev/null
-until grep -q 'cannot write the log' full.out || [ $((tries += 1)) -gt 1200 ]; do sleep 0.1; done
+says 'cannot write the log'
 rm small/filler
-until grep -q 'log can be written again' full.out || [ $((tries += 1)) -gt 1800 ]; do sleep 0.1; done
+says 'log can be written again'
 kill $pid
 wait $pid
 echo $? >full.code

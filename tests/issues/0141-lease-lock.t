@@ -14,11 +14,11 @@ ACCEL_CONFIG=$tap_tmp/one.yaml
 export ACCEL_CONFIG
 MODEL="--layers 1 --heads 1 --width 16 --seq 16 --batch 1 --sample 0 --data text.txt"
 # shellcheck disable=SC2086
-timeout 120 "$TRAIN" $MODEL --steps 100000000 --out out >run.out 2>&1 &
+timeout "$HANG_S" "$TRAIN" $MODEL --steps 100000000 --out out >run.out 2>&1 &
 pid=$!
 kill_at_exit $pid
 lock=out/checkpoints/.lock
-wait_until 60 grep -q 'checkpoint of step 20 saved' run.out
+wait_until grep -q 'checkpoint of step 20 saved' run.out
 holder=$(cat $lock)
 
 says_again() { # N: it was written again for the Nth time
@@ -26,18 +26,18 @@ says_again() { # N: it was written again for the Nth time
 }
 
 : >$lock
-wait_until 60 says_again 1
+wait_until says_again 1
 ok $? "emptied: it is written again"
 is "$(cat $lock)" "$holder" "with the same words"
 rm $lock
-wait_until 60 says_again 2
+wait_until says_again 2
 ok $? "removed: so it is"
 # shellcheck disable=SC2086
-timeout 60 "$TRAIN" $MODEL --steps 10 --out out >second.out 2>&1
+timeout "$HANG_S" "$TRAIN" $MODEL --steps 10 --out out >second.out 2>&1
 is $? 69 "a second run is refused"
 echo "something else" >new
 mv new $lock
-wait_until 60 says_again 3
+wait_until says_again 3
 ok $? "replaced by another file: so it is"
 kill $pid
 wait $pid

@@ -25,7 +25,7 @@ start() {
         >"$name.out" 2>&1 &
     pid=$!
     kill_at_exit $pid KILL
-    wait_for_step "$name/log.jsonl" 25 60 || diag "$(cat "$name.out")"
+    wait_for_step "$name/log.jsonl" 25 || diag "$(cat "$name.out")"
 }
 
 not_running() {
@@ -49,16 +49,16 @@ failcall=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 if [ -r "$failcall" ] && ! built_with_sanitizer; then
     train_config never.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 1000000000}"
     start never.yaml one FAILCALL_PATH=/.tmp-step_ FAILCALL_AT=2 FAILCALL_HOW=hang FAILCALL_SEEN=hangs "LD_PRELOAD=$failcall"
-    wait_until 60 _has_step one/log.jsonl $((step + 25)) || diag "$(cat one.out)"
+    wait_until _has_step one/log.jsonl $((step + 25)) || diag "$(cat one.out)"
     kill -INT $pid
-    wait_until 60 [ -e hangs ]
+    wait_until [ -e hangs ]
     like "$(cat one.out)" "press Ctrl-C again to end at once \(the checkpoint of step $step is kept" \
         "the first Ctrl-C says what the second one would keep"
     kill -INT $pid
     wait $pid
     is $? 130 "the second one ends at once, in the middle of the save"
     # shellcheck disable=SC2086
-    ACCEL_CONFIG=save.yaml timeout 60 "$TRAIN" $MODEL --steps $((step + 1)) --out one >again.out 2>&1
+    ACCEL_CONFIG=save.yaml timeout "$HANG_S" "$TRAIN" $MODEL --steps $((step + 1)) --out one >again.out 2>&1
     like "$(cat again.out)" "resumed from .*: step $step" "and that is what the next run goes on from"
 else
     skip 3 "the fault injector is not built, or this is a sanitizer build"
@@ -76,7 +76,7 @@ done
 start save.yaml ignored --ignore-signal=INT
 kill -INT $pid
 step=$(last_step ignored/log.jsonl)
-wait_until 60 _has_step ignored/log.jsonl $((step + 50))
+wait_until _has_step ignored/log.jsonl $((step + 50))
 ok $? "where SIGINT is ignored it stays so"
 kill -TERM $pid
 wait $pid
@@ -95,7 +95,7 @@ launch() { # OUT: $pid leads a process group
         "$TRAIN" $MODEL --steps 100000000 --out "$1" >"$1.out" 2>&1 &
     pid=$!
     kill_group_at_exit $pid KILL
-    wait_for_step "$1/log.jsonl" 25 60 || diag "$(cat "$1.out")"
+    wait_for_step "$1/log.jsonl" 25 || diag "$(cat "$1.out")"
 }
 launch group
 env kill -s INT -- "-$pid"
@@ -116,8 +116,8 @@ is $? 85 "accel launch: SIGUSR1: saved, to be run again"
 launch killed
 kill -9 $pid
 wait $pid
-wait_until 60 grep -q '; the state of step [0-9]* is saved' killed.out
+wait_until grep -q '; the state of step [0-9]* is saved' killed.out
 ok $? "accel launch: killed, its ranks save and end"
-wait_until 60 not_running
+wait_until not_running
 ok $? "and nothing is left"
 done_testing

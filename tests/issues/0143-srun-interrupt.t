@@ -22,7 +22,7 @@ export MODEL
 cluster_up --nodes 1 --cpus 2 --mode plain --kill-wait 60
 
 running() { # NAME
-    wait_for_step "$1/log.jsonl" 25 90 || diag "$(cat "$1.out")"
+    wait_for_step "$1/log.jsonl" 25 || diag "$(cat "$1.out")"
 }
 
 saved() { # NAME: the step that the log ends with
@@ -36,7 +36,7 @@ saved() { # NAME: the step that the log ends with
 # a shell that waits dies of the same Ctrl-C, dash by its code even when its child handled it.
 in_terminal() {
     mkfifo "$1.keys"
-    timeout 180 script -qfec "$2" "$1.out" <"$1.keys" >/dev/null 2>&1 &
+    timeout "$HANG_S" script -qfec "$2" "$1.out" <"$1.keys" >/dev/null 2>&1 &
     pid=$!
     exec 3>"$1.keys"
     kill_at_exit $pid
@@ -65,7 +65,7 @@ if [ -r "$failcall" ] && ! built_with_sanitizer; then
     in_terminal twice 'exec srun --accel-config=two.yaml env FAILCALL_PATH=/.tmp-step_ FAILCALL_AT=2 FAILCALL_HOW=hang \
         FAILCALL_SEEN=hangs LD_PRELOAD='"$failcall"' $TRAIN $MODEL --out twice'
     press
-    wait_until 60 [ -e hangs ]
+    wait_until [ -e hangs ]
     like "$(cat twice.out)" 'press Ctrl-C again to end at once \(nothing is saved yet\)' "twice: the first one says what is kept"
     press
     leave
@@ -99,12 +99,12 @@ done
 
 # A program that does not listen: srun kills it at the second one.
 # shellcheck disable=SC2016 # for the inner shell
-timeout 120 srun --accel-config=two.yaml sh -c 'trap "" TERM INT; echo >deaf.$SLURM_PROCID; sleep 100' >deaf.out 2>&1 &
+timeout "$HANG_S" srun --accel-config=two.yaml sh -c 'trap "" TERM INT; echo >deaf.$SLURM_PROCID; sleep 100' >deaf.out 2>&1 &
 limit=$!
-wait_until 60 [ -e deaf.1 ]
+wait_until [ -e deaf.1 ]
 read -r pid <"/proc/$limit/task/$limit/children"
 kill -TERM "$pid"
-wait_until 60 grep -q 'srun received SIGTERM' deaf.out
+wait_until grep -q 'srun received SIGTERM' deaf.out
 kill -TERM "$pid"
 wait $limit
 is $? 137 "a second SIGTERM ends at once"
@@ -114,12 +114,12 @@ cat >job.sh <<'JOB'
 #!/bin/sh
 srun $TRAIN $MODEL --out batch
 JOB
-job=$(timeout 30 sbatch --parsable --accel-config=two.yaml -o batch.out job.sh)
+job=$(timeout "$HANG_S" sbatch --parsable --accel-config=two.yaml -o batch.out job.sh)
 running batch
 scancel "$job"
-wait_for_job "$job" CANCELLED 90
+wait_for_job "$job" CANCELLED
 ok $? "scancel: the job is CANCELLED"
-wait_until 60 grep -q 'is saved in batch' batch.out
+wait_until grep -q 'is saved in batch' batch.out
 saved batch
 no_node_drained
 ok $? "no node is drained"

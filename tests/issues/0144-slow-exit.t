@@ -23,10 +23,10 @@ cluster_up --nodes 1 --cpus 2 --mode plain --kill-wait 60
 
 begin() { # NAME RANK: as $pid
     # shellcheck disable=SC2086
-    timeout -s KILL 150 env --default-signal=INT srun --accel-config=two.yaml env FAILCALL_LEAVE="$1.leaves" \
+    timeout -s KILL "$HANG_S" env --default-signal=INT srun --accel-config=two.yaml env FAILCALL_LEAVE="$1.leaves" \
         FAILCALL_RANK="$2" LD_PRELOAD="$failcall" "$TRAIN" $MODEL --out "$1" >"$1.out" 2>&1 </dev/null &
     limit=$!
-    wait_for_step "$1/log.jsonl" 25 90 || diag "$(cat "$1.out")"
+    wait_for_step "$1/log.jsonl" 25 || diag "$(cat "$1.out")"
     read -r pid <"/proc/$limit/task/$limit/children"
     kill_at_exit "$pid"
 }
@@ -42,12 +42,12 @@ for rank in 0 1; do
 done
 
 begin again 1
-job=$(timeout 20 squeue -h -o %A)
-timeout 20 scancel -s USR1 "$job.0"
+job=$(timeout "$HANG_S" squeue -h -o %A)
+timeout "$HANG_S" scancel -s USR1 "$job.0"
 second_life() {
     [ -e again.leaves ] && grep -q 'requesting a new allocation' again.out && grep -q 'resumed' again.out
 }
-wait_until 90 second_life
+wait_until second_life
 ok $? "the warning, rank 1 ends late: srun asks for a new allocation, and the run goes on" ||
     diag "$(cat again.out)"
 like "$(cat again.out)" "job $job stopped with its state saved \\(exit 85\\)" "as its code is that of the stop"

@@ -23,6 +23,7 @@ printf 'distributed_type: MULTI_CPU\nnum_processes: 2\naccel: {preemption: {lead
 cat >pair.sh <<'PAIR'
 PATH=${PATH:-/usr/bin:/bin} # --export=NONE leaves none
 if [ "$SLURM_PROCID" = 1 ]; then exec "$1" "$2.steps" exit=0; fi
+until [ -e "$2.steps.1" ]; do sleep 0.05; done # task 1 waits for signals
 : >"$2.started"
 while ! [ -s "$2.steps.signals" ]; do sleep 0.05; done
 sleep 0.2
@@ -35,7 +36,7 @@ warned() { # NAME
 }
 
 job_of() { # NAME: the running job of that name
-    timeout 10 squeue -h -n "$1" -t R -o %A | head -n 1
+    timeout "$HANG_S" squeue -h -n "$1" -t R -o %A | head -n 1
 }
 
 its_task_runs() { # NAME
@@ -43,15 +44,14 @@ its_task_runs() { # NAME
 }
 
 signal_it() { # NAME
-    wait_until 60 its_task_runs "$1" || diag "$1 does not start"
-    sleep 0.3 # until task 1 has its handlers
-    timeout 10 scancel -s USR1 "$(job_of "$1")"
+    wait_until its_task_runs "$1" || diag "$1 does not start"
+    timeout "$HANG_S" scancel -s USR1 "$(job_of "$1")"
 }
 
 cluster_up --nodes 1 --cpus 2
 
 # ---- the signal by itself -----------------------------------------------------------------
-timeout 120 srun -J bare --accel-config=two.yaml sh pair.sh "$stepper" bare >bare.out 2>&1 &
+timeout "$HANG_S" srun -J bare --accel-config=two.yaml sh pair.sh "$stepper" bare >bare.out 2>&1 &
 pid=$!
 signal_it bare
 wait $pid
@@ -68,10 +68,10 @@ PATH=${PATH:-/usr/bin:/bin}
 srun /bin/sh pair.sh "$1" batch
 BATCH
 for how in ALL NONE; do
-    rm -f batch.started batch.steps.signals
-    job=$(timeout 30 sbatch --parsable --export=$how -J batch batch.sh "$stepper")
+    rm -f batch.started batch.steps.1 batch.steps.signals
+    job=$(timeout "$HANG_S" sbatch --parsable --export=$how -J batch batch.sh "$stepper")
     signal_it batch
-    wait_for_job "$job" 'COMPLETED|FAILED|CANCELLED' 60
+    wait_for_job "$job" 'COMPLETED|FAILED|CANCELLED'
     is "$(job_state "$job")" COMPLETED "the same in a batch job, --export=$how" || diag "$(cat batch.out)"
     like "$(cat batch.out)" '^script: done, restart 0$' "which runs on to its end"
 done
@@ -87,7 +87,7 @@ open("python.started", "w").close()
 while True:
     time.sleep(0.05)
 PY
-    timeout 120 srun -J python --accel-config=one.yaml python3 wants.py >python.out 2>&1 &
+    timeout "$HANG_S" srun -J python --accel-config=one.yaml python3 wants.py >python.out 2>&1 &
     pid=$!
     signal_it python
     wait $pid
@@ -103,7 +103,7 @@ trap 'echo trapped; exit 7' USR1
 : >$1.started
 while :; do sleep 0.05; done
 TRAP
-timeout 120 srun -J own --signal=USR1@120 --accel-config=one.yaml sh trap.sh own >own.out 2>&1 &
+timeout "$HANG_S" srun -J own --signal=USR1@120 --accel-config=one.yaml sh trap.sh own >own.out 2>&1 &
 pid=$!
 signal_it own
 wait $pid
@@ -113,14 +113,14 @@ cat >own.sh <<'OWN'
 #SBATCH --accel-config=one.yaml --signal=USR1@120 -o own-batch.out
 srun sh trap.sh own-batch
 OWN
-job=$(timeout 30 sbatch --parsable -J own-batch own.sh)
+job=$(timeout "$HANG_S" sbatch --parsable -J own-batch own.sh)
 signal_it own-batch
-wait_for_job "$job" 'COMPLETED|FAILED|CANCELLED' 60
+wait_for_job "$job" 'COMPLETED|FAILED|CANCELLED'
 is "$(job_field "$job" ExitCode)" 7:0 "the same in a batch script" || diag "$(cat own-batch.out)"
-job=$(timeout 30 sbatch --parsable --signal=USR1@120 --accel-config=one.yaml -J typed -o typed.out \
+job=$(timeout "$HANG_S" sbatch --parsable --signal=USR1@120 --accel-config=one.yaml -J typed -o typed.out \
     --wrap 'srun sh trap.sh typed')
 signal_it typed
-wait_for_job "$job" 'COMPLETED|FAILED|CANCELLED' 60
+wait_for_job "$job" 'COMPLETED|FAILED|CANCELLED'
 is "$(job_field "$job" ExitCode)" 7:0 "and on sbatch's command line" || diag "$(cat typed.out)"
 
 # ---- who is ended unsaved is told ------------------------------------------------------------
@@ -131,20 +131,19 @@ like "$srun_out" 'ended by the warning signal with exit code 138; a program that
     "ended by a warning all the same: one line says what would have saved it"
 
 # shellcheck disable=SC2016 # for the task's shell
-timeout 120 srun -J preempted --accel-config=one.yaml sh -c \
+timeout "$HANG_S" srun -J preempted --accel-config=one.yaml sh -c \
     '[ "$ACCEL_RESTART_COUNT" = 0 ] || exit 0; : >preempted.started; while :; do sleep 0.05; done' \
     >preempted.out 2>&1 &
 pid=$!
-wait_until 60 its_task_runs preempted
-timeout 10 scontrol update PartitionName=low GraceTime=0
-timeout 60 srun -p high -n1 --exclusive --accel-config=none true >/dev/null 2>&1
+wait_until its_task_runs preempted
+timeout "$HANG_S" scontrol update PartitionName=low GraceTime=0
+timeout "$HANG_S" srun -p high -n1 --exclusive --accel-config=none true >/dev/null 2>&1
 wait $pid
 is $? 0 "preempted without a handler: it comes back" || diag "$(cat preempted.out)"
 like "$(cat preempted.out)" 'preempted with exit code [0-9]*; a program that saves on SIGUSR1' \
     "and is told what goes on instead"
 
 # ---- a real time limit ------------------------------------------------------------------------
-SRUN_TIMEOUT=120
 run_srun -J limit --time=1 --accel-config=limit.yaml sh pair.sh "$stepper" limit
 is $? 0 "a script without a handler survives the warning of a real time limit"
 warned limit

@@ -23,7 +23,7 @@ LIFE
 # Every line: ID STATE. Ends when file NAME.stop is there.
 watch_queue() { # NAME
     while ! [ -e "$1.stop" ]; do
-        timeout 10 squeue -h -o '%A %T' >>"$1.queue"
+        timeout "$HANG_S" squeue -h -o '%A %T' >>"$1.queue"
         echo - >>"$1.queue"
     done
 }
@@ -41,12 +41,12 @@ ran_again() { # NAME: ids that were seen RUNNING after another, later one had ru
 cluster_up --nodes 2 --cpus 2 --set RequeueExit=85
 watch_queue again &
 watcher=$!
-timeout 120 srun --accel-config=one.yaml sh life.sh again >again.out 2>&1 &
+timeout "$HANG_S" srun --accel-config=one.yaml sh life.sh again >again.out 2>&1 &
 pid=$!
-wait_until 60 looks_since again again.second
+wait_until looks_since again again.second
 ok $? "srun asked for a new allocation, and it runs" || diag "$(cat again.out)"
 first=$(sed -n 's/.*accel: job \([0-9]*\) stopped with.*/\1/p' again.out)
-is "$(timeout 10 squeue -h -o '%A')" "$((first + 1))" "beside it nothing is queued or runs"
+is "$(timeout "$HANG_S" squeue -h -o '%A')" "$((first + 1))" "beside it nothing is queued or runs"
 is "$(ran_again again)" "" "the ended job never ran again"
 is "$(job_state "$first")" CANCELLED "it was taken back"
 : >again.enough
@@ -58,16 +58,16 @@ unlike "$(cat again.out)" "accel: error" "without an error of accel" || diag "$(
 
 # Also where nothing is started again.
 for name in stay off; do
-    timeout 60 srun --accel-config=$name.yaml sh -c 'exit 85' >$name.out 2>&1
+    timeout "$HANG_S" srun --accel-config=$name.yaml sh -c 'exit 85' >$name.out 2>&1
     is $? 85 "$name: srun ends 85"
-    is "$(timeout 10 squeue -h -o '%A %T')" "" "$name: and nothing of it stays in the queue"
+    is "$(timeout "$HANG_S" squeue -h -o '%A %T')" "" "$name: and nothing of it stays in the queue"
 done
 
 # A batch job is Slurm's to requeue, and a step in salloc is the user's.
 # shellcheck disable=SC2016 # for the job's shell
 printf '#!/bin/sh\n#SBATCH --accel-config=one.yaml -o batch.out\n[ "$SLURM_RESTART_COUNT" ] || exit 85\n' >batch.sh
-job=$(timeout 30 sbatch --parsable batch.sh)
-wait_for_job "$job" COMPLETED 60
+job=$(timeout "$HANG_S" sbatch --parsable batch.sh)
+wait_for_job "$job" COMPLETED
 is "$(job_field "$job" Restarts)" 1 "a batch script that ends 85 is requeued by Slurm as before"
 no_node_drained
 ok $? "no node is drained"

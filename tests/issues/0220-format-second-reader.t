@@ -136,7 +136,7 @@ export OMP_NUM_THREADS
 # run NAME STRATEGY PRECISION RANKS OPTIMIZER
 run() {
     train_config "$1.yaml" "$2" "$3" "$4" 1
-    out=$(timeout 300 "$accel" launch --config "$1.yaml" -n "$4" "$TRAIN" --data text.txt \
+    out=$(timeout "$HANG_S" "$accel" launch --config "$1.yaml" -n "$4" "$TRAIN" --data text.txt \
         --layers 1 --heads 2 --width 16 --seq 16 --batch 2 --sample 0 --steps 3 \
         --optimizer "$5" --out "$1" 2>&1)
     ok $? "a run: $2, $3, $4 ranks, $5" || diag "$out"

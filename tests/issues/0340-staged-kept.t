@@ -26,7 +26,7 @@ done
 train() {
     cfg=$1 out=$2
     shift 2
-    ACCEL_CONFIG=on-$cfg.yaml timeout 120 "$TRAIN" --layers 1 --heads 2 --width 32 --seq 32 --batch 2 \
+    ACCEL_CONFIG=on-$cfg.yaml timeout "$HANG_S" "$TRAIN" --layers 1 --heads 2 --width 32 --seq 32 --batch 2 \
         --steps "${steps:-30}" --sample 0 --data text.txt --out "$out" "$@" >said 2>&1
 }
 # What is there; a copy in progress and what a start writes down are no checkpoints.
@@ -55,7 +55,7 @@ LD_PRELOAD=$shim FAILCALL_SLOW=120000 FAILCALL_SLOW_FROM=30000 FAILCALL_SLOW_PAT
     ACCEL_CONFIG=on-node.yaml "$TRAIN" --layers 1 --heads 2 --width 32 --seq 32 --batch 2 \
     --steps 100000000 --sample 0 --data text.txt --out out >first 2>&1 &
 life=$!
-wait_until 60 grep -q 'checkpoint of step 20 saved on the nodes' first
+wait_until grep -q 'checkpoint of step 20 saved on the nodes' first
 ok $? "a life saves step 20 on its node" || diag "$(tail -n 5 first)"
 kill -KILL $life
 wait $life 2>/dev/null

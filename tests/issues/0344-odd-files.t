@@ -17,7 +17,7 @@ shim=$ACCEL_BUILD/tests/faults/.libs/openlog.so
 train_config c.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 1}"
 
 life() { # STEPS: until then, in out; ends with the code of the run
-    ACCEL_CONFIG=c.yaml timeout 30 "$TRAIN" --layers 1 --heads 1 --width 16 --seq 16 \
+    ACCEL_CONFIG=c.yaml timeout "$HANG_S" "$TRAIN" --layers 1 --heads 1 --width 16 --seq 16 \
         --batch 1 --sample 0 --data text.txt --steps "$1" --out out >said 2>&1
 }
 

@@ -16,7 +16,7 @@ ACCEL_CONFIG=$tap_tmp/c.yaml
 export ACCEL_CONFIG
 MODEL="--layers 1 --heads 1 --width 16 --seq 16 --batch 1 --sample 0 --data text.txt --out out"
 # shellcheck disable=SC2086
-timeout 60 "$TRAIN" $MODEL --steps 1 >first.out 2>&1 || bail_out "no first life: $(cat first.out)"
+timeout "$HANG_S" "$TRAIN" $MODEL --steps 1 >first.out 2>&1 || bail_out "no first life: $(cat first.out)"
 lock=out/checkpoints/.lock
 passes "repair" "$ACCEL_BUILD/accel" ckpt repair out
 like "$(cat $lock)" '^accel ckpt on .*, process [0-9]+$' "the tool has written who it is"
@@ -28,16 +28,16 @@ held() {
     flock "$lock" sh -c 'cat end' >held.out &
     holder=$!
     kill_at_exit $holder
-    wait_until 20 not flock -n "$lock" true
+    wait_until not flock -n "$lock" true
 }
 not() { ! "$@"; }
 
 held
 # shellcheck disable=SC2086
-timeout 120 "$TRAIN" $MODEL --steps 2 >run.out 2>&1 &
+timeout "$HANG_S" "$TRAIN" $MODEL --steps 2 >run.out 2>&1 &
 run=$!
 kill_at_exit $run
-wait_until 60 grep -q 'waiting for accel ckpt on ' run.out
+wait_until grep -q 'waiting for accel ckpt on ' run.out
 ok $? "a run says whom it waits for"
 : >end
 wait $holder
@@ -50,10 +50,10 @@ stop_waiting() {
     waiting=$1
     shift
     held
-    timeout -k 5 120 "$@" >"$waiting" 2>&1 &
+    timeout -k 5 "$HANG_S" "$@" >"$waiting" 2>&1 &
     run=$!
     kill_at_exit $run
-    wait_until 60 grep -q 'waiting for accel ckpt on ' "$waiting"
+    wait_until grep -q 'waiting for accel ckpt on ' "$waiting"
     kill -TERM "$(pgrep -P $run)"
     wait $run
     code=$?
@@ -71,7 +71,7 @@ like "$(tail -1 out/checkpoints/history)" ' restart=0 stop signal=SIGTERM second
     "the history has the stop"
 like "$(cat $lock)" '^accel ckpt on' "the tool's line stays"
 # shellcheck disable=SC2086
-passes "the next life goes on" timeout 120 "$TRAIN" $MODEL --steps 3
+passes "the next life goes on" timeout "$HANG_S" "$TRAIN" $MODEL --steps 3
 is "$(grep -c '"step"' out/log.jsonl)" 3 "and each step is there once"
 
 if command -v mpirun >/dev/null 2>&1; then
@@ -90,7 +90,7 @@ train_config limit.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 1}" "preempti
 ACCEL_CONFIG=limit.yaml SLURM_JOB_ID=7
 export SLURM_JOB_ID
 # shellcheck disable=SC2086
-passes "a job's first life" timeout 120 "$TRAIN" $MODEL --steps 4
+passes "a job's first life" timeout "$HANG_S" "$TRAIN" $MODEL --steps 4
 passes "another tool" "$ACCEL_BUILD/accel" ckpt repair out
 # shellcheck disable=SC2086
 SLURM_RESTART_COUNT=1 stop_waiting run.out "$TRAIN" $MODEL --steps 5

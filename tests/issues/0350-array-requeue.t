@@ -31,17 +31,17 @@ starts() { # NAME: "ELEMENT RESTART" of all, sorted
 warned() { # NAME ELEMENT STATE STEPPER-ARG [SBATCH-OPTION]: submits, warns that element
     export NAME="$1"
     # shellcheck disable=SC2086
-    job=$(timeout 30 sbatch --parsable --accel-config=one.yaml --array=1-3 -N1 -n1 -o "$1.%a.out" \
+    job=$(timeout "$HANG_S" sbatch --parsable --accel-config=one.yaml --array=1-3 -N1 -n1 -o "$1.%a.out" \
         ${5-} array.sh "$stepper" "$1.steps.$2" $4) || diag "sbatch failed"
-    wait_for_job "${job}_1" COMPLETED 60
-    wait_until 60 has_steps "$1.steps.$2"
+    wait_for_job "${job}_1" COMPLETED
+    wait_until has_steps "$1.steps.$2"
     while [ "$(wc -l <"$1.starts")" -lt 3 ]; do sleep 0.1; done
-    timeout 10 scancel -s USR1 "${job}_$2"
-    wait_for_job "${job}_$2" "$3" 90
+    timeout "$HANG_S" scancel -s USR1 "${job}_$2"
+    wait_for_job "${job}_$2" "$3"
     ok $? "$1: element $2 ends $3" || diag "$(cat "$1.$2.out")"
     is "$(job_state "${job}_1") $(job_state "${job}_$((5 - $2))")" "COMPLETED RUNNING" \
         "$1: the other ones were let be"
-    timeout 10 scancel "$job"
+    timeout "$HANG_S" scancel "$job"
 }
 
 # Both elements step into files of their own, so that each shows its lives.
@@ -71,13 +71,13 @@ cat >het.sh <<'JOB'
 #SBATCH -N1 -n1
 srun --het-group=1 "$@"
 JOB
-job=$(timeout 30 sbatch --parsable --requeue --open-mode=append -o het.out het.sh "$stepper" het.steps "requeue=$tap_tmp")
-wait_until 60 has_steps het.steps
-timeout 10 scancel -s USR1 "$job"
+job=$(timeout "$HANG_S" sbatch --parsable --requeue --open-mode=append -o het.out het.sh "$stepper" het.steps "requeue=$tap_tmp")
+wait_until has_steps het.steps
+timeout "$HANG_S" scancel -s USR1 "$job"
 het_restarts() { [ "$(job_field "$job" Restarts),$(job_field $((job + 1)) Restarts)" = "1,1" ]; }
-wait_until 60 het_restarts
+wait_until het_restarts
 ok $? "a heterogeneous job: all of it is requeued" || diag "$(cat het.out)"
-timeout 10 scancel "$job"
+timeout "$HANG_S" scancel "$job"
 no_node_drained
 ok $? "no node is drained"
 done_testing

@@ -25,7 +25,7 @@ stops() { # CONFIG SIGNAL CODE REASON NEXT PROGRAM...: the lines of its end
         --out "$out" >"$out.out" 2>&1 </dev/null &
     pid=$!
     kill_at_exit $pid
-    wait_for_step "$out/log.jsonl" 3 60 || diag "$(cat "$out.out")"
+    wait_for_step "$out/log.jsonl" 3 || diag "$(cat "$out.out")"
     kill -s "$sig" $pid
     wait $pid
     is $? "$code" "$out: ends $code" || diag "$(cat "$out.out")"

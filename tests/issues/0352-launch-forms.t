@@ -24,7 +24,7 @@ cluster_up --nodes 2 --mode mnt --cpus 4
 # ---- accel launch inside a job
 cat >launch.sh <<LAUNCH
 #!/bin/sh
-timeout 60 "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 sh -c 'echo "\$RANK/\$WORLD_SIZE on \$SLURMD_NODENAME"'
+timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 sh -c 'echo "\$RANK/\$WORLD_SIZE on \$SLURMD_NODENAME"'
 echo "rc \$?"
 LAUNCH
 chmod +x launch.sh
@@ -34,8 +34,8 @@ if command -v mpirun >/dev/null 2>&1; then
         run_srun -Q -w n1 -n1 --mpi=$mpi ./launch.sh
         is "$(printf '%s\n' "$srun_out" | sort | paste -sd ,)" "$here" "accel launch in the shell of a step, --mpi=$mpi"
     done
-    job=$(timeout 30 sbatch --parsable -N2 -n2 -o launch.out launch.sh)
-    wait_for_job "$job" 'COMPLETED|FAILED' 90
+    job=$(timeout "$HANG_S" sbatch --parsable -N2 -n2 -o launch.out launch.sh)
+    wait_for_job "$job" 'COMPLETED|FAILED'
     is "$(sort launch.out | paste -sd ,)" "$here" "in the script of a job of two nodes: on this one"
 else
     skip 3 "mpirun is not installed"
@@ -84,8 +84,8 @@ JOB
 for size in "-N2 -n16" ""; do
     rm -f over.out
     # shellcheck disable=SC2086
-    job=$(timeout 30 sbatch --parsable -o over.out $size over.sh)
-    wait_for_job "$job" 'COMPLETED|FAILED' 60
+    job=$(timeout "$HANG_S" sbatch --parsable -o over.out $size over.sh)
+    wait_for_job "$job" 'COMPLETED|FAILED'
     is "$(cat over.out)" 16 "sbatch --overcommit ${size:-with the size of the file}: all tasks run"
 done
 

@@ -46,7 +46,7 @@ like "$srun_out" 'error\[A0303\].*distributed_type NO means one process, but thi
 unlike "$srun_out" 'num_processes: 2' "no advice to set num_processes"
 
 # Another MPI type: not the advice that was followed already.
-if [ -x "$TRAIN" ] && timeout 20 srun --mpi=list 2>&1 | grep -qw pmi2; then
+if [ -x "$TRAIN" ] && timeout "$HANG_S" srun --mpi=list 2>&1 | grep -qw pmi2; then
     train_text text.txt
     SLURM_MPI_TYPE=pmi2 run_srun -n2 --accel-config=two.yaml "$TRAIN" --data text.txt --steps 1
     like "$srun_out" 'cure: this step has another MPI type: leave --mpi out of the command and unset SLURM_MPI_TYPE' \

@@ -108,7 +108,7 @@ row() {
     "$ACCEL_BUILD/accel" launch --config two.yaml train.py "$out" >"$out.out" 2>&1 </dev/null &
     launcher=$!
     kill_at_exit $launcher KILL
-    wait_until 30 runs "$out"
+    wait_until runs "$out"
     for notice; do
         kill -s "${notice%:*}" "$(cat "$out.pid.${notice#*:}")"
         sleep 0.03
@@ -129,10 +129,10 @@ preempted() { # NAME CLUSTER-OPTION...
     name=$1
     shift
     cluster_up --nodes 1 --cpus 4 --mode plain --grace 30 "$@"
-    timeout 120 srun --accel-config=two.yaml python3 train.py "$name" >"$name.out" 2>&1 </dev/null &
+    timeout "$HANG_S" srun --accel-config=two.yaml python3 train.py "$name" >"$name.out" 2>&1 </dev/null &
     limit=$!
-    wait_until 60 runs "$name"
-    timeout 60 srun -Q -p high --exclusive -n1 --accel-config=none true
+    wait_until runs "$name"
+    timeout "$HANG_S" srun -Q -p high --exclusive -n1 --accel-config=none true
     wait $limit
     is $? 0 "$name: the run comes back and ends" || diag "$(cat "$name.out")"
     is "$(saved "$name")" "0 1 at 1" "$name: both ranks have saved the same step"

@@ -22,7 +22,7 @@ number=$(grep -n -m1 accel_spank.so "$cluster_plugstack" | cut -d: -f1)
 refused() { # WHAT TEXT COMMAND [ARG]...
     refused_what=$1 refused_text=$2
     shift 2
-    timeout 60 "$@" >out 2>err </dev/null
+    timeout "$HANG_S" "$@" >out 2>err </dev/null
     is $? 255 "$refused_what: $1 is refused"
     like "$(cat err)" "$refused_text" "$refused_what: with the place" || diag "$(cat err)"
 }
@@ -34,7 +34,7 @@ words() {
     mv "$cluster_plugstack.new" "$cluster_plugstack"
     number=1
     refused "$1" "$2" srun --mpi=none --accel-config=job.yaml true
-    timeout 60 srun true >out 2>err
+    timeout "$HANG_S" srun true >out 2>err
     is "$? $(cat out err)" "0 " "$1: an srun without a config is unharmed and silent"
     "$ACCEL_BUILD/accel" doctor >out 2>&1
     is $? 69 "$1: accel doctor ends 69"
@@ -75,7 +75,7 @@ refused "accel check" "gone.yaml: .*no such file" sh -c \
     "'$ACCEL_BUILD/accel' check --site gone.yaml job.yaml; [ \$? = 0 ] || exit 255"
 printf 'required %s\nrequired %s\n' "$plugin" "$plugin" >"$cluster_plugstack"
 refused "two lines" "A0207.: $cluster_plugstack:1: 2 lines load" srun --accel-config=job.yaml true
-timeout 60 srun true >out 2>&1
+timeout "$HANG_S" srun true >out 2>&1
 is $? 0 "two lines: an srun without a config runs"
 "$ACCEL_BUILD/accel" doctor >out 2>&1
 is $? 69 "two lines: accel doctor ends 69"

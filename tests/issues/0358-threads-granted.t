@@ -21,7 +21,7 @@ tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 
 threads() { # [VAR=VALUE]...: of a run by itself
-    env "$@" timeout 60 "$settings" distributed_type=NO accel.device=cpu 2>err |
+    env "$@" timeout "$HANG_S" "$settings" distributed_type=NO accel.device=cpu 2>err |
         sed -n 's/ threads$//p'
 }
 is "$(threads)" "$cpus" "without Slurm: all cores"

@@ -32,7 +32,7 @@ run_srun --mpi=none -n2 -N1 --accel-config=job.yaml sh -c 'echo "$RANK/$WORLD_SI
 is "$(printf '%s\n' "$srun_out" | sort | paste -sd ' ')" "0/2 0/2 1/2 1/2" "each task has its place"
 run_srun --mpi=none -n3 -N2 --accel-config=job.yaml sh -c 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE"'
 is "$(printf '%s\n' "$srun_out" | sort | paste -sd ' ')" "0/3 0/2 1/3 1/2 2/3 0/1" "also on two nodes"
-out=$(timeout 60 salloc -Q -N2 srun --mpi=none -N1 -n1 -w n2 --accel-config=job.yaml \
+out=$(timeout "$HANG_S" salloc -Q -N2 srun --mpi=none -N1 -n1 -w n2 --accel-config=job.yaml \
     sh -c 'echo "$RANK/$WORLD_SIZE $MASTER_ADDR $SLURMD_NODENAME"' 2>&1)
 like "$out" '^0/1 [^ ]+ n2$' "a step of one node in a larger job"
 printf 'distributed_type: MULTI_CPU\naccel: {preemption: {enabled: false}}\n' >off.yaml

@@ -19,7 +19,7 @@ train_config two.yaml NO_SHARD no 2 1
 
 # ends COMMAND: sets code and said
 ends() {
-    ACCEL_CONFIG=one.yaml timeout -k 2 60 "$streaming" "$@" >said 2>&1
+    ACCEL_CONFIG=one.yaml timeout -k 2 "$HANG_S" "$streaming" "$@" >said 2>&1
     code=$?
     said=$(cat said)
 }
@@ -44,9 +44,9 @@ waits() {
         'head -c 5400 text.txt; echo $$ >waiting; exec sleep 1000' 60 "$waits_out" >"$waits_out.said" 2>&1 &
     pid=$!
     kill_group_at_exit $pid KILL
-    wait_until 60 [ -s waiting ]
+    wait_until [ -s waiting ]
     kill_at_exit "$(cat waiting)" KILL # it outlives whoever no longer reads it
-    wait_for_step "$waits_out/log.jsonl" 9 60 || diag "$(cat "$waits_out.said")"
+    wait_for_step "$waits_out/log.jsonl" 9 || diag "$(cat "$waits_out.said")"
 }
 
 waits term "$streaming"
@@ -54,9 +54,9 @@ kill -TERM $pid
 wait $pid
 is $? 85 "SIGTERM ends the wait for a sample"
 contains "$(cat term.said)" 'the state of step 9 is saved in term/checkpoints' "and the last step is saved"
-ACCEL_CONFIG=one.yaml timeout -k 2 60 "$streaming" 'cat text.txt' 60 term >said 2>&1
+ACCEL_CONFIG=one.yaml timeout -k 2 "$HANG_S" "$streaming" 'cat text.txt' 60 term >said 2>&1
 ok $? "it goes on" || diag "$(cat said)"
-ACCEL_CONFIG=one.yaml timeout -k 2 60 "$streaming" 'cat text.txt' 60 whole >said 2>&1
+ACCEL_CONFIG=one.yaml timeout -k 2 "$HANG_S" "$streaming" 'cat text.txt' 60 whole >said 2>&1
 ok $? "a run without a stop" || diag "$(cat said)"
 same_bits term/log.jsonl whole/log.jsonl
 ok $? "with the sample that did not come, to the same bits"
@@ -67,7 +67,7 @@ rm -f waiting
 ACCEL_CONFIG=one.yaml "$streaming" 'echo $$ >waiting; exec sleep 1000' 60 first >first.said 2>&1 &
 pid=$!
 kill_at_exit $pid KILL
-wait_until 60 [ -s waiting ]
+wait_until [ -s waiting ]
 kill_at_exit "$(cat waiting)" KILL
 kill -TERM $pid
 wait $pid

@@ -93,7 +93,7 @@ done
 
 # ---- programs of libaccel run what computes the same numbers ----
 train() { # NAME: exit code; log in out-NAME
-    ACCEL_CONFIG=$1.yaml timeout 60 "$TRAIN" --data text.txt --layers 2 --heads 2 --width 16 \
+    ACCEL_CONFIG=$1.yaml timeout "$HANG_S" "$TRAIN" --data text.txt --layers 2 --heads 2 --width 16 \
         --seq 16 --batch 2 --steps 3 --sample 0 --out "out-$1" >out 2>&1
 }
 config() { # NAME TYPE LINE...

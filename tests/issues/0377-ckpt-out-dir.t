@@ -48,7 +48,7 @@ same merge-weights @ new
 # ---- a resume from another run's output directory ----
 printf 'distributed_type: FSDP\nuse_cpu: true\n' >fsdp.yaml
 train() { # OUT STEPS RESUME
-    ACCEL_CONFIG=fsdp.yaml ACCEL_RESUME=$3 OMP_NUM_THREADS=1 timeout 60 "$ACCEL_BUILD/examples/train" \
+    ACCEL_CONFIG=fsdp.yaml ACCEL_RESUME=$3 OMP_NUM_THREADS=1 timeout "$HANG_S" "$ACCEL_BUILD/examples/train" \
         --data "$ACCEL_SRC/LICENSE" --layers 1 --heads 2 --width 16 --seq 16 --batch 2 --sample 0 --steps "$2" --out "$1" >said 2>&1
 }
 train first 2 auto

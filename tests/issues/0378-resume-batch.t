@@ -15,7 +15,7 @@ printf 'distributed_type: FSDP\nuse_cpu: true\n' >fsdp.yaml
 train() { # RANKS STEPS [OPTION...]
     t_ranks=$1 t_steps=$2
     shift 2
-    timeout 60 "$ACCEL_BUILD/accel" launch -n "$t_ranks" --config fsdp.yaml "$TRAIN" --data text.txt \
+    timeout "$HANG_S" "$ACCEL_BUILD/accel" launch -n "$t_ranks" --config fsdp.yaml "$TRAIN" --data text.txt \
         --layers 1 --heads 2 --width 16 --seq 16 --sample 0 --steps "$t_steps" "$@" >out.txt 2>&1
 }
 batch_lines() {

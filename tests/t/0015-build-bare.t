@@ -62,7 +62,7 @@ head -c 30000 "$ACCEL_SRC/README.md" >text.txt
 printf 'distributed_type: "NO"\nuse_cpu: true\n' >saves.yaml
 printf 'distributed_type: "NO"\nuse_cpu: true\naccel:\n  checkpoint: {save: false}\n' >bare.yaml
 train() { # CONFIG
-    OMP_NUM_THREADS=1 ACCEL_CONFIG=$1 timeout 120 examples/train --data text.txt --steps 3 \
+    OMP_NUM_THREADS=1 ACCEL_CONFIG=$1 timeout "$HANG_S" examples/train --data text.txt --steps 3 \
         --layers 1 --heads 2 --width 32 --seq 16 --sample 0 --out "out-$1" 2>&1
 }
 out=$(train saves.yaml)

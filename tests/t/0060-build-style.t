@@ -75,6 +75,10 @@ is "$(find runtime checkpoint srun_plugin cli examples \( -name '*.[ch]' -o -nam
     grep -v 'accel\.h:.*"ACCEL_ECONFIG"')" "" \
     "names of accel's variables are spelled in runtime/common/env_names.h only"
 
+# A number of seconds that is enough on one machine is not on a busier one (tap.sh: HANG_S).
+is "$(grep -n -E '(timeout( -[ks] *[A-Z0-9]+)*|wait_until) ([1-9][0-9]?|[1-5][0-9][0-9]) ' tests/t/*.t tests/t/*.sh tests/issues/*.t)" "" \
+    "no test waits for less than what is a hang"
+
 is "$({ cat "$tap_tmp/sources" && find . -maxdepth 1 -name '*.md' -o -maxdepth 1 -name '*.a[cm]'; } |
     xargs grep -H -n -E '/(home|root|Users|workspace|wor[k])/[A-Za-z0-9]|/tm[p]/[a-z]+/[a-z]' |
     grep -v -E '/home/(u|user|ada|alice|me)/')" "" "no path of one machine"

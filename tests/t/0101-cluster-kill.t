@@ -38,7 +38,7 @@ kill_and_down() { # MODE DAEMON...
     mark=3$(date +%N).$$ # the tasks' own argument: seconds, and found again by it
     cluster_up --mode "$how" --nodes 2 --plugin none
     job=$(sbatch --parsable -N2 -n2 -o /dev/null --wrap "srun sleep $mark")
-    wait_until 30 task_count 2
+    wait_until task_count 2
     ok $? "$how, $*: a job of two tasks runs"
     killed=0
     for name in "$@"; do

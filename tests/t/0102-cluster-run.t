@@ -14,7 +14,7 @@ one=/tmp/accel-t.1.$$ two=/tmp/accel-t.2.$$
 at_exit '"$accel_cluster" down --dir "$one" 2>/dev/null; "$accel_cluster" down --dir "$two" 2>/dev/null'
 
 # shellcheck disable=SC2016 # for the inner shell
-out=$(cd "$tap_tmp" && timeout 60 "$accel_cluster" run --plugin none --dir "$one" \
+out=$(cd "$tap_tmp" && timeout "$HANG_S" "$accel_cluster" run --plugin none --dir "$one" \
     sh -c 'pwd; echo "$SLURM_CONF"; srun -Q pwd; exit 7')
 is $? 7 "run passes the exit status on"
 is "$out" "$(printf '%s\n' "$tap_tmp" "$one/etc/slurm.conf" "$tap_tmp")" \
@@ -22,23 +22,23 @@ is "$out" "$(printf '%s\n' "$tap_tmp" "$one/etc/slurm.conf" "$tap_tmp")" \
 cluster_gone "$one"
 ok $? "run removes the cluster that it started"
 
-out=$(echo 'two words' | timeout 60 "$accel_cluster" run --plugin none \
+out=$(echo 'two words' | timeout "$HANG_S" "$accel_cluster" run --plugin none \
     --dir "$one" sh -c 'cat')
 is "$out" 'two words' "run passes standard input on"
 
-timeout 60 "$accel_cluster" run --plugin none --dir "$one" srun sleep 333.$$ \
+timeout "$HANG_S" "$accel_cluster" run --plugin none --dir "$one" srun sleep 333.$$ \
     >"$tap_tmp/out" 2>&1 &
 runner=$!
 # shellcheck disable=SC2317 # called by wait_until
-job_runs() { [ -n "$(timeout 5 squeue -h -t R 2>/dev/null)" ]; }
+job_runs() { [ -n "$(timeout "$HANG_S" squeue -h -t R 2>/dev/null)" ]; }
 SLURM_CONF=$one/etc/slurm.conf
 export SLURM_CONF
-wait_until 30 job_runs
+wait_until job_runs
 ok $? "run runs a job"
 kill -TERM "$runner"
 wait "$runner"
 isnt $? 0 "run ended by SIGTERM does not exit 0"
-wait_until 20 cluster_gone "$one" "333.$$"
+wait_until cluster_gone "$one" "333.$$"
 ok $? "run ended by SIGTERM removes cluster and job"
 
 # Both start at the same moment.
@@ -90,7 +90,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null && id -un 65534 >/dev/nul
             skip 2 "user namespaces are not allowed"
             continue
         fi
-        out=$(cd / && setpriv --reuid=65534 --regid=65534 --clear-groups timeout 60 \
+        out=$(cd / && setpriv --reuid=65534 --regid=65534 --clear-groups timeout "$HANG_S" \
             "$tap_tmp/scripts/accel-cluster" run --plugin none --nodes 2 --mode $mode \
             --dir "$one" srun -N2 --mpi=pmix id -u 2>&1)
         is "$out" "$(printf '65534\n65534')" "ordinary user, mode $mode: a step on 2 nodes"

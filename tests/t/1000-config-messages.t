@@ -20,7 +20,7 @@ as_reader= # root reads everything: be somebody else for the unreadable file
 check() { # NAME [PREFIX COMMAND]
     (
         # shellcheck disable=SC2086
-        exec timeout 60 ${2-} "$ACCEL_BUILD/accel" check --quiet "$1.yaml" >out 2>err
+        exec timeout "$HANG_S" ${2-} "$ACCEL_BUILD/accel" check --quiet "$1.yaml" >out 2>err
     )
 }
 

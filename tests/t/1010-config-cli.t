@@ -148,11 +148,11 @@ run env PATH="$here" "$accel" launch --config two.yaml ./show
 is "$code" 69 "without mpirun"
 contains "$err" "openmpi-bin" "the package is named"
 if command -v mpirun >/dev/null 2>&1; then
-    run timeout 120 "$accel" launch --config two.yaml ./show x
+    run timeout "$HANG_S" "$accel" launch --config two.yaml ./show x
     is "$code" 0 "two processes through mpirun"
     is "$(sort out)" "2|0|$here/two.yaml|x
 2|1|$here/two.yaml|x" "with rank, size and config"
-    run timeout 120 env SHOW_EXIT=85 "$accel" launch --config two.yaml ./show
+    run timeout "$HANG_S" env SHOW_EXIT=85 "$accel" launch --config two.yaml ./show
     is "$code" 85 "mpirun's exit code is passed on"
 else
     skip 3 "mpirun is not installed"

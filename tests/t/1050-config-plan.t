@@ -54,7 +54,7 @@ rows() { # of a plan: what does not depend on the process and its data
         sed -E 's/^.*(  (  )?(parameters|ranks|sharding|precision|adam|gradients|gather|bf16|reduce|activations|sent|checkpoint) )/\1/'
 }
 compare() { # CONFIG RANKS DESCRIPTION
-    run env OMP_NUM_THREADS=1 timeout 120 "$accel" launch --config "$1" "$train" \
+    run env OMP_NUM_THREADS=1 timeout "$HANG_S" "$accel" launch --config "$1" "$train" \
         --data "$ACCEL_SRC/examples/sample.txt" --layers 2 --heads 2 --width 32 --seq 48 \
         --vocab 300 --batch 3 --accumulate 2 --steps 1 --sample 0 --out "out-$2"
     is "$code" 0 "$3: a run of one step" || diag "$err"

@@ -19,7 +19,7 @@ export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 train() { # CONFIG [OPTION...]: exit code; log in out-CONFIG, output in out
     cfg=$1
     shift
-    timeout 60 "$ACCEL_BUILD/accel" launch -n "$ranks" --config "$cfg.yaml" "$TRAIN" \
+    timeout "$HANG_S" "$ACCEL_BUILD/accel" launch -n "$ranks" --config "$cfg.yaml" "$TRAIN" \
         --data text.txt --layers 1 --heads 2 --width 16 --seq 16 --batch 2 --steps 6 \
         --sample 0 --out "out-$cfg" "$@" >out 2>&1
 }
@@ -72,7 +72,7 @@ is "$(losses out-zero2/log.jsonl)" "$(losses out-fsdp/log.jsonl)" "and gives the
 
 # The program by itself: accel launch would find a wrong mesh before it starts anything.
 refused() { # CONFIG CODE TEXT
-    ACCEL_CONFIG=$1.yaml timeout 60 "$TRAIN" --data text.txt --out "out-$1" >out 2>&1
+    ACCEL_CONFIG=$1.yaml timeout "$HANG_S" "$TRAIN" --data text.txt --out "out-$1" >out 2>&1
     is "$?" 65 "$1: exit code"
     like "$(cat out)" "error\[$2\]: .*$3" "$1: code, place and key"
     like "$(cat out)" '  cure: [^ ]' "$1: a cure"
@@ -81,12 +81,12 @@ refused() { # CONFIG CODE TEXT
 }
 printf 'distributed_type: MULTI_XPU\n' >xpu.yaml
 refused xpu A0170 "xpu.yaml:1: 'distributed_type: MULTI_XPU' is not supported yet"
-timeout 60 "$ACCEL_BUILD/accel" launch --config xpu.yaml -n 1 "$TRAIN" --data text.txt --out out-xpu >out 2>&1
+timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config xpu.yaml -n 1 "$TRAIN" --data text.txt --out out-xpu >out 2>&1
 is "$?" 65 "in a task: exit code"
 like "$(cat out)" "error\[A0170\]: xpu.yaml:1: 'distributed_type: MULTI_XPU' is not" \
     "in a task, which opens no file: the same place"
 printf 'distributed_type: MULTI_GPU\n' >gpu.yaml
-ACCEL_CONFIG=gpu.yaml timeout 60 "$TRAIN" --data text.txt --out out-gpu >out 2>&1
+ACCEL_CONFIG=gpu.yaml timeout "$HANG_S" "$TRAIN" --data text.txt --out out-gpu >out 2>&1
 is "$?" 69 "GPUs are asked for and none is given: exit code"
 like "$(cat out)" 'error\[A0426\]: .*MULTI_GPU, but this task has no GPU' \
     "never the CPU in silence"

@@ -14,7 +14,7 @@ cd "$tap_tmp" || bail_out "no directory"
 # Runs accel config on a pseudo-terminal; stdin is what is typed. Output in `out`, exit
 # status in `code`: the last part of a pipe is a process of its own.
 ask() { # ARG...
-    timeout 60 script -qec "'$accel' config $*" /dev/null >out 2>&1
+    timeout "$HANG_S" script -qec "'$accel' config $*" /dev/null >out 2>&1
     echo $? >code
 }
 # Enter for the rest.

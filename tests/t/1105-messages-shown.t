@@ -28,7 +28,7 @@ plain() { # FILE
 shown() {
     shown_rc=$1 shown_name=$2
     shift 2
-    timeout 60 "$@" >stdout 2>err </dev/null
+    timeout "$HANG_S" "$@" >stdout 2>err </dev/null
     is $? "$shown_rc" "$shown_name: exit $shown_rc"
     seen="$seen $shown_rc"
     plain err >err.plain
@@ -114,7 +114,7 @@ shown 74 cut sh -c '"$1" ckpt verify cut/step_00000004 >&2' sh "$accel"
 "$TRAIN" "$@" --steps 100000 --out stopped >stopped.out 2>&1 &
 pid=$!
 kill_at_exit $pid KILL
-wait_for_step stopped/log.jsonl 2 60 || diag "no step: $(cat stopped.out)"
+wait_for_step stopped/log.jsonl 2 || diag "no step: $(cat stopped.out)"
 kill "$pid"
 wait "$pid"
 is $? 85 "stopped: exit 85"

@@ -18,7 +18,7 @@ export TMPDIR OMP_NUM_THREADS OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONF
 unset SLURM_JOB_ID SLURM_STEP_ID SLURM_PROCID ACCEL_CONFIG ACCEL_CONFIG_RESOLVED
 
 run() { # CMD...: sets code, out, err
-    timeout 120 "$@" >out 2>err
+    timeout "$HANG_S" "$@" >out 2>err
     code=$?
     out=$(cat out)
     err=$(cat err)

@@ -18,7 +18,7 @@ config() { # FILE RANKS NODES
     printf 'distributed_type: FSDP\nnum_processes: %s\nnum_machines: %s\n' "$2" "$3" >"$1"
 }
 step() { # COMMAND...: sets code, out, err
-    timeout 120 "$@" >out 2>err
+    timeout "$HANG_S" "$@" >out 2>err
     code=$?
     out=$(cat out)
     err=$(cat err)

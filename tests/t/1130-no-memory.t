@@ -45,7 +45,7 @@ while IFS='|' read -r program command; do
     "$accel" $command >out 2>err </dev/null
     rc=$?
     # shellcheck disable=SC2086
-    NOMEM_PROGRAM=$program NOMEM_DIR=places LD_PRELOAD=$shim timeout 120 "$accel" $command \
+    NOMEM_PROGRAM=$program NOMEM_DIR=places LD_PRELOAD=$shim timeout "$HANG_S" "$accel" $command \
         >all.out 2>all.err </dev/null
     silent=
     for place in places/*.rc; do
@@ -97,7 +97,7 @@ while IFS='|' read -r program command written; do
         rm -rf "$written" old.yaml.bak
         printf 'distributed_type: FSDP\nfp16: true\n' >old.yaml
         # shellcheck disable=SC2086
-        NOMEM_PROGRAM=$program NOMEM_AT=$n LD_PRELOAD=$shim timeout 60 "$accel" $command \
+        NOMEM_PROGRAM=$program NOMEM_AT=$n LD_PRELOAD=$shim timeout "$HANG_S" "$accel" $command \
             >place.out 2>place.err </dev/null
         status=$?
         if answers $status place.out place.err; then

@@ -28,7 +28,7 @@ printf 'distributed_type: "NO"\n' >one.yaml
 set -- --data text --steps 2 --layers 1 --width 32 --heads 2 --seq 32 --sample 0
 
 alone() { # [VAR=VALUE]...: a single run; output in $out, status in $code
-    out=$(env ACCEL_CONFIG=one.yaml "$@" timeout 60 "$TRAIN" --data text --steps 2 --layers 1 \
+    out=$(env ACCEL_CONFIG=one.yaml "$@" timeout "$HANG_S" "$TRAIN" --data text --steps 2 --layers 1 \
         --width 32 --heads 2 --seq 32 --sample 0 --out "alone" 2>&1)
     code=$?
 }
@@ -182,12 +182,12 @@ bound_ranks() { # N: are N ranks held to a part of the machine?
 }
 if [ "$(nproc)" -ge 2 ]; then
     whole=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
-    ACCEL_CONFIG=$tap_tmp/cpu.yaml timeout 120 srun -n2 --exclusive --mpi=pmix "$TRAIN" "$@" \
+    ACCEL_CONFIG=$tap_tmp/cpu.yaml timeout "$HANG_S" srun -n2 --exclusive --mpi=pmix "$TRAIN" "$@" \
         --steps 1000000 --out "$tap_tmp/live" >live.out 2>&1 &
     live=$!
     kill_at_exit $live
     passes "every rank of a running step is bound to a part of the machine" \
-        wait_until 60 bound_ranks 2
+        wait_until bound_ranks 2
     kill -TERM "$live"
     wait "$live" 2>/dev/null
 else

@@ -61,7 +61,7 @@ chmod +x task.sh
 
 # places OPTIONS...: for srun; the tasks' lines in order of their local ids in $places
 places() {
-    places=$(timeout 60 srun --immediate=30 --mpi=none "$@" ./task.sh "$devices" \
+    places=$(timeout "$HANG_S" srun --immediate=30 --mpi=none "$@" ./task.sh "$devices" \
         "$tap_tmp/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$ACCEL_BUILD/accel" 2>err | sort)
     [ -n "$places" ] || diag "$(cat err)"
 }
@@ -87,13 +87,13 @@ is "$places" "0 ENXIO ENXIO ENXIO | refused A0413
 1 ENXIO ENXIO ENXIO | refused A0413" "three GPUs for two ranks"
 
 # Another job has GPU 0: the others are renumbered, the bus ids are not.
-timeout 60 sbatch --parsable -n1 --gres=gpu:1 -o /dev/null \
+timeout "$HANG_S" sbatch --parsable -n1 --gres=gpu:1 -o /dev/null \
     --wrap "touch $tap_tmp/busy; exec sleep 300" >job 2>err
-passes "another job has taken GPU 0" wait_until 30 [ -e busy ]
+passes "another job has taken GPU 0" wait_until [ -e busy ]
 places -n2 --gres=gpu:2
 is "$places" "0 EPERM ENXIO ENXIO | 0000:43:00.0
 1 EPERM ENXIO ENXIO | 0000:9d:00.0" "--gres=gpu:2 beside it"
-timeout 10 scancel "$(cat job)"
+timeout "$HANG_S" scancel "$(cat job)"
 
 dir=$cluster_dir
 cluster_down

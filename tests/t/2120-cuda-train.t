@@ -69,7 +69,7 @@ is "$code" 69 "a GPU that was given is not made up for by the CPU"
 contains "$out" "A0440" "and what is missing is said"
 # Host code must not be handed the device's memory.
 for program in byo byo_cpp mlp cnn; do
-    out=$(ACCEL_CONFIG=gpu-no.yaml timeout 300 "$ACCEL_BUILD/examples/$program" 2>&1)
+    out=$(ACCEL_CONFIG=gpu-no.yaml timeout "$HANG_S" "$ACCEL_BUILD/examples/$program" 2>&1)
     code=$?
     is "$code" 65 "$program, whose own code is the host's, is refused on a GPU"
     contains "$out" "set use_cpu: true" "with the cure"

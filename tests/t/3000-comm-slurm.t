@@ -15,7 +15,7 @@ tap_tmpdir
 
 # Facts line of rank 0 in $out; the last lines of stderr as diagnostics.
 step() { # COMMAND...
-    timeout 120 "$@" >"$tap_tmp/out" 2>"$tap_tmp/err"
+    timeout "$HANG_S" "$@" >"$tap_tmp/out" 2>"$tap_tmp/err"
     status=$?
     [ $status -eq 0 ] || diag "$(tail -n 5 "$tap_tmp/err")"
     out=$(cat "$tap_tmp/out")
@@ -40,13 +40,13 @@ if built_with UCX; then
 else
     skip 2 "built without UCX"
 fi
-timeout 60 srun -n2 --overcommit --mpi=none "$check" >"$tap_tmp/out" 2>"$tap_tmp/err"
+timeout "$HANG_S" srun -n2 --overcommit --mpi=none "$check" >"$tap_tmp/out" 2>"$tap_tmp/err"
 is $? 69 "several tasks without PMIx are refused"
 out=$(cat "$tap_tmp/err")
 says "--mpi=pmix" "  with the cure"
 step srun -n1 --mpi=none "$check" --elems 1000
 says "method=single size=1" "one task without PMIx is a world of one"
-timeout 120 srun -K0 -n3 --overcommit --mpi=pmix "$check" --lose 1 >"$tap_tmp/out" 2>&1
+timeout "$HANG_S" srun -K0 -n3 --overcommit --mpi=pmix "$check" --lose 1 >"$tap_tmp/out" 2>&1
 out=$(cat "$tap_tmp/out")
 # one of them may hear it from the other
 is "$(printf '%s\n' "$out" | grep -c '^rank [02]: .*barrier #1: rank 1 died')" 2 \

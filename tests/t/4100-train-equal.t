@@ -7,7 +7,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=120
 
 STEPS=50
 MODEL="--layers 2 --heads 2 --width 32 --seq 32 --steps $STEPS --warmup 5 --sample 0"

@@ -11,7 +11,6 @@
 need_plugin
 grep -q -e -DHAVE_UCX "$ACCEL_BUILD/Makefile" || skip_all "built without UCX"
 can_mnt_mode || skip_all "this system allows no mount namespaces"
-SRUN_TIMEOUT=120
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 

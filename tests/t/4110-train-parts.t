@@ -6,7 +6,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=120
 PARTS=$ACCEL_BUILD/tests/helpers/parts
 
 tap_tmpdir

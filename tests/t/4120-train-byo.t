@@ -7,7 +7,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=120
 BYO=$ACCEL_BUILD/examples/byo
 MODULES=$ACCEL_BUILD/tests/helpers/byo_modules
 
@@ -81,7 +80,7 @@ export ACCEL_CONFIG
 # Of so many steps that only the signal ends it, however late that comes.
 "$BYO" "$tap_tmp/stopped" 2000000000 2>"$tap_tmp/stopped.out" &
 pid=$!
-wait_for_step "$tap_tmp/stopped/log.jsonl" 2 60 || diag "no step: $(cat "$tap_tmp/stopped.out")"
+wait_for_step "$tap_tmp/stopped/log.jsonl" 2 || diag "no step: $(cat "$tap_tmp/stopped.out")"
 kill -USR1 $pid
 wait $pid
 is $? 85 "a signal stops it, saved"

@@ -7,7 +7,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=120
 
 MODEL="--layers 2 --heads 2 --width 32 --seq 32 --steps 30 --warmup 5 --sample 0 --batch 4"
 tap_tmpdir

@@ -16,7 +16,7 @@ MODEL="--layers 2 --heads 2 --width 64 --seq 32 --warmup 10 --sample 0 --batch 4
 go() {
     train_config "$1.yaml" FULL_SHARD "$2" 1 1 ${4:+"$4"}
     # shellcheck disable=SC2086 # MODEL and WORDS are lists of words
-    ACCEL_CONFIG=$1.yaml timeout 300 "$TRAIN" $MODEL $3 --out "$1" >"$1.log" 2>&1
+    ACCEL_CONFIG=$1.yaml timeout "$HANG_S" "$TRAIN" $MODEL $3 --out "$1" >"$1.log" 2>&1
 }
 
 last_loss() { # DIR
@@ -44,7 +44,7 @@ go high fp16 "--steps 16"
 ok $? "and back in fp16"
 
 cp "$ACCEL_SRC/examples/sample.txt" .
-timeout 300 "$ACCEL_BUILD/accel" launch --config fp16.yaml -n 1 "$ACCEL_BUILD/examples/minimal" \
+timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config fp16.yaml -n 1 "$ACCEL_BUILD/examples/minimal" \
     >minimal.log 2>&1
 ok $? "the shortest example by accel launch" || diag "$(tail -n 3 minimal.log)"
 like "$(cat minimal.log)" 'precision +fp16 ' "in fp16"

@@ -16,7 +16,7 @@ MODEL="--layers 2 --heads 2 --width 64 --seq 32 --warmup 10 --sample 0 --batch 4
 go() {
     train_config "$1.yaml" FULL_SHARD "'no'" 1 1 "precision: {moments: $2}"
     # shellcheck disable=SC2086 # MODEL and WORDS are lists of words
-    ACCEL_CONFIG=$1.yaml timeout 300 "$TRAIN" $MODEL $3 --out "$1" >"$1.log" 2>&1
+    ACCEL_CONFIG=$1.yaml timeout "$HANG_S" "$TRAIN" $MODEL $3 --out "$1" >"$1.log" 2>&1
 }
 
 # near DIR DIR WHAT: their last losses are within 1 %

@@ -18,7 +18,7 @@ MODEL="--layers 2 --heads 2 --width 64 --seq 32 --warmup 10 --sample 0 --batch 4
 go() {
     train_config "$1.yaml" FULL_SHARD "'$2'" 1 1 "precision: {masters: $3}"
     # shellcheck disable=SC2086 # MODEL and WORDS are lists of words
-    ACCEL_CONFIG=$1.yaml timeout 300 "$TRAIN" $MODEL $4 --out "$1" >"$1.log" 2>&1
+    ACCEL_CONFIG=$1.yaml timeout "$HANG_S" "$TRAIN" $MODEL $4 --out "$1" >"$1.log" 2>&1
 }
 
 # near DIR DIR PART WHAT: the means of their last 50 losses differ by less than that part
@@ -168,7 +168,7 @@ for level in O1 O2 O3; do
     train_config level.yaml FULL_SHARD fp8 1 1
     printf 'fp8_config: {backend: MSAMP, opt_level: %s}\n' "$level" >>level.yaml
     # shellcheck disable=SC2086 # MODEL is a list of words
-    ACCEL_CONFIG=level.yaml timeout 300 "$TRAIN" $MODEL --steps 30 --out $level >$level.log 2>&1
+    ACCEL_CONFIG=level.yaml timeout "$HANG_S" "$TRAIN" $MODEL --steps 30 --out $level >$level.log 2>&1
     ok $? "MS-AMP's $level" || diag "$(tail -n 3 $level.log)"
 done
 like "$(cat O2.log)" 'adam moments .* in e4m3 and fp16' "O2 has narrow moments"

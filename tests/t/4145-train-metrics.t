@@ -6,7 +6,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=120
 METRICS=$ACCEL_BUILD/examples/metrics
 
 [ "$(wc -l <"$ACCEL_SRC/examples/metrics.c")" -le 150 ]

@@ -38,7 +38,7 @@ on() {
     if [ "$ranks" = 1 ]; then
         ACCEL_CONFIG=1.yaml "$examples/$name" "$@" >said 2>&1
     else
-        timeout 100 "$ACCEL_BUILD/accel" launch --config "$ranks.yaml" -n "$ranks" \
+        timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config "$ranks.yaml" -n "$ranks" \
             "$examples/$name" "$@" >said 2>&1
     fi
     ok $? "$name on $ranks rank(s)" || diag "$(tail -n 5 said)"

@@ -13,7 +13,7 @@ tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 export HF_HUB_OFFLINE PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS
-timeout 300 "$ACCEL_BUILD/accel" launch --cpu -n 2 "$python" \
+timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --cpu -n 2 "$python" \
     "$ACCEL_SRC/tests/data/ranks/accelerate_rows.py" "$tap_tmp" >out 2>&1
 ok $? "Accelerate makes the calls" || diag "$(tail -20 out)"
 [ "$(wc -l <calls.txt)" -gt 200 ]

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=200 OMP_NUM_THREADS=1
+OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 BERT=$ACCEL_BUILD/examples/finetune_bert
 

@@ -35,7 +35,7 @@ ranks() {
     ranks_name=$1
     ranks_config=$2
     shift 2
-    env ACCEL_CONFIG="$ranks_config" timeout 200 mpirun --oversubscribe -n 2 env "$@" \
+    env ACCEL_CONFIG="$ranks_config" timeout "$HANG_S" mpirun --oversubscribe -n 2 env "$@" \
         >"$ranks_name.out" 2>&1
     ranks_code=$?
     [ $ranks_code -eq 0 ] || diag "$(tail -5 "$ranks_name.out")"
@@ -201,7 +201,7 @@ like "$(cat task.out)" 'rank 1 .*: GPU 0000:c3:00.0 \(80.0 GiB, 1980 MHz, 700 W\
 alike task "and the bits of a run in which all GPUs are seen"
 # shellcheck disable=SC2016 # the same
 sed -i 's/^1).*/1) export FAKE_NVML=$DATA\/nvswitch8-task2.nvml FAKE_CUDA_BUS=0000:52:00 ;;/' task.sh
-env ACCEL_CONFIG=gpu.yaml "$library" DATA="$data" timeout 60 mpirun --oversubscribe -n 2 \
+env ACCEL_CONFIG=gpu.yaml "$library" DATA="$data" timeout "$HANG_S" mpirun --oversubscribe -n 2 \
     ./task.sh --data text --steps 1 --sample 0 --out double >double.out 2>&1
 contains "$(cat double.out)" "A0425" "two tasks with one GPU are told apart by nothing but its bus id"
 

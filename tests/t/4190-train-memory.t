@@ -36,7 +36,7 @@ as_planned() {
     printf 'accel:\n  precision: {moments: %s}\n' "$as_moments" >>"$as_name.yaml"
     shift $(($# < 5 ? $# : 5))
     # shellcheck disable=SC2086 # a list of words
-    env ACCEL_CONFIG="$as_name.yaml" timeout 300 mpirun --oversubscribe -n 2 "$TRAIN" --data text \
+    env ACCEL_CONFIG="$as_name.yaml" timeout "$HANG_S" mpirun --oversubscribe -n 2 "$TRAIN" --data text \
         $sizes --steps 3 --sample 0 --out "$as_name" "$@" >"$as_name.out" 2>&1
     is $? 0 "$as_what: trains" || diag "$(tail -5 "$as_name.out")"
     is_as_planned "$as_name.out" "$as_name/log.jsonl" "$as_what"

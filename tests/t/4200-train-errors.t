@@ -18,7 +18,7 @@ set -- --data text.txt --layers 1 --heads 2 --width 16 --seq 16 --batch 2 --samp
 one() {
     one_rc=$1 one_re=$2 one_what=$3
     shift 3
-    one_out=$(timeout 60 "$TRAIN" "$@" 2>&1)
+    one_out=$(timeout "$HANG_S" "$TRAIN" "$@" 2>&1)
     is $? "$one_rc" "$one_what: exit $one_rc"
     like "$one_out" "$one_re" "$one_what: the text"
 }
@@ -71,7 +71,7 @@ for signal in TERM USR1; do
     "$TRAIN" "$@" --steps 1000000 --out "sig-$signal" >sig.out 2>&1 &
     pid=$!
     kill_at_exit $pid KILL
-    wait_for_step "sig-$signal/log.jsonl" 2 60 || diag "no step: $(cat sig.out)"
+    wait_for_step "sig-$signal/log.jsonl" 2 || diag "no step: $(cat sig.out)"
     kill -s $signal $pid
     kill -s $signal $pid 2>/dev/null # twice is as once
     wait $pid
@@ -88,7 +88,7 @@ accel:
 END
     mkdir small
     # shellcheck disable=SC2016 # for the inner shell
-    full=$(ACCEL_CONFIG=every.yaml timeout 60 unshare -m sh -c '
+    full=$(ACCEL_CONFIG=every.yaml timeout "$HANG_S" unshare -m sh -c '
         mount -t tmpfs -o size=2500k none small || exit 99
         train=$1; shift
         "$train" "$@" --width 64 --layers 2 --steps 8 --out small/o; echo "status $?"
@@ -119,11 +119,11 @@ exec "$@" $extra
 END
 chmod +x differ.sh
 for extra in "batch 4" "seed 5" "steps 4" "lr 0.1"; do
-    two=$(timeout 100 "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 \
+    two=$(timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 \
         ./differ.sh "--$extra" "$TRAIN" "$@" --out differ 2>&1)
     is $? 65 "ranks with different --${extra% *}: exit 65"
     like "$two" "different settings: ${extra% *} is" "ranks with different --${extra% *}: named"
 done
-two=$(timeout 100 "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 "$TRAIN" "$@" --heads 3 2>&1)
+two=$(timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config two.yaml -n 2 "$TRAIN" "$@" --heads 3 2>&1)
 is "$(printf '%s\n' "$two" | grep -c 'is not a multiple of')" 1 "two ranks say it once"
 done_testing

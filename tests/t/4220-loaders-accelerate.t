@@ -149,7 +149,7 @@ if __name__ == "__main__":
         print(len(ranks[0]), wrong)
 PY
 if "$python" -c 'import torch.distributed as d; assert d.is_gloo_available()' 2>/dev/null; then
-    timeout 300 "$python" dispatch.py run >said 2>err
+    timeout "$HANG_S" "$python" dispatch.py run >said 2>err
     ok $? "two processes of torch" || diag "$(tail -n 5 err)"
     is "$("$python" dispatch.py "$rows" 2>&1 | cut -d' ' -f2)" 0 \
         "the dispatching loader in two processes: every batch and end"

@@ -49,7 +49,7 @@ _arrived() { # MARK
 # trespass MARK: what the tools opened beside what they were given, one per line.
 trespass() {
     echo "END $1" >&8
-    wait_until 60 _arrived "$1" || echo "the shim's lines do not arrive"
+    wait_until _arrived "$1" || echo "the shim's lines do not arrive"
     awk -v tmp="$tap_tmp/" '$1 == "TOOL" { tool = $0 }
         $1 != "TOOL" && (($1 == "dlopen" && index($2, tmp)) || index($2, tmp "plugins") ||
         $2 ~ /\/other|\/etc\/passwd|secret/) { print tool ": " $0 }' opened

@@ -6,7 +6,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=120
 
 MODEL="--layers 2 --heads 2 --width 36 --seq 32 --warmup 5 --sample 0"
 tap_tmpdir

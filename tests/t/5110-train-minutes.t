@@ -15,7 +15,7 @@ unset SLURM_JOB_ID ACCEL_CONFIG_RESOLVED
 
 saves() { # NAME MINUTES: checkpoints of a run of 20 steps
     train_config "$tap_tmp/$1.yaml" NO_SHARD no 1 1 "checkpoint: {every_minutes: $2}"
-    ACCEL_CONFIG=$tap_tmp/$1.yaml timeout 120 "$TRAIN" --layers 1 --heads 2 --width 32 --seq 32 \
+    ACCEL_CONFIG=$tap_tmp/$1.yaml timeout "$HANG_S" "$TRAIN" --layers 1 --heads 2 --width 32 --seq 32 \
         --batch 2 --steps 20 --sample 0 --data "$tap_tmp/text.txt" --out "$tap_tmp/$1" \
         >"$tap_tmp/$1.out" 2>&1 || diag "$(cat "$tap_tmp/$1.out")"
     grep -c '^checkpoint of step' "$tap_tmp/$1.out"

@@ -26,14 +26,14 @@ start() {
     start_out=$1 start_log=$2
     shift 2
     # shellcheck disable=SC2086
-    env "$@" timeout 120 "$TRAIN" $MODEL --steps 100000000 --out "$start_out" >"$start_log" 2>&1 &
+    env "$@" timeout "$HANG_S" "$TRAIN" $MODEL --steps 100000000 --out "$start_out" >"$start_log" 2>&1 &
     pid=$!
     pids="$pids $pid"
 }
 
 start a a.1
 first=$pid
-wait_for_step a/log.jsonl 25 60
+wait_for_step a/log.jsonl 25
 ok $? "the first run is at work"
 start a a.2
 wait $pid
@@ -45,7 +45,7 @@ ok $? "the first run goes on"
 kill -9 "$(sed -n 's/.* process \([0-9]*\), since.*/\1/p' a/checkpoints/.lock)"
 wait "$first"
 start a a.3
-wait_until 60 grep -q 'resumed from' a.3
+wait_until grep -q 'resumed from' a.3
 ok $? "after kill -9 of the process it named the next run goes on"
 kill "$pid"
 wait "$pid"
@@ -53,7 +53,7 @@ is $? 85 "and saves its state when it is told to stop"
 
 start b b.1 SLURM_JOB_ID=7
 first=$pid
-wait_for_step b/log.jsonl 25 60
+wait_for_step b/log.jsonl 25
 start b b.2 SLURM_JOB_ID=8 SLURM_RESTART_COUNT=1
 wait $pid
 is $? 69 "another job is refused"
@@ -62,7 +62,7 @@ start b b.3 SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1
 wait "$first"
 is $? 69 "a later incarnation of the same job takes over; the earlier one saves no more"
 like "$(cat b.1)" "a later life of this job took over: job 7 \\(restart 1\\)" "and says why"
-wait_until 60 grep -q 'resumed from' b.3
+wait_until grep -q 'resumed from' b.3
 ok $? "the later one goes on from the last checkpoint"
 like "$(cat b.3)" "an earlier life of this job is still running \\(job 7 \\(restart 0\\)" "it says whom it pushed aside"
 kill "$pid"

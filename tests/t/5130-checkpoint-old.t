@@ -24,7 +24,7 @@ is $? 0 "the old checkpoint verifies" || diag "$(cat verify.out)"
 for ranks in 2 1; do
     cp -r out out$ranks
     batch=$((4 / ranks))
-    timeout 60 "$accel" launch --config "$old/two.yaml" -n $ranks "$TRAIN" --layers 1 --heads 1 --width 8 \
+    timeout "$HANG_S" "$accel" launch --config "$old/two.yaml" -n $ranks "$TRAIN" --layers 1 --heads 1 --width 8 \
         --seq 8 --batch $batch --sample 0 --data "$old/text.txt" --steps 8 --out out$ranks >$ranks.out 2>&1
     is $? 0 "$ranks: the run goes on from it" || diag "$(cat $ranks.out)"
     like "$(cat $ranks.out)" 'resumed from .*: step 4, 16 samples seen, written by 2 ranks' "$ranks: at the exact sample"
@@ -35,7 +35,7 @@ for ranks in 2 1; do
 done
 for precision in bf16 fp16 fp8; do
     cp -r out out$precision
-    ACCEL_MIXED_PRECISION=$precision timeout 60 "$accel" launch --config "$old/two.yaml" -n 2 "$TRAIN" \
+    ACCEL_MIXED_PRECISION=$precision timeout "$HANG_S" "$accel" launch --config "$old/two.yaml" -n 2 "$TRAIN" \
         --layers 1 --heads 1 --width 8 --seq 8 --batch 2 --sample 0 --data "$old/text.txt" --steps 8 \
         --out out$precision >$precision.out 2>&1
     is $? 0 "$precision: the run goes on from it" || diag "$(cat $precision.out)"

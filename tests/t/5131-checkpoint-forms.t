@@ -32,7 +32,7 @@ for config in "$forms"/*.yaml; do
     *) samples=16 && set -- "$TRAIN" --layers 1 --heads 1 --width 16 --seq 8 --batch 2 --sample 0 \
         --data "$ACCEL_SRC/tests/data/checkpoint-0.1/text.txt" --steps 8 --out "$form" ;;
     esac
-    timeout 60 "$accel" launch --config "$config" -n 2 "$@" >"$form.out" 2>&1
+    timeout "$HANG_S" "$accel" launch --config "$config" -n 2 "$@" >"$form.out" 2>&1
     is $? 0 "$form: a run goes on from it" || diag "$(cat "$form.out")"
     like "$(cat "$form.out")" "resumed from .*: step 4, $samples samples seen" "$form: at the exact sample"
     is "$(losses "$form/log.jsonl" | cut -d' ' -f1 | tr '\n' ' ')" "5 6 7 8 " "$form: the remaining steps"

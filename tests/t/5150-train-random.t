@@ -38,9 +38,9 @@ go() {
     mkdir -p "$2"
     if [ "$1" = 1 ]; then
         (cd "$2" && eval "ACCEL_CONFIG=../1.yaml ${STOP:+STOP_AT_STEP=$STOP LD_PRELOAD=$shim} \
-            timeout 100 $ACCEL_BUILD/examples/$3") >"$2.said" 2>&1
+            timeout $HANG_S $ACCEL_BUILD/examples/$3") >"$2.said" 2>&1
     else
-        (cd "$2" && eval "${STOP:+STOP_AT_STEP=$STOP LD_PRELOAD=$shim} timeout 100 \
+        (cd "$2" && eval "${STOP:+STOP_AT_STEP=$STOP LD_PRELOAD=$shim} timeout $HANG_S \
             $ACCEL_BUILD/accel launch --config ../$1.yaml -n $1 $ACCEL_BUILD/examples/$3") \
             >"$2.said" 2>&1
     fi

@@ -29,7 +29,7 @@ random() { # LOW HIGH: LOW..HIGH
 go() {
     name=$1 n=$2
     shift 2
-    env "$@" timeout 100 "$ACCEL_BUILD/accel" launch --config "$n.yaml" -n "$n" "$TRAIN" \
+    env "$@" timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config "$n.yaml" -n "$n" "$TRAIN" \
         --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --steps $STEPS --sample 0 \
         --data text.txt --out "$name" >>"$name.said" 2>&1
 }

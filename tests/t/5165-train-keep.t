@@ -16,7 +16,7 @@ MODEL="--layers 1 --heads 1 --width 8 --seq 8 --batch 2 --sample 0 --data text.t
 go() {
     train_config one.yaml NO_SHARD no 1 1 "checkpoint: {every_steps: 2, $2}"
     # shellcheck disable=SC2086
-    ACCEL_CONFIG=$tap_tmp/one.yaml timeout 100 "$TRAIN" $MODEL --steps "$1" --eval-every 2 \
+    ACCEL_CONFIG=$tap_tmp/one.yaml timeout "$HANG_S" "$TRAIN" $MODEL --steps "$1" --eval-every 2 \
         --out out >said 2>&1
 }
 # The steps that are there, with a blank behind each.

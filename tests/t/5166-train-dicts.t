@@ -26,7 +26,7 @@ config() {
 go() {
     name=$1 n=$2 file=$3
     shift 3
-    env "$@" timeout 100 "$accel" launch --config "$file" -n "$n" "$TRAIN" \
+    env "$@" timeout "$HANG_S" "$accel" launch --config "$file" -n "$n" "$TRAIN" \
         --layers 1 --heads 2 --width 32 --seq 32 --batch $((4 / n)) --steps $STEPS --sample 0 \
         --data text.txt --out "$name" >"$name.said" 2>&1
 }

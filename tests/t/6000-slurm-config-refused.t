@@ -19,7 +19,7 @@ cd "$tap_tmp" || bail_out "no directory"
 before=$(sinfo -h -N -o '%N %T %E')
 next_job=$(sbatch --parsable --hold --wrap true -o /dev/null) || bail_out "sbatch does not work"
 scancel "$next_job"
-wait_for_job "$next_job" CANCELLED 30
+wait_for_job "$next_job" CANCELLED
 
 # What the messages look like behind Slurm's prefix: empty lines are left out.
 want() { # NAME
@@ -31,7 +31,7 @@ refused() { # NAME CLIENT ARG...
     refused_name=$1
     shift
     # shellcheck disable=SC2086
-    timeout 60 $as_reader "$@" >out 2>err </dev/null
+    timeout "$HANG_S" $as_reader "$@" >out 2>err </dev/null
     is $? 255 "$refused_name: $1 exits 255"
     is "$(sed "s/^$1: error: //" err)" "$(want "$refused_name")" "$refused_name: messages of $1"
 }

@@ -42,18 +42,18 @@ is "$(printf '%s\n' "$srun_out" | sed -n 's/^[0-9]*: //p' | sort | uniq -c | wc 
 like "$srun_out" "^0: [0-9.]+ [0-9]+ $tap_tmp/jobs/four.yaml pmix\$" \
     "address, port, absolute config path, pmix"
 unlike "$srun_out" ' 29500 ' "not the crowded default port"
-run_srun -N2 -n2 --accel-config=any.yaml sh -c '[ $RANK != 0 ] || timeout 5 python3 -c "
+run_srun -N2 -n2 --accel-config=any.yaml sh -c '[ $RANK != 0 ] || timeout "$HANG_S" python3 -c "
 import os, socket
 socket.socket().bind((\"\", int(os.environ[\"MASTER_PORT\"])))"'
 is "$srun_rc" 0 "rank 0 can bind the port"
 
-srun_out=$(RANK=7 MASTER_PORT=1234 WORLD_SIZE=2 timeout 60 srun -N1 -n2 \
+srun_out=$(RANK=7 MASTER_PORT=1234 WORLD_SIZE=2 timeout "$HANG_S" srun -N1 -n2 \
     --accel-config=any.yaml sh -c 'echo $RANK $MASTER_PORT $LOCAL_RANK' 2>err | sort)
 is "$srun_out" "7 1234 0
 7 1234 1" "the user's own values stay"
 is "$(grep -v '^srun: job' err)" "srun: accel: kept from your environment: RANK=7 MASTER_PORT=1234 (unset them to let accel set them)" \
     "and one line says so; WORLD_SIZE agrees and needs none"
-srun_out=$(ACCELERATE_MIXED_PRECISION=fp16 OMP_NUM_THREADS=3 ACCELERATE_USE_CPU=true timeout 60 srun \
+srun_out=$(ACCELERATE_MIXED_PRECISION=fp16 OMP_NUM_THREADS=3 ACCELERATE_USE_CPU=true timeout "$HANG_S" srun \
     -n1 --accel-config=any.yaml sh -c 'echo $ACCELERATE_MIXED_PRECISION $OMP_NUM_THREADS \
     $ACCELERATE_USE_CPU ${ACCEL_OMP_NUM_THREADS-none}' 2>err)
 is "$srun_out" "fp16 3 true none" "so do values against the config"
@@ -87,20 +87,20 @@ for form in option directive; do
         set -- job2.sh
     fi
     # Standard error apart: srun says there that nodes are still busy with the step before.
-    job=$(timeout 30 sbatch --parsable -D "$tap_tmp/elsewhere" -o "$tap_tmp/$form.out" \
+    job=$(timeout "$HANG_S" sbatch --parsable -D "$tap_tmp/elsewhere" -o "$tap_tmp/$form.out" \
         -e "$tap_tmp/$form.err" "$@" \
         "$tap_tmp/jobs/show.sh" "$tap_tmp/jobs/any.yaml")
-    wait_for_job "$job" 'COMPLETED|FAILED' 60
+    wait_for_job "$job" 'COMPLETED|FAILED'
     is "$(job_state "$job")" COMPLETED "$form: the batch job completes"
     is "$( (sed -n 1p "$tap_tmp/$form.out"; sed -n 2,5p "$tap_tmp/$form.out" | sort
         sed -n '6,$p' "$tap_tmp/$form.out"))" "$want" "$form: script, inherited step, off, own file"
     is "$(job_field "$job" Requeue)" 1 "$form: the job may be requeued"
 done
-job=$(timeout 30 sbatch --parsable --hold -o /dev/null --no-requeue --accel-config=any.yaml --wrap true)
+job=$(timeout "$HANG_S" sbatch --parsable --hold -o /dev/null --no-requeue --accel-config=any.yaml --wrap true)
 is "$(job_field "$job" Requeue)" 0 "--no-requeue on the command line wins"
 scancel "$job"
 printf '#!/bin/sh\n#SBATCH --no-requeue\ntrue\n' >no.sh
-job=$(timeout 30 sbatch --parsable --hold -o /dev/null --accel-config=any.yaml no.sh)
+job=$(timeout "$HANG_S" sbatch --parsable --hold -o /dev/null --accel-config=any.yaml no.sh)
 is "$(job_field "$job" Requeue)" 0 "so does #SBATCH --no-requeue"
 scancel "$job"
 
@@ -155,8 +155,8 @@ else
 #SBATCH --export=NONE --accel-config=any.yaml -n2
 srun -Q -l /bin/sh -c '$report'
 JOB
-    job=$(timeout 30 sbatch --parsable -o "$tap_tmp/none.out" none.sh)
-    wait_for_job "$job" 'COMPLETED|FAILED' 60
+    job=$(timeout "$HANG_S" sbatch --parsable -o "$tap_tmp/none.out" none.sh)
+    wait_for_job "$job" 'COMPLETED|FAILED'
     is "$(sort "$tap_tmp/none.out")" "0: 0/2 0 no none none
 0: resolved
 1: 1/2 1 no none none
@@ -167,11 +167,11 @@ no_node_drained
 ok $? "no node is drained"
 
 # Not used: the environment is what it is without the plugin.
-timeout 60 srun -w n1 -n1 env 2>err | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >with
+timeout "$HANG_S" srun -w n1 -n1 env 2>err | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >with
 is "$(grep -v '^srun: job' err)" "" "not used: nothing is printed"
 grep -v '^ACCEL_\(SRC\|BUILD\|ASAN_BUILD\|CLUSTER_DIR\)=' with | grep -iE '^[^=]*(accel|spank|rank=|master_)'
 isnt $? 0 "not used: no variable is set"
 for file in "$cluster_dir"/etc/*plugstack*; do : >"$file"; done
-timeout 60 srun -w n1 -n1 env | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >without
+timeout "$HANG_S" srun -w n1 -n1 env | grep -vE '^(SLURM_(JOB|STEP|SRUN|TASK|LAUNCH|PRIO|GTIDS|TOPOLOGY)|_=|SLURM_JOBID|SLURMD)' | sort >without
 is "$(cat with)" "$(cat without)" "not used: the same environment as without the plugin"
 done_testing

@@ -44,15 +44,15 @@ is "$(printf '%s\n' "$srun_out" | grep -c '^ran$')" 4 "a mesh that fits runs"
 run_srun -n3 --accel-config=any.yaml sh -c 'echo ran'
 is "$(printf '%s\n' "$srun_out" | grep -c '^ran$')" 3 "a config without num_processes takes any number"
 
-srun_out=$(timeout 60 salloc -Q -n2 srun --accel-config=four.yaml sh -c 'echo ran' 2>&1)
+srun_out=$(timeout "$HANG_S" salloc -Q -n2 srun --accel-config=four.yaml sh -c 'echo ran' 2>&1)
 is $? 1 "inside salloc -n2: refused"
 like "$srun_out" 'num_processes is 4, but this step has 2 tasks$' "inside salloc: both numbers"
-srun_out=$(timeout 60 salloc -Q -n4 --accel-config=four.yaml srun sh -c 'echo $RANK' 2>&1 | sort)
+srun_out=$(timeout "$HANG_S" salloc -Q -n4 --accel-config=four.yaml srun sh -c 'echo $RANK' 2>&1 | sort)
 is "$(printf "%s\n" "$srun_out" | paste -sd " ")" "0 1 2 3" "salloc hands the option to its steps"
 nothing_left() {
     [ -z "$(squeue -h)" ]
 }
-wait_until 30 nothing_left
+wait_until nothing_left
 ok $? "no allocation is left"
 no_node_drained
 ok $? "no node is drained"

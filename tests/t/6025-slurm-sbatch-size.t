@@ -36,17 +36,17 @@ script() {
 sizes() {
     sizes_what=$1 sizes_want=$2
     shift 2
-    job=$(timeout 30 sbatch --parsable --hold -o /dev/null "$@" 2>err)
+    job=$(timeout "$HANG_S" sbatch --parsable --hold -o /dev/null "$@" 2>err)
     [ -n "$job" ] || diag "$(cat err)"
-    is "$(timeout 10 squeue -h -j "$job" -o '%C')/$(job_field "$job" NumNodes | cut -d- -f1)" \
+    is "$(timeout "$HANG_S" squeue -h -j "$job" -o '%C')/$(job_field "$job" NumNodes | cut -d- -f1)" \
         "$sizes_want" "$sizes_what"
     scancel "$job"
 }
 
 # A job that runs: the complaint that started it all.
 script job.sh '--accel-config=two.yaml' '-o job.out'
-job=$(timeout 30 sbatch --parsable job.sh)
-wait_for_job "$job" 'COMPLETED|FAILED' 60
+job=$(timeout "$HANG_S" sbatch --parsable job.sh)
+wait_for_job "$job" 'COMPLETED|FAILED'
 is "$(cat job.out)" "step 2" "#SBATCH --accel-config alone: srun gets its two tasks"
 is "$(job_field "$job" NumTasks)" 2 "NumTasks is the config's"
 
@@ -83,18 +83,18 @@ PATH=$old_path
 
 # Every element of an array gets its tasks.
 script array.sh '--accel-config=two.yaml' '-o array.%a' '--array=1-2'
-job=$(timeout 30 sbatch --parsable array.sh)
-wait_for_job "${job}_1" 'COMPLETED|FAILED' 60
-wait_for_job "${job}_2" 'COMPLETED|FAILED' 60
+job=$(timeout "$HANG_S" sbatch --parsable array.sh)
+wait_for_job "${job}_1" 'COMPLETED|FAILED'
+wait_for_job "${job}_2" 'COMPLETED|FAILED'
 is "$(cat array.1 array.2 | paste -sd ' ')" "step 2 step 2" "a job array: two tasks in each element"
 
 # Components have no size of the file's, and their steps are refused.
-timeout 60 srun -n1 --accel-config=two.yaml true : -n1 true >het.out 2>&1
+timeout "$HANG_S" srun -n1 --accel-config=two.yaml true : -n1 true >het.out 2>&1
 isnt $? 0 "a heterogeneous step is refused"
 like "$(cat het.out)" 'error\[A0313\]: SLURM_HET_SIZE: heterogeneous jobs are not supported yet' "and it says so"
 script hetjob.sh '--accel-config=two.yaml -o het2.out -n1' 'hetjob' '-n1'
-job=$(timeout 30 sbatch --parsable hetjob.sh)
-wait_for_job "$job" 'COMPLETED|FAILED' 60
+job=$(timeout "$HANG_S" sbatch --parsable hetjob.sh)
+wait_for_job "$job" 'COMPLETED|FAILED'
 like "$(cat het2.out)" 'error\[A0313\]: SLURM_HET_SIZE: heterogeneous jobs are not supported yet' "so is a step of a heterogeneous batch job"
 
 # Nothing of the second start shows: environment, limits, signals, descriptors.
@@ -103,36 +103,36 @@ for how in typed config; do
     typed=
     [ $how = typed ] && typed=--ntasks=2
     # shellcheck disable=SC2086
-    job=$(timeout 30 sbatch --parsable $typed --accel-config=two.yaml -J same -o $how.batch --wrap "$show")
-    wait_for_job "$job" 'COMPLETED|FAILED' 60
+    job=$(timeout "$HANG_S" sbatch --parsable $typed --accel-config=two.yaml -J same -o $how.batch --wrap "$show")
+    wait_for_job "$job" 'COMPLETED|FAILED'
     # shellcheck disable=SC2086
-    timeout 60 salloc -Q $typed --accel-config=two.yaml -J same sh -c "$show" >$how.salloc 2>&1
+    timeout "$HANG_S" salloc -Q $typed --accel-config=two.yaml -J same sh -c "$show" >$how.salloc 2>&1
 done
 is "$(diff typed.batch config.batch)" "" "sbatch: the job is as if --ntasks had been typed"
 is "$(diff typed.salloc config.salloc)" "" "salloc: so is its command"
 like "$(cat config.salloc)" '^SLURM_NTASKS=2$' "salloc: asks for the config's tasks"
 unlike "$(cat config.batch config.salloc)" 'ACCEL_SIZED' "the guard does not show"
-is "$(timeout 60 salloc -Q --accel-config=two.yaml srun sh -c 'echo $RANK' | sort | paste -sd ' ')" \
+is "$(timeout "$HANG_S" salloc -Q --accel-config=two.yaml srun sh -c 'echo $RANK' | sort | paste -sd ' ')" \
     "0 1" "salloc: the inner srun has its tasks"
-is "$(printf 'a line\n' | timeout 60 salloc -Q --accel-config=two.yaml cat)" "a line" "salloc: stdin is untouched"
+is "$(printf 'a line\n' | timeout "$HANG_S" salloc -Q --accel-config=two.yaml cat)" "a line" "salloc: stdin is untouched"
 
 # A bad file is told once, and nothing is queued.
 script bad.sh '--accel-config=bad.yaml'
 for client in 'sbatch bad.sh' 'sbatch --accel-config=bad.yaml --wrap true' 'salloc --accel-config=bad.yaml true'; do
     # shellcheck disable=SC2086
-    timeout 30 $client >out 2>&1 </dev/null
+    timeout "$HANG_S" $client >out 2>&1 </dev/null
     is $? 255 "bad file: $client exits 255"
     is "$(grep -c 'bad.yaml:1' out)" 1 "bad file: said once"
 done
 
 # From stdin it cannot be known; the step says what to give.
 printf '#!/bin/sh\n#SBATCH --accel-config=two.yaml\nsrun true\n' >stdin.sh
-job=$(timeout 30 sbatch --parsable -o stdin.out <stdin.sh)
-wait_for_job "$job" 'COMPLETED|FAILED' 60
+job=$(timeout "$HANG_S" sbatch --parsable -o stdin.out <stdin.sh)
+wait_for_job "$job" 'COMPLETED|FAILED'
 like "$(cat stdin.out)" 'this allocation has 1 CPU, but the config asks for 2 tasks$' \
     "from stdin: the step says what to give"
-job=$(timeout 30 sbatch --parsable -n2 -o stdin2.out <stdin.sh)
-wait_for_job "$job" 'COMPLETED|FAILED' 60
+job=$(timeout "$HANG_S" sbatch --parsable -n2 -o stdin2.out <stdin.sh)
+wait_for_job "$job" 'COMPLETED|FAILED'
 is "$(cat stdin2.out)" "" "from stdin with -n2: runs"
 no_node_drained
 ok $? "no node is drained"

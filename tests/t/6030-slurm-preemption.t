@@ -22,7 +22,7 @@ exit 0
 JOB
 
 start_running() { # FILE
-    wait_until 30 has_steps "$1" || diag "no steps in $1"
+    wait_until has_steps "$1" || diag "no steps in $1"
 }
 
 # Every step once, the first run's with restart 0, the second's with 1.
@@ -32,17 +32,17 @@ steps_are_whole() { # FILE
 }
 
 preempt() {
-    timeout 60 srun -p high -n1 --exclusive --accel-config=none true >high.out 2>&1
+    timeout "$HANG_S" srun -p high -n1 --exclusive --accel-config=none true >high.out 2>&1
     ok $? "the job of high priority runs"
 }
 
 batch_returns() { # NAME LINE-ERE ARG...
     name=$1 line=$2
     shift 2
-    job=$(timeout 30 sbatch --parsable -o "$name.out" job.sh "$stepper" "$name.steps" "$@")
+    job=$(timeout "$HANG_S" sbatch --parsable -o "$name.out" job.sh "$stepper" "$name.steps" "$@")
     start_running "$name.steps"
     preempt
-    wait_for_job "$job" 'COMPLETED|FAILED|CANCELLED' 90
+    wait_for_job "$job" 'COMPLETED|FAILED|CANCELLED'
     is "$(job_state "$job")" COMPLETED "$name: the job comes back and completes"
     is "$(job_field "$job" Restarts)" 1 "$name: one requeue"
     steps_are_whole "$name.steps"
@@ -51,7 +51,7 @@ batch_returns() { # NAME LINE-ERE ARG...
 }
 
 srun_returns() { # NAME LINE-ERE
-    timeout 120 srun --accel-config=two.yaml "$stepper" "$1.steps" >"$1.out" 2>&1 &
+    timeout "$HANG_S" srun --accel-config=two.yaml "$stepper" "$1.steps" >"$1.out" 2>&1 &
     pid=$!
     start_running "$1.steps"
     preempt
@@ -72,7 +72,7 @@ unlike "$(cat rank0.out)" 'accel: job .* requeued' "rank0: the plugin did not as
 srun_returns srun 'accel: job [0-9]+ was preempted with its state saved \(exit 85\); requesting a new allocation \(restart 1 of at most 100\)$'
 
 # Told not to.
-timeout 120 srun --accel-config=stay.yaml "$stepper" stay.steps >stay.out 2>&1 &
+timeout "$HANG_S" srun --accel-config=stay.yaml "$stepper" stay.steps >stay.out 2>&1 &
 pid=$!
 start_running stay.steps
 preempt
@@ -80,20 +80,20 @@ wait $pid
 is $? 85 "resubmit: false: srun ends 85"
 like "$(cat stay.out)" 'not restarted: accel.preemption.resubmit is false; to continue, run again: srun --accel-config=stay.yaml' \
     "resubmit: false: says why and what to run"
-job=$(timeout 30 sbatch --parsable --no-requeue -o no.out job.sh "$stepper" no.steps)
+job=$(timeout "$HANG_S" sbatch --parsable --no-requeue -o no.out job.sh "$stepper" no.steps)
 start_running no.steps
 preempt
-wait_for_job "$job" 'COMPLETED|FAILED|PREEMPTED' 60
+wait_for_job "$job" 'COMPLETED|FAILED|PREEMPTED'
 is "$(job_field "$job" Restarts)" 0 "--no-requeue: stays away"
 like "$(cat no.out)" 'not requeued: it was submitted with --no-requeue' "--no-requeue: says so"
 
 # Cancelled is cancelled.
-job=$(timeout 30 sbatch --parsable -o cancel.out job.sh "$stepper" cancel.steps "requeue=$tap_tmp/state")
+job=$(timeout "$HANG_S" sbatch --parsable -o cancel.out job.sh "$stepper" cancel.steps "requeue=$tap_tmp/state")
 start_running cancel.steps
 scancel "$job"
-wait_for_job "$job" CANCELLED 60
+wait_for_job "$job" CANCELLED
 is "$(job_field "$job" Restarts)" 0 "scancel: the batch job is not requeued"
-timeout 120 srun -J cancelme --accel-config=two.yaml "$stepper" cancel2.steps >cancel2.out 2>&1 &
+timeout "$HANG_S" srun -J cancelme --accel-config=two.yaml "$stepper" cancel2.steps >cancel2.out 2>&1 &
 pid=$!
 start_running cancel2.steps
 scancel -n cancelme
@@ -109,7 +109,7 @@ run_srun --time=3 --accel-config=two.yaml true
 is "$srun_out" "" "a longer one is not"
 
 # In salloc the allocation is the user's: the command is named.
-timeout 120 salloc -Q -n2 srun --accel-config=two.yaml "$stepper" salloc.steps >salloc.out 2>&1 &
+timeout "$HANG_S" salloc -Q -n2 srun --accel-config=two.yaml "$stepper" salloc.steps >salloc.out 2>&1 &
 pid=$!
 start_running salloc.steps
 preempt

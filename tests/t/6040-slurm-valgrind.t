@@ -36,7 +36,7 @@ clean() { # WANTED-EXIT NAME CLIENT ARG...
     client=$(command -v "$1")
     shift
     # One open log, because a client that starts itself again keeps its process id.
-    timeout 120 valgrind --leak-check=full --show-leak-kinds=definite,indirect,possible \
+    timeout "$HANG_S" valgrind --leak-check=full --show-leak-kinds=definite,indirect,possible \
         --keep-debuginfo=yes --trace-children=$clean_again --log-fd=9 \
         --suppressions="$ACCEL_SRC/tests/data/valgrind-slurm.supp" \
         "$client" "$@" 9>"$clean_name.vg" >"$clean_name.out" 2>&1 </dev/null

@@ -44,7 +44,7 @@ choice "without --accel-config nothing is set" "" --accel-resume=none
 refused() { # NAME LINE-ERE CLIENT ARG...
     refused_what=$1 refused_line=$2
     shift 2
-    refused_out=$(timeout 30 "$@" 2>&1 </dev/null)
+    refused_out=$(timeout "$HANG_S" "$@" 2>&1 </dev/null)
     is $? 255 "$refused_what: exit 255"
     like "$refused_out" "$refused_line" "$refused_what: says why"
     like "$refused_out" 'cure: ' "$refused_what: says the cure"
@@ -56,9 +56,9 @@ refused "sbatch, misspelt word" "cure: did you mean 'auto'" \
 refused "salloc, empty" "choice of what to resume from is empty" \
     salloc --accel-config=any.yaml --accel-resume= true
 is "$(squeue -h -t PD,R)" "" "nothing is queued" # one before may still complete
-job=$(timeout 30 sbatch --parsable --hold -o /dev/null --accel-config=any.yaml --wrap true)
+job=$(timeout "$HANG_S" sbatch --parsable --hold -o /dev/null --accel-config=any.yaml --wrap true)
 passes "a job that waits for another may resume from what is not there yet" \
-    timeout 30 sbatch --parsable -o /dev/null -d "afterok:$job" --accel-config=any.yaml \
+    timeout "$HANG_S" sbatch --parsable -o /dev/null -d "afterok:$job" --accel-config=any.yaml \
     --accel-resume=later --wrap true
 scancel -u "$(id -un)"
 
@@ -69,12 +69,12 @@ srun -Q sh -c 'echo "resume=$ACCEL_RESUME"'
 srun -Q --accel-resume=none sh -c 'echo "resume=$ACCEL_RESUME"'
 srun -Q --accel-config=none sh -c 'echo "rank=$ACCEL_RANK"'
 JOB
-job=$(timeout 30 sbatch --parsable --chdir "$tap_tmp/elsewhere" -o "$tap_tmp/jobs/job.out" job.sh)
-wait_for_job "$job" 'COMPLETED|FAILED' 60
+job=$(timeout "$HANG_S" sbatch --parsable --chdir "$tap_tmp/elsewhere" -o "$tap_tmp/jobs/job.out" job.sh)
+wait_for_job "$job" 'COMPLETED|FAILED'
 is "$(cat job.out)" "resume=$tap_tmp/jobs/here
 resume=none
 rank=" "#SBATCH --accel-resume: inherited against the directory of submission; a step's own wins"
-is "$(timeout 60 salloc -Q -n1 --accel-config=any.yaml --accel-resume=here \
+is "$(timeout "$HANG_S" salloc -Q -n1 --accel-config=any.yaml --accel-resume=here \
     srun -Q sh -c 'echo $ACCEL_RESUME')" "$tap_tmp/jobs/here" "salloc hands it to its steps"
 is "$("$ACCEL_BUILD/accel" launch --config any.yaml -n 1 --resume here sh -c 'echo $ACCEL_RESUME')" \
     "$tap_tmp/jobs/here" "accel launch --resume"
@@ -141,16 +141,16 @@ cat >again.sh <<'JOB'
 #SBATCH --accel-config=two.yaml --accel-resume=none
 srun "$@"
 JOB
-job=$(timeout 30 sbatch --parsable -o again.out again.sh "$TRAIN" --layers 1 --heads 2 \
+job=$(timeout "$HANG_S" sbatch --parsable -o again.out again.sh "$TRAIN" --layers 1 --heads 2 \
     --width 32 --seq 32 --batch 2 --sample 0 --data text.txt --steps 3000 --out again)
-wait_for_step again/log.jsonl 25 60
-timeout 10 scontrol requeue "$job"
-wait_until 90 grep -q 'resumed from' again.out
+wait_for_step again/log.jsonl 25
+timeout "$HANG_S" scontrol requeue "$job"
+wait_until grep -q 'resumed from' again.out
 ok $? "a requeued job goes on although its first start was a fresh one"
 like "$(cat again.out)" "restart 1: resuming from this run's own checkpoints; --accel-resume=none was for its first start" \
     "and says why"
 scancel "$job"
-wait_for_job "$job" 'CANCELLED|COMPLETED' 60
+wait_for_job "$job" 'CANCELLED|COMPLETED'
 is "$(losses again/log.jsonl | awk '$1 != NR { print "bad" }')" "" "every step once"
 no_node_drained
 ok $? "no node is drained"

@@ -19,7 +19,7 @@ scancel "$next_job"
 plan_of() { # WANTED-EXIT ARG...: stdout to `out`, stderr to `err`
     plan_want=$1
     shift
-    timeout 60 "$@" >out 2>err </dev/null
+    timeout "$HANG_S" "$@" >out 2>err </dev/null
     is $? "$plan_want" "$*: exit $plan_want"
 }
 
@@ -50,7 +50,7 @@ plan_of_names() { # FILE
 sed -n '/^each task gets$/,$s/^  \([A-Z0-9_]*=.*\)/\1/p' out | sed 's/ (yours)$//' | sort >planned
 plan_of_names out >names
 like "$(cat out)" '^  WORLD_SIZE=7 \(yours\)$' "what the user exported stays, and is shown"
-timeout 60 srun -n1 -N1 -Q --accel-config=open.yaml sh -c 'env | sort' >real 2>err
+timeout "$HANG_S" srun -n1 -N1 -Q --accel-config=open.yaml sh -c 'env | sort' >real 2>err
 next_job=$((next_job + 1)) # that one was a job
 is "$(comm -23 planned real)" "" "every value of the plan is one of the task's"
 is "$(sed -n 's/^\(\(ACCEL\|FSDP\|PARALLELISM\|TORCH\|ROLE\|GROUP\|MASTER\|LOCAL\)[A-Z0-9_]*\|RANK\|WORLD_SIZE\|OMP_NUM_THREADS\|KMP_[A-Z]*\)=.*/\1/p' real |
@@ -85,7 +85,7 @@ for client in 'srun --accel-dry-run touch ran' 'sbatch --accel-dry-run --wrap tr
         "$client: without a config it is refused, not run"
 done
 if [ -w /dev/full ]; then
-    timeout 60 srun --accel-config=four.yaml --accel-dry-run true >/dev/full 2>err
+    timeout "$HANG_S" srun --accel-config=four.yaml --accel-dry-run true >/dev/full 2>err
     is $? 74 "a full disk under stdout: 74"
 else
     skip 1 "no /dev/full"

@@ -28,8 +28,8 @@ batch() { # NAME ARG...
     batch_name=$1
     shift
     cat >"$batch_name.sh"
-    job=$(timeout 30 sbatch --parsable -o "$batch_name.out" "$@" "$batch_name.sh") || diag "sbatch failed"
-    wait_for_job "$job" 'COMPLETED|FAILED' 90
+    job=$(timeout "$HANG_S" sbatch --parsable -o "$batch_name.out" "$@" "$batch_name.sh") || diag "sbatch failed"
+    wait_for_job "$job" 'COMPLETED|FAILED'
     job_out=$(cat "$batch_name.out")
 }
 
@@ -45,7 +45,7 @@ srun -Q $probe
 srun -Q -n1 -N1 sh -c 'echo "copy: \${RANK-none} \${ACCEL_CONFIG_RESOLVED-none} \${SLURM_MPI_TYPE-none}"'
 srun -Q -n2 --accel-config=four.yaml true
 echo "refused: \$?"
-timeout 30 srun -n2 -N1 --accel-config=two.yaml $probe
+timeout "$HANG_S" srun -n2 -N1 --accel-config=two.yaml $probe
 srun -Q --accel-config=none sh -c 'echo "off: \${RANK-none}"' | sort -u
 JOB
 is "$(places "$(sed -n 1,4p steps.out)")" "0/4 0/2 0/2,1/4 1/2 0/2,2/4 0/2 1/2,3/4 1/2 1/2" "a step of all tasks"
@@ -61,7 +61,7 @@ is "$(places "$srun_out")" "0/4 0/3 0/2,1/4 1/3 0/2,2/4 2/3 0/2,3/4 0/1 1/2" "3 
 run_srun -Q -N2 -n4 --ntasks-per-node=2 -m cyclic --accel-config=any.yaml "$probe"
 is "$(places "$srun_out")" "0/4 0/2 0/2,1/4 1/2 0/2,2/4 0/2 1/2,3/4 1/2 1/2" "cyclic: ranks count node by node, as torch expects"
 
-is "$(places "$(timeout 60 salloc -Q -n4 -N2 --ntasks-per-node=2 --accel-config=four.yaml \
+is "$(places "$(timeout "$HANG_S" salloc -Q -n4 -N2 --ntasks-per-node=2 --accel-config=four.yaml \
     sh -c "srun -Q $probe; srun -Q -n2 -N1 --accel-config=two.yaml $probe" 2>&1)")" \
     "0/2 0/2 0/1,0/4 0/2 0/2,1/2 1/2 0/1,1/4 1/2 0/2,2/4 0/2 1/2,3/4 1/2 1/2" \
     "salloc: its steps inherit; one has another config"
@@ -74,7 +74,7 @@ is "$(printf '%s\n' "$srun_out" | sed 's/ gpus=.*//' | sort | paste -sd ,)" \
     "0/4 0/4 0/1,other 1,other 2,other 3" "--multi-prog: both programs, ranks of one step"
 
 if command -v script >/dev/null 2>&1; then
-    pty=$(timeout 60 script -qec "srun -Q -n1 --pty --accel-config=any.yaml sh -c 'tty >/dev/null && echo tty \$RANK/\$WORLD_SIZE'" /dev/null </dev/null | tr -d '\r\000')
+    pty=$(timeout "$HANG_S" script -qec "srun -Q -n1 --pty --accel-config=any.yaml sh -c 'tty >/dev/null && echo tty \$RANK/\$WORLD_SIZE'" /dev/null </dev/null | tr -d '\r\000')
     like "$pty" 'tty 0/1$' "--pty: a terminal and its rank"
 else
     skip 1 "no script(1)"
@@ -92,7 +92,7 @@ cat >meet.sh <<MEET
 n=0
 until [ -e left.0 ] && [ -e right.0 ]; do
     n=\$((n + 1))
-    [ \$n -lt 600 ] || exit 9
+    [ \$n -lt $((HANG_S * 20)) ] || exit 9
     sleep 0.05
 done
 echo "\$1 \$RANK/\$WORLD_SIZE \$MASTER_PORT"
@@ -101,8 +101,8 @@ chmod +x meet.sh
 batch overlap -n2 -N1 <<JOB
 #!/bin/sh
 #SBATCH --accel-config=two.yaml
-timeout 60 srun --overlap -o left.log ./meet.sh left &
-timeout 60 srun --overlap -o right.log ./meet.sh right
+timeout "$HANG_S" srun --overlap -o left.log ./meet.sh left &
+timeout "$HANG_S" srun --overlap -o right.log ./meet.sh right
 echo "right \$?"
 wait \$!
 echo "left \$?"
@@ -118,16 +118,16 @@ cat >array.sh <<JOB
 srun $stepper steps.\$SLURM_ARRAY_TASK_ID
 JOB
 if [ -x "$stepper" ]; then
-    job=$(timeout 30 sbatch --parsable -o array.%a array.sh)
-    wait_until 60 has_steps steps.1 && wait_until 60 has_steps steps.2
+    job=$(timeout "$HANG_S" sbatch --parsable -o array.%a array.sh)
+    wait_until has_steps steps.1 && wait_until has_steps steps.2
     ok $? "array: both elements run"
-    timeout 10 scontrol requeue "${job}_1"
-    wait_for_job "${job}_1" COMPLETED 90
+    timeout "$HANG_S" scontrol requeue "${job}_1"
+    wait_for_job "${job}_1" COMPLETED
     is "$(cut -d' ' -f2 steps.1 | sort -u | paste -sd ' ')" "0 1" "the requeued element goes on as restart 1"
     is "$(cut -d' ' -f2 steps.2 | sort -u | paste -sd ' ')" "0" "the other one is not touched"
     awk '$1 != NR { bad = 1 } END { exit bad }' steps.1 && awk '$1 != NR { bad = 1 } END { exit bad }' steps.2
     ok $? "every step once in both"
-    timeout 10 scancel "$job"
+    timeout "$HANG_S" scancel "$job"
 else
     skip 4 "tests/helpers/stepper is not built"
 fi
@@ -142,21 +142,21 @@ if [ -x "$TRAIN" ]; then
 srun $TRAIN --layers 1 --heads 2 --width 32 --seq 32 --batch 2 --sample 0 --data text.txt \
     --steps 100000000 --out shared
 JOB
-    job=$(timeout 30 sbatch --parsable -o share.%a share.sh)
+    job=$(timeout "$HANG_S" sbatch --parsable -o share.%a share.sh)
     refused_one() {
         loser=$(grep -l 'another run is using this directory' share.[12] 2>/dev/null)
         [ -n "$loser" ]
     }
-    wait_until 60 refused_one
+    wait_until refused_one
     ok $? "array with one directory: an element is refused"
     like "$(cat "$loser")" "another --out .*in a job array, use one per .SLURM_ARRAY_TASK_ID" \
         "the cure names --out and the element's number"
-    wait_for_job "${job}_${loser#share.}" FAILED 30
+    wait_for_job "${job}_${loser#share.}" FAILED
     is "$(job_field "${job}_${loser#share.}" ExitCode)" 69:0 "it ends with 69"
     steps=$(last_step shared/log.jsonl)
-    passes "the other one goes on" wait_for_step shared/log.jsonl $((steps + 5)) 30
-    timeout 10 scancel "$job"
-    wait_for_job "${job}_$((3 - ${loser#share.}))" 'CANCELLED|COMPLETED|FAILED' 60
+    passes "the other one goes on" wait_for_step shared/log.jsonl $((steps + 5))
+    timeout "$HANG_S" scancel "$job"
+    wait_for_job "${job}_$((3 - ${loser#share.}))" 'CANCELLED|COMPLETED|FAILED'
 else
     skip 4 "examples/train is not built"
 fi
@@ -177,8 +177,8 @@ esac
 scontrol requeue "$SLURM_JOB_ID"
 sleep 60
 JOB
-job=$(timeout 30 sbatch --parsable -o moving.out moving.sh)
-wait_for_job "$job" 'COMPLETED|FAILED' 120
+job=$(timeout "$HANG_S" sbatch --parsable -o moving.out moving.sh)
+wait_for_job "$job" 'COMPLETED|FAILED'
 is "$(grep -E '^(start [0-9]|srun [0-9]|mixed)' moving.out | sed 's/@[^=]*//' | paste -sd ' ')" \
     "start 0 srun 0 start 1 mixed_precision=bf16 srun 0 start 2 srun 1" \
     "an edited file counts at the next start; a removed one is refused"
@@ -210,10 +210,10 @@ if [ "$(id -u)" = 0 ] && [ -x "$stepper" ] && unshare -m sh -c ". ./hide.sh" 2>/
 #SBATCH --accel-config=two.yaml -n2 -N1
 srun ./boxed.sh $stepper box.steps requeue=$tap_tmp/jobs
 JOB
-    job=$(timeout 30 sbatch --parsable -o box.out box.sh)
-    wait_until 60 has_steps box.steps
+    job=$(timeout "$HANG_S" sbatch --parsable -o box.out box.sh)
+    wait_until has_steps box.steps
     scancel -s USR1 "$job"
-    wait_for_job "$job" 'COMPLETED|FAILED' 120
+    wait_for_job "$job" 'COMPLETED|FAILED'
     is "$(job_state "$job") $(job_field "$job" Restarts)" "COMPLETED 1" "it is requeued all the same"
     like "$(cat box.out)" "accel: job $job stopped with its state saved \(exit 85\); requeued as restart 1" \
         "by the plugin, from outside"

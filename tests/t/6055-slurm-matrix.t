@@ -48,8 +48,8 @@ check() { # DESCRIPTION OUTPUT RANKS NODES
 }
 
 batch() { # ARG...: a batch job, to its end
-    job=$(timeout 60 env ACCEL_TEST_MARK="$mark" sbatch --parsable "$@")
-    wait_for_job "$job" 'COMPLETED|FAILED' 60
+    job=$(timeout "$HANG_S" env ACCEL_TEST_MARK="$mark" sbatch --parsable "$@")
+    wait_for_job "$job" 'COMPLETED|FAILED'
 }
 
 # One cell in all forms; "" when all are right.
@@ -57,7 +57,7 @@ cell() { # RANKS NODES
     cell_file=m$1.$2.yaml cell_gpus=--gres=gpu:$(($1 / $2)) cell_bad=
     cell_size="-N$2 -n$1"
     # shellcheck disable=SC2086
-    cell_out=$(timeout 60 env ACCEL_TEST_MARK="$mark" srun -Q -O $cell_gpus --accel-config="$cell_file" $cell_size "$probe" 2>&1)
+    cell_out=$(timeout "$HANG_S" env ACCEL_TEST_MARK="$mark" srun -Q -O $cell_gpus --accel-config="$cell_file" $cell_size "$probe" 2>&1)
     check srun "$cell_out" "$1" "$2" || cell_bad="$cell_bad srun"
     printf '#!/bin/sh\n#SBATCH --accel-config=%s %s -O %s\nsrun -O %s\n' "$cell_file" "$cell_gpus" \
         "$cell_size" "$probe" >"script.sh"
@@ -67,7 +67,7 @@ cell() { # RANKS NODES
     batch -o plain.out -O $cell_gpus $cell_size --accel-config="$cell_file" plain.sh
     check sbatch "$(cat plain.out)" "$1" "$2" || cell_bad="$cell_bad sbatch"
     # shellcheck disable=SC2086
-    cell_out=$(timeout 60 env ACCEL_TEST_MARK="$mark" salloc -Q -O $cell_gpus $cell_size --accel-config="$cell_file" srun -O "$probe" 2>&1)
+    cell_out=$(timeout "$HANG_S" env ACCEL_TEST_MARK="$mark" salloc -Q -O $cell_gpus $cell_size --accel-config="$cell_file" srun -O "$probe" 2>&1)
     check salloc "$cell_out" "$1" "$2" || cell_bad="$cell_bad salloc"
     rm -f script.out plain.out
 }
@@ -75,7 +75,7 @@ cell() { # RANKS NODES
 code() { # WANT ARG...
     code_want=$1
     shift
-    timeout 60 env ACCEL_TEST_MARK="$mark" srun -Q -n2 -O "$@" >/dev/null 2>&1
+    timeout "$HANG_S" env ACCEL_TEST_MARK="$mark" srun -Q -n2 -O "$@" >/dev/null 2>&1
     is $? "$code_want" "$mode: exit $code_want: srun $*"
 }
 
@@ -109,7 +109,7 @@ for mode in mnt net; do
             is "$cell_bad" "" "$mode, $nodes node(s), $ranks rank(s): srun, #SBATCH, sbatch, salloc"
         done
         [ $nodes = 1 ] || exit_codes
-        wait_until 30 nothing_left
+        wait_until nothing_left
         ok $? "$mode, $nodes node(s): no job and no process is left" ||
             diag "$(squeue; holders_of "$mark" environ)"
         no_node_drained

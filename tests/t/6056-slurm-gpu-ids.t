@@ -35,7 +35,7 @@ devices "0 none,1 none" "a step without GPUs takes nobody's" \
     -n2 --accel-config=ids.yaml
 variable=ZE_AFFINITY_MASK
 devices "0 none" "nor does it of another maker" -n1 --accel-config=xpu.yaml
-unlike "$(timeout 60 srun -n1 --accel-config=ids.yaml --accel-dry-run true)" 'VISIBLE_DEVICES' \
+unlike "$(timeout "$HANG_S" srun -n1 --accel-config=ids.yaml --accel-dry-run true)" 'VISIBLE_DEVICES' \
     "the dry run says no other"
 no_node_drained
 ok $? "no node is drained"
@@ -48,7 +48,7 @@ devices "0 1,3,1 1,3" "a Slurm without GPUs: gpu_ids" \
 variable=ZE_AFFINITY_MASK
 devices "0 1,3" "another maker's GPUs have their own variable" \
     -n1 --accel-config=xpu.yaml
-like "$(timeout 60 srun -n1 --accel-config=ids.yaml --accel-dry-run true)" \
+like "$(timeout "$HANG_S" srun -n1 --accel-config=ids.yaml --accel-dry-run true)" \
     '^  CUDA_VISIBLE_DEVICES=1,3$' "the dry run says so"
 CUDA_VISIBLE_DEVICES=2
 export CUDA_VISIBLE_DEVICES

@@ -25,7 +25,7 @@ figure() { # NAME
 judged() {
     judged_what=$1 judged_least=$2
     shift 2
-    timeout 300 "$malformed" "$@" >../report 2>&1
+    timeout "$HANG_S" "$malformed" "$@" >../report 2>&1
     ok $? "$judged_what: to the end"
     is "$(figure faults)" 0 "$judged_what: none crashes; each refusal has a code, a place and a cure" ||
         diag "$(grep status ../report | head -n 20)"

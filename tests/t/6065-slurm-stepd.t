@@ -14,9 +14,9 @@ plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so
 [ -x "$fake" ] || skip_all "tests/helpers/fake_spank is not built"
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
-passes "every callback in every context" timeout 120 "$fake" "$plugin"
+passes "every callback in every context" timeout "$HANG_S" "$fake" "$plugin"
 if command -v valgrind >/dev/null 2>&1; then
-    timeout 300 valgrind --leak-check=full --show-leak-kinds=definite,indirect \
+    timeout "$HANG_S" valgrind --leak-check=full --show-leak-kinds=definite,indirect \
         --errors-for-leak-kinds=definite,indirect --error-exitcode=99 --keep-debuginfo=yes \
         --log-file=vg "$fake" "$plugin" 2>err
     is $? 0 "under valgrind: no finding" || diag "$(cat err vg)"
@@ -42,7 +42,7 @@ run_steps() { # COUNT
     cat >steps.sh <<STEPS
 n=0
 while [ \$n -lt $1 ]; do
-    timeout 60 srun --accel-config=two.yaml true || exit 1
+    timeout "$HANG_S" srun --accel-config=two.yaml true || exit 1
     n=\$((n + 1))
 done
 STEPS
@@ -68,12 +68,12 @@ slurmd=$(daemon slurmd)
 slurmctld=$(daemon slurmctld)
 if [ -n "$slurmd" ] && [ -n "$slurmctld" ]; then
     run_steps 100 # the daemons' own caches fill: slurmctld grew by a megabyte after 20
-    wait_until 30 nothing_runs
+    wait_until nothing_runs
     slurmd_was=$(held "$slurmd")
     slurmctld_was=$(held "$slurmctld")
     run_steps $steps
     is $? 0 "$steps steps" || diag "$(tail -n 5 steps.out)"
-    wait_until 30 nothing_runs
+    wait_until nothing_runs
     flat slurmd "$slurmd" "$slurmd_was"
     flat slurmctld "$slurmctld" "$slurmctld_was"
 else

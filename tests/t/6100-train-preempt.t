@@ -8,7 +8,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=120
 
 STEPS=400
 tap_tmpdir
@@ -22,10 +21,10 @@ train_args() { # OUT
 # Takes the whole node in the high partition for a moment, once the run NAME is at work,
 # and waits until that job had its turn: then the run was really stopped.
 preempt() { # NAME
-    wait_for_step "$tap_tmp/$1/log.jsonl" 40 60
+    wait_for_step "$tap_tmp/$1/log.jsonl" 40
     ok $? "$1: runs"
-    high=$(timeout 30 sbatch --parsable -p high --exclusive -o /dev/null --wrap true)
-    wait_for_job "$high" COMPLETED 60
+    high=$(timeout "$HANG_S" sbatch --parsable -p high --exclusive -o /dev/null --wrap true)
+    wait_for_job "$high" COMPLETED
     ok $? "$1: a job of higher priority had the node in between"
 }
 
@@ -55,7 +54,7 @@ by_sbatch() {
     job=$(sbatch --parsable "$tap_tmp/$1.sh")
     ok $? "$1: submitted"
     preempt "$1"
-    wait_for_job "$job" COMPLETED 120
+    wait_for_job "$job" COMPLETED
     ok $? "$1: came back and completed"
     like "$(scontrol show job "$job")" "Restarts=1 " "$1: exactly one restart"
     check_resume "$1"
@@ -65,7 +64,7 @@ by_sbatch() {
 # by_srun NAME
 by_srun() {
     # shellcheck disable=SC2046
-    timeout 180 srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args "$1") \
+    timeout "$HANG_S" srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args "$1") \
         >"$tap_tmp/$1.out" 2>&1 </dev/null &
     srun_pid=$!
     preempt "$1"
@@ -80,10 +79,10 @@ by_srun() {
 # Kills one rank; srun fails; the same command again finishes the run.
 by_kill() {
     # shellcheck disable=SC2046
-    timeout 180 srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args killed) \
+    timeout "$HANG_S" srun -N1 --accel-config="$tap_tmp/fsdp.yaml" $(train_args killed) \
         >"$tap_tmp/killed.out" 2>&1 </dev/null &
     srun_pid=$!
-    wait_for_step "$tap_tmp/killed/log.jsonl" 150 60
+    wait_for_step "$tap_tmp/killed/log.jsonl" 150
     ok $? "killed: runs"
     # Processes end while we look.
     for p in /proc/[0-9]*; do

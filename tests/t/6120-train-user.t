@@ -38,17 +38,17 @@ JOB
 # What the user does; each result is one line.
 cat >"$tap_tmp/session.sh" <<'SESSION'
 cd "$1/user" || exit 1
-timeout 100 srun --accel-config="$1/fsdp.yaml" "$2" --layers 1 --heads 2 --width 32 --seq 32 --batch 2 \
+timeout "$HANG_S" srun --accel-config="$1/fsdp.yaml" "$2" --layers 1 --heads 2 --width 32 --seq 32 --batch 2 \
     --steps 20 --sample 0 --data "$1/text.txt" --out bare >bare.out 2>&1
 echo "bare srun: $?"
 job=$(sbatch --parsable "$1/job.sh")
 tries=0
-until [ -f job/log.jsonl ] && [ "$(wc -l <job/log.jsonl)" -ge 40 ] || [ $((tries += 1)) -gt 600 ]; do
+until [ -f job/log.jsonl ] && [ "$(wc -l <job/log.jsonl)" -ge 40 ] || [ $((tries += 1)) -gt $((HANG_S * 10)) ]; do
     sleep 0.1
 done
 sbatch -Q -p high --exclusive -o /dev/null --wrap true
 tries=0
-until scontrol -o show job "$job" | grep -qE 'JobState=(COMPLETED|FAILED|CANCELLED)' || [ $((tries += 1)) -gt 600 ]; do
+until scontrol -o show job "$job" | grep -qE 'JobState=(COMPLETED|FAILED|CANCELLED)' || [ $((tries += 1)) -gt $((HANG_S * 5)) ]; do
     sleep 0.2
 done
 scontrol -o show job "$job" | tr ' ' '\n' | grep -E '^(JobState|Restarts|NumTasks)=' | sort
@@ -59,7 +59,7 @@ at_exit user_cluster_down
 user_cluster_down() {
     [ ! -d "$dir" ] || $as_user "$tap_tmp/scripts/accel-cluster" down --dir "$dir" >/dev/null 2>&1
 }
-out=$(HOME=$tap_tmp/user $as_user timeout 280 "$tap_tmp/scripts/accel-cluster" run --nodes 1 \
+out=$(HOME=$tap_tmp/user $as_user timeout "$HANG_S" "$tap_tmp/scripts/accel-cluster" run --nodes 1 \
     --grace 20 --plugin "$plugin" --dir "$dir" sh "$tap_tmp/session.sh" "$tap_tmp" "$TRAIN" 2>&1)
 is "$out" "$(printf 'bare srun: 0\nJobState=COMPLETED\nNumTasks=2\nRestarts=1')" \
     "bare srun trains; the batch job is preempted, comes back and completes" ||

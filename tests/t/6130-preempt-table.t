@@ -36,11 +36,11 @@ signals() { # NAME: those that rank 0 of the first life got, without SIGCONT
 }
 
 high() { # NODE
-    timeout 120 srun -p high -w "$1" -n1 --exclusive --accel-config=none true >/dev/null 2>&1
+    timeout "$HANG_S" srun -p high -w "$1" -n1 --exclusive --accel-config=none true >/dev/null 2>&1
 }
 
 its_job() { # NAME
-    [ -n "$job" ] || job=$(timeout 10 squeue -h -n "$1" -o %A | head -n 1)
+    [ -n "$job" ] || job=$(timeout "$HANG_S" squeue -h -n "$1" -o %A | head -n 1)
     echo "$job"
 }
 
@@ -54,15 +54,15 @@ press_ctrl_c() {
 stop_it() { # HOW NODE NAME
     case $1 in
     high) high "$2" ;;
-    requeue) timeout 10 scontrol requeue "$(its_job "$3")" ;;
-    cancel) timeout 10 scancel "$(its_job "$3")" ;;
-    usr1) timeout 10 scancel -s USR1 "$(its_job "$3")" ;;
-    term) timeout 10 scancel -s TERM "$(its_job "$3")" ;;
-    step) timeout 10 scancel "$(its_job "$3").0" ;;
+    requeue) timeout "$HANG_S" scontrol requeue "$(its_job "$3")" ;;
+    cancel) timeout "$HANG_S" scancel "$(its_job "$3")" ;;
+    usr1) timeout "$HANG_S" scancel -s USR1 "$(its_job "$3")" ;;
+    term) timeout "$HANG_S" scancel -s TERM "$(its_job "$3")" ;;
+    step) timeout "$HANG_S" scancel "$(its_job "$3").0" ;;
     ctrl-c) press_ctrl_c ;;
     grace+*) # something more while it saves
         high "$2" &
-        wait_until 110 told "$3" # Slurm looks for somebody to preempt every 60 s at least
+        wait_until told "$3" # Slurm looks for somebody to preempt every 60 s at least
         stop_it "${1#grace+}" "$2" "$3"
         wait $!
         ;;
@@ -90,11 +90,11 @@ check_row() { # NAME GOT-STATE WANT-STATE GOT-RESTARTS WANT-RESTARTS SIGNALS LIN
 batch_row() { # NAME FORM PARTITION HOW STATE RESTARTS SIGNALS LINE STEPPER-ARGS OPTIONS NODE
     [ "$2" != plain ] || export SCRIPT=plain
     # shellcheck disable=SC2086
-    job=$(timeout 30 sbatch --parsable --accel-config="$config" -J "$1" -p "$3" -w "${11}" -N1 \
+    job=$(timeout "$HANG_S" sbatch --parsable --accel-config="$config" -J "$1" -p "$3" -w "${11}" -N1 \
         -n2 -o "$1.out" ${10} job.sh ${env_words} "$stepper" "$1.steps" $9)
-    wait_until 60 has_steps "$1.steps"
+    wait_until has_steps "$1.steps"
     stop_it "$4" "${11}" "$1"
-    wait_for_job "$job" "COMPLETED|FAILED|CANCELLED|PREEMPTED|TIMEOUT" 120
+    wait_for_job "$job" "COMPLETED|FAILED|CANCELLED|PREEMPTED|TIMEOUT"
     check_row "$1" "$(job_state "$job")" "$5" "$(job_field "$job" Restarts)" "$6" "$7" "$8"
 }
 
@@ -102,10 +102,10 @@ bare_row() { # as batch_row; STATE is srun's exit code
     job=
     # A child of an asynchronous list would ignore SIGINT.
     # shellcheck disable=SC2086
-    timeout 150 env --default-signal=INT,QUIT srun --accel-config="$config" -J "$1" -p "$3" \
+    timeout "$HANG_S" env --default-signal=INT,QUIT srun --accel-config="$config" -J "$1" -p "$3" \
         -w "${11}" -N1 ${10} "$stepper" "$1.steps" $9 >"$1.out" 2>&1 </dev/null &
     limit=$!
-    wait_until 60 has_steps "$1.steps"
+    wait_until has_steps "$1.steps"
     read -r srun <"/proc/$limit/task/$limit/children"
     stop_it "$4" "${11}" "$1"
     wait $limit
@@ -148,7 +148,7 @@ finish_rows() {
 }
 
 partition() { # NAME GRACE MODE
-    timeout 10 scontrol create PartitionName="$1" Nodes=ALL PriorityTier=1 GraceTime="$2" \
+    timeout "$HANG_S" scontrol create PartitionName="$1" Nodes=ALL PriorityTier=1 GraceTime="$2" \
         PreemptMode="$3" >/dev/null || diag "no partition $1"
 }
 

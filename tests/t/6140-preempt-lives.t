@@ -10,7 +10,6 @@
 . "$(dirname "$0")/train.sh"
 need_plugin
 [ -x "$TRAIN" ] || skip_all "examples/train is not built"
-SRUN_TIMEOUT=150
 STEPS=300
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
@@ -26,9 +25,9 @@ submit() { # NAME [OPTION]...: sets $job
     name=$1
     shift
     # shellcheck disable=SC2086
-    job=$(timeout 30 sbatch --parsable --accel-config=two.yaml -N1 -o "$name.out" "$@" job.sh \
+    job=$(timeout "$HANG_S" sbatch --parsable --accel-config=two.yaml -N1 -o "$name.out" "$@" job.sh \
         "$TRAIN" $MODEL --out "$name")
-    wait_for_step "$name/log.jsonl" 5 90
+    wait_for_step "$name/log.jsonl" 5
     ok $? "$name: runs"
 }
 
@@ -57,12 +56,12 @@ unlike "$srun_out" 'a checkpoint takes' "nothing to say about its times"
 
 # One restart is allowed: the second stop is the last.
 submit twice
-timeout 10 scancel -s USR1 "$job"
-wait_until 90 starts twice 2
+timeout "$HANG_S" scancel -s USR1 "$job"
+wait_until starts twice 2
 ok $? "it comes back"
-wait_for_job "$job" RUNNING 30
-timeout 10 scancel -s USR1 "$job"
-wait_for_job "$job" FAILED 90
+wait_for_job "$job" RUNNING
+timeout "$HANG_S" scancel -s USR1 "$job"
+wait_for_job "$job" FAILED
 ok $? "the second stop is the last one" || diag "$(cat twice.out)"
 is "$(job_field "$job" ExitCode)" 75:0 "with exit code 75"
 is "$(job_field "$job" Restarts)" 1 "after one restart"
@@ -77,8 +76,8 @@ like "$(cat twice/checkpoints/history)" \
     "^[-0-9T:]+Z job=$job of=$job restart=0 stop step=[0-9]+ signal=SIGUSR1 seconds=[0-9.]+ reason=warned$" \
     "the history says it, too"
 # The same job once more, by hand: one restart too many, before anything is changed.
-timeout 10 scontrol requeue "$job"
-wait_until 60 grep -q 'this is restart 2' twice.out
+timeout "$HANG_S" scontrol requeue "$job"
+wait_until grep -q 'this is restart 2' twice.out
 ok $? "a restart beyond the limit is refused" || diag "$(tail -n 5 twice.out)"
 like "$(cat twice.out)" "this is restart 2 of job $job, but accel.preemption.max_restarts is 1" "with the numbers"
 
@@ -90,7 +89,7 @@ ok $? "a new job goes on"
 finished twice
 like "$srun_out" 'a checkpoint takes 200.0 s, but partition low has GraceTime 30 s: ' "a short GraceTime is told"
 like "$srun_out" 'a checkpoint takes 200.0 s, but accel.preemption.lead_seconds is 120: ' "so is a short lead"
-timeout 10 scontrol update PartitionName=low GraceTime=0
+timeout "$HANG_S" scontrol update PartitionName=low GraceTime=0
 echo '2026-01-01T00:00:00Z job=1 of=1 restart=0 save step=1 seconds=9.000' >>twice/checkpoints/history
 # shellcheck disable=SC2086
 run_srun -N1 --accel-config=two.yaml "$TRAIN" $MODEL --out twice
@@ -110,10 +109,10 @@ node=$(job_field "$job" BatchHost)
 lost=$(tasks_of "$job")
 for p in $(tasks_of "$job"); do kill -STOP "$p"; done
 kill -9 "$(pgrep -f "slurmd -D -N $node -f $cluster_dir/")"
-wait_until 120 starts lost 2
+wait_until starts lost 2
 ok $? "lost: Slurm starts the job again on another node" || diag "$(scontrol show job "$job")"
 for p in $lost; do kill -CONT "$p"; done
-wait_for_job "$job" COMPLETED 120
+wait_for_job "$job" COMPLETED
 ok $? "lost: and it completes"
 is "$(job_field "$job" Restarts)" 1 "lost: after one restart"
 finished lost
@@ -121,7 +120,7 @@ still_there() {
     for p in $lost; do [ -d "/proc/$p" ] && [ "$(cat "/proc/$p/comm")" = train ] && return 1; done
     return 0
 }
-wait_until 60 still_there
+wait_until still_there
 ok $? "lost: the old life ended by itself"
 cluster_down
 
@@ -131,10 +130,10 @@ cluster_up --nodes 1 --cpus 2 --mode plain --set PreemptMode=SUSPEND,GANG \
 ACCEL_COMM_TIMEOUT_MS=3000
 export ACCEL_COMM_TIMEOUT_MS
 submit suspended
-timeout 60 srun -p high -n2 --accel-config=none sleep 6
+timeout "$HANG_S" srun -p high -n2 --accel-config=none sleep 6
 ok $? "the job of high priority ran meanwhile"
 isnt "$(job_field "$job" SuspendTime)" None "suspended: Slurm says so"
-wait_for_job "$job" COMPLETED 120
+wait_for_job "$job" COMPLETED
 ok $? "suspended: completes" || diag "$(cat suspended.out)"
 is "$(job_field "$job" Restarts)" 0 "suspended: without a restart"
 starts suspended 1

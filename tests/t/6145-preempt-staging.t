@@ -13,7 +13,6 @@ need_plugin
 ! built_with_sanitizer || skip_all "sanitizers and LD_PRELOAD exclude each other"
 shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 [ -r "$shim" ] || skip_all "tests/faults/failcall is not built"
-SRUN_TIMEOUT=120
 STEPS=300
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
@@ -26,7 +25,7 @@ exec srun env LD_PRELOAD="$SHIM" "$@"
 JOB
 
 cluster_up --nodes 1 --cpus 2 --mode plain --kill-wait 6
-timeout 10 scontrol update PartitionName=low GraceTime=6
+timeout "$HANG_S" scontrol update PartitionName=low GraceTime=6
 # shellcheck disable=SC2086
 run_srun -N1 --accel-config=two.yaml "$TRAIN" $MODEL --out reference
 ok $? "the uninterrupted run" || bail_out "the trainer does not run"
@@ -34,14 +33,14 @@ ok $? "the uninterrupted run" || bail_out "the trainer does not run"
 SHIM=$shim FAILCALL_SLOW=8000 FAILCALL_SLOW_FROM=30000 FAILCALL_SLOW_PATH=/run/checkpoints/
 export SHIM FAILCALL_SLOW FAILCALL_SLOW_FROM FAILCALL_SLOW_PATH
 # shellcheck disable=SC2086
-job=$(timeout 30 sbatch --parsable --accel-config=two.yaml -N1 -o run.out job.sh \
+job=$(timeout "$HANG_S" sbatch --parsable --accel-config=two.yaml -N1 -o run.out job.sh \
     "$TRAIN" $MODEL --out run)
-wait_for_step run/log.jsonl 40 90
+wait_for_step run/log.jsonl 40
 ok $? "it runs"
-high=$(timeout 30 sbatch --parsable -p high --exclusive -o /dev/null --wrap true)
-wait_for_job "$high" COMPLETED 60
+high=$(timeout "$HANG_S" sbatch --parsable -p high --exclusive -o /dev/null --wrap true)
+wait_for_job "$high" COMPLETED
 ok $? "a job of higher priority had the node in between"
-wait_for_job "$job" COMPLETED 120
+wait_for_job "$job" COMPLETED
 ok $? "it came back and completed" || diag "$(tail -n 20 run.out)"
 is "$(job_field "$job" Restarts)" 1 "after one restart"
 step=$(sed -n 's/.*; the state of step \([0-9]*\) is saved in .* on the nodes$/\1/p' run.out)

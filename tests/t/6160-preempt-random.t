@@ -44,7 +44,7 @@ starts() { # OUT: lives that got as far as the first step
 
 # The job of this name that holds a node now; empty when there is none.
 running_job() { # NAME
-    timeout 10 squeue -h -n "$1" -t R -o %A 2>/dev/null | head -n 1
+    timeout "$HANG_S" squeue -h -n "$1" -t R -o %A 2>/dev/null | head -n 1
 }
 
 kill_a_rank() { # JOB RANK
@@ -60,16 +60,16 @@ is_done() { # NAME
     [ -f "$1.over" ] || [ -f "$1.stuck" ]
 }
 
-# Gives a training up that wrote nothing for five minutes, and says what Slurm knows of it.
+# Gives a training up that wrote nothing for $HANG_S seconds, and says what Slurm knows of it.
 watch_progress() { # NAME
     size=-1
     while ! is_done "$1"; do
         now=$(cat "$1/log.jsonl" "$1/checkpoints/history" 2>/dev/null | wc -c)
         if [ "$now" != "$size" ]; then
             size=$now since=$(date +%s)
-        elif [ $(($(date +%s) - since)) -gt 300 ]; then
-            diag "$1: no progress for 300 s" "$(timeout 10 sinfo -N -l 2>&1)" \
-                "$(timeout 10 squeue 2>&1)" "$(timeout 10 scontrol show job 2>&1)"
+        elif [ $(($(date +%s) - since)) -gt "$HANG_S" ]; then
+            diag "$1: no progress for $HANG_S s" "$(timeout "$HANG_S" sinfo -N -l 2>&1)" \
+                "$(timeout "$HANG_S" squeue 2>&1)" "$(timeout "$HANG_S" scontrol show job 2>&1)"
             : >"$1.stuck"
         fi
         sleep 0.5
@@ -99,26 +99,26 @@ _passed() { # NAME STEP
 random_moment() { # NAME
     [ "$(random "$1.random" 5)" != 0 ] || return 0
     moment=$(($(last_step "$1/log.jsonl") + 1 + $(random "$1.random" 40)))
-    wait_until 120 _passed "$1" $moment
+    wait_until _passed "$1" $moment
 }
 
 take_the_node() { # NODE
-    timeout 120 srun -p high -w "$1" -n1 --exclusive --accel-config=none true >/dev/null 2>&1
+    timeout "$HANG_S" srun -p high -w "$1" -n1 --exclusive --accel-config=none true >/dev/null 2>&1
 }
 
 # Stops $job, which runs on NODE as NAME, in a random way.
 stop_somehow() { # NAME NODE
     way=$(random "$1.random" 6)
     case $way in
-    0) timeout 10 scontrol update PartitionName="low$2" GraceTime=20 && take_the_node "$2" ;;
-    1) timeout 10 scontrol update PartitionName="low$2" GraceTime=0 && take_the_node "$2" ;;
-    2) timeout 10 scancel -s USR1 "$job" ;;
-    3) timeout 10 scancel -s TERM "$job" ;;
+    0) timeout "$HANG_S" scontrol update PartitionName="low$2" GraceTime=20 && take_the_node "$2" ;;
+    1) timeout "$HANG_S" scontrol update PartitionName="low$2" GraceTime=0 && take_the_node "$2" ;;
+    2) timeout "$HANG_S" scancel -s USR1 "$job" ;;
+    3) timeout "$HANG_S" scancel -s TERM "$job" ;;
     4) kill_a_rank "$job" "$(random "$1.random" 2)" ;;
     5)
         case $1 in
-        batch*) timeout 10 scontrol requeue "$job" ;;
-        *) timeout 10 scancel "$job" ;;
+        batch*) timeout "$HANG_S" scontrol requeue "$job" ;;
+        *) timeout "$HANG_S" scancel "$job" ;;
         esac
         ;;
     esac
@@ -132,8 +132,8 @@ watch_batch() { # NAME JOB
     while [ ! -f "$1.stuck" ]; do
         case $(job_state "$2") in
         COMPLETED) : >"$1.over" && return ;;
-        FAILED | CANCELLED) timeout 10 scontrol requeue "$2" ;;
-        TIMEOUT) [ "$(last_step "$1/log.jsonl")" -lt $STEPS ] || timeout 10 scontrol requeue "$2" ;;
+        FAILED | CANCELLED) timeout "$HANG_S" scontrol requeue "$2" ;;
+        TIMEOUT) [ "$(last_step "$1/log.jsonl")" -lt $STEPS ] || timeout "$HANG_S" scontrol requeue "$2" ;;
         esac
         sleep 0.3
     done
@@ -142,7 +142,7 @@ watch_batch() { # NAME JOB
 start_batch() { # NAME NODE
     printf '#!/bin/sh\nsrun --accel-config=async.yaml %s %s --data text.txt --out %s\n' \
         "$TRAIN" "$ARGS" "$1" >"$1.sh"
-    batch=$(timeout 30 sbatch --parsable --accel-config=async.yaml -p "low$2" -w "$2" -J "$1" -N1 \
+    batch=$(timeout "$HANG_S" sbatch --parsable --accel-config=async.yaml -p "low$2" -w "$2" -J "$1" -N1 \
         -o "$1.out" "$1.sh")
     watch_batch "$1" "$batch" &
 }
@@ -151,7 +151,7 @@ start_batch() { # NAME NODE
 start_bare() { # NAME NODE
     # shellcheck disable=SC2086
     (
-        until timeout 600 srun -p "low$2" -w "$2" -J "$1" -N1 --accel-config=two.yaml "$TRAIN" \
+        until timeout 3600 srun -p "low$2" -w "$2" -J "$1" -N1 --accel-config=two.yaml "$TRAIN" \
             $ARGS --data text.txt --out "$1" >>"$1.out" 2>&1 </dev/null; do
             [ ! -f "$1.stuck" ] || exit
         done
@@ -174,7 +174,7 @@ chain() { # batch|bare NODE COUNT
             stop_somehow "$name" "$2"
             done=$((done + 1))
         done
-        wait_until 900 is_done "$name"
+        wait_until is_done "$name"
         wait
         [ ! -f "$name.stuck" ] || return
     done
@@ -182,11 +182,11 @@ chain() { # batch|bare NODE COUNT
 
 cluster_up --nodes 2 --cpus 2 --kill-wait 3 --notice "$notice"
 for node in n1 n2; do
-    timeout 10 scontrol create PartitionName=low$node Nodes=$node PriorityTier=1 GraceTime=20 \
+    timeout "$HANG_S" scontrol create PartitionName=low$node Nodes=$node PriorityTier=1 GraceTime=20 \
         PreemptMode=REQUEUE >/dev/null
 done
 # shellcheck disable=SC2086
-timeout 300 srun -N1 --accel-config=two.yaml "$TRAIN" $ARGS --data text.txt --out reference \
+timeout "$HANG_S" srun -N1 --accel-config=two.yaml "$TRAIN" $ARGS --data text.txt --out reference \
     >reference.out 2>&1 </dev/null
 ok $? "uninterrupted reference run" || bail_out "the trainer does not run: $(cat reference.out)"
 chain batch n1 $batch_count &

@@ -38,15 +38,15 @@ wait
 JOB
 jobs=
 for i in 1 2 3; do
-    jobs="$jobs $(timeout 30 sbatch --parsable -n4 -N1 -o batch.%j --accel-config=any.yaml steps.sh)"
+    jobs="$jobs $(timeout "$HANG_S" sbatch --parsable -n4 -N1 -o batch.%j --accel-config=any.yaml steps.sh)"
 done
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
-    timeout -k 5 120 srun -Q -n1 --mpi=none --accel-config=any.yaml \
+    timeout -k 5 "$HANG_S" srun -Q -n1 --mpi=none --accel-config=any.yaml \
         python3 bind.py "$tap_tmp/ports" 24 >"bare.$i" 2>&1 &
 done
 wait
 for job in $jobs; do
-    wait_for_job "$job" 'COMPLETED|FAILED' 120
+    wait_for_job "$job" 'COMPLETED|FAILED'
 done
 is "$(find ports -type f | wc -l)" 24 "24 steps at once have bound their ports" || diag "$(cat bare.* batch.*)"
 is "$(cat ports/* | sort -u | wc -l)" 24 "no two are the same"
@@ -91,8 +91,8 @@ port=\$(srun -Q -n1 -N1 --mpi=none sh -c 'echo \$MASTER_PORT')
 MASTER_PORT=\$port python3 hold.py $how env -u MASTER_PORT srun -Q -n1 -N1 --mpi=none \\
     sh -c 'echo \$MASTER_PORT'
 JOB
-    job=$(timeout 30 sbatch --parsable -n1 -o "$how.out" --accel-config=any.yaml job.sh)
-    wait_for_job "$job" 'COMPLETED|FAILED' 60
+    job=$(timeout "$HANG_S" sbatch --parsable -n1 -o "$how.out" --accel-config=any.yaml job.sh)
+    wait_for_job "$job" 'COMPLETED|FAILED'
     is "$(cat "$how.out")" "skipped" "ports that another process holds ($how) are skipped"
 done
 cluster_down
@@ -109,20 +109,20 @@ for p in range(port + 1, port + 4):
     s.bind("\0accel-rank0-%d" % p)
     held.append(s)
 open(sys.argv[1], "w").close()
-end = time.monotonic() + 60
+end = time.monotonic() + int(os.environ["HANG_S"])
 while not os.path.exists(sys.argv[2]) and time.monotonic() < end:
     time.sleep(0.05)
 FENCE
     cat >two.sh <<'TWO'
 srun -Q -n1 --overlap --mpi=none --accel-config=any.yaml python3 fence.py held done &
-end=$(($(date +%s) + 60))
+end=$(($(date +%s) + HANG_S))
 until [ -e held ] || [ "$(date +%s)" -ge $end ]; do sleep 0.05; done
 srun -Q -n1 --overlap --mpi=none --accel-config=any.yaml sh -c 'echo ran'
 echo "exit $?"
 : >done
 wait
 TWO
-    out=$(timeout 120 salloc -Q -n1 sh two.sh 2>&1)
+    out=$(timeout "$HANG_S" salloc -Q -n1 sh two.sh 2>&1)
     like "$out" 'error\[A0315\]: MASTER_PORT: port [0-9]+ is already used by another run' \
         "a port whose name is held on the node is refused there"
     like "$out" '^exit 1$' "with 1"

@@ -19,17 +19,15 @@ cp "$ACCEL_SRC/tests/data/environ/meet.py" "$ACCEL_SRC/examples/torch_train.py" 
 printf 'distributed_type: MULTI_CPU\nnum_processes: 4\nnum_machines: 2\nuse_cpu: true\n' >four.yaml
 printf 'distributed_type: FSDP\nnum_processes: 4\nnum_machines: 2\nuse_cpu: true\n' >fsdp.yaml
 
-clean() { # SECONDS COMMAND...
-    clean_limit=$1
-    shift
-    env -i PATH="$PATH" SLURM_CONF="$SLURM_CONF" HOME="$tap_tmp" timeout -k 5 "$clean_limit" "$@"
+clean() { # COMMAND...
+    env -i PATH="$PATH" SLURM_CONF="$SLURM_CONF" HOME="$tap_tmp" timeout -k 5 "$HANG_S" "$@"
 }
-is "$(clean 90 srun --accel-config=four.yaml python3 meet.py LOCAL_RANK ACCELERATE_USE_CPU 2>err | sort)" \
+is "$(clean srun --accel-config=four.yaml python3 meet.py LOCAL_RANK ACCELERATE_USE_CPU 2>err | sort)" \
     "rank 0 of 4 sum 6 0 True
 rank 1 of 4 sum 6 1 True
 rank 2 of 4 sum 6 0 True
 rank 3 of 4 sum 6 1 True" "2 x 2 ranks meet under srun" || diag "$(cat err)"
-is "$(clean 90 srun --export=NONE --accel-config=fsdp.yaml "$(command -v python3)" meet.py FSDP_VERSION \
+is "$(clean srun --export=NONE --accel-config=fsdp.yaml "$(command -v python3)" meet.py FSDP_VERSION \
     2>err | sort | uniq -c | sed 's/^ *//' | sort -k3)" \
     "1 rank 0 of 4 sum 6 1
 1 rank 1 of 4 sum 6 1
@@ -38,7 +36,7 @@ is "$(clean 90 srun --export=NONE --accel-config=fsdp.yaml "$(command -v python3
 
 # Without Slurm.
 launch() { # ARG...
-    clean 90 "$ACCEL_BUILD/accel" launch --cpu "$@"
+    clean "$ACCEL_BUILD/accel" launch --cpu "$@"
 }
 is "$(launch -n 3 meet.py GROUP_RANK 2>err | sort)" "rank 0 of 3 sum 3 0
 rank 1 of 3 sum 3 0
@@ -71,7 +69,7 @@ launch -n 2 term.py started &
 launcher=$!
 # shellcheck disable=SC2317
 all_started() { [ "$(cat started)" = xx ]; }
-wait_until 60 all_started
+wait_until all_started
 pid=$(holders_of 'term.py' cmdline | sed -n 's|/proc/\([0-9]*\)/.*|\1|p' | while read -r p; do
     tr '\0' ' ' <"/proc/$p/cmdline" | grep -q '^[^ ]*accel launch' && echo "$p"
 done | head -n 1)
@@ -96,9 +94,9 @@ if ! has_torch; then
 fi
 PATH=$venv/bin:$PATH
 for script in torch_train hf_train; do
-    clean 200 python $script.py >one 2>err
+    clean python $script.py >one 2>err
     is "$(wc -l <one)" 5 "$script: five steps in one process" || diag "$(cat err)"
-    clean 300 srun --accel-config=four.yaml python $script.py >four 2>err
+    clean srun --accel-config=four.yaml python $script.py >four 2>err
     is "$?" 0 "$script: unmodified on 2 nodes x 2 ranks" || diag "$(cat err)"
     is "$(sed -n 's/^rank \([0-9]\) of 4 .* ranks 6$/\1/p' four | sort | uniq -c | sed 's/^ *//')" "5 0
 5 1

@@ -140,7 +140,7 @@ before_ctrl_c() { # N: does the output have what the page shows above ^C?
 run_and_interrupt() { # N
     env --default-signal=INT sh -c "exec $command" >"$tap_tmp/p/$1.got" 2>&1 </dev/null &
     child=$!
-    wait_until 60 before_ctrl_c "$1" || diag "what the page shows above ^C did not come"
+    wait_until before_ctrl_c "$1" || diag "what the page shows above ^C did not come"
     kill -s INT $child
     wait $child
     status=$?
@@ -152,7 +152,7 @@ one_command() { # N
         run_and_interrupt "$1"
     else
         case $command in
-        squeue* | tail*) wait_until 120 comes "$1" ;; # they look at what is under way
+        squeue* | tail*) wait_until comes "$1" ;; # they look at what is under way
         *) in_page_shell "$1" ;;
         esac
     fi

@@ -7,7 +7,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
-SRUN_TIMEOUT=300
 
 asan=${ACCEL_ASAN_BUILD:-$ACCEL_SRC/build-asan}
 [ -x "$asan/examples/train" ] || skip_all "no sanitizer build; scripts/test makes one"

@@ -20,7 +20,7 @@ tap_tmpdir
 mkdir "$tap_tmp/reports"
 
 ASAN_OPTIONS=$ASAN_OPTIONS:log_path=$tap_tmp/reports/stepd \
-    timeout 120 "$asan/tests/helpers/fake_spank" "$plugin" >"$tap_tmp/stepd.out" 2>&1
+    timeout "$HANG_S" "$asan/tests/helpers/fake_spank" "$plugin" >"$tap_tmp/stepd.out" 2>&1
 is $? 0 "slurmstepd's callbacks, right and damaged carriers" || diag "$(cat "$tap_tmp/stepd.out")"
 no_report stepd
 ok $? "slurmstepd's callbacks: no report, no leak"
@@ -40,7 +40,7 @@ printf '%s\n' ClusterName=t SlurmctldHost=localhost "PlugStackConfig=$tap_tmp/pl
     NodeName=localhost 'PartitionName=p Nodes=ALL' >"$tap_tmp/slurm.conf"
 SLURM_CONF=$tap_tmp/slurm.conf LD_PRELOAD=$runtime \
     ASAN_OPTIONS=$ASAN_OPTIONS:max_allocation_size_mb=1:log_path=$tap_tmp/reports/sample \
-    timeout 60 srun --accel-config="$tap_tmp/large.yaml" true >/dev/null 2>&1
+    timeout "$HANG_S" srun --accel-config="$tap_tmp/large.yaml" true >/dev/null 2>&1
 is $? 99 "a report in srun has an exit code of its own"
 contains "$(cat "$tap_tmp"/reports/sample.*)" runtime/config/read/file.c "and lies where it is looked for"
 

@@ -84,7 +84,7 @@ is "$(verdict "$tap_tmp/loop1/site.yaml" | cut -c1-2)" 71 "links in a ring end"
 mkdir a/dir.yaml
 like "$(verdict "$tap_tmp/a/dir.yaml")" "^77 .* is a directory" "a directory is refused"
 mkfifo a/fifo.yaml
-is "$(verdict "$tap_tmp/a/fifo.yaml" timeout 20 | cut -c1-2)" 77 "a fifo is refused at once"
+is "$(verdict "$tap_tmp/a/fifo.yaml" timeout "$HANG_S" | cut -c1-2)" 77 "a fifo is refused at once"
 like "$(verdict /dev/null)" "^77 .*(a fifo or device|can be written)" "so is a device"
 for gone in a/no.yaml job.yaml/no.yaml; do
     like "$(verdict "$tap_tmp/$gone")" "^66 " "$gone: a file that is named must be there"

@@ -12,7 +12,7 @@ need_program strace setpriv awk
 strace -f true >/dev/null 2>&1 || skip_all "this system allows no tracing"
 id -un 65534 >/dev/null 2>&1 || skip_all "no name for user id 65534"
 as_user() { # COMMAND...: within two minutes
-    HOME=$home timeout -k 5 120 setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+    HOME=$home timeout -k 5 "$HANG_S" setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
 }
 plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so
 home=/
@@ -90,12 +90,12 @@ tracer=$!
 kill_at_exit $tracer
 # shellcheck disable=SC2317 # called by wait_until
 traced() { grep -q "^TracerPid:	$tracer$" "/proc/$slurmd/status"; }
-wait_until 20 traced || bail_out "strace does not attach: $(cat "$tap_tmp/strace.err")"
+wait_until traced || bail_out "strace does not attach: $(cat "$tap_tmp/strace.err")"
 
 out=$(as_user srun -n 2 --accel-config="$home/job.yaml" true 2>&1)
 is "$?/$out" "0/" "srun of another user"
 job=$(as_user sbatch --parsable "$home/batch.sh" 2>&1)
-wait_for_job "$job" 'COMPLETED|FAILED' 120
+wait_for_job "$job" 'COMPLETED|FAILED'
 is "$(job_state "$job")" COMPLETED "sbatch with srun in it"
 printf 'bogus: 1\n' >"$home/bad.yaml"
 as_user srun --accel-config="$home/bad.yaml" true >/dev/null 2>&1

@@ -13,7 +13,7 @@ tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 train_text text.txt
 train() { # OUT
-    timeout -k 5 60 "$TRAIN" --layers 1 --heads 1 --width 16 --seq 16 --batch 1 --steps 2 \
+    timeout -k 5 "$HANG_S" "$TRAIN" --layers 1 --heads 1 --width 16 --seq 16 --batch 1 --steps 2 \
         --sample 0 --data text.txt --out "$1" >"${1%/}.log" 2>&1
 }
 mkdir plain

@@ -142,11 +142,11 @@ cluster_down() {
     return $lib_rc
 }
 
-# srun under a deadline of $SRUN_TIMEOUT seconds (60). Output, both streams, goes to
-# $srun_out; the exit status is srun's, 124 after the deadline. A failure is not yet a
-# failed check (it may be what the test wants), so command and output are only shown.
+# srun, at most $HANG_S seconds of it. Output, both streams, goes to $srun_out; the exit
+# status is srun's, or 124 for a hang. A failure is not yet a failed check (it may be what
+# the test wants), so command and output are only shown.
 run_srun() { # ARG...
-    srun_out=$(timeout -k 5 "${SRUN_TIMEOUT:-60}" srun "$@" 2>&1)
+    srun_out=$(timeout -k 5 "$HANG_S" srun "$@" 2>&1)
     srun_rc=$?
     # srun says so when the nodes of the job before are not free yet.
     srun_out=$(printf '%s\n' "$srun_out" | sed '/^srun: job [0-9]* \(queued and waiting for\|has been allocated\) resources$/d')
@@ -159,21 +159,20 @@ run_srun() { # ARG...
 
 # State word of a job (PENDING, RUNNING, COMPLETED ...), empty when it is unknown.
 job_state() { # JOBID
-    timeout 10 scontrol -o show job "$1" 2>/dev/null |
+    timeout "$HANG_S" scontrol -o show job "$1" 2>/dev/null |
         sed -n 's/.* JobState=\([A-Z_]*\).*/\1/p' | head -n 1
 }
 
 # Value of one field of `scontrol show job`, as in: job_field 12 Restarts
 job_field() { # JOBID FIELD
-    timeout 10 scontrol -o show job "$1" 2>/dev/null |
+    timeout "$HANG_S" scontrol -o show job "$1" 2>/dev/null |
         tr ' ' '\n' | sed -n "s/^$2=//p" | head -n 1
 }
 
-# Polls CMD until it succeeds, every $lib_pause seconds. Returns 1 when SECONDS have passed.
+# Polls CMD until it succeeds, every $lib_pause seconds. Returns 1 after $HANG_S seconds.
 lib_pause=0.05
-wait_until() { # SECONDS CMD [ARG]...
-    lib_deadline=$(($(date +%s) + $1))
-    shift
+wait_until() { # CMD [ARG]...
+    lib_deadline=$(($(date +%s) + HANG_S))
     until "$@"; do
         [ "$(date +%s)" -lt "$lib_deadline" ] || return 1
         sleep "$lib_pause"
@@ -184,23 +183,23 @@ _job_is() { # JOBID STATE-ERE
     printf '%s\n' "$(job_state "$1")" | grep -E -q -x -e "$2"
 }
 
-# Waits until the job's state matches STATE (an ERE: 'COMPLETED|FAILED'). When SECONDS
-# have passed: shows the job and returns 1. Asking costs scontrol and slurmctld more than it costs
+# Waits until the job's state matches STATE (an ERE: 'COMPLETED|FAILED'). After $HANG_S
+# seconds: shows the job and returns 1. Asking costs scontrol and slurmctld more than it costs
 # to look at a file: less often.
-wait_for_job() { # JOBID STATE SECONDS
+wait_for_job() { # JOBID STATE
     lib_pause=0.25
-    wait_until "$3" _job_is "$1" "$2"
+    wait_until _job_is "$1" "$2"
     lib_rc=$?
     lib_pause=0.05
     [ $lib_rc != 0 ] || return 0
-    diag "job $1 is $(job_state "$1"), not $2, after $3 s:"
-    diag "$(timeout 10 scontrol show job "$1" 2>&1)"
+    diag "job $1 is $(job_state "$1"), not $2, after $HANG_S s:"
+    diag "$(timeout "$HANG_S" scontrol show job "$1" 2>&1)"
     return 1
 }
 
 # Fails when a node is drained, draining, down or does not answer.
 no_node_drained() {
-    lib_out=$(timeout 10 sinfo -h -N -o '%N %T %E' 2>&1 | grep -iE 'drain|down|fail|\*|error')
+    lib_out=$(timeout "$HANG_S" sinfo -h -N -o '%N %T %E' 2>&1 | grep -iE 'drain|down|fail|\*|error')
     [ -z "$lib_out" ] && return 0
     diag "$lib_out"
     return 1
@@ -233,7 +232,7 @@ cluster_gone() { # DIR [MARK]
         grep -lxF "$1" /sys/class/net/*/ifalias 2>/dev/null
         ls -d "$1" 2>/dev/null
     )
-    wait_until 20 lib_no_cgroups || lib_left="$lib_left $(lib_cgroups)"
+    wait_until lib_no_cgroups || lib_left="$lib_left $(lib_cgroups)"
     [ -z "$lib_left" ] && return 0
     diag "left: $lib_left"
     return 1

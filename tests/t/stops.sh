@@ -41,7 +41,7 @@ stop_life() {
     live "$name" "$n" "$config" "LD_PRELOAD=$shim" "ACCEL_PREEMPTION_NOTICE=low OFF 0 $kill_after" \
         "$@" &
     life=$!
-    wait_for_step "$name/log.jsonl" $((before + later)) 60
+    wait_for_step "$name/log.jsonl" $((before + later))
     read -r limit <"/proc/$life/task/$life/children"
     read -r launch <"/proc/$limit/task/$limit/children"
     kill -TERM "$launch"

@@ -76,9 +76,9 @@ _has_step() { # FILE N
     [ "$(last_step "$1")" -ge "$2" ]
 }
 
-# Waits until FILE holds step N, at most SECONDS; returns 1 when that does not happen.
-wait_for_step() { # FILE N SECONDS
-    wait_until "$3" _has_step "$1" "$2"
+# Waits until FILE holds step N; returns 1 when that does not happen.
+wait_for_step() { # FILE N
+    wait_until _has_step "$1" "$2"
 }
 
 # Every step from 1 to N exactly once, in order.

@@ -10,13 +10,13 @@ import time
 
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 600
 
 
 def dial():
     while True:
         try:
-            return socket.create_connection(place, timeout=60)
+            return socket.create_connection(place, timeout=600)
         except OSError:
             if time.monotonic() > deadline:
                 raise
@@ -26,7 +26,7 @@ def dial():
 if rank == 0:
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    server.settimeout(60)
+    server.settimeout(600)
     server.bind(("", place[1]))
     server.listen(size)
     peers = [server.accept()[0] for _ in range(size - 1)]
@@ -37,4 +37,5 @@ else:
     peer = dial()
     peer.sendall(b"%d" % rank)
     total = int(peer.recv(16))
-print(f"rank {rank} of {size} sum {total}", *(os.environ.get(n, "-") for n in sys.argv[1:]), flush=True)
+line = [f"rank {rank} of {size} sum {total}", *(os.environ.get(n, "-") for n in sys.argv[1:])]
+print(" ".join(line) + "\n", end="", flush=True)  # one write: the ranks share the pipe
