@@ -30,7 +30,7 @@ check_stop() { # NAME WHAT KILL_WAIT
     is "$rc" 85 "$2: runs again"
     if grep -q "stopped (signalled); the state of step $last is saved in " "$1.said"; then
         is "$there" "$last" "$2: step $last is saved"
-        [ "$took" -le $(($3 + 1)) ]
+        [ "$took" -le $(($3 + slack)) ]
         ok $? "$2: in time ($took s)"
         saved=$((saved + 1))
     else

@@ -12,9 +12,6 @@
 . "$(dirname "$0")/train.sh"
 # shellcheck source=tests/t/stops.sh
 . "$(dirname "$0")/stops.sh"
-# A short run is one of many on a busy machine.
-slack=10
-[ "$stops" -lt 20 ] || slack=2
 
 # A stop that would be followed by a kill KILL_WAIT seconds later.
 stop_once() { # CONFIG KILL_WAIT SLOW

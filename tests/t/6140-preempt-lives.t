@@ -127,10 +127,10 @@ cluster_down
 # Suspended for longer than the deadline of a collective: nobody notices.
 cluster_up --nodes 1 --cpus 2 --mode plain --set PreemptMode=SUSPEND,GANG \
     --set 'PartitionName=DEFAULT OverSubscribe=FORCE:1'
-ACCEL_COMM_TIMEOUT_MS=3000
+ACCEL_COMM_TIMEOUT_MS=5000
 export ACCEL_COMM_TIMEOUT_MS
 submit suspended
-timeout "$HANG_S" srun -p high -n2 --accel-config=none sleep 6
+timeout "$HANG_S" srun -p high -n2 --accel-config=none sleep 8
 ok $? "the job of high priority ran meanwhile"
 isnt "$(job_field "$job" SuspendTime)" None "suspended: Slurm says so"
 wait_for_job "$job" COMPLETED

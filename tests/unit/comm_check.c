@@ -39,7 +39,7 @@ static int lose_one(struct boot *b, struct comm *c, int lost)
 
 int main(int argc, char **argv)
 {
-    struct comm_options o = { .timeout_ms = 60000 };
+    struct comm_options o = { .timeout_ms = 300000 };
     size_t elems = 70001;
     int lost = -1, rc;
     uint64_t hash = 1;

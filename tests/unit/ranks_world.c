@@ -16,7 +16,7 @@ static int failures;
 static accel_status_t open_world(accel_t *run, struct boot *b, bool device,
                                  accel_error_t *err)
 {
-    struct comm_options o = { .timeout_ms = 30000 };
+    struct comm_options o = { .timeout_ms = FORK_WORLD_S * 1000 };
     accel_status_t st = comm_open(&run->comm, b, &o, err);
 
     if (st == ACCEL_OK)

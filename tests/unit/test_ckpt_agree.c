@@ -25,7 +25,7 @@
 #include "tests/unit/disk_shim.h"
 
 #define RANKS   3
-#define WATCHED 60 /* seconds after which a rank that waits for ever is killed */
+#define WATCHED 300 /* seconds after which a rank that waits for ever is killed */
 
 static char root[256], nodes[256];
 /* saves go to the nodes first */

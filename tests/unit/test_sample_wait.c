@@ -28,7 +28,7 @@
         }                                                                              \
     } while (0)
 
-enum { SAMPLES = 40, BATCH = 2, WAITS_AT = 2, STEPS = 9, SECONDS = 100 };
+enum { SAMPLES = 40, BATCH = 2, WAITS_AT = 2, STEPS = 9 };
 
 enum function { FETCH, FETCH_EVALUATE, FETCH_LOADER, FETCH_VALID, NEXT, REWIND };
 
@@ -351,7 +351,7 @@ static int play(const struct wait_case *c)
                     "distributed_type: MULTI_CPU\nuse_cpu: true\n"
                     "accel:\n  checkpoint: {keep: 1}\n",
                     config, sizeof(config));
-    rc = pipe(never) ? 1 : open_world(c->ranks, 1, case_rank, NULL, SECONDS);
+    rc = pipe(never) ? 1 : open_world(c->ranks, 1, case_rank, NULL, FORK_WORLD_S);
     snprintf(command, sizeof(command), "rm -rf '%s'", dir);
     return rc || system(command) ? 1 : 0;
 }
