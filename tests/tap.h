@@ -15,6 +15,10 @@
 #define TAP_SANITIZED false
 #endif
 
+/* Seconds after which whatever a test waits for hangs. No more is meant: a busy machine is
+ * ten times slower than an idle one. */
+enum { HANG_S = 300 };
+
 void tap_plan(int tests);              /* known beforehand; else tap_done alone */
 void tap_skip_all(const char *reason); /* prints 1..0 # SKIP reason and exits 0 */
 bool tap_ok(bool pass, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

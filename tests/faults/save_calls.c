@@ -245,7 +245,7 @@ static const char *next_life(const struct saves_life *life, int64_t found)
 
     next.ready = next.open = NULL;
     lives++;
-    if (saves_live(&next, FORK_WORLD_S) != 0)
+    if (saves_live(&next, HANG_S) != 0)
         return "the next life ends badly";
     if (!life->local && saves_said->begun != (found < 0 ? 0 : found))
         return "the next life began elsewhere";
@@ -381,7 +381,7 @@ static bool one_life(int ranks)
     memset((void *)now, 0, sizeof(*now));
     now->ranks = ranks;
     lives++;
-    rc = saves_live(&life, FORK_WORLD_S);
+    rc = saves_live(&life, HANG_S);
     newest = saves_newest(saves_root, ROWS);
     if (!now->met)
         return false;
@@ -445,7 +445,7 @@ static int later_life(const char *dir, int how, int ranks)
     life.steps = LATER_STEPS;
     life.open = pause_never;
     life.ready = hurry;
-    rc = saves_live(&life, FORK_WORLD_S);
+    rc = saves_live(&life, HANG_S);
     if (rc)
         fprintf(stderr, "# the later life: %s: %s\n", saves_said->err.where,
                 saves_said->err.text);

@@ -100,7 +100,7 @@ static void one_kill(int i, bool local, int64_t *newest, struct tally *t)
     fflush(NULL);
     pid = fork();
     if (pid == 0)
-        _exit(saves_live(&life, FORK_WORLD_S) > 128 ? 0 : 1);
+        _exit(saves_live(&life, HANG_S) > 128 ? 0 : 1);
     t->ended += !kill_some(pid, &life);
     while (waitpid(-1, NULL, 0) > 0) /* the ranks as well: see main */
         ;

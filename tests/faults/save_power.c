@@ -217,8 +217,7 @@ static void goes_on(const struct saves_life *life, int mix, const char *mode)
     saves_use(lost_dir);
     next.ready = NULL;
     next.steps = STEPS + 2;
-    tap_is_int(saves_live(&next, FORK_WORLD_S), 0, "%s, mix %d: another life", mode,
-               mix);
+    tap_is_int(saves_live(&next, HANG_S), 0, "%s, mix %d: another life", mode, mix);
     tap_is_int(saves_said->begun, STEPS, "goes on");
     tap_is_int(saves_newest(saves_root, ROWS), STEPS + 2, "and saves");
     saves_use(kept);

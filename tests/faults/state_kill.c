@@ -175,8 +175,8 @@ static bool one_life(void)
     fflush(NULL);
     pid = fork();
     if (pid == 0) {
-        alarm(FORK_WORLD_S);
-        _exit(fork_world(RANKS, live, NULL, FORK_WORLD_S) > 128 ? 0 : 1);
+        alarm(HANG_S);
+        _exit(fork_world(RANKS, live, NULL, HANG_S) > 128 ? 0 : 1);
     }
     while ((!now->rank[0] || !now->rank[1] || (!early && now->done == before)) &&
            waitpid(pid, &status, WNOHANG) == 0)

@@ -78,5 +78,5 @@ int main(int argc, char **argv)
                               .start = -1,
                               .batched = argc > 1 && !strcmp(argv[1], "batched") };
 
-    return fork_world(RANKS, rank_main, &rule, FORK_WORLD_S) != 0;
+    return fork_world(RANKS, rank_main, &rule, HANG_S) != 0;
 }

@@ -191,5 +191,5 @@ static int rows_of_file(struct boot *b, void *arg)
 
 int main(int argc, char **argv)
 {
-    return argc == 2 ? fork_world(2, rows_of_file, argv[1], FORK_WORLD_S) != 0 : 64;
+    return argc == 2 ? fork_world(2, rows_of_file, argv[1], HANG_S) != 0 : 64;
 }

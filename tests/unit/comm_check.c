@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "tests/tap.h"
 #include "tests/unit/comm_ref.h"
 
 static int fail(const struct boot *b, const accel_error_t *err)
@@ -39,7 +40,7 @@ static int lose_one(struct boot *b, struct comm *c, int lost)
 
 int main(int argc, char **argv)
 {
-    struct comm_options o = { .timeout_ms = 300000 };
+    struct comm_options o = { .timeout_ms = HANG_S * 1000 };
     size_t elems = 70001;
     int lost = -1, rc;
     uint64_t hash = 1;

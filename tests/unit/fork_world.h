@@ -7,10 +7,7 @@
 #define ACCEL_TESTS_FORK_WORLD_H
 
 #include "bootstrap/boot.h"
-
-/* How long a world may take that should end: no test is about it, and a busy machine is
- * ten times slower than an idle one. */
-enum { FORK_WORLD_S = 300 };
+#include "tests/tap.h"
 
 /* Forks n children; each calls fn(b, arg) with an open struct boot of that world (all
  * on node 0) and exits with fn's result. Children must not print TAP: return nonzero

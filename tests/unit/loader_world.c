@@ -10,7 +10,7 @@
 
 int loader_rig_open(struct loader_rig *r, struct boot *b, accel_dtype_t compute)
 {
-    struct comm_options o = { .timeout_ms = FORK_WORLD_S * 1000 };
+    struct comm_options o = { .timeout_ms = HANG_S * 1000 };
     accel_error_t err = { 0 };
 
     *r = (struct loader_rig){ .place = { .ranks = 1 } };

@@ -2,7 +2,6 @@
  *
  * A published model, sharded, and its logits (model_run.h).
  */
-#include "tests/unit/fork_world.h"
 #include "tests/unit/model_run.h"
 
 #include <limits.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 
 #include "accel_safetensors.h"
+#include "tests/tap.h"
 
 enum { TOKENS = 10 };
 
@@ -66,7 +66,7 @@ static accel_status_t open_groups(accel_t *run, enum sharding_strategy strategy,
 accel_status_t model_run_open(accel_t *run, struct boot *b,
                               const struct model_request *r, accel_error_t *err)
 {
-    struct comm_options comm = { .timeout_ms = FORK_WORLD_S * 1000 };
+    struct comm_options comm = { .timeout_ms = HANG_S * 1000 };
     const struct shard_optim adamw = { 0 };
     struct shard_options o = { .strategy = r->strategy,
                                .precision = { r->compute, r->compute, ACCEL_F32, false,

@@ -16,7 +16,7 @@ static int failures;
 static accel_status_t open_world(accel_t *run, struct boot *b, bool device,
                                  accel_error_t *err)
 {
-    struct comm_options o = { .timeout_ms = FORK_WORLD_S * 1000 };
+    struct comm_options o = { .timeout_ms = HANG_S * 1000 };
     accel_status_t st = comm_open(&run->comm, b, &o, err);
 
     if (st == ACCEL_OK)
@@ -93,7 +93,7 @@ int ranks_world(int n, bool debug, void (*fn)(accel_t *run, void *arg), void *ar
 {
     struct opened o = { debug, fn, arg };
 
-    return fork_world(n, opened_rank, &o, FORK_WORLD_S);
+    return fork_world(n, opened_rank, &o, HANG_S);
 }
 
 bool ranks_check(accel_t *run, bool pass, const char *fmt, ...)

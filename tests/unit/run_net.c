@@ -36,8 +36,8 @@ void run_net_life(const char *path, const struct net_world *w,
                   int (*fn)(struct boot *b, void *arg), void *arg)
 {
     run_net_config(path, w->strategy, w->world, w->nodes, w->more);
-    tap_is_int(open_world(w->world, w->nodes, fn, arg, FORK_WORLD_S), 0,
-               "%s: %d ranks, %s", strrchr(path, '/') + 1, w->world, w->strategy);
+    tap_is_int(open_world(w->world, w->nodes, fn, arg, HANG_S), 0, "%s: %d ranks, %s",
+               strrchr(path, '/') + 1, w->world, w->strategy);
 }
 
 bool run_net_says(accel_error_t *err, enum message code, const char *text)

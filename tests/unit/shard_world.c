@@ -410,8 +410,8 @@ struct result *run(struct job job)
     int rc;
 
     job.out = shared_result();
-    rc = fork_world_nodes(job.world, job.nodes ? job.nodes : 1, rank_main, &job,
-                          FORK_WORLD_S, NULL);
+    rc = fork_world_nodes(job.world, job.nodes ? job.nodes : 1, rank_main, &job, HANG_S,
+                          NULL);
     if (rc)
         tap_ok(false, "world %d, %s: status %d", job.world,
                config_strategy_name(job.strategy), rc);

@@ -256,7 +256,7 @@ void new_case(int world, const char *name, const char *more)
 void life(int world, const char *what, int (*fn)(struct boot *, void *), void *arg,
           int status)
 {
-    tap_is_int(open_world(world, apart ? world : 1, fn, arg, FORK_WORLD_S), status,
+    tap_is_int(open_world(world, apart ? world : 1, fn, arg, HANG_S), status,
                "%s on %d ranks%s", what, world, apart ? ", a node each" : "");
 }
 

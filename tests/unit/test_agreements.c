@@ -46,7 +46,7 @@ static const struct call *now;
 /* Every place that fails, not the first and the last between two collectives. */
 static bool all_places;
 enum { MOST_WRONG = 5 };
-enum { ROW_S = 4 * FORK_WORLD_S }; /* a row is hundreds of runs */
+enum { ROW_S = 4 * HANG_S }; /* a row is hundreds of runs */
 
 /* where a world begins: at a fault of a rank */
 struct from {

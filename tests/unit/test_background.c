@@ -715,10 +715,10 @@ static void run_case(int world, const char *name, const char *more,
     snprintf(out_dir, sizeof(out_dir), "%s/%s-%d", root, name, world);
     snprintf(keys, sizeof(keys), "    async: true\n%s", more);
     held_config(world, keys);
-    tap_is_int(open_world(world, 1, fn, NULL, FORK_WORLD_S), 0, "%s on %d ranks", name,
+    tap_is_int(open_world(world, 1, fn, NULL, HANG_S), 0, "%s on %d ranks", name,
                world);
     if (found >= 0)
-        tap_is_int(open_world(world, 1, finds, &found, FORK_WORLD_S), 0,
+        tap_is_int(open_world(world, 1, finds, &found, HANG_S), 0,
                    "and the next life goes on from step %lld", (long long)found);
 }
 

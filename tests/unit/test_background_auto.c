@@ -242,7 +242,7 @@ static void run_case(int world, const char *name, const char *keys,
         snprintf(out_dir, sizeof(out_dir), "%s/%s-%d", root, name, world);
         held_config(world, keys);
     }
-    tap_is_int(open_world(world, 1, fn, NULL, FORK_WORLD_S), 0, "%s on %d ranks", name,
+    tap_is_int(open_world(world, 1, fn, NULL, HANG_S), 0, "%s on %d ranks", name,
                world);
 }
 

@@ -181,7 +181,7 @@ static void test_fork_world(void)
 {
     int status[4];
 
-    tap_is_int(fork_world_nodes(4, 2, exchange_twice, NULL, FORK_WORLD_S, status), 0,
+    tap_is_int(fork_world_nodes(4, 2, exchange_twice, NULL, HANG_S, status), 0,
                "forked world of 4 ranks on 2 nodes exchanges");
     tap_is_int(fork_world(2, rank_one_hangs, NULL, 1), 137, "a hanging rank is killed");
 }
@@ -205,7 +205,7 @@ static void test_speaker(void)
     int *said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    tap_is_int(fork_world(3, speak_late, said, FORK_WORLD_S), 0,
+    tap_is_int(fork_world(3, speak_late, said, HANG_S), 0,
                "ranks without a message end after the one that prints it");
     munmap(said, sizeof(*said));
 }

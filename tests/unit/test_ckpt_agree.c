@@ -24,8 +24,7 @@
 #include "tests/unit/ckpt_world.h"
 #include "tests/unit/disk_shim.h"
 
-#define RANKS   3
-#define WATCHED 300 /* seconds after which a rank that waits for ever is killed */
+#define RANKS 3
 
 static char root[256], nodes[256];
 /* saves go to the nodes first */
@@ -107,7 +106,7 @@ static void save_all(const int64_t steps[RANKS], const char *const runs[RANKS])
         struct world w, dying;
 
         world_start(&w, RANKS);
-        alarm(WATCHED);
+        alarm(HANG_S);
         dying = w;
         world = &w;
         dying.coll =

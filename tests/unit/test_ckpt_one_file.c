@@ -295,7 +295,7 @@ static void test_lost(int gather)
     struct state s;
     accel_status_t st;
 
-    alarm(300);
+    alarm(HANG_S);
     world_start(&w, 3);
     state_make(&s, w.rank, w.size, 99);
     watch.fails_at = gather;

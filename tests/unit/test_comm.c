@@ -279,7 +279,7 @@ static void test_failures(struct job *job, const char *backend)
     tap_is_int(fork_world(3, silent_rank, job, 240), 0, "%s: a silent rank", backend);
     tap_is_str(job->text[0], "all_gather #2: rank 2 did not arrive within 0.7 s",
                "  is named, with the call");
-    job->timeout_ms = FORK_WORLD_S * 1000;
+    job->timeout_ms = HANG_S * 1000;
     fork_world_nodes(3, 1, dead_rank, job, 90, status);
     tap_ok(status[0] == 0 && status[1] == 137 && status[2] == 0,
            "%s: a dead rank ends the others' wait (%d %d %d)", backend, status[0],
@@ -414,8 +414,7 @@ static const struct window_row {
 static int window_rank(struct boot *b, void *arg)
 {
     const struct window_row *r = arg;
-    const struct comm_options o = { .backend = "shm",
-                                    .timeout_ms = FORK_WORLD_S * 1000 };
+    const struct comm_options o = { .backend = "shm", .timeout_ms = HANG_S * 1000 };
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (size_t)b->size,
                  memory = (size_t)sysconf(_SC_PHYS_PAGES) * page,
                  limit = r->limit << 30;
@@ -447,7 +446,7 @@ static void test_windows(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(windows); i++) {
         struct window_row row = windows[i];
 
-        tap_is_int(fork_world(row.ranks, window_rank, &row, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(row.ranks, window_rank, &row, HANG_S), 0,
                    "windows of %d ranks within %zu GiB (0: no limit)", row.ranks,
                    row.limit);
     }
@@ -471,7 +470,7 @@ int main(void)
     size_t bytes = 4096 + 64 * 1024;
     char *shared =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct job job = { .timeout_ms = FORK_WORLD_S * 1000 };
+    struct job job = { .timeout_ms = HANG_S * 1000 };
 
     if (shared == MAP_FAILED)
         return 1;

@@ -180,7 +180,7 @@ static bool one_case(struct job *job, const char *what)
 
     snprintf(want, sizeof(want), "rank %d %s", WRONG, what);
     memset(job->text, 0, RANKS * sizeof(*job->text));
-    fork_world_nodes(RANKS, 1, rank_main, job, FORK_WORLD_S, status);
+    fork_world_nodes(RANKS, 1, rank_main, job, HANG_S, status);
     if (status[0] == 0 && status[2] == 0 &&
         status[WRONG] == (job->way == KILLED ? 128 + SIGKILL : 0) &&
         (strstr(job->text[0], want) || strstr(job->text[2], want)))
@@ -248,7 +248,7 @@ static void test_late(struct late *job)
 {
     for (job->late = 1; job->late < RANKS && !hung; job->late++) {
         atomic_store(job->gone, 0);
-        tap_is_int(fork_world(RANKS, late_rank, job, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(RANKS, late_rank, job, HANG_S), 0,
                    "%d ranks that come late", job->late);
         tap_is_str(job->text[0],
                    job->late == 1
@@ -414,7 +414,7 @@ static void test_differing(const char *backend)
         if (strcmp(backend, "shm") != 0 &&
             (pairs[i].one == alloc || pairs[i].one == from_first))
             continue; /* over the network memory is a rank's own, and so is the root */
-        fork_world_nodes(RANKS, 1, differing, &d, FORK_WORLD_S, status);
+        fork_world_nodes(RANKS, 1, differing, &d, HANG_S, status);
         for (int r = 0; r < RANKS; r++) {
             hung = hung || status[r] == 128 + SIGKILL;
             saw += status[r] == 100;
@@ -516,11 +516,11 @@ static void test_limits(void)
 {
     if (hung)
         return;
-    tap_is_int(fork_world(RANKS, window_of, "shm", FORK_WORLD_S), 0,
+    tap_is_int(fork_world(RANKS, window_of, "shm", HANG_S), 0,
                "what a window gives is one's own, and no more than there is");
-    tap_is_int(fork_world(RANKS, gathered, "shm", FORK_WORLD_S), 0,
+    tap_is_int(fork_world(RANKS, gathered, "shm", HANG_S), 0,
                "what ranks bring to a gather lies behind each other");
-    tap_is_int(fork_world(RANKS, refused, "shm", FORK_WORLD_S), 0,
+    tap_is_int(fork_world(RANKS, refused, "shm", HANG_S), 0,
                "what cannot be is refused, and the rest goes on");
 }
 
@@ -565,15 +565,15 @@ int main(void)
     test_between(&job, KILLED, "is killed", "died");
     test_between(&job, CLOSED, "closes", "has already closed the communicator");
     test_late(&late);
-    tap_is_int(fork_world(4, told_rank, "shm", FORK_WORLD_S), 0,
+    tap_is_int(fork_world(4, told_rank, "shm", HANG_S), 0,
                "shm: a rank that gives up says why, in all groups");
     test_clock();
     test_differing("shm");
     test_limits();
 #ifdef HAVE_UCX
-    tap_is_int(fork_world(4, told_rank, "ucx", FORK_WORLD_S), 0,
+    tap_is_int(fork_world(4, told_rank, "ucx", HANG_S), 0,
                "ucx: a rank that gives up says why, in all groups");
-    tap_is_int(fork_world(3, no_transport, NULL, FORK_WORLD_S), 0,
+    tap_is_int(fork_world(3, no_transport, NULL, HANG_S), 0,
                "ucx: a rank without a transport says so");
     test_differing("ucx");
     job.backend = "ucx";

@@ -355,7 +355,7 @@ static void test_failures(struct job *job)
            "a dead rank ends the others' wait (%d %d %d)", status[0], status[1],
            status[2]);
     tap_diag("  %s", job->text[2]);
-    job->timeout_ms = FORK_WORLD_S * 1000;
+    job->timeout_ms = HANG_S * 1000;
     test_act(job, ACT_GATHER, 2, "async=2:6", "a remote error");
     tap_is_str(
         job->text[0],
@@ -411,7 +411,7 @@ static int told(struct boot *b, void *arg)
 
 static void test_told(struct job *job)
 {
-    job->timeout_ms = FORK_WORLD_S * 1000;
+    job->timeout_ms = HANG_S * 1000;
     atomic_store(job->hash, 0);
     tap_is_int(fork_world(3, told, job, 240), 0, "a rank that gives up");
     tap_is_str(job->text[0], "A0801 rank 1: the disk is gone",
@@ -458,7 +458,7 @@ static void test_openings(struct job *job)
                                "ranks did not arrive";
     static const char *const older[] = { "FAKE_NCCL", "version=21903" };
 
-    job->timeout_ms = FORK_WORLD_S * 1000;
+    job->timeout_ms = HANG_S * 1000;
     setenv(ENV_NCCL_LIBRARY, "/nonexistent/libnccl.so.2", 1);
     refused(job, 1, "no library", "A0513 several GPUs need NCCL: /nonexistent/libnccl",
             NULL);
@@ -492,7 +492,7 @@ static void test_openings(struct job *job)
     refused(job, 2, "a rank never arrives", "A050", "A050");
     /* Who gives up first is seen by the other. */
     tap_ok(strstr(job->text[0], late) || strstr(job->text[1], late), "  %s", late);
-    job->timeout_ms = FORK_WORLD_S * 1000;
+    job->timeout_ms = HANG_S * 1000;
 }
 
 /* ---- the header, the library ----------------------------------------------------- */
@@ -551,7 +551,7 @@ int main(void)
     size_t bytes = 4096 + 64 * 1024;
     char *shared =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct job job = { .backend = "nccl", .timeout_ms = FORK_WORLD_S * 1000 };
+    struct job job = { .backend = "nccl", .timeout_ms = HANG_S * 1000 };
 
     if (shared == MAP_FAILED)
         return 1;

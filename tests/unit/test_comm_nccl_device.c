@@ -567,7 +567,7 @@ static void test_failures(struct job *job)
            job->text[0]);
     tap_ok(strcmp(job->text[0], late) == 0 || strcmp(job->text[1], late) == 0, "  %s",
            job->text[1]);
-    job->timeout_ms = FORK_WORLD_S * 1000;
+    job->timeout_ms = HANG_S * 1000;
     setenv("FAKE_NCCL", "async=3:6", 1);
     tap_is_int(fork_world(2, fails_later, job, 240), 0, "and when NCCL tells of it");
     tap_is_str(job->text[0], remote, "  with the call");
@@ -630,7 +630,7 @@ int main(void)
     char *shared =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const char *module = getenv("ACCEL_CUDA_MODULE");
-    struct job job = { .timeout_ms = FORK_WORLD_S * 1000,
+    struct job job = { .timeout_ms = HANG_S * 1000,
                        .text = (void *)shared,
                        .outcome = (void *)(shared + 4 * 1024) };
 

@@ -301,7 +301,7 @@ static void test_silent(struct shared *s)
         s->expected = &calls[i];
         s->nodes_first = i == 0;
         atomic_store(&s->gave_up, 0);
-        tap_is_int(fork_world(NODES_RANKS, silent_rank, s, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(NODES_RANKS, silent_rank, s, HANG_S), 0,
                    "ucx, 2 x 2, %s: a rank that does not come", name);
         snprintf(want, sizeof(want), "%s #1: rank 3 did not arrive within 0.7 s", name);
         for (int r = 0; r < WRONG; r++)
@@ -344,7 +344,7 @@ static void test_lost(struct shared *s)
 
         s->expected = &calls[i];
         memset(s->text, 0, sizeof(s->text));
-        tap_is_int(fork_world(NODES_RANKS, lost_rank, s, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(NODES_RANKS, lost_rank, s, HANG_S), 0,
                    "ucx, 2 x 2, %s, nodes first: a rank that is lost",
                    call_names[calls[i].call]);
         for (int r = 0; r < WRONG; r++)
@@ -392,7 +392,7 @@ static void test_wrong(struct shared *s)
         s->other = &others[i];
         s->expected = others[i].call == BROADCAST ? &broadcast : &gather;
         memset(s->text, 0, sizeof(s->text));
-        fork_world_nodes(NODES_RANKS, 1, wrong_rank, s, FORK_WORLD_S, status);
+        fork_world_nodes(NODES_RANKS, 1, wrong_rank, s, HANG_S, status);
         for (int r = 0; r < NODES_RANKS; r++) {
             saw += status[r] == 100 && strstr(s->text[r], "rank 3");
             bad += status[r] != 100 && status[r] != 0;

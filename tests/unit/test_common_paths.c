@@ -248,7 +248,7 @@ static int sync_name_of(const char *name)
     if (pid == 0) {
         if (geteuid() == 0 && (setgid(STRANGER) || setuid(STRANGER)))
             _exit(200);
-        alarm(300);
+        alarm(HANG_S);
         _exit(path_sync_name(path_of(name)));
     }
     if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status))

@@ -198,7 +198,7 @@ static void test_kinds(void)
         perror(config_job);
         exit(1);
     }
-    alarm(300); /* a reader that hangs is ended */
+    alarm(HANG_S); /* a reader that hangs is ended */
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a fifo without a writer");
     alarm(0);
     tap_ok(says("is a fifo, not a file"), "is named");

@@ -280,7 +280,7 @@ int main(void)
     cuda_stand_in("fakecuda_counts_get", &fake.counts);
     cuda_stand_in("cudaStreamGetPriority", &fake.priority);
     cuda_stand_in("cudaGetDevice", &fake.device);
-    alarm(300); /* a wait that does not end fails */
+    alarm(HANG_S); /* a wait that does not end fails */
     test_wait();
     test_alloc();
     test_free();

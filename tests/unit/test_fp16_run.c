@@ -242,7 +242,7 @@ static struct outcome train(struct scene p, const char *dir, int status)
     run_net_config(p.dir, p.strategy ? p.strategy : "FULL_SHARD", p.world, 1, more);
     p.until = p.until ? p.until : STEPS;
     p.out = shared;
-    tap_is_int(open_world(p.world, 1, rank_main, &p, FORK_WORLD_S), status,
+    tap_is_int(open_world(p.world, 1, rank_main, &p, HANG_S), status,
                "%s: %d ranks, %s", dir, p.world,
                p.strategy ? p.strategy : "FULL_SHARD");
     copy = *shared;

@@ -286,7 +286,7 @@ static struct outcome train(struct scene p, const char *dir, int status)
     p.out = shared;
     write_config(&p);
     write_data(&p);
-    tap_is_int(open_world(p.world, 1, rank_main, &p, FORK_WORLD_S), status,
+    tap_is_int(open_world(p.world, 1, rank_main, &p, HANG_S), status,
                "%s: %d ranks, %s", dir, p.world, p.strategy);
     copy = *shared;
     munmap(shared, sizeof(*shared));

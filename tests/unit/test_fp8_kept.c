@@ -270,7 +270,7 @@ static struct outcome train(struct scene p)
              p.kept ? "true" : "false");
     run_net_config(p.dir, p.strategy ? p.strategy : "NO_SHARD", p.world, 1, more);
     p.out = shared;
-    st = open_world(p.world, 1, rank_main, &p, FORK_WORLD_S);
+    st = open_world(p.world, 1, rank_main, &p, HANG_S);
     copy = *shared;
     munmap(shared, sizeof(*shared));
     if (st)

@@ -245,7 +245,7 @@ static void test_pairs(void)
             struct pair p = { all[i].strategy, each };
 
             number_config(config, 2, all[i].nodes, p.strategy, false);
-            tap_is_int(open_world(2, all[i].nodes, pair_main, &p, FORK_WORLD_S), 0,
+            tap_is_int(open_world(2, all[i].nodes, pair_main, &p, HANG_S), 0,
                        "two ranks are Accelerate's: %s%s", p.strategy,
                        each ? ", reduced in every micro-batch" : "");
         }

@@ -143,7 +143,7 @@ int main(void)
                  "mixed_precision: bf16\naccel:\n  precision:\n    masters: %s\n",
                  forms[i / 2]);
         run_net_config(p.dir, "FULL_SHARD", p.world, 1, more);
-        tap_is_int(open_world(p.world, 1, rank_main, &p, FORK_WORLD_S), 0,
+        tap_is_int(open_world(p.world, 1, rank_main, &p, HANG_S), 0,
                    "masters in %s on %d ranks", forms[i / 2], p.world);
     }
     run_folder_remove(root);

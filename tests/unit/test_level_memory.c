@@ -148,7 +148,7 @@ static void test_level(const struct level *l)
 
     snprintf(p.dir, sizeof(p.dir), "%s/%s", root, l->name);
     run_net_config(p.dir, "FULL_SHARD", 1, 1, l->keys);
-    tap_is_int(open_world(1, 1, rank_main, &p, FORK_WORLD_S), 0, "%s", l->name);
+    tap_is_int(open_world(1, 1, rank_main, &p, HANG_S), 0, "%s", l->name);
     each = (double)(m->bytes[MEMORY_PARAMETERS] + m->bytes[MEMORY_GRADIENTS] +
                     m->bytes[MEMORY_MOMENTS] +
                     (l->weights ? m->bytes[MEMORY_GATHERED] : 0)) /

@@ -147,8 +147,8 @@ static void test_rule(void)
 
     for (enum mode m = SHARDED; m < MODES; m++)
         for (int ranks = 1; ranks <= 4; ranks++)
-            tap_is_int(fork_world(ranks, all_cases, &m, FORK_WORLD_S), 0,
-                       "%s on %d rank(s)", name[m], ranks);
+            tap_is_int(fork_world(ranks, all_cases, &m, HANG_S), 0, "%s on %d rank(s)",
+                       name[m], ranks);
 }
 
 /* ---- failures -------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ static void test_failures(void)
     for (int round = 0; round < rounds; round++) {
         struct failing f = { (enum mode)(round % MODES), round * 7 % 24, round };
 
-        bad += fork_world(3, failing_rank, &f, FORK_WORLD_S) != 0;
+        bad += fork_world(3, failing_rank, &f, HANG_S) != 0;
     }
     tap_is_int(bad, 0, "one rank cannot have its sample: all end, %d times", rounds);
 }
@@ -272,9 +272,9 @@ static void test_resume(void)
                 for (int batches = 0; batches <= 3;
                      batches += 1 + TAP_SANITIZED, cases++) {
                     *s = (struct shared){ .mode = m, .batches = batches };
-                    bad += fork_world(from, resumed_rank, s, FORK_WORLD_S) != 0;
+                    bad += fork_world(from, resumed_rank, s, HANG_S) != 0;
                     s->batches = -1;
-                    bad += fork_world(to, resumed_rank, s, FORK_WORLD_S) != 0;
+                    bad += fork_world(to, resumed_rank, s, HANG_S) != 0;
                     for (int i = 0; i < 23; i++)
                         bad += s->hits[i] != 1;
                     bad += strstr(s->text, "epoch=1 taken=0 over=0") == NULL;

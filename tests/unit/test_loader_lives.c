@@ -221,7 +221,7 @@ static int live(int ranks, int steps)
             "num_machines: 1\nnum_processes: %d\n",
             ranks == 1 ? "'NO'" : "MULTI_CPU", ranks);
     fclose(f);
-    return open_world(ranks, 1, life_rank, NULL, FORK_WORLD_S);
+    return open_world(ranks, 1, life_rank, NULL, HANG_S);
 }
 
 /* Samples that were not given `times` times. */
@@ -354,7 +354,7 @@ static void test_back(void)
     for (int ranks = 1; ranks <= 2; ranks++) {
         begin("back");
         tap_ok(!live(ranks, 1), "a life of %d ranks", ranks);
-        tap_is_int(open_world(ranks, 1, back_rank, NULL, FORK_WORLD_S), 0,
+        tap_is_int(open_world(ranks, 1, back_rank, NULL, HANG_S), 0,
                    "loaders go back with the state, %d ranks", ranks);
     }
 }
@@ -392,7 +392,7 @@ static void test_unsaved(void)
 
         begin("unsaved");
         tap_ok(!live(3, 1), "a life");
-        tap_is_int(open_world(3, 1, unsaved_rank, &save, FORK_WORLD_S), 0,
+        tap_is_int(open_world(3, 1, unsaved_rank, &save, HANG_S), 0,
                    "%s tells all of a loader that failed",
                    save ? "accel_save" : "accel_save_state");
     }

@@ -331,10 +331,10 @@ static void check_row(size_t i)
             r->more);
     fclose(f);
     if (r->before)
-        tap_is_int(open_world(RANKS, 1, play_before, NULL, FORK_WORLD_S), 0,
+        tap_is_int(open_world(RANKS, 1, play_before, NULL, HANG_S), 0,
                    "%s: the run before", r->what);
     make_files(r);
-    tap_is_int(open_world(RANKS, 1, play, NULL, FORK_WORLD_S), 0, "%s: a run", r->what);
+    tap_is_int(open_world(RANKS, 1, play, NULL, HANG_S), 0, "%s: a run", r->what);
     for (int rank = 0; rank < RANKS; rank++) {
         tap_is_int(seen->st[rank], r->st, "%s: how rank %d ends", r->what, rank);
         tap_is_str(seen->text[rank], rank ? r->rank1 : r->rank0,

@@ -163,7 +163,7 @@ static void test_rounds(void)
                  all[i]);
         run_folder_write(config, text);
         for (int n = 1; n <= 2; n++)
-            tap_is_int(open_world(n, 1, rank_round, (void *)all[i], FORK_WORLD_S), 0,
+            tap_is_int(open_world(n, 1, rank_round, (void *)all[i], HANG_S), 0,
                        "%d ranks, %s: out and in", n, all[i]);
     }
 }

@@ -232,7 +232,7 @@ static void train(struct scene p, const char *dir, float (*out)[ALL])
              p.masters ? p.masters : "float32", p.gradients ? p.gradients : "float32");
     run_net_config(p.dir, p.strategy ? p.strategy : "FULL_SHARD", p.world, p.nodes,
                    more);
-    tap_is_int(open_world(p.world, p.nodes, rank_main, &p, FORK_WORLD_S), 0,
+    tap_is_int(open_world(p.world, p.nodes, rank_main, &p, HANG_S), 0,
                "%s: steps %d to %d on %d ranks, %s", dir, p.from, p.until, p.world,
                p.strategy ? p.strategy : "FULL_SHARD");
     memcpy(out, p.out, sizeof(*p.out) * 2);

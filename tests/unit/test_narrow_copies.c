@@ -190,8 +190,8 @@ static void test_wire(const struct model *m, struct wires w, const char *name)
     int wrong = 0;
 
     memset(w.mean, 0, WORLD * sizeof(*w.mean));
-    tap_is_int(fork_world(w.world, rank_main, &w, FORK_WORLD_S), 0, "%d ranks, %s",
-               w.world, name);
+    tap_is_int(fork_world(w.world, rank_main, &w, HANG_S), 0, "%d ranks, %s", w.world,
+               name);
     expect(&w, m, want);
     for (int r = 0; r < w.world; r++)
         wrong += differences(m, w.mean[r], want);

@@ -266,7 +266,7 @@ static void test_world(int world)
     int64_t largest = 0, all = 0;
 
     model_build(&m);
-    tap_is_int(fork_world(world, rank_main, &w, FORK_WORLD_S), 0, "on %d ranks", world);
+    tap_is_int(fork_world(world, rank_main, &w, HANG_S), 0, "on %d ranks", world);
     test_values(&m, f, world);
     for (int u = 0; u < UNITS; u++) {
         const int64_t n = plan_padded_elems(m.unit[u].elems, world);

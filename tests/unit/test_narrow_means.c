@@ -174,7 +174,7 @@ int main(void)
             struct scene p = forms[f];
 
             p.elems = sizes[i];
-            tap_is_int(fork_world(2, rank_main, &p, FORK_WORLD_S), 0,
+            tap_is_int(fork_world(2, rank_main, &p, HANG_S), 0,
                        "masters %s, moments %d, a unit of %lld",
                        accel_dtype_name(p.masters), (int)p.moments, (long long)p.elems);
         }

@@ -107,8 +107,8 @@ static void try(const struct row *r)
              "    gradients: %s\n",
              r->masters, r->gradients);
     run_net_config(run, r->strategy, r->world, 1, more);
-    tap_is_int(open_world(r->world, 1, rank_of_row, (void *)(uintptr_t)r, FORK_WORLD_S),
-               0, "%s: %s", r->what, r->says ? "refused" : "prepared");
+    tap_is_int(open_world(r->world, 1, rank_of_row, (void *)(uintptr_t)r, HANG_S), 0,
+               "%s: %s", r->what, r->says ? "refused" : "prepared");
 }
 
 int main(void)

@@ -296,8 +296,7 @@ static struct shared {
 /* Both split; a call of the last rank for memory fails. */
 static int split_rank(struct boot *b, void *arg)
 {
-    const struct comm_options o = { .backend = "shm",
-                                    .timeout_ms = FORK_WORLD_S * 1000 };
+    const struct comm_options o = { .backend = "shm", .timeout_ms = HANG_S * 1000 };
     struct comm *c = NULL, *group = NULL;
     int64_t sum = 1;
     accel_error_t err = { 0 };
@@ -326,11 +325,11 @@ static void test_split(void)
     int refused = 0;
 
     shared = fork_shared(sizeof(*shared));
-    tap_is_int(fork_world(2, split_rank, NULL, FORK_WORLD_S), 0, "two ranks split");
+    tap_is_int(fork_world(2, split_rank, NULL, HANG_S), 0, "two ranks split");
     for (int nth = 1, calls = shared->calls; nth <= calls; nth++) {
         shared->nth = nth;
         shared->kind[0] = shared->kind[1] = OTHER;
-        tap_is_int(fork_world(2, split_rank, NULL, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(2, split_rank, NULL, HANG_S), 0,
                    "a split, call for memory %d of %d", nth, calls);
         tap_ok(shared->kind[0] == shared->kind[1] && shared->kind[1] <= REFUSED,
                "  rank 0: %s; rank 1: %s", outcomes[shared->kind[0]],

@@ -540,7 +540,7 @@ static int play_round(struct round *r, int number)
     if (!make_round(r, number))
         return 1;
     now = r;
-    rc = fork_world_nodes(r->ranks, r->nodes, program_rank, r, FORK_WORLD_S, NULL);
+    rc = fork_world_nodes(r->ranks, r->nodes, program_rank, r, HANG_S, NULL);
     for (int i = 0; i < r->ranks; i++)
         bad += !ended_well(r, &r->outcome[i]);
     if (rc || bad)

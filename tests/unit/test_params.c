@@ -225,7 +225,7 @@ int main(void)
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++) {
             struct shape_case c = { ranks, all[i], ACCEL_F32 };
 
-            tap_is_int(fork_world(ranks, rank_main, &c, FORK_WORLD_S), 0,
+            tap_is_int(fork_world(ranks, rank_main, &c, HANG_S), 0,
                        "%d ranks, strategy %d: written, read, refused", ranks,
                        (int)all[i]);
         }
@@ -233,13 +233,13 @@ int main(void)
     for (int ranks = 1; ranks <= 2; ranks++) {
         struct shape_case c = { ranks, SHARD_FULL, ACCEL_BF16 };
 
-        tap_is_int(fork_world(ranks, rank_main, &c, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(ranks, rank_main, &c, HANG_S), 0,
                    "%d ranks in bf16: written, read, refused", ranks);
     }
     for (int nodes = 2; nodes <= 4; nodes += 2) {
         struct shape_case c = { 4, SHARD_HYBRID, ACCEL_F32 };
 
-        tap_is_int(fork_world_nodes(4, nodes, rank_main, &c, FORK_WORLD_S, NULL), 0,
+        tap_is_int(fork_world_nodes(4, nodes, rank_main, &c, HANG_S, NULL), 0,
                    "copies of shards on %d nodes", nodes);
     }
     test_run(config);

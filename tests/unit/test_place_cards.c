@@ -84,8 +84,8 @@ int main(void)
     run_net_config(root, "NO_SHARD", RANKS, 1, NULL);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
         now = &rows[i];
-        tap_is_int(open_world(RANKS, 1, rank, NULL, FORK_WORLD_S), 0, "%s: %s",
-                   now->what, now->read ? "read" : "refused by both ranks");
+        tap_is_int(open_world(RANKS, 1, rank, NULL, HANG_S), 0, "%s: %s", now->what,
+                   now->read ? "read" : "refused by both ranks");
     }
     snprintf(command, sizeof(command), "rm -rf %s %s.yaml", root, root);
     tap_ok(system(command) == 0, "removed");

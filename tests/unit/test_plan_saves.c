@@ -245,8 +245,8 @@ static void life(const char *what, int nodes, const char *strategy, const char *
     snprintf(c.path, sizeof(c.path), "%s/%s-%s-%d", root, what, strategy, nodes);
     snprintf(section, sizeof(section), "%s%s", strategy, rest);
     run_net_config(c.path, section, RANKS, nodes, more);
-    tap_is_int(open_world(RANKS, nodes, fn, &c, FORK_WORLD_S), 0, "%s, %s, %d nodes",
-               what, strategy, nodes);
+    tap_is_int(open_world(RANKS, nodes, fn, &c, HANG_S), 0, "%s, %s, %d nodes", what,
+               strategy, nodes);
 }
 
 int main(void)

@@ -755,25 +755,25 @@ int main(void)
         enum failing failing[] = { SAVE, HOOK, SILENT, LOAD };
 
         shell("rm -rf * && mkdir own");
-        tap_is_int(fork_world(ranks, save_rank, NULL, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(ranks, save_rank, NULL, HANG_S), 0,
                    "%d ranks save, go on and are set back", ranks);
-        tap_is_int(fork_world(ranks, local_rank, NULL, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(ranks, local_rank, NULL, HANG_S), 0,
                    "%d ranks save flat shards and are set back", ranks);
         tap_is_str(names("own"),
                    "checkpoint_3 checkpoint_7 checkpoint_8 step_00000006.aside-T ",
                    "two of the five are kept");
         tap_is_str(names("mine/deep"), "step_00000005 ", "and the program's own");
         for (int other = 1; other <= 4; other += other == 1 ? 1 : 2)
-            tap_is_int(fork_world(other, other_rank, &ranks, FORK_WORLD_S), 0,
+            tap_is_int(fork_world(other, other_rank, &ranks, HANG_S), 0,
                        "loaded by %d ranks", other);
-        tap_is_int(fork_world(ranks, part_rank, NULL, FORK_WORLD_S), 0, "and in parts");
+        tap_is_int(fork_world(ranks, part_rank, NULL, HANG_S), 0, "and in parts");
         shell("\"$ACCEL_BUILD/accel\" ckpt export mine/deep weights >/dev/null && "
               "\"$ACCEL_BUILD/accel\" ckpt import weights imported --shards 3 "
               ">/dev/null");
-        tap_is_int(fork_world(ranks, imported_rank, NULL, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(ranks, imported_rank, NULL, HANG_S), 0,
                    "and after a way through safetensors");
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(failing); i++)
-            tap_is_int(fork_world(ranks, failing_rank, &failing[i], FORK_WORLD_S), 0,
+            tap_is_int(fork_world(ranks, failing_rank, &failing[i], HANG_S), 0,
                        "function %zu of the last rank fails", i);
     }
     test_lives();
@@ -782,7 +782,7 @@ int main(void)
         "for f in mine/deep/step_*/*.h5; do for i in 1 2 3 4 5 6 7; do printf "
         "'\\377\\377\\377\\377' | dd of=$f "
         "bs=1 seek=$(($(stat -c %s $f) * i / 8)) conv=notrunc 2>/dev/null; done; done");
-    tap_is_int(fork_world(2, damaged_rank, NULL, FORK_WORLD_S), 0,
+    tap_is_int(fork_world(2, damaged_rank, NULL, HANG_S), 0,
                "a damaged part ends the run");
     snprintf(cmd, sizeof(cmd), "rm -rf '%s'", root);
     tap_ok(system(cmd) == 0, "removed");

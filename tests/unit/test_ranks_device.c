@@ -163,7 +163,7 @@ int main(void)
     if (!stand_in && access("/dev/nvidiactl", F_OK))
         tap_skip_all("no NVIDIA driver here");
     for (int n = 1; n <= (stand_in ? 3 : 1); n++)
-        tap_is_int(fork_world(n, device_rank, NULL, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(n, device_rank, NULL, HANG_S), 0,
                    "%d ranks with a device each", n);
     return tap_done();
 }

@@ -369,7 +369,7 @@ static accel_status_t load_step(struct boot *b, struct comm *c, const struct job
 static int rank_main(struct boot *b, void *arg)
 {
     const struct job *j = arg;
-    const struct comm_options options = { .timeout_ms = FORK_WORLD_S * 1000 };
+    const struct comm_options options = { .timeout_ms = HANG_S * 1000 };
     accel_error_t *err = &shared->err[b->rank];
     struct comm *c = NULL;
     static struct mine m;
@@ -399,7 +399,7 @@ static int rank_main(struct boot *b, void *arg)
 static int world(const struct job *j)
 {
     struct job job = *j;
-    int bad = fork_world(j->ranks, rank_main, &job, FORK_WORLD_S);
+    int bad = fork_world(j->ranks, rank_main, &job, HANG_S);
 
     for (int r = 0; r < j->ranks && !bad; r++)
         if (shared->status[r]) {

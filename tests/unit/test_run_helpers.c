@@ -622,7 +622,7 @@ int main(void)
 {
     struct rig k = { .dir = "/tmp/accel-helped.XXXXXX" };
 
-    tap_is_int(fork_world(2, two_ranks, NULL, FORK_WORLD_S), 0,
+    tap_is_int(fork_world(2, two_ranks, NULL, HANG_S), 0,
                "out of memory on one rank halves the batch of all");
     run_folder_make(k.dir,
                     "distributed_type: 'NO'\nuse_cpu: true\nmixed_precision: 'no'\n"

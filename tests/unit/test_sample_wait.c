@@ -351,7 +351,7 @@ static int play(const struct wait_case *c)
                     "distributed_type: MULTI_CPU\nuse_cpu: true\n"
                     "accel:\n  checkpoint: {keep: 1}\n",
                     config, sizeof(config));
-    rc = pipe(never) ? 1 : open_world(c->ranks, 1, case_rank, NULL, FORK_WORLD_S);
+    rc = pipe(never) ? 1 : open_world(c->ranks, 1, case_rank, NULL, HANG_S);
     snprintf(command, sizeof(command), "rm -rf '%s'", dir);
     return rc || system(command) ? 1 : 0;
 }

@@ -43,8 +43,7 @@ static void on_ranks(int world, int (*fn)(struct boot *, void *), void *arg, boo
 {
     if (number_config(config, world, 1, "FULL_SHARD", save) != 0)
         tap_skip_all("no config can be written");
-    tap_is_int(fork_world(world, fn, arg, FORK_WORLD_S), 0, "%d ranks: %s", world,
-               what);
+    tap_is_int(fork_world(world, fn, arg, HANG_S), 0, "%d ranks: %s", world, what);
 }
 
 static int rank_end(struct number_run *k)
@@ -449,8 +448,8 @@ static void life(int world, const char *dir, int until, int status)
     snprintf(what, sizeof(what), "to step %d in %s", until, dir);
     shared->until = until;
     number_config(config, world, 1, "FULL_SHARD", true);
-    tap_is_int(fork_world(world, life_main, shared, FORK_WORLD_S), status,
-               "%d ranks: %s", world, what);
+    tap_is_int(fork_world(world, life_main, shared, HANG_S), status, "%d ranks: %s",
+               world, what);
 }
 
 static void test_resume(void)

@@ -158,7 +158,7 @@ static bool right(const struct selftest *t, const struct fault *f, int rank)
 static int rank_main(struct boot *b, void *arg)
 {
     const struct fault *f = arg;
-    struct comm_options o = { .timeout_ms = FORK_WORLD_S * 1000 };
+    struct comm_options o = { .timeout_ms = HANG_S * 1000 };
     accel_t *run = calloc(1, sizeof(*run));
     struct selftest t = { .run = run, .parent = "/tmp" };
     accel_error_t err = { 0 };

@@ -151,7 +151,7 @@ static void test_ranks(void)
                              "accel: {topology: {bind: false}}\n");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++)
         for (int n = 2; n <= 3; n++)
-            tap_is_int(open_world(n, 1, rank_opens, (void *)&all[i].r, FORK_WORLD_S), 0,
+            tap_is_int(open_world(n, 1, rank_opens, (void *)&all[i].r, HANG_S), 0,
                        "%d ranks: %s", n, all[i].what);
 }
 
@@ -185,7 +185,7 @@ static void test_sums(void)
     bool nodes[] = { false, true };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(nodes); i++)
-        tap_is_int(open_world(4, 2, rank_sums, &nodes[i], FORK_WORLD_S), 0,
+        tap_is_int(open_world(4, 2, rank_sums, &nodes[i], HANG_S), 0,
                    "2 x 2 ranks: sums %s",
                    nodes[i] ? "of the nodes first" : "in rank order");
 }

@@ -487,7 +487,7 @@ int main(void)
     const char *number = getenv(ROW);
     char path[512];
 
-    alarm(300);
+    alarm(HANG_S);
     if (number) {
         row = &srun_rows[strtoul(number, NULL, 10) % srun_row_count];
         return be_srun();

@@ -500,7 +500,7 @@ int main(void)
 
     if (strcmp(program_invocation_short_name, "scontrol") == 0)
         return act_as_scontrol();
-    alarm(300);
+    alarm(HANG_S);
     run_folder_new(dir);
     snprintf(path, sizeof(path), "%s/scontrol", dir);
     write_file("scontrol", "#!/bin/sh\necho \"$*\" >>\"${0%/*}/calls\"\n"

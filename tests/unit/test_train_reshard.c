@@ -74,7 +74,7 @@ static accel_status_t open_world(struct world *w, enum sharding_strategy strateg
     const accel_gpt2_t cfg = {
         .layers = 3, .heads = 3, .width = 36, .context = 20, .vocab = 61
     };
-    struct comm_options comm = { .timeout_ms = FORK_WORLD_S * 1000 };
+    struct comm_options comm = { .timeout_ms = HANG_S * 1000 };
     const struct shard_optim adamw = { 0 };
     struct shard_options o = { .strategy = strategy,
                                .optim = &adamw,

@@ -176,13 +176,12 @@ enum waking { ARRIVES, GIVES_UP, CLOSES };
 static int wake_rank(struct boot *b, void *arg)
 {
     const enum waking how = *(enum waking *)arg;
-    const struct comm_options o = { .backend = "shm",
-                                    .timeout_ms = 1000 * FORK_WORLD_S };
+    const struct comm_options o = { .backend = "shm", .timeout_ms = 1000 * HANG_S };
     accel_error_t err = { 0 }, why = { 0 };
     struct comm *c;
     bool bad = false;
 
-    alarm(FORK_WORLD_S);
+    alarm(HANG_S);
     if (comm_open(&c, b, &o, &err) || comm_barrier(c, &err))
         return 1;
     sleeper = shared;
@@ -209,14 +208,14 @@ static void test_ranks(void)
     shared = fork_shared(2 * sizeof(*shared));
     for (enum waking how = ARRIVES; how <= CLOSES; how++) {
         shared[0] = shared[1] = 0;
-        tap_is_int(fork_world(2, wake_rank, &how, FORK_WORLD_S), 0,
+        tap_is_int(fork_world(2, wake_rank, &how, HANG_S), 0,
                    "a rank is woken when another one %s", what[how]);
     }
 }
 
 int main(void)
 {
-    alarm(4 * FORK_WORLD_S);
+    alarm(4 * HANG_S);
     test_ring();
     test_helper_thread();
     test_ranks();
