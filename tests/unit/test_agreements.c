@@ -399,14 +399,21 @@ static accel_status_t live_before(struct program *p, accel_error_t *err)
 static accel_status_t one(struct program *p, accel_error_t *err)
 {
     accel_error_t e = { 0 };
+    accel_status_t st;
 
     lockstep_end(now->act(p, &e), &e);
-    if (now->before == PREPARED || now->before == STAGED) {
-        forget(p);
-        return now->before == STAGED ? stage(p, err) : ACCEL_OK;
+    if (now->before == OPENED || now->before == LEFT) {
+        close_run(p);
+        return set_up(p, err);
     }
-    close_run(p);
-    return set_up(p, err);
+    forget(p);
+    if (now->before == PREPARED)
+        return ACCEL_OK;
+    st = stage(p, err);
+    /* A record that could not be removed ends the saves to the nodes: a new world. */
+    if (!st && !staging_holds(&p->net.run->staging))
+        _exit(LOCKSTEP_EXIT);
+    return st;
 }
 
 static accel_status_t rounds(struct program *p, const struct from *at,
