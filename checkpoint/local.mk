@@ -2,37 +2,37 @@
 noinst_LTLIBRARIES += libaccelckpt_core.la
 include_HEADERS += checkpoint/accel_ckpt.h runtime/weights/safetensors/accel_safetensors.h
 libaccelckpt_core_la_SOURCES = \
-	checkpoint/access.c \
+	checkpoint/load/access.c \
 	checkpoint/accel_ckpt.h \
 	runtime/weights/safetensors/accel_safetensors.h \
-	checkpoint/agree.c \
-	checkpoint/aside.c \
-	checkpoint/boxes.c \
+	checkpoint/save/agree.c \
+	checkpoint/retention/aside.c \
+	checkpoint/manifest/boxes.c \
 	checkpoint/ckpt_internal.h \
-	checkpoint/ckpt_saving.h \
+	checkpoint/save/ckpt_saving.h \
 	checkpoint/ckpt_tools.h \
-	checkpoint/commit.c \
+	checkpoint/save/commit.c \
 	checkpoint/copy.c \
-	checkpoint/describe.c \
+	checkpoint/manifest/describe.c \
 	checkpoint/dirs.c \
-	checkpoint/drain.c \
-	checkpoint/hash.c \
-	checkpoint/keep_file.c \
-	checkpoint/keep_rule.c \
-	checkpoint/root_lock.c \
-	checkpoint/list.c \
-	checkpoint/local_part.c \
-	checkpoint/manifest.c \
-	checkpoint/manifest_check.c \
-	checkpoint/manifest_parse.c \
-	checkpoint/one_file.c \
-	checkpoint/prune.c \
-	checkpoint/ckpt_read.h \
-	checkpoint/read.c \
-	checkpoint/read_ring.c \
-	checkpoint/read_together.c \
-	checkpoint/retain.c \
-	checkpoint/save_steps.c \
+	checkpoint/save/drain.c \
+	checkpoint/manifest/hash.c \
+	checkpoint/retention/keep_file.c \
+	checkpoint/retention/keep_rule.c \
+	checkpoint/retention/root_lock.c \
+	checkpoint/load/list.c \
+	checkpoint/save/local_part.c \
+	checkpoint/manifest/manifest.c \
+	checkpoint/manifest/manifest_check.c \
+	checkpoint/manifest/manifest_parse.c \
+	checkpoint/save/one_file.c \
+	checkpoint/retention/prune.c \
+	checkpoint/load/ckpt_read.h \
+	checkpoint/load/read.c \
+	checkpoint/load/read_ring.c \
+	checkpoint/load/read_together.c \
+	checkpoint/retention/retain.c \
+	checkpoint/save/save_steps.c \
 	runtime/weights/safetensors/st_convert.c \
 	runtime/weights/safetensors/st_header.c \
 	runtime/weights/safetensors/st_index.c \
@@ -41,16 +41,16 @@ libaccelckpt_core_la_SOURCES = \
 	runtime/weights/safetensors/st_open.c \
 	runtime/weights/safetensors/st_read.c \
 	runtime/weights/safetensors/st_write.c \
-	checkpoint/stage.c \
+	checkpoint/save/stage.c \
 	checkpoint/staged_record.c \
-	checkpoint/verify.c \
-	checkpoint/write.c
+	checkpoint/load/verify.c \
+	checkpoint/save/write.c
 if HAVE_HDF5
-libaccelckpt_core_la_SOURCES += checkpoint/ckpt_h5.h checkpoint/h5.c checkpoint/h5_tree.c \
-	checkpoint/ckpt_index.h checkpoint/h5_index.c checkpoint/h5_index_check.c \
-	checkpoint/h5_layout.c
+libaccelckpt_core_la_SOURCES += checkpoint/hdf5/ckpt_h5.h checkpoint/hdf5/h5.c checkpoint/hdf5/h5_tree.c \
+	checkpoint/hdf5/ckpt_index.h checkpoint/hdf5/h5_index.c checkpoint/hdf5/h5_index_check.c \
+	checkpoint/hdf5/h5_layout.c
 else
-libaccelckpt_core_la_SOURCES += checkpoint/no_hdf5.c
+libaccelckpt_core_la_SOURCES += checkpoint/hdf5/no_hdf5.c
 endif
 libaccelckpt_core_la_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS) $(XXHASH_CFLAGS)
 

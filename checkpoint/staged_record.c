@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ckpt_saving.h"
+#include "save/ckpt_saving.h"
 #include "common/path_dir.h"
 #include "common/plain_file.h"
 

@@ -58,8 +58,8 @@ accel_SOURCES = \
 	cli/plan/plan_compare.c \
 	cli/plan/plan_model.c \
 	cli/plan/plan_show.c \
-	cli/report.c \
-	cli/report.h \
+	cli/output.c \
+	cli/output.h \
 	cli/own_program.c \
 	cli/own_program.h \
 	cli/man/roff.c \
@@ -72,8 +72,8 @@ accel_SOURCES = \
 	cli/data/token_output.h \
 	cli/doctor/topo_report.c \
 	cli/doctor/topo_report.h \
-	srun_plugin/arguments.c \
-	srun_plugin/arguments.h \
+	srun_plugin/options/arguments.c \
+	srun_plugin/options/arguments.h \
 	srun_plugin/plugstack.c \
 	srun_plugin/plugstack.h
 # The public header as a table, for libaccel(3), and what the pages and the completion are
@@ -134,8 +134,8 @@ accel_rewrite_SOURCES = \
 	cli/data/ckpt_progress.c \
 	cli/data/ckpt_progress.h \
 	cli/data/rewrite_main.c \
-	runtime/weights/huggingface/hf_names.c \
-	runtime/weights/huggingface/hf_names.h
+	runtime/models/huggingface/hf_names.c \
+	runtime/models/huggingface/hf_names.h
 accel_rewrite_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
 accel_rewrite_LDADD = libaccelckpt_core.la libacommon.la $(SMARTCOLS_LIBS) \
 	$(libaccelckpt_core_libs)

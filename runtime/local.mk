@@ -20,6 +20,7 @@ libaccel_core_la_CFLAGS = $(AM_CFLAGS) -fno-math-errno $(PMIX_CFLAGS) $(UCX_CFLA
 	$(RANDOM123_CFLAGS)
 
 include runtime/common/local.mk
+include runtime/numbers/local.mk
 include runtime/config/local.mk
 include runtime/precision/local.mk
 include runtime/plan/local.mk
@@ -30,19 +31,24 @@ include runtime/tensor/local.mk
 include runtime/backend/local.mk
 include runtime/ops/local.mk
 include runtime/nn/local.mk
-include runtime/shard/local.mk
+include runtime/models/local.mk
 include runtime/optim/local.mk
 include runtime/powersgd/local.mk
+include runtime/shard/local.mk
 include runtime/data/local.mk
-include runtime/loader/local.mk
 include runtime/observe/local.mk
 include runtime/track/local.mk
-include runtime/weights/local.mk
+include runtime/handle/local.mk
+include runtime/preemption/local.mk
 include runtime/place/local.mk
-include runtime/life/local.mk
-include runtime/between/local.mk
+include runtime/ranks/local.mk
+include runtime/loader/local.mk
+include runtime/training/local.mk
+include runtime/weights/local.mk
+include runtime/text/local.mk
 include runtime/state/local.mk
 include runtime/loop/local.mk
+include runtime/mesh/local.mk
 include runtime/run/local.mk
 
 lib_LTLIBRARIES += libaccel.la

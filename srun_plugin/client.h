@@ -12,12 +12,12 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "srun_plugin/arguments.h"
-#include "srun_plugin/defaults.h"
-#include "srun_plugin/interrupt.h"
-#include "srun_plugin/job_file.h"
-#include "srun_plugin/typed.h"
-#include "srun_plugin/user_env.h"
+#include "srun_plugin/options/arguments.h"
+#include "srun_plugin/step/defaults.h"
+#include "srun_plugin/step/interrupt.h"
+#include "srun_plugin/step/job_file.h"
+#include "srun_plugin/options/option_values.h"
+#include "srun_plugin/options/user_env.h"
 
 struct client {
     /* sbatch or salloc; false: srun. */

@@ -12,7 +12,7 @@
 #include "srun_plugin/main_srun.h"
 #include "srun_plugin/plugin.h"
 #include "srun_plugin/remote.h"
-#include "srun_plugin/say.h"
+#include "srun_plugin/messages.h"
 
 /* Everything else is hidden: the plugin shares a process with Slurm and
  * other plugins. */

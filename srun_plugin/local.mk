@@ -4,60 +4,60 @@ if HAVE_SLURM
 pkglib_LTLIBRARIES = srun_plugin/accel_spank.la srun_plugin/accel_spank_config.la
 
 srun_plugin_accel_spank_la_SOURCES = \
-	srun_plugin/arguments.c \
-	srun_plugin/arguments.h \
+	srun_plugin/options/arguments.c \
+	srun_plugin/options/arguments.h \
 	srun_plugin/client.h \
-	srun_plugin/cmdline.c \
-	srun_plugin/cmdline.h \
+	srun_plugin/options/cmdline.c \
+	srun_plugin/options/cmdline.h \
 	srun_plugin/config_api.h \
-	srun_plugin/config_option.c \
-	srun_plugin/config_option.h \
-	srun_plugin/defaults.c \
-	srun_plugin/defaults.h \
+	srun_plugin/options/config_option.c \
+	srun_plugin/options/config_option.h \
+	srun_plugin/step/defaults.c \
+	srun_plugin/step/defaults.h \
 	srun_plugin/dispatch.c \
-	srun_plugin/dry_run.c \
-	srun_plugin/dry_run.h \
-	srun_plugin/hints.c \
-	srun_plugin/hints.h \
-	srun_plugin/interrupt.c \
-	srun_plugin/interrupt.h \
-	srun_plugin/job_file.c \
-	srun_plugin/job_file.h \
+	srun_plugin/options/dry_run.c \
+	srun_plugin/options/dry_run.h \
+	srun_plugin/options/hints.c \
+	srun_plugin/options/hints.h \
+	srun_plugin/step/interrupt.c \
+	srun_plugin/step/interrupt.h \
+	srun_plugin/step/job_file.c \
+	srun_plugin/step/job_file.h \
 	srun_plugin/main_srun.c \
 	srun_plugin/main_srun.h \
-	srun_plugin/notice.c \
-	srun_plugin/notice.h \
-	srun_plugin/outcome.c \
-	srun_plugin/outcome.h \
+	srun_plugin/step/preemption_grace.c \
+	srun_plugin/step/preemption_grace.h \
+	srun_plugin/restart/outcome.c \
+	srun_plugin/restart/outcome.h \
 	srun_plugin/plugin.h \
 	srun_plugin/plugstack.c \
 	srun_plugin/plugstack.h \
 	srun_plugin/remote.c \
 	srun_plugin/remote.h \
-	srun_plugin/requeued.c \
-	srun_plugin/requeued.h \
-	srun_plugin/restarts.c \
-	srun_plugin/restarts.h \
-	srun_plugin/resubmit.c \
-	srun_plugin/resubmit.h \
-	srun_plugin/resume_option.c \
-	srun_plugin/resume_option.h \
-	srun_plugin/say.c \
-	srun_plugin/say.h \
-	srun_plugin/script.c \
-	srun_plugin/script.h \
-	srun_plugin/script_text.c \
-	srun_plugin/script_text.h \
-	srun_plugin/size.c \
-	srun_plugin/size.h \
-	srun_plugin/srun_step.c \
-	srun_plugin/srun_step.h \
-	srun_plugin/taskenv.c \
-	srun_plugin/taskenv.h \
-	srun_plugin/typed.c \
-	srun_plugin/typed.h \
-	srun_plugin/user_env.c \
-	srun_plugin/user_env.h \
+	srun_plugin/restart/requeued.c \
+	srun_plugin/restart/requeued.h \
+	srun_plugin/restart/restarts.c \
+	srun_plugin/restart/restarts.h \
+	srun_plugin/restart/resubmit.c \
+	srun_plugin/restart/resubmit.h \
+	srun_plugin/options/resume_option.c \
+	srun_plugin/options/resume_option.h \
+	srun_plugin/messages.c \
+	srun_plugin/messages.h \
+	srun_plugin/options/script.c \
+	srun_plugin/options/script.h \
+	srun_plugin/options/script_text.c \
+	srun_plugin/options/script_text.h \
+	srun_plugin/step/size.c \
+	srun_plugin/step/size.h \
+	srun_plugin/step/srun_step.c \
+	srun_plugin/step/srun_step.h \
+	srun_plugin/step/taskenv.c \
+	srun_plugin/step/taskenv.h \
+	srun_plugin/options/option_values.c \
+	srun_plugin/options/option_values.h \
+	srun_plugin/options/user_env.c \
+	srun_plugin/options/user_env.h \
 	runtime/config/sources/carrier.c \
 	runtime/config/python/environ_cores.c \
 	runtime/config/python/environ_task.c
@@ -115,24 +115,24 @@ plugin_fake = tests/unit/fake_plugin.c tests/unit/fake_plugin.h
 plugin_cflags = $(AM_CFLAGS) $(SLURM_CFLAGS)
 unit_tests += tests/unit/test_plugin_cmdline
 tests_unit_test_plugin_cmdline_SOURCES = tests/unit/test_plugin_cmdline.c $(plugin_fake) \
-	srun_plugin/cmdline.c srun_plugin/script.c
+	srun_plugin/options/cmdline.c srun_plugin/options/script.c
 tests_unit_test_plugin_cmdline_CFLAGS = $(plugin_cflags)
 tests_unit_test_plugin_cmdline_LDADD = libtap.la libacommon.la -lm -ldl
 unit_tests += tests/unit/test_plugin_defaults
 tests_unit_test_plugin_defaults_SOURCES = tests/unit/test_plugin_defaults.c $(plugin_fake) \
-	srun_plugin/cmdline.c srun_plugin/defaults.c srun_plugin/user_env.c
+	srun_plugin/options/cmdline.c srun_plugin/step/defaults.c srun_plugin/options/user_env.c
 tests_unit_test_plugin_defaults_CFLAGS = $(plugin_cflags)
 tests_unit_test_plugin_defaults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cmdline_is_sbatch
 tests_unit_test_plugin_defaults_LDADD = libtap.la libacommon.la -lm -ldl
 unit_tests += tests/unit/test_plugin_size
 tests_unit_test_plugin_size_SOURCES = tests/unit/test_plugin_size.c $(plugin_fake) \
-	srun_plugin/cmdline.c srun_plugin/job_file.c srun_plugin/size.c srun_plugin/user_env.c
+	srun_plugin/options/cmdline.c srun_plugin/step/job_file.c srun_plugin/step/size.c srun_plugin/options/user_env.c
 tests_unit_test_plugin_size_CFLAGS = $(plugin_cflags)
 tests_unit_test_plugin_size_LDADD = libtap.la libacommon.la -lm -ldl
 unit_tests += tests/unit/test_plugin_job
 tests_unit_test_plugin_job_SOURCES = tests/unit/test_plugin_job.c $(plugin_fake) \
-	srun_plugin/cmdline.c srun_plugin/defaults.c srun_plugin/notice.c \
-	srun_plugin/requeued.c srun_plugin/user_env.c
+	srun_plugin/options/cmdline.c srun_plugin/step/defaults.c srun_plugin/step/preemption_grace.c \
+	srun_plugin/restart/requeued.c srun_plugin/options/user_env.c
 tests_unit_test_plugin_job_CFLAGS = $(plugin_cflags)
 tests_unit_test_plugin_job_LDADD = libtap.la libacommon.la -lm -ldl
 # The whole plugin, loaded into a stand-in for srun.
@@ -151,7 +151,7 @@ tests_helpers_fake_spank_LDADD = libaconfig.la libacommon.la $(YAML_LIBS) -lslur
 endif
 unit_tests += tests/unit/test_script_text
 tests_unit_test_script_text_SOURCES = tests/unit/test_script_text.c \
-	srun_plugin/script_text.c srun_plugin/script_text.h
+	srun_plugin/options/script_text.c srun_plugin/options/script_text.h
 tests_unit_test_script_text_LDADD = $(unit_ldadd)
 check_PROGRAMS += tests/helpers/malformed tests/helpers/probe
 tests_helpers_malformed_SOURCES = tests/helpers/malformed.c

@@ -18,7 +18,7 @@
 #include "common/repeat_list.h"
 #include "config/python/environ.h"
 #include "srun_plugin/plugin.h"
-#include "srun_plugin/say.h"
+#include "srun_plugin/messages.h"
 
 /* --accel-config came with the step, and it was not "none". Static, because Slurm's
  * call for an option has no argument of ours; slurmstepd forks the tasks afterwards. */

@@ -12,8 +12,8 @@
 
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
-#include "common/floats.h"
-#include "common/minifloat.h"
+#include "numbers/floats.h"
+#include "numbers/minifloat.h"
 
 /* Both checkpoints, and the table of what differs. */
 struct diff {

@@ -12,8 +12,8 @@
 #include "accel_safetensors.h"
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
-#include "weights/huggingface/hf_config.h"
-#include "weights/huggingface/hf_names.h"
+#include "models/huggingface/hf_config.h"
+#include "models/huggingface/hf_names.h"
 
 /* prefix of the tensors that are weights */
 static const char weights_prefix[] = "model/";

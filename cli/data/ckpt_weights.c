@@ -9,8 +9,8 @@
 
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
-#include "common/bf16.h"
-#include "common/scaled.h"
+#include "numbers/bf16.h"
+#include "numbers/scaled.h"
 
 /* Exponents of elements [begin, begin + count) of a float16 weight, read so that
  * `begin` is the first of a block. */

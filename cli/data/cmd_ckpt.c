@@ -15,8 +15,8 @@
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
 #include "cli/own_program.h"
-#include "weights/huggingface/hf_config.h"
-#include "weights/huggingface/hf_names.h"
+#include "models/huggingface/hf_config.h"
+#include "models/huggingface/hf_names.h"
 
 /* Is there a file or directory of this name in `dir`? */
 static bool exists_in(const char *dir, const char *name)

@@ -19,7 +19,7 @@
 #include "accel_safetensors.h"
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
-#include "weights/huggingface/hf_names.h"
+#include "models/huggingface/hf_names.h"
 
 /* Where the tensors come from: one of c and weights. */
 struct source {

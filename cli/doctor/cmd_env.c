@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/report.h"
+#include "cli/output.h"
 #include "common/env_names.h"
 
 extern char **environ;

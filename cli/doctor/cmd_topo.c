@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/report.h"
+#include "cli/output.h"
 #include "cli/doctor/topo_report.h"
 #include "common/repeat_list.h"
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nn/models/any.h"
+#include "models/any.h"
 #include "cli/cli.h"
 #include "cli/man/completion.h"
 #include "cli/config/json_schema.h"

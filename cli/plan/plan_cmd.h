@@ -7,7 +7,7 @@
 #ifndef ACCEL_PLAN_CMD_H
 #define ACCEL_PLAN_CMD_H
 
-#include "nn/models/any.h"
+#include "models/any.h"
 #include "plan/plan.h"
 #include "cli/config/settings.h"
 

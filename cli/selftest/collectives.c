@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "cli/selftest/selftest.h"
 
 /* Timed calls, of which the median counts; bytes of the large buffer on each rank;

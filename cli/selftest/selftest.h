@@ -11,7 +11,7 @@
 #ifndef ACCEL_SELFTEST_H
 #define ACCEL_SELFTEST_H
 
-#include "run/run.h"
+#include "handle/run.h"
 
 enum { SELFTEST_MAX_CHECKS = 12, SELFTEST_STEPS = 3 };
 

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "state/run_boxes.h"
 #include "cli/selftest/selftest.h"
 
 static const char prefix[] = "accel-selftest.";

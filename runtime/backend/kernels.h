@@ -10,7 +10,7 @@
  * backend gets its empty body from the row.
  *
  * "type" is the storage, ACCEL_F32, ACCEL_BF16 or ACCEL_F16 (plain, not the blocks of
- * common/wire.h) unless the row says more. Arithmetic is float32 whatever the storage,
+ * numbers/wire.h) unless the row says more. Arithmetic is float32 whatever the storage,
  * and a result is rounded once, to nearest even; beyond float16's range it becomes
  * infinity. The bits of a result depend on the shapes, on whether bfloat16 is
  * multiplied in pairs and, with a conv, on the kernel of the BLAS, never on the number
@@ -28,7 +28,7 @@ KERNEL(void, zero, void *dst, size_t bytes)
 /* float32 -> type, a narrow one; dst may be src itself. */
 KERNEL(void, narrow, void *dst, accel_dtype_t type, const float *src, int64_t n)
 /* src[count][n] float32 -> `count` adjacent arrays of n numbers of a scaled wire type
- * (common/wire.h). dst may be src itself when n is a multiple of 32; dst is aligned to
+ * (numbers/wire.h). dst may be src itself when n is a multiple of 32; dst is aligned to
  * 4 bytes. */
 KERNEL(void, narrow_parts, void *dst, accel_dtype_t type, const float *src, int count,
        int64_t n)
@@ -53,7 +53,7 @@ KERNEL(void, quantize_turned, void *dst, void *turned, accel_dtype_t to,
 
 /* The matrix src [rows, cols] as `to`, e4m3 or e5m2, in blocks, as up to two copies:
  * dst[i] with s[i], NULL: not wanted. Makes the scale of each block from its largest
- * magnitude (precision/fp8_blocks.h; NaN does not count), stores its inverse in s[i]
+ * magnitude (numbers/fp8_blocks.h; NaN does not count), stores its inverse in s[i]
  * and the scaled numbers in dst[i], rounded as by quantize. Only blocks that fp8_blocks
  * has. */
 KERNEL(void, quantize_blocks, void *const dst[2], accel_dtype_t to, const void *src,
@@ -78,7 +78,7 @@ KERNEL(void, blend, float *x, const float *y, int64_t n, float keep, float take)
 KERNEL(void, sumsq, double *sum_out, const struct span *x, int count)
 /* out[n] = (accumulate ? out : 0) + scale * (parts[0] + parts[1] + ... in this order),
  * summed in float32. `parts` holds [count] arrays of n numbers in wire format
- * (common/wire.h) and must not overlap out. `first`: a sum that goes on with parts[0],
+ * (numbers/wire.h) and must not overlap out. `first`: a sum that goes on with parts[0],
  * or NULL; it may be out. */
 KERNEL(void, sum_parts, float *out, bool accumulate, const float *first,
        const void *parts, accel_dtype_t type, int count, int64_t n, float scale)
@@ -92,7 +92,7 @@ KERNEL(void, update, const struct update_span *x, int count, const struct optim_
 KERNEL(void, moments_widen, float *dst, struct moments src, bool positive, int64_t n)
 KERNEL(void, moments_narrow, struct moments dst, const float *src, bool positive,
        int64_t n)
-/* n numbers of an array with scales (common/scaled.h), from the start of a block, as
+/* n numbers of an array with scales (numbers/scaled.h), from the start of a block, as
  * `type`, a storage type; and float32 to that form, to the nearest. `squares`: one
  * above 0 keeps a code above 0, since the optimizer divides by it. No overlap. */
 KERNEL(void, scaled_widen, void *dst, accel_dtype_t type, struct scaled src, int64_t n)

@@ -12,22 +12,15 @@
 #include <string.h>
 
 #include "backend/operands.h"
-#include "common/rng.h"
-
-/* Forced inline: the callers' loops are vectorized only if nothing in them is a call.
- */
-#ifdef __CUDACC__
-#define ACCEL_MATHS static __host__ __device__ __forceinline__
-#else
-#define ACCEL_MATHS static inline __attribute__((always_inline))
-#endif
+#include "numbers/minifloat.h"
+#include "numbers/rng.h"
 
 /* ---- exp and activations --------------------------------------------------------- */
 
 /* exp(x) to about 2 ulp on [-87, 88]; clamped outside. x = n ln 2 + r, |r| <= ln2 / 2.
  * libm's exp differs between hosts and devices, and the compiler cannot vectorize it.
  */
-ACCEL_MATHS float maths_exp(float x)
+NUMBERS_INLINE float maths_exp(float x)
 {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     float shifted, n, r, p, scale;
@@ -57,7 +50,7 @@ ACCEL_MATHS float maths_exp(float x)
 
 /* exp(x) on all of float32, infinite and 0 where that is: a square, since maths_exp
  * ends before. */
-ACCEL_MATHS float maths_exp_all(float x)
+NUMBERS_INLINE float maths_exp_all(float x)
 {
     float root = maths_exp(0.5f * x);
 
@@ -66,7 +59,7 @@ ACCEL_MATHS float maths_exp_all(float x)
 
 /* log(x) to about 1 ulp; -infinity at 0, NaN below. x = m 2^e, m from sqrt(1/2) to
  * sqrt(2). */
-ACCEL_MATHS float maths_log(float x)
+NUMBERS_INLINE float maths_log(float x)
 {
     const uint32_t root_half = 0x3f3504f3;
     /* a subnormal number has its exponent in the fraction */
@@ -98,7 +91,7 @@ ACCEL_MATHS float maths_log(float x)
 }
 
 /* log(1 + e), e from 0 to 1, without the digits that 1 + e loses (Kahan). */
-ACCEL_MATHS float maths_log1p(float e)
+NUMBERS_INLINE float maths_log1p(float e)
 {
     float u = 1.0f + e, kept = u - 1.0f;
 
@@ -107,7 +100,7 @@ ACCEL_MATHS float maths_log1p(float e)
 
 /* 1 / (1 + exp(-x)), 0 below -87. Small results keep their relative accuracy, which
  * 1 + tanh would lose: GELU and SiLU are x times a sigmoid for that reason. */
-ACCEL_MATHS float maths_sigmoid(float x)
+NUMBERS_INLINE float maths_sigmoid(float x)
 {
     float s = 1.0f / (1.0f + maths_exp(-x));
 
@@ -116,7 +109,7 @@ ACCEL_MATHS float maths_sigmoid(float x)
 
 /* Clamps x where a derivative has reached its limit anyway, so that products of large
  * numbers stay finite. */
-ACCEL_MATHS float maths_clamp(float x, float limit)
+NUMBERS_INLINE float maths_clamp(float x, float limit)
 {
     x = x < -limit ? -limit : x;
     return x > limit ? limit : x;
@@ -124,7 +117,7 @@ ACCEL_MATHS float maths_clamp(float x, float limit)
 
 /* d/dx of x sigmoid(u(x)), given u and du/dx. 1 - s is exp(-u) s, without cancellation.
  */
-ACCEL_MATHS float maths_swish_grad(float x, float u, float du)
+NUMBERS_INLINE float maths_swish_grad(float x, float u, float du)
 {
     float e = maths_exp(-u), s = 1.0f / (1.0f + e);
 
@@ -133,13 +126,13 @@ ACCEL_MATHS float maths_swish_grad(float x, float u, float du)
 
 /* GELU, tanh form: 0.5 x (1 + tanh(u)) = x sigmoid(2 u),
  * 2 u = sqrt(8 / pi) (x + 0.044715 x^3). */
-ACCEL_MATHS float maths_gelu(float x)
+NUMBERS_INLINE float maths_gelu(float x)
 {
     return x * maths_sigmoid(1.5957691216f * (x + 0.044715f * x * x * x));
 }
 
 /* Beyond |x| = 20 the derivative is 0 or 1 in float32; x^3 would overflow far out. */
-ACCEL_MATHS float maths_gelu_grad(float x)
+NUMBERS_INLINE float maths_gelu_grad(float x)
 {
     float u;
 
@@ -151,7 +144,7 @@ ACCEL_MATHS float maths_gelu_grad(float x)
 /* Upper tail of the normal distribution at a >= 0, divided by e = exp(-a^2 / 2): a
  * polynomial in t = 1 / (1 + 0.35 a), fitted for the smallest relative error on [0, 14]
  * (3e-8). */
-ACCEL_MATHS float maths_tail(float a)
+NUMBERS_INLINE float maths_tail(float a)
 {
     float t = 1.0f / (1.0f + 0.35f * a), p = -2.914600633e-2f;
 
@@ -167,7 +160,7 @@ ACCEL_MATHS float maths_tail(float a)
 }
 
 /* Phi(x), the normal distribution, given e = exp(-x^2 / 2). */
-ACCEL_MATHS float maths_normal(float x, float e)
+NUMBERS_INLINE float maths_normal(float x, float e)
 {
     float tail = e * maths_tail(x < 0.0f ? -x : x);
 
@@ -175,13 +168,13 @@ ACCEL_MATHS float maths_normal(float x, float e)
 }
 
 /* GELU, exact form: x Phi(x) = 0.5 x (1 + erf(x / sqrt 2)). */
-ACCEL_MATHS float maths_gelu_erf(float x)
+NUMBERS_INLINE float maths_gelu_erf(float x)
 {
     return x * maths_normal(x, maths_exp(-0.5f * x * x));
 }
 
 /* Phi(x) + x phi(x); 0.3989... is 1 / sqrt(2 pi). */
-ACCEL_MATHS float maths_gelu_erf_grad(float x)
+NUMBERS_INLINE float maths_gelu_erf_grad(float x)
 {
     float e;
 
@@ -192,30 +185,30 @@ ACCEL_MATHS float maths_gelu_erf_grad(float x)
 
 /* SiLU (swish): x sigmoid(x). u(x) = x, so its derivative is maths_swish_grad with du
  * 1. */
-ACCEL_MATHS float maths_silu(float x)
+NUMBERS_INLINE float maths_silu(float x)
 {
     return x * maths_sigmoid(x);
 }
 
-ACCEL_MATHS float maths_silu_grad(float x)
+NUMBERS_INLINE float maths_silu_grad(float x)
 {
     x = maths_clamp(x, 100.0f);
     return maths_swish_grad(x, x, 1.0f);
 }
 
 /* NaN stays NaN: the comparison is written that way round. */
-ACCEL_MATHS float maths_relu(float x)
+NUMBERS_INLINE float maths_relu(float x)
 {
     return x < 0.0f ? 0.0f : x;
 }
 
-ACCEL_MATHS float maths_relu_grad(float x)
+NUMBERS_INLINE float maths_relu_grad(float x)
 {
     return x > 0.0f ? 1.0f : 0.0f;
 }
 
 /* A polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel. */
-ACCEL_MATHS float maths_tanh(float x)
+NUMBERS_INLINE float maths_tanh(float x)
 {
     float q = x * x, p = 2.1869488536e-2f;
     float far = 1.0f - 2.0f / (maths_exp(2.0f * maths_clamp(x, 20.0f)) + 1.0f);
@@ -228,7 +221,7 @@ ACCEL_MATHS float maths_tanh(float x)
 }
 
 /* s (1 - s); 1 - s is exp(-x) s. */
-ACCEL_MATHS float maths_sigmoid_grad(float x)
+NUMBERS_INLINE float maths_sigmoid_grad(float x)
 {
     float e = maths_exp(-x), s = 1.0f / (1.0f + e);
 
@@ -236,7 +229,7 @@ ACCEL_MATHS float maths_sigmoid_grad(float x)
 }
 
 /* act(x); NONE is the identity. */
-ACCEL_MATHS float maths_act(float x, accel_activation_t act)
+NUMBERS_INLINE float maths_act(float x, accel_activation_t act)
 {
     switch (act) {
     case ACCEL_ACT_GELU:
@@ -264,7 +257,7 @@ ACCEL_MATHS float maths_act(float x, accel_activation_t act)
 }
 
 /* d act(x) / dx. That of RELU at 0 is 0. */
-ACCEL_MATHS float maths_act_grad(float x, accel_activation_t act)
+NUMBERS_INLINE float maths_act_grad(float x, accel_activation_t act)
 {
     switch (act) {
     case ACCEL_ACT_GELU:
@@ -296,7 +289,7 @@ ACCEL_MATHS float maths_act_grad(float x, accel_activation_t act)
 /* SQUARE: (x - y)^2. LOGIT: binary cross-entropy of logit x and probability y,
  * -y log(s) - (1 - y) log(1 - s) with s = sigmoid(x), so written that nothing
  * overflows. */
-ACCEL_MATHS float maths_pair(float x, float y, enum pair_loss loss)
+NUMBERS_INLINE float maths_pair(float x, float y, enum pair_loss loss)
 {
     float far = x < 0.0f ? -x : x;
 
@@ -307,7 +300,7 @@ ACCEL_MATHS float maths_pair(float x, float y, enum pair_loss loss)
 
 /* Its derivative by x, or by y. LOGIT by x: s - y as s (1 - y) - (1 - s) y, which
  * cancels nothing where y is 0 or 1. */
-ACCEL_MATHS float maths_pair_grad(float x, float y, enum pair_loss loss, bool by_y)
+NUMBERS_INLINE float maths_pair_grad(float x, float y, enum pair_loss loss, bool by_y)
 {
     float e, near, far;
 
@@ -342,7 +335,7 @@ struct mask {
 
 /* The factors, 0 or `scale`, of elements 4 block .. 4 block + 3 of the draw. One call
  * of the generator gives four words, so kernels work in fours. */
-ACCEL_MATHS void maths_mask(const struct mask *m, uint64_t block, float keep[4])
+NUMBERS_INLINE void maths_mask(const struct mask *m, uint64_t block, float keep[4])
 {
     uint32_t word[4];
 
@@ -356,8 +349,8 @@ ACCEL_MATHS void maths_mask(const struct mask *m, uint64_t block, float keep[4])
 /* AdamW. Bias correction is folded into rate and root_scale; eps is added after the
  * correction, and the decay is decoupled. Loshchilov and Hutter 2019: p = p (1 - lr wd)
  * - lr m_hat / (sqrt(v_hat) + eps). */
-ACCEL_MATHS void maths_adamw(float *p, float *m, float *v, float g,
-                             const struct adamw_step *k)
+NUMBERS_INLINE void maths_adamw(float *p, float *m, float *v, float g,
+                                const struct adamw_step *k)
 {
     float gi = g * k->grad_scale;
     float mi = *m * k->beta1 + gi * k->one_minus_beta1;
@@ -369,15 +362,15 @@ ACCEL_MATHS void maths_adamw(float *p, float *m, float *v, float g,
 }
 
 /* SGD without momentum: weight decay is part of the gradient. */
-ACCEL_MATHS void maths_sgd(float *p, float g, const struct sgd_step *k)
+NUMBERS_INLINE void maths_sgd(float *p, float g, const struct sgd_step *k)
 {
     *p = *p - k->lr * (g * k->grad_scale + *p * k->decay);
 }
 
 /* SGD with momentum, as torch: m = momentum m + g. Step with m, or with g + momentum m
  * for Nesterov. */
-ACCEL_MATHS void maths_sgd_momentum(float *p, float *m, float g,
-                                    const struct sgd_step *k)
+NUMBERS_INLINE void maths_sgd_momentum(float *p, float *m, float g,
+                                       const struct sgd_step *k)
 {
     float gi = g * k->grad_scale + *p * k->decay;
     float mi = *m * k->momentum + gi;
@@ -388,7 +381,7 @@ ACCEL_MATHS void maths_sgd_momentum(float *p, float *m, float g,
 
 /* Lion: steps by the sign of a blend with beta1, then updates m with beta2. The sign of
  * 0 is 0. Chen et al. 2023. */
-ACCEL_MATHS void maths_lion(float *p, float *m, float g, const struct lion_step *k)
+NUMBERS_INLINE void maths_lion(float *p, float *m, float g, const struct lion_step *k)
 {
     float gi = g * k->grad_scale;
     float mixed = *m * k->beta1 + gi * k->one_minus_beta1;

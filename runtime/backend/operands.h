@@ -11,7 +11,7 @@
 #define ACCEL_BACKEND_OPERANDS_H
 
 #include "common/common.h"
-#include "common/scaled.h"
+#include "numbers/scaled.h"
 
 /* The losses whose mean over pairs of numbers is taken; formulas in maths.h. */
 enum pair_loss { PAIR_SQUARE, PAIR_LOGIT };
@@ -20,7 +20,7 @@ enum pair_loss { PAIR_SQUARE, PAIR_LOGIT };
  * x width. A code means itself times its block's. */
 struct block_scales {
     void *inverse; /* NULL: there are none */
-    /* made by the rule of MX, and bytes (precision/fp8_blocks.h); else float32 */
+    /* made by the rule of MX, and bytes (numbers/fp8_blocks.h); else float32 */
     bool e8m0;
     int64_t height, width, cols;
     /* the codes are [cols, narrow_ld(rows)], with zeros behind the last row: on devices
@@ -264,7 +264,7 @@ struct optim_step {
 #define MOMENT_BLOCK 16
 
 /* An array of optimizer state: float32, or with `scale` codes of 8 bits and a bfloat16
- * for each MOMENT_BLOCK of them (backend/moments.h). data NULL: there is none. */
+ * for each MOMENT_BLOCK of them (numbers/moments.h). data NULL: there is none. */
 struct moments {
     void *data;
     uint16_t *scale;

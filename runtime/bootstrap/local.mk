@@ -7,8 +7,7 @@ libaccel_core_la_SOURCES += \
 	runtime/bootstrap/boot_speaker.c \
 	runtime/bootstrap/boot_table.c
 if HAVE_PMIX
-libaccel_core_la_SOURCES += \
-	runtime/bootstrap/boot_pmix.c \
+libaccel_core_la_SOURCES += runtime/bootstrap/boot_pmix.c \
 	runtime/bootstrap/helper.c \
 	runtime/bootstrap/helper.h
 unit_tests += tests/unit/test_helper

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "comm/comm_impl.h"
-#include "common/wire.h"
+#include "numbers/wire.h"
 
 #define DEFAULT_TIMEOUT_MS 600000
 

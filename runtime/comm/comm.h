@@ -97,7 +97,7 @@ accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dt
 accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dtype_t t,
                                accel_error_t *err);
 /* Collective. `in`: [size] arrays of elems numbers each, one after the other, laid out
- * as t (float32, bfloat16, float16, e4m3 or e5m2) is on the wire (common/wire.h); not
+ * as t (float32, bfloat16, float16, e4m3 or e5m2) is on the wire (numbers/wire.h); not
  * modified. out[elems] float32:
  * out = (accumulate ? out : 0) + scale * (in_0 + in_1 + ... in rank order). */
 accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,

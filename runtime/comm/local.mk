@@ -4,35 +4,34 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/comm.h \
 	runtime/comm/comm_error.c \
 	runtime/comm/comm_impl.h \
-	runtime/comm/comm_nccl.c \
 	runtime/comm/comm_self.c \
-	runtime/comm/comm_shm.c \
 	runtime/comm/comm_split.c \
 	runtime/comm/comm_tell.c \
-	runtime/comm/nccl.h \
-	runtime/comm/nccl_chain.c \
-	runtime/comm/nccl_connect.c \
-	runtime/comm/nccl_load.c \
-	runtime/comm/nccl_sum.c \
-	runtime/comm/nccl_wait.c \
+	runtime/comm/nccl/comm_nccl.c \
+	runtime/comm/nccl/nccl.h \
+	runtime/comm/nccl/nccl_chain.c \
+	runtime/comm/nccl/nccl_connect.c \
+	runtime/comm/nccl/nccl_load.c \
+	runtime/comm/nccl/nccl_sum.c \
+	runtime/comm/nccl/nccl_wait.c \
 	runtime/comm/node_chain.c \
 	runtime/comm/node_chain.h \
 	runtime/comm/node_choice.c \
 	runtime/comm/rank_order.c \
 	runtime/comm/reduce.h \
-	runtime/comm/shm.h \
-	runtime/comm/shm_data.c \
-	runtime/comm/shm_wait.c \
-	runtime/comm/shm_window.c
+	runtime/comm/shm/comm_shm.c \
+	runtime/comm/shm/shm.h \
+	runtime/comm/shm/shm_data.c \
+	runtime/comm/shm/shm_wait.c \
+	runtime/comm/shm/shm_window.c
 if HAVE_UCX
-libaccel_core_la_SOURCES += \
-	runtime/comm/comm_ucx.c \
-	runtime/comm/ucx.h \
-	runtime/comm/ucx_chain.c \
-	runtime/comm/ucx_spread.c \
-	runtime/comm/ucx_wire.c
+libaccel_core_la_SOURCES += runtime/comm/ucx/comm_ucx.c \
+	runtime/comm/ucx/ucx.h \
+	runtime/comm/ucx/ucx_chain.c \
+	runtime/comm/ucx/ucx_spread.c \
+	runtime/comm/ucx/ucx_wire.c
 else
-libaccel_core_la_SOURCES += runtime/comm/no_ucx.c
+libaccel_core_la_SOURCES += runtime/comm/ucx/no_ucx.c
 endif
 
 unit_tests += tests/unit/test_comm

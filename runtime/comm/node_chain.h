@@ -19,7 +19,7 @@
 #define ACCEL_COMM_NODE_CHAIN_H
 
 #include "comm/comm_impl.h"
-#include "common/wire.h"
+#include "numbers/wire.h"
 
 /* Elements that pieces are multiples of: whole blocks of the wire, aligned for device
  * kernels. */

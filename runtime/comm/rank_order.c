@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "comm/reduce.h"
-#include "common/bf16.h"
-#include "common/wire.h"
+#include "numbers/bf16.h"
+#include "numbers/wire.h"
 
 #define BLOCK 2048 /* elements; 8 KiB of float32 */
 

@@ -1,19 +1,12 @@
 # common/
 libacommon_la_SOURCES += \
-	runtime/common/bf16.c \
-	runtime/common/bf16.h \
-	runtime/common/common.h \
 	runtime/common/ckpt_sizes.h \
+	runtime/common/common.h \
 	runtime/common/console.c \
-	runtime/common/element.c \
-	runtime/common/element.h \
 	runtime/common/env_names.h \
 	runtime/common/error.c \
-	runtime/common/f16.c \
-	runtime/common/f16.h \
-	runtime/common/file_limit.c \
-	runtime/common/floats.c \
-	runtime/common/floats.h \
+	runtime/common/key_lines.c \
+	runtime/common/key_lines.h \
 	runtime/common/lfs_pointer.h \
 	runtime/common/messages.def \
 	runtime/common/messages/checkpoints.def \
@@ -26,7 +19,6 @@ libacommon_la_SOURCES += \
 	runtime/common/messages/sources.def \
 	runtime/common/messages/system.def \
 	runtime/common/messages/training.def \
-	runtime/common/minifloat.h \
 	runtime/common/path_dir.c \
 	runtime/common/path_dir.h \
 	runtime/common/path_trust.c \
@@ -38,15 +30,11 @@ libacommon_la_SOURCES += \
 	runtime/common/repeat_list.c \
 	runtime/common/repeat_list.h \
 	runtime/common/resume_choice.c \
-	runtime/common/rng.h \
-	runtime/common/scaled.c \
-	runtime/common/scaled.h \
+	runtime/common/sigxfsz.c \
 	runtime/common/suggest.c \
 	runtime/common/text.c \
 	runtime/common/thread.c \
 	runtime/common/thread.h \
 	runtime/common/util.c \
 	runtime/common/whole_io.c \
-	runtime/common/whole_io.h \
-	runtime/common/wire.c \
-	runtime/common/wire.h
+	runtime/common/whole_io.h

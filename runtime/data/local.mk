@@ -7,12 +7,14 @@ libaccel_core_la_SOURCES += \
 	runtime/data/data_impl.h \
 	runtime/data/dataset.c \
 	runtime/data/fields.c \
+	runtime/data/host_batch.c \
+	runtime/data/host_batch.h \
 	runtime/data/iterable.c \
-	runtime/data/sample_order.c \
 	runtime/data/pretokenize.c \
-	runtime/data/token_read.c \
+	runtime/data/sample_order.c \
 	runtime/data/token_file.c \
 	runtime/data/token_file.h \
+	runtime/data/token_read.c \
 	runtime/data/tokenizer.c \
 	runtime/data/tokenizer.h \
 	runtime/data/tokenizer_dir.c \

@@ -5,7 +5,7 @@
  * beyond n go through it again. Constant memory, any position at once, the same for
  * every world size.
  */
-#include "common/rng.h"
+#include "numbers/rng.h"
 #include "data/data.h"
 
 /* 4 already make a strong pseudo-random permutation (Luby and Rackoff, 1988) */

@@ -7,8 +7,8 @@
 #ifndef ACCEL_LOADER_COLLATE_H
 #define ACCEL_LOADER_COLLATE_H
 
-#include "common/element.h"
-#include "loader/host_batch.h"
+#include "numbers/element.h"
+#include "data/host_batch.h"
 
 /* The part of the options that says how. */
 struct collate {

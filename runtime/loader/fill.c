@@ -6,9 +6,10 @@
  */
 #include <string.h>
 
-#include "common/floats.h"
+#include "preemption/preemption.h"
+#include "numbers/floats.h"
 #include "loader/loader_impl.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* The places of step `at` that this rank reads: its own part or, where it sends them
  * around, those of all ranks. Returns how many. */

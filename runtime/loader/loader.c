@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/loader.h"
 #include "backend/device.h"
 #include "loader/loader_impl.h"
 #include "ops/ops.h"

@@ -9,6 +9,7 @@
 
 #include "comm/comm.h"
 #include "common/common.h"
+#include "handle/run_loaders.h"
 #include "tensor/graph.h"
 
 /* What accumulation and gather_for_metrics ask about the last batch. */
@@ -22,12 +23,6 @@ struct loader_state {
     int64_t step_real;
     /* samples of this rank's batch, and how many of them are its own */
     int count, real;
-};
-
-/* The first failure of any loader that the other ranks do not know of yet. */
-struct loader_failure {
-    bool failed;
-    accel_error_t error;
 };
 
 /* Where a loader works. All must outlive it. */
@@ -62,15 +57,6 @@ int64_t loader_first_sample(const struct accel_loader *l);
  * sample. Collective. */
 accel_status_t loader_agree(const struct loader_place *place, accel_error_t *err);
 
-/* ---- loader_calls.c: the loaders of a run ---------------------------------------- */
-
-/* Ends their threads: no batch is asked for any more. */
-void loaders_rest(accel_t *run);
-/* Frees those that are left, and their lines. */
-void loaders_close(accel_t *run);
-/* loader_agree of a run, which may end it by a stop. Collective. */
-accel_status_t loaders_agree(accel_t *run, accel_error_t *err);
-
 /* ---- loader_blame.c -------------------------------------------------------------- */
 
 /* Where ranks made different calls: names a loader that may be the reason, in *e. */
@@ -103,16 +89,6 @@ accel_status_t loader_state_check(const struct accel_loader *l, const char *text
                                   size_t bytes, accel_error_t *err);
 
 /* ---- loader_lines.c: the loaders of a run in its checkpoints --------------------- */
-
-/* Lines of a checkpoint, in text that the run owns; NULL: none. */
-struct loader_lines {
-    /* of loaders that were not open at the load: each waits for its name */
-    char *waiting;
-    /* of a checkpoint that is checked and not yet loaded */
-    char *found;
-    /* rank 0 has said who waits */
-    bool told;
-};
 
 /* How those lines begin. */
 #define LOADER_LINE_FRONT "loader."

@@ -5,8 +5,9 @@
  */
 #include <stdio.h>
 
+#include "loader/loader.h"
 #include "loader/loader_impl.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* A rank without a batch goes on to the next epoch, where the others make a step. */
 void loaders_blame(const accel_t *run, accel_error_t *e)

@@ -7,7 +7,7 @@
 
 #include "loader/batch_plan.h"
 #include "loader/collate.h"
-#include "loader/host_batch.h"
+#include "data/host_batch.h"
 #include "loader/loader.h"
 #include "loader/prefetch.h"
 #include "loader/sampler.h"

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/loader.h"
 #include "loader/loader_impl.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* The line at `at`, without its end; *next_out is where the next one begins. */
 static size_t line_length(const char *at, const char *end, const char **next_out)

@@ -3,8 +3,9 @@
  * What loaders hold, for the plan. In: open loaders. Out: bytes; what loader_open has
  * allocated, since nothing is allocated later.
  */
+#include "loader/loader.h"
 #include "loader/loader_impl.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 struct loader_memory loader_memory(const struct accel_loader *l)
 {

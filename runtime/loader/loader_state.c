@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loader/loader.h"
 #include "loader/loader_impl.h"
 
 /* What the order depends on, as words. */

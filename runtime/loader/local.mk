@@ -6,12 +6,9 @@ libaccel_core_la_SOURCES += \
 	runtime/loader/collate.h \
 	runtime/loader/dispatch_batch.c \
 	runtime/loader/fill.c \
-	runtime/loader/host_batch.c \
-	runtime/loader/host_batch.h \
 	runtime/loader/loader.c \
-	runtime/loader/loader_blame.c \
 	runtime/loader/loader.h \
-	runtime/loader/loader_calls.c \
+	runtime/loader/loader_blame.c \
 	runtime/loader/loader_impl.h \
 	runtime/loader/loader_lines.c \
 	runtime/loader/loader_memory.c \
@@ -21,12 +18,12 @@ libaccel_core_la_SOURCES += \
 	runtime/loader/prefetch.h \
 	runtime/loader/sampler.c \
 	runtime/loader/sampler.h \
-	runtime/loader/upload_stage.c \
-	runtime/loader/upload_stage.h \
 	runtime/loader/stream.c \
 	runtime/loader/stream.h \
 	runtime/loader/torch_random.c \
-	runtime/loader/torch_random.h
+	runtime/loader/torch_random.h \
+	runtime/loader/upload_stage.c \
+	runtime/loader/upload_stage.h
 
 # The rule against Accelerate's, stated once more, and against its measured rows.
 unit_tests += tests/unit/test_batch_plan

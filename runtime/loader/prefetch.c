@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "preemption/preemption.h"
 #include "loader/prefetch.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* A signal wakes no thread from its wait: each looks this often. */
 #define LOOK_NS 50000000

@@ -50,7 +50,7 @@ accel_status_t prefetch_open(struct prefetch *p, int slots, int threads,
 void prefetch_begin(struct prefetch *p);
 /* Waits for step `step`, which is at most slots - 1 steps above those released. Returns
  * its slot; behind the last step, that of the last that was planned; -1 where a stop
- * was asked for and it does not come (life/sample_wait.c). */
+ * was asked for and it does not come (preemption/sample_wait.c). */
 int prefetch_take(struct prefetch *p, int64_t step);
 /* Gives back all steps below `step`. */
 void prefetch_release(struct prefetch *p, int64_t step);

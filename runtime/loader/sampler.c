@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rng.h"
+#include "numbers/rng.h"
 #include "data/data.h"
 #include "loader/sampler.h"
 #include "loader/torch_random.h"

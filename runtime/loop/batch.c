@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "preemption/preemption.h"
+#include "loop/loop.h"
+#include "state/state.h"
 #include "backend/device.h"
 #include "tensor/tape.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* The size is checked by division, before anything is multiplied. */
 accel_status_t batch_open(accel_t *run, accel_error_t *err)

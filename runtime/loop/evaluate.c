@@ -7,7 +7,13 @@
  */
 #include <math.h>
 
-#include "run/run.h"
+#include "preemption/preemption.h"
+#include "loop/loop.h"
+#include "training/local_sgd.h"
+#include "loop/loader_calls.h"
+#include "state/save/retention.h"
+#include "state/save/background.h"
+#include "handle/run.h"
 
 /* One micro-batch from held-out sample `first` on. Adds to sums[4], over all ranks:
  * loss times samples, samples, ranks told to stop, ranks without their samples.

@@ -7,9 +7,14 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "loop/loop.h"
+#include "training/ema.h"
+#include "training/local_sgd.h"
+#include "training/loss_scale.h"
+#include "loop/gradient_hooks.h"
 #include "backend/device.h"
 #include "optim/optim.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* With a loss scale: an overflow counts even if the program takes it away now. */
 static accel_status_t note_overflow(accel_t *run, struct accel_optim *o,

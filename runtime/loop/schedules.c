@@ -6,18 +6,10 @@
  */
 #include <math.h>
 
-#include "run/run.h"
+#include "loop/loop.h"
+#include "handle/run.h"
 
 /* ---- for the step ---------------------------------------------------------------- */
-
-accel_status_t optim_schedule(struct accel_optim *o, const accel_schedule_t *set,
-                              accel_error_t *err)
-{
-    accel_status_t st = schedule_begin(&o->schedule, set, o->lr, err);
-
-    o->scheduled = st == ACCEL_OK;
-    return st;
-}
 
 /* A schedule may be a function of the program. */
 static const char schedule_function[] = "the function of a schedule";

@@ -9,9 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "preemption/preemption.h"
+#include "loop/loop.h"
+#include "place/place.h"
+#include "loader/loader.h"
+#include "state/save/staging.h"
+#include "state/state.h"
+#include "training/ema.h"
+#include "training/local_sgd.h"
+#include "training/loss_scale.h"
+#include "training/fp8_scaling.h"
+#include "loop/regions.h"
+#include "loop/loader_calls.h"
+#include "state/save/background.h"
+#include "state/save/save.h"
 #include "backend/device.h"
 #include "optim/optim.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* False after a failure as well: a loop on accel_more ends by itself. */
 int accel_more(const accel_t *run)

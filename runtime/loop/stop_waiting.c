@@ -8,7 +8,11 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "run/run.h"
+#include "preemption/preemption.h"
+#include "loop/loop.h"
+#include "loader/loader.h"
+#include "state/save/save.h"
+#include "handle/run.h"
 
 /* A warning on any rank counts as one, since slurmctld may send SIGTERM right behind
  * it. Whoever presses Ctrl-C wants the run to end, whatever other signals arrive. */

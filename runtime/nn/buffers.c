@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "nn/nn.h"
 #include "tensor/tape.h"
 

@@ -5,23 +5,6 @@ libaccel_core_la_SOURCES += \
 	runtime/nn/fp8_linears.c \
 	runtime/nn/fp8_linears.h \
 	runtime/nn/measure.c \
-	runtime/nn/models/causal.h \
-	runtime/nn/models/generation.c \
-	runtime/nn/models/any.c \
-	runtime/nn/models/any.h \
-	runtime/nn/models/bert.c \
-	runtime/nn/models/bert.h \
-	runtime/nn/models/blocks.c \
-	runtime/nn/models/blocks.h \
-	runtime/nn/models/decoder.c \
-	runtime/nn/models/decoder.h \
-	runtime/nn/models/gpt2.c \
-	runtime/nn/models/gpt2.h \
-	runtime/nn/models/draw_token.c \
-	runtime/nn/models/layers.c \
-	runtime/nn/models/layers.h \
-	runtime/nn/models/llama.c \
-	runtime/nn/models/llama.h \
 	runtime/nn/module.c \
 	runtime/nn/module_call.c \
 	runtime/nn/module_precision.c \

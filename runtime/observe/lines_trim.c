@@ -49,7 +49,7 @@ static bool is_no_room(int error)
     return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
-/* ---- reading ------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------- */
 
 struct reader {
     int fd;
@@ -120,7 +120,7 @@ static ssize_t next_line(struct reader *r, char **line_out)
     }
 }
 
-/* ---- the rule ------------------------------------------------------------------ */
+/* ---- the rule -------------------------------------------------------------------- */
 
 /* Looks at every line; those that stay go to `out_fd` unless it is -1. */
 static accel_status_t walk(int in, struct trim *t, int out_fd, const char *path,

@@ -21,9 +21,9 @@ libaccel_core_la_SOURCES += \
 	runtime/ops/norm.c \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
-	runtime/ops/tensor_access.c \
 	runtime/ops/rope.c \
 	runtime/ops/sums.c \
+	runtime/ops/tensor_access.c \
 	runtime/ops/view.c \
 	runtime/ops/waiting.c
 

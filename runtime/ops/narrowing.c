@@ -5,7 +5,7 @@
  */
 #include "ops/narrowing.h"
 
-#include "precision/fp8_blocks.h"
+#include "numbers/fp8_blocks.h"
 
 struct narrowing narrowing_of(const struct backend *be, const accel_tensor_t *w,
                               enum fp8_tensor t, enum fp8_product product, int64_t rows)

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "place/place.h"
 #include "config/python/environ.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* ---- what this rank was given ---------------------------------------------------- */
 

@@ -9,27 +9,7 @@
 #include <stdbool.h>
 
 #include "accel.h"
-#include "topology/topo.h"
-
-/* This rank's place, and what place_undo needs to give it back. */
-struct place {
-    struct topo_place topo;
-    /* CPU mask of the threads before they were bound; empty: they were not bound */
-    char mask_before[TOPO_MASK];
-    const char *unbound; /* why the threads are not bound; NULL: they are */
-    int threads;         /* of this rank's CPU backend */
-    int threads_before;  /* OpenMP's setting when the run was opened; 0: not changed */
-    int first_device;    /* of this rank, among the visible devices */
-    bool chosen;         /* the run took a free GPU: nobody had assigned one */
-    char choice[320];    /* which GPU was taken, or why none; empty: chosen is false */
-    /* CUDA_VISIBLE_DEVICES before it was narrowed; NULL: not narrowed, or
-     * it was unset */
-    char *list_before;
-    bool no_list_before; /* it was narrowed, and unset before */
-    /* of this rank's GPU, owned; NULL: none, or it cannot be watched */
-    struct topo_watch *watch;
-    unsigned slow; /* REASONS_SLOW of the GPU at the last look */
-};
+#include "handle/run_place.h"
 
 /* ---- place.c --------------------------------------------------------------------- */
 

@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "place/place.h"
 #include "backend/cuda_load.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 bool place_may_choose(const accel_t *run)
 {

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "place/place.h"
+#include "handle/run.h"
 
 /* Differing nodes shown in full, and ranks shown per node: the log
  * must stay readable. */

@@ -4,7 +4,8 @@
  * warning at the start and one for each change. All ranks wait for the slowest one: a
  * single hot GPU slows down the whole run, and without this line nobody knows which.
  */
-#include "run/run.h"
+#include "place/place.h"
+#include "handle/run.h"
 
 /* The warning for the reasons `slow`; 0: it has recovered. */
 static void tell(const accel_t *run, unsigned slow)

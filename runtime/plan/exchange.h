@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scratch of sums that a device makes in rank order (comm/nccl_sum.c): every rank
+ * Scratch of sums that a device makes in rank order (comm/nccl/nccl_sum.c): every rank
  * receives its part of all arrays in their own dtype and adds them up. Elements
  * in, bytes out. The collectives and the plan call the same functions, so the plan
  * is exact.
@@ -8,7 +8,7 @@
 #ifndef ACCEL_PLAN_EXCHANGE_H
 #define ACCEL_PLAN_EXCHANGE_H
 
-#include "common/wire.h"
+#include "numbers/wire.h"
 
 /* bytes, unless the communicator says otherwise */
 #define EXCHANGE_MOST ((size_t)64 << 20)

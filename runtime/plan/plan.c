@@ -7,8 +7,8 @@
 #include "plan/plan.h"
 
 #include "common/ckpt_sizes.h"
-#include "common/scaled.h"
-#include "common/wire.h"
+#include "numbers/scaled.h"
+#include "numbers/wire.h"
 #include "plan/exchange.h"
 #include "precision/policy.h"
 

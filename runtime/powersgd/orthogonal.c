@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "common/rng.h"
+#include "numbers/rng.h"
 
 /* Less than this share of a column left: it is rounding of those before it. */
 #define DEPENDENT 1e-5

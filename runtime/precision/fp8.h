@@ -9,27 +9,8 @@
 #ifndef ACCEL_PRECISION_FP8_H
 #define ACCEL_PRECISION_FP8_H
 
-#include <float.h>
-#include <math.h>
-
 #include "common/common.h"
-#include "common/wire.h"
-
-/* The tensors of a linear that are narrowed, each with a scale of its own. */
-enum fp8_tensor { FP8_INPUT, FP8_WEIGHT, FP8_GRADIENT, FP8_TENSORS };
-/* Its products, in the order of fp8_override_linear_precision. */
-enum fp8_product { FP8_FORWARD, FP8_INPUT_GRADIENT, FP8_WEIGHT_GRADIENT, FP8_PRODUCTS };
-
-/* Does the product sum over the rows of tensor t, as it is stored? Input and gradient
- * are [rows, features], the weight is [out, in]. */
-static inline bool fp8_sums_rows(enum fp8_tensor t, enum fp8_product product)
-{
-    return product == (t == FP8_WEIGHT ? FP8_INPUT_GRADIENT : FP8_WEIGHT_GRADIENT);
-}
-
-/* Numbers that share a scale: all of a tensor, 128 or 128 x 128 of them with float32
- * scales, or 32 with scales of 8 bits (MXFP8). */
-enum fp8_blocks { FP8_NO_BLOCKS, FP8_BLOCKS_128, FP8_BLOCKS_32 };
+#include "numbers/fp8_blocks.h"
 
 struct fp8_recipe {
     /* Scales are made from the tensors themselves: what is said of steps below has no
@@ -89,28 +70,6 @@ static inline float *fp8_scale(const struct fp8_linear *l, enum fp8_tensor t)
 static inline float *fp8_history(const struct fp8_linear *l, enum fp8_tensor t)
 {
     return fp8_scale(l, t) + 1;
-}
-
-/* The largest number of an 8-bit type. */
-MINIFLOAT_INLINE float fp8_largest(accel_dtype_t type)
-{
-    return type == ACCEL_F8E4M3 ? WIRE_LARGEST_E4M3 : WIRE_LARGEST_E5M2;
-}
-
-/* The smallest scale: its inverse is finite. */
-#define FP8_LEAST_SCALE 0x1p-127f
-
-/* The scale for tensors whose largest magnitude is `amax`; `before` where that is 0 or
- * not finite. A large margin makes no scale whose inverse is infinite. */
-MINIFLOAT_INLINE float fp8_scale_for(float amax, accel_dtype_t type, int margin,
-                                     float before)
-{
-    const float scale = ldexpf(fp8_largest(type) / amax, -margin);
-
-    /* also for NaN */
-    if (!(amax > 0) || isinf(amax))
-        return before;
-    return isinf(scale) ? FLT_MAX : scale < FP8_LEAST_SCALE ? FP8_LEAST_SCALE : scale;
 }
 
 /* A scale of 1 for each tensor, and empty histories. */

@@ -11,7 +11,6 @@ libaconfig_la_SOURCES += \
 libaccel_core_la_SOURCES += \
 	runtime/precision/fp8.c \
 	runtime/precision/fp8.h \
-	runtime/precision/fp8_blocks.h \
 	runtime/precision/scaler.c \
 	runtime/precision/scaler.h
 unit_tests += tests/unit/test_fp8

@@ -33,7 +33,7 @@ struct precision {
      * all of them. */
     bool coded, held;
     /* Of weights between steps: float32, or where `parameters` is bfloat16 that, or
-     * float16 with scales (common/scaled.h). */
+     * float16 with scales (numbers/scaled.h). */
     accel_dtype_t masters;
     /* Of gradients between a backward and its step: float32, or e4m3 with scales. */
     accel_dtype_t gradients;

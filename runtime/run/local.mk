@@ -1,29 +1,17 @@
-# run/: the handle, from open to close
+# run/: a run from open to close
 libaccel_core_la_SOURCES += \
-	runtime/run/attempt.c \
-	runtime/run/averaging.c \
-	runtime/run/compression.c \
-	runtime/run/descriptors.c \
-	runtime/run/fp8_scales.c \
-	runtime/run/groups.c \
-	runtime/run/hooks.c \
-	runtime/run/local_sgd.c \
-	runtime/run/loss_scale.c \
-	runtime/run/meshes.c \
+	runtime/run/batch_size_search.c \
 	runtime/run/model.c \
-	runtime/run/optim_moments.c \
-	runtime/run/run_masters.c \
-	runtime/run/objects.c \
 	runtime/run/open.c \
 	runtime/run/own_compute.c \
+	runtime/run/own_compute.h \
 	runtime/run/planning.c \
+	runtime/run/planning.h \
 	runtime/run/prepare.c \
-	runtime/run/regions.c \
-	runtime/run/run.h \
-	runtime/run/run_info.c \
+	runtime/run/rlimit_nofile.c \
+	runtime/run/rlimit_nofile.h \
 	runtime/run/run_config.c \
-	runtime/run/status.c \
-	runtime/run/tracking.c
+	runtime/run/run_config.h
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 unit_tests += tests/unit/test_requeue
@@ -39,7 +27,7 @@ tests_helpers_several_SOURCES = tests/helpers/several.c examples/points.h
 tests_helpers_several_LDADD = libaccel.la
 tests_helpers_several_LDFLAGS = -no-install
 check_PROGRAMS += tests/helpers/stepper
-tests_helpers_stepper_SOURCES = tests/helpers/stepper.c runtime/life/requeue.c
+tests_helpers_stepper_SOURCES = tests/helpers/stepper.c runtime/preemption/requeue.c
 tests_helpers_stepper_LDADD = libacommon.la -lm
 
 unit_tests += tests/unit/test_lease

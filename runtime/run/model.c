@@ -7,13 +7,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "nn/models/any.h"
-#include "nn/models/bert.h"
-#include "nn/models/gpt2.h"
-#include "nn/models/llama.h"
+#include "loop/loop.h"
+#include "state/save/background.h"
+#include "models/any.h"
+#include "models/bert.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
 #include "ops/kv.h"
 #include "tensor/tape.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* For ops/ and tests: tensor/graph.h declares it. */
 struct graph *accel_run_graph(accel_t *run)

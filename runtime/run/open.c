@@ -10,9 +10,24 @@
 #include <string.h>
 #include <strings.h>
 
+#include "preemption/preemption.h"
+#include "place/place.h"
+#include "loader/loader.h"
+#include "state/save/staging.h"
+#include "state/state.h"
+#include "training/fp8_scaling.h"
+#include "mesh/mesh_open.h"
+#include "run/run_config.h"
+#include "run/rlimit_nofile.h"
+#include "run/own_compute.h"
+#include "loop/gradient_hooks.h"
+#include "loop/loader_calls.h"
+#include "state/save/background.h"
+#include "state/registered.h"
+#include "state/save/save.h"
 #include "backend/cuda_load.h"
 #include "common/env_names.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* Milliseconds; the first two are defaults of ACCEL_BOOT_TIMEOUT_MS and
  * ACCEL_COMM_TIMEOUT_MS. */
@@ -282,6 +297,8 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
         free_run(run);
         return st;
     }
+    run->on_ready = stop_announce_pending;
+    run->on_failure = loaders_blame;
     run->graph.run = run;
     run->track.inside = &run->graph.inside;
     run->graph.log = &run->log;
@@ -327,25 +344,4 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err)
     signals_restore();
     free_run(run);
     return st;
-}
-
-/* Without a run there is one rank, 0. */
-int accel_rank(const accel_t *run)
-{
-    return run ? run->boot.rank : 0;
-}
-
-int accel_world_size(const accel_t *run)
-{
-    return run ? run->boot.size : 1;
-}
-
-int accel_local_rank(const accel_t *run)
-{
-    return run ? run->boot.local_rank : 0;
-}
-
-int accel_is_main(const accel_t *run)
-{
-    return accel_rank(run) == 0;
 }

@@ -8,25 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loop/loop.h"
+#include "place/place.h"
+#include "training/ema.h"
+#include "run/own_compute.h"
 #include "backend/device.h"
 #include "tensor/tape.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 #define UNITS_MAX 65536
-
-/* A unit of the program. The run owns it, its name and its parameters. */
-struct accel_unit {
-    accel_t *run;
-    char *name;
-    accel_tensor_t **param;
-    int params;
-    /* in run->units; -1: not prepared, or the job has a model */
-    int number;
-    /* want without done */
-    int wanted;
-    /* the gathered values, while wanted */
-    void *data;
-};
 
 /* ---- declaring ------------------------------------------------------------------- */
 
@@ -361,17 +351,6 @@ void own_units_abandon(accel_t *run)
         run->own[i]->wanted = 0;
         run->own[i]->data = NULL;
     }
-}
-
-/* Gathered values are stale after the step, so no unit may be held over the end of
- * a micro-batch. */
-accel_status_t own_units_done(const accel_t *run, accel_error_t *err)
-{
-    for (int i = 0; i < run->own_units; i++)
-        if (run->own[i]->wanted)
-            return misuse(run->own[i], "the unit is still wanted",
-                          "call accel_unit_done once for each accel_unit_want", err);
-    return ACCEL_OK;
 }
 
 /* The end of a micro-batch, as accel_backward has it. Also without any gradient: the

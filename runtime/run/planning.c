@@ -9,10 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "loader/loader.h"
+#include "training/gradient_compression.h"
+#include "training/moments_form.h"
+#include "run/planning.h"
 #include "backend/device.h"
 #include "backend/cuda_sizes.h"
 #include "optim/optim.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* Elements without padding or gaps, and how many are frozen. */
 static void count_params(const struct units *units, struct plan_input *in)

@@ -11,10 +11,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "preemption/preemption.h"
+#include "loop/loop.h"
+#include "state/save/staging.h"
+#include "state/state.h"
+#include "training/ema.h"
+#include "training/gradient_compression.h"
+#include "training/moments_form.h"
+#include "training/master_weights.h"
+#include "training/loss_scale.h"
+#include "training/fp8_scaling.h"
+#include "training/parameter_groups.h"
+#include "run/own_compute.h"
+#include "run/planning.h"
+#include "loop/track_calls.h"
+#include "state/save/retention.h"
+#include "state/save/background.h"
+#include "state/load/resume.h"
 #include "backend/device.h"
 #include "common/path_dir.h"
 #include "optim/optim.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* The program passed a job that cannot be. */
 static accel_status_t bad_job(accel_error_t *err, const char *what)

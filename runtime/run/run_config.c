@@ -10,9 +10,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "preemption/preemption.h"
+#include "run/run_config.h"
 #include "backend/device.h"
 #include "common/env_names.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* ---- reading --------------------------------------------------------------------- */
 
@@ -235,14 +237,4 @@ void settings_early_signals(accel_t *run)
     if (resolved && *resolved &&
         config_decode(resolved, &run->config, &ignored) == ACCEL_OK)
         signals_install(&run->config);
-}
-
-/* fsdp_offload_params; where the CPU computes there is nothing to do. */
-bool run_offloads(const accel_t *run)
-{
-    char text[16];
-
-    return run->backend->device && run->config.distributed_type == DIST_FSDP &&
-           strcmp(config_get(&run->config, "fsdp_offload_params", text, sizeof(text)),
-                  "true") == 0;
 }

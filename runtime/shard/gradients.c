@@ -7,7 +7,7 @@
  * their optimizer; with local SGD they stay as they are. Copies of shards are summed
  * then too.
  */
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "shard/shard_impl.h"
 
 /* What the reduce buffer is brought to: one rank sends nothing. */

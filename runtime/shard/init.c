@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/rng.h"
+#include "numbers/rng.h"
 
 /* Elements [4 * block, 4 * block + 4) of a parameter: Box-Muller in double on two pairs
  * of Philox words, rounded once. */

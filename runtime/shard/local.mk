@@ -1,27 +1,27 @@
 # shard/
 libaccel_core_la_SOURCES += \
-	runtime/shard/masters.c \
 	runtime/shard/abandon.c \
-	runtime/shard/coded.c \
+	runtime/shard/checkpoint_dtypes.c \
 	runtime/shard/compressed.c \
-	runtime/shard/powersgd_boxes.c \
-	runtime/shard/shard_average.c \
-	runtime/shard/shard_boxes.c \
 	runtime/shard/flat_boxes.c \
-	runtime/shard/init.c \
-	runtime/shard/unit_order.c \
+	runtime/shard/fp8_gather.c \
+	runtime/shard/fp8_gradients.c \
 	runtime/shard/gradients.c \
-	runtime/shard/narrow_gradients.c \
+	runtime/shard/init.c \
+	runtime/shard/masters.c \
 	runtime/shard/own_update.c \
+	runtime/shard/powersgd_boxes.c \
 	runtime/shard/reduce_queue.c \
+	runtime/shard/replicated.c \
 	runtime/shard/ring.c \
 	runtime/shard/shard.c \
 	runtime/shard/shard.h \
-	runtime/shard/saved_form.c \
+	runtime/shard/shard_average.c \
+	runtime/shard/shard_boxes.c \
 	runtime/shard/shard_impl.h \
 	runtime/shard/shard_state.c \
-	runtime/shard/update.c \
-	runtime/shard/whole_copies.c
+	runtime/shard/unit_order.c \
+	runtime/shard/update.c
 
 # Tests: a synthetic model on forked ranks; --wrap counts the bytes they send.
 shard_wrap = -Wl,--wrap=comm_all_gather -Wl,--wrap=comm_reduce_scatter \

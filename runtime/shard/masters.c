@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 
 void *shard_master_at(const struct shard *s, int64_t at)
 {

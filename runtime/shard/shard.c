@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "plan/plan.h"
 
 /* Padding counts as trained where nothing is frozen, so that the range of the optimizer

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/rng.h"
+#include "numbers/rng.h"
 #include "plan/plan.h"
 #include "shard/shard_impl.h"
 

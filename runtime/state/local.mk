@@ -1,35 +1,34 @@
 # state/: what a checkpoint holds, saved and resumed
 libaccel_core_la_SOURCES += \
-	runtime/state/average_lines.c \
-	runtime/state/background.c \
-	runtime/state/background_pool.c \
-	runtime/state/compression_lines.c \
-	runtime/state/fp8_state.c \
-	runtime/state/last_save.c \
-	runtime/state/load_part.c \
+	runtime/state/load/load_part.c \
+	runtime/state/load/read_boxes.c \
+	runtime/state/load/resume.c \
+	runtime/state/load/resume.h \
 	runtime/state/local_lines.c \
-	runtime/state/masters_lines.c \
 	runtime/state/model_lines.c \
-	runtime/state/moments_lines.c \
 	runtime/state/params.c \
-	runtime/state/read_boxes.c \
 	runtime/state/registered.c \
-	runtime/state/resume.c \
+	runtime/state/registered.h \
 	runtime/state/resume_list.c \
 	runtime/state/resume_list.h \
-	runtime/state/retention.c \
 	runtime/state/run_boxes.c \
-	runtime/state/save.c \
-	runtime/state/save_notes.c \
-	runtime/state/scaler_lines.c \
+	runtime/state/run_boxes.h \
+	runtime/state/save/background.c \
+	runtime/state/save/background.h \
+	runtime/state/save/background_pool.c \
+	runtime/state/save/last_save.c \
+	runtime/state/save/retention.c \
+	runtime/state/save/retention.h \
+	runtime/state/save/save.c \
+	runtime/state/save/save.h \
+	runtime/state/save/save_notes.c \
+	runtime/state/save/staging.c \
+	runtime/state/save/staging.h \
 	runtime/state/settings_lines.c \
-	runtime/state/staging.c \
-	runtime/state/staging.h \
 	runtime/state/state.c \
 	runtime/state/state.h \
 	runtime/state/state_dirs.c \
-	runtime/state/state_hooks.c \
-	runtime/state/state_text.c
+	runtime/state/state_hooks.c
 
 # Kills in accel_save_state and accel_load_state: a few in the suite; make check-kill has 200.
 check_PROGRAMS += tests/faults/state_kill

@@ -11,7 +11,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "run/run.h"
+#include "state/state.h"
+#include "training/moments_form.h"
+#include "common/key_lines.h"
+#include "handle/run.h"
 
 #define LOCAL_KEY "state_dict"
 
@@ -55,7 +58,7 @@ accel_status_t local_find(const accel_t *run, const char *dir, const char *text,
     uint64_t layout;
     int ranks;
 
-    *local_out = state_lookup(text, LOCAL_KEY, line, sizeof(line));
+    *local_out = key_line(text, LOCAL_KEY, line, sizeof(line));
     if (!*local_out)
         return ACCEL_OK;
     if (sscanf(line, "local ranks %d layout %" SCNx64, &ranks, &layout) != 2)
@@ -89,7 +92,7 @@ accel_status_t local_refuse(const char *dir, const accel_ckpt_t *c, accel_error_
 
     if (blob && !text)
         st = accel_fail_nomem(err, "the trainer state", bytes);
-    else if (text && state_lookup(text, LOCAL_KEY, line, sizeof(line)))
+    else if (text && key_line(text, LOCAL_KEY, line, sizeof(line)))
         st = accel_fail_at(err, A0847, dir,
                            "resume the run that wrote it, with fsdp_state_dict_type: "
                            "SHARDED_STATE_DICT, and take what it saves",

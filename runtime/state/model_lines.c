@@ -6,8 +6,9 @@
  */
 #include <stdlib.h>
 
-#include "run/run.h"
-#include "weights/huggingface/hf_names.h"
+#include "state/state.h"
+#include "handle/run.h"
+#include "models/huggingface/hf_names.h"
 
 void model_put(const accel_t *run, struct strbuf *b)
 {

@@ -12,9 +12,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "training/ema.h"
+#include "training/local_sgd.h"
 #include "backend/device.h"
-#include "common/bf16.h"
-#include "run/run.h"
+#include "numbers/bf16.h"
+#include "handle/run.h"
 #include "weights/weights.h"
 
 /* elements that travel at a time: 16 MiB of float32 */

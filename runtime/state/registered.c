@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "state/registered.h"
+#include "handle/run.h"
 
 #define BLOB_TITLE "objects 1\n"
 /* A quarter of what all blobs of a checkpoint may have is left for the others. */

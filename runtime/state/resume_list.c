@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/save/staging.h"
 #include "state/resume_list.h"
 
 /* "it has seed=1, this run seed=7": the words in which two identities differ. Both have

@@ -6,7 +6,7 @@
 #ifndef ACCEL_STATE_RESUME_LIST_H
 #define ACCEL_STATE_RESUME_LIST_H
 
-#include "run/run.h"
+#include "handle/run.h"
 
 /* One that may be resumed from. */
 struct candidate {

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "training/fp8_scaling.h"
+#include "state/run_boxes.h"
 #include "backend/device.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* A box that is the whole tensor. `name` must outlive it. */
 static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)

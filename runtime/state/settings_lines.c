@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "loader/loader.h"
+#include "state/state.h"
+#include "common/key_lines.h"
+#include "handle/run.h"
 
 /* of every list of settings: put_settings of state.c begins with it */
 #define FIRST_KEY "steps="
@@ -56,7 +59,7 @@ static long long global_batch(const char *text)
     char value[32];
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(factors); i++)
-        samples *= state_lookup(text, factors[i], value, sizeof(value))
+        samples *= key_line(text, factors[i], value, sizeof(value))
                        ? strtoll(value, NULL, 10)
                        : 0;
     return samples;
@@ -85,7 +88,7 @@ void settings_compare(const accel_t *run, const char *text)
     if (run->boot.rank != 0)
         return;
     for (const char *at = ours; (at = next_setting(at, &s));) {
-        const bool had = state_lookup(text, s.key, other, sizeof(other));
+        const bool had = key_line(text, s.key, other, sizeof(other));
 
         if (had && strcmp(s.value, other) != 0)
             accel_logf(&run->log, ACCEL_LOG_WARN,
@@ -98,7 +101,7 @@ void settings_compare(const accel_t *run, const char *text)
     }
     for (const char *at = settings_of(text); (at = next_setting(at, &s));)
         if (strncmp(s.key, LOADER_LINE_FRONT, strlen(LOADER_LINE_FRONT)) != 0 &&
-            !is_form(s.key) && !state_lookup(ours, s.key, other, sizeof(other)))
+            !is_form(s.key) && !key_line(ours, s.key, other, sizeof(other)))
             accel_logf(&run->log, ACCEL_LOG_WARN,
                        "resuming without %s (the checkpoint had %s)", s.key, s.value);
     compare_batches(run, text);

@@ -14,8 +14,20 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "preemption/preemption.h"
+#include "loader/loader.h"
+#include "state/state.h"
+#include "training/ema.h"
+#include "training/local_sgd.h"
+#include "training/gradient_compression.h"
+#include "training/moments_form.h"
+#include "training/master_weights.h"
+#include "training/loss_scale.h"
+#include "training/fp8_scaling.h"
+#include "training/parameter_groups.h"
+#include "common/key_lines.h"
 #include "optim/optim.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 /* version of the trainer state's text */
 #define STATE_VERSION 1
@@ -272,15 +284,15 @@ static accel_status_t schedule_at(const accel_t *run, const struct accel_optim *
     accel_status_t st;
 
     snprintf(key, sizeof(key), "schedule_lr%s", of);
-    *lr_set_out = state_lookup(text, key, line, sizeof(line));
+    *lr_set_out = key_line(text, key, line, sizeof(line));
     if (*lr_set_out)
         lr = (float)text_number(line, NULL);
     st = schedule_begin(out, &o->schedule.set, lr, err);
     snprintf(key, sizeof(key), "schedule_at%s", of);
-    if (st == ACCEL_OK && state_lookup(text, key, line, sizeof(line)))
+    if (st == ACCEL_OK && key_line(text, key, line, sizeof(line)))
         return schedule_decode(out, line, err);
     snprintf(key, sizeof(key), "optim_steps%s", of);
-    if (state_lookup_i64(text, key, &steps) || state_lookup_i64(text, "step", &steps))
+    if (key_line_i64(text, key, &steps) || key_line_i64(text, "step", &steps))
         out->position = steps * each;
     return st;
 }
@@ -298,7 +310,7 @@ static accel_status_t check_optimizer(const accel_t *run, const struct accel_opt
     bool lr_set;
 
     snprintf(key, sizeof(key), "optimizer%s", of);
-    if (!state_lookup(text, key, kind, sizeof(kind)) && o->name[0])
+    if (!key_line(text, key, kind, sizeof(kind)) && o->name[0])
         return accel_fail_at(
             err, A0910, dir,
             "give the optimizers their old names, or use another --out",
@@ -309,7 +321,7 @@ static accel_status_t check_optimizer(const accel_t *run, const struct accel_opt
             "the checkpoint has the state of %s, but this run uses %s", kind, ours);
     snprintf(key, sizeof(key), "trained%s", of);
     snprintf(now, sizeof(now), "%016" PRIx64, groups_trained(run, o->number));
-    if (state_lookup(text, key, trained, sizeof(trained)) && strcmp(trained, now) != 0)
+    if (key_line(text, key, trained, sizeof(trained)) && strcmp(trained, now) != 0)
         return accel_fail_at(
             err, A0910, dir,
             "freeze the same parameters as the run that wrote it, or use another --out",
@@ -344,12 +356,12 @@ static void take_optimizers_progress(accel_t *run, const char *text, int64_t ste
         const char *of = optim_suffix(o, buf, sizeof(buf));
 
         snprintf(key, sizeof(key), "optim_steps%s", of);
-        if (!state_lookup_i64(text, key, &o->t))
+        if (!key_line_i64(text, key, &o->t))
             o->t = step;
         snprintf(key, sizeof(key), "optim_lr%s", of);
         if (o->scheduled)
             (void)schedule_at(run, o, text, &o->schedule, &o->lr_set, NULL);
-        else if (state_lookup(text, key, lr, sizeof(lr)))
+        else if (key_line(text, key, lr, sizeof(lr)))
             o->lr = (float)text_number(lr, NULL);
     }
 }
@@ -360,9 +372,8 @@ accel_status_t state_decode(accel_t *run, const char *text, accel_error_t *err)
     int64_t version, step, cursor;
     accel_status_t st = ACCEL_OK;
 
-    if (!state_lookup_i64(text, "accel_trainer", &version) ||
-        !state_lookup_i64(text, "step", &step) ||
-        !state_lookup_i64(text, "cursor", &cursor)) {
+    if (!key_line_i64(text, "accel_trainer", &version) ||
+        !key_line_i64(text, "step", &step) || !key_line_i64(text, "cursor", &cursor)) {
         st = accel_fail(err, A0819, "use another checkpoint",
                         "the trainer state has no step or cursor");
     } else if (version != STATE_VERSION) {
@@ -396,7 +407,7 @@ static accel_status_t first_difference(const accel_t *run, char *mine, const cha
         char theirs[2100] = "";
 
         *eq = '\0';
-        if (!state_lookup(root, line, theirs, sizeof(theirs)) ||
+        if (!key_line(root, line, theirs, sizeof(theirs)) ||
             strcmp(theirs, eq + 1) != 0)
             return accel_fail(err, A0905,
                               "start every rank with the same command and config",

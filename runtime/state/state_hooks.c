@@ -3,7 +3,8 @@
  * Functions of the program around a save and a load. In: functions. Out: one outcome
  * for all ranks. Never touches the files.
  */
-#include "run/run.h"
+#include "state/registered.h"
+#include "handle/run.h"
 
 /* Adds a function to list[*count]. */
 static accel_status_t add_hook(const char *call, struct state_hook *list, int *count,

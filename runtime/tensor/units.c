@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/scaled.h"
+#include "numbers/scaled.h"
 #include "tensor/tape.h"
 
 /* Every parameter begins on a cache line of any dtype of 16 bits or more, and with a

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "training/ema.h"
 #include "backend/device.h"
 #include "weights/weights.h"
 

@@ -7,8 +7,8 @@
 #define ACCEL_WEIGHTS_H
 
 #include "accel_safetensors.h"
-#include "weights/huggingface/hf_names.h"
-#include "run/run.h"
+#include "models/huggingface/hf_names.h"
+#include "handle/run.h"
 
 /* Elements [begin, begin + count) of a parameter, row-major, which lie one after the
  * other in this rank's shard, in the memory of the run's home backend. */

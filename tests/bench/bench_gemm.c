@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/panels.h"
-#include "common/floats.h"
+#include "backend/cpu/gemm/panels.h"
+#include "numbers/floats.h"
 
 enum { TYPES = 4, ROUNDS_MOST = 101 };
 static const accel_dtype_t types[TYPES] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16,

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "accel.h"
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 
 enum { LAYERS = 12, WIDTH = 768, VOCAB = 50257, CONTEXT = 1024, MOST_ROUNDS = 64 };
 enum { LANES = 64, PIECE = 16384 };

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <vector>
 
-#include "common/minifloat.h"
+#include "numbers/minifloat.h"
 #include "fake_blaslt.h"
 
 typedef cublasLtMatrixLayoutOpaque_t layout;

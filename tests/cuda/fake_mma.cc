@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/minifloat.h"
+#include "numbers/minifloat.h"
 #include "fake_layout.h"
 #include "fake_ptx.h"
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 #include "tests/cuda/include/cuda_runtime_api.h"
 
 #define CHUNK  ((size_t)1 << 20) /* bytes of a message that are under way at a time */

@@ -6,7 +6,7 @@
  */
 #include "tests/cuda/fake_nccl.h"
 
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 
 size_t size_of(int type)
 {

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/save/background.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"

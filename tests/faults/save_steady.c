@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "state/save/background.h"
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"

@@ -7,7 +7,7 @@
 #ifndef TESTS_SAVES_WORLD_H
 #define TESTS_SAVES_WORLD_H
 
-#include "run/run.h"
+#include "handle/run.h"
 
 #define SAVES_START 2000
 #define SAVES_RANKS 4

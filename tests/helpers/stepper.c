@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "life/requeue.h"
+#include "preemption/requeue.h"
 
 #define STEPS_AFTER_RESTART 5
 #define STEPS_AT_MOST       30000 /* of 20 ms each */

@@ -7,8 +7,9 @@
 . "$(dirname "$0")/tap.sh"
 
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
-stages="common config precision plan bootstrap topology backend comm tensor ops nn optim powersgd shard
-data loader bigmodel observe track weights place life between state loop run"
+stages="common numbers config precision plan bootstrap topology backend comm tensor ops nn models
+optim powersgd shard data observe track handle preemption place ranks loader training weights text
+state loop mesh run"
 
 # FOLDER PATTERN ALLOWED-ERE: prints `file: include` of what is not allowed.
 wrong_includes() {
@@ -27,13 +28,11 @@ for stage in $stages; do
     known=$((known + 1))
     plain="accel(_loaders|_ops|_models|_objects|_ranks|_state|_text|_track|_units)?\\.h"
     case $stage in
-    shard | weights | state | run) plain="$plain|accel_(ckpt|safetensors)\\.h" ;; # boxes; save and load
+    shard | handle | training | weights | state | run) # boxes; save and load
+        plain="$plain|accel_(ckpt|safetensors)\\.h"
+        ;;
     esac
     [ "$stage" != weights ] || plain="$plain|st_internal\\.h" # libaccelckpt's own
-    # The rooms of a run share its handle, which is made of their structs.
-    case $stage in
-    loader | weights | place | life | between | state | loop) plain="$plain|run/run\\.h" ;;
-    esac
     for header in "runtime/$stage"/*.h; do
         [ ! -f "$header" ] || plain="$plain|${header##*/}"
     done
@@ -41,6 +40,27 @@ for stage in $stages; do
         "$stage includes its own headers and those of stages above"
 done
 is "$(find runtime -mindepth 1 -maxdepth 1 -type d | wc -l)" "$known" "no folder is without a stage"
+
+# The same of calls, by what the objects of a stage define and need: a header below may declare
+# what a stage above defines.
+tap_tmpdir
+for stage in $stages; do
+    find "$ACCEL_BUILD/runtime/$stage" -path '*/.libs/*.o' -exec nm -g {} + |
+        awk -v stage="$stage" 'NF == 2 && $1 == "U" || NF == 3 { print stage, $(NF - 1), $NF }'
+done >"$tap_tmp/names"
+isnt "$(grep -c . "$tap_tmp/names")" 0 "the objects of the stages are there"
+is "$(awk -v stages="$stages" '
+    BEGIN { for (n = split(stages, name); n; n--) place[name[n]] = n }
+    $2 != "U" { defined[$3] = $1 }
+    $2 == "U" { needs[$1, $3] = $1 }
+    END {
+        for (pair in needs) {
+            split(pair, part, SUBSEP)
+            to = defined[part[2]]
+            if (to != "" && place[to] > place[part[1]])
+                print part[1] " calls " part[2] " of " to
+        }
+    }' "$tap_tmp/names" | sort)" "" "no stage calls what a stage above it defines"
 
 for stage in config plan; do
     is "$(wrong_includes "runtime/$stage" "$angled" \
@@ -50,7 +70,8 @@ for stage in config plan; do
         '<(mpi|pmix|hdf5|hwloc|cblas|omp|jansson|libsmartcols|ucp/|slurm/|cuda)' {} +)" "" \
         "$stage needs libc, libyaml and xxHash only"
 done
-is "$(wrong_includes checkpoint "$quoted" '"(common/[^/]+\.h|accel\.h|[a-z0-9_]+\.h)"')" "" \
+is "$(wrong_includes checkpoint "$quoted" \
+    '"((common|hdf5|load|save)/[^/]+\.h|accel\.h|[a-z0-9_]+\.h)"')" "" \
     "checkpoint includes common, accel.h and its own headers"
 is "$(find checkpoint -name '*.[ch]' -exec grep -h -o -E '^#include "[a-z0-9_]+\.h"' {} + | sort -u |
     sed 's/.*"\(.*\)"/\1/' | while read -r header; do

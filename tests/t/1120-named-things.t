@@ -170,7 +170,7 @@ headers="runtime/accel*.h checkpoint/accel_ckpt.h runtime/weights/safetensors/ac
     cat $headers | grep -o -E '\baccel_[a-z0-9_]+'
     printf '%s\n' accel_spank accel_spank_config accel_cuda accel_ckpt accel_safetensors # files
     # What a checkpoint has inside.
-    grep -h -o -E '"accel_[a-z_]+' checkpoint/ckpt_h5.h checkpoint/h5_layout.c runtime/state/state.c | tr -d '"'
+    grep -h -o -E '"accel_[a-z_]+' checkpoint/hdf5/ckpt_h5.h checkpoint/hdf5/h5_layout.c runtime/state/state.c | tr -d '"'
 } >"$known"
 matches '(^|[^a-zA-Z0-9_./-])accel_[a-z0-9_]*[a-z0-9]' | sed 's/	[^a]*accel/	accel/' >"$claims"
 all_in "$known" "functions and types of the library"

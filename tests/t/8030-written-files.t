@@ -27,25 +27,25 @@ cat >table <<'END'
 out(/checkpoints|/track)?	dir	777	commit	runtime/common/path_dir.c runtime/run/prepare.c runtime/track/track_lines.c
 out/log\.jsonl(\.part)?	file	666	commit	runtime/observe/lines.c runtime/observe/lines_trim.c
 out/track/(track\.(jsonl|csv)(\.part)?|events\.out\.tfevents\.[^/]*)	file	666	commit	runtime/observe/lines.c runtime/observe/lines_trim.c
-out/checkpoints/\.lock	file	666	save	runtime/life/lease.c
-out/checkpoints/history	file	666	never	runtime/life/history.c
-out/checkpoints/requeue\.2\.0	file	644	never	runtime/life/requeue.c
+out/checkpoints/\.lock	file	666	save	runtime/preemption/lease.c
+out/checkpoints/history	file	666	never	runtime/preemption/history.c
+out/checkpoints/requeue\.2\.0	file	644	never	runtime/preemption/requeue.c
 out/checkpoints/staging	file	666	never	checkpoint/staged_record.c
-out/checkpoints/retention	file	666	delete	checkpoint/keep_file.c
-out/checkpoints/(latest|\.latest\.part)	link	777	delete	checkpoint/commit.c
-[^/]*(/checkpoints)?/(\.tmp-|\.old-|\.local-)?step_[^/]*	dir	777	commit	checkpoint/commit.c checkpoint/save_steps.c checkpoint/dirs.c checkpoint/aside.c
-[^/]*(/checkpoints)?/[^/]*step_[^/]*/rank_[^/]*\.h5	file	666	commit	checkpoint/write.c checkpoint/h5_layout.c checkpoint/copy.c checkpoint/drain.c
-[^/]*(/checkpoints)?/[^/]*step_[^/]*/MANIFEST(\.part)?	file	666	commit	checkpoint/commit.c
+out/checkpoints/retention	file	666	delete	checkpoint/retention/keep_file.c
+out/checkpoints/(latest|\.latest\.part)	link	777	delete	checkpoint/save/commit.c
+[^/]*(/checkpoints)?/(\.tmp-|\.old-|\.local-)?step_[^/]*	dir	777	commit	checkpoint/save/commit.c checkpoint/save/save_steps.c checkpoint/dirs.c checkpoint/retention/aside.c
+[^/]*(/checkpoints)?/[^/]*step_[^/]*/rank_[^/]*\.h5	file	666	commit	checkpoint/save/write.c checkpoint/hdf5/h5_layout.c checkpoint/copy.c checkpoint/save/drain.c
+[^/]*(/checkpoints)?/[^/]*step_[^/]*/MANIFEST(\.part)?	file	666	commit	checkpoint/save/commit.c
 out/checkpoints/[^/]*step_[^/]*/PLACES	file	666	commit	checkpoint/staged_record.c
-out/checkpoints/step_[^/]*/(index\.h5|\.index\.h5\.part)	file	666	end	checkpoint/h5_index.c
+out/checkpoints/step_[^/]*/(index\.h5|\.index\.h5\.part)	file	666	end	checkpoint/hdf5/h5_index.c
 node	dir	777	commit	runtime/common/path_dir.c
-node/accel-[0-9a-f]*(/step_[^/]*)?	dir	700	commit	checkpoint/local_part.c
-node/accel-[0-9a-f]*/step_[^/]*/rank_[^/]*\.h5	file	666	commit	checkpoint/write.c checkpoint/h5_layout.c
+node/accel-[0-9a-f]*(/step_[^/]*)?	dir	700	commit	checkpoint/save/local_part.c
+node/accel-[0-9a-f]*/step_[^/]*/rank_[^/]*\.h5	file	666	commit	checkpoint/save/write.c checkpoint/hdf5/h5_layout.c
 (weights|exported|merged)	dir	777	delete	runtime/weights/safetensors/st_write.c
 (weights|exported|merged)/\.?(model\.safetensors|model-0000[12]-of-00002\.safetensors|model\.safetensors\.index\.json|config\.json)(\.tmp)?	file	666	delete	runtime/weights/safetensors/st_write.c
 (exported|merged)/tokenizer\.json	file	666	delete	cli/data/ckpt_model.c
 (joined|cut|imported)	dir	777	commit	runtime/common/path_dir.c
-(joined|cut|imported)/(latest|\.latest\.part)	link	777	delete	checkpoint/commit.c
+(joined|cut|imported)/(latest|\.latest\.part)	link	777	delete	checkpoint/save/commit.c
 tokens\.bin(\.[^/]*)?	file	666	end	cli/data/token_output.c
 conf(/new)?	dir	777	end	runtime/common/path_dir.c
 (conf/new/a|fsdp2)\.yaml(\.[^/]*)?	file	666	end	cli/config/config_write.c
@@ -54,7 +54,7 @@ accel-selftest\.[^/]*	dir	700	never	cli/selftest/storage.c
 accel-selftest\.[^/]*/.*	-	-	never	cli/selftest/storage.c
 - cli/doctor/cmd_doctor.c a file without a name
 - cli/selftest/short_run.c memory
-- runtime/comm/shm_window.c memory
+- runtime/comm/shm/shm_window.c memory
 END
 
 # What every line of the shim's log says, against the table: umask and names of the test's own

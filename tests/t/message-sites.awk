@@ -15,8 +15,8 @@ BEGIN {
     call("report_add", 2, 4, 5)
     call("plugin_error", 1, 3, 4)
     # functions of one file that get a part of the text: which argument is it
-    part("checkpoint/h5_layout.c", "failed", "A0806", 2)
-    part("checkpoint/manifest_parse.c", "bad", "A0808", 2)
+    part("checkpoint/hdf5/h5_layout.c", "failed", "A0806", 2)
+    part("checkpoint/manifest/manifest_parse.c", "bad", "A0808", 2)
     part("runtime/comm/.*\\.c", "comm_fail_peer", "A0502", 3)
     part("runtime/data/dataset.c", "fail_errno", "A0701|A0702|A0703|A0710", 3)
     part("runtime/observe/lines_trim.c", "io_error", "A0711", 3)

@@ -35,7 +35,7 @@ static const struct {
       "a rank of other settings (test_settings)" },
     { "runtime/run/prepare.c", "fp8_linears_room",
       "8-bit weights of at least 16 columns" },
-    { "runtime/state/background.c", "background_copied", "a copy on a GPU" },
+    { "runtime/state/save/background.c", "background_copied", "a copy on a GPU" },
 };
 
 /* Why it is not tried; NULL: it is to be. */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
-#include "common/wire.h"
+#include "numbers/bf16.h"
+#include "numbers/wire.h"
 #include "tests/unit/comm_ref.h"
 
 static const accel_dtype_t dtypes[] = { ACCEL_F32, ACCEL_BF16, ACCEL_F64, ACCEL_I64 };

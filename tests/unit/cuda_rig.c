@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/floats.h"
+#include "numbers/floats.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/cuda_rig.h"

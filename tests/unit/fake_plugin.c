@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "srun_plugin/say.h"
+#include "srun_plugin/messages.h"
 
 spank_context_t fake_context = S_CTX_LOCAL;
 char fake_said[4096];

@@ -4,6 +4,7 @@
  */
 #include <time.h>
 
+#include "loader/loader.h"
 #include "backend/device.h"
 #include "data/data.h"
 #include "tests/unit/loader_world.h"

@@ -18,7 +18,7 @@
 
 #include "accel_ckpt.h"
 #include "comm/comm.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/unit/lockstep.h"
 
 enum { EVENTS = 1 << 16 };

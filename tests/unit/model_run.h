@@ -6,8 +6,8 @@
 #ifndef ACCEL_TESTS_MODEL_RUN_H
 #define ACCEL_TESTS_MODEL_RUN_H
 
-#include "nn/models/any.h"
-#include "run/run.h"
+#include "models/any.h"
+#include "handle/run.h"
 
 struct model_request {
     const char *dir; /* with its config.json; what cannot be read is a small gpt2 */

@@ -8,7 +8,7 @@
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
 #include <nccl.h>
 
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 
 _Static_assert((int)NCCL_SUCCESS == ncclSuccess, "result");
 _Static_assert((int)NCCL_INVALID_USAGE == ncclInvalidUsage, "result");
@@ -53,7 +53,7 @@ _Static_assert(sizeof(struct nccl_config) <= sizeof(ncclConfig_t), "config");
             __typeof__(((struct nccl *)0)->field),                                     \
             SIGNATURE_##field(int, nccl_comm_t *, int, int, nccl_stream_t *,           \
                               struct nccl_id, struct nccl_config)),                    \
-        #name " of comm/nccl.h")
+        #name " of comm/nccl/nccl.h")
 /* clang-format off */
 #define SIGNATURE_get_version(R, C, T, O, S, I, K) R (*)(int *)
 #define SIGNATURE_unique_id(R, C, T, O, S, I, K) R (*)(I *)

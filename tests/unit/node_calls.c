@@ -12,14 +12,14 @@
 
 #include "tests/unit/node_calls.h"
 
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 #include "comm/reduce.h"
 #ifdef HAVE_UCX
-#include "comm/ucx.h"
+#include "comm/ucx/ucx.h"
 #endif
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "common/env_names.h"
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 

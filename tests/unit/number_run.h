@@ -6,7 +6,7 @@
 #ifndef ACCEL_TESTS_NUMBER_RUN_H
 #define ACCEL_TESTS_NUMBER_RUN_H
 
-#include "run/run.h"
+#include "handle/run.h"
 
 struct number_run {
     accel_t *run;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/floats.h"
+#include "numbers/floats.h"
 #include "ops/ops.h"
 #include "tests/tap.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/wire.h"
+#include "numbers/wire.h"
 
 #define CELL   16
 #define SLOTS  (1 << 17) /* of the table from address to cell */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run of forked ranks for tests of between/: communicator, processor and graph, as
+ * A run of forked ranks for tests of ranks/: communicator, processor and graph, as
  * accel_open leaves them, without config, plan or model. Checks of a rank go to stderr
  * and to its exit status.
  */
 #ifndef ACCEL_TESTS_RANKS_WORLD_H
 #define ACCEL_TESTS_RANKS_WORLD_H
 
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/unit/fork_world.h"
 
 /* fork_world of n ranks: each opens a run, calls fn with it and closes it. */

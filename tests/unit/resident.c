@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/floats.h"
+#include "numbers/floats.h"
 #include "tests/unit/resident.h"
 
 /* splitmix64: enough for test values. */

@@ -4,7 +4,7 @@
  */
 #include "tests/unit/run_net.h"
 
-#include "run/run.h"
+#include "handle/run.h"
 
 #include "tests/tap.h"
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/bf16.h"
-#include "common/rng.h"
-#include "common/wire.h"
+#include "numbers/bf16.h"
+#include "numbers/rng.h"
+#include "numbers/wire.h"
 #include "optim/optim.h"
 #include "tests/tap.h"
 

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "state/save/staging.h"
+#include "state/save/background.h"
 #include "checkpoint/accel_ckpt.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"

@@ -9,10 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/save/staging.h"
 #include "accel_ckpt.h"
 #include "accel_state.h"
 #include "common/env_names.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/agreement_sites.h"
 #include "tests/unit/lockstep.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "backend/cpu/tile.h"
-#include "common/rng.h"
+#include "backend/cpu/gemm/tile.h"
+#include "numbers/rng.h"
 #include "ops/kv.h"
 #include "ops/ops.h"
 #include "tests/tap.h"

@@ -4,7 +4,7 @@
  * out by hand, the parts that fit a workspace, and calls that must keep their order.
  * No device.
  */
-#include "backend/cuda/attention_five.h"
+#include "backend/cuda/attention/attention_five.h"
 #include "tests/tap.h"
 
 enum { SMS = 132 };

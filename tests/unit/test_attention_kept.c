@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cuda/attention_path.h"
+#include "backend/cuda/attention/attention_path.h"
 #include "backend/device.h"
-#include "common/bf16.h"
-#include "common/rng.h"
+#include "numbers/bf16.h"
+#include "numbers/rng.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 

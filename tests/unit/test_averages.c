@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "accel_safetensors.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
 #include "tests/unit/run_net.h"

@@ -18,6 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "state/run_boxes.h"
+#include "state/save/background.h"
+#include "state/save/save.h"
 #include "checkpoint/accel_ckpt.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/run_boxes.h"
+#include "state/save/background.h"
 #include "backend/device.h"
 #include "checkpoint/accel_ckpt.h"
 #include "tests/tap.h"

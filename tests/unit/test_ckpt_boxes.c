@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint/boxes.c: every range of small tensors against an element-by-element
+ * checkpoint/manifest/boxes.c: every range of small tensors against an element-by-element
  * oracle; runs of every intersection against direct indexing; overflow of volumes.
  */
 #include <string.h>

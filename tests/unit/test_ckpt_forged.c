@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/ckpt_h5.h"
+#include "checkpoint/hdf5/ckpt_h5.h"
 #include "cli/data/isolate.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"

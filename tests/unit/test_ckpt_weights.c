@@ -11,8 +11,8 @@
 
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
-#include "common/bf16.h"
-#include "common/scaled.h"
+#include "numbers/bf16.h"
+#include "numbers/scaled.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"
 

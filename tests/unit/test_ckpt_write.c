@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint/write.c and stage.c under a disk that does what disks may: interrupts,
+ * checkpoint/save/write.c and stage.c under a disk that does what disks may: interrupts,
  * short writes, O_DIRECT refused or cut at odd places, no room, errors. What was saved
  * is read back and compared; what could not be saved is an error with nothing visible.
  * And how a write is spread, by a clock that only its naps move.

@@ -16,10 +16,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 #include "comm/reduce.h"
 #include "common/env_names.h"
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "plan/exchange.h"
 #include "tests/tap.h"
 #include "tests/unit/comm_ref.h"

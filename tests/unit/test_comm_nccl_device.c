@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #include "backend/cuda_load.h"
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 #include "comm/reduce.h"
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "common/env_names.h"
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/fork_world.h"

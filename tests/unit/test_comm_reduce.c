@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "comm/reduce.h"
-#include "common/bf16.h"
-#include "common/wire.h"
+#include "numbers/bf16.h"
+#include "numbers/wire.h"
 #include "tests/tap.h"
 
 enum { MOST = 5, LONGEST = 5000 };

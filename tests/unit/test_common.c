@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "common/common.h"
 #include "common/thread.h"
 #include "tests/tap.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "backend/cuda/attention_path.h"
-#include "common/floats.h"
+#include "backend/cuda/attention/attention_path.h"
+#include "numbers/floats.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 

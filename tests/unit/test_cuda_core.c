@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "tensor/graph.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"

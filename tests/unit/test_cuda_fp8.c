@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/env_names.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 #include "tests/unit/cuda_run.h"

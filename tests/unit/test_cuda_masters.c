@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "common/env_names.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_run.h"
 

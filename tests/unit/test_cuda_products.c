@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "tests/unit/cuda_rig.h"
 #include "tests/tap.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/cuda_sizes.h"
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 

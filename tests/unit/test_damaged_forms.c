@@ -6,10 +6,13 @@
  */
 #include <string.h>
 
+#include "training/moments_form.h"
+#include "training/master_weights.h"
+#include "training/fp8_scaling.h"
 #include "backend/device.h"
 #include "precision/levels.h"
 #include "precision/policy.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"
 

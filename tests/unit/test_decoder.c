@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "nn/models/bert.h"
-#include "nn/models/gpt2.h"
-#include "nn/models/llama.h"
+#include "models/bert.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
 #include "tensor/tape.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"

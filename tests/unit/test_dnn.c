@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "backend/device.h"
-#include "backend/cuda/attention_plans.h"
+#include "backend/cuda/attention/attention_plans.h"
 #include "tests/tap.h"
 
 #if defined(__has_include)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "backend/device.h"
-#include "backend/cuda/attention_dnn.h"
+#include "backend/cuda/attention/attention_dnn.h"
 #include "tests/tap.h"
 
 /* ---- a made-up library ----------------------------------------------------------- */

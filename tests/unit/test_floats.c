@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/f16.h"
-#include "common/floats.h"
+#include "numbers/f16.h"
+#include "numbers/floats.h"
 #include "tests/tap.h"
 
 enum { CODES = 65536, MANY = 1 << 20 };

@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/panels.h"
-#include "common/bf16.h"
-#include "common/f16.h"
-#include "common/minifloat.h"
-#include "precision/fp8_blocks.h"
+#include "backend/cpu/gemm/panels.h"
+#include "numbers/bf16.h"
+#include "numbers/f16.h"
+#include "numbers/minifloat.h"
+#include "numbers/fp8_blocks.h"
 #include "tests/tap.h"
 
 /* ---- encodings ------------------------------------------------------------------- */

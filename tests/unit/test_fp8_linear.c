@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "nn/nn.h"
 #include "precision/fp8.h"
 #include "tests/tap.h"

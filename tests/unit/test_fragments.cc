@@ -6,7 +6,7 @@
  */
 #include "tests/unit/emulator.h"
 
-#include "backend/cuda/attention_mma.h"
+#include "backend/cuda/attention/attention_mma.h"
 
 /* The last columns are padding: heads of 40 elements in tiles of 64. */
 enum { ROWS = ATTN_TILE, WIDTH = 64, HEAD = 40, COUNT = 59, LD = WIDTH + MMA_PAD };

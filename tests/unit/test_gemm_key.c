@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "backend/cuda/gemm_key.h"
+#include "backend/cuda/gemm/gemm_key.h"
 #include "backend/cuda_sizes.h"
 #include "tests/tap.h"
 

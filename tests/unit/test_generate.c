@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/rng.h"
-#include "nn/models/causal.h"
-#include "nn/models/gpt2.h"
+#include "numbers/rng.h"
+#include "models/causal.h"
+#include "models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/floats.h"
-#include "nn/models/gpt2.h"
+#include "numbers/floats.h"
+#include "models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/reference.h"
 #include "tests/unit/resident.h"

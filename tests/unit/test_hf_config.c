@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "weights/huggingface/hf_config.h"
+#include "models/huggingface/hf_config.h"
 #include "tests/tap.h"
 
 #define GPT2                                                                           \

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "nn/models/gpt2.h"
+#include "models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/op_rig.h"
 #include "tests/unit/resident.h"

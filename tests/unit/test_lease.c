@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * life/: the lease of a checkpoint directory. Two lives at once: the later one goes on,
+ * preemption/: the lease of a checkpoint directory. Two lives at once: the later one goes on,
  * the earlier one saves no more. A lock file that was emptied, removed, replaced or
  * cannot be read ends no run, and keeps the others out as soon as it can.
  */
@@ -15,8 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preemption/preemption.h"
 #include "tests/tap.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 static char dir[] = "/tmp/accel-lease.XXXXXX", path[64], said[4096];
 static bool no_read;

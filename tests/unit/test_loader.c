@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "loader/loader.h"
 #include "data/data.h"
 #include "tests/tap.h"
 #include "tests/unit/accelerate_rule.h"

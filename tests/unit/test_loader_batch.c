@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
-#include "common/floats.h"
+#include "loader/loader.h"
+#include "numbers/bf16.h"
+#include "numbers/floats.h"
 #include "data/data.h"
 #include "tests/tap.h"
 #include "tests/unit/loader_world.h"

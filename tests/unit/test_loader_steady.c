@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "loader/loader.h"
 #include "backend/device.h"
 #include "data/data.h"
 #include "observe/observe.h"

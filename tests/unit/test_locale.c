@@ -11,11 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/state.h"
 #include "common/env_names.h"
 #include "optim/schedule.h"
 #include "tests/tap.h"
 #include "tests/unit/number_run.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 static char root[64] = "/tmp/accel-locale-XXXXXX";
 

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "precision/module_policy.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
 #include "tests/unit/run_net.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/masters.h"
+#include "numbers/masters.h"
 #include "optim/optim.h"
 #include "tests/tap.h"
 
@@ -54,8 +54,8 @@ static void test_bounds(void)
     for (int i = 0; i < 100000; i++) {
         const float x = expf(-13.0f * (float)i / 100000);
         const uint32_t half = moment_dither(MOMENT_HALF_WORD);
-        const float s = moment_float(moment_unit_bits(MOMENT_ONE, MOMENT_SQUARE_TOP));
-        const float u = moment_float(moment_unit_bits(MOMENT_ONE, MOMENT_SIGNED_TOP));
+        const float s = minifloat_float(moment_unit_bits(MOMENT_ONE, MOMENT_SQUARE_TOP));
+        const float u = minifloat_float(moment_unit_bits(MOMENT_ONE, MOMENT_SIGNED_TOP));
         const float square = moment_square(moment_of_square(x, 1 / s, half), s);
         const float value = moment_signed(moment_of_signed(-x, 1 / u, half), u);
 
@@ -101,7 +101,7 @@ static void test_scales(void)
     for (int i = 0; i < 4096; i++) {
         const float most = ldexpf(1 + (float)i / 4096, i % 60 - 30);
         const float top = i % 2 ? MOMENT_SQUARE_TOP : MOMENT_SIGNED_TOP;
-        const float unit = moment_float(moment_unit_bits(moment_bits(most), top));
+        const float unit = minifloat_float(moment_unit_bits(minifloat_bits(most), top));
         const uint32_t code = moment_code(most / unit, top, 0);
 
         bad += unit * top < most * (1 - 0x1p-22f) || (code & 0x7f) < 0x7e;
@@ -112,7 +112,7 @@ static void test_scales(void)
 static void test_ends(void)
 {
     const uint32_t none = moment_dither(0), all = moment_dither(0xffff);
-    const uint32_t large = moment_unit_bits(moment_bits(INFINITY), MOMENT_SQUARE_TOP);
+    const uint32_t large = moment_unit_bits(minifloat_bits(INFINITY), MOMENT_SQUARE_TOP);
     const uint32_t zero = moment_unit_bits(0, MOMENT_SQUARE_TOP);
 
     tap_ok(moment_of_square(0, 1, all) == 0 && moment_of_signed(0, 1, all) == 0,
@@ -124,8 +124,8 @@ static void test_ends(void)
                moment_of_square(INFINITY, 1, all) == 255 &&
                moment_of_signed(-INFINITY, 1, all) == 255,
            "what is not finite has the largest code");
-    tap_ok(isnormal(moment_float(large)) && isnormal(1 / moment_float(large)) &&
-               isnormal(moment_float(zero)) && isnormal(1 / moment_float(zero)),
+    tap_ok(isnormal(minifloat_float(large)) && isnormal(1 / minifloat_float(large)) &&
+               isnormal(minifloat_float(zero)) && isnormal(1 / minifloat_float(zero)),
            "units and their inverses are normal numbers at both ends");
 }
 
@@ -148,8 +148,8 @@ static void narrow_plain(uint8_t *code, uint16_t *scale, const float *value,
 
     for (int i = 0; i < n; i++)
         most = fmaxf(most, fabsf(value[i]));
-    unit = moment_float(moment_unit_bits(
-        moment_bits(most), positive ? MOMENT_SQUARE_TOP : MOMENT_SIGNED_TOP));
+    unit = minifloat_float(moment_unit_bits(
+        minifloat_bits(most), positive ? MOMENT_SQUARE_TOP : MOMENT_SIGNED_TOP));
     *scale = f32_to_bf16(unit);
     for (int i = 0; i < n; i++)
         code[i] = (uint8_t)(positive ? moment_of_square(value[i], 1 / unit, dither[i])
@@ -316,7 +316,7 @@ static void test_masters(void)
     int up = 0, bad = 0;
 
     for (uint32_t w = 0; w < 65536; w++) {
-        const uint16_t code = master_of(moment_float(between), w | 0xabcd0000u);
+        const uint16_t code = master_of(minifloat_float(between), w | 0xabcd0000u);
 
         up += code == 0xbf81;
         bad += code != 0xbf80 && code != 0xbf81;
@@ -326,9 +326,9 @@ static void test_masters(void)
     bad = 0;
     for (uint32_t w = 0; w < 65536; w += 5) {
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(kept); i++)
-            bad += master_of(moment_float(kept[i]), w) != kept[i] >> 16;
+            bad += master_of(minifloat_float(kept[i]), w) != kept[i] >> 16;
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(nans); i++) {
-            const uint16_t code = master_of(moment_float(nans[i]), w);
+            const uint16_t code = master_of(minifloat_float(nans[i]), w);
 
             bad += (code & 0x7f80) != 0x7f80 || !(code & 0x7f);
         }

@@ -12,7 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "run/run.h"
+#include "training/master_weights.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"
 

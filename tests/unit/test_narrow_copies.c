@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #include "backend/device.h"
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "plan/plan.h"
 #include "tests/tap.h"
 #include "tests/unit/shard_world.h"

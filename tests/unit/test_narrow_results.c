@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/floats.h"
+#include "numbers/floats.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_device.h"
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/bf16.h"
-#include "nn/models/gpt2.h"
+#include "numbers/bf16.h"
+#include "models/gpt2.h"
 #include "tensor/tape.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"

@@ -16,7 +16,7 @@
 #include "data/token_file.h"
 #include "data/tokenizer_impl.h"
 #include "loader/stream.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "tests/unit/run_folder.h"

@@ -11,7 +11,7 @@
 
 #include "accel_state.h"
 #include "common/env_names.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"
 

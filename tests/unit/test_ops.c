@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "ops/ops.h"
 #include "tests/tap.h"
 #include "tests/unit/reference.h"

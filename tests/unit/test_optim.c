@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "comm/reduce.h"
-#include "common/rng.h"
+#include "numbers/rng.h"
 #include "optim/optim.h"
 #include "tests/tap.h"
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/panels.h"
-#include "common/minifloat.h"
+#include "backend/cpu/gemm/panels.h"
+#include "numbers/minifloat.h"
 #include "tests/tap.h"
 
 enum { THREADS = TAP_SANITIZED ? 2 : 4, MARGIN = 3 };

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/env_names.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"
 

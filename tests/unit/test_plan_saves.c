@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/save/staging.h"
+#include "state/save/save.h"
 #include "checkpoint/accel_ckpt.h"
 #include "common/ckpt_sizes.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/loader_world.h"
 #include "tests/unit/run_folder.h"

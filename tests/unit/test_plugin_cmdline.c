@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "srun_plugin/cmdline.h"
+#include "srun_plugin/options/cmdline.h"
 #include "srun_plugin/plugin.h"
-#include "srun_plugin/script.h"
+#include "srun_plugin/options/script.h"
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "comm/comm.h"
-#include "common/rng.h"
+#include "numbers/rng.h"
 #include "powersgd/orthogonal.h"
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "common/floats.h"
+#include "numbers/floats.h"
 #include "tests/tap.h"
 
 struct shape {

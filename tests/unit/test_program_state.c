@@ -13,6 +13,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "state/state.h"
+#include "state/save/retention.h"
+#include "state/save/background.h"
+#include "state/registered.h"
+#include "state/save/save.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "tests/unit/model_run.h"

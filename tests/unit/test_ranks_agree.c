@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "between/between_impl.h"
+#include "ranks/ranks_impl.h"
 #include "tests/tap.h"
 #include "tests/unit/ranks_world.h"
 

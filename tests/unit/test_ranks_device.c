@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "backend/device.h"
-#include "between/between_impl.h"
+#include "ranks/ranks_impl.h"
 #include "common/env_names.h"
 #include "tests/tap.h"
 #include "tests/unit/ranks_world.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "between/between_impl.h"
+#include "ranks/ranks_impl.h"
 #include "tests/tap.h"
 #include "tests/unit/loader_world.h"
 #include "tests/unit/ranks_world.h"

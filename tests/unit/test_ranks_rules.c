@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The rules of between/ without ranks: shares of a list beside Accelerate's rows and an
+ * The rules of ranks/ without ranks: shares of a list beside Accelerate's rows and an
  * independent statement, rows of metrics, and the text that says which ranks differ.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "between/between_impl.h"
+#include "ranks/ranks_impl.h"
 #include "tests/tap.h"
 
 /* ---- shares ---------------------------------------------------------------------- */
@@ -140,27 +140,27 @@ static void test_rows(void)
 
 /* ---- who differs ----------------------------------------------------------------- */
 
-static struct between_record record(int call, int dtype, int64_t d0, int64_t d1)
+static struct ranks_record record(int call, int dtype, int64_t d0, int64_t d1)
 {
-    return (struct between_record){
+    return (struct ranks_record){
         .call = call, .dtype = dtype, .ndim = 2, .dims = { d0, d1 }
     };
 }
 
 static void test_compare(void)
 {
-    struct between_record all[5];
+    struct ranks_record all[5];
     accel_error_t err = { 0 };
 
     for (int r = 0; r < 5; r++)
-        all[r] = record(BETWEEN_GATHER, ACCEL_F32, 4, 3);
+        all[r] = record(RANKS_GATHER, ACCEL_F32, 4, 3);
     all[2].count = 9;
     all[3].room = 100;
-    tap_is_int(between_compare(all, 5, SAME_SHAPE, &err), ACCEL_OK, "all the same");
-    all[1] = record(BETWEEN_GATHER, ACCEL_F32, 2, 3);
-    tap_is_int(between_compare(all, 5, SAME_BUT_ROWS, &err), ACCEL_OK,
+    tap_is_int(ranks_compare(all, 5, SAME_SHAPE, &err), ACCEL_OK, "all the same");
+    all[1] = record(RANKS_GATHER, ACCEL_F32, 2, 3);
+    tap_is_int(ranks_compare(all, 5, SAME_BUT_ROWS, &err), ACCEL_OK,
                "rows may differ where they are counted");
-    tap_is_int(between_compare(all, 5, SAME_SHAPE, &err), ACCEL_EMISMATCH,
+    tap_is_int(ranks_compare(all, 5, SAME_SHAPE, &err), ACCEL_EMISMATCH,
                "else they may not");
     tap_is_str(err.text,
                "rank 1 differs: ranks 0, 2-4: accel_gather of float32 [4, 3]; "
@@ -168,28 +168,28 @@ static void test_compare(void)
                "every shape, and who differs");
     tap_is_str(err.where, "accel_gather", "in which call");
     tap_is_int(err.message, 940, "A0940");
-    all[0] = record(BETWEEN_GATHER, ACCEL_BF16, 4, 3);
-    between_compare(all, 2, SAME_SHAPE, &err);
+    all[0] = record(RANKS_GATHER, ACCEL_BF16, 4, 3);
+    ranks_compare(all, 2, SAME_SHAPE, &err);
     tap_is_str(err.text,
                "rank 1 differs: rank 0: accel_gather of bfloat16 [4, 3]; "
                "rank 1: accel_gather of float32 [2, 3]",
                "of two, the second is said to differ");
-    tap_is_int(between_compare(all, 5, SAME_BUT_ROWS, &err), ACCEL_EMISMATCH,
+    tap_is_int(ranks_compare(all, 5, SAME_BUT_ROWS, &err), ACCEL_EMISMATCH,
                "dtypes must not differ");
-    tap_is_int(between_compare(all, 5, SAME_CALL, &err), ACCEL_OK, "unless any may");
+    tap_is_int(ranks_compare(all, 5, SAME_CALL, &err), ACCEL_OK, "unless any may");
     for (int r = 0; r < 5; r++)
-        all[r] = record(BETWEEN_GATHER, ACCEL_F32, 4 + (r == 0), 3);
-    between_compare(all, 5, SAME_SHAPE, &err);
+        all[r] = record(RANKS_GATHER, ACCEL_F32, 4 + (r == 0), 3);
+    ranks_compare(all, 5, SAME_SHAPE, &err);
     tap_ok(!strncmp(err.text, "rank 0 differs: ranks 1-4: ", 27), "most are right: %s",
            err.text);
     all[4].ndim = 1;
-    tap_is_int(between_compare(all + 3, 2, SAME_BUT_ROWS, &err), ACCEL_EMISMATCH,
+    tap_is_int(ranks_compare(all + 3, 2, SAME_BUT_ROWS, &err), ACCEL_EMISMATCH,
                "nor numbers of dimensions");
     all[4].option = 2;
-    tap_is_int(between_compare(all, 5, SAME_CALL, &err), ACCEL_EMISMATCH,
+    tap_is_int(ranks_compare(all, 5, SAME_CALL, &err), ACCEL_EMISMATCH,
                "nor options: %s", err.text);
-    all[4] = (struct between_record){ .call = BETWEEN_BARRIER };
-    between_compare(all + 3, 2, SAME_CALL, &err);
+    all[4] = (struct ranks_record){ .call = RANKS_BARRIER };
+    ranks_compare(all + 3, 2, SAME_CALL, &err);
     tap_is_str(err.text,
                "rank 1 differs: rank 0: accel_gather of float32 [4, 3]; "
                "rank 1: accel_barrier",
@@ -200,18 +200,18 @@ static void test_compare(void)
 static void test_many(void)
 {
     enum { RANKS = 64 };
-    struct between_record all[RANKS];
+    struct ranks_record all[RANKS];
     accel_error_t err = { 0 };
 
     for (int r = 0; r < RANKS; r++)
-        all[r] = record(BETWEEN_REDUCE, ACCEL_F32, r, 1);
-    between_compare(all, RANKS, SAME_SHAPE, &err);
+        all[r] = record(RANKS_REDUCE, ACCEL_F32, r, 1);
+    ranks_compare(all, RANKS, SAME_SHAPE, &err);
     tap_ok(strstr(err.text, "ranks 1-63 differ: rank 0: ") &&
                strstr(err.text, "; and 58 more"),
            "64 shapes: %s", err.text);
     for (int r = 0; r < RANKS; r++)
-        all[r] = record(BETWEEN_REDUCE, ACCEL_F32, r % 2, 1);
-    between_compare(all, RANKS, SAME_SHAPE, &err);
+        all[r] = record(RANKS_REDUCE, ACCEL_F32, r % 2, 1);
+    ranks_compare(all, RANKS, SAME_SHAPE, &err);
     tap_ok(strstr(err.text, "ranks 1, 3, 5") && strstr(err.text, "23, ... differ"),
            "every other rank: %s", err.text);
 }

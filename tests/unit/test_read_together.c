@@ -14,8 +14,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "state/run_boxes.h"
 #include "checkpoint/ckpt_internal.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "tests/tap.h"
-#include "life/requeue.h"
+#include "preemption/requeue.h"
 
 #define NOW 1000000
 

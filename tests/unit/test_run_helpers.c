@@ -12,8 +12,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/rng.h"
-#include "run/run.h"
+#include "numbers/rng.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "tests/unit/model_run.h"

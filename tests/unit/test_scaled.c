@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/masters.h"
+#include "numbers/masters.h"
 #include "optim/optim.h"
 #include "tests/tap.h"
 
@@ -66,7 +66,7 @@ static void test_parts(accel_dtype_t type)
             memset(z, 0x7f, sizeof(z));
             scaled_widen(z, from, at, n);
             bad += memcmp(z, y + at, (size_t)n * sizeof(*z)) != 0 ||
-                   moment_bits(z[n]) != 0x7f7f7f7f;
+                   minifloat_bits(z[n]) != 0x7f7f7f7f;
         }
     scaled_widen(z, scaled_from(from, 64), 0, 64);
     bad += memcmp(z, y + 64, 64 * sizeof(*z)) != 0;

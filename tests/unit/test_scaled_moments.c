@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/masters.h"
+#include "numbers/masters.h"
 #include "optim/optim.h"
 #include "shard/shard_impl.h"
 #include "tests/tap.h"

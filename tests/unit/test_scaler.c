@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "training/loss_scale.h"
 #include "precision/scaler.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "shard/shard_impl.h"
 #include "tests/tap.h"
 

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "nn/fp8_linears.h"
-#include "nn/models/bert.h"
-#include "nn/models/gpt2.h"
-#include "nn/models/llama.h"
+#include "models/bert.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
 #include "ops/kv.h"
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"

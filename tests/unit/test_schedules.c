@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/state.h"
 #include "tests/tap.h"
 #include "tests/unit/number_run.h"
 #include "tests/unit/open_world.h"

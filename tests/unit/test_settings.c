@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/open_world.h"
 #include "tests/unit/run_folder.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * life/: the signals that ask a run to stop, which of several counts, and whose
+ * preemption/: the signals that ask a run to stop, which of several counts, and whose
  * handlers stay. What ends a process is tried in a child.
  */
 #include <signal.h>
@@ -9,8 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "preemption/preemption.h"
 #include "tests/tap.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 static struct config on = { .preempt_enabled = true, .preempt_signal = PREEMPT_USR1 };
 static volatile sig_atomic_t own_seen;

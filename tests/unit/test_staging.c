@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/save/staging.h"
 #include "tests/tap.h"
 #include "tests/unit/staging_world.h"
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "loop/loop.h"
 #include "tests/tap.h"
 #include "tests/unit/staging_world.h"
 

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "checkpoint/accel_ckpt.h"
-#include "run/run.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
 

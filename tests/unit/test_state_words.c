@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run/run.h"
+#include "state/state.h"
+#include "training/gradient_compression.h"
+#include "training/moments_form.h"
+#include "training/master_weights.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 
 static accel_t run;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "bootstrap/boot.h"
-#include "nn/models/gpt2.h"
+#include "models/gpt2.h"
 #include "optim/optim.h"
 #include "shard/shard.h"
 #include "tests/tap.h"

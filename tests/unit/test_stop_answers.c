@@ -17,8 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "life/requeue.h"
-#include "run/run.h"
+#include "preemption/preemption.h"
+#include "preemption/requeue.h"
+#include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
 

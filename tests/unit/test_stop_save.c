@@ -12,8 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "preemption/preemption.h"
+#include "state/save/save.h"
 #include "checkpoint/accel_ckpt.h"
-#include "life/requeue.h"
+#include "preemption/requeue.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
 #include "tests/unit/held_run.h"

@@ -9,11 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/state.h"
 #include "backend/device.h"
-#include "nn/models/gpt2.h"
+#include "models/gpt2.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 struct job {
     const char *root;

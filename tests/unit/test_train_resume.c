@@ -11,6 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "state/state.h"
+#include "state/save/retention.h"
+#include "state/save/background.h"
+#include "state/save/save.h"
+#include "state/load/resume.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "tests/unit/model_run.h"

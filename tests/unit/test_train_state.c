@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "state/state.h"
 #include "tests/tap.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 static char lines[2048];
 

@@ -13,7 +13,7 @@
 #include "optim/schedule.h"
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 static char dir[64] = "/tmp/accel-units.XXXXXX";
 static char config[96];

@@ -13,8 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preemption/preemption.h"
 #include "tests/tap.h"
-#include "run/run.h"
+#include "handle/run.h"
 
 static struct config cfg = { .preempt_enabled = true,
                              .preempt_signal = PREEMPT_USR1,

@@ -10,7 +10,7 @@
 
 #include "backend/device.h"
 #include "comm/reduce.h"
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "tests/tap.h"
 
 /* A format by its definition. */

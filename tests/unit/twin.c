@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "tests/tap.h"
 
 /* Elements behind an array that no call may touch; none where reading them is found,

@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "common/scaled.h"
+#include "numbers/scaled.h"
 #include "tests/unit/twin.h"
 
 /* Codes of finite numbers, and scales of numbers around 1. positive: no sign. */

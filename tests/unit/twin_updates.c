@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/wire.h"
+#include "numbers/wire.h"
 #include "tests/tap.h"
 #include "tests/unit/twin.h"
 

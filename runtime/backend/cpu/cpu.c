@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/panels.h"
+#include "backend/cpu/gemm/panels.h"
 #include "backend/cpu/vmath.h"
 
 /* One allocation: the vtable first, its state behind it, the text that be.isa points

@@ -7,8 +7,8 @@
 #define ACCEL_BACKEND_CPU_CPU_H
 
 #include "backend/device.h"
-#include "common/bf16.h"
-#include "common/f16.h"
+#include "numbers/bf16.h"
+#include "numbers/f16.h"
 
 /* Rows or columns that one thread takes at a time where a kernel cuts its work itself.
  * They are constants, so that sums do not depend on the number of threads. */

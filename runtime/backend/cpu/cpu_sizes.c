@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "backend/cpu/cpu_attention.h"
+#include "backend/cpu/attention/cpu_attention.h"
 #include "backend/cpu/conv.h"
 #include "backend/cpu/cpu.h"
 

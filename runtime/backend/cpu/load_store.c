@@ -6,7 +6,7 @@
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
-#include "common/floats.h"
+#include "numbers/floats.h"
 
 ACCEL_MULTIVERSION
 static void load_i8(float *dst, const int8_t *src, int64_t n)

@@ -8,7 +8,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
-#include "precision/fp8_blocks.h"
+#include "numbers/fp8_blocks.h"
 
 /* Of a magnitude as the bits of float32: compared as integers, in any order the largest
  * is the same one. NaN counts as 0. */

@@ -9,7 +9,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
-#include "precision/fp8_blocks.h"
+#include "numbers/fp8_blocks.h"
 
 /* Columns of a chunk: a multiple of every width. */
 enum { CHUNK = 256 };

@@ -9,9 +9,9 @@
 #define ACCEL_BACKEND_CPU_VMATH_H
 
 #include "backend/maths.h"
-#include "common/bf16.h"
+#include "numbers/bf16.h"
 #include "common/common.h"
-#include "common/minifloat.h"
+#include "numbers/minifloat.h"
 
 #define VM_INLINE static inline __attribute__((always_inline))
 #define VM_LANES  16

@@ -9,8 +9,8 @@
 #include <cuda_runtime.h>
 
 #include "backend/maths.h"
-#include "common/bf16.h"
-#include "common/minifloat.h"
+#include "numbers/bf16.h"
+#include "numbers/minifloat.h"
 
 #define WARP      32
 #define WARP_MASK 0xffffffffu
@@ -76,19 +76,19 @@ struct half_t {
         }                                                                              \
     } while (0)
 
-ACCEL_MATHS float load_float(const float *p, int64_t i)
+NUMBERS_INLINE float load_float(const float *p, int64_t i)
 {
     return p[i];
 }
 
-ACCEL_MATHS float load_float(const bf16_t *p, int64_t i)
+NUMBERS_INLINE float load_float(const bf16_t *p, int64_t i)
 {
     return bf16_to_f32(p[i]);
 }
 
 /* The device's own conversions where there is a device: the same bits but for a NaN's,
  * of which it knows one. */
-ACCEL_MATHS float load_float(const half_t *p, int64_t i)
+NUMBERS_INLINE float load_float(const half_t *p, int64_t i)
 {
 #ifdef __CUDA_ARCH__
     float v;
@@ -100,17 +100,17 @@ ACCEL_MATHS float load_float(const half_t *p, int64_t i)
 #endif
 }
 
-ACCEL_MATHS void store_float(float *p, int64_t i, float v)
+NUMBERS_INLINE void store_float(float *p, int64_t i, float v)
 {
     p[i] = v;
 }
 
-ACCEL_MATHS void store_float(bf16_t *p, int64_t i, float v)
+NUMBERS_INLINE void store_float(bf16_t *p, int64_t i, float v)
 {
     p[i] = f32_to_bf16(v);
 }
 
-ACCEL_MATHS void store_float(half_t *p, int64_t i, float v)
+NUMBERS_INLINE void store_float(half_t *p, int64_t i, float v)
 {
 #ifdef __CUDA_ARCH__
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(p[i].bits) : "f"(v));
@@ -120,7 +120,8 @@ ACCEL_MATHS void store_float(half_t *p, int64_t i, float v)
 }
 
 /* p[i] = v, or p[i] += v; rounded once. */
-template <typename T> ACCEL_MATHS void store_float(T *p, int64_t i, bool add, float v)
+template <typename T>
+NUMBERS_INLINE void store_float(T *p, int64_t i, bool add, float v)
 {
     store_float(p, i, add ? load_float(p, i) + v : v);
 }

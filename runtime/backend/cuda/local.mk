@@ -3,95 +3,95 @@
 # A new file is one line here.
 cuda_sources = \
 	runtime/backend/cuda/activation.cu \
-	runtime/backend/cuda/attention.cu \
-	runtime/backend/cuda/attention_backward.cu \
-	runtime/backend/cuda/attention_decode.cu \
-	runtime/backend/cuda/attention_dnn.cu \
-	runtime/backend/cuda/attention_forward.cu \
-	runtime/backend/cuda/attention_mma_backward.cu \
-	runtime/backend/cuda/attention_mma_dq.cu \
-	runtime/backend/cuda/attention_mma_forward.cu \
-	runtime/backend/cuda/attention_wgmma_backward.cu \
-	runtime/backend/cuda/attention_wgmma_dq.cu \
-	runtime/backend/cuda/attention_wgmma_forward.cu \
-	runtime/backend/cuda/attention_wgmma_map.cu \
+	runtime/backend/cuda/attention/attention.cu \
+	runtime/backend/cuda/attention/attention_backward.cu \
+	runtime/backend/cuda/attention/attention_decode.cu \
+	runtime/backend/cuda/attention/attention_dnn.cu \
+	runtime/backend/cuda/attention/attention_forward.cu \
+	runtime/backend/cuda/attention/attention_mma_backward.cu \
+	runtime/backend/cuda/attention/attention_mma_dq.cu \
+	runtime/backend/cuda/attention/attention_mma_forward.cu \
+	runtime/backend/cuda/attention/attention_wgmma_backward.cu \
+	runtime/backend/cuda/attention/attention_wgmma_dq.cu \
+	runtime/backend/cuda/attention/attention_wgmma_forward.cu \
+	runtime/backend/cuda/attention/attention_wgmma_map.cu \
 	runtime/backend/cuda/columns.cu \
 	runtime/backend/cuda/conv.cu \
-	runtime/backend/cuda/copies.cu \
-	runtime/backend/cuda/core.cu \
+	runtime/backend/cuda/device/copies.cu \
+	runtime/backend/cuda/device/core.cu \
 	runtime/backend/cuda/elementwise.cu \
 	runtime/backend/cuda/embed.cu \
 	runtime/backend/cuda/embed_grad.cu \
-	runtime/backend/cuda/failures.cu \
-	runtime/backend/cuda/gemm.cu \
-	runtime/backend/cuda/gemm_finish.cu \
-	runtime/backend/cuda/gemm_fp8.cu \
-	runtime/backend/cuda/gemm_lt.cu \
-	runtime/backend/cuda/gemm_product.cu \
-	runtime/backend/cuda/gemm_tune.cu \
-	runtime/backend/cuda/graph.cu \
-	runtime/backend/cuda/lanes.cu \
-	runtime/backend/cuda/marks.cu \
+	runtime/backend/cuda/device/failures.cu \
+	runtime/backend/cuda/gemm/gemm.cu \
+	runtime/backend/cuda/gemm/gemm_finish.cu \
+	runtime/backend/cuda/gemm/gemm_fp8.cu \
+	runtime/backend/cuda/gemm/gemm_lt.cu \
+	runtime/backend/cuda/gemm/gemm_product.cu \
+	runtime/backend/cuda/gemm/gemm_tune.cu \
+	runtime/backend/cuda/device/graph.cu \
+	runtime/backend/cuda/update/lanes.cu \
+	runtime/backend/cuda/device/marks.cu \
 	runtime/backend/cuda/maxpool.cu \
-	runtime/backend/cuda/memory.cu \
+	runtime/backend/cuda/device/memory.cu \
 	runtime/backend/cuda/move.cu \
 	runtime/backend/cuda/norm.cu \
-	runtime/backend/cuda/out_of_memory.cu \
-	runtime/backend/cuda/profile.cu \
+	runtime/backend/cuda/device/out_of_memory.cu \
+	runtime/backend/cuda/device/profile.cu \
 	runtime/backend/cuda/quantize.cu \
 	runtime/backend/cuda/quantize_blocks.cu \
-	runtime/backend/cuda/queues.cu \
-	runtime/backend/cuda/ranges.cu \
+	runtime/backend/cuda/device/queues.cu \
+	runtime/backend/cuda/device/ranges.cu \
 	runtime/backend/cuda/rope.cu \
-	runtime/backend/cuda/scratch.cu \
+	runtime/backend/cuda/device/scratch.cu \
 	runtime/backend/cuda/softmax.cu \
-	runtime/backend/cuda/sum_ends.cu \
-	runtime/backend/cuda/sums.cu \
-	runtime/backend/cuda/sumsq.cu \
-	runtime/backend/cuda/table.cu \
-	runtime/backend/cuda/update.cu \
-	runtime/backend/cuda/update_lanes.cu \
-	runtime/backend/cuda/waits.cu \
-	runtime/backend/cuda/wire.cu \
+	runtime/backend/cuda/update/sum_ends.cu \
+	runtime/backend/cuda/update/sums.cu \
+	runtime/backend/cuda/update/sumsq.cu \
+	runtime/backend/cuda/device/table.cu \
+	runtime/backend/cuda/update/update.cu \
+	runtime/backend/cuda/update/update_lanes.cu \
+	runtime/backend/cuda/device/waits.cu \
+	runtime/backend/cuda/update/wire.cu \
 	runtime/backend/cuda/xent.cu
 cuda_headers = \
-	runtime/backend/cuda/cuda_attention.h \
-	runtime/backend/cuda/attention_dnn.h \
-	runtime/backend/cuda/attention_five.h \
-	runtime/backend/cuda/attention_kept.h \
-	runtime/backend/cuda/attention_mma.h \
-	runtime/backend/cuda/attention_parts.h \
-	runtime/backend/cuda/attention_path.h \
-	runtime/backend/cuda/attention_plans.h \
-	runtime/backend/cuda/attention_rows.h \
-	runtime/backend/cuda/attention_wgmma.h \
-	runtime/backend/cuda/attention_wgmma_grad.h \
+	runtime/backend/cuda/attention/cuda_attention.h \
+	runtime/backend/cuda/attention/attention_dnn.h \
+	runtime/backend/cuda/attention/attention_five.h \
+	runtime/backend/cuda/attention/attention_kept.h \
+	runtime/backend/cuda/attention/attention_mma.h \
+	runtime/backend/cuda/attention/attention_parts.h \
+	runtime/backend/cuda/attention/attention_path.h \
+	runtime/backend/cuda/attention/attention_plans.h \
+	runtime/backend/cuda/attention/attention_rows.h \
+	runtime/backend/cuda/attention/attention_wgmma.h \
+	runtime/backend/cuda/attention/attention_wgmma_grad.h \
 	runtime/backend/cuda/columns.h \
 	runtime/backend/cuda/cuda.h \
 	runtime/backend/cuda/dnn.h \
 	runtime/backend/cuda/dnn_plan.h \
 	runtime/backend/cuda/entries.h \
-	runtime/backend/cuda/gemm.h \
-	runtime/backend/cuda/gemm_key.h \
-	runtime/backend/cuda/gemm_lt.h \
+	runtime/backend/cuda/gemm/gemm.h \
+	runtime/backend/cuda/gemm/gemm_key.h \
+	runtime/backend/cuda/gemm/gemm_lt.h \
 	runtime/backend/cuda/kernel_base.h \
-	runtime/backend/cuda/lanes.h \
-	runtime/backend/cuda/master_places.h \
+	runtime/backend/cuda/update/lanes.h \
+	runtime/backend/cuda/update/master_places.h \
 	runtime/backend/cuda/module.h \
 	runtime/backend/cuda/narrow.h \
 	runtime/backend/cuda/ptx.h \
 	runtime/backend/cuda/ptx_sm90.h \
 	runtime/backend/cuda/rows.h \
-	runtime/backend/cuda/sums.h \
-	runtime/backend/cuda/update_list.h \
+	runtime/backend/cuda/update/sums.h \
+	runtime/backend/cuda/update/update_list.h \
 	runtime/backend/cuda/vector.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
 # Whatever any of them may include: one change builds all anew.
 cuda_needs = $(cuda_headers) runtime/backend/device.h runtime/backend/kernels.h \
 	runtime/backend/id_place.h \
 	runtime/backend/operands.h runtime/backend/sizes.h runtime/backend/maths.h \
-	runtime/backend/moments.h runtime/backend/cuda_sizes.h \
-	runtime/common/bf16.h runtime/common/common.h runtime/common/rng.h $(public_headers)
+	runtime/numbers/moments.h runtime/backend/cuda_sizes.h \
+	runtime/numbers/bf16.h runtime/common/common.h runtime/numbers/rng.h $(public_headers)
 # Not $(DEFS): its switches for libc headers clash with those of the toolkit.
 cuda_cppflags = $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(RANDOM123_CFLAGS)
 

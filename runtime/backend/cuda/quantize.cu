@@ -4,7 +4,7 @@
  * cpu_quantize. Kernels that write a tensor may narrow it on the way (narrow.h).
  */
 #include "backend/cuda/narrow.h"
-#include "precision/fp8_blocks.h"
+#include "numbers/fp8_blocks.h"
 
 /* What is there already. */
 template <typename T> struct stored_source {

@@ -7,7 +7,7 @@
  */
 #include "backend/cuda/narrow.h"
 #include "backend/cuda/ptx.h"
-#include "precision/fp8_blocks.h"
+#include "numbers/fp8_blocks.h"
 
 enum { TILE = LINE };
 /* Most blocks that meet in a tile. */

@@ -19,13 +19,13 @@ struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) pack {
     T v[V];
 };
 
-template <int V, typename T> ACCEL_MATHS pack<T, V> pack_at(const T *from)
+template <int V, typename T> NUMBERS_INLINE pack<T, V> pack_at(const T *from)
 {
     return *reinterpret_cast<const pack<T, V> *>(from);
 }
 
 /* V elements as float32. */
-template <int V, typename T> ACCEL_MATHS void load(float *to, const T *from)
+template <int V, typename T> NUMBERS_INLINE void load(float *to, const T *from)
 {
     const pack<T, V> p = pack_at<V>(from);
 
@@ -33,7 +33,7 @@ template <int V, typename T> ACCEL_MATHS void load(float *to, const T *from)
         to[i] = load_float(p.v, i);
 }
 
-template <int V, typename T> ACCEL_MATHS void store(T *to, const float *from)
+template <int V, typename T> NUMBERS_INLINE void store(T *to, const float *from)
 {
     pack<T, V> p;
 
@@ -43,7 +43,8 @@ template <int V, typename T> ACCEL_MATHS void store(T *to, const float *from)
 }
 
 /* to = from or to += from, rounded once. */
-template <int V, typename T> ACCEL_MATHS void store(T *to, bool add, const float *from)
+template <int V, typename T>
+NUMBERS_INLINE void store(T *to, bool add, const float *from)
 {
     float was[V], sum[V];
 
@@ -84,14 +85,14 @@ template <typename... P> static inline bool on_16(P... p)
     return ((((uintptr_t)p) % 16 == 0) && ...);
 }
 
-ACCEL_MATHS int64_t least(int64_t a, int64_t b)
+NUMBERS_INLINE int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
 /* Returns i / by and writes the remainder. Divides in 64 bits only where needed: that
  * takes several times as long on a GPU. */
-ACCEL_MATHS int64_t divide(int64_t i, int64_t by, int64_t *rest)
+NUMBERS_INLINE int64_t divide(int64_t i, int64_t by, int64_t *rest)
 {
     int64_t q;
 

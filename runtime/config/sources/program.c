@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/sources/lone.h"
+#include "config/sources/single_value.h"
 
 /* Who decides a key before the program starts; NULL: the program may set it. */
 static const char *decided_by(const struct config_key *k)

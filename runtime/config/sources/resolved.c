@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/sources/lone.h"
+#include "config/sources/single_value.h"
 
 /* Messages about the row point to where its value came from. */
 static void place_row(struct validator *v, struct lones *l, const struct config *from,

@@ -13,7 +13,7 @@
 
 #include "common/env_names.h"
 #include "config/read/validate.h"
-#include "config/sources/lone.h"
+#include "config/sources/single_value.h"
 
 /* Longest name of a variable that can be a key's, with its NUL. */
 enum { NAME_BYTES = 96 };

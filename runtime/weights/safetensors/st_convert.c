@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "common/bf16.h"
-#include "common/minifloat.h"
+#include "numbers/bf16.h"
+#include "numbers/minifloat.h"
 #include "st_internal.h"
 
 bool st_is_float(const struct st_dtype *d)

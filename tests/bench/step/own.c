@@ -10,8 +10,8 @@
 
 #include "bootstrap/boot.h"
 #include "nn/fp8_linears.h"
-#include "nn/models/gpt2.h"
-#include "nn/models/llama.h"
+#include "models/gpt2.h"
+#include "models/llama.h"
 #include "observe/observe.h"
 #include "optim/optim.h"
 #include "shard/shard.h"

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * handle/: struct accel behind accel_t, with what each room of a run keeps in it. The
+ * rooms above include this header and fill in their part; the handle calls none of
+ * them. A run is used by one thread.
+ */
+#ifndef ACCEL_HANDLE_RUN_H
+#define ACCEL_HANDLE_RUN_H
+
+#include "bootstrap/boot.h"
+#include "comm/comm.h"
+#include "common/common.h"
+#include "config/config.h"
+#include "handle/run_checkpoints.h"
+#include "handle/run_life.h"
+#include "handle/run_loaders.h"
+#include "handle/run_loop.h"
+#include "handle/run_place.h"
+#include "nn/fp8_linears.h"
+#include "observe/observe.h"
+#include "optim/averages.h"
+#include "optim/schedule.h"
+#include "plan/plan.h"
+#include "precision/scaler.h"
+#include "shard/shard.h"
+#include "tensor/graph.h"
+#include "track/track.h"
+
+struct backend;
+
+/* Regions: how many, how deep, and the bytes of a name and of a path with its NUL. A
+ * path fits into the name of an item. */
+#define RUN_REGIONS      64
+#define RUN_REGION_DEPTH 16
+#define RUN_REGION_NAME  63
+#define RUN_REGION_PATH  240
+
+#define RUN_MAX_TREES 16
+#define RUN_MAX_HOOKS 8
+#define RUN_NAME      64
+
+/* A function of the program that sees gradients (loop/gradient_hooks.c). */
+struct gradient_hook {
+    /* glob of parameter names, malloc; NULL: every parameter */
+    char *match;
+    accel_gradient_f fn;
+    void *user;
+};
+
+/* The time of a region of the program since the last report (loop/regions.c). */
+struct region {
+    char path[RUN_REGION_PATH];
+    int64_t ns, times;
+};
+struct regions {
+    struct region known[RUN_REGIONS];
+    int count;
+    /* open[depth], the innermost last; `known` is its index */
+    struct {
+        int known;
+        int64_t since_ns;
+    } open[RUN_REGION_DEPTH];
+    int depth;
+};
+
+/* What a run keeps for ranks/ from one call to the next. */
+struct ranks {
+    /* accel_trigger_set since the last check */
+    bool trigger;
+    /* between accel_first_begin and accel_first_end */
+    bool in_first;
+    /* this rank is one of those that go first */
+    bool goes_first;
+};
+
+/* A unit of the program. The run owns it, its name and its parameters. */
+struct accel_unit {
+    accel_t *run;
+    char *name;
+    accel_tensor_t **param;
+    int params;
+    /* in run->units; -1: not prepared, or the job has a model */
+    int number;
+    /* want without done */
+    int wanted;
+    /* the gathered values, while wanted */
+    void *data;
+};
+
+/* A model of the run (models_and_optimizers.c). */
+struct run_model {
+    /* "": its parameters' names stand alone */
+    char name[RUN_NAME];
+    accel_module_t *root;
+    /* NULL: frozen */
+    accel_optim_t *optim;
+};
+
+/* An optimizer of the run. The job of accel_prepare has one, called "". */
+struct accel_optim {
+    accel_t *run;
+    /* its place in run->optim, and in the shards */
+    int number;
+    char name[RUN_NAME];
+    /* with defaults; the groups are the program's until the end of accel_prepare */
+    accel_optimizer_t settings;
+    /* update NULL: `settings` says what it does */
+    accel_own_optim_t own;
+    /* the rate of a step is that of `schedule`; only then is there one */
+    bool scheduled;
+    struct schedule schedule;
+    /* accel_optim_set_lr has been called, also before a resume */
+    bool lr_set;
+    /* gradients that are not finite skip a step */
+    bool skip;
+    /* of the next step; with a schedule `lr` is known when the step begins */
+    float lr, clip;
+    /* steps done */
+    int64_t t;
+    /* this rank's part of the last sum of squares; local SGD: all of its own */
+    double own_sumsq;
+    /* In this iteration: steps, and those that were skipped; learning rate of the last,
+     * norm before clipping. */
+    int updated, skipped;
+    double last_lr, norm;
+    /* `norm` is from accel_clip_norm, and stays */
+    bool clipped;
+    /* with a loss scale: its gradients were not finite, whatever the program has made
+     * of them since */
+    bool overflowed;
+    /* accel_ema: it keeps a moving average, which stands at `ema` */
+    bool averaged;
+    struct ema ema;
+};
+
+/* Averages of weights (training/ema.c). */
+struct averaging {
+    /* the rule of optimizers without one of their own */
+    bool averaged;
+    struct ema ema;
+    /* the averages are in the place of the weights */
+    bool swapped;
+    /* accel_local_sgd; `every` 0: off. Ranks have stepped by themselves since the last
+     * mean of the weights, and of what is kept beside them. */
+    struct local_sgd local;
+    bool weights_apart, state_apart;
+};
+
+/* Compressed sums of gradients (training/gradient_compression.c). */
+struct compression {
+    bool on;
+    /* with defaults */
+    accel_powersgd_t rule;
+};
+
+/* Loss scaling (training/loss_scale.c). */
+struct loss_scaling {
+    /* accel_scaler has been called; the rule as it and the config have it */
+    bool asked;
+    accel_scaler_t rule;
+    /* losses are multiplied by scaler.scale */
+    bool on;
+    struct scaler scaler;
+    /* In this iteration: an optimizer has looked at its gradients, and some were not
+     * finite. */
+    bool checked, overflow;
+    /* the log has a warning of a small scale */
+    bool warned;
+};
+
+/* Products in 8 bits (training/fp8_scaling.c). */
+struct fp8_scales {
+    struct fp8_linears linears;
+    /* ends of steps so far */
+    int64_t steps;
+    /* [FP8_TENSORS * count], scratch: what the ranks have seen in a step */
+    float *seen;
+    /* [count states]: those of a checkpoint that has been checked, until it is loaded;
+     * NULL: none */
+    float *found;
+};
+
+/* A run. Members are grouped by who sets them, and are freed in accel_close. */
+struct accel {
+    /* Set by accel_open. */
+    struct config config;
+    /* "file", "srun" or "built-in" */
+    const char *config_source;
+    char config_path[1024];
+    /* keys that the program sets, separated by blanks, owned; NULL: none */
+    char *config_set;
+    /* its level depends on the rank */
+    struct accel_log log;
+    struct boot boot;
+    struct place place;
+    /* soft limit of open files before the run; 0: not raised */
+    unsigned long long files_before;
+    /* all ranks, memory of the host */
+    struct comm *comm;
+    /* all ranks, memory of the device; NULL: `comm` does its work */
+    struct comm *data;
+    /* the sharding strategy's, from mesh_open.c; NULL: not needed */
+    struct comm *group, *copies, *reduce;
+    /* computes; owned, as are graph and communicators */
+    struct backend *backend;
+    /* the CPU, where shards may be offloaded; NULL: they are not. Whether they are is
+     * for the shards to say (run_home). */
+    struct backend *home;
+    struct graph graph;
+    /* graph_open has succeeded, so graph_close must be called */
+    bool graph_open;
+    char run_name[128];
+    struct ranks ranks;
+
+    /* Set by the program between accel_open and accel_prepare. The run owns these
+     * trees: adopt in model.c. */
+    accel_module_t *tree[RUN_MAX_TREES];
+    /* [trees]: the directory whose config.json it was built from, owned; NULL: none */
+    char *tree_from[RUN_MAX_TREES];
+    int trees;
+    /* units of own compute, which have no model (own_compute.c) */
+    accel_unit_t **own;
+    int own_units;
+    struct gradient_hook hook[RUN_MAX_HOOKS];
+    int hooks;
+    /* set of enum track_format, and sinks of the program; the same on all ranks */
+    unsigned track_formats;
+    int own_sinks;
+    /* owned, newest first (loop/loader_calls.c) */
+    struct accel_loader *loaders;
+    /* places of loaders that the run has from a checkpoint */
+    struct loader_lines loader_lines;
+    /* what the next reduction of a step tells the other ranks */
+    struct loader_failure loader_failure;
+    struct run_model model[RUN_MAX_TREES];
+    int models;
+    struct accel_optim optim[ACCEL_MAX_OPTIMS];
+    int optims;
+    struct averaging averaging;
+    struct compression compression;
+    struct loss_scaling scaling;
+    struct fp8_scales fp8;
+
+    /* accel_find_batch_size is at work: its attempt may use the run, but not end it */
+    bool attempting;
+
+    /* Set by accel_prepare; true at its very end. */
+    bool prepared;
+    /* by accel_prepare_all: the program has its own loop */
+    bool own_loop;
+    /* a copy; what it points to are members below */
+    accel_job_t job;
+    char out_dir[1024];
+    char ckpt_dir[2048];
+    /* the lists are owned, the parameters belong to trees or own units */
+    struct units units;
+    struct shard *shard;
+    /* what plan_make has printed and checked */
+    struct plan plan;
+    struct observe observe;
+    struct track track;
+    struct regions regions;
+    /* memory of the process before the model */
+    int64_t base_bytes;
+    /* device memory in use that is not ours */
+    int64_t device_base_bytes;
+    struct progress progress;
+    struct background background;
+    struct staging staging;
+    struct retention retention;
+    struct loop loop;
+    struct life life;
+
+    /* What rooms above add to run_ready, and to the first failure; set by accel_open.
+     * NULL: nothing. */
+    void (*on_ready)(accel_t *run);
+    void (*on_failure)(const accel_t *run, accel_error_t *e);
+    /* The first failure; ACCEL_OK while running. After it run_ready refuses
+     * every call. */
+    accel_status_t status;
+    accel_error_t failure;
+
+    /* Objects and hooks of the program; set before accel_prepare, freed at the end. */
+    struct program_state program;
+};
+
+/* ---- status.c -------------------------------------------------------------------- */
+
+/* Keeps the first failure in the run, tells the other ranks, copies it to `err` (may be
+ * NULL), and returns st. */
+accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
+                          accel_error_t *err);
+/* Tells the other ranks why this one ends, if `st` is a failure and *why has a text, so
+ * that they do not wait for it. Not collective. */
+void run_tell(accel_t *run, accel_status_t st, const accel_error_t *why);
+/* The first failure of the run, also in `err` (may be NULL); ACCEL_OK: none. */
+accel_status_t run_failed(const accel_t *run, accel_error_t *err);
+/* ACCEL_EINVAL if the program passed no run. `call` is its name, for the message. */
+accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *err);
+/* A0962 if the program passed no optimizer. `call` is its name, for the message. */
+accel_status_t optim_given(const accel_optim_t *o, const char *call,
+                           accel_error_t *err);
+/* ACCEL_EINVAL without a run, inside a forward, and inside another function of the
+ * program that the library has called. */
+accel_status_t run_outside(const accel_t *run, const char *call, accel_error_t *err);
+/* For calls that are allowed only between accel_prepare and the first failure, and not
+ * inside a function of the program, because they begin and end micro-batches. Also
+ * announces a signal that has come. Not collective. */
+accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
+/* Gives all ranks one outcome: the worst `st` of any rank. A rank that did not report
+ * it itself gets it with an empty error. Collective. */
+accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err);
+
+/* A0912 if the program still holds the values of one of them. */
+accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
+/* Do masters, optimizer state and gradients live on the host, away from the device? */
+bool run_offloads(const accel_t *run);
+
+/* The backend in whose memory the shards live. */
+static inline const struct backend *run_home(const accel_t *run)
+{
+    return shard_home(run->shard);
+}
+
+/* ---- models_and_optimizers.c ----------------------------------------------------- */
+
+/* The one model (unless the run has units) and the one optimizer of a job. */
+accel_status_t objects_of_job(accel_t *run, const accel_job_t *job, accel_error_t *err);
+/* Each optimizer trains something, and something is trained. */
+accel_status_t objects_check(const accel_t *run, accel_error_t *err);
+/* Gives parameters and buffers of named models their full names. */
+accel_status_t objects_name(accel_t *run, accel_error_t *err);
+/* Writes the buffers of all models to list_out (NULL: counts only), and returns how
+ * many there are. */
+int64_t models_buffers(const accel_t *run, accel_tensor_t **list_out);
+/* The model with that root; NULL: there is none. */
+struct run_model *models_find(accel_t *run, const accel_module_t *root);
+/* The same for the call `call`: ACCEL_EINVAL if there is none. */
+accel_status_t models_given(accel_t *run, const accel_module_t *root, const char *call,
+                            const struct run_model **model_out, accel_error_t *err);
+/* The run's one model; NULL: its units. ACCEL_EINVAL for a run of several, with `cure`
+ * for the call `call`. */
+accel_status_t models_only(const accel_t *run, const char *call, const char *cure,
+                           const struct run_model **model_out, accel_error_t *err);
+/* Arrays of state that the optimizer keeps. */
+int optim_state_count(const struct accel_optim *o);
+/* ".NAME" for keys of texts, "" without a name. */
+const char *optim_suffix(const struct accel_optim *o, char *buf, size_t len);
+/* Begins the optimizer's schedule, on its lr. Errors: those of schedule_begin. */
+accel_status_t optim_schedule(struct accel_optim *o, const accel_schedule_t *set,
+                              accel_error_t *err);
+
+/* ---- ckpt_collectives.c ---------------------------------------------------------- */
+
+/* The collectives of communicator c, for libaccelckpt. */
+accel_ckpt_coll_t state_collectives(struct comm *c);
+
+#endif

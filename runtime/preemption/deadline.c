@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Is there time for the last checkpoint of a stop? In: how long saves took, in this
+ * life and in those before; when the signal came; what srun knows of the site; what the
+ * controller says of the job. Out: one verdict for all ranks. What cannot be finished
+ * is not begun: a run that is killed in the middle of a save has neither a new
+ * checkpoint nor the time to ask for its requeue.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "preemption/preemption.h"
+#include "preemption/requeue.h"
+#include "handle/run.h"
+
+/* A save may take so much longer than those before it. */
+#define MARGIN 1.5
+/* seconds to wait for the controller */
+#define ASK_SECONDS 3
+
+void pace_add(struct pace *p, enum save_kind kind, double bytes, double seconds)
+{
+    double *mean = kind == SAVE_LOCAL        ? &p->local
+                   : kind == SAVE_COPY       ? &p->copy
+                   : kind == SAVE_BACKGROUND ? &p->background
+                                             : &p->at_once;
+
+    if (bytes <= 0 || seconds <= 0)
+        return;
+    *mean = *mean > 0 ? (*mean + seconds / bytes) / 2 : seconds / bytes;
+}
+
+/* A save in the background gives way to the training: its time needs no margin for one
+ * at once. */
+double pace_seconds(const struct pace *p, double bytes)
+{
+    return bytes * (p->at_once > 0 ? MARGIN * p->at_once : p->background);
+}
+
+double pace_local_seconds(const struct pace *p, double bytes)
+{
+    return bytes * MARGIN * p->local;
+}
+
+/* Without a margin: a copy that is late costs nothing but the wait for it. */
+double pace_copy_seconds(const struct pace *p, double bytes)
+{
+    return bytes * (p->copy > 0 ? p->copy : p->at_once);
+}
+
+static void at_most(struct time_left *t, double seconds, const char *of)
+{
+    if (!t->of || seconds < t->seconds)
+        *t = (struct time_left){ seconds, of };
+}
+
+/* Nobody says why the signal came. */
+static struct time_left shortest(const struct notice *n, int sig, int64_t lead_seconds)
+{
+    const bool preempts = n->known && strcmp(n->mode, "OFF") != 0;
+    struct time_left t = { 0 };
+
+    if (sig != SIGTERM)
+        at_most(&t, (double)lead_seconds, "lead_seconds");
+    if (n->known && (sig == SIGTERM || (preempts && n->grace == 0)))
+        at_most(&t, (double)n->kill_wait, "KillWait");
+    if (preempts && n->grace > 0)
+        at_most(&t, (double)n->grace, "GraceTime");
+    return t;
+}
+
+/* A job that is in its grace time runs on, and so does one that is warned. Whatever
+ * else SIGTERM means, KillWait follows: the job is being killed, or srun was told to
+ * end. The times count from the signal; the end of the job is a date. */
+struct time_left stop_time_left(const struct notice *n, int sig, int64_t lead_seconds,
+                                double age, int64_t now,
+                                const struct requeue_job_facts *facts)
+{
+    struct time_left t = { 0 };
+
+    if (sig == SIGINT) /* nobody kills it */
+        return t;
+    if (!facts)
+        t = shortest(n, sig, lead_seconds);
+    else if (n->known && facts->running && facts->preempt_time > 0 && n->grace > 0)
+        at_most(&t, (double)n->grace, "GraceTime");
+    else if (n->known && (sig == SIGTERM || !facts->running || facts->preempt_time > 0))
+        at_most(&t, (double)n->kill_wait, "KillWait");
+    t.seconds -= age;
+    if (facts && facts->running && facts->end_time > 0)
+        at_most(&t, (double)(facts->end_time - now), "the job's time");
+    return t;
+}
+
+/* Rank 0. *v is zero before. Where the nodes can have it, a save of unknown time to the
+ * shared directory is not tried: the one on the nodes is the safer. */
+static void judge(const accel_t *run, int sig, double age, struct stop_verdict *v)
+{
+    const double need =
+        pace_seconds(&run->life.pace, (double)run->plan.checkpoint_bytes);
+    const struct notice *n = &run->life.notice;
+    const int64_t lead = run->config.preempt_lead_seconds, begun = clock_ns();
+    struct time_left t = stop_time_left(n, sig, lead, age, 0, NULL);
+    struct requeue_job_facts facts;
+
+    if (t.of && (need > t.seconds || run->background.in_flight)) {
+        const bool told = requeue_facts(&run->log, ASK_SECONDS, &facts);
+
+        age += (double)(clock_ns() - begun) * 1e-9;
+        t = stop_time_left(n, sig, lead, age, (int64_t)time(NULL),
+                           told ? &facts : NULL);
+    }
+    v->limited = t.of != NULL;
+    v->save = !v->limited || (need == 0 ? !run->staging.on : need <= t.seconds);
+    v->need_local =
+        pace_local_seconds(&run->life.pace, (double)run->plan.checkpoint_bytes);
+    v->local = !v->save && run->staging.on && v->need_local <= t.seconds;
+    v->need = need;
+    v->left = t.seconds;
+    snprintf(v->of, sizeof(v->of), "%s", t.of ? t.of : "");
+}
+
+accel_status_t deadline_judge(accel_t *run, int sig, struct stop_verdict *verdict_out,
+                              accel_error_t *err)
+{
+    int64_t age = signals_age_ns();
+    accel_status_t st = comm_all_reduce(run->comm, &age, 1, ACCEL_I64, COMM_MAX, err);
+
+    memset(verdict_out, 0, sizeof(*verdict_out));
+    if (st == ACCEL_OK && run->boot.rank == 0)
+        judge(run, sig, (double)age * 1e-9, verdict_out);
+    if (st == ACCEL_OK)
+        st = comm_broadcast(run->comm, verdict_out, sizeof(*verdict_out), 0, err);
+    return st;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is done only where each rank stores everything: sums of gradients in a narrow
+ * dtype, and the mean of parameters with local SGD. In: this rank's copy. Out: the same
+ * bits on all ranks. Sums are float32 in rank order.
+ */
+#include "numbers/wire.h"
+#include "shard/shard_impl.h"
+
+/* ---- gradients in a narrow dtype ------------------------------------------------- */
+
+/* count arrays of n numbers, one after the other, as they are sent. */
+static void to_wire(const struct shard *s, accel_dtype_t type, void *to,
+                    const float *from, int count, int64_t n)
+{
+    if (wire_is_scaled(type))
+        s->be->narrow_parts(s->be, to, type, from, count, n);
+    else
+        s->be->narrow(s->be, to, type, from, count * n);
+}
+
+/* Each rank sums its part of the unit, and sends the narrowed mean to the others, so
+ * that both halves of the way are narrow. */
+static accel_status_t sum_unit(const struct shard *s, const struct shard_unit *u,
+                               accel_error_t *err)
+{
+    const accel_dtype_t type = u->reduce;
+    const size_t part = wire_bytes((size_t)u->own, type);
+    float *grad = s->grad + u->grad_at, *own = grad + s->rank * u->own;
+    accel_status_t st;
+
+    to_wire(s, type, s->wire, grad, s->world, u->own);
+    st = comm_reduce_scatter(s->reduce_data, s->wire, own, (size_t)u->own, type,
+                             s->grad_scale, false, err);
+    if (st)
+        return st;
+    to_wire(s, type, s->wire + (size_t)s->rank * part, own, 1, u->own);
+    st = comm_all_gather(s->reduce_data, s->wire, part / sizeof(int32_t), ACCEL_I32,
+                         err);
+    for (int r = 0; r < s->world && !st; r++)
+        s->be->sum_parts(s->be, grad + r * u->own, false, NULL,
+                         s->wire + (size_t)r * part, type, 1, u->own, 1.0f);
+    return st;
+}
+
+accel_status_t shard_sum_narrow(struct shard *s, int optim, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    shard_begin_reduce(s);
+    for (int i = 0; i < s->units && !st; i++)
+        if (s->unit[i].grad_at >= 0 && s->unit[i].def->optim == optim)
+            st = sum_unit(s, &s->unit[i], err);
+    shard_end_reduce(s);
+    return st;
+}
+
+/* ---- local SGD ------------------------------------------------------------------- */
+
+accel_status_t shard_mean(const struct shard *s, float *x, int64_t n,
+                          accel_error_t *err)
+{
+    accel_status_t st =
+        comm_all_reduce(s->reduce_data, x, (size_t)n, ACCEL_F32, COMM_SUM, err);
+
+    if (!st)
+        s->be->scale(s->be, x, n, 1.0f / (float)s->world);
+    return st;
+}
+
+/* Frozen parameters are the same everywhere, and have no state. */
+static accel_status_t meet_unit(const struct shard *s, const struct shard_unit *u,
+                                bool state, accel_error_t *err)
+{
+    const struct shard_trainer *t = &s->trainer[u->def->optim];
+    accel_status_t st = ACCEL_OK;
+
+    if (!state)
+        return shard_mean_masters(s, u, err);
+    for (int k = 0; k < t->arrays && !st; k++)
+        st = shard_mean_state(s, u, k, err);
+    return st;
+}
+
+static accel_status_t meet(struct shard *s, bool state, accel_error_t *err)
+{
+    accel_status_t st = ACCEL_OK;
+
+    shard_draw(s);
+    shard_readers_settle(s);
+    shard_begin_reduce(s);
+    for (int i = 0; i < s->units && s->world > 1 && !st; i++)
+        if (s->unit[i].def->optim >= 0 && s->unit[i].state > 0)
+            st = meet_unit(s, &s->unit[i], state, err);
+    shard_end_reduce(s);
+    shard_wait_reduced(s);
+    return st;
+}
+
+accel_status_t shard_meet(struct shard *s, accel_error_t *err)
+{
+    accel_status_t st = meet(s, false, err);
+
+    shard_loaded(s);
+    return st;
+}
+
+accel_status_t shard_meet_state(struct shard *s, accel_error_t *err)
+{
+    return meet(s, true, err);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The scales of linears in fp8.
+ */
+#ifndef ACCEL_TRAINING_FP8_SCALING_H
+#define ACCEL_TRAINING_FP8_SCALING_H
+
+#include "handle/run.h"
+
+/* Gives linears of a run with mixed_precision fp8 their scales. A0170: not on this
+ * device. */
+accel_status_t fp8_scales_begin(accel_t *run, accel_error_t *err);
+void fp8_scales_free(accel_t *run);
+/* When the gradients of a step are complete: scales follow the largest magnitudes that
+ * any rank has seen. Collective. */
+accel_status_t fp8_scales_end_step(accel_t *run, accel_error_t *err);
+/* What forwards and backwards since the last step have seen does not count. */
+void fp8_scales_forget(accel_t *run);
+/* Do scales go from step to step, and into checkpoints? */
+static inline bool fp8_scales_kept(const accel_t *run)
+{
+    return run->fp8.linears.count > 0 && !run->fp8.linears.recipe.current;
+}
+
+/* ---- in the texts of checkpoints ------------------------------------------------- */
+
+void fp8_put_rule(const accel_t *run, struct strbuf *b);
+void fp8_put_progress(const accel_t *run, struct strbuf *b);
+/* The tensors of a save, as boxes in box[] with their names in `text`; NULL: they are
+ * counted only. Returns how many there are; *text_bytes_out: of all names. */
+size_t fp8_boxes(const accel_t *run, accel_ckpt_box_t *box, char *text,
+                 size_t *text_bytes_out);
+/* The scales that a checkpoint has for linears of this run, before and after they are
+ * read. Zeros: none. fp8_stored_free frees what it points to. */
+struct fp8_stored {
+    /* [count] boxes, and the linear of each */
+    accel_ckpt_box_t *box;
+    int *linear;
+    size_t count;
+    /* length of the histories there; 0: the checkpoint has no scales */
+    int64_t history;
+    char *names;
+    float *data;
+};
+/* Lists the scales that checkpoint `c` of directory `dir` has; `text` is its trainer
+ * state. Not collective. A0998: they have a wrong form. */
+accel_status_t fp8_find(accel_t *run, const char *dir, accel_ckpt_t *c,
+                        const char *text, struct fp8_stored *stored_out,
+                        accel_error_t *err);
+/* Reads them from storage once, for all ranks and for fp8_take_progress. Collective;
+ * errors are this rank's own. A0998: they are damaged. */
+accel_status_t fp8_read(accel_t *run, const char *dir, accel_ckpt_t *c,
+                        const struct fp8_stored *s, accel_error_t *err);
+void fp8_stored_free(struct fp8_stored *s);
+/* Scales that the checkpoint does not have begin anew. */
+void fp8_take_progress(accel_t *run, const char *text);
+
+#endif
