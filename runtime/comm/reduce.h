@@ -11,7 +11,7 @@
 #include "comm/comm.h"
 
 /* out = (accumulate ? out : 0) + scale * (src[0] + src[1] + ...), summed in float32.
- * src[n]: elems numbers each, laid out as t is on the wire (numbers/wire.h) and starting
+ * src[n]: elems numbers each, laid out as t is on the wire (numbers/wire.h), starting
  * at a block; out[elems] must not overlap them. */
 void reduce_scaled_sum(float *out, const void *const *src, int n, size_t elems,
                        accel_dtype_t t, float scale, bool accumulate);

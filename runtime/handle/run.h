@@ -64,7 +64,7 @@ struct regions {
 };
 
 /* What a run keeps for ranks/ from one call to the next. */
-struct ranks {
+struct run_ranks {
     /* accel_trigger_set since the last check */
     bool trigger;
     /* between accel_first_begin and accel_first_end */
@@ -210,7 +210,7 @@ struct accel {
     /* graph_open has succeeded, so graph_close must be called */
     bool graph_open;
     char run_name[128];
-    struct ranks ranks;
+    struct run_ranks ranks;
 
     /* Set by the program between accel_open and accel_prepare. The run owns these
      * trees: adopt in model.c. */

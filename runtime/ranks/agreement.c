@@ -50,8 +50,7 @@ void accel_print(accel_t *run, const char *format, ...)
 }
 
 /* For calls without values, which have nothing to compare but themselves. */
-static accel_status_t meet_call(accel_t *run, enum ranks_call call,
-                                accel_error_t *err)
+static accel_status_t meet_call(accel_t *run, enum ranks_call call, accel_error_t *err)
 {
     struct ranks_record mine = { .call = call };
 

@@ -21,7 +21,7 @@ accel_status_t ranks_ready(accel_t *run, const char *call, accel_error_t *err)
 /* Lack of memory ends the run: the others wait in a collective that this rank does not
  * come to. */
 accel_status_t ranks_end(accel_t *run, accel_status_t st, const accel_error_t *e,
-                           accel_error_t *err)
+                         accel_error_t *err)
 {
     if (st == ACCEL_ENOMEM)
         return run_report(run, st, e, err);
@@ -69,9 +69,9 @@ bool ranks_meets(const accel_t *run, bool device)
     return run->boot.size > 1 && (run->config.debug || device);
 }
 
-accel_status_t ranks_meet(accel_t *run, struct ranks_record *mine,
-                            enum ranks_same same, accel_status_t st,
-                            struct ranks_record **all_out, accel_error_t *err)
+accel_status_t ranks_meet(accel_t *run, struct ranks_record *mine, enum ranks_same same,
+                          accel_status_t st, struct ranks_record **all_out,
+                          accel_error_t *err)
 {
     int ranks = run->boot.size, failed = 0;
     struct ranks_record *all = calloc((size_t)ranks, sizeof(*all));

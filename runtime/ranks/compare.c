@@ -47,8 +47,7 @@ static bool alike(const struct ranks_record *a, const struct ranks_record *b,
 }
 
 /* The rank whose record most ranks have. Quadratic, but only where ranks differ. */
-static int usual_rank(const struct ranks_record *all, int ranks,
-                      enum ranks_same same)
+static int usual_rank(const struct ranks_record *all, int ranks, enum ranks_same same)
 {
     int best = 0, most = 0;
 
@@ -142,7 +141,7 @@ static void list_kinds(const struct ranks_record *all, int ranks, int usual,
 }
 
 accel_status_t ranks_compare(const struct ranks_record *all, int ranks,
-                               enum ranks_same same, accel_error_t *err)
+                             enum ranks_same same, accel_error_t *err)
 {
     struct strbuf text = { 0 };
     accel_status_t st = ACCEL_OK;
@@ -156,11 +155,10 @@ accel_status_t ranks_compare(const struct ranks_record *all, int ranks,
     r = name_ranks(all, ranks, usual, same, true, &text);
     strbuf_printf(&text, r == 1 ? " differs" : " differ");
     list_kinds(all, ranks, usual, same, &text);
-    st =
-        accel_fail_at(err, A0940, ranks_call_name((enum ranks_call)all[usual].call),
-                      "make the same calls with the same dtypes and shapes on all "
-                      "ranks; accel_pad_across_ranks makes sizes equal",
-                      "%s", text.s ? text.s : "the ranks differ");
+    st = accel_fail_at(err, A0940, ranks_call_name((enum ranks_call)all[usual].call),
+                       "make the same calls with the same dtypes and shapes on all "
+                       "ranks; accel_pad_across_ranks makes sizes equal",
+                       "%s", text.s ? text.s : "the ranks differ");
     strbuf_free(&text);
     return st;
 }

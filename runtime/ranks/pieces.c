@@ -89,7 +89,7 @@ accel_status_t ranks_room(const accel_array_t *a, accel_error_t *err)
 }
 
 struct ranks_record ranks_record(enum ranks_call call, const struct piece *p,
-                                     const accel_array_t *to)
+                                 const accel_array_t *to)
 {
     struct ranks_record r;
 
@@ -146,9 +146,9 @@ void piece_drop(accel_t *run, const struct piece *p, void *memory)
         free(memory);
 }
 
-accel_status_t result_make(accel_t *run, const struct piece *p,
-                           struct ranks_result *to, int ndim, const int64_t *dims,
-                           struct piece *out_out, accel_error_t *err)
+accel_status_t result_make(accel_t *run, const struct piece *p, struct ranks_result *to,
+                           int ndim, const int64_t *dims, struct piece *out_out,
+                           accel_error_t *err)
 {
     int64_t elems = count_elems(ndim, dims);
 

@@ -47,7 +47,7 @@ const char *ranks_call_name(enum ranks_call call);
 /* ACCEL_OK, or A0940 with every kind of record and the ranks that have it. The largest
  * group is right, the one with the lowest rank among equals. */
 accel_status_t ranks_compare(const struct ranks_record *all, int ranks,
-                               enum ranks_same same, accel_error_t *err);
+                             enum ranks_same same, accel_error_t *err);
 
 /* ---- meet.c: before a collective ------------------------------------------------- */
 
@@ -56,16 +56,16 @@ accel_status_t ranks_ready(accel_t *run, const char *call, accel_error_t *err);
 /* How a call ends that began with it: its error to the caller, and to the others where
  * they cannot know. Returns st. */
 accel_status_t ranks_end(accel_t *run, accel_status_t st, const accel_error_t *e,
-                           accel_error_t *err);
+                         accel_error_t *err);
 /* Gives all ranks the error of rank `from`. Collective. */
 accel_status_t ranks_share(accel_t *run, int from, accel_error_t *err);
 /* Does this call exchange records? */
 bool ranks_meets(const accel_t *run, bool device);
 /* Exchanges records and compares them. `st` and *err are what the own arguments gave.
  * all_out[world] is the caller's to free; it may be NULL. Collective. */
-accel_status_t ranks_meet(accel_t *run, struct ranks_record *mine,
-                            enum ranks_same same, accel_status_t st,
-                            struct ranks_record **all_out, accel_error_t *err);
+accel_status_t ranks_meet(accel_t *run, struct ranks_record *mine, enum ranks_same same,
+                          accel_status_t st, struct ranks_record **all_out,
+                          accel_error_t *err);
 
 /* ---- pieces.c: values in host memory or a device's ------------------------------- */
 
@@ -97,7 +97,7 @@ accel_status_t piece_of_array(accel_t *run, const accel_array_t *a,
 accel_status_t ranks_room(const accel_array_t *a, accel_error_t *err);
 /* What is compared of p; `to` NULL: no buffer of the caller. */
 struct ranks_record ranks_record(enum ranks_call call, const struct piece *p,
-                                     const accel_array_t *to);
+                                 const accel_array_t *to);
 /* Is the memory of the host out of reach from it? */
 bool piece_on_device(const struct piece *p);
 size_t piece_bytes(const struct piece *p);
@@ -109,9 +109,9 @@ accel_status_t piece_scratch(accel_t *run, const struct piece *p, size_t bytes,
 void piece_drop(accel_t *run, const struct piece *p, void *memory);
 /* Makes the result of those sizes, in p's dtype: *out_out is where its values go. The
  * array keeps its sizes until result_done. A0941: the array is too small. */
-accel_status_t result_make(accel_t *run, const struct piece *p,
-                           struct ranks_result *to, int ndim, const int64_t *dims,
-                           struct piece *out_out, accel_error_t *err);
+accel_status_t result_make(accel_t *run, const struct piece *p, struct ranks_result *to,
+                           int ndim, const int64_t *dims, struct piece *out_out,
+                           accel_error_t *err);
 /* The array has the sizes of `out` now. */
 void result_done(const struct ranks_result *to, const struct piece *out);
 

@@ -238,8 +238,8 @@ static accel_status_t reduce_begin(accel_t *run, const struct piece *p,
 
 /* A copy of the tensor is reduced: the forward's own may be needed by its backward. */
 static accel_status_t reduce_tensor(accel_t *run, const struct piece *p,
-                                    const struct reduction *r,
-                                    struct ranks_result *to, accel_error_t *err)
+                                    const struct reduction *r, struct ranks_result *to,
+                                    accel_error_t *err)
 {
     struct piece out;
     accel_status_t st = result_make(run, p, to, p->ndim, p->dims, &out, err);

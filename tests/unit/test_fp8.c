@@ -14,7 +14,7 @@
 #include "numbers/bf16.h"
 #include "numbers/f16.h"
 #include "numbers/minifloat.h"
-#include "numbers/fp8_blocks.h"
+#include "precision/fp8.h"
 #include "tests/tap.h"
 
 /* ---- encodings ------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/maths.h"
 #include "numbers/masters.h"
 #include "optim/optim.h"
 #include "tests/tap.h"
@@ -54,8 +55,10 @@ static void test_bounds(void)
     for (int i = 0; i < 100000; i++) {
         const float x = expf(-13.0f * (float)i / 100000);
         const uint32_t half = moment_dither(MOMENT_HALF_WORD);
-        const float s = minifloat_float(moment_unit_bits(MOMENT_ONE, MOMENT_SQUARE_TOP));
-        const float u = minifloat_float(moment_unit_bits(MOMENT_ONE, MOMENT_SIGNED_TOP));
+        const float s =
+            minifloat_float(moment_unit_bits(MOMENT_ONE, MOMENT_SQUARE_TOP));
+        const float u =
+            minifloat_float(moment_unit_bits(MOMENT_ONE, MOMENT_SIGNED_TOP));
         const float square = moment_square(moment_of_square(x, 1 / s, half), s);
         const float value = moment_signed(moment_of_signed(-x, 1 / u, half), u);
 
@@ -112,7 +115,8 @@ static void test_scales(void)
 static void test_ends(void)
 {
     const uint32_t none = moment_dither(0), all = moment_dither(0xffff);
-    const uint32_t large = moment_unit_bits(minifloat_bits(INFINITY), MOMENT_SQUARE_TOP);
+    const uint32_t large =
+        moment_unit_bits(minifloat_bits(INFINITY), MOMENT_SQUARE_TOP);
     const uint32_t zero = moment_unit_bits(0, MOMENT_SQUARE_TOP);
 
     tap_ok(moment_of_square(0, 1, all) == 0 && moment_of_signed(0, 1, all) == 0,

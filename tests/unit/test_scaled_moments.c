@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/maths.h"
 #include "numbers/masters.h"
 #include "optim/optim.h"
 #include "shard/shard_impl.h"
