@@ -63,7 +63,8 @@ struct comm_ops {
     accel_status_t (*barrier)(struct comm *c, accel_error_t *err);
     accel_status_t (*gather)(struct comm *c, const void *mine, void **all_out,
                              size_t *sizes_out, accel_error_t *err);
-    /* *comm_out is NULL before the call, and stays NULL with a negative color */
+    /* *comm_out is NULL before the call, and stays NULL with a negative color. NULL: the
+     * groups are opened from scratch, with c in place of the bootstrap (comm_split.c). */
     accel_status_t (*split)(struct comm *c, int color, int key, struct comm **comm_out,
                             accel_error_t *err);
     /* lets go of what is under way */
@@ -117,10 +118,8 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
 /* A communicator for the ranks of b that has no backend yet; comm_close frees it. */
 accel_status_t comm_new(struct comm **comm_out, const struct boot *b, int timeout_ms,
                         accel_error_t *err);
-/* The split of backends that have none of their own: opens the groups from scratch,
- * with c in place of the bootstrap (comm_split.c). Collective. */
-accel_status_t comm_split_by_rounds(struct comm *c, int color, int key,
-                                    struct comm **comm_out, accel_error_t *err);
+/* Why no call is made any more; ACCEL_OK: calls are. */
+accel_status_t comm_refuses(const struct comm *c, accel_error_t *err);
 
 /* Starts a call: counts it and notes its arguments. A failed c refuses
  * with its failure. */

@@ -112,7 +112,6 @@ static const struct comm_ops self_ops = {
     .broadcast = self_buf,
     .barrier = self_barrier,
     .gather = self_gather,
-    .split = comm_split_by_rounds,
     .fail = self_fail,
     .close = self_close,
 };

@@ -195,8 +195,8 @@ static accel_status_t open_group(struct group *g, struct wish *wish,
     return st;
 }
 
-accel_status_t comm_split_by_rounds(struct comm *c, int color, int key,
-                                    struct comm **comm_out, accel_error_t *err)
+static accel_status_t split_by_rounds(struct comm *c, int color, int key,
+                                      struct comm **comm_out, accel_error_t *err)
 {
     struct group g = { .base = { group_exchange, group_leave, group_free }, .from = c };
     const size_t size = (size_t)c->size;
@@ -216,4 +216,18 @@ accel_status_t comm_split_by_rounds(struct comm *c, int color, int key,
     free(g.member);
     free(wish);
     return st;
+}
+
+accel_status_t comm_split(struct comm *c, int color, int key, struct comm **comm_out,
+                          accel_error_t *err)
+{
+    accel_error_t own = { 0 };
+    accel_status_t st = comm_refuses(c, err);
+
+    *comm_out = NULL;
+    if (st != ACCEL_OK)
+        return st;
+    st = c->ops->split ? c->ops->split(c, color, key, comm_out, &own)
+                       : split_by_rounds(c, color, key, comm_out, &own);
+    return comm_end(c, st, &own, err);
 }

@@ -4,6 +4,7 @@ libaccel_core_la_SOURCES += \
 	runtime/comm/comm.h \
 	runtime/comm/comm_error.c \
 	runtime/comm/comm_impl.h \
+	runtime/comm/comm_open.c \
 	runtime/comm/comm_self.c \
 	runtime/comm/comm_split.c \
 	runtime/comm/comm_tell.c \

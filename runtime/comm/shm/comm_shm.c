@@ -528,7 +528,6 @@ static const struct comm_ops shm_ops = {
     .broadcast = shm_broadcast,
     .barrier = shm_barrier,
     .gather = shm_gather,
-    .split = comm_split_by_rounds,
     .fail = shm_fail,
     .tell = shm_tell,
     .hear = shm_hear,

@@ -375,7 +375,6 @@ static const struct comm_ops ucx_ops = {
     .broadcast = ucx_broadcast,
     .barrier = ucx_barrier,
     .gather = ucx_gather,
-    .split = comm_split_by_rounds,
     .fail = ucx_fail,
     .tell = ucx_tell,
     .hear = ucx_hear,
