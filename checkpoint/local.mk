@@ -63,13 +63,10 @@ libaccelckpt_la_LIBADD = libaccelckpt_core.la libacommon.la $(libaccelckpt_core_
 EXTRA_DIST += checkpoint/libaccelckpt.map
 
 unit_tests += tests/unit/test_ckpt_boxes
-tests_unit_test_ckpt_boxes_SOURCES = tests/unit/test_ckpt_boxes.c
-tests_unit_test_ckpt_boxes_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_ckpt_save
 tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c \
 	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_unit_test_ckpt_save_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_ckpt_one_file
 tests_unit_test_ckpt_one_file_SOURCES = tests/unit/test_ckpt_one_file.c \
@@ -100,7 +97,6 @@ tests_unit_test_ckpt_manifest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
 	-Wl,--wrap=calloc -Wl,--wrap=realloc
 
 unit_tests += tests/unit/test_ckpt_format
-tests_unit_test_ckpt_format_SOURCES = tests/unit/test_ckpt_format.c
 tests_unit_test_ckpt_format_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm
 
@@ -249,8 +245,6 @@ tests_unit_test_safetensors_write_LDADD = libtap.la libaccelckpt_core.la \
 	libacommon.la $(libaccelckpt_core_libs) -lm
 unit_tests += tests/unit/test_json_bytes
 tests_unit_test_json_bytes_SOURCES = tests/unit/test_json_bytes.c $(run_folder)
-tests_unit_test_json_bytes_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_safetensors
-tests_unit_test_safetensors_SOURCES = tests/unit/test_safetensors.c
 tests_unit_test_safetensors_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
 	$(libaccelckpt_core_libs) -lm

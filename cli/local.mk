@@ -217,7 +217,6 @@ unit_tests += tests/unit/test_config_values
 tests_unit_test_config_values_SOURCES = tests/unit/test_config_values.c \
 	cli/config/config_values.c cli/config/config_values.h
 tests_unit_test_config_values_CPPFLAGS = $(AM_CPPFLAGS) -DDATADIR='"$(datadir)"'
-tests_unit_test_config_values_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/t/bad-configs.sh tests/data/config tests/data/sessions
 check_LTLIBRARIES += tests/faults/nomem.la
 tests_faults_nomem_la_SOURCES = tests/faults/nomem.c
@@ -225,7 +224,6 @@ tests_faults_nomem_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 tests_faults_nomem_la_LDFLAGS = -module -avoid-version -rpath /nowhere
 tests_faults_nomem_la_LIBADD = -ldl
 unit_tests += tests/unit/test_launch
-tests_unit_test_launch_SOURCES = tests/unit/test_launch.c
 tests_unit_test_launch_LDADD = libtap.la libacommon.la $(JANSSON_LIBS) -lm
 tests_unit_test_launch_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 EXTRA_DIST += tests/data/environ

@@ -105,14 +105,12 @@ nobase_dist_doc_DATA += \
 
 # A model of parts that the trainer does not use.
 check_PROGRAMS += tests/helpers/parts
-tests_helpers_parts_SOURCES = tests/helpers/parts.c
 tests_helpers_parts_LDADD = libaccel.la
 tests_helpers_parts_LDFLAGS = -no-install
 shell_tests += tests/t/4110-train-parts.t
 
 # The same network by hand and as modules.
 check_PROGRAMS += tests/helpers/byo_modules
-tests_helpers_byo_modules_SOURCES = tests/helpers/byo_modules.c
 tests_helpers_byo_modules_LDADD = libaccel.la -lm
 tests_helpers_byo_modules_LDFLAGS = -no-install
 shell_tests += tests/t/4120-train-byo.t tests/t/4130-train-precision.t tests/t/4131-train-fp16.t tests/t/4132-train-moments.t \

@@ -144,7 +144,6 @@ tests_unit_test_srun_end_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 tests_unit_test_srun_end_LDADD = libtap.la libacommon.la -lm -ldl
 EXTRA_tests_unit_test_srun_end_DEPENDENCIES = $(pkglib_LTLIBRARIES)
 check_PROGRAMS += tests/helpers/fake_spank
-tests_helpers_fake_spank_SOURCES = tests/helpers/fake_spank.c
 tests_helpers_fake_spank_CFLAGS = $(AM_CFLAGS) $(SLURM_CFLAGS)
 tests_helpers_fake_spank_LDFLAGS = $(AM_LDFLAGS) -export-dynamic -Wl,--no-as-needed
 tests_helpers_fake_spank_LDADD = libaconfig.la libacommon.la $(YAML_LIBS) -lslurm -ldl
@@ -152,10 +151,7 @@ endif
 unit_tests += tests/unit/test_script_text
 tests_unit_test_script_text_SOURCES = tests/unit/test_script_text.c \
 	srun_plugin/options/script_text.c srun_plugin/options/script_text.h
-tests_unit_test_script_text_LDADD = $(unit_ldadd)
 check_PROGRAMS += tests/helpers/malformed tests/helpers/probe
-tests_helpers_malformed_SOURCES = tests/helpers/malformed.c
-tests_helpers_probe_SOURCES = tests/helpers/probe.c
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md doc/configuration.md
 shell_tests += tests/t/6200-env-accelerate.t tests/t/6210-env-port.t tests/t/6220-env-python.t
 EXTRA_DIST += doc/python.md examples/hf_train.py examples/torch_train.py

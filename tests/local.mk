@@ -2,21 +2,8 @@
 noinst_LTLIBRARIES += libtap.la
 libtap_la_SOURCES = tests/tap.c tests/tap.h
 
-unit_tests += tests/unit/test_common
-tests_unit_test_common_SOURCES = tests/unit/test_common.c
-tests_unit_test_common_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_repeat_list
-tests_unit_test_repeat_list_SOURCES = tests/unit/test_repeat_list.c
-tests_unit_test_repeat_list_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_common_paths
-tests_unit_test_common_paths_SOURCES = tests/unit/test_common_paths.c
-tests_unit_test_common_paths_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_floats
-tests_unit_test_floats_SOURCES = tests/unit/test_floats.c
-tests_unit_test_floats_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_wire
-tests_unit_test_wire_SOURCES = tests/unit/test_wire.c
-tests_unit_test_wire_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_common tests/unit/test_repeat_list \
+	tests/unit/test_common_paths tests/unit/test_floats tests/unit/test_wire
 
 shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 	tests/t/0015-build-bare.t tests/t/0030-build-install.t tests/t/0040-build-scripts.t tests/t/0050-build-arrows.t \

@@ -63,24 +63,10 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/sizes.h
 
 unit_tests += tests/unit/test_gemm_key tests/unit/test_products tests/unit/test_steady
-tests_unit_test_gemm_key_SOURCES = tests/unit/test_gemm_key.c
-tests_unit_test_gemm_key_LDADD = $(unit_ldadd)
-tests_unit_test_products_SOURCES = tests/unit/test_products.c
-tests_unit_test_products_LDADD = $(unit_ldadd)
 malloc_count_sources = tests/unit/malloc_count.c tests/unit/malloc_count.h
 tests_unit_test_steady_SOURCES = tests/unit/test_steady.c $(malloc_count_sources)
-tests_unit_test_steady_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_panels
-tests_unit_test_panels_SOURCES = tests/unit/test_panels.c
-tests_unit_test_panels_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_attention_five
-tests_unit_test_attention_five_SOURCES = tests/unit/test_attention_five.c
-tests_unit_test_attention_five_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_dnn_graph
-tests_unit_test_dnn_graph_SOURCES = tests/unit/test_dnn_graph.c
-tests_unit_test_dnn_graph_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_panels tests/unit/test_attention_five \
+	tests/unit/test_dnn_graph
 gpu_unit_tests += tests/unit/test_dnn
-tests_unit_test_dnn_SOURCES = tests/unit/test_dnn.c
-tests_unit_test_dnn_LDADD = $(unit_ldadd)
 
 include runtime/backend/cuda/local.mk

@@ -11,8 +11,6 @@ libaccel_core_la_SOURCES += runtime/bootstrap/boot_pmix.c \
 	runtime/bootstrap/helper.c \
 	runtime/bootstrap/helper.h
 unit_tests += tests/unit/test_helper
-tests_unit_test_helper_SOURCES = tests/unit/test_helper.c
-tests_unit_test_helper_LDADD = $(unit_ldadd)
 else
 libaccel_core_la_SOURCES += runtime/bootstrap/no_pmix.c
 endif
@@ -22,7 +20,6 @@ noinst_LTLIBRARIES += libforkworld.la
 libforkworld_la_SOURCES = tests/unit/fork_world.c tests/unit/fork_world.h
 fork_ldadd = libforkworld.la $(unit_ldadd)
 unit_tests += tests/unit/test_wakes
-tests_unit_test_wakes_SOURCES = tests/unit/test_wakes.c
 tests_unit_test_wakes_LDADD = $(fork_ldadd)
 tests_unit_test_wakes_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pthread_cond_wait \
 	-Wl,--wrap=pthread_cond_timedwait -Wl,--wrap=syscall
@@ -31,5 +28,4 @@ open_world = tests/unit/open_world.c tests/unit/open_world.h
 open_world_wraps = -Wl,--wrap=boot_open -Wl,--wrap=boot_leave -Wl,--wrap=boot_free
 
 unit_tests += tests/unit/test_boot
-tests_unit_test_boot_SOURCES = tests/unit/test_boot.c
 tests_unit_test_boot_LDADD = $(fork_ldadd)

@@ -41,11 +41,7 @@ tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_groups.c \
 	tests/unit/comm_ref.h
 tests_unit_test_comm_LDADD = $(fork_ldadd)
 
-unit_tests += tests/unit/test_comm_reduce
-tests_unit_test_comm_reduce_SOURCES = tests/unit/test_comm_reduce.c
-tests_unit_test_comm_reduce_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_comm_faults
-tests_unit_test_comm_faults_SOURCES = tests/unit/test_comm_faults.c
+unit_tests += tests/unit/test_comm_reduce tests/unit/test_comm_faults
 tests_unit_test_comm_faults_LDADD = $(fork_ldadd)
 
 # libnccl.so.2 as tests want it: between processes of this machine; and one that lacks a
@@ -93,11 +89,6 @@ check_PROGRAMS += tests/unit/comm_check
 tests_unit_comm_check_SOURCES = tests/unit/comm_check.c tests/unit/comm_groups.c \
 	tests/unit/comm_ref.c \
 	tests/unit/comm_ref.h
-tests_unit_comm_check_LDADD = $(unit_ldadd)
 
 check_PROGRAMS += tests/bench/bench_comm tests/bench/bench_boot
-tests_bench_bench_comm_SOURCES = tests/bench/bench_comm.c
-tests_bench_bench_comm_LDADD = $(unit_ldadd)
-tests_bench_bench_boot_SOURCES = tests/bench/bench_boot.c
-tests_bench_bench_boot_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/bench/bench_mpi.c tests/bench/comm_vs_mpi.sh

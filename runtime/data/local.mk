@@ -27,13 +27,8 @@ libaccel_core_la_SOURCES += \
 	runtime/data/unicode.h \
 	runtime/data/unicode_table.h
 EXTRA_DIST += runtime/data/unicode_table.py
-unit_tests += tests/unit/test_data
-tests_unit_test_data_SOURCES = tests/unit/test_data.c
-tests_unit_test_data_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_tokenizer
-tests_unit_test_tokenizer_SOURCES = tests/unit/test_tokenizer.c
+unit_tests += tests/unit/test_data tests/unit/test_tokenizer
 tests_unit_test_tokenizer_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-tests_unit_test_tokenizer_LDADD = $(unit_ldadd)
 shell_tests += tests/t/4300-data-tokenize.t tests/issues/0366-text-for-tokens.t \
 	tests/issues/0367-doc-commands.t
 EXTRA_DIST += tests/bench/tokenizer_speed.py tests/data/tokenizer doc/tokens.md

@@ -31,7 +31,6 @@ tests_unit_test_batch_plan_SOURCES = tests/unit/test_batch_plan.c \
 	tests/unit/accelerate_rule.c tests/unit/accelerate_rule.h
 tests_unit_test_batch_plan_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \
 	-DGOLDEN='"$(abs_top_srcdir)/tests/data/loader/dataloader_shards.json"'
-tests_unit_test_batch_plan_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/loader
 loader_world = tests/unit/loader_world.c tests/unit/loader_world.h
 unit_tests += tests/unit/test_loader
@@ -47,7 +46,6 @@ tests_unit_test_loader_steady_SOURCES = tests/unit/test_loader_steady.c $(loader
 tests_unit_test_loader_steady_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_loader_run
 tests_unit_test_loader_run_SOURCES = tests/unit/test_loader_run.c $(run_folder)
-tests_unit_test_loader_run_LDADD = $(unit_ldadd)
 # In checkpoints of runs.
 unit_tests += tests/unit/test_loader_lives
 tests_unit_test_loader_lives_SOURCES = tests/unit/test_loader_lives.c $(open_world) \
@@ -79,13 +77,10 @@ tests_unit_test_loader_metrics_LDADD = $(fork_ldadd)
 
 # Beside Accelerate itself, where Python has it.
 check_PROGRAMS += tests/helpers/loader_rows
-tests_helpers_loader_rows_SOURCES = tests/helpers/loader_rows.c
-tests_helpers_loader_rows_LDADD = $(unit_ldadd)
 shell_tests += tests/t/4220-loaders-accelerate.t tests/issues/0364-empty-source.t
 
 gpu_unit_tests += tests/unit/test_cuda_loader
 tests_unit_test_cuda_loader_SOURCES = tests/unit/test_cuda_loader.c $(cuda_device_sources)
-tests_unit_test_cuda_loader_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_loader_step
 tests_unit_test_loader_step_SOURCES = tests/unit/test_loader_step.c tests/unit/model_run.c \

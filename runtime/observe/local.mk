@@ -10,10 +10,4 @@ libaccel_core_la_SOURCES += \
 
 unit_tests += tests/unit/test_memory_left
 tests_unit_test_memory_left_SOURCES = tests/unit/test_memory_left.c $(run_folder)
-tests_unit_test_memory_left_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_observe
-tests_unit_test_observe_SOURCES = tests/unit/test_observe.c
-tests_unit_test_observe_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_lines
-tests_unit_test_lines_SOURCES = tests/unit/test_lines.c
-tests_unit_test_lines_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_observe tests/unit/test_lines

@@ -30,12 +30,10 @@ libaccel_core_la_SOURCES += \
 unit_tests += tests/unit/test_ops
 tests_unit_test_ops_SOURCES = tests/unit/test_ops.c tests/unit/reference.c \
 	tests/unit/reference.h tests/unit/resident.c tests/unit/resident.h
-tests_unit_test_ops_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_attention
 tests_unit_test_attention_SOURCES = tests/unit/test_attention.c tests/unit/op_rig.c \
 	tests/unit/op_rig.h
-tests_unit_test_attention_LDADD = $(unit_ldadd)
 
 # The op table, for any test that runs it on a backend.
 optable_sources = tests/unit/optable.c tests/unit/optable.h tests/unit/optable_beside.c \
@@ -46,7 +44,6 @@ optable_sources = tests/unit/optable.c tests/unit/optable.h tests/unit/optable_b
 
 unit_tests += tests/unit/test_optable
 tests_unit_test_optable_SOURCES = tests/unit/test_optable.c $(optable_sources)
-tests_unit_test_optable_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/ops
 
 # After a change of the op table's inputs: PyTorch's results anew, for review.
@@ -58,30 +55,24 @@ update-ops-golden: tests/unit/test_optable$(EXEEXT)
 unit_tests += tests/unit/test_cross_entropy
 tests_unit_test_cross_entropy_SOURCES = tests/unit/test_cross_entropy.c \
 	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
-tests_unit_test_cross_entropy_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_kept_logits
 tests_unit_test_kept_logits_SOURCES = tests/unit/test_kept_logits.c \
 	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
-tests_unit_test_kept_logits_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_linear
 tests_unit_test_linear_SOURCES = tests/unit/test_linear.c tests/unit/resident.c \
 	tests/unit/resident.h
-tests_unit_test_linear_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_fp8_linear
 tests_unit_test_fp8_linear_SOURCES = tests/unit/test_fp8_linear.c \
 	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
-tests_unit_test_fp8_linear_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_fp8_waits
 tests_unit_test_fp8_waits_SOURCES = tests/unit/test_fp8_waits.c \
 	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
-tests_unit_test_fp8_waits_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_rope
 tests_unit_test_rope_SOURCES = tests/unit/test_rope.c tests/unit/op_rig.c \
 	tests/unit/op_rig.h
-tests_unit_test_rope_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/ops

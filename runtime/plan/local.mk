@@ -8,5 +8,3 @@ libaconfig_la_SOURCES += \
 	runtime/plan/plan_cure.c \
 	runtime/plan/plan_print.c
 unit_tests += tests/unit/test_plan
-tests_unit_test_plan_SOURCES = tests/unit/test_plan.c
-tests_unit_test_plan_LDADD = $(unit_ldadd)

@@ -13,13 +13,5 @@ libaccel_core_la_SOURCES += \
 	runtime/precision/fp8.h \
 	runtime/precision/scaler.c \
 	runtime/precision/scaler.h
-unit_tests += tests/unit/test_fp8
-tests_unit_test_fp8_SOURCES = tests/unit/test_fp8.c
-tests_unit_test_fp8_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_fp8_blocks
-tests_unit_test_fp8_blocks_SOURCES = tests/unit/test_fp8_blocks.c
-tests_unit_test_fp8_blocks_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_scaler
-tests_unit_test_scaler_SOURCES = tests/unit/test_scaler.c
-tests_unit_test_scaler_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_fp8 tests/unit/test_fp8_blocks tests/unit/test_scaler
 shell_tests += tests/t/4223-scaler-torch.t

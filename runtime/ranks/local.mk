@@ -12,8 +12,6 @@ libaccel_core_la_SOURCES += \
 	runtime/ranks/rules.c
 
 unit_tests += tests/unit/test_ranks_rules
-tests_unit_test_ranks_rules_SOURCES = tests/unit/test_ranks_rules.c
-tests_unit_test_ranks_rules_LDADD = $(unit_ldadd)
 ranks_world = tests/unit/ranks_world.c tests/unit/ranks_world.h
 unit_tests += tests/unit/test_ranks
 tests_unit_test_ranks_SOURCES = tests/unit/test_ranks.c $(ranks_world)

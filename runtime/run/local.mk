@@ -14,12 +14,8 @@ libaccel_core_la_SOURCES += \
 	runtime/run/run_config.h
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
-unit_tests += tests/unit/test_requeue
-tests_unit_test_requeue_SOURCES = tests/unit/test_requeue.c
-tests_unit_test_requeue_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_stop_answers
+unit_tests += tests/unit/test_requeue tests/unit/test_stop_answers
 tests_unit_test_stop_answers_SOURCES = tests/unit/test_stop_answers.c $(run_folder)
-tests_unit_test_stop_answers_LDADD = $(unit_ldadd)
 tests_unit_test_stop_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_broadcast \
 	-Wl,--wrap=comm_barrier -Wl,--wrap=comm_all_reduce
 check_PROGRAMS += tests/helpers/several
@@ -30,18 +26,9 @@ check_PROGRAMS += tests/helpers/stepper
 tests_helpers_stepper_SOURCES = tests/helpers/stepper.c runtime/preemption/requeue.c
 tests_helpers_stepper_LDADD = libacommon.la -lm
 
-unit_tests += tests/unit/test_lease
-tests_unit_test_lease_SOURCES = tests/unit/test_lease.c
-tests_unit_test_lease_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_signals
-tests_unit_test_signals_SOURCES = tests/unit/test_signals.c
-tests_unit_test_signals_LDADD = $(unit_ldadd)
-unit_tests += tests/unit/test_warning
-tests_unit_test_warning_SOURCES = tests/unit/test_warning.c
-tests_unit_test_warning_LDADD = $(unit_ldadd)
+unit_tests += tests/unit/test_lease tests/unit/test_signals tests/unit/test_warning
 
 unit_tests += tests/unit/test_train_reshard
-tests_unit_test_train_reshard_SOURCES = tests/unit/test_train_reshard.c
 tests_unit_test_train_reshard_LDADD = $(fork_ldadd)
 
 # Whole runs of the reference trainer.
@@ -66,8 +53,6 @@ check-programs: all $(check_PROGRAMS)
 .PHONY: check-preempt check-deadline check-programs
 
 unit_tests += tests/unit/test_train_state
-tests_unit_test_train_state_SOURCES = tests/unit/test_train_state.c
-tests_unit_test_train_state_LDADD = $(unit_ldadd)
 
 # The folder of tests that open runs.
 run_folder = tests/unit/run_folder.c tests/unit/run_folder.h
@@ -106,44 +91,35 @@ gpu_unit_tests += tests/unit/test_cuda_models
 tests_unit_test_cuda_models_SOURCES = tests/unit/test_cuda_models.c $(cuda_device_sources) \
 	$(model_run_sources)
 tests_unit_test_cuda_models_CFLAGS = $(model_run_cflags)
-tests_unit_test_cuda_models_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/weights doc/weights.md
 
 gpu_unit_tests += tests/unit/test_cuda_attempt
 tests_unit_test_cuda_attempt_SOURCES = tests/unit/test_cuda_attempt.c $(cuda_device_sources) \
 	$(model_run_sources)
 tests_unit_test_cuda_attempt_CFLAGS = $(model_run_cflags)
-tests_unit_test_cuda_attempt_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_step
 cuda_run_sources = $(cuda_device_sources) tests/unit/cuda_run.c tests/unit/cuda_run.h
 tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_run_sources)
 tests_unit_test_cuda_step_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
-tests_unit_test_cuda_step_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_fp8
 tests_unit_test_cuda_fp8_SOURCES = tests/unit/test_cuda_fp8.c $(cuda_run_sources)
 tests_unit_test_cuda_fp8_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
-tests_unit_test_cuda_fp8_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_masters
 tests_unit_test_cuda_masters_SOURCES = tests/unit/test_cuda_masters.c $(cuda_run_sources)
-tests_unit_test_cuda_masters_LDADD = $(unit_ldadd)
 gpu_unit_tests += tests/unit/test_cuda_ids
 tests_unit_test_cuda_ids_SOURCES = tests/unit/test_cuda_ids.c $(cuda_run_sources)
-tests_unit_test_cuda_ids_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_cuda_room
 tests_unit_test_cuda_room_SOURCES = tests/unit/test_cuda_room.c $(cuda_run_sources) \
 	$(cuda_counts_sources)
 tests_unit_test_cuda_room_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
-tests_unit_test_cuda_room_LDADD = $(unit_ldadd)
 
 unit_tests += tests/unit/test_save_last
 tests_unit_test_save_last_SOURCES = tests/unit/test_save_last.c $(disk_shim)
 tests_unit_test_save_last_LDADD = $(unit_ldadd) -ldl
 unit_tests += tests/unit/test_units
 tests_unit_test_units_SOURCES = tests/unit/test_units.c $(run_folder)
-tests_unit_test_units_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_int8_input
 tests_unit_test_int8_input_SOURCES = tests/unit/test_int8_input.c $(run_folder)
-tests_unit_test_int8_input_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_objects
 run_net = tests/unit/run_net.c tests/unit/run_net.h $(open_world) $(run_folder)
 run_tokens = tests/unit/run_tokens.c tests/unit/run_tokens.h
@@ -218,7 +194,6 @@ tests_unit_test_averages_LDADD = $(fork_ldadd)
 tests_unit_test_averages_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 # Gradients of accumulated steps.
 check_PROGRAMS += tests/helpers/accumulated
-tests_helpers_accumulated_SOURCES = tests/helpers/accumulated.c
 tests_helpers_accumulated_LDADD = libaccel.la
 tests_helpers_accumulated_LDFLAGS = -no-install
 shell_tests += tests/t/4221-gradients-accelerate.t
@@ -234,7 +209,6 @@ tests_unit_test_settings_SOURCES = tests/unit/test_settings.c $(run_folder) $(op
 tests_unit_test_settings_LDADD = $(fork_ldadd)
 tests_unit_test_settings_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 check_PROGRAMS += tests/helpers/settings
-tests_helpers_settings_SOURCES = tests/helpers/settings.c
 tests_helpers_settings_LDADD = libaccel.la
 tests_helpers_settings_LDFLAGS = -no-install
 shell_tests += tests/t/1075-config-program.t tests/t/6015-slurm-program.t
@@ -263,7 +237,6 @@ tests_unit_test_agreements_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) $(lockste
 number_run = tests/unit/number_run.c tests/unit/number_run.h $(run_folder)
 unit_tests += tests/unit/test_objects_calls
 tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c $(number_run)
-tests_unit_test_objects_calls_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_schedules
 tests_unit_test_schedules_SOURCES = tests/unit/test_schedules.c $(number_run) \
 	$(open_world)
@@ -275,7 +248,6 @@ tests_unit_test_locale_LDADD = $(fork_ldadd)
 tests_unit_test_locale_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_bounds
 tests_unit_test_bounds_SOURCES = tests/unit/test_bounds.c $(number_run)
-tests_unit_test_bounds_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_narrow_refused
 tests_unit_test_narrow_refused_SOURCES = tests/unit/test_narrow_refused.c $(run_net)
 tests_unit_test_narrow_refused_LDADD = $(fork_ldadd)
@@ -292,10 +264,8 @@ tests_unit_test_groups_LDADD = $(fork_ldadd)
 tests_unit_test_groups_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 unit_tests += tests/unit/test_calls
 tests_unit_test_calls_SOURCES = tests/unit/test_calls.c $(run_folder)
-tests_unit_test_calls_LDADD = $(unit_ldadd)
 unit_tests += tests/unit/test_track_run
 tests_unit_test_track_run_SOURCES = tests/unit/test_track_run.c $(run_folder)
-tests_unit_test_track_run_LDADD = $(unit_ldadd)
 # Batch sizes that fit, regions, seeds.
 unit_tests += tests/unit/test_run_helpers
 tests_unit_test_run_helpers_SOURCES = tests/unit/test_run_helpers.c $(run_folder) $(model_run_sources)
@@ -303,7 +273,6 @@ tests_unit_test_run_helpers_CFLAGS = $(model_run_cflags) $(XXHASH_CFLAGS) \
 	$(RANDOM123_CFLAGS)
 tests_unit_test_run_helpers_LDADD = $(fork_ldadd)
 check_PROGRAMS += tests/helpers/weights
-tests_helpers_weights_SOURCES = tests/helpers/weights.c
 tests_helpers_weights_LDADD = libaccel.la
 tests_helpers_weights_LDFLAGS = -no-install
 shell_tests += tests/t/5040-weights-transformers.t
@@ -357,7 +326,6 @@ tests_unit_test_message_counts_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 
 unit_tests += tests/unit/test_state_forged
 tests_unit_test_state_forged_SOURCES = tests/unit/test_state_forged.c $(run_folder)
-tests_unit_test_state_forged_LDADD = $(unit_ldadd)
 .PHONY: fuzz-state
 fuzz-state: tests/unit/test_state_forged
 	tests/unit/test_state_forged 5000

@@ -15,13 +15,10 @@
 #include "loop/loop.h"
 #include "state/save/staging.h"
 #include "state/state.h"
-#include "training/ema.h"
-#include "training/gradient_compression.h"
-#include "training/moments_form.h"
-#include "training/master_weights.h"
 #include "training/loss_scale.h"
 #include "training/fp8_scaling.h"
 #include "training/parameter_groups.h"
+#include "training/parts.h"
 #include "run/own_compute.h"
 #include "run/planning.h"
 #include "loop/track_calls.h"
@@ -345,17 +342,7 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
     if (st == ACCEL_OK)
         st = run->own_loop ? objects_check(run, err) : objects_of_job(run, job, err);
     if (st == ACCEL_OK)
-        st = averaging_begin(run, err);
-    if (st == ACCEL_OK)
-        st = compression_check(run, err);
-    if (st == ACCEL_OK)
-        st = loss_scale_begin(run, err);
-    if (st == ACCEL_OK)
-        st = moments_begin(run, err);
-    if (st == ACCEL_OK)
-        st = masters_begin(run, err);
-    if (st == ACCEL_OK)
-        st = gradients_begin(run, err);
+        st = parts_begin(run, err);
     if (st == ACCEL_OK)
         st = take_job(run, job, err);
 

@@ -39,7 +39,6 @@ TESTS += tests/faults/state_kill
 
 # Loads of several ranks; make check-reshard has 64 of them.
 unit_tests += tests/unit/test_read_together
-tests_unit_test_read_together_SOURCES = tests/unit/test_read_together.c
 tests_unit_test_read_together_LDADD = $(fork_ldadd)
 tests_unit_test_read_together_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pread
 check-reshard: tests/unit/test_read_together
@@ -109,5 +108,3 @@ unit_tests += tests/unit/test_settle
 tests_unit_test_settle_SOURCES = tests/unit/test_settle.c $(ranks_world) $(run_folder)
 tests_unit_test_settle_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_state_words
-tests_unit_test_state_words_SOURCES = tests/unit/test_state_words.c
-tests_unit_test_state_words_LDADD = $(unit_ldadd)

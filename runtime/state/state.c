@@ -17,14 +17,8 @@
 #include "preemption/preemption.h"
 #include "loader/loader.h"
 #include "state/state.h"
-#include "training/ema.h"
-#include "training/local_sgd.h"
-#include "training/gradient_compression.h"
-#include "training/moments_form.h"
-#include "training/master_weights.h"
-#include "training/loss_scale.h"
-#include "training/fp8_scaling.h"
 #include "training/parameter_groups.h"
+#include "training/parts.h"
 #include "common/key_lines.h"
 #include "optim/optim.h"
 #include "handle/run.h"
@@ -73,8 +67,7 @@ static void put_optimizer(const struct accel_optim *optim, struct strbuf *b)
                       of, i, o->groups[i].match, o->groups[i].lr_scale,
                       o->groups[i].weight_decay, o->groups[i].frozen != 0);
     strbuf_printf(b, "clip%s=%.7g\n", of, optim->clip);
-    average_put_rule(optim, of, b);
-    moments_put_rule(optim, of, b);
+    parts_put_optimizer(optim, of, b);
 }
 
 /* That of a job follows from its steps and warm-up. */
@@ -106,11 +99,7 @@ static void put_settings(const accel_t *run, struct strbuf *b)
                   "mixed_precision=%s\nreduce=%s\n",
                   j->batch, j->accumulate, run->boot.size, precision_word(&p),
                   accel_dtype_name(p.reduce));
-    average_put_local(run, b);
-    compression_put_rule(run, b);
-    masters_put(run, b);
-    scaler_put_rule(run, b);
-    fp8_put_rule(run, b);
+    parts_put_settings(run, b);
 }
 
 /* Equal names have equal state: "adamw", or "own" and the names of its state. */
@@ -252,10 +241,7 @@ accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_o
                   (long long)run->progress.cursor, run->loop.micro, run->job.seed,
                   (long long)run->progress.step);
     put_optimizers_progress(run, &b);
-    average_put_progress(run, &b);
-    compression_put_progress(run, &b);
-    scaler_put_progress(run, &b);
-    fp8_put_progress(run, &b);
+    parts_put_progress(run, &b);
     local_put(run, &b);
     model_put(run, &b);
     strbuf_printf(&b, "%s", run->progress.settings);
@@ -337,13 +323,7 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
 
     for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
         st = check_optimizer(run, &run->optim[i], dir, text, err);
-    for (int i = 0; i < run->optims && st == ACCEL_OK; i++)
-        st = average_check(&run->optim[i], dir, text, err);
-    if (st == ACCEL_OK)
-        st = compression_find(run, dir, text, err);
-    if (st == ACCEL_OK)
-        st = scaler_find(run, dir, text, err);
-    return st;
+    return st == ACCEL_OK ? parts_find(run, dir, text, err) : st;
 }
 
 /* A job's old checkpoint has no such lines: each of its steps was one of the optimizer.
@@ -384,10 +364,7 @@ accel_status_t state_decode(accel_t *run, const char *text, accel_error_t *err)
     } else {
         settings_compare(run, text);
         take_optimizers_progress(run, text, step);
-        average_take_progress(run, text);
-        compression_take_progress(run, text);
-        scaler_take_progress(run, text);
-        fp8_take_progress(run, text);
+        parts_take_progress(run, text);
         run->progress.step = step;
         run->progress.cursor = cursor;
     }

@@ -8,8 +8,6 @@ libaccel_core_la_SOURCES += \
 	runtime/tensor/units.h
 
 unit_tests += tests/unit/test_arena
-tests_unit_test_arena_SOURCES = tests/unit/test_arena.c
-tests_unit_test_arena_LDADD = $(unit_ldadd)
 # Each call for memory fails once.
 scarce_wraps = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=aligned_alloc \
 	-Wl,--wrap=strdup -Wl,--wrap=realloc -Wl,--wrap=reallocarray -Wl,--wrap=free \
@@ -17,5 +15,4 @@ scarce_wraps = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=aligned_alloc \
 unit_tests += tests/unit/test_scarce
 tests_unit_test_scarce_SOURCES = tests/unit/test_scarce.c tests/unit/scarce.c \
 	tests/unit/scarce.h $(optable_sources) $(run_folder)
-tests_unit_test_scarce_LDADD = $(unit_ldadd)
 tests_unit_test_scarce_LDFLAGS = $(AM_LDFLAGS) $(scarce_wraps)

@@ -15,10 +15,8 @@ libaccel_core_la_SOURCES += \
 	runtime/topology/visible.c
 
 unit_tests += tests/unit/test_topo
-tests_unit_test_topo_SOURCES = tests/unit/test_topo.c
 tests_unit_test_topo_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 tests_unit_test_topo_CPPFLAGS = $(AM_CPPFLAGS) -DDATA_DIR='"$(top_srcdir)/tests/data/topo"'
-tests_unit_test_topo_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/data/topo
 shell_tests += tests/t/2010-topo-maps.t tests/t/2020-topo-train.t \
 	tests/t/2100-topo-cgroup.t tests/t/2110-gpu-refused.t tests/t/2120-cuda-train.t \

@@ -14,11 +14,9 @@ libaccel_core_la_SOURCES += \
 unit_tests += tests/unit/test_track
 tests_unit_test_track_SOURCES = tests/unit/test_track.c tests/unit/event_reader.c \
 	tests/unit/event_reader.h
-tests_unit_test_track_LDADD = $(unit_ldadd)
 
 # A run that tracks, and its files as others read them.
 check_PROGRAMS += tests/helpers/tracker
-tests_helpers_tracker_SOURCES = tests/helpers/tracker.c
 tests_helpers_tracker_LDADD = libaccel.la
 tests_helpers_tracker_LDFLAGS = -no-install
 shell_tests += tests/t/5140-track-tensorboard.t

@@ -12,6 +12,7 @@
 #include "common/key_lines.h"
 #include "handle/run.h"
 #include "training/ema.h"
+#include "training/parts.h"
 #include "training/local_sgd.h"
 
 static accel_status_t average_refuse(accel_error_t *err, const char *cure,
@@ -59,7 +60,7 @@ static accel_status_t check_names(const struct accel_optim *o, accel_error_t *er
     return ACCEL_OK;
 }
 
-accel_status_t averaging_begin(accel_t *run, accel_error_t *err)
+static accel_status_t averaging_begin(accel_t *run, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
@@ -149,7 +150,8 @@ accel_status_t accel_ema_swap(accel_t *run, int on, accel_error_t *err)
 
 /* ---- in the texts of checkpoints ------------------------------------------------- */
 
-void average_put_rule(const struct accel_optim *o, const char *of, struct strbuf *b)
+static void average_put_rule(const struct accel_optim *o, const char *of,
+                             struct strbuf *b)
 {
     const accel_ema_t *r = &o->ema.rule;
 
@@ -161,18 +163,8 @@ void average_put_rule(const struct accel_optim *o, const char *of, struct strbuf
                       (long long)r->every, (long long)r->after);
 }
 
-void average_put_local(const accel_t *run, struct strbuf *b)
+static void average_put_progress(const accel_t *run, struct strbuf *b)
 {
-    if (run->averaging.local.every)
-        strbuf_printf(b, "local_sgd=%lld\n", (long long)run->averaging.local.every);
-}
-
-void average_put_progress(const accel_t *run, struct strbuf *b)
-{
-    const struct local_sgd *l = &run->averaging.local;
-
-    if (l->every)
-        strbuf_printf(b, "local_sgd_since=%lld\n", (long long)l->since);
     for (int i = 0; i < run->optims; i++) {
         const struct accel_optim *o = &run->optim[i];
         char buf[RUN_NAME + 1];
@@ -203,30 +195,36 @@ static bool average_counters(const struct accel_optim *o, const char *text,
     return true;
 }
 
-accel_status_t average_check(const struct accel_optim *o, const char *dir,
-                             const char *text, accel_error_t *err)
+static accel_status_t average_find(const accel_t *run, const char *dir,
+                                   const char *text, accel_error_t *err)
 {
     struct ema ignored;
 
-    if (!o->averaged || average_counters(o, text, &ignored))
-        return ACCEL_OK;
-    return accel_fail_at(err, A0987, dir,
-                         "leave accel_ema out, or use another --out and "
-                         "accel_load_part",
-                         "the checkpoint has no moving average of the weights that "
-                         "optimizer '%s' trains",
-                         o->name);
+    for (int i = 0; i < run->optims; i++) {
+        const struct accel_optim *o = &run->optim[i];
+
+        if (o->averaged && !average_counters(o, text, &ignored))
+            return accel_fail_at(err, A0987, dir,
+                                 "leave accel_ema out, or use another --out and "
+                                 "accel_load_part",
+                                 "the checkpoint has no moving average of the weights "
+                                 "that optimizer '%s' trains",
+                                 o->name);
+    }
+    return ACCEL_OK;
 }
 
-/* A checkpoint has the weights of all ranks together: none is apart. */
-void average_take_progress(accel_t *run, const char *text)
+static void average_take_progress(accel_t *run, const char *text)
 {
-    struct averaging *a = &run->averaging;
-
-    a->weights_apart = a->state_apart = false;
-    if (!key_line_i64(text, "local_sgd_since", &a->local.since))
-        a->local.since = 0;
     for (int i = 0; i < run->optims; i++)
         if (run->optim[i].averaged)
             average_counters(&run->optim[i], text, &run->optim[i].ema);
 }
+
+const struct training_part ema_part = {
+    .begin = averaging_begin,
+    .put_optimizer = average_put_rule,
+    .put_progress = average_put_progress,
+    .find = average_find,
+    .take_progress = average_take_progress,
+};

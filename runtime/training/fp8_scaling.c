@@ -16,6 +16,7 @@
 #include "common/key_lines.h"
 #include "handle/run.h"
 #include "training/fp8_scaling.h"
+#include "training/parts.h"
 
 /* Three histories of a linear then take 12 MiB. */
 #define LONGEST_HISTORY (1 << 20)
@@ -156,7 +157,7 @@ void fp8_scales_forget(accel_t *run)
 
 static const char prefix[] = "fp8/";
 
-void fp8_put_rule(const accel_t *run, struct strbuf *b)
+static void fp8_put_rule(const accel_t *run, struct strbuf *b)
 {
     const struct fp8_recipe *r = &run->fp8.linears.recipe;
 
@@ -171,7 +172,7 @@ void fp8_put_rule(const accel_t *run, struct strbuf *b)
                       (long long)r->interval);
 }
 
-void fp8_put_progress(const accel_t *run, struct strbuf *b)
+static void fp8_put_progress(const accel_t *run, struct strbuf *b)
 {
     if (fp8_scales_kept(run))
         strbuf_printf(b, "scale_steps=%lld\nscale_history=%lld\n",
@@ -433,7 +434,7 @@ static void fp8_say(const accel_t *run, bool stored)
                    "checkpoint will not have them");
 }
 
-void fp8_take_progress(accel_t *run, const char *text)
+static void fp8_take_progress(accel_t *run, const char *text)
 {
     struct fp8_scales *f = &run->fp8;
     int64_t steps;
@@ -453,3 +454,9 @@ void fp8_take_progress(accel_t *run, const char *text)
     free(f->found);
     f->found = NULL;
 }
+
+const struct training_part fp8_part = {
+    .put_settings = fp8_put_rule,
+    .put_progress = fp8_put_progress,
+    .take_progress = fp8_take_progress,
+};

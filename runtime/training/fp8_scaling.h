@@ -24,8 +24,6 @@ static inline bool fp8_scales_kept(const accel_t *run)
 
 /* ---- in the texts of checkpoints ------------------------------------------------- */
 
-void fp8_put_rule(const accel_t *run, struct strbuf *b);
-void fp8_put_progress(const accel_t *run, struct strbuf *b);
 /* The tensors of a save, as boxes in box[] with their names in `text`; NULL: they are
  * counted only. Returns how many there are; *text_bytes_out: of all names. */
 size_t fp8_boxes(const accel_t *run, accel_ckpt_box_t *box, char *text,
@@ -52,7 +50,5 @@ accel_status_t fp8_find(accel_t *run, const char *dir, accel_ckpt_t *c,
 accel_status_t fp8_read(accel_t *run, const char *dir, accel_ckpt_t *c,
                         const struct fp8_stored *s, accel_error_t *err);
 void fp8_stored_free(struct fp8_stored *s);
-/* Scales that the checkpoint does not have begin anew. */
-void fp8_take_progress(accel_t *run, const char *text);
 
 #endif

@@ -11,6 +11,7 @@
 #include "common/key_lines.h"
 #include "handle/run.h"
 #include "training/gradient_compression.h"
+#include "training/parts.h"
 
 static accel_status_t compression_refuse(accel_error_t *err, const char *cure,
                                          const char *what)
@@ -51,7 +52,7 @@ accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
     return ACCEL_OK;
 }
 
-accel_status_t compression_check(const accel_t *run, accel_error_t *err)
+static accel_status_t compression_begin(accel_t *run, accel_error_t *err)
 {
     if (run->compression.on && run->averaging.local.every > 0)
         return compression_refuse(err, "choose one of the two",
@@ -87,7 +88,7 @@ static void rule_text(const accel_powersgd_t *r, char *buf, size_t len)
                 r->least, !r->no_feedback, !r->cold, r->batched != 0);
 }
 
-void compression_put_rule(const accel_t *run, struct strbuf *b)
+static void compression_put_rule(const accel_t *run, struct strbuf *b)
 {
     const accel_powersgd_t *r = &run->compression.rule;
     char text[128];
@@ -98,7 +99,7 @@ void compression_put_rule(const accel_t *run, struct strbuf *b)
     strbuf_printf(b, "powersgd=%s\npowersgd_start=%lld\n", text, (long long)r->start);
 }
 
-void compression_put_progress(const accel_t *run, struct strbuf *b)
+static void compression_put_progress(const accel_t *run, struct strbuf *b)
 {
     for (int i = 0; i < run->optims && run->compression.on; i++) {
         char buf[RUN_NAME + 1];
@@ -109,8 +110,8 @@ void compression_put_progress(const accel_t *run, struct strbuf *b)
     }
 }
 
-accel_status_t compression_find(const accel_t *run, const char *dir, const char *text,
-                                accel_error_t *err)
+static accel_status_t compression_find(const accel_t *run, const char *dir,
+                                       const char *text, accel_error_t *err)
 {
     char ours[128], theirs[128];
 
@@ -128,7 +129,7 @@ accel_status_t compression_find(const accel_t *run, const char *dir, const char 
                          ours);
 }
 
-void compression_take_progress(accel_t *run, const char *text)
+static void compression_take_progress(accel_t *run, const char *text)
 {
     for (int i = 0; i < run->optims && run->compression.on; i++) {
         char key[RUN_NAME + 16], buf[RUN_NAME + 1];
@@ -140,3 +141,11 @@ void compression_take_progress(accel_t *run, const char *text)
             shard_set_sums(run->shard, i, sums);
     }
 }
+
+const struct training_part compression_part = {
+    .begin = compression_begin,
+    .put_settings = compression_put_rule,
+    .put_progress = compression_put_progress,
+    .find = compression_find,
+    .take_progress = compression_take_progress,
+};

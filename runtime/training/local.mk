@@ -15,4 +15,6 @@ libaccel_core_la_SOURCES += \
 	runtime/training/moments_form.c \
 	runtime/training/moments_form.h \
 	runtime/training/parameter_groups.c \
-	runtime/training/parameter_groups.h
+	runtime/training/parameter_groups.h \
+	runtime/training/parts.c \
+	runtime/training/parts.h

@@ -8,6 +8,8 @@
 #include <math.h>
 
 #include "training/local_sgd.h"
+#include "training/parts.h"
+#include "common/key_lines.h"
 #include "handle/run.h"
 
 accel_status_t accel_local_sgd(accel_t *run, int64_t every, accel_error_t *err)
@@ -75,3 +77,35 @@ accel_status_t local_sgd_end_step(accel_t *run, bool last, accel_error_t *err)
 
     return due || last ? local_sgd_meet(run, false, err) : ACCEL_OK;
 }
+
+/* ---- in the texts of checkpoints ------------------------------------------------- */
+
+static void local_sgd_put_settings(const accel_t *run, struct strbuf *b)
+{
+    if (run->averaging.local.every)
+        strbuf_printf(b, "local_sgd=%lld\n", (long long)run->averaging.local.every);
+}
+
+static void local_sgd_put_progress(const accel_t *run, struct strbuf *b)
+{
+    const struct local_sgd *l = &run->averaging.local;
+
+    if (l->every)
+        strbuf_printf(b, "local_sgd_since=%lld\n", (long long)l->since);
+}
+
+/* A checkpoint has the weights of all ranks together: none is apart. */
+static void local_sgd_take_progress(accel_t *run, const char *text)
+{
+    struct averaging *a = &run->averaging;
+
+    a->weights_apart = a->state_apart = false;
+    if (!key_line_i64(text, "local_sgd_since", &a->local.since))
+        a->local.since = 0;
+}
+
+const struct training_part local_sgd_part = {
+    .put_settings = local_sgd_put_settings,
+    .put_progress = local_sgd_put_progress,
+    .take_progress = local_sgd_take_progress,
+};

@@ -18,9 +18,4 @@ accel_status_t local_sgd_meet(accel_t *run, bool state, accel_error_t *err);
 /* At the end of an iteration: when a mean is due, or it is the last. Collective. */
 accel_status_t local_sgd_end_step(accel_t *run, bool last, accel_error_t *err);
 
-/* ---- in the texts of checkpoints ------------------------------------------------- */
-
-/* The steps between two means of local SGD, the same. */
-void average_put_local(const accel_t *run, struct strbuf *b);
-
 #endif

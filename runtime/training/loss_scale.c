@@ -11,6 +11,7 @@
 #include "common/key_lines.h"
 #include "handle/run.h"
 #include "training/loss_scale.h"
+#include "training/parts.h"
 
 accel_status_t accel_scaler(accel_t *run, const accel_scaler_t *rule,
                             accel_error_t *err)
@@ -60,7 +61,7 @@ static accel_scaler_t rule_of(const accel_t *run)
 
 /* A program with its own backward has to multiply its loss itself, which it promises
  * by asking for a scale. */
-accel_status_t loss_scale_begin(accel_t *run, accel_error_t *err)
+static accel_status_t loss_scale_begin(accel_t *run, accel_error_t *err)
 {
     struct loss_scaling *l = &run->scaling;
     accel_status_t st;
@@ -115,7 +116,7 @@ bool loss_scale_end_step(accel_t *run)
 
 /* ---- in the texts of checkpoints ------------------------------------------------- */
 
-void scaler_put_rule(const accel_t *run, struct strbuf *b)
+static void scaler_put_rule(const accel_t *run, struct strbuf *b)
 {
     const accel_scaler_t *r = &run->scaling.scaler.rule;
 
@@ -125,7 +126,7 @@ void scaler_put_rule(const accel_t *run, struct strbuf *b)
                       (long long)r->growth_interval);
 }
 
-void scaler_put_progress(const accel_t *run, struct strbuf *b)
+static void scaler_put_progress(const accel_t *run, struct strbuf *b)
 {
     char text[SCALER_TEXT];
 
@@ -135,8 +136,8 @@ void scaler_put_progress(const accel_t *run, struct strbuf *b)
     strbuf_printf(b, "loss_scale=%s\n", text);
 }
 
-accel_status_t scaler_find(const accel_t *run, const char *dir, const char *text,
-                           accel_error_t *err)
+static accel_status_t scaler_find(const accel_t *run, const char *dir, const char *text,
+                                  accel_error_t *err)
 {
     struct scaler s = run->scaling.scaler;
     char line[SCALER_TEXT];
@@ -147,7 +148,7 @@ accel_status_t scaler_find(const accel_t *run, const char *dir, const char *text
     return st;
 }
 
-void scaler_take_progress(accel_t *run, const char *text)
+static void scaler_take_progress(accel_t *run, const char *text)
 {
     char line[SCALER_TEXT];
 
@@ -155,3 +156,11 @@ void scaler_take_progress(accel_t *run, const char *text)
         (void)scaler_decode(&run->scaling.scaler, line, "", NULL);
     loss_scale_apply(run);
 }
+
+const struct training_part loss_scale_part = {
+    .begin = loss_scale_begin,
+    .put_settings = scaler_put_rule,
+    .put_progress = scaler_put_progress,
+    .find = scaler_find,
+    .take_progress = scaler_take_progress,
+};

@@ -10,6 +10,7 @@
 #include "common/key_lines.h"
 #include "handle/run.h"
 #include "training/master_weights.h"
+#include "training/parts.h"
 
 static accel_status_t refuse_masters(accel_error_t *err, const char *cure,
                                      const char *why)
@@ -20,7 +21,7 @@ static accel_status_t refuse_masters(accel_error_t *err, const char *cure,
 
 /* An average is float32 and changes places with the weights, so that neither may round
  * what the other holds; an own optimizer is shown its weights as float32. */
-accel_status_t masters_begin(const accel_t *run, accel_error_t *err)
+static accel_status_t masters_begin(accel_t *run, accel_error_t *err)
 {
     if (run->config.masters == MASTERS_F32)
         return ACCEL_OK;
@@ -45,7 +46,7 @@ static accel_status_t refuse_gradients(accel_error_t *err, const char *why)
 /* Whole copies are summed where they rest; offloaded ones come to the device as they
  * rest. An average changes places with the weights by way of the gradients' memory; an
  * own optimizer is shown float32. */
-accel_status_t gradients_begin(const accel_t *run, accel_error_t *err)
+static accel_status_t gradients_begin(accel_t *run, accel_error_t *err)
 {
     if (run->config.gradients == GRADIENTS_F32)
         return ACCEL_OK;
@@ -72,7 +73,7 @@ static const char *const words[] = { [MASTERS_F32] = "float32",
                                      [MASTERS_NONE] = "none",
                                      [MASTERS_FP16] = "fp16" };
 
-void masters_put(const accel_t *run, struct strbuf *b)
+static void masters_put(const accel_t *run, struct strbuf *b)
 {
     if (run->config.masters != MASTERS_F32)
         strbuf_printf(b, "masters=%s\n", words[run->config.masters]);
@@ -113,3 +114,12 @@ void masters_warn(const accel_t *run, accel_dtype_t theirs, bool part)
                                    : "weights were rounded to the nearest, by up to "
                                      "0.4 %");
 }
+
+const struct training_part masters_part = {
+    .begin = masters_begin,
+    .put_settings = masters_put,
+};
+
+const struct training_part gradients_part = {
+    .begin = gradients_begin,
+};

@@ -7,14 +7,8 @@
 
 #include "handle/run.h"
 
-/* A0902: the run cannot keep its weights as accel.precision.masters says. */
-accel_status_t masters_begin(const accel_t *run, accel_error_t *err);
-/* A0902: the same for gradients and accel.precision.gradients. */
-accel_status_t gradients_begin(const accel_t *run, accel_error_t *err);
-
 /* ---- in the texts of checkpoints ------------------------------------------------- */
 
-void masters_put(const accel_t *run, struct strbuf *b);
 /* The type of masters in the checkpoint with that text. A0999: its word is none. */
 accel_status_t masters_find(const char *dir, const char *text, accel_dtype_t *type_out,
                             accel_error_t *err);

@@ -11,6 +11,7 @@
 #include "common/key_lines.h"
 #include "handle/run.h"
 #include "training/moments_form.h"
+#include "training/parts.h"
 
 /* By value: the key and the program have the same forms. */
 static const struct {
@@ -62,7 +63,7 @@ static accel_status_t take_key(const accel_t *run, struct accel_optim *o,
     return ACCEL_OK;
 }
 
-accel_status_t moments_begin(accel_t *run, accel_error_t *err)
+static accel_status_t moments_begin(accel_t *run, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
@@ -74,7 +75,8 @@ accel_status_t moments_begin(accel_t *run, accel_error_t *err)
 
 /* ---- in the texts of checkpoints ------------------------------------------------- */
 
-void moments_put_rule(const struct accel_optim *o, const char *of, struct strbuf *b)
+static void moments_put_rule(const struct accel_optim *o, const char *of,
+                             struct strbuf *b)
 {
     const accel_moments_t form = moments_form(o);
 
@@ -133,3 +135,8 @@ void moments_warn(const accel_t *run, const accel_moments_t theirs[ACCEL_MAX_OPT
                        moments_word(theirs[i]), lost[ours]);
     }
 }
+
+const struct training_part moments_part = {
+    .begin = moments_begin,
+    .put_optimizer = moments_put_rule,
+};

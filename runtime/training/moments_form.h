@@ -7,9 +7,6 @@
 
 #include "handle/run.h"
 
-/* Takes the user's word for that of the program. A0902: an optimizer has no such
- * form. */
-accel_status_t moments_begin(accel_t *run, accel_error_t *err);
 /* "float32", "8bit" or "fp8"; static. */
 const char *moments_word(accel_moments_t form);
 enum moments_choice moments_choice_of(accel_moments_t form);
@@ -18,7 +15,6 @@ accel_moments_t moments_form(const struct accel_optim *o);
 
 /* ---- in the texts of checkpoints ------------------------------------------------- */
 
-void moments_put_rule(const struct accel_optim *o, const char *of, struct strbuf *b);
 /* forms_out[i]: that of the state of optimizer i of the run. */
 void moments_own(const accel_t *run, accel_moments_t forms_out[ACCEL_MAX_OPTIMS]);
 /* The same of the checkpoint with that text. A0999: its word is none. */

@@ -8,12 +8,9 @@ tests_bench_bench_step_SOURCES = tests/bench/bench_step.c \
 tests_bench_bench_step_CFLAGS = $(AM_CFLAGS) $(OPENBLAS_CFLAGS) \
 	-DSTEP_TORCH='"$(abs_top_srcdir)/tests/bench/step/step_torch.py"' \
 	-DSTEP_LLMC='"$(abs_top_srcdir)/tests/bench/step/step_llmc.sh"'
-tests_bench_bench_step_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/bench/step/step_torch.py tests/bench/step/step_llmc.c \
 	tests/bench/step/step_llmc.sh
-tests_bench_bench_gemm_SOURCES = tests/bench/bench_gemm.c
 tests_bench_bench_gemm_CFLAGS = $(AM_CFLAGS) $(OPENBLAS_CFLAGS)
-tests_bench_bench_gemm_LDADD = $(unit_ldadd)
 
 bench-step: tests/bench/bench_step$(EXEEXT)
 	tests/bench/bench_step$(EXEEXT)
@@ -27,8 +24,6 @@ bench-precision: examples/train$(EXEEXT)
 .PHONY: bench-precision
 
 noinst_PROGRAMS += tests/bench/bench_attention
-tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c
-tests_bench_bench_attention_LDADD = $(unit_ldadd)
 EXTRA_DIST += tests/bench/step/attention_torch.py
 # One GPU beside torch.compile, and the time between its kernels: make bench-gpu
 EXTRA_DIST += tests/bench/train_gpu.py tests/bench/gpu/train_torch.py
@@ -42,14 +37,10 @@ bench-gpu: examples/train$(EXEEXT) tests/bench/gpu/kernel_times.la
 .PHONY: bench-gpu
 # Tokens per second against the rate of reading memory.
 noinst_PROGRAMS += tests/bench/bench_generate
-tests_bench_bench_generate_SOURCES = tests/bench/bench_generate.c
-tests_bench_bench_generate_LDADD = $(unit_ldadd)
 # Start of a trainer against reading its weights.
 EXTRA_DIST += tests/bench/start_time.py
 
 noinst_PROGRAMS += tests/bench/bench_cuda_attention
-tests_bench_bench_cuda_attention_SOURCES = tests/bench/bench_cuda_attention.c
-tests_bench_bench_cuda_attention_LDADD = $(unit_ldadd)
 
 # Kernels of the CUDA module on one GPU: make bench-cuda
 EXTRA_DIST += tests/bench/bench_cuda.c tests/bench/gpu/bare.c tests/bench/gpu/gpu.h
@@ -66,5 +57,3 @@ endif
 
 # What reading ahead hides.
 noinst_PROGRAMS += tests/bench/bench_loader
-tests_bench_bench_loader_SOURCES = tests/bench/bench_loader.c
-tests_bench_bench_loader_LDADD = $(unit_ldadd)

@@ -43,13 +43,10 @@ tests_fuzz_fuzz_safetensors_LDADD = libtap.la libaccelckpt_core.la libacommon.la
 	$(libaccelckpt_core_libs) -lm
 tests_fuzz_fuzz_hf_config_SOURCES = tests/fuzz/fuzz_hf_config.c $(fuzz_driver)
 tests_fuzz_fuzz_hf_config_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_hf_config_LDADD = $(unit_ldadd)
 tests_fuzz_fuzz_tokenizer_SOURCES = tests/fuzz/fuzz_tokenizer.c $(fuzz_driver)
 tests_fuzz_fuzz_tokenizer_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_tokenizer_LDADD = $(unit_ldadd)
 tests_fuzz_fuzz_tokens_SOURCES = tests/fuzz/fuzz_tokens.c $(fuzz_driver)
 tests_fuzz_fuzz_tokens_LDFLAGS = $(fuzz_ldflags)
-tests_fuzz_fuzz_tokens_LDADD = $(unit_ldadd)
 
 shell_tests += tests/t/1020-config-fuzz.t tests/t/1021-sources-fuzz.t \
 	tests/t/1022-environ-fuzz.t tests/t/1023-deepspeed-fuzz.t \

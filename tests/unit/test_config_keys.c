@@ -22,7 +22,7 @@ static const struct {
 } read_by[] = {
     { "distributed_type", NULL, NULL },
     { "mixed_precision", NULL, NULL },
-    { "num_processes", "runtime/run/run_config.c", "config.num_processes" },
+    { "num_processes", "runtime/handle/run_info.c", "config.num_processes" },
     { "num_machines", "srun_plugin/step/size.c", "cfg->num_machines" },
     { "use_cpu", "runtime/place/place.c", "c->use_cpu" },
     { "debug", "runtime/ranks/collective_entry.c", "config.debug" },
@@ -34,7 +34,7 @@ static const struct {
       "config_wrap_classes" },
     { "fsdp_backward_prefetch", NULL, NULL },
     { "fsdp_state_dict_type", NULL, NULL },
-    { "fsdp_offload_params", "runtime/run/run_config.c", "\"fsdp_offload_params\"" },
+    { "fsdp_offload_params", "runtime/handle/run_info.c", "\"fsdp_offload_params\"" },
     { "fsdp_activation_checkpointing", NULL, NULL },
     { "parallelism_config_dp_shard_size", NULL, NULL },
     { "fp8_use_autocast_during_eval", NULL, NULL },

@@ -6,13 +6,12 @@
  */
 #include <string.h>
 
-#include "training/moments_form.h"
-#include "training/master_weights.h"
 #include "training/fp8_scaling.h"
 #include "backend/device.h"
 #include "precision/levels.h"
 #include "precision/policy.h"
 #include "handle/run.h"
+#include "training/parts.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"
 
@@ -140,9 +139,9 @@ static void test_levels_on_gpus(void)
         if (!tap_ok(precision_level_set(level, &run.config), "%s is set", level->name))
             continue;
         blocks = strstr(level->name, "block") || strstr(level->name, "mxfp8");
-        st = moments_begin(&run, &err);
-        st = st ? st : masters_begin(&run, &err);
-        st = st ? st : gradients_begin(&run, &err);
+        st = moments_part.begin(&run, &err);
+        st = st ? st : masters_part.begin(&run, &err);
+        st = st ? st : gradients_part.begin(&run, &err);
         st = st ? st : fp8_scales_begin(&run, &err);
         fp8_scales_free(&run);
         tap_ok((st == ACCEL_OK) == (be.fp8_blocks || !blocks), "%s on GPUs: %s",

@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "training/master_weights.h"
 #include "handle/run.h"
+#include "training/parts.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"
 
@@ -696,17 +696,17 @@ static void test_gradients_refused(void)
     run.optims = 1;
     run.config.distributed_type = DIST_FSDP;
     run.config.sharding_strategy = SHARD_NONE;
-    tap_ok(!gradients_begin(&run, &err), "float32 needs nothing");
+    tap_ok(!gradients_part.begin(&run, &err), "float32 needs nothing");
     run.config.gradients = GRADIENTS_FP8;
-    gradients_begin(&run, &err);
+    gradients_part.begin(&run, &err);
     tap_ok(run_net_says(&err, A0902, "each rank has whole copies"), "copies");
     run.boot.size = 1;
-    tap_ok(!gradients_begin(&run, &err), "one copy is none");
+    tap_ok(!gradients_part.begin(&run, &err), "one copy is none");
     be.device = true;
-    tap_ok(!gradients_begin(&run, &err), "GPUs have them");
+    tap_ok(!gradients_part.begin(&run, &err), "GPUs have them");
     be.device = false;
     run.optim[0].averaged = true;
-    gradients_begin(&run, &err);
+    gradients_part.begin(&run, &err);
     tap_ok(run_net_says(&err, A0902, "accel_ema"), "averages");
 }
 

@@ -8,10 +8,8 @@
 #include <string.h>
 
 #include "state/state.h"
-#include "training/gradient_compression.h"
-#include "training/moments_form.h"
-#include "training/master_weights.h"
 #include "handle/run.h"
+#include "training/parts.h"
 #include "tests/tap.h"
 
 static accel_t run;
@@ -32,7 +30,7 @@ static accel_status_t moments(const char *text, accel_error_t *err)
 
 static accel_status_t powersgd(const char *text, accel_error_t *err)
 {
-    return compression_find(&run, "dir", text, err);
+    return compression_part.find(&run, "dir", text, err);
 }
 
 static accel_status_t flat_shards(const char *text, accel_error_t *err)
