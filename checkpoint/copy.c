@@ -182,12 +182,11 @@ static accel_status_t copy_fill(const struct copy *c, struct ckpt_manifest *m, i
     if (fd < 0)
         return accel_fail_at(c->err, A0801, name, "check the disk", "cannot open: %m");
     st = ckpt_boxes_by_place(m, &order, c->err);
-    if (!st)
-        st = ckpt_meta_hash(m, file, fd, order, m->boxes, &m->file[file].meta, c->err);
+    ACCEL_TRY(
+        st, ckpt_meta_hash(m, file, fd, order, m->boxes, &m->file[file].meta, c->err));
     for (size_t i = 0; i < m->boxes && !st; i++)
         st = copy_bytes(c, m, &m->box[order[i]], fd, name);
-    if (!st)
-        st = ckpt_fsync(fd, name, c->err);
+    ACCEL_TRY(st, ckpt_fsync(fd, name, c->err));
     if (close(fd) && !st)
         st = accel_fail_at(c->err, A0801, name, "check the disk", "close: %m");
     free(order);
@@ -200,12 +199,9 @@ static accel_status_t copy_file(struct copy *c, int file)
     struct ckpt_manifest m = { 0 };
     accel_status_t st = copy_plan(c, &m, file);
 
-    if (!st)
-        st = ckpt_layout(c->commit.tmpfd, &m, file, c->err);
-    if (!st)
-        st = copy_fill(c, &m, file);
-    if (!st)
-        st = ckpt_manifest_merge(&c->m, &m, file, c->err);
+    ACCEL_TRY(st, ckpt_layout(c->commit.tmpfd, &m, file, c->err));
+    ACCEL_TRY(st, copy_fill(c, &m, file));
+    ACCEL_TRY(st, ckpt_manifest_merge(&c->m, &m, file, c->err));
     ckpt_manifest_free(&m);
     return st;
 }
@@ -241,22 +237,16 @@ static accel_status_t copy_all(struct copy *c)
     struct strbuf text = { 0 };
     accel_status_t st = copy_is_new(c);
 
-    if (!st)
-        st = copy_header(c, &c->m);
+    ACCEL_TRY(st, copy_header(c, &c->m));
     if (!st && !(c->part = malloc(PART_BYTES)))
         st = accel_fail_nomem(c->err, "a part of a tensor", PART_BYTES);
     for (int f = 0; f < c->x->shards && !st; f++)
         st = copy_file(c, f);
-    if (!st)
-        st = ckpt_manifest_sort(&c->m, c->err);
-    if (!st)
-        st = ckpt_manifest_check(&c->m, A0815, c->err);
-    if (!st)
-        st = ckpt_manifest_format(&c->m, -1, &text, c->err);
-    if (!st)
-        st = copy_is_new(c);
-    if (!st)
-        st = ckpt_commit_publish(&c->commit, &text, c->err);
+    ACCEL_TRY(st, ckpt_manifest_sort(&c->m, c->err));
+    ACCEL_TRY(st, ckpt_manifest_check(&c->m, A0815, c->err));
+    ACCEL_TRY(st, ckpt_manifest_format(&c->m, -1, &text, c->err));
+    ACCEL_TRY(st, copy_is_new(c));
+    ACCEL_TRY(st, ckpt_commit_publish(&c->commit, &text, c->err));
     strbuf_free(&text);
     return st;
 }
@@ -277,8 +267,7 @@ accel_status_t ckpt_copy(const struct ckpt_copy *x, accel_error_t *err)
     snprintf(owner, sizeof(owner), "local.%ld", (long)getpid());
     st = ckpt_commit_begin(&c.commit, x->root, x->step, owner, bytes_needed(x), err);
     file_limit_hold(&before);
-    if (!st)
-        st = copy_all(&c);
+    ACCEL_TRY(st, copy_all(&c));
     file_limit_release(&before);
     if (st)
         ckpt_commit_abandon(&c.commit);

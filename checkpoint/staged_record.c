@@ -106,8 +106,7 @@ accel_status_t ckpt_places_write(const struct accel_ckpt_saving *g, const char *
     if (fd < 0 || pwrite_all(fd, b.s, b.len, 0))
         st = accel_fail_at(err, A0801, PLACES, "check the disk and the quota",
                            "cannot write: %m");
-    if (!st)
-        st = ckpt_fsync(fd, PLACES, err);
+    ACCEL_TRY(st, ckpt_fsync(fd, PLACES, err));
     if (fd >= 0 && close(fd) && !st)
         st = accel_fail_at(err, A0801, PLACES, "check the disk", "close: %m");
     strbuf_free(&b);
@@ -297,8 +296,7 @@ accel_status_t accel_ckpt_staged_run(const char *root, const char *name, char *b
     accel_status_t st = ckpt_record_read(root, name, &text, &bytes, err);
 
     snprintf(where, sizeof(where), "%.120s/%.100s/MANIFEST", root, name);
-    if (!st)
-        st = ckpt_manifest_parse(&m, text, bytes, false, where, err);
+    ACCEL_TRY(st, ckpt_manifest_parse(&m, text, bytes, false, where, err));
     if (!st)
         snprintf(buf, len, "%s", m.run_id);
     ckpt_manifest_free(&m);

@@ -294,8 +294,7 @@ accel_status_t ckpt_layout(int dirfd, struct ckpt_manifest *m, int rank,
     if (ckpt_h5_begin(&quiet))
         return failed(&l, "start", "the library");
     st = set_up(&l, m);
-    if (!st)
-        st = fill_file(&l, dirfd, m, rank);
+    ACCEL_TRY(st, fill_file(&l, dirfd, m, rank));
     tear_down(&l);
     ckpt_h5_end(&quiet);
     if (st)

@@ -25,8 +25,7 @@ static accel_status_t read_manifest(accel_ckpt_t *c, const char *shown,
     snprintf(where, sizeof(where), "%.280s/MANIFEST", shown);
     st = ckpt_read_file(c->dirfd, "MANIFEST", where, "the save never finished",
                         CKPT_MANIFEST_MAX, &text, &len, err);
-    if (!st)
-        st = ckpt_manifest_parse(&c->m, text, len, false, where, err);
+    ACCEL_TRY(st, ckpt_manifest_parse(&c->m, text, len, false, where, err));
     free(text);
     return st;
 }
@@ -96,8 +95,7 @@ static accel_status_t open_once(accel_ckpt_t **ckpt_out, int at, const char *nam
     if (c->dirfd < 0)
         return fail_open_dir(at, shown, err);
     st = read_manifest(c, shown, err);
-    if (!st)
-        st = ckpt_index_places(c, err);
+    ACCEL_TRY(st, ckpt_index_places(c, err));
     return st ? st : check_shards(c, err);
 }
 
@@ -206,15 +204,12 @@ accel_status_t accel_ckpt_open_together(accel_ckpt_t **ckpt_out, const char *dir
     accel_status_t st = ckpt_open_at(&c, AT_FDCWD, dir, dir, &e), all = ACCEL_OK;
     int64_t vote;
 
-    if (!st)
-        st = plan_blobs(c, &box, &n, &e);
+    ACCEL_TRY(st, plan_blobs(c, &box, &n, &e));
     vote = st != ACCEL_OK;
     if (coll && coll->size > 1)
         all = coll->max_i64(coll->user, &vote, st ? NULL : &e);
-    if (!st)
-        st = all;
-    if (!st)
-        st = ckpt_read_together(c, box, n, true, vote ? NULL : coll, &e);
+    ACCEL_TRY(st, all);
+    ACCEL_TRY(st, ckpt_read_together(c, box, n, true, vote ? NULL : coll, &e));
     free(box);
     if (st) {
         accel_ckpt_close(c);

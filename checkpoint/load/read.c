@@ -80,9 +80,8 @@ static accel_status_t plan_pair(struct ckpt_reader *r, const struct ckpt_tensor 
     if (!ckpt_box_intersect(t->ndim, b->offset, b->shape, want->offset, want->shape,
                             off, shape))
         return ACCEL_OK;
-    st = grow_plan((void **)&r->copy, &r->copy_cap, r->copies, sizeof(*r->copy), err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, grow_plan((void **)&r->copy, &r->copy_cap, r->copies,
+                              sizeof(*r->copy), err));
     copy = &r->copy[r->copies++];
     *copy = (struct ckpt_fill){ .dst = want->data };
     ckpt_runs_start(&copy->runs, t->ndim, accel_dtype_bytes(t->dtype), b->offset,
@@ -92,16 +91,15 @@ static accel_status_t plan_pair(struct ckpt_reader *r, const struct ckpt_tensor 
          at += CKPT_PIECE_BYTES) {
         size_t k = (size_t)(at / CKPT_PIECE_BYTES);
 
-        st = ckpt_plan_use(r,
-                           &(struct ckpt_use){ .box = index,
-                                               .piece = k,
-                                               .copy = r->copies - 1,
-                                               .file = b->file,
-                                               .at = b->at + at,
-                                               .bytes = ckpt_piece_bytes(b, k) },
-                           err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st,
+                    ckpt_plan_use(r,
+                                  &(struct ckpt_use){ .box = index,
+                                                      .piece = k,
+                                                      .copy = r->copies - 1,
+                                                      .file = b->file,
+                                                      .at = b->at + at,
+                                                      .bytes = ckpt_piece_bytes(b, k) },
+                                  err));
     }
     return ACCEL_OK;
 }
@@ -300,12 +298,10 @@ accel_status_t ckpt_take_own(struct ckpt_reader *r, size_t first, accel_error_t 
 static accel_status_t read_planned(struct ckpt_reader *r, accel_status_t st,
                                    accel_error_t *err)
 {
-    if (!st)
-        st = ckpt_plan_spans(r, err);
+    ACCEL_TRY(st, ckpt_plan_spans(r, err));
     if (!st && r->spans)
         st = ckpt_ring_open(r, err);
-    if (!st)
-        st = ckpt_take_own(r, 0, err);
+    ACCEL_TRY(st, ckpt_take_own(r, 0, err));
     ckpt_ring_close(r);
     ckpt_plan_free(r);
     return st;

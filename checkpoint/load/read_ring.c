@@ -48,9 +48,7 @@ static accel_status_t enter_file(struct ckpt_source *from, int file, accel_error
     void *map;
 
     ckpt_source_leave(from);
-    st = ckpt_open_shard(from->c, file, &from->fd, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, ckpt_open_shard(from->c, file, &from->fd, err));
     from->file = file;
     map = mmap(NULL, (size_t)f->bytes, PROT_READ, MAP_SHARED, from->fd, 0);
     from->direct = plain_open(from->c->dirfd, f->name, O_RDONLY | O_DIRECT);

@@ -106,8 +106,7 @@ static accel_status_t agree_on_pieces(struct together *t, accel_error_t *err)
     if (!st && c->rank == 0)
         any = count_wishes(t, all);
     free(all);
-    if (!st)
-        st = c->broadcast(c->user, &any, sizeof(any), 0, err);
+    ACCEL_TRY(st, c->broadcast(c->user, &any, sizeof(any), 0, err));
     if (!st && any)
         st = c->broadcast(c->user, t->wish->piece, t->bitmap_bytes, 0, err);
     else if (!st && t->bitmap_bytes)
@@ -196,18 +195,14 @@ static accel_status_t plan_together(struct together *t, const accel_ckpt_box_t *
     struct ckpt_reader *r = t->r;
     accel_status_t st = ckpt_plan_boxes(r, boxes, n, blobs, err);
 
-    if (!st)
-        st = make_wish(t, err);
+    ACCEL_TRY(st, make_wish(t, err));
     st = ckpt_agree(t->coll, st, err);
-    if (!st)
-        st = agree_on_pieces(t, err);
+    ACCEL_TRY(st, agree_on_pieces(t, err));
     if (st)
         return st;
     st = add_shared(t, err);
-    if (!st)
-        st = ckpt_plan_spans(r, err);
-    if (!st)
-        st = choose_owners(t, err);
+    ACCEL_TRY(st, ckpt_plan_spans(r, err));
+    ACCEL_TRY(st, choose_owners(t, err));
     if (!st && r->spans)
         st = ckpt_ring_open(r, err);
     return ckpt_agree(t->coll, st, err);
@@ -293,8 +288,7 @@ accel_status_t ckpt_read_together(accel_ckpt_t *c, const accel_ckpt_box_t *boxes
     if (!coll || coll->size == 1)
         return ckpt_read_boxes(c, boxes, n, blobs, err);
     st = plan_together(&t, boxes, n, blobs, &e);
-    if (!st)
-        st = take_all(&t, &e);
+    ACCEL_TRY(st, take_all(&t, &e));
     ckpt_ring_close(&r);
     ckpt_source_leave(&t.source);
     ckpt_plan_free(&r);

@@ -117,9 +117,8 @@ accel_status_t ckpt_manifest_add_box(struct ckpt_manifest *m, const struct ckpt_
     accel_status_t st =
         reserve((void **)&m->box, &m->box_cap, m->boxes, 1, sizeof(*m->box), err);
 
-    if (!st)
-        st = reserve((void **)&m->piece, &m->piece_cap, m->pieces, pieces,
-                     sizeof(*m->piece), err);
+    ACCEL_TRY(st, reserve((void **)&m->piece, &m->piece_cap, m->pieces, pieces,
+                          sizeof(*m->piece), err));
     if (st)
         return st;
     m->box[m->boxes] = *b;
@@ -241,18 +240,14 @@ accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
     accel_status_t st;
 
     for (size_t i = 0; i < part->tensors; i++) {
-        st = ckpt_manifest_add_tensor(m, &part->tensor[i], err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, ckpt_manifest_add_tensor(m, &part->tensor[i], err));
     }
     for (size_t i = 0; i < part->boxes; i++) {
         struct ckpt_mbox b = part->box[i];
 
         b.tensor += first;
         b.file = rank;
-        st = ckpt_manifest_add_box(m, &b, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, ckpt_manifest_add_box(m, &b, err));
         memcpy(m->piece + m->box[m->boxes - 1].piece, part->piece + b.piece,
                b.pieces * sizeof(*m->piece));
     }

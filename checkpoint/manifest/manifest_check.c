@@ -168,16 +168,12 @@ accel_status_t ckpt_manifest_check(const struct ckpt_manifest *m, enum message c
     for (size_t i = 0; i < m->tensors; i++) {
         const struct ckpt_tensor *t = &m->tensor[i];
 
-        st = check_tensor(m, t, &pairs, code, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, check_tensor(m, t, &pairs, code, err));
         if (t->blob && (blobs -= t->shape[0]) < 0)
             return accel_fail_at(err, code, t->name, "store large data as tensors",
                                  "the blobs have more than %d bytes", CKPT_BLOBS_MAX);
     }
-    st = ckpt_boxes_by_place(m, &order, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, ckpt_boxes_by_place(m, &order, err));
     for (size_t i = 0; i < m->boxes && !st; i++) {
         const struct ckpt_mbox *b = &m->box[order[i]],
                                *last = i ? &m->box[order[i - 1]] : b;

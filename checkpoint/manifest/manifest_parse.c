@@ -431,16 +431,11 @@ accel_status_t ckpt_manifest_parse(struct ckpt_manifest *m_out, const char *text
     struct parser p = { .where = where, .err = err };
     accel_status_t st = check_format(&p, text, len);
 
-    if (!st)
-        st = check_self(&p, text, len);
-    if (!st)
-        st = parse_header(&p, &m);
-    if (!st)
-        st = parse_files(&p, &m, fragment);
-    if (!st)
-        st = parse_tensors(&p, &m, fragment);
-    if (!st)
-        st = index_boxes(&p, &m);
+    ACCEL_TRY(st, check_self(&p, text, len));
+    ACCEL_TRY(st, parse_header(&p, &m));
+    ACCEL_TRY(st, parse_files(&p, &m, fragment));
+    ACCEL_TRY(st, parse_tensors(&p, &m, fragment));
+    ACCEL_TRY(st, index_boxes(&p, &m));
     if (!st && !fragment)
         st = ckpt_manifest_check(&m, A0808, err);
     if (st) {

@@ -79,9 +79,7 @@ accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int dama
     if (ckpt_step_of_name(name) < 0)
         return accel_fail_at(err, A0815, name, "see accel_ckpt.h",
                              "accel_ckpt_set_aside: not the name of a step directory");
-    st = path_open_dir(root, &rootfd, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, path_open_dir(root, &rootfd, err));
     if (rootfd < 0)
         return accel_fail_at(err, A0803, root, "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");

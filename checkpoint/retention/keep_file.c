@@ -114,9 +114,7 @@ accel_status_t accel_ckpt_note_value(const char *root, const char *run_id,
         step > CKPT_STEP_MAX || !isfinite(value))
         return accel_fail(err, A0815, "see accel_ckpt.h",
                           "accel_ckpt_note_value: metric, step or value out of range");
-    st = ckpt_make_root(root, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, ckpt_make_root(root, err));
     text_format(line, sizeof(line), "value %016" PRIx64 " %" PRId64 " %.17g %s\n",
                 ckpt_run_hash(run_id), step, value, metric);
     rootfd = TEMP_FAILURE_RETRY(open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -241,8 +241,7 @@ accel_status_t ckpt_survey(struct ckpt_survey *s_out, int rootfd, const char *ru
         snprintf(s->run_id, sizeof(s->run_id), "%s", run_id);
     st = list_steps(s, rootfd, err);
     look_at_all(s, rootfd);
-    if (!st)
-        st = read_rule(s, rootfd, rule, err);
+    ACCEL_TRY(st, read_rule(s, rootfd, rule, err));
     if (!st)
         decide(s, newest);
     else

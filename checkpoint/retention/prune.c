@@ -123,8 +123,7 @@ static accel_status_t prune(const struct ckpt_prune *p, int rootfd, accel_error_
     struct ckpt_rule rule;
     accel_status_t st = prune_rule(p, rootfd, &rule, err);
 
-    if (!st)
-        st = ckpt_survey(&s, rootfd, NULL, &rule, INT64_MAX, err);
+    ACCEL_TRY(st, ckpt_survey(&s, rootfd, NULL, &rule, INT64_MAX, err));
     if (!st) {
         keep_whole(p, &s);
         st = delete_rest(p, rootfd, &s, err);
@@ -142,8 +141,7 @@ static accel_status_t tidy(const struct ckpt_prune *p,
     int rootfd, lease;
     accel_status_t st = ckpt_lease_open(p->root, p->dry_run, &rootfd, &lease, err);
 
-    if (!st)
-        st = work(p, rootfd, err);
+    ACCEL_TRY(st, work(p, rootfd, err));
     if (lease >= 0)
         close(lease);
     if (rootfd >= 0)
@@ -218,11 +216,9 @@ static accel_status_t repair(const struct ckpt_prune *p, int rootfd, accel_error
 
     if (!p->dry_run)
         ckpt_settle_old(rootfd);
-    if (!st)
-        st = remove_left(p, rootfd, ".trash-", "a deletion that ended in its middle",
-                         err);
-    if (!st)
-        st = accel_ckpt_list(p->root, &list, &n, err);
+    ACCEL_TRY(st, remove_left(p, rootfd, ".trash-",
+                              "a deletion that ended in its middle", err));
+    ACCEL_TRY(st, accel_ckpt_list(p->root, &list, &n, err));
     for (size_t i = 0; i < n && !st; i++) {
         accel_error_t e = { 0 };
 

@@ -30,9 +30,7 @@ accel_status_t ckpt_agree_whose(const accel_ckpt_coll_t *c, accel_status_t mine,
         shared = *err;
         shared.code = mine;
     }
-    st = c->broadcast(c->user, &shared, sizeof(shared), rank, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, c->broadcast(c->user, &shared, sizeof(shared), rank, err));
     return accel_fail_from(err, &shared, "rank %d: %.700s", rank, shared.text);
 }
 
@@ -66,12 +64,10 @@ static accel_status_t join_parts(const struct ckpt_manifest *mine, const char *a
             st = accel_fail(err, A0816, "save the same run on all ranks",
                             "rank %d of %d saves run '%s', but rank 0 of %d saves '%s'",
                             r, part.world, part.run_id, m->world, mine->run_id);
-        if (!st)
-            st = ckpt_manifest_merge(m, &part, r, err);
+        ACCEL_TRY(st, ckpt_manifest_merge(m, &part, r, err));
         ckpt_manifest_free(&part);
     }
-    if (!st)
-        st = ckpt_manifest_sort(m, err);
+    ACCEL_TRY(st, ckpt_manifest_sort(m, err));
     return st ? st : ckpt_manifest_check(m, A0816, err);
 }
 

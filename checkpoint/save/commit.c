@@ -172,16 +172,12 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
 
     if (st)
         return st;
-    st = path_open_dir(root, &c->rootfd, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, path_open_dir(root, &c->rootfd, err));
     if (c->rootfd < 0)
         return accel_fail_at(err, ckpt_is_disk_error(errno) ? A0801 : A0803, root,
                              "check accel.checkpoint.dir",
                              "cannot open the checkpoint directory: %m");
-    st = c->staged ? ckpt_staging_id_make(c->rootfd, c->id, err) : ACCEL_OK;
-    if (st)
-        return st;
+    ACCEL_CHECK(st, c->staged ? ckpt_staging_id_make(c->rootfd, c->id, err) : ACCEL_OK);
     names(c, step, owner);
     if (c->staged && ckpt_is_recorded(c->rootfd, c->final))
         return accel_fail_at(err, A0860, c->final,
@@ -189,9 +185,7 @@ accel_status_t ckpt_commit_begin(struct ckpt_commit *c, const char *root, int64_
                              "an earlier save of this step is on the nodes, and is not "
                              "overwritten");
     clean_stale(c->rootfd, owner);
-    st = check_room(c, root, bytes, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, check_room(c, root, bytes, err));
     if (TEMP_FAILURE_RETRY(mkdirat(c->rootfd, c->tmp, 0777)))
         return fail_to_make(c, errno, err);
     c->made = true;
@@ -212,9 +206,7 @@ accel_status_t ckpt_commit_join(struct ckpt_commit *c, const char *root, int64_t
     accel_status_t st;
 
     names(c, step, owner);
-    st = path_open_dir(root, &c->rootfd, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, path_open_dir(root, &c->rootfd, err));
     if (c->rootfd >= 0)
         c->tmpfd = ckpt_open_dir(c->rootfd, c->tmp);
     if (c->tmpfd < 0)
@@ -239,8 +231,7 @@ static accel_status_t write_manifest(const struct ckpt_commit *c,
                              "cannot create: %m");
     if (pwrite_all(fd, text->s, text->len, 0))
         st = accel_fail_at(err, A0801, "MANIFEST", "free space", "write: %m");
-    if (!st)
-        st = ckpt_fsync(fd, "MANIFEST", err);
+    ACCEL_TRY(st, ckpt_fsync(fd, "MANIFEST", err));
     if (close(fd) && !st)
         st = accel_fail_at(err, A0801, "MANIFEST", "check the disk", "close: %m");
     if (!st &&

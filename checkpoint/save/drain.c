@@ -81,8 +81,7 @@ static accel_status_t open_part(struct accel_ckpt_saving *g, accel_error_t *err)
 
     snprintf(where, sizeof(where), "%.120s/%.100s/MANIFEST", g->root, d->name);
     st = ckpt_manifest_parse(&part->m, d->text, d->len, false, where, err);
-    if (!st)
-        st = ckpt_index_places(part, err);
+    ACCEL_TRY(st, ckpt_index_places(part, err));
     if (st)
         return st;
     g->m.step = part->m.step;
@@ -274,14 +273,10 @@ static accel_status_t find_files(const struct accel_ckpt_saving *g, size_t *size
 
     for (size_t f = 0; !st && f < world; f++)
         sees[f] = (unsigned char)look_at_file(d, (int)f, NULL);
-    if (!st)
-        st = share_out(g, sees, sizes, c, err);
-    if (!st)
-        st = ckpt_agree(c, say_missing(d, sees, ckpt_may_pass, err), err);
-    if (!st)
-        st = ckpt_agree(c, say_missing(d, sees, is_damage, err), err);
-    if (!st)
-        st = ckpt_agree(c, c->rank == 0 ? say_elsewhere(d, err) : ACCEL_OK, err);
+    ACCEL_TRY(st, share_out(g, sees, sizes, c, err));
+    ACCEL_TRY(st, ckpt_agree(c, say_missing(d, sees, ckpt_may_pass, err), err));
+    ACCEL_TRY(st, ckpt_agree(c, say_missing(d, sees, is_damage, err), err));
+    ACCEL_TRY(st, ckpt_agree(c, c->rank == 0 ? say_elsewhere(d, err) : ACCEL_OK, err));
     free(sees);
     return st;
 }
@@ -404,8 +399,7 @@ static accel_status_t publish_copy(struct accel_ckpt_saving *g,
     if (c->rank == 0) {
         if (g->may_commit)
             st = g->may_commit(g->may_commit_user, err);
-        if (!st)
-            st = ckpt_commit_publish(&g->commit, &text, err);
+        ACCEL_TRY(st, ckpt_commit_publish(&g->commit, &text, err));
     }
     return ckpt_agree(c, st, err);
 }
@@ -452,12 +446,9 @@ static accel_status_t begin_drain(struct accel_ckpt_saving *g,
             st = accel_fail_nomem(err, "sizes", sizeof(*g->sizes));
     }
     st = ckpt_agree(c, st, err);
-    if (!st)
-        st = share_record(g, c, err);
-    if (!st)
-        st = ckpt_agree(c, open_part(g, err), err);
-    if (!st)
-        st = find_files(g, g->sizes, c, err);
+    ACCEL_TRY(st, share_record(g, c, err));
+    ACCEL_TRY(st, ckpt_agree(c, open_part(g, err), err));
+    ACCEL_TRY(st, find_files(g, g->sizes, c, err));
     if (st)
         return st;
     snprintf(g->m.owner, sizeof(g->m.owner), "%s", s->owner);
@@ -500,8 +491,7 @@ accel_status_t accel_ckpt_drain_begin(accel_ckpt_saving_t **saving_out,
         g ? prepare(g, name, s, e) : accel_fail_nomem(e, "a save", sizeof(*g));
 
     st = ckpt_agree(c, st, e);
-    if (!st)
-        st = begin_drain(g, s, c, e);
+    ACCEL_TRY(st, begin_drain(g, s, c, e));
     if (st)
         accel_ckpt_save_free(g);
     else

@@ -132,9 +132,7 @@ accel_status_t ckpt_local_make(const struct accel_ckpt_saving *g, int *fd_out,
     accel_status_t st;
 
     snprintf(dir, sizeof(dir), "accel-%s", g->commit.id);
-    st = make_home(g->local, dir, &home, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, make_home(g->local, dir, &home, err));
     ckpt_step_name(step, g->m.step);
     snprintf(name, sizeof(name), "%s.%s", step, g->m.owner);
     if (make_at(home, name) == 0)

@@ -133,12 +133,10 @@ accel_status_t ckpt_one_file_begin(struct ckpt_one_file **one_out,
         pack(&o->mine, coll->rank);
         st = make_room(o, err);
     }
-    if (!st)
-        st = ckpt_manifest_format(&o->mine, coll->rank, &text, err);
+    ACCEL_TRY(st, ckpt_manifest_format(&o->mine, coll->rank, &text, err));
     *one_out = o;
     st = ckpt_agree(coll, st, err);
-    if (!st)
-        st = take_fragments(o, m, &text, err);
+    ACCEL_TRY(st, take_fragments(o, m, &text, err));
     strbuf_free(&text);
     return st;
 }
@@ -282,9 +280,8 @@ static accel_status_t send_rounds(struct ckpt_one_file *o, accel_error_t *err)
         st = c->broadcast(c->user, &t, sizeof(t), 0, err);
         if (st || t.what == TURN_END)
             return st;
-        st = c->gather(c->user, o->send, send_part(o, &t), 0, &none, NULL, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st,
+                    c->gather(c->user, o->send, send_part(o, &t), 0, &none, NULL, err));
     }
 }
 
@@ -303,12 +300,10 @@ static accel_status_t take_rounds(struct ckpt_one_file *o,
 
         end = choose(o, first, &t);
         st = c->broadcast(c->user, &t, sizeof(t), 0, err);
-        if (!st)
-            st = c->gather(c->user, o->send, send_part(o, &t), 0, &gathered, o->sizes,
-                           err);
+        ACCEL_TRY(st, c->gather(c->user, o->send, send_part(o, &t), 0, &gathered,
+                                o->sizes, err));
         *lost_out = st != ACCEL_OK;
-        if (!st)
-            st = write_round(o, first, end, gathered, m, w, &good, err);
+        ACCEL_TRY(st, write_round(o, first, end, gathered, m, w, &good, err));
         free(gathered);
     }
     return st;
@@ -326,10 +321,8 @@ static accel_status_t write_file(struct ckpt_one_file *o, int dirfd,
     bool lost = false;
     accel_status_t st = ckpt_layout(dirfd, m, 0, err), closed = ACCEL_OK;
 
-    if (!st)
-        st = ckpt_writer_open(&w, dirfd, m, 0, pace, err);
-    if (!st)
-        st = take_rounds(o, m, w, &lost, err);
+    ACCEL_TRY(st, ckpt_writer_open(&w, dirfd, m, 0, pace, err));
+    ACCEL_TRY(st, take_rounds(o, m, w, &lost, err));
     if (w)
         closed = ckpt_writer_close(w, !st, direct_out, &e);
     if (!st && closed) {

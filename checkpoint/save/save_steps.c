@@ -114,8 +114,7 @@ static accel_status_t save_describe(struct ckpt_manifest *m, const accel_ckpt_sa
 {
     accel_status_t st = check_args(s, c, err);
 
-    if (!st)
-        st = start_manifest(m, s, c, err);
+    ACCEL_TRY(st, start_manifest(m, s, c, err));
     if (st)
         return st;
     ckpt_shard_name(m->file[c->rank].name, c->rank, c->size);
@@ -238,8 +237,7 @@ static accel_status_t commit(struct accel_ckpt_saving *g, const struct ckpt_mani
         st = ckpt_places_write(g, nodes, err);
     if (!st && g->may_commit)
         st = g->may_commit(g->may_commit_user, err);
-    if (!st)
-        st = ckpt_commit_publish(&g->commit, &text, err);
+    ACCEL_TRY(st, ckpt_commit_publish(&g->commit, &text, err));
     strbuf_free(&text);
     return st;
 }
@@ -254,8 +252,7 @@ static accel_status_t join_and_commit(struct accel_ckpt_saving *g,
     accel_status_t st = g->local ? gather_nodes(g, c, &nodes, err) : ACCEL_OK;
     int failed;
 
-    if (!st)
-        st = gather_fragments(c, mine, &all, g->sizes, err);
+    ACCEL_TRY(st, gather_fragments(c, mine, &all, g->sizes, err));
     if (!st && c->rank == 0)
         st = ckpt_join_fragments(&g->m, all, g->sizes, &m, err);
     if (!st && c->rank == 0)
@@ -294,8 +291,7 @@ static accel_status_t publish(struct accel_ckpt_saving *g, const accel_ckpt_coll
     if (g->one)
         return check_and_commit(g, c, err);
     st = ckpt_agree(c, ckpt_manifest_format(&g->m, c->rank, &mine, err), err);
-    if (!st)
-        st = join_and_commit(g, &mine, c, err);
+    ACCEL_TRY(st, join_and_commit(g, &mine, c, err));
     strbuf_free(&mine);
     return st;
 }
@@ -307,16 +303,12 @@ static accel_status_t begin(struct accel_ckpt_saving *g, const accel_ckpt_save_t
     int64_t total = 0;
     accel_status_t st = save_prepare(&g->m, s, c, &g->sizes, err);
 
-    if (!st)
-        st = ckpt_saving_paths(g, s, err);
-    st = ckpt_agree(c, st, err);
-    if (st)
-        return st;
+    ACCEL_TRY(st, ckpt_saving_paths(g, s, err));
+    ACCEL_CHECK(st, ckpt_agree(c, st, err));
     st = total_bytes(c, &g->m, g->sizes, &total, err);
     if (s->one_file && c->size > 1) {
         st = ckpt_agree(c, st, err);
-        if (!st)
-            st = ckpt_one_file_begin(&g->one, &g->m, c, err);
+        ACCEL_TRY(st, ckpt_one_file_begin(&g->one, &g->m, c, err));
         if (st)
             return st;
     }
@@ -379,8 +371,7 @@ accel_status_t accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
         g ? ACCEL_OK : accel_fail_nomem(e, "a save", sizeof(struct accel_ckpt_saving));
 
     st = ckpt_agree(c, st, e);
-    if (!st)
-        st = begin(g, s, c, e);
+    ACCEL_TRY(st, begin(g, s, c, e));
     if (st)
         accel_ckpt_save_free(g);
     else
@@ -405,10 +396,8 @@ static accel_status_t write_local(struct accel_ckpt_saving *g, accel_error_t *er
 
     g->local_begun = true;
     st = ckpt_local_make(g, &dirfd, err);
-    if (!st)
-        st = write_file(g, dirfd, err);
-    if (!st)
-        st = ckpt_fsync(dirfd, g->local, err);
+    ACCEL_TRY(st, write_file(g, dirfd, err));
+    ACCEL_TRY(st, ckpt_fsync(dirfd, g->local, err));
     if (dirfd >= 0)
         close(dirfd);
     return st;
@@ -435,8 +424,7 @@ accel_status_t accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err)
     } else {
         if (g->rank != 0)
             st = ckpt_commit_join(&g->commit, g->root, g->m.step, g->m.owner, e);
-        if (!st)
-            st = write_file(g, g->commit.tmpfd, e);
+        ACCEL_TRY(st, write_file(g, g->commit.tmpfd, e));
     }
     file_limit_release(&before);
     g->written = st;
@@ -470,8 +458,7 @@ accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
         *e = g->why;
     st = ckpt_agree(c, g->written, e);
     file_limit_hold(&before);
-    if (!st)
-        st = g->steps ? g->steps->publish(g, c, e) : publish(g, c, e);
+    ACCEL_TRY(st, g->steps ? g->steps->publish(g, c, e) : publish(g, c, e));
     file_limit_release(&before);
     if (st)
         return st;

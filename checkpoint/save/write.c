@@ -356,11 +356,9 @@ accel_status_t ckpt_writer_open(struct ckpt_writer **writer_out, int dirfd,
     st = ckpt_boxes_by_place(m, &w->order, err);
     if (!st && m->boxes)
         w->ring.from = m->box[w->order[0]].at;
-    if (!st)
-        st = open_ring(w, dirfd, err);
-    if (!st)
-        st = ckpt_meta_hash(m, rank, w->ring.fd, w->order, m->boxes,
-                            &m->file[rank].meta, err);
+    ACCEL_TRY(st, open_ring(w, dirfd, err));
+    ACCEL_TRY(st, ckpt_meta_hash(m, rank, w->ring.fd, w->order, m->boxes,
+                                 &m->file[rank].meta, err));
     if (!st && (e = start_writers(w)) != 0)
         st = fail_write(w, e, err);
     if (st)

@@ -210,9 +210,7 @@ accel_status_t config_file_replace(const char *path, const struct strbuf *text,
     /* Nothing to write, so nothing to keep either. */
     if (is_same(path, text))
         return ACCEL_OK;
-    st = name_bak(path, bak, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, name_bak(path, bak, err));
     /* For a symbolic link, .bak becomes the file behind it, which
      * is what is replaced. */
     if (linkat(AT_FDCWD, path, AT_FDCWD, bak, AT_SYMLINK_FOLLOW))

@@ -160,8 +160,7 @@ static accel_status_t compare_values(struct diff *d, const struct ckpt_view *a,
         int64_t n = a->elems - at < most ? a->elems - at : most;
 
         st = ckpt_read_part(d->c[0], a, at, n, d->part[0], err);
-        if (!st)
-            st = ckpt_read_part(d->c[1], b, at, n, d->part[1], err);
+        ACCEL_TRY(st, ckpt_read_part(d->c[1], b, at, n, d->part[1], err));
         if (!st)
             compare_parts(d, a->dtype, at, n, &y);
         ckpt_progress_add(&d->progress, n * (int64_t)accel_dtype_bytes(a->dtype));
@@ -285,8 +284,7 @@ int ckpt_diff(const struct ckpt_args *a)
     accel_status_t st = ckpt_open_path(&d.c[0], a->path[0], &err);
     int code;
 
-    if (!st)
-        st = ckpt_open_path(&d.c[1], a->path[1], &err);
+    ACCEL_TRY(st, ckpt_open_path(&d.c[1], a->path[1], &err));
     if (!st) {
         d.table = cli_table_new("differences", columns);
         st = d.table ? compare_all(&d, &err) : accel_fail_nomem(&err, "the table", 0);

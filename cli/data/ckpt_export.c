@@ -172,9 +172,7 @@ static accel_status_t put_part(struct export *x, size_t i, int64_t at, int64_t n
         st = ckpt_read_part(x->c, v, at, n, x->part, err);
         return st ? st : accel_safetensors_write_stored(x->out, i, at, n, x->part, err);
     }
-    st = ckpt_read_weights(x->c, v, at, n, wide, wide + n, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, ckpt_read_weights(x->c, v, at, n, wide, wide + n, err));
     return (is_turned(x, v) ? accel_safetensors_write_transposed
                             : accel_safetensors_write)(x->out, i, at, n, wide, err);
 }
@@ -236,15 +234,13 @@ static accel_status_t export_all(struct export *x, accel_error_t *err)
 {
     accel_status_t st = find_model(x, err);
 
-    if (!st)
-        st = choose(x, err);
-    if (!st)
-        st = begin(x, err);
+    ACCEL_TRY(st, choose(x, err));
+    ACCEL_TRY(st, begin(x, err));
     for (size_t i = 0; i < x->count && !st; i++)
         st = put(x, i, err);
-    if (!st)
-        st = accel_safetensors_commit(x->out, x->model.config ? "config.json" : NULL,
-                                      x->model.config, err);
+    ACCEL_TRY(st,
+              accel_safetensors_commit(x->out, x->model.config ? "config.json" : NULL,
+                                       x->model.config, err));
     if (!st)
         x->tokenizer = ckpt_model_tokenizer(&x->model, x->args->path[1]);
     ckpt_progress_end(&x->progress);
@@ -303,13 +299,11 @@ int ckpt_export(const struct ckpt_args *a)
                         !hf_names_for(a->hf) ? "--hf takes gpt2, llama or bert"
                         : a->all ? "--all keeps names and dtypes as they are"
                                  : "--dtype takes float32, bfloat16 or float16");
-    if (!st)
-        st = ckpt_open_path(&x.c, a->path[0], &err);
+    ACCEL_TRY(st, ckpt_open_path(&x.c, a->path[0], &err));
     if (!st && a->remove && is_inside(a->path[1], ckpt_path(x.c)))
         st = accel_fail_at(&err, A0010, a->path[1], "write to a directory beside it",
                            "the output lies in the checkpoint that is to be removed");
-    if (!st)
-        st = export_all(&x, &err);
+    ACCEL_TRY(st, export_all(&x, &err));
     if (!st && a->remove)
         st = ckpt_remove(ckpt_path(x.c), &err);
     code = st ? cli_fail(&err) : say_done(&x);

@@ -161,8 +161,7 @@ static accel_status_t encode_file(struct job *j, int fd, const char *name,
         }
         st = tokenizer_encode(j->t, j->text, n, continued, j->ids, 2 * j->cap, &count,
                               err);
-        if (!st)
-            st = token_output_add(&j->out, j->ids, count, err);
+        ACCEL_TRY(st, token_output_add(&j->out, j->ids, count, err));
         memmove(j->text, j->text + n, have - n);
         have -= n;
         continued = true;
@@ -222,17 +221,13 @@ static accel_status_t tokenize_all(struct job *j, const struct args *a,
     int32_t eot;
     accel_status_t st = accel_tokenizer_open(&j->t, a->tokenizer, err);
 
-    if (!st)
-        st = find_eot(j, a, &eot, err);
-    if (!st)
-        st = grow_piece(j, err);
-    if (!st)
-        st = token_output_open(&j->out, a->output, j->t, err);
+    ACCEL_TRY(st, find_eot(j, a, &eot, err));
+    ACCEL_TRY(st, grow_piece(j, err));
+    ACCEL_TRY(st, token_output_open(&j->out, a->output, j->t, err));
     for (int i = 0; i < a->count && !st; i++) {
         if (i)
             st = token_output_add(&j->out, &eot, 1, err);
-        if (!st)
-            st = tokenize_file(j, a->files[i], err);
+        ACCEL_TRY(st, tokenize_file(j, a->files[i], err));
     }
     /* The result takes the place of the progress line. */
     if (j->progress)

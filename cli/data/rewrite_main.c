@@ -219,8 +219,7 @@ static int make_index(const char *dir, bool json)
     accel_status_t st = ckpt_open_path(&c, dir, &err);
     int code;
 
-    if (!st)
-        st = ckpt_index(c, ckpt_progress_read, &progress, &err);
+    ACCEL_TRY(st, ckpt_index(c, ckpt_progress_read, &progress, &err));
     ckpt_progress_end(&progress);
     if (st) {
         code = cli_fail(&err);

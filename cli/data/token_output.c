@@ -139,9 +139,7 @@ accel_status_t token_output_commit(struct token_output *o, accel_error_t *err)
     token_file_header(header, o->width, o->tokens, o->mark);
     if (lseek(o->fd, 0, SEEK_SET))
         return tokens_not_written(o, err);
-    st = write_token_bytes(o, header, sizeof(header), err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, write_token_bytes(o, header, sizeof(header), err));
     if (fsync(o->fd) || rename(temporary, o->path))
         return tokens_not_written(o, err);
     temporary[0] = '\0';

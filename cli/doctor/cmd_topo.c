@@ -131,8 +131,7 @@ static accel_status_t take_devices(const struct given *g, int local_rank,
     accel_status_t st = topo_gpu_map(g->visible, g->on_node, local_rank, local_size,
                                      first_out, &rank->devices, err);
 
-    if (st == ACCEL_OK)
-        st = topo_check_unset(gpus, g->visible, g->on_node, err);
+    ACCEL_TRY(st, topo_check_unset(gpus, g->visible, g->on_node, err));
     /* More than a rank can use; the report says how many it keeps. */
     if (rank->devices > TOPO_RANK_GPUS)
         rank->devices = TOPO_RANK_GPUS;
@@ -157,8 +156,7 @@ static accel_status_t map_all(const struct given *g, int ranks,
         memcpy(rank[i].mask, g->mask, sizeof(g->mask));
         st = take_devices(g, i, ranks, &first, &rank[i], err);
     }
-    if (st == ACCEL_OK)
-        st = topo_map(g->machine, rank, ranks, place, err);
+    ACCEL_TRY(st, topo_map(g->machine, rank, ranks, place, err));
     free(rank);
     return st;
 }
@@ -181,8 +179,7 @@ static accel_status_t map_own(const struct given *g, const struct place *p,
 
     if (!rank || !place)
         st = accel_fail_nomem(err, "the map", (size_t)ranks * sizeof(*place));
-    if (st == ACCEL_OK)
-        st = take_devices(g, p->local_rank, p->local_size, first_out, &mine, err);
+    ACCEL_TRY(st, take_devices(g, p->local_rank, p->local_size, first_out, &mine, err));
     /* Where the last rank of the node begins in the list: 0 when there
      * is nothing to share. */
     if (st == ACCEL_OK)

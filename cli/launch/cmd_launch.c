@@ -103,8 +103,7 @@ static accel_status_t export_resume(const char *text, accel_error_t *err)
     if (!text)
         text = getenv(ENV_RESUME) ? getenv(ENV_RESUME) : "auto";
     st = resume_choice(text, NULL, choice, sizeof(choice), err);
-    if (st == ACCEL_OK)
-        st = resume_exists(text, choice, err);
+    ACCEL_TRY(st, resume_exists(text, choice, err));
     if (st == ACCEL_OK && setenv(ENV_RESUME, choice, 1))
         st = accel_fail_nomem(err, "the environment", strlen(choice));
     return st;

@@ -114,13 +114,10 @@ accel_status_t launch_env_make(const struct config *cfg, const char *config_path
     env->claim = -1;
     st = place_machine(cfg, processes, env, err);
     w.nodes = env->nodes;
-    if (st == ACCEL_OK)
-        st = choose_address(cfg, env, addr, &w, err);
+    ACCEL_TRY(st, choose_address(cfg, env, addr, &w, err));
     carrier_start(&env->carrier);
-    if (st == ACCEL_OK)
-        st = add_resolved_config(cfg, config_path, &env->carrier, err);
-    if (st == ACCEL_OK)
-        st = config_environment(cfg, &w, take_variable, env, err);
+    ACCEL_TRY(st, add_resolved_config(cfg, config_path, &env->carrier, err));
+    ACCEL_TRY(st, config_environment(cfg, &w, take_variable, env, err));
     return st == ACCEL_OK ? carrier_seal(&env->carrier, err) : st;
 }
 

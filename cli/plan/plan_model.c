@@ -213,10 +213,9 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     accel_status_t st;
     int others;
 
-    st = p->in.device.present ? backend_cuda_sizes_open(&be, err)
-                              : backend_cpu_sizes_open(&be, p->threads, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, p->in.device.present
+                        ? backend_cuda_sizes_open(&be, err)
+                        : backend_cpu_sizes_open(&be, p->threads, err));
     st = graph_open(&g, be, precision_of(p->config).compute, true, err);
     if (st != ACCEL_OK)
         goto close_backend;
@@ -229,8 +228,8 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     st = nn_precision_assign(&model, 1, p->config, &others, err);
     if (wrap && st == ACCEL_OK)
         st = nn_classes_check(&model, 1, config_wrap_classes(p->config), err);
-    if (st == ACCEL_OK)
-        st = nn_units_build(model, wrap, config_wrap_classes(p->config), &units, err);
+    ACCEL_TRY(st,
+              nn_units_build(model, wrap, config_wrap_classes(p->config), &units, err));
     if (st == ACCEL_OK && recompute)
         nn_recompute_units(model);
     if (st == ACCEL_OK && precision_of(p->config).fp8)
@@ -238,8 +237,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     if (st == ACCEL_OK)
         in->code_bytes = fp8_linears_keep(&linears, be, plan_keeps_codes(p->config, l));
     fp8_linears_rehearse(&linears);
-    if (st == ACCEL_OK)
-        st = nn_measure(model, p->batch, fields, n, true, &activations, err);
+    ACCEL_TRY(st, nn_measure(model, p->batch, fields, n, true, &activations, err));
     *bytes_out = (int64_t)activations;
     /* For the traffic of tensor- and context-parallel groups: what travels between two
      * blocks, [batch, seq, width]. */
@@ -251,8 +249,7 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     if (st == ACCEL_OK && !in->unit_elems) {
         estimate_device(p, &in->device, fields, n);
         st = copy_unit_sizes(in, &units, err);
-        if (st == ACCEL_OK)
-            st = plan_logits(p, in, model, fields, n, activations, err);
+        ACCEL_TRY(st, plan_logits(p, in, model, fields, n, activations, err));
     }
 out:
     /* In reverse: units point into the model, the model into the graph. */
@@ -344,15 +341,14 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
     p->in.moments = p->config->moments;
     p->in.optimizer = "adam moments";
     choose_device(a, p);
-    if (st == ACCEL_OK)
-        st = plan_layout_of(p->config, p->in.world, p->in.local_size, &p->in.layout,
-                            err);
+    ACCEL_TRY(st, plan_layout_of(p->config, p->in.world, p->in.local_size,
+                                 &p->in.layout, err));
     if (st != ACCEL_OK)
         return st;
     st = choose_shape(a, p, err);
-    if (st == ACCEL_OK)
-        st = measure_model(p, &p->in, config_wraps(p->config),
-                           config_recomputes(p->config), &p->in.activation_bytes, err);
+    ACCEL_TRY(st, measure_model(p, &p->in, config_wraps(p->config),
+                                config_recomputes(p->config), &p->in.activation_bytes,
+                                err));
     /* The cures start from the same run, its units shared. */
     p->other = p->in;
     return st == ACCEL_OK && !plan_fits(p) ? measure_cures(p, err) : st;

@@ -210,11 +210,9 @@ static accel_status_t play_round(struct round *r, const struct collective *op,
     op->fill(r);
     st = comm_barrier(r->comm, err);
     start = clock_ns();
-    if (st == ACCEL_OK)
-        st = op->call(r, err);
+    ACCEL_TRY(st, op->call(r, err));
     *ms_out = (double)(clock_ns() - start) / 1e6;
-    if (st == ACCEL_OK)
-        st = comm_all_reduce(r->comm, ms_out, 1, ACCEL_F64, COMM_MAX, err);
+    ACCEL_TRY(st, comm_all_reduce(r->comm, ms_out, 1, ACCEL_F64, COMM_MAX, err));
     if (st == ACCEL_OK && op->verify(r, &why) != ACCEL_OK && !bad->code)
         *bad = why;
     return st;
@@ -270,10 +268,8 @@ static accel_status_t check_collective(struct selftest *t, struct check *c,
 
     most = most > WHOLE_BYTES ? most : WHOLE_BYTES;
     st = comm_alloc(r.comm, MEMORY_WORK, most, &r.in, err);
-    if (st == ACCEL_OK)
-        st = comm_alloc(r.comm, MEMORY_WORK, most, (void **)&r.out, err);
-    if (st == ACCEL_OK)
-        st = play_rounds(&r, op, bfloat16, &c->ms, &bad, err);
+    ACCEL_TRY(st, comm_alloc(r.comm, MEMORY_WORK, most, (void **)&r.out, err));
+    ACCEL_TRY(st, play_rounds(&r, op, bfloat16, &c->ms, &bad, err));
     if (st == ACCEL_OK && bad.code) {
         *err = bad;
         return bad.code;

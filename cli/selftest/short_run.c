@@ -64,14 +64,11 @@ static accel_status_t one_step(accel_t *run, accel_module_t *model, int micro,
             loss = accel_call(model, batch, 2);
         if (loss)
             st = accel_tensor_read(loss, &value, 1, err);
-        if (st == ACCEL_OK)
-            st = accel_backward(run, loss, err);
+        ACCEL_TRY(st, accel_backward(run, loss, err));
         sum += value;
-        if (st == ACCEL_OK)
-            st = accel_step(run, err);
+        ACCEL_TRY(st, accel_step(run, err));
     }
-    if (st == ACCEL_OK)
-        st = comm_all_reduce(run->comm, &sum, 1, ACCEL_F64, COMM_SUM, err);
+    ACCEL_TRY(st, comm_all_reduce(run->comm, &sum, 1, ACCEL_F64, COMM_SUM, err));
     *loss_out = sum / micro / run->boot.size;
     return st;
 }
@@ -129,8 +126,7 @@ int selftest_reference(int world, const char *out)
     accel_status_t st = accel_open(&run, &options, &err);
     char text[1500];
 
-    if (st == ACCEL_OK)
-        st = selftest_train(run, world, out, loss, &err);
+    ACCEL_TRY(st, selftest_train(run, world, out, loss, &err));
     for (int s = 0; st == ACCEL_OK && s < SELFTEST_STEPS; s++)
         printf("%a\n", loss[s]);
     if (st != ACCEL_OK) {
@@ -248,10 +244,8 @@ accel_status_t selftest_alone(const accel_t *run, const char *out,
         one.device = DEVICE_CPU;
     /* One process has no launcher: the config travels as the one ACCEL_ variable. */
     memcpy(resolved, key, sizeof(key));
-    st = config_encode(&one, resolved + strlen(key), sizeof(resolved) - strlen(key),
-                       err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, config_encode(&one, resolved + strlen(key),
+                                  sizeof(resolved) - strlen(key), err));
     env = lone_environment(resolved);
     if (!env)
         return accel_fail_nomem(err, "the environment of a process", 0);

@@ -136,8 +136,7 @@ static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_ou
     size_t n = boxes.count;
 
     live = boxes.all;
-    if (st == ACCEL_OK)
-        st = accel_ckpt_open(&ckpt, dir, err);
+    ACCEL_TRY(st, accel_ckpt_open(&ckpt, dir, err));
     if (st == ACCEL_OK && !(copy = calloc(n + 1, sizeof(*copy))))
         st = accel_fail_nomem(err, "reading back", n * sizeof(*copy));
     for (size_t i = 0; st == ACCEL_OK && i < n; i++) {
@@ -146,8 +145,7 @@ static accel_status_t read_back(accel_t *run, const char *dir, int64_t *bytes_ou
         if (!copy[i].data)
             st = accel_fail_nomem(err, "reading back", box_bytes(&live[i]));
     }
-    if (st == ACCEL_OK)
-        st = accel_ckpt_read(ckpt, copy, n, err);
+    ACCEL_TRY(st, accel_ckpt_read(ckpt, copy, n, err));
     for (size_t i = 0; st == ACCEL_OK && i < n; i++) {
         *bytes_out += (int64_t)box_bytes(&live[i]);
         if (memcmp(live[i].data, copy[i].data, box_bytes(&live[i])) != 0)

@@ -82,8 +82,7 @@ accel_status_t boot_open(struct boot *b, int timeout_ms, accel_error_t *err)
         st = boot_open_pmix(b, err);
     } else {
         st = refuse_lost_tasks(err);
-        if (st == ACCEL_OK)
-            st = boot_open_single(b, err);
+        ACCEL_TRY(st, boot_open_single(b, err));
     }
     if (st != ACCEL_OK)
         boot_free(b);

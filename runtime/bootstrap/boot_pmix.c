@@ -184,9 +184,7 @@ static accel_status_t get_all(struct call *call, const char *key, pmix_value_t *
                                  PMIx_Error_string(rc));
         total += values[r]->data.bo.size;
     }
-    st = boot_blobs_alloc(&call->blobs, call->b.size, total, &call->err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, boot_blobs_alloc(&call->blobs, call->b.size, total, &call->err));
     p = call->blobs.data[0];
     for (int r = 0; r < call->b.size; r++) {
         size_t n = values[r]->data.bo.size;
@@ -213,10 +211,8 @@ static accel_status_t exchange_call(struct call *call)
         return accel_fail_nomem(&call->err, "bootstrap exchange",
                                 (size_t)call->b.size * sizeof(*values));
     st = put_mine(call, key);
-    if (st == ACCEL_OK)
-        st = fence(call);
-    if (st == ACCEL_OK)
-        st = get_all(call, key, values);
+    ACCEL_TRY(st, fence(call));
+    ACCEL_TRY(st, get_all(call, key, values));
     for (int r = 0; r < call->b.size; r++)
         if (values[r])
             PMIX_VALUE_RELEASE(values[r]);
@@ -352,10 +348,8 @@ static accel_status_t open_call(struct call *call)
     b->rank = (int)world->me.rank;
     b->size = (int)size;
     st = boot_alloc_ranks(b, &call->err);
-    if (st == ACCEL_OK)
-        st = find_nodes(call);
-    if (st == ACCEL_OK)
-        st = boot_number_nodes(b, &call->err);
+    ACCEL_TRY(st, find_nodes(call));
+    ACCEL_TRY(st, boot_number_nodes(b, &call->err));
     if (st != ACCEL_OK) {
         free(b->node_of);
         free(b->local_rank_of);
@@ -398,9 +392,7 @@ static accel_status_t world_exchange(struct boot *b, const void *mine, size_t by
     if (bytes > 0)
         memcpy(call->mine, mine, bytes);
     call->bytes = bytes;
-    st = call_run(call, b->deadline_ns, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, call_run(call, b->deadline_ns, err));
     *all_out = call->blobs;
     call_free(call);
     return ACCEL_OK;
@@ -466,9 +458,7 @@ accel_status_t boot_open_pmix(struct boot *b, accel_error_t *err)
     call = call_new(open_call, b);
     if (!call)
         return accel_fail_nomem(err, "bootstrap", sizeof(*call));
-    st = call_run(call, b->deadline_ns, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, call_run(call, b->deadline_ns, err));
     *b = call->b;
     call_free(call);
     return ACCEL_OK;

@@ -55,8 +55,7 @@ accel_status_t boot_open_single(struct boot *b, accel_error_t *err)
     b->size = 1;
     b->method = "single";
     st = boot_alloc_ranks(b, err);
-    if (st == ACCEL_OK)
-        st = boot_number_nodes(b, err);
+    ACCEL_TRY(st, boot_number_nodes(b, err));
     if (st != ACCEL_OK)
         return st;
     b->impl = malloc(sizeof(*b->impl));

@@ -163,8 +163,7 @@ accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes
     accel_status_t st;
 
     st = check_size(bytes, ACCEL_U8, 2, err);
-    if (st == ACCEL_OK)
-        st = comm_begin(c, a, err);
+    ACCEL_TRY(st, comm_begin(c, a, err));
     if (st != ACCEL_OK)
         return st;
     c->kind = kind;
@@ -178,8 +177,7 @@ accel_status_t comm_reserve(struct comm *c, bool scatter, size_t elems, accel_dt
 {
     accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (st == ACCEL_OK)
-        st = comm_refuses(c, err);
+    ACCEL_TRY(st, comm_refuses(c, err));
     return st == ACCEL_OK && c->ops->reserve
                ? c->ops->reserve(c, scatter, elems, t, err)
                : st;
@@ -194,8 +192,7 @@ accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dt
     accel_error_t own = { 0 };
     accel_status_t st = check_size(elems, t, (size_t)c->size, err);
 
-    if (st == ACCEL_OK)
-        st = comm_begin(c, a, err);
+    ACCEL_TRY(st, comm_begin(c, a, err));
     if (st != ACCEL_OK)
         return st;
     return comm_end(c, c->ops->all_gather(c, buf, &own), &own, err);
@@ -214,8 +211,7 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
     if (st == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
         st = accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
                         "reduce_scatter does not support %s", accel_dtype_name(t));
-    if (st == ACCEL_OK)
-        st = comm_begin(c, a, err);
+    ACCEL_TRY(st, comm_begin(c, a, err));
     if (st != ACCEL_OK)
         return st;
     st = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
@@ -237,8 +233,7 @@ accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dt
         st = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
                         "all_reduce does not support %s with operation %d",
                         accel_dtype_name(t), (int)op);
-    if (st == ACCEL_OK)
-        st = comm_begin(c, a, err);
+    ACCEL_TRY(st, comm_begin(c, a, err));
     if (st != ACCEL_OK)
         return st;
     return comm_end(c, c->ops->all_reduce(c, buf, &own), &own, err);
@@ -253,8 +248,7 @@ accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
     accel_error_t own = { 0 };
     accel_status_t st = check_root(c, root, err);
 
-    if (st == ACCEL_OK)
-        st = comm_begin(c, a, err);
+    ACCEL_TRY(st, comm_begin(c, a, err));
     if (st != ACCEL_OK)
         return st;
     return comm_end(c, c->ops->broadcast(c, buf, &own), &own, err);
@@ -283,8 +277,7 @@ accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int r
     if (st == ACCEL_OK && c->rank == root && (!all_out || !sizes_out))
         st = accel_fail(err, A0506, "pass both on the root",
                         "gather: all or sizes is NULL on the root");
-    if (st == ACCEL_OK)
-        st = comm_begin(c, a, err);
+    ACCEL_TRY(st, comm_begin(c, a, err));
     if (st != ACCEL_OK)
         return st;
     if (all_out)

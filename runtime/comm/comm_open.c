@@ -88,8 +88,7 @@ accel_status_t comm_open(struct comm **comm_out, struct boot *b,
     c->nodes_first = c->options->nodes_first;
     c->root = c->options->root ? c->options->root->root : NULL;
     st = keep_options(c, c->options, err);
-    if (st == ACCEL_OK)
-        st = open_backend(c, b, err);
+    ACCEL_TRY(st, open_backend(c, b, err));
     if (st != ACCEL_OK) {
         comm_close(c);
         return st;

@@ -76,8 +76,7 @@ static accel_status_t group_exchange(struct boot *b, const void *mine, size_t by
 
     for (int r = 0; st == ACCEL_OK && r < b->size; r++)
         total += (size_t)g->head[g->member[r]].bytes;
-    if (st == ACCEL_OK)
-        st = boot_blobs_alloc(all_out, b->size, total, err);
+    ACCEL_TRY(st, boot_blobs_alloc(all_out, b->size, total, err));
     if (st != ACCEL_OK)
         return st;
     to = all_out->data[0];
@@ -182,11 +181,9 @@ static accel_status_t open_group(struct group *g, struct wish *wish,
     st = comm_all_gather(c, wish, sizeof(*wish) / sizeof(int64_t), ACCEL_I64, err);
     if (st == ACCEL_OK && wish[c->rank].color >= 0) {
         st = describe_group(c, wish, g, &b, err);
-        if (st == ACCEL_OK)
-            st = comm_open(comm_out, &b, &o, err);
+        ACCEL_TRY(st, comm_open(comm_out, &b, &o, err));
     }
-    if (st == ACCEL_OK)
-        st = hear_others(g, err);
+    ACCEL_TRY(st, hear_others(g, err));
     if (st != ACCEL_OK && *comm_out) {
         comm_close(*comm_out);
         *comm_out = NULL;

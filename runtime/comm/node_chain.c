@@ -271,9 +271,7 @@ static accel_status_t chain_tick(struct chain *w, int64_t t, accel_error_t *err)
         spread_across(w, across);
     if (w->spreads && is_piece(w, inside))
         spread_inside(w, inside);
-    st = w->backend->end(w, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, w->backend->end(w, err));
     if (w->partial)
         add_partials(w, t);
     else

@@ -22,6 +22,22 @@ extern "C" {
 
 /* ---- errors ---------------------------------------------------------------------- */
 
+/* The one family of checks. A chain of calls, of which the first that fails ends it: the
+ * call is made only while `st` is ACCEL_OK. What has to be undone stays behind it. */
+#define ACCEL_TRY(st, call)                                                            \
+    do {                                                                               \
+        if ((st) == ACCEL_OK)                                                          \
+            (st) = (call);                                                             \
+    } while (0)
+/* Makes the call, and returns its status from this function where it is a failure: only
+ * where nothing has to be undone. */
+#define ACCEL_CHECK(st, call)                                                          \
+    do {                                                                               \
+        (st) = (call);                                                                 \
+        if ((st) != ACCEL_OK)                                                          \
+            return st;                                                                 \
+    } while (0)
+
 /* The stable codes of messages.def: A0001 ... Their values have a leading 1 (10001),
  * because 0001 would be octal. */
 enum { MESSAGE_BASE = 10000 };

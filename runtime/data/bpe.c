@@ -214,9 +214,7 @@ accel_status_t bpe_add_raw(struct bpe *b, const char *text, size_t len, int32_t 
             err, A0715, path, "give the added token a name in ASCII",
             "added_tokens: '%s' stands for other bytes in model.vocab (id %d)",
             tokenizer_shown(text, len, shown, sizeof(shown)), id);
-    st = keep_text(b, len, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, keep_text(b, len, err));
     *t = (struct bpe_token){ (uint32_t)b->text_bytes, (uint32_t)len, true, false };
     memcpy(b->text + t->at, text, len);
     b->text_bytes += len;

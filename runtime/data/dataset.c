@@ -61,9 +61,7 @@ static accel_status_t read_header(struct data_file *f, accel_error_t *err)
             "rename text files that end in .bin: this suffix is for token files",
             "%lld bytes are too few for a token file's header of %d",
             (long long)f->bytes, TOKEN_FILE_HEADER);
-    st = data_pread(f, raw, sizeof(raw), 0, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, data_pread(f, raw, sizeof(raw), 0, err));
     f->start = TOKEN_FILE_HEADER;
     f->mark = token_file_mark(raw);
     return token_file_read_header(raw, f->path, f->bytes, &f->width, &f->tokens, err);
@@ -190,9 +188,8 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
 
     if (stat(path, &sb))
         return data_fail_errno(err, path, "open");
-    st = S_ISDIR(sb.st_mode) ? list_dir(d, path, err) : add_path(d, NULL, path, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, S_ISDIR(sb.st_mode) ? list_dir(d, path, err)
+                                        : add_path(d, NULL, path, err));
     d->token_files = is_token_file(d->file[0].path);
     for (int i = 1; i < d->files; i++) {
         if (is_token_file(d->file[i].path) != d->token_files)
@@ -343,12 +340,9 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     st = list_files(d, path, err);
     for (int i = 0; !st && i < d->files; i++)
         st = open_file(&d->file[i], d->token_files, err);
-    if (!st)
-        st = check_one_tokenizer(d, path, err);
-    if (!st)
-        st = dataset_split(d, path, holdout, err);
-    if (!st)
-        st = find_vocab(d, err);
+    ACCEL_TRY(st, check_one_tokenizer(d, path, err));
+    ACCEL_TRY(st, dataset_split(d, path, holdout, err));
+    ACCEL_TRY(st, find_vocab(d, err));
     if (st) {
         accel_dataset_close(d);
         return st;

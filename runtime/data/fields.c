@@ -60,9 +60,7 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
 
     if (!out || !fetch)
         return bad(err, "a dataset must have a fetch function and 1 to 8 fields");
-    st = data_check_fields(fields, n, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, data_check_fields(fields, n, err));
     if (!(holdout >= 0 && holdout <= 0.5))
         return accel_fail(err, A0708,
                           "use a fraction below 0.5; 0.1 keeps a tenth for evaluation",

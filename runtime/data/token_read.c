@@ -73,10 +73,8 @@ accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
 
         if (take <= 0)
             continue; /* an empty file between two others */
-        st = data_pread(f, tokens_out, (size_t)(take * f->width),
-                        f->start + skip * f->width, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, data_pread(f, tokens_out, (size_t)(take * f->width),
+                                   f->start + skip * f->width, err));
         widen(f->width, tokens_out, take);
         for (int64_t t = 0; t < take; t++) {
             if (tokens_out[t] < 0 || tokens_out[t] >= d->vocab)

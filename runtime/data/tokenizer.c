@@ -30,9 +30,7 @@ static accel_status_t encode_words(const struct accel_tokenizer *t, const uint8_
         if (n > WORD_MAX)
             return accel_fail(err, A0716, "check that the input is text",
                               "a word has %zu bytes; the limit is %d", n, WORD_MAX);
-        st = bpe_encode(&t->bpe, p, n, out, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, bpe_encode(&t->bpe, p, n, out, err));
         p += n;
     }
     return ACCEL_OK;
@@ -113,9 +111,7 @@ accel_status_t accel_tokenize(const accel_tokenizer_t *t, const void *text,
                           flags);
     for (size_t i = 0; framed && i < t->frame.before; i++)
         sink_add(&out, t->frame.id[i]);
-    st = encode_level(t, 0, text, bytes, false, &out, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, encode_level(t, 0, text, bytes, false, &out, err));
     for (size_t i = t->frame.before; framed && i < t->frame.count; i++)
         sink_add(&out, t->frame.id[i]);
     *count_out = out.count;

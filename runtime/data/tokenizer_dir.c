@@ -96,9 +96,7 @@ static accel_status_t read_object(const struct dir_reader *r, const char *name,
 
     if (st || (access(path, F_OK) && errno == ENOENT))
         return st;
-    st = tokenizer_read_file(path, &text, &n, r->err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, tokenizer_read_file(path, &text, &n, r->err));
     *object_out = json_of_text(text, n, path, r->err);
     free(text);
     if (!*object_out)
@@ -146,14 +144,12 @@ static accel_status_t read_two_files(struct dir_reader *r)
     size_t n;
     accel_status_t st = read_object(r, "vocab.json", &vocab);
 
-    if (!st)
-        st = file_of(r, "merges.txt", path, sizeof(path));
+    ACCEL_TRY(st, file_of(r, "merges.txt", path, sizeof(path)));
     if (!st && (!vocab || access(path, F_OK)))
         st = accel_fail_at(
             r->err, A0701, r->dir, "give the directory of a saved tokenizer",
             "the directory has neither tokenizer.json nor vocab.json and merges.txt");
-    if (!st)
-        st = tokenizer_read_file(path, &text, &n, r->err);
+    ACCEL_TRY(st, tokenizer_read_file(path, &text, &n, r->err));
     if (st) {
         json_decref(vocab);
         return st;
@@ -318,8 +314,7 @@ static accel_status_t add_extra(const struct dir_reader *r, const char *key,
         st = add_special(r, json_array_get(extra, i));
     json_object_foreach((json_t *)extra, name, v)
     {
-        if (!st)
-            st = add_special(r, v);
+        ACCEL_TRY(st, add_special(r, v));
     }
     return st;
 }
@@ -341,8 +336,7 @@ static accel_status_t add_all_special(const struct dir_reader *r)
     }
     json_object_foreach(r->settings, key, v)
     {
-        if (!st)
-            st = add_extra(r, key, v);
+        ACCEL_TRY(st, add_extra(r, key, v));
     }
     return st;
 }
@@ -393,8 +387,7 @@ static accel_status_t add_tokens(struct dir_reader *r)
     special.list = json_array();
     special.kind = NULL;
     st = add_all_special(&special);
-    if (!st)
-        st = add_numbered(r, r->added, &special);
+    ACCEL_TRY(st, add_numbered(r, r->added, &special));
     json_decref(special.list);
     return st ? st : add_all_special(r);
 }
@@ -465,12 +458,9 @@ static accel_status_t read_files(struct dir_reader *r, bool *two_files_out)
     two_files = !st && !r->root;
     if (two_files)
         st = read_two_files(r);
-    if (!st)
-        st = read_object(r, "tokenizer_config.json", &r->settings);
-    if (!st)
-        st = read_object(r, "special_tokens_map.json", &r->map);
-    if (!st)
-        st = read_object(r, "added_tokens.json", &r->added);
+    ACCEL_TRY(st, read_object(r, "tokenizer_config.json", &r->settings));
+    ACCEL_TRY(st, read_object(r, "special_tokens_map.json", &r->map));
+    ACCEL_TRY(st, read_object(r, "added_tokens.json", &r->added));
     if (!st && !json_object_get(r->settings, "tokenizer_class"))
         st = read_object(r, "config.json", &r->model);
     if (st)
@@ -492,17 +482,13 @@ accel_status_t tokenizer_read_dir(struct accel_tokenizer *t, const char *dir,
     accel_status_t st = read_files(&r, &two_files);
     char path[4096];
 
-    if (!st)
-        st = add_tokens(&r);
-    if (!st)
-        st = set_words(&r, two_files);
+    ACCEL_TRY(st, add_tokens(&r));
+    ACCEL_TRY(st, set_words(&r, two_files));
     if (!st && two_files)
         set_frame(&r);
-    if (!st)
-        st = file_of(&r, two_files ? "vocab.json" : "tokenizer.json", path,
-                     sizeof(path));
-    if (!st)
-        st = json_read_tokenizer(t, r.root, path, err);
+    ACCEL_TRY(st, file_of(&r, two_files ? "vocab.json" : "tokenizer.json", path,
+                          sizeof(path)));
+    ACCEL_TRY(st, json_read_tokenizer(t, r.root, path, err));
     json_decref(r.root);
     json_decref(r.settings);
     json_decref(r.model);

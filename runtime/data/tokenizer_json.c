@@ -69,8 +69,7 @@ static accel_status_t read_byte_level(const struct json_reader *r, const json_t 
     bool regex;
     accel_status_t st = read_flag(r, j, at, "use_regex", true, &regex);
 
-    if (!st)
-        st = read_flag(r, j, at, "add_prefix_space", true, &r->t->prefix_space);
+    ACCEL_TRY(st, read_flag(r, j, at, "add_prefix_space", true, &r->t->prefix_space));
     if (!st && !regex)
         st = json_unsupported(r, at, "put a Split before it, as Llama-3 has",
                               ".use_regex is false, and nothing else splits words");
@@ -121,10 +120,8 @@ static accel_status_t read_sequence(const struct json_reader *r, const json_t *j
                                 "use a tokenizer that splits like GPT-2 or Llama-3",
                                 ": only Split followed by ByteLevel is supported");
     st = read_split(r, split);
-    if (!st)
-        st = read_flag(r, bytes, at, "use_regex", true, &regex);
-    if (!st)
-        st = read_flag(r, bytes, at, "add_prefix_space", true, &prefix);
+    ACCEL_TRY(st, read_flag(r, bytes, at, "use_regex", true, &regex));
+    ACCEL_TRY(st, read_flag(r, bytes, at, "add_prefix_space", true, &prefix));
     if (!st && (regex || prefix))
         st =
             json_unsupported(r, at, "use a tokenizer that splits like GPT-2 or Llama-3",
@@ -321,14 +318,10 @@ accel_status_t json_read_tokenizer(struct accel_tokenizer *t, const json_t *root
     accel_status_t st =
         json_is_object(root) ? check_parts(&r) : json_damaged(&r, "", "no JSON object");
 
-    if (!st)
-        st = read_pre_tokenizer(&r);
-    if (!st)
-        st = json_read_model(&r);
-    if (!st)
-        st = json_read_added(&r);
-    if (!st)
-        st = read_post_processor(&r);
+    ACCEL_TRY(st, read_pre_tokenizer(&r));
+    ACCEL_TRY(st, json_read_model(&r));
+    ACCEL_TRY(st, json_read_added(&r));
+    ACCEL_TRY(st, read_post_processor(&r));
     return st;
 }
 

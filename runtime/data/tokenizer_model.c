@@ -36,15 +36,11 @@ static accel_status_t read_vocab(const struct json_reader *r, json_t *vocab,
         if (id >= ids)
             ids = (int32_t)id + 1;
     }
-    st = bpe_init(&r->t->bpe, ids, json_object_size(vocab), merges, r->err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, bpe_init(&r->t->bpe, ids, json_object_size(vocab), merges, r->err));
     json_object_foreach(vocab, name, v)
     {
-        st = bpe_add_token(&r->t->bpe, name, strlen(name),
-                           (int32_t)json_integer_value(v), r->path, r->err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, bpe_add_token(&r->t->bpe, name, strlen(name),
+                                      (int32_t)json_integer_value(v), r->path, r->err));
     }
     return bpe_finish(&r->t->bpe, r->path, r->err);
 }
@@ -129,9 +125,7 @@ accel_status_t json_read_model(const struct json_reader *r)
 
     if (!json_is_object(model))
         return json_damaged(r, "model", " is not an object");
-    st = check_model(r, model);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, check_model(r, model));
     if (!json_is_array(merges))
         return json_damaged(r, "model.merges", " is not a list of pairs");
     if (ignore && !json_is_boolean(ignore))
@@ -236,13 +230,11 @@ accel_status_t json_read_added(const struct json_reader *r)
         if (!json_is_integer(id) || !t.bytes)
             return fail_added(r, i, " has no id, or no content");
         st = check_id(r, i, json_string_value(text), json_integer_value(id), next);
-        if (!st)
-            st = read_flags(r, i, j, &t);
+        ACCEL_TRY(st, read_flags(r, i, j, &t));
         t.id = (int32_t)json_integer_value(id);
         if (t.id >= next)
             next = (json_int_t)t.id + 1;
-        if (!st)
-            st = keep_added(r, t, json_string_value(text));
+        ACCEL_TRY(st, keep_added(r, t, json_string_value(text)));
     }
     for (size_t k = 0; k < ACCEL_ARRAY_SIZE(r->t->added) && !st; k++)
         st = added_sort(&r->t->added[k], r->path, r->err);

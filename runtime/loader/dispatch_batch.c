@@ -75,9 +75,7 @@ accel_status_t dispatch_step(struct accel_loader *l, struct loader_slot *s,
         fill_header(l, s, &h);
     else
         s = &l->slot[0];
-    st = comm_broadcast(l->place.comm, &h, sizeof(h), 0, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, comm_broadcast(l->place.comm, &h, sizeof(h), 0, err));
     if (h.status != ACCEL_OK)
         return send_error(l, s, err);
     if (l->place.rank != 0)

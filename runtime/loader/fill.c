@@ -136,10 +136,8 @@ static accel_status_t read_stream(struct accel_loader *l, struct loader_slot *s)
 
     if (l->stream.places < 0)
         st = read_unknown(l, s, &got);
-    if (st == ACCEL_OK)
-        st = nothing_came(l, s);
-    if (st == ACCEL_OK)
-        st = read_places(l, s, got, &got);
+    ACCEL_TRY(st, nothing_came(l, s));
+    ACCEL_TRY(st, read_places(l, s, got, &got));
     for (int i = 0; i < s->count; i++)
         s->index[i] = -1;
     return st;

@@ -143,12 +143,9 @@ static accel_status_t open_parts(struct accel_loader *l,
 
     if (st == ACCEL_OK && l->iterable)
         st = check_iterable(l->name, o, err);
-    if (st == ACCEL_OK)
-        st = collate_open(&l->collate, o, l->field, l->fields, err);
-    if (st == ACCEL_OK)
-        st = open_order(l, o, err);
-    if (st == ACCEL_OK)
-        st = open_ring(l, o, err);
+    ACCEL_TRY(st, collate_open(&l->collate, o, l->field, l->fields, err));
+    ACCEL_TRY(st, open_order(l, o, err));
+    ACCEL_TRY(st, open_ring(l, o, err));
     if (st == ACCEL_OK && l->backend->device)
         st = stage_open(&l->stage, l->backend, l->slot[0].host.bytes, err);
     return st;

@@ -288,9 +288,7 @@ static accel_status_t fill_bucket(struct sampler *s, int64_t bucket, accel_error
     for (int64_t i = 0; i < n && st == ACCEL_OK; i++) {
         int64_t length, sample = 0;
 
-        st = checked_at(s, first + i, &sample, err);
-        if (st != ACCEL_OK)
-            return st;
+        ACCEL_CHECK(st, checked_at(s, first + i, &sample, err));
         length = s->length(s->user, sample, NULL);
         if (length < 0)
             return accel_fail(err, A0931, "check the length function of the loader",

@@ -162,8 +162,7 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
     st = batch_take(run, next_micro(run), run->job.batch, false, &e);
     if (st == ACCEL_ESTOPPED)
         st = loop_stop_waiting(run, &e);
-    if (st == ACCEL_OK)
-        st = batch_tensors(run, run->job.batch, next, &e);
+    ACCEL_TRY(st, batch_tensors(run, run->job.batch, next, &e));
     if (st != ACCEL_OK)
         return run_report(run, st, &e, err);
     for (int i = 0; i < n; i++)

@@ -37,8 +37,7 @@ static accel_status_t evaluate_batch(accel_t *run, accel_module_t *root, int64_t
         sums[2] = 1;
         return ACCEL_OK;
     }
-    if (st == ACCEL_OK)
-        st = batch_tensors(run, count > 0 ? count : 1, in, err);
+    ACCEL_TRY(st, batch_tensors(run, count > 0 ? count : 1, in, err));
     if (st != ACCEL_OK)
         return st;
     loss = accel_call(root, in, data_fields(run->job.data, &f));
@@ -46,9 +45,7 @@ static accel_status_t evaluate_batch(accel_t *run, accel_module_t *root, int64_t
         *err = run->graph.error;
         return err->code;
     }
-    st = accel_tensor_read(loss, &value, 1, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, accel_tensor_read(loss, &value, 1, err));
     part[0] = count > 0 ? (double)value * count : 0;
     part[1] = count > 0 ? count : 0;
     part[2] = signals_pending() ? 1 : 0;
@@ -88,8 +85,7 @@ static accel_status_t evaluate(accel_t *run, accel_module_t *root, int batches,
         rounds = batches;
     st = local_sgd_meet(run, false, err);
     /* an evaluation may be long, and a checkpoint waits to be written */
-    if (st == ACCEL_OK)
-        st = background_copied(run, err);
+    ACCEL_TRY(st, background_copied(run, err));
     /* no tape, no dropout */
     run->graph.recording = run->graph.training = false;
     for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)
@@ -123,9 +119,8 @@ accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
     const struct run_model *model;
     accel_status_t st = run_ready(run, "accel_evaluate", err);
 
-    if (st == ACCEL_OK)
-        st = models_only(run, "accel_evaluate", "call accel_model_evaluate", &model,
-                         err);
+    ACCEL_TRY(st, models_only(run, "accel_evaluate", "call accel_model_evaluate",
+                              &model, err));
     return st != ACCEL_OK ? st
                           : evaluate_model(run, model ? model->root : NULL, batches,
                                            loss_out, err);

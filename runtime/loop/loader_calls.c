@@ -41,9 +41,7 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
                                    .rank = run->boot.rank,
                                    .ranks = run->boot.size,
                                    .failure = &run->loader_failure };
-    st = loader_open(out ? &l : NULL, &place, name, data, options, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, loader_open(out ? &l : NULL, &place, name, data, options, err));
     l->run = run;
     st = loaders_claim(l, err);
     if (st != ACCEL_OK) {

@@ -38,8 +38,7 @@ static accel_status_t complete(accel_t *run, struct accel_optim *o, accel_error_
         st = shard_reduce(run->shard, o->number, err);
         if (st == ACCEL_OK && run->hooks > 0)
             st = note_overflow(run, o, err);
-        if (st == ACCEL_OK)
-            st = hooks_call(run, o->number, err);
+        ACCEL_TRY(st, hooks_call(run, o->number, err));
     }
     phase_end(run, PHASE_OPTIMIZER);
     return st;
@@ -50,8 +49,7 @@ accel_status_t optim_gather(accel_t *run, struct accel_optim *o, double *sumsq_o
 {
     accel_status_t st = complete(run, o, err);
 
-    if (st == ACCEL_OK)
-        st = shard_grad_sumsq(run->shard, o->number, sumsq_out, err);
+    ACCEL_TRY(st, shard_grad_sumsq(run->shard, o->number, sumsq_out, err));
     if (st == ACCEL_OK && o->overflowed)
         *sumsq_out = INFINITY;
     if (st == ACCEL_OK)
@@ -140,8 +138,7 @@ accel_status_t optim_apply(accel_t *run, struct accel_optim *o, double sumsq,
     outer = graph_enter(&run->graph, "an update function");
     st = shard_update(run->shard, o->number, o->lr, o->t + 1, factor, err);
     run->graph.inside = outer;
-    if (st == ACCEL_OK)
-        st = run_failed(run, err); /* an own update gave up */
+    ACCEL_TRY(st, run_failed(run, err)); /* an own update gave up */
     o->t++;
     o->updated++;
     averaging_step(o);
@@ -169,8 +166,7 @@ static accel_status_t global_sums(struct accel_optim *o, double sums[2],
 {
     accel_status_t st = optim_gather(o->run, o, &sums[0], err);
 
-    if (st == ACCEL_OK)
-        st = comm_all_reduce(o->run->comm, sums, 2, ACCEL_F64, COMM_SUM, err);
+    ACCEL_TRY(st, comm_all_reduce(o->run->comm, sums, 2, ACCEL_F64, COMM_SUM, err));
     phase_end(o->run, PHASE_WAIT);
     return st;
 }
@@ -273,8 +269,7 @@ accel_status_t accel_clip_value(accel_optim_t *o, float limit, accel_error_t *er
     if (st != ACCEL_OK || !loop_syncs(o->run))
         return st;
     st = complete(o->run, o, &e);
-    if (st == ACCEL_OK)
-        st = note_overflow(o->run, o, &e);
+    ACCEL_TRY(st, note_overflow(o->run, o, &e));
     if (st == ACCEL_OK)
         shard_clamp(o->run->shard, o->number, limit);
     return run_report(o->run, st, &e, err);

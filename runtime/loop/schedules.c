@@ -83,8 +83,7 @@ static accel_status_t schedule_given(const accel_optim_t *o, const char *call,
 {
     accel_status_t st = optim_given(o, call, err);
 
-    if (st == ACCEL_OK)
-        st = run_ready(o->run, call, err);
+    ACCEL_TRY(st, run_ready(o->run, call, err));
     if (st != ACCEL_OK || o->scheduled)
         return st;
     return accel_fail(err, A0980, "call accel_schedule_add before accel_prepare_all",

@@ -69,15 +69,12 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
     if (st) /* a place behind a batch that some rank could not have */
         return run_report(run, st, &e, err);
     st = between_steps(run, "accel_save_state", &e);
-    if (!st)
-        st = accel_ckpt_can_save(&e);
+    ACCEL_TRY(st, accel_ckpt_can_save(&e));
     if (!st && run->boot.rank == 0)
         st = state_dirs_choose(run, dir, path, sizeof(path), &e);
     st = run_agree(run, st, &e);
-    if (!st)
-        st = comm_broadcast(run->comm, path, sizeof(path), 0, &e);
-    if (!st)
-        st = save_below(run, path, 1, &stats, &e);
+    ACCEL_TRY(st, comm_broadcast(run->comm, path, sizeof(path), 0, &e));
+    ACCEL_TRY(st, save_below(run, path, 1, &stats, &e));
     if (!st && run->boot.rank == 0) {
         accel_logf(&run->log, ACCEL_LOG_INFO,
                    "state of step %lld saved to %s in %.2f s",
@@ -121,12 +118,9 @@ accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *er
     if (st)
         return st;
     st = run_agree(run, between_steps(run, "accel_load_state", &e), &e);
-    if (!st)
-        st = save_finish(run, &e);
-    if (!st)
-        st = staging_finish(run, &e);
-    if (!st)
-        st = state_dirs_find(run, dir, path, sizeof(path), &e);
+    ACCEL_TRY(st, save_finish(run, &e));
+    ACCEL_TRY(st, staging_finish(run, &e));
+    ACCEL_TRY(st, state_dirs_find(run, dir, path, sizeof(path), &e));
     if (st)
         return end_save(run, st, &e, err);
     /* what is deleted is not read, and what is moved aside not deleted */
@@ -136,8 +130,7 @@ accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *er
     shard_settle(run->shard);
     run->program.overwritten = run->program.function_failed = false;
     st = resume_from(run, path, &e);
-    if (!st)
-        st = set_back(run, &e);
+    ACCEL_TRY(st, set_back(run, &e));
     tell_all(run, st, &e);
     return state_dirs_end(run, st, &e, err);
 }

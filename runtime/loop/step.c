@@ -67,24 +67,19 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
     accel_status_t st = graph_check_loss(&run->graph, loss, err);
 
     phase_end(run, PHASE_FORWARD);
-    if (st == ACCEL_OK)
-        st = keep_loss(run, loss, err);
+    ACCEL_TRY(st, keep_loss(run, loss, err));
     if (st == ACCEL_OK)
         st =
             shard_backward_begin(run->shard, accumulate_divisor(&run->loop.group), err);
-    if (st == ACCEL_OK)
-        st = graph_backward(&run->graph, loss, (float)accel_loss_scale(run), err);
-    if (st == ACCEL_OK)
-        st = shard_backward_end(run->shard, err);
-    if (st == ACCEL_OK)
-        st = group_reduce(run, err);
+    ACCEL_TRY(st, graph_backward(&run->graph, loss, (float)accel_loss_scale(run), err));
+    ACCEL_TRY(st, shard_backward_end(run->shard, err));
+    ACCEL_TRY(st, group_reduce(run, err));
     be->step_end(be);
     /* while the GPU is still busy, so that no step waits for the answer */
     if (accumulate_syncs(&run->loop.group) &&
         observe_due(&run->observe, run->progress.step + 1))
         throttle_check(run);
-    if (st == ACCEL_OK)
-        st = be->check(be, err);
+    ACCEL_TRY(st, be->check(be, err));
     if (st == ACCEL_OK) {
         run->loop.micro += run->loop.in_micro || !run->own_loop;
         run->loop.in_micro = false;
@@ -226,8 +221,7 @@ static accel_status_t update(accel_t *run, const struct stepping *s, struct agre
         isfinite(a->loss) ? ACCEL_OK : loop_diverged(run, "the loss", err);
 
     /* the device has just been waited for: its copy for a checkpoint has had a step */
-    if (st == ACCEL_OK)
-        st = background_copied(run, err);
+    ACCEL_TRY(st, background_copied(run, err));
     for (int i = 0; i < s->count && st == ACCEL_OK; i++)
         st = optim_apply(run, s->optim[i], a->sumsq[i], err);
     if (st == ACCEL_OK && !loss_scale_end_step(run))
@@ -331,24 +325,21 @@ static accel_status_t step(accel_t *run, accel_error_t *err)
 
     for (int i = 0; i < who.count && st == ACCEL_OK; i++)
         st = optim_gather(run, who.optim[i], &a.sumsq[i], err);
-    if (st == ACCEL_OK)
-        st = step_agree(run, &who, &a, err);
+    ACCEL_TRY(st, step_agree(run, &who, &a, err));
     /* the step is of no use: some rank repeated a batch in it */
     if (st == ACCEL_OK && a.loader_failed)
         st = loaders_agree(run, err);
     if (st == ACCEL_OK && a.rate_failed)
         st = optim_rate_failed(&who.rate, err);
     /* the device has come to its end: the optimizers' work is not waited for */
-    if (st == ACCEL_OK)
-        st = fp8_scales_end_step(run, err);
+    ACCEL_TRY(st, fp8_scales_end_step(run, err));
     if (st == ACCEL_OK) {
         stop_announce(run, a.stop); /* rank 0 may not have got it itself */
         st = update(run, &who, &a, err);
     }
     graph_reset(&run->graph);
     finished = run->progress.step >= run->job.steps;
-    if (st == ACCEL_OK)
-        st = local_sgd_end_step(run, a.stop || finished, err);
+    ACCEL_TRY(st, local_sgd_end_step(run, a.stop || finished, err));
     if (st == ACCEL_OK && !a.stop && !a.skipped && run->job.eval_every > 0 &&
         (finished || run->progress.step % run->job.eval_every == 0))
         st = accel_evaluate(run, 0, &eval_loss, err);
@@ -388,8 +379,7 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
         return accel_fail(err, A0901,
                           "call accel_backward or accel_finish_backward first",
                           "accel_step before the backward of its micro-batch");
-    if (st == ACCEL_OK)
-        st = own_units_done(run, err);
+    ACCEL_TRY(st, own_units_done(run, err));
     if (st != ACCEL_OK || !loop_syncs(run))
         return st;
     return run_report(run, step(run, &e), &e, err);
@@ -408,7 +398,6 @@ accel_status_t accel_save(accel_t *run, accel_error_t *err)
         return accel_fail(err, A0901, "call it after accel_step",
                           "accel_save in the middle of a gradient accumulation");
     st = loaders_agree(run, &e);
-    if (st == ACCEL_OK)
-        st = save_checkpoint(run, &e);
+    ACCEL_TRY(st, save_checkpoint(run, &e));
     return run_report(run, st, &e, err);
 }

@@ -98,9 +98,7 @@ accel_status_t tracking_open(accel_t *run, accel_error_t *err)
     if (run->config.track[0])
         config_track_formats(run->config.track, &run->track_formats, word,
                              sizeof(word));
-    st = track_add_formats(&run->track, run->track_formats, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, track_add_formats(&run->track, run->track_formats, err));
     snprintf(directory, sizeof(directory), "%s/track", run->out_dir);
     track_open(&run->track, directory,
                run->progress.resumed ? run->progress.step + 1 : 0);

@@ -31,10 +31,8 @@ static accel_status_t open_hybrid(accel_t *run, struct comm *all, accel_error_t 
     struct comm *grads = run_offloads(run) ? run->comm : all;
     accel_status_t st = check_nodes(b, err);
 
-    if (st == ACCEL_OK)
-        st = comm_split(all, b->node, b->rank, &run->group, err);
-    if (st == ACCEL_OK)
-        st = comm_split(grads, b->local_rank, b->rank, &run->copies, err);
+    ACCEL_TRY(st, comm_split(all, b->node, b->rank, &run->group, err));
+    ACCEL_TRY(st, comm_split(grads, b->local_rank, b->rank, &run->copies, err));
     return st;
 }
 
@@ -49,15 +47,13 @@ static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool s
     void *all = NULL, *part = NULL;
     accel_status_t st = be->alloc(be, MEMORY_WORK, bytes, &all, err);
 
-    if (st == ACCEL_OK)
-        st = be->alloc(be, MEMORY_WORK, ELEMS * sizeof(float), &part, err);
+    ACCEL_TRY(st, be->alloc(be, MEMORY_WORK, ELEMS * sizeof(float), &part, err));
     /* what is exchanged does not matter */
     if (st == ACCEL_OK && gathers)
         st = comm_all_gather(c, all, ELEMS, ACCEL_F32, err);
     if (st == ACCEL_OK && sums)
         st = comm_reduce_scatter(c, all, part, ELEMS, ACCEL_F32, 1.0f, false, err);
-    if (st == ACCEL_OK)
-        st = be->sync(be, err);
+    ACCEL_TRY(st, be->sync(be, err));
     be->free(be, part);
     be->free(be, all);
     return st;

@@ -38,9 +38,8 @@ accel_status_t fp8_linears_room(struct fp8_linears *l, const struct backend *be,
 
     if (!l->kept_bytes)
         return ACCEL_OK;
-    st = be->alloc(be, MEMORY_GATHERED, (size_t)l->kept_bytes, &l->kept, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st,
+                be->alloc(be, MEMORY_GATHERED, (size_t)l->kept_bytes, &l->kept, err));
     l->kept_be = be;
     at = l->kept;
     for (int i = 0; i < 2 * l->count; i++) {

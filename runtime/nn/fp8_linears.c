@@ -140,10 +140,8 @@ accel_status_t fp8_linears_open(struct fp8_linears *out, accel_module_t *const *
     for (int i = 0; i < n; i++)
         list_matrices(roots[i], &counted);
     out->candidates = counted.count;
-    if (st == ACCEL_OK)
-        st = choose_all(out, roots, n, &rules, err);
-    if (st == ACCEL_OK)
-        st = open_scales(out, err);
+    ACCEL_TRY(st, choose_all(out, roots, n, &rules, err));
+    ACCEL_TRY(st, open_scales(out, err));
     return st;
 }
 

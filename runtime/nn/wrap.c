@@ -237,9 +237,7 @@ accel_status_t nn_units_build(accel_module_t *root, bool transformer_wrap,
     if (!params)
         return accel_fail(err, A0609, "declare some with accel_param",
                           "the model has no parameters");
-    st = allocate(&k, modules, params, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, allocate(&k, modules, params, err));
     assign(&k, root, root);
     free((void *)k.whose);
     /* From counts to places: each list starts where the one before it ends. The counts

@@ -30,8 +30,7 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
     if (!path)
         return ACCEL_OK;
     st = lines_trim(path, step_stays, &steps_done, err);
-    if (st == ACCEL_OK)
-        st = lines_open(&o->file, path, o->log, err);
+    ACCEL_TRY(st, lines_open(&o->file, path, o->log, err));
     o->file.ours = o->ours;
     o->file.ours_user = o->ours_user;
     return st;

@@ -165,8 +165,7 @@ static accel_status_t rewrite(int in, struct trim *t, const char *path,
         return io_error(err, part, "create");
     file_limit_hold(&before);
     st = lseek(in, 0, SEEK_SET) < 0 ? io_error(err, path, "read") : ACCEL_OK;
-    if (st == ACCEL_OK)
-        st = walk(in, &again, fd, part, err);
+    ACCEL_TRY(st, walk(in, &again, fd, part, err));
     if (st == ACCEL_OK && fsync(fd) != 0)
         st = io_error(err, part, "flush");
     if (st == ACCEL_OK && rename(part, path) != 0)
@@ -193,8 +192,7 @@ accel_status_t lines_trim(const char *path, lines_stay_f stays, const void *user
         return errno == ENOENT ? ACCEL_OK : io_error(err, path, "read");
     errno = fstat(fd, &sb) ? errno : sb.st_size > FILE_MOST ? EFBIG : 0;
     st = errno ? io_error(err, path, "read") : walk(fd, &t, -1, path, err);
-    if (st == ACCEL_OK)
-        st = rewrite(fd, &t, path, err);
+    ACCEL_TRY(st, rewrite(fd, &t, path, err));
     if (st != ACCEL_OK && t.no_room && !t.scattered)
         st = t.tail >= 0 && ftruncate(fd, t.tail) != 0 ? io_error(err, path, "shorten")
                                                        : ACCEL_OK;

@@ -436,8 +436,7 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
     if (!own)
         return accel_fail_nomem(err, "the map", sizeof(*own));
     st = topo_machine_open(&m, NULL, what_to_read(run, gpus, choose || given), err);
-    if (st == ACCEL_OK)
-        st = topo_own_mask(m, own->mask, err);
+    ACCEL_TRY(st, topo_own_mask(m, own->mask, err));
     if (st == ACCEL_OK && choose)
         place_choose(run, topo_machine_gpus(m), own);
     else if (st == ACCEL_OK && gpus)
@@ -445,8 +444,7 @@ accel_status_t place_open(accel_t *run, accel_error_t *err)
                           &run->place.first_device, err);
     if (st == ACCEL_OK && own->devices == 0)
         st = check_cpu_wanted(c, run->boot.host, err);
-    if (st == ACCEL_OK)
-        st = find_nic(run, m, &nic, err);
+    ACCEL_TRY(st, find_nic(run, m, &nic, err));
     if (st != ACCEL_OK) /* the others get the status without details */
         *own = (struct topo_rank){ .mask = "0x0" };
     st = place_agree(run, m, st, own, err);

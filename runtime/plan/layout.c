@@ -202,9 +202,7 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
     }
     apply(&l, s);
     mesh_of(c, &l);
-    st = fit_mesh(c, s, world, local_size, &l, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, fit_mesh(c, s, world, local_size, &l, err));
     l.runs = config_supported(c, NULL) == ACCEL_OK;
     *layout_out = l;
     return ACCEL_OK;

@@ -127,10 +127,8 @@ static accel_status_t arrays_new(struct powersgd *s, accel_error_t *err)
 
     if (!s->rule.no_feedback)
         st = array_new(s, s->errors, &s->error, err);
-    if (st == ACCEL_OK)
-        st = array_new(s, s->lefts + s->plains, &s->left, err);
-    if (st == ACCEL_OK)
-        st = array_new(s, s->rights, &s->right, err);
+    ACCEL_TRY(st, array_new(s, s->lefts + s->plains, &s->left, err));
+    ACCEL_TRY(st, array_new(s, s->rights, &s->right, err));
     if (st == ACCEL_OK && s->rule.batched)
         st = array_new(s, s->errors, &s->square, err);
     if (st != ACCEL_OK)
@@ -151,8 +149,7 @@ accel_status_t powersgd_open(struct powersgd **powersgd_out, const struct backen
     accel_status_t st = powersgd_check(rule, err);
     struct powersgd *s;
 
-    if (st == ACCEL_OK)
-        st = shapes_check(shapes, count, err);
+    ACCEL_TRY(st, shapes_check(shapes, count, err));
     if (st != ACCEL_OK)
         return st;
     s = calloc(1, sizeof(*s));

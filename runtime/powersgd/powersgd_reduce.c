@@ -181,9 +181,7 @@ static accel_status_t sum_right(struct powersgd *s, const float *flat,
     orthogonal_left(s);
     for (int i = 0; i < s->matrices; i++)
         right_factor(s, &s->matrix[i], flat + s->matrix[i].at);
-    st = add_up(peers, s->right, s->rights, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, add_up(peers, s->right, s->rights, err));
     s->be->scale(s->be, s->right, s->rights, 1.0f / (float)peers->ranks);
     return all_finite(s, s->right, s->rights, finite_out, err);
 }
@@ -233,9 +231,7 @@ accel_status_t powersgd_reduce(struct powersgd *s, float *gradient, int64_t step
         s->be->zero(s->be, s->square, (size_t)s->errors * sizeof(*s->square));
         pack(s, s->square, gradient);
     }
-    st = reduce_flat(s, flat, step, peers, &finite, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, reduce_flat(s, flat, step, peers, &finite, err));
     if (!finite)
         make_nan(s, gradient);
     else if (s->square)

@@ -131,7 +131,6 @@ accel_status_t deadline_judge(accel_t *run, int sig, struct stop_verdict *verdic
     memset(verdict_out, 0, sizeof(*verdict_out));
     if (st == ACCEL_OK && run->boot.rank == 0)
         judge(run, sig, (double)age * 1e-9, verdict_out);
-    if (st == ACCEL_OK)
-        st = comm_broadcast(run->comm, verdict_out, sizeof(*verdict_out), 0, err);
+    ACCEL_TRY(st, comm_broadcast(run->comm, verdict_out, sizeof(*verdict_out), 0, err));
     return st;
 }

@@ -72,8 +72,7 @@ accel_status_t accel_barrier(accel_t *run, accel_error_t *err)
     if (st != ACCEL_OK)
         return ranks_end(run, st, &e, err);
     st = run->backend->sync(run->backend, &e);
-    if (st == ACCEL_OK)
-        st = comm_barrier(run->comm, &e);
+    ACCEL_TRY(st, comm_barrier(run->comm, &e));
     return run_report(run, st, &e, err);
 }
 

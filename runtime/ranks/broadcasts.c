@@ -26,8 +26,7 @@ static accel_status_t broadcast_begin(accel_t *run, const struct piece *p, int f
     struct ranks_record mine = ranks_record(RANKS_BROADCAST, p, NULL);
 
     mine.option = from;
-    if (st == ACCEL_OK)
-        st = check_from(run, from, err);
+    ACCEL_TRY(st, check_from(run, from, err));
     if (ranks_meets(run, piece_on_device(p)))
         return ranks_meet(run, &mine, SAME_SHAPE, st, NULL, err);
     return st;
@@ -55,8 +54,7 @@ accel_tensor_t *accel_broadcast(accel_t *run, const accel_tensor_t *t, int from,
         return NULL;
     st = piece_of_tensor(run, "accel_broadcast", t, &p, &e);
     st = broadcast_begin(run, &p, from, st, &e);
-    if (st == ACCEL_OK)
-        st = result_make(run, &p, &to, p.ndim, p.dims, &out, &e);
+    ACCEL_TRY(st, result_make(run, &p, &to, p.ndim, p.dims, &out, &e));
     if (st == ACCEL_OK) {
         piece_copy(&p, out.data, p.data, piece_bytes(&p));
         st = broadcast_piece(run, &out, from, &e);
@@ -75,8 +73,7 @@ accel_status_t accel_broadcast_array(accel_t *run, accel_array_t *values, int fr
         return st;
     st = piece_of_array(run, values, &p, &e);
     st = broadcast_begin(run, &p, from, st, &e);
-    if (st == ACCEL_OK)
-        st = broadcast_piece(run, &p, from, &e);
+    ACCEL_TRY(st, broadcast_piece(run, &p, from, &e));
     return ranks_end(run, st, &e, err);
 }
 
@@ -105,8 +102,8 @@ static accel_status_t gather_all_bytes(accel_t *run, const void *mine, size_t by
     accel_status_t st;
 
     st = comm_gather(run->comm, mine, bytes, 0, &all, sizes_out, &e);
-    if (st == ACCEL_OK)
-        st = comm_broadcast(run->comm, sizes_out, ranks * sizeof(*sizes_out), 0, &e);
+    ACCEL_TRY(st,
+              comm_broadcast(run->comm, sizes_out, ranks * sizeof(*sizes_out), 0, &e));
     for (size_t r = 0; st == ACCEL_OK && r < ranks; r++)
         total += sizes_out[r];
     if (st == ACCEL_OK && run->boot.rank != 0) {
@@ -139,8 +136,7 @@ accel_status_t accel_gather_bytes(accel_t *run, const void *mine, size_t bytes,
                         : !sizes_out ? "sizes_out"
                                      : "mine");
     st = bytes_begin(run, RANKS_GATHER_BYTES, 0, st, &e);
-    if (st == ACCEL_OK)
-        st = gather_all_bytes(run, mine, bytes, all_out, sizes_out, &e);
+    ACCEL_TRY(st, gather_all_bytes(run, mine, bytes, all_out, sizes_out, &e));
     return ranks_end(run, st, &e, err);
 }
 
@@ -193,8 +189,7 @@ accel_status_t accel_broadcast_bytes(accel_t *run, const void *data, size_t byte
                         "accel_broadcast_bytes: %s is NULL",
                         copy_out ? "bytes_out" : "copy_out");
     st = bytes_begin(run, RANKS_BROADCAST_BYTES, from, st, &e);
-    if (st == ACCEL_OK)
-        st = broadcast_all_bytes(run, data, (int64_t)bytes, from, copy_out, bytes_out,
-                                 &e);
+    ACCEL_TRY(st, broadcast_all_bytes(run, data, (int64_t)bytes, from, copy_out,
+                                      bytes_out, &e));
     return ranks_end(run, st, &e, err);
 }

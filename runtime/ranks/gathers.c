@@ -71,8 +71,7 @@ static accel_status_t gather_even(accel_t *run, struct gather *g, accel_error_t 
     memcpy(dims, p->dims, (size_t)p->ndim * sizeof(*dims));
     dims[0] *= run->boot.size;
     st = metrics_rows(g->end, dims[0], &rows, err);
-    if (st == ACCEL_OK)
-        st = result_make(run, p, &g->to, ndim, dims, &all, err);
+    ACCEL_TRY(st, result_make(run, p, &g->to, ndim, dims, &all, err));
     if (st != ACCEL_OK)
         return st;
     piece_copy(p, (char *)all.data + bytes * (size_t)run->boot.rank, p->data, bytes);
@@ -118,9 +117,7 @@ static accel_status_t gather_slots(accel_t *run, const struct gather *g,
     void *memory;
     accel_status_t st;
 
-    st = piece_scratch(run, p, slot * (size_t)ranks, &memory, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, piece_scratch(run, p, slot * (size_t)ranks, &memory, err));
     slots = memory;
     piece_copy(p, slots + slot * (size_t)rank, p->data, row * (size_t)all[rank].count);
     st = comm_all_gather(p->comm, slots, (size_t)(most * row_elems(p)), p->dtype, &e);
@@ -144,9 +141,7 @@ static accel_status_t gather_counted(accel_t *run, struct gather *g, accel_statu
     struct piece out;
 
     mine.count = g->end->count;
-    st = ranks_meet(run, &mine, SAME_BUT_ROWS, st, &all, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_meet(run, &mine, SAME_BUT_ROWS, st, &all, err));
     for (int r = 0; r < run->boot.size; r++) {
         total += all[r].count;
         most = all[r].count > most ? all[r].count : most;
@@ -154,8 +149,7 @@ static accel_status_t gather_counted(accel_t *run, struct gather *g, accel_statu
     memcpy(dims, g->mine.dims, sizeof(dims));
     dims[0] = total;
     st = check_rooms(all, run->boot.size, total * row_elems(&g->mine), err);
-    if (st == ACCEL_OK)
-        st = result_make(run, &g->mine, &g->to, g->mine.ndim, dims, &out, err);
+    ACCEL_TRY(st, result_make(run, &g->mine, &g->to, g->mine.ndim, dims, &out, err));
     if (st == ACCEL_OK && most > 0)
         st = gather_slots(run, g, all, most, &out, err);
     if (st == ACCEL_OK)
@@ -170,8 +164,7 @@ static accel_status_t gather_rows(accel_t *run, struct gather *g, accel_status_t
 {
     struct ranks_record mine;
 
-    if (st == ACCEL_OK)
-        st = check_own(run, g, err);
+    ACCEL_TRY(st, check_own(run, g, err));
     if (g->end && g->end->counted)
         return gather_counted(run, g, st, err);
     mine = ranks_record(g->call, &g->mine, g->to.array);
@@ -209,8 +202,7 @@ static accel_status_t gather_array(accel_t *run, enum ranks_call call,
     if (st != ACCEL_OK)
         return st;
     st = piece_of_array(run, mine, &g.mine, &e);
-    if (st == ACCEL_OK)
-        st = ranks_room(all, &e);
+    ACCEL_TRY(st, ranks_room(all, &e));
     st = gather_rows(run, &g, st, &e);
     return ranks_end(run, st, &e, err);
 }

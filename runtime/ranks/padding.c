@@ -85,9 +85,7 @@ static accel_status_t find_longest(accel_t *run, const struct piece *p,
     struct ranks_record mine = ranks_record(RANKS_PAD, p, NULL), *all = NULL;
 
     mine.option = pad->dim;
-    st = ranks_meet(run, &mine, SAME_CALL, st, &all, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_meet(run, &mine, SAME_CALL, st, &all, err));
     *longest_out = 0;
     for (int r = 0; r < run->boot.size; r++)
         if (pad->dim < all[r].ndim && all[r].dims[pad->dim] > *longest_out)
@@ -128,8 +126,7 @@ static accel_status_t pad_across(accel_t *run, const struct piece *p,
 {
     int64_t longest;
 
-    if (st == ACCEL_OK)
-        st = check_padding(p, pad, err);
+    ACCEL_TRY(st, check_padding(p, pad, err));
     st = find_longest(run, p, pad, st, &longest, err);
     return st == ACCEL_OK ? pad_to(run, p, pad, longest, to, err) : st;
 }
@@ -164,8 +161,7 @@ accel_status_t accel_pad_across_ranks_array(accel_t *run, const accel_array_t *m
     if (st != ACCEL_OK)
         return st;
     st = piece_of_array(run, mine, &p, &e);
-    if (st == ACCEL_OK)
-        st = ranks_room(padded, &e);
+    ACCEL_TRY(st, ranks_room(padded, &e));
     st = pad_across(run, &p, &pad, st, &to, &e);
     return ranks_end(run, st, &e, err);
 }

@@ -71,9 +71,8 @@ static accel_status_t reduce_there(accel_t *run, const struct reduction *r,
     accel_status_t st;
 
     if (narrow) {
-        st = piece_scratch(run, out, (size_t)out->elems * sizeof(float), &work, err);
-        if (st != ACCEL_OK)
-            return st;
+        ACCEL_CHECK(st, piece_scratch(run, out, (size_t)out->elems * sizeof(float),
+                                      &work, err));
         be->widen(be, work, out->data, out->dtype, out->elems);
     }
     /* one rank has no communicator of the device */
@@ -229,8 +228,7 @@ static accel_status_t reduce_begin(accel_t *run, const struct piece *p,
     struct ranks_record mine = ranks_record(RANKS_REDUCE, p, NULL);
 
     mine.option = (int32_t)r->how;
-    if (st == ACCEL_OK)
-        st = check_reduction(p, r, err);
+    ACCEL_TRY(st, check_reduction(p, r, err));
     if (ranks_meets(run, piece_on_device(p)))
         return ranks_meet(run, &mine, SAME_SHAPE, st, NULL, err);
     return st;
@@ -264,8 +262,7 @@ accel_tensor_t *accel_reduce(accel_t *run, const accel_tensor_t *t,
         return NULL;
     st = piece_of_tensor(run, "accel_reduce", t, &p, &e);
     st = reduce_begin(run, &p, &r, st, &e);
-    if (st == ACCEL_OK)
-        st = reduce_tensor(run, &p, &r, &to, &e);
+    ACCEL_TRY(st, reduce_tensor(run, &p, &r, &to, &e));
     return ranks_end(run, st, &e, err) == ACCEL_OK ? to.tensor : NULL;
 }
 
@@ -282,7 +279,6 @@ accel_status_t accel_reduce_array(accel_t *run, accel_array_t *values,
         return st;
     st = piece_of_array(run, values, &p, &e);
     st = reduce_begin(run, &p, &r, st, &e);
-    if (st == ACCEL_OK)
-        st = reduce_host(run, &r, p.data, p.dtype, p.elems, &e);
+    ACCEL_TRY(st, reduce_host(run, &r, p.data, p.dtype, p.elems, &e));
     return ranks_end(run, st, &e, err);
 }

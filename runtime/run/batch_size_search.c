@@ -31,9 +31,7 @@ static accel_status_t attempt_undo(accel_t *run, accel_error_t *err)
 
     be->step_end(be);
     graph_reset(&run->graph);
-    st = be->recover(be, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, be->recover(be, err));
     shard_abandon(run->shard);
     fp8_scales_forget(run);
     for (int i = 0; i < run->optims; i++)
@@ -143,9 +141,7 @@ accel_status_t accel_find_batch_size(accel_t *run, int first, accel_attempt_f at
                           attempt ? "" : ", the function is NULL",
                           batch_out ? "" : ", batch_out is NULL");
     for (int batch = first; batch > 0; batch /= 2) {
-        st = attempt_size(run, batch, attempt, user, &smaller, err);
-        if (st != ACCEL_OK)
-            return st;
+        ACCEL_CHECK(st, attempt_size(run, batch, attempt, user, &smaller, err));
         if (smaller)
             continue;
         *batch_out = batch;

@@ -92,8 +92,7 @@ static accel_status_t warm_up(accel_t *run, accel_error_t *err)
     } else {
         st = accel_fail_nomem(err, "the workspace", (M * K + n * K + M * n) * one);
     }
-    if (st == ACCEL_OK)
-        st = be->sync(be, err);
+    ACCEL_TRY(st, be->sync(be, err));
     arena_close(arena);
     return st;
 }
@@ -134,10 +133,8 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     if (run->place.topo.devices == 0)
         return backend_cpu_open(&run->backend, run->place.threads, err);
     st = backend_cuda_open(&run->backend, run->place.first_device, err);
-    if (st == ACCEL_OK)
-        st = check_device(run, err);
-    if (st == ACCEL_OK)
-        st = run->backend->reserve_workspace(run->backend, err);
+    ACCEL_TRY(st, check_device(run, err));
+    ACCEL_TRY(st, run->backend->reserve_workspace(run->backend, err));
     st = run_agree(run, st, err);
     if (st != ACCEL_OK || run->boot.size == 1)
         return st;
@@ -156,9 +153,8 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     accel_status_t st;
 
     comm.timeout_ms = (int)env_long(ENV_COMM_TIMEOUT, COMM_TIMEOUT_MS);
-    st = boot_open(&run->boot, (int)env_long(ENV_BOOT_TIMEOUT, BOOT_TIMEOUT_MS), err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, boot_open(&run->boot,
+                              (int)env_long(ENV_BOOT_TIMEOUT, BOOT_TIMEOUT_MS), err));
     /* only rank 0 says what goes well */
     if (run->boot.rank != 0)
         run->log.level = ACCEL_LOG_WARN;
@@ -168,17 +164,14 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
         if (st != ACCEL_OK)
             tell_once(run, err);
     }
-    if (st == ACCEL_OK)
-        st = place_open(run, err);
+    ACCEL_TRY(st, place_open(run, err));
     if (st == ACCEL_OK) {
         comm.net_devices = place_net_devices(run);
         comm.nodes_first = run->config.sums == SUMS_NODES;
         st = comm_open(&run->comm, &run->boot, &comm, err);
     }
-    if (st == ACCEL_OK)
-        st = settings_same_on_all(run, o, err);
-    if (st == ACCEL_OK)
-        st = place_print(run, err);
+    ACCEL_TRY(st, settings_same_on_all(run, o, err));
+    ACCEL_TRY(st, place_print(run, err));
     if (st != ACCEL_OK)
         return st;
     /* After place_open, which knows the cores of this rank. */
@@ -189,12 +182,10 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     run->place.threads_before = omp_get_max_threads();
     omp_set_num_threads(run->place.threads);
     st = open_compute(run, comm.timeout_ms, err);
-    if (st == ACCEL_OK)
-        st = meshes_open(run, err);
+    ACCEL_TRY(st, meshes_open(run, err));
     if (st == ACCEL_OK)
         throttle_open(run);
-    if (st == ACCEL_OK)
-        st = boot_leave(&run->boot, err);
+    ACCEL_TRY(st, boot_leave(&run->boot, err));
     if (st != ACCEL_OK)
         return st;
     st = graph_open(&run->graph, run->backend, precision_of(&run->config).compute,
@@ -322,9 +313,7 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err)
     if (run->attempting)
         return accel_fail(err, A0901, "call it when the function has returned",
                           "accel_close inside the attempt of accel_find_batch_size");
-    st = run_outside(run, "accel_close", err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_outside(run, "accel_close", err));
     st = run->status;
     if (st != ACCEL_OK && err)
         *err = run->failure;
@@ -335,8 +324,7 @@ accel_status_t accel_close(accel_t *run, accel_error_t *err)
         accel_error_t e = { 0 };
 
         st = save_finish(run, &e);
-        if (st == ACCEL_OK)
-            st = staging_finish(run, &e);
+        ACCEL_TRY(st, staging_finish(run, &e));
         st = run_report(run, st, &e, err);
     }
     /* while a signal can still call their threads home */

@@ -98,9 +98,7 @@ accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
     if (!unit)
         return accel_fail(err, A0609, "check what accel_unit_new returned",
                           "accel_unit_param: the unit is NULL");
-    st = late(unit->run, "accel_unit_param", err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, late(unit->run, "accel_unit_param", err));
     if (!name || !*name || strchr(name, '/'))
         return bad_name(err, name, "is no name");
     full = malloc(strlen(unit->name) + strlen(name) + 2);
@@ -332,12 +330,9 @@ accel_status_t accel_unit_gradient(accel_unit_t *unit, int index, float **out,
         return ACCEL_OK;
     }
     r = &unit->run->graph.residency;
-    st = run_trains(unit->run, "accel_unit_gradient", err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_trains(unit->run, "accel_unit_gradient", err));
     st = backward_begin(unit->run, &e);
-    if (st == ACCEL_OK)
-        st = r->grad(r->user, unit->number, &base, &e);
+    ACCEL_TRY(st, r->grad(r->user, unit->number, &base, &e));
     if (st != ACCEL_OK)
         return run_report(unit->run, st, &e, err);
     *out = base + unit->param[index]->unit_offset;
@@ -363,12 +358,9 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
         *err = run->graph.error;
         st = err->code;
     }
-    if (st == ACCEL_OK)
-        st = backward_begin(run, err);
-    if (st == ACCEL_OK)
-        st = shard_backward_end(run->shard, err);
-    if (st == ACCEL_OK)
-        st = group_reduce(run, err);
+    ACCEL_TRY(st, backward_begin(run, err));
+    ACCEL_TRY(st, shard_backward_end(run->shard, err));
+    ACCEL_TRY(st, group_reduce(run, err));
     /* The GPU is asked once per progress line, while it is busy. */
     if (accumulate_syncs(&run->loop.group) &&
         observe_due(&run->observe, run->progress.step + 1))

@@ -391,15 +391,11 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
     count_states(run, &in, states);
     find_largest(run, &in);
     st = describe_run(run, &in, elems, types, err);
-    if (st == ACCEL_OK)
-        st = compression_plan(run, &in, err);
-    if (st == ACCEL_OK)
-        st = measure(run, &in, err);
+    ACCEL_TRY(st, compression_plan(run, &in, err));
+    ACCEL_TRY(st, measure(run, &in, err));
     describe_coded(run, &in, coded);
-    if (st == ACCEL_OK)
-        st = describe_device(run, &in.device, err);
-    if (st == ACCEL_OK)
-        st = keep_logits(run, &in, err);
+    ACCEL_TRY(st, describe_device(run, &in.device, err));
+    ACCEL_TRY(st, keep_logits(run, &in, err));
     if (st == ACCEL_OK) {
         plan_with_logits(run, &in);
         print_plan(run, &in);

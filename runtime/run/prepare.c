@@ -138,9 +138,7 @@ static accel_status_t make_out_dirs(const accel_t *run, accel_error_t *err)
         return accel_fail_at(
             err, A0903, run->out_dir, "choose an output directory that can be written",
             "cannot create or write the output directory: %s", strerror(failed));
-    st = check_link(run->out_dir, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, check_link(run->out_dir, err));
     failed = make_dirs(run->ckpt_dir);
     if (failed)
         return accel_fail_at(
@@ -156,8 +154,7 @@ static accel_status_t own_dirs(accel_t *run, accel_error_t *err)
 {
     accel_status_t st = make_out_dirs(run, err), counted = ACCEL_OK;
 
-    if (st == ACCEL_OK)
-        st = lease_take(run, err);
+    ACCEL_TRY(st, lease_take(run, err));
     if (st == ACCEL_OK || st == ACCEL_ERESUME)
         counted = history_start(run, err);
     return counted != ACCEL_OK ? counted : st;
@@ -204,9 +201,7 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
     for (int i = 0; i < run->optims; i++)
         optim[i] = (struct shard_optim){ run->optim[i].name, run->optim[i].settings,
                                          run->optim[i].own, run->optim[i].averaged };
-    st = shard_open(&run->shard, run->comm, &o, &run->units, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shard_open(&run->shard, run->comm, &o, &run->units, err));
     run->graph.residency = shard_residency(run->shard);
     return ACCEL_OK;
 }
@@ -270,8 +265,7 @@ static accel_status_t take_model(accel_t *run, const struct run_model *m, bool w
 
     for (int i = 0; i < part.count; i++)
         part.unit[i].optim = m->optim ? m->optim->number : -1;
-    if (st == ACCEL_OK)
-        st = units_append(&run->units, &part, err);
+    ACCEL_TRY(st, units_append(&run->units, &part, err));
     units_free(&part);
     return st;
 }
@@ -339,64 +333,45 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
 {
     accel_status_t st = check_job(job, err);
 
-    if (st == ACCEL_OK)
-        st = run->own_loop ? objects_check(run, err) : objects_of_job(run, job, err);
-    if (st == ACCEL_OK)
-        st = parts_begin(run, err);
-    if (st == ACCEL_OK)
-        st = take_job(run, job, err);
+    ACCEL_TRY(st,
+              run->own_loop ? objects_check(run, err) : objects_of_job(run, job, err));
+    ACCEL_TRY(st, parts_begin(run, err));
+    ACCEL_TRY(st, take_job(run, job, err));
 
     if (run->graph.error.code != ACCEL_OK) {
         *err = run->graph.error; /* the model was built wrongly */
         st = err->code;
     }
-    if (st == ACCEL_OK)
-        st = objects_name(run, err);
-    if (st == ACCEL_OK)
-        st = take_units(run, err);
-    if (st == ACCEL_OK)
-        st = groups_apply(run, err);
-    if (st == ACCEL_OK)
-        st = fp8_scales_begin(run, err);
-    if (st == ACCEL_OK)
-        st = state_identity(run, err);
+    ACCEL_TRY(st, objects_name(run, err));
+    ACCEL_TRY(st, take_units(run, err));
+    ACCEL_TRY(st, groups_apply(run, err));
+    ACCEL_TRY(st, fp8_scales_begin(run, err));
+    ACCEL_TRY(st, state_identity(run, err));
     st = run_agree(run, st, err);
-    if (st == ACCEL_OK)
-        st = state_same_on_all(run, err);
-    if (st == ACCEL_OK)
-        st = take_dirs(run, err);
-    if (st == ACCEL_OK)
-        st = run_agree(run, open_buffers(run, err), err);
-    if (st == ACCEL_OK)
-        st = run_agree(run, open_home(run, err), err);
-    if (st == ACCEL_OK)
-        st = run_agree(run, plan_make(run, err), err);
+    ACCEL_TRY(st, state_same_on_all(run, err));
+    ACCEL_TRY(st, take_dirs(run, err));
+    ACCEL_TRY(st, run_agree(run, open_buffers(run, err), err));
+    ACCEL_TRY(st, run_agree(run, open_home(run, err), err));
+    ACCEL_TRY(st, run_agree(run, plan_make(run, err), err));
     if (st == ACCEL_OK && run->fp8.linears.kept_bytes)
         st =
             run_agree(run, fp8_linears_room(&run->fp8.linears, run->backend, err), err);
-    if (st == ACCEL_OK)
-        st = shard_model(run, err);
+    ACCEL_TRY(st, shard_model(run, err));
     if (st == ACCEL_OK)
         loss_scale_apply(run);
     if (st == ACCEL_OK)
         history_say(run);
     retention_open(run);
-    if (st == ACCEL_OK)
-        st = staging_open(run, err);
-    if (st == ACCEL_OK)
-        st = resume_run(run, err);
-    if (st == ACCEL_OK)
-        st = staging_begin(run, err);
+    ACCEL_TRY(st, staging_open(run, err));
+    ACCEL_TRY(st, resume_run(run, err));
+    ACCEL_TRY(st, staging_begin(run, err));
     /* A resumed run has all its values from the checkpoint. */
     if (st == ACCEL_OK && !run->progress.resumed)
         shard_init(run->shard, run->job.seed);
     forget_values(run);
-    if (st == ACCEL_OK)
-        st = background_open(run, err);
-    if (st == ACCEL_OK)
-        st = run_agree(run, open_log(run, err), err);
-    if (st == ACCEL_OK)
-        st = run_agree(run, tracking_open(run, err), err);
+    ACCEL_TRY(st, background_open(run, err));
+    ACCEL_TRY(st, run_agree(run, open_log(run, err), err));
+    ACCEL_TRY(st, run_agree(run, tracking_open(run, err), err));
     if (st == ACCEL_OK)
         history_add(run, "start step=%lld", (long long)run->progress.step);
     return st;

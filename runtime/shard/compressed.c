@@ -70,9 +70,7 @@ accel_status_t shard_powersgd_sizes(const struct units *units, int optim,
 
     for (int i = 0; i < units->count; i++)
         params += units->unit[i].param_count;
-    st = shapes_new(&l, params, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shapes_new(&l, params, err));
     for (int i = 0; i < units->count; i++)
         if (units->unit[i].optim == optim)
             shapes_add(&l, &units->unit[i], l.end);
@@ -93,9 +91,7 @@ static accel_status_t open_one(struct shard *s, int optim, accel_error_t *err)
 
     for (int i = 0; i < s->units; i++)
         params += s->unit[i].def->param_count;
-    st = shapes_new(&l, params, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shapes_new(&l, params, err));
     for (int i = 0; i < s->units; i++)
         if (s->unit[i].def->optim == optim && s->unit[i].grad_at >= 0)
             shapes_add(&l, s->unit[i].def, s->unit[i].grad_at);

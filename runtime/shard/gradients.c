@@ -183,13 +183,9 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
     if (r->open != unit) {
         bool moved_on = r->open >= 0;
 
-        st = hand_in(s, r, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, hand_in(s, r, err));
         if (moved_on && s->in_backward && s->o.prefetch == PREFETCH_POST) {
-            st = shard_ring_prefetch(s, unit, err);
-            if (st)
-                return st;
+            ACCEL_CHECK(st, shard_ring_prefetch(s, unit, err));
         }
         shard_wait_reduced(s);
         s->be->zero(s->be, r->reduce, (size_t)s->unit[unit].padded * sizeof(float));

@@ -30,10 +30,8 @@ static accel_status_t sum_unit(const struct shard *s, const struct shard_unit *u
     accel_status_t st;
 
     to_wire(s, type, s->wire, grad, s->world, u->own);
-    st = comm_reduce_scatter(s->reduce_data, s->wire, own, (size_t)u->own, type,
-                             s->grad_scale, false, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, comm_reduce_scatter(s->reduce_data, s->wire, own, (size_t)u->own,
+                                        type, s->grad_scale, false, err));
     to_wire(s, type, s->wire + (size_t)s->rank * part, own, 1, u->own);
     st = comm_all_gather(s->reduce_data, s->wire, part / sizeof(int32_t), ACCEL_I32,
                          err);

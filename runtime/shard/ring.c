@@ -180,9 +180,7 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
     accel_status_t st;
 
     if (s->in_backward) {
-        st = shard_order_note(s, unit, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, shard_order_note(s, unit, err));
     }
     if (!slot) {
         slot = victim(s, unit);
@@ -190,9 +188,7 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
             return accel_fail(err, A0003, "call done() for one of them first",
                               "unit '%s' is wanted while two other units are in use",
                               s->unit[unit].def->name);
-        st = gather(s, slot, unit, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, gather(s, slot, unit, err));
     }
     slot->used = ++s->clock;
     slot->pins++;

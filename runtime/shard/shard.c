@@ -144,9 +144,7 @@ static accel_status_t lay_out(struct shard *s, const struct units *units,
     s->step_like = calloc(params + 1, sizeof(*s->step_like));
     if (!s->range || !s->step || !s->step_like || (scales && !s->scaled))
         return accel_fail_nomem(err, "unit table", 2 * params * sizeof(*s->range));
-    st = shard_coded_open(s, units, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, shard_coded_open(s, units, err));
     for (int i = 0; i < s->units; i++) {
         const struct plan_types *t = &units->unit[i].types;
         struct shard_unit *u = &s->unit[i];
@@ -423,29 +421,23 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
     void *p;
 
     if (s->grad_in_window) {
-        st = comm_alloc(s->reduce_data, MEMORY_GRADIENTS, s->memory.gradient_shard, &p,
-                        err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, comm_alloc(s->reduce_data, MEMORY_GRADIENTS,
+                                   s->memory.gradient_shard, &p, err));
         s->grad = p;
     }
     if (!s->resident) {
-        st = alloc_shared(s, s->data, MEMORY_GATHERED, s->memory.gather_slots, &p, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, alloc_shared(s, s->data, MEMORY_GATHERED,
+                                     s->memory.gather_slots, &p, err));
         s->gathered = p;
     }
     if (s->memory.wire_buffer) {
-        st = comm_alloc(s->reduce_data, MEMORY_REDUCE, s->memory.wire_buffer, &p, err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, comm_alloc(s->reduce_data, MEMORY_REDUCE, s->memory.wire_buffer,
+                                   &p, err));
         s->wire = p;
     }
     if (s->memory.reduce_buffer) {
-        st = alloc_shared(s, s->reduce_data, MEMORY_REDUCE, s->memory.reduce_buffer, &p,
-                          err);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, alloc_shared(s, s->reduce_data, MEMORY_REDUCE,
+                                     s->memory.reduce_buffer, &p, err));
         s->reduce = p;
         if (s->offloaded || shard_has_narrow_gradients(s))
             s->piece =
@@ -542,15 +534,12 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     s->last_unit = -1;
     s->grad_scale = s->step_scale = s->loss_scale = 1.0f;
     st = open_trainers(s, err);
-    if (!st)
-        st = lay_out(s, units, err);
+    ACCEL_TRY(st, lay_out(s, units, err));
     if (!st)
         count_memory(s);
-    if (!st)
-        st = open_slots(s, err);
+    ACCEL_TRY(st, open_slots(s, err));
     st = alloc_private(s, st, err);
-    if (!st)
-        st = alloc_window(s, err);
+    ACCEL_TRY(st, alloc_window(s, err));
     if (st)
         shard_close(s);
     else

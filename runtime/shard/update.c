@@ -156,9 +156,7 @@ accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
 
     if (!narrow && !s->offloaded)
         s->be->sumsq(s->be, s->sumsq, s->span, spans);
-    st = s->be->sync(s->be, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, s->be->sync(s->be, err));
     if (s->offloaded)
         s->home->sumsq(s->home, s->sumsq, s->span, spans);
     *sum_out = 0;

@@ -194,8 +194,7 @@ static accel_status_t read_named(accel_t *run, const char *name, int to, float *
         st = accel_fail(err, A0970, "name a rank of the run, or ACCEL_ALL_RANKS",
                         "accel_param_read: there is no rank %d among %d", to,
                         run->boot.size);
-    if (!st)
-        st = check_array("accel_param_read", &n, here, dst, elems, err);
+    ACCEL_TRY(st, check_array("accel_param_read", &n, here, dst, elems, err));
     if (!st && n.part.param && weights_are_staged(run)) {
         stage = malloc((size_t)most * sizeof(*stage));
         if (!stage)
@@ -206,8 +205,7 @@ static accel_status_t read_named(accel_t *run, const char *name, int to, float *
     if (!st && n.buffer && here)
         st = accel_tensor_read(n.buffer, dst, (size_t)elems, err);
     st = run_agree(run, st, err);
-    if (!st)
-        st = run_agree(run, same_call(run, name, to, err), err);
+    ACCEL_TRY(st, run_agree(run, same_call(run, name, to, err), err));
     if (!st && n.part.param)
         st = local_sgd_meet(run, false, err);
     for (int64_t at = 0; !st && n.part.param && at < elems; at += most)
@@ -289,17 +287,13 @@ static accel_status_t write_named(accel_t *run, const char *name, const float *s
     if (run->loop.in_micro)
         st = accel_fail(err, A0901, "call it after accel_backward",
                         "accel_param_write in the middle of a micro-batch");
-    if (!st)
-        st = own_units_done(run, err);
-    if (!st)
-        st = find_named(run, name, true, &n, err);
-    if (!st)
-        st = check_array("accel_param_write", &n, true, src, elems, err);
+    ACCEL_TRY(st, own_units_done(run, err));
+    ACCEL_TRY(st, find_named(run, name, true, &n, err));
+    ACCEL_TRY(st, check_array("accel_param_write", &n, true, src, elems, err));
     if (!st && n.buffer)
         st = buffer_values(n.buffer, src, &values, err);
     st = run_agree(run, st, err);
-    if (!st)
-        st = run_agree(run, same_call(run, name, 0, err), err);
+    ACCEL_TRY(st, run_agree(run, same_call(run, name, 0, err), err));
     if (!st && n.buffer)
         st = accel_tensor_write(
             n.buffer, values, (size_t)elems * accel_dtype_bytes(n.buffer->dtype), err);

@@ -139,9 +139,8 @@ accel_status_t resume_list(accel_t *run, const char *dir, bool own,
         st = accel_fail_nomem(err, "the list of checkpoints",
                               (size_t)head[0] * sizeof(*found_out->list));
     st = run_agree(run, st, err);
-    if (st == ACCEL_OK)
-        st = comm_broadcast(run->comm, found_out->list,
-                            (size_t)head[0] * sizeof(*found_out->list), 0, err);
+    ACCEL_TRY(st, comm_broadcast(run->comm, found_out->list,
+                                 (size_t)head[0] * sizeof(*found_out->list), 0, err));
     return st;
 }
 
@@ -201,8 +200,7 @@ accel_status_t resume_settle(accel_t *run, const struct found *own, accel_error_
             st = put_away(run, c, err);
     }
     st = run_agree(run, st, err);
-    if (st == ACCEL_OK)
-        st = staging_drop_left(run, gone, n, err);
+    ACCEL_TRY(st, staging_drop_left(run, gone, n, err));
     free(gone);
     return st;
 }

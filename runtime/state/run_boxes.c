@@ -182,8 +182,7 @@ accel_status_t run_boxes_saved(accel_t *run, bool local, accel_dtype_t masters,
     else
         st = shard_boxes_saved(run->shard, &boxes_out->saved, &boxes_out->shards,
                                &boxes_out->count, err);
-    if (!st)
-        st = add_more(run, true, boxes_out, err);
+    ACCEL_TRY(st, add_more(run, true, boxes_out, err));
     return st || !run->backend->device ? st : bring(run, true, boxes_out, err);
 }
 

@@ -77,9 +77,7 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
     g->recording = g->training = true;
     g->draws.batch = 1;
     g->module_path = "";
-    st = arena_open(&g->arena, counting ? NULL : backend, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, arena_open(&g->arena, counting ? NULL : backend, err));
     g->tape = tape_new();
     if (!g->tape) {
         graph_close(g);

@@ -205,16 +205,13 @@ accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int 
 
     if (sampling)
         t.o = *sampling;
-    st = generate_check(model, prompt, n, out, count, &t.o, &t.c, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, generate_check(model, prompt, n, out, count, &t.o, &t.c, err));
     g = model->g;
     recording = g->recording;
     training = g->training;
     g->recording = g->training = false;
     st = text_open(&t, prompt, n, count, err);
-    if (!st)
-        st = extend(&t, count, err);
+    ACCEL_TRY(st, extend(&t, count, err));
     g->recording = recording;
     g->training = training;
     graph_reset(g);

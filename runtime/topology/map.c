@@ -161,7 +161,6 @@ accel_status_t topo_map(const struct topo_machine *m, const struct topo_rank *ra
         map_links(m, rank, ranks, r, &place_out[r]);
     }
     st = topo_map_cores(m, rank, ranks, place_out, err);
-    if (st == ACCEL_OK)
-        st = topo_map_nics(m, rank, ranks, place_out, err);
+    ACCEL_TRY(st, topo_map_nics(m, rank, ranks, place_out, err));
     return st;
 }

@@ -109,9 +109,7 @@ accel_status_t track_add_formats(struct track *t, unsigned formats, accel_error_
 
         if (!(formats & kinds[i].format))
             continue;
-        st = kinds[i].make(t, &sink, err);
-        if (st != ACCEL_OK)
-            return st;
+        ACCEL_CHECK(st, kinds[i].make(t, &sink, err));
         track_add(t, &sink);
     }
     return ACCEL_OK;

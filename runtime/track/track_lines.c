@@ -155,10 +155,8 @@ static accel_status_t line_file_open(void *user, const char *directory,
 
     (void)first_step; /* the track's */
     snprintf(path, sizeof(path), "%s/%s", directory, f->file);
-    if (st == ACCEL_OK)
-        st = lines_trim(path, line_stays, f, err);
-    if (st == ACCEL_OK)
-        st = lines_open(&f->lines, path, t->log, err);
+    ACCEL_TRY(st, lines_trim(path, line_stays, f, err));
+    ACCEL_TRY(st, lines_open(&f->lines, path, t->log, err));
     f->lines.ours = t->ours;
     f->lines.ours_user = t->ours_user;
     if (f->put == put_csv) {

@@ -40,9 +40,7 @@ accel_status_t accel_ema(accel_t *run, accel_optim_t *optim, const accel_ema_t *
     if (!rule)
         return average_refuse(err, "pass &(accel_ema_t){ 0 } for the defaults",
                               "accel_ema", "the rule is NULL");
-    st = ema_begin(&ema, rule, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ema_begin(&ema, rule, err));
     *(optim ? &optim->ema : &run->averaging.ema) = ema;
     *(optim ? &optim->averaged : &run->averaging.averaged) = true;
     return ACCEL_OK;
@@ -133,8 +131,7 @@ accel_status_t accel_ema_swap(accel_t *run, int on, accel_error_t *err)
     accel_status_t st = run_ready(run, "accel_ema_swap", err);
     accel_error_t e = { 0 };
 
-    if (st == ACCEL_OK)
-        st = check_swap(run, on != 0, err);
+    ACCEL_TRY(st, check_swap(run, on != 0, err));
     if (st != ACCEL_OK)
         return st;
     graph_reset(&run->graph);

@@ -87,10 +87,8 @@ accel_status_t fp8_scales_begin(accel_t *run, accel_error_t *err)
     for (int i = 0; i < run->models; i++)
         root[i] = run->model[i].root;
     st = fp8_possible(run, err);
-    if (st == ACCEL_OK)
-        st = fp8_linears_open(&f->linears, root, run->models, &run->config, err);
-    if (st == ACCEL_OK)
-        st = fp8_linears_place(&f->linears, run->backend, err);
+    ACCEL_TRY(st, fp8_linears_open(&f->linears, root, run->models, &run->config, err));
+    ACCEL_TRY(st, fp8_linears_place(&f->linears, run->backend, err));
     if (st != ACCEL_OK)
         return st;
     f->seen = calloc(FP8_TENSORS * (size_t)f->linears.count + 1, sizeof(*f->seen));
@@ -118,9 +116,7 @@ static accel_status_t fp8_agree(accel_t *run, accel_error_t *err)
     accel_status_t st;
 
     fp8_linears_look(&run->fp8.linears);
-    st = run->backend->check(run->backend, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run->backend->check(run->backend, err));
     for (size_t i = 0; i < count; i++)
         seen[i] = fp8_history(&l->linear[i / FP8_TENSORS],
                               (enum fp8_tensor)(i % FP8_TENSORS))[0];
@@ -138,9 +134,7 @@ accel_status_t fp8_scales_end_step(accel_t *run, accel_error_t *err)
 
     if (!fp8_scales_kept(run))
         return ACCEL_OK;
-    st = fp8_agree(run, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, fp8_agree(run, err));
     f->steps++;
     for (int i = 0; i < f->linears.count; i++)
         fp8_update(&f->linears.linear[i], f->steps % f->linears.recipe.interval == 0);
@@ -367,8 +361,7 @@ accel_status_t fp8_find(accel_t *run, const char *dir, accel_ckpt_t *c,
     for (int i = 0; i < l->count && st == ACCEL_OK; i++)
         st = fp8_look(&from, tensor_full_name(l->weight[i]), &stored[i], err);
     stored_out->history = from.history;
-    if (st == ACCEL_OK)
-        st = fp8_list(l, stored, stored_out, err);
+    ACCEL_TRY(st, fp8_list(l, stored, stored_out, err));
     free(stored);
     return st;
 }

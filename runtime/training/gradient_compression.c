@@ -33,9 +33,7 @@ accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
     if (!rule)
         return compression_refuse(err, "pass &(accel_powersgd_t){ 0 } for the defaults",
                                   "the rule is NULL");
-    st = powersgd_check(rule, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, powersgd_check(rule, err));
     strategy = plan_strategy(&run->config);
     if (strategy != SHARD_NONE)
         return accel_fail(err, A0989,

@@ -69,9 +69,8 @@ static accel_status_t export_begin(struct export *x, const char *dir,
         for (int d = 0; d < p->ndim; d++)
             entry[i].shape[d] = p->dim[turned ? p->ndim - 1 - d : d];
     }
-    if (!st)
-        st = accel_safetensors_create(&x->out, dir, stored, entry, x->parts,
-                                      shard_bytes, err);
+    ACCEL_TRY(st, accel_safetensors_create(&x->out, dir, stored, entry, x->parts,
+                                           shard_bytes, err));
     free(entry);
     free(name);
     return st;
@@ -158,9 +157,8 @@ static accel_status_t export_finish(struct export *x, const char *dtype,
 
     if (x->out) {
         st = hf_config_text(x->model ? x->model->root : NULL, dtype, &text, err);
-        if (!st)
-            st = accel_safetensors_commit(x->out, text ? "config.json" : NULL, text,
-                                          err);
+        ACCEL_TRY(st, accel_safetensors_commit(x->out, text ? "config.json" : NULL,
+                                               text, err));
         free(text);
     }
     return run_agree(x->run, st, err);
@@ -178,20 +176,15 @@ static accel_status_t export_model(accel_t *run, const struct run_model *model,
     const char *stored = NULL;
     accel_status_t st = stored_name(dtype, &stored, err);
 
-    if (!st)
-        st = local_sgd_meet(run, false, err);
-    if (!st)
-        st = weight_parts(run, model, false, &x.part, &x.parts, err);
-    if (!st)
-        st = open_slices(&x, err);
+    ACCEL_TRY(st, local_sgd_meet(run, false, err));
+    ACCEL_TRY(st, weight_parts(run, model, false, &x.part, &x.parts, err));
+    ACCEL_TRY(st, open_slices(&x, err));
     if (!st && run->boot.rank == 0)
         st = export_begin(&x, dir, stored, shard_bytes, err);
     /* every rank must have its memory, and rank 0 its files */
     st = run_agree(run, st, err);
-    if (!st)
-        st = write_all(&x, err);
-    if (!st)
-        st = export_finish(&x, dtype, err);
+    ACCEL_TRY(st, write_all(&x, err));
+    ACCEL_TRY(st, export_finish(&x, dtype, err));
     if (!st && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_INFO,
                    "%zu parameters written to %s as %s in %.2f s", x.parts, dir, dtype,
@@ -231,8 +224,8 @@ accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dty
     const struct run_model *model;
     accel_status_t st = run_ready(run, call, err);
 
-    if (st == ACCEL_OK)
-        st = models_only(run, call, "call accel_model_save for each", &model, err);
+    ACCEL_TRY(st,
+              models_only(run, call, "call accel_model_save for each", &model, err));
     return st ? st : save_weights(run, model, call, dir, dtype, shard_bytes, err);
 }
 
@@ -244,7 +237,6 @@ accel_status_t accel_model_save(accel_t *run, accel_module_t *root, const char *
     const struct run_model *model;
     accel_status_t st = run_ready(run, call, err);
 
-    if (st == ACCEL_OK)
-        st = models_given(run, root, call, &model, err);
+    ACCEL_TRY(st, models_given(run, root, call, &model, err));
     return st ? st : save_weights(run, model, call, dir, dtype, shard_bytes, err);
 }

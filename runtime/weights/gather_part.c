@@ -93,8 +93,7 @@ accel_status_t weight_gather(accel_t *run, const struct weight_part *p, int root
             part_values(be, p, mine.begin - p->begin, mine.end - mine.begin, stage);
     }
     st = comm_gather(run->comm, &mine, sizeof(mine), root, &shares, said, err);
-    if (!st)
-        st = comm_gather(run->comm, values, bytes, root, &all, sizes, err);
+    ACCEL_TRY(st, comm_gather(run->comm, values, bytes, root, &all, sizes, err));
     if (!st && run->boot.rank == root)
         put_in_order(dst, all, sizes, shares, run->boot.size, first);
     free(shares);

@@ -288,8 +288,7 @@ static accel_status_t check_tied(struct load *l, accel_error_t *err)
             int64_t n = a->elems - at < COMPARE_ELEMS ? a->elems - at : COMPARE_ELEMS;
 
             st = accel_safetensors_read(l->file, a, at, n, x, err);
-            if (!st)
-                st = accel_safetensors_read(l->file, b, at, n, y, err);
+            ACCEL_TRY(st, accel_safetensors_read(l->file, b, at, n, y, err));
             same = !st && memcmp(x, y, (size_t)n * sizeof(*x)) == 0;
         }
         if (!st && !same)
@@ -483,14 +482,11 @@ static accel_status_t load_own(struct load *l, const char *path, accel_error_t *
     accel_status_t st = check_text(l->run, path, err);
     size_t tensors;
 
-    if (!st)
-        st = accel_safetensors_open(&l->file, path, err);
+    ACCEL_TRY(st, accel_safetensors_open(&l->file, path, err));
     if (st)
         return st;
     tensors = accel_safetensors_count(l->file);
-    st = weight_parts(l->run, l->model, true, &l->part, &l->parts, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, weight_parts(l->run, l->model, true, &l->part, &l->parts, err));
     l->from = calloc(l->parts + 1, sizeof(*l->from));
     l->used = calloc(tensors + 1, sizeof(*l->used));
     if (!l->from || !l->used)
@@ -583,8 +579,8 @@ accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t 
     accel_error_t e = { 0 };
     accel_status_t st = run_trains(run, call, err);
 
-    if (st == ACCEL_OK)
-        st = models_only(run, call, "call accel_model_load for each", &model, err);
+    ACCEL_TRY(st,
+              models_only(run, call, "call accel_model_load for each", &model, err));
     if (st != ACCEL_OK)
         return st;
     st = load_weights(run, model, call, path, &e);
@@ -599,8 +595,7 @@ accel_status_t accel_model_load(accel_t *run, accel_module_t *root, const char *
     accel_error_t e = { 0 };
     accel_status_t st = run_trains(run, call, err);
 
-    if (st == ACCEL_OK)
-        st = models_given(run, root, call, &model, err);
+    ACCEL_TRY(st, models_given(run, root, call, &model, err));
     if (st != ACCEL_OK)
         return st;
     st = load_weights(run, model, call, path, &e);

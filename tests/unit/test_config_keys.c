@@ -22,7 +22,7 @@ static const struct {
 } read_by[] = {
     { "distributed_type", NULL, NULL },
     { "mixed_precision", NULL, NULL },
-    { "num_processes", "runtime/handle/run_info.c", "config.num_processes" },
+    { "num_processes", "runtime/run/run_config.c", "config.num_processes" },
     { "num_machines", "srun_plugin/step/size.c", "cfg->num_machines" },
     { "use_cpu", "runtime/place/place.c", "c->use_cpu" },
     { "debug", "runtime/ranks/collective_entry.c", "config.debug" },

@@ -11,6 +11,8 @@
 #include "precision/levels.h"
 #include "precision/policy.h"
 #include "handle/run.h"
+#include "training/master_weights.h"
+#include "training/moments_form.h"
 #include "training/parts.h"
 #include "tests/tap.h"
 #include "tests/unit/run_net.h"

@@ -9,6 +9,8 @@
 
 #include "state/state.h"
 #include "handle/run.h"
+#include "training/master_weights.h"
+#include "training/moments_form.h"
 #include "training/parts.h"
 #include "tests/tap.h"
 

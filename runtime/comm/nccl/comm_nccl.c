@@ -83,12 +83,11 @@ static accel_status_t library_scatter(struct comm *c, const void *in, float *out
     void *sum;
     accel_status_t st = nccl_scratch(c, bytes_of(c), &sum, err);
 
-    if (st == ACCEL_OK)
-        st = nccl_settle(c,
-                         n->api.reduce_scatter(in, sum, c->args.elems,
-                                               type_of(c->args.dtype), NCCL_SUM,
-                                               n->comm, nccl_stream(n)),
-                         "ncclReduceScatter", err);
+    ACCEL_TRY(st, nccl_settle(c,
+                              n->api.reduce_scatter(in, sum, c->args.elems,
+                                                    type_of(c->args.dtype), NCCL_SUM,
+                                                    n->comm, nccl_stream(n)),
+                              "ncclReduceScatter", err));
     if (st == ACCEL_OK)
         n->be->sum_parts(n->be, out, accumulate, NULL, sum, c->args.dtype, 1,
                          (int64_t)c->args.elems, scale);
@@ -167,8 +166,7 @@ static accel_status_t nccl_barrier(struct comm *c, accel_error_t *err)
                        n->api.all_reduce(n->words, n->words, NCCL_WORDS, NCCL_INT64,
                                          NCCL_MAX, n->comm, nccl_stream(n)),
                        "ncclAllReduce", err);
-    if (st == ACCEL_OK)
-        st = n->be->sync(n->be, err);
+    ACCEL_TRY(st, n->be->sync(n->be, err));
     if (st != ACCEL_OK)
         return st;
     n->be->to_host_bytes(n->be, pair, n->words, sizeof(pair));
@@ -193,8 +191,7 @@ accel_status_t nccl_gather_words(struct comm *c, int64_t own, int64_t *words_out
                        n->api.all_gather(n->words + c->rank, n->words, 1, NCCL_INT64,
                                          n->comm, nccl_stream(n)),
                        "ncclAllGather", err);
-    if (st == ACCEL_OK)
-        st = n->be->sync(n->be, err);
+    ACCEL_TRY(st, n->be->sync(n->be, err));
     if (st == ACCEL_OK)
         n->be->to_host_bytes(n->be, words_out, n->words,
                              (size_t)c->size * sizeof(*words_out));
@@ -242,8 +239,7 @@ static accel_status_t gather_all(struct comm *c, const void *mine, int64_t *size
     if (is_root && !result)
         return accel_fail_nomem(err, "gather", total);
     st = collect(c, mine, room, sizes, err);
-    if (st == ACCEL_OK)
-        st = n->be->sync(n->be, err);
+    ACCEL_TRY(st, n->be->sync(n->be, err));
     if (st == ACCEL_OK && is_root)
         n->be->to_host_bytes(n->be, result, room, total);
     if (st != ACCEL_OK) {
@@ -275,8 +271,7 @@ static accel_status_t nccl_gather(struct comm *c, const void *mine, void **all_o
         total += (size_t)bytes[r];
     if (st == ACCEL_OK && is_root && total > 0)
         st = n->be->alloc(n->be, MEMORY_WORK, total, &room, err);
-    if (st == ACCEL_OK)
-        st = gather_all(c, mine, bytes, total, room, all_out, err);
+    ACCEL_TRY(st, gather_all(c, mine, bytes, total, room, all_out, err));
     for (int r = 0; st == ACCEL_OK && is_root && r < c->size; r++)
         sizes_out[r] = (size_t)bytes[r];
     n->be->free(n->be, room);

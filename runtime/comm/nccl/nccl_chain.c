@@ -94,8 +94,7 @@ static accel_status_t run_in_scratch(struct nccl_chain *own, accel_error_t *err)
     accel_status_t st =
         nccl_scratch(c, chain_bytes(&own->chain, own->chain.most), &scratch, err);
 
-    if (st == ACCEL_OK)
-        st = chain_run(&own->chain, scratch, err);
+    ACCEL_TRY(st, chain_run(&own->chain, scratch, err));
     nccl_scratch_done(c);
     return st;
 }

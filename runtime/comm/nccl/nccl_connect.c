@@ -187,9 +187,7 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
     if (!o->device)
         return accel_fail(err, A0507, "use shm or ucx for host memory",
                           "comm backend nccl is for GPUs");
-    st = nccl_begin_state(c, o->device, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, nccl_begin_state(c, o->device, err));
     n = c->impl;
     n->library_sums = o->library_sums;
     n->scratch_most = o->scratch_bytes ? o->scratch_bytes : EXCHANGE_MOST;
@@ -197,8 +195,7 @@ accel_status_t comm_nccl_open(struct comm *c, struct boot *b, accel_error_t *err
         snprintf(own.bus_id, sizeof(own.bus_id), "%s", n->be->bus_id);
     st = write_card(c, &own, &why);
     st = nccl_agree_cards(b, &own, st, &why, &id, err);
-    if (st == ACCEL_OK)
-        st = connect_ranks(c, id, err);
+    ACCEL_TRY(st, connect_ranks(c, id, err));
     if (st != ACCEL_OK)
         c->failed = true; /* closing aborts what there is */
     else
@@ -221,9 +218,7 @@ static accel_status_t split_off(struct comm *c, int color, int key, struct comm 
     if (st != ACCEL_OK || color < 0)
         return st;
     part->args.call = COMM_CALL_OPEN;
-    st = nccl_settle(part, NCCL_IN_PROGRESS, "ncclCommSplit", err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, nccl_settle(part, NCCL_IN_PROGRESS, "ncclCommSplit", err));
     rc = own->api.count(own->comm, &part->size);
     if (rc == NCCL_SUCCESS)
         rc = own->api.user_rank(own->comm, &part->rank);
@@ -248,8 +243,7 @@ static accel_status_t find_group_nodes(struct comm *c, int color, int key,
 
     if (!wish || !member)
         st = accel_fail_nomem(err, "communicator", (size_t)c->size * sizeof(*wish));
-    if (st == ACCEL_OK)
-        st = nccl_gather_words(c, pack_wish(color, key), wish, err);
+    ACCEL_TRY(st, nccl_gather_words(c, pack_wish(color, key), wish, err));
     for (int r = 0; st == ACCEL_OK && r < c->size; r++) {
         int at = members;
 
@@ -280,16 +274,13 @@ accel_status_t nccl_split(struct comm *c, int color, int key, struct comm **comm
     accel_status_t st =
         comm_begin(c, (struct comm_args){ .call = COMM_CALL_SPLIT }, err);
 
-    if (st == ACCEL_OK)
-        st = comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err);
+    ACCEL_TRY(st, comm_new(&part, &like, (int)(c->timeout_ns / 1000000), err));
     if (st == ACCEL_OK) {
         part->root = c->root;
         st = nccl_begin_state(part, c->device, err);
     }
-    if (st == ACCEL_OK)
-        st = nccl_prepare_local(part, err);
-    if (st == ACCEL_OK)
-        st = find_group_nodes(c, color, key, part, err);
+    ACCEL_TRY(st, nccl_prepare_local(part, err));
+    ACCEL_TRY(st, find_group_nodes(c, color, key, part, err));
     if (st == ACCEL_OK) {
         part->nodes_first = c->nodes_first;
         own = part->impl;

@@ -25,8 +25,7 @@ static accel_status_t nccl_grow_scratch(struct nccl_state *n, size_t bytes,
 
     /* The old workspace may still be in use on the device, so it stays until close. */
     st = n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err);
-    if (st == ACCEL_OK)
-        st = nccl_keep_block(n, mem, err);
+    ACCEL_TRY(st, nccl_keep_block(n, mem, err));
     if (st != ACCEL_OK)
         return st;
     n->scratch = mem;
@@ -284,8 +283,7 @@ accel_status_t nccl_direct_reduce(struct comm *c, void *buf, accel_error_t *err)
         st = exchange(c, &w, collect_with, err);
         if (st == ACCEL_OK)
             sum_slice(c, &w, scratch);
-        if (st == ACCEL_OK)
-            st = exchange(c, &w, spread_with, err);
+        ACCEL_TRY(st, exchange(c, &w, spread_with, err));
     }
     nccl_scratch_done(c);
     return st;

@@ -124,9 +124,7 @@ static accel_status_t shm_all_gather(struct comm *c, void *buf, accel_error_t *e
 
     if (stages_first(c, place, slice, &gather_limits))
         copy(shm_slot_of(c, c->rank), (char *)buf + (size_t)c->rank * slice, slice);
-    st = shm_arrive(c, place, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shm_arrive(c, place, err));
     if (is_quick(c, slice, &gather_limits)) {
         gather_chunk(c, buf, slice, 0, slice);
         return release(c, err);
@@ -230,9 +228,7 @@ static accel_status_t shm_reduce_scatter(struct comm *c, const void *in, float *
 
     if (stages_first(c, place, bytes, &scatter_limits))
         stage_parts(c, &w, 0, elems);
-    st = shm_arrive(c, place, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shm_arrive(c, place, err));
     if (is_quick(c, bytes, &scatter_limits)) {
         sum_parts(c, &w, 0, elems);
         return release(c, err);
@@ -313,8 +309,7 @@ static accel_status_t all_reduce_staged(struct comm *c, char *buf, accel_error_t
 
         stage_slices(c, buf + pos, n / es);
         st = shm_next(c, err);
-        if (st == ACCEL_OK)
-            st = reduce_slices(c, buf, pos / es, n / es, err);
+        ACCEL_TRY(st, reduce_slices(c, buf, pos / es, n / es, err));
         shm_next_slot(c);
     }
     return st;
@@ -350,9 +345,7 @@ static accel_status_t shm_all_reduce(struct comm *c, void *buf, accel_error_t *e
         copy(shm_slot_of(c, c->rank), buf, bytes);
     else if (stages_first(c, place, bytes, &reduce_limits))
         stage_slices(c, buf, c->args.elems);
-    st = shm_arrive(c, place, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shm_arrive(c, place, err));
     if (bytes <= reduce_limits.small) {
         for (int r = 0; r < c->size; r++)
             c->src[r] = r == c->rank ? buf : shm_slot_of(c, r);
@@ -400,9 +393,7 @@ static accel_status_t shm_broadcast(struct comm *c, void *buf, accel_error_t *er
 
     if (c->rank == root && stages_first(c, place, bytes, &gather_limits))
         copy(shm_slot_of(c, root), buf, bytes);
-    st = shm_arrive(c, place, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shm_arrive(c, place, err));
     if (is_quick(c, bytes, &gather_limits)) {
         if (c->rank != root)
             copy(buf, shm_data_of(c, root), bytes);
@@ -433,9 +424,7 @@ static accel_status_t shm_gather(struct comm *c, const void *mine, void **all_ou
 
     copy(shm_slot_of(c, c->rank), mine,
          bytes < SHM_SLOT_BYTES ? bytes : SHM_SLOT_BYTES);
-    st = shm_arrive(c, SHM_IN_SLOT, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shm_arrive(c, SHM_IN_SLOT, err));
     for (int r = 0; r < c->size; r++) {
         size_t n = shm_call_of(c, r)->elems;
 

@@ -144,9 +144,7 @@ static accel_status_t wait_long(struct comm *c, struct shm *m, int peer,
         sleep_on(ctl, target);
         if (reached(ctl, target))
             break;
-        st = comm_hear(c, check_peers(c, m, target, err), err);
-        if (st != ACCEL_OK)
-            return st;
+        ACCEL_CHECK(st, comm_hear(c, check_peers(c, m, target, err), err));
         if (comm_expired(c) && !reached(ctl, target))
             return fail_late(c, m, target, err);
     }

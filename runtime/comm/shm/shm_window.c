@@ -251,9 +251,7 @@ accel_status_t shm_connect(struct comm *c, struct shm *m, struct boot *b,
     window_bytes = SHM_HEAP_OFFSET + (window_bytes + HUGE_PAGE) / HUGE_PAGE * HUGE_PAGE;
     m->window_bytes = window_bytes;
     create(c, m, window_bytes, &own);
-    st = boot_exchange(b, &own, sizeof(own), &tickets, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, boot_exchange(b, &own, sizeof(own), &tickets, err));
     mine.attached = attach_all(c, m, &tickets, mine.why);
     mine.can_pull = mine.attached && can_pull_all(c, m, &tickets);
     boot_blobs_free(&tickets);

@@ -200,14 +200,10 @@ static accel_status_t reduce_parts(struct comm *c, struct parts *p,
             longest = p->begin[r + 1] - p->begin[r];
     p->chunk = choose_chunk(c, longest);
     chunks = longest ? (longest + p->chunk - 1) / p->chunk : 1;
-    st = ucx_room(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ucx_room(c, 2 * (size_t)c->size * on_wire(c, p->chunk), err));
     start_chunk(c, p, 0);
     for (size_t k = 0; k < chunks; k++) {
-        st = ucx_wait(c, err);
-        if (st != ACCEL_OK)
-            return st;
+        ACCEL_CHECK(st, ucx_wait(c, err));
         if (k + 1 < chunks)
             start_chunk(c, p, k + 1);
         point_at_chunk(c, p, k);
@@ -251,9 +247,7 @@ static accel_status_t all_reduce_small(struct comm *c, void *buf, size_t bytes,
         ucx_recv(c, from, 0, u->room + (size_t)from * bytes, bytes);
         ucx_send(c, to, 0, buf, bytes);
     }
-    st = ucx_wait(c, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ucx_wait(c, err));
     for (int r = 0; r < c->size; r++)
         c->src[r] = r == c->rank ? buf : (void *)(u->room + (size_t)r * bytes);
     reduce_op(buf, c->src, c->size, c->args.elems, c->args.dtype, c->args.op);
@@ -278,9 +272,7 @@ static accel_status_t ucx_all_reduce(struct comm *c, void *buf, accel_error_t *e
     /* In place: reduce_parts does not send the own slice to anybody, and the others'
      * slices of buf are overwritten only after their sends are complete. */
     sink.out = (char *)buf + u->begin[c->rank] * es;
-    st = reduce_parts(c, &p, &sink, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, reduce_parts(c, &p, &sink, err));
     for (int r = 0; r <= c->size; r++)
         u->begin[r] *= es;
     return swap_slices(c, buf, u->begin, UCX_STEPS - 1, err);
@@ -316,8 +308,7 @@ static accel_status_t gather_at_root(struct comm *c, const void *mine, void **al
             ucx_recv(c, r, 1, result + at, said[r]);
         at += said[r];
     }
-    if (st == ACCEL_OK)
-        st = ucx_wait(c, err);
+    ACCEL_TRY(st, ucx_wait(c, err));
     for (int r = 0; st == ACCEL_OK && r < c->size; r++)
         sizes_out[r] = said[r];
     if (st == ACCEL_OK)

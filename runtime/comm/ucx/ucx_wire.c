@@ -325,9 +325,7 @@ static accel_status_t wait_all(struct comm *c, accel_error_t *err)
         }
         back_off(++idle);
         if (idle > IDLE_SPINS + IDLE_YIELDS) {
-            st = comm_hear(c, check_lost(c, first_open, err), err);
-            if (st != ACCEL_OK)
-                return st;
+            ACCEL_CHECK(st, comm_hear(c, check_lost(c, first_open, err), err));
         }
         if (idle % 64 == 0 && comm_expired(c))
             return fail_late(c, err);
@@ -619,8 +617,7 @@ static accel_status_t first_contact(struct comm *c, struct boot *b, accel_error_
     c->timeout_ns = b->deadline_ns - clock_ns();
     comm_set_deadline(c, b->deadline_ns);
     st = connect_all(c, err);
-    if (st == ACCEL_OK)
-        st = c->ops->barrier(c, err);
+    ACCEL_TRY(st, c->ops->barrier(c, err));
     c->timeout_ns = timeout_ns;
     return st;
 }
@@ -647,13 +644,11 @@ accel_status_t ucx_connect(struct comm *c, struct boot *b, accel_error_t *err)
     exchanged = boot_exchange(b, address, bytes, &all, st == ACCEL_OK ? err : NULL);
     if (address)
         ucp_worker_release_address(u->worker, address);
-    if (st == ACCEL_OK)
-        st = exchanged;
+    ACCEL_TRY(st, exchanged);
     if (st == ACCEL_OK && c->size > UCX_RANKS)
         st = accel_fail(err, A0511, "start fewer ranks", "%d ranks; the limit is %d",
                         c->size, UCX_RANKS);
-    if (st == ACCEL_OK)
-        st = make_endpoints(c, &all, err);
+    ACCEL_TRY(st, make_endpoints(c, &all, err));
     if (exchanged == ACCEL_OK)
         boot_blobs_free(&all);
     return st == ACCEL_OK ? first_contact(c, b, err) : st;

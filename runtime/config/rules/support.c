@@ -367,7 +367,6 @@ accel_status_t config_supported(const struct config *cfg, accel_error_t *err)
                              k[i].name, config_get(cfg, k[i].name, text, sizeof(text)));
     }
     st = check_deepspeed_file(cfg, err);
-    if (st == ACCEL_OK)
-        st = check_fp8_backend(cfg, err);
+    ACCEL_TRY(st, check_fp8_backend(cfg, err));
     return st == ACCEL_OK ? check_offload(cfg, err) : st;
 }

@@ -208,9 +208,7 @@ static accel_status_t match_all(struct part_load *l, accel_error_t *err)
         bool is_buffer;
         int ndim;
 
-        st = accel_ckpt_tensor(l->ckpt, i, &source, &dtype, &ndim, &shape);
-        if (st)
-            return st;
+        ACCEL_CHECK(st, accel_ckpt_tensor(l->ckpt, i, &source, &dtype, &ndim, &shape));
         is_buffer = strncmp(source, "buffer/", 7) == 0;
         if (shard_is_exponents(source))
             take_scales(l, source);
@@ -319,8 +317,7 @@ static accel_status_t read_part(struct part_load *l, const char *dir,
         l->run->program.overwritten = boxes.count > 0;
         st = run_boxes_read(l->run, l->ckpt, &boxes, err);
     }
-    if (!st)
-        st = shard_check_scales(boxes.all, boxes.count, dir, err);
+    ACCEL_TRY(st, shard_check_scales(boxes.all, boxes.count, dir, err));
     if (!st) {
         run_boxes_store(l->run, &boxes);
         st = shard_take_saved(l->run->shard, &boxes.saved, err);
@@ -364,22 +361,16 @@ static accel_status_t load_part_of(struct part_load *l, const char *dir,
     char path[PATH_MAX];
     accel_status_t st = run_agree(l->run, check_part(l->run, dir, l->part, err), err);
 
-    if (!st)
-        st = state_dirs_find(l->run, dir, path, sizeof(path), err);
+    ACCEL_TRY(st, state_dirs_find(l->run, dir, path, sizeof(path), err));
     if (st)
         return st;
     st = accel_ckpt_open_together(&l->ckpt, path, &coll, err);
-    if (!st)
-        st = local_refuse(path, l->ckpt, err);
-    if (!st)
-        st = list_targets(l, err);
-    if (!st)
-        st = match_all(l, err);
-    if (!st)
-        st = check_strict(l, path, err);
+    ACCEL_TRY(st, local_refuse(path, l->ckpt, err));
+    ACCEL_TRY(st, list_targets(l, err));
+    ACCEL_TRY(st, match_all(l, err));
+    ACCEL_TRY(st, check_strict(l, path, err));
     st = run_agree(l->run, st, err);
-    if (!st)
-        st = read_part(l, path, err);
+    ACCEL_TRY(st, read_part(l, path, err));
     if (!st && l->run->boot.rank == 0)
         accel_logf(&l->run->log, ACCEL_LOG_INFO,
                    "%zu parameters and buffers read from %s; %zu of the run without "

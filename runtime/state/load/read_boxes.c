@@ -18,9 +18,8 @@ static accel_status_t read_copies(accel_t *run, accel_ckpt_t *c,
     accel_error_t e = { 0 };
     accel_status_t st, more;
 
-    st = comm_split(run->comm, run->boot.local_rank, run->boot.rank, &copies, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(
+        st, comm_split(run->comm, run->boot.local_rank, run->boot.rank, &copies, err));
     some = state_collectives(copies);
     st = accel_ckpt_read_together(c, b->all, b->shard_count, &some, err);
     more = accel_ckpt_read_together(c, b->all + b->shard_count,

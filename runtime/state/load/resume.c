@@ -84,8 +84,7 @@ static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *
     size_t bytes = 0;
     accel_status_t st = accel_ckpt_open_together(&l->ckpt, l->dir, &coll, err);
 
-    if (st == ACCEL_OK)
-        st = resume_same_run(run, accel_ckpt_run_id(l->ckpt), l->dir, err);
+    ACCEL_TRY(st, resume_same_run(run, accel_ckpt_run_id(l->ckpt), l->dir, err));
     if (st != ACCEL_OK)
         return st;
     state = accel_ckpt_blob(l->ckpt, "trainer", &bytes);
@@ -96,20 +95,13 @@ static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *
     l->text = strndup(state, bytes);
     st = l->text ? check_step(l, err)
                  : accel_fail_nomem(err, "the trainer state", bytes);
-    if (st == ACCEL_OK)
-        st = state_check_optimizer(run, l->dir, l->text, err);
-    if (st == ACCEL_OK)
-        st = registered_find(run, l->dir, l->ckpt, err);
-    if (st == ACCEL_OK)
-        st = loaders_find(run, state, bytes, err);
-    if (st == ACCEL_OK)
-        st = fp8_find(run, l->dir, l->ckpt, l->text, &l->scales, err);
-    if (st == ACCEL_OK)
-        st = masters_find(l->dir, l->text, &l->masters, err);
-    if (st == ACCEL_OK)
-        st = local_find(run, l->dir, l->text, &local, err);
-    if (st == ACCEL_OK)
-        st = moments_find(run, l->dir, l->text, l->moments, err);
+    ACCEL_TRY(st, state_check_optimizer(run, l->dir, l->text, err));
+    ACCEL_TRY(st, registered_find(run, l->dir, l->ckpt, err));
+    ACCEL_TRY(st, loaders_find(run, state, bytes, err));
+    ACCEL_TRY(st, fp8_find(run, l->dir, l->ckpt, l->text, &l->scales, err));
+    ACCEL_TRY(st, masters_find(l->dir, l->text, &l->masters, err));
+    ACCEL_TRY(st, local_find(run, l->dir, l->text, &local, err));
+    ACCEL_TRY(st, moments_find(run, l->dir, l->text, l->moments, err));
     return st == ACCEL_OK
                ? run_boxes_saved(run, local, l->masters, l->moments, &l->boxes, err)
                : st;
@@ -123,14 +115,12 @@ static accel_status_t load_take(accel_t *run, struct loading *l, accel_error_t *
 
     run->program.overwritten = true;
     st = run_boxes_read(run, l->ckpt, &l->boxes, err);
-    if (st == ACCEL_OK)
-        st = shard_check_scales(l->boxes.all, l->boxes.shard_count, l->dir, err);
+    ACCEL_TRY(st, shard_check_scales(l->boxes.all, l->boxes.shard_count, l->dir, err));
     if (st != ACCEL_OK)
         return st;
     run_boxes_store(run, &l->boxes);
     st = shard_take_saved(run->shard, &l->boxes.saved, err);
-    if (st == ACCEL_OK)
-        st = state_decode(run, l->text, err);
+    ACCEL_TRY(st, state_decode(run, l->text, err));
     if (st == ACCEL_OK) {
         moments_warn(run, l->moments);
         masters_warn(run, l->masters, false);
@@ -213,16 +203,13 @@ accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err)
     int writers = 0;
     accel_status_t st = state_hooks_load(run, dir, err);
 
-    if (st == ACCEL_OK)
-        st = load_together(run, dir, &writers, err);
+    ACCEL_TRY(st, load_together(run, dir, &writers, err));
     if (st != ACCEL_OK)
         return st;
     run->progress.resumed = true;
     shard_loaded(run->shard);
     loaders_load(run);
-    st = registered_load(run, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, registered_load(run, err));
     accel_logf(&run->log, ACCEL_LOG_INFO,
                "resumed from %s: step %lld, %lld samples seen, written by %d rank%s",
                dir, (long long)run->progress.step, (long long)run->progress.cursor,
@@ -332,10 +319,8 @@ static accel_status_t move_aside(accel_t *run, const struct found *own, int64_t 
             continue;
         /* A complete one in the list was passed over because
          * reading it proved damage. */
-        st = accel_ckpt_set_aside(run->ckpt_dir, c->name, c->complete, to, sizeof(to),
-                                  err);
-        if (st != ACCEL_OK)
-            return st;
+        ACCEL_CHECK(st, accel_ckpt_set_aside(run->ckpt_dir, c->name, c->complete, to,
+                                             sizeof(to), err));
         accel_logf(&run->log, ACCEL_LOG_WARN, "%s/%s was moved aside to %s",
                    run->ckpt_dir, c->name, to);
     }
@@ -468,8 +453,7 @@ static accel_status_t from_directory(accel_t *run, const char *path, accel_error
                                      "list the checkpoints: accel ckpt ls DIR",
                                      "there is no checkpoint to resume from"),
                        err);
-    if (st == ACCEL_OK)
-        st = try_all(run, path, &f, &at, err);
+    ACCEL_TRY(st, try_all(run, path, &f, &at, err));
     free(f.list);
     return st;
 }
@@ -485,8 +469,7 @@ static accel_status_t from_path(accel_t *run, const char *path, struct found *ow
     if (run->boot.rank == 0)
         st = look_at(run, path, own, &place, err);
     st = run_agree(run, st, err);
-    if (st == ACCEL_OK)
-        st = comm_broadcast(run->comm, &place, sizeof(place), 0, err);
+    ACCEL_TRY(st, comm_broadcast(run->comm, &place, sizeof(place), 0, err));
     if (st != ACCEL_OK)
         return st;
     if (place == PLACE_OWN && own->count > 0)
@@ -561,10 +544,8 @@ static accel_status_t from_best(accel_t *run, struct found *own, accel_error_t *
     if (st == ACCEL_OK && run->boot.rank == 0)
         st = accel_ckpt_best(run->ckpt_dir, dir, sizeof(dir), NULL, err);
     st = run_agree(run, st, err);
-    if (st == ACCEL_OK)
-        st = comm_broadcast(run->comm, dir, sizeof(dir), 0, err);
-    if (st == ACCEL_OK)
-        st = resume_from(run, dir, err);
+    ACCEL_TRY(st, comm_broadcast(run->comm, dir, sizeof(dir), 0, err));
+    ACCEL_TRY(st, resume_from(run, dir, err));
     if (st != ACCEL_OK)
         return st;
     run->progress.saved_step = run->progress.step;
@@ -622,8 +603,7 @@ accel_status_t resume_run(accel_t *run, accel_error_t *err)
 
     run->progress.step = 0;
     run->progress.cursor = 0;
-    if (st == ACCEL_OK)
-        st = resume_list(run, run->ckpt_dir, true, &own, err);
+    ACCEL_TRY(st, resume_list(run, run->ckpt_dir, true, &own, err));
     if (st != ACCEL_OK)
         goto out;
     own.restarts = c.restarts;

@@ -71,8 +71,7 @@ accel_status_t background_snapshot(accel_t *run, struct run_boxes *boxes,
     accel_status_t st = background_copied(run, err);
     size_t at;
 
-    if (st == ACCEL_OK)
-        st = pool_make(run, pool_bytes(boxes), err);
+    ACCEL_TRY(st, pool_make(run, pool_bytes(boxes), err));
     if (st != ACCEL_OK)
         return st;
     shard_read_begin(run->shard);
@@ -171,9 +170,7 @@ accel_status_t background_begin(accel_t *run, const accel_ckpt_save_t *s,
     accel_status_t st;
 
     end_retaining(b);
-    st = accel_ckpt_save_begin(&b->saving, s, coll, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, accel_ckpt_save_begin(&b->saving, s, coll, err));
     b->skipped = 0;
     background_write(b, s->step);
     return ACCEL_OK;
@@ -265,8 +262,7 @@ accel_status_t background_save_now(accel_t *run, const accel_ckpt_save_t *s,
     accel_status_t st = background_all_copied(run, err);
 
     end_retaining(b);
-    if (st == ACCEL_OK)
-        st = accel_ckpt_save_begin(&b->saving, s, coll, err);
+    ACCEL_TRY(st, accel_ckpt_save_begin(&b->saving, s, coll, err));
     if (st != ACCEL_OK)
         return st;
     (void)accel_ckpt_save_write(b->saving, NULL);

@@ -194,9 +194,7 @@ static accel_status_t pool_try(accel_t *run, size_t bytes, accel_error_t *err)
         return st;
     if (s.want == 0) {
         made = pool_make(run, bytes, err);
-        st = run_agree(run, made == ACCEL_ENOMEM ? ACCEL_OK : made, err);
-        if (st != ACCEL_OK)
-            return st;
+        ACCEL_CHECK(st, run_agree(run, made == ACCEL_ENOMEM ? ACCEL_OK : made, err));
         if (made == ACCEL_ENOMEM) {
             s.want = (int64_t)bytes + (bytes == 0);
             snprintf(s.host, sizeof(s.host), "%s", run->boot.host);
@@ -244,8 +242,7 @@ accel_status_t background_open(accel_t *run, accel_error_t *err)
     st = run_agree(run, run_boxes_list(run, &boxes, err), err);
     bytes = st == ACCEL_OK ? pool_bytes(&boxes) : 0;
     run_boxes_free(&boxes);
-    if (st == ACCEL_OK)
-        st = pool_timed(run, err);
+    ACCEL_TRY(st, pool_timed(run, err));
     if (st != ACCEL_OK || async == ASYNC_AUTO)
         return st ? st : pool_try(run, bytes, err);
     st = run_agree(run, pool_make(run, bytes, err), err);

@@ -132,8 +132,7 @@ static accel_status_t copy_in_time(accel_t *run, double seconds, accel_error_t *
         staging_give_up(run);
     await_write(&run->staging.drain, (double)(until - clock_ns()) * 1e-9);
     busy = false;
-    if (st == ACCEL_OK)
-        st = any_writes(run, &run->staging.drain, &busy, err);
+    ACCEL_TRY(st, any_writes(run, &run->staging.drain, &busy, err));
     if (st == ACCEL_OK && !busy)
         st = copy_fits(run, until, &fits, err);
     if (st == ACCEL_OK && !busy)
@@ -163,9 +162,7 @@ static accel_status_t save_by(accel_t *run, const struct stop_verdict *v,
     }
     if (!v->local)
         return ACCEL_OK;
-    st = save_staged(run, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, save_staged(run, err));
     return copy_in_time(
         run, (v->left - (double)(clock_ns() - begun) * 1e-9) * WAIT_SHARE, err);
 }
@@ -182,8 +179,7 @@ static accel_status_t save_tries(accel_t *run, int sig, accel_error_t *err)
 
     for (size_t i = 0;; i++) {
         st = sig ? fits(run, sig, i == 0, &v, &why) : ACCEL_OK;
-        if (st == ACCEL_OK)
-            st = save_by(run, &v, &why);
+        ACCEL_TRY(st, save_by(run, &v, &why));
         if (!save_may_pass(st) || i == ACCEL_ARRAY_SIZE(pauses))
             break;
         if (run->boot.rank == 0)

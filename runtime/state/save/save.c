@@ -49,12 +49,10 @@ static accel_status_t collect_state(accel_t *run, const char *root, bool snapsho
     struct collected *c = c_out;
     accel_status_t st = state_hooks_save(run, root, err);
 
-    if (st == ACCEL_OK)
-        st = local_sgd_meet(run, true, err);
+    ACCEL_TRY(st, local_sgd_meet(run, true, err));
     if (st == ACCEL_OK && run->compression.on)
         st = shard_meet_errors(run->shard, err);
-    if (st == ACCEL_OK)
-        st = registered_save(run, &c->objects, &c->objects_bytes, err);
+    ACCEL_TRY(st, registered_save(run, &c->objects, &c->objects_bytes, err));
     if (st != ACCEL_OK)
         return st;
     loaders_tell(run);
@@ -65,8 +63,7 @@ static accel_status_t collect_state(accel_t *run, const char *root, bool snapsho
         st = run_boxes(run, &c->boxes, err);
     if (st == ACCEL_OK && snapshot)
         st = background_snapshot(run, &c->boxes, err);
-    if (st == ACCEL_OK)
-        st = lease_keep(run, err);
+    ACCEL_TRY(st, lease_keep(run, err));
     st = run_agree(run, st, err);
     return st == ACCEL_OK ? save_owner(run, c->owner, sizeof(c->owner), err) : st;
 }
@@ -229,9 +226,7 @@ accel_status_t save_finish(accel_t *run, accel_error_t *err)
 
     if (!run->background.in_flight)
         return ACCEL_OK;
-    st = background_all_copied(run, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, background_all_copied(run, err));
     sync_logs(run);
     st = one_text(run, background_publish(&run->background, &coll, &stats, &why), &why);
     run->background.stall += (double)(clock_ns() - begun) * 1e-9;
@@ -361,9 +356,7 @@ accel_status_t save_or_go_on(accel_t *run, accel_error_t *err)
     if (!run->config.ckpt_save || run->progress.saved_step == run->progress.step ||
         left_out(run))
         return ACCEL_OK;
-    st = save_finish(run, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, save_finish(run, err));
     st = save_periodic(run, &why);
     run->progress.last_save_ns = clock_ns();
     run->background.regular = true;

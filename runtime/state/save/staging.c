@@ -295,9 +295,7 @@ accel_status_t staging_copy_left(accel_t *run, const accel_ckpt_staged_t *c,
     accel_ckpt_save_t args = describe(run, owner);
     if (!run->config.ckpt_local_dir[0])
         args.local = NULL; /* then the record says where it is */
-    st = accel_ckpt_drain_begin(&saving, c->name, &args, &coll, err);
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, accel_ckpt_drain_begin(&saving, c->name, &args, &coll, err));
     (void)accel_ckpt_save_write(saving, NULL);
     st = accel_ckpt_save_publish(saving, &coll, &stats, err);
     accel_ckpt_save_free(saving);

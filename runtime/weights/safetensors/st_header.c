@@ -299,8 +299,7 @@ accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
         goto fail;
     }
     st = check_cover(h, data_bytes, where, err);
-    if (!st)
-        st = check_twice(h, where, err);
+    ACCEL_TRY(st, check_twice(h, where, err));
     if (!st)
         return ACCEL_OK;
 fail:

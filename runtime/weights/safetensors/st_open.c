@@ -91,9 +91,7 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     uint64_t n = 0;
     accel_status_t st;
 
-    st = refuse_pointer(f->fd, where, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, refuse_pointer(f->fd, where, err));
     if (bytes < (int64_t)sizeof(head) || pread_all(f->fd, head, 8, 0) != 8)
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
                              "the file is too short for a header: %lld bytes",
@@ -110,8 +108,8 @@ static accel_status_t read_header(struct st_file *f, int64_t bytes, const char *
     f->data_at = 8 + (int64_t)n;
     f->data_bytes = bytes - f->data_at;
     st = read_text(f->fd, 8, (size_t)n, where, &f->text, err);
-    if (!st)
-        st = st_header_parse(&f->header, f->text, (size_t)n, f->data_bytes, where, err);
+    ACCEL_TRY(
+        st, st_header_parse(&f->header, f->text, (size_t)n, f->data_bytes, where, err));
     if (!st)
         /* advice only: ranks read ranges of tensors front to back */
         posix_fadvise(f->fd, f->data_at, f->data_bytes, POSIX_FADV_SEQUENTIAL);
@@ -307,10 +305,8 @@ static accel_status_t open_shards(struct accel_safetensors *s, int dirfd,
         snprintf(at, sizeof(at), "%s/%s", dir, st_shown(name[i], shown, sizeof(shown)));
         st = add_file(s, dirfd, name[i], at, err);
     }
-    if (!st)
-        st = join(s, x, err);
-    if (!st)
-        st = check_map(s, x, where, err);
+    ACCEL_TRY(st, join(s, x, err));
+    ACCEL_TRY(st, check_map(s, x, where, err));
     free(name);
     return st;
 }
@@ -330,12 +326,9 @@ static accel_status_t open_index(struct accel_safetensors *s, const char *path,
         st = accel_fail_at(err, A0824, path, "give the index of a model",
                            "the file is too long for an index: %lld bytes",
                            (long long)bytes);
-    if (!st)
-        st = refuse_pointer(fd, path, err);
-    if (!st)
-        st = read_text(fd, 0, (size_t)bytes, path, &text, err);
-    if (!st)
-        st = st_index_parse(&x, text, (size_t)bytes, path, err);
+    ACCEL_TRY(st, refuse_pointer(fd, path, err));
+    ACCEL_TRY(st, read_text(fd, 0, (size_t)bytes, path, &text, err));
+    ACCEL_TRY(st, st_index_parse(&x, text, (size_t)bytes, path, err));
     snprintf(dir, sizeof(dir), "%s", path);
     slash = strrchr(dir, '/');
     /* "/x.json" lies in "/", "x.json" in "." */

@@ -283,9 +283,7 @@ static accel_status_t open_dir(struct accel_safetensors_writer *w, accel_error_t
         return accel_fail_at(err, A0828, w->dir,
                              "check the permissions of its parent directories",
                              "cannot create the directory: %s", strerror(errno));
-    st = path_open_dir(w->dir, &w->dirfd, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, path_open_dir(w->dir, &w->dirfd, err));
     if (w->dirfd < 0)
         return accel_fail_at(err, A0828, w->dir, "give a directory",
                              "cannot open the directory: %s", strerror(errno));
@@ -323,12 +321,9 @@ accel_status_t accel_safetensors_create(accel_safetensors_writer_t **writer_out,
                            "weights cannot be written as %.20s", dtype);
     for (size_t i = 0; i < n && !st; i++)
         st = take_entry(w, &entry[i], err);
-    if (!st)
-        st = check_names(w, err);
-    if (!st)
-        st = lay_out(w, shard_bytes, err);
-    if (!st)
-        st = open_dir(w, err);
+    ACCEL_TRY(st, check_names(w, err));
+    ACCEL_TRY(st, lay_out(w, shard_bytes, err));
+    ACCEL_TRY(st, open_dir(w, err));
     for (int i = 0; !st && i < w->shards; i++)
         st = open_shard(w, i, err);
     if (st)
@@ -473,8 +468,7 @@ static accel_status_t put_file(struct accel_safetensors_writer *w, const char *n
     /* some network file systems report a failed write only here */
     if (fd >= 0 && close(fd) != 0 && good)
         st = fail_write(w, name, "cannot write", err);
-    if (!st)
-        st = publish(w, name, err);
+    ACCEL_TRY(st, publish(w, name, err));
     temporary(name, tmp);
     if (st)
         unlinkat(w->dirfd, tmp, 0);
