@@ -112,7 +112,7 @@ AM_TESTS_ENVIRONMENT = \
 	ACCEL_BUILD='$(abs_top_builddir)'; export ACCEL_BUILD; \
 	. '$(abs_top_srcdir)/tests/sanitizer.sh';
 
-# What the tests of a sanitizer build run, but for the unit tests; scripts/test makes it there.
+# What the tests of a sanitizer build run, but for the unit tests; scripts/test --all makes it there.
 sanitizer_programs = accel$(EXEEXT) schema/accel.schema.json accel-selftest$(EXEEXT) \
 	accel-verify$(EXEEXT) \
 	examples/train$(EXEEXT) tests/helpers/fake_nvml.la tests/helpers/fake_nvml_old.la \

@@ -63,8 +63,9 @@ struct comm_ops {
     accel_status_t (*barrier)(struct comm *c, accel_error_t *err);
     accel_status_t (*gather)(struct comm *c, const void *mine, void **all_out,
                              size_t *sizes_out, accel_error_t *err);
-    /* *comm_out is NULL before the call, and stays NULL with a negative color. NULL: the
-     * groups are opened from scratch, with c in place of the bootstrap (comm_split.c). */
+    /* *comm_out is NULL before the call, and stays NULL with a negative color. NULL:
+     * groups are opened from scratch, with c in place of the bootstrap (comm_split.c).
+     */
     accel_status_t (*split)(struct comm *c, int color, int key, struct comm **comm_out,
                             accel_error_t *err);
     /* lets go of what is under way */

@@ -22,8 +22,8 @@ extern "C" {
 
 /* ---- errors ---------------------------------------------------------------------- */
 
-/* The one family of checks. A chain of calls, of which the first that fails ends it: the
- * call is made only while `st` is ACCEL_OK. What has to be undone stays behind it. */
+/* The one family of checks. A call of a chain: made only while `st` is ACCEL_OK, so
+ * that the first failure ends the chain and what follows it can undo things. */
 #define ACCEL_TRY(st, call)                                                            \
     do {                                                                               \
         if ((st) == ACCEL_OK)                                                          \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of a training that a program or a config may switch on, as a table: what each
- * takes up in accel_prepare, and its lines in the text of a checkpoint. What a part does
- * in a step is declared in its own header, since the order within a step differs. All
- * members may be NULL.
+ * The parts of a training that a program or a config may switch on, as a table: what
+ * each takes up in accel_prepare, and its lines in the text of a checkpoint. What one
+ * does in a step is declared in its own header, since the order within a step differs.
+ * All members may be NULL.
  */
 #ifndef ACCEL_TRAINING_PARTS_H
 #define ACCEL_TRAINING_PARTS_H
@@ -11,8 +11,8 @@
 #include "handle/run.h"
 
 struct training_part {
-    /* Takes the rules of program and config, before units are laid out. Errors: those of
-     * a rule that the run cannot follow. Not collective. */
+    /* Takes the rules of program and config, before units are laid out. Errors: a rule
+     * that the run cannot follow. Not collective. */
     accel_status_t (*begin)(accel_t *run, accel_error_t *err);
     /* Settings, which may change between two starts: those of one optimizer, whose
      * optim_suffix is `of`, and those of the run. */

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # One training run on 2 ranks, saved and resumed, built with the address and
-# undefined-behaviour sanitizers: no finding, no leak of ours. scripts/test makes the build
+# undefined-behaviour sanitizers: no finding, no leak of ours. scripts/test --all makes the build
 # in build-asan; ACCEL_ASAN_BUILD names another.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train.sh"
 need_plugin
 
 asan=${ACCEL_ASAN_BUILD:-$ACCEL_SRC/build-asan}
-[ -x "$asan/examples/train" ] || skip_all "no sanitizer build; scripts/test makes one"
+[ -x "$asan/examples/train" ] || skip_all "no sanitizer build; scripts/test --all makes one"
 tap_tmpdir
 train_text "$tap_tmp/text.txt"
 train_config "$tap_tmp/fsdp.yaml" FULL_SHARD bf16 2 1 "checkpoint: {every_steps: 10}"

@@ -10,7 +10,7 @@
 need_sanitizer_build() { # FILE
     asan=${ACCEL_ASAN_BUILD:-$ACCEL_SRC/build-asan}
     [ "$asan" != none ] || skip_all "run without the sanitizer build"
-    [ -e "$asan/$1" ] || skip_all "no $1 with sanitizers; scripts/test builds it"
+    [ -e "$asan/$1" ] || skip_all "no $1 with sanitizers; scripts/test --all builds it"
     # shellcheck source=tests/sanitizer.sh
     . "$ACCEL_SRC/tests/sanitizer.sh"
 }
