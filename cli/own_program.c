@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs that belong to `accel` and are not it: each links what most commands
- * can do without (BLAS and PMIx, HDF5), so that `accel` itself starts at once.
+ * The programs and files that belong to `accel` and are not it. Each program links what
+ * most commands can do without (BLAS and PMIx, HDF5), so that `accel` itself starts at
+ * once.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,25 +22,31 @@ bool cli_own_dir(char dir_out[PATH_MAX])
     return true;
 }
 
-/* Next to this program (a build tree), in libexec of the same installation, which may
- * have been moved, or where it was installed. */
-static bool find_program(const char *name, char path_out[PATH_MAX])
+bool cli_own_file(const char *const *roots, const char *name, int mode,
+                  char path_out[PATH_MAX])
 {
-    static const char *const near[] = { "", "../libexec/accel/" };
-    char dir[PATH_MAX];
+    char dir[PATH_MAX] = "";
+    bool known = cli_own_dir(dir);
 
-    for (size_t i = 0; cli_own_dir(dir) && i < ACCEL_ARRAY_SIZE(near); i++)
-        if (snprintf(path_out, PATH_MAX, "%s/%s%s", dir, near[i], name) < PATH_MAX &&
-            access(path_out, X_OK) == 0)
+    for (; *roots; roots++) {
+        bool whole = **roots == '/';
+
+        if ((whole || known) &&
+            snprintf(path_out, PATH_MAX, "%s%s%s%s", whole ? "" : dir, whole ? "" : "/",
+                     *roots, name) < PATH_MAX &&
+            access(path_out, mode) == 0)
             return true;
-    snprintf(path_out, PATH_MAX, "%s/%s", PKGLIBEXECDIR, name);
-    return access(path_out, X_OK) == 0;
+    }
+    return false;
 }
 
 accel_status_t cli_own_program(const char *name, const char *command,
                                char path_out[PATH_MAX], accel_error_t *err)
 {
-    if (find_program(name, path_out))
+    static const char *const roots[] = { "", "../libexec/accel/", PKGLIBEXECDIR "/",
+                                         NULL };
+
+    if (cli_own_file(roots, name, X_OK, path_out))
         return ACCEL_OK;
     return accel_fail(err, A0060, "reinstall accel completely: make install",
                       "%s, which `%s` starts, is missing", name, command);
