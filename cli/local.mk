@@ -32,8 +32,6 @@ accel_SOURCES = \
 	cli/doctor/cmd_topo.c \
 	cli/config/cmd_to_fsdp2.c \
 	cli/commands.c \
-	cli/man/completion.h \
-	cli/man/completion_bash.c \
 	cli/config/config_ask.c \
 	cli/config/config_make.c \
 	cli/config/config_make.h \
@@ -50,10 +48,6 @@ accel_SOURCES = \
 	cli/launch/launch_fork.c \
 	cli/launch/launch_mpirun.c \
 	cli/main.c \
-	cli/man/man_accel.c \
-	cli/man/man_libaccel.c \
-	cli/man/man_overview.c \
-	cli/man/man_pages.h \
 	cli/plan/plan_cmd.h \
 	cli/plan/plan_compare.c \
 	cli/plan/plan_model.c \
@@ -62,10 +56,6 @@ accel_SOURCES = \
 	cli/output.h \
 	cli/own_program.c \
 	cli/own_program.h \
-	cli/man/roff.c \
-	cli/man/roff.h \
-	cli/man/template.c \
-	cli/man/template.h \
 	cli/config/settings.c \
 	cli/config/settings.h \
 	cli/data/token_output.c \
@@ -76,29 +66,20 @@ accel_SOURCES = \
 	srun_plugin/options/arguments.h \
 	srun_plugin/plugstack.c \
 	srun_plugin/plugstack.h
-# The public header as a table, for libaccel(3), and what the pages and the completion are
-# filled into.
-nodist_accel_SOURCES = cli/man/api_table.c cli/man/templates.c
+# The functions of the public headers, which make finds by itself: each has a page.
+api_functions := $(shell $(AWK) -v names=1 -f $(srcdir)/cli/man/header.awk \
+	$(public_headers:%=$(srcdir)/%))
+nodist_accel_SOURCES = cli/man/api_functions.c
 CLEANFILES += $(nodist_accel_SOURCES)
-templates = \
-	cli/man/accel.1.in \
-	cli/man/accel.7.in \
-	cli/man/accel-config.5.in \
-	cli/man/completion.bash.in \
-	cli/man/function.3.in \
-	cli/man/libaccel.3.in
-EXTRA_DIST += cli/man/header.awk cli/man/embed.awk $(templates)
-cli/man/api_table.c: $(public_headers) cli/man/header.awk
+cli/man/api_functions.c: $(public_headers) cli/man/header.awk
 	$(AM_V_GEN)$(MKDIR_P) cli/man && \
-	$(AWK) -f $(srcdir)/cli/man/header.awk $(public_headers:%=$(srcdir)/%) >$@.tmp && \
-	mv $@.tmp $@
-cli/man/templates.c: $(templates) cli/man/embed.awk
-	$(AM_V_GEN)$(MKDIR_P) cli/man && \
-	$(AWK) -f $(srcdir)/cli/man/embed.awk $(templates:%=$(srcdir)/%) >$@.tmp && mv $@.tmp $@
+	{ echo 'extern const char *const api_functions[];' && \
+	echo 'const char *const api_functions[] = {' && \
+	printf '    "%s",\n' $(api_functions) && echo '    0' && echo '};'; } >$@.tmp && mv $@.tmp $@
 accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS) \
 	$(SLURM_CFLAGS) $(PMIX_CFLAGS)
 accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \
-	-DPKGLIBEXECDIR='"$(pkglibexecdir)"'
+	-DPKGLIBEXECDIR='"$(pkglibexecdir)"' -DMANDIR='"$(mandir)"'
 # Of the libraries the linker takes what needs neither BLAS nor PMIx nor UCX nor HDF5, so
 # that the command starts at once.
 accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
@@ -173,11 +154,9 @@ tests_unit_test_selftest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_gather \
 
 # What the binary says about itself: manual pages, completion, the config's JSON Schema. The
 # examples point editors at the schema where it is made.
-main_pages = cli/man/accel.1 cli/man/libaccel.3 \
-	cli/man/accel-config.5 cli/man/accel.7
-# A page for each function of accel.h, whose names make finds by itself.
-api_functions := $(shell $(AWK) -v names=1 -f $(srcdir)/cli/man/header.awk \
-	$(public_headers:%=$(srcdir)/%))
+main_pages = cli/man/man1/accel.1 cli/man/man3/libaccel.3 \
+	cli/man/man5/accel-config.5 cli/man/man7/accel.7
+# A page for each function of accel.h.
 api_pages = $(api_functions:%=cli/man/man3/%.3)
 nodist_man_MANS = $(main_pages)
 # by its own name: automake cannot tell the section of names that make finds
@@ -189,19 +168,35 @@ nodist_pkgdata_DATA = schema/accel.schema.json
 nobase_nodist_doc_DATA = schema/accel.schema.json
 CLEANFILES += $(nodist_man_MANS) $(nodist_man3_MANS) $(nodist_bashcompletion_DATA) $(nodist_pkgdata_DATA)
 
-$(main_pages): accel$(EXEEXT)
-	$(AM_V_GEN)$(MKDIR_P) cli/man && \
-	./accel$(EXEEXT) man $$(echo $@ | sed 's/.*\.//') >$@.tmp && mv $@.tmp $@
-cli/man/man3/stamp: accel$(EXEEXT)
-	$(AM_V_GEN)$(MKDIR_P) cli/man/man3 && rm -f cli/man/man3/*.3 && \
-	for name in $(api_functions); do \
-	    ./accel$(EXEEXT) man $$name >cli/man/man3/$$name.3 || exit 1; \
-	done && touch $@
-$(api_pages): cli/man/man3/stamp
-CLEANFILES += cli/man/man3/stamp
-cli/man/completions/accel: accel$(EXEEXT)
-	$(AM_V_GEN)$(MKDIR_P) cli/man/completions && \
-	./accel$(EXEEXT) completion bash >$@.tmp && mv $@.tmp $@
+# Prints the tables of the program for them: of the objects of accel, all but its main.
+noinst_PROGRAMS += cli/man/tables
+cli_man_tables_SOURCES = cli/man/tables.c
+cli_man_tables_CFLAGS = $(accel_CFLAGS)
+cli_man_tables_LDADD = $(filter-out cli/accel-main.$(OBJEXT),$(accel_OBJECTS)) $(accel_LDADD)
+cli_man_tables_DEPENDENCIES = $(accel_OBJECTS) $(accel_DEPENDENCIES)
+page_programs = \
+	cli/man/tables.awk \
+	cli/man/header.awk \
+	cli/man/roff.awk \
+	cli/man/completion.awk \
+	cli/man/pages.awk
+templates = \
+	cli/man/accel.1.in \
+	cli/man/accel.7.in \
+	cli/man/accel-config.5.in \
+	cli/man/completion.bash.in \
+	cli/man/function.3.in \
+	cli/man/libaccel.3.in
+EXTRA_DIST += $(page_programs) $(templates)
+cli/man/tables.txt: cli/man/tables$(EXEEXT)
+	$(AM_V_GEN)./cli/man/tables$(EXEEXT) >$@.tmp && mv $@.tmp $@
+cli/man/stamp: cli/man/tables.txt $(page_programs) $(public_headers) $(templates)
+	$(AM_V_GEN)cd cli/man && rm -rf man[1-9] completions && \
+	$(MKDIR_P) man1 man3 man5 man7 completions && cd ../.. && \
+	LC_ALL=C $(AWK) -F '\t' -v dir=cli/man $(page_programs:%=-f $(srcdir)/%) cli/man/tables.txt \
+	    $(public_headers:%=$(srcdir)/%) $(templates:%=$(srcdir)/%) && touch $@
+$(main_pages) $(api_pages) $(nodist_bashcompletion_DATA): cli/man/stamp
+CLEANFILES += cli/man/stamp cli/man/tables.txt
 schema/accel.schema.json: accel$(EXEEXT)
 	$(AM_V_GEN)$(MKDIR_P) schema && ./accel$(EXEEXT) schema >$@.tmp && mv $@.tmp $@
 

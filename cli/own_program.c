@@ -40,6 +40,26 @@ bool cli_own_file(const char *const *roots, const char *name, int mode,
     return false;
 }
 
+int cli_print_file(const char *path)
+{
+    char piece[4096];
+    size_t n;
+    int code = 0;
+    accel_error_t err;
+    FILE *f = fopen(path, "r");
+
+    while (f && (n = fread(piece, 1, sizeof(piece), f)) > 0)
+        fwrite(piece, 1, n, stdout);
+    if (!f || ferror(f)) {
+        accel_fail(&err, A0017, "reinstall accel completely: make install",
+                   "cannot read '%s': %s", path, strerror(errno));
+        code = cli_fail(&err);
+    }
+    if (f)
+        fclose(f);
+    return cli_finish(code);
+}
+
 accel_status_t cli_own_program(const char *name, const char *command,
                                char path_out[PATH_MAX], accel_error_t *err)
 {

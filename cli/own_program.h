@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finds the programs of this installation that a sub-command hands its work to, and
- * becomes one of them; finds its other files.
+ * becomes one of them; finds and prints the files that are made when accel is built.
  */
 #ifndef ACCEL_CLI_OWN_PROGRAM_H
 #define ACCEL_CLI_OWN_PROGRAM_H
@@ -20,6 +20,9 @@ bool cli_own_dir(char dir_out[PATH_MAX]);
  * was installed. False: none has it, and path_out is in the last. */
 bool cli_own_file(const char *const *roots, const char *name, int mode,
                   char path_out[PATH_MAX]);
+
+/* Prints the file. A0017 when it cannot be read. Returns the exit code. */
+int cli_print_file(const char *path);
 
 /* The path of `name`, which `command` ("accel test") starts: next to this program, or
  * in libexec. A0060 when it is not there. */

@@ -91,7 +91,7 @@ check-agreements: tests/unit/test_agreements
 EXTRA_DIST += tests/t/message-form.awk tests/t/message-sites.awk tests/t/messages-sums.sh tests/t/written-files.awk tests/data/messages
 
 # After a change of messages: shows what is new, for review, and confirms it.
-update-golden: accel$(EXEEXT) examples/train$(EXEEXT) tests/helpers/fake_nvml.la
+update-golden: accel$(EXEEXT) cli/man/stamp examples/train$(EXEEXT) tests/helpers/fake_nvml.la
 	@dir=$$(mktemp -d) && env UPDATE_GOLDEN=1 $(srcdir)/tests/t/messages-sums.sh \
 	    $(abs_top_srcdir) $(abs_top_builddir)/accel$(EXEEXT) $$dir; rc=$$?; \
 	rm -rf "$$dir"; exit $$rc

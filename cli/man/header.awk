@@ -1,17 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Cuts the public headers into entries for the manual page: a comment that begins in the first
-# column and the declarations below it. Out: C source with the table of man_pages.h, or the
-# names of the functions that it declares, one per line.
+# Cuts the public headers into entries for the manual pages: a comment that begins in the first
+# column and the declarations below it. Out: the arrays entry_*, numbered from 1, and `rules`,
+# the comment that the first header begins with; or the names of the functions, one per line.
 #
-#     awk -f header.awk accel.h accel_ops.h ... >api_table.c
-#     awk -v names=1 -f header.awk accel.h ...
-function quoted(s) {
-    gsub(/\\/, "&&", s)
-    gsub(/"/, "\\\"", s)
-    gsub(/\n/, "\\n\"\n    \"", s)
-    return "\"" s "\""
-}
+#     awk -v names=1 -f header.awk accel.h accel_ops.h ...
 
 # The words of a line of a comment.
 function inner(line) {
@@ -30,15 +23,19 @@ function functions_of(code,    found) {
     return found
 }
 
-function entry(    functions) {
-    if (section == "" && text == "" && code == "")
+function entry() {
+    if (section == "" && comment == "" && code == "")
         return
-    functions = functions_of(code)
-    if (functions != "")
-        all = all functions " "
-    rows = rows "{ " (section == "" ? "NULL" : quoted(section)) ",\n    " quoted(text) \
-        ",\n    " quoted(code) ",\n    " quoted(functions) " },\n"
-    section = text = code = ""
+    entries++
+    # The heading, where a section of the header begins; what is then said is about all of it.
+    entry_section[entries] = section
+    entry_start[entries] = section != "" ? entries : entry_start[entries - 1]
+    entry_text[entries] = comment
+    entry_code[entries] = code
+    entry_functions[entries] = functions_of(code)
+    if (entry_functions[entries] != "")
+        functions = functions entry_functions[entries] " "
+    section = comment = code = ""
 }
 
 # Each file is read from its first section to the end of what it exports. The rules are the
@@ -75,7 +72,7 @@ over { next }
 commenting {
     line = inner($0)
     if (started)
-        text = text line "\n"
+        comment = comment line "\n"
     else if (!ruled && $0 !~ /^\/\* SPDX/)
         rules = rules line "\n"
     if ($0 ~ /\*\/ *$/) {
@@ -100,13 +97,7 @@ started {
 
 END {
     entry()
-    if (names) {
-        gsub(/ /, "\n", all)
-        printf "%s", all
-        exit
-    }
-    print "/* Made by header.awk from the public header: do not edit. */"
-    print "#include \"cli/man/man_pages.h\"\n"
-    print "const char api_rules[] =\n    " quoted(rules) ";\n"
-    print "const struct api_entry api_table[] = {\n" rows "{ NULL, NULL, NULL, NULL },\n};"
+    gsub(/ /, "\n", functions)
+    if (names)
+        printf "%s", functions
 }

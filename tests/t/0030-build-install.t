@@ -37,6 +37,12 @@ is "$(find "$root/share/man/man3" -name 'accel_*.3' | wc -l | tr -d ' ')" \
     "$(grep -o -E '\baccel_[a-z0-9_]+\(' -h "$ACCEL_SRC"/runtime/accel*.h | sort -u | wc -l | tr -d ' ')" \
     "each function of accel.h has a page"
 is "$(find "$root/share/man" -type d -empty)" "" "and no folder of pages is empty"
+is "$(cd "$root/share/man" && for page in "1 man1/accel.1" "3 man3/libaccel.3" "5 man5/accel-config.5" \
+    "7 man7/accel.7" "accel_open man3/accel_open.3"; do
+    "$root/bin/accel" man "${page% *}" 2>&1 | cmp - "${page#* }" || echo "$page"
+done)" "" "the installed command shows the installed pages"
+is "$("$root/bin/accel" completion bash 2>&1 |
+    cmp - "$root/share/bash-completion/completions/accel" 2>&1)" "" "and the installed script"
 
 cat >"$tap_tmp/version.c" <<'END'
 #include <accel.h>

@@ -10,9 +10,8 @@
 cd "$ACCEL_SRC" || bail_out "no $ACCEL_SRC"
 tap_tmpdir
 set -- runtime checkpoint srun_plugin cli scripts examples tests
-# api_table.c and templates.c are generated into a build in the tree.
-find "$@" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) ! -name api_table.c \
-    ! -name templates.c | sort >"$tap_tmp/c"
+# api_functions.c is generated into a build in the tree.
+find "$@" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cc' \) ! -name api_functions.c | sort >"$tap_tmp/c"
 {
     find "$@" m4 modulefiles -name '*.sh' -o -name '*.t' -o -name 'accel_*.m4' \
         -o -name '*.in' ! -name '*.pc.in'
@@ -70,7 +69,7 @@ fi
 
 # Misspelt in one place, a variable would be set and never read. error.c has names of constants.
 is "$(find runtime checkpoint srun_plugin cli examples \( -name '*.[ch]' -o -name '*.cu' \) \
-    ! -name api_table.c ! -name templates.c ! -path runtime/common/env_names.h ! -path runtime/common/error.c \
+    ! -path runtime/common/env_names.h ! -path runtime/common/error.c \
     -exec grep -H -n -E '"(SLURM_)?ACCEL_[A-Z0-9_]*["=]' {} + |
     grep -v 'accel\.h:.*"ACCEL_ECONFIG"')" "" \
     "names of accel's variables are spelled in runtime/common/env_names.h only"

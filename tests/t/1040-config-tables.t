@@ -16,6 +16,7 @@ cd "$tap_tmp" || bail_out "no directory"
 "$accel" man 5 >accel-config.5
 "$accel" man 7 >accel.7
 "$accel" completion bash >script
+"$ACCEL_BUILD/cli/man/tables" >tables
 commands=$(sed -n 's/^  accel \([a-z0-9-]*\) .*/\1/p' help | sort -u)
 [ "$(echo "$commands" | wc -l)" -ge 7 ]
 ok $? "accel --help lists the commands"
@@ -227,8 +228,78 @@ if command -v groff >/dev/null 2>&1; then
 else
     skip 1 "no groff"
 fi
-is "$(SOURCE_DATE_EPOCH=86400 "$accel" man 5 | sed -n 's/^\.TH [^ ]* [^ ]* \([^ ]*\) .*/\1/p')" \
-    1970-01-02 "the date is that of SOURCE_DATE_EPOCH"
+# The same tables make the same pages again, with the date that packages give.
+passes "the pages are made of the tables of this build" cmp "$ACCEL_BUILD/cli/man/tables.txt" tables
+set -- "$ACCEL_SRC"/runtime/accel.h
+for file in "$ACCEL_SRC"/runtime/accel_*.h "$ACCEL_SRC"/cli/man/*.in; do
+    set -- "$@" "$file"
+done
+for awk in $(sed -n 's/^AWK = //p' "$ACCEL_BUILD/Makefile") mawk gawk busybox original-awk; do
+    command -v "$awk" >/dev/null 2>&1 || continue
+    rm -rf again
+    mkdir again again/man1 again/man3 again/man5 again/man7 again/completions
+    [ "$awk" != busybox ] || awk='busybox awk'
+    # shellcheck disable=SC2086 # busybox awk
+    SOURCE_DATE_EPOCH=86400 LC_ALL=C $awk -F '\t' -v dir=again -f "$ACCEL_SRC/cli/man/tables.awk" \
+        -f "$ACCEL_SRC/cli/man/header.awk" -f "$ACCEL_SRC/cli/man/roff.awk" \
+        -f "$ACCEL_SRC/cli/man/completion.awk" -f "$ACCEL_SRC/cli/man/pages.awk" tables "$@"
+    is "$(grep -h '^\.TH ' again/man?/* | cut -d' ' -f4 | sort -u)" 1970-01-02 \
+        "$awk: the date is that of SOURCE_DATE_EPOCH"
+    sed -i '/^\.TH /s/ 1970-01-02 / DATE /' again/man?/*
+    # The headers in another order give libaccel(3) and the list of functions another order.
+    is "$(for file in again/man[157]/* again/man3/accel_*; do
+        sed '/^\.TH /s/ [12][0-9][0-9][0-9]-..-.. / DATE /' "$ACCEL_BUILD/cli/man/${file#again/}" |
+            cmp -s - "$file" || echo "$file"
+    done)" "" "and all else the same"
+    is "$(sort again/completions/accel | cksum)" "$(sort script | cksum)" "as in the script"
+done
+
+# ---- where they are found ----
+man_of_build=$(sed -n 's/^prefix = //p' "$ACCEL_BUILD/Makefile")/share/man/man7/accel.7
+mkdir -p moved/bin moved/share/man/man1 moved/share/man/man3 moved/share/man/man5/accel-config.5 \
+    moved/share/bash-completion/completions
+cp "$accel" moved/bin/accel
+echo "of the commands" >moved/share/man/man1/accel.1
+echo "a script" >moved/share/bash-completion/completions/accel
+is "$(moved/bin/accel man 1)" "of the commands" "a moved installation shows its own page"
+is "$(moved/bin/accel completion bash)" "a script" "and its own script"
+moved/bin/accel man 5 >out 2>err
+is "$?/$(cat out)" 69/ "what cannot be read is an error"
+like "$(cat err)" "^error.A0017.: cannot read '.*/moved/bin/../share/man/man5/accel-config.5': Is a dir" \
+    "which names the file"
+like "$(cat err)" '^  cure: reinstall accel completely' "and the cure"
+if [ -f "$man_of_build" ]; then
+    is "$(moved/bin/accel man 7)" "$(cat "$man_of_build")" "what it lacks is that of the prefix"
+else
+    is "$(moved/bin/accel man 7 2>&1)" "error[A0017]: cannot read '$man_of_build': No such file or directory
+  cure: reinstall accel completely: make install" "so is a page that is missing"
+fi
+echo "of accel_open" | gzip >moved/share/man/man3/accel_open.3.gz
+is "$(moved/bin/accel man accel_open)" "of accel_open" "a page that a package has compressed"
+rm moved/share/bash-completion/completions/accel
+mkdir moved/share/bash-completion/completions/accel
+moved/bin/accel completion bash >out 2>err
+is "$?/$(cat out)" 69/ "a script that cannot be read is an error"
+# On a terminal man shows the page, if there is one.
+if command -v script >/dev/null 2>&1; then
+    mkdir programs without
+    # shellcheck disable=SC2016 # for the program
+    printf '#!/bin/sh\necho "man reads ${1##*moved/bin/}"\n' >programs/man
+    chmod +x programs/man
+    on_terminal() { # PATH PAGE
+        script -qec "PATH='$1' moved/bin/accel man $2" /dev/null </dev/null |
+            tr -d '\r\004\b' | sed 's/^^D//'
+    }
+    is "$(on_terminal "$tap_tmp/programs" 1)" "man reads ../share/man/man1/accel.1" \
+        "on a terminal man shows it"
+    is "$(on_terminal "$tap_tmp/programs" accel_open)" "man reads ../share/man/man3/accel_open.3.gz" \
+        "a compressed one, too"
+    is "$(on_terminal "$tap_tmp/without" 1)" "of the commands" "without man it is printed"
+    is "$(PATH=$tap_tmp/programs:$PATH moved/bin/accel man 1)" "of the commands" \
+        "and in a pipe"
+else
+    skip 4 "no script"
+fi
 "$accel" man 2 >out 2>err
 is "$?/$(cat out)" "64/" "a section without a page is a usage error"
 "$accel" completion fish >out 2>err

@@ -25,7 +25,7 @@ done
 # ---- places ----
 # A folder that nobody looks in would have no faults.
 (cd "$ACCEL_SRC" && find runtime checkpoint srun_plugin cli \( -name '*.c' -o -name '*.cu' \) \
-    ! -name api_table.c -exec grep -l -E 'A0[0-9]{3},' {} +) | sort >givers
+    -exec grep -l -E 'A0[0-9]{3},' {} +) | sort >givers
 cut -f2 places | sort -u >seen
 is "$(comm -23 givers seen)" "" "every file that gives a code is looked at ($(wc -l <places) places)"
 # A code that is passed on stands in the file as an enum message.

@@ -15,16 +15,16 @@ examples=$ACCEL_SRC/examples
 unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED ACCEL_RESUME HOME COLUMNS TMPDIR
 # shellcheck disable=SC2046 # a list of names
 unset $(env | sed -n 's/^\(SLURM_[A-Z_]*\|PMIX_[A-Z_]*\)=.*/\1/p')
-CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 LC_ALL=C.UTF-8 SOURCE_DATE_EPOCH=0 PATH=$ACCEL_BUILD:$PATH
-export CUDA_VISIBLE_DEVICES OMP_NUM_THREADS LC_ALL SOURCE_DATE_EPOCH PATH
+CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 LC_ALL=C.UTF-8 PATH=$ACCEL_BUILD:$PATH
+export CUDA_VISIBLE_DEVICES OMP_NUM_THREADS LC_ALL PATH
 version=$("$accel" --version | sed 's/^accel //')
 
-# What differs between machines, builds and runs: places, the version, times, ports, threads of this
+# What differs between machines, builds and runs: places, the version, dates of pages, times, ports, threads of this
 # machine, the line for editors in a config, which names an installed schema; and how wide a column
 # is, which the longest text decides.
 plain() { # BEFORE: what each line begins with
     sed -e '/^# yaml-language-server: /d' -e "s,$here,DIR,g" -e "s,$ACCEL_BUILD,BUILD,g" -e "s,$ACCEL_SRC,SRC,g" \
-        -e "s/\\<$version\\>/VERSION/g" -e 's/20..-..-.. ..:..:.. UTC/TIME/' \
+        -e '/^\.TH /s/ 20..-..-.. / DATE /' -e "s/\\<$version\\>/VERSION/g" -e 's/20..-..-.. ..:..:.. UTC/TIME/' \
         -e '/=29501$/!s/^MASTER_PORT=.*/MASTER_PORT=PORT/' -e 's,[^= ]*/share/accel/,DATA/,' \
         -e 's/\([^ ]\)   */\1  /g' -e "s/^/$1/" -e 's/  *$//'
 }

@@ -26,7 +26,7 @@ sed -n 's/^\(A[0-9]*\) .*/\1/p' "$dir/list" | while read -r code; do
     "$accel" explain "$code" >"$dir/pages/$code"
 done
 (cd "$sources" && find runtime checkpoint srun_plugin cli \( -name '*.c' -o -name '*.cu' \) \
-    ! -name api_table.c -exec awk -f "$here/message-sites.awk" {} +) | sort >"$dir/places"
+    -exec awk -f "$here/message-sites.awk" {} +) | sort >"$dir/places"
 
 # ---- sums ----
 # A place that may give one of several codes counts for each. A file's name is not summed up:
