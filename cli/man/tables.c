@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#include "nn/models/any.h"
+#include "models/any.h"
 #include "cli/cli.h"
 #include "config/config.h"
 #include "cli/launch/launch.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of a training that a program or a config may switch on, as a table: what
- * each takes up in accel_prepare, and its lines in the text of a checkpoint. What one
+ * each takes up in accel_prepare, and its lines in the text of a checkpoint. What it
  * does in a step is declared in its own header, since the order within a step differs.
  * All members may be NULL.
  */

@@ -230,19 +230,24 @@ else
 fi
 # The same tables make the same pages again, with the date that packages give.
 passes "the pages are made of the tables of this build" cmp "$ACCEL_BUILD/cli/man/tables.txt" tables
-set -- "$ACCEL_SRC"/runtime/accel.h
+pages_by() { # AWK FILE...
+    by=$1
+    shift
+    rm -rf again
+    mkdir again again/man1 again/man3 again/man5 again/man7 again/completions
+    # shellcheck disable=SC2086 # busybox awk
+    LC_ALL=C $by -F '\t' -v dir=again -f "$ACCEL_SRC/cli/man/tables.awk" \
+        -f "$ACCEL_SRC/cli/man/header.awk" -f "$ACCEL_SRC/cli/man/roff.awk" \
+        -f "$ACCEL_SRC/cli/man/completion.awk" -f "$ACCEL_SRC/cli/man/pages.awk" "$@"
+}
+set -- "$ACCEL_SRC/runtime/accel.h"
 for file in "$ACCEL_SRC"/runtime/accel_*.h "$ACCEL_SRC"/cli/man/*.in; do
     set -- "$@" "$file"
 done
-for awk in $(sed -n 's/^AWK = //p' "$ACCEL_BUILD/Makefile") mawk gawk busybox original-awk; do
+for awk in awk mawk gawk busybox original-awk; do
     command -v "$awk" >/dev/null 2>&1 || continue
-    rm -rf again
-    mkdir again again/man1 again/man3 again/man5 again/man7 again/completions
     [ "$awk" != busybox ] || awk='busybox awk'
-    # shellcheck disable=SC2086 # busybox awk
-    SOURCE_DATE_EPOCH=86400 LC_ALL=C $awk -F '\t' -v dir=again -f "$ACCEL_SRC/cli/man/tables.awk" \
-        -f "$ACCEL_SRC/cli/man/header.awk" -f "$ACCEL_SRC/cli/man/roff.awk" \
-        -f "$ACCEL_SRC/cli/man/completion.awk" -f "$ACCEL_SRC/cli/man/pages.awk" tables "$@"
+    SOURCE_DATE_EPOCH=86400 pages_by "$awk" tables "$@"
     is "$(grep -h '^\.TH ' again/man?/* | cut -d' ' -f4 | sort -u)" 1970-01-02 \
         "$awk: the date is that of SOURCE_DATE_EPOCH"
     sed -i '/^\.TH /s/ 1970-01-02 / DATE /' again/man?/*
@@ -253,6 +258,78 @@ for awk in $(sed -n 's/^AWK = //p' "$ACCEL_BUILD/Makefile") mawk gawk busybox or
     done)" "" "and all else the same"
     is "$(sort again/completions/accel | cksum)" "$(sort script | cksum)" "as in the script"
 done
+
+# Forms of a comment and of a table that the real ones have seldom.
+# shellcheck disable=SC2016 # backquotes of a comment
+printf '/* SPDX */\n\n/* ---- who; what ---- */\n\n/* Makes x^2 of `x`.\n * Errors: none.\n' >made.h
+printf ' *  - a bullet\n *    that goes on\n *\n *   code ~ 1\n * .end, that is all. */\n' >>made.h
+printf 'int accel_made(void);\nint accel_other(void);\n\n#pragma GCC visibility pop\nint no;\n' >>made.h
+printf 'command\tname=made\texample=e\tforms=--all CODE\fFILE\tdoc=one\ftwo\vafter\n' >made
+printf 'option\tname=help\tletter=\\\targ=\tdoc=-x\n' >>made
+for file in accel.1 function.3 completion.bash; do cp "$ACCEL_SRC/cli/man/$file.in" .; done
+pages_by awk made made.h accel.1.in function.3.in completion.bash.in
+is "$(sed -n '/^\.SH "NAME"/,/^The rules/p;/^\.SH "SEE/,$p' again/man3/accel_made.3)" \
+    '.SH "NAME"
+accel_made \- makes x\(ha2 of \(gax\(ga
+.SH "SYNOPSIS"
+.nf
+.ft B
+#include <accel.h>
+.ft R
+.fi
+.PP
+.nf
+.ft B
+int accel_made(void);
+int accel_other(void);
+.ft R
+.fi
+.SH "DESCRIPTION"
+Makes x\(ha2 of \(gax\(ga.
+.PP
+Errors: none.
+.IP \(bu 2
+a bullet
+that goes on
+.PP
+.nf
+.RS 4
+  code \(ti 1
+.RE
+.fi
+.PP
+\&.end, that is all.
+.PP
+The rules for all functions of the library (status and errors,
+.SH "SEE ALSO"
+\fBaccel_other\fR(3), \fBlibaccel\fR(3), \fBaccel\fR(1)' "a comment of every form"
+is "$(sed -n '/^\.SS/,/^\.SH/p' again/man1/accel.1)" '.SS "accel made: "
+\fBaccel \fR\fBmade\fR \fI\-\-all CODE\fR
+.PP
+\fBaccel \fR\fBmade\fR \fIFILE\fR
+.PP
+one
+.br
+two
+.TP
+\fB\-\e\fR, \fB\-\-\fR\fBhelp\fR
+\-x
+.PP
+after
+.PP
+Example:
+.PP
+.nf
+.RS 4
+e
+.RE
+.fi
+.SH "EXIT STATUS"' "a command with lines and a text after its options"
+contains "$(cat again/completions/accel)" '_accel_words ""
+        _accel_files -f
+' "an operand, not the argument of an option"
+SOURCE_DATE_EPOCH=never pages_by awk made made.h 2>err
+is "$?" 1 "without a date no page is made"
 
 # ---- where they are found ----
 man_of_build=$(sed -n 's/^prefix = //p' "$ACCEL_BUILD/Makefile")/share/man/man7/accel.7
