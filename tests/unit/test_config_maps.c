@@ -505,6 +505,30 @@ static void test_documents(void)
     }
 }
 
+/* The grammar is checked first, and what is wrong inside a string after it. */
+static void test_order(void)
+{
+    static const struct {
+        const char *text;
+        int message;
+    } rows[] = {
+        { "{\"a\": \"\xc3(\"}", 112 },   { "{\"a\": \"\xc3(\", \"b\": tru}", 151 },
+        { "{\"a\": \"\\u00\"}", 109 },   { "{\"a\": \"\\u00\", \"b\": tru}", 151 },
+        { "{\"a\": \"\\u0000\"}", 112 }, { "{\"a\": \"\\u0000\", \"b\": tru}", 151 },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct deepspeed_file f;
+        struct config_diags d;
+        accel_error_t err = { 0 };
+
+        config_deepspeed_parse("ds.json", rows[i].text, strlen(rows[i].text), &f, &d,
+                               &err);
+        tap_is_int(err.message, rows[i].message, "%s: %s", err.where, err.text);
+        config_diags_free(&d);
+    }
+}
+
 static void test_deepspeed(void)
 {
     static const char file[] = "distributed_type: DEEPSPEED\n"
@@ -756,6 +780,7 @@ int main(void)
     test_mesh_rule();
     test_world();
     test_documents();
+    test_order();
     test_deepspeed();
     test_supported();
     test_sections();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * JSON of safetensors, byte by byte: each one of a header and of an index that the
- * grammar needs is left out, doubled, or another one, and refused.
+ * grammar needs is left out, doubled, or another one, and refused. And values that
+ * nobody reads.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "common/common.h"
 #include "tests/tap.h"
 #include "tests/unit/run_folder.h"
-#include "weights/safetensors/accel_safetensors.h"
+#include "weights/safetensors/st_internal.h"
 
 static char folder[] = "/tmp/accel-bytes.XXXXXX";
 
@@ -96,11 +97,131 @@ static void test_row(int row)
            rows[row].what, tried, taken);
 }
 
+/* Values that an index may hold beside its map are skipped, but must be JSON; NULL: they
+ * are. The value begins at byte 5, and the byte of an error is where reading stopped. */
+static const struct {
+    const char *value, *says;
+} skipped[] = {
+    { "0", NULL },
+    { "-1", NULL },
+    { "10.25", NULL },
+    { "1e5", NULL },
+    { "1E+5", NULL },
+    { "-0.5e-07", NULL },
+    { "true", NULL },
+    { "false", NULL },
+    { "null", NULL },
+    { "\"a\"", NULL },
+    { "[]", NULL },
+    { "{}", NULL },
+    { "[[],{}]", NULL },
+    { " [ 1 , 2 ] ", NULL },
+    { "{\"a\":[{\"b\":0}]}", NULL },
+    { "", "byte 5: not a JSON value" },
+    { "01", "byte 7: not a JSON value" },
+    { "-", "byte 6: not a JSON value" },
+    { "+1", "byte 5: not a JSON value" },
+    { "1.", "byte 7: a number ends with its decimal point" },
+    { ".5", "byte 5: not a JSON value" },
+    { "1e", "byte 7: a number has no digits in its exponent" },
+    { "1e+", "byte 8: a number has no digits in its exponent" },
+    { "--1", "byte 6: not a JSON value" },
+    { "tru", "byte 5: not a JSON value" },
+    { "True", "byte 5: not a JSON value" },
+    { "nul", "byte 5: not a JSON value" },
+    { "truefalse", "byte 9: a comma or a closing bracket is expected here" },
+    { "NaN", "byte 5: not a JSON value" },
+    { "'a'", "byte 5: not a JSON value" },
+    { "[", "byte 6: not a JSON value" },
+    { "[1", "byte 20: a comma or a closing bracket is expected here" },
+    { "[1,", "byte 8: not a JSON value" },
+    { "[1,]", "byte 8: not a JSON value" },
+    { "[1 2]", "byte 8: a comma or a closing bracket is expected here" },
+    { "[,1]", "byte 6: not a JSON value" },
+    { "{", "byte 6: text in double quotes is expected here" },
+    { "{\"a\"}", "byte 9: a colon is expected here" },
+    { "{\"a\":}", "byte 10: not a JSON value" },
+    { "{\"a\":1,}", "byte 12: text in double quotes is expected here" },
+    { "{1:2}", "byte 6: text in double quotes is expected here" },
+    { "1 2", "byte 7: a comma or a closing bracket is expected here" },
+    { "\"a", "byte 9: a comma or a closing bracket is expected here" },
+    { "]", "byte 5: not a JSON value" },
+    { "1x", "byte 6: a comma or a closing bracket is expected here" },
+    { "-0", NULL },
+    { "-x", "byte 6: not a JSON value" },
+    { "-01", "byte 8: not a JSON value" },
+    { "1.5.e1", "byte 8: a comma or a closing bracket is expected here" },
+    { "1.e5", "byte 7: a number ends with its decimal point" },
+    { "1E-", "byte 8: a number has no digits in its exponent" },
+    { "nul]", "byte 5: not a JSON value" },
+    { "[1 , 2 }", "byte 12: a comma or a closing bracket is expected here" },
+    { "[ 1 , x]", "byte 11: not a JSON value" },
+    { "{ \"a\" 1}", "byte 11: a colon is expected here" },
+    { "{ \"a\" : 1 ]", "byte 15: a comma or a closing bracket is expected here" },
+    { "{ , }", "byte 7: text in double quotes is expected here" },
+    { "{\"a\":1 , }", "byte 14: text in double quotes is expected here" },
+    { "\"a\\", "byte 8: an unknown escape" },
+    { "\"\\x\"", "byte 7: an unknown escape" },
+    { "\"\\u12g4\"", "byte 10: \\u needs four hexadecimal digits" },
+    { "\"\\u\"", "byte 8: \\u needs four hexadecimal digits" },
+    { "\"\\u0000\"", "byte 12: a NUL in a string" },
+    { "\"\\ud83d\"", "byte 12: half of a surrogate pair" },
+    { "\"\\ud83dx\\u0041\"", "byte 12: half of a surrogate pair" },
+    { "\"\\ud83d\\u0041\"", "byte 18: half of a surrogate pair" },
+    { "\"\\ude00\"", "byte 12: half of a surrogate pair" },
+    { "\"\\ud83d\\ude00\"", NULL },
+    { "\"a\x01\"", "byte 7: a control character in a string" },
+    { "\"\xc3(\"", "byte 6: not UTF-8" },
+    { "\"\xc3\xa4\xff\"", "byte 8: not UTF-8" },
+};
+
+/* What is said of an index with this value beside its map; "": nothing. */
+static const char *skips(const char *value)
+{
+    static accel_error_t err;
+    struct st_index x;
+    char text[400];
+
+    err.text[0] = '\0';
+    snprintf(text, sizeof(text), "{\"x\":%s,\"weight_map\":{\"a\":\"s.safetensors\"}}",
+             value);
+    if (st_index_parse(&x, text, strlen(text), "index", &err) == ACCEL_OK)
+        st_index_free(&x);
+    return err.text;
+}
+
+static void test_skipped(void)
+{
+    int wrong = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(skipped); i++) {
+        const char *says = skips(skipped[i].value);
+
+        if (strcmp(says, skipped[i].says ? skipped[i].says : "")) {
+            tap_diag("%s: %s", skipped[i].value, says);
+            wrong++;
+        }
+    }
+    tap_is_int(wrong, 0, "%zu values that nobody reads", ACCEL_ARRAY_SIZE(skipped));
+    for (int depth = 31; depth <= 33; depth++)
+        for (int object = 0; object < 2; object++) {
+            char deep[100] = "";
+
+            memset(deep, '[', (size_t)depth);
+            strcat(deep, object ? " {}" : " 7");
+            memset(deep + strlen(deep), ']', (size_t)depth);
+            tap_is_str(skips(deep),
+                       depth <= 32 ? "" : "byte 39: objects and lists nest too deeply",
+                       "%s in %d lists", object ? "an object" : "a number", depth);
+        }
+}
+
 int main(void)
 {
     run_folder_new(folder);
     for (int row = 0; row < (int)ACCEL_ARRAY_SIZE(rows); row++)
         test_row(row);
+    test_skipped();
     run_folder_remove(folder);
     return tap_done();
 }
