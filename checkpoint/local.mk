@@ -37,7 +37,6 @@ libaccelckpt_core_la_SOURCES = \
 	runtime/weights/safetensors/st_header.c \
 	runtime/weights/safetensors/st_index.c \
 	runtime/weights/safetensors/st_internal.h \
-	runtime/weights/safetensors/st_json.c \
 	runtime/weights/safetensors/st_open.c \
 	runtime/weights/safetensors/st_read.c \
 	runtime/weights/safetensors/st_write.c \

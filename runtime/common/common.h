@@ -106,6 +106,9 @@ int text_vformat(char *buf, size_t len, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 int text_scan(const char *s, const char *fmt, ...) __attribute__((format(scanf, 2, 3)));
 double text_number(const char *s, char **end_out);
+/* Decodes the UTF-8 character at s[n]: returns its length in bytes, the code point in
+ * *cp_out; 0 when it is invalid. */
+size_t utf8_next(const char *s, size_t n, uint32_t *cp_out);
 
 /* A growing string, empty when zeroed. After a failed allocation `failed` is
  * set and appends do nothing, so callers check once at the end. strbuf_free

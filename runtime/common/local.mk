@@ -5,6 +5,8 @@ libacommon_la_SOURCES += \
 	runtime/common/console.c \
 	runtime/common/env_names.h \
 	runtime/common/error.c \
+	runtime/common/json_scan.c \
+	runtime/common/json_scan.h \
 	runtime/common/key_lines.c \
 	runtime/common/key_lines.h \
 	runtime/common/lfs_pointer.h \

@@ -13,28 +13,6 @@
  * is shown. */
 enum { SHOWN_COLUMNS = 78 };
 
-/* Rejects what RFC 3629 rejects: overlong forms, surrogates, and code points above
- * U+10FFFF. libyaml rejects the same, but without a place. */
-size_t utf8_next(const char *s, size_t n, uint32_t *cp_out)
-{
-    static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    unsigned char c = n ? (unsigned char)s[0] : 0;
-    size_t len = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-
-    if (n < len || (c >= 0x80 && c < 0xc2) || c > 0xf4)
-        return 0;
-    *cp_out = len == 1 ? c : c & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++) {
-        if (((unsigned char)s[i] & 0xc0) != 0x80)
-            return 0;
-        *cp_out = *cp_out << 6 | ((unsigned char)s[i] & 0x3f);
-    }
-    if (*cp_out < smallest[len] || *cp_out > 0x10ffff ||
-        (*cp_out >= 0xd800 && *cp_out < 0xe000))
-        return 0;
-    return len;
-}
-
 /* CR LF, LF, CR, and in UTF-8: NEL (U+0085), LS and PS (U+2028, U+2029). libyaml counts
  * the same breaks, so our line numbers agree with its marks. */
 size_t line_break(const char *s, size_t n)

@@ -70,9 +70,6 @@ accel_status_t report_finish(struct config_report *r, accel_error_t *err);
 /* Copies s[n] for a message: control and direction characters become '?'. Writes at
  * most `len` bytes, cut with "..." between characters. Returns buf. */
 const char *printable(char *buf, size_t len, const char *s, size_t n);
-/* Decodes the UTF-8 character at s[n]: returns its length in bytes, the code point in
- * *cp_out; 0 when it is invalid. */
-size_t utf8_next(const char *s, size_t n, uint32_t *cp_out);
 /* Length in bytes of the line break at s[n], as YAML 1.1 counts lines; 0: there
  * is none. */
 size_t line_break(const char *s, size_t n);

@@ -57,21 +57,21 @@ static void *st_grow(void *list, size_t count, size_t *cap, size_t size)
 }
 
 /* The object of __metadata__: texts only; null is none. */
-static bool take_meta(struct st_json *j, struct st_header *h)
+static bool take_meta(struct json_scan *j, struct st_header *h)
 {
     size_t n = 0;
     char *key, *value;
 
-    if (st_json_null(j))
+    if (json_scan_null(j))
         return true;
-    while (st_json_member(j, &n, &key)) {
+    while (json_scan_member(j, &n, &key)) {
         struct st_pair *list =
             st_grow(h->meta, h->metas, &h->meta_cap, sizeof(*h->meta));
 
         if (!list)
-            return st_json_fail(j, st_no_memory);
+            return json_scan_fail(j, st_no_memory);
         h->meta = list;
-        if (!st_json_string(j, &value))
+        if (!json_scan_string(j, &value))
             return false;
         list[h->metas++] = (struct st_pair){ key, value };
     }
@@ -79,37 +79,38 @@ static bool take_meta(struct st_json *j, struct st_header *h)
 }
 
 /* Sizes, their product in elems. */
-static bool take_shape(struct st_json *j, accel_safetensors_tensor_t *t)
+static bool take_shape(struct json_scan *j, accel_safetensors_tensor_t *t)
 {
     bool zero = false;
     int64_t elems = 1;
 
-    if (!st_json_want(j, '['))
+    if (!json_scan_want(j, '['))
         return false;
-    if (st_json_is(j, ']'))
+    if (json_scan_is(j, ']'))
         return true;
     do {
         int64_t size;
 
         if (t->ndim == ACCEL_CKPT_MAX_DIMS)
-            return st_json_fail(j, "more than 8 dimensions");
-        if (!st_json_whole(j, &size))
+            return json_scan_fail(j, "more than 8 dimensions");
+        if (!json_scan_whole(j, &size))
             return false;
         t->shape[t->ndim++] = size;
         zero = zero || size == 0;
         /* The sizes around a 0 must not overflow either. */
         if (size && __builtin_mul_overflow(elems, size, &elems))
-            return st_json_fail(j, "a shape with too many elements");
-    } while (st_json_is(j, ','));
+            return json_scan_fail(j, "a shape with too many elements");
+    } while (json_scan_is(j, ','));
     t->elems = zero ? 0 : elems;
-    return st_json_want(j, ']');
+    return json_scan_want(j, ']');
 }
 
 /* [begin, end], in bytes of the data. */
-static bool take_range(struct st_json *j, int64_t *begin_out, int64_t *end_out)
+static bool take_range(struct json_scan *j, int64_t *begin_out, int64_t *end_out)
 {
-    return st_json_want(j, '[') && st_json_whole(j, begin_out) &&
-           st_json_want(j, ',') && st_json_whole(j, end_out) && st_json_want(j, ']');
+    return json_scan_want(j, '[') && json_scan_whole(j, begin_out) &&
+           json_scan_want(j, ',') && json_scan_whole(j, end_out) &&
+           json_scan_want(j, ']');
 }
 
 /* The keys of a tensor, each exactly once, in any order:
@@ -117,31 +118,31 @@ static bool take_range(struct st_json *j, int64_t *begin_out, int64_t *end_out)
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_RANGE = 4 };
 
 /* The object of one tensor. *end_out: the end of its range; *has: which keys it had. */
-static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end_out,
+static bool take_field(struct json_scan *j, struct st_tensor *t, int64_t *end_out,
                        int *has)
 {
     char *key, *text;
     int which;
     size_t n = 0;
 
-    while (st_json_member(j, &n, &key)) {
+    while (json_scan_member(j, &n, &key)) {
         which = strcmp(key, "dtype") == 0          ? HAS_DTYPE
                 : strcmp(key, "shape") == 0        ? HAS_SHAPE
                 : strcmp(key, "data_offsets") == 0 ? HAS_RANGE
                                                    : 0;
         if (which == 0)
-            return st_json_fail(j, "a key that is not dtype, shape or data_offsets");
+            return json_scan_fail(j, "a key that is not dtype, shape or data_offsets");
         if (*has & which)
-            return st_json_fail(j, "a key that appears twice");
+            return json_scan_fail(j, "a key that appears twice");
         *has |= which;
         if (which == HAS_SHAPE) {
             take_shape(j, &t->pub);
         } else if (which == HAS_RANGE) {
             take_range(j, &t->begin, end_out);
-        } else if (st_json_string(j, &text)) {
+        } else if (json_scan_string(j, &text)) {
             t->dtype = st_dtype_find(text);
             if (!t->dtype)
-                return st_json_fail(j, "an unknown dtype");
+                return json_scan_fail(j, "an unknown dtype");
             t->pub.dtype = t->dtype->name;
         }
     }
@@ -149,7 +150,7 @@ static bool take_field(struct st_json *j, struct st_tensor *t, int64_t *end_out,
 }
 
 /* One tensor: its range must have the size that shape and dtype give. */
-static bool take_tensor(struct st_json *j, struct st_header *h, const char *name)
+static bool take_tensor(struct json_scan *j, struct st_header *h, const char *name)
 {
     struct st_tensor *list = st_grow(h->tensor, h->count, &h->cap, sizeof(*h->tensor));
     struct st_tensor *t;
@@ -157,7 +158,7 @@ static bool take_tensor(struct st_json *j, struct st_header *h, const char *name
     int has = 0;
 
     if (!list)
-        return st_json_fail(j, st_no_memory);
+        return json_scan_fail(j, st_no_memory);
     h->tensor = list;
     t = &list[h->count++];
     *t = (struct st_tensor){ .pub = { .name = name, .elems = 1 } };
@@ -165,17 +166,17 @@ static bool take_tensor(struct st_json *j, struct st_header *h, const char *name
         return false;
     /* a missing dtype would be NULL below */
     if (has != (HAS_DTYPE | HAS_SHAPE | HAS_RANGE))
-        return st_json_fail(j, "dtype, shape or data_offsets is missing");
+        return json_scan_fail(j, "dtype, shape or data_offsets is missing");
     if (__builtin_mul_overflow(t->pub.elems, t->dtype->bits, &bits))
-        return st_json_fail(j, "a shape with too many bytes");
+        return json_scan_fail(j, "a shape with too many bytes");
     if (bits % 8)
-        return st_json_fail(j, "a shape whose elements do not fill the last byte");
+        return json_scan_fail(j, "a shape whose elements do not fill the last byte");
     t->pub.bytes = bits / 8;
     if (end < t->begin)
-        return st_json_fail(j, "data_offsets end before they begin");
+        return json_scan_fail(j, "data_offsets end before they begin");
     /* the difference cannot overflow: both are 0 or more */
     if (end - t->begin != t->pub.bytes)
-        return st_json_fail(j, "data_offsets do not match shape and dtype");
+        return json_scan_fail(j, "data_offsets do not match shape and dtype");
     return true;
 }
 
@@ -261,13 +262,25 @@ static accel_status_t check_twice(struct st_header *h, const char *where,
     return ACCEL_OK;
 }
 
-/* Problems inside the loop stay in j: the next st_json_member is false,
- * and st_json_end tells. */
+const char st_no_memory[] = "out of memory";
+
+accel_status_t st_json_error(const struct json_scan *j, const char *where,
+                             const char *at, accel_error_t *err)
+{
+    if (j->problem == st_no_memory)
+        return accel_fail_nomem(err, "the header of a safetensors file",
+                                (size_t)(j->end - j->begin));
+    return accel_fail_at(err, A0824, where, "copy or download the file again",
+                         "byte %zu%s: %s", (size_t)(j->s - j->begin), at, j->problem);
+}
+
+/* Problems inside the loop stay in j: the next json_scan_member is false,
+ * and json_scan_end tells. */
 accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
                                int64_t data_bytes, const char *where,
                                accel_error_t *err)
 {
-    struct st_json j = { .begin = text, .s = text, .end = text + len };
+    struct json_scan j = { .begin = text, .s = text, .end = text + len };
     bool begun = false, meta = false;
     char shown[ST_SHOWN], at[ST_SHOWN + 40] = " of the header", *name = NULL;
     accel_status_t st;
@@ -278,18 +291,18 @@ accel_status_t st_header_parse(struct st_header *h, char *text, size_t len,
     if (len == 0 || text[0] != '{')
         return accel_fail_at(err, A0824, where, "give a file in safetensors format",
                              "the header does not begin with {");
-    while (st_json_member(&j, &n, &name)) {
+    while (json_scan_member(&j, &n, &name)) {
         begun = true;
         if (strcmp(name, "__metadata__") != 0) {
             take_tensor(&j, h, name);
         } else if (meta) {
-            st_json_fail(&j, "a second __metadata__");
+            json_scan_fail(&j, "a second __metadata__");
         } else {
             take_meta(&j, h);
             meta = true;
         }
     }
-    if (!st_json_end(&j)) {
+    if (!json_scan_end(&j)) {
         if (begun)
             /* name is the last key that was read, which helps
              * more than a byte number */

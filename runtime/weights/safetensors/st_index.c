@@ -8,6 +8,9 @@
 
 #include "st_internal.h"
 
+/* of values in each other that nobody reads */
+enum { SKIP_LEVELS = 32 };
+
 /* A .safetensors file of the index's own directory, not hidden: an index must not make
  * us open other paths. */
 static bool is_plain(const char *name)
@@ -20,30 +23,30 @@ static bool is_plain(const char *name)
 }
 
 /* The object of weight_map. */
-static bool take_map(struct st_json *j, struct st_index *x)
+static bool take_map(struct json_scan *j, struct st_index *x)
 {
     char *key, *value;
     size_t n = 0;
 
-    while (st_json_member(j, &n, &key)) {
+    while (json_scan_member(j, &n, &key)) {
         /* grows by doubling; models have up to some thousand tensors */
         if (x->count == x->cap) {
             size_t cap = x->cap ? 2 * x->cap : 256;
             struct st_pair *p = reallocarray(x->entry, cap, sizeof(*p));
 
             if (!p)
-                return st_json_fail(j, st_no_memory);
+                return json_scan_fail(j, st_no_memory);
             x->entry = p;
             x->cap = cap;
         }
-        if (!st_json_string(j, &value))
+        if (!json_scan_string(j, &value))
             return false;
         while (value[0] == '.' && value[1] == '/')
             value += 2;
         /* checked before any file is opened */
         if (!is_plain(value))
-            return st_json_fail(j, "a shard is not named as a .safetensors file of "
-                                   "this directory");
+            return json_scan_fail(j, "a shard is not named as a .safetensors file of "
+                                     "this directory");
         x->entry[x->count++] = (struct st_pair){ key, value };
     }
     return !j->problem;
@@ -79,24 +82,24 @@ static accel_status_t st_index_check(struct st_index *x, const char *where,
 accel_status_t st_index_parse(struct st_index *x, char *text, size_t len,
                               const char *where, accel_error_t *err)
 {
-    struct st_json j = { .begin = text, .s = text, .end = text + len };
+    struct json_scan j = { .begin = text, .s = text, .end = text + len };
     bool mapped = false;
     accel_status_t st;
     size_t n = 0;
     char *key;
 
     memset(x, 0, sizeof(*x));
-    while (st_json_member(&j, &n, &key)) {
+    while (json_scan_member(&j, &n, &key)) {
         if (strcmp(key, "weight_map") != 0) {
-            st_json_skip(&j);
+            json_scan_skip(&j, SKIP_LEVELS);
         } else if (mapped) {
-            st_json_fail(&j, "a second weight_map");
+            json_scan_fail(&j, "a second weight_map");
         } else {
             take_map(&j, x);
             mapped = true;
         }
     }
-    if (st_json_end(&j))
+    if (json_scan_end(&j))
         st = st_index_check(x, where, err);
     else
         st = st_json_error(&j, where, "", err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private to the safetensors part of libaccelckpt: the JSON scanner, the header in
- * memory, conversions. Everything here has the prefix st_ and hidden visibility.
+ * Private to the safetensors part of libaccelckpt: the header in memory, conversions.
+ * Everything here has the prefix st_ and hidden visibility.
  */
 #ifndef ACCEL_ST_INTERNAL_H
 #define ACCEL_ST_INTERNAL_H
@@ -10,6 +10,7 @@
 
 #include "accel_safetensors.h"
 #include "common/common.h"
+#include "common/json_scan.h"
 
 /* bytes; the format's own limit */
 #define ST_HEADER_MAX 100000000
@@ -18,45 +19,6 @@
 #define ST_SHARDS_MAX 99999
 #define ST_SINGLE     "model.safetensors"
 #define ST_INDEX      "model.safetensors.index.json"
-
-/* ---- st_json.c: strict JSON, one pass, strings decoded in place ------------------ */
-
-/* A position in a text. The text is written to: strings are decoded in
- * place and get a NUL. */
-struct st_json {
-    char *begin, *s, *end;
-    /* the first one, static; every later call returns false */
-    const char *problem;
-};
-
-/* The one problem that is not the text's. */
-extern const char st_no_memory[];
-/* Notes a problem unless there is one; returns false. */
-bool st_json_fail(struct st_json *j, const char *problem);
-/* Skips blanks and takes the character c. False, which is no problem, if
- * another one is there. */
-bool st_json_is(struct st_json *j, char c);
-/* The same, but another character is a problem. */
-bool st_json_want(struct st_json *j, char c);
-/* A text: UTF-8 without NUL inside. *text_out lies in the scanned text
- * and ends with a NUL. */
-bool st_json_string(struct st_json *j, char **text_out);
-/* A whole number from 0 to INT64_MAX. */
-bool st_json_whole(struct st_json *j, int64_t *value_out);
-/* Any value, at most 32 levels deep. */
-bool st_json_skip(struct st_json *j);
-/* True if only blanks are left. */
-bool st_json_end(struct st_json *j);
-/* Steps through an object. The first call, with *n = 0, opens it; each call
- * takes the next key and its colon, and the caller takes the value. False at
- * the end or at a problem. */
-bool st_json_member(struct st_json *j, size_t *n, char **key_out);
-/* j's problem as an error with its byte. `where`: the file; `at`: " at what", or "". */
-accel_status_t st_json_error(const struct st_json *j, const char *where, const char *at,
-                             accel_error_t *err);
-
-/* Takes null, if it is here. */
-bool st_json_null(struct st_json *j);
 
 /* ---- st_header.c: the header of one file ----------------------------------------- */
 
@@ -98,6 +60,12 @@ const struct st_dtype *st_dtype_find(const char *name);
  * buf[len]. Returns buf. */
 const char *st_shown(const char *name, char *buf, size_t len);
 #define ST_SHOWN 128
+
+/* The problem of a text that is not the text's. */
+extern const char st_no_memory[];
+/* j's problem as an error with its byte. `where`: the file; `at`: " at what", or "". */
+accel_status_t st_json_error(const struct json_scan *j, const char *where,
+                             const char *at, accel_error_t *err);
 
 /* Checks text[len], the header of a file with `data_bytes` behind it, and fills *h.
  * Texts stay in `text`, which must live as long as h. `where` names the file in errors.

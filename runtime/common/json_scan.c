@@ -1,35 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strict JSON for headers that may be hostile. The caller asks for what it expects
- * token by token, so nothing is built for text of another form. Strings are decoded
- * where they stand. Never allocates.
+ * Strict JSON for texts that may be hostile: headers of weights, configs. The caller
+ * asks for what it expects token by token, so nothing is built for text of another
+ * form. Strings are decoded where they stand. Never allocates.
  */
 #include <string.h>
 
-#include "st_internal.h"
+#include "common/common.h"
+#include "common/json_scan.h"
 
-/* levels of objects and lists that a skipped value may have: bounds the recursion */
-#define DEPTH 32
-
-const char st_no_memory[] = "out of memory";
+static const char no_comma[] = "a comma or a closing bracket is expected here";
+static const char *const problems[] = {
+    [JSON_CONTROL] = "a control character in a string",
+    [JSON_ESCAPE] = "an unknown escape",
+    [JSON_HALF_ESCAPE] = "a string is not closed",
+    [JSON_OPEN_STRING] = "a string is not closed",
+    [JSON_NO_VALUE] = "not a JSON value",
+    [JSON_NO_NUMBER] = "not a JSON value",
+    [JSON_NO_FRACTION] = "a number ends with its decimal point",
+    [JSON_NO_EXPONENT] = "a number has no digits in its exponent",
+    [JSON_TOO_DEEP] = "objects and lists nest too deeply",
+    [JSON_MORE] = "there is more text after the end",
+    [JSON_NO_KEY] = "text in double quotes is expected here",
+    [JSON_NO_COLON] = "a colon is expected here",
+    [JSON_IN_OBJECT] = no_comma,
+    [JSON_IN_LIST] = no_comma,
+};
 
 /* The first problem is the cause; later ones follow from it. */
-bool st_json_fail(struct st_json *j, const char *problem)
+bool json_scan_fail(struct json_scan *j, const char *problem)
 {
-    if (!j->problem)
+    if (!j->problem) {
         j->problem = problem;
+        j->from = j->s;
+    }
+    return false;
+}
+
+/* A problem of the token that begins at `from`. */
+static bool json_bad(struct json_scan *j, enum json_problem kind, const char *from)
+{
+    if (!j->problem) {
+        j->problem = problems[kind];
+        j->from = from;
+        j->kind = kind;
+    }
     return false;
 }
 
 /* the four blanks of JSON */
-static void skip_blanks(struct st_json *j)
+static void skip_blanks(struct json_scan *j)
 {
     while (j->s < j->end &&
            (*j->s == ' ' || *j->s == '\n' || *j->s == '\r' || *j->s == '\t'))
         j->s++;
 }
 
-bool st_json_is(struct st_json *j, char c)
+bool json_scan_is(struct json_scan *j, char c)
 {
     if (j->problem)
         return false;
@@ -41,47 +68,22 @@ bool st_json_is(struct st_json *j, char c)
 }
 
 /* Says what was expected, not what was found: the error has the byte. */
-bool st_json_want(struct st_json *j, char c)
+bool json_scan_want(struct json_scan *j, char c)
 {
-    if (st_json_is(j, c))
+    if (json_scan_is(j, c))
         return true;
     switch (c) {
     case '{':
-        return st_json_fail(j, "an object is expected here");
+        return json_scan_fail(j, "an object is expected here");
     case '[':
-        return st_json_fail(j, "a list is expected here");
+        return json_scan_fail(j, "a list is expected here");
     case ':':
-        return st_json_fail(j, "a colon is expected here");
+        return json_bad(j, JSON_NO_COLON, j->s);
     case '"':
-        return st_json_fail(j, "text in double quotes is expected here");
+        return json_bad(j, JSON_NO_KEY, j->s);
     default:
-        return st_json_fail(j, "a comma or a closing bracket is expected here");
+        return json_bad(j, c == ',' ? JSON_IN_OBJECT : JSON_IN_LIST, j->s);
     }
-}
-
-/* Length of the well-formed UTF-8 sequence at s; 0 if there is none. Overlong forms,
- * surrogates and codes beyond 10ffff are not. */
-static int utf8_length(const unsigned char *s, const unsigned char *end)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    int n = *s < 0x80 ? 1 : *s >= 0xf5 ? 0 : *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
-    uint32_t code;
-
-    if (n == 1)
-        return 1;
-    /* 0x80 to 0xbf continue a sequence, c0 and c1 would begin an overlong one */
-    if (n == 0 || *s < 0xc2 || end - s < n)
-        return 0;
-    code = *s & (0x7fu >> n);
-    for (int i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (s[i] & 0x3f);
-    }
-    /* overlong, beyond Unicode, or half of a surrogate pair */
-    if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-        return 0;
-    return n;
 }
 
 /* Appends a code point. At most as long as the escape that it came from, so decoding in
@@ -107,7 +109,7 @@ static char *put_utf8(char *to, uint32_t code)
 }
 
 /* The four digits of \uXXXX. */
-static bool take_hex(struct st_json *j, uint32_t *code_out)
+static bool take_hex(struct json_scan *j, uint32_t *code_out)
 {
     *code_out = 0;
     for (int i = 0; i < 4; i++, j->s++) {
@@ -119,94 +121,102 @@ static bool take_hex(struct st_json *j, uint32_t *code_out)
         else if (lower >= 'a' && lower <= 'f')
             *code_out = *code_out << 4 | (uint32_t)(lower - 'a' + 10);
         else
-            return st_json_fail(j, "\\u needs four hexadecimal digits");
+            return json_scan_fail(j, "\\u needs four hexadecimal digits");
     }
     return true;
 }
 
 /* Behind \u: one code point, from two escapes when the first is half of a surrogate
  * pair. NUL is refused, since texts end with one. */
-static bool take_unicode(struct st_json *j, char **to)
+static bool take_unicode(struct json_scan *j, char **to)
 {
     uint32_t code, low;
 
     if (!take_hex(j, &code))
         return false;
     if (code == 0)
-        return st_json_fail(j, "a NUL in a string");
+        return json_scan_fail(j, "a NUL in a string");
     if (code >= 0xd800 && code < 0xe000) {
         /* a low half first, or no second escape behind the high half */
         if (code >= 0xdc00 || j->end - j->s < 2 || j->s[0] != '\\' || j->s[1] != 'u')
-            return st_json_fail(j, "half of a surrogate pair");
+            return json_scan_fail(j, "half of a surrogate pair");
         j->s += 2;
         if (!take_hex(j, &low))
             return false;
         if (low < 0xdc00 || low >= 0xe000)
-            return st_json_fail(j, "half of a surrogate pair");
+            return json_scan_fail(j, "half of a surrogate pair");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     *to = put_utf8(*to, code);
     return true;
 }
 
+/* A byte of a decoded string. A check leaves the text as it is. */
+static void put_byte(const struct json_scan *j, char **to, char c)
+{
+    if (!j->check)
+        *(*to)++ = c;
+}
+
 /* A backslash and what follows; *to moves behind what was decoded. */
-static bool take_escape(struct st_json *j, char **to)
+static bool take_escape(struct json_scan *j, char **to)
 {
     /* from[i] is the letter of the escape, into[i] the character */
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
-    const char *at;
+    const char *start = j->s, *at;
 
     j->s++;
     if (j->s == j->end)
-        return st_json_fail(j, "a string is not closed");
+        return json_bad(j, JSON_HALF_ESCAPE, start);
     if (*j->s == 'u') {
         j->s++;
-        return take_unicode(j, to);
+        return j->check || take_unicode(j, to);
     }
     /* strchr would find the NUL at the end of `from` */
     at = *j->s ? strchr(from, *j->s) : NULL;
     if (!at)
-        return st_json_fail(j, "an unknown escape");
-    *(*to)++ = into[at - from];
+        return json_bad(j, JSON_ESCAPE, start);
+    put_byte(j, to, into[at - from]);
     j->s++;
     return true;
 }
 
 /* The closing quote gives room for the NUL. */
-bool st_json_string(struct st_json *j, char **text_out)
+bool json_scan_string(struct json_scan *j, char **text_out)
 {
     char *to, *start;
+    uint32_t code;
 
-    if (!st_json_want(j, '"'))
+    if (!json_scan_want(j, '"'))
         return false;
     /* `to` follows j->s and never passes it: decoding shortens */
     start = to = j->s;
     while (j->s < j->end && *j->s != '"') {
-        int n;
+        size_t n;
 
         if ((unsigned char)*j->s < 0x20)
-            return st_json_fail(j, "a control character in a string");
+            return json_bad(j, JSON_CONTROL, j->s);
         if (*j->s == '\\') {
             if (!take_escape(j, &to))
                 return false;
             continue;
         }
-        n = utf8_length((unsigned char *)j->s, (unsigned char *)j->end);
+        n = j->check ? 1 : utf8_next(j->s, (size_t)(j->end - j->s), &code);
         if (n == 0)
-            return st_json_fail(j, "not UTF-8");
+            return json_scan_fail(j, "not UTF-8");
         while (n-- > 0)
-            *to++ = *j->s++;
+            put_byte(j, &to, *j->s++);
     }
     if (j->s == j->end)
-        return st_json_fail(j, "a string is not closed");
+        return json_bad(j, JSON_OPEN_STRING, j->s);
     j->s++;
-    *to = '\0'; /* at the latest where the closing quote was */
+    put_byte(j, &to, '\0'); /* at the latest where the closing quote was */
     *text_out = start;
     return true;
 }
 
 /* Signs, fractions, exponents and leading zeros are refused. */
-bool st_json_whole(struct st_json *j, int64_t *value_out)
+bool json_scan_whole(struct json_scan *j, int64_t *value_out)
 {
     int64_t v = 0;
     char *from;
@@ -218,18 +228,18 @@ bool st_json_whole(struct st_json *j, int64_t *value_out)
     for (from = j->s; j->s < j->end && *j->s >= '0' && *j->s <= '9'; j->s++)
         if (__builtin_mul_overflow(v, 10, &v) ||
             __builtin_add_overflow(v, *j->s - '0', &v))
-            return st_json_fail(j, "a number beyond 9223372036854775807");
+            return json_scan_fail(j, "a number beyond 9223372036854775807");
     /* no digit at all, a sign, a fraction or an exponent */
     if (j->s == from || (j->s < j->end && memchr(".eE", *j->s, 3)))
-        return st_json_fail(j, "a whole number of at least 0 is expected here");
+        return json_scan_fail(j, "a whole number of at least 0 is expected here");
     if (j->s - from > 1 && *from == '0')
-        return st_json_fail(j, "a number with a leading zero");
+        return json_scan_fail(j, "a number with a leading zero");
     *value_out = v;
     return true;
 }
 
 /* number of digits skipped */
-static size_t skip_digits(struct st_json *j)
+static size_t skip_digits(struct json_scan *j)
 {
     char *from = j->s;
 
@@ -238,39 +248,40 @@ static size_t skip_digits(struct st_json *j)
     return (size_t)(j->s - from);
 }
 
-/* A number of JSON, of any size. */
-static bool skip_number(struct st_json *j)
+/* -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)? as in the RFC, of any size. */
+static bool skip_number(struct json_scan *j)
 {
-    char *first;
+    const char *start = j->s, *first;
     size_t n;
 
-    if (j->s < j->end && *j->s == '-')
+    if (*j->s == '-')
         j->s++;
-    /* leading zeros are no JSON, wherever a number is */
     first = j->s;
     n = skip_digits(j);
     if (n == 0 || (n > 1 && *first == '0'))
-        return st_json_fail(j, "not a JSON value");
+        return json_bad(j, JSON_NO_NUMBER, start);
     if (j->s < j->end && *j->s == '.') {
         j->s++;
         if (skip_digits(j) == 0)
-            return st_json_fail(j, "a number ends with its decimal point");
+            return json_bad(j, JSON_NO_FRACTION, start);
     }
     if (j->s < j->end && (*j->s | 0x20) == 'e') {
         j->s++;
         if (j->s < j->end && (*j->s == '+' || *j->s == '-'))
             j->s++;
         if (skip_digits(j) == 0)
-            return st_json_fail(j, "a number has no digits in its exponent");
+            return json_bad(j, JSON_NO_EXPONENT, start);
     }
     return true;
 }
 
-/* true, false, null or a number. */
-static bool skip_word(struct st_json *j)
+/* A number, or true, false or null; only these, in lower case. */
+static bool skip_word(struct json_scan *j)
 {
     static const char *const words[] = { "true", "false", "null" };
 
+    if (j->s < j->end && (*j->s == '-' || (*j->s >= '0' && *j->s <= '9')))
+        return skip_number(j);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(words); i++) {
         size_t n = strlen(words[i]);
 
@@ -279,43 +290,47 @@ static bool skip_word(struct st_json *j)
             return true;
         }
     }
-    return skip_number(j);
+    return json_bad(j, JSON_NO_VALUE, j->s);
 }
 
-/* Any value. After a problem every call returns at once, so the loops end. */
-static bool skip(struct st_json *j, int depth)
+/* Does an object or a list begin here? */
+static bool is_nest(struct json_scan *j)
+{
+    skip_blanks(j);
+    return j->s < j->end && (*j->s == '{' || *j->s == '[');
+}
+
+/* Any value with `levels` of them inside it. A check counts brackets only and refuses
+ * the one too many itself, since its place is shown. After a problem every call returns
+ * at once, so the loops end. */
+bool json_scan_skip(struct json_scan *j, int levels)
 {
     char *text;
     size_t n = 0;
 
     if (j->problem)
         return false;
-    if (depth > DEPTH)
-        return st_json_fail(j, "objects and lists nest too deeply");
+    if (levels < 0 || (levels == 0 && j->check && is_nest(j)))
+        return json_bad(j, JSON_TOO_DEEP, j->s);
     skip_blanks(j);
     if (j->s < j->end && *j->s == '"')
-        return st_json_string(j, &text);
+        return json_scan_string(j, &text);
     if (j->s < j->end && *j->s == '{') {
-        while (st_json_member(j, &n, &text))
-            skip(j, depth + 1);
+        while (json_scan_member(j, &n, &text))
+            json_scan_skip(j, levels - 1);
         return !j->problem;
     }
-    if (!st_json_is(j, '['))
+    if (!json_scan_is(j, '['))
         return skip_word(j);
-    if (st_json_is(j, ']'))
+    if (json_scan_is(j, ']'))
         return true;
     do
-        skip(j, depth + 1);
-    while (st_json_is(j, ','));
-    return st_json_want(j, ']');
+        json_scan_skip(j, levels - 1);
+    while (json_scan_is(j, ','));
+    return json_scan_want(j, ']');
 }
 
-bool st_json_skip(struct st_json *j)
-{
-    return skip(j, 0);
-}
-
-bool st_json_null(struct st_json *j)
+bool json_scan_null(struct json_scan *j)
 {
     if (j->problem)
         return false;
@@ -326,35 +341,31 @@ bool st_json_null(struct st_json *j)
     return true;
 }
 
-bool st_json_end(struct st_json *j)
+bool json_scan_end(struct json_scan *j)
 {
     if (j->problem)
         return false;
     skip_blanks(j);
-    return j->s == j->end || st_json_fail(j, "there is more text after the end");
+    return j->s == j->end || json_bad(j, JSON_MORE, j->s);
 }
 
 /* Nothing but a comma may stand between members, and no comma before the end. */
-bool st_json_member(struct st_json *j, size_t *n, char **key_out)
+bool json_scan_member(struct json_scan *j, size_t *n, char **key_out)
 {
     if ((*n)++ == 0) {
-        if (!st_json_want(j, '{') || st_json_is(j, '}'))
+        if (!json_scan_want(j, '{') || json_scan_is(j, '}'))
             return false;
     } else {
-        if (st_json_is(j, '}'))
+        if (json_scan_is(j, '}'))
             return false;
-        if (!st_json_want(j, ','))
+        if (!json_scan_want(j, ','))
             return false;
     }
-    return st_json_string(j, key_out) && st_json_want(j, ':');
+    return json_scan_string(j, key_out) && json_scan_want(j, ':');
 }
 
-accel_status_t st_json_error(const struct st_json *j, const char *where, const char *at,
-                             accel_error_t *err)
+bool json_scan_check(struct json_scan *j, int levels)
 {
-    if (j->problem == st_no_memory)
-        return accel_fail_nomem(err, "the header of a safetensors file",
-                                (size_t)(j->end - j->begin));
-    return accel_fail_at(err, A0824, where, "copy or download the file again",
-                         "byte %zu%s: %s", (size_t)(j->s - j->begin), at, j->problem);
+    j->check = true;
+    return json_scan_skip(j, levels) && json_scan_end(j);
 }
