@@ -180,6 +180,11 @@ static void test_forged(void)
         { ";file=", ";file=a%00b" },
         { ";file=", ";file=a%0" },
         { ";file=", ";file=%zz" },
+        { ";file=", ";file=%3b" },
+        { ";file=", ";file=%A" },
+        { ";file=", ";file=%:0" },
+        { ";file=", ";file=%@0" },
+        { ";file=", ";file=%G0" },
         { ";accel=0", ";accel=2" },
         { ";accel=0", ";accel=0;x" },
         { "debug@f7=", "debug@x7=" },
@@ -200,6 +205,40 @@ static void test_forged(void)
                    config_decode(changed, &back, &err) != ACCEL_OK &&
                    err.message == 311,
                "%s in place of %s is damage", forged[i].as, forged[i].in);
+    }
+}
+
+/* The text to the byte, and what is said of others. */
+static void test_frame(void)
+{
+    static const char want[] = "accel1;debug@f7=true;file=/%C3%A4%25%3B%7F%09~ =;"
+                               "accel=0;xxh3=0dea81359e288816";
+    static const struct {
+        const char *text, *says;
+    } rows[] = {
+        { "accel1;", "damaged: wrong length" },
+        { "accel1;xxh3=0000000000000000", "damaged: wrong length" },
+        { "accel1;;xxh3=000000000000000", "damaged: wrong length" },
+        { "accel1;;xxh3=0000000000000000", "damaged: wrong hash" },
+        { "accel1;;xxh4=0000000000000000", "damaged: no hash" },
+        { "accel1;;xxh3=00000000000000000", "damaged: no hash" },
+        { "accel1;accel=0;xxh3=283C81CF9C1B4DD0", "damaged: wrong hash" },
+        { "accel1;accel=0;xxh3=283c81cf9c1b4dd0", "" },
+        { "accel;;xxh3=0000000000000000", "a version that" },
+    };
+    static char text[16 << 10];
+    struct config cfg, back;
+
+    given_config(&cfg);
+    snprintf(cfg.job_path, sizeof(cfg.job_path), "/\xc3\xa4%%;\x7f\t~ =");
+    config_encode(&cfg, text, sizeof(text), NULL);
+    tap_is_str(text, want, "the text");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        accel_error_t err = { 0 };
+
+        config_decode(rows[i].text, &back, &err);
+        tap_ok(*rows[i].says ? strstr(err.text, rows[i].says) != NULL : !err.code,
+               "%s: %s", rows[i].text, err.text);
     }
 }
 
@@ -388,6 +427,7 @@ int main(void)
     test_damage();
     test_room();
     test_forged();
+    test_frame();
     test_older_library();
     test_other_release();
     test_older_plugin(dir);

@@ -9,6 +9,9 @@
 #include <strings.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "config/python/environ.h"
 #include "tests/tap.h"
 
@@ -390,6 +393,64 @@ static void test_foreign(void)
     tap_is_int(read_one("ROLE_NAME", "ä"), ACCEL_OK, "a letter beyond ASCII is not");
 }
 
+/* The text to the byte; and texts with the right hash that nobody has written. */
+static void test_forged(void)
+{
+    static const struct {
+        const char *body, *value; /* NULL: refused */
+    } rows[] = {
+        { "", "" },
+        { "RANK=a%25%3B%7E%C3%A4=:", "a%;~\xc3\xa4=:" },
+        { "RANK:rank", "rank" },
+        { "RANK=", "" },
+        { "RANK", NULL },
+        { "RANK=1;", NULL },
+        { "RANK=%", NULL },
+        { "RANK=%2", NULL },
+        { "RANK=%2;", NULL },
+        { "RANK=%3b", NULL },
+        { "RANK=%zz", NULL },
+        { "RANK=%G0", NULL },
+        { "RANK=%:0", NULL },
+        { "RANK=%@0", NULL },
+        { "RANK=%00", NULL },
+        { "RANK=%1F", NULL },
+        { "RANK=%20", " " },
+        { "RANK=%7F", NULL },
+        { "RANK=\x7f", NULL },
+        { "RANK=\t", NULL },
+        { "LD_PRELOAD=x", NULL },
+    };
+    struct strbuf b = { 0 };
+    accel_error_t err = { 0 };
+
+    carrier_start(&b);
+    carrier_add(&b, "ROLE_NAME", "A;%B=\"~\x7f\xc3\xa4\t ", false);
+    carrier_add(&b, "RANK", "rank", true);
+    carrier_seal(&b, &err);
+    tap_is_str(
+        b.s,
+        "accelenv1;ROLE_NAME=A%3B%25B=\"~%7F%C3%A4%09 ;RANK:rank;xxh3=9ed495741db41ac5",
+        "the carrier");
+    strbuf_free(&b);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct list l = { 0 };
+        char text[100];
+        int n = snprintf(text, sizeof(text), "accelenv1;%s", rows[i].body);
+        bool good;
+
+        snprintf(text + n, sizeof(text) - (size_t)n, ";xxh3=%016llx",
+                 (unsigned long long)XXH3_64bits(text, (size_t)n));
+        good = carrier_read(text, take, &l, &err) == ACCEL_OK;
+        tap_is_str(!good     ? "refused"
+                   : l.count ? l.value[0]
+                             : "",
+                   rows[i].value ? rows[i].value : "refused", "a carrier of '%s'",
+                   rows[i].body);
+        list_free(&l);
+    }
+}
+
 /* A sealed text of two values, n letters altogether. */
 static accel_status_t sealed_of(size_t n, struct strbuf *b, accel_error_t *err)
 {
@@ -520,6 +581,7 @@ int main(void)
     test_keys();
     test_carrier();
     test_foreign();
+    test_forged();
     test_longest();
     test_task();
     return tap_done();
