@@ -10,8 +10,9 @@ public_headers = runtime/accel.h runtime/accel_ops.h runtime/accel_models.h \
 include_HEADERS += $(public_headers)
 
 libacommon_la_SOURCES =
+libacommon_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
 libaconfig_la_SOURCES =
-libaconfig_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS) $(XXHASH_CFLAGS)
+libaconfig_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
 libaccel_core_la_SOURCES =
 libaccel_core_la_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"'
 # no-math-errno: nobody reads errno after sqrtf, and loops that must set it stay scalar.

@@ -61,7 +61,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	runtime/config/sources/carrier.c \
 	runtime/config/python/environ_cores.c \
 	runtime/config/python/environ_task.c
-srun_plugin_accel_spank_la_CFLAGS = $(ACCEL_BASE_CFLAGS) $(XXHASH_CFLAGS) $(SLURM_CFLAGS)
+srun_plugin_accel_spank_la_CFLAGS = $(ACCEL_BASE_CFLAGS) $(SLURM_CFLAGS)
 srun_plugin_accel_spank_la_LIBADD = libacommon.la
 # Slurm's symbols come from the program that loads the plugin.
 srun_plugin_accel_spank_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,now \

@@ -32,6 +32,8 @@ libacommon_la_SOURCES += \
 	runtime/common/repeat_list.c \
 	runtime/common/repeat_list.h \
 	runtime/common/resume_choice.c \
+	runtime/common/sealed_text.c \
+	runtime/common/sealed_text.h \
 	runtime/common/sigxfsz.c \
 	runtime/common/suggest.c \
 	runtime/common/text.c \

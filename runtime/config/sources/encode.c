@@ -15,38 +15,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/env_names.h"
+#include "common/sealed_text.h"
 #include "config/read/document.h"
 
 /* MAX_TEXT includes the NUL. */
-enum { MAX_TEXT = 16 << 10, HASH_DIGITS = 16 };
+enum { MAX_TEXT = 16 << 10 };
 
 /* The frame, the items that are not keys of the schema, and a letter for each
  * enum config_origin. */
 static const char version[] = "accel1;";
-static const char hash_key[] = ";xxh3=";
 static const char has_accel[] = "accel";
 static const char job_file[] = "file";
 static const char deepspeed_file[] = "deepspeed";
 static const char origin_letter[] = "dspufeo";
 static const char lock_mark[] = "l";
 static const char default_mark[] = "0";
-
-/* Printable ASCII without ';' and '%'; every other byte becomes %XX. */
-static void append_escaped(struct strbuf *b, const char *s)
-{
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-
-        if (c < 0x20 || c > 0x7e || c == ';' || c == '%')
-            strbuf_printf(b, "%%%02X", c);
-        else
-            strbuf_append(b, s, 1);
-    }
-}
 
 /* "path@f12=value;", or "path@f12l=value;" for a locked key, with the full path, since
  * two maps may have keys of one name. Nothing for one that nobody gave or locked and
@@ -68,7 +52,7 @@ static void append_key(struct strbuf *b, const struct config *cfg,
                   origin_letter[origin <= ORIGIN_FLAG ? origin : 0],
                   same ? default_mark : "", cfg->line[row],
                   cfg->locked[row] ? lock_mark : "");
-    append_escaped(b, value);
+    sealed_append(b, value);
     strbuf_append(b, ";", 1);
 }
 
@@ -88,15 +72,13 @@ accel_status_t config_encode(const struct config *cfg, char *buf, size_t len,
     for (size_t i = 0; i < n; i++)
         append_key(&b, cfg, &fresh, &k[i], i);
     strbuf_printf(&b, "%s=", job_file);
-    append_escaped(&b, cfg->job_path);
+    sealed_append(&b, cfg->job_path);
     if (cfg->deepspeed_more[0]) {
         strbuf_printf(&b, ";%s=", deepspeed_file);
-        append_escaped(&b, cfg->deepspeed_more);
+        sealed_append(&b, cfg->deepspeed_more);
     }
     strbuf_printf(&b, ";%s=%d", has_accel, cfg->has_accel_section);
-    if (!b.failed)
-        strbuf_printf(&b, "%s%016llx", hash_key,
-                      (unsigned long long)XXH3_64bits(b.s, b.len));
+    sealed_close(&b);
     if (b.failed)
         st = accel_fail_nomem(err, "the resolved config", MAX_TEXT);
     else if (b.len >= len || b.len >= MAX_TEXT)
@@ -114,34 +96,6 @@ static accel_status_t damaged(accel_error_t *err, const char *what)
     return accel_fail_at(err, A0311, ENV_RESOLVED,
                          "do not edit the variable; start the job again",
                          "the resolved config is damaged: %s", what);
-}
-
-/* Upper case only, as append_escaped writes it; -1: not a digit. */
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* Decodes %XX in place. False on a bad escape, or on one for NUL, which would cut
- * the value. */
-static bool unescape(char *s)
-{
-    char *to = s;
-
-    for (; *s; s++) {
-        if (*s == '%') {
-            int hi = hex_digit(s[1]), lo = hi < 0 ? -1 : hex_digit(s[2]);
-
-            if (lo < 0 || hi * 16 + lo == 0)
-                return false;
-            *to++ = (char)(hi * 16 + lo);
-            s += 2;
-        } else {
-            *to++ = *s;
-        }
-    }
-    *to = '\0';
-    return true;
 }
 
 /* Stores origin, line and lock from a mark such as "f12" or "s3l". Lines cannot exceed
@@ -168,7 +122,7 @@ static bool take_mark(struct config *cfg, char *mark, size_t row)
  * the variable. */
 static bool take_shown(char *field, size_t len, char *value)
 {
-    if (!unescape(value) || strlen(value) >= len)
+    if (!sealed_decode(value) || strlen(value) >= len)
         return false;
     printable(field, len, value, strlen(value));
     return true;
@@ -223,7 +177,7 @@ static enum item take_item(struct config *cfg, char *name, char *value)
     if (!mark)
         return take_other(cfg, name, value);
     *mark++ = '\0';
-    if (!unescape(value))
+    if (!sealed_decode(value))
         return ITEM_DAMAGED;
     row = row_of_path(name);
     if (!take_mark(row < 0 ? &scratch : cfg, mark, row < 0 ? 0 : (size_t)row))
@@ -258,8 +212,7 @@ static accel_status_t unknown(accel_error_t *err, const char *name, const char *
 static accel_status_t check_frame(const char *text, size_t *body_out,
                                   accel_error_t *err)
 {
-    size_t len = strnlen(text, MAX_TEXT), body;
-    char hash[HASH_DIGITS + 1];
+    const char *problem = sealed_problem(text, strlen(version), MAX_TEXT, body_out);
 
     /* A text of another version is no damage: its cure is another module. */
     if (strncmp(text, version, strlen(version)))
@@ -267,18 +220,7 @@ static accel_status_t check_frame(const char *text, size_t *body_out,
             err, A0127, ENV_RESOLVED,
             "load the accel module whose version matches the site's plugin",
             "the resolved config has a version that this library does not know");
-    if (len >= MAX_TEXT || len < strlen(version) + strlen(hash_key) + HASH_DIGITS)
-        return damaged(err, "wrong length");
-    /* The hash has a fixed length, so its place follows from that of the text. */
-    body = len - strlen(hash_key) - HASH_DIGITS;
-    if (strncmp(text + body, hash_key, strlen(hash_key)))
-        return damaged(err, "no hash");
-    snprintf(hash, sizeof(hash), "%016llx",
-             (unsigned long long)XXH3_64bits(text, body));
-    if (strcmp(text + body + strlen(hash_key), hash))
-        return damaged(err, "wrong hash");
-    *body_out = body;
-    return ACCEL_OK;
+    return problem ? damaged(err, problem) : ACCEL_OK;
 }
 
 /* Decodes into a local config, so that a text with a bad item leaves *cfg_out alone. */
