@@ -78,7 +78,7 @@ static int wide_first(const void *pa, const void *pb)
 }
 
 /* A matrix that Hugging Face stores as its transpose. */
-static bool is_turned(const struct export *x, const struct ckpt_view *v)
+static bool is_transposed(const struct export *x, const struct ckpt_view *v)
 {
     return !x->args->all && v->ndim == 2 && hf_is_transposed(x->names, v->name);
 }
@@ -133,7 +133,7 @@ static accel_status_t begin(struct export *x, accel_error_t *err)
         return accel_fail_nomem(err, "the list of tensors", x->count * sizeof(*entry));
     for (size_t i = 0; i < x->count; i++) {
         const struct ckpt_view *v = &x->view[i];
-        bool turned = is_turned(x, v);
+        bool transposed = is_transposed(x, v);
 
         entry[i] =
             (accel_safetensors_entry_t){ .name = x->name[i],
@@ -141,7 +141,7 @@ static accel_status_t begin(struct export *x, accel_error_t *err)
                                          .dtype = x->args->all ? stored_dtype(v->dtype)
                                                                : NULL };
         for (int d = 0; d < v->ndim; d++)
-            entry[i].shape[d] = v->shape[turned ? v->ndim - 1 - d : d];
+            entry[i].shape[d] = v->shape[transposed ? v->ndim - 1 - d : d];
     }
     st = accel_safetensors_create(&x->out, x->args->path[1],
                                   weights_dtype(x->args->dtype), entry, x->count,
@@ -152,10 +152,10 @@ static accel_status_t begin(struct export *x, accel_error_t *err)
 
 /* Elements that are read at a time: of a transposed matrix whole rows. */
 static int64_t part_elems(const struct export *x, const struct ckpt_view *v,
-                          bool turned)
+                          bool transposed)
 {
     int64_t most = ckpt_part_elems(x->args->all ? v->dtype : ACCEL_F32),
-            row = turned ? v->shape[1] : 1;
+            row = transposed ? v->shape[1] : 1;
 
     return most > row ? most / row * row : row;
 }
@@ -173,15 +173,15 @@ static accel_status_t put_part(struct export *x, size_t i, int64_t at, int64_t n
         return st ? st : accel_safetensors_write_stored(x->out, i, at, n, x->part, err);
     }
     ACCEL_CHECK(st, ckpt_read_weights(x->c, v, at, n, wide, wide + n, err));
-    return (is_turned(x, v) ? accel_safetensors_write_transposed
-                            : accel_safetensors_write)(x->out, i, at, n, wide, err);
+    return (is_transposed(x, v) ? accel_safetensors_write_transposed
+                                : accel_safetensors_write)(x->out, i, at, n, wide, err);
 }
 
 /* One tensor, part by part. */
 static accel_status_t put(struct export *x, size_t i, accel_error_t *err)
 {
     const struct ckpt_view *v = &x->view[i];
-    int64_t most = v->elems ? part_elems(x, v, is_turned(x, v)) : 1;
+    int64_t most = v->elems ? part_elems(x, v, is_transposed(x, v)) : 1;
     size_t size = accel_dtype_bytes(v->dtype);
     size_t room = (size_t)most * size;
     accel_status_t st = ACCEL_OK;

@@ -44,10 +44,10 @@ KERNEL(void, cast, void *dst, accel_dtype_t dst_type, bool add, const void *src,
 KERNEL(void, quantize, void *dst, accel_dtype_t to, const void *src, accel_dtype_t type,
        int64_t n, const float *scale, float *amax)
 
-/* The same for src [rows, cols], and its transpose: turned [cols, narrow_ld(rows)],
+/* The same for src [rows, cols], and its transpose: transposed [cols, narrow_ld(rows)],
  * with zeros behind the last row. Only dst may be NULL. src may be codes of type `to`,
- * which are turned as they are; dst, scale and amax are NULL then. */
-KERNEL(void, quantize_turned, void *dst, void *turned, accel_dtype_t to,
+ * which are transposed as they are; dst, scale and amax are NULL then. */
+KERNEL(void, quantize_transposed, void *dst, void *transposed, accel_dtype_t to,
        const void *src, accel_dtype_t type, int64_t rows, int64_t cols,
        const float *scale, float *amax)
 

@@ -25,7 +25,7 @@ struct block_scales {
     int64_t height, width, cols;
     /* the codes are [cols, narrow_ld(rows)], with zeros behind the last row: on devices
      * only */
-    bool turned;
+    bool transposed;
     /* Codes and scales have block_lines(rows) rows: a library takes no other number of
      * lines. Those behind the last row are zeros, with scales of 1. On devices only. */
     bool padded;
@@ -99,7 +99,7 @@ struct gemm {
 /* Tensor cores take 8-bit floats in multiples of this many. */
 #define NARROW_MULTIPLE 16
 
-/* Elements between the rows of a turned 8-bit copy of a matrix with `rows` rows. */
+/* Elements between the rows of a transposed 8-bit copy of a matrix with `rows` rows. */
 static inline int64_t narrow_ld(int64_t rows)
 {
     return (rows + NARROW_MULTIPLE - 1) / NARROW_MULTIPLE * NARROW_MULTIPLE;
@@ -111,8 +111,8 @@ static inline int64_t narrow_ld(int64_t rows)
 struct narrow_copy {
     accel_dtype_t type; /* e4m3 or e5m2 */
     int64_t rows, cols;
-    void *copy;   /* [rows, cols] or NULL */
-    void *turned; /* [cols, narrow_ld(rows)], zeros behind the last row, or NULL */
+    void *copy;       /* [rows, cols] or NULL */
+    void *transposed; /* [cols, narrow_ld(rows)], zeros behind the last row, or NULL */
     const float *scale; /* NULL: there are no copies */
     float *amax;        /* as in quantize; NULL: not wanted */
 };

@@ -31,7 +31,7 @@ struct block_table {
                             float eps);
     const char *norms[2];
     float norm_eps;
-    /* queries and keys are turned by their position */
+    /* queries and keys are rotated by their position */
     bool rotary;
     accel_rope_t rope;
     /* of the probabilities; behind each projection into the residual stream */

@@ -84,8 +84,8 @@ static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t 
         /* a: [rows, out], b: [out, in], c: [rows, in], all row-major without gaps */
         factors_take(&p, &dy, &weight);
         p.lda = w->dim[0];
-        p.trans_b = weight.turned;
-        p.ldb = weight.turned ? w->dim[0] : w->dim[1];
+        p.trans_b = weight.transposed;
+        p.ldb = weight.transposed ? w->dim[0] : w->dim[1];
         p.c = dx->data;
         p.c_type = g->compute;
         p.ldc = w->dim[1];
@@ -112,15 +112,15 @@ static bool weight_grad(struct graph *g, const accel_tensor_t *x, int64_t rows,
 {
     const struct factor in = fp8_taken(g, w, x, FP8_WEIGHT_GRADIENT, rows);
     const struct factor dy = delta_factor(d, factor_is_narrow(&in), &d->for_weight);
-    /* turned copies have zeros in the rows that there are not */
-    const int64_t k = in.turned ? narrow_ld(rows) : rows;
-    struct gemm p = { .trans_a = !in.turned,
-                      .trans_b = in.turned,
+    /* transposed copies have zeros in the rows that there are not */
+    const int64_t k = in.transposed ? narrow_ld(rows) : rows;
+    struct gemm p = { .trans_a = !in.transposed,
+                      .trans_b = in.transposed,
                       .m = w->dim[0],
                       .n = w->dim[1],
                       .k = k,
-                      .lda = in.turned ? k : w->dim[0],
-                      .ldb = in.turned ? k : w->dim[1],
+                      .lda = in.transposed ? k : w->dim[0],
+                      .ldb = in.transposed ? k : w->dim[1],
                       .c_type = ACCEL_F32,
                       .ldc = w->dim[1],
                       /* a parameter's gradient sums over micro-batches and uses of the

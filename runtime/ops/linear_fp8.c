@@ -143,18 +143,18 @@ static void keep_weight(struct graph *g, const accel_tensor_t *w, const void *va
     l->kept_of = g->training || l->recipe->current ? now : 0;
 }
 
-/* Gathered codes, turned where the backend wants them so. */
+/* Gathered codes, transposed where the backend wants them so. */
 static bool coded_weight(struct graph *g, const accel_tensor_t *w,
                          struct narrowing *form, const void *values, struct factor *out)
 {
     const struct backend *be = g->backend;
 
     out->type = w->fp8->recipe->type[FP8_WEIGHT];
-    if (form->turned) {
+    if (form->transposed) {
         if (!scratch_copy(g, form, out))
             return false;
-        be->quantize_turned(be, NULL, form->copy, out->type, values, out->type,
-                            form->rows, form->cols, NULL, NULL);
+        be->quantize_transposed(be, NULL, form->copy, out->type, values, out->type,
+                                form->rows, form->cols, NULL, NULL);
     }
     out->inverse = w->coded_inverse;
     return true;
@@ -173,7 +173,7 @@ bool fp8_weight(struct graph *g, const accel_tensor_t *w, enum fp8_product produ
     if (!fp8_narrows(g, w, product))
         return true;
     if (w->fp8->kept_bytes[narrowing_place(&one)]) {
-        out->turned = one.turned;
+        out->transposed = one.transposed;
         /* a rehearsal has no memory for them yet */
         if (g->backend->shapes_only)
             return true;

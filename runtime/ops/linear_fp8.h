@@ -4,7 +4,7 @@
  * of the weight (precision/fp8.h). Out: e4m3 or e5m2, and the largest magnitudes, where
  * the scales of later steps look for them. An evaluation leaves those as they are.
  * Where the backend multiplies only rows by rows, what a product sums over the columns
- * of is turned.
+ * of is transposed.
  */
 #ifndef ACCEL_OPS_LINEAR_FP8_H
 #define ACCEL_OPS_LINEAR_FP8_H
@@ -21,7 +21,7 @@ struct factor {
     const float *inverse; /* NULL: 1 */
     struct block_scales blocks;
     /* [columns, narrow_ld(rows)] */
-    bool turned;
+    bool transposed;
     void *scratch; /* the caller frees it; NULL: none */
 };
 

@@ -19,7 +19,7 @@ struct narrowing narrowing_of(const struct backend *be, const accel_tensor_t *w,
                                .product = product,
                                .rows = rows,
                                .cols = w->dim[t == FP8_GRADIENT ? 0 : 1],
-                               .turned = turns && fp8_sums_rows(t, product),
+                               .transposed = turns && fp8_sums_rows(t, product),
                                .has = has };
 }
 
@@ -29,7 +29,7 @@ int narrowing_place(const struct narrowing *m)
     const bool square = m->tensor == FP8_WEIGHT && blocks == FP8_BLOCKS_128 &&
                         m->has != BACKEND_FP8_WHOLE;
 
-    return m->turned || (blocks && !square && fp8_sums_rows(m->tensor, m->product));
+    return m->transposed || (blocks && !square && fp8_sums_rows(m->tensor, m->product));
 }
 
 /* cuBLASLt on 9.0 takes 128 numbers of a line with a scale in multiples of 8 lines. */
@@ -37,14 +37,14 @@ static bool is_padded(const struct narrowing *m)
 {
     const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
 
-    return blocks && m->has == BACKEND_FP8_TURNED && !m->turned &&
+    return blocks && m->has == BACKEND_FP8_TURNED && !m->transposed &&
            m->tensor != FP8_WEIGHT;
 }
 
 /* Where the scales lie that are the copy's own, behind its numbers. */
 static size_t own_place(const struct narrowing *m)
 {
-    const int64_t lines = m->turned      ? narrow_ld(m->rows)
+    const int64_t lines = m->transposed  ? narrow_ld(m->rows)
                           : is_padded(m) ? block_lines(m->rows)
                                          : m->rows;
 
@@ -83,7 +83,7 @@ static int64_t place_scales(const struct narrowing *m, struct block_scales *s)
         return place_tiles(m, s);
     s->row_step = by_library ? library_line(across) : across;
     s->col_step = 1;
-    if (!by_library || m->turned != square)
+    if (!by_library || m->transposed != square)
         return down * s->row_step * each;
     s->row_step = 1;
     s->col_step = s->padded ? block_lines(down) : library_line(down);
@@ -102,7 +102,7 @@ static struct block_scales own_blocks(const struct narrowing *m, int64_t *bytes_
                               .height = shape.height,
                               .width = shape.width,
                               .cols = m->cols,
-                              .turned = m->turned,
+                              .transposed = m->transposed,
                               .padded = is_padded(m),
                               .down = fp8_sums_rows(m->tensor, m->product) };
 
@@ -131,7 +131,7 @@ struct factor narrowing_factor(const struct narrowing *m)
     const struct fp8_linear *l = m->w->fp8;
     struct factor f = { .data = m->copy,
                         .type = l->recipe->type[m->tensor],
-                        .turned = m->turned };
+                        .transposed = m->transposed };
     int64_t bytes;
 
     if (l->recipe->blocks)
@@ -149,9 +149,9 @@ static void quantize_copy(struct graph *g, struct wide_matrix *src,
 
     if (src->waits)
         op_result_taken(g, to);
-    else if (to->turned)
-        be->quantize_turned(be, to->copy, to->turned, to->type, src->data, src->type,
-                            to->rows, to->cols, to->scale, to->amax);
+    else if (to->transposed)
+        be->quantize_transposed(be, to->copy, to->transposed, to->type, src->data,
+                                src->type, to->rows, to->cols, to->scale, to->amax);
     else
         be->quantize(be, to->copy, to->type, src->data, src->type, to->rows * to->cols,
                      to->scale, to->amax);
@@ -166,7 +166,7 @@ static struct narrow_copy whole_copy(const struct narrowing *m, const float *sca
                                  .rows = m->rows,
                                  .cols = m->cols,
                                  .copy = m[0].copy,
-                                 .turned = m[1].copy,
+                                 .transposed = m[1].copy,
                                  .scale = scale,
                                  .amax = amax };
 }
@@ -182,7 +182,7 @@ static void quantize_by_itself(struct graph *g, const struct narrowing *m,
     struct narrow_copy look = whole_copy(m, NULL, own + 2);
     const struct narrow_copy copies = whole_copy(m, own, NULL);
 
-    look.copy = look.turned = NULL;
+    look.copy = look.transposed = NULL;
     be->zero(be, own + 2, sizeof(*own));
     quantize_copy(g, src, &look);
     be->scale_of(be, own, look.type, r->powers, own + 2);

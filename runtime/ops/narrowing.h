@@ -16,7 +16,7 @@ struct narrowing {
     enum fp8_product product;
     int64_t rows, cols;
     /* the copy is [cols, narrow_ld(rows)] */
-    bool turned;
+    bool transposed;
     enum backend_fp8 has;
     void *copy; /* NULL: none is made */
 };
@@ -35,8 +35,8 @@ struct narrowing narrowing_of(const struct backend *be, const accel_tensor_t *w,
                               enum fp8_tensor t, enum fp8_product product,
                               int64_t rows);
 /* Of the two copies that there may be of a matrix, the number of this one. The second
- * is for sums over rows, where these cannot take the first: turned, or in blocks that
- * are not square. */
+ * is for sums over rows, where these cannot take the first: transposed, or in blocks
+ * that are not square. */
 int narrowing_place(const struct narrowing *m);
 /* Bytes of a copy, with the scales that are its own. */
 int64_t narrowing_bytes(const struct narrowing *m);

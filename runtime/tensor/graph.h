@@ -74,8 +74,8 @@ struct accel_tensor {
     int64_t unit_offset;
     /* What a linear has made of it in 8 bits with that scale (0: its own), for others
      * with the same; its data is NULL where nobody holds it. The second is for the
-     * gradient of the weight, where that takes another copy: turned, or with scales of
-     * other blocks. */
+     * gradient of the weight, where that takes another copy: transposed, or with scales
+     * of other blocks. */
     struct accel_tensor *narrow[2];
     accel_dtype_t narrow_type;
     float narrow_scale;

@@ -61,13 +61,13 @@ static accel_status_t export_begin(struct export *x, const char *dir,
                               x->parts * (sizeof(*entry) + sizeof(*name)));
     for (size_t i = 0; i < x->parts && !st; i++) {
         const accel_tensor_t *p = x->part[i].param;
-        bool turned = hf_is_transposed(x->names, p->name);
+        bool transposed = hf_is_transposed(x->names, p->name);
 
         /* name 0 is the one to write */
         hf_name(x->names, p->name, 0, name[i], sizeof(name[i]));
         entry[i] = (accel_safetensors_entry_t){ .name = name[i], .ndim = p->ndim };
         for (int d = 0; d < p->ndim; d++)
-            entry[i].shape[d] = p->dim[turned ? p->ndim - 1 - d : d];
+            entry[i].shape[d] = p->dim[transposed ? p->ndim - 1 - d : d];
     }
     ACCEL_TRY(st, accel_safetensors_create(&x->out, dir, stored, entry, x->parts,
                                            shard_bytes, err));
@@ -83,14 +83,15 @@ static accel_status_t slice(struct export *x, size_t i, int64_t first, int64_t c
                             accel_status_t *bad, accel_error_t *why, accel_error_t *err)
 {
     const struct weight_part *p = &x->part[i];
-    bool turned = hf_is_transposed(x->names, p->param->name);
+    bool transposed = hf_is_transposed(x->names, p->param->name);
     accel_status_t st =
         weight_gather(x->run, p, 0, first, count, x->stage, x->slice, err);
 
     /* after a failed write the rest is gathered and dropped */
     if (!st && x->out && !*bad)
-        *bad = (turned ? accel_safetensors_write_transposed : accel_safetensors_write)(
-            x->out, i, first, count, x->slice, why);
+        *bad = (transposed
+                    ? accel_safetensors_write_transposed
+                    : accel_safetensors_write)(x->out, i, first, count, x->slice, why);
     return st;
 }
 

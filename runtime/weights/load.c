@@ -142,13 +142,14 @@ struct load {
 };
 
 /* "[768, 3072]"; reversed where the file has the transpose. */
-static void shape_text(int ndim, const int64_t *dim, bool turned, char *buf, size_t len)
+static void shape_text(int ndim, const int64_t *dim, bool transposed, char *buf,
+                       size_t len)
 {
     size_t used = (size_t)snprintf(buf, len, "[");
 
     for (int d = 0; d < ndim && used < len; d++)
         used += (size_t)snprintf(buf + used, len - used, "%s%lld", d ? ", " : "",
-                                 (long long)dim[turned ? ndim - 1 - d : d]);
+                                 (long long)dim[transposed ? ndim - 1 - d : d]);
     if (used < len)
         snprintf(buf + used, len - used, "]");
 }
@@ -158,14 +159,14 @@ static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
                                   const accel_safetensors_tensor_t *t,
                                   accel_error_t *err)
 {
-    bool turned = hf_is_transposed(l->names, p->name), same = t->ndim == p->ndim;
+    bool transposed = hf_is_transposed(l->names, p->name), same = t->ndim == p->ndim;
     char ours[128], theirs[128];
 
     for (int d = 0; same && d < p->ndim; d++)
-        same = t->shape[d] == p->dim[turned ? p->ndim - 1 - d : d];
+        same = t->shape[d] == p->dim[transposed ? p->ndim - 1 - d : d];
     if (same)
         return ACCEL_OK;
-    shape_text(p->ndim, p->dim, turned, ours, sizeof(ours));
+    shape_text(p->ndim, p->dim, transposed, ours, sizeof(ours));
     shape_text(t->ndim, t->shape, false, theirs, sizeof(theirs));
     return accel_fail_at(
         err, A0830, t->file, "build the model from the config.json of these weights",

@@ -247,7 +247,7 @@ static void measure_linear(const struct model *m, const struct linear *l,
     be->free(be, bias);
 }
 
-/* The same in 8 bits: all three products take rows by rows, of turned copies. */
+/* The same in 8 bits: all three products take rows by rows, of transposed copies. */
 static void measure_fp8(const struct model *m, const struct linear *l,
                         struct totals *sum)
 {
@@ -408,8 +408,8 @@ static void run_xent_grad(void *arg)
 
 /* ---- 8-bit copies ---------------------------------------------------------------- */
 
-/* Behind what a kernel writes to room.p: a copy, or one of rows and one turned. */
-static struct narrow_copy copies(bool turned)
+/* Behind what a kernel writes to room.p: a copy, or one of rows and one transposed. */
+static struct narrow_copy copies(bool transposed)
 {
     float *scale = room.v + 4 * ROWS;
 
@@ -417,19 +417,20 @@ static struct narrow_copy copies(bool turned)
                                  .rows = ROWS,
                                  .cols = COLS,
                                  .copy = (char *)room.p + elems * 2,
-                                 .turned = turned ? (char *)room.p + elems * 3 : NULL,
+                                 .transposed =
+                                     transposed ? (char *)room.p + elems * 3 : NULL,
                                  .scale = scale,
                                  .amax = scale + 1 };
 }
 
-/* arg not NULL, here and below: turned, too. */
+/* arg not NULL, here and below: transposed, too. */
 static void run_quantize(void *arg)
 {
     const struct narrow_copy to = copies(arg != NULL);
 
     if (arg)
-        be->quantize_turned(be, to.copy, to.turned, to.type, room.g, ACCEL_BF16, ROWS,
-                            COLS, to.scale, to.amax);
+        be->quantize_transposed(be, to.copy, to.transposed, to.type, room.g, ACCEL_BF16,
+                                ROWS, COLS, to.scale, to.amax);
     else
         be->quantize(be, to.copy, to.type, room.g, ACCEL_BF16, elems, to.scale,
                      to.amax);
@@ -459,7 +460,7 @@ static void run_act_narrow(void *arg)
 }
 
 /* arg: the shapes of two copies, with scales where products of the device read them;
- * the second one is turned. */
+ * the second one is transposed. */
 static void run_blocks(void *arg)
 {
     const int64_t(*shape)[2] = arg;
@@ -474,7 +475,7 @@ static void run_blocks(void *arg)
                                       .height = shape[i][0],
                                       .width = shape[i][1],
                                       .cols = COLS,
-                                      .turned = i == 1,
+                                      .transposed = i == 1,
                                       .down = i == 1,
                                       .row_step =
                                           shape[i][0] == shape[i][1] ? COLS / 128 : 1,
@@ -505,13 +506,13 @@ static void measure_narrow(double copy)
         unsigned blocks; /* which the device needs; 0: none */
     } all[] = {
         { "e4m3", run_quantize, NULL, 3, 0 },
-        { "e4m3, turned besides", run_quantize, &room, 4, 0 },
+        { "e4m3, transposed besides", run_quantize, &room, 4, 0 },
         { "RMSNorm, e4m3 besides", run_norm_narrow, NULL, 5, 0 },
-        { "RMSNorm, turned besides", run_norm_narrow, &room, 6, 0 },
+        { "RMSNorm, transposed besides", run_norm_narrow, &room, 6, 0 },
         { "gated, e4m3 besides", run_gated_narrow, NULL, 7, 0 },
-        { "gated, turned besides", run_gated_narrow, &room, 8, 0 },
+        { "gated, transposed besides", run_gated_narrow, &room, 8, 0 },
         { "GELU, e4m3 besides", run_act_narrow, NULL, 5, 0 },
-        { "GELU, turned besides", run_act_narrow, &room, 6, 0 },
+        { "GELU, transposed besides", run_act_narrow, &room, 6, 0 },
         { "blocks of 128", run_blocks, lines, 3, BACKEND_BLOCKS_128 },
         { "blocks of 128, both ways", run_blocks, both, 4, BACKEND_BLOCKS_128 },
         { "blocks of 128 x 128, both", run_blocks, squares, 4, BACKEND_BLOCKS_128 },

@@ -151,8 +151,8 @@ ok $? "fp8, AO: the bits of a gather in bf16"
 # Modules in float32 beside others in bfloat16, whichever of them has the run's dtype.
 wide='*ln_*=fp32, h.1.mlp=fp32'
 train_config mixed.yaml FULL_SHARD bf16 2 1 "precision: {modules: '$wide'}"
-train_config turned.yaml FULL_SHARD no 2 1 "precision: {modules: '$wide, *=bf16'}"
-sed -i '/use_cpu/d' turned.yaml
+train_config transposed.yaml FULL_SHARD no 2 1 "precision: {modules: '$wide, *=bf16'}"
+sed -i '/use_cpu/d' transposed.yaml
 two cpu-mixed mixed.yaml
 sed -i '/use_cpu/d' mixed.yaml
 sed 's/fsdp_config:/&\n  fsdp_offload_params: true/' mixed.yaml >offloaded.yaml

@@ -189,11 +189,11 @@ static void set_attributes(hid_t h, const struct set *x, enum kind kind)
 /* model/a in another way than the others. */
 static hid_t odd_space(const struct set *x, enum kind kind)
 {
-    const hsize_t turned[2] = { 3, 4 }, flat[1] = { 12 };
+    const hsize_t transposed[2] = { 3, 4 }, flat[1] = { 12 };
     hsize_t dims[2] = { (hsize_t)x->shape[0], (hsize_t)x->shape[1] };
 
     if (kind == OTHER_SHAPE)
-        return H5Screate_simple(2, turned, NULL);
+        return H5Screate_simple(2, transposed, NULL);
     if (kind == OTHER_RANK)
         return H5Screate_simple(1, flat, NULL);
     return x->ndim ? H5Screate_simple(x->ndim, dims, NULL) : H5Screate(H5S_SCALAR);

@@ -2,8 +2,9 @@
  *
  * Runs in fp8 on a device beside the CPU's: a small Llama with delayed and with current
  * scaling. Losses are near the CPU's, weights are seen alike; graphs change no bit, nor
- * does it matter whether the device wants turned operands, or whether norms and gated
- * products narrow what they write; one without 8-bit products is refused. On a GPU what only the stand-in can be is left out.
+ * does it matter whether the device wants transposed operands, or whether norms and
+ * gated products narrow what they write; one without 8-bit products is refused. On a
+ * GPU what only the stand-in can be is left out.
  */
 #include <cuda_runtime_api.h>
 #include <math.h>

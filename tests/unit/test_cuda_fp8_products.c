@@ -404,9 +404,10 @@ static void test_message(void)
     make_pair(&o, &rig, &products[0], &shapes[2], true);
     rig.device->gemm(rig.device, &o.device);
     tap_ok(rig.device->sync(rig.device, &err) &&
-               strstr(err.text, "e4m3 in lines x e4m3 in squares turned to bfloat16, "
-                                "m 64, n 272, k 32, rows of 32, 32, 272, aligned to "
-                                "16, 16, 16"),
+               strstr(err.text,
+                      "e4m3 in lines x e4m3 in squares transposed to bfloat16, "
+                      "m 64, n 272, k 32, rows of 32, 32, 272, aligned to "
+                      "16, 16, 16"),
            "%s", err.text);
     cuda_rig_reset(&rig);
     free(rig.host);

@@ -365,10 +365,10 @@ static const struct product products[] = {
 };
 
 /* Element (r, c) of op(a) or op(b) from the stored codes. */
-static double stored(const f8_t *at, const struct format *f, bool turned, int64_t rows,
-                     int64_t cols, int64_t r, int64_t c)
+static double stored(const f8_t *at, const struct format *f, bool transposed,
+                     int64_t rows, int64_t cols, int64_t r, int64_t c)
 {
-    return (double)f->widen(turned ? at[c * rows + r] : at[r * cols + c]);
+    return (double)f->widen(transposed ? at[c * rows + r] : at[r * cols + c]);
 }
 
 /* The decoded operands are multiplied exactly, so only the order of the sum differs. */

@@ -28,9 +28,10 @@ struct shape {
     int64_t shift;
 };
 
-/* Which copies are made: none, one, the turned one, both; as what; is there an amax? */
+/* Which copies are made: none, one, the transposed one, both; as what; is there an
+ * amax? */
 struct wish {
-    bool copy, turned, amax;
+    bool copy, transposed, amax;
     accel_dtype_t to;
 };
 
@@ -136,19 +137,20 @@ static void make(const struct world *w, const struct call *c,
 static void run_call(const struct world *w, const struct call *c, bool apart)
 {
     float *amax = (float *)(void *)w->at[AMAX];
-    const struct narrow_copy to = { .type = c->wish.to,
-                                    .rows = c->shape.rows,
-                                    .cols = c->shape.cols,
-                                    .copy = c->wish.copy ? w->at[COPY] : NULL,
-                                    .turned = c->wish.turned ? w->at[TURNED] : NULL,
-                                    .scale = c->wish.copy || c->wish.turned ? amax + 1
-                                                                            : NULL,
-                                    .amax = c->wish.amax ? amax : NULL };
+    const struct narrow_copy to = {
+        .type = c->wish.to,
+        .rows = c->shape.rows,
+        .cols = c->shape.cols,
+        .copy = c->wish.copy ? w->at[COPY] : NULL,
+        .transposed = c->wish.transposed ? w->at[TURNED] : NULL,
+        .scale = c->wish.copy || c->wish.transposed ? amax + 1 : NULL,
+        .amax = c->wish.amax ? amax : NULL
+    };
 
     make(w, c, apart ? NULL : &to);
-    if (apart && to.turned)
-        w->be->quantize_turned(w->be, to.copy, to.turned, to.type, w->at[Y], c->type,
-                               to.rows, to.cols, to.scale, to.amax);
+    if (apart && to.transposed)
+        w->be->quantize_transposed(w->be, to.copy, to.transposed, to.type, w->at[Y],
+                                   c->type, to.rows, to.cols, to.scale, to.amax);
     else if (apart)
         w->be->quantize(w->be, to.copy, to.type, w->at[Y], c->type, to.rows * to.cols,
                         to.scale, to.amax);
@@ -187,7 +189,7 @@ static void test_call(const struct backend *be, const struct call *c)
                names[c->kind], (long long)c->shape.rows, (long long)c->shape.cols,
                accel_dtype_name(c->type), (long long)c->shape.shift,
                accel_dtype_name(c->wish.to), c->wish.copy ? " copy" : "",
-               c->wish.turned ? " turned" : "", c->wish.amax ? " amax" : "");
+               c->wish.transposed ? " transposed" : "", c->wish.amax ? " amax" : "");
     world_close(&one);
     world_close(&two);
 }

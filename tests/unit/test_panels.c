@@ -68,10 +68,10 @@ static float stored(void *p, int64_t i, accel_dtype_t type, float v)
 
 /* [rows][cols] of `type`, stored as it is or transposed; NaN lies behind each row.
  * `values` gets what it holds. */
-static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool turned,
+static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool transposed,
                     float *values)
 {
-    int64_t across = turned ? cols : rows, along = turned ? rows : cols;
+    int64_t across = transposed ? cols : rows, along = transposed ? rows : cols;
     int64_t ld = along + MARGIN;
     void *p = need((size_t)(across * ld) * accel_dtype_bytes(type));
     uint64_t state = 17;
@@ -81,7 +81,7 @@ static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool turned,
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++)
             values[r * cols + c] =
-                stored(p, turned ? c * ld + r : r * ld + c, type, drawn(&state));
+                stored(p, transposed ? c * ld + r : r * ld + c, type, drawn(&state));
     return p;
 }
 

@@ -37,9 +37,9 @@ static float value(int64_t i)
 
 /* Element (r, c) is value(r * cols + c), stored as it is or transposed, in rows that
  * are 3 elements longer than needed and hold NaN there. */
-static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool turned)
+static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool transposed)
 {
-    int64_t stored = turned ? cols : rows, ld = (turned ? rows : cols) + 3;
+    int64_t stored = transposed ? cols : rows, ld = (transposed ? rows : cols) + 3;
     size_t n = (size_t)(stored * ld);
     float *f = malloc(n * sizeof(*f));
 
@@ -48,7 +48,7 @@ static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool turned)
     for (int64_t i = 0; i < stored * ld; i++) {
         int64_t r = i / ld, c = i % ld;
 
-        f[i] = c >= ld - 3 ? NAN : value(turned ? c * cols + r : r * cols + c);
+        f[i] = c >= ld - 3 ? NAN : value(transposed ? c * cols + r : r * cols + c);
     }
     floats_narrow(f, type, f, n);
     return f;

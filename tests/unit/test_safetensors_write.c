@@ -305,7 +305,7 @@ static void test_values(void)
                 step = 1;
         accel_safetensors_entry_t e[2] = { { "a", 2, { rows, cols }, NULL },
                                            { "b", 2, { rows, cols }, NULL } };
-        float *turned = malloc((size_t)n * 4), *flat = malloc((size_t)n * 4);
+        float *transposed = malloc((size_t)n * 4), *flat = malloc((size_t)n * 4);
         float *got = malloc((size_t)n * 4);
         accel_safetensors_writer_t *w = NULL;
         accel_safetensors_t *s = NULL;
@@ -314,7 +314,7 @@ static void test_values(void)
 
         for (int64_t k = 0; k < n; k++) {
             flat[k] = value(0, k);
-            turned[k] = value(0, k % rows * cols + k / rows);
+            transposed[k] = value(0, k % rows * cols + k / rows);
         }
         new_dir();
         bad += accel_safetensors_create(&w, dir, "F32", e, 2, 0, &err) != ACCEL_OK;
@@ -325,13 +325,13 @@ static void test_values(void)
         for (at = 0, step = 1; !bad && at < cols; at += step, step = 2 * step) {
             step = step < cols - at ? step : cols - at;
             bad += accel_safetensors_write_transposed(w, 1, at * rows, step * rows,
-                                                      turned + at * rows,
+                                                      transposed + at * rows,
                                                       &err) != ACCEL_OK;
         }
         if (!bad && rows > 1)
-            bad += accel_safetensors_write_transposed(w, 1, 1, rows, turned, &err) !=
-                       ACCEL_EINVAL ||
-                   accel_safetensors_write_transposed(w, 1, 0, 1, turned, &err) !=
+            bad += accel_safetensors_write_transposed(w, 1, 1, rows, transposed,
+                                                      &err) != ACCEL_EINVAL ||
+                   accel_safetensors_write_transposed(w, 1, 0, 1, transposed, &err) !=
                        ACCEL_EINVAL;
         if (!bad)
             bad += accel_safetensors_write(w, 0, n, 1, flat, &err) != ACCEL_EINVAL ||
@@ -350,7 +350,7 @@ static void test_values(void)
         tap_ok(!bad && !wrong, "%lld x %lld: %s", (long long)rows, (long long)cols,
                err.text);
         accel_safetensors_close(s);
-        free(turned);
+        free(transposed);
         free(flat);
         free(got);
     }

@@ -197,9 +197,9 @@ static void test_identity(void)
         { "a third parameter",
           { { "scale", 0, { 0 } }, { "w", 2, { 3, 4 } }, { "b", 1, { 1 } } } },
     };
-    static const struct parameter turned[] = { { "w", 2, { 3, 4 } },
-                                               { "scale", 0, { 0 } },
-                                               { NULL, 0, { 0 } } };
+    static const struct parameter transposed[] = { { "w", 2, { 3, 4 } },
+                                                   { "scale", 0, { 0 } },
+                                                   { NULL, 0, { 0 } } };
     char id[ACCEL_ARRAY_SIZE(models)][512], other[512];
     int alike = 0;
 
@@ -215,13 +215,13 @@ static void test_identity(void)
     tap_ok(strstr(id[0], "run=run model=") == id[0] && strstr(id[0], " params=13 ") &&
                strstr(id[0], " data=0000000000000000 seed=1"),
            "its words: %s", id[0]);
-    identity_of(turned, 1, "run", 1, other);
+    identity_of(transposed, 1, "run", 1, other);
     tap_is_str(other, id[0], "units in another order: the same");
-    identity_of(turned, 2, "run", 1, other);
+    identity_of(transposed, 2, "run", 1, other);
     tap_is_str(other, id[0], "all in one unit: the same");
-    identity_of(turned, 1, "walk", 1, other);
+    identity_of(transposed, 1, "walk", 1, other);
     tap_ok(strcmp(other, id[0]) != 0, "another name of the run: %s", other);
-    identity_of(turned, 1, "run", UINT64_MAX, other);
+    identity_of(transposed, 1, "run", UINT64_MAX, other);
     tap_ok(strstr(other, " seed=18446744073709551615"), "another seed: %s", other);
 }
 

@@ -58,7 +58,7 @@ static accel_status_t open_run(accel_t *run, struct boot *b, const struct job *j
 }
 
 /* Elements of this rank that are not those of the file. The file is read whole, and
- * turned here. */
+ * transposed here. */
 static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
 {
     static float whole[4096];
@@ -73,7 +73,7 @@ static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
     for (size_t i = 0; i < n; i++) {
         const accel_tensor_t *p = part[i].param;
         const accel_safetensors_tensor_t *t;
-        bool turned = p->ndim == 2 && strstr(p->name, "c_");
+        bool transposed = p->ndim == 2 && strstr(p->name, "c_");
         char name[128];
 
         snprintf(name, sizeof(name), "transformer.%s", p->name);
@@ -85,7 +85,7 @@ static int wrong_parts(accel_t *run, const char *path, accel_error_t *err)
         for (int64_t k = 0; k < part[i].count; k++) {
             int64_t at = part[i].begin + k;
 
-            if (turned) /* ours [o][i], the file's [i][o] */
+            if (transposed) /* ours [o][i], the file's [i][o] */
                 at = at % p->dim[1] * p->dim[0] + at / p->dim[1];
             bad += memcmp(&whole[at], weight_part_at(&part[i], k), sizeof(float)) != 0;
         }
@@ -517,7 +517,7 @@ static void test_writer(void)
 
         tap_ok(t && !accel_safetensors_read_transposed(s, t, 0, 15, y, &err) &&
                    !memcmp(x, y, sizeof(x)),
-               "a name with all kinds of characters; turned twice is as it was");
+               "a name with all kinds of characters; transposed twice is as it was");
         tap_ok(accel_safetensors_find(s, "empty") &&
                    !accel_safetensors_read(s, accel_safetensors_find(s, "scalar"), 0, 1,
                                            y, &err) &&

@@ -83,11 +83,11 @@ static void quantize(const struct backend *be, void *const *a,
     be->quantize(be, NULL, c->other, a[1], c->type, c->n, scale, (float *)a[4]);
 }
 
-static void quantize_turned(const struct backend *be, void *const *a,
-                            const struct twin_call *c)
+static void quantize_transposed(const struct backend *be, void *const *a,
+                                const struct twin_call *c)
 {
-    be->quantize_turned(be, c->flag ? a[0] : NULL, a[1], c->other, a[2], c->type,
-                        c->dim[0], c->dim[1], a[3], c->add ? (float *)a[4] : NULL);
+    be->quantize_transposed(be, c->flag ? a[0] : NULL, a[1], c->other, a[2], c->type,
+                            c->dim[0], c->dim[1], a[3], c->add ? (float *)a[4] : NULL);
 }
 
 static void scale_of(const struct backend *be, void *const *a,
@@ -203,7 +203,7 @@ static void quantizes(struct twin *t, struct twin_call c, int64_t shift)
     }
 }
 
-/* Squares that are full, cut and smaller; turned copies lie as a run's do. */
+/* Squares that are full, cut and smaller; transposed copies lie as a run's do. */
 static void turns(struct twin *t)
 {
     static const int64_t dims[][2] = { { 1, 1 },     { 16, 16 },  { 21, 48 },
@@ -229,7 +229,7 @@ static void turns(struct twin *t)
             ((float *)twin_host(t, 2))[cols + 70] = NAN;
             ((float *)twin_host(t, 2))[2 * cols + 9] = i % 2 ? -2000 : -INFINITY;
         }
-        twin_run(t, quantize_turned, &c, "quantize and turn %lld x %lld %s to %s",
+        twin_run(t, quantize_transposed, &c, "quantize and turn %lld x %lld %s to %s",
                  (long long)rows, (long long)cols, accel_dtype_name(c.type),
                  accel_dtype_name(c.other));
     }
@@ -239,11 +239,11 @@ static void turns(struct twin *t)
 static void turn_codes(const struct backend *be, void *const *a,
                        const struct twin_call *c)
 {
-    be->quantize_turned(be, NULL, a[0], c->other, a[1], c->other, c->dim[0], c->dim[1],
-                        NULL, NULL);
+    be->quantize_transposed(be, NULL, a[0], c->other, a[1], c->other, c->dim[0],
+                            c->dim[1], NULL, NULL);
 }
 
-static void turned_codes(struct twin *t)
+static void transposed_codes(struct twin *t)
 {
     static const int64_t dims[][2] = { { 16, 16 }, { 48, 80 }, { 65, 130 } };
 
@@ -281,7 +281,8 @@ static void place_scales(void *dst, const struct block_scales *s, const float *i
     }
 }
 
-/* What the CPU made, as a device has it: codes turned or not, scales in its places. */
+/* What the CPU made, as a device has it: codes transposed or not, scales in its places.
+ * */
 static void place_copy(uint8_t *codes, void *scales, int64_t bytes,
                        const struct block_scales *s, const uint8_t *code,
                        float *inverse, int64_t rows)
@@ -296,12 +297,13 @@ static void place_copy(uint8_t *codes, void *scales, int64_t bytes,
     for (int64_t k = 0; s->padded && k < blocks_across(s) * s->col_step; k++)
         ((float *)scales)[k] = 1;
     place_scales(scales, s, inverse, rows);
-    if (s->turned)
+    if (s->transposed)
         memset(codes, 0, (size_t)(s->cols * narrow_ld(rows)));
     if (s->padded)
         memset(codes, 0, (size_t)(s->cols * block_lines(rows)));
     for (int64_t k = 0; k < rows * s->cols; k++)
-        codes[s->turned ? k % s->cols * narrow_ld(rows) + k / s->cols : k] = code[k];
+        codes[s->transposed ? k % s->cols * narrow_ld(rows) + k / s->cols : k] =
+            code[k];
 }
 
 /* Two copies of a[4], or one where the other's codes are NULL: scales as a[1] and a[3],
@@ -333,8 +335,8 @@ static void quantize_blocks(const struct backend *be, void *const *a,
     }
 }
 
-/* Room for a copy: of rows or turned codes, and of scales in places of their own, or in
- * tiles. Returns the bytes of the scales. */
+/* Room for a copy: of rows or transposed codes, and of scales in places of their own,
+ * or in tiles. Returns the bytes of the scales. */
 static int64_t block_room(struct twin *t, int64_t rows, struct block_scales *s)
 {
     const int64_t lines = s->down ? s->cols : rows, k = s->down ? rows : s->cols;
@@ -354,9 +356,9 @@ static int64_t block_room(struct twin *t, int64_t rows, struct block_scales *s)
             : by_column ? blocks_across(s) * s->col_step * 4
                         : down * s->row_step * 4;
     twin_values(t, ACCEL_U8,
-                s->cols * (s->turned   ? narrow_ld(rows)
-                           : s->padded ? block_lines(rows)
-                                       : rows),
+                s->cols * (s->transposed ? narrow_ld(rows)
+                           : s->padded   ? block_lines(rows)
+                                         : rows),
                 0, 0, 1);
     if (s->tiles)
         twin_values(t, ACCEL_U8, bytes, 0, 100, 250);
@@ -385,15 +387,15 @@ static void blocks_of_shapes(struct twin *t, struct twin_call c, struct block_sc
         "x %lld%s%s",
         (long long)rows, (long long)cols, accel_dtype_name(c.type), (long long)shift,
         largest, (long long)s[0].height, (long long)s[0].width,
-        s[0].turned   ? ", turned"
-        : s[0].padded ? ", padded"
-                      : "",
+        s[0].transposed ? ", transposed"
+        : s[0].padded   ? ", padded"
+                        : "",
         s[0].tiles ? ", tiles" : "", (long long)s[1].height, (long long)s[1].width,
-        s[1].turned ? ", turned" : "", s[1].tiles ? ", tiles" : "");
+        s[1].transposed ? ", transposed" : "", s[1].tiles ? ", tiles" : "");
 }
 
 /* Lines of 128 and 32 along either dimension, and squares for both; with a second copy
- * in two of three cases, which is turned where the first is not. */
+ * in two of three cases, which is transposed where the first is not. */
 static void blocks(struct twin *t)
 {
     static const int64_t dims[][2] = {
@@ -418,7 +420,7 @@ static void blocks(struct twin *t)
                                           .height = shape[0],
                                           .width = shape[1],
                                           .cols = dim[1],
-                                          .turned = (i / 9 + k) % 2,
+                                          .transposed = (i / 9 + k) % 2,
                                           .down = shape[2],
                                           .tiles = shape[3] };
         }
@@ -437,7 +439,7 @@ static void blocks(struct twin *t)
             { .height = 128,
               .width = 1,
               .cols = dims[i][1],
-              .turned = true,
+              .transposed = true,
               .down = true }
         };
 
@@ -462,7 +464,7 @@ static void sums(struct twin *t, struct twin_call c, int64_t shift)
 void twin_elements(struct twin *t)
 {
     turns(t);
-    turned_codes(t);
+    transposed_codes(t);
     blocks(t);
     EACH_LENGTH(i)
     EACH_TYPE(type)

@@ -138,9 +138,9 @@ void cpu_narrow_moments(struct scaled to, const float *x, int64_t n,
  * queue. */
 void cpu_memory_functions(struct backend *be);
 /* quantize.c: for kernels that make 8-bit copies of their result y. Elements
- * [at, at + n) of y, which are written: their codes, but no turned ones. Returns the
- * larger one of `most` and of their magnitudes, as bits of float32, from 0 on. to NULL:
- * nothing. */
+ * [at, at + n) of y, which are written: their codes, but no transposed ones. Returns
+ * the larger one of `most` and of their magnitudes, as bits of float32, from 0 on. to
+ * NULL: nothing. */
 uint32_t cpu_narrow_piece(const struct narrow_copy *to, const void *y,
                           accel_dtype_t type, int64_t at, int64_t n, uint32_t most);
 /* All of y is written, and `most` is of all pieces. */

@@ -120,17 +120,17 @@ uint32_t cpu_narrow_piece(const struct narrow_copy *to, const void *y,
     return found > most ? found : most;
 }
 
-/* No product of this backend takes a turned copy: it is a pass of its own. */
+/* No product of this backend takes a transposed copy: it is a pass of its own. */
 static void turn_copy(const struct narrow_copy *to, const void *y, accel_dtype_t type)
 {
     const int64_t ld = narrow_ld(to->rows);
 
-    memset(to->turned, 0, (size_t)(to->cols * ld));
+    memset(to->transposed, 0, (size_t)(to->cols * ld));
     for (int64_t r = 0; r < to->rows; r++)
         for (int64_t c = 0; c < to->cols; c++) {
             const int64_t at = r * to->cols + c;
             const void *from = vm_at(y, at, type);
-            f8_t *into = (f8_t *)to->turned + c * ld + r;
+            f8_t *into = (f8_t *)to->transposed + c * ld + r;
 
             if (type == to->type)
                 *into = ((const f8_t *)y)[at];
@@ -146,7 +146,7 @@ void cpu_narrow_end(const struct narrow_copy *to, const void *y, accel_dtype_t t
 {
     if (to && to->amax && most > minifloat_bits(*to->amax))
         *to->amax = minifloat_float(most);
-    if (to && to->turned)
+    if (to && to->transposed)
         turn_copy(to, y, type);
 }
 
@@ -179,11 +179,12 @@ void cpu_quantize(const struct backend *be, void *dst, accel_dtype_t to,
     quantize_all(be, &all, src, type);
 }
 
-void cpu_quantize_turned(const struct backend *be, void *dst, void *turned,
-                         accel_dtype_t to, const void *src, accel_dtype_t type,
-                         int64_t rows, int64_t cols, const float *scale, float *amax)
+void cpu_quantize_transposed(const struct backend *be, void *dst, void *transposed,
+                             accel_dtype_t to, const void *src, accel_dtype_t type,
+                             int64_t rows, int64_t cols, const float *scale,
+                             float *amax)
 {
-    const struct narrow_copy all = { to, rows, cols, dst, turned, scale, amax };
+    const struct narrow_copy all = { to, rows, cols, dst, transposed, scale, amax };
 
     if (type == to)
         turn_copy(&all, src, type);

@@ -267,7 +267,7 @@ static void swap(struct cuda_state *s, struct swap_dims n, void *dst, const void
 }
 
 /* Element (a, b, c, d, e) is at (((a B + b) C + c) D + d) E + e of src and at (((a D +
- * d) C + c) B + b) E + e of dst. With E = 1 tiles are turned; otherwise rows of E
+ * d) C + c) B + b) E + e of dst. With E = 1 tiles are transposed; otherwise rows of E
  * elements are copied in the order of dst. */
 void cuda_transpose(const struct backend *be, void *dst, bool add, const void *src,
                     accel_dtype_t type, const int64_t dim[5])

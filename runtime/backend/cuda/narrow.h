@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 8-bit floats for kernels that write a tensor, or read one. In: numbers as they are
- * stored. Out: codes, turned ones, and the largest magnitude. It goes into its place by
- * atomics on integers, whose result does not depend on their order.
+ * stored. Out: codes, transposed ones, and the largest magnitude. It goes into its
+ * place by atomics on integers, whose result does not depend on their order.
  */
 #ifndef ACCEL_BACKEND_CUDA_NARROW_H
 #define ACCEL_BACKEND_CUDA_NARROW_H
@@ -121,7 +121,7 @@ static __device__ inline void store_rounded(T *to, float *v)
 /* ---- what is narrowed ------------------------------------------------------------ */
 
 /* A SOURCE of numbers has INPUTS; AHEAD, the rows of which a thread keeps them for a
- * turned copy; load<V>(at, x[INPUTS][V]), which reads what elements
+ * transposed copy; load<V>(at, x[INPUTS][V]), which reads what elements
  * at .. at + V - 1 need; and codes<V>(n, at, x), which returns their codes and writes
  * what they leave behind. As an operation for map: */
 template <typename SOURCE> struct narrow_op {
@@ -151,10 +151,10 @@ static __global__ void __launch_bounds__(MAP_BLOCK)
     narrow_end(own, to.amax);
 }
 
-/* ---- turned copies --------------------------------------------------------------- */
+/* ---- transposed copies ----------------------------------------------------------- */
 
-/* A turned copy is written in lines of 128 codes: of one column, 128 rows. In shared
- * memory a line is 8 packs of 16 bytes. */
+/* A transposed copy is written in lines of 128 codes: of one column, 128 rows. In
+ * shared memory a line is 8 packs of 16 bytes. */
 enum { LINE = 128, LINE_PACK = 16, LINE_PACKS = LINE / LINE_PACK };
 typedef pack<f8_t, LINE_PACK> line_t[LINE_PACKS];
 
@@ -197,9 +197,9 @@ static __device__ inline void put_lines(line_t *lines, int row, int col,
             down[j];
 }
 
-/* Writes `cols` lines to turned [all, ld] from (row, col) of what was turned on. */
+/* Writes `cols` lines to transposed [all, ld] from (row, col) of what lies on chip. */
 template <int V>
-static __device__ inline void write_lines(line_t *lines, int cols, f8_t *turned,
+static __device__ inline void write_lines(line_t *lines, int cols, f8_t *transposed,
                                           int64_t all, int64_t ld, int64_t row,
                                           int64_t col)
 {
@@ -207,8 +207,8 @@ static __device__ inline void write_lines(line_t *lines, int cols, f8_t *turned,
         const int c = i / LINE_PACKS, r = i % LINE_PACKS * LINE_PACK;
 
         if (col + c < all && row + r < ld)
-            *reinterpret_cast<pack<f8_t, LINE_PACK> *>(turned + (col + c) * ld + row +
-                                                       r) = line_at<V>(lines, r, c);
+            *reinterpret_cast<pack<f8_t, LINE_PACK> *>(
+                transposed + (col + c) * ld + row + r) = line_at<V>(lines, r, c);
     }
 }
 
@@ -264,13 +264,13 @@ static __global__ void __launch_bounds__(MAP_BLOCK, 3)
         put_lines<V>(lines, r, c, down);
     }
     __syncthreads();
-    write_lines<V>(lines, TURN_COLS, (f8_t *)to.turned, to.cols, ld, row, col);
+    write_lines<V>(lines, TURN_COLS, (f8_t *)to.transposed, to.cols, ld, row, col);
     narrow_end(n, to.amax);
 }
 
 /* ---- launches -------------------------------------------------------------------- */
 
-/* Makes a turned copy, and the other one. packed: the addresses of the source allow
+/* Makes a transposed copy, and the other one. packed: the addresses of the source allow
  * packs of V. The y of a grid ends at 65535: 4 million columns. */
 template <int V, typename SOURCE>
 static void turn(struct cuda_state *s, bool packed, SOURCE source,
@@ -293,7 +293,7 @@ static void narrow_source(struct cuda_state *s, bool packed, SOURCE source,
 {
     const int64_t n = to->rows * to->cols;
 
-    if (to->turned)
+    if (to->transposed)
         turn<V>(s, packed, source, to);
     else if (packed)
         LAUNCH((narrow_kernel<V, SOURCE>),

@@ -212,11 +212,11 @@ static __global__ void __launch_bounds__(ROW_BLOCK)
     narrow_end(y.own, to.amax);
 }
 
-/* Rows of a block that writes a turned copy: as many codes of a column as fill a
+/* Rows of a block that writes a transposed copy: as many codes of a column as fill a
  * pack. */
 enum { TURN_ROWS = 16 };
-static_assert(TURN_ROWS == NARROW_MULTIPLE, "no pack goes beyond a turned row");
-typedef pack<uint32_t, TURN_ROWS / 4> turned_pack;
+static_assert(TURN_ROWS == NARROW_MULTIPLE, "no pack goes beyond a transposed row");
+typedef pack<uint32_t, TURN_ROWS / 4> transposed_pack;
 
 /* Mean and 1 / deviation of the rows from `first` on, in stats and for the block. */
 template <typename T, int V, int G>
@@ -244,11 +244,9 @@ static __device__ inline void block_statistics(const struct norm &p,
  * written, and zeros follow. Two rows are read before one is written, to keep the
  * loads in flight; four would spill. */
 template <int V, typename T>
-static __device__ inline void turned_columns(const struct norm &p,
-                                             const norm_call<T> &c,
-                                             struct narrowing &own, int64_t first,
-                                             int64_t col, const float *mean,
-                                             const float *rstd, turned_pack *line)
+static __device__ inline void transposed_columns(
+    const struct norm &p, const norm_call<T> &c, struct narrowing &own, int64_t first,
+    int64_t col, const float *mean, const float *rstd, transposed_pack *line)
 {
     enum { AHEAD = 2 };
     const T *const x = (c.b ? c.sum : c.a) + first * p.cols + col;
@@ -282,11 +280,12 @@ static __device__ inline void turned_columns(const struct norm &p,
     }
 }
 
-/* The same with a turned copy. After the statistics a thread has a pack of columns of
- * the block's rows, which it reads again, from the cache at best. */
+/* The same with a transposed copy. After the statistics a thread has a pack of columns
+ * of the block's rows, which it reads again, from the cache at best. */
 template <typename T, int V, int G>
 static __global__ void __launch_bounds__(ROW_BLOCK, 2)
-    norm_turned_kernel(struct norm p, norm_call<T> c, struct narrow_copy to, int64_t ld)
+    norm_transposed_kernel(struct norm p, norm_call<T> c, struct narrow_copy to,
+                           int64_t ld)
 {
     __shared__ float room[WARP], mean[TURN_ROWS], rstd[TURN_ROWS];
     const int64_t first = (int64_t)blockIdx.x * TURN_ROWS;
@@ -296,12 +295,12 @@ static __global__ void __launch_bounds__(ROW_BLOCK, 2)
     __syncthreads();
     TEAM_PACKS(ROW_BLOCK, V, col, p.cols)
     {
-        f8_t *const turned = (f8_t *)to.turned + col * ld + first;
-        turned_pack line[V];
+        f8_t *const transposed = (f8_t *)to.transposed + col * ld + first;
+        transposed_pack line[V];
 
-        turned_columns<V>(p, c, own, first, col, mean, rstd, line);
+        transposed_columns<V>(p, c, own, first, col, mean, rstd, line);
         for (int j = 0; j < V; j++)
-            *reinterpret_cast<turned_pack *>(turned + j * ld) = line[j];
+            *reinterpret_cast<transposed_pack *>(transposed + j * ld) = line[j];
     }
     narrow_end(own, to.amax);
 }
@@ -314,13 +313,13 @@ static void norm_narrow(struct cuda_state *s, const struct norm &p, norm_call<T>
     struct row_plan plan =
         plan_rows<T>(p.rows, p.cols, 1, on_16(c.sum, c.y, c.a, c.b, c.gain, c.bias));
 
-    if (!to->turned) {
+    if (!to->transposed) {
         LAUNCH_ROWS(plan, T, norm_narrow_kernel, s, p, c, plan.keep, *to);
         return;
     }
     plan.shared = 0;
     plan.grid = (unsigned)((p.rows + TURN_ROWS - 1) / TURN_ROWS);
-    LAUNCH_ROWS(plan, T, norm_turned_kernel, s, p, c, *to, narrow_ld(p.rows));
+    LAUNCH_ROWS(plan, T, norm_transposed_kernel, s, p, c, *to, narrow_ld(p.rows));
 }
 
 /* ---- the entries ----------------------------------------------------------------- */

@@ -115,7 +115,8 @@ static __device__ __forceinline__ void ptx_load(uint32_t r[4], const void *row)
 }
 
 /* The same, each matrix transposed: column l / 4, rows 2 (l % 4) and the next. */
-static __device__ __forceinline__ void ptx_load_turned(uint32_t r[4], const void *row)
+static __device__ __forceinline__ void ptx_load_transposed(uint32_t r[4],
+                                                           const void *row)
 {
     PTX("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];",
         (PTX_OUT_R(r[0]), PTX_OUT_R(r[1]), PTX_OUT_R(r[2]), PTX_OUT_R(r[3])),

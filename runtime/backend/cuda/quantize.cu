@@ -65,11 +65,12 @@ void cuda_quantize(const struct backend *be, void *dst, accel_dtype_t to,
     BY_TYPE(type, T, quantize_stored(cuda_state_of(be), (const T *)src, &all));
 }
 
-void cuda_quantize_turned(const struct backend *be, void *dst, void *turned,
-                          accel_dtype_t to, const void *src, accel_dtype_t type,
-                          int64_t rows, int64_t cols, const float *scale, float *amax)
+void cuda_quantize_transposed(const struct backend *be, void *dst, void *transposed,
+                              accel_dtype_t to, const void *src, accel_dtype_t type,
+                              int64_t rows, int64_t cols, const float *scale,
+                              float *amax)
 {
-    const struct narrow_copy all = { to, rows, cols, dst, turned, scale, amax };
+    const struct narrow_copy all = { to, rows, cols, dst, transposed, scale, amax };
 
     if (type == to) {
         turn<8>(cuda_state_of(be), on_16(src), coded_source{ (const f8_t *)src }, &all);

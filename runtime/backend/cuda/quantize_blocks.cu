@@ -197,7 +197,7 @@ static __device__ inline void put_row(f8_t *dst, int64_t left, const code_pack<V
             dst[j] = (f8_t)(y.v[j / 4] >> j % 4 * 8);
 }
 
-/* The thread's codes, to where they belong or to the lines of a turned copy. */
+/* The thread's codes, to where they belong or to the lines of a transposed copy. */
 template <bool PACKED, typename T>
 static __device__ inline void tile_codes(const struct block_task &o,
                                          const struct block_copy &c, int64_t row,
@@ -229,11 +229,11 @@ static __device__ inline void tile_codes(const struct block_task &o,
         append_row<V>(four, y);
         for (int j = 0; j < V && k % 4 == 3; j++)
             down[j].v[k / 4] = four[j];
-        if (!c.s.turned && row + p.row + k < c.lines)
+        if (!c.s.transposed && row + p.row + k < c.lines)
             put_row<V, PACKED>(dst, o.cols - col - p.col, y);
         dst += o.cols;
     }
-    if (c.s.turned)
+    if (c.s.transposed)
         put_lines<V>(lines, p.row, p.col, down);
 }
 
@@ -265,7 +265,7 @@ static __global__ void __launch_bounds__(MAP_BLOCK, 2)
             tile_bytes(o, c.s, row, col, group[i]);
         tile_hold(p);
         tile_codes<PACKED>(o, c, row, col, p, group[i], lines);
-        if (!c.s.turned)
+        if (!c.s.transposed)
             continue;
         /* those of the next copy are put two barriers later */
         __syncthreads();

@@ -58,7 +58,7 @@ static inline struct dnn_shape dnn_packed(int64_t b, int64_t h, int64_t t, int64
 }
 
 /* The transpose: rows and columns swap, the memory stays. */
-static inline struct dnn_shape dnn_turned(struct dnn_shape s)
+static inline struct dnn_shape dnn_transposed(struct dnn_shape s)
 {
     int64_t dim = s.dim[2], stride = s.stride[2];
 
@@ -174,7 +174,7 @@ static inline void dnn_attention_forward(struct dnn_graph *g, const struct attn_
     struct dnn_shape q = dnn_heads_shape(p, false, p->q.sample, p->q.head, p->q.row);
     struct dnn_shape k = dnn_heads_shape(p, true, p->k.sample, p->k.head, p->k.row);
     struct dnn_shape v = dnn_heads_shape(p, true, p->v.sample, p->v.head, p->v.row);
-    struct dnn_shape kt = dnn_turned(k), out = dnn_out_shape(c);
+    struct dnn_shape kt = dnn_transposed(k), out = dnn_out_shape(c);
     void *lse = dnn_tensor(g, DNN_UID_LSE, DNN_FLOAT, &a.per_query, DNN_IN_MEMORY);
     void *s = dnn_virtual(g, DNN_FLOAT, &a.scores);
 
@@ -194,10 +194,10 @@ static inline void dnn_key_grad(const struct dnn_attention *a,
                                 const struct heads_out *to, int64_t uid)
 {
     struct dnn_graph *g = a->g;
-    struct dnn_shape turned = dnn_turned(a->scores);
+    struct dnn_shape transposed = dnn_transposed(a->scores);
     struct dnn_shape all = dnn_packed(p->batch, p->heads, p->keys, p->head_width);
     struct dnn_shape shape = dnn_heads_shape(p, true, to->sample, to->head, to->row);
-    void *xt = dnn_virtual(g, DNN_BFLOAT16, &turned), *every;
+    void *xt = dnn_virtual(g, DNN_BFLOAT16, &transposed), *every;
     void *y = dnn_tensor(g, uid, DNN_BFLOAT16, &shape, DNN_IN_MEMORY);
 
     dnn_reshape(g, x, xt);
@@ -253,7 +253,8 @@ static inline void dnn_attention_backward(struct dnn_graph *g,
     struct dnn_shape qs = dnn_heads_shape(p, false, p->q.sample, p->q.head, p->q.row);
     struct dnn_shape ks = dnn_heads_shape(p, true, p->k.sample, p->k.head, p->k.row);
     struct dnn_shape vs = dnn_heads_shape(p, true, p->v.sample, p->v.head, p->v.row);
-    struct dnn_shape kt = dnn_turned(ks), vt = dnn_turned(vs), out = dnn_out_shape(c);
+    struct dnn_shape kt = dnn_transposed(ks), vt = dnn_transposed(vs),
+                     out = dnn_out_shape(c);
     struct dnn_shape dqs =
         dnn_heads_shape(p, false, to->dq.sample, to->dq.head, to->dq.row);
     void *q = dnn_tensor(g, DNN_UID_Q, DNN_BFLOAT16, &qs, DNN_IN_MEMORY);

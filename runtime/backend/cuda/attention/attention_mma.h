@@ -54,10 +54,10 @@ static __device__ __forceinline__ void mma_load(uint32_t r[4], const T *at, int 
 
 /* The same matrices, each transposed. They serve as b in {0, 1} and {2, 3}. */
 template <typename T>
-static __device__ __forceinline__ void mma_load_turned(uint32_t r[4], const T *at,
-                                                       int ld)
+static __device__ __forceinline__ void mma_load_transposed(uint32_t r[4], const T *at,
+                                                           int ld)
 {
-    ptx_load_turned(r, mma_matrix_row(at, ld));
+    ptx_load_transposed(r, mma_matrix_row(at, ld));
 }
 
 /* Starts to copy ROWS rows of a head to shared memory, zeros where there are none. Rows
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void mma_gather(float acc[WIDTH / 8][4],
         left[3] = ptx_pack<T>(c[k + 1][2], c[k + 1][3]);
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n += 2) {
-            mma_load_turned(right, b + k * 8 * ld + n * 8, ld);
+            mma_load_transposed(right, b + k * 8 * ld + n * 8, ld);
             ptx_mma<T>(acc[n], left, right[0], right[1]);
             ptx_mma<T>(acc[n + 1], left, right[2], right[3]);
         }

@@ -29,7 +29,7 @@ static __device__ __forceinline__ void stage_ds(const struct attention &p,
         p.head_width);
 }
 
-/* dq += ds k for the keys of a tile. ds has a row per key, so it is turned. */
+/* dq += ds k for the keys of a tile. ds has a row per key, so it is transposed. */
 template <typename T, int WIDTH>
 static __device__ __forceinline__ void add_ds(const T *ds, const T *k,
                                               float dq[WIDTH / 8][4])
@@ -38,14 +38,15 @@ static __device__ __forceinline__ void add_ds(const T *ds, const T *k,
 
 #pragma unroll
     for (int key = 0; key < ATTN_TILE; key += 16) {
-        uint32_t turned[4], right[4];
+        uint32_t transposed[4], right[4];
 
-        mma_load_turned(turned, ds + key * ds_ld + mma_first(), ds_ld);
+        mma_load_transposed(transposed, ds + key * ds_ld + mma_first(), ds_ld);
         /* its matrices have keys before queries; a has rows before columns */
-        const uint32_t left[4] = { turned[0], turned[2], turned[1], turned[3] };
+        const uint32_t left[4] = { transposed[0], transposed[2], transposed[1],
+                                   transposed[3] };
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n += 2) {
-            mma_load_turned(right, k + key * ld + n * 8, ld);
+            mma_load_transposed(right, k + key * ld + n * 8, ld);
             ptx_mma<T>(dq[n], left, right[0], right[1]);
             ptx_mma<T>(dq[n + 1], left, right[2], right[3]);
         }

@@ -20,7 +20,7 @@ struct coded {
 static __device__ inline float inverse_at(const struct coded &o, int64_t r, int64_t c)
 {
     const struct block_scales &s = o.s;
-    const int64_t row = s.turned ? c : r, col = s.turned ? r : c;
+    const int64_t row = s.transposed ? c : r, col = s.transposed ? r : c;
     const int64_t line = s.down ? col : row, k = s.down ? row : col;
     const int64_t tile = line / SCALE_TILE_LINES * s.tiles + k / (4 * SCALE_TILE_K);
     const int64_t at = tile * SCALE_TILE_BYTES + line % 32 * 16 +

@@ -179,8 +179,9 @@ void gemm_text(const struct gemm *p, char *out, size_t len)
     snprintf(out, len,
              "%s%s%s x %s%s%s to %s, m %lld, n %lld, k %lld, rows of %lld, %lld, %lld, "
              "aligned to %d, %d, %d",
-             type_name(p->a_type), scales[key.blocks_a], p->trans_a ? " turned" : "",
-             type_name(p->b_type), scales[key.blocks_b], p->trans_b ? " turned" : "",
+             type_name(p->a_type), scales[key.blocks_a],
+             p->trans_a ? " transposed" : "", type_name(p->b_type),
+             scales[key.blocks_b], p->trans_b ? " transposed" : "",
              type_name(p->c_type), (long long)p->m, (long long)p->n, (long long)p->k,
              (long long)p->lda, (long long)p->ldb, (long long)p->ldc, 1 << key.align_a,
              1 << key.align_b, 1 << key.align_c);
