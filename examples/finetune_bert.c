@@ -269,8 +269,8 @@ static int fetch(void *user, int64_t index, void *const *dst)
 {
     const struct program *p = user;
 
-    /* Encoded anew in every epoch: next to the forward that takes no time, and it saves
-     * the memory of a copy. */
+    /* Encoded again in every epoch: next to the forward that takes no time, and it
+     * saves the memory of a copy. */
     encode(p, &p->pair[index], dst[0], dst[1], dst[2]);
     *(int32_t *)dst[3] = p->pair[index].label;
     return 0;

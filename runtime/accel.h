@@ -245,7 +245,7 @@ typedef struct accel_group {
 
 /* How an optimizer keeps its state: exp_avg and exp_avg_sq of ADAMW, exp_avg of LION.
  * 8 bits: a byte each, and a scale of two bytes for every 16; a step widens them,
- * computes in float32 and rounds by chance, with the same draws on any number of
+ * computes in float32 and rounds stochastically, with the same draws on any number of
  * ranks. FP8: the same with exp_avg in e4m3, exp_avg_sq in float16, and a scale of a
  * byte for every 32 of each. */
 typedef enum accel_moments {

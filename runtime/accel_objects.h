@@ -194,7 +194,7 @@ typedef struct accel_accumulation {
     int short_by_count;
 } accel_accumulation_t;
 /* The rule from the next step on; its `every` is at first that of loop or job, or the
- * config's gradient_accumulation_steps. A new `every` begins to count anew, so that
+ * config's gradient_accumulation_steps. A new `every` restarts the count, so that
  * each step has that many micro-batches. Must be the same on all ranks. Errors:
  * ACCEL_EINVAL (in the middle of a step, `every` out of range). */
 accel_status_t accel_accumulate_rule(accel_t *run, const accel_accumulation_t *rule,

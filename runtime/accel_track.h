@@ -160,7 +160,7 @@ accel_status_t accel_find_batch_size(accel_t *run, int first, accel_attempt_f at
 
 /* Gives back to the system what the run keeps for the next micro-batch: the memory of
  * activations and, on a GPU, what freed scratch left; the next micro-batch takes it
- * anew. Frees the tensors of the micro-batch. Parameters, gradients, optimizer state,
+ * again. Frees the tensors of the micro-batch. Parameters, gradients, optimizer state,
  * the buffers that gather and reduce, and the workspace stay: their addresses are in
  * use, and accel_prepare has planned them. Between steps only; not collective.
  * *bytes_out (may be NULL): the bytes on this rank. Errors: ACCEL_EINVAL. */

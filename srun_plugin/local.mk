@@ -110,7 +110,7 @@ shell_tests += tests/issues/0160-warning-harms-nobody.t
 shell_tests += tests/issues/0161-requeue-exit.t
 shell_tests += tests/issues/0357-site-locks.t tests/issues/0358-threads-granted.t tests/issues/0359-plugin-requests.t tests/issues/0360-install-owner.t
 if HAVE_SLURM
-# The plugin's files by themselves, with fake_plugin.c in place of Slurm and of say.c.
+# The plugin's files by themselves, with fake_plugin.c in place of Slurm and of messages.c.
 plugin_fake = tests/unit/fake_plugin.c tests/unit/fake_plugin.h
 plugin_cflags = $(AM_CFLAGS) $(SLURM_CFLAGS)
 unit_tests += tests/unit/test_plugin_cmdline

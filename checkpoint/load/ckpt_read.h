@@ -91,7 +91,7 @@ struct ckpt_reader {
     struct ckpt_use *use;
     struct ckpt_span *span;
     size_t copies, uses, spans, copy_cap, use_cap;
-    /* the first so many spans are shared by several ranks */
+    /* this many spans, the first, are shared by several ranks */
     size_t shared;
     /* spans of other owners are passed over */
     int rank;
@@ -149,7 +149,7 @@ static inline bool ckpt_use_first(const struct ckpt_reader *r,
 }
 /* Nothing is open yet. */
 struct ckpt_source ckpt_source_of(const accel_ckpt_t *c);
-/* Reads a span into the slot. Every try opens the file anew: on a network file system
+/* Reads a span into the slot. Every try reopens the file: on a network file system
  * the old descriptor may be what fails. A failure stays in the slot. */
 void ckpt_source_read(struct ckpt_source *from, const struct ckpt_span *s,
                       struct ckpt_slot *slot);

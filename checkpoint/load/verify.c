@@ -23,7 +23,7 @@
 struct findings {
     void (*report)(void *user, accel_status_t what, const char *line);
     void *user;
-    /* bytes read, of so many; NULL: nothing is counted */
+    /* bytes read, and all there are; NULL: nothing is counted */
     const struct ckpt_check *check;
     int64_t done, total;
     size_t count;

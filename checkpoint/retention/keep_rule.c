@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which checkpoints stay. In: the step directories of a root, and a rule: so many of
+ * Which checkpoints stay. In: the step directories of a root, and a rule: n of
  * the newest, multiples of a number of steps, the best by a metric. Out: for each the
  * reason why it stays, or that it goes. The run that deletes, the command that prunes
  * and the lists that tell why all ask here. Changes nothing.

@@ -74,7 +74,7 @@ const char *ckpt_dims(int ndim, const int64_t *shape, char *buf, size_t len);
 int64_t ckpt_weight_scales(const accel_ckpt_t *c, const struct ckpt_view *v);
 /* Is it stored as masters are? */
 bool ckpt_is_weight(const accel_ckpt_t *c, const struct ckpt_view *v);
-/* Bytes of the room that ckpt_read_weights needs for so many elements. */
+/* Bytes of the room that ckpt_read_weights needs for n elements. */
 size_t ckpt_weight_room(const struct ckpt_view *v, int64_t count);
 /* As ckpt_read_part, of a tensor that ckpt_is_weight: out[count] as float32. */
 accel_status_t ckpt_read_weights(accel_ckpt_t *c, const struct ckpt_view *v,

@@ -59,7 +59,7 @@ accel_status_t plan_prepare(const struct plan_args *a, struct planned *p,
 void plan_free(struct planned *p);
 
 /* The same run with the keys of another config that have no say in ranks or layout: its
- * model is measured anew. plan_free frees, also after an error. */
+ * model is measured again. plan_free frees, also after an error. */
 accel_status_t plan_again(const struct planned *p, const struct config *config,
                           struct planned *again_out, accel_error_t *err);
 

@@ -316,7 +316,7 @@ static accel_status_t measure_cures(struct planned *p, accel_error_t *err)
     if (c->distributed_type == DIST_DEEPSPEED)
         return ACCEL_OK;
     if (!config_wraps(c)) {
-        /* Cut anew, so its units are its own: plan_free frees both. */
+        /* Cut again, so its units are its own: plan_free frees both. */
         p->other.unit_elems = NULL;
         p->other.unit_types = NULL;
         p->other.coded.list = NULL;
@@ -374,7 +374,7 @@ accel_status_t plan_again(const struct planned *p, const struct config *config,
     return st;
 }
 
-/* `other` shares the unit sizes of `in` unless it was cut anew. */
+/* `other` shares the unit sizes of `in` unless it was cut again. */
 void plan_free(struct planned *p)
 {
     if (p->other.unit_elems != p->in.unit_elems) {

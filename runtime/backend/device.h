@@ -204,8 +204,8 @@ struct backend {
      * refused. */
     void *(*reserve)(const struct backend *be, size_t bytes);
     bool (*commit)(const struct backend *be, void *base, size_t from, size_t to);
-    /* Takes all memory behind the range back to the system; commit maps it anew, at the
-     * same addresses. Waits for the device. False: it failed, nothing was taken. */
+    /* Takes all memory behind the range back to the system; commit maps it again, at
+     * the same addresses. Waits for the device. False: it failed, nothing was taken. */
     bool (*uncommit)(const struct backend *be, void *base, size_t committed);
     void (*release)(const struct backend *be, void *base, size_t reserved,
                     size_t committed);

@@ -87,7 +87,7 @@ KERNEL(void, sum_parts, float *out, bool accumulate, const float *first,
  * type, and with SGD, whose momentum is float32, all ranges have one or none; all
  * parameters have one type. */
 KERNEL(void, update, const struct update_span *x, int count, const struct optim_step *k)
-/* n moments of 8 bits, from the start of a block, to float32 and back, to the nearest.
+/* n 8-bit moments, from the start of a block, to float32 and back, to the nearest.
  * `positive`: they are averages of squares. No overlap. */
 KERNEL(void, moments_widen, float *dst, struct moments src, bool positive, int64_t n)
 KERNEL(void, moments_narrow, struct moments dst, const float *src, bool positive,
@@ -98,9 +98,9 @@ KERNEL(void, moments_narrow, struct moments dst, const float *src, bool positive
 KERNEL(void, scaled_widen, void *dst, accel_dtype_t type, struct scaled src, int64_t n)
 KERNEL(void, scaled_narrow, struct scaled dst, const float *src, int64_t n,
        bool squares)
-/* The same to e4m3 by chance, of gradients that are the sum of `sums` micro-batches.
- * first: the number of src[0] in its unit, a multiple of 32 (gradient_code in
- * moments.h). */
+/* The same to e4m3 by stochastic rounding, of gradients that are the sum of `sums`
+ * micro-batches. first: the number of src[0] in its unit, a multiple of 32
+ * (gradient_code in moments.h). */
 KERNEL(void, scaled_narrow_sum, struct scaled dst, const float *src, int64_t n,
        int64_t first, uint32_t sums)
 
@@ -109,7 +109,7 @@ KERNEL(void, scaled_narrow_sum, struct scaled dst, const float *src, int64_t n,
 /* dst = a + b; dst may be a or b. */
 KERNEL(void, add, void *dst, const void *a, const void *b, accel_dtype_t type,
        int64_t n)
-/* y = act(x). `narrow`, here and below: y in 8 bits, too; NULL: not wanted. */
+/* y = act(x). `narrow`, here and below: y in fp8, too; NULL: not wanted. */
 KERNEL(void, act, void *y, const void *x, accel_dtype_t type, int64_t n,
        accel_activation_t act, const struct narrow_copy *narrow)
 /* dx (+)= dy * act'(pre). For RELU, `pre` may also be the activation's result. */

@@ -36,7 +36,7 @@ struct block_scales {
     /* Or in tiles, as tensor cores read them: bytes, of blocks of any size one for each
      * SCALE_TILE_K numbers of a line, which is what a product sums over. The scales of
      * SCALE_TILE_LINES lines and 4 * SCALE_TILE_K numbers lie together, that of line l
-     * and the k-th of the four at l % 32 * 16 + l / 32 * 4 + k; so many tiles follow
+     * and the k-th of the four at l % 32 * 16 + l / 32 * 4 + k; this many tiles follow
      * each other for the same lines. 0: not so. */
     int64_t tiles;
     bool down; /* lines are columns */
@@ -259,11 +259,11 @@ struct optim_step {
     struct lion_step lion;
 };
 
-/* Numbers of 8 bits that share a scale. A block is counted from the start of its
+/* 8-bit numbers that share a scale. A block is counted from the start of its
  * parameter, and no rank's part cuts one: parts begin and end at multiples of 32. */
 #define MOMENT_BLOCK 16
 
-/* An array of optimizer state: float32, or with `scale` codes of 8 bits and a bfloat16
+/* An array of optimizer state: float32, or with `scale` 8-bit codes and a bfloat16
  * for each MOMENT_BLOCK of them (numbers/moments.h). data NULL: there is none. */
 struct moments {
     void *data;

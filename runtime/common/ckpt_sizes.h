@@ -13,7 +13,7 @@
 /* what O_DIRECT wants of memory, offset and length */
 #define CKPT_PAGE 4096
 
-/* Bytes that ckpt_stage_map takes for so many: whole huge pages. */
+/* Bytes that ckpt_stage_map takes for them: whole huge pages. */
 #define CKPT_HUGE_BYTES ((size_t)2 << 20)
 static inline size_t ckpt_stage_bytes(size_t bytes)
 {

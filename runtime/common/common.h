@@ -156,7 +156,7 @@ accel_status_t resume_exists(const char *text, const char *choice, accel_error_t
 
 /* Size in bytes of one element; 0 for an unknown dtype. */
 size_t accel_dtype_bytes(accel_dtype_t t);
-/* The same for arrays of a program; 0 also for floats of 8 bits. */
+/* The same for arrays of a program; 0 also for 8-bit floats. */
 size_t accel_dtype_array_bytes(accel_dtype_t t);
 /* Do tensors compute in it? */
 static inline bool accel_dtype_is_float(accel_dtype_t t)

@@ -47,7 +47,7 @@ enum reduce_choice {
 /* How optimizers keep their moments. */
 enum moments_choice { MOMENTS_F32, MOMENTS_8BIT, MOMENTS_FP8 };
 /* What of weights is held and gathered for ops: as mixed_precision and fp8_backend have
- * it, or those of linears in 8 bits. */
+ * it, or those of fp8 linears. */
 enum weights_choice { WEIGHTS_AUTO, WEIGHTS_FP8 };
 /* In what form weights are kept between steps. */
 enum masters_choice { MASTERS_F32, MASTERS_BF16, MASTERS_NONE, MASTERS_FP16 };
@@ -127,7 +127,7 @@ struct config {
     double ckpt_every_minutes;
     /* Complete checkpoints kept, >= 1. */
     int64_t ckpt_keep;
-    /* Besides: multiples of so many steps, and the best by a metric; 0: none. */
+    /* Besides: multiples of n steps, and the best by a metric; 0: none. */
     int64_t ckpt_keep_every, ckpt_keep_best;
     char ckpt_metric[64];
     enum metric_mode ckpt_metric_mode;
@@ -158,7 +158,7 @@ struct config {
     double loss_scale_init, loss_scale_growth, loss_scale_backoff;
     int64_t loss_scale_interval;
     enum fp8_choice fp8_recipe;
-    /* Weights in 8 bits are made once per step. */
+    /* fp8 weights are made once per step. */
     bool fp8_weight_cache;
     /* A list that module_rules_read reads. */
     char precision_modules[512];

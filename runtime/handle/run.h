@@ -168,7 +168,7 @@ struct loss_scaling {
     bool warned;
 };
 
-/* Products in 8 bits (training/fp8_scaling.c). */
+/* fp8 products (training/fp8_scaling.c). */
 struct fp8_scales {
     struct fp8_linears linears;
     /* ends of steps so far */

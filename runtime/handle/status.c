@@ -65,8 +65,8 @@ accel_status_t optim_given(const accel_optim_t *o, const char *call, accel_error
                       "%s: the optimizer is NULL", call);
 }
 
-/* The call that is at work below would be started anew, or go on with what this one has
- * freed. */
+/* The call that is at work below would be started again, or go on with what this one
+ * has freed. */
 accel_status_t run_outside(const accel_t *run, const char *call, accel_error_t *err)
 {
     if (run_given(run, call, err) != ACCEL_OK)

@@ -11,12 +11,12 @@
 
 #include "handle/run.h"
 
-/* ---- phases.c -------------------------------------------------------------------- */
+/* ---- step_times.c ---------------------------------------------------------------- */
 
 /* The time since the last call was spent on `phase`. */
 void phase_end(accel_t *run, enum phase phase);
 /* Fills in the times of loop.last from those of the iteration that ends, and starts
- * anew. */
+ * again. */
 void phases_take(accel_t *run);
 /* An evaluation begins or ends; one in inference mode ends with the mode. Its time
  * belongs to no step. */
@@ -44,7 +44,7 @@ int stop_agreed(const accel_t *run, double interrupts, double warnings, double t
  * sample. Between two steps it is saved. The status is that of run_stop. Collective. */
 accel_status_t loop_stop_waiting(accel_t *run, accel_error_t *err);
 
-/* ---- groups_of_micro.c: accumulation --------------------------------------------- */
+/* ---- accumulation.c: accumulation --------------------------------------------- */
 
 /* Begins a micro-batch; at_end: it is the last one of its loader's epoch. One that is
  * open, without a backward, did not count. */

@@ -7,7 +7,7 @@
 
 #include "handle/run.h"
 
-/* At the end of a step: logs and tracks the time of each region, and begins anew. Not
+/* At the end of a step: logs and tracks the time of each region, and begins again. Not
  * collective. */
 void regions_report(accel_t *run);
 

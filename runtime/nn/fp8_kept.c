@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights in 8 bits that are kept from one change of the weights to the next: each is
+ * fp8 weights that are kept from one change of the weights to the next: each is
  * narrowed once for all micro-batches and for both of its products. In: linears and a
  * backend. Out: memory; who fills it is ops/.
  */

@@ -35,7 +35,7 @@ static void list_matrices(const accel_module_t *m, struct matrix_list *l)
         list_matrices(c, l);
 }
 
-/* Does it multiply in 8 bits? A rule that fits it decides, then the program; without
+/* Does it multiply in fp8? A rule that fits it decides, then the program; without
  * either `otherwise` is the answer, where its sizes allow it. */
 static accel_status_t matrix_narrows(const struct matrix *x, struct module_rules *rules,
                                      bool otherwise, bool *narrow_out,
@@ -63,7 +63,7 @@ static accel_status_t matrix_narrows(const struct matrix *x, struct module_rules
                       name, (long long)w->dim[0], (long long)w->dim[1], FP8_MULTIPLE);
 }
 
-/* Takes what is to multiply in 8 bits of one tree. */
+/* Takes what is to multiply in fp8 of one tree. */
 static accel_status_t choose_matrices(struct fp8_linears *out,
                                       const struct matrix_list *l,
                                       struct module_rules *rules, accel_error_t *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The linears of models that multiply in 8 bits, with their scales. In: module trees
+ * The linears of models that multiply in fp8, with their scales. In: module trees
  * and the policy. Out: weights that carry their scales (tensor.fp8).
  */
 #ifndef ACCEL_NN_FP8_LINEARS_H
@@ -19,7 +19,7 @@ struct fp8_linears {
      * in the memory of `be` once it is placed */
     struct fp8_live *shown, *live;
     const struct backend *be;
-    /* weights in 8 bits that are kept (fp8_kept.c), in the memory of `kept_be` */
+    /* fp8 weights that are kept (fp8_kept.c), in the memory of `kept_be` */
     void *kept;
     int64_t kept_bytes;
     const struct backend *kept_be;
@@ -63,7 +63,7 @@ void fp8_linears_look(struct fp8_linears *l);
 size_t fp8_linears_bytes(const struct fp8_linears *l);
 void fp8_linears_close(struct fp8_linears *l);
 
-/* fp8_kept.c: bytes that weights in 8 bits take on a backend. `keep`: from here on they
+/* fp8_kept.c: bytes that fp8 weights take on a backend. `keep`: from here on they
  * are made once for all products, which a rehearsal counts on. */
 int64_t fp8_linears_keep(struct fp8_linears *l, const struct backend *be, bool keep);
 /* Gives what is kept its memory. The backend must outlive it. ACCEL_ENOMEM. */

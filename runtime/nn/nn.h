@@ -68,7 +68,7 @@ void nn_module_free(accel_module_t *root);
 accel_status_t nn_precision_assign(accel_module_t *const *roots, int n,
                                    const struct config *cfg, int *others_out,
                                    accel_error_t *err);
-/* Do linears of m multiply in 8 bits by what the program asks for, for m or what it
+/* Do linears of m multiply in fp8 by what the program asks for, for m or what it
  * belongs to? `otherwise`: it has not asked. */
 bool nn_module_narrows(const accel_module_t *m, bool otherwise);
 

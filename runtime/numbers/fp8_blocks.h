@@ -27,7 +27,7 @@ static inline bool fp8_sums_rows(enum fp8_tensor t, enum fp8_product product)
 }
 
 /* Numbers that share a scale: all of a tensor, 128 or 128 x 128 of them with float32
- * scales, or 32 with scales of 8 bits (MXFP8). */
+ * scales, or 32 with 8-bit scales (MXFP8). */
 enum fp8_blocks { FP8_NO_BLOCKS, FP8_BLOCKS_128, FP8_BLOCKS_32 };
 
 /* The largest number of an 8-bit type. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizer state in 8 bits, for C and CUDA alike: the code of one number, the scale of
+ * 8-bit optimizer state, for C and CUDA alike: the code of one number, the scale of
  * a block, and the draws that decide how a step rounds. Static inline functions.
  *
  * A number is code units of its block's scale. The codes of averages of squares, which
@@ -154,11 +154,11 @@ NUMBERS_INLINE uint32_t moment_dither(uint32_t half)
     return (half & 0xffffu) << (MOMENT_SHIFT - 16);
 }
 
-/* A gradient times `by`, its block's factor, as e4m3 by chance. Draws are hashes of the
- * number itself, its place in the unit and how many micro-batches it is the sum of: the
- * same on any number of ranks and after a resume, with no state. Without the last a
- * number that is rounded down would come again with the next equal gradient, and be
- * rounded down again. */
+/* A gradient times `by`, its block's factor, as e4m3 by stochastic rounding. Draws are
+ * hashes of the number itself, its place in the unit and how many micro-batches it is
+ * the sum of: the same on any number of ranks and after a resume, with no state.
+ * Without the last a number that is rounded down would come again with the next equal
+ * gradient, and be rounded down again. */
 NUMBERS_INLINE uint32_t gradient_code(float x, float by, uint32_t e, uint32_t salt)
 {
     struct moment_key key;

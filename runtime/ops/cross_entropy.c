@@ -17,7 +17,7 @@ static const char op[] = "cross_entropy";
  * backward follows the limit is higher, because chunks may have to be recomputed. */
 #define CHUNK_BYTES ((int64_t)64 << 20)
 #define KEPT_BYTES  ((int64_t)256 << 20)
-/* Rows of logits lie a multiple of so many elements apart: products and vector loads
+/* Rows of logits lie a multiple of this many elements apart: products and vector loads
  * are slow where rows do not start at 16 bytes, and few vocabularies are even. */
 #define ROW_STEP 64
 

@@ -13,7 +13,7 @@
 static const char op[] = "linear";
 
 /* The gradient before the activation, in the compute dtype: out->grad itself, or
- * scratch that the caller frees. And the same in 8 bits, for the gradients of input and
+ * scratch that the caller frees. And the same in fp8, for the gradients of input and
  * weight. */
 struct delta {
     const void *data;

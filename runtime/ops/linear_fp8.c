@@ -14,7 +14,7 @@ bool fp8_narrows(const struct graph *g, const accel_tensor_t *w,
            !w->fp8->recipe->wide[product];
 }
 
-/* Is the input kept for the backward in 8 bits? */
+/* Is the input kept for the backward in fp8? */
 static bool fp8_keeps(const struct graph *g, const accel_tensor_t *w)
 {
     return w->needs_grad && g->recording && fp8_narrows(g, w, FP8_WEIGHT_GRADIENT);

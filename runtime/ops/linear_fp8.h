@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operands of a linear in 8 bits. In: tensors in the compute dtype, and the scales
+ * The fp8 operands of a linear. In: tensors in the compute dtype, and the scales
  * of the weight (precision/fp8.h). Out: e4m3 or e5m2, and the largest magnitudes, where
  * the scales of later steps look for them. An evaluation leaves those as they are.
  * Where the backend multiplies only rows by rows, what a product sums over the columns
@@ -30,7 +30,7 @@ static inline bool factor_is_narrow(const struct factor *f)
     return f->inverse || f->blocks.inverse;
 }
 
-/* The copies of an input in 8 bits, uint8 as long as they take: for this product, and
+/* The fp8 copies of an input, uint8 as long as they take: for this product, and
  * kept for the gradient of the weight. NULL: it takes the input itself. */
 struct narrow_input {
     accel_tensor_t *now, *kept;
@@ -54,7 +54,7 @@ int64_t fp8_weight_bytes(const struct backend *be, const accel_tensor_t *w, int 
 bool fp8_weight(struct graph *g, const accel_tensor_t *w, enum fp8_product product,
                 const void *values, struct factor *out);
 /* The gradient of the result of linear `e`, for its two products; zeros where they do
- * not take it in 8 bits. False: sticky error. */
+ * not take it in fp8. False: sticky error. */
 bool fp8_gradient(struct graph *g, const struct tape_entry *e, const void *values,
                   accel_dtype_t type, struct factor *for_input,
                   struct factor *for_weight);

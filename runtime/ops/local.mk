@@ -46,7 +46,7 @@ unit_tests += tests/unit/test_optable
 tests_unit_test_optable_SOURCES = tests/unit/test_optable.c $(optable_sources)
 EXTRA_DIST += tests/data/ops
 
-# After a change of the op table's inputs: PyTorch's results anew, for review.
+# After a change of the op table's inputs: PyTorch's results again, for review.
 update-ops-golden: tests/unit/test_optable$(EXEEXT)
 	tests/unit/test_optable --dump | python3 $(srcdir)/tests/data/ops/optable.py \
 	    >$(srcdir)/tests/data/ops/optable.golden

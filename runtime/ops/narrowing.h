@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One matrix of a linear in 8 bits. In: numbers, made already or still waiting to be
+ * One matrix of a linear in fp8. In: numbers, made already or still waiting to be
  * made, and the linear's scales. Out: the copies that there is room for, and the
  * largest magnitude where the step is to see it. Who holds the copies: linear_fp8.c.
  */

@@ -216,7 +216,7 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
             return graph_fail(g, A0606, op,
                               "name its module in accel.precision.modules: "
                               "\"GLOB=bf16\"",
-                              "parameter %s is gathered in 8 bits, which only linears "
+                              "parameter %s is gathered in fp8, which only linears "
                               "take",
                               t[i]->name);
         /* the rehearsal of a run finds what is to be gathered in its own dtype */

@@ -54,7 +54,7 @@ accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err)
     if ((int)o->moments < ACCEL_MOMENTS_FLOAT32 || o->moments > ACCEL_MOMENTS_FP8)
         return bad(err, "moments must be FLOAT32, 8BIT or FP8");
     if (o->moments != ACCEL_MOMENTS_FLOAT32 && o->kind == ACCEL_SGD)
-        return bad(err, "moments of 8 bits are for ADAMW and LION");
+        return bad(err, "8-bit moments are for ADAMW and LION");
     if (o->group_count < 0 || (o->group_count > 0 && !o->groups))
         return bad(err, "group_count must be the number of groups");
     for (int i = 0; i < o->group_count; i++) {

@@ -17,7 +17,7 @@
 /* before the model, guessed */
 #define GUESS_CONTEXT ((int64_t)768 << 20)
 #define GUESS_NCCL    ((int64_t)512 << 20)
-/* One part in so many of a device's memory is not given to what can be recomputed:
+/* One part in this many of a device's memory is not given to what can be recomputed:
  * the driver rounds, and others use the device, too. */
 #define SPARE_PARTS 16
 
@@ -526,7 +526,7 @@ static int64_t gathered_bytes(const struct plan_input *in, const struct sizes *s
     return bytes;
 }
 
-/* Bytes of the largest part that one of so many ranks sends of a unit. */
+/* Bytes of the largest part that one of n ranks sends of a unit. */
 static int64_t largest_wire(const struct plan_input *in, int ranks)
 {
     int64_t most = 0;
@@ -561,7 +561,7 @@ static int64_t reduce_bytes(const struct plan_input *in, const struct sizes *s,
     return bytes;
 }
 
-/* Scratch of a device's sums in rank order, of a gradient of so many elements. */
+/* Scratch of a device's sums in rank order, of a gradient of n elements. */
 static int64_t sum_of(const struct plan_input *in, size_t elems, accel_dtype_t t)
 {
     const struct plan_layout *l = &in->layout;

@@ -44,7 +44,7 @@ struct plan_layout {
  * even planned. */
 accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
                               struct plan_layout *layout_out, accel_error_t *err);
-/* Layout number `i` (from 0) of all that can be compared on so many ranks; false: no
+/* Layout number `i` (from 0) of all that can be compared on n ranks; false: no
  * more. Layouts that need several nodes are skipped on one. */
 bool plan_layout_at(int i, int world, int local_size, struct plan_layout *layout_out);
 
@@ -164,14 +164,14 @@ struct plan_input {
         bool on;
         int64_t memory_elems, state_elems, sent_elems, most_sent_elems;
     } compressed;
-    /* numbers of float32 of the scales of linears in 8 bits */
+    /* numbers of float32 of the scales of fp8 linears */
     int64_t fp8_elems;
     /* their weights, where precision.coded */
     struct plan_codes coded;
     /* those that are not, since other ops than linears may take them; a name */
     int wide;
     const char *wide_name;
-    /* bytes of their weights in 8 bits, for plan_keeps_codes */
+    /* bytes of their fp8 weights, for plan_keeps_codes */
     int64_t code_bytes;
     /* for tp and cp: blocks, and elements between two of them in a micro-batch; 0:
      * not known */
@@ -189,7 +189,7 @@ struct plan_wire {
 /* Elements whose state has a whole number of bytes in every form: those that share a
  * scale (SCALED_BLOCK, twice MOMENT_BLOCK). */
 #define PLAN_STATE_ELEMS 32
-/* Bytes of so many numbers of state for each of PLAN_STATE_ELEMS elements: 4 for a
+/* Bytes of n numbers of state for each of PLAN_STATE_ELEMS elements: 4 for a
  * number; 1 and the scales' 2 for every 16; or 1 for the first number, 2 for a second
  * one, and the scales' 1. */
 static inline int plan_state_bytes(int numbers, enum moments_choice form)
@@ -211,7 +211,7 @@ struct plan {
     /* one reduce buffer, or what PowerSGD keeps; else 0 where every rank stores
      * everything */
     int64_t reduce_bytes;
-    /* weights in 8 bits that are made once per step */
+    /* fp8 weights that are made once per step */
     int64_t code_bytes;
     /* base: of the device if there is one */
     int64_t activation_bytes, base_bytes;
@@ -254,8 +254,8 @@ struct plan {
 int64_t plan_saved_bytes(const struct config *c, int64_t elems, bool trained,
                          enum moments_choice widest);
 
-/* Are weights in 8 bits kept for a step? Where the gathered ones are; and not those
- * that are gathered in 8 bits. `device`: a GPU. */
+/* Are fp8 weights kept for a step? Where the gathered ones are; and not those
+ * that are gathered in fp8. `device`: a GPU. */
 bool plan_keeps_codes(const struct config *c, const struct plan_layout *l);
 /* Memory and wire as shard/ has them: needs world, accumulate and units of at
  * least 1. */
@@ -265,9 +265,9 @@ void plan_compute(const struct plan_input *in, struct plan *plan_out);
  * masters are float16 are: no copy of all of them lies beside it. */
 bool plan_rings_whole(const struct plan_input *in);
 
-/* Does one rank hold all weights of linears in 8 bits? */
+/* Does one rank hold all weights of fp8 linears? */
 bool plan_holds_codes(const struct plan_input *in);
-/* Are weights of linears gathered in 8 bits, or held so? */
+/* Are weights of linears gathered in fp8, or held so? */
 bool plan_has_codes(const struct plan_input *in);
 
 /* What a GPU holds before the model, as a guess: the driver's context and code, and

@@ -19,7 +19,7 @@ struct remedy {
     bool recompute;
     /* samples per rank and micro-batch; 0: as they are */
     int batch;
-    /* so many times the ranks, with FULL_SHARD; 0: as they are */
+    /* this many times the ranks, with FULL_SHARD; 0: as they are */
     int times;
     /* FULL_SHARD with its state in host memory */
     bool offload;

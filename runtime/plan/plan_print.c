@@ -116,8 +116,8 @@ static void print_masters(const struct precision *p, struct strbuf *out)
         : p->masters_nearest    ? "none: bf16 weights, to the nearest, as FSDP without "
                                   "mixed precision"
         : p->masters == ACCEL_F16
-            ? "fp16 with scales, rounded by chance (accel.precision.masters)"
-            : "bf16, rounded by chance (accel.precision.masters)");
+            ? "fp16 with scales, rounded stochastically (accel.precision.masters)"
+            : "bf16, rounded stochastically (accel.precision.masters)");
 }
 
 /* Units whose modules have other dtypes than the run's. */
@@ -130,7 +130,7 @@ static int other_units(const struct plan_input *in)
     return n;
 }
 
-/* The weights of linears in 8 bits that are gathered in the dtype of the computation,
+/* The weights of fp8 linears that are gathered in the dtype of the computation,
  * which every op takes. */
 static void print_wide(const struct plan_input *in, const struct precision *p,
                        struct strbuf *out)
@@ -140,7 +140,7 @@ static void print_wide(const struct plan_input *in, const struct precision *p,
     if (in->wide > 1)
         snprintf(more, sizeof(more), " and %d other weight%s", in->wide - 1,
                  plural(in->wide - 1));
-    rowf(out, "not in 8 bits", "%s%s: gathered in %s, for ops that are no linears",
+    rowf(out, "not in fp8", "%s%s: gathered in %s, for ops that are no linears",
          in->wide_name, more, accel_dtype_name(p->parameters));
 }
 
@@ -187,7 +187,7 @@ static void print_state(const struct plan_input *in, const struct plan *p,
     const struct plan_layout *l = &in->layout;
     const char *state = l->cut_optimizer ? "shard" : "whole";
     static const char *const moments[] = { [MOMENTS_F32] = "",
-                                           [MOMENTS_8BIT] = ", in 8 bits",
+                                           [MOMENTS_8BIT] = ", 8-bit",
                                            [MOMENTS_FP8] = ", in e4m3 and fp16" };
     char name[32], form[32];
 

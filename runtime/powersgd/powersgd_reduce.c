@@ -71,7 +71,7 @@ static void orthogonal_left(const struct powersgd *s)
 
 /* Begins with new draws, or with the factors of the step before, which are zero before
  * the first. A column that came out as zero, because a gradient had fewer directions,
- * is drawn anew: it would stay zero for ever. */
+ * is drawn again: it would stay zero for ever. */
 static void orthogonal_right(struct powersgd *s, int64_t step)
 {
     const struct backend *be = s->be;

@@ -53,7 +53,7 @@ struct fp8_linear {
     /* The inputs that the step in progress has noted, by the number of the last one:
      * linears with the same number have noted the same, and have one amax. 0: none */
     uint64_t seen;
-    /* The weight in 8 bits, which all products take until weights or scales change: as
+    /* The weight in fp8, which all products take until weights or scales change: as
      * it is, and for sums over its rows where these take another copy. kept_bytes 0:
      * each product makes its own. */
     int64_t kept_bytes[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How linears of a run multiply in 8 bits. In: the config. Out: the recipe. Which ones
+ * How linears of a run multiply in fp8. In: the config. Out: the recipe. Which ones
  * do says module_policy.h.
  */
 #ifndef ACCEL_PRECISION_FP8_POLICY_H

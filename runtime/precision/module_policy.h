@@ -2,7 +2,7 @@
  *
  * What modules compute in where that is not the run's dtype. In: the rules of
  * accel.precision.modules, what a program asks for, names. Out: dtypes per module, and
- * whether its linears multiply in 8 bits. Knows no tree.
+ * whether its linears multiply in fp8. Knows no tree.
  */
 #ifndef ACCEL_PRECISION_MODULE_POLICY_H
 #define ACCEL_PRECISION_MODULE_POLICY_H

@@ -5,7 +5,7 @@
  * says module_policy.h.
  *
  * Sums and losses are float32 whatever this says, moments unless
- * their optimizer keeps them in 8 bits, and buffers have the dtype that the program
+ * their optimizer keeps 8-bit ones, and buffers have the dtype that the program
  * declares.
  */
 #ifndef ACCEL_PRECISION_POLICY_H
@@ -26,7 +26,7 @@ struct precision {
     bool narrow_copies;
     /* Gradients of activations need a loss scale: small ones would be 0. */
     bool scaled;
-    /* Linears multiply in 8 bits (fp8_policy.h); `compute` is what all else has. */
+    /* Linears multiply in fp8 (fp8_policy.h); `compute` is what all else has. */
     bool fp8;
     /* Where they are sharded, weights of those linears are gathered as 8-bit floats
      * (torchao's enable_fsdp_float8_all_gather); held: and kept so where one rank has
@@ -37,7 +37,7 @@ struct precision {
     accel_dtype_t masters;
     /* Of gradients between a backward and its step: float32, or e4m3 with scales. */
     accel_dtype_t gradients;
-    /* bfloat16 masters are rounded to the nearest, not by chance. */
+    /* bfloat16 masters are rounded to the nearest, not stochastically. */
     bool masters_nearest;
 };
 

@@ -123,7 +123,7 @@ void notice_check(accel_t *run, double seconds);
 
 /* ---- deadline.c: is there time for a checkpoint? --------------------------------- */
 
-/* Notes that a save of so many bytes took that long. Times of 0 and less are passed
+/* Notes that a save of `bytes` took `seconds`. Times of 0 and less are passed
  * over. */
 void pace_add(struct pace *p, enum save_kind kind, double bytes, double seconds);
 /* What a save at once may take, with a margin; 0: nothing is known. */

@@ -49,7 +49,7 @@ const char *ranks_call_name(enum ranks_call call);
 accel_status_t ranks_compare(const struct ranks_record *all, int ranks,
                              enum ranks_same same, accel_error_t *err);
 
-/* ---- meet.c: before a collective ------------------------------------------------- */
+/* ---- collective_entry.c: before a collective ------------------------------------- */
 
 /* The run is there, has not failed and is not inside a forward. */
 accel_status_t ranks_ready(accel_t *run, const char *call, accel_error_t *err);

@@ -350,7 +350,7 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, accel_error_t
     return st;
 }
 
-/* What is gathered in 8 bits, which is known after `measure`. coded[linears] is working
+/* What is gathered in fp8, which is known after `measure`. coded[linears] is working
  * memory that `in` points to. */
 static void describe_coded(const accel_t *run, struct plan_input *in,
                            struct plan_coded *coded)

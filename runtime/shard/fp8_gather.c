@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights that are gathered in 8 bits: those of linears that multiply so, half the
+ * Weights that are gathered in fp8: those of linears that multiply so, half the
  * bytes of bfloat16; one rank may hold them so. In: masters of any form. Out: codes,
  * and scales that are the same on all ranks. The owner makes of master -> bfloat16 ->
  * 8 bits what each receiver would make: the same bits as without. Not from host memory

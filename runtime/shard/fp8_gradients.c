@@ -5,8 +5,9 @@
  * widened into it, and narrowed again when the next micro-batch has been added. In: a
  * unit. Out: the same numbers in the other form.
  *
- * A sum that goes on is rounded by chance: a micro-batch whose gradient is less than
- * half a step of the sum would be lost each time. All else is rounded to the nearest.
+ * A sum that goes on is rounded stochastically: a micro-batch whose gradient is less
+ * than half a step of the sum would be lost each time. All else is rounded to the
+ * nearest.
  */
 #include "shard/shard_impl.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The gather rings: of the units of one dtype at most two are gathered at a time (and
- * 8-bit floats, coded.c), or all of them until the masters change (keep). In: a unit
- * number. Out: its full parameters. Which unit is evicted depends only on the order of
- * want and done, which is the same on all ranks, so the collectives match.
+ * 8-bit floats, fp8_gather.c), or all of them until the masters change (keep). In: a
+ * unit number. Out: its full parameters. Which unit is evicted depends only on the
+ * order of want and done, which is the same on all ranks, so the collectives match.
  */
 #include "shard/shard_impl.h"
 

@@ -101,7 +101,7 @@ struct shard_memory {
     size_t moments;
     /* offloaded: narrow copy of the masters to gather from */
     size_t narrow_master;
-    /* beside gather_slots, where weights are gathered in 8 bits */
+    /* beside gather_slots, where weights are gathered in fp8 */
     size_t coded_room;
 };
 

@@ -38,7 +38,7 @@ struct shard_unit {
     size_t part_bytes, all_at;
     /* where it starts in `copy`, in bytes */
     size_t copy_at;
-    /* what of it is coded, in the shards' lists: from that number on, so many */
+    /* what of it is coded, in the shards' lists: from that number on, how many */
     int coded_at, coded;
     /* flat index of the first element stored here */
     int64_t first;
@@ -171,7 +171,7 @@ struct shard {
     /* How parameters become present. resident: whole here; units in the dtype of
      * masters are those as they are, of all others there is a copy. Not scaled masters,
      * which go through rings even where they are whole. keep: a slot for every unit,
-     * gathered once per step; also of whole weights in 8 bits.
+     * gathered once per step; also of whole fp8 weights.
      * Otherwise the rings. */
     bool resident, keep;
     /* resident, or offloaded (then at home): what units in other dtypes than masters
@@ -179,7 +179,7 @@ struct shard {
     char *copy;
     /* resident: it matches the masters */
     bool copied;
-    /* Weights that are gathered in 8 bits, [coded.n] in the order of units: places and
+    /* Weights that are gathered in fp8, [coded.n] in the order of units: places and
      * themselves. coded.n 0: none. */
     struct plan_codes coded;
     accel_tensor_t **coded_param;
@@ -234,7 +234,7 @@ struct shard {
     struct span *span;
     /* page-locked: its result */
     double *sumsq;
-    /* local SGD with moments of 8 bits or narrow masters: a piece as float32 */
+    /* local SGD with 8-bit moments or narrow masters: a piece as float32 */
     float *mean_room;
     /* [all parameters * 2 + units], [all parameters]: scratch of shard_update, which
      * appends to them. step_like: the first parameter with those constants. */
@@ -277,7 +277,7 @@ void shard_ring_settle(struct shard *s);
  * else that reads them: gathers, and copies of boxes (shard_read_begin). */
 void shard_readers_settle(struct shard *s);
 
-/* coded.c: finds what is gathered in 8 bits, and tells the parameters so. */
+/* fp8_gather.c: finds what is gathered in fp8, and tells the parameters so. */
 accel_status_t shard_coded_open(struct shard *s, const struct units *units,
                                 accel_error_t *err);
 /* Their memory beside that of the slots. */
@@ -315,7 +315,7 @@ void shard_end_reduce(struct shard *s);
 /* From here on compute may change the reduce buffer, or read the gradient. */
 void shard_wait_reduced(struct shard *s);
 
-/* whole_copies.c: the optimizer's gradients, summed over the ranks in the dtype of
+/* replicated.c: the optimizer's gradients, summed over the ranks in the dtype of
  * `wire` and scaled. Collective. */
 accel_status_t shard_sum_narrow(struct shard *s, int optim, accel_error_t *err);
 
@@ -345,7 +345,7 @@ void shard_narrow_masters(const struct shard *s, int64_t at, int64_t n,
 accel_status_t shard_mean_masters(const struct shard *s, const struct shard_unit *u,
                                   accel_error_t *err);
 
-/* narrow_gradients.c: do gradients rest in e4m3? Them from element `at` of all
+/* fp8_gradients.c: do gradients rest in e4m3? Them from element `at` of all
  * gradients on, a multiple of 32. */
 bool shard_has_narrow_gradients(const struct shard *s);
 struct scaled shard_gradient_at(const struct shard *s, int64_t at);
@@ -353,7 +353,7 @@ struct scaled shard_gradient_at(const struct shard *s, int64_t at);
  * has not changed between the two has the same values again. */
 float *shard_widen_gradient(const struct shard *s, const struct shard_unit *u);
 void shard_narrow_gradient(const struct shard *s, const struct shard_unit *u);
-/* Back from s->piece by chance: a sum that goes on. */
+/* Back from s->piece by stochastic rounding: a sum that goes on. */
 void shard_narrow_sum(const struct shard *s, const struct shard_unit *u);
 /* All of the optimizer through a kernel that takes a float: be->scale or be->clamp. */
 typedef void shard_change_f(const struct backend *be, float *x, int64_t n, float by);
@@ -363,7 +363,7 @@ void shard_zero_gradients(const struct shard *s, int optim);
 
 /* An array of state from some element on: one of the two has data. */
 struct state_array {
-    struct moments plain; /* float32, or moments of 8 bits */
+    struct moments plain; /* float32, or 8-bit moments */
     struct scaled scaled; /* ACCEL_MOMENTS_FP8 */
 };
 /* The elements of a tensor, where they lie, for a checkpoint. */
@@ -390,8 +390,8 @@ void shard_widen_state(const struct backend *be, float *to, struct state_array x
                        bool positive, int64_t at, int64_t n);
 void shard_narrow_state(const struct backend *be, struct state_array x, int64_t at,
                         const float *from, bool positive, int64_t n);
-/* saved_form.c: the form of state in the checkpoint, or without one in the run. Room
- * for one array of n elements in that form, and array k in it. */
+/* checkpoint_dtypes.c: the form of state in the checkpoint, or without one in the run.
+ * Room for one array of n elements in that form, and array k in it. */
 accel_moments_t shard_saved_moments(const struct shard_saved *saved,
                                     const struct shard_trainer *t, int optim);
 size_t shard_room_bytes(int64_t n, accel_moments_t form);

@@ -70,7 +70,7 @@ float *shard_state_at(const struct shard_trainer *t, int k, int64_t at)
     return (float *)t->state[k] + at;
 }
 
-/* Moments of 8 bits from element `at` on. */
+/* 8-bit moments from element `at` on. */
 static struct moments codes_from(struct moments x, int64_t at)
 {
     return (struct moments){ (char *)x.data + at, x.scale + at / MOMENT_BLOCK };

@@ -171,7 +171,7 @@ static bool goes_on(const float *from, int64_t n, const float *to)
     return !from ? !to : from + n == to;
 }
 
-/* Does range y go on where x ends? Not with moments of 8 bits or narrow parameters:
+/* Does range y go on where x ends? Not with 8-bit moments or narrow parameters:
  * draws are those of one parameter. */
 static bool joins(const struct update_span *x, const struct update_span *y)
 {

@@ -29,7 +29,7 @@ static accel_ckpt_box_t box_of(accel_tensor_t *t, const char *name)
 struct more_boxes {
     accel_tensor_t **buffer;
     size_t buffers;
-    /* scales of linears in 8 bits, and the bytes of their names */
+    /* scales of fp8 linears, and the bytes of their names */
     size_t scales, scale_names;
 };
 

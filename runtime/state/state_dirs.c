@@ -132,10 +132,10 @@ static int remove_entry(const char *path, const struct stat *sb, int kind,
     return remove(path);
 }
 
-/* Rank 0, in the background's thread, when the newest is durable: so many complete ones
- * stay, and all below the lowest of them goes, what a killed save left included. What
- * is deleted half-way, or cannot be, is left to the next save; so is the rest when a
- * stop has been asked for. */
+/* Rank 0, in the background's thread, when the newest is durable: retention_keep
+ * complete ones stay, and all below the lowest of them goes, what a killed save left
+ * included. What is deleted half-way, or cannot be, is left to the next save; so is the
+ * rest when a stop has been asked for. */
 void state_dirs_drop_lowest(accel_t *run)
 {
     char path[PATH_MAX], ignored[PATH_MAX];

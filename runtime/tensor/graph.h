@@ -72,7 +72,7 @@ struct accel_tensor {
     accel_dtype_t seen_as;
     /* elements from the start of the unit */
     int64_t unit_offset;
-    /* What a linear has made of it in 8 bits with that scale (0: its own), for others
+    /* What a linear has made of it in fp8 with that scale (0: its own), for others
      * with the same; its data is NULL where nobody holds it. The second is for the
      * gradient of the weight, where that takes another copy: transposed, or with scales
      * of other blocks. */
@@ -94,10 +94,10 @@ struct accel_tensor {
     const float *values;
     /* of its parameter group; set by accel_prepare */
     float lr_scale, weight_decay;
-    /* The scales with which linear multiplies by this weight in 8 bits; not owned.
+    /* The scales with which linear multiplies by this weight in fp8; not owned.
      * NULL: it multiplies in the compute dtype. */
     struct fp8_linear *fp8;
-    /* Parameters only: the residency hands it out in 8 bits, by the recipe of `fp8`;
+    /* Parameters only: the residency hands it out in fp8, by the recipe of `fp8`;
      * the elements before it in its unit that are so, a byte each; and what its codes
      * are multiplied by, in the memory of the backend. */
     bool coded;
@@ -107,7 +107,7 @@ struct accel_tensor {
     bool taken_wide;
 };
 
-/* May the residency hand it out in 8 bits? */
+/* May the residency hand it out in fp8? */
 static inline bool param_is_codable(const accel_tensor_t *p)
 {
     return p->fp8 && !p->taken_wide;
@@ -169,7 +169,7 @@ struct waiting_sum {
 struct narrow_copy; /* backend/operands.h */
 
 /* The result of a norm, an activation or a gated product, whose kernel is not queued
- * yet. What is called next decides how: a linear that multiplies it in 8 bits has its
+ * yet. What is called next decides how: a linear that multiplies it in fp8 has its
  * copies made by that kernel, all else has it queued first. The memory of `out`, `in`
  * and `stats` is held until then; parameters are asked of the residency only then. */
 struct waiting_result {
@@ -216,7 +216,7 @@ struct graph {
     struct waiting_sum waiting;
     /* Of the sum, where both wait: the norm of it. */
     struct waiting_result result;
-    /* Weights are multiplied in 8 bits with scales of whole tensors: results wait for
+    /* Weights are multiplied in fp8 with scales of whole tensors: results wait for
      * the linear that may take them. Set once for the run. */
     bool narrows;
     /* inputs of linears that were noted in this run; each has its number */

@@ -43,7 +43,7 @@ accel_status_t units_append(struct units *u, const struct units *part,
                             accel_error_t *err);
 /* [units] The types of units that do not have the run's. */
 void units_types(const struct units *u, struct plan_types *types_out);
-/* The parameters that may be gathered in 8 bits (param_is_codable), in the order of
+/* The parameters that may be gathered in fp8 (param_is_codable), in the order of
  * units: their places, and themselves. NULL: not asked for. Returns how many there
  * are. */
 int units_coded(const struct units *u, struct plan_coded *list,

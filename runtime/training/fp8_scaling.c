@@ -72,8 +72,8 @@ static void say_linears(const accel_t *run)
                    "accel.precision.modules names others",
                    FP8_MULTIPLE);
     else
-        accel_logf(&run->log, ACCEL_LOG_INFO,
-                   "fp8: %d of %d linears multiply in 8 bits", l->count, l->candidates);
+        accel_logf(&run->log, ACCEL_LOG_INFO, "fp8: %d of %d linears multiply in fp8",
+                   l->count, l->candidates);
 }
 
 accel_status_t fp8_scales_begin(accel_t *run, accel_error_t *err)
@@ -374,7 +374,7 @@ void fp8_stored_free(struct fp8_stored *s)
     free(s->data);
 }
 
-/* States of all linears: as the checkpoint has them, or anew. */
+/* States of all linears: as the checkpoint has them, or new ones. */
 static accel_status_t fp8_fill(accel_t *run, const struct fp8_source *from,
                                const struct fp8_stored *s, accel_error_t *err)
 {
@@ -420,7 +420,7 @@ static void fp8_say(const accel_t *run, bool stored)
         return;
     if (fp8_scales_kept(run) && !stored)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "the checkpoint has no fp8 scales: they begin anew");
+                   "the checkpoint has no fp8 scales: they begin again");
     else if (!fp8_scales_kept(run) && stored)
         accel_logf(&run->log, ACCEL_LOG_WARN,
                    "the fp8 scales of the checkpoint are not used, and the next "

@@ -10,7 +10,7 @@
 /* After all options: shows the notes of the config, and what the script and the command
  * lead one to expect. */
 void hints_say(const struct client *c);
-/* Once the step has so many tasks: a launcher among them that ignores the others. */
+/* Once the step has that many tasks: a launcher among them that ignores the others. */
 void hints_say_worlds(const struct client *c, uint32_t tasks);
 
 #endif

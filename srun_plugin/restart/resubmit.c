@@ -24,7 +24,7 @@
 #include "srun_plugin/restart/restarts.h"
 #include "srun_plugin/messages.h"
 
-/* After so many short runs in a row srun gives up, or a broken program would ask for
+/* After this many short runs in a row srun gives up, or a broken program would ask for
  * allocations forever. */
 #define MAX_SHORT 5
 

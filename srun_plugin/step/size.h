@@ -19,7 +19,7 @@ bool size_is_typed(char **argv);
 /* The size as the client's own options give it, and for srun the allocation it is in.
  * 0: they leave it open. */
 void size_typed(const struct client *c, uint32_t *tasks_out, uint32_t *nodes_out);
-/* Is a step of so many tasks and nodes (0: not known) what the config asks for? If not,
+/* Is a step of these tasks and nodes (0: not known) what the config asks for? If not,
  * reports it with the cure. */
 bool size_fits(const struct client *c, uint32_t tasks, uint32_t nodes);
 /* srun, after all options: ends it with 1 if the size is known and wrong, before

@@ -247,7 +247,7 @@ static void measure_linear(const struct model *m, const struct linear *l,
     be->free(be, bias);
 }
 
-/* The same in 8 bits: all three products take rows by rows, of transposed copies. */
+/* The same in fp8: all three products take rows by rows, of transposed copies. */
 static void measure_fp8(const struct model *m, const struct linear *l,
                         struct totals *sum)
 {

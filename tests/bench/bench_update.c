@@ -16,7 +16,7 @@
 #define PASSES 31
 
 static float *p, *m, *v, *g;
-/* the same in 8 bits, with their scales behind them */
+/* the same in fp8, with their scales behind them */
 static struct moments m8, v8;
 static struct backend *be;
 
@@ -107,9 +107,9 @@ int main(void)
         int bytes; /* read and written per element */
     } row[] = { { "memcpy, one thread", do_copy, 8 },
                 { "AdamW, zeroing gradients", do_adamw, 32 },
-                { "AdamW, moments of 8 bits", do_adamw_8bit, 20 },
+                { "AdamW, 8-bit moments", do_adamw_8bit, 20 },
                 { "Lion", do_lion, 24 },
-                { "Lion, moments of 8 bits", do_lion_8bit, 18 },
+                { "Lion, 8-bit moments", do_lion_8bit, 18 },
                 { "sum of squares", do_sumsq, 4 },
                 { "narrow to bf16", do_narrow, 6 } };
 

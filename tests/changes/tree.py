@@ -159,7 +159,7 @@ class Tree:
         return os.path.join(folder, ".libs", re.sub(r"\.lo$", ".o", re.sub(r"\.la$", ".a", base)))
 
     def compile(self, name):
-        """Makes an object anew. Returns the compiler's complaint, or nothing."""
+        """Makes an object again. Returns the compiler's complaint, or nothing."""
         source, words = self.compiles[name]
         shared = ["-fPIC", "-DPIC"] if name.endswith(".lo") else []
         words = [word for word in words if word != "-Werror"]

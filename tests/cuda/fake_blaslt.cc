@@ -171,7 +171,7 @@ static bool is_fp8_product(const struct product *p, bool ta, bool tb)
            d->ld * size_of(d->type) % 16 == 0;
 }
 
-/* Operands of 8 bits follow rules of their own. */
+/* Operands of 8 bit follow rules of their own. */
 static bool are_types(const struct product *p, bool ta, bool tb)
 {
     const int32_t a = p->a_layout.type, b = p->b_layout.type, d = p->d_layout.type;

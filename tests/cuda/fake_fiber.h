@@ -37,7 +37,7 @@ struct fiber {
 };
 
 struct fiber *fiber_new(void (*main)(void));
-/* Forgets what it was doing: when switched to next it begins anew. */
+/* Forgets what it was doing: when switched to next it begins again. */
 void fiber_restart(struct fiber *f, void (*main)(void));
 /* Goes on in `to`; returns when somebody switches to `from`. */
 void fiber_switch(struct fiber *from, struct fiber *to);

@@ -51,7 +51,7 @@ struct saves_life {
 extern char saves_dir[128], saves_root[160];
 bool saves_new(void);
 void saves_use(const char *dir);
-/* Removes every checkpoint, for a training that begins anew. */
+/* Removes every checkpoint, for a training that begins again. */
 void saves_forget(void);
 /* Removes the folder. */
 void saves_end(void);

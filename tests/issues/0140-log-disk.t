@@ -47,7 +47,7 @@ kill_at_exit $pid
 wait_for_step gone/log.jsonl 5
 rm gone/log.jsonl
 wait_until [ -s gone/log.jsonl ]
-ok $? "a log that was removed is begun anew"
+ok $? "a log that was removed is begun again"
 mv gone elsewhere
 rm elsewhere/log.jsonl
 wait_until grep -q 'gone/log.jsonl: cannot write the log (No such file' gone.out

@@ -4,7 +4,7 @@
 # Mended: a build took 7 min 50 s with a CUDA toolkit: kernels were made for three architectures.
 # configure builds kernels for the GPUs of the machine, for one architecture where there is none,
 # and for all only when asked: with an nvcc and an nvidia-smi that only answer, and the macro of
-# configure alone. Kernels of the architecture before are built anew.
+# configure alone. Kernels of the architecture before are built again.
 # shellcheck source=tests/t/tap.sh
 . "$(dirname "$0")/../t/tap.sh"
 
@@ -20,7 +20,7 @@ built() { # ARCHITECTURE: what make compiles
         grep -o "compiled: -arch=$1"
 }
 if [ -f "$ACCEL_BUILD/$object" ]; then
-    is "$(built sm_80)" "compiled: -arch=sm_80" "objects of unknown options are built anew"
+    is "$(built sm_80)" "compiled: -arch=sm_80" "objects of unknown options are built again"
     touch -r "$ACCEL_SRC/configure.ac" built-with
     is "$(built sm_80)" "" "not where the options are the same"
     is "$(built sm_90)" "compiled: -arch=sm_90" "but where they are others"

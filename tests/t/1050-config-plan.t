@@ -207,7 +207,7 @@ is "$(of gather)" "$(of gather | awk '{ for (i = 1; i <= 37; i++) printf "%d ", 
     "gathered copies take half the bytes in 16 bits"
 is "$(of gradients)" "$(of gradients | awk '{ for (i = 1; i <= 37; i++) printf "%d ", i <= 26 || 35 < i ? $1 : $1 * 33 / 128 }')" \
     "gradients at rest take 1.03 of 4 bytes"
-is "$(of moments | awk '{ print int(1000 * $9 / $1 + 0.5) }')" 281 "moments of 8 bits: 2.25 of 8 bytes"
+is "$(of moments | awk '{ print int(1000 * $9 / $1 + 0.5) }')" 281 "8-bit moments: 2.25 of 8 bytes"
 is "$(of moments | awk '{ print int(1000 * $34 / $1 + 0.5), int(1000 * $35 / $1 + 0.5) }')" "383 383" \
     "in e4m3 and float16: 3.06"
 as_alone() { # LEVEL: row $row is the plan in `alone`

@@ -3,7 +3,7 @@
 #
 # A lack of memory at each place of each command that asks for some: the command says so and
 # ends with an error, or prints what it prints with memory. Never half of it with exit 0, never
-# an error without a word, never a crash. What writes files is run anew for each place.
+# an error without a word, never a crash. What writes files is run again for each place.
 # shellcheck source=tests/t/tap.sh
 . "$(dirname "$0")/tap.sh"
 

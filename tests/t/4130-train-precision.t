@@ -86,7 +86,7 @@ for strategy in FULL_SHARD NO_SHARD; do
 done
 [ "$(wire fp16-FULL_SHARD)" -gt "$half" ] && [ "$(wire fp16-FULL_SHARD)" -lt "$wide_sums" ]
 ok $? "$(wire fp16-FULL_SHARD) bytes planned"
-# Linears in 8 bits, all else as in bf16: the same bytes.
+# Linears in fp8, all else as in bf16: the same bytes.
 go fp8 fp8 auto FULL_SHARD
 ok $? "fp8"
 close_losses "$tap_tmp/wide/log.jsonl" "$tap_tmp/fp8/log.jsonl" 30 2e-2 "near float32"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Moments of 8 bits in whole trainings of one process: the losses of a GPT-2-shaped model beside
+# 8-bit moments in whole trainings of one process: the losses of a GPT-2-shaped model beside
 # those of float32 moments after 250 steps, the plan, checkpoints of both forms, and refusals.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -32,12 +32,12 @@ for optimizer in adamw lion; do
     go "$optimizer" float32 "--steps 250 --optimizer $optimizer"
     ok $? "$optimizer with float32 moments" || diag "$(tail -n 3 "$optimizer.log")"
     go "${optimizer}8" 8bit "--steps 250 --optimizer $optimizer"
-    ok $? "$optimizer with moments of 8 bits" || diag "$(tail -n 3 "${optimizer}8.log")"
+    ok $? "$optimizer with 8-bit moments" || diag "$(tail -n 3 "${optimizer}8.log")"
     near "$optimizer" "${optimizer}8" "after 250 steps within 1 %"
     same_bits "$optimizer/log.jsonl" "${optimizer}8/log.jsonl"
     isnt $? 0 "and they are other numbers"
 done
-like "$(cat adamw8.log)" 'adam moments +[0-9.]+ KiB +shard, in 8 bits' "the plan says so"
+like "$(cat adamw8.log)" 'adam moments +[0-9.]+ KiB +shard, 8-bit' "the plan says so"
 kib() { # DIR: of the moments
     awk '/adam moments/ { print $(NF - ($0 ~ /8 bits/ ? 5 : 2)) }' "$1.log"
 }
@@ -46,15 +46,15 @@ echo "$(kib adamw) $(kib adamw8)" |
 ok $? "9 bytes instead of 32 for four parameters"
 
 go adamw8 float32 "--steps 252"
-ok $? "a checkpoint of 8 bits goes on in float32"
+ok $? "a checkpoint of 8 bit goes on in float32"
 like "$(cat adamw8.log)" 'resuming with moments = float32 \(the checkpoint had 8bit\)' "and says so"
 go adamw8 8bit "--steps 254"
-ok $? "and back in 8 bits"
+ok $? "and back in 8-bit form"
 like "$(cat adamw8.log)" 'resuming with moments = 8bit \(the checkpoint had float32\): they were rounded' \
     "and says what is lost"
 
 go sgd 8bit "--steps 2 --optimizer sgd"
-isnt $? 0 "SGD has no moments of 8 bits"
+isnt $? 0 "SGD has no 8-bit moments"
 like "$(cat sgd.log)" 'A0902.*8bit, but the optimizer is SGD' "says the error"
 go words 4bit "--steps 2"
 isnt $? 0 "nor is there another form"

@@ -43,15 +43,15 @@ go half bf16 fp16 "--steps 300"
 ok $? "masters: fp16" || diag "$(tail -n 3 half.log)"
 near wide half 0.01 "and so are those in fp16"
 same_bits none/log.jsonl bf16/log.jsonl
-isnt $? 0 "rounding by chance is not rounding to the nearest"
+isnt $? 0 "stochastic rounding is not rounding to the nearest"
 go again bf16 bf16 "--steps 300"
 same_bits again/log.jsonl bf16/log.jsonl
 ok $? "draws are the same in the next run"
 
 like "$(cat wide.log)" 'masters +float32, as FSDP in this precision and DeepSpeed' "the plan says what holds"
-like "$(cat bf16.log)" 'masters +bf16, rounded by chance' "of bf16"
+like "$(cat bf16.log)" 'masters +bf16, rounded stochastically' "of bf16"
 like "$(cat none.log)" 'masters +none: bf16 weights, to the nearest, as FSDP without' "and of none"
-like "$(cat half.log)" 'masters +fp16 with scales, rounded by chance' "and of fp16"
+like "$(cat half.log)" 'masters +fp16 with scales, rounded stochastically' "and of fp16"
 like "$(cat bf16.log)" 'precision +bf16 compute and wire, float32 sums' "without float32 masters"
 number() { # DIR ROW: of the plan, in KiB
     sed -n -E "s/.* $2 +([0-9.]+) ([KM])iB.*/\\1 \\2/p" "$1.log" |
@@ -155,7 +155,7 @@ done
 
 go light bf16 'fp16, gradients: fp8' "--steps 300"
 ok $? "gradients: fp8" || diag "$(tail -n 3 light.log)"
-near wide light 0.01 "and gradients that rest in 8 bits are within 1 %, too"
+near wide light 0.01 "and gradients that rest in fp8 are within 1 %, too"
 like "$(cat light.log)" 'gradients +[0-9.]+ .iB +shard, in e4m3' "the plan says so"
 echo "$(number wide '  gradients') $(number light '  gradients')" |
     awk '{ print "# " $0; exit !($1 / $2 > 3.8 && $1 / $2 < 3.95) }'

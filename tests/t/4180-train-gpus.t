@@ -118,8 +118,8 @@ for reduce in e4m3 fp16; do
     isnt $? 0 "$reduce: gradients are rounded"
 done
 
-# Linears in 8 bits: the largest magnitudes of both ranks make the scales. O2 has weights,
-# gradients and moments with scales besides; O3 and AO gather weights in 8 bits, with the same
+# Linears in fp8: the largest magnitudes of both ranks make the scales. O2 has weights,
+# gradients and moments with scales besides; O3 and AO gather fp8 weights, with the same
 # bits as without.
 for recipe in delayed current O2 O3 AO; do
     train_config cpu.yaml FULL_SHARD fp8 2 1
@@ -138,7 +138,7 @@ for recipe in delayed current O2 O3 AO; do
         "fp8, $recipe: the losses of the CPU within 1e-2"
     same_bits gpu-fp8-$recipe/log.jsonl again-fp8-$recipe/log.jsonl
     ok $? "fp8, $recipe: the same run again gives the same bits"
-    contains "$(cat gpu-fp8-$recipe.out)" "linears multiply in 8 bits" "fp8, $recipe: by GPUs"
+    contains "$(cat gpu-fp8-$recipe.out)" "linears multiply in fp8" "fp8, $recipe: by GPUs"
 done
 same_bits gpu-fp8-O2/log.jsonl gpu-fp8-O3/log.jsonl
 ok $? "fp8, O3: the bits of O2"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The plan of the GPUs' memory against what the driver counts in a run of two ranks: sharded,
-# whole, offloaded and with moments of 8 bits. Driver, toolkit and NCCL are the stand-ins; one rank, on a GPU too: 2150.
+# whole, offloaded and with 8-bit moments. Driver, toolkit and NCCL are the stand-ins; one rank, on a GPU too: 2150.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -60,10 +60,10 @@ as_planned whole NO_SHARD no "NO_SHARD, float32"
 as_planned kept SHARD_GRAD_OP bf16 "SHARD_GRAD_OP, bfloat16"
 as_planned home FULL_SHARD no "FULL_SHARD, offloaded, float32" "fsdp_offload_params: true"
 as_moments=8bit
-as_planned eight FULL_SHARD bf16 "FULL_SHARD, moments of 8 bits"
-as_planned eight_home FULL_SHARD no "offloaded, moments of 8 bits" "fsdp_offload_params: true"
-like "$(cat eight.out)" 'adam moments +[0-9.]+ [KM]iB +shard, in 8 bits' "the plan says so"
-as_planned home FULL_SHARD no "a checkpoint of float32 goes on in 8 bits" \
+as_planned eight FULL_SHARD bf16 "FULL_SHARD, 8-bit moments"
+as_planned eight_home FULL_SHARD no "offloaded, 8-bit moments" "fsdp_offload_params: true"
+like "$(cat eight.out)" 'adam moments +[0-9.]+ [KM]iB +shard, 8-bit' "the plan says so"
+as_planned home FULL_SHARD no "a checkpoint of float32 resumes with 8-bit moments" \
     "fsdp_offload_params: true" --steps 5
 as_planned whole NO_SHARD no "also on the GPUs" "" --steps 5
 like "$(cat whole.out home.out)" 'resuming with moments = 8bit' "and says so"

@@ -3,8 +3,8 @@
 #
 # Checkpoints of every stored form, which the first version that had them wrote (step 4 of 8 of
 # two ranks, in tests/data/checkpoint-forms): one file with masters in bfloat16; flat shards with
-# a loss scale and moments of 8 bits; shards with scales of fp8, scaled float16 masters and
-# moments of 8 bits; moments in e4m3, from before their files said so; two models with three
+# a loss scale and 8-bit moments; shards with scales of fp8, scaled float16 masters and
+# 8-bit moments; moments in e4m3, from before their files said so; two models with three
 # registered objects, in shards and in one file. This build verifies them, goes on from each at
 # the same sample, and reaches the losses and the objects that were reached then.
 # shellcheck source=tests/t/lib.sh

@@ -168,7 +168,7 @@ saved='preempted with its state saved \(exit 85\)'
 # Without a grace time a loaded machine may use up KillWait: then one task is killed.
 late="($saved|was preempted \\(exit 137\\))"
 again='; requesting a new allocation \(restart 1 of at most 100\)$'
-mkdir markers markers-2 # job numbers begin anew in the second cluster
+mkdir markers markers-2 # job numbers begin again in the second cluster
 ask=requeue=$tap_tmp/markers
 # Slow ones first: they end together.
 row user-signal-b batch short high COMPLETED 1 'TERM ' 'DUE TO' "" --signal=B:USR1@30

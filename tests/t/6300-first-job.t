@@ -15,7 +15,7 @@ page=$ACCEL_SRC/doc/first-job.md
 tap_tmpdir
 
 # An installation as `make install` makes it. Libraries and the command are copied: linking them
-# anew for their final place would disturb the tests beside this one.
+# again for their final place would disturb the tests beside this one.
 stage() {
     unset MAKEFLAGS MFLAGS MAKELEVEL
     (cd "$ACCEL_BUILD" && make -s install-data DESTDIR="$tap_tmp/dest") >"$tap_tmp/log" 2>&1 ||

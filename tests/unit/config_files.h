@@ -26,7 +26,7 @@ void config_files_make(void);
 /* Removes files and directory. Returns what rmdir does. */
 int config_files_remove(void);
 
-/* Writes a file anew, for all to read. Returns `path`; ends the test on an error. */
+/* Writes a file again, for all to read. Returns `path`; ends the test on an error. */
 const char *config_put(const char *path, const char *text);
 const char *config_put_bytes(const char *path, const char *text, size_t n);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stands in for Slurm and for the plugin's own say.c: see fake_plugin.h. Never
+ * Stands in for Slurm and for the plugin's own messages.c: see fake_plugin.h. Never
  * talks to a controller.
  */
 #include "tests/unit/fake_plugin.h"

@@ -65,14 +65,14 @@ extern const struct op_rows *const optable[];
 
 extern const struct op_rows optable_elementwise, optable_rows, optable_views,
     optable_linear;
-/* Rows whose matrices linears multiply in 8 bits, with each recipe that a backend
+/* Rows whose matrices linears multiply in fp8, with each recipe that a backend
  * has. */
 extern const struct op_rows optable_fp8;
 
 /* Runs the table on be[0] and judges values and gradients by the references; be[1 ..
  * n-1] must then give the same bits as be[0]. Prints TAP results. */
 void optable_run(struct backend *const *be, int n);
-/* Its rows of products in 8 bits with scales of blocks alone. */
+/* Its rows of products in fp8 with scales of blocks alone. */
 void optable_run_blocks(struct backend *const *be, int n);
 
 /* The table on `be` and on `device`, by the same inputs: float32 to 1e-5, bfloat16 to
@@ -90,7 +90,7 @@ struct op_trial {
     const struct op_case *c;
     accel_dtype_t compute;
     bool apart;                      /* every parameter in a unit of its own */
-    const struct fp8_recipe *recipe; /* of products in 8 bits; NULL: none */
+    const struct fp8_recipe *recipe; /* of products in fp8; NULL: none */
     struct op_input in[OP_INPUTS];
     int inputs, parameters;
     double *weight; /* the loss is the sum of weight * result */

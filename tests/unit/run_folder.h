@@ -12,7 +12,7 @@
 void run_folder_new(char *dir);
 /* The same with `text` in its one.yaml, whose path goes to config_out[len]. */
 void run_folder_make(char *dir, const char *text, char *config_out, size_t len);
-/* Writes the file anew, for the next run. */
+/* Writes the file again, for the next run. */
 void run_folder_write(const char *config, const char *text);
 /* Removes the folder, as a check of the test. */
 void run_folder_remove(const char *dir);

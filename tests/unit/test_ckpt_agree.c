@@ -415,7 +415,7 @@ static int fail_again(const char *call, const char *name, int fd)
     return fail_call(call, name, fd);
 }
 
-/* Whatever fails while step 5 is saved anew, one of the two is there. */
+/* Whatever fails while step 5 is saved again, one of the two is there. */
 static void test_same_step(bool flags)
 {
     struct world one = { .size = 1 };

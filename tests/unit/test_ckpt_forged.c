@@ -2,7 +2,7 @@
  *
  * Shard files whose hashes all hold and whose HDF5 structures tell another story than
  * the manifest: each is found, and named. Then flipped bits in structures whose hash
- * was made anew, and HDF5's errors as one line.
+ * was made again, and HDF5's errors as one line.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -371,7 +371,7 @@ static void put_data(struct ckpt_manifest *m)
     close(fd);
 }
 
-/* The hash of the structures, and the manifest's own, made anew. */
+/* The hash of the structures, and the manifest's own, made again. */
 static void seal(struct ckpt_manifest *m)
 {
     struct strbuf text = { 0 };
@@ -551,7 +551,7 @@ static void test_flips(void)
         flip(byte, bit);
     }
     accel_ckpt_close(c);
-    tap_is_int(unsound, 0, "%d flipped bits with all hashes made anew", flips);
+    tap_is_int(unsound, 0, "%d flipped bits with all hashes made again", flips);
     tap_is_int(found + right + fatal, flips,
                "%d found, %d without effect, %d where HDF5 failed", found, right,
                fatal);

@@ -142,7 +142,7 @@ static void test_directories(void)
                "one that is not durable is an error");
     tap_is_int((long)len, 3, "which names it");
     tap_ok(access("a", F_OK) == 0 && access("a/b", F_OK) != 0,
-           "and takes it back, so that the next try makes it anew");
+           "and takes it back, so that the next try makes it again");
     disk_hook = no_reading;
     snprintf(path, sizeof(path), "%s/drop", power_live);
     tap_is_int(path_make_dirs(path, &len), 0, "below one that cannot be read");

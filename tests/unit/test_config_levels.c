@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config/: levels of MS-AMP imply the keys that they are made of, and weights in 8 bits
+ * config/: levels of MS-AMP imply the keys that they are made of, and fp8 weights
  * want products that all take them.
  */
 #include <stdio.h>

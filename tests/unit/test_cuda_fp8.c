@@ -176,7 +176,7 @@ static void test_capabilities(const char *config, const struct shape *s,
     use_capability("90");
 }
 
-/* Of the six kernels of two blocks that write what linears in 8 bits read first, five
+/* Of the six kernels of two blocks that write what fp8 linears read first, five
  * narrow it: the first projection of a model stays in bfloat16. */
 static void test_apart(const char *config, const struct shape *s,
                        const struct outcome *want)
@@ -235,7 +235,7 @@ static void test_large_blocks(const char *recipe)
            "%d linears, whose weights take what is planned", gpu.linears);
     if (counts_get)
         tap_ok(gpu.fp8 == (uint64_t)(3 * STEPS * gpu.linears) && gpu.fast == 0,
-               "%llu products in 8 bits, none with fast sums",
+               "%llu products in fp8, none with fast sums",
                (unsigned long long)gpu.fp8);
 }
 
@@ -274,7 +274,7 @@ static void test_recipe(const char *recipe, const struct shape *s)
     if (!counts_get)
         return;
     tap_ok(gpu.fp8 == 3 * gpu.fast && gpu.fast == (uint64_t)(STEPS * gpu.linears),
-           "%llu products in 8 bits, forwards alone with fast sums",
+           "%llu products in fp8, forwards alone with fast sums",
            (unsigned long long)gpu.fp8);
     if (s == &whole)
         test_capabilities(name, s, &gpu);
@@ -304,7 +304,7 @@ static void test_kept(const char *recipe, const struct shape *s)
            (long long)o[0].kept, o[0].said);
 }
 
-/* Where cuBLASLt has no algorithm for any product of 8 bits: the run goes on. */
+/* Where cuBLASLt has no algorithm for any product of 8 bit: the run goes on. */
 static void test_widened(const char *recipe)
 {
     struct outcome cpu, gpu;
@@ -315,7 +315,7 @@ static void test_widened(const char *recipe)
     setenv("FAKE_CUDA_NO_TYPES", "28,29", 1);
     fake_reset();
     gpu = train_both(recipe, &odd, &cpu, name);
-    tap_ok(gpu.fp8 == 0 && gpu.linears > 0, "%s: no algorithm, no product in 8 bits",
+    tap_ok(gpu.fp8 == 0 && gpu.linears > 0, "%s: no algorithm, no product in fp8",
            recipe);
     unsetenv("FAKE_CUDA_NO_TYPES");
     fake_reset();
@@ -390,7 +390,7 @@ int main(int argc, char **argv)
     blocks = be->fp8_blocks;
     backend_close(be);
     if (fp8 == BACKEND_FP8_NONE)
-        tap_skip_all("the device has no products of 8 bits");
+        tap_skip_all("the device has no 8-bit products");
     if (cuda_stand_in("fakecuda_counts_get", &counts_get) &&
         !cuda_stand_in("fakecuda_reset", &fake_reset))
         return 1;

@@ -422,7 +422,7 @@ int main(void)
     struct backend *be = cuda_device();
 
     if (be->fp8 == BACKEND_FP8_NONE)
-        tap_skip_all("the device has no products of 8 bits");
+        tap_skip_all("the device has no 8-bit products");
     backend_close(be);
     cuda_stand_in("fakecuda_reset", &fake_reset);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(machines); i++)

@@ -83,7 +83,7 @@ static void test_versions(void)
     }
 }
 
-/* The stand-in reads its environment anew. */
+/* The stand-in reads its environment again. */
 static bool reset(void)
 {
     void *fake = dlopen(in_build("tests/cuda/.libs/libfakecuda.so"), RTLD_NOW);

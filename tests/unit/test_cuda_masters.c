@@ -339,7 +339,7 @@ static void test_forms(void)
            "and takes those up in bfloat16 %s", o.said);
 }
 
-/* Gradients that rest on the device have no way home in 8 bits. */
+/* Gradients that rest on the device have no way home in fp8. */
 static void test_refused(void)
 {
     const struct scene p = { .config = CUDA_RUN_GPU, .dir = "refused", .until = 1 };

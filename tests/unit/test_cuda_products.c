@@ -306,7 +306,7 @@ static void test_nan(struct cuda_rig *rig)
     tap_is_int(lost, 0, "not a number stays one");
 }
 
-/* Random numbers in 8 bits, which stand for themselves times an inverse: bits of both
+/* Random numbers in fp8, which stand for themselves times an inverse: bits of both
  * sides. */
 static void operand_fp8(struct cuda_rig *rig, int64_t n, accel_dtype_t type,
                         float scale, const void **host, const void **device,
@@ -328,7 +328,7 @@ static void operand_fp8(struct cuda_rig *rig, int64_t n, accel_dtype_t type,
     *device_inverse = by.device;
 }
 
-/* The products of a linear in 8 bits, as a run makes them: forward with bias and
+/* The products of a linear in fp8, as a run makes them: forward with bias and
  * activation, gradients of input and weight. */
 static const struct product_fp8 {
     const char *name;

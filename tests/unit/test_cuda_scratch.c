@@ -15,7 +15,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* The stand-in's: forgets its pool's peak, and reads its memory's size anew. A GPU's
+/* The stand-in's: forgets its pool's peak, and reads its memory's size again. A GPU's
  * pool keeps what it got. */
 static void (*reset)(void);
 

@@ -3,7 +3,7 @@
  * Steps whose queues are lent to collectives are recorded in segments around them: the
  * bits of steps run call by call, in whatever order the queues run; the device is given
  * everything in the program's order; small segments are not recorded; one whose shape
- * changes is built anew. The stand-in counts what was recorded and launched.
+ * changes is built again. The stand-in counts what was recorded and launched.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -226,7 +226,7 @@ static void test_shapes(struct work *with, struct work *without)
     with->copies = without->copies = true;
     begin = counted(NULL);
     step(with);
-    is_count(counted(&begin).instantiations, 1, "another kind of node: built anew");
+    is_count(counted(&begin).instantiations, 1, "another kind of node: built again");
     step(with);
     is_count(counted(&begin).instantiations, 1, "once");
     steps(without, 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers of products in 8 bits against a reference in double, written from the
+ * Numbers of products in fp8 against a reference in double, written from the
  * formulas: encodings of every code, of halfway cases and of 10 million values; scales
  * and histories, step by step; the kernel that narrows, and the product of what it makes.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights that are gathered in 8 bits (fp8_backend AO, or MSAMP's level O3, which also
+ * Weights that are gathered in fp8 (fp8_backend AO, or MSAMP's level O3, which also
  * holds them so on one rank): the losses of runs with and without are the same bits, the
  * bytes of those weights are half, the plan has the bytes that are held, and what is no
  * linear refuses them.
@@ -112,10 +112,10 @@ static accel_module_t *tower_new(accel_t *run)
     return m;
 }
 
-/* The row of what is not in 8 bits. */
+/* The row of what is not in fp8. */
 static void note_row(void *user, accel_log_level_t level, const char *line)
 {
-    static const char label[] = "not in 8 bits";
+    static const char label[] = "not in fp8";
     const char *at = strstr(line, label);
     struct outcome *o = user;
 
@@ -405,8 +405,7 @@ static void test_head(void)
     struct scene p = { .world = 2, .codes = true, .modules = "lm_head=fp8" };
     struct outcome o = train(p, "head", ACCEL_EUNSUPPORTED);
 
-    tap_ok(strstr(o.said, "lm_head.weight is gathered in 8 bits") != NULL, "%s",
-           o.said);
+    tap_ok(strstr(o.said, "lm_head.weight is gathered in fp8") != NULL, "%s", o.said);
 }
 
 /* The rehearsal of the forward finds the table; what linears alone take is coded. */
@@ -445,7 +444,7 @@ static void test_own(bool msamp)
         snprintf(dir, sizeof(dir), "owncode%d%d", msamp, world);
         o = train(p, dir, 0);
         tap_ok(same(&o, &wide, 0) && o.coded == 0 && o.planned == o.held + o.room,
-               "a table of its own: trains, nothing in 8 bits, %lld planned",
+               "a table of its own: trains, nothing in fp8, %lld planned",
                (long long)o.planned);
         p.modules = "up=fp8,down=fp8";
         snprintf(dir, sizeof(dir), "named%d%d", msamp, world);

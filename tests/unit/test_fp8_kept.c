@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights in 8 bits that are kept over micro-batches: runs with and without have the
+ * fp8 weights that are kept over micro-batches: runs with and without have the
  * same bits, also where weights change in the middle of a step, are exchanged for their
  * averages or come from a checkpoint; each weight is narrowed as often as its copies
  * are; the plan has the bytes that are held.
@@ -26,7 +26,7 @@ struct outcome {
     double loss[STEPS], evaluated[STEPS], averaged;
     /* of the largest magnitudes and scales */
     uint64_t state;
-    int64_t copies; /* that were made in 8 bits */
+    int64_t copies; /* that were made in fp8 */
     int64_t planned, held, elems;
     int linears;
     char said[1024];

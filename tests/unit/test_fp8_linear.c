@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear in 8 bits, forward and gradients, against sums in double. What is allowed is
+ * linear in fp8, forward and gradients, against sums in double. What is allowed is
  * the rounding of the operands, 2^-4 of each number in E4M3 and 2^-3 in E5M2, and that
  * of bfloat16 results. Two linears read the same tensor, with the same scale or not.
  */

@@ -570,7 +570,7 @@ static void test_changes(void)
     p.precision = NULL;
     p.until = p.save = 7;
     o = train(p, "change", 0);
-    tap_ok(strstr(o.said, "no fp8 scales: they begin anew") != NULL, "%s", o.said);
+    tap_ok(strstr(o.said, "no fp8 scales: they begin again") != NULL, "%s", o.said);
     tap_ok(o.state[1 + LENGTH - 2] > 0 && o.state[1 + LENGTH - 3] == 0,
            "and their histories have two steps");
     p.keys = "  margin: 1\n";

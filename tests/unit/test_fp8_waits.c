@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The result of a norm, an activation or a gated product waits for what reads it: a
- * linear in 8 bits has its copies made by the same kernel, with the bits and largest
+ * linear in fp8 has its copies made by the same kernel, with the bits and largest
  * magnitudes of two; all else finds the result made. Kernels are counted on the CPU.
  */
 #include <math.h>

@@ -116,7 +116,7 @@ static void test_rule(const accel_accumulation_t *rule, const char *flags, doubl
     groups_close(&k, data);
 }
 
-/* A new k counts anew; a batch without a backward does not count; nor do those of an
+/* A new k counts again; a batch without a backward does not count; nor do those of an
  * evaluation. */
 static void test_changes(void)
 {

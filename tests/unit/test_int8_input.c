@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Batches of int8 that a linear takes as they are: the run has the bits of one that
- * casts them first, in every compute dtype and in 8 bits, in training and evaluation.
+ * casts them first, in every compute dtype and in fp8, in training and evaluation.
  */
 #include <math.h>
 #include <stdio.h>

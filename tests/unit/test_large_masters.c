@@ -26,7 +26,7 @@ struct scene {
 static char root[64] = "/tmp/accel-large-XXXXXX";
 static float values[LONG], got[LONG];
 
-/* Exact in 8 bits of fraction; blocks have scales of their own, pieces other numbers. */
+/* Exact in fp8 of fraction; blocks have scales of their own, pieces other numbers. */
 static float value(int64_t i)
 {
     const float size = (float)(128 + (i * 37 + i / 4096 * 11) % 127);

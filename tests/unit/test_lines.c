@@ -283,7 +283,7 @@ static void test_bound(bool all_marked)
     add(&l, COUNT + 2, "");
     set_room(RLIM_INFINITY);
     add(&l, COUNT + 3, "");
-    tap_ok(count(said, "has all waiting records") == 1, "the next outage counts anew");
+    tap_ok(count(said, "has all waiting records") == 1, "the next outage counts again");
     lines_close(&l);
 }
 

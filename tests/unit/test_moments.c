@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moments of 8 bits: the code of a number, how it rounds, and the optimizers' kernels
+ * 8-bit moments: the code of a number, how it rounds, and the optimizers' kernels
  * against the same step written out for one block at a time, to the bit: for every
  * length, beginning and number of threads.
  */

@@ -3,7 +3,7 @@
  * Whole runs with narrow moments, or with narrow masters: the same bits on any
  * number of ranks, under every strategy, with accumulation, averages and local SGD, and
  * after a resume on other ranks; loads between them and float32; a training that ends
- * where float32's does; and what is refused. The same of gradients that rest in 8 bits.
+ * where float32's does; and what is refused. The same of gradients that rest in fp8.
  */
 #include <math.h>
 #include <stdio.h>
@@ -408,7 +408,7 @@ static void test_masters(const char *moments, const char *form)
            "near float32 masters: %g apart", (double)distance(wide[0], alone[0]));
 }
 
-/* To the nearest there are other bits than by chance, which `alone` has. */
+/* To the nearest there are other bits than stochastically, which `alone` has. */
 static void test_nearest(const char *moments)
 {
     const struct scene p = { .world = 1, .moments = moments, .masters = "none" };
@@ -452,7 +452,7 @@ static void test_masters_resume(const char *form)
 }
 
 /* One file, and flat shards, of copies that share what they save: taken up by as many
- * ranks, with moments of 8 bits, to the bits of one life. Averages go with float32. */
+ * ranks, with 8-bit moments, to the bits of one life. Averages go with float32. */
 static void test_dicts(const char *masters, const char *moments)
 {
     static const char *const dicts[] = { "FULL_STATE_DICT", "LOCAL_STATE_DICT" };

@@ -210,7 +210,7 @@ static int far_from(const struct model *m, const float *got, float part, float b
     return bad;
 }
 
-/* The mean ratio to what is wanted: rounding by chance has none of its own. */
+/* The mean ratio to what is wanted: stochastic rounding has none of its own. */
 static double ratio(const struct model *m, const float *got)
 {
     double sum = 0, n = 0;

@@ -361,8 +361,7 @@ static void test_codes(void)
     plan_compute(&in, &wide);
     in.moments = MOMENTS_8BIT;
     plan_compute(&in, &p);
-    tap_is_int(p.moment_bytes, 832 * 2 * 18 / 16,
-               "moments of 8 bits, and their scales");
+    tap_is_int(p.moment_bytes, 832 * 2 * 18 / 16, "8-bit moments, and their scales");
     tap_is_int(p.checkpoint_bytes, 1590 * 4 + (1590 * 2 * 18 + 15) / 16,
                "in checkpoints, too");
     tap_is_int(wide.total_bytes - p.total_bytes, 832 * 2 * 46 / 16,

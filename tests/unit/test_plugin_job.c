@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the plugin asks the controller about its job: notice.c (grace time, warning)
- * before the tasks start, and requeued.c (a job that RequeueExit queued once more) at
- * the end.
+ * What the plugin asks the controller about its job: preemption_grace.c (grace time,
+ * warning) before the tasks start, and requeued.c (a job that RequeueExit queued once
+ * more) at the end.
  */
 #include <dlfcn.h>
 #include <errno.h>

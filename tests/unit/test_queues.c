@@ -24,7 +24,7 @@ struct plan_of_world {
     bool nested;        /* the root unit is in use around the blocks */
     int save_after;     /* a checkpoint follows this step; 0: none does */
     bool scaled;        /* weights and gradients rest with scales */
-    bool coded;         /* matrices are gathered in 8 bits */
+    bool coded;         /* matrices are gathered in fp8 */
     _Atomic int *waits; /* of all ranks; shared with the parent */
 };
 
@@ -246,7 +246,7 @@ static void test_world(struct plan_of_world *p)
         config_strategy_name(j->strategy), prefetch[j->prefetch], p->accumulate,
         j->world, accel_dtype_name(j->compute), p->nested ? ", root around all" : "",
         p->scaled  ? ", with scales"
-        : p->coded ? ", gathered in 8 bits"
+        : p->coded ? ", gathered in fp8"
                    : "",
         p->save_after ? ", a save" : "", *p->waits);
     if (j->world > 1)

@@ -2,7 +2,7 @@
  *
  * Arrays of float16 and e4m3 with a scale per 32 numbers: what they keep of every size,
  * their scales at the ends of float32, infinity and NaN, parts that begin anywhere; and
- * float16 rounded by chance, number by number and as masters of a step.
+ * float16 rounded stochastically, number by number and as masters of a step.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static void test_ends(accel_dtype_t type)
            "exponents that are never written");
 }
 
-/* ---- by chance ------------------------------------------------------------------- */
+/* ---- stochastically -------------------------------------------------------------- */
 
 static int ups(float value, uint16_t lower)
 {
@@ -139,7 +139,7 @@ static void test_chance(void)
     tap_is_int(bad, 0, "what needs no rounding has none");
 }
 
-/* A step on gradients of 8 bits is one on what they are widened to. */
+/* A step on gradients of 8 bit is one on what they are widened to. */
 static void test_gradient(int64_t n, int threads)
 {
     static float p[2][MOST], g[MOST];

@@ -109,7 +109,7 @@ static int memory_main(struct boot *b, void *arg)
     CHECK(comm_open(&w.c, b, NULL, err));
     CHECK(backend_cpu_open(&w.be, 1, err));
     CHECK(backend_cpu_open(&w.home, 1, err));
-    /* four offloaded, then narrow copies; all of them with moments of 8 bits, too, and
+    /* four offloaded, then narrow copies; all of them with 8-bit moments, too, and
      * with units of other types */
     for (int i = 0; i < 44 && !rc; i++)
         rc = memory_case(b, z, &w, unit, i);

@@ -287,7 +287,7 @@ static int goes_back(struct boot *b, void *arg)
     EXPECT(!steps(&k, 3) && staged(&n) == 4, "step 4 is on the nodes: %s", k.err.text);
     EXPECT(!accel_load_state(k.run, dir, &k.err), "back: %s", k.err.text);
     EXPECT(staged(&n) == -1 && newest() == -1, "nothing of it is left: %s", said);
-    EXPECT(!step(&k) && staged(&n) == 2, "step 2 is saved anew: %s", k.err.text);
+    EXPECT(!step(&k) && staged(&n) == 2, "step 2 is saved again: %s", k.err.text);
     accel_close(k.run, NULL);
     EXPECT(newest() == 2, "and copied");
     return 0;

@@ -383,7 +383,8 @@ static void test_lengths_of_events(void)
     }
 }
 
-/* Three lives: 0 .. 4; resumed behind step 2: 3 .. 5; and one that starts anew. */
+/* Three lives: 0 .. 4; resumed behind step 2: 3 .. 5; and one that starts from scratch.
+ * */
 static void test_lives(const char *dir)
 {
     char path[128], names[8][300], *text;

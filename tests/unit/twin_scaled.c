@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays with a power of two for each 32 numbers, on both backends: to float32 and back,
- * sums of gradients by chance, and steps of the optimizers on every form that weights,
- * gradients and moments can rest in. Codes and scales are compared bit by bit, so all
- * numbers are such that no rounding depends on whether a device fuses two operations.
+ * Arrays with a power of two for each 32 numbers, on both backends: to float32 and
+ * back, sums of gradients stochastically, and steps of the optimizers on every form
+ * that weights, gradients and moments can rest in. Codes and scales are compared bit by
+ * bit, so all numbers are such that no rounding depends on whether a device fuses two
+ * operations.
  */
 #include <math.h>
 
@@ -91,8 +92,8 @@ static void whole_arrays(struct twin *t, int64_t n)
              (long long)n);
 }
 
-/* Squares whose gradient is 0 and which are the least of their block: a step that rounds
- * by chance must not make them 0. */
+/* Squares whose gradient is 0 and which are the least of their block: a step that
+ * rounds stochastically must not make them 0. */
 static void small_squares(struct twin *t, int64_t n)
 {
     uint8_t *g = (uint8_t *)twin_host(t, 1);
@@ -135,7 +136,8 @@ static struct scaled scaled_at(enum form form, void *data, int64_t n,
 }
 
 /* Ranges of one parameter, whose numbers go on beyond 2^32. Where gradients are float32
- * the middle one is not trained. a: weights, gradients, m, v, and the scales of codes. */
+ * the middle one is not trained. a: weights, gradients, m, v, and the scales of codes.
+ * */
 static void update(const struct backend *be, void *const *a, const struct twin_call *c)
 {
     const struct row *row = (const struct row *)c->more;
@@ -240,10 +242,10 @@ static const struct row rows[] = {
     { "adamw: float32 weights", FLOATS, SCALED, SCALED, SCALED, ADAMW(3e-4f) },
     { "adamw: moments alone", FLOATS, FLOATS, SCALED, SCALED, ADAMW(3e-4f) },
     { "adamw: float32 moments", SCALED, SCALED, FLOATS, FLOATS, ADAMW(0.0f) },
-    { "adamw: moments of 8 bits", SCALED, SCALED, CODES, CODES, ADAMW(0.0f) },
+    { "adamw: 8-bit moments", SCALED, SCALED, CODES, CODES, ADAMW(0.0f) },
     { "adamw: bfloat16 weights", BF16, SCALED, SCALED, SCALED, ADAMW(0.0f) },
     { "lion: all with scales", SCALED, SCALED, SCALED, NONE, LION },
-    { "lion: moments of 8 bits", SCALED, FLOATS, CODES, NONE, LION },
+    { "lion: 8-bit moments", SCALED, FLOATS, CODES, NONE, LION },
     { "momentum: weights and gradients", SCALED, SCALED, FLOATS, NONE, SGD(0.5f) },
     { "sgd: weights and gradients", SCALED, SCALED, NONE, NONE, SGD(0.0f) },
     { "sgd: gradients alone", FLOATS, SCALED, NONE, NONE, SGD(0.0f) },

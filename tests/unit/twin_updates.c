@@ -278,7 +278,7 @@ static void squares(struct twin *t, struct twin_call c, int64_t shift)
     }
 }
 
-/* ---- moments of 8 bits ----------------------------------------------------------- */
+/* ---- 8-bit moments ----------------------------------------------------------- */
 
 /* a: parameters, gradients, codes and scales of m, those of v (NULL: Lion). Two ranges
  * of one parameter, from a block in its middle on, and one without constants. */
@@ -354,7 +354,7 @@ static void codes(struct twin *t, struct twin_call c)
             twin_none(t);
             twin_none(t);
         }
-        twin_run(t, update_codes, &c, "%s of %lld with moments of 8 bits",
+        twin_run(t, update_codes, &c, "%s of %lld with 8-bit moments",
                  kind ? "lion" : "adamw", (long long)c.n);
     }
 }

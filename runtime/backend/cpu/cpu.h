@@ -74,7 +74,7 @@ void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t m, const f
 /* gemv.c: a few rows of a times a transposed b. cpu_gemm hands such products over. */
 bool cpu_gemv_fits(const struct gemm *p);
 void cpu_gemv(const struct backend *be, const struct gemm *p);
-/* thin.c: few rows of a, or few k, with a b that is not transposed. The same. */
+/* gemm_skinny.c: few rows of a, or few k, with a b that is not transposed. The same. */
 bool cpu_thin_fits(const struct backend *be, const struct gemm *p);
 void cpu_thin(const struct backend *be, const struct gemm *p);
 
@@ -119,7 +119,7 @@ struct cpu_part {
 void cpu_epilogue_tile(const struct gemm *p, const struct cpu_part *at,
                        const float *sums, int64_t ld);
 
-/* cpu_moments.c: cpu_update for one range with moments of 8 bits. */
+/* cpu_moments.c: cpu_update for one range with 8-bit moments. */
 void cpu_update_moments(const struct backend *be, const struct update_span *x,
                         const struct optim_step *k);
 /* cpu_masters.c: cpu_update for one range with anything narrow that has a form of

@@ -86,7 +86,7 @@ cuda_headers = \
 	runtime/backend/cuda/update/update_list.h \
 	runtime/backend/cuda/vector.h
 EXTRA_DIST += $(cuda_sources) $(cuda_headers) runtime/backend/cuda/accel_cuda.map
-# Whatever any of them may include: one change builds all anew.
+# Whatever any of them may include: one change rebuilds all.
 cuda_needs = $(cuda_headers) runtime/backend/device.h runtime/backend/kernels.h \
 	runtime/backend/id_place.h \
 	runtime/backend/operands.h runtime/backend/sizes.h runtime/backend/maths.h \
@@ -104,7 +104,7 @@ cudamoduledir = $(pkglibdir)
 cudamodule_SCRIPTS = runtime/backend/cuda/accel_cuda.so
 CLEANFILES += $(cuda_objects) runtime/backend/cuda/accel_cuda.so $(cuda_built_with)
 # Written when the options are others than before: after configure for another GPU, as messages
-# and make gpu-trial advise, all objects are built anew.
+# and make gpu-trial advise, all objects are built again.
 cuda_built_with = runtime/backend/cuda/built-with.log
 $(cuda_built_with): cuda-options
 	@$(MKDIR_P) $(@D); options='$(NVCC) $(CUDA_NVCCFLAGS) $(NVCCFLAGS)'; \

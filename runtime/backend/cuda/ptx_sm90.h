@@ -42,7 +42,7 @@ static __device__ __forceinline__ void ptx_barrier_arrive(uint64_t *b)
     PTX_MEMORY("mbarrier.arrive.shared::cta.b64 _, [%0];", (), (PTX_R(ptx_shared(b))));
 }
 
-/* Arrives, and the phase also waits for so many bytes of copies. */
+/* Arrives, and the phase also waits for that many bytes of copies. */
 static __device__ __forceinline__ void ptx_barrier_expect(uint64_t *b, unsigned bytes)
 {
     PTX_MEMORY("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;", (),
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void ptx_copy_box(void *to, const CUtensorMap 
 
 /* ---- registers ------------------------------------------------------------------- */
 
-/* The warpgroup's threads have so many registers each from now on: more, as soon as
+/* The warpgroup's threads have that many registers each from now on: more, as soon as
  * others have given them back, or fewer. In a kernel with a limit of threads only, on
  * the way into a branch that the warpgroup does not leave. */
 template <int COUNT> static __device__ __forceinline__ void ptx_more_registers(void)

@@ -71,7 +71,7 @@ enum state_dict config_state_dict(const struct config *cfg)
                                                : DICT_SHARDED;
 }
 
-/* DeepSpeed gathers module by module, SIZE_BASED_WRAP what has so many parameters; the
+/* DeepSpeed gathers module by module, SIZE_BASED_WRAP what has enough parameters; the
  * model's own blocks come closest to both. */
 bool config_wraps(const struct config *cfg)
 {

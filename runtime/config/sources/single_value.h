@@ -8,7 +8,7 @@
 
 #include "config/read/document.h"
 
-/* ---- lone.c ---------------------------------------------------------------------- */
+/* ---- single_value.c -------------------------------------------------------------- */
 
 /* Its name as messages show it; `in` points to it. */
 struct lone {

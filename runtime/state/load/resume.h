@@ -9,9 +9,9 @@
 
 /* Resumes as ACCEL_RESUME says: from the newest intact checkpoint of this run, from
  * none, or from another one. ACCEL_OK with step 0 and `resumed` false when the run
- * starts anew. Falls back to an older checkpoint only after proven damage, and moves
- * the damaged one aside. A checkpoint that cannot be read now, or has another format,
- * is an error. Never deletes or overwrites a checkpoint. Collective. */
+ * starts from scratch. Falls back to an older checkpoint only after proven damage, and
+ * moves the damaged one aside. A checkpoint that cannot be read now, or has another
+ * format, is an error. Never deletes or overwrites a checkpoint. Collective. */
 accel_status_t resume_run(accel_t *run, accel_error_t *err);
 /* Loads checkpoint `dir` (one of them, not a directory of them) on all ranks and notes
  * that the run is resumed. Collective: all ranks return the same. */

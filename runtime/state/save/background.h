@@ -63,11 +63,11 @@ accel_status_t background_open(accel_t *run, accel_error_t *err);
 /* The copy of `step` could not be had: frees the pool, and says that saves are at once
  * from here on. Not collective, but all ranks call it or none. */
 void background_drop(accel_t *run, int64_t step);
-/* Where a box of so many bytes begins that comes behind `at`. */
+/* Where a box of `bytes` begins that follows `at`. */
 size_t pool_place(size_t at, size_t bytes);
 /* Bytes of a copy of all boxes. */
 size_t pool_bytes(const struct run_boxes *b);
-/* A pool of at least so many bytes; on a device it is page-locked. */
+/* A pool of at least `bytes`; on a device it is page-locked. */
 accel_status_t pool_make(accel_t *run, size_t bytes, accel_error_t *err);
 void pool_free(accel_t *run);
 

@@ -2,7 +2,7 @@
  *
  * A product by cuBLASLt with nothing around it: what the backend's products are
  * measured against. In: the struct of the backend's product; operands of one type, or
- * of 8 bits, whose scales are 1.
+ * of 8 bit, whose scales are 1.
  */
 #include <cublasLt.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 struct own_options {
     bool llama; /* in place of GPT-2 */
     accel_dtype_t compute;
-    /* linears multiply in 8 bits; weights are narrowed at each use, not once per step */
+    /* linears multiply in fp8; weights are narrowed at each use, not once per step */
     bool fp8, uncached;
     int batch, time, micros, threads;
 };

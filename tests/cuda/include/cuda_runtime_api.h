@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Stand-in toolkit: the runtime's functions that the module calls, and what a test may ask
- * of the stand-in. Nothing here needs CUDA; tests/cuda/README.md says how it behaves.
+ * Stand-in toolkit: the runtime's functions that the module calls, and what a test may
+ * ask of the stand-in. Nothing here needs CUDA; tests/cuda/README.md says how it
+ * behaves.
  */
 #ifndef FAKECUDA_RUNTIME_API_H
 #define FAKECUDA_RUNTIME_API_H
@@ -118,7 +119,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
                                                           const void *kernel,
                                                           int threads, size_t shared);
 
-/* ---- the stand-in's own ----------------------------------------------------------------- */
+/* ---- the stand-in's own ---------------------------------------------------------- */
 
 /* What was asked of it since the process began. */
 struct fakecuda_counts {
@@ -129,21 +130,21 @@ struct fakecuda_counts {
     uint64_t fp8_products, fp8_fast; /* of the products, and of those with fast sums */
 };
 void fakecuda_counts_get(struct fakecuda_counts *out);
-/* How often a kernel was launched, at once and into a recording; "memcpy" and "memset" are
- * copies and fills. A kernel made of an operation has that in its name. */
+/* How often a kernel was launched, at once and into a recording; "memcpy" and "memset"
+ * are copies and fills. A kernel made of an operation has that in its name. */
 struct fakecuda_kernel {
     const char *name;
     uint64_t eager, recorded;
 };
 /* Writes up to `most` of them, in the order of their names, and returns how many. */
 int fakecuda_kernels_get(struct fakecuda_kernel *out, int most);
-/* Puts work of the test's own on a stream: `poll` is called until it returns other than 0,
- * at the stream's pace, and never blocks. Its data must live until then. */
+/* Puts work of the test's own on a stream: `poll` is called until it returns other than
+ * 0, at the stream's pace, and never blocks. Its data must live until then. */
 cudaError_t fakecuda_enqueue(cudaStream_t stream, int (*poll)(void *data), void *data);
 /* From now on `error` is what every call returns, as after the loss of the device. */
 void fakecuda_lose(cudaError_t error);
-/* Forgets all work, errors and counts and reads the environment anew: for tests that try
- * several. Streams and events made before are not to be used again. */
+/* Forgets all work, errors and counts and reads the environment again: for tests that
+ * try several. Streams and events made before are not to be used again. */
 void fakecuda_reset(void);
 
 #pragma GCC visibility pop

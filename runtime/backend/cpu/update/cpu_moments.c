@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizer steps with moments of 8 bits. A group of four blocks is widened, stepped
+ * Optimizer steps with 8-bit moments. A group of four blocks is widened, stepped
  * and narrowed while it is in the first cache, so memory sees each array once. In:
  * ranges of parameters. Out: the same bits for any number of threads, and for any
  * vectors.

@@ -2,7 +2,7 @@
  *
  * Optimizer state that rests with a power of two for each 32 numbers: averages of
  * gradients in e4m3, of their squares in float16. In: float32 after a step. Out: codes
- * that are rounded by chance, and scales; one thread.
+ * that are rounded stochastically, and scales; one thread.
  */
 #include "backend/cpu/cpu.h"
 #include "numbers/masters.h"

@@ -68,7 +68,7 @@ struct five_device {
     bool wgmma;
 };
 
-/* How much longer than on a device without an end a launch of so many blocks takes, of
+/* How much longer than on a device without an end a launch of n blocks takes, of
  * which `resident` run at a time. */
 static inline double five_rounds(int64_t blocks, int64_t resident)
 {

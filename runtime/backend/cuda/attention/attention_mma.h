@@ -79,7 +79,7 @@ static __device__ __forceinline__ void mma_stage(T *dst,
 }
 
 /* Waits for all that the block has begun to stage. All its threads must call; what they
- * read before may be staged anew. */
+ * read before may be staged again. */
 static __device__ __forceinline__ void mma_staged(void)
 {
     ptx_copy_wait<0>();

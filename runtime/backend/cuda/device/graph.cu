@@ -64,7 +64,7 @@ struct cuda_graph {
     int first_op; /* at the beginning of that segment */
     int step_op;  /* at that of the step */
     int early;    /* steps in a row that were interrupted */
-    /* of fork and join; one per queue, recorded anew each time */
+    /* of fork and join; one per queue, recorded again each time */
     cudaEvent_t edge[QUEUE_COUNT];
     struct segment *segment;
     int space, at; /* of segment[]; the one at hand */
@@ -141,7 +141,7 @@ static struct built *built_for(struct segment *seg, size_t nodes)
 }
 
 /* Launches the recording. An existing graph of the same shape takes over its arguments;
- * any other is built anew. */
+ * any other is built again. */
 static void graph_launch(struct cuda_state *s, cudaGraph_t graph)
 {
     struct cuda_graph *g = s->graph;
@@ -157,7 +157,7 @@ static void graph_launch(struct cuda_state *s, cudaGraph_t graph)
         return;
     b = built_for(seg, nodes);
     b->launched = ++g->launches;
-    /* an update is far cheaper than building the graph anew */
+    /* an update is far cheaper than building the graph again */
     if (b->exec && cudaGraphExecUpdate(b->exec, graph, &info) != cudaSuccess) {
         cudaGetLastError(); /* an answer, not a failure */
         cudaGraphExecDestroy(b->exec);

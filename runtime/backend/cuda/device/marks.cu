@@ -12,7 +12,7 @@
 #include "backend/cuda/cuda.h"
 
 enum {
-    /* A number is written every so many ops, one small kernel each: 16 are half a block
+    /* A number is written every few ops, one small kernel each: 16 are half a block
      * of a transformer with its backward, which is near enough for a message, and 14
      * kernels in a step of GPT-2 with 12 blocks. It counts ops; no launch's shape
      * matters. */

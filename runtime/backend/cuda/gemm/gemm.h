@@ -26,7 +26,7 @@ struct cuda_blas {
 bool gemm_lt_ok(struct cuda_state *s, cublasStatus_t status, const char *call);
 /* The workspace of the queue in use; NULL after a failure. */
 void *gemm_workspace(struct cuda_state *s);
-/* c (+)= op(a) op(b) plus what `fused` names, for operands of one type or of 8 bits.
+/* c (+)= op(a) op(b) plus what `fused` names, for operands of one type or 8-bit ones.
  * False: cuBLASLt has no algorithm for it, or something failed. Plain products of 8
  * bits without one are made by gemm_in_bf16. */
 bool gemm_product(struct cuda_state *s, const struct gemm *p, uint8_t fused);

@@ -68,10 +68,9 @@ static void tell_widening(struct cuda_state *s, const struct gemm *p)
     gemm_text(p, text, sizeof(text));
     cuda_say(s, " (in bfloat16, since cuBLASLt has no algorithm: %s)", text);
     if (!s->be.advice)
-        s->be.advice =
-            "cuBLASLt lacks products of 8 bits that this run needs: they are "
-            "made in bfloat16, which is slower; widths, and rows of a "
-            "micro-batch, that are multiples of 128 may have one";
+        s->be.advice = "cuBLASLt lacks 8-bit products that this run needs: they are "
+                       "made in bfloat16, which is slower; widths, and rows of a "
+                       "micro-batch, that are multiples of 128 may have one";
 }
 
 bool gemm_in_bf16(struct cuda_state *s, const struct gemm *p)

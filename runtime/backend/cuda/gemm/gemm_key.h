@@ -74,7 +74,7 @@ static inline bool gemm_is_fp8(accel_dtype_t t)
     return t == ACCEL_F8E4M3 || t == ACCEL_F8E5M2;
 }
 
-/* Are both operands of one narrow type, or of 8 bits? */
+/* Are both operands of one narrow type, or 8-bit? */
 static inline bool gemm_narrow_in(const struct gemm *p)
 {
     return (p->a_type != ACCEL_F32 && p->a_type == p->b_type) || gemm_is_fp8(p->a_type);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Narrow arrays of the shards on a CUDA device to float32 and back: moments of 8 bits,
+ * Narrow arrays of the shards on a CUDA device to float32 and back: 8-bit moments,
  * and numbers with a power of two for each 32. The bits are those of the CPU's kernels.
  */
 #include "backend/cuda/update/lanes.h"
@@ -16,7 +16,7 @@ static unsigned lanes_grid(int64_t n)
     return rows_grid((n + LANES_BLOCK - 1) / LANES_BLOCK);
 }
 
-/* ---- moments of 8 bits ----------------------------------------------------------- */
+/* ---- 8-bit moments ----------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(LANES_BLOCK)
     widen_moments_kernel(float *dst, struct moments src, bool positive, int64_t n)

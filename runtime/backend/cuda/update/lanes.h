@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers that share a scale, one to a lane: moments of 8 bits, of which 16 lanes have
+ * Numbers that share a scale, one to a lane: 8-bit moments, of which 16 lanes have
  * a block (numbers/moments.h), and arrays with a power of two for each 32, of which a
  * warp has one (numbers/scaled.h). All lanes of a warp call what finds a scale; those
  * behind the range have no number, and count as 0.
@@ -27,7 +27,7 @@ static __device__ inline uint32_t lanes_max(uint32_t v, int apart)
     return v;
 }
 
-/* ---- moments of 8 bits ----------------------------------------------------------- */
+/* ---- 8-bit moments ----------------------------------------------------------- */
 
 template <bool POSITIVE>
 static __device__ inline float widen_moment(const struct moments &x, int64_t i)

@@ -9,7 +9,7 @@
 
 #include "backend/cuda/update/master_places.h"
 
-/* Ranges and constants are passed by value: so many fit the 4 KiB of a kernel's
+/* Ranges and constants are passed by value: this many fit the 4 KiB of a kernel's
  * arguments. A part is what a block works on at a time. */
 enum { UPDATE_SPANS = 32, UPDATE_STEPS = 16, UPDATE_PART = 8192 };
 
