@@ -30,14 +30,12 @@ static const char *const problems[] = {
 /* The first problem is the cause; later ones follow from it. */
 bool json_scan_fail(struct json_scan *j, const char *problem)
 {
-    if (!j->problem) {
+    if (!j->problem)
         j->problem = problem;
-        j->from = j->s;
-    }
     return false;
 }
 
-/* A problem of the token that begins at `from`. */
+/* A problem with a name, of the token that begins at `from`. */
 static bool json_bad(struct json_scan *j, enum json_problem kind, const char *from)
 {
     if (!j->problem) {

@@ -33,7 +33,7 @@ enum json_problem {
 struct json_scan {
     char *begin, *s, *end;
     /* The first problem, static; every later call returns false. s is where reading
-     * stopped, `from` where the number or escape begins that is wrong. */
+     * stopped, `from` (of a problem with a name) where the number or escape begins. */
     const char *problem, *from;
     enum json_problem kind;
     /* Set by json_scan_check: the text is not written to. */

@@ -54,9 +54,8 @@ bool sealed_decode(char *value)
 
 void sealed_close(struct strbuf *b)
 {
-    if (!b->failed)
-        strbuf_printf(b, "%s%016llx", hash_key,
-                      (unsigned long long)XXH3_64bits(b->s, b->len));
+    strbuf_printf(b, "%s%016llx", hash_key,
+                  (unsigned long long)XXH3_64bits(b->s, b->len));
 }
 
 /* The hash has a fixed length, so its place follows from that of the text. */

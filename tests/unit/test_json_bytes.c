@@ -97,8 +97,9 @@ static void test_row(int row)
            rows[row].what, tried, taken);
 }
 
-/* Values that an index may hold beside its map are skipped, but must be JSON; NULL: they
- * are. The value begins at byte 5, and the byte of an error is where reading stopped. */
+/* Values that an index may hold beside its map are skipped, but must be JSON; NULL:
+ * they are. The value begins at byte 5; the byte of an error is where reading
+ * stopped. */
 static const struct {
     const char *value, *says;
 } skipped[] = {
@@ -168,6 +169,7 @@ static const struct {
     { "\"\\ud83d\"", "byte 12: half of a surrogate pair" },
     { "\"\\ud83dx\\u0041\"", "byte 12: half of a surrogate pair" },
     { "\"\\ud83d\\u0041\"", "byte 18: half of a surrogate pair" },
+    { "\"\\ude00\\ude00\"", "byte 12: half of a surrogate pair" },
     { "\"\\ude00\"", "byte 12: half of a surrogate pair" },
     { "\"\\ud83d\\ude00\"", NULL },
     { "\"a\x01\"", "byte 7: a control character in a string" },
@@ -188,6 +190,36 @@ static const char *skips(const char *value)
     if (st_index_parse(&x, text, strlen(text), "index", &err) == ACCEL_OK)
         st_index_free(&x);
     return err.text;
+}
+
+/* Texts that are cut, or go on after a NUL: only `len` bytes of them count. */
+static void test_lengths(void)
+{
+    static const struct {
+        const char *text, *says;
+        size_t len;
+    } rows[] = {
+        { "{\"a\xc3\xa4\":1}", "byte 3: not UTF-8", 4 },
+        { "{\"a\xf0\x9f\x98\x80\":1}", "byte 3: not UTF-8", 6 },
+        { "{\"a\\\0\":1}", "byte 4: an unknown escape", 9 },
+        { "{\"a\\n\":1}", "byte 4: a string is not closed", 4 },
+        { "{\"a\\u0041\":1}", "byte 7: \\u needs four hexadecimal digits", 7 },
+        { "{\"a\\ud83d\\ude00\":1}", "byte 9: half of a surrogate pair", 10 },
+        { "{\"a\":true}", "byte 5: not a JSON value", 8 },
+        { "{\"a\":1.5}", "byte 7: a number ends with its decimal point", 7 },
+        { "{\"a\":1}\0", "byte 7: there is more text after the end", 8 },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        accel_error_t err = { 0 };
+        struct st_index x;
+        char text[32];
+
+        memcpy(text, rows[i].text, rows[i].len + 1);
+        st_index_parse(&x, text, rows[i].len, "index", &err);
+        tap_is_str(err.text, rows[i].says, "%zu bytes of %s", rows[i].len,
+                   rows[i].text);
+    }
 }
 
 static void test_skipped(void)
@@ -222,6 +254,7 @@ int main(void)
     for (int row = 0; row < (int)ACCEL_ARRAY_SIZE(rows); row++)
         test_row(row);
     test_skipped();
+    test_lengths();
     run_folder_remove(folder);
     return tap_done();
 }
