@@ -129,9 +129,9 @@ typedef struct accel_ckpt_save {
      * says 0. It takes longer if the disk does. At most 30 days; 0: as fast as it
      * goes. */
     double spread_seconds;
-    /* Not 0: a checkpoint of this step and run that an earlier life wrote is replaced,
-     * because this life resumed from it. 0: only what this life wrote is; anything else
-     * of that name moves aside. */
+    /* Not 0: a checkpoint of this step and run that an earlier attempt wrote is
+     * replaced, because this attempt resumed from it. 0: only what this attempt wrote
+     * is; anything else of that name moves aside. */
     int replaces;
 } accel_ckpt_save_t;
 
@@ -240,7 +240,7 @@ accel_status_t accel_ckpt_drain_begin(accel_ckpt_saving_t **saving_out,
  * and then each rank accel_ckpt_local_remove. Not collective. A0846. */
 accel_status_t accel_ckpt_unstage(const char *root, const char *name,
                                   accel_error_t *err);
-/* Renames the record to .away-..., durably, so that no life finds it any more; the
+/* Renames the record to .away-..., durably, so that no attempt finds it any more; the
  * parts stay. buf[len] gets its new name. Not collective. ACCEL_EIO, ACCEL_ECREATE. */
 accel_status_t accel_ckpt_staged_away(const char *root, const char *name, char *buf,
                                       size_t len, accel_error_t *err);

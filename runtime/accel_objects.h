@@ -223,7 +223,7 @@ typedef struct accel_step_info {
     int skipped[ACCEL_MAX_OPTIMS]; /* steps not taken: gradients were not finite */
     double loss_scale;             /* of the next step; 1: the loss is not scaled */
 } accel_step_info_t;
-/* Errors: ACCEL_EINVAL (no step has been done in this life of the run). */
+/* Errors: ACCEL_EINVAL (no step has been done in this attempt of the run). */
 accel_status_t accel_last_step(const accel_t *run, accel_step_info_t *out,
                                accel_error_t *err);
 

@@ -27,9 +27,9 @@ extern "C" {
  * train/gpu_peak_bytes, and after an evaluation eval/loss.
  *
  * Files are in OUT/track: track.jsonl and track.csv with a line per item, and
- * TensorBoard's event files, a new one for each life of a job. A resumed run continues
- * them: items of steps that it does again are removed, in event files superseded. All
- * is on disk before a checkpoint commits. */
+ * TensorBoard's event files, a new one for each attempt of a job. A resumed run
+ * continues them: items of steps that it does again are removed, in event files
+ * superseded. All is on disk before a checkpoint commits. */
 
 /* What an item is. */
 typedef enum accel_item_kind {
@@ -70,7 +70,7 @@ accel_status_t accel_track_files(accel_t *run, const char *formats, accel_error_
 typedef struct accel_sink {
     const char *name; /* for messages; copied */
     /* Before the first write. `directory` is OUT/track, which may not exist. Items of
-     * first_step and later steps that are there from an earlier life are superseded;
+     * first_step and later steps that are there from an earlier attempt are superseded;
      * 0: all. After a failure it is called again before each checkpoint. */
     accel_status_t (*open)(void *user, const char *directory, int64_t first_step,
                            accel_error_t *err);
@@ -110,7 +110,7 @@ typedef struct accel_info {
     const char *config_source; /* "file", "srun" or "built-in" */
     const char *config_path;   /* "" unless it is a file */
     const char *config_set; /* keys that accel_options.set sets, "debug accel.track" */
-    int restarts;           /* earlier lives of this job */
+    int restarts;           /* earlier attempts of this job */
     /* From accel_prepare on; before it "" and 0. */
     const char *out_dir, *checkpoint_dir;
     int64_t steps_done, samples_done; /* samples of all ranks */

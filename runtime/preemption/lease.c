@@ -212,7 +212,7 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
         return lease_refuse(run, holder, err);
     if (rc == EWOULDBLOCK)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "%s: an earlier life of this job is still running (%s); "
+                   "%s: an earlier attempt of this job is still running (%s); "
                    "it will save no more",
                    run->ckpt_dir, holder);
     else if (rc != 0)
@@ -239,7 +239,7 @@ static accel_status_t fenced(const accel_t *run, const char *holder, accel_error
     return accel_fail_at(
         err, A0823, run->ckpt_dir,
         "do nothing: the other run continues; to continue here instead, cancel it",
-        "%s took over: %s", later ? "a later life of this job" : "another run",
+        "%s took over: %s", later ? "a later attempt of this job" : "another run",
         holder[0] ? holder : "the lock does not say which");
 }
 

@@ -61,10 +61,10 @@ like "$(cat b.2)" "using this directory: job 7 \\(restart 0\\) on " "it names th
 start b b.3 SLURM_JOB_ID=7 SLURM_RESTART_COUNT=1
 wait "$first"
 is $? 69 "a later incarnation of the same job takes over; the earlier one saves no more"
-like "$(cat b.1)" "a later life of this job took over: job 7 \\(restart 1\\)" "and says why"
+like "$(cat b.1)" "a later attempt of this job took over: job 7 \\(restart 1\\)" "and says why"
 wait_until grep -q 'resumed from' b.3
 ok $? "the later one goes on from the last checkpoint"
-like "$(cat b.3)" "an earlier life of this job is still running \\(job 7 \\(restart 0\\)" "it says whom it pushed aside"
+like "$(cat b.3)" "an earlier attempt of this job is still running \\(job 7 \\(restart 0\\)" "it says whom it pushed aside"
 kill "$pid"
 wait "$pid"
 is $? 85 "it is the one that can save"

@@ -242,7 +242,7 @@ static accel_status_t fetch_staged(accel_t *run, struct candidate *c, long resta
                              (long long)c->at.step, why.text);
     if ((c->away || is_damage(st)) && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN,
-                   "the checkpoint of step %lld, which an earlier life saved on its "
+                   "the checkpoint of step %lld, which an earlier attempt saved on its "
                    "nodes, cannot be used: %s%s%s",
                    (long long)c->at.step, why.where, why.where[0] ? ": " : "",
                    why.text);
