@@ -202,7 +202,7 @@ is "$(while read -r name; do
 done <variables)" "" "accel(7) has every variable"
 is "$(sed -n '/^\.SH "ENVIRONMENT"/,/^\.SH "PREEMPTION"/p' man7 | grep -o -E '\bACCEL_[A-Z_]*[A-Z]\b' | sort -u |
     grep -v -x -e ACCEL_KEY -e ACCEL_ENVIRONMENT -e ACCEL_MIXED_PRECISION -f variables)" "" "and no other"
-is "$(grep -h -o '"accel-[a-z-]*"' "$ACCEL_SRC"/srun_plugin/*.[ch] | tr -d '"' | sort -u |
+is "$(grep -r -h -o --include='*.[ch]' '"accel-[a-z-]*"' "$ACCEL_SRC/srun_plugin" | tr -d '"' | sort -u |
     while read -r option; do grep -q -e "--$option\b" man7 || echo "$option"; done)" "" \
     "accel(7) has every option of the plugin"
 "$accel" schema >schema.json

@@ -23,7 +23,7 @@ printf 'distributed_type: MULTY_CPU\nnum_procesess: 2\n' >bad.yaml
 # Findings (blank-separated blocks of the log) that name a frame of the plugin's files,
 # by object or by source file.
 ours() { # LOG...
-    sources=$(cd "$ACCEL_SRC" && echo srun_plugin/*.c runtime/config/*.c runtime/common/*.c)
+    sources=$(cd "$ACCEL_SRC" && find srun_plugin runtime/config runtime/common -name "*.c")
     names=$(for f in $sources; do basename "$f"; done | sed 's/\./\\./' | tr '\n' '|')
     sed 's/^==[0-9]*== \{0,1\}//' "$@" | awk -v frames="accel_spank|\\((${names%|}):" '
         BEGIN { RS = "" } $0 ~ frames && /(at|by) 0x/ { print; print "" }'
