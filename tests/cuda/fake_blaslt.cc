@@ -158,13 +158,14 @@ static bool is_fp8_product(const struct product *p, bool ta, bool tb)
     const cublasLtMatrixLayoutOpaque_t *a = &p->a_layout, *b = &p->b_layout;
     const cublasLtMatrixLayoutOpaque_t *d = &p->d_layout;
     const bool any = fake.capability / 10 == 10;
-    const bool turned = fake.capability == 89 || fake.capability / 10 == 9 ||
-                        fake.capability / 10 == 12;
+    const bool transposed = fake.capability == 89 || fake.capability / 10 == 9 ||
+                            fake.capability / 10 == 12;
 
     return is_fp8(b->type) && are_blocks(p) &&
            (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) &&
-           p->desc.compute == CUBLAS_COMPUTE_32F && (any || (turned && ta && !tb)) &&
-           !is_fp8(d->type) && is_fp8_whole(a) && is_fp8_whole(b) &&
+           p->desc.compute == CUBLAS_COMPUTE_32F &&
+           (any || (transposed && ta && !tb)) && !is_fp8(d->type) && is_fp8_whole(a) &&
+           is_fp8_whole(b) &&
            (p->desc.b_mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
             d->cols % 8 == 0) &&
            (ta ? a->cols : a->rows) % 16 == 0 && (ta ? a->rows : a->cols) % 16 == 0 &&

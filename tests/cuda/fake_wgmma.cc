@@ -15,8 +15,8 @@ enum { LANES = 32, ROWS = 16, STEP = 16, WARPS = 4, N_MOST = 128, ELEMENTS = 64 
 
 struct product {
     int n, group;
-    bool add;      /* to what the registers hold; else it replaces that */
-    bool turned_b; /* b has n side by side in memory, not k */
+    bool add;          /* to what the registers hold; else it replaces that */
+    bool transposed_b; /* b has n side by side in memory, not k */
     bool registers_a;
     bool f16;                   /* operands; else bfloat16 */
     uint64_t a, b;              /* descriptors */
@@ -55,7 +55,7 @@ bool fake_wgmma_left(unsigned warp)
 
 /* Where a descriptor has element (mn, k), which lies in memory after the first of its 8;
  * mn is a row of a or a column of b. */
-static const char *element_at(uint64_t descriptor, bool turned, int mn, int k)
+static const char *element_at(uint64_t descriptor, bool transposed, int mn, int k)
 {
     const uint64_t start = (descriptor & 0x3fff) << 4;
     const uint64_t leading = (descriptor >> 16 & 0x3fff) << 4;
@@ -65,7 +65,7 @@ static const char *element_at(uint64_t descriptor, bool turned, int mn, int k)
     if (descriptor >> 62 != 1 || (descriptor & 0x3fffc000c000c000))
         fake_give_up("wgmma: a descriptor of another layout than the stand-in knows");
     /* 128 bytes are 64 elements of mn or of k */
-    if (turned)
+    if (transposed)
         at += (uint64_t)(mn / 64) * leading + (uint64_t)(mn % 64) * 2 +
               (uint64_t)(k / 8) * stride + (uint64_t)(k % 8) * 128;
     else
@@ -75,18 +75,18 @@ static const char *element_at(uint64_t descriptor, bool turned, int mn, int k)
 }
 
 /* x[k][mn] of an operand in shared memory, 8 elements at a time. */
-static void take_shared(float x[STEP][N_MOST], uint64_t descriptor, bool turned,
+static void take_shared(float x[STEP][N_MOST], uint64_t descriptor, bool transposed,
                         bool f16, int first, int count)
 {
     uint16_t eight[8];
 
     for (int i = 0; i < count * STEP; i += 8) {
-        const int k = turned ? i / count : i % STEP;
-        const int mn = first + (turned ? i % count : i / STEP);
+        const int k = transposed ? i / count : i % STEP;
+        const int mn = first + (transposed ? i % count : i / STEP);
 
-        memcpy(eight, element_at(descriptor, turned, mn, k), sizeof(eight));
+        memcpy(eight, element_at(descriptor, transposed, mn, k), sizeof(eight));
         for (int e = 0; e < 8; e++)
-            x[k + (turned ? 0 : e)][mn - first + (turned ? e : 0)] =
+            x[k + (transposed ? 0 : e)][mn - first + (transposed ? e : 0)] =
                 fake_wide(eight[e], f16);
     }
 }
@@ -122,7 +122,7 @@ static void make(const struct product *p)
         take_registers(a, p->a_held, p->f16);
     else
         take_shared(a, p->a, false, p->f16, p->warp % WARPS * ROWS, ROWS);
-    take_shared(b, p->b, p->turned_b, p->f16, 0, p->n);
+    take_shared(b, p->b, p->transposed_b, p->f16, 0, p->n);
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < p->n / 2; i++) {
             float *at = sum_at(p, lane, i, &row, &col);

@@ -149,7 +149,7 @@ static void test_mma(bool f16)
 }
 
 /* Rows are scattered over shared memory: number i is 1000 (i / 8) + i % 8. */
-static __global__ void load(uint32_t *out, bool turned)
+static __global__ void load(uint32_t *out, bool transposed)
 {
     uint16_t *m = (uint16_t *)fakecuda_shared();
     unsigned t = threadIdx.x;
@@ -158,15 +158,15 @@ static __global__ void load(uint32_t *out, bool turned)
     for (int c = 0; c < 8; c++)
         m[(LANES - 1 - t) * 8 + c] = (uint16_t)(1000 * t + c);
     __syncthreads();
-    if (turned)
-        ptx_load_turned(r, m + (LANES - 1 - t) * 8);
+    if (transposed)
+        ptx_load_transposed(r, m + (LANES - 1 - t) * 8);
     else
         ptx_load(r, m + (LANES - 1 - t) * 8);
     for (int i = 0; i < 4; i++)
         out[t * 4 + i] = r[i];
 }
 
-static void test_load(bool turned)
+static void test_load(bool transposed)
 {
     static uint32_t r[LANES][4];
     uint32_t *out;
@@ -174,19 +174,19 @@ static void test_load(bool turned)
 
     begin();
     cudaMalloc(&out, sizeof(r));
-    RUN(load, 1, LANES, LANES * 16, one, out, turned);
+    RUN(load, 1, LANES, LANES * 16, one, out, transposed);
     cudaMemcpyAsync(r, out, sizeof(r), cudaMemcpyDeviceToHost, one);
     tap_is_int(cudaStreamSynchronize(one), cudaSuccess, "ldmatrix: no failure");
     for (int lane = 0; lane < LANES; lane++)
         for (int i = 0; i < 4; i++)
             for (int half = 0; half < 2; half++) {
-                int row = turned ? lane % 4 * 2 + half : lane / 4;
-                int col = turned ? lane / 4 : lane % 4 * 2 + half;
+                int row = transposed ? lane % 4 * 2 + half : lane / 4;
+                int col = transposed ? lane / 4 : lane % 4 * 2 + half;
                 uint32_t want = (uint32_t)(1000 * (8 * i + row) + col) & 0xffff;
 
                 wrong += (r[lane][i] >> 16 * half & 0xffff) != want;
             }
-    tap_is_int(wrong, 0, "ldmatrix%s: every element", turned ? ".trans" : "");
+    tap_is_int(wrong, 0, "ldmatrix%s: every element", transposed ? ".trans" : "");
 }
 
 template <typename T>
