@@ -151,7 +151,7 @@ static void pause_tree(accel_module_t *m, bool on)
         accel_tensor_t *p = m->param[i];
         bool trained = param_is_trained(p);
 
-        p->paused = trained && on;
+        p->param->paused = trained && on;
         p->needs_grad = trained && !on;
     }
     for (accel_module_t *c = m->child; c; c = c->next)

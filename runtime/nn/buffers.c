@@ -70,7 +70,6 @@ accel_tensor_t *accel_buffer(accel_module_t *m, const char *name, accel_dtype_t 
     t->elems = 1;
     for (int i = 0; i < ndim; i++)
         t->elems *= dims[i];
-    t->unit = -1;
     t->refs = 1; /* the module's, until the tree is freed */
     t->init = init;
     return t;

@@ -51,7 +51,8 @@ static accel_status_t matrix_narrows(const struct matrix *x, struct module_rules
     if (i >= 0)
         rules->rule[i].hits++;
     /* Until a rehearsal tells, modules of the program's own may do anything with it. */
-    x->weight->taken_wide = !asked && strcmp(x->module->cls->name, "Linear") != 0;
+    x->weight->param->taken_wide =
+        !asked && strcmp(x->module->cls->name, "Linear") != 0;
     /* fp8 leaves the run's dtype for the rest of a linear */
     *narrow_out = fits && x->module->types.compute == w->g->compute &&
                   (i < 0 ? nn_module_narrows(x->module, otherwise) : asked);
@@ -122,7 +123,7 @@ static accel_status_t open_scales(struct fp8_linears *out, accel_error_t *err)
         l->state = out->state + i * each;
         l->live = out->shown + i * FP8_TENSORS;
         fp8_begin(l);
-        out->weight[i]->fp8 = l;
+        out->weight[i]->param->fp8 = l;
         out->weight[i]->g->narrows = !out->recipe.blocks;
     }
     return ACCEL_OK;
@@ -148,7 +149,7 @@ accel_status_t fp8_linears_open(struct fp8_linears *out, accel_module_t *const *
 void fp8_linears_rehearse(struct fp8_linears *l)
 {
     for (int i = 0; i < l->count; i++)
-        l->weight[i]->taken_wide = false;
+        l->weight[i]->param->taken_wide = false;
 }
 
 int fp8_linears_wide(const struct fp8_linears *l, const char **name_out)
@@ -156,7 +157,7 @@ int fp8_linears_wide(const struct fp8_linears *l, const char **name_out)
     int n = 0;
 
     for (int i = 0; i < l->count; i++)
-        if (l->weight[i]->taken_wide && n++ == 0)
+        if (l->weight[i]->param->taken_wide && n++ == 0)
             *name_out = tensor_full_name(l->weight[i]);
     return n;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The linears of models that multiply in fp8, with their scales. In: module trees
- * and the policy. Out: weights that carry their scales (tensor.fp8).
+ * and the policy. Out: weights that carry their scales (param.fp8).
  */
 #ifndef ACCEL_NN_FP8_LINEARS_H
 #define ACCEL_NN_FP8_LINEARS_H

@@ -114,7 +114,7 @@ static void collect(accel_module_t *m, struct units *u)
         struct unit *to = &u->unit[m->unit];
 
         to->param[to->param_count++] = m->param[i];
-        m->param[i]->seen_as = m->types.compute;
+        m->param[i]->param->seen_as = m->types.compute;
     }
     for (accel_module_t *c = m->child; c; c = c->next)
         collect(c, u);

@@ -38,7 +38,7 @@ static void *own_failure(struct graph *g, const char *op, accel_status_t st,
  * parameter that accel_prepare has not placed yet has no unit either. */
 static bool is_parameter(const accel_tensor_t *t)
 {
-    return t->unit >= 0;
+    return tensor_unit(t) >= 0;
 }
 
 /* The inputs as the functions see them. Parameters stay gathered until op_done(u). */

@@ -312,7 +312,7 @@ static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w
         return false;
     if (bias->dim[0] != weight->dim[0])
         return op_misfit(g, op, weight, "weight", bias, "bias", "bias must be [V]");
-    if (bias->unit != weight->unit)
+    if (bias->param->unit != weight->param->unit)
         return graph_fail(g, A0606, op, "declare both in modules of the same unit",
                           "weight %s and bias %s belong to different units",
                           weight->name, bias->name);

@@ -99,7 +99,8 @@ static bool input_grad(struct graph *g, accel_tensor_t *x, const accel_tensor_t 
  * bias gets its gradient along with the weight's product. */
 static bool side_by_side(const accel_tensor_t *w, const accel_tensor_t *bias)
 {
-    return bias && bias->needs_grad && w->needs_grad && bias->unit == w->unit;
+    return bias && bias->needs_grad && w->needs_grad &&
+           bias->param->unit == w->param->unit;
 }
 
 /* dweight += delta^T x and, with side_by_side, dbias += the column sums of delta [rows,
@@ -212,7 +213,7 @@ static accel_tensor_t *as_operand(struct graph *g, accel_tensor_t *x,
 {
     accel_tensor_t *wide;
 
-    if (x->dtype != ACCEL_I8 || (g->backend->int8_operands && !w->fp8))
+    if (x->dtype != ACCEL_I8 || (g->backend->int8_operands && !w->param->fp8))
         return x;
     wide = graph_tensor(g, g->compute, x->ndim, x->dim);
     if (wide)

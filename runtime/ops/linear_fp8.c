@@ -10,8 +10,8 @@
 bool fp8_narrows(const struct graph *g, const accel_tensor_t *w,
                  enum fp8_product product)
 {
-    return w->fp8 && (g->training || w->fp8->recipe->evaluation) &&
-           !w->fp8->recipe->wide[product];
+    return w->param->fp8 && (g->training || w->param->fp8->recipe->evaluation) &&
+           !w->param->fp8->recipe->wide[product];
 }
 
 /* Is the input kept for the backward in fp8? */
@@ -23,14 +23,14 @@ static bool fp8_keeps(const struct graph *g, const accel_tensor_t *w)
 /* The copies of x are from here on those with w's scale. */
 static void input_share(accel_tensor_t *x, const accel_tensor_t *w)
 {
-    const struct fp8_recipe *r = w->fp8->recipe;
+    const struct fp8_recipe *r = w->param->fp8->recipe;
     const accel_dtype_t type = r->type[FP8_INPUT];
-    const float scale = r->current ? 0 : *fp8_scale(w->fp8, FP8_INPUT);
+    const float scale = r->current ? 0 : *fp8_scale(w->param->fp8, FP8_INPUT);
 
-    if (x->narrow_type != type || x->narrow_scale != scale)
-        x->narrow[0] = x->narrow[1] = NULL;
-    x->narrow_type = type;
-    x->narrow_scale = scale;
+    if (x->narrowed.type != type || x->narrowed.scale != scale)
+        x->narrowed.copy[0] = x->narrowed.copy[1] = NULL;
+    x->narrowed.type = type;
+    x->narrowed.scale = scale;
 }
 
 /* What another linear has made of x, or room for it. NULL: sticky error. */
@@ -39,7 +39,7 @@ static accel_tensor_t *input_copy(struct graph *g, accel_tensor_t *x,
 {
     const int place = narrowing_place(m);
     const int64_t bytes = narrowing_bytes(m);
-    accel_tensor_t *t = x->narrow[place];
+    accel_tensor_t *t = x->narrowed.copy[place];
 
     if (t && t->data)
         return t;
@@ -48,7 +48,7 @@ static accel_tensor_t *input_copy(struct graph *g, accel_tensor_t *x,
         return NULL;
     m->copy = t->data;
     /* a buffer outlives the micro-batch, and with it what it would point to */
-    x->narrow[place] = x->buffer ? NULL : t;
+    x->narrowed.copy[place] = x->buffer ? NULL : t;
     return t;
 }
 
@@ -63,7 +63,7 @@ void fp8_input(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
     bool apart, waits;
 
     *out = (struct narrow_input){ NULL };
-    waits = g->result.out == x && (now || keeps) && !w->fp8->recipe->blocks;
+    waits = g->result.out == x && (now || keeps) && !w->param->fp8->recipe->blocks;
     if (!waits)
         graph_queue_waiting(g);
     if (!now && !keeps)
@@ -120,7 +120,7 @@ int64_t fp8_weight_bytes(const struct backend *be, const accel_tensor_t *w, int 
     weight_forms(be, w, form);
     for (int i = 0; i < 2; i++)
         if (narrowing_place(&form[i]) == place &&
-            !w->fp8->recipe->wide[form[i].product])
+            !w->param->fp8->recipe->wide[form[i].product])
             bytes = narrowing_bytes(&form[i]);
     return bytes;
 }
@@ -131,7 +131,7 @@ int64_t fp8_weight_bytes(const struct backend *be, const accel_tensor_t *w, int 
 static void keep_weight(struct graph *g, const accel_tensor_t *w, const void *values)
 {
     const uint64_t now = *g->residency.changed + 1;
-    struct fp8_linear *l = w->fp8;
+    struct fp8_linear *l = w->param->fp8;
     struct narrowing form[2];
 
     if (l->kept_of == now)
@@ -149,14 +149,14 @@ static bool coded_weight(struct graph *g, const accel_tensor_t *w,
 {
     const struct backend *be = g->backend;
 
-    out->type = w->fp8->recipe->type[FP8_WEIGHT];
+    out->type = w->param->fp8->recipe->type[FP8_WEIGHT];
     if (form->transposed) {
         if (!scratch_copy(g, form, out))
             return false;
         be->quantize_transposed(be, NULL, form->copy, out->type, values, out->type,
                                 form->rows, form->cols, NULL, NULL);
     }
-    out->inverse = w->coded_inverse;
+    out->inverse = w->param->coded_inverse;
     return true;
 }
 
@@ -168,17 +168,17 @@ bool fp8_weight(struct graph *g, const accel_tensor_t *w, enum fp8_product produ
 
     *out = (struct factor){ .data = values, .type = g->compute };
     /* the recipe has no wide products then: none asks for other values */
-    if (w->coded)
+    if (w->param->coded)
         return coded_weight(g, w, &one, values, out);
     if (!fp8_narrows(g, w, product))
         return true;
-    if (w->fp8->kept_bytes[narrowing_place(&one)]) {
+    if (w->param->fp8->kept_bytes[narrowing_place(&one)]) {
         out->transposed = one.transposed;
         /* a rehearsal has no memory for them yet */
         if (g->backend->shapes_only)
             return true;
         keep_weight(g, w, values);
-        one.copy = w->fp8->kept[narrowing_place(&one)];
+        one.copy = w->param->fp8->kept[narrowing_place(&one)];
         *out = narrowing_factor(&one);
         return true;
     }

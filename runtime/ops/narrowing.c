@@ -25,7 +25,7 @@ struct narrowing narrowing_of(const struct backend *be, const accel_tensor_t *w,
 
 int narrowing_place(const struct narrowing *m)
 {
-    const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
+    const enum fp8_blocks blocks = m->w->param->fp8->recipe->blocks;
     const bool square = m->tensor == FP8_WEIGHT && blocks == FP8_BLOCKS_128 &&
                         m->has != BACKEND_FP8_WHOLE;
 
@@ -35,7 +35,7 @@ int narrowing_place(const struct narrowing *m)
 /* cuBLASLt on 9.0 takes 128 numbers of a line with a scale in multiples of 8 lines. */
 static bool is_padded(const struct narrowing *m)
 {
-    const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
+    const enum fp8_blocks blocks = m->w->param->fp8->recipe->blocks;
 
     return blocks && m->has == BACKEND_FP8_TURNED && !m->transposed &&
            m->tensor != FP8_WEIGHT;
@@ -94,7 +94,7 @@ static int64_t place_scales(const struct narrowing *m, struct block_scales *s)
  * the scales take. */
 static struct block_scales own_blocks(const struct narrowing *m, int64_t *bytes_out)
 {
-    const enum fp8_blocks blocks = m->w->fp8->recipe->blocks;
+    const enum fp8_blocks blocks = m->w->param->fp8->recipe->blocks;
     const struct block_shape shape = fp8_block_shape(blocks, m->tensor, m->product);
     struct block_scales s = { .inverse =
                                   m->copy ? (char *)m->copy + own_place(m) : NULL,
@@ -112,7 +112,7 @@ static struct block_scales own_blocks(const struct narrowing *m, int64_t *bytes_
 
 int64_t narrowing_bytes(const struct narrowing *m)
 {
-    const struct fp8_recipe *r = m->w->fp8->recipe;
+    const struct fp8_recipe *r = m->w->param->fp8->recipe;
     int64_t bytes = r->current ? 64 : 0;
 
     if (r->blocks)
@@ -128,7 +128,7 @@ static float *own_scale(const struct narrowing *m)
 
 struct factor narrowing_factor(const struct narrowing *m)
 {
-    const struct fp8_linear *l = m->w->fp8;
+    const struct fp8_linear *l = m->w->param->fp8;
     struct factor f = { .data = m->copy,
                         .type = l->recipe->type[m->tensor],
                         .transposed = m->transposed };
@@ -162,7 +162,7 @@ static void quantize_copy(struct graph *g, struct wide_matrix *src,
 static struct narrow_copy whole_copy(const struct narrowing *m, const float *scale,
                                      float *amax)
 {
-    return (struct narrow_copy){ .type = m->w->fp8->recipe->type[m->tensor],
+    return (struct narrow_copy){ .type = m->w->param->fp8->recipe->type[m->tensor],
                                  .rows = m->rows,
                                  .cols = m->cols,
                                  .copy = m[0].copy,
@@ -177,7 +177,7 @@ static void quantize_by_itself(struct graph *g, const struct narrowing *m,
                                struct wide_matrix *src)
 {
     const struct backend *be = g->backend;
-    const struct fp8_recipe *r = m->w->fp8->recipe;
+    const struct fp8_recipe *r = m->w->param->fp8->recipe;
     float *own = own_scale(m[0].copy ? &m[0] : &m[1]);
     struct narrow_copy look = whole_copy(m, NULL, own + 2);
     const struct narrow_copy copies = whole_copy(m, own, NULL);
@@ -197,10 +197,10 @@ static void quantize_by_itself(struct graph *g, const struct narrowing *m,
 static bool noted_before(const struct graph *g, const struct fp8_linear *l,
                          const accel_tensor_t *x)
 {
-    const struct fp8_linear *by = x->noted_by;
+    const struct fp8_linear *by = x->narrowed.noted_by;
     const struct backend *be = g->backend;
 
-    if (!by || by->seen != x->noted || l->seen != x->noted_before)
+    if (!by || by->seen != x->narrowed.noted || l->seen != x->narrowed.noted_before)
         return false;
     be->quantize(be, NULL, l->recipe->type[FP8_INPUT], &by->live[FP8_INPUT].amax,
                  ACCEL_F32, 1, NULL, &l->live[FP8_INPUT].amax);
@@ -212,9 +212,9 @@ static void note_input(struct graph *g, struct fp8_linear *l, accel_tensor_t *x)
 {
     if (g->backend->shapes_only)
         return;
-    x->noted_by = l;
-    x->noted_before = l->seen;
-    x->noted = l->seen = ++g->notes;
+    x->narrowed.noted_by = l;
+    x->narrowed.noted_before = l->seen;
+    x->narrowed.noted = l->seen = ++g->notes;
 }
 
 /* Delayed scaling: reads the numbers once. A forward that runs again has noted all
@@ -222,7 +222,7 @@ static void note_input(struct graph *g, struct fp8_linear *l, accel_tensor_t *x)
 static void quantize_delayed(struct graph *g, const struct narrowing *m,
                              struct wide_matrix *src)
 {
-    struct fp8_linear *l = m->w->fp8;
+    struct fp8_linear *l = m->w->param->fp8;
     struct fp8_live *live = &l->live[m->tensor];
     const bool again = g->recomputing && !l->recipe->wide[FP8_FORWARD];
     const bool copies = m[0].copy || m[1].copy, notes = g->training && !again;
@@ -232,7 +232,7 @@ static void quantize_delayed(struct graph *g, const struct narrowing *m,
     if (!copies && !notes)
         return;
     if (!copies && src->input && noted_before(g, l, src->input)) {
-        l->seen = src->input->noted;
+        l->seen = src->input->narrowed.noted;
         return;
     }
     quantize_copy(g, src, &to);
@@ -250,13 +250,13 @@ static void quantize_blocks(const struct backend *be, const struct narrowing *m,
                                       own_blocks(&m[1], &bytes) };
 
     if (dst[0] || dst[1])
-        be->quantize_blocks(be, dst, m->w->fp8->recipe->type[m->tensor], src, type,
-                            m->rows, s);
+        be->quantize_blocks(be, dst, m->w->param->fp8->recipe->type[m->tensor], src,
+                            type, m->rows, s);
 }
 
 void narrowing_make(struct graph *g, const struct narrowing *m, struct wide_matrix src)
 {
-    const struct fp8_recipe *r = m->w->fp8->recipe;
+    const struct fp8_recipe *r = m->w->param->fp8->recipe;
 
     if (r->blocks)
         quantize_blocks(g->backend, m, src.data, src.type);

@@ -44,7 +44,8 @@ static bool norm_grads(struct graph *g, const struct tape_entry *e,
 {
     const accel_tensor_t *gain = e->in[1], *bias = e->in[2];
     const bool with_bias = bias && bias->needs_grad;
-    const bool apart = with_bias && gain->needs_grad && gain->unit != bias->unit;
+    const bool apart =
+        with_bias && gain->needs_grad && gain->param->unit != bias->param->unit;
 
     if (gain->needs_grad && !(to->dgain = op_grad(g, e->op, gain)))
         return false;

@@ -105,7 +105,7 @@ bool op_parameter(struct graph *g, const char *op, const accel_tensor_t *t,
                           "%s must have %d dimensions, but %s is %s", what, ndim,
                           t->name, tensor_shape_text(t, shape, sizeof(shape)));
     /* a parameter has a unit from accel_prepare on */
-    if (t->unit < 0)
+    if (t->param->unit < 0)
         return graph_fail(g, A0604, op, "call accel_prepare before the forward",
                           "parameter %s has no values yet", t->name);
     return true;
@@ -212,7 +212,7 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
              accel_tensor_t *const *t, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (t[i] && t[i]->coded)
+        if (t[i] && t[i]->param->coded)
             return graph_fail(g, A0606, op,
                               "name its module in accel.precision.modules: "
                               "\"GLOB=bf16\"",
@@ -221,7 +221,7 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
                               t[i]->name);
         /* the rehearsal of a run finds what is to be gathered in its own dtype */
         if (t[i] && g->backend->shapes_only)
-            t[i]->taken_wide = true;
+            t[i]->param->taken_wide = true;
     }
     return op_want_coded(g, op, u, t, n);
 }
@@ -229,14 +229,15 @@ bool op_want(struct graph *g, const char *op, struct op_units *u,
 /* A module may use a parameter of another one, but not of one with another dtype. */
 static bool op_sees(struct graph *g, const char *op, const accel_tensor_t *t)
 {
-    if (!t || t->seen_as == g->compute)
+    if (!t || t->param->seen_as == g->compute)
         return true;
     return graph_fail(
         g, A0606, op,
         "give the modules that use it one dtype: accel.precision.modules, "
         "or accel_module_precision",
         "parameter %s is %s here, but module '%s' computes in %s", t->name,
-        accel_dtype_name(t->seen_as), g->module_path, accel_dtype_name(g->compute));
+        accel_dtype_name(t->param->seen_as), g->module_path,
+        accel_dtype_name(g->compute));
 }
 
 /* Units are gathered in the order of t; a unit that two tensors share counts once. */
@@ -255,7 +256,7 @@ bool op_want_coded(struct graph *g, const char *op, struct op_units *u,
 
         for (int k = 0; k < u->count; k++)
             /* the same unit twice would need two dones and gather nothing new */
-            have = have || u->unit[k] == t[i]->unit;
+            have = have || u->unit[k] == t[i]->param->unit;
         if (have)
             continue;
         /* placed by an accel_prepare that failed before it opened the shards */
@@ -269,12 +270,13 @@ bool op_want_coded(struct graph *g, const char *op, struct op_units *u,
             return graph_fail(g, A0606, op, "wrap fewer modules",
                               "one op uses parameters of three units");
         }
-        st = g->residency.want(g->residency.user, t[i]->unit, &u->base[u->count], &err);
+        st = g->residency.want(g->residency.user, t[i]->param->unit, &u->base[u->count],
+                               &err);
         if (st) {
             op_done(g, u);
             return residency_failed(g, op, st, &err);
         }
-        u->unit[u->count++] = t[i]->unit;
+        u->unit[u->count++] = t[i]->param->unit;
     }
     return true;
 }
@@ -291,12 +293,13 @@ const void *op_values(const struct graph *g, const struct op_units *u,
 {
     /* a gathered unit is one array in the compute dtype, apart from what is coded */
     const size_t elem = accel_dtype_bytes(g->compute);
-    const size_t at =
-        t ? (size_t)t->unit_offset * elem - (size_t)t->coded_before * (elem - 1) : 0;
+    const size_t at = t ? (size_t)t->param->unit_offset * elem -
+                              (size_t)t->param->coded_before * (elem - 1)
+                        : 0;
 
     for (int k = 0; t && k < u->count; k++)
         /* op_want has put every unit of the op here */
-        if (u->unit[k] == t->unit)
+        if (u->unit[k] == t->param->unit)
             return (const char *)u->base[k] + at;
     return NULL;
 }
@@ -316,13 +319,14 @@ float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t)
     accel_error_t err = { 0 };
     /* a unit's gradients are one array, in float32 whatever the compute dtype */
     float *base;
-    accel_status_t st = g->residency.grad(g->residency.user, t->unit, &base, &err);
+    accel_status_t st =
+        g->residency.grad(g->residency.user, t->param->unit, &base, &err);
 
     if (st) {
         residency_failed(g, op, st, &err);
         return NULL;
     }
-    return base + t->unit_offset;
+    return base + t->param->unit_offset;
 }
 
 /* A tensor for the gradient of x, uninitialized. */

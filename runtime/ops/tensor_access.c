@@ -80,7 +80,7 @@ accel_status_t accel_tensor_write(accel_tensor_t *t, const void *host, size_t by
     if (bytes != want)
         return accel_fail(err, A0611, "pass the whole tensor in its own dtype",
                           "the tensor has %zu bytes, not %zu", want, bytes);
-    t->narrow[0] = t->narrow[1] = NULL; /* of the values before, too */
+    t->narrowed.copy[0] = t->narrowed.copy[1] = NULL; /* of the values before, too */
     /* host may change as soon as this returns */
     t->g->backend->from_host(t->g->backend, t->data, host, bytes);
     return ACCEL_OK;

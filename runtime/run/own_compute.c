@@ -122,7 +122,7 @@ accel_status_t accel_unit_param(accel_unit_t *unit, const char *name, int ndim,
         return accel_fail_nomem(err, "a parameter", sizeof(*p));
     }
     p->g = &unit->run->graph;
-    p->values = values;
+    p->param->values = values;
     unit->param = list;
     list[unit->params++] = p;
     return ACCEL_OK;
@@ -290,8 +290,9 @@ const void *accel_unit_values(const accel_unit_t *unit, int index)
         fail_late(unit, "the unit has no parameter with that number",
                   "number parameters from 0, in the order of accel_unit_param");
     else
-        return (const char *)unit->data + (size_t)unit->param[index]->unit_offset *
-                                              accel_dtype_bytes(accel_unit_dtype(unit));
+        return (const char *)unit->data +
+               (size_t)unit->param[index]->param->unit_offset *
+                   accel_dtype_bytes(accel_unit_dtype(unit));
     return NULL;
 }
 
@@ -335,7 +336,7 @@ accel_status_t accel_unit_gradient(accel_unit_t *unit, int index, float **out,
     ACCEL_TRY(st, r->grad(r->user, unit->number, &base, &e));
     if (st != ACCEL_OK)
         return run_report(unit->run, st, &e, err);
-    *out = base + unit->param[index]->unit_offset;
+    *out = base + unit->param[index]->param->unit_offset;
     return ACCEL_OK;
 }
 

@@ -322,7 +322,7 @@ static void forget_values(accel_t *run)
 {
     for (int u = 0; u < run->units.count; u++)
         for (int i = 0; i < run->units.unit[u].param_count; i++)
-            run->units.unit[u].param[i]->values = NULL;
+            run->units.unit[u].param[i]->param->values = NULL;
 }
 
 /* Failures that one rank can have alone are agreed on before the next collective step.

@@ -148,7 +148,7 @@ static void widen_saved(const struct conversion *c, char *room, int64_t all, int
 static void take_masters(const struct conversion *c, const struct shard_unit *u,
                          const accel_tensor_t *p, int64_t b, int64_t e, char *room)
 {
-    const int64_t at = u->at + p->unit_offset + b - u->first;
+    const int64_t at = u->at + p->param->unit_offset + b - u->first;
     float piece[PIECE];
 
     for (int64_t i = 0; i < e - b; i += PIECE) {
@@ -169,7 +169,7 @@ static void take_state(const struct conversion *c, const struct shard_unit *u,
 {
     const struct shard_trainer *t = &c->s->trainer[u->def->optim];
     const accel_moments_t form = c->saved->moments[u->def->optim];
-    const int64_t at = u->state_at + p->unit_offset + b - u->first;
+    const int64_t at = u->state_at + p->param->unit_offset + b - u->first;
 
     for (int k = 0; k < t->states; k++)
         take_array(c, shard_array_at(t, k, at), shard_room_at(t, room, k, e - b, form),

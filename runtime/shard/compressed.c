@@ -22,7 +22,8 @@ static void shapes_add(struct shape_list *l, const struct unit *def, int64_t at)
 {
     for (int j = 0; j < def->param_count; j++) {
         const accel_tensor_t *p = def->param[j];
-        const int64_t from = at + p->unit_offset, rows = p->ndim > 0 ? p->dim[0] : 1;
+        const int64_t from = at + p->param->unit_offset,
+                      rows = p->ndim > 0 ? p->dim[0] : 1;
 
         if (!param_is_trained(p))
             continue;

@@ -52,10 +52,10 @@ accel_status_t shard_coded_open(struct shard *s, const struct units *units,
         for (int j = 0; j < units->unit[i].param_count; j++) {
             accel_tensor_t *p = units->unit[i].param[j];
 
-            p->coded = u->coded > 0 && param_is_codable(p);
-            p->coded_before =
-                2 * p->unit_offset -
-                plan_gathered_bytes(shard_codes(s, i), i, p->unit_offset, 2);
+            p->param->coded = u->coded > 0 && param_is_codable(p);
+            p->param->coded_before =
+                2 * p->param->unit_offset -
+                plan_gathered_bytes(shard_codes(s, i), i, p->param->unit_offset, 2);
         }
     }
     return ACCEL_OK;
@@ -94,7 +94,7 @@ accel_status_t shard_coded_alloc(struct shard *s, accel_error_t *err)
     s->coded_amax = (float *)(void *)at;
     s->coded_scale = s->coded_amax + s->coded.n;
     for (int i = 0; i < s->coded.n; i++)
-        s->coded_param[i]->coded_inverse = s->coded_scale + 2 * i + 1;
+        s->coded_param[i]->param->coded_inverse = s->coded_scale + 2 * i + 1;
     return ACCEL_OK;
 }
 
@@ -128,10 +128,10 @@ static void own_amax(const struct shard *s, int number)
         return;
     for (int64_t i = b, n; i < e; i += n) {
         n = e - i < piece ? e - i : piece;
-        shard_read_masters(s, s->be, u->at + p->unit_offset + i - u->first, n, wide,
-                           s->coded_wide);
-        s->be->quantize(s->be, NULL, p->fp8->recipe->type[FP8_WEIGHT], s->coded_wide,
-                        wide, n, NULL, &s->coded_amax[number]);
+        shard_read_masters(s, s->be, u->at + p->param->unit_offset + i - u->first, n,
+                           wide, s->coded_wide);
+        s->be->quantize(s->be, NULL, p->param->fp8->recipe->type[FP8_WEIGHT],
+                        s->coded_wide, wide, n, NULL, &s->coded_amax[number]);
     }
 }
 
@@ -149,7 +149,7 @@ accel_status_t shard_coded_scale(struct shard *s, accel_error_t *err)
                                         ACCEL_F32, COMM_MAX, err)
                       : ACCEL_OK;
     for (int i = 0; i < s->coded.n && st == ACCEL_OK; i++) {
-        const struct fp8_recipe *r = s->coded_param[i]->fp8->recipe;
+        const struct fp8_recipe *r = s->coded_param[i]->param->fp8->recipe;
 
         s->be->scale_of(s->be, s->coded_scale + 2 * i, r->type[FP8_WEIGHT], r->powers,
                         &s->coded_amax[i]);
@@ -187,7 +187,7 @@ static int coded_at(const struct shard *s, const struct shard_unit *u, int64_t a
 static void put_codes(const struct shard *s, int number, char *to, int64_t at,
                       int64_t n)
 {
-    const struct fp8_recipe *r = s->coded_param[number]->fp8->recipe;
+    const struct fp8_recipe *r = s->coded_param[number]->param->fp8->recipe;
     const accel_dtype_t wide = s->o.precision.parameters;
     const int64_t piece = plan_coded_elems(s->be->device);
 

@@ -45,8 +45,8 @@ static void init_range(const accel_tensor_t *p, uint64_t seed, int64_t begin,
 {
     uint64_t name = shard_name_hash(p);
 
-    if (p->values) {
-        memcpy(dst, p->values + begin, (size_t)(end - begin) * sizeof(*dst));
+    if (p->param->values) {
+        memcpy(dst, p->param->values + begin, (size_t)(end - begin) * sizeof(*dst));
         return;
     }
     if (p->init.kind != ACCEL_INIT_NORMAL && p->init.kind != ACCEL_INIT_UNIFORM) {
@@ -97,7 +97,7 @@ static void init_param(struct shard *s, const struct shard_unit *u,
 
     if (!shard_param_range(p, u->first, u->stored, &b, &e))
         return;
-    at = u->at + p->unit_offset + b - u->first;
+    at = u->at + p->param->unit_offset + b - u->first;
     if (!s->home->device && type != ACCEL_F32) {
         init_narrow(s, p, b, e, at);
         return;
@@ -127,7 +127,7 @@ void shard_init(struct shard *s, uint64_t seed)
         const struct shard_unit *u = &s->unit[i];
 
         for (int j = 0; j < u->def->param_count; j++) {
-            u->undrawn[j] = !u->def->param[j]->values;
+            u->undrawn[j] = !u->def->param[j]->param->values;
             /* the program's array may be gone after accel_prepare */
             if (!u->undrawn[j])
                 init_param(s, u, u->def->param[j]);

@@ -81,15 +81,15 @@ accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
             const accel_tensor_t *p = u->def->param[j];
             accel_piece_t call = { .name = tensor_full_name(p),
                                    .step = t,
-                                   .lr = lr * p->lr_scale,
-                                   .weight_decay = p->weight_decay };
+                                   .lr = lr * p->param->lr_scale,
+                                   .weight_decay = p->param->weight_decay };
             struct own_piece stored = { .arrays = 2 + trainer->states };
             int64_t b, e, at;
 
             if (!param_is_trained(p) ||
                 !shard_param_range(p, u->first, u->stored, &b, &e))
                 continue;
-            at = p->unit_offset + b - u->first;
+            at = p->param->unit_offset + b - u->first;
             call.first = b;
             call.count = stored.count = e - b;
             stored.at[0] = shard_master_at(s, u->at + at);

@@ -600,7 +600,7 @@ void shard_memory(const struct shard *s, struct shard_memory *memory_out)
 bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
                        int64_t *begin_out, int64_t *end_out)
 {
-    int64_t b = first - p->unit_offset, e = b + count;
+    int64_t b = first - p->param->unit_offset, e = b + count;
 
     *begin_out = b < 0 ? 0 : b;
     *end_out = e > p->elems ? p->elems : e;

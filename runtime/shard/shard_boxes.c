@@ -174,7 +174,7 @@ static void walk_param(const struct shard *s, const struct shard_unit *u,
                        struct box_walk *w)
 {
     const struct shard_trainer *t = trainer_of(s, u);
-    const int64_t at = p->unit_offset + b - u->first;
+    const int64_t at = p->param->unit_offset + b - u->first;
     const bool trained = param_is_trained(p);
     const accel_moments_t form = trained
                                      ? shard_saved_moments(w->saved, t, u->def->optim)

@@ -60,7 +60,7 @@ accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f 
             if (param_is_trained(p) &&
                 shard_param_range(p, u->first, u->stored, &b, &e))
                 st = show(s, fn, user, tensor_full_name(p),
-                          own + (p->unit_offset + b - u->first), b, e - b, err);
+                          own + (p->param->unit_offset + b - u->first), b, e - b, err);
         }
         if (narrow)
             shard_narrow_gradient(s, u);
@@ -248,11 +248,12 @@ static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
 static int step_of_param(struct shard *s, const accel_optimizer_t *o,
                          const accel_tensor_t *p, float lr, int64_t t, float grad_scale)
 {
-    const struct optim_param own = { p->lr_scale, p->weight_decay, false, -1 };
+    const struct optim_param own = { p->param->lr_scale, p->param->weight_decay, false,
+                                     -1 };
 
     for (int i = 0; i < s->steps; i++)
-        if (s->step_like[i]->lr_scale == p->lr_scale &&
-            s->step_like[i]->weight_decay == p->weight_decay)
+        if (s->step_like[i]->param->lr_scale == p->param->lr_scale &&
+            s->step_like[i]->param->weight_decay == p->param->weight_decay)
             return i;
     s->step[s->steps] = optim_step_of(o, &own, lr, t, grad_scale);
     s->step[s->steps].draws = shard_draws(s, t);
@@ -335,7 +336,7 @@ static void list_unit(struct shard *s, const struct shard_unit *u,
 
         if (!param_is_trained(p) || !shard_param_range(p, u->first, u->stored, &b, &e))
             continue;
-        at = b + p->unit_offset - u->first;
+        at = b + p->param->unit_offset - u->first;
         x.step = step_of_param(s, o, p, lr, t, grad_scale);
         x.name = drawn ? shard_name_hash(p) : 0;
         x.first = drawn ? b : 0;

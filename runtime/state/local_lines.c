@@ -37,8 +37,8 @@ static uint64_t layout_hash(const accel_t *run)
             const char *name = tensor_full_name(u->param[j]);
 
             h = XXH3_64bits_withSeed(name, strlen(name), h);
-            h = XXH3_64bits_withSeed(&u->param[j]->unit_offset,
-                                     sizeof(u->param[j]->unit_offset), h);
+            h = XXH3_64bits_withSeed(&u->param[j]->param->unit_offset,
+                                     sizeof(u->param[j]->param->unit_offset), h);
         }
     }
     return h;

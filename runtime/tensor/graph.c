@@ -236,7 +236,6 @@ static void tensor_describe(struct graph *g, accel_tensor_t *t, accel_dtype_t ty
     t->ndim = ndim;
     memcpy(t->dim, dims, (size_t)ndim * sizeof(*dims));
     t->elems = (int64_t)elems;
-    t->unit = -1;
     t->refs = 1;
     t->scoped = true;
 }
@@ -308,7 +307,7 @@ void graph_scratch_free(struct graph *g, void *p)
 
 void tensor_retain(accel_tensor_t *t)
 {
-    if (t && t->unit < 0)
+    if (t && tensor_unit(t) < 0)
         t->refs++;
 }
 
@@ -353,7 +352,7 @@ bool tape_record(struct graph *g, const struct tape_entry *e)
         tensor_retain(e->saved[i]);
     /* parameters are no results of ops: who reads them does not matter */
     for (int i = 0; i < TAPE_MAX_IN; i++)
-        if (e->in[i] && e->in[i]->unit < 0)
+        if (e->in[i] && tensor_unit(e->in[i]) < 0)
             e->in[i]->readers++;
     return true;
 }

@@ -33,7 +33,50 @@ struct residency {
     const uint64_t *changed;
 };
 
-/* A tensor of the micro-batch, a parameter (unit >= 0 after the layout) or a buffer. */
+/* What only a parameter has. */
+struct param {
+    /* -1: not assigned yet */
+    int unit;
+    /* elements from the start of the unit */
+    int64_t unit_offset;
+    /* the dtype that ops see, which is that of its unit */
+    accel_dtype_t seen_as;
+    /* It is trained, but has needs_grad off until accel_model_freeze turns it on
+     * again. */
+    bool paused;
+    /* An op that is no linear takes it, or may; so it is not coded. */
+    bool taken_wide;
+    /* The residency hands it out in fp8, by the recipe of `fp8`; the elements before it
+     * in its unit that are so, a byte each; and what its codes are multiplied by, in
+     * the memory of the backend. */
+    bool coded;
+    int64_t coded_before;
+    const float *coded_inverse;
+    /* The scales with which linear multiplies by this weight in fp8; not owned.
+     * NULL: it multiplies in the compute dtype. */
+    struct fp8_linear *fp8;
+    /* the program's initial values, until accel_prepare; NULL: init */
+    const float *values;
+    /* of its parameter group; set by accel_prepare */
+    float lr_scale, weight_decay;
+};
+
+/* What linears in fp8 know of their input. */
+struct narrowed {
+    /* What a linear has made of it in fp8 with that scale (0: its own), for others
+     * with the same; its data is NULL where nobody holds it. The second is for the
+     * gradient of the weight, where that takes another copy: transposed, or with scales
+     * of other blocks. */
+    struct accel_tensor *copy[2];
+    accel_dtype_t type;
+    float scale;
+    /* The last linear to note the largest magnitude of what is narrow: what it had seen
+     * before (fp8_linear.seen), and since; NULL: none */
+    const struct fp8_linear *noted_by;
+    uint64_t noted_before, noted;
+};
+
+/* A tensor of the micro-batch, a parameter or a buffer. */
 struct accel_tensor {
     struct graph *g;
     accel_dtype_t dtype;
@@ -45,9 +88,6 @@ struct accel_tensor {
     /* float32 or compute dtype; during backward only */
     struct accel_tensor *grad;
     bool needs_grad;
-    /* A parameter that is trained, but has needs_grad off until accel_model_freeze
-     * turns it on again. */
-    bool paused;
     /* holders of `data`: its module's scope, tape entries, a `grad` link */
     int refs;
     /* the scope still holds it */
@@ -66,57 +106,37 @@ struct accel_tensor {
     bool grad_before;
     /* a backward has been through what made it */
     bool spent;
-    /* Parameters only. -1: not a parameter, or not assigned yet. */
-    int unit;
-    /* Parameters only: the dtype that ops see, which is that of its unit. */
-    accel_dtype_t seen_as;
-    /* elements from the start of the unit */
-    int64_t unit_offset;
-    /* What a linear has made of it in fp8 with that scale (0: its own), for others
-     * with the same; its data is NULL where nobody holds it. The second is for the
-     * gradient of the weight, where that takes another copy: transposed, or with scales
-     * of other blocks. */
-    struct accel_tensor *narrow[2];
-    accel_dtype_t narrow_type;
-    float narrow_scale;
-    /* The last linear to note the largest magnitude of what is narrow: what it had seen
-     * before (fp8_linear.seen), and since; NULL: none */
-    const struct fp8_linear *noted_by;
-    uint64_t noted_before, noted;
+    /* Inside, not behind a pointer: in an fp8 run the inputs of all linears have it,
+     * and a step allocates nothing. */
+    struct narrowed narrowed;
+    /* NULL: no parameter */
+    struct param *param;
     /* name of a parameter in its model, else NULL */
     const char *name;
     /* of a parameter or buffer, "MODEL/NAME", malloc; NULL: the model has no name */
     char *full;
     /* name of a buffer in its model, else NULL */
     const char *buffer;
+    /* of a parameter or buffer */
     accel_init_t init;
-    /* the program's initial values, until accel_prepare; NULL: init */
-    const float *values;
-    /* of its parameter group; set by accel_prepare */
-    float lr_scale, weight_decay;
-    /* The scales with which linear multiplies by this weight in fp8; not owned.
-     * NULL: it multiplies in the compute dtype. */
-    struct fp8_linear *fp8;
-    /* Parameters only: the residency hands it out in fp8, by the recipe of `fp8`;
-     * the elements before it in its unit that are so, a byte each; and what its codes
-     * are multiplied by, in the memory of the backend. */
-    bool coded;
-    int64_t coded_before;
-    const float *coded_inverse;
-    /* Parameters only: an op that is no linear takes it, or may; so it is not coded. */
-    bool taken_wide;
 };
+
+/* The unit of a parameter. -1: none yet, or no parameter. */
+static inline int tensor_unit(const accel_tensor_t *t)
+{
+    return t->param ? t->param->unit : -1;
+}
 
 /* May the residency hand it out in fp8? */
 static inline bool param_is_codable(const accel_tensor_t *p)
 {
-    return p->fp8 && !p->taken_wide;
+    return p->param->fp8 && !p->param->taken_wide;
 }
 
 /* Has the parameter an optimizer? Not where it is frozen for the whole run. */
 static inline bool param_is_trained(const accel_tensor_t *p)
 {
-    return p->needs_grad || p->paused;
+    return p->needs_grad || p->param->paused;
 }
 
 /* What the parameter or buffer is called outside of its model. */

@@ -17,10 +17,16 @@
 
 _Static_assert(ALIGN_ELEMS % SCALED_BLOCK == 0, "no block has two parameters");
 
+/* A parameter and what only parameters have: one allocation. */
+struct declared {
+    accel_tensor_t tensor;
+    struct param param;
+};
+
 accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int ndim,
                           const int64_t *dims, accel_init_t init)
 {
-    accel_tensor_t *t = NULL;
+    struct declared *p = NULL;
     int64_t elems = 1;
 
     if (!name) {
@@ -48,24 +54,23 @@ accel_tensor_t *param_new(struct graph *g, const char *owner, char *name, int nd
                    (int)init.kind);
         goto fail;
     }
-    t = calloc(1, sizeof(*t));
-    if (!t) {
+    p = calloc(1, sizeof(*p));
+    if (!p) {
         graph_fail(g, A0001, NULL, "use more ranks or a smaller model",
                    "cannot allocate a parameter");
         goto fail;
     }
-    *t = (accel_tensor_t){ .g = g,
-                           .dtype = ACCEL_F32,
-                           .ndim = ndim,
-                           .elems = elems,
-                           .needs_grad = true,
-                           .unit = -1,
-                           .seen_as = g->compute,
-                           .lr_scale = 1,
-                           .name = name,
-                           .init = init };
-    memcpy(t->dim, dims, (size_t)ndim * sizeof(*dims));
-    return t;
+    p->param = (struct param){ .unit = -1, .seen_as = g->compute, .lr_scale = 1 };
+    p->tensor = (accel_tensor_t){ .g = g,
+                                  .dtype = ACCEL_F32,
+                                  .ndim = ndim,
+                                  .elems = elems,
+                                  .needs_grad = true,
+                                  .name = name,
+                                  .init = init,
+                                  .param = &p->param };
+    memcpy(p->tensor.dim, dims, (size_t)ndim * sizeof(*dims));
+    return &p->tensor;
 fail:
     free(name);
     return NULL;
@@ -77,7 +82,7 @@ void param_free(accel_tensor_t *p)
         free((char *)(uintptr_t)p->name);
         free(p->full);
     }
-    free(p);
+    free(p); /* the start of its struct declared */
 }
 
 /* Appends the parameters of one kind, trained or frozen, in order of declaration. */
@@ -88,8 +93,8 @@ static void place_params(struct unit *u, int number, bool trained)
 
         if (p->needs_grad != trained)
             continue;
-        p->unit = number;
-        p->unit_offset = u->elems;
+        p->param->unit = number;
+        p->param->unit_offset = u->elems;
         u->elems += (p->elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
     }
 }
@@ -126,7 +131,7 @@ int units_coded(const struct units *u, struct plan_coded *list,
             if (!param_is_codable(p))
                 continue;
             if (list)
-                list[n] = (struct plan_coded){ i, p->unit_offset, p->elems };
+                list[n] = (struct plan_coded){ i, p->param->unit_offset, p->elems };
             if (param_out)
                 param_out[n] = p;
             n++;

@@ -44,8 +44,8 @@ static void apply_to(struct unit *u, const struct accel_optim *o, int *hits)
             continue;
         }
         own = optim_param_of(&o->settings, tensor_full_name(p), p->ndim);
-        p->lr_scale = own.lr_scale;
-        p->weight_decay = own.weight_decay;
+        p->param->lr_scale = own.lr_scale;
+        p->param->weight_decay = own.weight_decay;
         if (own.group >= 0)
             hits[own.group]++;
         if (own.frozen)

@@ -178,7 +178,7 @@ static bool rig_open(struct rig *k, const struct op_trial *t, struct backend *be
     for (int i = 0; t->recipe && i < t->inputs; i++) {
         k->linear[i].recipe = t->recipe;
         if (t->in[i].kind == OP_PARAMETER && t->in[i].ndim == 2)
-            k->in[i]->fp8 = &k->linear[i];
+            k->in[i]->param->fp8 = &k->linear[i];
     }
     return true;
 }
@@ -197,8 +197,8 @@ static void place(struct rig *k, const struct op_trial *t)
         const struct op_input *in = &t->in[i];
 
         if (in->kind == OP_PARAMETER) {
-            pack(k->r.master[k->in[i]->unit] + k->in[i]->unit_offset, in->v, in->elems,
-                 ACCEL_F32);
+            pack(k->r.master[k->in[i]->param->unit] + k->in[i]->param->unit_offset,
+                 in->v, in->elems, ACCEL_F32);
             continue;
         }
         k->in[i] = graph_tensor(&k->g,
@@ -288,7 +288,8 @@ static bool through(struct op_trial *t, struct rig *k, struct op_outcome *o)
             o->grad[i] = download(k->in[i]->grad, in->elems);
         else if (in->kind == OP_PARAMETER) {
             o->grad[i] = calloc((size_t)in->elems + 1, sizeof(float));
-            memcpy(o->grad[i], k->r.grad[k->in[i]->unit] + k->in[i]->unit_offset,
+            memcpy(o->grad[i],
+                   k->r.grad[k->in[i]->param->unit] + k->in[i]->param->unit_offset,
                    (size_t)in->elems * sizeof(float));
         }
     }

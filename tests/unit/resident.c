@@ -83,7 +83,7 @@ int resident_open(struct resident *r, const struct units *units, accel_dtype_t c
         if (!r->master[u] || !r->grad[u] || alloc_unit(r, u))
             return -1;
         for (int i = 0; i < unit->param_count; i++)
-            fill(r->master[u] + unit->param[i]->unit_offset, unit->param[i],
+            fill(r->master[u] + unit->param[i]->param->unit_offset, unit->param[i],
                  ((uint64_t)seed << 40) + ((uint64_t)u << 32) + ((uint64_t)i << 26));
     }
     resident_refresh(r);

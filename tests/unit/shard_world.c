@@ -39,20 +39,21 @@ static void add_param(struct model *m, int u, const char *name, int ndim,
         snprintf(m->name[u][j], sizeof(m->name[u][j]), "%s", name);
     else
         snprintf(m->name[u][j], sizeof(m->name[u][j]), "h.%d.%s", u - 1, name);
+    m->param[u][j] = (struct param){ .unit = u,
+                                     .unit_offset = unit->elems,
+                                     .lr_scale = 1,
+                                     .weight_decay = ndim >= 2 ? 0.1f : 0 };
     *p = (accel_tensor_t){ .dtype = ACCEL_F32,
                            .ndim = ndim,
                            .elems = 1,
-                           .unit = u,
                            .name = m->name[u][j],
                            .init = init,
                            .needs_grad = true,
-                           .lr_scale = 1,
-                           .weight_decay = ndim >= 2 ? 0.1f : 0 };
+                           .param = &m->param[u][j] };
     for (int d = 0; d < ndim; d++) {
         p->dim[d] = dim[d];
         p->elems *= dim[d];
     }
-    p->unit_offset = unit->elems;
     unit->elems = (unit->elems + p->elems + 15) / 16 * 16;
     m->list[u][j] = p;
     unit->param = m->list[u];
@@ -170,7 +171,8 @@ int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
     for (int j = 0; g && j < m->unit[u].param_count; j++) {
         const accel_tensor_t *p = m->unit[u].param[j];
 
-        for (int64_t i = p->unit_offset; i < p->unit_offset + p->elems; i++) {
+        for (int64_t i = p->param->unit_offset; i < p->param->unit_offset + p->elems;
+             i++) {
             float x = compute == ACCEL_BF16 ? bf16_to_f32(((bf16_t *)data)[i])
                                             : ((float *)data)[i];
 
@@ -222,7 +224,7 @@ static int64_t locate(const struct model *m, const char *name, int *kind,
             for (*kind = 0; *kind < 3; (*kind)++) {
                 snprintf(want, sizeof(want), form[*kind], (*param)->name);
                 if (strcmp(want, name) == 0)
-                    return m->base[u] + (*param)->unit_offset;
+                    return m->base[u] + (*param)->param->unit_offset;
             }
         }
     }

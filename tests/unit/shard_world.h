@@ -18,6 +18,7 @@
 
 struct model {
     accel_tensor_t tensor[UNITS][PER], *list[UNITS][PER];
+    struct param param[UNITS][PER];
     struct unit unit[UNITS];
     struct units units;
     char name[UNITS][PER][32];

@@ -129,10 +129,10 @@ static void compare(struct graph *g, const struct row *c, struct net *net,
     accel_tensor_read(x->grad, dx, (size_t)n, NULL);
     near(c, dx, w->dx, n, "gradient of x");
     if (c->head)
-        near(c, r->grad[0] + net->weight->unit_offset, w->dw,
+        near(c, r->grad[0] + net->weight->param->unit_offset, w->dw,
              (int64_t)c->vocab * c->cols, "gradient of the weight");
     if (c->bias)
-        near(c, r->grad[0] + net->bias->unit_offset, w->db, c->vocab,
+        near(c, r->grad[0] + net->bias->param->unit_offset, w->db, c->vocab,
              "gradient of the bias");
     free(dx);
 }
@@ -151,9 +151,9 @@ static void run(const struct row *c, struct graph *g, accel_module_t *m,
     float value = NAN;
 
     for (int64_t i = 0; i < nw; i++)
-        r->master[0][net->weight->unit_offset + i] = (float)w[i];
+        r->master[0][net->weight->param->unit_offset + i] = (float)w[i];
     for (int i = 0; i < c->vocab; i++)
-        r->master[0][net->bias->unit_offset + i] = (float)b[i];
+        r->master[0][net->bias->param->unit_offset + i] = (float)b[i];
     for (int i = 0; i < c->rows; i++)
         target[i] = i % 5 == 4 ? -7 : (int32_t)((i * 31L) % c->vocab);
     resident_refresh(r);

@@ -97,9 +97,9 @@ static bool step(struct graph *g, accel_module_t *m, struct resident *r,
     if (!good)
         tap_diag("%s %s", g->error.text, err.text);
     resident_pull(r);
-    memcpy(out->dw, r->grad[0] + net->weight->unit_offset,
+    memcpy(out->dw, r->grad[0] + net->weight->param->unit_offset,
            (size_t)c->vocab * COLS * sizeof(float));
-    memcpy(out->db, r->grad[0] + net->bias->unit_offset,
+    memcpy(out->db, r->grad[0] + net->bias->param->unit_offset,
            (size_t)c->vocab * sizeof(float));
     out->products = count.products;
     return good;

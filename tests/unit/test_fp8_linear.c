@@ -162,7 +162,7 @@ static void rig_scales(struct rig *k)
         fp8_take(l);
         fp8_show(l, k->live[i]);
         l->live = k->live[i];
-        k->weight[i]->fp8 = l;
+        k->weight[i]->param->fp8 = l;
     }
 }
 
@@ -209,9 +209,9 @@ static void rig_close(struct rig *k)
 static double weight_at(const struct rig *k, int i, int64_t o, int64_t c)
 {
     const accel_tensor_t *w = k->weight[i];
-    const bf16_t *data = k->r.data[w->unit];
+    const bf16_t *data = k->r.data[w->param->unit];
 
-    return (double)bf16_to_f32(data[w->unit_offset + o * k->row->in + c]);
+    return (double)bf16_to_f32(data[w->param->unit_offset + o * k->row->in + c]);
 }
 
 /* What is allowed of a sum of the sizes `size`: the error of its operands. */
@@ -248,8 +248,8 @@ static void check_forward(const struct rig *k, const accel_tensor_t *y)
 
     for (int64_t r = 0; r < row->rows; r++)
         for (int64_t o = 0; o < row->out; o++) {
-            double sum =
-                (double)bf16_to_f32(((bf16_t *)k->r.data[0])[k->bias->unit_offset + o]);
+            double sum = (double)bf16_to_f32(
+                ((bf16_t *)k->r.data[0])[k->bias->param->unit_offset + o]);
             double size = fabs(sum);
 
             for (int64_t c = 0; c < row->in; c++)
@@ -310,12 +310,12 @@ static void check_weights(struct rig *k)
             }
             for (int i = 0; i < 2; i++)
                 count(outcome,
-                      (double)grad[k->weight[i]->unit_offset + o * row->in + c], sum,
-                      size, allowed(row, FP8_WEIGHT_GRADIENT, size));
+                      (double)grad[k->weight[i]->param->unit_offset + o * row->in + c],
+                      sum, size, allowed(row, FP8_WEIGHT_GRADIENT, size));
         }
         for (int64_t r = 0; r < row->rows; r++)
             bias += k->dy[r * row->out + o];
-        far = fmax(far, fabs((double)grad[k->bias->unit_offset + o] - bias) /
+        far = fmax(far, fabs((double)grad[k->bias->param->unit_offset + o] - bias) /
                             (1 + fabs(bias)));
     }
     check(k, "gradients of the weights", outcome, FP8_WEIGHT_GRADIENT);

@@ -148,7 +148,7 @@ static void rig_scales(struct rig *k, const struct fp8_recipe *recipe, float apa
         fp8_take(l);
         fp8_show(l, k->live[i]);
         l->live = k->live[i];
-        k->weight[i]->fp8 = l;
+        k->weight[i]->param->fp8 = l;
     }
 }
 
@@ -301,7 +301,7 @@ static void step(const struct row *row, enum kind kind, bool waits, struct outco
     if (x->grad)
         memcpy(o->dx, x->grad->data, sizeof(o->dx));
     resident_pull(&k.r);
-    memcpy(o->grad, k.r.grad[k.gain->unit], sizeof(o->grad));
+    memcpy(o->grad, k.r.grad[k.gain->param->unit], sizeof(o->grad));
     memcpy(o->live, k.live, sizeof(o->live));
     rig_close(&k);
 }

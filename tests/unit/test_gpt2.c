@@ -202,8 +202,8 @@ static void test_frozen(const char *match)
     for (int u = 0; u < some.units.count; u++)
         for (int i = 0; i < some.units.unit[u].param_count; i++) {
             const accel_tensor_t *p = some.units.unit[u].param[i];
-            const float *x = some.r.grad[u] + p->unit_offset;
-            const float *y = all.r.grad[u] + p->unit_offset;
+            const float *x = some.r.grad[u] + p->param->unit_offset;
+            const float *y = all.r.grad[u] + p->param->unit_offset;
 
             frozen += !p->needs_grad;
             for (int64_t k = 0; k < p->elems; k++)

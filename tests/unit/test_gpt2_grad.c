@@ -30,7 +30,7 @@ static const struct units *units;
 
 static const double *param(int unit, int index)
 {
-    return value[unit] + units->unit[unit].param[index]->unit_offset;
+    return value[unit] + units->unit[unit].param[index]->param->unit_offset;
 }
 
 static void add(double *x, const double *y, int n)
@@ -65,8 +65,8 @@ static void check_param(const struct resident *r, int unit, const accel_tensor_t
     double diff = 0, size = 1e-6;
 
     for (int64_t i = 0; i < t->elems; i += t->elems / 9 + 1) {
-        double *v = value[unit] + t->unit_offset + i, keep = *v, up, want;
-        double got = r->grad[unit][t->unit_offset + i];
+        double *v = value[unit] + t->param->unit_offset + i, keep = *v, up, want;
+        double got = r->grad[unit][t->param->unit_offset + i];
 
         *v = keep + 1e-5;
         up = reference();
@@ -90,7 +90,7 @@ static void spread(struct resident *r, accel_dtype_t compute)
             const accel_tensor_t *t = units->unit[u].param[k];
 
             for (int64_t n = 0; n < t->elems; n++) {
-                int64_t i = t->unit_offset + n;
+                int64_t i = t->param->unit_offset + n;
                 float narrow, f = r->master[u][i] * (t->ndim == 2 ? 12.0f : 1.0f);
 
                 f += (float)(n * 37 % 101) / 505.0f - 0.1f;

@@ -83,8 +83,8 @@ static void step(struct graph *g, accel_module_t *m, const struct resident *r,
         graph_backward(g, loss, 1.0f, NULL) ||
         accel_tensor_read(in[0]->grad, out->dx, ROWS * COLS, NULL))
         tap_diag("%s: %s", g->error.where, g->error.text);
-    out->dw = copy_of(r->grad[0] + net->weight->unit_offset, VOCAB * COLS);
-    out->db = copy_of(r->grad[0] + net->bias->unit_offset, VOCAB);
+    out->dw = copy_of(r->grad[0] + net->weight->param->unit_offset, VOCAB * COLS);
+    out->db = copy_of(r->grad[0] + net->bias->param->unit_offset, VOCAB);
     out->peak = arena_peak_bytes(g->arena);
     out->products = count.products;
 }

@@ -65,7 +65,8 @@ static void keep(void *user, const char *name, float *g, int64_t first, int64_t 
     for (int u = 0; u < UNITS; u++)
         for (int j = 0; j < r->m->unit[u].param_count; j++)
             if (strcmp(r->m->name[u][j], name) == 0)
-                memcpy(r->to + r->m->base[u] + r->m->tensor[u][j].unit_offset + first,
+                memcpy(r->to + r->m->base[u] + r->m->tensor[u][j].param->unit_offset +
+                           first,
                        g, (size_t)count * sizeof(*g));
 }
 
@@ -176,7 +177,7 @@ static int differences(const struct model *m, const float *a, const float *b)
     for (int u = 0; u < UNITS; u++)
         for (int j = 0; j < m->unit[u].param_count; j++) {
             const accel_tensor_t *p = &m->tensor[u][j];
-            const int64_t at = m->base[u] + p->unit_offset;
+            const int64_t at = m->base[u] + p->param->unit_offset;
 
             for (int64_t i = 0; i < p->elems; i++)
                 n += memcmp(&a[at + i], &b[at + i], sizeof(*a)) != 0;

@@ -54,7 +54,7 @@ static int add_gradients(struct boot *b, struct shard *s, const struct model *m,
             CHECK(r.grad(r.user, u, &g, err));
             for (int j = 0; j < m->unit[u].param_count; j++)
                 for (int64_t i = 0; i < m->tensor[u][j].elems; i++) {
-                    const int64_t at = m->tensor[u][j].unit_offset + i;
+                    const int64_t at = m->tensor[u][j].param->unit_offset + i;
 
                     g[at] += infinite && i == 0 ? INFINITY : gradient(u, at);
                 }
@@ -80,8 +80,8 @@ static void keep(void *user, const char *name, float *g, int64_t first, int64_t 
             if (strcmp(r->m->name[u][j], name) == 0)
                 for (int64_t i = 0; i < count; i++) {
                     g[i] *= r->by;
-                    r->to[r->m->base[u] + r->m->tensor[u][j].unit_offset + first + i] =
-                        g[i];
+                    r->to[r->m->base[u] + r->m->tensor[u][j].param->unit_offset +
+                          first + i] = g[i];
                 }
 }
 
@@ -202,7 +202,7 @@ static int far_from(const struct model *m, const float *got, float part, float b
     for (int u = 0; u < UNITS; u++)
         for (int j = 0; j < m->unit[u].param_count; j++)
             for (int64_t i = 0; i < m->tensor[u][j].elems; i++) {
-                const int64_t at = m->tensor[u][j].unit_offset + i;
+                const int64_t at = m->tensor[u][j].param->unit_offset + i;
                 const float want = gradient(u, at) * by;
 
                 bad += !(fabsf(got[m->base[u] + at] - want) <= part * fabsf(want));
@@ -218,7 +218,7 @@ static double ratio(const struct model *m, const float *got)
     for (int u = 0; u < UNITS; u++)
         for (int j = 0; j < m->unit[u].param_count; j++)
             for (int64_t i = 0; i < m->tensor[u][j].elems; i++, n++) {
-                const int64_t at = m->tensor[u][j].unit_offset + i;
+                const int64_t at = m->tensor[u][j].param->unit_offset + i;
 
                 sum += (double)(got[m->base[u] + at] / gradient(u, at));
             }
@@ -236,7 +236,7 @@ static void test_values(const struct model *m, const struct found *f, int world)
     for (int u = 0; u < UNITS; u++)
         for (int j = 0; j < m->unit[u].param_count; j++)
             for (int64_t i = 0; i < m->tensor[u][j].elems; i++) {
-                const int64_t at = m->base[u] + m->tensor[u][j].unit_offset + i;
+                const int64_t at = m->base[u] + m->tensor[u][j].param->unit_offset + i;
                 const float x = f->once[at];
                 const float limit = x > 0.75f ? 0.75f : x < -0.75f ? -0.75f : x;
 

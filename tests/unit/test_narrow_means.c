@@ -21,6 +21,7 @@ struct scene {
 /* One parameter, which is the unit. */
 struct model_of_one {
     accel_tensor_t tensor, *list[1];
+    struct param param;
     struct unit unit;
     struct units units;
 };
@@ -28,6 +29,7 @@ struct model_of_one {
 static void build(struct model_of_one *m, int64_t elems)
 {
     memset(m, 0, sizeof(*m));
+    m->param = (struct param){ .lr_scale = 1 };
     m->tensor = (accel_tensor_t){ .dtype = ACCEL_F32,
                                   .ndim = 1,
                                   .dim = { elems },
@@ -35,7 +37,7 @@ static void build(struct model_of_one *m, int64_t elems)
                                   .name = "w",
                                   .init = { ACCEL_INIT_NORMAL, 0.5f },
                                   .needs_grad = true,
-                                  .lr_scale = 1 };
+                                  .param = &m->param };
     m->list[0] = &m->tensor;
     m->unit.name = "";
     m->unit.param = m->list;

@@ -662,8 +662,9 @@ static void test_nested(struct rig *k)
     root->param[0]->needs_grad = false;
     tap_is_int(nn_units_build(root, false, NULL, &units, NULL), 0, "not wrapped");
     tap_is_int(units.count, 1, "all is one unit");
-    tap_ok(a->param[0]->unit_offset == 0 && c->param[0]->unit_offset == 32 &&
-               root->param[0]->unit_offset == 64 && units.unit[0].elems == 96 &&
+    tap_ok(a->param[0]->param->unit_offset == 0 &&
+               c->param[0]->param->unit_offset == 32 &&
+               root->param[0]->param->unit_offset == 64 && units.unit[0].elems == 96 &&
                units.unit[0].frozen == 32,
            "what is frozen lies behind what is trained");
     units_free(&units);
@@ -699,13 +700,14 @@ static void test_units(struct rig *k)
     tap_is_int(units.unit[3].param_count, 12, "a block's parameters");
     tap_is_str(units.unit[1].param[2]->name, "h.0.attn.c_attn.weight",
                "declared order");
-    tap_is_int(units.unit[1].param[2]->unit_offset, 64, "offsets on cache lines");
+    tap_is_int(units.unit[1].param[2]->param->unit_offset, 64,
+               "offsets on cache lines");
     for (int u = 0; u < units.count; u++)
         for (int i = 0; i < units.unit[u].param_count; i++)
-            order = order && units.unit[u].param[i]->unit == u &&
-                    units.unit[u].param[i]->unit_offset % 16 == 0 &&
-                    (!i || units.unit[u].param[i]->unit_offset >=
-                               units.unit[u].param[i - 1]->unit_offset +
+            order = order && units.unit[u].param[i]->param->unit == u &&
+                    units.unit[u].param[i]->param->unit_offset % 16 == 0 &&
+                    (!i || units.unit[u].param[i]->param->unit_offset >=
+                               units.unit[u].param[i - 1]->param->unit_offset +
                                    units.unit[u].param[i - 1]->elems);
     tap_ok(order, "parameters do not overlap and know their unit");
     units_free(&units);

@@ -304,7 +304,7 @@ static void check_grad(struct check *k, int which, const struct resident *r,
     float *all = malloc((size_t)v->elems * sizeof(*all));
 
     if (v->param)
-        memcpy(all, r->grad[v->t->unit] + v->t->unit_offset,
+        memcpy(all, r->grad[v->t->param->unit] + v->t->param->unit_offset,
                (size_t)v->elems * sizeof(*all));
     else
         accel_tensor_read(v->t->grad, all, (size_t)v->elems, NULL);
@@ -357,8 +357,8 @@ static void place(struct check *k, struct graph *g, struct resident *r)
         struct value *v = &k->in[i];
 
         if (v->param) {
-            write_values(r->master[v->t->unit] + v->t->unit_offset, v->v, v->elems,
-                         ACCEL_F32);
+            write_values(r->master[v->t->param->unit] + v->t->param->unit_offset, v->v,
+                         v->elems, ACCEL_F32);
             continue;
         }
         v->t = graph_tensor(g, g->compute, v->ndim, v->dim);

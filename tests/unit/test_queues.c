@@ -54,9 +54,9 @@ static void even_out(struct model *m, bool coded)
                 p->dim[0] = 32;
                 p->dim[1] = 16;
                 p->elems = 512;
-                p->fp8 = coded && u > 0 ? &linear : NULL;
+                p->param->fp8 = coded && u > 0 ? &linear : NULL;
             }
-            p->unit_offset = m->unit[u].elems;
+            p->param->unit_offset = m->unit[u].elems;
             m->unit[u].elems += (p->elems + 31) / 32 * 32;
         }
     }
@@ -68,8 +68,8 @@ static size_t read_scales(const struct model *m, int u)
     size_t saved = 0;
 
     for (int j = 0; j < m->unit[u].param_count; j++)
-        if (m->tensor[u][j].coded) {
-            queue_record_kernel(rec, "scale", m->tensor[u][j].coded_inverse,
+        if (m->tensor[u][j].param->coded) {
+            queue_record_kernel(rec, "scale", m->tensor[u][j].param->coded_inverse,
                                 sizeof(float), NULL, 0);
             saved += (size_t)m->tensor[u][j].elems;
         }

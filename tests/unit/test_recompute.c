@@ -338,11 +338,11 @@ static void test_own_gradient(struct rig *k, const struct own *o)
         tap_diag("%s", k->g.error.text);
     for (int p = 0; p < 2; p++) {
         grad[p] = malloc(5 * sizeof(float));
-        memcpy(grad[p], k->r.grad[0] + param[p]->unit_offset, 5 * sizeof(float));
+        memcpy(grad[p], k->r.grad[0] + param[p]->param->unit_offset, 5 * sizeof(float));
     }
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < 5; i++) {
-            float *w = k->r.master[0] + param[p]->unit_offset + i, old = *w;
+            float *w = k->r.master[0] + param[p]->param->unit_offset + i, old = *w;
             double up, down;
 
             *w = old + step_size;

@@ -48,8 +48,8 @@ static bool tiles(const struct result *r, const struct model *m)
             const accel_tensor_t *p = m->unit[u].param[j];
 
             for (int64_t i = 0; i < 3 * p->elems; i++) {
-                if (r->hits[i / p->elems][m->base[u] + p->unit_offset + i % p->elems] !=
-                    1)
+                if (r->hits[i / p->elems]
+                           [m->base[u] + p->param->unit_offset + i % p->elems] != 1)
                     return false;
             }
         }
@@ -90,7 +90,8 @@ static void test_init(struct result *drawn, const struct model *m)
         square += (double)drawn->full[0][i] * drawn->full[0][i] / n;
     }
     for (int64_t i = 0; i < m->unit[0].param[1]->elems; i++)
-        outside += fabsf(drawn->full[0][m->unit[0].param[1]->unit_offset + i]) > 0.5f;
+        outside +=
+            fabsf(drawn->full[0][m->unit[0].param[1]->param->unit_offset + i]) > 0.5f;
     tap_ok(fabs(mean) < 0.08 && fabs(sqrt(square) - 0.5) < 0.05,
            "normal values: mean %.3f, deviation %.3f", mean, sqrt(square));
     tap_is_int(outside, 0, "uniform values stay inside");
@@ -310,7 +311,7 @@ static void test_decay(const struct result *drawn, const struct model *m)
             float factor = p->ndim >= 2 ? (float)(1 - 0.01f * 0.1f) : 1.0f;
 
             for (int64_t i = 0; i < p->elems; i++) {
-                int64_t at = m->base[u] + p->unit_offset + i;
+                int64_t at = m->base[u] + p->param->unit_offset + i;
 
                 wrong += fabsf(r->full[0][at] - drawn->full[0][at] * factor) > 1e-7f;
                 wrong += r->full[1][at] != 0 || r->full[2][at] != 0;

@@ -494,7 +494,7 @@ static int init_main(struct boot *b, void *arg)
         r = shard_residency(s);
         CHECK(r.want(r.user, 1, &data, err));
         for (int64_t k = 0; k < p->elems; k++)
-            if (((float *)data)[p->unit_offset + k] != c[i].want)
+            if (((float *)data)[p->param->unit_offset + k] != c[i].want)
                 return 10 + (int)i;
         shard_close(s);
     }
@@ -575,7 +575,8 @@ static void test_ranges(void)
         { 0, 16, 0, 0 },   { 0, 17, 0, 1 },  { 26, 4, 0, 0 }, { 25, 4, 9, 10 },
         { 16, 10, 0, 10 }, { 0, 99, 0, 10 }, { 20, 2, 4, 6 }, { 20, 0, 0, 0 },
     };
-    const accel_tensor_t p = { .unit_offset = 16, .elems = 10 };
+    struct param at_16 = { .unit_offset = 16 };
+    const accel_tensor_t p = { .elems = 10, .param = &at_16 };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
         int64_t b = 0, e = 0;

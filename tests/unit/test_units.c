@@ -315,9 +315,10 @@ static void test_groups(void)
     tap_is_int(accel_prepare(run, &j, &err), ACCEL_OK, "two groups %s", err.text);
     a = run->units.unit[0].param;
     b = run->units.unit[1].param;
-    tap_ok(a[0]->lr_scale == 2 && a[1]->lr_scale == 3 && b[0]->lr_scale == 1,
+    tap_ok(a[0]->param->lr_scale == 2 && a[1]->param->lr_scale == 3 &&
+               b[0]->param->lr_scale == 1,
            "each with its rate");
-    tap_ok(a[0]->weight_decay == 0.25f && a[1]->weight_decay == 0.5f,
+    tap_ok(a[0]->param->weight_decay == 0.25f && a[1]->param->weight_decay == 0.5f,
            "and weight decay");
     accel_close(run, NULL);
 }
