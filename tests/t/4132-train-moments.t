@@ -39,7 +39,7 @@ for optimizer in adamw lion; do
 done
 like "$(cat adamw8.log)" 'adam moments +[0-9.]+ KiB +shard, 8-bit' "the plan says so"
 kib() { # DIR: of the moments
-    awk '/adam moments/ { print $(NF - ($0 ~ /8 bits/ ? 5 : 2)) }' "$1.log"
+    awk '/adam moments/ { print $(NF - ($0 ~ /8-bit/ ? 3 : 2)) }' "$1.log"
 }
 echo "$(kib adamw) $(kib adamw8)" |
     awk '{ print "# " $0; exit !($1 / $2 > 3.5 && $1 / $2 < 3.6) }'

@@ -156,7 +156,7 @@ sed -i '/use_cpu/d' transposed.yaml
 two cpu-mixed mixed.yaml
 sed -i '/use_cpu/d' mixed.yaml
 sed 's/fsdp_config:/&\n  fsdp_offload_params: true/' mixed.yaml >offloaded.yaml
-for name in mixed turned offloaded; do
+for name in mixed transposed offloaded; do
     # shellcheck disable=SC2086 # a list of words
     two gpu-$name $name.yaml $gpus
     same_bits gpu-mixed/log.jsonl gpu-$name/log.jsonl
