@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * observe/: the JSONL log keeps each step once over restarts, whatever a killed run
- * left; the progress line; memory of this process.
+ * left; a record and its progress line, byte by byte; a later life that has taken the
+ * log; memory of this process.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,15 +13,14 @@
 #include "observe/observe.h"
 #include "tests/tap.h"
 
-static char last_line[512];
-static int lines;
+static char last_line[512], said[1024];
 
 static void keep_line(void *user, accel_log_level_t level, const char *line)
 {
     (void)user;
     (void)level;
     snprintf(last_line, sizeof(last_line), "%s", line);
-    lines++;
+    snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", line);
 }
 
 static const struct accel_log log_to_test = { keep_line, NULL, ACCEL_LOG_INFO };
@@ -68,6 +68,127 @@ static int count_in_order(const char *path)
     return n;
 }
 
+static void read_log(const char *path, char *text, size_t size)
+{
+    FILE *f = fopen(path, "r");
+
+    text[f ? fread(text, 1, size - 1, f) : 0] = '\0';
+    if (f)
+        fclose(f);
+}
+
+/* ---- a record, byte by byte ------------------------------------------------------ */
+
+static int asked;
+
+static int64_t device_peak(const void *bytes)
+{
+    asked++;
+    return *(const int64_t *)bytes;
+}
+
+/* More memory than this process has, so that no sample changes what is expected. */
+#define PEAK (INT64_C(1) << 50)
+
+static void test_bytes(const char *path)
+{
+    static const int64_t device = 3 << 20;
+    static const struct {
+        struct observe_step step;
+        bool device;
+        int asked;
+        const char *record, *said;
+    } rows[] = {
+        { { 5, 1.0 / 3, 1e-3, 2, 50, 1000, true, NAN },
+          false,
+          0,
+          "{\"step\":5,\"loss\":0.33333333333333331,\"lr\":0.001,\"step_ms\":50.000,"
+          "\"tokens_per_s\":20000.0,\"grad_norm\":2,\"mem_peak_bytes\":"
+          "1125899906842624}\n",
+          "" },
+        { { 6, 2, 1.0 / 3, 0.1, 1234.5678, 7, false, NAN },
+          true,
+          0,
+          "{\"step\":6,\"loss\":2,\"lr\":0.333333333,\"step_ms\":1234.568,"
+          "\"samples_per_s\":5.7,\"grad_norm\":0.10000000000000001,"
+          "\"mem_peak_bytes\":1125899906842624,\"gpu_peak_bytes\":0}\n",
+          "" },
+        { { 7, 1.5, 0, INFINITY, 9.96, 7, false, 0.7 },
+          true,
+          1,
+          "{\"step\":7,\"loss\":1.5,\"lr\":0,\"step_ms\":9.960,\"samples_per_s\":702.8,"
+          "\"grad_norm\":null,\"mem_peak_bytes\":1125899906842624,"
+          "\"gpu_peak_bytes\":3145728,\"eval_loss\":0.69999999999999996}\n",
+          "step 7/25 loss 1.5000 lr 0.0e+00 10.0 ms 703 samples/s norm inf mem 1.0 PiB "
+          "gpu 3.0 MiB\nstep 7/25 held-out loss 0.7000\n" },
+        { { 25, NAN, 1e-8, NAN, 0, 7, true, INFINITY },
+          false,
+          0,
+          "{\"step\":25,\"loss\":null,\"lr\":1e-08,\"step_ms\":0.000,"
+          "\"tokens_per_s\":0.0,\"grad_norm\":null,\"mem_peak_bytes\":1125899906842624,"
+          "\"eval_loss\":null}\n",
+          "step 25/25 loss nan lr 1.0e-08 0.0 ms 0 tok/s norm nan mem 1.0 PiB\n"
+          "step 25/25 held-out loss inf\n" },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct observe o = { .total_steps = 25,
+                             .every = 10,
+                             .peak_bytes = PEAK,
+                             .device_peak = rows[i].device ? device_peak : NULL,
+                             .device_user = &device,
+                             .log = &log_to_test };
+        accel_error_t err = { 0 };
+        char text[1024];
+
+        asked = 0;
+        said[0] = '\0';
+        if (observe_open(&o, path, 0, &err))
+            tap_diag("%s", err.text);
+        observe_step(&o, &rows[i].step);
+        observe_close(&o);
+        read_log(path, text, sizeof(text));
+        tap_is_str(text, rows[i].record, "record %zu", i);
+        tap_is_str(said, rows[i].said, "its progress line");
+        tap_is_int(asked, rows[i].asked, "the device is asked when a line is due");
+    }
+}
+
+/* ---- lives ----------------------------------------------------------------------- */
+
+static bool answer(void *ours)
+{
+    return *(bool *)ours;
+}
+
+/* The log's name is another life's while the first one still writes. */
+static void test_taken_over(const char *path)
+{
+    bool ours = false;
+    struct observe first = { .every = 10, .ours = answer, .ours_user = &ours };
+    struct observe second = { .every = 10 };
+    struct observe_step s = { .step = 11, .eval_loss = NAN };
+    accel_error_t err = { 0 };
+    char text[1024];
+
+    first.log = second.log = &log_to_test;
+    if (observe_open(&first, path, 0, &err))
+        tap_diag("%s", err.text);
+    observe_step(&first, &s);
+    if (observe_open(&second, path, 10, &err))
+        tap_diag("%s", err.text);
+    observe_step(&first, &s);
+    read_log(path, text, sizeof(text));
+    tap_is_str(text, "",
+               "a record of the first life does not get into the second's log");
+    ours = true;
+    observe_step(&first, &s);
+    read_log(path, text, sizeof(text));
+    tap_ok(!strncmp(text, "{\"step\":11,", 11), "unless the log is its own again");
+    observe_close(&first);
+    observe_close(&second);
+}
+
 int main(void)
 {
     char dir[] = "/tmp/accel-observe.XXXXXX", path[64];
@@ -99,6 +220,8 @@ int main(void)
     tap_is_int(observe_open(&o, "/nonexistent-dir/log.jsonl", 0, &err), ACCEL_ECREATE,
                "a log that cannot be created is an error");
     tap_is_str(err.where, "/nonexistent-dir/log.jsonl", "and names the file");
+    test_bytes(path);
+    test_taken_over(path);
     tap_ok(observe_memory(NULL) > 100000, "memory of this process is known");
     unlink(path);
     rmdir(dir);

@@ -181,6 +181,7 @@ static void test_numbers(struct rig *k)
 {
     struct seen s = { 0 }, more = { .fails = true };
     accel_sink_t sink = { "seen", seen_open, seen_write, seen_flush, seen_close, &s };
+    accel_step_info_t last;
     accel_error_t err = { 0 };
 
     rig_open(k, "  track: csv\n", "numbers");
@@ -206,6 +207,18 @@ static void test_numbers(struct rig *k)
                value_of(&s, "train/mem_peak_bytes") > 1e6 &&
                isfinite(value_of(&s, "eval/loss")) && s.names == 7,
            "and the trainer's other numbers");
+    tap_ok(fabs(value_of(&s, "train/samples_per_s") * value_of(&s, "train/step_ms") /
+                    (1e3 * BATCH) -
+                1) < 1e-12,
+           "samples of a step in its time");
+    tap_ok(!accel_last_step(k->run, &last, &err) && last.step == 2 &&
+               last.loss == value_of(&s, "train/loss") &&
+               last.lr[0] == value_of(&s, "train/lr") &&
+               last.norm[0] == value_of(&s, "train/grad_norm") &&
+               last.total_ms == value_of(&s, "train/step_ms") &&
+               (double)last.memory == value_of(&s, "train/mem_peak_bytes") &&
+               fabs(last.rate / value_of(&s, "train/samples_per_s") - 1) < 1e-12,
+           "accel_last_step has the same numbers");
     tap_ok(s.flushed == 1 && s.flushed_step == 2, "a checkpoint finds them flushed");
     rig_close(k);
     tap_ok(s.closed == 1 && more.closed == 1, "closed with the run");
