@@ -91,9 +91,7 @@ accel_status_t tracking_open(accel_t *run, accel_error_t *err)
 
     if (run->boot.rank != 0)
         return ACCEL_OK;
-    run->track.log = &run->log;
-    run->track.ours = run->observe.ours;
-    run->track.ours_user = run->observe.ours_user;
+    run->track.writer = run->observe.writer;
     /* accel_open has checked the words */
     if (run->config.track[0])
         config_track_formats(run->config.track, &run->track_formats, word,

@@ -30,9 +30,7 @@ accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_d
     if (!path)
         return ACCEL_OK;
     st = lines_trim(path, step_stays, &steps_done, err);
-    ACCEL_TRY(st, lines_open(&o->file, path, o->log, err));
-    o->file.ours = o->ours;
-    o->file.ours_user = o->ours_user;
+    ACCEL_TRY(st, lines_open(&o->file, path, &o->writer, err));
     return st;
 }
 
@@ -56,7 +54,7 @@ static void observe_print_line(const struct observe *o, const struct observe_ste
         snprintf(device, sizeof(device), " gpu %s",
                  format_bytes((double)o->device_peak_bytes, size, sizeof(size)));
 
-    accel_logf(o->log, ACCEL_LOG_INFO,
+    accel_logf(o->writer.log, ACCEL_LOG_INFO,
                "step %lld/%lld loss %.4f lr %.1e %.*f ms %s %s/s norm %.2f mem %s%s",
                (long long)s->step, (long long)o->total_steps, s->loss, s->lr,
                s->step_ms < 10 ? 1 : 0, s->step_ms,
@@ -64,7 +62,7 @@ static void observe_print_line(const struct observe *o, const struct observe_ste
                s->grad_norm, format_bytes((double)o->peak_bytes, mem, sizeof(mem)),
                device);
     if (!isnan(s->eval_loss))
-        accel_logf(o->log, ACCEL_LOG_INFO, "step %lld/%lld held-out loss %.4f",
+        accel_logf(o->writer.log, ACCEL_LOG_INFO, "step %lld/%lld held-out loss %.4f",
                    (long long)s->step, (long long)o->total_steps, s->eval_loss);
 }
 

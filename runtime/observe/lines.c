@@ -68,9 +68,9 @@ int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out)
 }
 
 accel_status_t lines_open(struct lines *l, const char *path,
-                          const struct accel_log *log, accel_error_t *err)
+                          const struct lines_writer *writer, accel_error_t *err)
 {
-    *l = (struct lines){ .fd = -1, .log = log, .torn_at = -1 };
+    *l = (struct lines){ .fd = -1, .writer = *writer, .torn_at = -1 };
     if (strlen(path) >= sizeof(l->path))
         return accel_fail(err, A0712, "use a shorter output directory",
                           "the log's path is too long");
@@ -87,11 +87,12 @@ accel_status_t lines_open(struct lines *l, const char *path,
  * it: that one writes its own. */
 static int follow_name(struct lines *l)
 {
+    const struct lines_writer *by = &l->writer;
     struct stat sb;
     bool known = fstat(l->fd, &sb) == 0;
     int fd;
 
-    if (known && (sb.st_nlink > 0 || (l->ours && !l->ours(l->ours_user))))
+    if (known && (sb.st_nlink > 0 || (by->ours && !by->ours(by->ours_user))))
         return 0;
     fd = plain_open(AT_FDCWD, l->path, OPEN_FLAGS);
     if (fd < 0)
@@ -232,7 +233,7 @@ static int write_kept(struct lines *l)
 static void begin_outage(struct lines *l, int error)
 {
     if (!l->error)
-        accel_logf(l->log, ACCEL_LOG_WARN,
+        accel_logf(l->writer.log, ACCEL_LOG_WARN,
                    "%s: cannot write the log (%s); its records are kept in memory, and "
                    "training continues",
                    l->path, plain_error(error));
@@ -244,12 +245,12 @@ static void begin_outage(struct lines *l, int error)
 static void end_outage(struct lines *l)
 {
     if (l->dropped > 0)
-        accel_logf(l->log, ACCEL_LOG_WARN,
+        accel_logf(l->writer.log, ACCEL_LOG_WARN,
                    "%s: the log can be written again; %lld of the waiting records, "
                    "every second one, were dropped for lack of space",
                    l->path, (long long)l->dropped);
     else
-        accel_logf(l->log, ACCEL_LOG_WARN,
+        accel_logf(l->writer.log, ACCEL_LOG_WARN,
                    "%s: the log can be written again and has all waiting records",
                    l->path);
     l->error = 0;
@@ -309,7 +310,7 @@ void lines_sync(struct lines *l)
         l->named = rc == 0;
     }
     if (rc != 0 && errno != EINVAL && errno != EROFS && !l->sync_failed)
-        accel_logf(l->log, ACCEL_LOG_WARN,
+        accel_logf(l->writer.log, ACCEL_LOG_WARN,
                    "%s: the log may lose records if this machine stops now: %s",
                    l->path, strerror(errno));
     l->sync_failed = rc != 0;
@@ -318,9 +319,9 @@ void lines_sync(struct lines *l)
 void lines_close(struct lines *l)
 {
     if (l->fd >= 0 && !catch_up(l))
-        accel_logf(l->log, ACCEL_LOG_WARN, "%s: %lld records of the log are lost: %s",
-                   l->path, (long long)(l->kept_lines + l->dropped),
-                   strerror(l->error));
+        accel_logf(l->writer.log, ACCEL_LOG_WARN,
+                   "%s: %lld records of the log are lost: %s", l->path,
+                   (long long)(l->kept_lines + l->dropped), strerror(l->error));
     if (l->fd >= 0)
         close(l->fd);
     l->fd = -1;

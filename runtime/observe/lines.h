@@ -12,12 +12,22 @@
 /* memory for lines that wait for the file, in bytes */
 #define LINES_KEPT_BYTES (1 << 20)
 
-/* An open file of lines. `path` and `log` serve messages; `log` is not owned. */
+/* Who writes: one life of a job. */
+struct lines_writer {
+    /* not owned */
+    const struct accel_log *log;
+    /* Asked when another file has taken the name: may it still write there? NULL: yes.
+     */
+    bool (*ours)(void *ours_user);
+    void *ours_user;
+};
+
+/* An open file of lines. */
 struct lines {
     /* -1: not open */
     int fd;
     char path[2048];
-    const struct accel_log *log;
+    struct lines_writer writer;
     /* where part of a line begins that could not be cut off; -1: none */
     int64_t torn_at;
     /* errno while the file cannot be written; 0: it can */
@@ -28,10 +38,6 @@ struct lines {
     bool tight;
     /* warned already */
     bool sync_failed;
-    /* Asked when another file has taken the name: may this process still write there?
-     * NULL: yes. */
-    bool (*ours)(void *ours_user);
-    void *ours_user;
     /* What an empty file begins with, a title or the head of a format; set after
      * lines_open, not owned. 0 bytes: nothing. */
     const char *head;
@@ -51,7 +57,7 @@ int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out);
 
 /* Opens `path` to append to it. This is the only call of lines_* that fails. */
 accel_status_t lines_open(struct lines *l, const char *path,
-                          const struct accel_log *log, accel_error_t *err);
+                          const struct lines_writer *writer, accel_error_t *err);
 /* Adds one line, newline included, or one record of a binary file. While the file
  * cannot be written (full disk, quota, a directory that is gone), lines are kept in
  * memory and tried again with the next one. Beyond LINES_KEPT_BYTES every second line

@@ -23,11 +23,8 @@ struct observe {
     int64_t (*device_peak)(const void *device_user);
     const void *device_user;
     int64_t device_peak_bytes;
-    /* Asked when another file has taken the log's name: is it still this run's?
-     * NULL: yes. */
-    bool (*ours)(void *ours_user);
-    void *ours_user;
-    const struct accel_log *log;
+    /* of the JSONL log; its `log` also gets the progress line */
+    struct lines_writer writer;
 };
 
 /* What one step brought. */

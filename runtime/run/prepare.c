@@ -229,9 +229,7 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
 
     run->observe.total_steps = run->job.steps;
     run->observe.every = run->job.log_every;
-    run->observe.log = &run->log;
-    run->observe.ours = log_is_ours;
-    run->observe.ours_user = run;
+    run->observe.writer = (struct lines_writer){ &run->log, log_is_ours, run };
     run->observe.device_peak = run->backend->usage ? device_peak : NULL;
     run->observe.device_user = run->backend;
     snprintf(path, sizeof(path), "%s/log.jsonl", run->out_dir);

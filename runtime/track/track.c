@@ -26,7 +26,7 @@ static void sink_failed(const struct track *t, struct track_sink *s, const char 
                         const accel_error_t *e)
 {
     if (!s->failing)
-        accel_logf(t->log, ACCEL_LOG_WARN,
+        accel_logf(t->writer.log, ACCEL_LOG_WARN,
                    "tracker %s: cannot %s (%s%s%s); training continues without it",
                    s->name, what, e->where, e->where[0] ? ": " : "", why_text(e));
     s->failing = true;
@@ -36,7 +36,7 @@ static void sink_failed(const struct track *t, struct track_sink *s, const char 
 static void sink_works(const struct track *t, struct track_sink *s)
 {
     if (s->failing)
-        accel_logf(t->log, ACCEL_LOG_WARN,
+        accel_logf(t->writer.log, ACCEL_LOG_WARN,
                    "tracker %s works again; %lld items are lost", s->name,
                    (long long)s->lost);
     s->failing = false;
@@ -203,7 +203,7 @@ void track_close(struct track *t)
         const char *outer;
 
         if (s->lost > 0)
-            accel_logf(t->log, ACCEL_LOG_WARN, "tracker %s: %lld items are lost",
+            accel_logf(t->writer.log, ACCEL_LOG_WARN, "tracker %s: %lld items are lost",
                        s->name, (long long)s->lost);
         outer = sink_enter(t);
         if (s->sink.close)

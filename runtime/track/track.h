@@ -32,10 +32,7 @@ struct track_sink {
 struct track {
     struct track_sink sink[TRACK_MAX_SINKS];
     int sinks;
-    const struct accel_log *log;
-    /* As in struct observe: may this process still write? */
-    bool (*ours)(void *ours_user);
-    void *ours_user;
+    struct lines_writer writer;
     char directory[1100];
     /* first step of this life whose items count; set by track_open */
     int64_t first_step;
@@ -53,7 +50,7 @@ struct track {
 bool track_add(struct track *t, const accel_sink_t *sink);
 /* Adds the sinks for a set of enum track_format. */
 accel_status_t track_add_formats(struct track *t, unsigned formats, accel_error_t *err);
-/* Opens all sinks. The caller has set log and ours, which must outlive it. */
+/* Opens all sinks. The caller has set the writer. */
 void track_open(struct track *t, const char *directory, int64_t first_step);
 /* Hands out items that track_clean_items has made. */
 void track_write(struct track *t, int64_t step, const accel_item_t *items, int n);

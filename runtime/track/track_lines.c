@@ -156,9 +156,7 @@ static accel_status_t line_file_open(void *user, const char *directory,
     (void)first_step; /* the track's */
     snprintf(path, sizeof(path), "%s/%s", directory, f->file);
     ACCEL_TRY(st, lines_trim(path, line_stays, f, err));
-    ACCEL_TRY(st, lines_open(&f->lines, path, t->log, err));
-    f->lines.ours = t->ours;
-    f->lines.ours_user = t->ours_user;
+    ACCEL_TRY(st, lines_open(&f->lines, path, &t->writer, err));
     if (f->put == put_csv) {
         f->lines.head = csv_title;
         f->lines.head_bytes = sizeof(csv_title) - 1;

@@ -91,11 +91,12 @@ static void set_room(rlim_t bytes)
 
 static void start(struct lines *l)
 {
+    const struct lines_writer by = { .log = &log_to_test };
     accel_error_t err = { 0 };
 
     unlink(path);
     said[0] = '\0';
-    if (lines_open(l, path, &log_to_test, &err) != ACCEL_OK)
+    if (lines_open(l, path, &by, &err) != ACCEL_OK)
         tap_diag("%s", err.text);
 }
 
@@ -352,8 +353,8 @@ static void test_replaced(void)
     struct lines l;
 
     start(&l);
-    l.ours = answer;
-    l.ours_user = &ours;
+    l.writer.ours = answer;
+    l.writer.ours_user = &ours;
     add(&l, 1, "");
     add(&l, 2, "");
     tap_is_int(observe_open(&second, path, 2, &err), ACCEL_OK, "a second life");
@@ -392,7 +393,7 @@ static void test_sync(void)
 /* A resumed run shortens its log where there is no room for another one. */
 static void test_resume_full(void)
 {
-    struct observe o = { .total_steps = 9, .every = 9, .log = &log_to_test };
+    struct observe o = { .total_steps = 9, .every = 9, .writer.log = &log_to_test };
     accel_error_t err = { 0 };
     accel_status_t st;
     FILE *f = fopen(path, "w");
@@ -417,7 +418,7 @@ static void test_resume_full(void)
 /* What is to go stands between what is to stay. */
 static void test_resume_scattered(void)
 {
-    struct observe o = { .total_steps = 9, .every = 9, .log = &log_to_test };
+    struct observe o = { .total_steps = 9, .every = 9, .writer.log = &log_to_test };
     accel_error_t err = { 0 };
     char text[256] = "";
     FILE *f = fopen(path, "w");

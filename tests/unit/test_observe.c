@@ -28,7 +28,7 @@ static const struct accel_log log_to_test = { keep_line, NULL, ACCEL_LOG_INFO };
 static accel_status_t write_steps(const char *path, int64_t done, int64_t first,
                                   int64_t last)
 {
-    struct observe o = { .total_steps = 100, .every = 10, .log = &log_to_test };
+    struct observe o = { .total_steps = 100, .every = 10, .writer.log = &log_to_test };
     accel_error_t err = { 0 };
     accel_status_t st = observe_open(&o, path, done, &err);
 
@@ -137,7 +137,7 @@ static void test_bytes(const char *path)
                              .peak_bytes = PEAK,
                              .device_peak = rows[i].device ? device_peak : NULL,
                              .device_user = &device,
-                             .log = &log_to_test };
+                             .writer.log = &log_to_test };
         accel_error_t err = { 0 };
         char text[1024];
 
@@ -165,13 +165,12 @@ static bool answer(void *ours)
 static void test_taken_over(const char *path)
 {
     bool ours = false;
-    struct observe first = { .every = 10, .ours = answer, .ours_user = &ours };
-    struct observe second = { .every = 10 };
+    struct observe first = { .every = 10, .writer = { &log_to_test, answer, &ours } };
+    struct observe second = { .every = 10, .writer.log = &log_to_test };
     struct observe_step s = { .step = 11, .eval_loss = NAN };
     accel_error_t err = { 0 };
     char text[1024];
 
-    first.log = second.log = &log_to_test;
     if (observe_open(&first, path, 0, &err))
         tap_diag("%s", err.text);
     observe_step(&first, &s);

@@ -235,7 +235,7 @@ static void start_track(struct track *t, unsigned formats, const char *dir,
 {
     accel_error_t err = { 0 };
 
-    *t = (struct track){ .log = &log_to_test };
+    *t = (struct track){ .writer.log = &log_to_test };
     said[0] = '\0';
     if (track_add_formats(t, formats, &err))
         tap_diag("%s", err.text);
@@ -486,7 +486,7 @@ static void test_step(void)
         struct observe o = { .peak_bytes = 4096,
                              .device_peak = rows[i].device ? no_peak : NULL,
                              .device_peak_bytes = 512 };
-        struct track t = { .log = &log_to_test };
+        struct track t = { .writer.log = &log_to_test };
         struct strbuf b = { 0 };
 
         track_add(&t, &(accel_sink_t){ .name = "t", .write = text_write, .user = &b });
@@ -583,8 +583,8 @@ static void test_taken_over(const char *dir)
     size_t bytes;
 
     start_track(&first, 0, dir, 0);
-    first.ours = answer;
-    first.ours_user = &ours;
+    first.writer.ours = answer;
+    first.writer.ours_user = &ours;
     if (track_add_formats(&first, ALL, &(accel_error_t){ 0 }))
         tap_diag("not added");
     put_scalar(&first, 1, 1);
@@ -666,7 +666,7 @@ static void test_own(void)
 {
     struct own a = { 0 }, b = { .no_open = true };
     accel_sink_t sink = own_sink(&a), other = own_sink(&b);
-    struct track t = { .log = &log_to_test };
+    struct track t = { .writer.log = &log_to_test };
 
     said[0] = '\0';
     other.name = "other";
