@@ -247,18 +247,26 @@ static double all_norms(const accel_t *run)
                             : sqrt(sum + run->optim[0].norm * run->optim[0].norm);
 }
 
-/* For accel_last_step. */
-static void step_remember(accel_t *run, const struct observe_step *o)
+/* Makes the one record of the step. What is counted in a second is tokens for token
+ * data, else samples. */
+static void step_record(accel_t *run, const struct agreed *a, double eval_loss)
 {
-    accel_step_info_t *s = &run->loop.last;
+    const accel_job_t *j = &run->job;
+    const int64_t length = j->data ? data_seq(j->data) : 0;
+    const int64_t samples = (int64_t)j->batch * run->boot.size * run->loop.micro;
+    struct step_record r = { .grad_norm = all_norms(run),
+                             .tokens = length > 0,
+                             .eval_loss = eval_loss };
+    accel_step_info_t *s = &r.info;
+    accel_item_t item[STEP_ITEMS];
 
-    *s = (accel_step_info_t){ .step = o->step,
-                              .loss = o->loss,
-                              .rate = (double)o->items / (o->step_ms / 1e3),
-                              .memory = run->observe.peak_bytes,
-                              .optims = run->optims,
-                              .total_ms = o->step_ms,
-                              .loss_scale = accel_loss_scale(run) };
+    s->step = run->progress.step + a->skipped;
+    s->loss = a->loss;
+    s->total_ms = (double)(clock_ns() - run->loop.step_start_ns) / 1e6;
+    if (s->total_ms > 0)
+        s->rate = (double)(samples * (r.tokens ? length : 1)) / (s->total_ms * 1e-3);
+    s->loss_scale = accel_loss_scale(run);
+    s->optims = run->optims;
     for (int i = 0; i < run->optims; i++) {
         s->lr[i] = run->optim[i].last_lr;
         s->norm[i] = run->optim[i].norm;
@@ -266,32 +274,10 @@ static void step_remember(accel_t *run, const struct observe_step *o)
         s->skipped[i] = run->optim[i].skipped;
         run->optim[i].updated = run->optim[i].skipped = 0;
     }
+    observe_step(&run->observe, &r);
+    track_write(&run->track, s->step, item, step_items(&r, item));
+    run->loop.last = *s;
     phases_take(run);
-}
-
-/* Hands the step's numbers to observe/ and track/. Items are tokens for
- * token data, else samples. */
-static void step_record(accel_t *run, const struct agreed *a, double eval_loss)
-{
-    const accel_job_t *j = &run->job;
-    int64_t now = clock_ns();
-    struct observe_step s = {
-        .step = run->progress.step + a->skipped,
-        .loss = a->loss,
-        .lr = run->optim[0].last_lr,
-        .grad_norm = all_norms(run),
-        .step_ms = (double)(now - run->loop.step_start_ns) / 1e6,
-        .items = (int64_t)j->batch * run->boot.size * run->loop.micro,
-        .eval_loss = eval_loss,
-    };
-
-    if (j->data && data_seq(j->data) > 0) {
-        s.items *= data_seq(j->data);
-        s.tokens = true;
-    }
-    observe_step(&run->observe, &s);
-    track_step(&run->track, &run->observe, &s);
-    step_remember(run, &s);
 }
 
 /* A library of the device first sees a shape when a kernel runs with it. Which engine

@@ -12,7 +12,7 @@
 /* memory for lines that wait for the file, in bytes */
 #define LINES_KEPT_BYTES (1 << 20)
 
-/* Who writes: one life of a job. */
+/* Who writes: one attempt of a job. */
 struct lines_writer {
     /* not owned */
     const struct accel_log *log;

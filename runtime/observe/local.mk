@@ -1,12 +1,12 @@
 # observe/: progress line, JSONL, memory
 libaccel_core_la_SOURCES += \
-	runtime/observe/jsonl.c \
 	runtime/observe/lines.c \
 	runtime/observe/lines.h \
 	runtime/observe/lines_trim.c \
 	runtime/observe/memory_left.c \
 	runtime/observe/observe.h \
-	runtime/observe/process_memory.c
+	runtime/observe/process_memory.c \
+	runtime/observe/step_record.c
 
 unit_tests += tests/unit/test_memory_left
 tests_unit_test_memory_left_SOURCES = tests/unit/test_memory_left.c $(run_folder)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * observe/: one progress line every N steps, one JSONL record per step, and the memory
- * of this process. Written by rank 0; the other ranks only measure memory.
+ * observe/: the record of a step, one progress line every N steps, one line per step in
+ * log.jsonl, and the memory of this process. Written by rank 0; the other ranks only
+ * measure memory.
  */
 #ifndef ACCEL_OBSERVE_OBSERVE_H
 #define ACCEL_OBSERVE_OBSERVE_H
@@ -27,39 +28,38 @@ struct observe {
     struct lines_writer writer;
 };
 
-/* What one step brought. */
-struct observe_step {
-    /* 1-based number of the finished step, or of the next one, which has been tried and
-     * skipped */
-    int64_t step;
-    /* mean loss of all ranks; norm before clipping */
-    double loss, lr, grad_norm;
-    double step_ms;
-    /* of all ranks in this step */
-    int64_t items;
-    /* items are tokens, not samples */
+/* The record of a step, for the progress line, log.jsonl and the trackers. */
+struct step_record {
+    /* What accel_last_step gives. `memory` is set by observe_step; the learning rate is
+     * that of the first optimizer. */
+    accel_step_info_t info;
+    /* of all optimizers together */
+    double grad_norm;
+    /* info.rate counts tokens, not samples */
     bool tokens;
     /* NaN: not evaluated */
     double eval_loss;
+    /* set by observe_step; -1: no device */
+    int64_t device_peak_bytes;
 };
 
-/* Opens `path` for rank 0, to append to it; with NULL it only initialises. Records
- * after `steps_done` and a torn last line are removed first, so that after a resume the
- * file holds no step twice, but for tries that were skipped. The old file stays whole
- * until the new one is in place. */
+/* Opens `path` to append to it. Records after `steps_done` and a torn last line are
+ * removed first, so that after a resume the file holds no step twice, but for tries
+ * that were skipped. The old file stays whole until the new one is in place. */
 accel_status_t observe_open(struct observe *o, const char *path, int64_t steps_done,
                             accel_error_t *err);
 /* Is a progress line due for that step? After an evaluation observe_step prints
  * one anyway. */
 bool observe_due(const struct observe *o, int64_t step);
-/* Writes the record, and prints the line when due. A file that cannot be written does
- * not end the run: see lines_add. */
-void observe_step(struct observe *o, const struct observe_step *s);
-/* The records are durable on return, as far as they can be written. Called before a
- * checkpoint commits. */
-void observe_sync(struct observe *o);
-/* Warns of records that are lost. */
-void observe_close(struct observe *o);
+/* Completes the record, prints the line when due and writes the log's. A file that
+ * cannot be written does not end the run: see lines_add. */
+void observe_step(struct observe *o, struct step_record *r);
+#define STEP_ITEMS 8
+/* The record as trackers get it. Returns the number of items; names are static. */
+int step_items(const struct step_record *r, accel_item_t items_out[STEP_ITEMS]);
+/* `v` with all its digits; JSON has neither NaN nor infinity: null stands for them.
+ * Returns buf. */
+const char *json_number(double v, char *buf, size_t len);
 
 /* Proportional set size of this process in bytes: pages shared with other ranks count
  * in parts. Its largest value so far goes to *peak_out (NULL is fine). 0 when the

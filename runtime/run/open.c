@@ -226,7 +226,7 @@ static void free_run(accel_t *run)
     boot_free(&run->boot);
     state_identity_free(run);
     free(run->config_set);
-    observe_close(&run->observe);
+    lines_close(&run->observe.file);
     track_close(&run->track);
     lease_drop(run);
     throttle_close(run);

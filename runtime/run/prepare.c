@@ -222,7 +222,7 @@ static bool log_is_ours(void *run)
     return lease_keep(run, NULL) == ACCEL_OK;
 }
 
-/* Every rank opens it; only rank 0 has a file. */
+/* Every rank prepares it; only rank 0 has a file. */
 static accel_status_t open_log(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->out_dir) + 16];
@@ -232,9 +232,10 @@ static accel_status_t open_log(accel_t *run, accel_error_t *err)
     run->observe.writer = (struct lines_writer){ &run->log, log_is_ours, run };
     run->observe.device_peak = run->backend->usage ? device_peak : NULL;
     run->observe.device_user = run->backend;
+    if (run->boot.rank != 0)
+        return ACCEL_OK;
     snprintf(path, sizeof(path), "%s/log.jsonl", run->out_dir);
-    return observe_open(&run->observe, run->boot.rank == 0 ? path : NULL,
-                        run->progress.step, err);
+    return observe_open(&run->observe, path, run->progress.step, err);
 }
 
 /* fsdp_activation_checkpointing. A model of one unit would have nothing

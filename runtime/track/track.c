@@ -4,7 +4,6 @@
  * Out: calls of sinks, and two warnings per outage of one. Never an error once a sink
  * is added.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,28 +152,6 @@ void track_write(struct track *t, int64_t step, const accel_item_t *items, int n
             sink_failed(t, s, "write", &e);
         }
     }
-}
-
-void track_step(struct track *t, const struct observe *o, const struct observe_step *s)
-{
-    const double rate = s->step_ms > 0 ? (double)s->items / (s->step_ms * 1e-3) : 0;
-    accel_item_t item[8] = {
-        { .name = "train/loss", .value = s->loss },
-        { .name = "train/lr", .value = s->lr },
-        { .name = "train/grad_norm", .value = s->grad_norm },
-        { .name = "train/step_ms", .value = s->step_ms },
-        { .name = s->tokens ? "train/tokens_per_s" : "train/samples_per_s",
-          .value = rate },
-        { .name = "train/mem_peak_bytes", .value = (double)o->peak_bytes },
-    };
-    int n = 6;
-
-    if (o->device_peak)
-        item[n++] = (accel_item_t){ .name = "train/gpu_peak_bytes",
-                                    .value = (double)o->device_peak_bytes };
-    if (!isnan(s->eval_loss))
-        item[n++] = (accel_item_t){ .name = "eval/loss", .value = s->eval_loss };
-    track_write(t, s->step, item, n);
 }
 
 void track_flush(struct track *t)

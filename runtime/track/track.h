@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * track/: the sinks of a run, and the items on their way to them. Knows no run: run/
- * has the calls of accel_track.h, loop/ hands in the trainer's own numbers. Not
+ * track/: the sinks of a run, and the items on their way to them. Knows no run: loop/
+ * has the calls of accel_track.h, and hands in the trainer's own numbers. Not
  * collective, and nothing here fails a run.
  */
 #ifndef ACCEL_TRACK_TRACK_H
@@ -9,7 +9,6 @@
 
 #include "common/common.h"
 #include "observe/lines.h"
-#include "observe/observe.h"
 
 /* those of the program, and one per format */
 #define TRACK_MAX_OWN   8
@@ -54,8 +53,6 @@ accel_status_t track_add_formats(struct track *t, unsigned formats, accel_error_
 void track_open(struct track *t, const char *directory, int64_t first_step);
 /* Hands out items that track_clean_items has made. */
 void track_write(struct track *t, int64_t step, const accel_item_t *items, int n);
-/* The trainer's own numbers of a step. `o` is what has just been told of it. */
-void track_step(struct track *t, const struct observe *o, const struct observe_step *s);
 /* What was written is durable on return, as far as it can be; tries again to open
  * sinks that failed. */
 void track_flush(struct track *t);

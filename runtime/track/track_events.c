@@ -62,7 +62,7 @@ static accel_status_t event_file_open(void *user, const char *directory,
     event_head(&f->head, (double)now.tv_sec + (double)now.tv_nsec * 1e-9, first_step);
     if (f->head.failed)
         return accel_fail_nomem(err, "the head of an event file", 4096);
-    /* no later life takes that name */
+    /* no later attempt takes that name */
     st = lines_open(&f->lines, path,
                     &(struct lines_writer){ .log = f->track->writer.log }, err);
     f->lines.head = f->head.s;

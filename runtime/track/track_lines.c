@@ -5,13 +5,13 @@
  * line too: in csv its line breaks are written as \n, its backslashes as \\.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/path_dir.h"
+#include "observe/observe.h"
 #include "track/track.h"
 
 static const char csv_title[] = "step,time,name,kind,value\n";
@@ -29,15 +29,6 @@ struct line_file {
 };
 
 /* ---- values ---------------------------------------------------------------------- */
-
-/* JSON has no word for what is not finite; `other` stands for it, NULL: C's words. */
-static void put_number(struct strbuf *b, double v, const char *other)
-{
-    if (isfinite(v) || !other)
-        strbuf_printf(b, "%.17g", v);
-    else
-        strbuf_printf(b, "%s", other);
-}
 
 /* A JSON string of UTF-8. */
 static void put_json_text(struct strbuf *b, const char *text)
@@ -77,10 +68,12 @@ static void put_histogram(struct strbuf *b, const accel_item_t *x)
 static void put_jsonl(struct strbuf *b, int64_t step, double time,
                       const accel_item_t *x)
 {
+    char number[32];
+
     strbuf_printf(b, "{\"step\":%lld,\"time\":%.6f,\"name\":\"%s\",\"value\":",
                   (long long)step, time, x->name);
     if (x->kind == ACCEL_ITEM_SCALAR)
-        put_number(b, x->value, "null");
+        strbuf_printf(b, "%s", json_number(x->value, number, sizeof(number)));
     else if (x->kind == ACCEL_ITEM_TEXT)
         put_json_text(b, x->text);
     else
@@ -114,7 +107,7 @@ static void put_csv(struct strbuf *b, int64_t step, double time, const accel_ite
 
     strbuf_printf(b, "%lld,%.6f,%s,%s,", (long long)step, time, x->name, kind[x->kind]);
     if (x->kind == ACCEL_ITEM_SCALAR) {
-        put_number(b, x->value, NULL);
+        strbuf_printf(b, "%.17g", x->value);
     } else if (x->kind == ACCEL_ITEM_TEXT) {
         put_quoted(b, x->text, true);
     } else {

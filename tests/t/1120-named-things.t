@@ -192,7 +192,6 @@ all_in "$known" "constants and variables of accel"
         -exec grep -I -h -o -E '[a-z][a-z0-9]*(_[a-z0-9]+)+' {} + | sort -u
     printf '%s\n' parallelism_config_cp parallelism_config_sp # with an asterisk
     printf '%s\n' save_pretrained byte_fallback unk_token # of Hugging Face
-    echo tokens_per_s # put together in jsonl.c
 } >"$known"
 grep -v -E '^doc/(architecture|checkpoint-format|glossary|python)\.md	' "$tap_tmp/said" |
     sed -n -e '/^doc\/for-accelerate-users.md/{s/	 *|[^|]*|/	|/p' -e d -e '}' -e p |

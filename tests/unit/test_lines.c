@@ -363,7 +363,7 @@ static void test_replaced(void)
     add(&l, 4, "");
     tap_ok(look().whole == 1 && look().last == 3 && look().ordered && !said[0],
            "lines of the first do not get into its log");
-    observe_close(&second);
+    lines_close(&second.file);
     ours = true;
     add(&l, 4, "");
     tap_ok(look().whole == 2 && look().last == 4, "unless the log is its own again");
@@ -404,7 +404,7 @@ static void test_resume_full(void)
     fclose(f);
     set_room(0);
     st = observe_open(&o, path, 3, &err);
-    observe_close(&o);
+    lines_close(&o.file);
     set_room(RLIM_INFINITY);
     tap_is_int(st, ACCEL_OK, "a log on a full disk is opened %s", err.text);
     f = fopen(path, "r");
@@ -434,7 +434,7 @@ static void test_resume_scattered(void)
     stat(path, &sb);
     tap_is_int(sb.st_size, 50, "and stays as it is");
     tap_is_int(observe_open(&o, path, 3, &err), ACCEL_OK, "a log out of order");
-    observe_close(&o);
+    lines_close(&o.file);
     f = fopen(path, "r");
     text[f ? fread(text, 1, sizeof(text) - 1, f) : 0] = '\0';
     fclose(f);

@@ -2,7 +2,7 @@
  *
  * track/: names, texts and histograms as they are written; JSONL, CSV and event files
  * read by readers of their own, over lives, full disks and directories that are not
- * there; a later life; a step's own numbers; sinks of the program that fail.
+ * there; a later attempt; sinks of the program that fail.
  */
 #include <dirent.h>
 #include <math.h>
@@ -442,63 +442,6 @@ static void test_lives(const char *dir)
     tap_ok(count(text, "\n") == 2 && strstr(text, ",21\n"), "in CSV as well");
 }
 
-/* ---- a step's own numbers -------------------------------------------------------- */
-
-/* Items as text, in their order. */
-static accel_status_t text_write(void *user, int64_t step, double time,
-                                 const accel_item_t *items, int n, accel_error_t *err)
-{
-    struct strbuf *b = user;
-
-    (void)time, (void)err;
-    strbuf_printf(b, "%lld:", (long long)step);
-    for (int i = 0; i < n; i++)
-        strbuf_printf(b, " %s=%.17g", items[i].kind ? "?" : items[i].name,
-                      items[i].value);
-    return ACCEL_OK;
-}
-
-static int64_t no_peak(const void *device_user)
-{
-    (void)device_user;
-    return 0;
-}
-
-static void test_step(void)
-{
-    static const struct {
-        struct observe_step step;
-        bool device;
-        const char *want;
-    } rows[] = {
-        { { 5, 1.0 / 3, 1e-3, 2, 50, 1000, true, NAN },
-          false,
-          "5: train/loss=0.33333333333333331 train/lr=0.001 train/grad_norm=2 "
-          "train/step_ms=50 train/tokens_per_s=20000 train/mem_peak_bytes=4096" },
-        { { 6, 2, 0.25, INFINITY, 0, 7, false, 0.5 },
-          true,
-          "6: train/loss=2 train/lr=0.25 train/grad_norm=inf train/step_ms=0 "
-          "train/samples_per_s=0 train/mem_peak_bytes=4096 train/gpu_peak_bytes=512 "
-          "eval/loss=0.5" },
-    };
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
-        struct observe o = { .peak_bytes = 4096,
-                             .device_peak = rows[i].device ? no_peak : NULL,
-                             .device_peak_bytes = 512 };
-        struct track t = { .writer.log = &log_to_test };
-        struct strbuf b = { 0 };
-
-        track_add(&t, &(accel_sink_t){ .name = "t", .write = text_write, .user = &b });
-        track_open(&t, "there", 0);
-        track_step(&t, &o, &rows[i].step);
-        track_close(&t);
-        tap_is_str(b.s, rows[i].want, "the numbers of step %lld",
-                   (long long)rows[i].step.step);
-        strbuf_free(&b);
-    }
-}
-
 /* ---- trouble --------------------------------------------------------------------- */
 
 /* Files may be so long. Nothing is printed meanwhile. */
@@ -573,7 +516,7 @@ static bool answer(void *ours)
     return *(bool *)ours;
 }
 
-/* A later life replaces the files of lines; event files have names of their own, so
+/* A later attempt replaces the files of lines; event files have names of their own, so
  * that one which is gone is made again. */
 static void test_taken_over(const char *dir)
 {
@@ -592,7 +535,7 @@ static void test_taken_over(const char *dir)
     put_scalar(&first, 1, 2);
     snprintf(path, sizeof(path), "%s/track.jsonl", dir);
     tap_is_str(read_file(path, &bytes), "",
-               "what another life has taken is not written");
+               "what another attempt has taken is not written");
     snprintf(path, sizeof(path), "%s/track.csv", dir);
     tap_is_str(read_file(path, &bytes), "step,time,name,kind,value\n", "nor in CSV");
     if (event_files(dir, names) == 1) {
@@ -602,7 +545,7 @@ static void test_taken_over(const char *dir)
         unlink(gone);
     }
     put_scalar(&first, 1, 3);
-    tap_is_int(event_files(dir, names), 1, "an event file is its life's alone");
+    tap_is_int(event_files(dir, names), 1, "an event file is its attempt's alone");
     ours = true;
     put_scalar(&first, 1, 4);
     tap_ok(count(read_file(path, &bytes), ",x,scalar,4\n") == 1,
@@ -731,7 +674,6 @@ int main(void)
     test_full_disk(dir[3]);
     test_no_directory(dir[4]);
     test_taken_over(dir[5]);
-    test_step();
     test_own();
     snprintf(command, sizeof(command), "rm -rf %s", base);
     tap_ok(system(command) == 0, "removed");

@@ -110,7 +110,7 @@ static accel_status_t one_text(const accel_t *run, accel_status_t st,
 /* What the log says up to this step is there when the checkpoint is. */
 static void sync_logs(accel_t *run)
 {
-    observe_sync(&run->observe);
+    lines_sync(&run->observe.file);
     track_flush(&run->track);
 }
 
