@@ -32,6 +32,9 @@ echo "$(last_loss fp16) $(last_loss bf16)" |
 ok $? "after 100 steps within 1 % of bf16's"
 same_bits bf16/log.jsonl fp16/log.jsonl
 isnt $? 0 "and it is another precision"
+sed -n 's/.*"step_ms":\([0-9.]*\),"tokens_per_s":\([0-9.]*\),.*/\1 \2/p' bf16/log.jsonl |
+    awk '{ t = $1 * $2 / 1000; near += t > 127 && t < 129 } END { exit near != 100 }'
+ok $? "the log's tokens per second are 4 samples of 32 in the time of a step"
 like "$(cat fp16.log)" 'precision +fp16 compute and wire, loss scaled' "the plan says so"
 
 go high fp16 "--steps 12" "precision: {loss_scale_init_scale: 1e12}"
