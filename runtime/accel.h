@@ -41,9 +41,9 @@
  *    there is a function that frees it. Arguments that must outlive the call are
  *    marked.
  *  - A call out of order (before accel_prepare, inside a forward, without a run)
- *    returns ACCEL_EINVAL. So does one that trains, saves or meets other ranks from a
- *    function of the program that the library has called (fetch, hook, update, sink,
- *    schedule).
+ *    returns ACCEL_EINVAL. So does a call that trains, saves or needs other ranks, when
+ *    a function of the program that the library has called makes it (fetch, hook,
+ *    update, sink, schedule).
  *  - "Collective" means that every rank must make the call, in the same order. Other
  *    calls are local. Calls that build or change the run must nevertheless be the same
  *    on all ranks.
@@ -160,21 +160,20 @@ typedef struct accel_options {
     accel_log_f log;         /* NULL: silent */
     void *log_user;
     int threads; /* compute threads of this rank; 0: one per core of the task */
-    /* Keys of the config that the program sets, "KEY=VALUE" each, such as
-     * "accel.checkpoint.keep=3", with NULL behind the last; NULL: none. They count
-     * unless the user's files, variables or flags give the key
-     * (doc/configuration.md). */
+    /* Config keys that the program sets, one "KEY=VALUE" each, such as
+     * "accel.checkpoint.keep=3"; NULL ends the list. NULL: none. The user's files,
+     * variables and flags override them (doc/configuration.md). */
     const char *const *set;
 } accel_options_t;
 
-/* Starts the run: finds the other ranks (by PMIx under srun or mpirun; otherwise there
- * is one), binds to this task's cores, connects the collectives and installs preemption
- * handlers, unless the program has its own. Raises the soft limit of open files until
- * accel_close. Collective. `options` may be NULL. Errors: ACCEL_ECONFIG, ACCEL_EUSAGE
- * (no such key in `set`), ACCEL_EINVAL (a key that is decided before the program
- * starts), ACCEL_EPOLICY (a key that the site locks), ACCEL_EUNAVAIL, ACCEL_EPEER,
- * ACCEL_EMISMATCH (config and job step have different numbers of processes, ranks that
- * set different keys). */
+/* Starts the run: finds the other ranks (by PMIx under srun or mpirun; otherwise the
+ * run has one rank), binds to this task's cores, connects the collectives and installs
+ * preemption handlers, unless the program has its own. Raises the soft limit on open
+ * files until accel_close. Collective. `options` may be NULL. Errors: ACCEL_ECONFIG,
+ * ACCEL_EUSAGE (unknown key in `set`), ACCEL_EINVAL (a key that must be set before the
+ * program starts), ACCEL_EPOLICY (a key that the site locks), ACCEL_EUNAVAIL,
+ * ACCEL_EPEER, ACCEL_EMISMATCH (config and job step disagree on the number of
+ * processes, or ranks set different keys). */
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
                           accel_error_t *err);
 
@@ -183,23 +182,23 @@ int accel_rank(const accel_t *run); /* 0 .. world-1 */
 int accel_world_size(const accel_t *run);
 int accel_local_rank(const accel_t *run); /* among the ranks of this node */
 int accel_is_main(const accel_t *run);    /* rank 0 */
-/* 1 after SIGTERM, the warning signal or, during training, Ctrl-C. Any thread. */
+/* 1 after SIGTERM, the warning signal or, during training, Ctrl-C. May be called from
+ * any thread. */
 int accel_should_stop(const accel_t *run);
 
 /* ---- data ------------------------------------------------------------------------ */
 
 typedef struct accel_dataset accel_dataset_t;
-/* Opens PATH (a file, or a directory whose regular files are taken in name order).
- * Files ending in .bin are token files, as `accel tokenize` writes them (256 int32
- * header words:
- * magic 20240520, version 1, token count; then uint16 tokens; or magic 20240801,
- * version 7 and uint32 tokens); all others are read as bytes (vocabulary 256). The last
- * `holdout` fraction (0 .. 0.5) is kept for accel_evaluate. A sample is `seq` inputs
- * and `seq` targets (the inputs shifted by one): two int32 fields. Errors:
+/* Opens `path`: a file, or a directory whose regular files are read in name order.
+ * Files ending in .bin are token files, as `accel tokenize` writes them: 256 int32
+ * header words (magic 20240520, version 1, token count), then uint16 tokens; or magic
+ * 20240801, version 7 and uint32 tokens. All others are read as bytes (vocabulary 256).
+ * The last `holdout` fraction (0 .. 0.5) is kept for accel_evaluate. A sample is `seq`
+ * inputs and `seq` targets (the inputs shifted by one): two int32 fields. Errors:
  * ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT, ACCEL_EINVAL (less than one sample). */
 accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int seq,
                                   double holdout, accel_error_t *err);
-/* Training samples per epoch; largest token + 1, 0 where there are no tokens. */
+/* Training samples per epoch; largest token + 1, or 0 if the data has no tokens. */
 int64_t accel_dataset_samples(const accel_dataset_t *d);
 int accel_dataset_vocab(const accel_dataset_t *d);
 void accel_dataset_close(accel_dataset_t *d); /* NULL is fine */
@@ -212,13 +211,12 @@ typedef struct accel_field {
 } accel_field_t;
 
 /* Writes sample `index` into dst[i], one array per field. Called by accel_next and
- * accel_evaluate on the thread that calls them, and by loaders. The same index must
- * give the same bytes whenever and on whichever rank it is asked: that makes a resumed
- * run exact. Returns 0, or anything else where the sample cannot be had, which ends the
- * run. */
+ * accel_evaluate on their caller's thread, and by loaders. An index must always give
+ * the same bytes, on every rank, so that a resumed run is exact. Returns 0; any other
+ * value means that the sample cannot be read, and ends the run. */
 typedef int (*accel_fetch_f)(void *user, int64_t index, void *const *dst);
-/* A dataset of `samples` samples of n fields (1 .. 8), drawn by `fetch`. The last
- * `holdout` fraction (0 .. 0.5) is kept for accel_evaluate. Copies `fields`; `user`
+/* A dataset of `samples` samples with n fields each (1 .. 8), read by `fetch`. The last
+ * `holdout` fraction (0 .. 0.5) is kept for accel_evaluate. `fields` is copied; `user`
  * must outlive the dataset. Errors: ACCEL_EINVAL, ACCEL_ENOMEM. */
 accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
                                  const accel_field_t *fields, int n,
@@ -233,21 +231,21 @@ typedef enum accel_optimizer_kind {
     ACCEL_LION = 2,
 } accel_optimizer_kind_t;
 
-/* What holds for the parameters whose full name matches the glob ("*.bias",
- * "h.[0-3].*", fnmatch(3)); the first group that matches counts. A group that matches
+/* Settings for the parameters whose full name matches the glob `match` ("*.bias",
+ * "h.[0-3].*", fnmatch(3)). The first matching group applies. A group that matches
  * nothing is an error. */
 typedef struct accel_group {
     const char *match;
     float lr_scale;     /* factor on the learning rate; 0: 1 */
-    float weight_decay; /* < 0: the optimizer's; else on all that match */
+    float weight_decay; /* < 0: the optimizer's; else for all that match */
     int frozen;         /* not trained: no gradient, no optimizer state; still saved */
 } accel_group_t;
 
-/* How an optimizer keeps its state: exp_avg and exp_avg_sq of ADAMW, exp_avg of LION.
- * 8 bits: a byte each, and a scale of two bytes for every 16; a step widens them,
- * computes in float32 and rounds stochastically, with the same draws on any number of
- * ranks. FP8: the same with exp_avg in e4m3, exp_avg_sq in float16, and a scale of a
- * byte for every 32 of each. */
+/* Storage of the optimizer state: exp_avg and exp_avg_sq of ADAMW, exp_avg of LION.
+ * 8BIT: one byte per element and a 2-byte scale per 16 elements. A step dequantises
+ * them, computes in float32 and rounds stochastically, with the same random numbers for
+ * any number of ranks. FP8: the same, but exp_avg in e4m3, exp_avg_sq in float16, and a
+ * 1-byte scale per 32 elements. */
 typedef enum accel_moments {
     ACCEL_MOMENTS_FLOAT32 = 0,
     ACCEL_MOMENTS_8BIT = 1,
@@ -260,8 +258,8 @@ typedef enum accel_moments {
  * ADAMW: m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
  *        p = (1 - r w) p - r (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
  *        (Loshchilov and Hutter 2019)
- * SGD:   g = g + w p;  m = momentum m + g;  p = p - r m,
- *        with nesterov p = p - r (g + momentum m)  (as torch has it)
+ * SGD:   g = g + w p;  m = momentum m + g;  p = p - r m;
+ *        with nesterov: p = p - r (g + momentum m)  (as in torch)
  * LION:  p = (1 - r w) p - r sign(b1 m + (1 - b1) g);  m = b2 m + (1 - b2) g
  *        (Chen et al. 2023) */
 typedef struct accel_optimizer {
@@ -269,132 +267,134 @@ typedef struct accel_optimizer {
     float lr;                    /* 3e-4, 1e-2, 1e-4 */
     float beta1, beta2;          /* 0.9, 0.95 (ADAMW); 0.9, 0.99 (LION) */
     float eps;                   /* 1e-8 (ADAMW) */
-    float momentum;              /* SGD; 0: none, and no state for it */
+    float momentum;              /* SGD; 0: none, and no state */
     int nesterov;                /* SGD with momentum */
     float weight_decay;          /* on parameters with two or more dimensions only */
     const accel_group_t *groups; /* read by accel_prepare only */
     int group_count;
-    /* not of SGD; a user's accel.precision.moments wins */
+    /* not for SGD; a user's accel.precision.moments wins */
     accel_moments_t moments;
 } accel_optimizer_t;
 
 typedef struct accel_job {
     /* Its forward takes the fields of the data and returns the loss, the mean over the
-     * samples of its inputs. NULL: the run's units. */
+     * samples of its inputs. NULL: the program's own units. */
     accel_module_t *model;
     accel_dataset_t *data; /* must outlive the run; NULL: accel_next_samples, loaders */
     accel_optimizer_t optimizer;
     int64_t steps;       /* optimizer steps in the whole run; see accel_scaler */
     int64_t warmup;      /* linear warm-up steps, then cosine to lr / 10 */
-    float clip;          /* gradients: times clip / (norm + 1e-6) above it; 0: none */
+    float clip;          /* above this norm: times clip / (norm + 1e-6); 0: none */
     int batch;           /* samples per rank and micro-batch */
     int accumulate;      /* micro-batches per step; 0: 1 */
     uint64_t seed;       /* initial values and sample order */
     const char *out_dir; /* log and default checkpoint directory; NULL: "out" */
     int log_every;       /* steps between progress lines; 0: about 20 a run */
     int64_t eval_every;  /* steps between evaluations; 0: never */
-    /* In place of warm-up and cosine, with warmup 0: see accel_objects.h; copied. */
+    /* Instead of warm-up and cosine; `warmup` must be 0. See accel_objects.h.
+     * Copied. */
     const struct accel_schedule *schedule;
 } accel_job_t;
 
-/* Wraps the model into units, shards and initialises the parameters, prints the plan
- * (log level info, rank 0) and, when the checkpoint directory holds a complete
+/* Wraps the model into units, shards and initialises the parameters, and prints the
+ * plan (log level info, rank 0). When the checkpoint directory holds a complete
  * checkpoint of the same run, resumes from the newest one. `job` is copied. After a
- * failure the run can only be closed. Collective. Errors: ACCEL_EINVAL (job, or what
- * went wrong when the model was built or its forward ran for the plan), ACCEL_ECONFIG
+ * failure the run can only be closed. Collective. Errors: ACCEL_EINVAL (job, or a
+ * failure while the model was built or its forward ran for the plan), ACCEL_ECONFIG
  * (classes to wrap), ACCEL_EMISMATCH (checkpoint of another run, ranks that differ),
  * ACCEL_ECORRUPT (no checkpoint is intact), ACCEL_ECREATE, ACCEL_EIO, ACCEL_EUNAVAIL
- * (another run has the directory), ACCEL_ERESUME, ACCEL_ESTOPPED (told to stop while a
- * tool has it; ACCEL_ESTOPPED also beyond the limit of restarts). */
+ * (another run uses the directory), ACCEL_ERESUME or ACCEL_ESTOPPED (told to stop while
+ * a tool uses it), ACCEL_ESTOPPED (too many restarts). */
 accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t *err);
-/* Fills the parameters from weights in Hugging Face's format, in place of their initial
- * values: `path` is a .safetensors file, an index of shards, or a directory with
- * either. After accel_prepare and before the first step; a resumed run reads nothing.
- * Each rank reads only what it keeps. Tensors are found by the model's names, with or
- * without the base model's prefix, and transposed where they are stored [in, out]. All
- * parameters must be there, but for the heads of bert; tensors that the model does not
- * use are listed in a warning. In a run of several models: accel_model_load.
- * Collective. Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT (see
+/* Fills the parameters from weights in Hugging Face's format, replacing their initial
+ * values. `path` is a .safetensors file, an index of shards, or a directory with
+ * either. Call it after accel_prepare and before the first step; a resumed run reads
+ * nothing. Each rank reads only the part that it keeps. Tensors are found by the
+ * model's names, with or without the base model's prefix, and transposed where they are
+ * stored [in, out]. All parameters except the heads of BERT must be present; a warning
+ * lists tensors that the model does not use. In a run of several models:
+ * accel_model_load. Collective. Errors: ACCEL_ENOENT, ACCEL_EIO, ACCEL_ECORRUPT (see
  * accel_safetensors.h), ACCEL_EMISMATCH (parameter missing, another shape, a tied head
- * of its own), ACCEL_EUNSUPPORTED (dtype), ACCEL_EINVAL. */
+ * with other values), ACCEL_EUNSUPPORTED (dtype), ACCEL_EINVAL. */
 accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t *err);
-/* Writes the parameters as they are now into directory `dir`, which must hold no
- * weights, in `dtype` ("float32", "bfloat16" or "float16"), in files of at most
- * shard_bytes (0: one file), with a config.json for the models of the library. Rank 0
- * writes; no rank holds more than a slice of a parameter. A failure leaves the run as
- * it was, unless a peer was lost. Collective. Errors: ACCEL_ECREATE, ACCEL_EIO,
- * ACCEL_EINVAL, ACCEL_EPEER. */
+/* Writes the current parameters into directory `dir`, which must hold no weights, in
+ * `dtype` ("float32", "bfloat16" or "float16"), in files of at most shard_bytes (0: one
+ * file). Models of the library get a config.json. Rank 0 writes; no rank holds more
+ * than a slice of a parameter. A failure leaves the run unchanged, unless a peer was
+ * lost. Collective. Errors: ACCEL_ECREATE, ACCEL_EIO, ACCEL_EINVAL, ACCEL_EPEER. */
 accel_status_t accel_save_weights(accel_t *run, const char *dir, const char *dtype,
                                   int64_t shard_bytes, accel_error_t *err);
 /* 1 while there is a micro-batch to do; 0 when the run is finished, has failed, or was
  * told to stop and its state is saved. */
 int accel_more(const accel_t *run);
 int64_t accel_steps_done(const accel_t *run); /* including those before a resume */
-/* The next micro-batch of this rank: one tensor per field of the job's data, [batch,
- * dims of the field ...], n of them. Fields of a float dtype arrive as activations
- * of the run's compute dtype, others as they are. Owned by the run, valid until
- * accel_step or the next accel_next. With several ranks a sample that one of them
- * cannot have ends the run on all, with that rank's message, at the next accel_step or
- * in accel_evaluate; until then zeros stand for it. Errors: ACCEL_EINVAL (another n, a
- * job without data), ACCEL_EIO (also where the fetch function fails). */
+/* The next micro-batch of this rank: n tensors, one per field of the job's data,
+ * [batch, dims of the field ...]. Fields of a float dtype become activations in the
+ * run's compute dtype; others are unchanged. The tensors belong to the run and are
+ * valid until accel_step or the next accel_next. With several ranks, a sample that one
+ * rank cannot read is replaced by zeros; the next accel_step, or accel_evaluate, then
+ * ends the run on all ranks with that rank's message. Errors: ACCEL_EINVAL (wrong n, a
+ * job without data), ACCEL_EIO (also when the fetch function fails). */
 accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
                           accel_error_t *err);
 /* The same for a job without data: begins the micro-batch and says which samples are
  * this rank's, index[count], count = job.batch (index may be NULL). Numbers count up
- * from 0 over the whole run and all ranks, without shuffling; after a resume they go on
- * where the checkpoint was written. The program feeds them with accel_input. Errors:
- * ACCEL_EINVAL (another count, a job with data). */
+ * from 0 over the whole run and all ranks, without shuffling; a resumed run continues
+ * them from its checkpoint. The program passes the samples' values to accel_input.
+ * Errors: ACCEL_EINVAL (wrong count, a job with data). */
 accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                                   accel_error_t *err);
-/* A tensor of this micro-batch with the program's own values, host[elems], row-major,
- * of `dtype`; copied. Values of a float dtype become an activation of the compute
- * dtype. Valid until accel_step or the next accel_next; in a forward, where it may be
- * called too, as what an op returns. NULL on failure, also in `err`: ACCEL_EINVAL
- * (sizes, dtype, NULL). */
+/* A tensor of this micro-batch with the program's own values: host[elems], row-major,
+ * of `dtype`; copied. Values of a float dtype become an activation in the compute
+ * dtype. Valid until accel_step or the next accel_next. It may also be called in a
+ * forward; its result then lives as long as that of an op. NULL on failure, also in
+ * `err`: ACCEL_EINVAL (sizes, dtype, NULL). */
 accel_tensor_t *accel_input(accel_t *run, accel_dtype_t dtype, int ndim,
                             const int64_t *dims, const void *host, accel_error_t *err);
-/* Backward of `loss`, one float32 (NULL: reports the error of the forward), gradients
- * accumulated and, on the last micro-batch of a step, reduced over the ranks: the mean
- * over ranks and micro-batches. A failure ends the run. Collective. Errors: those of
- * the forward's ops and of own ops, ACCEL_EINVAL (no loss of this micro-batch). */
+/* Runs the backward of `loss` (one float32; NULL: reports the error of the forward) and
+ * accumulates the gradients. On the last micro-batch of a step it reduces them to the
+ * mean over ranks and micro-batches. A failure ends the run. Collective. Errors: those
+ * of the forward's ops and of own ops, ACCEL_EINVAL (not a loss of this
+ * micro-batch). */
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err);
-/* Called by accel_step, before clipping, with each piece of a reduced gradient that
- * this rank holds: elements [first, first + count) of parameter `name`, float32, in
- * host memory (on a GPU a copy, which is written back), valid during the call. May
- * change them; where parameters are not sharded, every rank holds all and must change
- * them alike. */
+/* Called by accel_step, before clipping, for each piece of a reduced gradient that this
+ * rank holds: elements [first, first + count) of parameter `name`, float32, in host
+ * memory (on a GPU a copy, which is written back), valid during the call. The function
+ * may change them. Where parameters are not sharded, every rank holds all elements and
+ * must make the same changes. */
 typedef void (*accel_gradient_f)(void *user, const char *name, float *gradient,
                                  int64_t first, int64_t count);
-/* Adds such a function for the parameters whose full name matches the glob pattern
- * `match` ("h.*.bias"; NULL: all). At most 8, called in the order they were added, from
- * the next accel_step on; `user` must outlive the run. ACCEL_EINVAL (no function, a
+/* Adds such a function for the parameters whose full name matches the glob `match`
+ * ("h.*.bias"; NULL: all). At most 8, called in the order they were added, from the
+ * next accel_step on. `user` must outlive the run. ACCEL_EINVAL (no function, a
  * ninth). */
 accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient_f fn,
                                  void *user, accel_error_t *err);
-/* After the last micro-batch of a step: clips, updates the parameters, logs, saves when
- * due and, when any rank was told to stop, saves and returns ACCEL_ERESUME. Between
- * micro-batches it does nothing; between accel_next and backward it is an error.
- * Collective. Errors: ACCEL_EDIVERGED (loss or norm not finite; nothing is updated),
- * ACCEL_ERESUME, ACCEL_ESTOPPED, ACCEL_EINVAL, ACCEL_EIO (log; a last save that
- * fails). */
+/* Ends a step, after its last micro-batch: clips, updates the parameters, logs, and
+ * saves when due. If any rank was told to stop, saves and returns ACCEL_ERESUME. After
+ * an earlier micro-batch it does nothing; between accel_next and accel_backward it is
+ * an error. Collective. Errors: ACCEL_EDIVERGED (loss or norm not finite; nothing is
+ * updated), ACCEL_ERESUME, ACCEL_ESTOPPED, ACCEL_EINVAL, ACCEL_EIO (log; a failed final
+ * save). */
 accel_status_t accel_step(accel_t *run, accel_error_t *err);
-/* Mean loss of the run's only model over the held-out part (at most `batches`
+/* Mean loss of the run's only model over the held-out samples (at most `batches`
  * micro-batches per rank, 0: all); the last micro-batch may hold fewer samples than
- * job.batch. With several models: accel_model_evaluate. No gradients. Not between
- * accel_next and accel_backward: it frees the tensors of the micro-batch. NaN when a
- * rank was told to stop. Collective. Errors: ACCEL_EINVAL (no held-out samples, not one
- * model), those of the forward. */
+ * job.batch. With several models: accel_model_evaluate. Computes no gradients. Frees
+ * the tensors of the micro-batch, so it may not be called between accel_next and
+ * accel_backward. The loss is NaN when a rank was told to stop. Collective. Errors:
+ * ACCEL_EINVAL (no held-out samples, not exactly one model), those of the forward. */
 accel_status_t accel_evaluate(accel_t *run, int batches, double *loss_out,
                               accel_error_t *err);
-/* Writes a checkpoint of the current step now; does nothing when the config has
+/* Writes a checkpoint of the current step now. Does nothing when the config has
  * accel.checkpoint.save: false. Collective. Errors: ACCEL_EINVAL (in the middle of a
  * step), ACCEL_ECREATE, ACCEL_EIO, ACCEL_EUNAVAIL (another run took the directory). */
 accel_status_t accel_save(accel_t *run, accel_error_t *err);
 /* Ends the run on this rank and frees everything the handle owns. Returns the first
- * failure of the run (ACCEL_ERESUME when it was told to stop and is saved), so that
+ * failure of the run (ACCEL_ERESUME when it was told to stop and its state is saved),
+ * so that
  *     return accel_exit_code(accel_close(run, &err));
- * gives every rank the right exit code. NULL is fine. Inside a function of the program
- * that the library has called it is refused, and nothing is freed. Collective. */
+ * gives every rank the right exit code. NULL is fine. From a function of the program
+ * that the library has called it is refused and frees nothing. Collective. */
 accel_status_t accel_close(accel_t *run, accel_error_t *err);
 
 #pragma GCC visibility pop
