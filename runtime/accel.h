@@ -182,8 +182,8 @@ int accel_rank(const accel_t *run); /* 0 .. world-1 */
 int accel_world_size(const accel_t *run);
 int accel_local_rank(const accel_t *run); /* among the ranks of this node */
 int accel_is_main(const accel_t *run);    /* rank 0 */
-/* 1 after SIGTERM, the warning signal or, during training, Ctrl-C. May be called from
- * any thread. */
+/* Whether the run is to stop: 1 after SIGTERM, the warning signal or, during training,
+ * Ctrl-C. May be called from any thread. */
 int accel_should_stop(const accel_t *run);
 
 /* ---- data ------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_models.h: modules and parameters, from which a model is built, and the models
+ * accel_models.h: the modules and parameters that make up a model, and the models
  * that come with the library: GPT-2, Llama and BERT.
  */
 #include "accel.h" /* which includes this header at its end */
@@ -31,7 +31,7 @@ typedef struct accel_init {
 
 /* ---- model: a tree of modules, forward only -------------------------------------- */
 
-/* Called by accel_call, and by accel_prepare without values to learn shapes and memory
+/* Called by accel_call, and by accel_prepare without values, to learn shapes and memory
  * use. Returns the output, or NULL after an error, which is already recorded. */
 typedef accel_tensor_t *(*accel_forward_f)(accel_module_t *m, accel_tensor_t *const *in,
                                            int n);
@@ -39,78 +39,80 @@ typedef accel_tensor_t *(*accel_forward_f)(accel_module_t *m, accel_tensor_t *co
 typedef struct accel_class {
     const char *name; /* class name, matched by TRANSFORMER_BASED_WRAP */
     accel_forward_f forward;
-    size_t state_bytes; /* zeroed user data per module, freed with the tree */
+    size_t state_bytes; /* zeroed data of the program per module; freed with the tree */
 } accel_class_t;
 
-/* Adds a module under `parent` (NULL: the root of a new tree; a run holds 16). Names
- * are joined with dots: "h.3.attn". `cls` must outlive the run, which owns the module.
- * NULL on failure, which accel_prepare reports: ACCEL_EINVAL (name, class). */
+/* Adds a module under `parent` (NULL: the root of a new tree; a run holds up to 16
+ * trees). Names are joined with dots: "h.3.attn". The run owns the module; `cls` must
+ * outlive the run. NULL on failure, which accel_prepare reports: ACCEL_EINVAL (name,
+ * class). */
 accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
                                  accel_module_t *parent, const char *name);
-/* The module's state_bytes, initially zero; the program uses them until accel_close. */
+/* The module's state_bytes, initially zero; the program may use them until
+ * accel_close. */
 void *accel_module_state(accel_module_t *m);
 accel_t *accel_module_run(accel_module_t *m); /* the run it belongs to */
-/* Declares a parameter of shape dims[ndim], 1 to 4 sizes of at least 1; it has no data
- * before accel_prepare. The values depend on (seed, full name, element index) only,
- * never on the world size. It is kept in float32; ops see it in the compute dtype and
- * accept it only where their comment says so. NULL on failure, as above: ACCEL_EINVAL
- * (name, sizes). */
+/* Declares a parameter of shape dims[ndim] (1 to 4 sizes, each at least 1), which has
+ * no data before accel_prepare. Its initial values depend only on (seed, full name,
+ * element index), never on the world size. The master copy is float32; ops see it in
+ * the compute dtype and accept it only where their comment says so. NULL on failure, as
+ * above: ACCEL_EINVAL (name, sizes). */
 accel_tensor_t *accel_param(accel_module_t *m, const char *name, int ndim,
                             const int64_t *dims, accel_init_t init);
-/* Declares a tensor of dims[ndim] (float32, bfloat16 or int32) that is not trained:
- * whole on every rank, stored in checkpoints, an input of ops like an activation. It
- * has data from accel_prepare on: zeros, ones or a constant; accel_tensor_write gives
- * it others. The program must write the same values on all ranks. NULL on failure, as
- * accel_param. */
+/* Declares a tensor of shape dims[ndim] (float32, bfloat16 or int32) that is not
+ * trained. It is whole on every rank, stored in checkpoints, and an input of ops like
+ * an activation. From accel_prepare on it has data: zeros, ones or a constant;
+ * accel_tensor_write replaces them. The program must write the same values on all
+ * ranks. NULL on failure, as accel_param. */
 accel_tensor_t *accel_buffer(accel_module_t *m, const char *name, accel_dtype_t dtype,
                              int ndim, const int64_t *dims, accel_init_t init);
 /* Gives `param` of another module a second name under `m`, "m.name": tied weights. It
- * stays one parameter with one gradient; checkpoints hold it once, under its first
+ * stays one parameter with one gradient; checkpoints store it once, under its first
  * name. Returns `param`; NULL on failure, as accel_param. */
 accel_tensor_t *accel_tie(accel_module_t *m, const char *name, accel_tensor_t *param);
-/* The module at `path` ("h.3.attn"; "": `root` itself, when it is the root of the tree)
+/* The module at `path` ("h.3.attn"; "": `root` itself, if it is the root of the tree),
  * or the parameter with that full name, first or second. NULL: there is none. */
 accel_module_t *accel_module_find(accel_module_t *root, const char *path);
 accel_tensor_t *accel_param_find(accel_module_t *root, const char *name);
-/* on: backward repeats the forward of `m` instead of keeping its activations
- * (activation checkpointing): less memory, about a third more time, the same bits.
- * Config key fsdp_activation_checkpointing turns it on for every unit. Forwards must
- * not have side effects that a second run would change. */
+/* on: backward runs the forward of `m` again instead of keeping its activations
+ * (activation checkpointing). This saves memory, takes about a third more time, and
+ * gives the same bits. Config key fsdp_activation_checkpointing turns it on for every
+ * unit. Forwards must not have side effects that a second run would change. */
 void accel_module_recompute(accel_module_t *m, int on);
-/* What m and all below it compute in, where that is not the run's dtype: "fp32",
- * "bf16", "fp16" (in runs with mixed_precision: fp16) or, for linears of runs in fp8,
- * "fp8". Its parameters are gathered in that dtype, inputs in the caller's dtype are
- * cast to it, and a result in it is cast back, unless that is one float32, a loss.
- * "+output:TYPE" has the result cast to TYPE, and "+reduce:TYPE" sends gradients in
- * TYPE where they are sharded: "fp32+output:fp32". A rule of accel.precision.modules
- * that fits m wins. Before accel_prepare. Errors: A0605, A0609; types that the run
- * does not have are refused by accel_prepare (A0997). Not collective, but the same on
- * all ranks. */
+/* Sets the compute dtype of `m` and all modules below it where it differs from the
+ * run's: "fp32", "bf16", "fp16" (in runs with mixed_precision: fp16) or, for linears of
+ * runs in fp8, "fp8". Parameters are gathered in that dtype. Inputs in the caller's
+ * dtype are cast to it, and results in it are cast back, except a loss (one float32).
+ * "+output:TYPE" casts the result to TYPE instead. "+reduce:TYPE" sends gradients in
+ * TYPE where they are sharded: "fp32+output:fp32". A matching rule of
+ * accel.precision.modules wins. Before accel_prepare. Errors: A0605, A0609;
+ * accel_prepare refuses types that the run does not have (A0997). Not collective, but
+ * must be the same on all ranks. */
 accel_status_t accel_module_precision(accel_module_t *m, const char *precision,
                                       accel_error_t *err);
 /* on: forwards record nothing for backward and apply no dropout, as in accel_evaluate,
- * until it is turned off. Each call frees the tensors made since the last
- * accel_next. */
+ * until it is turned off. Each call of this function frees the tensors made since the
+ * last accel_next. */
 void accel_inference_mode(accel_t *run, int on);
-/* Runs the module's forward on `in[n]` (n <= 8 where it is recomputed). Tensors that it
- * does not return are freed; the output lives as long as the caller's own tensors, at
- * the latest until accel_step or the next accel_next. NULL on failure: the forward's
- * first error. Collective after accel_prepare: ranks must call the same modules in the
- * same order. */
+/* Runs the module's forward on `in[n]` (n <= 8 for a recomputed module). Tensors that
+ * the forward does not return are freed. The output lives as long as the caller's own
+ * tensors, at most until accel_step or the next accel_next. NULL on failure: the
+ * forward's first error. After accel_prepare it is collective: ranks must call the same
+ * modules in the same order. */
 accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n);
 
 /* ---- models that come with the library ------------------------------------------- */
 
-/* Sizes are required; everything else may be 0, which stands for the default of the
- * model's authors (in the comment). Anything that the structs cannot express is not
- * supported, and the readers of config.json refuse it. */
+/* Sizes are required; everything else may be 0, which means the default of the model's
+ * authors (given in the comment). The readers of config.json refuse models that these
+ * structs cannot describe. */
 typedef struct accel_gpt2 {
     int layers, heads, width; /* width % heads == 0 */
     int context;              /* longest sequence */
     int vocab;
     int hidden;                    /* of the MLP; 0: 4 * width */
-    float resid_dropout;           /* behind each projection into the residual stream */
-    float embd_dropout;            /* behind the embeddings */
+    float resid_dropout;           /* after each projection into the residual stream */
+    float embd_dropout;            /* after the embeddings */
     float attn_dropout;            /* of the attention's probabilities */
     float norm_eps;                /* 0: 1e-5 */
     accel_activation_t activation; /* 0: ACCEL_ACT_GELU */
@@ -162,10 +164,10 @@ accel_status_t accel_llama_preset(const char *name, accel_llama_t *out,
                                   accel_error_t *err);
 accel_status_t accel_bert_preset(const char *name, accel_bert_t *out,
                                  accel_error_t *err);
-/* The same from the config.json of a Hugging Face model: `path` is that file or its
- * directory. Keys that do not change the computation are ignored; one that does and is
- * not supported is refused with its name and value. Not collective. Errors:
- * ACCEL_ENOENT, ACCEL_ECORRUPT (no JSON, a key missing, a value of a wrong type),
+/* The same from the config.json of a Hugging Face model; `path` is that file or its
+ * directory. Keys that do not change the computation are ignored. An unsupported key
+ * that does is refused, with its name and value. Not collective. Errors: ACCEL_ENOENT,
+ * ACCEL_ECORRUPT (not JSON, a missing key, a value of the wrong type),
  * ACCEL_EUNSUPPORTED, ACCEL_EMISMATCH (another model_type). */
 accel_status_t accel_gpt2_read_config(const char *path, accel_gpt2_t *out,
                                       accel_error_t *err);
@@ -173,29 +175,31 @@ accel_status_t accel_llama_read_config(const char *path, accel_llama_t *out,
                                        accel_error_t *err);
 accel_status_t accel_bert_read_config(const char *path, accel_bert_t *out,
                                       accel_error_t *err);
-/* The models below are trees like any other, created before accel_prepare and owned by
- * the run. NULL on failure, also in `err`: ACCEL_EINVAL (sizes that do not fit). GPT-2
- * with tied input and output embedding; forward takes {ids, targets}, int32 [B, T], and
- * returns the loss; with {ids} alone, the logits of the last position, float32 [B,
- * vocab], without a backward. Parameter names are those of Hugging Face's GPT-2
- * ("h.0.attn.c_attn.weight"); linear weights are [out, in]. */
+/* Creates a GPT-2 with tied input and output embedding. Forward takes {ids, targets},
+ * int32 [B, T], and returns the loss; with {ids} alone, the logits of the last
+ * position, float32 [B, vocab], without a backward. Parameter names are those of
+ * Hugging Face's GPT-2 ("h.0.attn.c_attn.weight"); linear weights are [out, in].
+ * Like any tree, this model and those below are created before accel_prepare and owned
+ * by the run. NULL on failure, also in `err`: ACCEL_EINVAL (sizes that do not fit). */
 accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
                                accel_error_t *err);
-/* Llama: forward takes {ids, targets} or {ids} as GPT-2's. Parameter names are those of
- * Hugging Face's LlamaForCausalLM ("model.layers.0.self_attn.q_proj.weight"). */
+/* Creates a Llama. Forward takes {ids, targets} or {ids}, as GPT-2's. Parameter names
+ * are those of Hugging Face's LlamaForCausalLM
+ * ("model.layers.0.self_attn.q_proj.weight"). */
 accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
                                 accel_error_t *err);
-/* BERT: forward takes {ids, types, mask, targets}, int32 [B, T] (mask 0: padding;
- *       targets [B, T] with negative ones ignored for ACCEL_BERT_MASKED_LM, labels [B]
- *       for ACCEL_BERT_CLASSIFY) and returns the loss; with the first three, the logits
- *       ([B, T, vocab] or [B, labels]) or for ACCEL_BERT_NONE the last hidden states
- *       [B, T, width]. Parameter names are those of Hugging Face's BertForMaskedLM or
- *       BertForSequenceClassification; ACCEL_BERT_NONE has their "bert.", too. */
+/* Creates a BERT. Forward takes {ids, types, mask, targets} and returns the loss. ids,
+ * types and mask (0: padding) are int32 [B, T]; targets are [B, T] with negative ones
+ * ignored for ACCEL_BERT_MASKED_LM, labels [B] for ACCEL_BERT_CLASSIFY. With the first
+ * three it returns the logits ([B, T, vocab] or [B, labels]) or, for ACCEL_BERT_NONE,
+ * the last hidden states [B, T, width]. Parameter names are those of Hugging Face's
+ * BertForMaskedLM or BertForSequenceClassification; ACCEL_BERT_NONE also has their
+ * prefix "bert.". */
 accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
                                accel_error_t *err);
-/* The model that `name` means: a published one (accel_gpt2_preset ...), or the
- * config.json in the directory `name`. Random weights; accel_load_weights reads those
- * beside it. */
+/* The model called `name`: a published one (accel_gpt2_preset ...), or the config.json
+ * in the directory `name`. Weights are random; accel_load_weights reads those in the
+ * directory. */
 accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err);
 
 #pragma GCC visibility pop
