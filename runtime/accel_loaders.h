@@ -96,7 +96,7 @@ typedef struct accel_batch {
 typedef int (*accel_collate_f)(void *user, accel_batch_t *batch);
 
 typedef struct accel_loader_options {
-    int batch;               /* samples per rank; with split_batches of all ranks */
+    int batch;               /* samples per rank; with split_batches: of all ranks */
     accel_sampler_t sampler; /* for datasets that are not iterable */
     uint64_t seed;           /* of the order, together with the epoch's number */
     int64_t samples;         /* per epoch, WEIGHTED and OWN; 0: the dataset's */
@@ -148,14 +148,14 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
 /* The next batch of this rank: n tensors, one per field, [samples, dims of the field
  * ...], and *got_out = 1. At the end of the epoch *got_out = 0, and the next call
  * begins the next epoch. Begins a micro-batch as accel_next does: earlier tensors are
- * freed, float fields come in the compute dtype. With accel_inference_mode on it only
- * frees them. Collective at the first and last batch of an epoch, with dispatch always.
- * A sample that one rank cannot read ends the run on all ranks with that rank's
- * message: at once in the first batch of an epoch and with dispatch; otherwise at the
- * next accel_step or the end of the epoch, and until then that rank repeats its
- * previous batch. Errors: ACCEL_EINVAL (wrong n; an epoch without a batch), ACCEL_EIO
- * (fetch, next, rewind, index, length or collate failed), and those of accel_step when
- * the run stops without waiting for a sample. */
+ * freed, float fields come in the compute dtype. In inference mode
+ * (accel_inference_mode) it begins none and only frees them. Collective at the first
+ * and last batch of an epoch, with dispatch always. A sample that one rank cannot read
+ * ends the run on all ranks with that rank's message: at once in the first batch of an
+ * epoch and with dispatch; otherwise at the next accel_step or the end of the epoch,
+ * and until then that rank repeats its previous batch. Errors: ACCEL_EINVAL (wrong n;
+ * an epoch without a batch), ACCEL_EIO (fetch, next, rewind, index, length or collate
+ * failed), and those of accel_step when the run stops without waiting for a sample. */
 accel_status_t accel_loader_next(accel_loader_t *l, accel_tensor_t **batch, int n,
                                  int *got_out, accel_error_t *err);
 /* Batches of this rank in a whole epoch; -1: not known. */

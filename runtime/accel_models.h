@@ -188,13 +188,13 @@ accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
  * ("model.layers.0.self_attn.q_proj.weight"). */
 accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
                                 accel_error_t *err);
-/* Creates a BERT. Forward takes {ids, types, mask, targets} and returns the loss. ids,
- * types and mask (0: padding) are int32 [B, T]; targets are [B, T] with negative ones
- * ignored for ACCEL_BERT_MASKED_LM, labels [B] for ACCEL_BERT_CLASSIFY. With the first
- * three it returns the logits ([B, T, vocab] or [B, labels]) or, for ACCEL_BERT_NONE,
- * the last hidden states [B, T, width]. Parameter names are those of Hugging Face's
- * BertForMaskedLM or BertForSequenceClassification; ACCEL_BERT_NONE also has their
- * prefix "bert.". */
+/* Creates a BERT. Forward takes {ids, types, mask, targets}, all int32, and returns the
+ * loss. ids, types and mask (0: padding) are [B, T]; targets are [B, T] with negative
+ * ones ignored for ACCEL_BERT_MASKED_LM, labels [B] for ACCEL_BERT_CLASSIFY. With the
+ * first three it returns the logits ([B, T, vocab] or [B, labels]) or, for
+ * ACCEL_BERT_NONE, the last hidden states [B, T, width]. Parameter names are those of
+ * Hugging Face's BertForMaskedLM or BertForSequenceClassification; ACCEL_BERT_NONE also
+ * has their prefix "bert.". */
 accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
                                accel_error_t *err);
 /* The model called `name`: a published one (accel_gpt2_preset ...), or the config.json

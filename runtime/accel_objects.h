@@ -203,7 +203,7 @@ accel_status_t accel_accumulate_rule(accel_t *run, const accel_accumulation_t *r
                                      accel_error_t *err);
 /* accel_accumulate_rule with every = k (k >= 1) and the rest unchanged. */
 accel_status_t accel_accumulate(accel_t *run, int k, accel_error_t *err);
-/* Whether this is the last micro-batch of a step, when optimizers step. */
+/* Whether this is the last micro-batch of a step, in which optimizers step: 1 or 0. */
 int accel_sync(const accel_t *run);
 /* on: accel_optim_step and accel_step do nothing, and gradients add up, until it is
  * turned off. Groups are still counted. */
