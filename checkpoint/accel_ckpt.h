@@ -3,19 +3,19 @@
  * accel_ckpt.h: the public header of libaccelckpt. Sharded checkpoints on disk: write,
  * commit, find, verify, and read at any world size. Format: doc/checkpoint-format.md.
  *
- * The library knows nothing of the runtime: collectives come in as callbacks, tensors
- * as (name, box, pointer). The load path never calls libhdf5. Nothing is printed. A box
+ * The library does not depend on the runtime: collectives are callbacks, tensors are
+ * (name, box, pointer). The load path never calls libhdf5. Nothing is printed. A box
  * is an n-dimensional sub-array of a tensor: offset[ndim] and shape[ndim] in elements
  * of the global tensor; in memory it is row-major and contiguous.
  *
  * Every function takes `err` last. It may be NULL, belongs to the caller, and is
- * written only on failure. Outputs (`_out`) are written only on success unless it says
+ * written only on failure. Outputs (`_out`) are written only on success, unless stated
  * otherwise.
  */
 #ifndef ACCEL_CKPT_H
 #define ACCEL_CKPT_H
 
-#include "accel.h" /* of which it has accel_report, _status_name, _exit_code, _version */
+#include "accel.h" /* of it, accel_report, _status_name, _exit_code and _version */
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,9 +33,9 @@ typedef struct accel_ckpt_coll {
     void *user;
     /* 0 <= rank < size */
     int rank, size;
-    /* Blocks of any size to `root`. There *all is one malloc with the blocks in rank
-     * order, which the library frees, and sizes[size] gets their bytes; elsewhere *all
-     * is NULL and sizes may be NULL. */
+    /* Gathers blocks of any size on `root`. There *all is one malloc with the blocks in
+     * rank order, which the library frees, and sizes[size] gets their bytes; on other
+     * ranks *all is NULL and sizes may be NULL. */
     accel_status_t (*gather)(void *user, const void *mine, size_t bytes, int root,
                              void **all, size_t *sizes, accel_error_t *err);
     accel_status_t (*broadcast)(void *user, void *buf, size_t bytes, int root,
@@ -47,43 +47,43 @@ typedef struct accel_ckpt_coll {
 /* One piece of a tensor that this rank holds. The strings and arrays are the caller's
  * and are read only during the call. */
 typedef struct accel_ckpt_box {
-    /* path inside the shard file, such as "model/h.0.attn.c_attn.weight" or
+    /* path in the shard file, such as "model/h.0.attn.c_attn.weight" or
      * "optim/wte.weight/exp_avg" */
     const char *name;
     accel_dtype_t dtype; /* any */
     int ndim;
     /* the whole tensor, in elements; the same on every rank */
     int64_t global_shape[ACCEL_CKPT_MAX_DIMS];
-    /* this piece of it */
+    /* this piece of the tensor */
     int64_t offset[ACCEL_CKPT_MAX_DIMS];
     int64_t shape[ACCEL_CKPT_MAX_DIMS];
     /* product(shape) elements, row-major; a save reads them, a load writes them */
     void *data;
 } accel_ckpt_box_t;
 
-/* Opaque bytes with a name ("trainer", "rng", "data"). Only rank 0's are stored. */
+/* Named opaque bytes ("trainer", "rng", "data"). Only rank 0's are stored. */
 typedef struct accel_ckpt_blob {
     const char *name;
     const void *data;
     size_t bytes;
 } accel_ckpt_blob_t;
 
-/* Cuts elements [begin, end) of a row-major tensor into at most 2*ndim-1 boxes, in
+/* Splits elements [begin, end) of a row-major tensor into at most 2*ndim-1 boxes, in
  * memory order. boxes_out[2*ndim-1] gets offset and shape only. Returns the number of
  * boxes; 0 for an empty range. Not collective. */
 int accel_ckpt_boxes_of_range(int ndim, const int64_t *shape, int64_t begin,
                               int64_t end, accel_ckpt_box_t *boxes_out);
 
-/* What a run keeps beside its newest checkpoints. Noted in the file ROOT/retention, so
- * that `accel ckpt` knows it. */
+/* What a run keeps besides its newest checkpoints. Recorded in the file ROOT/retention,
+ * so that `accel ckpt` knows it. */
 typedef struct accel_ckpt_rule {
-    /* those of steps that are multiples of it stay for ever; 0: none */
+    /* checkpoints of steps that are multiples of it are never deleted; 0: none */
     int64_t every;
-    /* as many with the best values of a metric; 0: none */
+    /* number of checkpoints to keep with the best values of a metric; 0: none */
     int best;
-    /* its name: letters, digits, '_', '.', '-' and '/' */
+    /* the metric's name: letters, digits, '_', '.', '-' and '/' */
     char metric[64];
-    /* 1: the larger a value, the better; 0: the smaller */
+    /* 1: larger values are better; 0: smaller ones */
     int larger;
 } accel_ckpt_rule_t;
 
@@ -95,59 +95,58 @@ typedef struct accel_ckpt_save {
     const char *owner;
     /* identity of the run: printable, at most 1024 bytes, the same on all ranks */
     const char *run_id;
-    /* "FULL_SHARD" ...: a word for the header, not interpreted */
+    /* "FULL_SHARD" ...: a word for the header; not interpreted */
     const char *sharding;
     /* this rank's pieces; the boxes of all ranks must tile every tensor exactly */
     const accel_ckpt_box_t *boxes;
     size_t box_count;
-    /* Not 0: all tensors go to rank 0, some at a time, which writes them whole into one
-     * file. The write is collective then. */
+    /* Not 0: rank 0 receives all tensors, some at a time, and writes them whole into
+     * one file. The write is then collective. */
     int one_file;
     /* rank 0's */
     const accel_ckpt_blob_t *blobs;
     size_t blob_count;
-    /* complete checkpoints to keep, the newest ones, this one included (>= 1) */
+    /* complete checkpoints to keep: the newest ones, including this one (at least 1) */
     int keep;
-    /* what else stays, copied; NULL: nothing, and nothing is noted about it */
+    /* which others to keep; copied. NULL: none, and nothing is recorded */
     const accel_ckpt_rule_t *rule;
-    /* Asked on rank 0 when all is written, right before the commit. An error ends the
-     * save with nothing visible changed. NULL: always yes. */
+    /* Asked on rank 0 after all ranks have written, right before the commit. An error
+     * ends the save with nothing visible changed. NULL: always yes. */
     accel_status_t (*may_commit)(void *user, accel_error_t *err);
     void *may_commit_user;
-    /* Is there time? Asked before each deletion of an older checkpoint, in the thread
-     * that deletes (0: no more of them now, the next save goes on), and in a write that
-     * is spread. NULL: always yes. */
+    /* Whether there is time (not 0). Asked before each deletion of an older checkpoint,
+     * in the thread that deletes; after 0 the next save deletes the rest. Also asked in
+     * a write that is spread. NULL: always yes. */
     int (*may_delete)(void);
-    /* NULL, on all ranks: a checkpoint. Else an absolute path on a disk of the node's
-     * own: the checkpoint is staged. Each rank writes its file there, in a directory of
-     * this root; the commit makes a record of it in the root, and no step directory. It
-     * can be opened when accel_ckpt_drain_begin and what follows have copied it. Not
-     * together with one_file. */
+    /* NULL, on all ranks: a normal checkpoint. Otherwise an absolute path on a local
+     * disk of the node: the checkpoint is staged. Each rank writes its file there, in a
+     * directory for this root. The commit writes a record in the root instead of a step
+     * directory. The checkpoint can be opened after accel_ckpt_drain_begin and the
+     * calls that follow it have copied it. Not together with one_file. */
     const char *local;
-    /* Seconds over which the write spreads the data of this rank's file, so that disk
-     * and memory have time for others; until accel_ckpt_save_hurry, or until may_delete
-     * says 0. It takes longer if the disk does. At most 30 days; 0: as fast as it
-     * goes. */
+    /* Seconds over which the write of this rank's file is spread, to leave disk and
+     * memory bandwidth to others; until accel_ckpt_save_hurry, or until may_delete
+     * returns 0. A slow disk takes longer. At most 30 days; 0: as fast as possible. */
     double spread_seconds;
-    /* Not 0: a checkpoint of this step and run that an earlier attempt wrote is
-     * replaced, because this attempt resumed from it. 0: only what this attempt wrote
-     * is; anything else of that name moves aside. */
+    /* Not 0: replaces a checkpoint of this step and run that an earlier attempt wrote,
+     * because this attempt resumed from it. 0: replaces only one that this attempt
+     * wrote. Anything else of that name moves aside. */
     int replaces;
 } accel_ckpt_save_t;
 
 typedef struct accel_ckpt_stats {
     /* tensor data written by this rank */
     int64_t bytes;
-    /* until the commit was durable; older checkpoints are deleted after that */
+    /* until the commit was durable, before older checkpoints are deleted */
     double seconds;
-    /* of them: this rank waited, so that its write was spread */
+    /* of these, the time that this rank waited to spread its write */
     double spread_seconds;
-    /* 1: O_DIRECT; 0: the file system refused it, the page cache was used */
+    /* 1: O_DIRECT; 0: the file system refused it, so the page cache was used */
     int direct_io;
-    /* Rank 0: the new name of a directory that had this step's name and was not to be
-     * replaced; "" when there was none. */
+    /* Rank 0: the new name of a directory that had this step's name and that the save
+     * must not replace; "": there was none. */
     char aside[192];
-    /* the record of a staged checkpoint; "" of another one */
+    /* the record of a staged checkpoint; "": not staged */
     char staged[192];
 } accel_ckpt_stats_t;
 
@@ -156,37 +155,37 @@ typedef struct accel_ckpt_stats {
 accel_status_t accel_ckpt_can_save(accel_error_t *err);
 
 /* Saves a checkpoint of step s->step. Collective. Returns when the commit is durable,
- * or an error on every rank with nothing visible changed. `stats_out` may be NULL.
+ * or with an error on every rank and nothing visible changed. `stats_out` may be NULL.
  * Errors: ACCEL_EINVAL (arguments), ACCEL_EMISMATCH (the ranks disagree, or the boxes
- * do not tile), ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_ENOMEM, ACCEL_EUNAVAIL (no
- * HDF5), and whatever the callbacks return. */
+ * do not tile the tensors), ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO, ACCEL_ENOMEM,
+ * ACCEL_EUNAVAIL (no HDF5), and whatever the callbacks return. */
 accel_status_t accel_ckpt_save(const accel_ckpt_save_t *s,
                                const accel_ckpt_coll_t *coll,
                                accel_ckpt_stats_t *stats_out, accel_error_t *err);
 
 /* The same in parts, so that training can go on while the data is written:
  *   begin    collective, short;
- *   write    no collective, in any thread; with one_file collective;
- *   publish  collective, when all ranks have written.
- * Begin and publish of all saves come in the same order on every rank, and a rank has
- * one save in progress at a time. */
+ *   write    not collective, in any thread; with one_file collective;
+ *   publish  collective, after all ranks have written.
+ * All ranks begin and publish saves in the same order, and a rank has one save in
+ * progress at a time. */
 typedef struct accel_ckpt_saving accel_ckpt_saving_t;
 
-/* Begins a save. Collective. Names, shapes and pointers of `s` are copied; what the
- * boxes and blobs point to must neither change nor go away until the write has
- * returned. The caller frees *saving_out. Errors: those of accel_ckpt_save, the same on
- * every rank; nothing visible is changed then, and nothing is to be freed. */
+/* Begins a save. Collective. Names, shapes and pointers of `s` are copied; the memory
+ * of boxes and blobs must stay valid and unchanged until the write has returned. The
+ * caller frees *saving_out. Errors: those of accel_ckpt_save, the same on every rank;
+ * nothing visible is changed then, and there is nothing to free. */
 accel_status_t accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
                                      const accel_ckpt_save_t *s,
                                      const accel_ckpt_coll_t *coll, accel_error_t *err);
 /* Writes this rank's file, durably. Not collective; once per save, by one thread. A
- * failure is kept for the publish, which has to follow in any case. With one_file it is
- * collective, by the `coll` of the begin, whose callbacks must still be there. */
+ * failure is kept for the publish, which must follow in any case. With one_file it is
+ * collective and uses the `coll` of the begin, whose callbacks must still be valid. */
 accel_status_t accel_ckpt_save_write(accel_ckpt_saving_t *g, accel_error_t *err);
-/* Makes the write end soon, with an error; one that is over stays as it is. From any
- * thread. Such a save is not published but freed. */
+/* Makes the write end soon, with an error; a finished write is not affected. From any
+ * thread. A cancelled save is freed, not published. */
 void accel_ckpt_save_cancel(accel_ckpt_saving_t *g);
-/* Makes the write spread no more, because somebody waits for it. From any thread. */
+/* Stops spreading the write, because somebody waits for it. From any thread. */
 void accel_ckpt_save_hurry(accel_ckpt_saving_t *g);
 /* Makes the checkpoint visible, if all ranks have written. Collective; once per save,
  * after the write. On failure nothing visible has changed, and the error is the same on
@@ -195,25 +194,25 @@ accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
                                        const accel_ckpt_coll_t *coll,
                                        accel_ckpt_stats_t *stats_out,
                                        accel_error_t *err);
-/* On rank 0 of a published save: deletes the checkpoint of this step that it replaced,
- * and the older ones that neither `keep` nor the rule keeps. Not collective; in any
- * thread. */
+/* On rank 0, after the publish: deletes the checkpoint of this step that the save
+ * replaced, and the older ones that neither `keep` nor the rule keeps. Not collective;
+ * in any thread. */
 void accel_ckpt_save_retain(accel_ckpt_saving_t *g);
-/* Notes the value of a metric of the checkpoint of `step` of run `run_id`, which may be
- * saved already or not yet; a later value of that step replaces it. The rule of later
- * saves goes by it. Rank 0 alone calls this. ACCEL_EINVAL (a name or a value that no
- * rule has), ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO. */
+/* Records the value of a metric for the checkpoint of `step` of run `run_id`, whether
+ * it is saved already or not; a later value for that step replaces it. The rule of
+ * later saves uses it. Rank 0 alone calls this. ACCEL_EINVAL (a metric name, step or
+ * value out of range), ACCEL_ECREATE, ACCEL_EPERM, ACCEL_EIO. */
 accel_status_t accel_ckpt_note_value(const char *root, const char *run_id,
                                      const char *metric, int64_t step, double value,
                                      accel_error_t *err);
-/* Frees it; no other thread may be in a call of it. Of a save that was not published
- * rank 0 removes the directory in progress. Not collective. NULL is fine. */
+/* Frees a save; no other thread may be in a call with it. For a save that was not
+ * published, rank 0 removes the directory in progress. Not collective. NULL is fine. */
 void accel_ckpt_save_free(accel_ckpt_saving_t *g);
 
 /* A checkpoint that is staged on nodes. */
 typedef struct accel_ckpt_staged {
     int64_t step;
-    /* of its record in the root */
+    /* name of its record in the root */
     char name[192];
 } accel_ckpt_staged_t;
 
@@ -222,53 +221,54 @@ typedef struct accel_ckpt_staged {
  * ACCEL_EPERM. */
 accel_status_t accel_ckpt_list_staged(const char *root, accel_ckpt_staged_t **list_out,
                                       size_t *count_out, accel_error_t *err);
-/* Begins to copy the staged checkpoint `name` from the nodes into the root. It goes
- * on as a save that accel_ckpt_save_begin began: the write copies the files that
- * this rank was given, each once all its hashes are right, and the publish makes a
- * checkpoint of them, byte by byte the one that was saved. Any number of ranks, on
- * any nodes that have all files. Of `s` root, owner, keep, rule, the callbacks and
- * local count. Collective: all ranks name the same one. The caller frees
- * *saving_out; the record stays. Errors, also of the write: ACCEL_ECORRUPT: the
- * record or a file is damaged or gone. ACCEL_EIO, ACCEL_EPERM: one cannot be read
- * now, belongs to somebody else, or is not where it was saved. ACCEL_ENOENT: all
- * that is missing is on nodes that these ranks do not have (A0861). */
+/* Begins to copy the staged checkpoint `name` from the nodes into the root. It
+ * continues like a save that accel_ckpt_save_begin began: the write copies the files
+ * assigned to this rank, each only if all its hashes are right, and the publish makes a
+ * checkpoint of them, byte for byte the one that was saved. Any number of ranks, on any
+ * nodes that together have all files. Of `s`, only root, owner, keep, rule, the
+ * callbacks and local are used. Collective: all ranks give the same name. The caller
+ * frees *saving_out; the record stays. Errors, also of the write: ACCEL_ECORRUPT: the
+ * record or a file is damaged or missing. ACCEL_EIO, ACCEL_EPERM: one cannot be read
+ * now, belongs to another user, or is not where it was saved. ACCEL_ENOENT: all missing
+ * files are on nodes that these ranks do not have (A0861). */
 accel_status_t accel_ckpt_drain_begin(accel_ckpt_saving_t **saving_out,
                                       const char *name, const accel_ckpt_save_t *s,
                                       const accel_ckpt_coll_t *coll,
                                       accel_error_t *err);
-/* Removes the record of a staged checkpoint; gone already is fine. Rank 0 calls this,
- * and then each rank accel_ckpt_local_remove. Not collective. A0846. */
+/* Removes the record of a staged checkpoint; a missing record is fine. Rank 0 calls
+ * this; then each rank calls accel_ckpt_local_remove. Not collective. A0846. */
 accel_status_t accel_ckpt_unstage(const char *root, const char *name,
                                   accel_error_t *err);
-/* Renames the record to .away-..., durably, so that no attempt finds it any more; the
- * parts stay. buf[len] gets its new name. Not collective. ACCEL_EIO, ACCEL_ECREATE. */
+/* Renames the record to .away-..., durably, so that no later attempt finds it; the
+ * files on the nodes stay. buf[len] gets the new name. Not collective. ACCEL_EIO,
+ * ACCEL_ECREATE. */
 accel_status_t accel_ckpt_staged_away(const char *root, const char *name, char *buf,
                                       size_t len, accel_error_t *err);
-/* The identity of the run that saved staged checkpoint `name`, into buf[len]. Not
+/* Puts the identity of the run that saved staged checkpoint `name` into buf[len]. Not
  * collective. ACCEL_ECORRUPT: its record is damaged. ACCEL_EIO, ACCEL_EPERM,
  * ACCEL_ENOMEM. */
 accel_status_t accel_ckpt_staged_run(const char *root, const char *name, char *buf,
                                      size_t len, accel_error_t *err);
-/* Removes what this node has of staged checkpoint `name` of root; NULL: all that no
- * record there knows of. Left undone where it cannot be, and what belongs to another
- * user. 0; -1: nothing is done, as the record is there, or the root cannot be opened.
- * Not collective. */
+/* Removes this node's files of staged checkpoint `name` of root; NULL: of all that have
+ * no record there. Skips files that cannot be removed or belong to another user.
+ * Returns 0, or -1 if nothing was done because the record exists or the root cannot be
+ * opened. Not collective. */
 int accel_ckpt_local_remove(const char *root, const char *local, const char *name);
 
-/* So begins the line in ROOT/.lock while a tool such as `accel ckpt repair` changes the
- * root; a run that starts meanwhile waits for it. */
+/* The line in ROOT/.lock begins with this while a tool such as `accel ckpt repair`
+ * changes the root; a run that starts then waits for it. */
 #define ACCEL_CKPT_TOOL "accel ckpt"
 
 /* Makes every save in progress below `root` fail at its commit, on whatever node its
- * ranks run. A process that has just become the only writer there calls this first. A
- * missing root is fine. Not collective. ACCEL_EIO when a save cannot be stopped. */
+ * ranks run. A process that has just become the only writer of `root` calls this first.
+ * A missing root is fine. Not collective. ACCEL_EIO: a save cannot be stopped. */
 accel_status_t accel_ckpt_fence(const char *root, accel_error_t *err);
 
-/* Moves step directory `name` of `root` out of the way, durably. The new name is
- * step_N.damaged-TIME where damage is proven, by a look at it or by the caller
- * (`damaged` not 0), else step_N.aside-TIME. Lists and saves ignore it from then on.
- * buf[len], len >= 192, gets the new name. Not collective. ACCEL_ECREATE, ACCEL_EIO: it
- * still has its old name. */
+/* Moves step directory `name` of `root` aside, durably. The new name is
+ * step_N.damaged-TIME if damage is proven, by a check here or by the caller (`damaged`
+ * not 0), else step_N.aside-TIME. Lists and saves ignore it from then on. buf[len], len
+ * >= 192, gets the new name. Not collective. ACCEL_ECREATE, ACCEL_EIO: it still has its
+ * old name. */
 accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int damaged,
                                     char *buf, size_t len, accel_error_t *err);
 
@@ -276,13 +276,13 @@ accel_status_t accel_ckpt_set_aside(const char *root, const char *name, int dama
 typedef struct accel_ckpt accel_ckpt_t;
 
 typedef enum accel_ckpt_state {
-    /* the manifest parses, its hash holds, and the files have their sizes */
+    /* the manifest parses, its hash matches, and the files have the right sizes */
     ACCEL_CKPT_COMPLETE = 0,
-    /* proven: something is missing, cut, or not what the manifest says */
+    /* proven: something is missing, truncated, or differs from the manifest */
     ACCEL_CKPT_DAMAGED = 1,
     /* cannot be read now: no permission, an I/O error */
     ACCEL_CKPT_UNREADABLE = 2,
-    /* written by another version, which may be able to read it */
+    /* written by another version, which can perhaps read it */
     ACCEL_CKPT_OTHER_FORMAT = 3,
 } accel_ckpt_state_t;
 
@@ -290,7 +290,7 @@ typedef struct accel_ckpt_info {
     /* "step_00001200" */
     char name[64];
     int64_t step;
-    /* of the run that wrote it; 0: not known */
+    /* of the run that wrote it; 0: unknown */
     int world_size;
     /* 1: state is ACCEL_CKPT_COMPLETE */
     int complete;
@@ -301,71 +301,72 @@ typedef struct accel_ckpt_info {
     char problem[256];
 } accel_ckpt_info_t;
 
-/* All step directories below root, newest first. *list_out is one malloc, freed by
- * the caller. A missing root is an empty list. What cannot be read is tried again
- * for up to two seconds. Not collective. ACCEL_EIO, ACCEL_EPERM: the root itself
- * cannot be read. */
+/* Lists all step directories below root, newest first. *list_out is one malloc, freed
+ * by the caller. A missing root is an empty list. Failed reads are retried for up to
+ * two seconds. Not collective. ACCEL_EIO, ACCEL_EPERM: the root itself cannot be
+ * read. */
 accel_status_t accel_ckpt_list(const char *root, accel_ckpt_info_t **list_out,
                                size_t *count_out, accel_error_t *err);
-/* The path of the best checkpoint below root into dir_out (len bytes): of those that
- * are complete and of the run of the newest one, that whose value of the run's metric
- * (accel_ckpt_note_value, accel.checkpoint.metric and metric_mode) is best, of equal
- * ones the newest; *value_out (may be NULL) is its value. Those beyond what the run
- * keeps are not there any more: with keep_best 1 or more the best is. Not collective.
- * ACCEL_ENOENT: no root, or no checkpoint with a value. ACCEL_EINVAL: the path does not
- * fit. ACCEL_EIO, ACCEL_EPERM: the root cannot be read. */
+/* Puts the path of the best checkpoint below root into dir_out (len bytes). It is
+ * chosen among the complete checkpoints of the run that saved the newest one: the best
+ * value of the run's metric (accel_ckpt_note_value, accel.checkpoint.metric and
+ * metric_mode), and of equal ones the newest. *value_out (may be NULL) is its value.
+ * Checkpoints that the run has deleted are not considered; with keep_best 1 or more the
+ * best one is kept. Not collective. ACCEL_ENOENT: no root, or no checkpoint with a
+ * value. ACCEL_EINVAL: the path does not fit. ACCEL_EIO, ACCEL_EPERM: the root cannot
+ * be read. */
 accel_status_t accel_ckpt_best(const char *root, char *dir_out, size_t len,
                                double *value_out, accel_error_t *err);
-/* Opens one checkpoint directory; accel_ckpt_close frees it. It holds one file
- * descriptor however many shard files there are. Not collective: each rank opens for
+/* Opens one checkpoint directory; accel_ckpt_close frees it. The handle uses one file
+ * descriptor, however many shard files there are. Not collective: each rank opens for
  * itself. ACCEL_ENOENT: no such directory. ACCEL_ECORRUPT: proven damage.
  * ACCEL_EUNSUPPORTED: another format. ACCEL_EPERM, ACCEL_EIO, ACCEL_ENOMEM: it cannot
- * be read now, although it was tried several times. */
+ * be read now, even after several tries. */
 accel_status_t accel_ckpt_open(accel_ckpt_t **ckpt_out, const char *dir,
                                accel_error_t *err);
 /* The same on all ranks of `coll`, which pass one path. Collective. Blobs are read as
- * by accel_ckpt_read_together; an error is about what this rank sees: other ranks may
- * have ACCEL_OK. Errors: those of accel_ckpt_open and of the callbacks. */
+ * by accel_ckpt_read_together. An error is about what this rank sees: other ranks may
+ * get ACCEL_OK. Errors: those of accel_ckpt_open and of the callbacks. */
 accel_status_t accel_ckpt_open_together(accel_ckpt_t **ckpt_out, const char *dir,
                                         const accel_ckpt_coll_t *coll,
                                         accel_error_t *err);
 /* NULL is fine. */
 void accel_ckpt_close(accel_ckpt_t *c);
 int64_t accel_ckpt_step(const accel_ckpt_t *c);
-/* Ranks that wrote it, which is the number of shard files; 1 for one_file. */
+/* The number of ranks that wrote it, which is the number of shard files; 1 for
+ * one_file. */
 int accel_ckpt_world_size(const accel_ckpt_t *c);
 /* Owned by c. */
 const char *accel_ckpt_run_id(const accel_ckpt_t *c);
-/* The stored bytes of a blob, or NULL when there is none of that name. Owned by c; the
- * hash was checked when it was opened. */
+/* The stored bytes of a blob, or NULL if there is none of that name. Owned by c;
+ * accel_ckpt_open has checked the hash. */
 const void *accel_ckpt_blob(const accel_ckpt_t *c, const char *name, size_t *bytes_out);
 /* Tensors are numbered in the order of their names. */
 size_t accel_ckpt_tensor_count(const accel_ckpt_t *c);
-/* Tensor i; *name_out and (*shape_out)[*ndim_out] are owned by c. ACCEL_EINVAL for an i
+/* Tensor i; *name_out and (*shape_out)[*ndim_out] are owned by c. ACCEL_EINVAL: i is
  * beyond the count. */
 accel_status_t accel_ckpt_tensor(const accel_ckpt_t *c, size_t i, const char **name_out,
                                  accel_dtype_t *dtype_out, int *ndim_out,
                                  const int64_t **shape_out);
-/* Fills boxes[n].data from the stored boxes, whatever the world size of the
- * writer was. Not collective. Every chunk touched is hashed; a mismatch is
- * ACCEL_ECORRUPT and names file and tensor. ACCEL_EIO, ACCEL_EPERM: a read
- * failed again and again. ACCEL_EMISMATCH: the checkpoint has no such tensor, or
- * with another shape or dtype. */
+/* Fills boxes[n].data from the stored boxes, whatever the world size of the writer was.
+ * Not collective. Every chunk touched is hashed; a mismatch is ACCEL_ECORRUPT and names
+ * file and tensor. ACCEL_EIO, ACCEL_EPERM: a read failed repeatedly. ACCEL_EMISMATCH:
+ * the checkpoint does not have the tensor, or has it with another shape or dtype. */
 accel_status_t accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes, size_t n,
                                accel_error_t *err);
-/* The same on all ranks of `coll` together, each with boxes of its own. Collective: all
- * pass a checkpoint that they opened at one path. What more than half of the ranks want
- * is read from storage by one of them, in shares of about equal bytes, checked, and
- * sent to the others in blocks of up to 4 MiB; the rest each rank reads itself. Where
- * the rank that reads a block fails, every rank reads that block itself, so that an
- * error is about what this rank sees: other ranks may have ACCEL_OK. Errors: those of
+/* The same on all ranks of `coll` together, each with its own boxes. Collective: all
+ * pass a checkpoint that they opened at one path. Data that more than half of the ranks
+ * want is read from storage by one of them, in shares of about equal bytes, checked,
+ * and sent to the others in blocks of up to 4 MiB; each rank reads the rest itself. If
+ * the reader of a block fails, every rank reads that block itself, so that an error is
+ * about what this rank sees: other ranks may get ACCEL_OK. Errors: those of
  * accel_ckpt_read, and whatever the callbacks return; a request that is wrong on one
  * rank fails on all. */
 accel_status_t accel_ckpt_read_together(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
                                         size_t n, const accel_ckpt_coll_t *coll,
                                         accel_error_t *err);
 /* Reads everything and checks every hash. report(user, what, line) is called once per
- * finding; NULL is fine. `what` is ACCEL_ECORRUPT for damage, else the reason why
+ * finding; NULL is fine. `what` is ACCEL_ECORRUPT for damage, otherwise the reason why
  * something cannot be read now. Not collective. Returns:
  *   ACCEL_OK        no findings;
  *   ACCEL_ECORRUPT  something is damaged, and `err` has the first damage;
@@ -378,14 +379,14 @@ accel_status_t accel_ckpt_verify(const char *dir,
                                                 const char *line),
                                  void *user, accel_error_t *err);
 /* Compares the HDF5 structures of shard file `file` (0 ... world size - 1) with the
- * manifest: the same datasets, types, shapes and places and nothing else, so that HDF5
- * tools read what accel reads. report(user, what, line) is called once per finding, as
- * by accel_ckpt_verify; NULL is fine. `err` gets the first damage, else the first
- * finding. Not collective. The HDF5 library reads the file, and may crash or hang on a
- * forged one. Call this in a process of its own with limits, as `accel ckpt verify`
- * does; this library never forks. No other thread may call libhdf5 meanwhile. ACCEL_OK,
- * ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_EPERM, ACCEL_ENOMEM; ACCEL_EINVAL when there is no
- * such file; ACCEL_EUNAVAIL without HDF5. */
+ * manifest: the same datasets, types, shapes and file offsets and nothing else, so that
+ * HDF5 tools read what accel reads. report(user, what, line) is called once per
+ * finding, as by accel_ckpt_verify; NULL is fine. `err` gets the first damage, else the
+ * first finding. Not collective. The HDF5 library reads the file, and may crash or hang
+ * on a forged one, so call this in a process of its own with limits, as `accel ckpt
+ * verify` does; this library never forks. No other thread may call libhdf5 meanwhile.
+ * ACCEL_OK, ACCEL_ECORRUPT, ACCEL_EIO, ACCEL_EPERM, ACCEL_ENOMEM; ACCEL_EINVAL: no such
+ * file; ACCEL_EUNAVAIL: no HDF5. */
 accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
                                       void (*report)(void *user, accel_status_t what,
                                                      const char *line),
