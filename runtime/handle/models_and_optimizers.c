@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The models and optimizers of a run: what the program adds before accel_prepare_all,
- * or the one of each that a job names. In: roots of module trees, settings. Out: the
- * lists in the run, checked. Computes nothing.
+ * The models and optimizers of a run: those that the program adds before
+ * accel_prepare_all, or the one of each that a job names. In: roots of module trees,
+ * settings. Out: the lists in the run, checked. Computes nothing.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handle/: struct accel behind accel_t, with what each room of a run keeps in it. The
- * rooms above include this header and fill in their part; the handle calls none of
- * them. A run is used by one thread.
+ * handle/: struct accel, which is behind accel_t, with what each room of a run keeps in
+ * it. The rooms above include this header and fill in their part; the handle calls none
+ * of them. One thread uses a run.
  */
 #ifndef ACCEL_HANDLE_RUN_H
 #define ACCEL_HANDLE_RUN_H
@@ -28,8 +28,8 @@
 
 struct backend;
 
-/* Regions: how many, how deep, and the bytes of a name and of a path with its NUL. A
- * path fits into the name of an item. */
+/* Limits of regions: their number, their depth, and the bytes of a name and of a path,
+ * each with its NUL. A path fits into the name of a tracked item. */
 #define RUN_REGIONS      64
 #define RUN_REGION_DEPTH 16
 #define RUN_REGION_NAME  63
@@ -55,7 +55,7 @@ struct region {
 struct regions {
     struct region known[RUN_REGIONS];
     int count;
-    /* open[depth], the innermost last; `known` is its index */
+    /* open[depth], the innermost last; `known` is its index in `known` above */
     struct {
         int known;
         int64_t since_ns;
@@ -69,7 +69,7 @@ struct run_ranks {
     bool trigger;
     /* between accel_first_begin and accel_first_end */
     bool in_first;
-    /* this rank is one of those that go first */
+    /* this rank is one of the ranks that go first */
     bool goes_first;
 };
 
@@ -81,15 +81,15 @@ struct accel_unit {
     int params;
     /* in run->units; -1: not prepared, or the job has a model */
     int number;
-    /* want without done */
+    /* calls of want without their done */
     int wanted;
     /* the gathered values, while wanted */
     void *data;
 };
 
-/* A model of the run (models_and_optimizers.c). */
+/* A model of a run (models_and_optimizers.c). */
 struct run_model {
-    /* "": its parameters' names stand alone */
+    /* "": the names of its parameters get no prefix */
     char name[RUN_NAME];
     accel_module_t *root;
     /* NULL: frozen */
@@ -99,36 +99,35 @@ struct run_model {
 /* An optimizer of the run. The job of accel_prepare has one, called "". */
 struct accel_optim {
     accel_t *run;
-    /* its place in run->optim, and in the shards */
+    /* its index in run->optim, and in the shards */
     int number;
     char name[RUN_NAME];
     /* with defaults; the groups are the program's until the end of accel_prepare */
     accel_optimizer_t settings;
-    /* update NULL: `settings` says what it does */
+    /* the program's own optimizer; update NULL: `settings` says what it does */
     accel_own_optim_t own;
-    /* the rate of a step is that of `schedule`; only then is there one */
+    /* `schedule` sets the learning rate of each step; if false, it is not used */
     bool scheduled;
     struct schedule schedule;
-    /* accel_optim_set_lr has been called, also before a resume */
+    /* accel_optim_set_lr has been called, by this attempt or before the resume */
     bool lr_set;
-    /* gradients that are not finite skip a step */
+    /* a step whose gradients are not finite is skipped */
     bool skip;
-    /* of the next step; with a schedule `lr` is known when the step begins */
+    /* of the next step; with a schedule, `lr` is set when the step begins */
     float lr, clip;
     /* steps done */
     int64_t t;
-    /* this rank's part of the last sum of squares; local SGD: all of its own */
+    /* this rank's part of the last sum of squares; local SGD: of all its gradients */
     double own_sumsq;
-    /* In this iteration: steps, and those that were skipped; learning rate of the last,
-     * norm before clipping. */
+    /* In this iteration: steps, and how many of them were skipped; the learning rate of
+     * the last, and its norm before clipping. */
     int updated, skipped;
     double last_lr, norm;
-    /* `norm` is from accel_clip_norm, and stays */
+    /* accel_clip_norm has set `norm`, so the step does not set it */
     bool clipped;
-    /* with a loss scale: its gradients were not finite, whatever the program has made
-     * of them since */
+    /* with a loss scale: its gradients were not finite, even if changed since */
     bool overflowed;
-    /* accel_ema: it keeps a moving average, which stands at `ema` */
+    /* it keeps a moving average (accel_ema), whose rule and progress are in `ema` */
     bool averaged;
     struct ema ema;
 };
@@ -138,10 +137,11 @@ struct averaging {
     /* the rule of optimizers without one of their own */
     bool averaged;
     struct ema ema;
-    /* the averages are in the place of the weights */
+    /* the averages have taken the place of the weights */
     bool swapped;
-    /* accel_local_sgd; `every` 0: off. Ranks have stepped by themselves since the last
-     * mean of the weights, and of what is kept beside them. */
+    /* accel_local_sgd; `every` 0: off. weights_apart, state_apart: ranks have stepped
+     * on their own since the last mean of the weights, or of what is kept beside
+     * them. */
     struct local_sgd local;
     bool weights_apart, state_apart;
 };
@@ -155,27 +155,26 @@ struct compression {
 
 /* Loss scaling (training/loss_scale.c). */
 struct loss_scaling {
-    /* accel_scaler has been called; the rule as it and the config have it */
+    /* accel_scaler has been called; the rule that it and the config give */
     bool asked;
     accel_scaler_t rule;
     /* losses are multiplied by scaler.scale */
     bool on;
     struct scaler scaler;
-    /* In this iteration: an optimizer has looked at its gradients, and some were not
-     * finite. */
+    /* In this iteration: optimizers have checked gradients; some were not finite. */
     bool checked, overflow;
-    /* the log has a warning of a small scale */
+    /* a warning about a small scale has been logged */
     bool warned;
 };
 
-/* fp8 products (training/fp8_scaling.c). */
+/* Matmuls in fp8 (training/fp8_scaling.c). */
 struct fp8_scales {
     struct fp8_linears linears;
-    /* ends of steps so far */
+    /* steps that have ended so far */
     int64_t steps;
-    /* [FP8_TENSORS * count], scratch: what the ranks have seen in a step */
+    /* [FP8_TENSORS * count], scratch: a step's largest magnitudes, of all ranks */
     float *seen;
-    /* [count states]: those of a checkpoint that has been checked, until it is loaded;
+    /* [count states]: from a checkpoint that has been checked, until it is loaded;
      * NULL: none */
     float *found;
 };
@@ -187,24 +186,24 @@ struct accel {
     /* "file", "srun" or "built-in" */
     const char *config_source;
     char config_path[1024];
-    /* keys that the program sets, separated by blanks, owned; NULL: none */
+    /* keys that the program sets, separated by spaces, owned; NULL: none */
     char *config_set;
     /* its level depends on the rank */
     struct accel_log log;
     struct boot boot;
     struct place place;
-    /* soft limit of open files before the run; 0: not raised */
+    /* the soft limit of open files before the run raised it; 0: not raised */
     unsigned long long files_before;
-    /* all ranks, memory of the host */
+    /* of all ranks, for host memory */
     struct comm *comm;
-    /* all ranks, memory of the device; NULL: `comm` does its work */
+    /* of all ranks, for device memory; NULL: `comm` does its work */
     struct comm *data;
-    /* the sharding strategy's, from mesh_open.c; NULL: not needed */
+    /* those of the sharding strategy, from mesh_open.c; NULL: not needed */
     struct comm *group, *copies, *reduce;
     /* computes; owned, as are graph and communicators */
     struct backend *backend;
-    /* the CPU, where shards may be offloaded; NULL: they are not. Whether they are is
-     * for the shards to say (run_home). */
+    /* the CPU, where shards may be offloaded to it; NULL: they may not. The shards know
+     * whether they are (run_home). */
     struct backend *home;
     struct graph graph;
     /* graph_open has succeeded, so graph_close must be called */
@@ -223,14 +222,14 @@ struct accel {
     int own_units;
     struct gradient_hook hook[RUN_MAX_HOOKS];
     int hooks;
-    /* set of enum track_format, and sinks of the program; the same on all ranks */
+    /* bits of enum track_format; sinks of the program; the same on all ranks */
     unsigned track_formats;
     int own_sinks;
     /* owned, newest first (loop/loader_calls.c) */
     struct accel_loader *loaders;
-    /* places of loaders that the run has from a checkpoint */
+    /* positions of loaders that the run has from a checkpoint */
     struct loader_lines loader_lines;
-    /* what the next reduction of a step tells the other ranks */
+    /* the failure that the next reduction of a step tells the other ranks */
     struct loader_failure loader_failure;
     struct run_model model[RUN_MAX_TREES];
     int models;
@@ -241,12 +240,12 @@ struct accel {
     struct loss_scaling scaling;
     struct fp8_scales fp8;
 
-    /* accel_find_batch_size is at work: its attempt may use the run, but not end it */
+    /* accel_find_batch_size is running: its trial may use the run, but not end it */
     bool attempting;
 
     /* Set by accel_prepare; true at its very end. */
     bool prepared;
-    /* by accel_prepare_all: the program has its own loop */
+    /* set by accel_prepare_all: the program has its own loop */
     bool own_loop;
     /* a copy; what it points to are members below */
     accel_job_t job;
@@ -255,14 +254,14 @@ struct accel {
     /* the lists are owned, the parameters belong to trees or own units */
     struct units units;
     struct shard *shard;
-    /* what plan_make has printed and checked */
+    /* the plan that plan_make has printed and checked */
     struct plan plan;
     struct observe observe;
     struct track track;
     struct regions regions;
-    /* memory of the process before the model */
+    /* memory of the process before the model, in bytes */
     int64_t base_bytes;
-    /* device memory in use that is not ours */
+    /* device memory in use that is not ours, in bytes */
     int64_t device_base_bytes;
     struct progress progress;
     struct background background;
@@ -271,8 +270,8 @@ struct accel {
     struct loop loop;
     struct life life;
 
-    /* What rooms above add to run_ready, and to the first failure; set by accel_open.
-     * NULL: nothing. */
+    /* What the rooms above do in run_ready, and at the first failure; set by
+     * accel_open. NULL: nothing. */
     void (*on_ready)(accel_t *run);
     void (*on_failure)(const accel_t *run, accel_error_t *e);
     /* The first failure; ACCEL_OK while running. After it run_ready refuses
@@ -290,8 +289,8 @@ struct accel {
  * NULL), and returns st. */
 accel_status_t run_report(accel_t *run, accel_status_t st, const accel_error_t *e,
                           accel_error_t *err);
-/* Tells the other ranks why this one ends, if `st` is a failure and *why has a text, so
- * that they do not wait for it. Not collective. */
+/* Tells the other ranks why this one ends, so that they do not wait for it. Does
+ * nothing unless `st` is a failure and *why has a text. Not collective. */
 void run_tell(accel_t *run, accel_status_t st, const accel_error_t *why);
 /* The first failure of the run, also in `err` (may be NULL); ACCEL_OK: none. */
 accel_status_t run_failed(const accel_t *run, accel_error_t *err);
@@ -300,18 +299,18 @@ accel_status_t run_given(const accel_t *run, const char *call, accel_error_t *er
 /* A0962 if the program passed no optimizer. `call` is its name, for the message. */
 accel_status_t optim_given(const accel_optim_t *o, const char *call,
                            accel_error_t *err);
-/* ACCEL_EINVAL without a run, inside a forward, and inside another function of the
+/* ACCEL_EINVAL without a run, inside a forward, or inside another function of the
  * program that the library has called. */
 accel_status_t run_outside(const accel_t *run, const char *call, accel_error_t *err);
-/* For calls that are allowed only between accel_prepare and the first failure, and not
- * inside a function of the program, because they begin and end micro-batches. Also
- * announces a signal that has come. Not collective. */
+/* For calls that are allowed only between accel_prepare and the first failure. They
+ * begin and end micro-batches, so they are refused inside a function of the program.
+ * Also announces a signal that has arrived. Not collective. */
 accel_status_t run_ready(accel_t *run, const char *call, accel_error_t *err);
-/* Gives all ranks one outcome: the worst `st` of any rank. A rank that did not report
- * it itself gets it with an empty error. Collective. */
+/* Gives all ranks one outcome: the worst `st` of any rank. A rank that gets it from
+ * another one has an empty error. Collective. */
 accel_status_t run_agree(accel_t *run, accel_status_t st, accel_error_t *err);
 
-/* A0912 if the program still holds the values of one of them. */
+/* A0912 if the program still holds the values of a unit of own compute. */
 accel_status_t own_units_done(const accel_t *run, accel_error_t *err);
 /* Do masters, optimizer state and gradients live on the host, away from the device? */
 bool run_offloads(const accel_t *run);
@@ -324,9 +323,9 @@ static inline const struct backend *run_home(const accel_t *run)
 
 /* ---- models_and_optimizers.c ----------------------------------------------------- */
 
-/* The one model (unless the run has units) and the one optimizer of a job. */
+/* Takes the one model of a job, unless the run has units, and its one optimizer. */
 accel_status_t objects_of_job(accel_t *run, const accel_job_t *job, accel_error_t *err);
-/* Each optimizer trains something, and something is trained. */
+/* Checks that each optimizer trains something, and that something is trained. */
 accel_status_t objects_check(const accel_t *run, accel_error_t *err);
 /* Gives parameters and buffers of named models their full names. */
 accel_status_t objects_name(accel_t *run, accel_error_t *err);
@@ -335,18 +334,18 @@ accel_status_t objects_name(accel_t *run, accel_error_t *err);
 int64_t models_buffers(const accel_t *run, accel_tensor_t **list_out);
 /* The model with that root; NULL: there is none. */
 struct run_model *models_find(accel_t *run, const accel_module_t *root);
-/* The same for the call `call`: ACCEL_EINVAL if there is none. */
+/* The same, with an error for the call `call`: ACCEL_EINVAL if there is none. */
 accel_status_t models_given(accel_t *run, const accel_module_t *root, const char *call,
                             const struct run_model **model_out, accel_error_t *err);
-/* The run's one model; NULL: its units. ACCEL_EINVAL for a run of several, with `cure`
- * for the call `call`. */
+/* The run's one model; NULL: it has units instead. ACCEL_EINVAL if the run has several;
+ * the error names the call `call` and gives `cure`. */
 accel_status_t models_only(const accel_t *run, const char *call, const char *cure,
                            const struct run_model **model_out, accel_error_t *err);
-/* Arrays of state that the optimizer keeps. */
+/* How many arrays of state the optimizer keeps. */
 int optim_state_count(const struct accel_optim *o);
-/* ".NAME" for keys of texts, "" without a name. */
+/* ".NAME" for the keys in texts of checkpoints; "" if the optimizer has no name. */
 const char *optim_suffix(const struct accel_optim *o, char *buf, size_t len);
-/* Begins the optimizer's schedule, on its lr. Errors: those of schedule_begin. */
+/* Begins the optimizer's schedule, from its lr. Errors: those of schedule_begin. */
 accel_status_t optim_schedule(struct accel_optim *o, const accel_schedule_t *set,
                               accel_error_t *err);
 

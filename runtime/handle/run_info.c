@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a program asks of its run without changing it: who and where it is, and seeds of
- * its own. Not collective.
+ * What a program may ask its run, without changing it: its rank and its place, and
+ * seeds for the program's own use. Not collective.
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run keeps for loader/: a failure that other ranks do not know of yet, and
- * lines of a checkpoint for loaders that are not open.
+ * What a run keeps for loader/: a failure that the other ranks do not know about yet,
+ * and lines of a checkpoint for loaders that are not open.
  */
 #ifndef ACCEL_HANDLE_RUN_LOADERS_H
 #define ACCEL_HANDLE_RUN_LOADERS_H
@@ -10,7 +10,7 @@
 
 #include "accel.h"
 
-/* The first failure of any loader that the other ranks do not know of yet. */
+/* The first failure of any loader, until the other ranks know about it. */
 struct loader_failure {
     bool failed;
     accel_error_t error;
@@ -18,11 +18,11 @@ struct loader_failure {
 
 /* Lines of a checkpoint, in text that the run owns; NULL: none. */
 struct loader_lines {
-    /* of loaders that were not open at the load: each waits for its name */
+    /* of loaders not open at the load: each waits for a loader of its name */
     char *waiting;
-    /* of a checkpoint that is checked and not yet loaded */
+    /* of a checkpoint that has been checked but not yet loaded */
     char *found;
-    /* rank 0 has said who waits */
+    /* rank 0 has warned about the lines that wait */
     bool told;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The status of a run: its first failure, which calls are allowed now, and one outcome
- * for all ranks.
+ * The status of a run: its first failure, the calls that are allowed now, and one
+ * outcome for all ranks.
  */
 #include "handle/run.h"
 
