@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The moving average of each optimizer's weights (accel_ema). In: rules, and the steps
- * that were taken. Out: averages in the shards, which change places with the weights on
- * request. Checkpoints have their rules among the settings and where they stand in the
- * text; the averages themselves are tensors. The rule itself is optim/averages.c.
+ * that were taken. Out: averages in the shards, which are swapped with the weights on
+ * request. In a checkpoint the rules are among the settings, their progress is a line
+ * of the text, and the averages themselves are tensors. The arithmetic is
+ * optim/averages.c.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,10 +7,10 @@
 
 #include "handle/run.h"
 
-/* After a step of the optimizer that was taken. Not collective. */
+/* Call this after each step that the optimizer took, not skipped. Not collective. */
 void averaging_step(struct accel_optim *o);
-/* run_ready for calls that change or save the weights; they are refused while the
- * averages are in their place. */
+/* run_ready for calls that change or save the weights. They are refused while the
+ * averages have taken the place of the weights. */
 accel_status_t run_trains(accel_t *run, const char *call, accel_error_t *err);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scales of linears that multiply in fp8. In: the config and the models; the
- * largest magnitudes that forwards and backwards leave in the histories. Out: weights
- * that carry scales, which all move once at the end of a step and are the same on all
- * ranks. A checkpoint has a tensor "fp8/WEIGHT" for each, which rank 0 writes and one
- * rank reads for all, and the recipe among the settings. Linears without scales there
- * begin again, and a warning says so; the recipe and the length of histories may
- * change.
+ * The scales of linears whose matmuls are fp8. In: the config and the models; the
+ * largest magnitudes that forwards and backwards record in the histories. Out: weights
+ * that carry scales. All scales change once, at the end of a step, and are the same on
+ * all ranks. A checkpoint has a tensor "fp8/WEIGHT" for each linear, which rank 0
+ * writes and one rank reads for all, and the recipe among the settings. A linear
+ * without scales in the checkpoint starts with new ones, and a warning says so. The
+ * recipe and the length of histories may change.
  */
 #include <stdio.h>
 #include <stdlib.h>

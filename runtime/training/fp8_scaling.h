@@ -11,12 +11,12 @@
  * device. */
 accel_status_t fp8_scales_begin(accel_t *run, accel_error_t *err);
 void fp8_scales_free(accel_t *run);
-/* When the gradients of a step are complete: scales follow the largest magnitudes that
- * any rank has seen. Collective. */
+/* Call this when the gradients of a step are complete. Computes the next scales from
+ * the largest magnitudes that any rank has seen. Collective. */
 accel_status_t fp8_scales_end_step(accel_t *run, accel_error_t *err);
-/* What forwards and backwards since the last step have seen does not count. */
+/* Discards the magnitudes that forwards and backwards have seen since the last step. */
 void fp8_scales_forget(accel_t *run);
-/* Do scales go from step to step, and into checkpoints? */
+/* Do scales last from step to step, and do checkpoints hold them? */
 static inline bool fp8_scales_kept(const accel_t *run)
 {
     return run->fp8.linears.count > 0 && !run->fp8.linears.recipe.current;
@@ -24,8 +24,8 @@ static inline bool fp8_scales_kept(const accel_t *run)
 
 /* ---- in the texts of checkpoints ------------------------------------------------- */
 
-/* The tensors of a save, as boxes in box[] with their names in `text`; NULL: they are
- * counted only. Returns how many there are; *text_bytes_out: of all names. */
+/* Writes the tensors of a save as boxes to box[] and their names to `text`; NULL: only
+ * counts them. Returns how many there are; *text_bytes_out: the bytes of all names. */
 size_t fp8_boxes(const accel_t *run, accel_ckpt_box_t *box, char *text,
                  size_t *text_bytes_out);
 /* The scales that a checkpoint has for linears of this run, before and after they are
@@ -35,7 +35,7 @@ struct fp8_stored {
     accel_ckpt_box_t *box;
     int *linear;
     size_t count;
-    /* length of the histories there; 0: the checkpoint has no scales */
+    /* length of the checkpoint's histories; 0: it has no scales */
     int64_t history;
     char *names;
     float *data;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compressed sums of gradients (PowerSGD) as the program asks for them. In: a rule.
- * Out: what the shards and the plan are told of it; in checkpoints the rule, and how
- * many sums there were. The sums are shard/compressed.c, their factors and errors in
- * checkpoints shard/powersgd_boxes.c.
+ * Compressed gradient reduction (PowerSGD), when the program asks for it. In: a rule.
+ * Out: the rule as the shards and the plan need it; in checkpoints the rule and the
+ * number of reductions so far. The reduction itself is shard/compressed.c;
+ * shard/powersgd_boxes.c puts its factors and errors into checkpoints.
  */
 #include <stdio.h>
 #include <string.h>

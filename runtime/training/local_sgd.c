@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Local SGD: each rank steps with its own gradients, and the weights become their mean
- * over the ranks every few steps, at the end, and before anything shows or saves them.
- * In: steps that were taken. Out: the same weights on all ranks. The rule itself is
+ * Local SGD: each rank steps with its own gradients. The weights are averaged over the
+ * ranks every few steps, at the end, and before anything shows or saves them. In: steps
+ * that were taken. Out: the same weights on all ranks. The arithmetic is
  * optim/averages.c.
  */
 #include <math.h>

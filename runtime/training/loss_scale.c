@@ -2,10 +2,10 @@
  *
  * Loss scaling of runs that compute in float16. In: the program's rule and the config's
  * keys; which optimizers have found gradients that are not finite. Out: the scale of
- * the next backward. One scale serves all optimizers and moves once at the end of an
- * iteration, as torch's GradScaler. What the ranks know of gradients is agreed on with
- * their norms, so nothing here communicates. Where a checkpoint has no scale, it begins
- * again.
+ * the next backward. One scale serves all optimizers and changes once, at the end of an
+ * iteration, as that of torch's GradScaler does. The ranks agree on whether gradients
+ * are finite along with the norms, so nothing here communicates. If a checkpoint has no
+ * scale, the run starts with the initial one.
  */
 
 #include "common/key_lines.h"

@@ -7,12 +7,12 @@
 
 #include "handle/run.h"
 
-/* Tells the shards, once there are some and after a resume. */
+/* Tells the shards the scale: once they exist, and after a resume. */
 void loss_scale_apply(accel_t *run);
-/* An optimizer's gradients of all ranks: are some not finite? */
+/* An optimizer has checked its gradients; overflow: some rank's are not finite. */
 void loss_scale_found(accel_t *run, bool overflow);
-/* Moves the scale after the optimizers' steps. False: it is of no use any more. The
- * same on all ranks; not collective. */
+/* Updates the scale after the optimizers' steps. False: the scale is too small to be of
+ * use. The same on all ranks; not collective. */
 bool loss_scale_end_step(accel_t *run);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The form of master weights and gradients that the config asks for. In: config,
+ * The dtype of master weights and gradients that the config asks for. In: config,
  * optimizers, backend. Out: nothing, or why the run cannot keep them so. The text of a
- * checkpoint has a line for narrow masters and none for float32. A run takes up any
- * form.
+ * checkpoint has a line for masters of a narrow dtype and none for float32. A run can
+ * resume from masters of any dtype.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The form that optimizers keep their state in: as the program says, or as the user of
- * the job does. In: settings and config. Out: settings, or why they cannot be. The text
- * of a checkpoint has a line for narrow moments and none for float32. A run takes up
- * any form.
+ * The format that optimizers keep their state in: the program's choice, or that of the
+ * job's user. In: settings and config. Out: settings, or why they are impossible. The
+ * text of a checkpoint has a line for quantised moments and none for float32. A run can
+ * resume from moments of any format.
  */
 #include <stdio.h>
 #include <string.h>

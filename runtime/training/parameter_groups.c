@@ -2,7 +2,7 @@
  *
  * The parameter groups of the job: the learning rate and weight decay of each
  * parameter, and which ones are frozen. In: globs and units. Out: parameters that carry
- * their values, laid out again. Reads names only.
+ * these values, and units laid out again. Reads names only.
  */
 #include <stdio.h>
 #include <stdlib.h>

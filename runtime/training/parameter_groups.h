@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of parameters with rates and weight decays of their own.
+ * Groups of parameters with their own learning rates and weight decays.
  */
 #ifndef ACCEL_TRAINING_PARAMETER_GROUPS_H
 #define ACCEL_TRAINING_PARAMETER_GROUPS_H

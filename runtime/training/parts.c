@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of the parts of a training. A new part is its own file and a row here.
+ * The table of the parts of training. A new part is one file and one row here.
  */
 #include "training/parts.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of a training that a program or a config may switch on, as a table: what
- * each takes up in accel_prepare, and its lines in the text of a checkpoint. What it
- * does in a step is declared in its own header, since the order within a step differs.
+ * The parts of training that a program or a config may switch on, as a table: what each
+ * does in accel_prepare, and its lines in the text of a checkpoint. What it does in a
+ * step is declared in its own header, because each part has its own point in the step.
  * All members may be NULL.
  */
 #ifndef ACCEL_TRAINING_PARTS_H
@@ -11,21 +11,21 @@
 #include "handle/run.h"
 
 struct training_part {
-    /* Takes the rules of program and config, before units are laid out. Errors: a rule
-     * that the run cannot follow. Not collective. */
+    /* Takes the rules from the program and the config, before units are laid out.
+     * Errors: a rule that the run cannot follow. Not collective. */
     accel_status_t (*begin)(accel_t *run, accel_error_t *err);
-    /* Settings, which may change between two starts: those of one optimizer, whose
-     * optim_suffix is `of`, and those of the run. */
+    /* Write settings, which may change between two starts: those of one optimizer,
+     * whose optim_suffix is `of`, and those of the run. */
     void (*put_optimizer)(const struct accel_optim *o, const char *of,
                           struct strbuf *b);
     void (*put_settings)(const accel_t *run, struct strbuf *b);
-    /* How far the part is. */
+    /* Writes the progress of the part. */
     void (*put_progress)(const accel_t *run, struct strbuf *b);
-    /* Can the run go on from the trainer state `text` of checkpoint `dir`? Changes
+    /* Can the run resume from the trainer state `text` of checkpoint `dir`? Changes
      * nothing. Not collective. */
     accel_status_t (*find)(const accel_t *run, const char *dir, const char *text,
                            accel_error_t *err);
-    /* Goes to where `text` is, which `find` has accepted. */
+    /* Restores the progress from `text`, which `find` has accepted. */
     void (*take_progress)(accel_t *run, const char *text);
 };
 
