@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LOCAL_STATE_DICT in the text of a checkpoint: a line that says of which ranks and
- * which layout its flat shards are. Only a run of the same can take them up.
+ * LOCAL_STATE_DICT in the text of a checkpoint: a line with the ranks and the layout of
+ * its flat shards. Only a run with the same ranks and layout can load them.
  */
 #include <inttypes.h>
 #include <stdio.h>

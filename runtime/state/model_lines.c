@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which model a checkpoint holds: a line of the trainer's text, for the tools that make
- * a model directory from it. In: the run's one model. Out: its config.json in one line;
- * no line for other models, or several.
+ * The model that a checkpoint holds: a line in the trainer state, for the tools that
+ * make a model directory from the checkpoint. In: the run's one model. Out: its
+ * config.json on one line; no line if the model has none, or if there are several.
  */
 #include <stdlib.h>
 

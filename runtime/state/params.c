@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_param_read and accel_param_write: one parameter or buffer, whole, by its full
- * name. In: a name and an array. Out: its values, gathered from the ranks or cut over
- * them. Never touches the optimizer's state or the progress.
+ * name. In: a name and an array. Out: its values, gathered from the ranks or split over
+ * them. Never touches optimizer state or progress.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Objects of the program in checkpoints. In: names and functions. Out: one blob, made
- * of what the save functions of all ranks write, and calls of the load functions. Never
- * looks into the bytes of an object.
+ * Objects of the program in checkpoints. In: names and functions. Out: one blob with
+ * what the save functions of all ranks write, and calls of the load functions. Never
+ * interprets the bytes of an object.
  *
- * The blob: "objects 1\n", one line "NAME VERSION KIND RANKS SIZE ..." per object,
- * an empty line, then the bytes of every object, rank by rank. Without an object there
- * is no blob.
+ * The blob: "objects 1\n", one line "NAME VERSION KIND RANKS SIZE ..." per object, an
+ * empty line, then the bytes of every object, rank by rank. Without objects there is no
+ * blob.
  */
 #include <ctype.h>
 #include <errno.h>

@@ -14,7 +14,7 @@
 accel_status_t registered_save(accel_t *run, char **data_out, size_t *bytes_out,
                                accel_error_t *err);
 /* Not collective. Checks that checkpoint `c` of directory `dir` has every object, and
- * keeps what it has for registered_load. A0972: it does not. */
+ * keeps their data for registered_load. A0972: one is missing or does not fit. */
 accel_status_t registered_find(accel_t *run, const char *dir, const accel_ckpt_t *c,
                                accel_error_t *err);
 /* Collective. Calls the load functions with what registered_find kept. */

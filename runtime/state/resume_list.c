@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of what a run may resume from, and what becomes of those on the nodes when
- * it has chosen. In: the checkpoint directory and its records. Nothing is removed
- * before the run has resumed.
+ * The list of the checkpoints that a run may resume from, and what happens to those on
+ * the nodes once it has chosen. In: the checkpoint directory and its records. Nothing
+ * is removed before the run has resumed.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a run may resume from, as all ranks see it: the checkpoints of a directory, and
- * those that an earlier life left on the nodes.
+ * those that an earlier attempt left on the nodes.
  */
 #ifndef ACCEL_STATE_RESUME_LIST_H
 #define ACCEL_STATE_RESUME_LIST_H
 
 #include "handle/run.h"
 
-/* One that may be resumed from. */
+/* A checkpoint that the run may resume from. */
 struct candidate {
     accel_ckpt_info_t at;
-    /* its record, where an earlier life left it on the nodes; "": none */
+    /* its record, if an earlier attempt left it on the nodes; "": none */
     accel_ckpt_staged_t staged;
-    /* its nodes are not those of this run */
+    /* it is on nodes that this run does not have */
     bool away;
 };
 
-/* The checkpoints of one directory, the same list on every rank. */
+/* The candidates of one directory, the same list on every rank. */
 struct found {
     /* newest first; one malloc */
     struct candidate *list;
     int64_t count;
-    /* of them in the directory itself */
+    /* how many of them are in the directory itself */
     int64_t here;
-    /* earlier starts of this job: nobody is there to ask */
+    /* earlier starts of this job: if there were any, nobody is there to ask */
     long restarts;
 };
 
@@ -33,25 +33,25 @@ static inline bool is_staged(const struct candidate *c)
     return c->staged.name[0] != '\0';
 }
 
-/* Proof that what a save wrote is no longer there. No other error says anything about
- * the checkpoint: falling back to an older one could lose a newer one that is whole. */
+/* Proof that what a save wrote is no longer there. No other error proves that: falling
+ * back to an older checkpoint could lose a newer, intact one. */
 static inline bool is_damage(accel_status_t st)
 {
     return st == ACCEL_ECORRUPT;
 }
 
-/* Does a checkpoint with this identity, at `where`, belong to this run? A0818. */
+/* Does a checkpoint with this identity, at `where`, belong to this run? A0818: no. */
 accel_status_t resume_same_run(const accel_t *run, const char *id, const char *where,
                                accel_error_t *err);
-/* Rank 0's view of directory `dir` decides which names are tried, so that all ranks try
- * the same ones in the same order. own: it is the run's, to which those on the nodes
- * belong; another run's there are A0818. The caller frees found_out->list. Changes
- * nothing. Collective. */
+/* Lists the candidates of directory `dir` as rank 0 sees it, so that all ranks try the
+ * same ones in the same order. own: `dir` is the run's own, so the list includes
+ * checkpoints on the nodes; A0818: one there is another run's. The caller frees
+ * found_out->list. Changes nothing. Collective. */
 accel_status_t resume_list(accel_t *run, const char *dir, bool own,
                            struct found *found_out, accel_error_t *err);
-/* The run has resumed, or begins: what is on the nodes is copied, damaged, given up by
- * a person, or older, and goes; what is on other nodes gets another name. Says what is
- * lost. Collective. */
+/* Call this once the run has resumed or started from scratch. Removes what is on the
+ * nodes: it has been copied, is damaged, was given up by a person, or is older. Renames
+ * the records of what is on other nodes. Logs what is lost. Collective. */
 accel_status_t resume_settle(accel_t *run, const struct found *own, accel_error_t *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Everything of a run that a checkpoint holds as tensors: the boxes of the shards, and
- * the buffers, which rank 0 stores whole and every rank reads. To and from a device by
- * way of a copy on the host.
+ * the buffers, which rank 0 stores whole and every rank reads. Data of a device goes
+ * through a copy on the host.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,11 +10,11 @@
 
 /* The tensors of a checkpoint as boxes in host memory. */
 struct run_boxes {
-    /* of run_boxes_saved: room for state in another form than the run's */
+    /* from run_boxes_saved: memory for state in another format than the run's */
     struct shard_saved saved;
-    /* `all` has `count` boxes; it is `shards` where there are no buffers */
+    /* `all` has `count` boxes; it equals `shards` if there are no buffers */
     accel_ckpt_box_t *all, *shards;
-    /* the boxes of the shards come first; buffers and scales, the host's, follow */
+    /* the shards' boxes come first; buffers and scales, in host memory, follow */
     size_t count, shard_count, scale_count;
     /* With a device: the host memory that boxes point to. */
     char *image;
@@ -22,27 +22,27 @@ struct run_boxes {
     void **device;
 };
 
-/* What this rank stores in a checkpoint: the run's own memory, or a host copy of the
- * device's, which is complete when the call returns. Not collective. Free it in either
- * case, also after an error. */
+/* The boxes that this rank stores in a checkpoint: in the run's own memory, or in a
+ * host copy of the device's, which is complete when the call returns. Not collective.
+ * The caller frees the boxes with run_boxes_free, even after an error. */
 accel_status_t run_boxes(accel_t *run, struct run_boxes *boxes_out, accel_error_t *err);
-/* What it reads from a checkpoint, whose masters have that type, and its
- * optimizers' state those forms: [ACCEL_MAX_OPTIMS] as in struct shard_saved. local:
- * it has the flat shards of this run. */
+/* The boxes that this rank reads from a checkpoint whose masters have dtype `masters`
+ * and whose optimizer state has the formats `moments`, [ACCEL_MAX_OPTIMS] as in struct
+ * shard_saved. local: the checkpoint has the flat shards of this run. */
 accel_status_t run_boxes_saved(accel_t *run, bool local, accel_dtype_t masters,
                                const accel_moments_t *moments,
                                struct run_boxes *boxes_out, accel_error_t *err);
 /* Fills the boxes from checkpoint `c`. Collective: all ranks have opened the same one;
- * an error may be of this rank alone (accel_ckpt_read_together). */
+ * an error may be this rank's alone (accel_ckpt_read_together). */
 accel_status_t run_boxes_read(accel_t *run, accel_ckpt_t *c, const struct run_boxes *b,
                               accel_error_t *err);
-/* After a load: copies what was read into the device's memory, and drops gathered
- * copies of the old values. */
+/* Call this after a load. Copies what was read to the device's memory, and drops
+ * gathered copies of the old values. */
 void run_boxes_store(accel_t *run, const struct run_boxes *boxes);
 /* Frees the boxes and the copy, not the run's memory. */
 void run_boxes_free(struct run_boxes *boxes);
 
-/* The boxes of a save as the run's memory has them, on whatever device that is. */
+/* The boxes of a save that point to the run's own memory, on whatever device it is. */
 accel_status_t run_boxes_list(accel_t *run, struct run_boxes *boxes_out,
                               accel_error_t *err);
 /* Bytes of a box in memory. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Settings that a restart may change: what a run has otherwise than the checkpoint that
- * it resumes from. In: both texts. Out: a warning for every one, never an error.
+ * Settings that a restart may change: those in which a run differs from the checkpoint
+ * that it resumes from. In: both texts. Out: a warning for each, never an error.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a checkpoint holds besides tensors, as text: the identity of the run (must agree
- * to resume), progress (step, sample cursor, random streams, places of loaders), and
- * settings that may change between starts (listed when they do). The world size is not
- * part of the progress: cursor and places are global, and every random number is a
- * function of (seed, name or sample, index).
+ * for a resume), progress (step, sample cursor, random streams, positions of loaders),
+ * and settings that may change between starts (listed when they do). The world size is
+ * not part of the progress: cursor and positions are global, and every random number is
+ * a function of (seed, name or sample, index).
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,10 +8,10 @@
 
 #include "handle/run.h"
 
-/* Place in the global sample order of the first sample that `rank` takes in micro-batch
- * `micro` of a step that starts at `cursor`. In each micro-batch the ranks take `batch`
- * samples one after the other. With micro = the number of micro-batches and rank 0 this
- * is where the next step starts, whatever the number of ranks. */
+/* The position in the global sample order of the first sample that `rank` takes in
+ * micro-batch `micro` of a step that starts at `cursor`. In each micro-batch every rank
+ * takes `batch` samples, in rank order. For micro = the number of micro-batches and
+ * rank 0 this is where the next step starts, whatever the number of ranks. */
 static inline int64_t run_first_sample(int64_t cursor, int micro, int world, int rank,
                                        int batch)
 {
@@ -20,14 +20,14 @@ static inline int64_t run_first_sample(int64_t cursor, int micro, int world, int
 
 /* ---- state.c: identity and progress as text -------------------------------------- */
 
-/* Fills in progress.run_id (name, model, data and seed), settings and sharding, from a
- * run whose units and groups are known. Not collective; reads samples of a program's
- * own dataset. */
+/* Fills in progress.run_id (name, model, data and seed), settings and sharding of a run
+ * whose units and groups are known. Not collective; reads samples of a program's own
+ * dataset. */
 accel_status_t state_identity(accel_t *run, accel_error_t *err);
 /* Frees what state_identity made. */
 void state_identity_free(accel_t *run);
 /* Collective. Refuses ranks that were started with different jobs, models or configs,
- * and names what differs: they would silently train on different things. */
+ * and names the difference: such ranks would silently train different things. */
 accel_status_t state_same_on_all(accel_t *run, accel_error_t *err);
 /* Text of the trainer state, one malloc; the caller frees *text_out. */
 accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_out,
@@ -41,7 +41,7 @@ accel_status_t state_check_optimizer(const accel_t *run, const char *dir,
 accel_status_t state_decode(accel_t *run, const char *text, accel_error_t *err);
 /* ---- settings_lines.c ------------------------------------------------------------ */
 
-/* Warns, on rank 0, of every setting that the run has otherwise than the trainer state
+/* Warns, on rank 0, about every setting in which the run differs from the trainer state
  * `text`, or that only one of them has. */
 void settings_compare(const accel_t *run, const char *text);
 
@@ -53,27 +53,26 @@ void model_put(const accel_t *run, struct strbuf *b);
 /* ---- local_lines.c: flat shards in that text ------------------------------------- */
 
 void local_put(const accel_t *run, struct strbuf *b);
-/* *local_out: the trainer state `text` is of flat shards. A0847: of others than those
- * that this run has. */
+/* *local_out: the trainer state `text` says that the checkpoint has flat shards. A0847:
+ * they are not the shards of this run's layout. */
 accel_status_t local_find(const accel_t *run, const char *dir, const char *text,
                           bool *local_out, accel_error_t *err);
-/* A0847: the checkpoint has flat shards, and its weights are asked for by name. */
+/* A0847: the checkpoint has flat shards, so its weights cannot be loaded by name. */
 accel_status_t local_refuse(const char *dir, const accel_ckpt_t *c, accel_error_t *err);
 
 /* ---- state_dirs.c ---------------------------------------------------------------- */
 
-/* Rank 0. Where accel_save_state(dir) saves: buf[len]; NULL: the next checkpoint_N.
- * A0835: `dir` holds a checkpoint already. */
+/* Rank 0. Writes to buf[len] where accel_save_state(dir) saves; `dir` NULL: the next
+ * checkpoint_N. A0835: `dir` holds a checkpoint already. */
 accel_status_t state_dirs_choose(accel_t *run, const char *dir, char *buf, size_t len,
                                  accel_error_t *err);
-/* Rank 0. Deletes the lowest of checkpoint_N; as many complete ones stay as
- * retention_keep says. */
+/* Rank 0. Deletes the lowest checkpoint_N; retention_keep complete ones stay. */
 void state_dirs_drop_lowest(accel_t *run);
-/* Rank 0's word on which checkpoint `dir` names: itself, or the newest complete one of
- * that directory. Collective. A0837: there is none. */
+/* The checkpoint that `dir` names, as rank 0 sees it: `dir` itself, or the newest
+ * complete one in it. Collective. A0837: there is none. */
 accel_status_t state_dirs_find(accel_t *run, const char *dir, char *buf, size_t len,
                                accel_error_t *err);
-/* Ends a load with status st: its failure is the run's where a rank has overwritten
+/* Ends a load with status st: a failure is the run's if any rank has overwritten
  * something. Returns st. Collective. */
 accel_status_t state_dirs_end(accel_t *run, accel_status_t st, const accel_error_t *e,
                               accel_error_t *err);

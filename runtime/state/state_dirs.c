@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The directories of accel_save_state and accel_load_state: one of the program's
- * choice, or checkpoint_N. Such a directory is one of checkpoints that holds a single
- * one, so that all of libaccelckpt's rules hold: complete or not there, hashed, nothing
+ * choice, or checkpoint_N. Each is a checkpoint directory that holds a single
+ * checkpoint, so all of libaccelckpt's rules hold: complete or absent, hashed, nothing
  * overwritten. Never touches the step_N directories.
  */
 #include <dirent.h>

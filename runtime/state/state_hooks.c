@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of the program around a save and a load. In: functions. Out: one outcome
- * for all ranks. Never touches the files.
+ * Functions of the program that run before a save or a load. In: functions. Out: one
+ * outcome for all ranks. Never touches files.
  */
 #include "state/registered.h"
 #include "handle/run.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_load_part: weights of a checkpoint of any run, all or some, under their own
- * names or others. In: a directory, a glob, a map of names. Out: parameters and
+ * accel_load_part: loads all or some weights from a checkpoint of any run, under their
+ * own names or others. In: a directory, a glob, a map of names. Out: parameters and
  * buffers, and a report of what did not fit. Never touches optimizer state or progress.
  */
 #include <fnmatch.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives for libaccelckpt, which knows nothing of comm/, and a load of boxes with
- * them: what ranks hold copies of is read from storage once for all of them.
+ * A load of boxes with the run's collectives: data that several ranks hold is read from
+ * storage once for all of them.
  */
 #include "state/run_boxes.h"
 #include "handle/run.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run resumes from: ACCEL_RESUME and the checkpoint directory in, tensors and
- * progress out. auto: the newest intact checkpoint there. none: no checkpoint, and
- * there must be none. A path: that checkpoint, or the newest intact one of that
+ * What a run resumes from. In: ACCEL_RESUME and the checkpoint directory. Out: tensors
+ * and progress. auto: the newest intact checkpoint there. none: no checkpoint, and the
+ * directory must have none. A path: that checkpoint, or the newest intact one in that
  * directory. A run that Slurm or srun started again resumes from its own newest
  * checkpoint, whatever its first start asked for. All ranks choose together. Only
- * proven damage makes it fall back to an older checkpoint; newer ones are then moved
+ * proven damage makes a run fall back to an older checkpoint; newer ones are then moved
  * aside, never removed.
  */
 #include <errno.h>

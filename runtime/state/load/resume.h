@@ -13,11 +13,11 @@
  * moves the damaged one aside. A checkpoint that cannot be read now, or has another
  * format, is an error. Never deletes or overwrites a checkpoint. Collective. */
 accel_status_t resume_run(accel_t *run, accel_error_t *err);
-/* Loads checkpoint `dir` (one of them, not a directory of them) on all ranks and notes
- * that the run is resumed. Collective: all ranks return the same. */
+/* Loads checkpoint `dir`, which is a checkpoint itself and not a directory of them, on
+ * all ranks, and notes the resume. Collective: all ranks return the same. */
 accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err);
-/* Rank 0. Moves the checkpoints of later steps than the run's aside, as the run was set
- * back. */
+/* Rank 0. Moves checkpoints of steps later than the run's aside, because the run went
+ * back to an earlier one. */
 accel_status_t resume_later_aside(accel_t *run, accel_error_t *err);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A save that is written while training goes on. In: what save.c has collected. A copy
- * of the tensors goes to memory that is there since the start (background_pool.c), that
- * of a device while its next step computes; a thread writes it; the commit follows at
- * the end of a later step, once all ranks have written. Out: the same checkpoint that a
- * save at once would have made.
+ * A save that is written while training continues. In: what save.c has collected. The
+ * tensors are copied to memory allocated at the start (background_pool.c); from a
+ * device, the copy overlaps with its next step. A thread writes the copy. The commit
+ * follows at the end of a later step, once all ranks have written. Out: the same
+ * checkpoint that a blocking save would have made.
  *
- * The thread never communicates. Everything collective is called by the run's own
- * thread, in the same order on every rank.
+ * The thread never communicates. The run's own thread makes all collective calls, in
+ * the same order on every rank.
  */
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory for the copies of saves in the background. In: accel.checkpoint.async,
- * what a save writes, and what memory the nodes still have. Out: a pool on every rank,
- * or on none: then training waits for each save. By default it leaves the half to what
- * comes later.
+ * what a save writes, and how much memory the nodes have left. Out: a pool on every
+ * rank, or on none: then training waits for each save. By default half of the memory
+ * left stays free for later needs.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The save behind which no other comes: at the end of a run, and when it is told to
- * stop. In: the run between two steps, and for a stop the verdict of
- * preemption/deadline.c. Out: a durable checkpoint, or the reason why there is none of
- * this step.
+ * The save that no other follows: at the end of a run, or when the run is told to stop.
+ * In: the run between two steps; for a stop also the verdict of preemption/deadline.c.
+ * Out: a durable checkpoint, or the reason why there is none of this step.
  */
 #include <stdio.h>
 #include <time.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stays when a save is durable. In: the config, and the values of metrics that the
- * program or accel_evaluate notes. Out: the rule that every save takes along. The
- * deletion itself is libaccelckpt's, in the thread of background.c.
+ * Which checkpoints stay once a save is durable. In: the config, and the values of
+ * metrics that the program or accel_evaluate notes. Out: the rule that is passed to
+ * every save. libaccelckpt does the deletion, in the thread of background.c.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Saving: the boxes of the shards and the trainer's blob go to libaccelckpt.
+ * Saves: the boxes of the shards and the trainer state go to libaccelckpt.
  */
 #include <math.h>
 #include <stdio.h>

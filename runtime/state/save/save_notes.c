@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every save of a run has, to whatever place it goes: its owner, its last question
- * before the commit, what is noted and logged once it is durable.
+ * What all saves of a run have in common, wherever they go: the owner, the last check
+ * before the commit, and what is noted and logged once the save is durable.
  */
 #include <stdio.h>
 #include <sys/types.h>

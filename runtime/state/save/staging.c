@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Staging on the nodes. In: saves that save.c made to accel.checkpoint.local_dir. Out:
- * the same checkpoints in the checkpoint directory, copied by a thread while training
- * goes on and committed at the end of a later step, or copied by the next life before
- * it resumes. A record in the checkpoint directory is the commit of a staged one, so
- * that a later life knows of it on whatever nodes it runs, and an earlier one cannot
- * make it any more. Resumes never read from here.
+ * the same checkpoints in the checkpoint directory. A thread copies them while training
+ * continues, and they are committed at the end of a later step; or the next attempt
+ * copies them before it resumes. A staged checkpoint is committed by a record in the
+ * checkpoint directory. So a later attempt knows about it on whatever nodes it runs,
+ * and an earlier attempt can no longer commit one. Resumes never read from the nodes.
  */
 #include <errno.h>
 #include <pthread.h>
