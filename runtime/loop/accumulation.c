@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups of micro-batches that make a step, by the rule of optim/accumulate.h. In: the
- * beginnings of micro-batches and what the program has set. Out: whether optimizers
+ * Groups of micro-batches that make up a step, by the rule of optim/accumulate.h. In:
+ * the start of each micro-batch, and what the program has set. Out: whether optimizers
  * step, and the factors on gradients.
  */
 #include "loop/loop.h"

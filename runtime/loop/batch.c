@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What goes into a forward: the samples of the dataset, or the program's own values, as
- * tensors of the micro-batch. In: host memory. Out: tensors; float values in the
+ * tensors of the micro-batch. In: host memory. Out: tensors, with float values in the
  * compute dtype. Decides which samples a rank takes, never how they are used.
  */
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mean loss over the held-out samples, without gradients. Ranks take micro-batches in
- * rank order. Every rank makes the same number of calls, also beyond the end, where its
- * loss does not count, since each call gathers units. Stops early when a rank is told
- * to stop.
+ * The mean loss over the held-out samples, without gradients. Ranks take micro-batches
+ * in rank order. Each call gathers units, so every rank makes the same number of calls;
+ * the losses of calls beyond the end do not count. Stops early when a rank is told to
+ * stop.
  */
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of the program that see each reduced gradient before it is clipped. In:
- * glob patterns and functions. Never communicates: every rank calls them for its
- * own pieces.
+ * Functions of the program that get each reduced gradient before it is clipped. In:
+ * glob patterns and functions. Never communicates: every rank calls them for its own
+ * pieces.
  */
 #include <fnmatch.h>
 #include <stdlib.h>

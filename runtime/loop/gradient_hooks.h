@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of the program that see gradients.
+ * Functions of the program that get gradients.
  */
 #ifndef ACCEL_LOOP_GRADIENT_HOOKS_H
 #define ACCEL_LOOP_GRADIENT_HOOKS_H

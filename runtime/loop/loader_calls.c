@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loaders of a run: the calls of accel_loaders.h that need it. A batch of a loader
- * begins a micro-batch, as accel_next does.
+ * The loaders of a run: the calls of accel_loaders.h that need the run. A batch from a
+ * loader begins a micro-batch, as accel_next does.
  */
 #include <string.h>
 

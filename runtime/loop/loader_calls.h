@@ -7,11 +7,11 @@
 
 #include "handle/run.h"
 
-/* Ends their threads: no batch is asked for any more. */
+/* Ends the threads of all loaders; call this when no more batches will be asked for. */
 void loaders_rest(accel_t *run);
-/* Frees those that are left, and their lines. */
+/* Frees the loaders that are still open, and their checkpoint lines. */
 void loaders_close(accel_t *run);
-/* loader_agree of a run, which may end it by a stop. Collective. */
+/* loader_agree for a run, which a stop may end here. Collective. */
 accel_status_t loaders_agree(accel_t *run, accel_error_t *err);
 
 #endif

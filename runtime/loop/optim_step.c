@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One optimizer's step: complete gradients, their norm, clipping, the update. In:
- * gradients that backwards have left. Out: new parameters, and the optimizer's count of
- * steps. accel_step does the same for all optimizers that have not stepped.
+ * One optimizer's step: it completes the gradients, computes their norm, clips and
+ * updates. In: gradients that backwards have left. Out: new parameters, and the
+ * optimizer's count of steps. accel_step does the same for all optimizers that have not
+ * stepped yet.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Named parts of the program's time. In: begins and ends that nest. Out: ranges for
- * profilers, and at the end of a step the wall time of each, to log and trackers. Times
- * count from one report to the next; a region that is open across it counts when it
- * ends.
+ * profilers, and at the end of a step the wall time of each region, to log and
+ * trackers. Times count from one report to the next. A region that is open during a
+ * report counts in the report after its end.
  */
 #include <stdio.h>
 #include <string.h>

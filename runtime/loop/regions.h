@@ -7,8 +7,8 @@
 
 #include "handle/run.h"
 
-/* At the end of a step: logs and tracks the time of each region, and begins again. Not
- * collective. */
+/* Call this at the end of a step. Logs and tracks the time of each region, and starts
+ * again from 0. Not collective. */
 void regions_report(accel_t *run);
 
 #endif

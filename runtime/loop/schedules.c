@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The schedules of a run's optimizers: the calls of the program, the rate of a step and
- * the move after it. In: settings, metrics, steps. Out: learning rates. The rules are
- * those of optim/schedule.h; nothing here communicates.
+ * The schedules of a run's optimizers: the calls of the program, the rate of a step,
+ * and the advance after it. In: settings, metrics, steps. Out: learning rates. The
+ * rules are those of optim/schedule.h. Never communicates.
  */
 #include <math.h>
 

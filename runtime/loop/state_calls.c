@@ -2,7 +2,7 @@
  *
  * accel_save_state and accel_load_state, between two steps of a program. In: a
  * directory, or NULL for checkpoint_N. Out: a checkpoint there, or the run as it was
- * saved, with later step_N moved aside.
+ * saved, with later step_N directories moved aside.
  */
 #include <limits.h>
 #include <stdio.h>

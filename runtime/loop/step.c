@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop: backward of a micro-batch, then the end of a step. What the ranks must
- * agree on in a step (loss, gradient norm, stop, save) travels in one reduction, so
- * that all of them stop, save and go on at the same step.
+ * The loop: the backward of a micro-batch, and the end of a step. What the ranks must
+ * agree on in a step (loss, gradient norm, stop, save) goes through one reduction, so
+ * that all of them stop, save and continue at the same step.
  */
 #include <math.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the last iteration brought, for accel_last_step: its times by phase. In: the
- * ends of phases. Measures the host; a device may still be at work.
+ * The times of the last iteration by phase, for accel_last_step. In: the ends of
+ * phases. Measures the host; a device may still be working.
  */
 #include <string.h>
 

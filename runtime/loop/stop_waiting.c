@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stop in the wait for a sample that does not come. In: a run of which all ranks know
- * that one of them waits no longer. Out: the state of the last step, saved, and the end
- * of the run. Inside a step, which would need the sample, only the older checkpoint is
- * left.
+ * A stop while a rank waits for a sample that does not come. In: a run of which all
+ * ranks know that one of them has stopped waiting. Out: the state of the last step,
+ * saved, and the end of the run. Inside a step, which would need the sample, only the
+ * older checkpoint is left.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of accel_track.h on a run: which sinks it has, and items from the program.
- * Not collective: rank 0 has the sinks, all ranks check the arguments.
+ * The calls of accel_track.h on a run: they choose its sinks and pass items of the
+ * program to them. Not collective: rank 0 has the sinks, all ranks check the arguments.
  */
 #include <stdio.h>
 

@@ -7,8 +7,8 @@
 
 #include "handle/run.h"
 
-/* Opens the sinks that config and program ask for, after a resume. A sink that cannot
- * be opened is warned of. Not collective. */
+/* Opens the sinks that config and program ask for, after a resume. Warns about a sink
+ * that cannot be opened. Not collective. */
 accel_status_t tracking_open(accel_t *run, accel_error_t *err);
 
 #endif
