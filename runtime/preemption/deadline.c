@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Is there time for the last checkpoint of a stop? In: how long saves took, in this
- * life and in those before; when the signal came; what srun knows of the site; what the
- * controller says of the job. Out: one verdict for all ranks. What cannot be finished
- * is not begun: a run that is killed in the middle of a save has neither a new
- * checkpoint nor the time to ask for its requeue.
+ * Is there time for the last checkpoint of a stop? In: how long saves took, in this and
+ * earlier attempts; when the signal came; what srun knows about the site; what the
+ * controller says about the job. Out: one verdict for all ranks. A save that cannot be
+ * finished is not begun: a run that is killed in the middle of a save has neither a new
+ * checkpoint nor time to ask for its requeue.
  */
 #include <signal.h>
 #include <stdio.h>

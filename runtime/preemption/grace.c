@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Does a checkpoint fit into the time that this site gives? In:
- * $ACCEL_PREEMPTION_NOTICE (what srun knows of the partition), the lead time from the
- * config, and the measured time of a checkpoint. Out: warnings with the numbers, once.
- * Rank 0 only.
+ * $ACCEL_PREEMPTION_NOTICE (what srun knows about the partition), the lead time from
+ * the config, and the measured time of a checkpoint. Out: warnings with the numbers,
+ * once. Rank 0 only.
  */
 #include <stdio.h>
 #include <stdlib.h>

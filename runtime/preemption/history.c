@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happened to a job, kept beside its checkpoints and not in Slurm:
- * CKPTDIR/history, one line per event (start, first save, stop). In: the events. Out:
- * how often this job was restarted, why it stopped last, how long a checkpoint takes.
- * Rank 0 only. A file that cannot be written costs the counters, never the run.
+ * The history of a job, kept beside its checkpoints and not in Slurm: CKPTDIR/history,
+ * one line per event (start, first save, stop). In: the events. Out: how often this job
+ * was restarted, why it last stopped, how long a checkpoint takes. Rank 0 only. If the
+ * file cannot be written, the counters are lost, but the run continues.
  */
 #include <errno.h>
 #include <fcntl.h>

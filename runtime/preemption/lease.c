@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One run at a time per checkpoint directory. Rank 0 holds a lock on DIR/.lock from
- * accel_prepare to accel_close; the file says who. In: the directory. Out: the lock, or
- * an error that names the holder. A dead holder's lock is free at once, because the
- * kernel drops it. Only a later life of the same job may push a live holder aside:
- * Slurm requeues a job while tasks of it still run on a node that it lost. Locks need
- * not work across nodes: what the file says decides at every commit, and a save under
- * way loses its directory. A file that says nothing (removed, emptied, unreadable) ends
- * no run: the holder of the lock writes it again, or a warning is given.
+ * accel_prepare to accel_close; the file names the holder. In: the directory. Out: the
+ * lock, or an error that names the holder. A dead holder's lock is free at once,
+ * because the kernel drops it. Only a later attempt of the same job may displace a live
+ * holder: Slurm requeues a job while tasks of it still run on a node that it lost.
+ * Locks need not work across nodes: at every commit the contents of the file decide,
+ * and the directory of a save under way is taken away. A file without contents
+ * (removed, emptied, unreadable) ends no run: the holder of the lock writes it again,
+ * or a warning is given.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The requeue of the present batch job by `scontrol`. In: the job's id from the
+ * The requeue of the current batch job by `scontrol`. In: the job's id from the
  * environment, and the job's state as text (the layout of libslurm's structures changes
- * with every release, these words do not). Out: a requeue, at most once per
+ * with every release; this text does not). Out: a requeue, at most once per
  * incarnation. Never waits without a deadline, never starts a shell.
  */
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions of the program that wait for samples: for a pipe, say, that nobody fills. A
+ * Functions of the program that wait for samples: on a pipe, say, that nobody fills. A
  * stop ends the wait, but not at once: a sample that is on its way comes within some
- * seconds, and its step is finished and saved. Then the system call that the
- * function is in fails (EINTR), time and again, until the function returns. That takes
- * a signal of its own, since the program's other system calls are restarted.
+ * seconds, so that its step is finished and saved. After that the system call that the
+ * function is in fails (EINTR), again and again, until the function returns. This needs
+ * a separate signal, because the program's other system calls are restarted.
  */
 #include <signal.h>
 #include <stdatomic.h>

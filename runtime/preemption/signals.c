@@ -4,8 +4,8 @@
  * limit) and the first SIGINT (Ctrl-C) set it; the step loop reads it. A handler is
  * process-wide, hence the only globals of this library. It is installed for signals
  * that nobody handles yet (or that accel itself had ignored) and removed by
- * accel_close. SIGINT is ours only while there is something to save, and only once: the
- * second one ends the process, as it does without us.
+ * accel_close. SIGINT is handled only while there is something to save, and only once:
+ * the second one ends the process, as it would without accel.
  */
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a life that was told to stop: why, what is saved, what comes next, and one
- * status for all ranks. 85 means "run me again"; 75 means that it is not restarted
- * automatically: the job was cancelled, somebody pressed Ctrl-C, or the limit of
- * restarts is reached.
+ * The end of an attempt that was told to stop: why, what is saved, what comes next, and
+ * one status for all ranks. 85 means "run me again". 75 means no automatic restart: the
+ * job was cancelled, somebody pressed Ctrl-C, or the limit of restarts is reached.
  */
 #include <signal.h>
 #include <stdio.h>

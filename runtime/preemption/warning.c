@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The warning that accel asked Slurm for. Until this program can handle it, the signal
- * is ignored: tasks start so. In: $ACCEL_WARNING, "USR1@SECONDS", the signal and the
- * time (since 1970, 0: none) by which Slurm has sent it. Out: whether accel itself had
- * the signal ignored, and a timer that stands in for a warning that came too early to
- * be noticed. Prints nothing; a text of another form counts as none.
+ * The warning signal that accel requested from Slurm. Tasks start with the signal
+ * ignored, until this program can handle it. In: $ACCEL_WARNING, "USR1@SECONDS": the
+ * signal, and the time (seconds since 1970; 0: none) by which Slurm will have sent it.
+ * Out: whether accel itself had the signal ignored, and a timer that replaces a warning
+ * that came too early to be noticed. Prints nothing; a text in another form counts as
+ * none.
  */
 #include <errno.h>
 #include <signal.h>
