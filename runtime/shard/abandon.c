@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way back from a micro-batch or a step that is given up in the middle: parameters
- * and optimizer state are untouched by then, so only what is in flight goes.
+ * Gives up a micro-batch or a step in the middle. Parameters and optimizer state are
+ * untouched at that point, so only what is in flight is dropped.
  */
 #include "shard/shard_impl.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a checkpoint has in another form than the run: float32 where the run keeps
- * narrow masters or moments, the other way round, or other narrow ones.
- * In: what was read, in host memory. Out: the run's masters and state. Never
- * communicates; the result depends on no rank's part, because parts do not cut blocks.
+ * Converts what a checkpoint has in another format than the run: float32 where the run
+ * has narrow masters or quantised moments, the reverse, or another narrow format. In:
+ * what was read, in host memory. Out: the run's masters and state. Never communicates.
+ * The result is independent of how the state is cut over the ranks, because no cut
+ * divides a block.
  */
 #include "shard/shard_impl.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums of gradients by PowerSGD where each rank stores everything: one for each
- * optimizer, over the flat range of its gradients. In: this rank's gradients. Out:
- * nearly their mean, the same bits on all ranks.
+ * PowerSGD reduction of gradients where each rank stores everything: one for each
+ * optimizer, over the flat range of its gradients. In: this rank's gradients. Out: an
+ * approximation of their mean over the ranks, bit-identical on all of them.
  */
 #include "shard/shard_impl.h"
 

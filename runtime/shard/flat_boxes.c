@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shards as they lie in memory, as boxes of a checkpoint that none but the same
- * ranks can take up (LOCAL_STATE_DICT): for each unit its masters, its optimizer state
- * and their scales, in one dimension, padding included. No cut at a parameter.
+ * The shards as they lie in memory, as boxes of a checkpoint that only the same ranks
+ * can load (LOCAL_STATE_DICT): for each unit its masters, its optimizer state and their
+ * scales, in one dimension, padding included. They are not cut at parameters.
  */
 #include "shard/shard_impl.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights that are gathered in fp8: those of linears that multiply so, half the
- * bytes of bfloat16; one rank may hold them so. In: masters of any form. Out: codes,
- * and scales that are the same on all ranks. The owner makes of master -> bfloat16 ->
- * 8 bits what each receiver would make: the same bits as without. Not from host memory
- * to a device.
+ * Weights that are gathered in fp8, half the bytes of bfloat16: those of linears whose
+ * matmuls are fp8. A single rank may hold them like this, too. In: masters of any
+ * dtype. Out: codes, and scales that are the same on all ranks. The owner converts
+ * master -> bfloat16 -> 8 bits, as each receiver would: the result is bit-identical to
+ * that of a bfloat16 gather. Not from host memory to a device.
  *
- * Parts of equal elements have unequal bytes. Each rank sends as many as the largest
- * part has; what lies between two parts is closed up when they are there.
+ * Parts with equal numbers of elements have unequal numbers of bytes. Each rank sends
+ * as many bytes as the largest part has; the gaps between parts are closed once all
+ * have arrived.
  */
 #include "shard/shard_impl.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients that rest in e4m3 with a scale for each 32 of them. Sums of micro-batches
- * and ranks are float32, in one piece that has room for a unit's part: what rests is
- * widened into it, and narrowed again when the next micro-batch has been added. In: a
- * unit. Out: the same numbers in the other form.
+ * Gradients that are stored in e4m3 with a scale for each 32 of them. Sums over
+ * micro-batches and ranks are float32, in one buffer for a unit's part: stored
+ * gradients are dequantised into it, and quantised again when the next micro-batch has
+ * been added. In: a unit. Out: the same numbers in the other format.
  *
- * A sum that goes on is rounded stochastically: a micro-batch whose gradient is less
- * than half a step of the sum would be lost each time. All else is rounded to the
- * nearest.
+ * A sum that is not yet complete uses stochastic rounding: otherwise a micro-batch
+ * whose gradient is less than half a step of the sum would be lost each time. All else
+ * is rounded to nearest.
  */
 #include "shard/shard_impl.h"
 

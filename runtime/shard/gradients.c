@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gradients on their way from the full unit to the shard. A ring's float32 reduce
- * buffer is reduce-scattered (float32 sums in rank order, added to the gradient shard)
- * when backward moves on to another unit of that ring. Where each rank stores
- * everything, gradients are added up in place and all-reduced once, before the step of
- * their optimizer; with local SGD they stay as they are. Copies of shards are summed
- * then too.
+ * The path of gradients from the full unit to the shard. A ring's float32 reduce buffer
+ * is reduce-scattered (float32 sums in rank order, added to the gradient shard) when
+ * backward moves to another unit of that ring. Where each rank stores everything,
+ * gradients are accumulated in place and all-reduced once, before their optimizer's
+ * step; with local SGD they stay as they are. Copies of gradient shards are also summed
+ * before that step.
  */
 #include "numbers/wire.h"
 #include "shard/shard_impl.h"

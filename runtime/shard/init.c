@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Initial values of the parameters. They are drawn when a parameter is first asked for,
- * so that those read from a file cost nothing. In: a seed. Out: the masters of this
- * rank. Never communicates.
+ * Initial values of the parameters. They are drawn when parameters are first needed, so
+ * that those read from a file cost nothing. In: a seed. Out: the masters of this rank.
+ * Never communicates.
  */
 #include "shard/shard_impl.h"
 

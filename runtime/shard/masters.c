@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where master weights are, in whatever form the run keeps them: float32; bfloat16,
- * which then serve as the gathered parameters, too; or float16 with a scale for each 32
- * of them. In: an element. Out: its place, its value, and means over ranks that each
- * keep all of them.
+ * Master weights in each format that a run may keep them in: float32; bfloat16, which
+ * then also serve as the gathered parameters; or float16 with a scale for each 32 of
+ * them. In: an element. Out: its address, its value, and means over ranks that each
+ * keep all master weights.
  */
 #include "shard/shard_impl.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The step of an optimizer that the program brings: it is called with each contiguous
- * piece of a parameter stored here, its gradient and its state, in host memory. In:
- * complete gradients. Out: new masters and state. Never communicates.
+ * The step of an optimizer that the program provides. Its function is called with each
+ * contiguous piece of a parameter stored here, its gradient and its state, in host
+ * memory. In: complete gradients. Out: new masters and state. Never communicates.
  */
 #include "shard/shard_impl.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What PowerSGD keeps, as boxes of a checkpoint: what is missing of each compressed
- * parameter and its right factor, or those of an optimizer's square. The same on all
- * ranks when they are saved; each rank stores its share of the rows.
+ * The state of PowerSGD, as boxes of a checkpoint: the error and the right factor of
+ * each compressed parameter, or those of an optimizer's square. They are the same on
+ * all ranks when they are saved, and each rank stores its share of the rows.
  */
 #include "shard/shard_impl.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The queue in which gradients are reduced, beside the one that computes.
+ * The queue on which gradients are reduced, concurrently with the compute queue.
  */
 #include "shard/shard_impl.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is done only where each rank stores everything: sums of gradients in a narrow
- * dtype, and the mean of parameters with local SGD. In: this rank's copy. Out: the same
- * bits on all ranks. Sums are float32 in rank order.
+ * What is done only where each rank stores everything: the reduction of gradients in a
+ * narrow dtype, and the mean of parameters with local SGD. In: this rank's copy. Out:
+ * the same bits on all ranks. Sums are float32 in rank order.
  */
 #include "numbers/wire.h"
 #include "shard/shard_impl.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The gather rings: of the units of one dtype at most two are gathered at a time (and
- * 8-bit floats, fp8_gather.c), or all of them until the masters change (keep). In: a
- * unit number. Out: its full parameters. Which unit is evicted depends only on the
- * order of want and done, which is the same on all ranks, so the collectives match.
+ * The gather rings. At most two units of one dtype are gathered at a time, or all of
+ * them until the masters change (keep); for 8-bit floats see fp8_gather.c. In: a unit
+ * number. Out: its full parameters. Which unit is evicted depends only on the order of
+ * want and done. That is the same on all ranks, so the collectives match.
  */
 #include "shard/shard_impl.h"
 

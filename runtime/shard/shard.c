@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Opens and closes the sharded state: the layout of every unit, all memory, and the
- * residency table through which the tape asks for units. Allocates exactly what
+ * residency table through which the tape requests units. Allocates exactly what
  * plan_compute predicts; nothing is allocated during a step.
  */
 #include "shard/shard_impl.h"

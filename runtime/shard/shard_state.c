@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The optimizers' state on this rank: one array for each kind of number, float32 or
- * narrow, whose scales lie behind the codes. In: layout and settings. Out:
- * memory, places in it, and means over ranks that each keep all of it.
+ * quantised, with the scales following the codes. In: layout and settings. Out: memory,
+ * addresses in it, and means over ranks that each keep all state.
  */
 #include <string.h>
 #include <xxhash.h>

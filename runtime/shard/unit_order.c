@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The order of units: what the last backward asked for (to know what to prefetch), and
- * a hash of all gathers and reductions of a step, compared over the ranks at its end. A
- * rank whose units came in another order would have exchanged the wrong buffers: that
- * is an error, never trained on. The collectives themselves find sizes that differ;
- * this finds wrong units of equal sizes.
+ * The order of units: the order in which the last backward asked for them, which tells
+ * what to prefetch, and a hash of all gathers and reductions of a step, which is
+ * compared over the ranks at its end. A rank that used its units in another order has
+ * exchanged the wrong buffers: that is an error, and such data is never trained on. The
+ * collectives themselves detect sizes that differ; this detects wrong units of equal
+ * sizes.
  */
 #include "shard/shard_impl.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What happens to the shards besides communication: the norm of the gradient and the
- * optimizer's step. Works on the ranges stored here, parameter by parameter; gaps and
- * padding stay zero. Never communicates.
+ * The computation on the shards: the norm of the gradient and the optimizer's step.
+ * Works on the ranges stored here, parameter by parameter; gaps and padding stay zero.
+ * Never communicates.
  */
 #include "shard/shard_impl.h"
 
