@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scratch of sums that a device makes in rank order (comm/nccl/nccl_sum.c): every rank
- * receives its part of all arrays in their own dtype and adds them up. Elements
- * in, bytes out. The collectives and the plan call the same functions, so the plan
- * is exact.
+ * Scratch memory of sums that a device computes in rank order (comm/nccl/nccl_sum.c):
+ * every rank receives its part of all ranks' arrays, in their own dtype, and adds them
+ * up. In: elements. Out: bytes. The collectives and the plan call the same functions,
+ * so the plan is exact.
  */
 #ifndef ACCEL_PLAN_EXCHANGE_H
 #define ACCEL_PLAN_EXCHANGE_H
 
 #include "numbers/wire.h"
 
-/* bytes, unless the communicator says otherwise */
+/* in bytes, unless the communicator says otherwise */
 #define EXCHANGE_MOST ((size_t)64 << 20)
-/* elements: pieces are multiples of it */
+/* in elements: pieces are multiples of it */
 #define EXCHANGE_PIECE ((size_t)64)
 
-/* Elements of one rank's part of a piece that takes `each` bytes per element. */
+/* Elements of one rank's part of a piece that needs `each` bytes per element. */
 static inline size_t exchange_piece(size_t most, size_t each)
 {
     size_t elems = most / each / EXCHANGE_PIECE * EXCHANGE_PIECE;
@@ -23,8 +23,8 @@ static inline size_t exchange_piece(size_t most, size_t each)
     return elems ? elems : EXCHANGE_PIECE;
 }
 
-/* Elements of each part at a time, in a reduce-scatter of parts[ranks][elems]. Scaled
- * dtypes are cut between blocks that share a scale. */
+/* Elements of each part that a reduce-scatter of parts[ranks][elems] handles at a time.
+ * Scaled dtypes are cut only between blocks that share a scale. */
 static inline size_t exchange_scatter_elems(size_t elems, accel_dtype_t t, size_t ranks,
                                             size_t most)
 {
@@ -42,7 +42,7 @@ static inline size_t exchange_scatter_bytes(size_t elems, accel_dtype_t t, size_
     return ranks * wire_bytes(exchange_scatter_elems(elems, t, ranks, most), t);
 }
 
-/* Elements at a time in an all-reduce. Besides the parts there is a float32 sum. */
+/* Elements that an all-reduce handles at a time. It also needs a float32 sum. */
 static inline size_t exchange_reduce_elems(size_t elems, size_t elem_bytes,
                                            size_t ranks, size_t most)
 {
@@ -51,7 +51,7 @@ static inline size_t exchange_reduce_elems(size_t elems, size_t elem_bytes,
     return piece < elems ? piece : elems;
 }
 
-/* Elements of the longest slice when `at_a_time` elements are cut for all ranks. */
+/* Elements of the longest slice of `at_a_time` elements, cut for all ranks. */
 static inline size_t exchange_slice(size_t at_a_time, size_t ranks)
 {
     size_t pieces = (at_a_time + EXCHANGE_PIECE - 1) / EXCHANGE_PIECE;

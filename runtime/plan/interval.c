@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How often to save: the interval at which saves and lost work together cost the
- * least. In: seconds of a save, mean seconds between failures. Out: seconds.
- * Sources: plan.h.
+ * How often to save: the interval at which saves and lost work together cost the least.
+ * In: seconds of a save, and mean seconds between failures. Out: seconds. For the
+ * sources see plan.h.
  */
 #include <math.h>
 

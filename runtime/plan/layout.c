@@ -2,7 +2,7 @@
  *
  * Which ranks hold which part of the state: the mesh and the strategy that the config
  * asks for, whatever the engine. In: config and world. Out: a layout. Knows keys by
- * name, so that those the runtime cannot honour yet can be planned.
+ * name, so that it can plan even those that the runtime cannot honour yet.
  */
 #include <stdio.h>
 #include <stdlib.h>

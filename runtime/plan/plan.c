@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run will need, from sizes alone: memory per rank as shard/ allocates it, bytes
- * on the wire, bytes of a checkpoint. In: config, world, unit sizes. Out: numbers.
- * Never reads the environment, never allocates.
+ * What a run will need, computed from sizes alone: memory per rank as shard/ allocates
+ * it, bytes on the wire, bytes of a checkpoint. In: config, world, unit sizes. Out:
+ * numbers. Never reads the environment, never allocates.
  */
 #include "plan/plan.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What would make a plan fit its GPU: remedies are planned, alone and together, and
- * those that fit are named with what they need. In: the plan. Out: one sentence.
+ * What would make a plan fit its GPU: remedies are planned, alone and combined, and
+ * those that fit are named with the memory they need. In: the plan. Out: one sentence.
  */
 #include <stdio.h>
 #include <string.h>
