@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank reads, all ranks get the batch: a header of what there is, then the fields.
- * The header carries a failure, too, so that all ranks end at the same batch. Every
- * rank gets the samples of all, as with Accelerate: the ranks' parts are cut out of
+ * One rank reads, and all ranks get the batch: a header that describes it, then the
+ * fields. The header also carries a failure, so that all ranks end at the same batch.
+ * Every rank gets the samples of all ranks, as with Accelerate, and takes its part from
  * them.
  */
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the number of a step to its samples in a slot. Planning says which samples (in
- * the order of steps, one thread at a time), filling reads them (several at once, where
- * the dataset allows it). A failure ends reading; it is told to whoever takes the slot.
+ * From the number of a step to its samples in a slot. Planning decides which samples
+ * (in the order of steps, one thread at a time); filling reads them (several threads at
+ * once, if the dataset allows it). A failure ends reading; whoever takes the slot gets
+ * it.
  */
 #include <string.h>
 

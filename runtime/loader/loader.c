@@ -4,15 +4,16 @@
  * happens when a rank cannot have its samples. See loader.h.
  *
  * Ranks must make the same collectives whatever happens to one of them, and no batch
- * may cost a collective of its own. So a failure is agreed on where ranks meet anyway:
- * at the first batch of an epoch (one reduction), at its end (another), and in the
- * reduction of accel_step. In between the rank that failed repeats its batch before.
- * With dispatch rank 0 sends what happened with each batch; an iterable dataset of
- * unknown length that every rank reads for itself is agreed on at each batch, since
+ * may need an extra collective. So ranks agree on a failure where they meet anyway: at
+ * the first batch of an epoch (one reduction), at its end (another), and in the
+ * reduction of accel_step. In between, the rank that failed repeats its previous batch.
+ * With dispatch, rank 0 sends the outcome with each batch. If every rank reads an
+ * iterable dataset of unknown length itself, the ranks agree at each batch, because
  * nobody knows how many there will be.
  *
- * A sample that a stop did not wait for is such a failure, of status ACCEL_ESTOPPED and
- * without a text: where the ranks agree on it, the run stops (loop/stop_waiting.c).
+ * A wait for a sample that a stop has ended is such a failure, with status
+ * ACCEL_ESTOPPED and no text: where the ranks agree on it, the run stops
+ * (loop/stop_waiting.c).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * loader/: batches of a dataset for this rank, in the order of a sampler, by the rule
  * of batches. This header is for the rooms of a run: what a loader says about its last
- * batch, and its place in checkpoints.
+ * batch, and its lines in checkpoints.
  */
 #ifndef ACCEL_LOADER_LOADER_H
 #define ACCEL_LOADER_LOADER_H
@@ -14,18 +14,18 @@
 
 /* What accumulation and gather_for_metrics ask about the last batch. */
 struct loader_state {
-    bool at_end; /* the last of its epoch */
-    /* samples of its step over all ranks, without those that repeat others; 0 when it
-     * is full, -1 while not known (accel_loader_remainder) */
+    bool at_end; /* it is the last of its epoch */
+    /* samples of its step over all ranks, without those that repeat others; 0 if the
+     * step is full, -1 if not known (accel_loader_remainder) */
     int64_t remainder;
-    /* the same, exact: in every mode, for every step; the ranks' own samples lie one
-     * after the other in rank order */
+    /* the same, but exact in every mode and for every step; the ranks' own samples
+     * follow one another in rank order */
     int64_t step_real;
     /* samples of this rank's batch, and how many of them are its own */
     int count, real;
 };
 
-/* Where a loader works. All must outlive it. */
+/* What a loader works with. All of it must outlive the loader. */
 struct loader_place {
     struct graph *graph;
     struct comm *comm;
@@ -38,34 +38,34 @@ accel_status_t loader_open(struct accel_loader **loader_out,
                            const struct loader_place *place, const char *name,
                            const accel_dataset_t *data, const accel_loader_options_t *o,
                            accel_error_t *err);
-/* Goes on to the next batch; *got_out is false at the end of the epoch. Collective as
+/* Advances to the next batch; *got_out is false at the end of the epoch. Collective as
  * accel_loader_next. */
 accel_status_t loader_advance(struct accel_loader *l, bool *got_out,
                               accel_error_t *err);
-/* The tensors of that batch, batch_out[fields]; the graph's. */
+/* The tensors of that batch, batch_out[fields], which the graph owns. */
 accel_status_t loader_tensors(struct accel_loader *l, accel_tensor_t **batch_out,
                               accel_error_t *err);
 void loader_free(struct accel_loader *l); /* NULL is fine */
-/* What loader_advance found last. */
+/* The state after the last loader_advance. */
 struct loader_state loader_state(const struct accel_loader *l);
 /* A number for the first sample of the last batch: no other sample of this or another
  * epoch has it, whatever the number of ranks. */
 int64_t loader_first_sample(const struct accel_loader *l);
 
-/* Tells all ranks of a failure that one of them has noted: returns its status, with its
- * text and the rank's number, on all of them. ACCEL_ESTOPPED: a stop did not wait for a
+/* Tells all ranks about a failure that one of them has noted: all return its status,
+ * with its text and the rank's number. ACCEL_ESTOPPED: a stop ended the wait for a
  * sample. Collective. */
 accel_status_t loader_agree(const struct loader_place *place, accel_error_t *err);
 
 /* ---- loader_blame.c -------------------------------------------------------------- */
 
-/* Where ranks made different calls: names a loader that may be the reason, in *e. */
+/* If ranks made different calls, names in *e a loader that may be the reason. */
 void loaders_blame(const accel_t *run, accel_error_t *e);
 
 /* ---- loader_memory.c: for the plan ----------------------------------------------- */
 
-/* Bytes that loaders hold: batches that are read ahead and tables of orders in host
- * memory, buffers of uploads in that of a device. */
+/* Bytes that loaders hold: batches read ahead and tables of orders in host memory,
+ * upload buffers in device memory. */
 struct loader_memory {
     int64_t host, device;
 };
@@ -79,12 +79,12 @@ struct loader_memory loaders_memory(const accel_t *run);
 /* Appends the line of this loader: its name, how many samples of its epoch all ranks
  * have taken, and what its order depends on. */
 void loader_state_encode(const struct accel_loader *l, struct strbuf *text);
-/* Goes to the place that the line of this loader in text[bytes] says, whatever number
- * of ranks wrote it. *found_out is false where there is no such line; then nothing
- * changes. A0932: the line is of another order. */
+/* Goes to the position in the line of this loader in text[bytes], whatever number of
+ * ranks wrote it. *found_out is false if there is no such line; then nothing changes.
+ * A0932: the line is for another order. */
 accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
                                    size_t bytes, bool *found_out, accel_error_t *err);
-/* Only A0932 of it. */
+/* Checks only for A0932. */
 accel_status_t loader_state_check(const struct accel_loader *l, const char *text,
                                   size_t bytes, accel_error_t *err);
 
@@ -95,22 +95,23 @@ accel_status_t loader_state_check(const struct accel_loader *l, const char *text
 /* Appends the lines of the run's loaders, and those that wait. */
 void loaders_encode(const accel_t *run, struct strbuf *text);
 /* Not collective. Checks the lines in text[bytes] for the loaders that are open, and
- * keeps all of them for loaders_load. A0932. */
+ * keeps all lines for loaders_load. A0932 as above. */
 accel_status_t loaders_find(accel_t *run, const char *text, size_t bytes,
                             accel_error_t *err);
-/* The loaders go to the places that loaders_find kept; of a prepared run, which goes
- * back, those without a line go to their start. Other lines wait. */
+/* Moves the loaders to the positions that loaders_find kept. If the run is prepared, so
+ * that it goes back, loaders without a line go to their start. Other lines wait. */
 void loaders_load(accel_t *run);
-/* A loader that was just opened goes to the place that waits for its name. A0932. */
+/* Moves a loader just opened to the position waiting for its name. A0932 as above. */
 accel_status_t loaders_claim(struct accel_loader *l, accel_error_t *err);
-/* The open loaders go back to the places of text[bytes], which loaders_encode wrote in
- * this life; one opened since stays where it is. */
+/* Moves the open loaders back to the positions in text[bytes], which loaders_encode
+ * wrote in this attempt; a loader opened since then stays where it is. */
 void loaders_back(accel_t *run, const char *text, size_t bytes);
-/* A step of the run is done. */
+/* Call this when a step of the run is done. Notes the positions. */
 void loaders_keep(accel_t *run);
-/* Checkpoints have the places of the last loaders_keep; no batch comes any more. */
+/* Call this when no more batches will be taken. Goes back to the positions of the last
+ * loaders_keep, for checkpoints. */
 void loaders_recall(accel_t *run);
-/* Warns, once per load, of the lines that still wait. */
+/* Warns, once per load, about the lines that still wait. */
 void loaders_tell(accel_t *run);
 /* Frees the lines. */
 void loaders_forget(accel_t *run);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a loader may be why ranks made different calls. In: an error of a run. Out:
- * the same with the loader's name and the cure. Only looks.
+ * Whether a loader may be the reason why ranks made different calls. In: an error of a
+ * run. Out: the same error with the loader's name and the cure. Never changes a loader.
  */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is behind a loader. Not for other rooms.
+ * The inside of a loader. Not for other rooms.
  */
 #ifndef ACCEL_LOADER_LOADER_IMPL_H
 #define ACCEL_LOADER_LOADER_IMPL_H
@@ -14,23 +14,23 @@
 #include "loader/upload_stage.h"
 #include "loader/stream.h"
 
-/* A step that is read, or being read. */
+/* A step that has been read, or is being read. */
 struct loader_slot {
     struct host_batch host;
     accel_batch_t batch;
     int64_t *index, *lengths; /* [capacity of host] */
     int64_t step;
-    /* samples to read; those of its places that are real, over all ranks */
+    /* samples to read; how many positions of the step are real, over all ranks */
     int count;
     int64_t real;
-    /* the epoch ended before this step; certainly ends behind it */
+    /* the epoch ended before this step; it certainly ends after it */
     bool none, last;
     accel_status_t st;
-    accel_error_t error; /* where st is one */
+    accel_error_t error; /* if `st` is a failure */
 };
 
-/* A place in the order of a loader: `taken` places of the epoch are handed out, which
- * may be over. */
+/* A position in the order of a loader: `taken` positions of the epoch have been handed
+ * out; over: the epoch has ended. */
 struct loader_spot {
     int64_t epoch, taken;
     bool over;
@@ -52,41 +52,40 @@ struct accel_loader {
     struct prefetch ahead;
     struct loader_slot *slot; /* [slots] */
     int slots;
-    /* stands for a step that a stop did not wait for */
+    /* stands for a step whose wait a stop has ended */
     struct loader_slot stopped;
     struct stage stage; /* open on a device */
 
     int64_t epoch;
     /* the next step to hand out, counted from plan.base */
     int64_t step;
-    /* reading has begun in this epoch; it is at its end */
+    /* reading has begun in this epoch; the epoch is over */
     bool begun, over;
-    /* places of the epoch that are handed out */
+    /* positions of the epoch that have been handed out */
     int64_t taken;
     /* where the last step of the run ended */
     struct loader_spot kept;
-    /* the run's cursor after an epoch without a batch; -1: the last one had some. Steps
-     * that the loss scale skips do not move the number of steps. */
+    /* the run's cursor after an epoch without a batch; -1: the last epoch had some.
+     * (Steps that the loss scale skips do not advance the number of steps.) */
     int64_t idle_at;
-    /* a rank that failed repeats the batch of this slot */
+    /* after a failure, this rank repeats the batch of this slot */
     struct loader_slot *last_good;
     /* this rank's part of the last batch: samples [offset, offset + count) */
     int offset;
     struct loader_state state;
     int64_t first_place;
 
-    /* of the run's list; NULL: it has no run */
+    /* the run, in whose list it is; NULL: it has no run */
     accel_t *run;
     struct accel_loader *next;
 };
 
-/* Places of an epoch; -1: not known yet. */
+/* Positions of an epoch; -1: not known yet. */
 int64_t loader_places(const struct accel_loader *l);
-/* Samples that a slot of this rank may have to hold. */
+/* The most samples that a slot of this rank may have to hold. */
 int64_t loader_capacity(const struct accel_loader *l);
 
-/* Ends reading ahead; the next batch begins at place `taken` of `epoch`, or is the end
- * of it. */
+/* Ends reading ahead. The next batch begins at `taken` of `epoch`; over: at its end. */
 void loader_seek(struct accel_loader *l, int64_t epoch, int64_t taken, bool over);
 
 /* ---- fill.c: from a step to samples in its slot; the functions of the ring ------- */
@@ -95,8 +94,7 @@ extern const struct prefetch_ops loader_ring;
 
 /* ---- dispatch_batch.c ------------------------------------------------------------ */
 
-/* Sends slot `s` of rank 0 to all ranks: *slot_out is rank 0's or the copy of it.
- * Collective. */
+/* Sends slot `s` of rank 0 to all ranks: *slot_out: that, or its copy. Collective. */
 accel_status_t dispatch_step(struct accel_loader *l, struct loader_slot *s,
                              struct loader_slot **slot_out, accel_error_t *err);
 

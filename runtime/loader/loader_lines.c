@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loaders of a run in its checkpoints. A program may open a loader before the run
- * resumes or at any time after it: the line of a loader that is not open waits for one
- * of its name, and goes into the next checkpoints as it is, so that nothing is lost by
- * a life that ends before.
+ * resumes or at any time afterwards. The line of a loader that is not open waits for a
+ * loader of that name. It goes into the next checkpoints unchanged, so that nothing is
+ * lost if an attempt ends before the loader is opened.
  */
 #include <stdlib.h>
 #include <string.h>

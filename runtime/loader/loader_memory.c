@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What loaders hold, for the plan. In: open loaders. Out: bytes; what loader_open has
- * allocated, since nothing is allocated later.
+ * The memory that loaders hold, for the plan. In: open loaders. Out: the bytes that
+ * loader_open has allocated; nothing is allocated later.
  */
 #include "loader/loader.h"
 #include "loader/loader_impl.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a loader: options in, checked; slots, threads and tables out. All memory of a
- * loader is allocated here.
+ * Opens a loader. In: options, which are checked. Out: slots, threads and tables. All
+ * memory of a loader is allocated here.
  */
 #include <stdlib.h>
 #include <string.h>

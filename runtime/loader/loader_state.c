@@ -4,9 +4,9 @@
  *
  *     loader.NAME=epoch=E taken=T over=0 places=N sampler=keyed seed=S held_out=0 ...
  *
- * `taken` counts the places of the epoch that all ranks together have taken, so that a
- * run goes on with the next one on any number of ranks. The words behind `over` must
- * agree: the place means the same sample only in the same order.
+ * `taken` counts the positions of the epoch that all ranks together have taken, so that
+ * a run can resume with the next one on any number of ranks. The words after `over`
+ * must agree: a position means the same sample only in the same order.
  */
 #include <inttypes.h>
 #include <stdio.h>

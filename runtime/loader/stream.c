@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Places of an iterable dataset: see stream.h.
+ * Positions of an iterable dataset: see stream.h.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * MT19937 and torch.randperm: see torch_random.h. Accelerate's seedable sampler draws
- * its order with them, so that a run of ours can take the same samples.
+ * its order with them; with the same code a run of accel can take the same samples.
  */
 #include "loader/torch_random.h"
 

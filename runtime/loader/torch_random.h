@@ -14,7 +14,7 @@
 /* MT19937 (Matsumoto and Nishimura 1998). */
 struct torch_random {
     uint32_t state[TORCH_STATE];
-    /* next word of `state`; TORCH_STATE: all are used */
+    /* the next word of `state`; TORCH_STATE: all are used */
     int at;
 };
 
@@ -22,8 +22,8 @@ struct torch_random {
 void torch_random_seed(struct torch_random *r, uint64_t seed);
 uint32_t torch_random_next(struct torch_random *r);
 
-/* From this many elements on torch.randperm draws 64 bits for each, in another
- * way than torch_permutation. */
+/* From this many elements on, torch.randperm draws 64 bits for each, unlike
+ * torch_permutation. */
 #define TORCH_PERMUTATION_MAX (UINT32_MAX / 20)
 
 /* torch.randperm(n, generator=manual_seed(seed)) into out[n], n <
