@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ranks agree on without values: that all are here, who goes first, a sign of
- * any rank, an error of any rank. And what only some ranks do or say.
+ * Agreements of the ranks without values: that all have arrived, who goes first, a
+ * trigger of any rank, an error of any rank. Also what only some ranks do or print.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_broadcast of values, and bytes of any length: gathered on all ranks, or from
- * one of them to all.
+ * accel_broadcast of values; and bytes of any length, gathered on all ranks or
+ * broadcast from one.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Before a collective: may the program call it now, and do all ranks make the same
- * call? Errors of one rank travel with their text. Moves no values.
+ * The checks before a collective: may the program call it now, and do all ranks make
+ * the same call? An error of one rank reaches the others with its text. Moves no
+ * values.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who differs: the records of all ranks before a collective, and one text that every
- * rank makes alike. Knows no run and no communicator.
+ * Which ranks differ. In: the records of all ranks before a collective. Out: one text,
+ * the same on every rank. Knows no run and no communicator.
  */
 #include <inttypes.h>
 #include <stdio.h>

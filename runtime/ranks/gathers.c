@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_gather and accel_gather_for_metrics. In: this rank's rows. Out: those of all
- * ranks, one behind the other; for metrics only those that are samples, each once.
+ * accel_gather and accel_gather_for_metrics. In: this rank's rows. Out: the rows of all
+ * ranks, in rank order; for metrics only the rows of real samples, each once.
  */
 #include <stdlib.h>
 #include <string.h>

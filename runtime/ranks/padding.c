@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_pad_across_ranks: one dimension as long as the longest of any rank. The ranks
- * exchange sizes only; each fills up its own values, in host memory.
+ * accel_pad_across_ranks: makes one dimension as long as the longest of any rank. The
+ * ranks exchange only sizes; each pads its own values, in host memory.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Values of the program wherever they are: tensors in the memory of the run's device,
- * arrays in host memory. Checks them, makes room for results, copies. Never
- * communicates.
+ * arrays in host memory. Checks them, allocates results, copies. Never communicates.
  */
 #include <stdlib.h>
 #include <string.h>

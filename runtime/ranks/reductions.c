@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * accel_reduce: sum, mean and maximum over the ranks. float32 and bfloat16 tensors are
- * reduced where they are, in float32; all other values in host memory, as float64 or
- * int64. Sums are in rank order, so all ranks get the same bits.
+ * reduced where they are, in float32; all other values are reduced in host memory, as
+ * float64 or int64. Sums are in rank order, so all ranks get the same bits.
  */
 #include <stdlib.h>
 #include <string.h>

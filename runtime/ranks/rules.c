@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rules that are numbers only: which share of a list is a rank's, and how many rows of
- * a gathered batch are samples. Know no run and no communicator.
+ * Rules that work on numbers only: which share of a list belongs to a rank, and how
+ * many rows of a gathered batch are samples. They know no run and no communicator.
  */
 #include "ranks/ranks_impl.h"
 
