@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attempts that may run out of memory, and memory that is given back. In: a function of
- * the program and a first size. Out: the size that fits, and a run as before. Only what
- * accel_backward and the forward have changed is undone.
+ * Trials that may run out of memory, and the release of memory. In: a function of the
+ * program and a first batch size. Out: a size that fits, and the run as it was before.
+ * Undoes only what accel_backward and the forward have changed.
  */
 #include "loop/loop.h"
 #include "loader/loader.h"

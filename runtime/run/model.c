@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls of accel.h that build and run models on a run: thin, they hand on
- * to nn/.
+ * The calls of accel.h that build and run models on a run: a thin layer over nn/.
  */
 #include <stdlib.h>
 #include <string.h>

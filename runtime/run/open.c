@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_open and accel_close: config, bootstrap, topology, backend and collectives come
- * up in this order and go down in the reverse one.
+ * accel_open and accel_close: config, bootstrap, topology, backend and collectives are
+ * set up in this order and taken down in reverse order.
  */
 #include <errno.h>
 #include <omp.h>

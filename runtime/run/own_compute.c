@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bring your own compute: units that the program declares, and access to their values
- * and gradients. The structures and the residency are those that the tape uses.
- * Computes nothing; every misuse is an error of the micro-batch.
+ * Own compute: units that the program declares, and access to their values and
+ * gradients. Uses the same structures and residency as the tape. Computes nothing;
+ * every misuse is an error of the micro-batch.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The plan of a run: what the model, the ranks and the backend need, printed once and
- * compared with the memory that there is. In: a prepared job. Out: run->plan, or why it
- * cannot be.
+ * compared with the available memory. In: a prepared job. Out: run->plan, or why the
+ * run does not fit.
  */
 #include <stdio.h>
 #include <stdlib.h>

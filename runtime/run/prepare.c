@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_prepare: checks the job, cuts the model into units, plans memory, shards
- * and initialises, prints the plan once, and resumes from a checkpoint when there
- * is one.
+ * accel_prepare: checks the job, cuts the model into units, plans memory and prints the
+ * plan once, shards, initialises, and resumes from a checkpoint if there is one.
  */
 #include <errno.h>
 #include <stdio.h>

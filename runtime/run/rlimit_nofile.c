@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The number of files that the process may open: from the soft limit, which suits
- * programs that call select(), to the hard one while a run is open. A rank has a
- * connection to each of its peers besides its files. Changes only that limit, and
+ * The number of files that the process may open. While a run is open, the soft limit,
+ * which suits programs that call select(), is raised to the hard limit: a rank has a
+ * connection to each of its peers besides its files. Changes only the soft limit, and
  * restores it.
  */
 #include <sys/resource.h>

@@ -7,7 +7,7 @@
 
 #include "handle/run.h"
 
-/* To the hard limit; restore gives the old limit back. */
+/* Raises the soft limit to the hard limit; descriptors_restore restores the old one. */
 void descriptors_raise(accel_t *run);
 void descriptors_restore(const accel_t *run);
 

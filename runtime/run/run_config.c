@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The config of a run: the options of accel_open and the environment come in, a checked
- * config goes out, the same on all ranks. Says which keys the program sets.
+ * The config of a run. In: the options of accel_open, and the environment. Out: a
+ * checked config, the same on all ranks. Logs which keys the program sets.
  */
 #include <stdio.h>
 #include <stdlib.h>

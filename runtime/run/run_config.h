@@ -7,14 +7,15 @@
 
 #include "handle/run.h"
 
-/* Installs the signal handlers of what srun resolved: a signal during the bootstrap
- * must not kill the task. A config that does not decode is reported later. */
+/* Installs signal handlers by the config that srun resolved: a signal during the
+ * bootstrap must not kill the task. A config that cannot be decoded is reported
+ * later. */
 void settings_early_signals(accel_t *run);
 /* Reads the config and logs what the program sets. Not collective. */
 accel_status_t settings_open(accel_t *run, const accel_options_t *o,
                              accel_error_t *err);
-/* ACCEL_OK if libaccel implements the config and it fits what was started. The same
- * answer on all ranks. Not collective. */
+/* ACCEL_OK if libaccel implements the config and it fits the job that was started. The
+ * result is the same on all ranks. Not collective. */
 accel_status_t settings_check(const accel_t *run, accel_error_t *err);
 /* A0905 if the programs of the ranks set different keys. Collective. */
 accel_status_t settings_same_on_all(accel_t *run, const accel_options_t *o,
