@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The groups of ranks that the sharding strategy works in. In: the communicators of all
- * ranks, the strategy and the nodes. Out: one among the ranks that share the state, one
- * among those that hold copies of it, and one for the reduce queue alone.
+ * ranks, the strategy and the nodes. Out: a communicator of the ranks that share the
+ * state, one of those that hold copies of it, and one that only the reduce queue uses.
  */
 #include "mesh/mesh_open.h"
 #include "handle/run.h"

@@ -10,7 +10,7 @@
 /* Opens the communicators of the sharding strategy, after those of all ranks, which
  * must outlive them. Collective. */
 accel_status_t meshes_open(accel_t *run, accel_error_t *err);
-/* NULL ones are fine. */
+/* NULL communicators are fine. */
 void meshes_close(accel_t *run);
 
 #endif
