@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The arena: blocks of one reserved address range, first fit, neighbours merged on
- * free. The books (sorted ranges) are kept outside the range, so that counting mode,
- * which has no memory at all, runs the very same placement. Memory goes back to the
- * system by arena_trim and at close only.
+ * free. The bookkeeping (sorted ranges) is outside the range, so that counting mode,
+ * which has no memory at all, places blocks in exactly the same way. Memory goes back
+ * to the system only by arena_trim and at close.
  */
 #include <stdlib.h>
 #include <string.h>

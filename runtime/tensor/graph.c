@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The context of one micro-batch: tensors by pool, their lifetime, the tape, the first
- * error. In: shapes and dtypes from ops/. Out: tensors with room in the arena. Never
+ * error. In: shapes and dtypes from ops/. Out: tensors with memory in the arena. Never
  * reads or writes tensor data.
  */
 #include <stdio.h>

@@ -2,8 +2,8 @@
  *
  * tensor/: tensors, the arena they live in, the tape of one micro-batch, and the
  * context (struct graph) that ties them together. Nothing here touches tensor data:
- * that is the backend's. Errors inside a forward are sticky: the first one stays in
- * graph->error, and every later op returns NULL. A graph is used by one thread.
+ * only the backend does. Errors inside a forward are sticky: the first one stays in
+ * graph->error, and every later op returns NULL. One thread uses a graph.
  */
 #ifndef ACCEL_TENSOR_GRAPH_H
 #define ACCEL_TENSOR_GRAPH_H
@@ -17,7 +17,7 @@ struct fp8_linear; /* precision/fp8.h */
 struct graph;
 struct tape_entry;
 
-/* How parameters become present; implemented by shard/, and by a resident stand-in in
+/* How parameters become available; implemented by shard/, and by a resident stand-in in
  * unit tests. A unit is a group of parameters in one flat buffer. */
 struct residency {
     void *user;
@@ -25,11 +25,11 @@ struct residency {
      * two different units may be open at once. Collective when sharded. */
     accel_status_t (*want)(void *user, int unit, void **data_out, accel_error_t *err);
     void (*done)(void *user, int unit);
-    /* The unit's full gradient, float32, at the same offsets; the caller adds to it.
-     * Asking for another unit ends the previous one, which may be reduced at that
-     * moment. Collective when sharded. */
+    /* The unit's full gradient, float32, at the same offsets; the caller adds to it. A
+     * request for another unit ends the previous one, which may then be reduced.
+     * Collective when sharded. */
     accel_status_t (*grad)(void *user, int unit, float **grad_out, accel_error_t *err);
-    /* Another number whenever values of parameters may have changed. */
+    /* A number that changes whenever values of parameters may have changed. */
     const uint64_t *changed;
 };
 
@@ -41,37 +41,36 @@ struct param {
     int64_t unit_offset;
     /* the dtype that ops see, which is that of its unit */
     accel_dtype_t seen_as;
-    /* It is trained, but has needs_grad off until accel_model_freeze turns it on
-     * again. */
+    /* It is trained, but needs_grad is off until accel_model_freeze turns it on. */
     bool paused;
-    /* An op that is no linear takes it, or may; so it is not coded. */
+    /* An op other than linear takes it, or may, so it cannot be coded. */
     bool taken_wide;
-    /* The residency hands it out in fp8, by the recipe of `fp8`; the elements before it
-     * in its unit that are so, a byte each; and what its codes are multiplied by, in
-     * the memory of the backend. */
+    /* coded: the residency provides it in fp8, by the recipe of `fp8`. coded_before:
+     * the elements before it in its unit that are coded, a byte each. coded_inverse:
+     * the factor on its codes, in the memory of the backend. */
     bool coded;
     int64_t coded_before;
     const float *coded_inverse;
-    /* The scales with which linear multiplies by this weight in fp8; not owned.
-     * NULL: it multiplies in the compute dtype. */
+    /* The scales with which linear does its matmuls with this weight in fp8; not owned.
+     * NULL: it does them in the compute dtype. */
     struct fp8_linear *fp8;
     /* the program's initial values, until accel_prepare; NULL: init */
     const float *values;
-    /* of its parameter group; set by accel_prepare */
+    /* those of its parameter group; set by accel_prepare */
     float lr_scale, weight_decay;
 };
 
-/* What linears in fp8 know of their input. */
+/* What fp8 linears record about their input. */
 struct narrowed {
-    /* What a linear has made of it in fp8 with that scale (0: its own), for others
-     * with the same; its data is NULL where nobody holds it. The second is for the
-     * gradient of the weight, where that takes another copy: transposed, or with scales
-     * of other blocks. */
+    /* The fp8 copy that a linear has made of it with that scale (0: the copy's own),
+     * for other linears with the same scale; its data is NULL if nobody holds it. The
+     * second is for the gradient of the weight, if that needs another copy: transposed,
+     * or with scales of other blocks. */
     struct accel_tensor *copy[2];
     accel_dtype_t type;
     float scale;
-    /* The last linear to note the largest magnitude of what is narrow: what it had seen
-     * before (fp8_linear.seen), and since; NULL: none */
+    /* The last linear that noted the largest magnitude of the values it quantised, and
+     * what it had seen before (fp8_linear.seen) and afterwards; NULL: none */
     const struct fp8_linear *noted_by;
     uint64_t noted_before, noted;
 };
@@ -83,7 +82,7 @@ struct accel_tensor {
     int ndim;
     int64_t dim[TENSOR_MAX_DIMS];
     int64_t elems;
-    /* NULL for parameters, which are asked of the residency */
+    /* NULL for parameters: the residency has their data */
     void *data;
     /* float32 or compute dtype; during backward only */
     struct accel_tensor *grad;
@@ -92,24 +91,24 @@ struct accel_tensor {
     int refs;
     /* the scope still holds it */
     bool scoped;
-    /* a view: the tensor whose data it shares, and holds; else NULL */
+    /* a view: the tensor whose data it shares and holds; else NULL */
     struct accel_tensor *base;
-    /* For the result of an op that ends in an activation, while the tape has that
-     * op: what the derivative of the activation is made from; else NULL. An op that
-     * alone reads the result may hand in the gradient of the value before the
+    /* For the result of an op that ends in an activation, while the tape has that op:
+     * the tensor that the derivative of the activation is computed from; else NULL. If
+     * only one op reads the result, it may provide the gradient of the value before the
      * activation (grad_before). */
     struct accel_tensor *before;
     accel_activation_t act;
-    /* how many inputs of tape entries it is */
+    /* how many inputs of tape entries are this tensor */
     int readers;
     /* grad is that of the value before the activation */
     bool grad_before;
-    /* a backward has been through what made it */
+    /* a backward has already gone through the op that made it */
     bool spent;
-    /* Inside, not behind a pointer: in an fp8 run the inputs of all linears have it,
-     * and a step allocates nothing. */
+    /* A member, not a pointer: in an fp8 run the inputs of all linears need it, and a
+     * step must not allocate. */
     struct narrowed narrowed;
-    /* NULL: no parameter */
+    /* NULL: not a parameter */
     struct param *param;
     /* name of a parameter in its model, else NULL */
     const char *name;
@@ -121,47 +120,47 @@ struct accel_tensor {
     accel_init_t init;
 };
 
-/* The unit of a parameter. -1: none yet, or no parameter. */
+/* The unit of a parameter. -1: none yet, or not a parameter. */
 static inline int tensor_unit(const accel_tensor_t *t)
 {
     return t->param ? t->param->unit : -1;
 }
 
-/* May the residency hand it out in fp8? */
+/* May the residency provide it in fp8? */
 static inline bool param_is_codable(const accel_tensor_t *p)
 {
     return p->param->fp8 && !p->param->taken_wide;
 }
 
-/* Has the parameter an optimizer? Not where it is frozen for the whole run. */
+/* Does the parameter have an optimizer? Not if it is frozen for the whole run. */
 static inline bool param_is_trained(const accel_tensor_t *p)
 {
     return p->needs_grad || p->param->paused;
 }
 
-/* What the parameter or buffer is called outside of its model. */
+/* The name of the parameter or buffer outside its model. */
 static inline const char *tensor_full_name(const accel_tensor_t *t)
 {
     return t->full ? t->full : t->name ? t->name : t->buffer;
 }
 
 /* The arena: one address range per run, in the memory of `be`. Alloc and free in any
- * order, first fit over a sorted free list, 64-byte aligned. With `be` NULL it counts
- * only: it hands out addresses that must not be touched and keeps the books, which
- * together with the meta backend gives the peak without any memory. */
+ * order, first fit over a sorted free list, 64-byte aligned. With `be` NULL it only
+ * counts: it returns addresses that must not be touched, and does the bookkeeping.
+ * Together with the meta backend this gives the peak without any memory. */
 struct arena;
 accel_status_t arena_open(struct arena **arena_out, const struct backend *be,
                           accel_error_t *err);
 /* NULL: out of memory. Contents are undefined. */
 void *arena_alloc(struct arena *a, size_t bytes);
-/* NULL is fine, and so is an address that is not in use. */
+/* NULL and addresses that are not in use are fine. */
 void arena_free(struct arena *a, void *p);
 /* Frees all blocks, keeps the memory and the peak. */
 void arena_reset(struct arena *a);
-/* Takes the memory of an arena without blocks back to the system; its addresses and its
- * peak stay. Returns the bytes; 0 where a block is in use. */
+/* Gives the memory of an arena without blocks back to the system; its addresses and its
+ * peak stay. Returns the bytes; 0 if a block is in use. */
 size_t arena_trim(struct arena *a);
-/* The largest extent so far, gaps included: what was ever touched. */
+/* The largest extent so far, gaps included: all that was ever touched. */
 size_t arena_peak_bytes(const struct arena *a);
 void arena_close(struct arena *a);
 
@@ -178,9 +177,9 @@ struct draws {
     uint32_t calls;
 };
 
-/* An addition that is not queued yet. What is called next decides how: a norm of the
- * sum does both in one kernel, all else has it queued first. The memory of x and y is
- * held until then. */
+/* An addition that is not queued yet. The next call decides how it is done: a norm of
+ * the sum does both in one kernel; any other call queues the addition first. The memory
+ * of x and y is held until then. */
 struct waiting_sum {
     struct accel_tensor *sum; /* NULL: none waits */
     struct accel_tensor *x, *y;
@@ -188,32 +187,32 @@ struct waiting_sum {
 
 struct narrow_copy; /* backend/operands.h */
 
-/* The result of a norm, an activation or a gated product, whose kernel is not queued
- * yet. What is called next decides how: a linear that multiplies it in fp8 has its
- * copies made by that kernel, all else has it queued first. The memory of `out`, `in`
- * and `stats` is held until then; parameters are asked of the residency only then. */
+/* The result of a norm, an activation or a gated product whose kernel is not queued
+ * yet. The next call decides how it is done: for an fp8 linear the same kernel also
+ * writes the fp8 copies; any other call queues the kernel alone first. The memory of
+ * `out`, `in` and `stats` is held until then; parameters are requested from the
+ * residency only then. */
 struct waiting_result {
     struct accel_tensor *out; /* NULL: none waits */
     struct accel_tensor *in[3], *stats;
     accel_activation_t act;
     float eps;
     bool rms;
-    /* names for an error: those of the call */
+    /* the names of the call, for an error */
     const char *op, *path;
     /* queues the kernel; to NULL: no copies. False: sticky error */
     bool (*queue)(struct graph *g, const struct waiting_result *w,
                   const struct narrow_copy *to);
 };
 
-/* The context of the micro-batch at work. Owned by the run; arena and tape are
- * its own. */
+/* The context of the current micro-batch. The run owns it; it owns arena and tape. */
 struct graph {
     /* for accel_module_run */
     accel_t *run;
     /* ACCEL_F32, ACCEL_BF16 or ACCEL_F16: that of the run, or of the module whose
-     * forward or backward is at work */
+     * forward or backward is running */
     accel_dtype_t compute;
-    /* the widest one of all modules, which a cache of keys and values has room for */
+    /* the widest of all modules, which a cache of keys and values has room for */
     accel_dtype_t widest;
     const struct backend *backend;
     struct arena *arena;
@@ -225,41 +224,41 @@ struct graph {
     bool training;
     /* a module's forward runs again, in backward */
     bool recomputing;
-    /* backward leaves on the tape what does not belong to its loss */
+    /* backward leaves entries on the tape that do not belong to its loss */
     bool many_losses;
-    /* asked for by accel_inference_mode: neither tape nor dropout */
+    /* set by accel_inference_mode: neither tape nor dropout */
     bool evaluating;
-    /* bytes of logits that cross_entropy may keep for the backward beside one chunk;
-     * set once for the run, from its plan */
+    /* bytes of logits that cross_entropy may keep for the backward, in addition to one
+     * chunk; set once for the run, from its plan */
     size_t logits_room;
     struct draws draws;
     struct waiting_sum waiting;
-    /* Of the sum, where both wait: the norm of it. */
+    /* If both wait, this is the norm of that sum. */
     struct waiting_result result;
-    /* Weights are multiplied in fp8 with scales of whole tensors: results wait for
-     * the linear that may take them. Set once for the run. */
+    /* Linears use fp8 with scales of whole tensors, so results wait for the linear that
+     * may take them. Set once for the run. */
     bool narrows;
-    /* inputs of linears that were noted in this run; each has its number */
+    /* how many inputs of linears have been noted in this run; each gets a number */
     uint64_t notes;
-    /* This is micro-batch `micro`, from 1, of the step's `micros`; 0: of no step. For
-     * messages; cleared by graph_reset. */
+    /* This is micro-batch `micro`, counted from 1, of the step's `micros`; 0: it
+     * belongs to no step. For messages; cleared by graph_reset. */
     int micro, micros;
     /* first error of this micro-batch, cleared by graph_reset */
     accel_error_t error;
     struct tape *tape;
     /* of the module in forward, for messages */
     const char *module_path;
-    /* at work, for messages; NULL: none yet */
+    /* the current one, for messages; NULL: none yet */
     const char *op;
     /* forwards that have not returned */
     int depth;
-    /* "a gradient function": the function of the program that is at work and is no
-     * forward; NULL: none */
+    /* the function of the program that is running, other than a forward, as "a gradient
+     * function"; NULL: none */
     const char *inside;
 };
 
-/* A function of the program begins, which is called `what`. Returns what g->inside must
- * be when it has returned. */
+/* Call this before a function of the program, which `what` describes. Returns the value
+ * to restore to g->inside when it has returned. */
 static inline const char *graph_enter(struct graph *g, const char *what)
 {
     const char *outer = g->inside;
@@ -273,8 +272,7 @@ static inline const char *graph_enter(struct graph *g, const char *what)
 accel_status_t graph_open(struct graph *g, const struct backend *backend,
                           accel_dtype_t compute, bool counting, accel_error_t *err);
 void graph_close(struct graph *g);
-/* Drops all tensors and the tape of the micro-batch, and its error; keeps
- * the memory. */
+/* Drops all tensors, the tape and the error of the micro-batch; keeps the memory. */
 void graph_reset(struct graph *g);
 /* A tensor with data in the arena, uninitialised. A size of 0 is fine and has an
  * address too. NULL: sticky error. */
@@ -284,15 +282,15 @@ accel_tensor_t *graph_tensor(struct graph *g, accel_dtype_t t, int ndim,
  * which it holds. Moves nothing, records nothing. NULL: sticky error. */
 accel_tensor_t *graph_view(struct graph *g, accel_tensor_t *t, int ndim,
                            const int64_t *dims);
-/* Queues what waits. Whoever reads a tensor otherwise than by an op calls it first.
- * False: sticky error, of this call. */
+/* Queues what waits. Call this before reading a tensor other than by an op. False: this
+ * call has failed, a sticky error. */
 bool graph_queue_waiting(struct graph *g);
-/* The first error of the forward, or what keeps `loss` from being one: a single float32
- * element that needs a gradient. Its value may be read then. */
+/* The first error of the forward, or the reason why `loss` is not a loss, which is a
+ * single float32 element that needs a gradient. If ACCEL_OK, its value may be read. */
 accel_status_t graph_check_loss(struct graph *g, const accel_tensor_t *loss,
                                 accel_error_t *err);
-/* Backward of a one-element float32 loss with d(loss) = seed. Empties the tape, or
- * (many_losses) takes off it what belongs to the loss. Collective when parameters are
+/* Backward of a one-element float32 loss with d(loss) = seed. Empties the tape, or with
+ * many_losses removes what belongs to the loss. Collective when parameters are
  * sharded. */
 accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err);

@@ -5,8 +5,8 @@
  * Data lives while it is held: by the scope of the module that made it (until that
  * module's forward returns; the output passes to the caller's scope), by tape entries
  * that need it in backward, or by the `grad` link of another tensor. The structs stay
- * until the graph_reset after the next, so that a late use is found (data == NULL) and
- * named.
+ * until the graph_reset after the next, so that a late use is detected (data == NULL)
+ * and reported by name.
  */
 #ifndef ACCEL_TENSOR_TAPE_H
 #define ACCEL_TENSOR_TAPE_H
@@ -19,7 +19,7 @@
 /* One op that backward has to undo. Entries are copied when they are recorded. */
 struct tape_entry {
     const char *op;
-    /* module that called the op, and what it computes in; set by tape_record */
+    /* the module that called the op, and its compute dtype; set by tape_record */
     const char *path;
     accel_dtype_t compute;
     /* Reads out->grad and adds to the gradients of in[]. Failures go to g->error. */
@@ -42,10 +42,10 @@ void *graph_fail(struct graph *g, enum message code, const char *op, const char 
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* Names the op whose work is queued on the device from here on, and the module that
- * called it: a device failure is reported there. */
+ * called it; a device failure is reported for them. */
 void graph_mark(struct graph *g, const char *op, bool backward);
 
-/* Takes what the device has reported so far, without waiting, as an error of `op`.
+/* Takes what the device has reported so far as an error of `op`, without waiting.
  * False: sticky error. */
 bool graph_check(struct graph *g, const char *op);
 
@@ -55,14 +55,13 @@ int tape_length(const struct graph *g);
 struct tape_entry *tape_at(struct graph *g, int index);
 /* Releases the saved tensors of the last entry, and the entry itself. */
 void tape_pop(struct graph *g);
-/* Puts the last entry aside, as it is; tape_put_back appends all that were, in their
- * order. */
+/* Puts the last entry aside unchanged; tape_put_back appends all such, in order. */
 void tape_put_aside(struct graph *g);
 void tape_put_back(struct graph *g);
 
 /* Parameters are not counted: their data belongs to the residency. */
 void tensor_retain(accel_tensor_t *t);
-/* Frees the data with the last holder; NULL is fine. */
+/* Frees the data when its last holder lets go; NULL is fine. */
 void tensor_release(accel_tensor_t *t);
 
 /* scope_begin ... scope_end(mark, output): tensors made in between are freed

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parameters and the layout of units. In: declarations. Out: names, shapes, offsets.
- * Knows nothing of modules, ranks or values.
+ * Knows nothing about modules, ranks or values.
  */
 #include "tensor/units.h"
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Units: what is gathered, reduced and updated together. A unit is a list of named
- * parameters in one flat range of float32. The module tree (nn/) and programs with
- * their own compute (run/own_compute.c) both make them; all later stages see nothing
- * but units.
+ * parameters in one flat range. The module tree (nn/) and programs with their own
+ * compute (run/own_compute.c) both make units; all later stages see only units.
  */
 #ifndef ACCEL_TENSOR_UNITS_H
 #define ACCEL_TENSOR_UNITS_H
@@ -33,23 +32,22 @@ struct units {
     int count;
 };
 
-/* Gives every parameter its unit and its place there (multiples of 32 elements): in
- * order of declaration, frozen parameters last, so that what is trained is one range
- * from the start. May be called again when needs_grad has changed. */
+/* Gives every parameter its unit and its offset there (a multiple of 32 elements): in
+ * order of declaration, with frozen parameters last, so that what is trained is one
+ * range from the start. May be called again when needs_grad has changed. */
 void units_lay_out(struct units *u);
-/* Adds copies of the units of `part` behind those of `u`; the caller keeps `part`. Lay
+/* Appends copies of the units of `part` to those of `u`; the caller keeps `part`. Lay
  * them out again before use. */
 accel_status_t units_append(struct units *u, const struct units *part,
                             accel_error_t *err);
-/* [units] The types of units that do not have the run's. */
+/* types_out[units]: the dtypes of each unit that differ from the run's. */
 void units_types(const struct units *u, struct plan_types *types_out);
-/* The parameters that may be gathered in fp8 (param_is_codable), in the order of
- * units: their places, and themselves. NULL: not asked for. Returns how many there
- * are. */
+/* The parameters that may be gathered in fp8 (param_is_codable), in the order of units:
+ * their positions, and the tensors. Either may be NULL. Returns how many there are. */
 int units_coded(const struct units *u, struct plan_coded *list,
                 accel_tensor_t **param_out);
-/* Frees the lists, which lie in one array that begins with the first unit's; not the
- * parameters. NULL is fine. */
+/* Frees the lists, which are one array that begins with the first unit's list, but not
+ * the parameters. NULL is fine. */
 void units_free(struct units *u);
 
 /* A declared parameter: float32, in no unit yet, without values. Takes over `name`, a
