@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers: named tensors of a module that are not trained and are whole on every
- * rank. In: their declaration. Out: device memory with the first values. Buffers are
- * never sharded.
+ * Buffers: named tensors of a module that are not trained, never sharded, and whole on
+ * every rank. In: their declaration. Out: device memory with their initial values.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fp8 weights that are kept from one change of the weights to the next: each is
- * narrowed once for all micro-batches and for both of its products. In: linears and a
- * backend. Out: memory; who fills it is ops/.
+ * quantised once for all micro-batches and for both of its matmuls. In: linears and a
+ * backend. Out: memory, which ops/ fills.
  */
 #include "backend/device.h"
 #include "nn/fp8_linears.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The activation peak before any memory is spent. The same forward and backward run
- * on the meta backend and on a counting arena, which replace the graph's own for
- * that time.
+ * The peak of activations, measured before any memory is allocated. The same forward
+ * and backward run on the meta backend and a counting arena, which replace the graph's
+ * own during the measurement.
  */
 #include "backend/device.h"
 #include "nn/nn.h"

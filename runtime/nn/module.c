@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The module tree: modules with their state, and parameters. In: classes with a
- * forward. Out: the tree. Runs no forward, and knows nothing of sharding or data.
+ * forward. Out: the tree. Runs no forward, and knows nothing about sharding or data.
  */
 #include <stdio.h>
 #include <stdlib.h>

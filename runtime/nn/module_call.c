@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The call of a module, which gives its forward a scope, and activation checkpointing:
- * the forward of a module marked `recompute` runs without a tape, its inputs are kept,
- * and backward runs it again. In: a module and its inputs. Out: the same bits with and
- * without recomputation, because random draws are counted and the count is restored.
+ * the forward of a module marked `recompute` runs without a tape, only its inputs are
+ * kept, and backward runs it again. In: a module and its inputs. Out: the same bits
+ * with and without recomputation, because random draws are counted and the count is
+ * restored.
  */
 #include "nn/nn.h"
 #include "ops/ops.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Modules that compute in another dtype than their run. In: the tree, the rules of the
- * config, what the program asks for. Out: the types of every module.
+ * config, what the program asks for. Out: the dtypes of every module.
  */
 #include <stdio.h>
 #include <stdlib.h>

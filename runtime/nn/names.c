@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of the tree: what may be a name, a module by its path, a second name for a
+ * Names in the tree: which names are valid, a module by its path, a second name for a
  * parameter. In: a root and a path. Out: what was found. Never creates modules.
  */
 #include <stdio.h>
