@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any of the models that come with the library, by name or directory, for programs that
- * do not care which.
+ * Any of the library's models, by name or directory, for programs to which it does not
+ * matter which.
  */
 #ifndef ACCEL_NN_MODELS_ANY_H
 #define ACCEL_NN_MODELS_ANY_H
@@ -10,7 +10,7 @@
 
 enum model_kind { MODEL_GPT2, MODEL_LLAMA, MODEL_BERT };
 
-/* The sizes of one model. Only the member that `kind` names counts. */
+/* The sizes of one model. Only the member that `kind` names is used. */
 struct model_shape {
     enum model_kind kind;
     accel_gpt2_t gpt2;
@@ -23,16 +23,16 @@ struct model_sizes {
     int layers, heads, width, context, vocab;
 };
 
-/* A published model by its name (accel_gpt2_preset ...); where `name` holds a '/' or is
+/* A published model by its name (accel_gpt2_preset ...); if `name` contains a '/' or is
  * a directory or file, the config.json there. */
 accel_status_t model_shape_open(const char *name, struct model_shape *shape_out,
                                 accel_error_t *err);
-/* The names of published models, one by one from 0; NULL: no more. Static. */
+/* The name of published model number `i`, from 0; NULL: no more. Static. */
 const char *model_preset_name(size_t i);
 /* The sizes of the member that `kind` names. */
 struct model_sizes model_sizes_of(const struct model_shape *m);
-/* Changes the sizes that are not 0 in `s`, and what follows from them: the width of
- * heads, the heads of keys and values, and the hidden width. */
+/* Changes the sizes that are not 0 in `s`, and those that follow from them: the width
+ * of heads, the heads of keys and values, and the hidden width. */
 void model_resize(struct model_shape *m, const struct model_sizes *s);
 /* The fields of a training sample of `seq` tokens, as the model's forward takes them;
  * returns how many (at most 4). */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Builds and runs the blocks of a transformer (see blocks.h). In: a model's table. Out:
- * modules with the model's names and classes. Knows no model and no embedding. B:
- * sequences, T: positions.
+ * modules with the model's names and classes. Knows no particular model and no
+ * embedding. B: sequences, T: positions.
  */
 #include "models/blocks.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The blocks of a transformer, built from a table: attention and MLP, each with a norm
- * and a residual. A model says its sizes, its names and its kind of each part; the
+ * and a residual. A model gives its sizes, its names and the kind of each part; the
  * forwards here do the rest. decoder.h adds embedding and head for causal models; an
- * encoder (bert.c) calls the blocks from a forward of its own.
+ * encoder (bert.c) calls the blocks from its own forward.
  */
 #ifndef ACCEL_NN_MODELS_BLOCKS_H
 #define ACCEL_NN_MODELS_BLOCKS_H
 
 #include "models/layers.h"
 
-/* Names are relative to the module that holds them, may hold dots, and are static, as
- * are classes. What is left out is 0: no module, no bias, no dropout. */
+/* Names are relative to the module that holds them, may contain dots, and are static,
+ * as are classes. What is left out is 0: no module, no bias, no dropout. */
 struct block_table {
     /* The class of a block; "...Block" or "...Layer" makes each one a unit (wrap.c). */
     const accel_class_t *cls;
@@ -20,13 +20,14 @@ struct block_table {
     int layers, width, hidden;
     /* kv_heads 0: heads. head_width 0: the width cut into heads. */
     int heads, kv_heads, head_width;
-    /* Causal: each position sees those before it. Otherwise all see all, but for what
-     * the mask hides where the blocks take {x, mask}. */
+    /* causal: each position sees itself and those before it; otherwise each sees all.
+     * masked: the blocks take {x, mask}; the mask hides some. */
     bool causal, masked;
-    /* The norm follows the residual, as in BERT. Otherwise it precedes each part, and
-     * the residual stream itself is never normalised. */
+    /* The norm follows the residual, as in BERT. Otherwise a norm precedes each part,
+     * and the residual stream itself is never normalised. */
     bool post_norm;
-    /* layer_layernorm or layer_rmsnorm; norms[0] is of the attention, [1] of the MLP */
+    /* layer_layernorm or layer_rmsnorm; norms[0]: the attention's, norms[1]: the
+     * MLP's */
     accel_module_t *(*norm)(accel_module_t *parent, const char *name, int64_t width,
                             float eps);
     const char *norms[2];
@@ -34,19 +35,19 @@ struct block_table {
     /* queries and keys are rotated by their position */
     bool rotary;
     accel_rope_t rope;
-    /* of the probabilities; behind each projection into the residual stream */
+    /* of the attention probabilities; after each projection into the residual stream */
     float attn_dropout, resid_dropout;
     /* of the initial weights of those two projections; 0: LAYER_DEVIATION */
     float residual_deviation;
     struct {
-        /* NULL: its layers belong to the block itself */
+        /* NULL: the block itself holds the layers */
         const char *name;
         const accel_class_t *cls;
-        /* k and v NULL: q is one product for all three, side by side */
+        /* k and v NULL: q is one matmul for all three, side by side */
         const char *q, *k, *v, *out;
         enum layer_bias qkv_bias, out_bias;
-        /* The products run in the order v, k, q, not q, k, v. Gradients of x add up in
-         * the reverse order, and the bits of the sum depend on it. */
+        /* The matmuls run in the order v, k, q, not q, k, v. Gradients of x are added
+         * up in the reverse order, and the bits of the sum depend on it. */
         bool values_first;
     } attention;
     struct {
@@ -64,7 +65,7 @@ struct block_table {
 struct blocks {
     struct block_table table;
     accel_module_t *first, *last;
-    /* of the forward that runs; NULL: none */
+    /* that of the running forward; NULL: none */
     accel_kv_t *cache;
 };
 
@@ -72,10 +73,10 @@ struct blocks {
 struct block {
     const struct blocks *all;
     int layer;
-    /* the parts that are modules of their own, else NULL */
+    /* the parts that are separate modules, else NULL */
     accel_module_t *attention, *mlp;
     accel_module_t *norm[2];
-    /* queries, keys, values; in[0] is all three where the others are NULL */
+    /* queries, keys, values; in[0] is all three if the others are NULL */
     accel_module_t *in[3], *out;
     accel_module_t *gate, *up, *down;
 };
@@ -88,8 +89,8 @@ accel_tensor_t *block_attention_forward(accel_module_t *m, accel_tensor_t *const
                                         int n);
 accel_tensor_t *block_mlp_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 
-/* Fills in what the table leaves to its defaults, and checks it: ACCEL_EINVAL. `model`
- * begins the messages. */
+/* Fills in the table's defaults, and checks it: ACCEL_EINVAL. `model` begins
+ * messages. */
 accel_status_t blocks_check(const char *model, struct block_table *t,
                             accel_error_t *err);
 /* Builds the blocks under `root` from all->table; `all` lies in the state of the root.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What generation needs to know of a model, and the drawing of a token. decoder_causal
- * fills struct causal.
+ * What generation needs to know about a model, and the sampling of a token.
+ * decoder_causal fills struct causal.
  */
 #ifndef ACCEL_NN_MODELS_CAUSAL_H
 #define ACCEL_NN_MODELS_CAUSAL_H
@@ -20,9 +20,9 @@ struct causal {
                               accel_kv_t *cache);
 };
 
-/* Draws one token from logits[vocab] as `o` says, with u in [0, 1). rank[vocab] is
- * working memory of the caller. Tokens are taken in order of likelihood, equal ones by
- * number. -1: a logit is NaN or infinite, or all are minus infinity. */
+/* Samples one token from logits[vocab] as `o` says, with u in [0, 1). rank[vocab] is
+ * working memory of the caller. Tokens are taken in order of likelihood, equally likely
+ * ones by number. -1: a logit is NaN or infinite, or all are minus infinity. */
 int32_t causal_draw(const float *logits, int vocab, const accel_sampling_t *o, double u,
                     int32_t *rank);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A causal language model from two tables: embedding, blocks, a final norm and a head,
- * tied or its own. Forward, loss, positions and the cache of generation are here; a
- * model's file says sizes, names and what only it has.
+ * tied or separate. Forward, loss, positions and the cache for generation are here; a
+ * model's file gives its sizes, its names and what only it has.
  *
  * A new model writes: a state that begins with struct decoder and keeps the config; one
  * class for the root, the block and each part, named as in Hugging Face's code; the
- * defaults of its config; the two tables. Qwen2 is Llama with biases on queries, keys
- * and values alone:
+ * defaults of its config; the two tables. Qwen2 is Llama with biases only on queries,
+ * keys and values:
  *
  *     struct qwen2 {
  *         struct decoder decoder;
@@ -50,10 +50,10 @@
  *         return m;
  *     }
  *
- * Then make it known: accel_models.h, run/model.c (its config and accel_NAME_new),
- * any.c (its name) and weights/huggingface/ (config.json, names in files), and give
- * test_decoder.c a row with its ops. What the tables cannot express gets a member in
- * blocks.h, so that the next model has it too.
+ * Then register it in accel_models.h, run/model.c (its config and accel_NAME_new),
+ * any.c (its name) and models/huggingface/ (config.json, names in files), and give
+ * test_decoder.c a row with its ops. For what the tables cannot express, add a member
+ * in blocks.h, so that the next model has it too.
  */
 #ifndef ACCEL_NN_MODELS_DECODER_H
 #define ACCEL_NN_MODELS_DECODER_H
@@ -61,17 +61,17 @@
 #include "models/blocks.h"
 #include "models/causal.h"
 
-/* Beside that of the blocks. Names are full names and static. */
+/* A decoder's own table, besides that of its blocks. Names are full and static. */
 struct decoder_table {
-    /* begins the messages */
+    /* messages begin with it */
     const char *model;
     int vocab, context;
-    /* embedding of tokens; of positions, NULL: they are the blocks' matter */
+    /* the embedding of tokens; that of positions, NULL: the blocks handle positions */
     const char *tokens, *positions;
     float embd_dropout;
     /* the final norm, of the blocks' kind */
     const char *norm;
-    /* the head, or where it is tied the second name of the embedding; NULL: none */
+    /* the head or, if it is tied, the second name of the embedding; NULL: none */
     const char *head;
     /* the embedding of tokens is the head */
     bool tied;
@@ -87,7 +87,7 @@ struct decoder {
 };
 
 /* in: ids [B, T], and targets [B, T] for the mean loss. With ids alone the result is
- * the logits of the last position, float32 [B, vocab], without a backward. */
+ * the logits of the last position, float32 [B, vocab], which have no backward. */
 accel_tensor_t *decoder_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 /* Checks the sizes of both tables and builds the tree, which the caller frees with
  * nn_module_free. The tables are copied. NULL and `err` on failure. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPT-2: learned positions, one product for queries, keys and values, a plain MLP, a
+ * GPT-2: learned positions, one matmul for queries, keys and values, a plain MLP, a
  * tied head. Radford et al. (2019). Parameters are named as in Hugging Face's
  * checkpoints, but linear weights are [out, in].
  */

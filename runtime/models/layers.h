@@ -15,8 +15,8 @@
 /* LAYER_PLAIN: no bias. */
 enum layer_bias { LAYER_PLAIN, LAYER_BIAS };
 
-/* weight [out, in] from a normal distribution of that deviation, bias [out] zeros. The
- * forward takes [..., in] and applies `act` to the result. */
+/* weight [out, in] from a normal distribution with standard deviation `deviation`, bias
+ * [out] zeros. The forward takes [..., in] and applies `act` to the result. */
 accel_module_t *layer_linear(accel_module_t *parent, const char *name, int64_t out,
                              int64_t in, enum layer_bias bias, float deviation,
                              accel_activation_t act);
@@ -29,7 +29,7 @@ accel_module_t *layer_rmsnorm(accel_module_t *parent, const char *name, int64_t 
 /* weight [rows, width] from a normal distribution; the forward takes int32 ids. */
 accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_t rows,
                                 int64_t width, float deviation);
-/* A module of class `cls`; with a NULL parent NULL. */
+/* A module of class `cls`; NULL if the parent is NULL. */
 accel_module_t *layer_new(accel_module_t *parent, const accel_class_t *cls,
                           const char *name);
 
@@ -39,18 +39,18 @@ struct layer_size {
     int value;
 };
 
-/* The beginning of a builder: all of size[n] must be at least 1. ACCEL_EINVAL names
- * them all, after `model`. */
+/* The beginning of a builder: all of size[n] must be at least 1. ACCEL_EINVAL names all
+ * of them, after `model`. */
 accel_status_t layer_sizes_check(const char *model, const struct layer_size *size,
                                  int n, accel_error_t *err);
-/* What a builder returns that is given no config: NULL, with the error. */
+/* What a builder without a config returns: NULL, with the error set. */
 accel_module_t *layer_unsized(const char *model, accel_error_t *err);
 /* The end of a builder. Returns the tree `m`; after a failure frees it, copies the
  * graph's error to `err` (NULL is fine) and returns NULL. */
 accel_module_t *layer_tree(const struct graph *g, accel_module_t *m,
                            accel_error_t *err);
 
-/* The weight of a layer; NULL for NULL, or where it has none. */
+/* The weight of a layer; NULL if m is NULL or has none. */
 accel_tensor_t *layer_weight(const accel_module_t *m);
 /* Calls the module on one input. NULL: sticky error. */
 accel_tensor_t *layer_call(accel_module_t *m, accel_tensor_t *x);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads config.json of gpt2, llama and bert. Keys that change the computation are taken
- * or refused, with the defaults of the model's class in transformers where a key may be
- * absent; all others are ignored. Never looks at weights.
+ * Reads config.json of gpt2, llama and bert. Keys that change the computation are
+ * accepted or refused; if such a key may be absent, its default is that of the model's
+ * class in transformers. All other keys are ignored. Never looks at weights.
  */
 #include <errno.h>
 #include <fcntl.h>

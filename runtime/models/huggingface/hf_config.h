@@ -17,13 +17,13 @@ accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
 accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
                              accel_bert_t *model_out, accel_error_t *err);
 
-/* The model_type of the config.json that `path` is, or that lies in directory `path`,
- * into buf[len]; "" where it says none. Errors as accel_*_read_config. */
+/* Writes the model_type of a config.json to buf[len]; "" if it has none. `path` is the
+ * file or its directory. Errors as accel_*_read_config. */
 accel_status_t hf_config_type(const char *path, char *buf, size_t len,
                               accel_error_t *err);
 
 /* Makes a config.json that the same transformers class reads back as this model.
- * `dtype`, such as "float32", is that of the weights beside it. *text_out is one
+ * `dtype`, such as "float32", is that of the weights stored with it. *text_out is one
  * malloc, freed by the caller. ACCEL_ENOMEM. */
 accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **text_out,
                               accel_error_t *err);
@@ -41,14 +41,14 @@ struct hf_json {
     accel_error_t *err;
     accel_status_t status;
 };
-/* Parses text[len]; also after a failure hf_json_close is allowed. */
+/* Parses text[len]. hf_json_close is allowed even after a failure. */
 accel_status_t hf_json_open(struct hf_json *j, const char *text, size_t len,
                             const char *where, accel_error_t *err);
 void hf_json_close(struct hf_json *j);
-/* Is the key there? One whose value is null counts as absent, here and below. */
+/* Is the key present? A key whose value is null counts as absent, here and below. */
 bool hf_json_has(const struct hf_json *j, const char *key);
 /* A whole number from 1 to INT32_MAX / 4, so that sums of a few fit an int. `otherwise`
- * when absent; 0: it must be there. */
+ * when absent; if `otherwise` is 0, the key must be present. */
 int hf_json_size(struct hf_json *j, const char *key, int otherwise);
 /* A number, min <= value < max; `otherwise` when absent. */
 float hf_json_real(struct hf_json *j, const char *key, double otherwise, double min,
@@ -71,7 +71,7 @@ const char *hf_activation_name(accel_activation_t act);
 /* The object of `key`, sharing err and status with j as of now; the caller copies
  * status back. False when absent. Not to be closed. */
 bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *object_out);
-/* s as it may stand in a message: printable, cut to fit buf[len]. Returns buf. */
+/* s made fit for a message: printable, and cut to fit buf[len]. Returns buf. */
 const char *hf_json_shown(const char *s, char *buf, size_t len);
 /* Number of members of the object of `key`; 0 when absent. */
 int hf_json_members(struct hf_json *j, const char *key);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values of a config.json by key. In: JSON text. Out: numbers and words in their
- * ranges. A value of the wrong type, or one that cannot be computed with, is one error
- * with key and value.
+ * Values of a config.json by key. In: JSON text. Out: numbers within their ranges, and
+ * words. A value of the wrong type, or one that cannot be computed with, is one error
+ * that gives key and value.
  */
 #include <jansson.h>
 #include <stdio.h>

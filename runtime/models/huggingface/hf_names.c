@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of names and layouts, one row per model. Files may leave out the prefix of
- * the base model or have it; old ones call the norms' parameters gamma and beta;
- * GPT-2's linear layers are stored [in, out].
+ * The table of names and layouts, one row per model. Files may have or omit the prefix
+ * of the base model; old files call the parameters of norms gamma and beta; GPT-2's
+ * linear layers are stored [in, out].
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which rules of names a model has, and its config.json. Apart from the rules, which
- * tools use without any model.
+ * The naming rules of a model, and its config.json. Separate from the rules themselves,
+ * which tools use without a model.
  */
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Writes config.json from the structs of accel.h, so that transformers loads the
- * weights beside it. In: a struct. Out: text; never a file.
+ * weights stored with it. In: a struct. Out: text; never a file.
  */
 #include <jansson.h>
 #include <stdio.h>
