@@ -202,7 +202,7 @@ static void test_two_lives(void)
            "the second life pushes it aside");
     tap_ok(access(saving, F_OK) != 0, "and its save in progress");
     tap_ok(
-        strstr(said, "an earlier life of this job is still running (job 7 (restart 0)"),
+        strstr(said, "an earlier attempt of this job is still running (job 7 (restart 0)"),
         "and says so");
     tap_is_int(keep(&old), ACCEL_EUNAVAIL, "the first one saves no more");
     tap_ok(strstr(said, "took over: job 7 (restart 1)"), "it says who does: %s", said);
