@@ -43,25 +43,28 @@ static const struct argp argp = {
         "read a page: accel man 7 | man -l -"
 };
 
-/* Packages compress pages: man reads those, too, and gzip prints them. */
+/* Packages compress pages: man reads those, too, and gzip prints them. Each place is
+ * searched for both, or an installation that was moved would show another's page. */
 static int show_page(const char *name)
 {
-    static const char *const roots[] = { "cli/man/", "../share/man/", MANDIR "/",
-                                         NULL };
+    static const char *const roots[] = { "cli/man/", "../share/man/", MANDIR "/" };
     char path[PATH_MAX], packed[PATH_MAX], packed_name[128];
     char *man = isatty(STDOUT_FILENO) ? cli_find_program("man") : NULL;
-    bool has_man = man != NULL;
-    bool plain = cli_own_file(roots, name, F_OK, path);
+    bool has_man = man != NULL, plain = false, found = false;
 
     free(man);
     snprintf(packed_name, sizeof(packed_name), "%s.gz", name);
-    if (!plain && !cli_own_file(roots, packed_name, F_OK, packed))
-        return cli_print_file(path);
-    if (has_man)
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(roots) && !found; i++) {
+        const char *const root[] = { roots[i], NULL };
+
+        plain = cli_own_file(root, name, F_OK, path);
+        found = plain || cli_own_file(root, packed_name, F_OK, packed);
+    }
+    if (found && has_man)
         return cli_become("man", (char *[]){ "man", plain ? path : packed, NULL });
-    if (plain)
-        return cli_print_file(path);
-    return cli_become("gzip", (char *[]){ "gzip", "-dc", packed, NULL });
+    if (found && !plain)
+        return cli_become("gzip", (char *[]){ "gzip", "-dc", packed, NULL });
+    return cli_print_file(path);
 }
 
 /* Suggests the function with the nearest spelling. */
