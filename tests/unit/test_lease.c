@@ -201,9 +201,9 @@ static void test_two_lives(void)
     tap_ok(mkdir(saving, 0700) == 0 && take(&new) == ACCEL_OK,
            "the second life pushes it aside");
     tap_ok(access(saving, F_OK) != 0, "and its save in progress");
-    tap_ok(
-        strstr(said, "an earlier attempt of this job is still running (job 7 (restart 0)"),
-        "and says so");
+    tap_ok(strstr(said,
+                  "an earlier attempt of this job is still running (job 7 (restart 0)"),
+           "and says so");
     tap_is_int(keep(&old), ACCEL_EUNAVAIL, "the first one saves no more");
     tap_ok(strstr(said, "took over: job 7 (restart 1)"), "it says who does: %s", said);
     tap_is_int(keep(&new), ACCEL_OK, "the second one may");
