@@ -11,6 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "hdf5/ckpt_hdf5.h"
+#include "save/ckpt_commit.h"
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
 #include "common/plain_file.h"

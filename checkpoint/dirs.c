@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 #include "common/path_dir.h"
 

@@ -11,6 +11,11 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/ckpt_internal.h \
 	checkpoint/save/ckpt_saving.h \
 	checkpoint/ckpt_tools.h \
+	checkpoint/hdf5/ckpt_hdf5.h \
+	checkpoint/load/ckpt_load.h \
+	checkpoint/retention/ckpt_retention.h \
+	checkpoint/save/ckpt_commit.h \
+	checkpoint/manifest/ckpt_manifest.h \
 	checkpoint/save/commit.c \
 	checkpoint/copy.c \
 	checkpoint/manifest/describe.c \

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "load/ckpt_load.h"
 #include "save/ckpt_saving.h"
 #include "common/path_dir.h"
 #include "common/plain_file.h"

@@ -8,6 +8,7 @@
 
 #include <hdf5.h>
 
+#include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
 
 /* bytes of the attribute accel_dtype, padded with NUL */

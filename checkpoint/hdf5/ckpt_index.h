@@ -5,6 +5,7 @@
 #ifndef ACCEL_CKPT_INDEX_H
 #define ACCEL_CKPT_INDEX_H
 
+#include "manifest/ckpt_manifest.h"
 #include "hdf5/ckpt_h5.h"
 
 /* longest name of a source dataset, each of its bytes doubled */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
 #include "hdf5/ckpt_h5.h"
 
 int ckpt_h5_begin(struct ckpt_h5_quiet *q)

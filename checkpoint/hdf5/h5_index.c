@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "load/ckpt_load.h"
 #include "hdf5/ckpt_index.h"
 #include "ckpt_tools.h"
 

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "hdf5/ckpt_hdf5.h"
 #include "hdf5/ckpt_h5.h"
 
 /* Objects that thousands of datasets share are made once: in HDF5 every

@@ -14,6 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "hdf5/ckpt_hdf5.h"
+#include "load/ckpt_load.h"
 #include "hdf5/ckpt_h5.h"
 
 /* A name that the file should have: a dataset, or a group that leads to one. */

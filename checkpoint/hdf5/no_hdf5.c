@@ -3,6 +3,9 @@
  * Stands in for the layout and the comparison of shard files in a build without HDF5:
  * each call refuses and says what to do. Checkpoints are still read.
  */
+#include "manifest/ckpt_manifest.h"
+#include "hdf5/ckpt_hdf5.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
 

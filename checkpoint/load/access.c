@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 #include "common/plain_file.h"
 

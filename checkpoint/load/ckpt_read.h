@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 
 /* Reading threads. A second request waits in the device while the first one is served:

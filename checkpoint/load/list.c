@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 
 /* Reads MANIFEST into c->m. A directory without one is a save that never finished. */

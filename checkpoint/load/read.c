@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "load/ckpt_load.h"
 #include "load/ckpt_read.h"
 
 /* gaps up to this many bytes between two pieces are read along */

@@ -11,6 +11,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "save/ckpt_commit.h"
+#include "load/ckpt_load.h"
 #include "load/ckpt_read.h"
 #include "common/plain_file.h"
 #include "common/thread.h"

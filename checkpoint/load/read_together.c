@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "save/ckpt_commit.h"
+#include "load/ckpt_load.h"
 #include "load/ckpt_read.h"
 
 /* What a rank tells rank 0, with a bit for each piece of the manifest behind it. */

@@ -16,6 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "hdf5/ckpt_hdf5.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
 

@@ -4,6 +4,7 @@
  * contiguous runs. Pure arithmetic on shapes; sizes from outside are checked for
  * overflow.
  */
+#include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
 
 /* A zero extent makes the volume 0, but the extents behind it must still be valid. */

@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "load/ckpt_load.h"
+#include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
 

@@ -12,6 +12,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 
 /* Everything that says which bytes these are. Part of the format: an entry added here

@@ -11,6 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
 
 void ckpt_manifest_free(struct ckpt_manifest *m)

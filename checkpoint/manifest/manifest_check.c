@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
 
 /* Pairs of boxes compared per manifest. Far above any real one (10^5 boxes of a tensor

@@ -12,6 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
 
 /* a C or X line: letter, blank, 32 digits, newline */

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "save/ckpt_commit.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 #include "common/path_dir.h"
 

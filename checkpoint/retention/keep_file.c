@@ -15,6 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "retention/ckpt_retention.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 #include "common/plain_file.h"
 

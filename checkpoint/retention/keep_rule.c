@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "retention/ckpt_retention.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
 

@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "save/ckpt_commit.h"
+#include "retention/ckpt_retention.h"
+#include "load/ckpt_load.h"
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
 

@@ -5,6 +5,7 @@
  * checkpoint of this run: a copy under another name, another run's, a directory that
  * somebody made. What fails, or is not allowed now, is left to the next save.
  */
+#include "retention/ckpt_retention.h"
 #include "ckpt_internal.h"
 
 /* The oldest first, so that a stop in the middle leaves the newest. Deletes by rename

@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "retention/ckpt_retention.h"
 #include "ckpt_internal.h"
 #include "ckpt_tools.h"
 #include "common/path_dir.h"

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "save/ckpt_commit.h"
 #include "ckpt_internal.h"
 
 /* The vote is size - rank, so that one maximum finds the lowest failing rank; 0 means

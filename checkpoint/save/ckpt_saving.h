@@ -8,6 +8,9 @@
 
 #include <limits.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "save/ckpt_commit.h"
+#include "retention/ckpt_retention.h"
 #include "ckpt_internal.h"
 
 struct ckpt_drain;

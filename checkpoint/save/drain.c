@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "save/ckpt_commit.h"
+#include "load/ckpt_load.h"
 #include "save/ckpt_saving.h"
 
 /* Written between two fdatasync: a thread that is told to leave does not first wait for

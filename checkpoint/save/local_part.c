@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
 #include "save/ckpt_saving.h"
 #include "common/path_dir.h"
 

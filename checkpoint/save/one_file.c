@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "hdf5/ckpt_hdf5.h"
+#include "save/ckpt_commit.h"
 #include "ckpt_internal.h"
 
 /* Rank 0 says what comes next: the tensors behind those that it has, up to `last`. */

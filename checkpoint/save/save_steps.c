@@ -12,6 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "hdf5/ckpt_hdf5.h"
+#include "save/ckpt_commit.h"
+#include "retention/ckpt_retention.h"
 #include "ckpt_internal.h"
 #include "save/ckpt_saving.h"
 

@@ -6,6 +6,7 @@
  */
 #include <sys/mman.h>
 
+#include "save/ckpt_commit.h"
 #include "ckpt_internal.h"
 
 /* Maps a huge page more than needed, since mmap aligns to small pages only, and gives

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "manifest/ckpt_manifest.h"
+#include "save/ckpt_commit.h"
 #include "ckpt_internal.h"
 #include "common/plain_file.h"
 #include "common/thread.h"

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checkpoint/save/ckpt_commit.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/bench/step/peer.h"
 #include "tests/unit/ckpt_world.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 #include "checkpoint/ckpt_tools.h"
 #include "tests/unit/ckpt_world.h"

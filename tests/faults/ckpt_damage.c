@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/load/ckpt_load.h"
+#include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"

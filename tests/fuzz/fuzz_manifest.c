@@ -12,6 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 
 #define SEAL_BYTES 35

@@ -68,7 +68,7 @@ for stage in config plan; do
         "$stage needs libc, libyaml and xxHash only"
 done
 is "$(wrong_includes checkpoint "$quoted" \
-    '"((common|hdf5|load|save)/[^/]+\.h|accel\.h|[a-z0-9_]+\.h)"')" "" \
+    '"((common|hdf5|load|manifest|retention|save)/[^/]+\.h|accel\.h|[a-z0-9_]+\.h)"')" "" \
     "checkpoint includes common, accel.h and its own headers"
 is "$(find checkpoint -name '*.[ch]' -exec grep -h -o -E '^#include "[a-z0-9_]+\.h"' {} + | sort -u |
     sed 's/.*"\(.*\)"/\1/' | while read -r header; do

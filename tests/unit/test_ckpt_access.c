@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checkpoint/load/ckpt_load.h"
 #include "checkpoint/ckpt_internal.h"
 #include "checkpoint/ckpt_tools.h"
 #include "tests/tap.h"

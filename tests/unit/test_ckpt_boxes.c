@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
 

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/load/ckpt_load.h"
+#include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/hdf5/ckpt_h5.h"
 #include "cli/data/isolate.h"
 #include "tests/tap.h"

@@ -14,6 +14,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/load/ckpt_load.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checkpoint/save/ckpt_commit.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
 #include "tests/unit/ckpt_world.h"

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/load/ckpt_load.h"
 #include "checkpoint/ckpt_internal.h"
 #include "checkpoint/ckpt_tools.h"
 #include "tests/tap.h"

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
 #include "tests/unit/staging_world.h"
