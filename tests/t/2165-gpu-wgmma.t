@@ -21,7 +21,7 @@ kernels() { # REPORT
 }
 
 for source in forward backward dq; do
-    report "$ACCEL_SRC/runtime/backend/cuda/attention_wgmma_$source.cu" "$tap_tmp/cubin" \
+    report "$ACCEL_SRC/runtime/backend/cuda/attention/attention_wgmma_$source.cu" "$tap_tmp/cubin" \
         >"$tap_tmp/report"
     ok $? "$source is compiled for sm_90a" || diag "$(tail -n 5 "$tap_tmp/report")"
     kernels "$tap_tmp/report" >"$tap_tmp/kernels"
