@@ -107,7 +107,7 @@ static int run_command(int argc, char **argv, int at)
     return unknown_command(argv[at]);
 }
 
-/* Options in front of the command: only --json, which is moved behind it. The rest of
+/* Options in front of the command: only --json, which is moved after it. The rest of
  * argv belongs to the sub-command, so nothing here parses it. */
 int main(int argc, char **argv)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_spank_config.so: config/ behind one exported table. Loaded by accel_spank.so,
+ * accel_spank_config.so: config/ as one exported table. Loaded by accel_spank.so,
  * only in the user's own processes. Never prints.
  */
 #include "srun_plugin/config_api.h"

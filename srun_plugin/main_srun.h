@@ -9,7 +9,7 @@
 #include <slurm/spank.h>
 
 /* srun, sbatch, salloc: before the client reads its environment and its options. The
- * words are those behind the plugin in plugstack.conf. */
+ * words are those after the plugin in plugstack.conf. */
 void client_init(int ac, char **av);
 /* srun, sbatch, salloc: an option with its value, once for each place that gives it. 0,
  * or -1 to end the client, with the reason reported. */

@@ -14,7 +14,7 @@ void plugin_error(enum message code, const char *where, const char *cure,
                   const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* Reports an error of a stage above in the same form. */
 void plugin_report(const accel_error_t *err);
-/* Reports the lines of `text` one by one, the first behind `prefix`; leaves out
+/* Reports the lines of `text` one by one, the first after `prefix`; leaves out
  * empty ones. */
 void plugin_lines(const char *prefix, const char *text);
 

@@ -15,7 +15,7 @@
 struct plugstack {
     /* The file that has the line. */
     char file[PATH_MAX];
-    /* The path that the line loads, and the words behind it. */
+    /* The path that the line loads, and the words after it. */
     char plugin[PATH_MAX], words[PATH_MAX];
     /* `found` counts the lines with the plugin; more than one loads it twice. */
     int line, found;

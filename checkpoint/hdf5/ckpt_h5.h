@@ -15,7 +15,7 @@
 #define CKPT_H5_DTYPE_NAME 16
 /* attribute of a dataset of codes: the dtype that they are of */
 #define CKPT_H5_CODES "accel_codes"
-/* of a dataset: "state/" in front or "@index" behind, and a NUL */
+/* of a dataset: "state/" before the name or "@index" after it, and a NUL */
 #define CKPT_H5_NAME_MAX (CKPT_NAME_MAX + 40)
 
 /* How libhdf5 printed its errors before ckpt_h5_begin silenced it. */

@@ -138,7 +138,7 @@ accel_status_t ckpt_span_check(const struct ckpt_reader *r, const struct ckpt_sp
 void ckpt_span_copy(struct ckpt_reader *r, const struct ckpt_span *s,
                     const struct ckpt_slot *slot);
 /* Takes the spans from number `first` on that no other rank shares. A load ends with
- * the first bad piece; a verification reports it and goes on. */
+ * the first bad piece; a verification reports it and continues. */
 accel_status_t ckpt_take_own(struct ckpt_reader *r, size_t first, accel_error_t *err);
 
 /* ---- read_ring.c ----------------------------------------------------------------- */

@@ -269,7 +269,7 @@ const void *accel_ckpt_blob(const accel_ckpt_t *c, const char *name, size_t *byt
     return c->blob + c->blob_at[t - c->m.tensor];
 }
 
-/* Blobs sort behind all tensors, so that the tensors are the first entries. */
+/* Blobs sort after all tensors, so that the tensors are the first entries. */
 size_t accel_ckpt_tensor_count(const accel_ckpt_t *c)
 {
     size_t n = c->m.tensors;

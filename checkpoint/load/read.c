@@ -57,7 +57,7 @@ accel_status_t ckpt_plan_use(struct ckpt_reader *r, const struct ckpt_use *use,
     return st;
 }
 
-/* Byte behind the last element of `part` (off, shape) in the memory of box b. */
+/* Byte after the last element of `part` (off, shape) in the memory of box b. */
 static int64_t last_byte(const struct ckpt_tensor *t, const struct ckpt_mbox *b,
                          const int64_t *off, const int64_t *shape)
 {

@@ -13,7 +13,7 @@
 #include "load/ckpt_load.h"
 #include "load/ckpt_read.h"
 
-/* What a rank tells rank 0, with a bit for each piece of the manifest behind it. */
+/* What a rank tells rank 0, followed by a bit for each piece of the manifest. */
 struct wish {
     uint64_t digest;
     unsigned char piece[];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_ckpt_verify reads every byte of every file and checks every hash; it goes on
+ * accel_ckpt_verify reads every byte of every file and checks every hash; it continues
  * after a finding, so that all damage is named. accel_ckpt_verify_hdf5 does the same
  * for the HDF5 structures, through libhdf5. A checkpoint that is removed meanwhile is
  * not damaged, and a file that is not the checkpoint's is not looked into. Changes

@@ -7,7 +7,7 @@
 #include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
 
-/* A zero extent makes the volume 0, but the extents behind it must still be valid. */
+/* A zero extent makes the volume 0, but the extents after it must still be valid. */
 int64_t ckpt_volume(int ndim, const int64_t *shape)
 {
     int64_t n = 1;

@@ -25,7 +25,7 @@ bool ckpt_box_intersect(int ndim, const int64_t *a_off, const int64_t *a_shape,
  * in the order of the source's memory. Offsets and strides are bytes from the start of
  * either box's memory. */
 struct ckpt_runs {
-    /* dimensions 0 .. outer-1 are looped over; those behind are in the run */
+    /* dimensions 0 .. outer-1 are looped over; those after are in the run */
     int outer;
     /* of each looped dimension: its extent, and where the walk stands */
     int64_t count[ACCEL_CKPT_MAX_DIMS], index[ACCEL_CKPT_MAX_DIMS];
@@ -42,7 +42,7 @@ void ckpt_runs_start(struct ckpt_runs *r, int ndim, size_t elem_bytes,
                      const int64_t *src_off, const int64_t *src_shape,
                      const int64_t *dst_off, const int64_t *dst_shape,
                      const int64_t *part_off, const int64_t *part_shape);
-/* To the next run; sets `done` behind the last. */
+/* To the next run; sets `done` after the last. */
 void ckpt_runs_next(struct ckpt_runs *r);
 
 /* ---- manifest.c: the manifest in memory ------------------------------------------ */
@@ -63,7 +63,7 @@ struct ckpt_file {
 struct ckpt_tensor {
     char *name;
     accel_dtype_t dtype;
-    /* a blob is u8[bytes] and is kept apart: tensors first, blobs behind them */
+    /* a blob is u8[bytes] and is kept apart: tensors first, then blobs */
     bool blob;
     int ndim;
     int64_t shape[ACCEL_CKPT_MAX_DIMS];

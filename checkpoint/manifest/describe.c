@@ -47,7 +47,7 @@ size_t ckpt_boxes_of(const accel_ckpt_t *c, size_t i, int *first_out, int *last_
     return t->boxes;
 }
 
-/* Blobs sort behind all tensors. */
+/* Blobs sort after all tensors. */
 const char *ckpt_blob_at(const accel_ckpt_t *c, size_t i, const void **data_out,
                          size_t *bytes_out)
 {

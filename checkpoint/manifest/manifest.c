@@ -164,7 +164,7 @@ static int compare_boxes(const void *pa, const void *pb)
     return (a->file > b->file) - (a->file < b->file);
 }
 
-/* Shapes are compared whole: entries behind ndim are 0 everywhere. */
+/* Shapes are compared whole: entries past ndim are 0 everywhere. */
 static bool same_tensor(const struct ckpt_tensor *a, const struct ckpt_tensor *b)
 {
     return a->dtype == b->dtype && a->ndim == b->ndim &&
@@ -232,7 +232,7 @@ out:
     return st;
 }
 
-/* Indices of the fragment's tensors and pieces move up behind those already in m. */
+/* Indices of the fragment's tensors and pieces move up past those already in m. */
 accel_status_t ckpt_manifest_merge(struct ckpt_manifest *m,
                                    const struct ckpt_manifest *part, int rank,
                                    accel_error_t *err)

@@ -54,7 +54,7 @@ static bool line_is(const struct parser *p, char kind)
     return p->line_end - p->at >= 2 && p->at[0] == kind && p->at[1] == ' ';
 }
 
-/* The next word of the line, not ended by a NUL; p->at moves behind its blank. */
+/* The next word of the line, not ended by a NUL; p->at moves past its blank. */
 static bool word(struct parser *p, const char **w_out, size_t *len_out)
 {
     const char *stop;
@@ -356,7 +356,7 @@ static accel_status_t parse_box(struct parser *p, struct ckpt_manifest *m, int f
     return st;
 }
 
-/* Everything behind the F lines. A B line belongs to the tensor above it. */
+/* Everything after the F lines. A B line belongs to the tensor above it. */
 static accel_status_t parse_tensors(struct parser *p, struct ckpt_manifest *m,
                                     bool fragment)
 {

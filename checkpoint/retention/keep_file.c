@@ -213,7 +213,7 @@ static struct run_word run_word(const char *run_id)
     return r;
 }
 
-/* The line behind the one at `line`; NULL: there is none. */
+/* The line after the one at `line`; NULL: there is none. */
 static const char *next_line(const char *line)
 {
     const char *end = strchr(line, '\n');

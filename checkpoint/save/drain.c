@@ -39,7 +39,7 @@ struct ckpt_drain {
 
 /* ---- the record ------------------------------------------------------------------ */
 
-/* Collective. Rank 0's text on all ranks, with a NUL behind it. */
+/* Collective. Rank 0's text on all ranks, with a NUL after it. */
 static accel_status_t share_text(const accel_ckpt_coll_t *c, char **text, size_t *bytes,
                                  accel_error_t *err)
 {

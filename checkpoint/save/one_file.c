@@ -13,7 +13,7 @@
 #include "save/ckpt_commit.h"
 #include "ckpt_internal.h"
 
-/* Rank 0 says what comes next: the tensors behind those that it has, up to `last`. */
+/* Rank 0 says what comes next: the tensors after those that it has, up to `last`. */
 struct turn {
     enum { TURN_END, TURN_SEND } what;
     bool blob;
@@ -181,7 +181,7 @@ static size_t send_part(struct ckpt_one_file *o, const struct turn *t)
     return used;
 }
 
-/* Rank 0: tensors from number `first` on that make a round; returns the one behind. */
+/* Rank 0: tensors from number `first` on that make a round; returns the one after. */
 static size_t choose(const struct ckpt_one_file *o, size_t first, struct turn *t_out)
 {
     int64_t sum = tensor_bytes(&o->all, &o->all.tensor[first]);

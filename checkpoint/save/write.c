@@ -126,7 +126,7 @@ static int write_slot(struct ring *r, const struct slot *s)
     return pwrite_all(r->fd, s->data + done, s->bytes - (size_t)done, s->at + done);
 }
 
-/* Has the lock. The slot is written: it, and those behind it that were ready before it,
+/* Has the lock. The slot is written: it, and those after it that were ready before it,
  * are free. */
 static void give_back(struct ring *r, struct slot *s, int error)
 {

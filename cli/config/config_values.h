@@ -24,7 +24,7 @@ const char *config_values_get(const struct config_values *v, const char *key);
 void config_values_free(struct config_values *v);
 
 /* Appends the values as YAML: maps nested, text quoted where YAML would read something
- * else, behind the line that tells editors the schema, where that is installed. Reading
+ * else, after the line that tells editors the schema, where that is installed. Reading
  * it gives the same values. */
 void config_values_yaml(const struct config_values *v, struct strbuf *out);
 

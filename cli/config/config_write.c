@@ -211,7 +211,7 @@ accel_status_t config_file_replace(const char *path, const struct strbuf *text,
     if (is_same(path, text))
         return ACCEL_OK;
     ACCEL_CHECK(st, name_bak(path, bak, err));
-    /* For a symbolic link, .bak becomes the file behind it, which
+    /* For a symbolic link, .bak becomes the file it points to, which
      * is what is replaced. */
     if (linkat(AT_FDCWD, path, AT_FDCWD, bak, AT_SYMLINK_FOLLOW))
         return not_kept(bak, err);

@@ -20,8 +20,8 @@ static const struct {
     { "powersgd", "powersgd" },
 };
 
-/* A NUL behind a copy of a blob's text, up to its first NUL; NULL where there is none.
- * The caller frees it. False: no memory. */
+/* A copy of a blob's text up to its first NUL, with a NUL after it; NULL where there is
+ * none. The caller frees it. False: no memory. */
 static bool text_of(const accel_ckpt_t *c, const char *blob, char **text_out)
 {
     size_t bytes = 0;
@@ -31,7 +31,7 @@ static bool text_of(const accel_ckpt_t *c, const char *blob, char **text_out)
     return !data || *text_out;
 }
 
-/* How many steps the optimizer of that name has done, behind buf. */
+/* How many steps the optimizer of that name has done, after buf. */
 static void add_progress(const char *text, const char *name, char *buf, size_t len)
 {
     char key[96];

@@ -139,7 +139,7 @@ static accel_status_t fill_piece(struct job *j, int fd, const char *name, size_t
 }
 
 /* Encodes one input piece by piece. A piece ends where cutting does not change the ids;
- * without such a place it grows. What is behind the cut moves to the front. */
+ * without such a place it grows. What follows the cut moves to the front. */
 static accel_status_t encode_file(struct job *j, int fd, const char *name,
                                   accel_error_t *err)
 {

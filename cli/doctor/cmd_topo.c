@@ -305,7 +305,7 @@ static int show_own(const struct topo_args *a, const struct given *g,
 }
 
 /* The map of all ranks of a node. In JSON the map is part of the report; as text the
- * report comes first and the map is a table of its own behind it. */
+ * report comes first and the map is a table of its own after it. */
 static int show_map(const struct topo_args *a, const struct given *g,
                     accel_error_t *err)
 {

@@ -128,7 +128,7 @@ static void check_plugin_files(struct doctor *d, const char *plugin)
         dlclose(lib);
 }
 
-/* The words behind the plugin, taken as srun takes them. */
+/* The words after the plugin, taken as srun takes them. */
 static void read_arguments(const struct plugstack *p, struct arguments *a)
 {
     char words[sizeof(p->words)], *rest = words, *word, *av[64];

@@ -73,7 +73,7 @@ static void print_notes(const struct planned *p)
                       "run starts)");
 }
 
-/* The rows of plan_print, which a run prints too, behind what only the
+/* The rows of plan_print, which a run prints too, after what only the
  * command line knows. */
 static int print_plan_text(const struct planned *p, const struct plan *plan,
                            const char *file)

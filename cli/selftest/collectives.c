@@ -196,7 +196,7 @@ static accel_status_t verify_broadcast(const struct round *r, accel_error_t *err
 
 /* ---- the rounds ------------------------------------------------------------------ */
 
-/* One call of the collective. *ms_out is the time of the slowest rank, measured behind
+/* One call of the collective. *ms_out is the time of the slowest rank, measured after
  * a barrier. Wrong values are kept in `bad`, so that this rank still makes the calls
  * its peers make; a call that failed is returned. */
 static accel_status_t play_round(struct round *r, const struct collective *op,

@@ -157,7 +157,7 @@ struct backend {
      * use it at any time, so no step is recorded any more. */
     void *(*native)(const struct backend *be, enum backend_queue q);
     /* The same for one collective, which the caller queues before its next call: what
-     * was recorded before is launched, and a recording goes on behind it. */
+     * was recorded before is launched, and the recording continues after it. */
     void *(*lend)(const struct backend *be, enum backend_queue q);
     /* Returns the first failure known so far; cheap, never waits for the device. */
     accel_status_t (*check)(const struct backend *be, accel_error_t *err);
@@ -204,7 +204,7 @@ struct backend {
      * refused. */
     void *(*reserve)(const struct backend *be, size_t bytes);
     bool (*commit)(const struct backend *be, void *base, size_t from, size_t to);
-    /* Takes all memory behind the range back to the system; commit maps it again, at
+    /* Returns all memory of the range to the system; commit maps it again, at
      * the same addresses. Waits for the device. False: it failed, nothing was taken. */
     bool (*uncommit)(const struct backend *be, void *base, size_t committed);
     void (*release)(const struct backend *be, void *base, size_t reserved,

@@ -23,11 +23,11 @@ struct block_scales {
     /* made by the rule of MX, and bytes (numbers/fp8_blocks.h); else float32 */
     bool e8m0;
     int64_t height, width, cols;
-    /* the codes are [cols, narrow_ld(rows)], with zeros behind the last row: on devices
+    /* the codes are [cols, narrow_ld(rows)], with zeros after the last row: on devices
      * only */
     bool transposed;
     /* Codes and scales have block_lines(rows) rows: a library takes no other number of
-     * lines. Those behind the last row are zeros, with scales of 1. On devices only. */
+     * lines. Those after the last row are zeros, with scales of 1. On devices only. */
     bool padded;
     /* The scale of row r and column c of blocks is number r * row_step + c * col_step.
      * On CPUs rows lie one after the other; a device's library wants them in its own
@@ -111,8 +111,8 @@ static inline int64_t narrow_ld(int64_t rows)
 struct narrow_copy {
     accel_dtype_t type; /* e4m3 or e5m2 */
     int64_t rows, cols;
-    void *copy;       /* [rows, cols] or NULL */
-    void *transposed; /* [cols, narrow_ld(rows)], zeros behind the last row, or NULL */
+    void *copy;         /* [rows, cols] or NULL */
+    void *transposed;   /* [cols, narrow_ld(rows)], zeros after the last row, or NULL */
     const float *scale; /* NULL: there are no copies */
     float *amax;        /* as in quantize; NULL: not wanted */
 };

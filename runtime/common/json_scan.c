@@ -135,7 +135,7 @@ static bool take_unicode(struct json_scan *j, char **to)
     if (code == 0)
         return json_scan_fail(j, "a NUL in a string");
     if (code >= 0xd800 && code < 0xe000) {
-        /* a low half first, or no second escape behind the high half */
+        /* a low half first, or no second escape after the high half */
         if (code >= 0xdc00 || j->end - j->s < 2 || j->s[0] != '\\' || j->s[1] != 'u')
             return json_scan_fail(j, "half of a surrogate pair");
         j->s += 2;
@@ -156,7 +156,7 @@ static void put_byte(const struct json_scan *j, char **to, char c)
         *(*to)++ = c;
 }
 
-/* A backslash and what follows; *to moves behind what was decoded. */
+/* A backslash and what follows; *to moves past what was decoded. */
 static bool take_escape(struct json_scan *j, char **to)
 {
     /* from[i] is the letter of the escape, into[i] the character */

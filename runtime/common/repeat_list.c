@@ -28,7 +28,7 @@ static bool take_count(const char **text, int64_t *n_out)
     return *n_out > 0 && *n_out <= INT_MAX;
 }
 
-/* Takes the next item, "2" or "2(x3)", and the comma behind it. False: the list has
+/* Takes the next item, "2" or "2(x3)", and the comma after it. False: the list has
  * ended, or does not have this form. */
 static bool take_repeat(const char **text, struct repeat *r)
 {

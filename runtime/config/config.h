@@ -69,7 +69,7 @@ enum state_dict { DICT_SHARDED, DICT_FULL, DICT_LOCAL };
 /* When backward gathers the next unit, in the words of fsdp_backward_prefetch. */
 enum backward_prefetch { PREFETCH_NONE, PREFETCH_PRE, PREFETCH_POST };
 enum preempt_signal { PREEMPT_USR1, PREEMPT_USR2 };
-/* Periodic checkpoints are written while training goes on: if there is memory for a
+/* Periodic checkpoints are written while training continues: if there is memory for a
  * copy; in any case; never. */
 enum async_choice { ASYNC_AUTO, ASYNC_TRUE, ASYNC_FALSE };
 /* A save is due while another one is being written. */
@@ -131,7 +131,7 @@ struct config {
     int64_t ckpt_keep_every, ckpt_keep_best;
     char ckpt_metric[64];
     enum metric_mode ckpt_metric_mode;
-    /* Written while training goes on. */
+    /* Written while training continues. */
     enum async_choice ckpt_async;
     enum busy_choice ckpt_when_busy;
     char ckpt_local_dir[1024];

@@ -83,8 +83,8 @@ accel_status_t lines_open(struct lines *l, const char *path,
 }
 
 /* Opens the file of that name again where ours was removed or its server has forgotten
- * it: readers look for the lines there. Not where a later life of the job has replaced
- * it: that one writes its own. */
+ * it: readers look for the lines there. Not where a later attempt of the job has
+ * replaced it: that one writes its own. */
 static int follow_name(struct lines *l)
 {
     const struct lines_writer *by = &l->writer;

@@ -72,9 +72,9 @@ void lines_close(struct lines *l);
 /* Does this line of n > 0 bytes stay? It ends without a newline where it is torn. */
 typedef bool (*lines_stay_f)(const void *user, const char *line, size_t n);
 /* Removes the other lines. A new file takes the place of the old one, so that an
- * earlier life of the job that still runs goes on writing the old one. On a full disk
+ * earlier attempt of the job that still runs keeps writing the old one. On a full disk
  * the end of the old file is cut off instead, which needs no room, unless lines that
- * stay lie behind it. No file: nothing to do. */
+ * stay follow it. No file: nothing to do. */
 accel_status_t lines_trim(const char *path, lines_stay_f stays, const void *user,
                           accel_error_t *err);
 

@@ -37,7 +37,7 @@ struct trim {
     const void *user;
     /* where the part to remove begins; -1: nothing is removed */
     int64_t tail;
-    /* a line behind `tail` stays */
+    /* a line after `tail` stays */
     bool scattered;
     /* no room for another file beside it */
     bool no_room;
@@ -56,11 +56,11 @@ struct reader {
     /* [cap] and a NUL; the next line begins at `at` of `have` bytes */
     char *buf;
     size_t cap, at, have;
-    /* what was where the NUL behind the last line is now */
+    /* what was where the NUL after the last line is now */
     char cut;
 };
 
-/* The next n bytes, with a NUL behind them, which the next call takes back. */
+/* The next n bytes, with a NUL after them, which the next call takes back. */
 static ssize_t hand_out(struct reader *r, size_t n, char **line_out)
 {
     *line_out = r->buf + r->at;
@@ -70,7 +70,7 @@ static ssize_t hand_out(struct reader *r, size_t n, char **line_out)
     return (ssize_t)n;
 }
 
-/* Reads more behind the begin of a line. -1 with errno, 0: there is no more, or the
+/* Reads more after the start of a line. -1 with errno, 0: there is no more, or the
  * line is too long. */
 static ssize_t read_more(struct reader *r)
 {

@@ -15,7 +15,7 @@ enum { LEFT_PATH = 4600, LEFT_GROUP = 4096 };
 
 /* ---- reading --------------------------------------------------------------------- */
 
-/* The number behind `word` at the begin of a line, in bytes where the line says kB.
+/* The number after `word` at the start of a line, in bytes where the line says kB.
  * word "": the file's first number. -1: no file, no such line, or no number. */
 static int64_t left_number(const char *root, const char *path, const char *word)
 {

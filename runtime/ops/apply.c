@@ -92,7 +92,7 @@ static bool open_gradient(struct graph *g, const char *op, accel_tensor_t *in,
 }
 
 /* Gathers inputs and gradients, calls the program. A rehearsal (shapes_only) makes the
- * same allocations but skips the call: there is no memory behind the pointers. */
+ * same allocations but skips the call: the pointers point to no memory. */
 static bool apply_backward(struct graph *g, const struct tape_entry *e)
 {
     const accel_op_t *own = e->ref[0];

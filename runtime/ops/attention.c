@@ -281,7 +281,7 @@ static void append(struct graph *g, struct attention *p, const accel_attention_t
         /* kv_heads_of: 0 is keys, 1 is values */
         all[i] = kv_heads_of(o->cache, o->layer, i);
         to[i] = writable(all[i], false);
-        /* behind the positions that the cache holds */
+        /* after the positions that the cache holds */
         to[i].data = (char *)to[i].data + (size_t)(o->cache->length * all[i].row) *
                                               accel_dtype_bytes(g->compute);
     }

@@ -67,7 +67,7 @@ static int64_t vocab_of(const accel_tensor_t *x, const accel_tensor_t *weight)
     return weight ? weight->dim[0] : x->dim[x->ndim - 1];
 }
 
-/* in: x, weight, targets. stats holds lse[rows], loss[rows] and count[1], one behind
+/* in: x, weight, targets. stats holds lse[rows], loss[rows] and count[1], one after
  * the other. */
 static struct head head_of(accel_tensor_t *const *in, const accel_tensor_t *stats,
                            const accel_tensor_t *logits, int64_t chunk, struct xent how)

@@ -41,7 +41,7 @@ static bool is_padded(const struct narrowing *m)
            m->tensor != FP8_WEIGHT;
 }
 
-/* Where the scales lie that are the copy's own, behind its numbers. */
+/* Where the scales lie that are the copy's own, after its numbers. */
 static size_t own_place(const struct narrowing *m)
 {
     const int64_t lines = m->transposed  ? narrow_ld(m->rows)
@@ -172,7 +172,7 @@ static struct narrow_copy whole_copy(const struct narrowing *m, const float *sca
 }
 
 /* Current scaling: reads the numbers twice, the first time while they are made where
- * they wait. Each copy has the scale behind it. */
+ * they wait. Each copy is followed by its scale. */
 static void quantize_by_itself(struct graph *g, const struct narrowing *m,
                                struct wide_matrix *src)
 {

@@ -201,7 +201,7 @@ static void five(const accel_tensor_t *x, int first, int second, int64_t dim[5])
         dim[i] = 1;
     for (int i = 0; i < x->ndim; i++)
         /* the index counts the borders that i has passed: 0 before first, 1 at it, 2
-         * between, 3 at second, 4 behind */
+         * between, 3 at second, 4 after it */
         dim[(i >= first) + (i > first) + (i >= second) + (i > second)] *= x->dim[i];
 }
 

@@ -213,7 +213,7 @@ static const char *why_unbound(const accel_t *run, const char *mask)
     return NULL;
 }
 
-/* Binds the threads, unless that would do harm. Without permission the run goes on
+/* Binds the threads, unless that would do harm. Without permission the run continues
  * unbound: it is only slower. */
 static void bind_process(accel_t *run, const char *mask)
 {

@@ -16,7 +16,7 @@
  * of the others. */
 struct powersgd_shape {
     int64_t rows, cols;
-    /* elements behind it that belong to none, and are left alone */
+    /* elements after it that belong to none, and are left alone */
     int64_t gap;
 };
 
@@ -26,7 +26,7 @@ struct powersgd;
 accel_status_t powersgd_check(const accel_powersgd_t *rule, accel_error_t *err);
 /* The rule with its defaults filled in. */
 accel_powersgd_t powersgd_rule(const accel_powersgd_t *rule);
-/* Shapes lie one behind the other in the flat gradient. `be` must outlive it and holds
+/* Shapes lie one after the other in the flat gradient. `be` must outlive it and holds
  * all memory but two small copies on the host; NULL: no memory, for powersgd_sizes
  * only. `seed` is the same on all ranks. Errors: ACCEL_EINVAL (rule, shapes). */
 accel_status_t powersgd_open(struct powersgd **powersgd_out, const struct backend *be,

@@ -31,7 +31,7 @@ struct powersgd {
     /* what is sent as it is; batched: what the square is made of */
     struct flat_range *range;
     int ranges;
-    /* elements of the arrays below; `plains` lie behind the `lefts` */
+    /* elements of the arrays below; the `plains` follow the `lefts` */
     int64_t errors, lefts, rights, plains;
     /* memory of the backend: what is missing; the left factors of all matrices and the
      * ranges that are sent as they are, side by side; the right factors */

@@ -27,7 +27,7 @@ accel_status_t scaler_begin(struct scaler *out, const accel_scaler_t *rule,
 /* At the end of a step, once: was any gradient not finite? */
 void scaler_update(struct scaler *s, bool overflow);
 /* No gradient is finite at any scale: it has fallen so far that dividing by it is not
- * exact any more. torch goes on, and divides by 0 in the end. */
+ * exact any more. torch continues, and divides by 0 in the end. */
 bool scaler_is_spent(const struct scaler *s);
 /* Where it stands, for checkpoints, to the bit; and back. ACCEL_ECORRUPT, with the
  * place `where`: no such text. */

@@ -22,11 +22,11 @@
 
 #define HISTORY_FILE "history"
 #define LINE_MAX_LEN 256
-/* of a longer file the end is read, which has the lines of the last lives */
+/* of a longer file the end is read, which has the lines of the last attempts */
 #define HISTORY_MOST ((size_t)16 << 20)
 
 /* The plugin's variables come first: when srun asks for a new allocation, Slurm's count
- * starts again at 0. Values that make no sense mean a first life. */
+ * starts again at 0. Values that make no sense mean a first attempt. */
 struct incarnation incarnation_read(void)
 {
     struct incarnation i = { .job = env_long("SLURM_JOB_ID", 0) };
@@ -93,9 +93,9 @@ static void take_save(struct history *h, struct pace *p, const char *line)
 }
 
 /* Takes one line of the file into account. Every change of this job's incarnation
- * number is a restart, whoever asked for it; a life that was stopped before it began
- * has no start line. *incarnation: the number of the last life so far, -1 at first.
- * Times of checkpoints count from other jobs, too. */
+ * number is a restart, whoever asked for it; an attempt that was stopped before it
+ * began has no start line. *incarnation: the number of the last attempt so far, -1 at
+ * first. Times of checkpoints count from other jobs, too. */
 static void take_line(struct history *h, const struct incarnation *us, const char *line,
                       double *incarnation)
 {
@@ -179,7 +179,7 @@ static accel_status_t check_limit(const accel_t *run, accel_error_t *err)
 }
 
 /* Takes all of `text` into account; of a longer line its begin. Returns the incarnation
- * number of the last life, -1 without one. */
+ * number of the last attempt, -1 without one. */
 static double take_text(accel_t *run, const char *text, size_t len)
 {
     double incarnation = -1;
@@ -199,7 +199,7 @@ static double take_text(accel_t *run, const char *text, size_t len)
     return incarnation;
 }
 
-/* A missing file is a first life. So is one that cannot be read: history_add says
+/* A missing file is a first attempt. So is one that cannot be read: history_add says
  * why. */
 accel_status_t history_start(accel_t *run, accel_error_t *err)
 {

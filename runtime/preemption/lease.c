@@ -83,8 +83,8 @@ static int write_holder(int fd, const char *text)
 enum holder {
     NOBODY,  /* no such line */
     US,      /* this very run */
-    EARLIER, /* an earlier life of our job */
-    ANOTHER, /* a later life, or another run */
+    EARLIER, /* an earlier attempt of our job */
+    ANOTHER, /* a later attempt, or another run */
 };
 
 /* Is it a complete line as describe_us writes it? Half a line (a full disk, a reader in
@@ -107,8 +107,8 @@ static bool is_whole(const char *line, struct incarnation *job_out)
     return (n[0] && !line[n[0]]) || (n[1] && !line[n[1]]) || (n[2] && !line[n[2]]);
 }
 
-/* A life is earlier if it belongs to the same first job and has a smaller number.
- * Without a job there are no lives: any other line is another run. */
+/* An attempt is earlier if it belongs to the same first job and has a smaller number.
+ * Without a job there are no attempts: any other line is another run. */
 static enum holder who_holds(const char *line, const char *ours,
                              const struct incarnation *us)
 {
@@ -185,8 +185,8 @@ static accel_status_t lease_refuse(const accel_t *run, const char *holder,
 }
 
 /* In this order: lock, read, judge, write, fence. The lock alone does not decide: an
- * earlier life loses although it holds the lock, and without locks (some network file
- * systems) the run goes on with a warning. */
+ * earlier attempt loses although it holds the lock, and without locks (some network
+ * file systems) the run continues with a warning. */
 accel_status_t lease_take(accel_t *run, accel_error_t *err)
 {
     char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
@@ -225,7 +225,7 @@ accel_status_t lease_take(accel_t *run, accel_error_t *err)
     if (rc != 0)
         return accel_fail_at(err, A0920, path, "free space, or check the file system",
                              "cannot write the checkpoint lock: %s", strerror(rc));
-    /* An earlier life in the middle of a save may have read the file before we wrote
+    /* An earlier attempt in the middle of a save may have read the file before we wrote
      * it: this takes its unfinished save away. */
     return accel_ckpt_fence(run->ckpt_dir, err);
 }
@@ -244,7 +244,7 @@ static accel_status_t fenced(const accel_t *run, const char *holder, accel_error
         holder[0] ? holder : "the lock does not say which");
 }
 
-/* The lock file cannot be used: warns once, and the run goes on. `error`: errno. */
+/* The lock file cannot be used: warns once, and the run continues. `error`: errno. */
 static accel_status_t go_on(accel_t *run, const char *path, const char *what, int error)
 {
     if (!run->life.lease_warned)
@@ -256,7 +256,7 @@ static accel_status_t go_on(accel_t *run, const char *path, const char *what, in
 }
 
 /* The lock file was replaced: takes the lock on the new one, `fd`, and drops the old
- * one. False: somebody else holds it who is not an earlier life of ours; `holder` is
+ * one. False: somebody else holds it who is not an earlier attempt of ours; `holder` is
  * then its line and `fd` closed. */
 static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t len)
 {
@@ -274,7 +274,7 @@ static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t
 }
 
 /* Nobody took over, but the file does not name us: writes our line again.
- * `forced`: it names an earlier life, which must learn of us whether or not it
+ * `forced`: it names an earlier attempt, which must learn of us whether or not it
  * still holds the lock. */
 static accel_status_t restore(accel_t *run, const char *path, bool forced,
                               accel_error_t *err)

@@ -384,7 +384,7 @@ static const char *job_id(void)
     return job && *job && strspn(job, "0123456789") == strlen(job) ? job : NULL;
 }
 
-/* Without a buffer for the answer there is none: the caller goes on without. */
+/* Without a buffer there is no answer, and the caller does without one. */
 bool requeue_facts(const struct accel_log *log, int seconds,
                    struct requeue_job_facts *facts_out)
 {

@@ -112,7 +112,7 @@ struct leaving {
     char text[sizeof(((accel_t *)0)->ckpt_dir) + 384]; /* for the error */
 };
 
-/* Ends the life on all ranks. */
+/* Ends the attempt on all ranks. */
 static accel_status_t end_life(accel_t *run, int sig, const struct leaving *l,
                                accel_error_t *err)
 {

@@ -193,7 +193,7 @@ static accel_status_t extend(struct text *t, int count, accel_error_t *err)
 }
 
 /* The graph's mode is set back also on failure. out[] is written only on success; -1
- * stands behind an early end. */
+ * follows an early end. */
 accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int n,
                               int32_t *out, int count, const accel_sampling_t *sampling,
                               accel_error_t *err)

@@ -85,7 +85,7 @@ void loss_scale_found(accel_t *run, bool overflow)
     run->scaling.overflow = run->scaling.overflow || overflow;
 }
 
-/* torch goes on with ever smaller scales; what is said here is what it leaves to its
+/* torch continues with ever smaller scales; what is said here is what it leaves to its
  * users to find out. */
 static void warn_of_small_scale(accel_t *run)
 {

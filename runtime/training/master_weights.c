@@ -67,7 +67,7 @@ static accel_status_t gradients_begin(accel_t *run, accel_error_t *err)
 
 /* ---- in the texts of checkpoints ------------------------------------------------- */
 
-/* Bits that are stored alike, "bf16" and "none", differ in how a run goes on only. */
+/* Bits that are stored alike, "bf16" and "none", differ only in how a run continues. */
 static const char *const words[] = { [MASTERS_F32] = "float32",
                                      [MASTERS_BF16] = "bf16",
                                      [MASTERS_NONE] = "none",

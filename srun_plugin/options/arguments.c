@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words behind the plugin in plugstack.conf, a file of root's. Nothing is opened or
+ * The words after the plugin in plugstack.conf, a file of root's. Nothing is opened or
  * said here.
  */
 #include "srun_plugin/options/arguments.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stands behind the plugin in plugstack.conf. Runs in srun, sbatch and salloc, and
+ * What stands after the plugin in plugstack.conf. Runs in srun, sbatch and salloc, and
  * in accel doctor.
  */
 #ifndef ACCEL_SRUN_PLUGIN_ARGUMENTS_H

@@ -46,7 +46,7 @@ static bool find_script(const char *name, char *out, size_t len)
 }
 
 /* Copies the next word from *p (up to `end`) to *out, with quotes and backslashes
- * removed as sbatch does, and moves both pointers behind it. False at the end of the
+ * removed as sbatch does, and moves both pointers past it. False at the end of the
  * line or at a comment. */
 static bool next_word(const char **p, const char *end, char **out)
 {
@@ -61,7 +61,7 @@ static bool next_word(const char **p, const char *end, char **out)
         if (quote ? *c == quote : *c == '"' || *c == '\'') {
             quote = quote ? '\0' : *c;
         } else if (*c == '#' && !quote) {
-            /* A comment, also right behind a word. */
+            /* A comment, also right after a word. */
             c = end;
             break;
         } else {
@@ -108,7 +108,7 @@ bool script_find(char **argv, char *out, size_t len)
     return argv[command] && find_script(argv[command], out, len);
 }
 
-/* Two passes: one to count the words, one to store them behind their pointers. */
+/* Two passes: one to count the words, one to store them after their pointers. */
 char **script_read(char **argv)
 {
     size_t len = 0, command = cmdline_command(argv), count;

@@ -12,7 +12,7 @@
 /* Larger scripts are not looked into. */
 #define SCRIPT_MAX (256u << 10)
 
-/* Words of the #SBATCH lines of the script that argv names, behind its name,
+/* Words of the #SBATCH lines of the script that argv names, after its name,
  * NULL-terminated, in one malloc; to be scanned with cmdline_*. NULL: there is no
  * script to look into. */
 char **script_read(char **argv);

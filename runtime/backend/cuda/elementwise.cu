@@ -112,7 +112,7 @@ template <typename T> struct dropout_block_op {
     }
     template <int V> __device__ void finish(int64_t block, float (*)[V]) const
     {
-        /* the first block may begin before the array, the last may end behind it */
+        /* the first block may begin before the array, the last may end past it */
         const int64_t begin = 4 * block - (int64_t)(op.mask.first % 4);
         float keep[4];
 

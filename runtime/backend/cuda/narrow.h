@@ -123,7 +123,7 @@ static __device__ inline void store_rounded(T *to, float *v)
 /* A SOURCE of numbers has INPUTS; AHEAD, the rows of which a thread keeps them for a
  * transposed copy; load<V>(at, x[INPUTS][V]), which reads what elements
  * at .. at + V - 1 need; and codes<V>(n, at, x), which returns their codes and writes
- * what they leave behind. As an operation for map: */
+ * what they leave. As an operation for map: */
 template <typename SOURCE> struct narrow_op {
     enum { INPUTS = SOURCE::INPUTS };
     SOURCE source;
@@ -244,7 +244,7 @@ static __device__ inline void turn_strip(const SOURCE &source, struct narrowing 
     }
 }
 
-/* Columns in y. Zeros behind the last row; ld is narrow_ld(rows). */
+/* Columns in y. Zeros after the last row; ld is narrow_ld(rows). */
 template <int V, typename SOURCE>
 static __global__ void __launch_bounds__(MAP_BLOCK, 3)
     turn_kernel(SOURCE source, struct narrow_copy to, int64_t ld)

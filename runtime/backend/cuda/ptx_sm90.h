@@ -96,7 +96,7 @@ template <int COUNT> static __device__ __forceinline__ void ptx_fewer_registers(
 
 /* Describes a tile of 16-bit elements in shared memory, of rows of 64 elements with the
  * swizzle of 128 bytes, 8 rows per 1024 bytes; its start is a multiple of 1024, or 32,
- * 64 or 96 bytes behind one. leading: bytes from 64 columns to the next 64, for
+ * 64 or 96 bytes past one. leading: bytes from 64 columns to the next 64, for
  * ptx_products_add; 0 where there is one block of 64. */
 static __device__ __forceinline__ uint64_t ptx_tile(const void *at, unsigned leading)
 {

@@ -19,7 +19,7 @@ static_assert((int)TILE == (int)SCALE_TILE_LINES && (int)TILE == 4 * (int)SCALE_
 /* One of the copies. */
 struct block_copy {
     f8_t *dst; /* NULL: none */
-    /* rows that are written, of which those behind the last are zeros */
+    /* rows that are written, of which those after the last are zeros */
     int64_t lines;
     struct block_scales s;
 };
@@ -47,7 +47,7 @@ static __device__ inline int group_of(const struct block_scales &s, int r, int c
     return r / (int)s.height * (TILE / (int)s.width) + c / (int)s.width;
 }
 
-/* Zeros behind the matrix. PACKED, here and below: rows of numbers and codes are whole
+/* Zeros after the matrix. PACKED, here and below: rows of numbers and codes are whole
  * packs. */
 template <bool PACKED, typename T>
 static __device__ inline void tile_read(const struct block_task &o, const T *src,

@@ -190,7 +190,7 @@ template <int V> static __device__ inline int64_t place(int i)
     return (int64_t)(i / V * XENT_BLOCK + (int)threadIdx.x) * V + i % V;
 }
 
-/* Loads this thread's elements of the piece that begins at `begin`; zeros behind the
+/* Loads this thread's elements of the piece that begins at `begin`; zeros after the
  * row. */
 template <int V>
 static __device__ inline void load_piece(float *v, const float *x, int64_t begin,

@@ -26,7 +26,7 @@ static void meta_copy(const struct backend *be, void *dst, const void *src,
 {
 }
 
-/* The host sees defined values, so that code which reads a loss goes on. */
+/* The host sees defined values, so that code which reads a loss can continue. */
 static void meta_to_host(const struct backend *be, float *host, const void *src,
                          accel_dtype_t type, int64_t n)
 {
@@ -46,7 +46,7 @@ static void meta_from_host(const struct backend *be, void *dst, const void *host
 }
 
 /* What an empty kernel returns. -1: no id is out of range. Ids are not read; there may
- * be no memory behind them. */
+ * be no memory at their addresses. */
 #define EMPTY_void
 #define EMPTY_int64_t return -1
 #define EMPTY_double  return 0

@@ -203,7 +203,7 @@ static bool copy_scalar(struct yaml_node *n, const yaml_event_t *e,
     return n->text != NULL;
 }
 
-/* Reports anchors and tags, but reading goes on, so that all problems are shown. */
+/* Reports anchors and tags, and reads on, so that all problems are shown. */
 static void check_decoration(struct config_report *r, const yaml_event_t *e)
 {
     const yaml_char_t *anchor = NULL, *tag = NULL;

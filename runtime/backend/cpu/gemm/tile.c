@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The micro-kernels behind tile.h: a block of rows x lanes of the result stays in
+ * The micro-kernels of tile.h: a block of rows x lanes of the result stays in
  * registers while k runs. AVX-512: 8 x 32, AVX2: 6 x 16, else plain C. They take no
  * memory, and control flow never depends on the values.
  */

@@ -58,7 +58,7 @@ static __device__ __forceinline__ void decode_load(float *to, const float *from,
         load<FOUR>(to + e, from + decode_at<V>(n, g, i, e));
 }
 
-/* Packs of row j and those behind it. There is no test around a load, so that all are
+/* Packs of row j and those after it. There is no test around a load, so that all are
  * on their way before the first is used: instead of rows from `end` on the last one is
  * read. */
 template <int V, typename T>

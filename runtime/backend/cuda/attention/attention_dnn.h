@@ -87,7 +87,7 @@ static inline struct dnn_shape dnn_heads_shape(const struct attention *p, bool k
                         keys ? p->keys : p->queries, p->head_width, sample, head, row);
 }
 
-/* A tensor that lives inside the fused kernel only. */
+/* A tensor that exists only inside the fused kernel. */
 static inline void *dnn_virtual(struct dnn_graph *g, int type,
                                 const struct dnn_shape *shape)
 {

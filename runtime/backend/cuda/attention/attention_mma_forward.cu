@@ -52,7 +52,7 @@ static __device__ __forceinline__ void forward_tile(const struct attention &p,
 
     mma_clear<WIDTH>(acc);
     /* Keys are copied while the tile before is added up, values while scores are made.
-     * No other thread may still read what the block's last tile left behind. */
+     * No other thread may still read what the block's last tile left there. */
     __syncthreads();
     mma_stage<WIDTH, ATTN_TILE>(
         sh.q, attn_rows_of<T>(p.q, t.b, t.h, t.q0, t.queries, 1.0f), d);

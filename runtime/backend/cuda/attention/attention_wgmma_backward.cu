@@ -168,7 +168,7 @@ static __device__ __forceinline__ void wg_key_tile(const struct attention &p,
     const int own = mma_first() / ATTN_TILE * ATTN_TILE * WG_PANEL;
     float dk[WIDTH / 8][4], dv[WIDTH / 8][4];
 
-    /* tiles of kept gradients in a row; a block's second half may lie behind the last
+    /* tiles of kept gradients in a row; a block's second half may lie past the last
      * one */
     const int across = (int)((p.keys + ATTN_TILE - 1) / ATTN_TILE);
     const int down = (walk.end + ATTN_TILE - 1) / ATTN_TILE;

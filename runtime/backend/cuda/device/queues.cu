@@ -167,7 +167,7 @@ void *cuda_native(const struct backend *be, enum backend_queue q)
 }
 
 /* A collective is never recorded. NCCL's calls could be, but each recording makes it
- * set up a plan that lives as long as the graph. */
+ * set up a plan that is kept as long as the graph. */
 void *cuda_lend(const struct backend *be, enum backend_queue q)
 {
     struct cuda_state *s = cuda_state_of(be);

@@ -136,7 +136,7 @@ static struct cuda_range **find_range(struct cuda_state *s, const void *base)
     return at;
 }
 
-/* Backs [backed, backed + bytes) with memory, which lives until it is unmapped. */
+/* Backs [backed, backed + bytes) with memory, which stays until it is unmapped. */
 static bool back(struct cuda_state *s, struct cuda_range *r, size_t bytes)
 {
     CUmemAllocationProp prop = memory_of(s);
@@ -212,7 +212,7 @@ bool cuda_uncommit(const struct backend *be, void *base, size_t committed)
     return true;
 }
 
-/* Unmaps what was mapped; the memory behind goes with its last mapping. */
+/* Unmaps what was mapped; the memory itself is freed with its last mapping. */
 static void drop_range(struct cuda_state *s, struct cuda_range *r)
 {
     if (r->backed)

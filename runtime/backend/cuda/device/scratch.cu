@@ -77,7 +77,7 @@ void cuda_scratch_free(struct cuda_state *s, void *p)
     if (cuda_graph_scratch_free(s, p))
         return;
     if (s->pool)
-        /* after a failure, too: cuda_recover goes on with the same pool */
+        /* after a failure, too: cuda_recover keeps the same pool */
         cuda_ok(s, cudaFreeAsync(p, s->now), "cudaFreeAsync");
     else if (cuda_await_all(s)) /* as cudaFree would, without the watch */
         CHECK(s, cudaFree(p));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the matrix products share: the state behind cuda_state.blas.
+ * What the files of the matrix products share: what cuda_state.blas points to.
  */
 #ifndef ACCEL_BACKEND_CUDA_GEMM_H
 #define ACCEL_BACKEND_CUDA_GEMM_H

@@ -80,7 +80,7 @@ static inline bool gemm_narrow_in(const struct gemm *p)
     return (p->a_type != ACCEL_F32 && p->a_type == p->b_type) || gemm_is_fp8(p->a_type);
 }
 
-/* Rows of the product that cuBLASLt makes: what is behind the last one of c stays in
+/* Rows of the product that cuBLASLt makes: what follows the last one of c stays in
  * scratch. */
 static inline int64_t gemm_rows(const struct gemm *p)
 {

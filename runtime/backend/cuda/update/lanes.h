@@ -3,7 +3,7 @@
  * Numbers that share a scale, one to a lane: 8-bit moments, of which 16 lanes have
  * a block (numbers/moments.h), and arrays with a power of two for each 32, of which a
  * warp has one (numbers/scaled.h). All lanes of a warp call what finds a scale; those
- * behind the range have no number, and count as 0.
+ * past the range have no number, and count as 0.
  */
 #ifndef ACCEL_BACKEND_CUDA_LANES_H
 #define ACCEL_BACKEND_CUDA_LANES_H

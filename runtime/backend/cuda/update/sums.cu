@@ -22,7 +22,7 @@ static __global__ void __launch_bounds__(SUM_BLOCK)
     rows_kernel(OP op, int64_t rows, int64_t n, int64_t parts, float *room)
 {
     __shared__ float sums[WARP];
-    /* thread t of part x starts at pack x G + t and goes on by parts G packs, so that
+    /* thread t of part x starts at pack x G + t and advances by parts G packs, so that
      * neighbours read neighbouring packs */
     const int64_t first = ((int64_t)blockIdx.x * G + threadIdx.x % G) * V;
     const int64_t step = parts * G * V, packed = n / V * V;

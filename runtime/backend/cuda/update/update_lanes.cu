@@ -169,7 +169,7 @@ template <typename STEP> struct lanes_list {
     struct scaled_arrays with[LANES_SPANS];
 };
 
-/* A block per part. All its threads go through the whole part, also behind the
+/* A block per part. All its threads go through the whole part, also past the
  * range. */
 template <typename OP>
 static __global__ void __launch_bounds__(LANES_BLOCK)
