@@ -3,12 +3,39 @@
  * The path of gradients from the full unit to the shard. A ring's float32 reduce buffer
  * is reduce-scattered (float32 sums in rank order, added to the gradient shard) when
  * backward moves to another unit of that ring. Where each rank stores everything,
- * gradients are accumulated in place and all-reduced once, before their optimizer's
- * step; with local SGD they stay as they are. Copies of gradient shards are also summed
- * before that step.
+ * gradients are accumulated in place. In: the order in which backward asks for units.
+ * Out: sums that gradient_reduction.c completes.
  */
 #include "numbers/wire.h"
 #include "shard/shard_impl.h"
+
+/* ---- the queue of reductions ----------------------------------------------------- */
+
+void shard_begin_reduce(struct shard *s)
+{
+    s->be->settle(s->be);
+    s->be->record(s->be, s->computed, QUEUE_COMPUTE);
+    s->be->wait(s->be, QUEUE_REDUCE, s->computed);
+    s->be->use(s->be, QUEUE_REDUCE);
+}
+
+/* The reduction overlaps with the backward of the next unit until that needs the
+ * buffer. */
+void shard_end_reduce(struct shard *s)
+{
+    s->be->record(s->be, s->reduced, QUEUE_REDUCE);
+    s->be->use(s->be, QUEUE_COMPUTE);
+    s->reducing = true;
+}
+
+void shard_wait_reduced(struct shard *s)
+{
+    if (s->reducing)
+        s->be->wait(s->be, QUEUE_COMPUTE, s->reduced);
+    s->reducing = false;
+}
+
+/* ---- from a backward to the shards ----------------------------------------------- */
 
 /* What the reduce buffer is brought to: one rank sends nothing. */
 static accel_dtype_t wire_of(const struct shard *s, const struct shard_unit *u)
@@ -143,9 +170,7 @@ void shard_multiply(const struct shard *s, const struct backend *be, int optim,
         be->scale(be, first, count, by);
 }
 
-/* Complete gradients become this rank's part of a sum again, which shard_reduce
- * completes as if all backwards had come before it. */
-static void reopen(struct shard *s, struct shard_trainer *t)
+void shard_reopen(struct shard *s, struct shard_trainer *t)
 {
     if (t->reduced != 1.0f) {
         shard_settle_home(s);
@@ -161,7 +186,7 @@ static void touch(struct shard *s, int unit)
     struct shard_trainer *t = &s->trainer[s->unit[unit].def->optim];
 
     if (t->reduced != 0)
-        reopen(s, t);
+        shard_reopen(s, t);
     t->dirty = true;
 }
 
@@ -195,7 +220,8 @@ accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
     return ACCEL_OK;
 }
 
-void shard_close_units(struct shard *s)
+/* Marks all reduce buffers as without a unit. */
+static void close_units(struct shard *s)
 {
     for (int i = 0; i < s->rings; i++)
         s->ring[i].open = -1;
@@ -211,7 +237,7 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
                             (float)accumulate * s->loss_scale);
     s->in_backward = true;
     s->last_unit = -1;
-    shard_close_units(s);
+    close_units(s);
     s->order_at = 0;
     return ACCEL_OK;
 }
@@ -241,94 +267,6 @@ void shard_loss_scale(struct shard *s, float scale)
     }
 }
 
-/* All-reduces the gradients stored here with those of `others`, in float32. */
-static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
-                               accel_error_t *err)
-{
-    accel_status_t st = ACCEL_OK;
-
-    /* The reduce-scatter that made the values went by this queue, so no event
-     * is needed. */
-    if (s->reduce)
-        s->be->use(s->be, QUEUE_REDUCE);
-    else
-        shard_begin_reduce(s);
-    for (int i = 0; i < s->units && !st; i++) {
-        const struct shard_unit *u = &s->unit[i];
-
-        const bool narrow = shard_has_narrow_gradients(s);
-
-        if (u->grad_at < 0 || u->def->optim != optim)
-            continue;
-        st = comm_all_reduce(others,
-                             narrow ? shard_widen_gradient(s, u) : s->grad + u->grad_at,
-                             (size_t)u->stored, ACCEL_F32, COMM_SUM, err);
-        if (narrow && !st)
-            shard_narrow_gradient(s, u);
-    }
-    shard_end_reduce(s);
-    return st;
-}
-
-/* Sums over the ranks where each stores everything; *scale_out is what is left to
- * multiply by. */
-static accel_status_t sum_copies(struct shard *s, int optim, float *scale_out,
-                                 accel_error_t *err)
-{
-    s->trainer[optim].reduced *= (float)s->world;
-    if (!s->wire)
-        return sum_with(s, optim, s->reduce_data, err);
-    *scale_out = s->step_scale;
-    return shard_sum_narrow(s, optim, err);
-}
-
-/* What no reduce-scatter has summed and scaled. Without a reduce buffer (NO_SHARD, or
- * one rank) that is everything. */
-static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
-{
-    float scale = (s->reduce ? 1.0f : s->grad_scale) * s->step_scale;
-    accel_status_t st = ACCEL_OK;
-
-    if (shard_compresses(s, optim)) {
-        s->trainer[optim].reduced = scale * (float)s->world;
-        return shard_compress(s, optim, scale * (float)s->world, err);
-    }
-    s->trainer[optim].sums++;
-    s->trainer[optim].reduced = scale;
-    if (s->world > 1 && !s->reduce && !s->o.local)
-        st = sum_copies(s, optim, &scale, err);
-    if (!st && s->copies) {
-        shard_settle_home(s);
-        st = sum_with(s, optim, s->copies, err);
-        s->trainer[optim].reduced *= (float)comm_size(s->copies);
-    }
-    shard_wait_reduced(s);
-    if (st == ACCEL_OK && scale != 1.0f)
-        shard_multiply(s, s->be, optim, scale);
-    return st;
-}
-
-/* The ranks compare the order of their units once for all backwards before it. */
-accel_status_t shard_reduce(struct shard *s, int optim, accel_error_t *err)
-{
-    accel_status_t st = ACCEL_OK;
-
-    if (s->trainer[optim].reduced != 0)
-        return ACCEL_OK;
-    if (s->reduce)
-        st = shard_order_check(s, err);
-    return st ? st : complete(s, optim, err);
-}
-
-accel_status_t shard_reduce_early(struct shard *s, int optim, accel_error_t *err)
-{
-    accel_status_t st = shard_reduce(s, optim, err);
-
-    if (st == ACCEL_OK)
-        reopen(s, &s->trainer[optim]);
-    return st;
-}
-
 bool shard_is_reduced(const struct shard *s, int optim)
 {
     return s->trainer[optim].reduced != 0;
@@ -350,4 +288,78 @@ accel_status_t shard_backward_end(struct shard *s, accel_error_t *err)
     s->in_backward = false;
     s->order_len = s->order_at;
     return st;
+}
+
+/* ---- the gradients that lie here ------------------------------------------------- */
+
+/* The gradients are zero, and nothing of them has been reduced. */
+static void forget_gradients(struct shard *s, int optim)
+{
+    s->trainer[optim].dirty = false;
+    s->trainer[optim].reduced = 0;
+    for (int i = 0; i < s->units; i++)
+        if (s->unit[i].def->optim == optim) {
+            s->unit[i].partial = false;
+            s->unit[i].sums = 0;
+        }
+}
+
+void shard_zero(struct shard *s, int optim)
+{
+    int64_t count;
+    float *first;
+
+    shard_settle_home(s);
+    shard_wait_reduced(s);
+    if (shard_has_narrow_gradients(s))
+        shard_zero_gradients(s, optim);
+    for (int at = 0; !shard_has_narrow_gradients(s) &&
+                     shard_next_gradients(s, optim, &at, &first, &count);)
+        s->home->zero(s->home, first, (size_t)count * sizeof(*first));
+    forget_gradients(s, optim);
+}
+
+void shard_updated(struct shard *s, int optim)
+{
+    forget_gradients(s, optim);
+    shard_ring_drop(s, optim);
+    s->copied = false;
+    for (int i = 0; i < s->units; i++)
+        if (s->unit[i].def->optim == optim)
+            s->unit[i].fresh = false;
+}
+
+void shard_scale(struct shard *s, int optim, float factor)
+{
+    shard_settle_home(s);
+    shard_multiply(s, s->home, optim, factor);
+}
+
+/* NaN stays what it is: the step finds it. */
+void shard_clamp(struct shard *s, int optim, float limit)
+{
+    int64_t count;
+    float *first;
+
+    shard_settle_home(s);
+    if (shard_has_narrow_gradients(s)) {
+        shard_change_gradients(s, optim, s->home->clamp, limit);
+        return;
+    }
+    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
+        s->home->clamp(s->home, first, count, limit);
+}
+
+/* Slots lose their pins with their units: nobody holds values any more. */
+void shard_abandon(struct shard *s)
+{
+    s->in_backward = false;
+    s->last_unit = -1;
+    close_units(s);
+    s->order_at = s->order_len = 0;
+    s->hash = 0;
+    shard_ring_settle(s);
+    for (int i = 0; i < s->trainers; i++)
+        shard_zero(s, i);
+    shard_loaded(s);
 }

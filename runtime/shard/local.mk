@@ -1,17 +1,16 @@
 # shard/
 libaccel_core_la_SOURCES += \
-	runtime/shard/abandon.c \
 	runtime/shard/checkpoint_dtypes.c \
 	runtime/shard/compressed.c \
 	runtime/shard/flat_boxes.c \
 	runtime/shard/fp8_gather.c \
 	runtime/shard/fp8_gradients.c \
+	runtime/shard/gradient_reduction.c \
 	runtime/shard/gradients.c \
 	runtime/shard/init.c \
 	runtime/shard/masters.c \
 	runtime/shard/own_update.c \
 	runtime/shard/powersgd_boxes.c \
-	runtime/shard/reduce_queue.c \
 	runtime/shard/replicated.c \
 	runtime/shard/ring.c \
 	runtime/shard/shard.c \
@@ -21,6 +20,7 @@ libaccel_core_la_SOURCES += \
 	runtime/shard/shard_impl.h \
 	runtime/shard/shard_state.c \
 	runtime/shard/unit_order.c \
+	runtime/shard/unit_ranges.c \
 	runtime/shard/update.c
 
 # Tests: a synthetic model on forked ranks; --wrap counts the bytes they send.

@@ -132,29 +132,3 @@ void shard_narrow_masters(const struct shard *s, int64_t at, int64_t n,
         s->home->narrow(s->home, shard_master_at(s, at), s->o.precision.masters, from,
                         n);
 }
-
-/* Narrow ones by way of float32, a piece at a time; all ranks round the same mean to
- * the nearest. */
-accel_status_t shard_mean_masters(const struct shard *s, const struct shard_unit *u,
-                                  accel_error_t *err)
-{
-    const accel_dtype_t type = s->o.precision.masters;
-    accel_status_t st = ACCEL_OK;
-
-    if (!shard_has_narrow_masters(s))
-        return shard_mean(s, shard_master_at(s, u->at), u->state, err);
-    for (int64_t at = 0; at < u->state && !st; at += SHARD_MEAN_ELEMS) {
-        const int64_t rest = u->state - at;
-        const int64_t n = rest < SHARD_MEAN_ELEMS ? rest : SHARD_MEAN_ELEMS;
-
-        if (shard_has_scaled_masters(s))
-            s->be->scaled_widen(s->be, s->mean_room, ACCEL_F32,
-                                shard_scaled_at(s, u->at + at), n);
-        else
-            s->be->widen(s->be, s->mean_room, shard_master_at(s, u->at + at), type, n);
-        st = shard_mean(s, s->mean_room, n, err);
-        if (!st)
-            shard_narrow_masters(s, u->at + at, n, s->mean_room);
-    }
-    return st;
-}

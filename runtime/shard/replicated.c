@@ -66,6 +66,70 @@ accel_status_t shard_mean(const struct shard *s, float *x, int64_t n,
     return st;
 }
 
+accel_status_t shard_open_mean(struct shard *s, accel_error_t *err)
+{
+    bool narrow = shard_has_narrow_masters(s);
+    void *room = NULL;
+    accel_status_t st = ACCEL_OK;
+
+    for (int i = 0; i < s->trainers; i++)
+        narrow = narrow || s->trainer[i].form != ACCEL_MOMENTS_FLOAT32;
+    if (narrow && s->o.local && s->world > 1)
+        st = s->be->alloc(s->be, MEMORY_WORK, SHARD_MEAN_ELEMS * sizeof(float), &room,
+                          err);
+    s->mean_room = room;
+    return st;
+}
+
+/* The unit's trained masters: narrow ones by way of float32, a piece at a time; all
+ * ranks round the same mean to the nearest. */
+static accel_status_t mean_masters(const struct shard *s, const struct shard_unit *u,
+                                   accel_error_t *err)
+{
+    const accel_dtype_t type = s->o.precision.masters;
+    accel_status_t st = ACCEL_OK;
+
+    if (!shard_has_narrow_masters(s))
+        return shard_mean(s, shard_master_at(s, u->at), u->state, err);
+    for (int64_t at = 0; at < u->state && !st; at += SHARD_MEAN_ELEMS) {
+        const int64_t rest = u->state - at;
+        const int64_t n = rest < SHARD_MEAN_ELEMS ? rest : SHARD_MEAN_ELEMS;
+
+        if (shard_has_scaled_masters(s))
+            s->be->scaled_widen(s->be, s->mean_room, ACCEL_F32,
+                                shard_scaled_at(s, u->at + at), n);
+        else
+            s->be->widen(s->be, s->mean_room, shard_master_at(s, u->at + at), type, n);
+        st = shard_mean(s, s->mean_room, n, err);
+        if (!st)
+            shard_narrow_masters(s, u->at + at, n, s->mean_room);
+    }
+    return st;
+}
+
+/* Array k of the unit's state, likewise. */
+static accel_status_t mean_state(const struct shard *s, const struct shard_unit *u,
+                                 int k, accel_error_t *err)
+{
+    const struct shard_trainer *t = &s->trainer[u->def->optim];
+    const struct state_array x = shard_array_at(t, k, u->state_at);
+    const bool positive = optim_state_is_square(&t->o.settings, k);
+    accel_status_t st = ACCEL_OK;
+
+    if (!x.scaled.data && !x.plain.scale)
+        return shard_mean(s, x.plain.data, u->state, err);
+    for (int64_t at = 0; at < u->state && !st; at += SHARD_MEAN_ELEMS) {
+        const int64_t rest = u->state - at;
+        const int64_t n = rest < SHARD_MEAN_ELEMS ? rest : SHARD_MEAN_ELEMS;
+
+        shard_widen_state(s->be, s->mean_room, x, positive, at, n);
+        st = shard_mean(s, s->mean_room, n, err);
+        if (!st)
+            shard_narrow_state(s->be, x, at, s->mean_room, positive, n);
+    }
+    return st;
+}
+
 /* Frozen parameters are the same everywhere, and have no state. */
 static accel_status_t meet_unit(const struct shard *s, const struct shard_unit *u,
                                 bool state, accel_error_t *err)
@@ -74,9 +138,9 @@ static accel_status_t meet_unit(const struct shard *s, const struct shard_unit *
     accel_status_t st = ACCEL_OK;
 
     if (!state)
-        return shard_mean_masters(s, u, err);
+        return mean_masters(s, u, err);
     for (int k = 0; k < t->arrays && !st; k++)
-        st = shard_mean_state(s, u, k, err);
+        st = mean_state(s, u, k, err);
     return st;
 }
 

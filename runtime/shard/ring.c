@@ -240,3 +240,52 @@ void shard_ring_drop(struct shard *s, int optim)
     s->be->record(s->be, s->updated, QUEUE_COMPUTE);
     s->changed = ++s->marks;
 }
+
+/* Masters, state and what PowerSGD keeps are all written in the compute queue, or
+ * behind what it has begun. */
+void shard_read_begin(struct shard *s)
+{
+    s->be->record(s->be, s->boxes_read, QUEUE_COMPUTE);
+    s->be->wait(s->be, QUEUE_SAVE, s->boxes_read);
+    s->be->use(s->be, QUEUE_SAVE);
+}
+
+void shard_read_end(struct shard *s)
+{
+    s->be->record(s->be, s->boxes_read, QUEUE_SAVE);
+    s->be->use(s->be, QUEUE_COMPUTE);
+    s->reading = true;
+}
+
+void shard_readers_settle(struct shard *s)
+{
+    shard_ring_settle(s);
+    if (s->reading)
+        s->be->wait(s->be, QUEUE_COMPUTE, s->boxes_read);
+    s->reading = false;
+}
+
+/* Offloaded: device-to-host copies are complete after this, and what the device reads
+ * at home may change. The device keeps a failure and reports it with its next check. */
+void shard_settle_home(struct shard *s)
+{
+    accel_error_t kept;
+
+    if (s->offloaded)
+        s->be->sync(s->be, &kept);
+}
+
+void shard_settle(struct shard *s)
+{
+    shard_readers_settle(s);
+    shard_settle_home(s);
+}
+
+/* The narrow copies are stale as well. */
+void shard_loaded(struct shard *s)
+{
+    shard_ring_drop(s, SHARD_ALL);
+    s->copied = false;
+    for (int i = 0; i < s->units; i++)
+        s->unit[i].fresh = false;
+}

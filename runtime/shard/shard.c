@@ -11,15 +11,6 @@
 #include "numbers/wire.h"
 #include "plan/plan.h"
 
-/* Padding counts as trained where nothing is frozen, so that the range of the optimizer
- * is the whole unit. */
-int64_t shard_trained_elems(const struct shard_unit *u)
-{
-    if (u->def->optim < 0)
-        return 0;
-    return u->def->frozen ? u->def->elems - u->def->frozen : u->padded;
-}
-
 /* The unit's ranges on this rank, in each of the flat arrays. The trained range may end
  * inside this rank's part, before it, or behind it. */
 static void place_unit(struct shard *s, struct shard_unit *u)
@@ -597,16 +588,6 @@ void shard_memory(const struct shard *s, struct shard_memory *memory_out)
     *memory_out = s->memory;
 }
 
-bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
-                       int64_t *begin_out, int64_t *end_out)
-{
-    int64_t b = first - p->param->unit_offset, e = b + count;
-
-    *begin_out = b < 0 ? 0 : b;
-    *end_out = e > p->elems ? p->elems : e;
-    return *begin_out < *end_out;
-}
-
 /* ---- residency ------------------------------------------------------------------- */
 
 /* Copies what units of other dtypes than the masters' store: neighbours of one dtype in
@@ -680,43 +661,4 @@ struct residency shard_residency(struct shard *s)
     return (struct residency){
         .user = s, .want = want, .done = done, .grad = grad, .changed = &s->changed
     };
-}
-
-/* Masters, state and what PowerSGD keeps are all written in the compute queue, or
- * behind what it has begun. */
-void shard_read_begin(struct shard *s)
-{
-    s->be->record(s->be, s->boxes_read, QUEUE_COMPUTE);
-    s->be->wait(s->be, QUEUE_SAVE, s->boxes_read);
-    s->be->use(s->be, QUEUE_SAVE);
-}
-
-void shard_read_end(struct shard *s)
-{
-    s->be->record(s->be, s->boxes_read, QUEUE_SAVE);
-    s->be->use(s->be, QUEUE_COMPUTE);
-    s->reading = true;
-}
-
-void shard_readers_settle(struct shard *s)
-{
-    shard_ring_settle(s);
-    if (s->reading)
-        s->be->wait(s->be, QUEUE_COMPUTE, s->boxes_read);
-    s->reading = false;
-}
-
-void shard_settle(struct shard *s)
-{
-    shard_readers_settle(s);
-    shard_settle_home(s);
-}
-
-/* The narrow copies are stale as well. */
-void shard_loaded(struct shard *s)
-{
-    shard_ring_drop(s, SHARD_ALL);
-    s->copied = false;
-    for (int i = 0; i < s->units; i++)
-        s->unit[i].fresh = false;
 }

@@ -258,8 +258,16 @@ struct shard {
     uint64_t hash;
 };
 
-/* shard.c: how many elements of the unit, from its start, are trained. */
+/* unit_ranges.c: how many elements of the unit, from its start, are trained. */
 int64_t shard_trained_elems(const struct shard_unit *u);
+/* The part [*begin_out, *end_out) of parameter p, in its own elements, that lies in the
+ * flat range [first, first + count) of its unit. False: nothing does. */
+bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
+                       int64_t *begin_out, int64_t *end_out);
+/* The flat range of u that only this rank is responsible for: it stores this range in a
+ * checkpoint and counts it in the norm. */
+void shard_answers(const struct shard *s, const struct shard_unit *u,
+                   int64_t *first_out, int64_t *count_out);
 
 /* init.c: draws initial values for the parameters that have none yet. */
 void shard_draw(struct shard *s);
@@ -278,10 +286,11 @@ accel_status_t shard_ring_prefetch(struct shard *s, int unit, accel_error_t *err
 void shard_ring_drop(struct shard *s, int optim);
 /* Makes the compute queue wait for every gather, because gathers read masters. */
 void shard_ring_settle(struct shard *s);
-/* shard.c: call this before the compute queue changes masters or state. Makes it wait
- * for everything else that reads them: gathers, and copies of boxes
- * (shard_read_begin). */
+/* Call this before the compute queue changes masters or state. Makes it wait for
+ * everything else that reads them: gathers, and copies of boxes (shard_read_begin). */
 void shard_readers_settle(struct shard *s);
+/* If offloaded, waits until copies from and to the device are complete. */
+void shard_settle_home(struct shard *s);
 
 /* fp8_gather.c: finds the weights that are gathered in fp8, and marks them so. */
 accel_status_t shard_coded_open(struct shard *s, const struct units *units,
@@ -310,24 +319,42 @@ void shard_order_hash(struct shard *s, enum shard_event what, int unit);
 /* Collective. A0504: the ranks used the units in different orders. */
 accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
 
-/* gradients.c: marks all reduce buffers as without a unit. */
-void shard_close_units(struct shard *s);
+/* gradients.c */
 
-/* reduce_queue.c: makes the reduce queue wait for what compute has written; the calls
- * that follow go to the reduce queue. */
+/* Makes the reduce queue wait for what compute has written; the calls that follow go to
+ * the reduce queue. */
 void shard_begin_reduce(struct shard *s);
 /* Switches back to the compute queue, which does not wait yet. */
 void shard_end_reduce(struct shard *s);
 /* From here on compute may change the reduce buffer, or read the gradient. */
 void shard_wait_reduced(struct shard *s);
+/* The float32 gradients of the optimizer's units stored here, as ranges of `grad`: the
+ * first from unit *at on, which moves past it. False: there is none. */
+bool shard_next_gradients(const struct shard *s, int optim, int *at, float **first_out,
+                          int64_t *count_out);
+/* Multiplies all of them by `by`, in whatever format, with a kernel of `be`. */
+void shard_multiply(const struct shard *s, const struct backend *be, int optim,
+                    float by);
+/* Where backward adds a unit's float32 gradient; reduces the unit before.
+ * Collective. */
+accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
+                          accel_error_t *err);
+/* Complete gradients become this rank's part of a sum again, which shard_reduce
+ * completes as if all backwards had come before it. */
+void shard_reopen(struct shard *s, struct shard_trainer *t);
+/* Call this when the optimizer's gradients have been zeroed. Notes that, and drops
+ * gathered copies of its units, which are stale. */
+void shard_updated(struct shard *s, int optim);
 
 /* replicated.c: sums the optimizer's gradients over the ranks in the dtype of `wire`,
  * and scales them. Collective. */
 accel_status_t shard_sum_narrow(struct shard *s, int optim, accel_error_t *err);
-
 /* Replaces x[n] by its mean over the ranks, on the queue in use. Collective. */
 accel_status_t shard_mean(const struct shard *s, float *x, int64_t n,
                           accel_error_t *err);
+/* Allocates memory for means of what is not float32: that many elements at a time. */
+#define SHARD_MEAN_ELEMS ((int64_t)1 << 16)
+accel_status_t shard_open_mean(struct shard *s, accel_error_t *err);
 
 /* masters.c: the address of stored element `at`. */
 void *shard_master_at(const struct shard *s, int64_t at);
@@ -346,9 +373,6 @@ void shard_read_masters(const struct shard *s, const struct backend *be, int64_t
 /* Sets n narrow masters to from[n], in home's memory, to nearest; `at` as above. */
 void shard_narrow_masters(const struct shard *s, int64_t at, int64_t n,
                           const float *from);
-/* Replaces the unit's trained masters by their mean over the ranks. Collective. */
-accel_status_t shard_mean_masters(const struct shard *s, const struct shard_unit *u,
-                                  accel_error_t *err);
 
 /* fp8_gradients.c: are gradients stored in e4m3? Those from element `at` of all
  * gradients on, a multiple of 32. */
@@ -411,13 +435,6 @@ struct scaled shard_master_room(char *room, int64_t n);
 /* The keys of the random numbers of a parameter, and of step t of an optimizer. */
 uint64_t shard_name_hash(const accel_tensor_t *p);
 uint64_t shard_draws(const struct shard *s, int64_t t);
-/* Allocates memory for shard_mean_state, which replaces the unit's array k by its mean
- * over the ranks. Collective. */
-accel_status_t shard_open_mean(struct shard *s, accel_error_t *err);
-/* The elements of that memory. */
-#define SHARD_MEAN_ELEMS ((int64_t)1 << 16)
-accel_status_t shard_mean_state(const struct shard *s, const struct shard_unit *u,
-                                int k, accel_error_t *err);
 
 /* compressed.c: PowerSGD of each optimizer, and its memory. */
 accel_status_t shard_powersgd_open(struct shard *s, accel_error_t *err);
@@ -438,36 +455,8 @@ accel_status_t shard_compress(struct shard *s, int optim, float scale,
 size_t shard_powersgd_boxes(const struct shard *s, bool for_load, accel_ckpt_box_t *box,
                             char *text, size_t *text_bytes_out);
 
-/* update.c: if offloaded, waits until copies from and to the device are complete. */
-void shard_settle_home(struct shard *s);
-/* The flat range of u that only this rank is responsible for: it stores this range in a
- * checkpoint and counts it in the norm. */
-void shard_answers(const struct shard *s, const struct shard_unit *u,
-                   int64_t *first_out, int64_t *count_out);
-
-/* Call this when the optimizer's gradients have been zeroed. Notes that, and drops
- * gathered copies of its units, which are stale. */
-void shard_updated(struct shard *s, int optim);
-
 /* own_update.c: a step of the program's own optimizer; does not zero the gradients. */
 accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
                                 float grad_scale, accel_error_t *err);
-
-/* gradients.c: the float32 gradients of the optimizer's units stored here, as ranges of
- * `grad`: the first from unit *at on, which moves past it. False: there is none. */
-bool shard_next_gradients(const struct shard *s, int optim, int *at, float **first_out,
-                          int64_t *count_out);
-/* Multiplies all of them by `by`, in whatever format, with a kernel of `be`. */
-void shard_multiply(const struct shard *s, const struct backend *be, int optim,
-                    float by);
-/* Where backward adds a unit's float32 gradient; reduces the unit before.
- * Collective. */
-accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
-                          accel_error_t *err);
-
-/* The part [*begin_out, *end_out) of parameter p, in its own elements, that lies in the
- * flat range [first, first + count) of its unit. False: nothing does. */
-bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
-                       int64_t *begin_out, int64_t *end_out);
 
 #endif

@@ -8,16 +8,6 @@
 
 #include <stdlib.h>
 
-/* Offloaded: device-to-host copies are complete after this, and what the device reads
- * at home may change. The device keeps a failure and reports it with its next check. */
-void shard_settle_home(struct shard *s)
-{
-    accel_error_t kept;
-
-    if (s->offloaded)
-        s->be->sync(s->be, &kept);
-}
-
 /* Calls fn for one piece: in place, or on a copy on the host that is taken back. */
 static accel_status_t show(const struct shard *s, accel_gradient_f fn, void *user,
                            const char *name, float *g, int64_t first, int64_t count,
@@ -66,25 +56,6 @@ accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f 
             shard_narrow_gradient(s, u);
     }
     return st;
-}
-
-/* Ranks that hold copies of a part share it, in equal pieces; the last may be empty. No
- * piece cuts a block of moments. */
-void shard_answers(const struct shard *s, const struct shard_unit *u,
-                   int64_t *first_out, int64_t *count_out)
-{
-    int copies = s->copies ? comm_size(s->copies) : 1;
-    int64_t each = (u->own + copies - 1) / copies;
-    int64_t from;
-
-    if (s->copies && (shard_has_scaled_masters(s) || shard_has_scaled_state(s)))
-        each = (each + SCALED_BLOCK - 1) / SCALED_BLOCK * SCALED_BLOCK;
-    else if (s->copies && u->def->optim >= 0 && s->trainer[u->def->optim].form)
-        each = (each + MOMENT_BLOCK - 1) / MOMENT_BLOCK * MOMENT_BLOCK;
-    from = s->copies ? comm_rank(s->copies) * each : 0;
-    from = from < u->own ? from : u->own;
-    *first_out = s->rank * u->own + from;
-    *count_out = u->own - from < each ? u->own - from : each;
 }
 
 /* The trained elements of the unit that this rank answers for: `state` ends where the
@@ -260,64 +231,6 @@ static int step_of_param(struct shard *s, const accel_optimizer_t *o,
     s->step[s->steps].nearest = s->o.precision.masters_nearest;
     s->step_like[s->steps] = p;
     return s->steps++;
-}
-
-/* The gradients are zero, and nothing of them has been reduced. */
-static void forget_gradients(struct shard *s, int optim)
-{
-    s->trainer[optim].dirty = false;
-    s->trainer[optim].reduced = 0;
-    for (int i = 0; i < s->units; i++)
-        if (s->unit[i].def->optim == optim) {
-            s->unit[i].partial = false;
-            s->unit[i].sums = 0;
-        }
-}
-
-void shard_zero(struct shard *s, int optim)
-{
-    int64_t count;
-    float *first;
-
-    shard_settle_home(s);
-    shard_wait_reduced(s);
-    if (shard_has_narrow_gradients(s))
-        shard_zero_gradients(s, optim);
-    for (int at = 0; !shard_has_narrow_gradients(s) &&
-                     shard_next_gradients(s, optim, &at, &first, &count);)
-        s->home->zero(s->home, first, (size_t)count * sizeof(*first));
-    forget_gradients(s, optim);
-}
-
-void shard_updated(struct shard *s, int optim)
-{
-    forget_gradients(s, optim);
-    shard_ring_drop(s, optim);
-    s->copied = false;
-    for (int i = 0; i < s->units; i++)
-        if (s->unit[i].def->optim == optim)
-            s->unit[i].fresh = false;
-}
-
-void shard_scale(struct shard *s, int optim, float factor)
-{
-    shard_settle_home(s);
-    shard_multiply(s, s->home, optim, factor);
-}
-
-/* NaN stays what it is: the step finds it. */
-void shard_clamp(struct shard *s, int optim, float limit)
-{
-    int64_t count;
-    float *first;
-
-    shard_settle_home(s);
-    if (shard_has_narrow_gradients(s)) {
-        shard_change_gradients(s, optim, s->home->clamp, limit);
-        return;
-    }
-    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
-        s->home->clamp(s->home, first, count, limit);
 }
 
 /* Lists the unit's ranges for the optimizer's kernel. */
