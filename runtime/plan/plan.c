@@ -12,23 +12,12 @@
 #include "plan/exchange.h"
 #include "precision/policy.h"
 
-/* elements per rank: 128 bytes of float32 */
-#define PAD 32
 /* before the model, guessed */
 #define GUESS_CONTEXT ((int64_t)768 << 20)
 #define GUESS_NCCL    ((int64_t)512 << 20)
 /* One part in this many of a device's memory is not given to what can be recomputed:
  * the driver rounds, and others use the device, too. */
 #define SPARE_PARTS 16
-
-int64_t plan_padded_elems(int64_t elems, int ranks)
-{
-    int64_t step = (int64_t)PAD * ranks;
-
-    if (elems < 0 || ranks < 1 || elems > INT64_MAX - step)
-        return -1;
-    return (elems + step - 1) / step * step;
-}
 
 enum sharding_strategy plan_strategy(const struct config *c)
 {
@@ -50,102 +39,17 @@ static int pad_ranks(const struct plan_input *in)
     return l->cut_optimizer ? l->shard * l->cp : in->world / l->tp;
 }
 
-static struct plan_types types_of(const struct plan_input *in, int unit)
+/* Ranks that hold copies of one part. */
+static int copies(const struct plan_input *in)
 {
-    const struct precision p = precision_of(in->config);
-
-    return in->unit_types && in->unit_types[unit].own
-               ? in->unit_types[unit]
-               : (struct plan_types){ false, p.parameters, p.reduce };
+    return in->world / in->layout.tp / cut_size(&in->layout);
 }
 
-/* Do both go through the same gather ring and reduce buffer? */
-static bool same_types(const struct plan_input *in, int unit, int other)
+/* Are whole copies summed in a narrow dtype? */
+static bool narrow_copies(const struct plan_input *in)
 {
-    const struct plan_types a = types_of(in, unit), b = types_of(in, other);
-
-    return a.parameters == b.parameters && a.reduce == b.reduce;
-}
-
-/* The first unit with the types of this one. */
-static int ring_of(const struct plan_input *in, int unit)
-{
-    int first = 0;
-
-    while (!same_types(in, first, unit))
-        first++;
-    return first;
-}
-
-/* Elements of a unit, from its start, that have optimizer state. */
-static int64_t trained_elems(const struct plan_input *in, int unit)
-{
-    int64_t frozen = in->unit_frozen ? in->unit_frozen[unit] : 0;
-
-    return frozen ? in->unit_elems[unit] - frozen
-                  : plan_padded_elems(in->unit_elems[unit], pad_ranks(in));
-}
-
-/* Elements of a unit's gradient; 0 when nothing in it is trained. */
-static int64_t reduced_elems(const struct plan_input *in, int unit)
-{
-    return trained_elems(in, unit) > 0
-               ? plan_padded_elems(in->unit_elems[unit], pad_ranks(in))
-               : 0;
-}
-
-/* The coded elements among the first `end` of a unit. list[n] is of that unit alone. */
-static int64_t coded_before(const struct plan_coded *list, int n, int64_t end)
-{
-    int64_t sum = 0;
-
-    for (int i = 0; i < n; i++) {
-        const int64_t there = end - list[i].at;
-
-        sum += there < 0 ? 0 : there < list[i].elems ? there : list[i].elems;
-    }
-    return sum;
-}
-
-/* Those of one unit. */
-static struct plan_codes codes_of(struct plan_codes codes, int unit)
-{
-    struct plan_codes own = { codes.list, 0 };
-
-    while (codes.n > 0 && own.list->unit < unit) {
-        own.list++;
-        codes.n--;
-    }
-    while (own.n < codes.n && own.list[own.n].unit == unit)
-        own.n++;
-    return own;
-}
-
-int64_t plan_gathered_bytes(struct plan_codes codes, int unit, int64_t end,
-                            int64_t elem)
-{
-    const struct plan_codes own = codes_of(codes, unit);
-
-    return end * elem - coded_before(own.list, own.n, end) * (elem - 1);
-}
-
-int64_t plan_part_bytes(struct plan_codes codes, int unit, int64_t padded, int ranks,
-                        int64_t elem)
-{
-    const struct plan_codes own = codes_of(codes, unit);
-    const int64_t part = padded / ranks;
-    int64_t most = 0;
-
-    if (own.n == 0)
-        return part * elem;
-    for (int r = 0; r < ranks; r++) {
-        const int64_t coded = coded_before(own.list, own.n, (r + 1) * part) -
-                              coded_before(own.list, own.n, r * part);
-        const int64_t bytes = part * elem - coded * (elem - 1);
-
-        most = bytes > most ? bytes : most;
-    }
-    return most;
+    return !in->layout.cut_gradients && copies(in) > 1 &&
+           precision_of(in->config).narrow_copies;
 }
 
 /* Are weights gathered as codes, or held so where one rank has all of them? Not from
@@ -164,46 +68,87 @@ bool plan_has_codes(const struct plan_input *in)
     return has_codes(in->config, &in->layout);
 }
 
-int64_t plan_coded_elems(bool device)
+bool plan_holds_codes(const struct plan_input *in)
 {
-    return device ? (int64_t)4 << 20 : 8192;
+    return in->coded.n > 0 && cut_size(&in->layout) == 1 && plan_has_codes(in);
 }
 
-int64_t plan_coded_room(int n, int64_t largest_part, bool device)
+bool plan_rings_whole(const struct plan_input *in)
 {
-    return plan_coded_elems(device) * 2 + (device ? largest_part : 0) +
-           n * 3 * (int64_t)sizeof(float);
+    const struct plan_layout *l = &in->layout;
+    const bool offload = l->offload_params || l->offload_optimizer;
+
+    return precision_of(in->config).masters == ACCEL_F16 && cut_size(l) == 1 &&
+           !(offload && l->cut_optimizer) && !plan_holds_codes(in);
 }
 
-/* All units' codes together. */
-static int64_t coded_room(const struct plan_input *in)
+/* How the shards are laid out on the first rank: it holds the start of each unit, so no
+ * rank has more optimizer state. */
+static struct shard_rules rules_of(const struct plan_input *in)
 {
-    const int ranks = pad_ranks(in);
-    int64_t most = 0;
+    const struct plan_layout *l = &in->layout;
+    const struct precision p = precision_of(in->config);
 
-    for (int i = 0; i < in->coded.n; i++) {
-        const int unit = in->coded.list[i].unit;
-        const int64_t part = plan_part_bytes(
-            in->coded, unit, plan_padded_elems(in->unit_elems[unit], ranks), ranks,
-            (int64_t)accel_dtype_bytes(types_of(in, unit).parameters));
-
-        most = part > most ? part : most;
-    }
-    return in->coded.n && plan_has_codes(in)
-               ? plan_coded_room(in->coded.n, ranks > 1 ? most : 0, in->device.present)
-               : 0;
+    return (struct shard_rules){
+        .ranks = pad_ranks(in),
+        .cut = l->cut_optimizer,
+        .cut_gradients = l->cut_gradients,
+        .keep = !plan_rings_whole(in) && (!l->cut_params || l->keep_gathered),
+        .offloaded = l->offload_params || l->offload_optimizer,
+        .streamed = l->offload_params,
+        .narrow_copies = narrow_copies(in) ? copies(in) : 0,
+        .device = in->device.present,
+        .masters = p.masters,
+        .gradients = p.gradients,
+        .codes = plan_has_codes(in) ? in->coded : (struct plan_codes){ NULL, 0 },
+    };
 }
 
-/* Bytes of a gathered unit, as all ranks send them. */
-static int64_t unit_gathered(const struct plan_input *in, int unit)
+/* A unit as the layout takes it. */
+static struct shard_unit unit_in(const struct plan_input *in, int unit)
 {
-    const int ranks = pad_ranks(in);
+    const struct precision p = precision_of(in->config);
+    const struct plan_types *own =
+        in->unit_types && in->unit_types[unit].own ? &in->unit_types[unit] : NULL;
 
-    return plan_part_bytes(plan_has_codes(in) ? in->coded
-                                              : (struct plan_codes){ NULL, 0 },
-                           unit, plan_padded_elems(in->unit_elems[unit], ranks), ranks,
-                           (int64_t)accel_dtype_bytes(types_of(in, unit).parameters)) *
-           ranks;
+    return (struct shard_unit){ .elems = in->unit_elems[unit],
+                                .frozen = in->unit_frozen ? in->unit_frozen[unit] : 0,
+                                .type = own ? own->parameters : p.parameters,
+                                .reduce = own ? own->reduce : p.reduce };
+}
+
+/* The same with its sizes. */
+static struct shard_unit unit_of(const struct plan_input *in, int unit)
+{
+    const struct shard_rules rules = rules_of(in);
+    struct shard_unit u = unit_in(in, unit);
+
+    shard_unit_size(&rules, unit, &u);
+    return u;
+}
+
+/* Do both go through the same gather ring and reduce buffer? */
+static bool same_types(const struct plan_input *in, int unit, int other)
+{
+    const struct shard_unit a = unit_in(in, unit), b = unit_in(in, other);
+
+    return a.type == b.type && a.reduce == b.reduce;
+}
+
+/* The first unit with the types of this one. */
+static int ring_of(const struct plan_input *in, int unit)
+{
+    int first = 0;
+
+    while (!same_types(in, first, unit))
+        first++;
+    return first;
+}
+
+/* Elements of a unit's gradient; 0 when nothing in it is trained. */
+static int64_t reduced_elems(const struct shard_unit *u)
+{
+    return u->trained > 0 ? u->padded : 0;
 }
 
 /* Whole units that are gathered in one step where two of a ring are at a time: each in
@@ -226,7 +171,7 @@ static int64_t ring_want(struct ring *r, const struct plan_input *in, int unit,
     if (slot < 0) {
         slot = single || r->unit[0] < 0 ? 0 : r->unit[1] < 0 ? 1 : !r->newest;
         r->unit[slot] = unit;
-        gathered = unit_gathered(in, unit);
+        gathered = (int64_t)unit_of(in, unit).part_bytes * pad_ranks(in);
     }
     r->newest = slot;
     return gathered;
@@ -245,11 +190,12 @@ struct traffic {
 /* Counts one reduction of a unit. */
 static void reduce_unit(struct traffic *t, const struct plan_input *in, int unit)
 {
-    const int64_t elems = reduced_elems(in, unit);
+    const struct shard_unit u = unit_of(in, unit);
+    const int64_t elems = reduced_elems(&u);
 
     t->reduced += elems;
-    t->part_bytes += (int64_t)wire_bytes((size_t)(elems / cut_size(&in->layout)),
-                                         types_of(in, unit).reduce);
+    t->part_bytes +=
+        (int64_t)wire_bytes((size_t)(elems / cut_size(&in->layout)), u.reduce);
 }
 
 /* The traffic of the units that have the types of unit `first`. */
@@ -310,12 +256,6 @@ static void send_parts(struct plan_wire *w, int64_t elems, int64_t elem_bytes, i
     send_bytes(w, elems / size * elem_bytes, size, near);
 }
 
-/* Ranks that hold copies of one part. */
-static int copies(const struct plan_input *in)
-{
-    return in->world / in->layout.tp / cut_size(&in->layout);
-}
-
 /* Copies on the node of the first rank: sp lies inside the cut group,
  * replicas outside. */
 static int copies_on_node(const struct plan_input *in)
@@ -352,21 +292,7 @@ static void send_activations(const struct plan_input *in, int64_t elem,
 
 /* ---- what is held ---------------------------------------------------------------- */
 
-/* Elements of all units, padded. */
-struct sizes {
-    int64_t all;
-    /* gathered bytes of all; of all rings, those of the two largest units of each */
-    int64_t gathered, rings;
-    /* gathered bytes of units in another dtype than masters; what the first rank has of
-     * them */
-    int64_t copied, copied_part;
-    /* of units with something to train; of all rings, the largest one of each */
-    int64_t graded, largest_graded, rings_graded;
-    /* bytes of optimizer state on the first rank */
-    int64_t state_bytes;
-};
-
-/* Of n elements of unit u. */
+/* Bytes of the optimizer state of n elements of unit u. */
 static int64_t state_bytes(const struct plan_input *in, int u, int64_t n)
 {
     const int each =
@@ -375,56 +301,19 @@ static int64_t state_bytes(const struct plan_input *in, int u, int64_t n)
     return (n * each + PLAN_STATE_ELEMS - 1) / PLAN_STATE_ELEMS;
 }
 
-/* The ring of the units that have the types of unit `first`. */
-static void add_ring(const struct plan_input *in, int first, struct sizes *s)
+/* All units; *state_out: bytes of their optimizer state. */
+static void add_units(const struct plan_input *in, struct shard_layout *l,
+                      int64_t *state_out)
 {
-    int64_t most = 0, second = 0, graded = 0;
+    *l = (struct shard_layout){ .rules = rules_of(in) };
+    *state_out = 0;
+    for (int i = 0; i < in->units; i++) {
+        struct shard_unit u = unit_in(in, i);
 
-    for (int u = first; u < in->units; u++) {
-        const int64_t n = unit_gathered(in, u), g = reduced_elems(in, u);
-
-        if (!same_types(in, u, first))
-            continue;
-        second = n > most ? most : n > second ? n : second;
-        most = n > most ? n : most;
-        graded = g > graded ? g : graded;
+        shard_layout_add(l, &u);
+        *state_out += state_bytes(in, i, u.state);
     }
-    s->rings += most + second;
-    s->rings_graded += graded;
-}
-
-/* The first rank holds the start of each unit, so no rank has more optimizer state. */
-static struct sizes add_up(const struct plan_input *in)
-{
-    const accel_dtype_t masters = precision_of(in->config).masters;
-    struct sizes s = { 0 };
-
-    for (int u = 0; u < in->units; u++) {
-        int64_t n = plan_padded_elems(in->unit_elems[u], pad_ranks(in));
-        int64_t graded = reduced_elems(in, u), part = n / cut_size(&in->layout);
-        int64_t trained = trained_elems(in, u);
-
-        s.all += n;
-        s.graded += graded;
-        s.largest_graded = graded > s.largest_graded ? graded : s.largest_graded;
-        s.state_bytes += state_bytes(in, u, trained < part ? trained : part);
-        s.gathered += unit_gathered(in, u);
-        if (types_of(in, u).parameters != masters) {
-            s.copied += unit_gathered(in, u);
-            s.copied_part +=
-                part * (int64_t)accel_dtype_bytes(types_of(in, u).parameters);
-        }
-        if (ring_of(in, u) == u)
-            add_ring(in, u, &s);
-    }
-    return s;
-}
-
-/* Are whole copies summed in a narrow dtype? */
-static bool narrow_copies(const struct plan_input *in)
-{
-    return !in->layout.cut_gradients && copies(in) > 1 &&
-           precision_of(in->config).narrow_copies;
+    shard_layout_end(l);
 }
 
 /* A narrow unit goes to its ranks in parts, and their sums come back. */
@@ -432,27 +321,30 @@ static void send_narrow(const struct plan_input *in, struct plan_wire *w)
 {
     int64_t bytes = 0;
 
-    for (int u = 0; u < in->units; u++)
-        bytes += 2 * (int64_t)wire_bytes((size_t)(reduced_elems(in, u) / copies(in)),
-                                         types_of(in, u).reduce);
+    for (int i = 0; i < in->units; i++) {
+        const struct shard_unit u = unit_of(in, i);
+
+        bytes +=
+            2 * (int64_t)wire_bytes((size_t)(reduced_elems(&u) / copies(in)), u.reduce);
+    }
     send_bytes(w, bytes, copies(in), copies_on_node(in));
 }
 
 /* Bytes on the wire per step; every collective sends parts directly, so a rank sends
  * (size - 1) / size of what is exchanged. */
-static void wire(const struct plan_input *in, const struct sizes *s,
+static void wire(const struct plan_input *in, const struct shard_layout *s,
                  const struct precision *precision, struct plan_wire *w)
 {
     const int64_t elem = (int64_t)accel_dtype_bytes(precision->parameters);
-    const int64_t all = s->all, graded = s->graded;
     const struct plan_layout *l = &in->layout;
-    int cut = cut_size(l), near = on_node(in, cut, l->sp * l->tp);
+    const int cut = cut_size(l), near = on_node(in, cut, l->sp * l->tp);
+    const int64_t graded = l->cut_gradients ? s->grad_elems : s->grad_elems / cut;
     struct traffic t = { 0 };
 
     step_traffic(in, &t);
     /* gathered once, kept until the end of the step */
     if (l->keep_gathered)
-        t.gathered = s->gathered;
+        t.gathered = (int64_t)s->all_bytes;
     if (!l->cut_gradients) {
         t.reduced = t.part_bytes = 0;
         for (int u = 0; u < in->units; u++)
@@ -467,23 +359,12 @@ static void wire(const struct plan_input *in, const struct sizes *s,
     else if (in->compressed.on)
         send_parts(w, in->compressed.sent_elems * 2, 4, copies(in), copies_on_node(in));
     else /* one float32 all-reduce of what each copy holds */
-        send_parts(w, graded / cut * 2, 4, copies(in), copies_on_node(in));
+        send_parts(w, graded * 2, 4, copies(in), copies_on_node(in));
     send_activations(in, elem, w);
     if (l->offload_params)
         w->host = t.gathered / cut + t.reduced / cut * 4;
     else if (l->offload_optimizer)
-        w->host = all / cut * (elem + 4);
-}
-
-bool plan_holds_codes(const struct plan_input *in)
-{
-    return in->coded.n > 0 && cut_size(&in->layout) == 1 && plan_has_codes(in);
-}
-
-bool plan_rings_whole(const struct plan_input *in)
-{
-    return precision_of(in->config).masters == ACCEL_F16 &&
-           cut_size(&in->layout) == 1 && !plan_holds_codes(in);
+        w->host = s->stored_elems * (elem + 4);
 }
 
 /* Are two units at a time gathered? Else all of them, until the weights change. */
@@ -499,65 +380,16 @@ bool plan_keeps_codes(const struct config *c, const struct plan_layout *l)
            !has_codes(c, l);
 }
 
-/* Bytes of n masters or gradients: of float16 and e4m3 with their scales. */
-static int64_t resting_bytes(int64_t n, accel_dtype_t type)
-{
-    return wire_is_scaled(type) ? (int64_t)scaled_bytes(n, type)
-                                : n * (int64_t)accel_dtype_bytes(type);
-}
-
-/* Bytes of gathered parameters. None where the masters serve: whole, in the unit's
- * dtype and on the device. */
-static int64_t gathered_bytes(const struct plan_input *in, const struct sizes *s,
+/* Bytes of gathered parameters. */
+static int64_t gathered_bytes(const struct plan_input *in, const struct shard_layout *s,
                               const struct precision *precision)
 {
     const struct plan_layout *l = &in->layout;
-    bool offload = l->offload_params || l->offload_optimizer;
-    bool ring = has_ring(l) || plan_rings_whole(in);
-    int64_t bytes;
+    int64_t bytes = (int64_t)(s->memory.gather_slots + s->memory.coded_room);
 
-    if (cut_size(l) == 1 && !offload && !ring && !plan_holds_codes(in))
-        return s->copied;
-    bytes = (ring ? s->rings : s->gathered) + coded_room(in);
-    if (ring && l->offload_optimizer && !l->offload_params)
+    if (!s->resident && !s->keep && l->offload_optimizer && !l->offload_params)
         /* the part to gather from */
-        bytes +=
-            s->all / cut_size(l) * (int64_t)accel_dtype_bytes(precision->parameters);
-    return bytes;
-}
-
-/* Bytes of the largest part that one of n ranks sends of a unit. */
-static int64_t largest_wire(const struct plan_input *in, int ranks)
-{
-    int64_t most = 0;
-
-    for (int u = 0; u < in->units; u++) {
-        const int64_t n = (int64_t)wire_bytes((size_t)(reduced_elems(in, u) / ranks),
-                                              types_of(in, u).reduce);
-
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
-/* A unit's gradient on its way to the shards or, narrow, to the other copies; what
- * PowerSGD keeps. */
-static int64_t reduce_bytes(const struct plan_input *in, const struct sizes *s,
-                            const struct precision *precision)
-{
-    const struct plan_layout *l = &in->layout;
-    const bool rest = precision->gradients != ACCEL_F32;
-    int64_t bytes = 0;
-
-    if (in->compressed.on)
-        return in->compressed.memory_elems * 4;
-    if (narrow_copies(in))
-        return largest_wire(in, copies(in)) * copies(in);
-    if (rest || (l->cut_gradients && (cut_size(l) > 1 || l->offload_params)))
-        bytes = s->rings_graded * 4;
-    /* the part that leaves the device, or the float32 that it rests as */
-    if (rest || (l->cut_gradients && l->offload_params))
-        bytes += s->largest_graded / cut_size(l) * 4;
+        bytes += s->stored_elems * (int64_t)accel_dtype_bytes(precision->parameters);
     return bytes;
 }
 
@@ -584,10 +416,10 @@ static int64_t sum_bytes(const struct plan_input *in)
     const int64_t sent = in->compressed.most_sent_elems;
     int64_t most = 0;
 
-    for (int u = 0; u < in->units; u++) {
-        const int64_t own = reduced_elems(in, u);
-        const int64_t n =
-            sum_of(in, (size_t)(sent > own ? sent : own), types_of(in, u).reduce);
+    for (int i = 0; i < in->units; i++) {
+        const struct shard_unit u = unit_of(in, i);
+        const int64_t own = reduced_elems(&u);
+        const int64_t n = sum_of(in, (size_t)(sent > own ? sent : own), u.reduce);
 
         most = n > most ? n : most;
     }
@@ -595,10 +427,11 @@ static int64_t sum_bytes(const struct plan_input *in)
 }
 
 /* The same for copies of parts, which are summed once per step. */
-static int64_t copies_sum_bytes(const struct plan_input *in, const struct sizes *s)
+static int64_t copies_sum_bytes(const struct plan_input *in,
+                                const struct shard_layout *s)
 {
     const struct plan_layout *l = &in->layout;
-    const int64_t part = s->largest_graded / cut_size(l);
+    const int64_t part = s->largest_trained / cut_size(l);
 
     if (!in->device.present || in->device.library_sums || l->offload_params ||
         !l->cut_gradients || copies(in) < 2 || part == 0)
@@ -615,7 +448,7 @@ static int64_t in_steps(int64_t bytes, int64_t step)
 
 /* What is on the device besides the shards, and on the host besides what
  * is offloaded. */
-static void add_device(const struct plan_input *in, const struct sizes *s,
+static void add_device(const struct plan_input *in, const struct shard_layout *s,
                        struct plan *p)
 {
     const struct plan_device *d = &in->device;
@@ -655,15 +488,15 @@ static int64_t staged_bytes(const struct plan_input *in, const struct precision 
     const bool flat = config_state_dict(in->config) == DICT_LOCAL;
     int64_t sum = (in->compressed.state_elems / in->nodes + in->fp8_elems) * 4;
 
-    for (int u = 0; u < in->units; u++) {
-        const int64_t padded = plan_padded_elems(in->unit_elems[u], pad_ranks(in));
-        const int64_t there = padded / (in->world / in->layout.tp) * in->local_size;
-        const int64_t all = flat ? padded : in->unit_elems[u];
-        const int64_t trained = flat ? padded : trained_elems(in, u);
+    for (int i = 0; i < in->units; i++) {
+        const struct shard_unit u = unit_of(in, i);
+        const int64_t there = u.padded / (in->world / in->layout.tp) * in->local_size;
+        const int64_t all = flat ? u.padded : u.elems;
+        const int64_t trained = flat ? u.padded : u.trained;
         const int64_t n = there < all ? there : all;
 
-        sum += resting_bytes(n, p->masters) +
-               state_bytes(in, u, n < trained ? n : trained);
+        sum += plan_resting_bytes(n, p->masters) +
+               state_bytes(in, i, n < trained ? n : trained);
     }
     return flat || sum < all_bytes ? sum : all_bytes;
 }
@@ -687,7 +520,7 @@ static void add_checkpoint(const struct plan_input *in,
     const bool one_file = config_state_dict(c) == DICT_FULL;
 
     p->checkpoint_bytes =
-        resting_bytes(in->params, precision->masters) +
+        plan_resting_bytes(in->params, precision->masters) +
         (in->compressed.state_elems + in->fp8_elems) * 4 +
         (in->unit_state ? in->saved_state_bytes
                         : state_bytes(in, 0, in->params - in->frozen));
@@ -705,32 +538,30 @@ static void add_checkpoint(const struct plan_input *in,
     }
 }
 
-/* Every row of the table has one formula here, and what allocates it follows the same
- * one (doc/architecture.md lists which). */
+/* Every row of the table has one formula, here or in the layout, and what allocates it
+ * follows the same one (doc/architecture.md lists which). */
 void plan_compute(const struct plan_input *in, struct plan *plan_out)
 {
     const struct plan_layout *l = &in->layout;
     const struct precision precision = precision_of(in->config);
-    struct sizes s = add_up(in);
-    int64_t state, narrow = 0;
+    struct shard_layout s;
+    int64_t state, narrow;
 
     *plan_out = (struct plan){ .activation_bytes = in->activation_bytes,
                                .base_bytes = in->base_bytes };
-    plan_out->shard_elems = s.all / cut_size(l);
-    plan_out->param_bytes = resting_bytes(plan_out->shard_elems, precision.masters);
-    plan_out->moment_bytes = s.state_bytes;
-    plan_out->gradient_bytes = resting_bytes(
-        l->cut_gradients ? s.graded / cut_size(l) : s.graded, precision.gradients);
+    add_units(in, &s, &plan_out->moment_bytes);
+    plan_out->shard_elems = s.stored_elems;
+    plan_out->param_bytes = (int64_t)s.memory.master;
+    plan_out->gradient_bytes = (int64_t)s.memory.gradient_shard;
     plan_out->gather_bytes = gathered_bytes(in, &s, &precision);
-    plan_out->reduce_bytes = reduce_bytes(in, &s, &precision);
+    plan_out->reduce_bytes =
+        in->compressed.on ? in->compressed.memory_elems * 4
+                          : (int64_t)(s.memory.reduce_buffer + s.memory.wire_buffer);
     if (plan_keeps_codes(in->config, l))
         plan_out->code_bytes = in->code_bytes / l->tp;
     state = plan_out->param_bytes + plan_out->moment_bytes + plan_out->gradient_bytes;
-    if (l->offload_params || l->offload_optimizer)
-        plan_out->host_bytes = state;
-    if (l->offload_params)
-        narrow = s.copied_part; /* narrow copies to gather from */
-    plan_out->host_bytes += narrow;
+    narrow = (int64_t)s.memory.narrow_master;
+    plan_out->host_bytes = s.rules.offloaded ? state + narrow : 0;
     add_checkpoint(in, &precision, plan_out);
     add_device(in, &s, plan_out);
     plan_out->total_bytes =

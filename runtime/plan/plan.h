@@ -10,10 +10,8 @@
 
 #include "common/common.h"
 #include "config/config.h"
+#include "plan/shard_layout.h"
 
-/* Elements of a unit after padding: a multiple of ranks * 32 (128 bytes of float32).
- * -1: too many. */
-int64_t plan_padded_elems(int64_t elems, int ranks);
 /* The strategy that the runtime follows: NO_SHARD unless distributed_type is FSDP. */
 enum sharding_strategy plan_strategy(const struct config *c);
 
@@ -80,29 +78,6 @@ struct plan_device {
     /* NCCL computes the sums, in its own order */
     bool library_sums;
 };
-
-/* Elements of a unit that are gathered as 8-bit floats, "coded"; `at` and `elems` are
- * multiples of 16. */
-struct plan_coded {
-    int unit;
-    int64_t at, elems;
-};
-/* A list[n] of these, in the order of units. */
-struct plan_codes {
-    const struct plan_coded *list;
-    int n;
-};
-/* Bytes of the first `end` elements of a gathered unit: 1 if coded, else `elem`. */
-int64_t plan_gathered_bytes(struct plan_codes codes, int unit, int64_t end,
-                            int64_t elem);
-/* The most bytes of any of `ranks` equal parts of the unit: what each rank sends. */
-int64_t plan_part_bytes(struct plan_codes codes, int unit, int64_t padded, int ranks,
-                        int64_t elem);
-/* How many numbers are quantised to codes at a time, and the bytes that n coded weights
- * need besides their codes. largest_part: bytes of the largest part of a unit with
- * codes, 0 if one rank has everything. */
-int64_t plan_coded_elems(bool device);
-int64_t plan_coded_room(int n, int64_t largest_part, bool device);
 
 /* The dtype that a unit is gathered in, and that of its gradient on the wire. own
  * false: those of the run. */

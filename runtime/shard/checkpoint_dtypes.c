@@ -168,8 +168,8 @@ static void take_masters(const struct conversion *c, const struct shard_unit *u,
 static void take_state(const struct conversion *c, const struct shard_unit *u,
                        const accel_tensor_t *p, int64_t b, int64_t e, char *room)
 {
-    const struct shard_trainer *t = &c->s->trainer[u->def->optim];
-    const accel_moments_t form = c->saved->moments[u->def->optim];
+    const struct shard_trainer *t = &c->s->store.trainer[u->optim];
+    const accel_moments_t form = c->saved->moments[u->optim];
     const int64_t at = u->state_at + p->param->unit_offset + b - u->first;
 
     for (int k = 0; k < t->states; k++)
@@ -192,13 +192,13 @@ static size_t other_param(const struct conversion *c, const struct shard_unit *u
         bytes += shard_master_room_bytes(e - b, c->saved->masters);
     }
     if (param_is_trained(p) &&
-        s->trainer[u->def->optim].form != c->saved->moments[u->def->optim]) {
-        const struct shard_trainer *t = &s->trainer[u->def->optim];
+        s->store.trainer[u->optim].form != c->saved->moments[u->optim]) {
+        const struct shard_trainer *t = &s->store.trainer[u->optim];
 
         if (takes)
             take_state(c, u, p, b, e, room + bytes);
-        bytes += (size_t)t->states *
-                 shard_room_bytes(e - b, c->saved->moments[u->def->optim]);
+        bytes +=
+            (size_t)t->states * shard_room_bytes(e - b, c->saved->moments[u->optim]);
     }
     return bytes;
 }
@@ -210,8 +210,8 @@ static size_t each_other(const struct conversion *c)
     char *room = c->saved->room;
     size_t all = 0;
 
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
 
         for (int j = 0; j < u->def->param_count; j++) {
             const accel_tensor_t *p = u->def->param[j];

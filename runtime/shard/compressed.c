@@ -39,8 +39,8 @@ static void shapes_add(struct shape_list *l, const struct unit *def, int64_t at)
 
 const accel_tensor_t *shard_trained_param(const struct shard *s, int optim, int number)
 {
-    for (int i = 0; i < s->units; i++) {
-        const struct unit *def = s->unit[i].def;
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct unit *def = s->layout.unit[i].def;
 
         for (int j = 0; def->optim == optim && j < def->param_count; j++)
             if (param_is_trained(def->param[j]) && number-- == 0)
@@ -85,23 +85,23 @@ accel_status_t shard_powersgd_sizes(const struct units *units, int optim,
 
 static accel_status_t open_one(struct shard *s, int optim, accel_error_t *err)
 {
-    struct shard_trainer *t = &s->trainer[optim];
+    struct shard_trainer *t = &s->store.trainer[optim];
     struct shape_list l;
     int params = 0;
     accel_status_t st;
 
-    for (int i = 0; i < s->units; i++)
-        params += s->unit[i].def->param_count;
+    for (int i = 0; i < s->layout.units; i++)
+        params += s->layout.unit[i].def->param_count;
     ACCEL_CHECK(st, shapes_new(&l, params, err));
-    for (int i = 0; i < s->units; i++)
-        if (s->unit[i].def->optim == optim && s->unit[i].grad_at >= 0)
-            shapes_add(&l, s->unit[i].def, s->unit[i].grad_at);
+    for (int i = 0; i < s->layout.units; i++)
+        if (s->layout.unit[i].optim == optim && s->layout.unit[i].grad_at >= 0)
+            shapes_add(&l, s->layout.unit[i].def, s->layout.unit[i].grad_at);
     st = powersgd_open(&t->powersgd, s->be, s->o.powersgd, s->o.seed + (uint64_t)optim,
                        l.shape, l.count, err);
     t->compressed_at = l.first;
     free(l.shape);
     if (st == ACCEL_OK)
-        s->memory.powersgd +=
+        s->layout.memory.powersgd +=
             (size_t)powersgd_sizes(t->powersgd).memory * sizeof(float);
     return st;
 }
@@ -110,23 +110,23 @@ accel_status_t shard_powersgd_open(struct shard *s, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
-    for (int i = 0; i < s->trainers && s->o.powersgd && st == ACCEL_OK; i++)
+    for (int i = 0; i < s->store.trainers && s->o.powersgd && st == ACCEL_OK; i++)
         st = open_one(s, i, err);
     return st;
 }
 
 void shard_powersgd_close(struct shard *s)
 {
-    for (int i = 0; i < s->trainers; i++)
-        powersgd_close(s->trainer[i].powersgd);
+    for (int i = 0; i < s->store.trainers; i++)
+        powersgd_close(s->store.trainer[i].powersgd);
 }
 
 int64_t shard_powersgd_sent(const struct shard *s)
 {
     int64_t most = 0;
 
-    for (int i = 0; i < s->trainers && s->o.powersgd; i++) {
-        const int64_t sent = powersgd_sizes(s->trainer[i].powersgd).sent;
+    for (int i = 0; i < s->store.trainers && s->o.powersgd; i++) {
+        const int64_t sent = powersgd_sizes(s->store.trainer[i].powersgd).sent;
 
         most = sent > most ? sent : most;
     }
@@ -135,7 +135,7 @@ int64_t shard_powersgd_sent(const struct shard *s)
 
 bool shard_compresses(const struct shard *s, int optim)
 {
-    const struct shard_trainer *t = &s->trainer[optim];
+    const struct shard_trainer *t = &s->store.trainer[optim];
 
     return t->powersgd && !powersgd_exact(t->powersgd, t->sums);
 }
@@ -161,7 +161,7 @@ static accel_status_t add_over_ranks(void *user, float *x, int64_t n,
 accel_status_t shard_compress(struct shard *s, int optim, float scale,
                               accel_error_t *err)
 {
-    struct shard_trainer *t = &s->trainer[optim];
+    struct shard_trainer *t = &s->store.trainer[optim];
     const struct powersgd_peers peers = { s->world, add_over_ranks, s };
     int64_t count;
     float *first;
@@ -171,8 +171,8 @@ accel_status_t shard_compress(struct shard *s, int optim, float scale,
     for (int at = 0;
          scale != 1.0f && shard_next_gradients(s, optim, &at, &first, &count);)
         s->be->scale(s->be, first, count, scale);
-    return powersgd_reduce(t->powersgd, s->grad + t->compressed_at, t->sums++, &peers,
-                           err);
+    return powersgd_reduce(t->powersgd, s->store.grad + t->compressed_at, t->sums++,
+                           &peers, err);
 }
 
 /* In pieces that the communicator has room for. */
@@ -182,12 +182,14 @@ accel_status_t shard_meet_errors(struct shard *s, accel_error_t *err)
 
     shard_readers_settle(s);
     shard_begin_reduce(s);
-    for (int i = 0; i < s->trainers && s->o.powersgd && s->world > 1; i++) {
-        const struct powersgd_state state = powersgd_state_of(s->trainer[i].powersgd);
+    for (int i = 0; i < s->store.trainers && s->o.powersgd && s->world > 1; i++) {
+        const struct powersgd_state state =
+            powersgd_state_of(s->store.trainer[i].powersgd);
         int64_t n;
 
         for (int64_t at = 0; at < state.errors && st == ACCEL_OK; at += n) {
-            n = state.errors - at < s->sum_most ? state.errors - at : s->sum_most;
+            n = state.errors - at < s->reducer.sum_most ? state.errors - at
+                                                        : s->reducer.sum_most;
             st = shard_mean(s, state.error + at, n, err);
         }
     }
@@ -198,10 +200,10 @@ accel_status_t shard_meet_errors(struct shard *s, accel_error_t *err)
 
 int64_t shard_sums(const struct shard *s, int optim)
 {
-    return s->trainer[optim].powersgd ? s->trainer[optim].sums : 0;
+    return s->store.trainer[optim].powersgd ? s->store.trainer[optim].sums : 0;
 }
 
 void shard_set_sums(struct shard *s, int optim, int64_t sums)
 {
-    s->trainer[optim].sums = sums;
+    s->store.trainer[optim].sums = sums;
 }

@@ -52,9 +52,9 @@ static int64_t blocks_of(int64_t n, int block)
 static void walk_state(const struct shard *s, int unit, int64_t first, int64_t count,
                        struct flat_walk *w)
 {
-    const struct shard_unit *u = &s->unit[unit];
-    const struct shard_trainer *t = &s->trainer[u->def->optim];
-    const int64_t trained = shard_trained_elems(u);
+    const struct shard_unit *u = &s->layout.unit[unit];
+    const struct shard_trainer *t = &s->store.trainer[u->optim];
+    const int64_t trained = u->trained;
     const int64_t n = (first + count < trained ? first + count : trained) - first;
     const int64_t at = u->state_at + first - u->first;
 
@@ -75,7 +75,7 @@ static void walk_state(const struct shard *s, int unit, int64_t first, int64_t c
 static void walk_unit(const struct shard *s, int unit, bool for_load,
                       struct flat_walk *w)
 {
-    const struct shard_unit *u = &s->unit[unit];
+    const struct shard_unit *u = &s->layout.unit[unit];
     int64_t first = u->first, count = u->stored, at;
 
     if (!for_load)
@@ -87,7 +87,7 @@ static void walk_unit(const struct shard *s, int unit, bool for_load,
         put_flat(w, SHARD_EXPONENT_PREFIX "flat/%d%s", unit, "", ACCEL_U8,
                  shard_scaled_at(s, at).exponent, u->padded / SCALED_BLOCK,
                  first / SCALED_BLOCK, blocks_of(count, SCALED_BLOCK));
-    if (u->def->optim >= 0)
+    if (u->optim >= 0)
         walk_state(s, unit, first, count, w);
 }
 
@@ -100,7 +100,7 @@ accel_status_t shard_flat_boxes(struct shard *s, bool for_load,
 
     if (!for_load)
         shard_draw(s);
-    for (int i = 0; i < s->units; i++)
+    for (int i = 0; i < s->layout.units; i++)
         walk_unit(s, i, for_load, &count);
     more = shard_powersgd_boxes(s, for_load, NULL, NULL, &more_bytes);
     bytes = (count.boxes + more) * sizeof(*fill.box) + count.text_bytes + more_bytes;
@@ -108,7 +108,7 @@ accel_status_t shard_flat_boxes(struct shard *s, bool for_load,
     if (!fill.box)
         return accel_fail_nomem(err, "list of checkpoint boxes", bytes);
     fill.text = (char *)(fill.box + count.boxes + more);
-    for (int i = 0; i < s->units; i++)
+    for (int i = 0; i < s->layout.units; i++)
         walk_unit(s, i, for_load, &fill);
     shard_powersgd_boxes(s, for_load, fill.box + fill.boxes,
                          fill.text + fill.text_bytes, &more_bytes);

@@ -22,16 +22,15 @@ static accel_status_t open_lists(struct shard *s, const struct units *units, int
 {
     struct plan_coded *list = calloc((size_t)n, sizeof(*list));
 
-    s->coded.list = list;
-    s->coded_param = calloc((size_t)n, sizeof(accel_tensor_t *));
-    if (!list || !s->coded_param)
+    s->layout.rules.codes.list = list;
+    s->gather.coded_param = calloc((size_t)n, sizeof(accel_tensor_t *));
+    if (!list || !s->gather.coded_param)
         return accel_fail_nomem(err, "the list of coded weights",
                                 (size_t)n * sizeof(*list));
-    s->coded.n = units_coded(units, list, s->coded_param);
+    s->layout.rules.codes.n = units_coded(units, list, s->gather.coded_param);
     return ACCEL_OK;
 }
 
-/* Parameters may come from an earlier preparation, so all are told. */
 accel_status_t shard_coded_open(struct shard *s, const struct units *units,
                                 accel_error_t *err)
 {
@@ -39,79 +38,57 @@ accel_status_t shard_coded_open(struct shard *s, const struct units *units,
     const int n = s->o.precision.coded && cut && !s->offloaded
                       ? units_coded(units, NULL, NULL)
                       : 0;
-    accel_status_t st = n > 0 ? open_lists(s, units, n, err) : ACCEL_OK;
 
-    if (st)
-        return st;
-    for (int i = 0, k = 0; i < s->units; i++) {
-        struct shard_unit *u = &s->unit[i];
-
-        u->coded_at = k;
-        while (k < s->coded.n && s->coded.list[k].unit == i)
-            k++;
-        u->coded = k - u->coded_at;
-        for (int j = 0; j < units->unit[i].param_count; j++) {
-            accel_tensor_t *p = units->unit[i].param[j];
-
-            p->param->coded = u->coded > 0 && param_is_codable(p);
-            p->param->coded_before =
-                2 * p->param->unit_offset -
-                plan_gathered_bytes(shard_codes(s, i), i, p->param->unit_offset, 2);
-        }
-    }
-    return ACCEL_OK;
+    return n > 0 ? open_lists(s, units, n, err) : ACCEL_OK;
 }
 
-/* The largest part of a unit with codes that travels. */
-static int64_t largest_part(const struct shard *s)
+/* Parameters may come from an earlier preparation, so all are told. */
+static void mark_params(const struct shard *s)
 {
-    size_t most = 0;
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
 
-    for (int i = 0; i < s->units && s->world > 1; i++)
-        if (s->unit[i].coded && s->unit[i].part_bytes > most)
-            most = s->unit[i].part_bytes;
-    return (int64_t)most;
+        for (int j = 0; j < u->def->param_count; j++) {
+            accel_tensor_t *p = u->def->param[j];
+            const int64_t at = p->param->unit_offset;
+
+            p->param->coded = u->codes.n > 0 && param_is_codable(p);
+            p->param->coded_before = 2 * at - plan_gathered_bytes(u->codes, at, 2);
+        }
+    }
 }
 
 accel_status_t shard_coded_alloc(struct shard *s, accel_error_t *err)
 {
     const bool device = s->be->device;
-    const int64_t part = largest_part(s);
     char *at;
     accel_status_t st;
 
-    if (s->coded.n == 0)
+    mark_params(s);
+    if (s->layout.rules.codes.n == 0)
         return ACCEL_OK;
-    s->memory.coded_room = (size_t)plan_coded_room(s->coded.n, part, device);
-    st =
-        s->be->alloc(s->be, MEMORY_GATHERED, s->memory.coded_room, &s->coded_room, err);
+    st = s->be->alloc(s->be, MEMORY_GATHERED, s->layout.memory.coded_room,
+                      &s->gather.coded_room, err);
     if (st)
         return st;
-    at = s->coded_room;
-    s->coded_wide = (uint16_t *)(void *)at;
-    at += plan_coded_elems(device) * (int64_t)sizeof(*s->coded_wide);
-    s->coded_spare = at;
-    at += device ? part : 0;
-    s->coded_amax = (float *)(void *)at;
-    s->coded_scale = s->coded_amax + s->coded.n;
-    for (int i = 0; i < s->coded.n; i++)
-        s->coded_param[i]->param->coded_inverse = s->coded_scale + 2 * i + 1;
+    at = s->gather.coded_room;
+    s->gather.coded_wide = (uint16_t *)(void *)at;
+    at += plan_coded_elems(device) * (int64_t)sizeof(*s->gather.coded_wide);
+    s->gather.coded_spare = at;
+    at += device ? s->layout.coded_part : 0;
+    s->gather.coded_amax = (float *)(void *)at;
+    s->gather.coded_scale = s->gather.coded_amax + s->layout.rules.codes.n;
+    for (int i = 0; i < s->layout.rules.codes.n; i++)
+        s->gather.coded_param[i]->param->coded_inverse =
+            s->gather.coded_scale + 2 * i + 1;
     return ACCEL_OK;
 }
 
 void shard_coded_close(struct shard *s)
 {
-    s->be->free(s->be, s->coded_room);
-    free((void *)(uintptr_t)s->coded.list);
-    free(s->coded_param);
-}
-
-struct plan_codes shard_codes(const struct shard *s, int unit)
-{
-    const struct shard_unit *u = &s->unit[unit];
-
-    return (struct plan_codes){ u->coded ? s->coded.list + u->coded_at : NULL,
-                                u->coded };
+    s->be->free(s->be, s->gather.coded_room);
+    free((void *)(uintptr_t)s->layout.rules.codes.list);
+    free(s->gather.coded_param);
 }
 
 /* ---- scales ---------------------------------------------------------------------- */
@@ -121,8 +98,9 @@ static void own_amax(const struct shard *s, int number)
 {
     const int64_t piece = plan_coded_elems(s->be->device);
     const accel_dtype_t wide = s->o.precision.parameters;
-    const accel_tensor_t *p = s->coded_param[number];
-    const struct shard_unit *u = &s->unit[s->coded.list[number].unit];
+    const accel_tensor_t *p = s->gather.coded_param[number];
+    const struct shard_unit *u =
+        &s->layout.unit[s->layout.rules.codes.list[number].unit];
     int64_t b, e;
 
     if (!shard_param_range(p, u->first, u->own, &b, &e))
@@ -130,9 +108,10 @@ static void own_amax(const struct shard *s, int number)
     for (int64_t i = b, n; i < e; i += n) {
         n = e - i < piece ? e - i : piece;
         shard_read_masters(s, s->be, u->at + p->param->unit_offset + i - u->first, n,
-                           wide, s->coded_wide);
+                           wide, s->gather.coded_wide);
         s->be->quantize(s->be, NULL, p->param->fp8->recipe->type[FP8_WEIGHT],
-                        s->coded_wide, wide, n, NULL, &s->coded_amax[number]);
+                        s->gather.coded_wide, wide, n, NULL,
+                        &s->gather.coded_amax[number]);
     }
 }
 
@@ -141,21 +120,23 @@ accel_status_t shard_coded_scale(struct shard *s, accel_error_t *err)
 {
     accel_status_t st;
 
-    if (s->coded.n == 0 || s->coded_scaled)
+    if (s->layout.rules.codes.n == 0 || s->gather.coded_scaled)
         return ACCEL_OK;
-    s->be->zero(s->be, s->coded_amax, (size_t)s->coded.n * sizeof(*s->coded_amax));
-    for (int i = 0; i < s->coded.n; i++)
+    s->be->zero(s->be, s->gather.coded_amax,
+                (size_t)s->layout.rules.codes.n * sizeof(*s->gather.coded_amax));
+    for (int i = 0; i < s->layout.rules.codes.n; i++)
         own_amax(s, i);
-    st = s->world > 1 ? comm_all_reduce(s->data, s->coded_amax, (size_t)s->coded.n,
-                                        ACCEL_F32, COMM_MAX, err)
+    st = s->world > 1 ? comm_all_reduce(s->data, s->gather.coded_amax,
+                                        (size_t)s->layout.rules.codes.n, ACCEL_F32,
+                                        COMM_MAX, err)
                       : ACCEL_OK;
-    for (int i = 0; i < s->coded.n && st == ACCEL_OK; i++) {
-        const struct fp8_recipe *r = s->coded_param[i]->param->fp8->recipe;
+    for (int i = 0; i < s->layout.rules.codes.n && st == ACCEL_OK; i++) {
+        const struct fp8_recipe *r = s->gather.coded_param[i]->param->fp8->recipe;
 
-        s->be->scale_of(s->be, s->coded_scale + 2 * i, r->type[FP8_WEIGHT], r->powers,
-                        &s->coded_amax[i]);
+        s->be->scale_of(s->be, s->gather.coded_scale + 2 * i, r->type[FP8_WEIGHT],
+                        r->powers, &s->gather.coded_amax[i]);
     }
-    s->coded_scaled = st == ACCEL_OK;
+    s->gather.coded_scaled = st == ACCEL_OK;
     return st;
 }
 
@@ -166,21 +147,19 @@ accel_status_t shard_coded_scale(struct shard *s, accel_error_t *err)
 static int coded_at(const struct shard *s, const struct shard_unit *u, int64_t at,
                     int64_t *end_out)
 {
+    int coded = -1;
+
     *end_out = u->first + u->own;
-    for (int i = u->coded_at; i < u->coded_at + u->coded; i++) {
-        const struct plan_coded *c = &s->coded.list[i];
+    for (int i = 0; i < u->codes.n; i++) {
+        const struct plan_coded *c = &u->codes.list[i];
         const int64_t edge = at < c->at ? c->at : c->at + c->elems;
 
         if (at < edge && edge < *end_out)
             *end_out = edge;
-    }
-    for (int i = u->coded_at; i < u->coded_at + u->coded; i++) {
-        const struct plan_coded *c = &s->coded.list[i];
-
         if (c->at <= at && at < c->at + c->elems)
-            return i;
+            coded = (int)(c - s->layout.rules.codes.list);
     }
-    return -1;
+    return coded;
 }
 
 /* n masters from stored element `at` on as codes of weight `number`, by way of the
@@ -188,16 +167,16 @@ static int coded_at(const struct shard *s, const struct shard_unit *u, int64_t a
 static void put_codes(const struct shard *s, int number, char *to, int64_t at,
                       int64_t n)
 {
-    const struct fp8_recipe *r = s->coded_param[number]->param->fp8->recipe;
+    const struct fp8_recipe *r = s->gather.coded_param[number]->param->fp8->recipe;
     const accel_dtype_t wide = s->o.precision.parameters;
     const int64_t piece = plan_coded_elems(s->be->device);
 
     for (int64_t i = 0; i < n; i += piece) {
         const int64_t len = n - i < piece ? n - i : piece;
 
-        shard_read_masters(s, s->be, at + i, len, wide, s->coded_wide);
-        s->be->quantize(s->be, to + i, r->type[FP8_WEIGHT], s->coded_wide, wide, len,
-                        s->coded_scale + 2 * number, NULL);
+        shard_read_masters(s, s->be, at + i, len, wide, s->gather.coded_wide);
+        s->be->quantize(s->be, to + i, r->type[FP8_WEIGHT], s->gather.coded_wide, wide,
+                        len, s->gather.coded_scale + 2 * number, NULL);
     }
 }
 
@@ -224,8 +203,8 @@ static void move_down(const struct shard *s, char *to, const char *from, size_t 
     if (to == from)
         return;
     if (s->be->device) {
-        s->be->copy(s->be, s->coded_spare, from, bytes);
-        s->be->copy(s->be, to, s->coded_spare, bytes);
+        s->be->copy(s->be, s->gather.coded_spare, from, bytes);
+        s->be->copy(s->be, to, s->gather.coded_spare, bytes);
     } else {
         memmove(to, from, bytes);
     }
@@ -233,12 +212,10 @@ static void move_down(const struct shard *s, char *to, const char *from, size_t 
 
 void shard_coded_close_up(const struct shard *s, const struct shard_unit *u, char *data)
 {
-    const int unit = (int)(u - s->unit);
-    const struct plan_codes codes = shard_codes(s, unit);
     int64_t at = 0;
 
     for (int r = 0; r < s->world; r++) {
-        const int64_t end = plan_gathered_bytes(codes, unit, (r + 1) * u->own, 2);
+        const int64_t end = plan_gathered_bytes(u->codes, (r + 1) * u->own, 2);
 
         move_down(s, data + at, data + (size_t)r * u->part_bytes, (size_t)(end - at));
         at = end;

@@ -19,36 +19,37 @@ bool shard_has_narrow_gradients(const struct shard *s)
 struct scaled shard_gradient_at(const struct shard *s, int64_t at)
 {
     return scaled_from(
-        scaled_in(s->narrow_grad, s->grad_elems, s->o.precision.gradients), at);
+        scaled_in(s->store.narrow_grad, s->layout.grad_elems, s->o.precision.gradients),
+        at);
 }
 
 float *shard_widen_gradient(const struct shard *s, const struct shard_unit *u)
 {
-    s->be->scaled_widen(s->be, s->piece, ACCEL_F32, shard_gradient_at(s, u->grad_at),
-                        u->stored);
-    return s->piece;
+    s->be->scaled_widen(s->be, s->reducer.piece, ACCEL_F32,
+                        shard_gradient_at(s, u->grad_at), u->stored);
+    return s->reducer.piece;
 }
 
 void shard_narrow_gradient(const struct shard *s, const struct shard_unit *u)
 {
-    s->be->scaled_narrow(s->be, shard_gradient_at(s, u->grad_at), s->piece, u->stored,
-                         false);
+    s->be->scaled_narrow(s->be, shard_gradient_at(s, u->grad_at), s->reducer.piece,
+                         u->stored, false);
 }
 
-void shard_narrow_sum(const struct shard *s, const struct shard_unit *u)
+void shard_narrow_sum(const struct shard *s, const struct shard_unit *u, uint32_t sums)
 {
-    s->be->scaled_narrow_sum(s->be, shard_gradient_at(s, u->grad_at), s->piece,
-                             u->stored, u->first, u->sums);
+    s->be->scaled_narrow_sum(s->be, shard_gradient_at(s, u->grad_at), s->reducer.piece,
+                             u->stored, u->first, sums);
 }
 
 /* The units of the optimizer that have a gradient, from number *at on, which moves
  * behind it; NULL: no more. */
 static const struct shard_unit *next_unit(const struct shard *s, int optim, int *at)
 {
-    for (; *at < s->units; ++*at) {
-        const struct shard_unit *u = &s->unit[*at];
+    for (; *at < s->layout.units; ++*at) {
+        const struct shard_unit *u = &s->layout.unit[*at];
 
-        if (u->def->optim == optim && u->grad_at >= 0) {
+        if (u->optim == optim && u->grad_at >= 0) {
             ++*at;
             return u;
         }

@@ -16,20 +16,20 @@ static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
 
     /* The reduce-scatter that made the values went by this queue, so no event
      * is needed. */
-    if (s->reduce)
+    if (s->reducer.buffer)
         s->be->use(s->be, QUEUE_REDUCE);
     else
         shard_begin_reduce(s);
-    for (int i = 0; i < s->units && !st; i++) {
-        const struct shard_unit *u = &s->unit[i];
+    for (int i = 0; i < s->layout.units && !st; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
 
         const bool narrow = shard_has_narrow_gradients(s);
 
-        if (u->grad_at < 0 || u->def->optim != optim)
+        if (u->grad_at < 0 || u->optim != optim)
             continue;
-        st = comm_all_reduce(others,
-                             narrow ? shard_widen_gradient(s, u) : s->grad + u->grad_at,
-                             (size_t)u->stored, ACCEL_F32, COMM_SUM, err);
+        st = comm_all_reduce(
+            others, narrow ? shard_widen_gradient(s, u) : s->store.grad + u->grad_at,
+            (size_t)u->stored, ACCEL_F32, COMM_SUM, err);
         if (narrow && !st)
             shard_narrow_gradient(s, u);
     }
@@ -42,10 +42,10 @@ static accel_status_t sum_with(struct shard *s, int optim, struct comm *others,
 static accel_status_t sum_copies(struct shard *s, int optim, float *scale_out,
                                  accel_error_t *err)
 {
-    s->trainer[optim].reduced *= (float)s->world;
-    if (!s->wire)
+    s->store.trainer[optim].reduced *= (float)s->world;
+    if (!s->reducer.wire)
         return sum_with(s, optim, s->reduce_data, err);
-    *scale_out = s->step_scale;
+    *scale_out = s->reducer.step_scale;
     return shard_sum_narrow(s, optim, err);
 }
 
@@ -53,21 +53,22 @@ static accel_status_t sum_copies(struct shard *s, int optim, float *scale_out,
  * one rank) that is everything. */
 static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
 {
-    float scale = (s->reduce ? 1.0f : s->grad_scale) * s->step_scale;
+    float scale =
+        (s->reducer.buffer ? 1.0f : s->reducer.grad_scale) * s->reducer.step_scale;
     accel_status_t st = ACCEL_OK;
 
     if (shard_compresses(s, optim)) {
-        s->trainer[optim].reduced = scale * (float)s->world;
+        s->store.trainer[optim].reduced = scale * (float)s->world;
         return shard_compress(s, optim, scale * (float)s->world, err);
     }
-    s->trainer[optim].sums++;
-    s->trainer[optim].reduced = scale;
-    if (s->world > 1 && !s->reduce && !s->o.local)
+    s->store.trainer[optim].sums++;
+    s->store.trainer[optim].reduced = scale;
+    if (s->world > 1 && !s->reducer.buffer && !s->o.local)
         st = sum_copies(s, optim, &scale, err);
     if (!st && s->copies) {
         shard_settle_home(s);
         st = sum_with(s, optim, s->copies, err);
-        s->trainer[optim].reduced *= (float)comm_size(s->copies);
+        s->store.trainer[optim].reduced *= (float)comm_size(s->copies);
     }
     shard_wait_reduced(s);
     if (st == ACCEL_OK && scale != 1.0f)
@@ -80,9 +81,9 @@ accel_status_t shard_reduce(struct shard *s, int optim, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
-    if (s->trainer[optim].reduced != 0)
+    if (s->store.trainer[optim].reduced != 0)
         return ACCEL_OK;
-    if (s->reduce)
+    if (s->reducer.buffer)
         st = shard_order_check(s, err);
     return st ? st : complete(s, optim, err);
 }
@@ -92,6 +93,6 @@ accel_status_t shard_reduce_early(struct shard *s, int optim, accel_error_t *err
     accel_status_t st = shard_reduce(s, optim, err);
 
     if (st == ACCEL_OK)
-        shard_reopen(s, &s->trainer[optim]);
+        shard_reopen(s, &s->store.trainer[optim]);
     return st;
 }

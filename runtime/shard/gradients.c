@@ -14,8 +14,8 @@
 void shard_begin_reduce(struct shard *s)
 {
     s->be->settle(s->be);
-    s->be->record(s->be, s->computed, QUEUE_COMPUTE);
-    s->be->wait(s->be, QUEUE_REDUCE, s->computed);
+    s->be->record(s->be, s->reducer.computed, QUEUE_COMPUTE);
+    s->be->wait(s->be, QUEUE_REDUCE, s->reducer.computed);
     s->be->use(s->be, QUEUE_REDUCE);
 }
 
@@ -23,16 +23,16 @@ void shard_begin_reduce(struct shard *s)
  * buffer. */
 void shard_end_reduce(struct shard *s)
 {
-    s->be->record(s->be, s->reduced, QUEUE_REDUCE);
+    s->be->record(s->be, s->reducer.reduced, QUEUE_REDUCE);
     s->be->use(s->be, QUEUE_COMPUTE);
-    s->reducing = true;
+    s->reducer.reducing = true;
 }
 
 void shard_wait_reduced(struct shard *s)
 {
-    if (s->reducing)
-        s->be->wait(s->be, QUEUE_COMPUTE, s->reduced);
-    s->reducing = false;
+    if (s->reducer.reducing)
+        s->be->wait(s->be, QUEUE_COMPUTE, s->reducer.reduced);
+    s->reducer.reducing = false;
 }
 
 /* ---- from a backward to the shards ----------------------------------------------- */
@@ -43,10 +43,10 @@ static accel_dtype_t wire_of(const struct shard *s, const struct shard_unit *u)
     return s->world > 1 || s->offloaded ? u->reduce : ACCEL_F32;
 }
 
-/* The reduce buffer that the unit's gradient is in. */
-static float *buffer_of(const struct shard *s, int unit)
+/* The reduce buffer of a ring. */
+static float *buffer_of(const struct shard *s, int ring)
 {
-    return s->ring[s->unit[unit].ring].reduce;
+    return s->reducer.buffer + s->layout.ring[ring].reduce_at;
 }
 
 /* This rank's part of the unit's gradient, summed over all ranks and scaled, into `out`
@@ -54,16 +54,17 @@ static float *buffer_of(const struct shard *s, int unit)
 static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumulate,
                              accel_error_t *err)
 {
-    const size_t own = (size_t)s->unit[unit].own;
-    const accel_dtype_t wire = wire_of(s, &s->unit[unit]);
+    const size_t own = (size_t)s->layout.unit[unit].own;
+    const float *whole = buffer_of(s, s->layout.unit[unit].ring);
+    const accel_dtype_t wire = wire_of(s, &s->layout.unit[unit]);
 
     if (s->world > 1) {
         shard_order_hash(s, SHARD_REDUCE, unit);
-        return comm_reduce_scatter(s->reduce_data, buffer_of(s, unit), out, own, wire,
-                                   s->grad_scale, accumulate, err);
+        return comm_reduce_scatter(s->reduce_data, whole, out, own, wire,
+                                   s->reducer.grad_scale, accumulate, err);
     }
-    s->be->sum_parts(s->be, out, accumulate, NULL, buffer_of(s, unit), wire, 1,
-                     (int64_t)own, s->grad_scale);
+    s->be->sum_parts(s->be, out, accumulate, NULL, whole, wire, 1, (int64_t)own,
+                     s->reducer.grad_scale);
     return ACCEL_OK;
 }
 
@@ -71,34 +72,33 @@ static accel_status_t sum_up(struct shard *s, int unit, float *out, bool accumul
  * sum goes home. The first micro-batch of a step has nothing to fetch. */
 static accel_status_t sum_up_at_home(struct shard *s, int unit, accel_error_t *err)
 {
-    struct shard_unit *u = &s->unit[unit];
-    float *home = s->grad + u->grad_at;
+    const struct shard_unit *u = &s->layout.unit[unit];
+    const bool partial = s->reducer.sums[unit]++ > 0;
+    float *home = s->store.grad + u->grad_at;
     const size_t bytes = (size_t)u->own * sizeof(float);
     accel_status_t st;
 
-    if (u->partial)
-        s->be->copy(s->be, s->piece, home, bytes);
-    st = sum_up(s, unit, s->piece, u->partial, err);
-    s->be->copy(s->be, home, s->piece, bytes);
-    u->partial = true;
+    if (partial)
+        s->be->copy(s->be, s->reducer.piece, home, bytes);
+    st = sum_up(s, unit, s->reducer.piece, partial, err);
+    s->be->copy(s->be, home, s->reducer.piece, bytes);
     return st;
 }
 
 /* What rests is the sum of earlier micro-batches, unless this is the first one. */
 static accel_status_t sum_up_narrow(struct shard *s, int unit, accel_error_t *err)
 {
-    struct shard_unit *u = &s->unit[unit];
+    const struct shard_unit *u = &s->layout.unit[unit];
+    const uint32_t sums = s->reducer.sums[unit]++;
     accel_status_t st;
 
-    if (u->partial)
+    if (sums > 0)
         shard_widen_gradient(s, u);
-    st = sum_up(s, unit, s->piece, u->partial, err);
-    if (st == ACCEL_OK && u->partial)
-        shard_narrow_sum(s, u);
+    st = sum_up(s, unit, s->reducer.piece, sums > 0, err);
+    if (st == ACCEL_OK && sums > 0)
+        shard_narrow_sum(s, u, sums);
     else if (st == ACCEL_OK)
         shard_narrow_gradient(s, u);
-    u->partial = true;
-    u->sums++;
     return st;
 }
 
@@ -115,22 +115,22 @@ static void narrow_in_place(struct shard *s, const struct shard_unit *u, float *
 }
 
 /* Reduces the ring's open unit, if there is one, into the gradient shard. */
-static accel_status_t hand_in(struct shard *s, struct shard_ring *r, accel_error_t *err)
+static accel_status_t hand_in(struct shard *s, int ring, accel_error_t *err)
 {
     const struct shard_unit *u;
     accel_status_t st;
-    int unit = r->open;
+    const int unit = s->reducer.open[ring];
 
     if (unit < 0)
         return ACCEL_OK;
-    u = &s->unit[unit];
-    r->open = -1;
+    u = &s->layout.unit[unit];
+    s->reducer.open[ring] = -1;
     shard_begin_reduce(s);
-    narrow_in_place(s, u, r->reduce);
+    narrow_in_place(s, u, buffer_of(s, ring));
     st = s->offloaded ? sum_up_at_home(s, unit, err)
          : shard_has_narrow_gradients(s)
              ? sum_up_narrow(s, unit, err)
-             : sum_up(s, unit, s->grad + u->grad_at, true, err);
+             : sum_up(s, unit, s->store.grad + u->grad_at, true, err);
     shard_end_reduce(s);
     return st;
 }
@@ -141,17 +141,17 @@ bool shard_next_gradients(const struct shard *s, int optim, int *at, float **fir
 {
     int64_t first = 0, count = 0;
 
-    for (; *at < s->units; ++*at) {
-        const struct shard_unit *u = &s->unit[*at];
+    for (; *at < s->layout.units; ++*at) {
+        const struct shard_unit *u = &s->layout.unit[*at];
 
-        if (u->def->optim != optim || u->grad_at < 0)
+        if (u->optim != optim || u->grad_at < 0)
             continue;
         if (count && first + count != u->grad_at)
             break;
         first = count ? first : u->grad_at;
         count += u->stored;
     }
-    *first_out = s->grad + first;
+    *first_out = s->store.grad + first;
     *count_out = count;
     return count > 0;
 }
@@ -175,7 +175,7 @@ void shard_reopen(struct shard *s, struct shard_trainer *t)
     if (t->reduced != 1.0f) {
         shard_settle_home(s);
         shard_wait_reduced(s);
-        shard_multiply(s, s->home, (int)(t - s->trainer), 1.0f / t->reduced);
+        shard_multiply(s, s->home, (int)(t - s->store.trainer), 1.0f / t->reduced);
     }
     t->reduced = 0;
 }
@@ -183,7 +183,7 @@ void shard_reopen(struct shard *s, struct shard_trainer *t)
 /* A backward is about to add to the unit's gradient. */
 static void touch(struct shard *s, int unit)
 {
-    struct shard_trainer *t = &s->trainer[s->unit[unit].def->optim];
+    struct shard_trainer *t = &s->store.trainer[s->layout.unit[unit].optim];
 
     if (t->reduced != 0)
         shard_reopen(s, t);
@@ -196,35 +196,33 @@ static void touch(struct shard *s, int unit)
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
                           accel_error_t *err)
 {
-    struct shard_ring *r;
+    const int ring = s->layout.unit[unit].ring;
+    const int open = s->reducer.open[ring];
     accel_status_t st;
 
     touch(s, unit);
-    if (!s->reduce) {
-        *grad_out = s->grad + s->unit[unit].grad_at;
+    if (!s->reducer.buffer) {
+        *grad_out = s->store.grad + s->layout.unit[unit].grad_at;
         return ACCEL_OK;
     }
-    r = &s->ring[s->unit[unit].ring];
-    if (r->open != unit) {
-        bool moved_on = r->open >= 0;
-
-        ACCEL_CHECK(st, hand_in(s, r, err));
-        if (moved_on && s->in_backward && s->o.prefetch == PREFETCH_POST) {
+    if (open != unit) {
+        ACCEL_CHECK(st, hand_in(s, ring, err));
+        if (open >= 0 && s->order.in_backward && s->o.prefetch == PREFETCH_POST) {
             ACCEL_CHECK(st, shard_ring_prefetch(s, unit, err));
         }
         shard_wait_reduced(s);
-        s->be->zero(s->be, r->reduce, (size_t)s->unit[unit].padded * sizeof(float));
-        r->open = unit;
+        s->be->zero(s->be, buffer_of(s, ring),
+                    (size_t)s->layout.unit[unit].padded * sizeof(float));
+        s->reducer.open[ring] = unit;
     }
-    *grad_out = r->reduce;
+    *grad_out = buffer_of(s, ring);
     return ACCEL_OK;
 }
 
-/* Marks all reduce buffers as without a unit. */
-static void close_units(struct shard *s)
+void shard_close_units(struct shard *s)
 {
-    for (int i = 0; i < s->rings; i++)
-        s->ring[i].open = -1;
+    for (int i = 0; i < s->layout.rings; i++)
+        s->reducer.open[i] = -1;
 }
 
 /* The scale counts all ranks, copies included: comm, not data. */
@@ -233,30 +231,30 @@ accel_status_t shard_backward_begin(struct shard *s, int accumulate, accel_error
     if (accumulate < 1)
         return accel_fail(err, A0616, "set accumulate to at least 1",
                           "invalid number of micro-batches per step: %d", accumulate);
-    s->grad_scale = 1.0f / ((s->o.local ? 1.0f : (float)comm_size(s->comm)) *
-                            (float)accumulate * s->loss_scale);
-    s->in_backward = true;
-    s->last_unit = -1;
-    close_units(s);
-    s->order_at = 0;
+    s->reducer.grad_scale = 1.0f / ((s->o.local ? 1.0f : (float)comm_size(s->comm)) *
+                                    (float)accumulate * s->reducer.loss_scale);
+    s->order.in_backward = true;
+    s->order.last = -1;
+    shard_close_units(s);
+    s->order.at = 0;
     return ACCEL_OK;
 }
 
 void shard_step_scale(struct shard *s, float factor)
 {
-    s->step_scale = factor;
+    s->reducer.step_scale = factor;
 }
 
 /* Behind a reduce buffer gradients have no loss scale any more. Without one they have
  * it until they are complete, and get it back if a backward adds to them then. */
 void shard_loss_scale(struct shard *s, float scale)
 {
-    const float by = scale / s->loss_scale;
+    const float by = scale / s->reducer.loss_scale;
 
-    s->loss_scale = scale;
-    s->grad_scale /= by;
-    for (int i = 0; i < s->trainers && !s->reduce && by != 1.0f; i++) {
-        struct shard_trainer *t = &s->trainer[i];
+    s->reducer.loss_scale = scale;
+    s->reducer.grad_scale /= by;
+    for (int i = 0; i < s->store.trainers && !s->reducer.buffer && by != 1.0f; i++) {
+        struct shard_trainer *t = &s->store.trainer[i];
         int64_t count;
         float *first;
 
@@ -269,12 +267,12 @@ void shard_loss_scale(struct shard *s, float scale)
 
 bool shard_is_reduced(const struct shard *s, int optim)
 {
-    return s->trainer[optim].reduced != 0;
+    return s->store.trainer[optim].reduced != 0;
 }
 
 bool shard_has_gradient(const struct shard *s, int optim)
 {
-    return s->trainer[optim].dirty;
+    return s->store.trainer[optim].dirty;
 }
 
 /* What the previous backward did beyond this one's length is forgotten. */
@@ -283,10 +281,10 @@ accel_status_t shard_backward_end(struct shard *s, accel_error_t *err)
     accel_status_t st = ACCEL_OK;
 
     s->be->settle(s->be);
-    for (int i = 0; i < s->rings && s->reduce && st == ACCEL_OK; i++)
-        st = hand_in(s, &s->ring[i], err);
-    s->in_backward = false;
-    s->order_len = s->order_at;
+    for (int i = 0; i < s->layout.rings && s->reducer.buffer && st == ACCEL_OK; i++)
+        st = hand_in(s, i, err);
+    s->order.in_backward = false;
+    s->order.len = s->order.at;
     return st;
 }
 
@@ -295,13 +293,11 @@ accel_status_t shard_backward_end(struct shard *s, accel_error_t *err)
 /* The gradients are zero, and nothing of them has been reduced. */
 static void forget_gradients(struct shard *s, int optim)
 {
-    s->trainer[optim].dirty = false;
-    s->trainer[optim].reduced = 0;
-    for (int i = 0; i < s->units; i++)
-        if (s->unit[i].def->optim == optim) {
-            s->unit[i].partial = false;
-            s->unit[i].sums = 0;
-        }
+    s->store.trainer[optim].dirty = false;
+    s->store.trainer[optim].reduced = 0;
+    for (int i = 0; i < s->layout.units; i++)
+        if (s->layout.unit[i].optim == optim)
+            s->reducer.sums[i] = 0;
 }
 
 void shard_zero(struct shard *s, int optim)
@@ -323,10 +319,10 @@ void shard_updated(struct shard *s, int optim)
 {
     forget_gradients(s, optim);
     shard_ring_drop(s, optim);
-    s->copied = false;
-    for (int i = 0; i < s->units; i++)
-        if (s->unit[i].def->optim == optim)
-            s->unit[i].fresh = false;
+    s->gather.copied = false;
+    for (int i = 0; i < s->layout.units; i++)
+        if (s->layout.unit[i].optim == optim)
+            s->gather.fresh[i] = false;
 }
 
 void shard_scale(struct shard *s, int optim, float factor)
@@ -353,13 +349,13 @@ void shard_clamp(struct shard *s, int optim, float limit)
 /* Slots lose their pins with their units: nobody holds values any more. */
 void shard_abandon(struct shard *s)
 {
-    s->in_backward = false;
-    s->last_unit = -1;
-    close_units(s);
-    s->order_at = s->order_len = 0;
-    s->hash = 0;
+    s->order.in_backward = false;
+    s->order.last = -1;
+    shard_close_units(s);
+    s->order.at = s->order.len = 0;
+    s->order.hash = 0;
     shard_ring_settle(s);
-    for (int i = 0; i < s->trainers; i++)
+    for (int i = 0; i < s->store.trainers; i++)
         shard_zero(s, i);
     shard_loaded(s);
 }

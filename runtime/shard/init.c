@@ -82,7 +82,7 @@ static void init_narrow(const struct shard *s, const accel_tensor_t *p, int64_t 
         const int64_t n = e - i < NARROW_ELEMS ? e - i : NARROW_ELEMS;
         float values[NARROW_ELEMS];
 
-        init_range(p, s->seed, i, i + n, values);
+        init_range(p, s->store.seed, i, i + n, values);
         shard_narrow_masters(s, at + i - b, n, values);
     }
 }
@@ -103,16 +103,16 @@ static void init_param(struct shard *s, const struct shard_unit *u,
         return;
     }
     if (!s->home->device) {
-        init_range(p, s->seed, b, e, (float *)shard_master_at(s, at));
+        init_range(p, s->store.seed, b, e, (float *)shard_master_at(s, at));
         return;
     }
     for (; b < e; b += n, at += n) {
         n = e - b < SHARD_STAGE_ELEMS ? e - b : SHARD_STAGE_ELEMS;
-        init_range(p, s->seed, b, b + n, s->stage);
+        init_range(p, s->store.seed, b, b + n, s->store.stage);
         if (shard_has_scaled_masters(s))
-            shard_put_scaled(s->home, shard_scaled_at(s, at), s->stage, n);
+            shard_put_scaled(s->home, shard_scaled_at(s, at), s->store.stage, n);
         else
-            shard_put_masters(s->home, shard_master_at(s, at), type, s->stage, n);
+            shard_put_masters(s->home, shard_master_at(s, at), type, s->store.stage, n);
     }
 }
 
@@ -120,47 +120,53 @@ static void init_param(struct shard *s, const struct shard_unit *u,
  * sync_module_states asks for, without a byte sent. */
 void shard_init(struct shard *s, uint64_t seed)
 {
-    s->seed = seed;
-    if (s->grad_in_window) /* the other memory came zeroed */
-        s->be->zero(s->be, s->grad, s->memory.gradient_shard);
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
+    bool *undrawn = s->store.undrawn;
 
-        for (int j = 0; j < u->def->param_count; j++) {
-            u->undrawn[j] = !u->def->param[j]->param->values;
+    s->store.seed = seed;
+    if (s->store.grad_in_window) /* the other memory came zeroed */
+        s->be->zero(s->be, s->store.grad, s->layout.memory.gradient_shard);
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
+
+        for (int j = 0; j < u->def->param_count; j++, undrawn++) {
+            *undrawn = !u->def->param[j]->param->values;
             /* the program's array may be gone after accel_prepare */
-            if (!u->undrawn[j])
+            if (!*undrawn)
                 init_param(s, u, u->def->param[j]);
         }
     }
-    s->all_drawn = false;
+    s->store.all_drawn = false;
     shard_loaded(s);
 }
 
 void shard_given(struct shard *s, const accel_tensor_t *p)
 {
-    for (int i = 0; i < s->units; i++)
-        for (int j = 0; j < s->unit[i].def->param_count; j++)
-            if (s->unit[i].def->param[j] == p)
-                s->unit[i].undrawn[j] = false;
+    bool *undrawn = s->store.undrawn;
+
+    for (int i = 0; i < s->layout.units; i++)
+        for (int j = 0; j < s->layout.unit[i].def->param_count; j++, undrawn++)
+            if (s->layout.unit[i].def->param[j] == p)
+                *undrawn = false;
 }
 
 /* Also before a save or an update, which would otherwise see zeros. The gathers that
  * may read the masters are waited for. */
 void shard_draw(struct shard *s)
 {
-    if (s->all_drawn)
+    bool *undrawn = s->store.undrawn;
+
+    if (s->store.all_drawn)
         return;
     shard_ring_settle(s);
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
 
-        for (int j = 0; j < u->def->param_count; j++) {
-            if (u->undrawn[j])
+        for (int j = 0; j < u->def->param_count; j++, undrawn++) {
+            if (*undrawn)
                 init_param(s, u, u->def->param[j]);
-            u->undrawn[j] = false;
+            *undrawn = false;
         }
     }
-    s->all_drawn = true;
+    s->store.all_drawn = true;
     shard_loaded(s);
 }

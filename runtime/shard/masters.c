@@ -13,7 +13,7 @@
 
 void *shard_master_at(const struct shard *s, int64_t at)
 {
-    return s->master + at * (int64_t)accel_dtype_bytes(s->o.precision.masters);
+    return s->store.master + at * (int64_t)accel_dtype_bytes(s->o.precision.masters);
 }
 
 bool shard_has_narrow_masters(const struct shard *s)
@@ -100,16 +100,10 @@ bool shard_has_scaled_masters(const struct shard *s)
     return s->o.precision.masters == ACCEL_F16;
 }
 
-size_t shard_masters_bytes(const struct shard *s)
-{
-    return shard_has_scaled_masters(s)
-               ? scaled_bytes(s->stored_elems, ACCEL_F16)
-               : (size_t)s->stored_elems * accel_dtype_bytes(s->o.precision.masters);
-}
-
 struct scaled shard_scaled_at(const struct shard *s, int64_t at)
 {
-    return scaled_from(scaled_in(s->master, s->stored_elems, ACCEL_F16), at);
+    return scaled_from(scaled_in(s->store.master, s->layout.stored_elems, ACCEL_F16),
+                       at);
 }
 
 void shard_read_masters(const struct shard *s, const struct backend *be, int64_t at,

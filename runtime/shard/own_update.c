@@ -71,13 +71,13 @@ static accel_status_t update_piece(const struct shard *s, const accel_own_optim_
 accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
                                 float grad_scale, accel_error_t *err)
 {
-    const struct shard_trainer *trainer = &s->trainer[optim];
+    const struct shard_trainer *trainer = &s->store.trainer[optim];
     accel_status_t st = ACCEL_OK;
 
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
 
-        for (int j = 0; u->def->optim == optim && j < u->def->param_count && !st; j++) {
+        for (int j = 0; u->optim == optim && j < u->def->param_count && !st; j++) {
             const accel_tensor_t *p = u->def->param[j];
             accel_piece_t call = { .name = tensor_full_name(p),
                                    .step = t,
@@ -93,7 +93,7 @@ accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
             call.first = b;
             call.count = stored.count = e - b;
             stored.at[0] = shard_master_at(s, u->at + at);
-            stored.at[1] = s->grad + u->grad_at + at;
+            stored.at[1] = s->store.grad + u->grad_at + at;
             for (int k = 0; k < trainer->states; k++)
                 stored.at[2 + k] = shard_state_at(trainer, k, u->state_at + at);
             st = update_piece(s, &trainer->o.own, &stored, grad_scale, &call, err);

@@ -22,7 +22,7 @@ struct box_list {
 static int part_name(const struct box_list *l, int optim, int shape, const char *what,
                      char *to, size_t len)
 {
-    const char *name = l->s->trainer[optim].o.name;
+    const char *name = l->s->store.trainer[optim].o.name;
 
     if (l->s->o.powersgd->batched)
         return snprintf(to, len, "powersgd/%s%s%s", name, name[0] ? "/" : "", what);
@@ -61,10 +61,10 @@ size_t shard_powersgd_boxes(const struct shard *s, bool for_load, accel_ckpt_box
 {
     struct box_list l = { .s = s, .for_load = for_load, .box = box, .text = text };
 
-    for (int i = 0; i < s->trainers && s->o.powersgd; i++) {
+    for (int i = 0; i < s->store.trainers && s->o.powersgd; i++) {
         struct powersgd_part p;
 
-        for (int k = 0; powersgd_part(s->trainer[i].powersgd, k, &p); k++) {
+        for (int k = 0; powersgd_part(s->store.trainer[i].powersgd, k, &p); k++) {
             part_add(&l, i, p.shape, "error", p.error, p.rows, p.cols);
             part_add(&l, i, p.shape, "right", p.right, p.cols, p.rank);
         }

@@ -26,18 +26,19 @@ static accel_status_t sum_unit(const struct shard *s, const struct shard_unit *u
 {
     const accel_dtype_t type = u->reduce;
     const size_t part = wire_bytes((size_t)u->own, type);
-    float *grad = s->grad + u->grad_at, *own = grad + s->rank * u->own;
+    float *grad = s->store.grad + u->grad_at, *own = grad + s->rank * u->own;
     accel_status_t st;
 
-    to_wire(s, type, s->wire, grad, s->world, u->own);
-    ACCEL_CHECK(st, comm_reduce_scatter(s->reduce_data, s->wire, own, (size_t)u->own,
-                                        type, s->grad_scale, false, err));
-    to_wire(s, type, s->wire + (size_t)s->rank * part, own, 1, u->own);
-    st = comm_all_gather(s->reduce_data, s->wire, part / sizeof(int32_t), ACCEL_I32,
-                         err);
+    to_wire(s, type, s->reducer.wire, grad, s->world, u->own);
+    ACCEL_CHECK(st, comm_reduce_scatter(s->reduce_data, s->reducer.wire, own,
+                                        (size_t)u->own, type, s->reducer.grad_scale,
+                                        false, err));
+    to_wire(s, type, s->reducer.wire + (size_t)s->rank * part, own, 1, u->own);
+    st = comm_all_gather(s->reduce_data, s->reducer.wire, part / sizeof(int32_t),
+                         ACCEL_I32, err);
     for (int r = 0; r < s->world && !st; r++)
         s->be->sum_parts(s->be, grad + r * u->own, false, NULL,
-                         s->wire + (size_t)r * part, type, 1, u->own, 1.0f);
+                         s->reducer.wire + (size_t)r * part, type, 1, u->own, 1.0f);
     return st;
 }
 
@@ -46,9 +47,9 @@ accel_status_t shard_sum_narrow(struct shard *s, int optim, accel_error_t *err)
     accel_status_t st = ACCEL_OK;
 
     shard_begin_reduce(s);
-    for (int i = 0; i < s->units && !st; i++)
-        if (s->unit[i].grad_at >= 0 && s->unit[i].def->optim == optim)
-            st = sum_unit(s, &s->unit[i], err);
+    for (int i = 0; i < s->layout.units && !st; i++)
+        if (s->layout.unit[i].grad_at >= 0 && s->layout.unit[i].optim == optim)
+            st = sum_unit(s, &s->layout.unit[i], err);
     shard_end_reduce(s);
     return st;
 }
@@ -72,12 +73,12 @@ accel_status_t shard_open_mean(struct shard *s, accel_error_t *err)
     void *room = NULL;
     accel_status_t st = ACCEL_OK;
 
-    for (int i = 0; i < s->trainers; i++)
-        narrow = narrow || s->trainer[i].form != ACCEL_MOMENTS_FLOAT32;
+    for (int i = 0; i < s->store.trainers; i++)
+        narrow = narrow || s->store.trainer[i].form != ACCEL_MOMENTS_FLOAT32;
     if (narrow && s->o.local && s->world > 1)
         st = s->be->alloc(s->be, MEMORY_WORK, SHARD_MEAN_ELEMS * sizeof(float), &room,
                           err);
-    s->mean_room = room;
+    s->reducer.mean_room = room;
     return st;
 }
 
@@ -96,13 +97,14 @@ static accel_status_t mean_masters(const struct shard *s, const struct shard_uni
         const int64_t n = rest < SHARD_MEAN_ELEMS ? rest : SHARD_MEAN_ELEMS;
 
         if (shard_has_scaled_masters(s))
-            s->be->scaled_widen(s->be, s->mean_room, ACCEL_F32,
+            s->be->scaled_widen(s->be, s->reducer.mean_room, ACCEL_F32,
                                 shard_scaled_at(s, u->at + at), n);
         else
-            s->be->widen(s->be, s->mean_room, shard_master_at(s, u->at + at), type, n);
-        st = shard_mean(s, s->mean_room, n, err);
+            s->be->widen(s->be, s->reducer.mean_room, shard_master_at(s, u->at + at),
+                         type, n);
+        st = shard_mean(s, s->reducer.mean_room, n, err);
         if (!st)
-            shard_narrow_masters(s, u->at + at, n, s->mean_room);
+            shard_narrow_masters(s, u->at + at, n, s->reducer.mean_room);
     }
     return st;
 }
@@ -111,7 +113,7 @@ static accel_status_t mean_masters(const struct shard *s, const struct shard_uni
 static accel_status_t mean_state(const struct shard *s, const struct shard_unit *u,
                                  int k, accel_error_t *err)
 {
-    const struct shard_trainer *t = &s->trainer[u->def->optim];
+    const struct shard_trainer *t = &s->store.trainer[u->optim];
     const struct state_array x = shard_array_at(t, k, u->state_at);
     const bool positive = optim_state_is_square(&t->o.settings, k);
     accel_status_t st = ACCEL_OK;
@@ -122,10 +124,10 @@ static accel_status_t mean_state(const struct shard *s, const struct shard_unit 
         const int64_t rest = u->state - at;
         const int64_t n = rest < SHARD_MEAN_ELEMS ? rest : SHARD_MEAN_ELEMS;
 
-        shard_widen_state(s->be, s->mean_room, x, positive, at, n);
-        st = shard_mean(s, s->mean_room, n, err);
+        shard_widen_state(s->be, s->reducer.mean_room, x, positive, at, n);
+        st = shard_mean(s, s->reducer.mean_room, n, err);
         if (!st)
-            shard_narrow_state(s->be, x, at, s->mean_room, positive, n);
+            shard_narrow_state(s->be, x, at, s->reducer.mean_room, positive, n);
     }
     return st;
 }
@@ -134,7 +136,7 @@ static accel_status_t mean_state(const struct shard *s, const struct shard_unit 
 static accel_status_t meet_unit(const struct shard *s, const struct shard_unit *u,
                                 bool state, accel_error_t *err)
 {
-    const struct shard_trainer *t = &s->trainer[u->def->optim];
+    const struct shard_trainer *t = &s->store.trainer[u->optim];
     accel_status_t st = ACCEL_OK;
 
     if (!state)
@@ -151,9 +153,9 @@ static accel_status_t meet(struct shard *s, bool state, accel_error_t *err)
     shard_draw(s);
     shard_readers_settle(s);
     shard_begin_reduce(s);
-    for (int i = 0; i < s->units && s->world > 1 && !st; i++)
-        if (s->unit[i].def->optim >= 0 && s->unit[i].state > 0)
-            st = meet_unit(s, &s->unit[i], state, err);
+    for (int i = 0; i < s->layout.units && s->world > 1 && !st; i++)
+        if (s->layout.unit[i].optim >= 0 && s->layout.unit[i].state > 0)
+            st = meet_unit(s, &s->layout.unit[i], state, err);
     shard_end_reduce(s);
     shard_wait_reduced(s);
     return st;

@@ -7,22 +7,22 @@
  */
 #include "shard/shard_impl.h"
 
-static struct shard_ring *ring_of(const struct shard *s, int unit)
+static const struct shard_ring *ring_of(const struct shard *s, int unit)
 {
-    return &s->ring[s->unit[unit].ring];
+    return &s->layout.ring[s->layout.unit[unit].ring];
 }
 
 /* The two slots of the unit's ring. */
 static struct shard_slot *slots_of(const struct shard *s, int unit)
 {
-    return &s->slot[2 * s->unit[unit].ring];
+    return &s->gather.slot[2 * s->layout.unit[unit].ring];
 }
 
 /* The slot that holds the unit, or NULL. */
 static struct shard_slot *slot_of(struct shard *s, int unit)
 {
-    if (s->keep)
-        return s->slot[unit].unit == unit ? &s->slot[unit] : NULL;
+    if (s->layout.keep)
+        return s->gather.slot[unit].unit == unit ? &s->gather.slot[unit] : NULL;
     for (int i = 0; i < 2; i++) {
         if (slots_of(s, unit)[i].unit == unit)
             return &slots_of(s, unit)[i];
@@ -38,8 +38,8 @@ static struct shard_slot *victim(struct shard *s, int unit)
     struct shard_slot *a, *b;
     bool single;
 
-    if (s->keep)
-        return &s->slot[unit];
+    if (s->layout.keep)
+        return &s->gather.slot[unit];
     a = slots_of(s, unit);
     b = a + 1;
     single = ring_of(s, unit)->units == 1;
@@ -55,7 +55,7 @@ static struct shard_slot *victim(struct shard *s, int unit)
 /* Bytes of a gathered unit, padding included. */
 static size_t gathered_bytes(const struct shard *s, int unit)
 {
-    return s->unit[unit].part_bytes * (size_t)s->world;
+    return s->layout.unit[unit].part_bytes * (size_t)s->world;
 }
 
 /* The address of a slot. The second one depends on the size of its unit: it ends where
@@ -63,12 +63,13 @@ static size_t gathered_bytes(const struct shard *s, int unit)
 static void *slot_data(const struct shard *s, const struct shard_slot *slot)
 {
     const struct shard_ring *r = ring_of(s, slot->unit);
+    char *memory = s->gather.gathered + r->at;
 
-    if (s->keep)
-        return s->gathered + s->unit[slot->unit].all_at;
+    if (s->layout.keep)
+        return s->gather.gathered + s->layout.unit[slot->unit].all_at;
     if (slot == slots_of(s, slot->unit))
-        return r->memory;
-    return r->memory + r->bytes - gathered_bytes(s, slot->unit);
+        return memory;
+    return memory + r->bytes - gathered_bytes(s, slot->unit);
 }
 
 /* Puts the gather queue behind the masters' last change and the slot's last reader; the
@@ -76,12 +77,12 @@ static void *slot_data(const struct shard *s, const struct shard_slot *slot)
  * one, but its readers were waited for when it was overwritten, by this same queue. */
 static void begin_gather(struct shard *s, struct shard_slot *slot)
 {
-    bool reader = slot->left > s->changed;
-    uint64_t mark = reader ? slot->left : s->changed;
+    bool reader = slot->left > s->gather.changed;
+    uint64_t mark = reader ? slot->left : s->gather.changed;
 
-    if (mark > s->mark_seen) {
-        s->be->wait(s->be, QUEUE_GATHER, reader ? slot->read : s->updated);
-        s->mark_seen = mark;
+    if (mark > s->gather.mark_seen) {
+        s->be->wait(s->be, QUEUE_GATHER, reader ? slot->read : s->gather.updated);
+        s->gather.mark_seen = mark;
     }
     s->be->use(s->be, QUEUE_GATHER);
 }
@@ -91,28 +92,30 @@ static void end_gather(struct shard *s, struct shard_slot *slot)
 {
     s->be->record(s->be, slot->ready, QUEUE_GATHER);
     s->be->use(s->be, QUEUE_COMPUTE);
-    slot->gathered = ++s->gathers;
+    slot->gathered = ++s->gather.gathers;
 }
 
 /* Puts the compute queue behind the gather of this slot. */
 static void wait_gathered(struct shard *s, const struct shard_slot *slot)
 {
-    if (slot->gathered <= s->gather_seen)
+    if (slot->gathered <= s->gather.gather_seen)
         return;
     s->be->wait(s->be, QUEUE_COMPUTE, slot->ready);
-    s->gather_seen = slot->gathered;
+    s->gather.gather_seen = slot->gathered;
 }
 
 /* Writes what this rank stores to its place in the slot, in the dtype of the unit.
  * When offloaded, the copy may still be running on return; what it reads does not
  * change before the next step, which waits for the device. */
-static void put_own(struct shard *s, struct shard_unit *u, void *data)
+static void put_own(struct shard *s, int unit, void *data)
 {
+    const struct shard_unit *u = &s->layout.unit[unit];
+    bool *fresh = &s->gather.fresh[unit];
     const size_t elem = accel_dtype_bytes(u->type);
     const bool same = u->type == s->o.precision.masters;
     char *to = (char *)data + (size_t)u->first * elem;
 
-    if (u->coded > 0) {
+    if (u->codes.n > 0) {
         shard_coded_put(s, u, data);
         return;
     }
@@ -120,10 +123,12 @@ static void put_own(struct shard *s, struct shard_unit *u, void *data)
         shard_read_masters(s, s->be, u->at, u->stored, u->type, to);
         return;
     }
-    if (!same && !u->fresh)
-        shard_read_masters(s, s->home, u->at, u->own, u->type, s->copy + u->copy_at);
-    u->fresh = !same;
-    s->be->copy(s->be, to, same ? shard_master_at(s, u->at) : s->copy + u->copy_at,
+    if (!same && !*fresh)
+        shard_read_masters(s, s->home, u->at, u->own, u->type,
+                           s->gather.copy + u->copy_at);
+    *fresh = !same;
+    s->be->copy(s->be, to,
+                same ? shard_master_at(s, u->at) : s->gather.copy + u->copy_at,
                 (size_t)u->own * elem);
 }
 
@@ -132,25 +137,25 @@ static void put_own(struct shard *s, struct shard_unit *u, void *data)
 static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
                              accel_error_t *err)
 {
-    struct shard_unit *u = &s->unit[unit];
+    const struct shard_unit *u = &s->layout.unit[unit];
     accel_status_t st;
     void *data;
 
     slot->unit = unit;
     slot->pins = 0;
-    slot->used = ++s->clock;
+    slot->used = ++s->gather.clock;
     data = slot_data(s, slot);
     begin_gather(s, slot);
     st = shard_coded_scale(s, err);
     if (st == ACCEL_OK)
-        put_own(s, u, data);
+        put_own(s, unit, data);
     if (st == ACCEL_OK && s->world > 1 && s->o.strategy != SHARD_NONE) {
         shard_order_hash(s, SHARD_GATHER, unit);
-        st = u->coded > 0
+        st = u->codes.n > 0
                  ? comm_all_gather(s->data, data, u->part_bytes, ACCEL_U8, err)
                  : comm_all_gather(s->data, data, (size_t)u->own, u->type, err);
     }
-    if (st == ACCEL_OK && u->coded > 0)
+    if (st == ACCEL_OK && u->codes.n > 0)
         shard_coded_close_up(s, u, data);
     end_gather(s, slot);
     /* a failed gather left no unit there */
@@ -162,7 +167,7 @@ static accel_status_t gather(struct shard *s, struct shard_slot *slot, int unit,
 /* Never evicts a pinned unit: without a slot the unit is gathered when it is wanted. */
 accel_status_t shard_ring_prefetch(struct shard *s, int unit, accel_error_t *err)
 {
-    int next = shard_order_next(s, s->unit[unit].ring);
+    int next = shard_order_next(s, s->layout.unit[unit].ring);
     struct shard_slot *slot;
 
     if (next < 0 || slot_of(s, next))
@@ -179,7 +184,7 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
     struct shard_slot *slot = slot_of(s, unit);
     accel_status_t st;
 
-    if (s->in_backward) {
+    if (s->order.in_backward) {
         ACCEL_CHECK(st, shard_order_note(s, unit, err));
     }
     if (!slot) {
@@ -187,13 +192,13 @@ accel_status_t shard_ring_want(struct shard *s, int unit, void **data_out,
         if (!slot)
             return accel_fail(err, A0003, "call done() for one of them first",
                               "unit '%s' is wanted while two other units are in use",
-                              s->unit[unit].def->name);
+                              s->layout.unit[unit].def->name);
         ACCEL_CHECK(st, gather(s, slot, unit, err));
     }
-    slot->used = ++s->clock;
+    slot->used = ++s->gather.clock;
     slot->pins++;
     wait_gathered(s, slot);
-    if (s->in_backward && s->o.prefetch == PREFETCH_PRE) {
+    if (s->order.in_backward && s->o.prefetch == PREFETCH_PRE) {
         st = shard_ring_prefetch(s, unit, err);
         if (st) {
             slot->pins--;
@@ -212,57 +217,57 @@ void shard_ring_done(struct shard *s, int unit)
     if (!slot || slot->pins == 0)
         return;
     slot->pins--;
-    slot->left = ++s->marks;
+    slot->left = ++s->gather.marks;
     s->be->record(s->be, slot->read, QUEUE_COMPUTE);
 }
 
 /* Waiting for the newest gather implies all others: they share a queue. */
 void shard_ring_settle(struct shard *s)
 {
-    for (int i = 0; i < s->slots; i++)
-        if (s->slot[i].gathered == s->gathers)
-            wait_gathered(s, &s->slot[i]);
+    for (int i = 0; i < s->gather.slots; i++)
+        if (s->gather.slot[i].gathered == s->gather.gathers)
+            wait_gathered(s, &s->gather.slot[i]);
 }
 
 void shard_ring_drop(struct shard *s, int optim)
 {
-    for (int i = 0; i < s->slots; i++) {
-        struct shard_slot *slot = &s->slot[i];
+    for (int i = 0; i < s->gather.slots; i++) {
+        struct shard_slot *slot = &s->gather.slot[i];
 
         if (optim != SHARD_ALL && slot->unit >= 0 &&
-            s->unit[slot->unit].def->optim != optim)
+            s->layout.unit[slot->unit].optim != optim)
             continue;
         slot->unit = -1;
         slot->pins = 0;
         slot->used = 0;
     }
-    s->coded_scaled = false;
-    s->be->record(s->be, s->updated, QUEUE_COMPUTE);
-    s->changed = ++s->marks;
+    s->gather.coded_scaled = false;
+    s->be->record(s->be, s->gather.updated, QUEUE_COMPUTE);
+    s->gather.changed = ++s->gather.marks;
 }
 
 /* Masters, state and what PowerSGD keeps are all written in the compute queue, or
  * behind what it has begun. */
 void shard_read_begin(struct shard *s)
 {
-    s->be->record(s->be, s->boxes_read, QUEUE_COMPUTE);
-    s->be->wait(s->be, QUEUE_SAVE, s->boxes_read);
+    s->be->record(s->be, s->gather.boxes_read, QUEUE_COMPUTE);
+    s->be->wait(s->be, QUEUE_SAVE, s->gather.boxes_read);
     s->be->use(s->be, QUEUE_SAVE);
 }
 
 void shard_read_end(struct shard *s)
 {
-    s->be->record(s->be, s->boxes_read, QUEUE_SAVE);
+    s->be->record(s->be, s->gather.boxes_read, QUEUE_SAVE);
     s->be->use(s->be, QUEUE_COMPUTE);
-    s->reading = true;
+    s->gather.reading = true;
 }
 
 void shard_readers_settle(struct shard *s)
 {
     shard_ring_settle(s);
-    if (s->reading)
-        s->be->wait(s->be, QUEUE_COMPUTE, s->boxes_read);
-    s->reading = false;
+    if (s->gather.reading)
+        s->be->wait(s->be, QUEUE_COMPUTE, s->gather.boxes_read);
+    s->gather.reading = false;
 }
 
 /* Offloaded: device-to-host copies are complete after this, and what the device reads
@@ -285,7 +290,7 @@ void shard_settle(struct shard *s)
 void shard_loaded(struct shard *s)
 {
     shard_ring_drop(s, SHARD_ALL);
-    s->copied = false;
-    for (int i = 0; i < s->units; i++)
-        s->unit[i].fresh = false;
+    s->gather.copied = false;
+    for (int i = 0; i < s->layout.units; i++)
+        s->gather.fresh[i] = false;
 }

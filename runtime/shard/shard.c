@@ -1,38 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens and closes the sharded state: the layout of every unit, all memory, and the
- * residency table through which the tape requests units. Allocates exactly what
- * plan_compute predicts; nothing is allocated during a step.
+ * Opens and closes the sharded state: all memory, as the layout counts it, and the
+ * residency table through which the tape requests units. Nothing is allocated during a
+ * step.
  */
 #include "shard/shard_impl.h"
 
 #include <stdlib.h>
 
 #include "numbers/wire.h"
-#include "plan/plan.h"
-
-/* The unit's ranges on this rank, in each of the flat arrays. The trained range may end
- * inside this rank's part, before it, or behind it. */
-static void place_unit(struct shard *s, struct shard_unit *u)
-{
-    bool is_cut = s->o.strategy != SHARD_NONE;
-    int64_t trained;
-
-    u->own = u->padded / s->world;
-    u->first = is_cut ? s->rank * u->own : 0;
-    u->stored = is_cut ? u->own : u->padded;
-    s->all_elems += u->padded;
-    u->at = s->stored_elems;
-    s->stored_elems += u->stored;
-    trained = shard_trained_elems(u) - u->first;
-    u->state = trained < 0 ? 0 : trained < u->stored ? trained : u->stored;
-    if (u->def->optim >= 0) {
-        u->state_at = s->trainer[u->def->optim].state_elems;
-        s->trainer[u->def->optim].state_elems += u->state;
-    }
-    u->grad_at = shard_trained_elems(u) > 0 ? s->grad_elems : -1;
-    s->grad_elems += u->grad_at >= 0 ? u->stored : 0;
-}
 
 /* What the optimizer keeps for each trained element. */
 static void trainer_arrays(struct shard_trainer *t, const struct shard_optim *o)
@@ -56,173 +32,113 @@ static accel_status_t open_trainers(struct shard *s, accel_error_t *err)
 {
     const size_t n = s->o.optims > 0 ? (size_t)s->o.optims : 0;
 
-    s->trainer = calloc(n + 1, sizeof(*s->trainer));
-    if (!s->trainer)
-        return accel_fail_nomem(err, "unit table", n * sizeof(*s->trainer));
-    s->trainers = s->o.optims;
-    for (int i = 0; i < s->trainers; i++)
-        trainer_arrays(&s->trainer[i], &s->o.optim[i]);
+    s->store.trainer = calloc(n + 1, sizeof(*s->store.trainer));
+    if (!s->store.trainer)
+        return accel_fail_nomem(err, "unit table", n * sizeof(*s->store.trainer));
+    s->store.trainers = s->o.optims;
+    for (int i = 0; i < s->store.trainers; i++)
+        trainer_arrays(&s->store.trainer[i], &s->o.optim[i]);
     s->o.optim = NULL; /* the caller's list may go */
     return ACCEL_OK;
 }
 
-/* The ring of units with these types, new where this is the first. */
-static struct shard_ring *ring_for(struct shard *s, struct shard_unit *u)
+static accel_status_t unit_table(size_t bytes, accel_error_t *err)
 {
-    for (u->ring = 0; u->ring < s->rings; u->ring++)
-        if (s->ring[u->ring].type == u->type &&
-            s->ring[u->ring].reduce_type == u->reduce)
-            return &s->ring[u->ring];
-    s->ring[s->rings] =
-        (struct shard_ring){ .type = u->type, .reduce_type = u->reduce, .open = -1 };
-    return &s->ring[s->rings++];
+    return accel_fail_nomem(err, "unit table", bytes);
 }
 
-/* The bytes of the unit when it is gathered, and the largest ones. */
-static void count_unit(struct shard *s, int unit)
-{
-    struct shard_unit *u = &s->unit[unit];
-    const int64_t elem = (int64_t)accel_dtype_bytes(u->type);
-    struct shard_ring *r = ring_for(s, u);
-    size_t bytes;
-
-    r->units++;
-    if (u->grad_at >= 0 && u->padded > r->largest_trained)
-        r->largest_trained = u->padded;
-    u->copy_at = s->copy_bytes;
-    if (u->type != s->o.precision.masters)
-        s->copy_bytes += (size_t)(u->stored * elem);
-    u->part_bytes =
-        (size_t)plan_part_bytes(shard_codes(s, unit), unit, u->padded, s->world, elem);
-    u->all_at = s->all_bytes;
-    bytes = u->part_bytes * (size_t)s->world;
-    s->all_bytes += bytes;
-    if (bytes > r->largest) {
-        r->second = r->largest;
-        r->largest = bytes;
-    } else if (bytes > r->second) {
-        r->second = bytes;
-    }
-}
-
-/* Places all units and finds the largest ones. 64 times the elements of all units still
- * fit an int64_t. */
-static accel_status_t lay_out(struct shard *s, const struct units *units,
-                              accel_error_t *err)
+/* The tables of units, and the scratch of steps. */
+static accel_status_t open_tables(struct shard *s, const struct units *units,
+                                  accel_error_t *err)
 {
     const bool scales = shard_has_scaled_masters(s) || shard_has_narrow_gradients(s) ||
                         shard_has_scaled_state(s);
+    const size_t n = (size_t)(unsigned)units->count;
     size_t params = 0;
-    accel_status_t st;
 
-    s->unit = calloc((size_t)units->count, sizeof(*s->unit));
-    s->span = calloc((size_t)units->count, sizeof(*s->span));
-    s->ring = calloc((size_t)units->count, sizeof(*s->ring));
-    if (!s->unit || !s->span || !s->ring)
-        return accel_fail_nomem(err, "unit table",
-                                (size_t)units->count * sizeof(*s->unit));
-    s->units = units->count;
-    s->sumsq = s->be->host_alloc(s->be, (size_t)s->units * sizeof(*s->sumsq));
-    if (!s->sumsq)
-        return accel_fail_nomem(err, "unit table",
-                                (size_t)s->units * sizeof(*s->sumsq));
-    for (int i = 0; i < s->units; i++)
+    for (int i = 0; i < units->count; i++)
         params += (size_t)units->unit[i].param_count;
-    s->range = calloc(2 * params + (size_t)(unsigned)s->units, sizeof(*s->range));
+    s->layout.unit = calloc(n, sizeof(*s->layout.unit));
+    s->store.undrawn = calloc(params + 1, sizeof(*s->store.undrawn));
+    s->gather.fresh = calloc(n, sizeof(*s->gather.fresh));
+    s->reducer.sums = calloc(n, sizeof(*s->reducer.sums));
+    s->step.span = calloc(n, sizeof(*s->step.span));
+    if (!s->layout.unit || !s->store.undrawn || !s->gather.fresh || !s->reducer.sums ||
+        !s->step.span)
+        return unit_table(n * sizeof(*s->layout.unit), err);
+    s->step.units = n;
+    s->step.sumsq = s->be->host_alloc(s->be, n * sizeof(*s->step.sumsq));
+    if (!s->step.sumsq)
+        return unit_table(n * sizeof(*s->step.sumsq), err);
+    s->step.range = calloc(2 * params + n, sizeof(*s->step.range));
     if (scales)
-        s->scaled = calloc(2 * params + (size_t)(unsigned)s->units, sizeof(*s->scaled));
-    s->step = calloc(params + 1, sizeof(*s->step));
-    s->step_like = calloc(params + 1, sizeof(*s->step_like));
-    if (!s->range || !s->step || !s->step_like || (scales && !s->scaled))
-        return accel_fail_nomem(err, "unit table", 2 * params * sizeof(*s->range));
-    ACCEL_CHECK(st, shard_coded_open(s, units, err));
-    for (int i = 0; i < s->units; i++) {
-        const struct plan_types *t = &units->unit[i].types;
-        struct shard_unit *u = &s->unit[i];
-
-        u->def = &units->unit[i];
-        u->type = t->own ? t->parameters : s->o.precision.parameters;
-        u->reduce = t->own ? t->reduce : s->o.precision.reduce;
-        u->undrawn = calloc((size_t)u->def->param_count + 1, sizeof(*u->undrawn));
-        if (!u->undrawn)
-            return accel_fail_nomem(err, "unit table", (size_t)u->def->param_count);
-        u->padded = plan_padded_elems(u->def->elems, s->world);
-        if (u->padded < 0 || u->padded > INT64_MAX / 64 - s->all_elems)
-            return accel_fail(err, A0618, "use a smaller model",
-                              "unit '%s' is too large: %lld elements", u->def->name,
-                              (long long)u->def->elems);
-        place_unit(s, u);
-        count_unit(s, i);
-    }
+        s->step.scaled = calloc(2 * params + n, sizeof(*s->step.scaled));
+    s->step.step = calloc(params + 1, sizeof(*s->step.step));
+    s->step.step_like = calloc(params + 1, sizeof(*s->step.step_like));
+    if (!s->step.range || !s->step.step || !s->step.step_like ||
+        (scales && !s->step.scaled))
+        return unit_table(2 * params * sizeof(*s->step.range), err);
     return ACCEL_OK;
 }
 
-/* Elements of the largest unit that is not wholly frozen. */
-static size_t largest_trained(const struct shard *s)
+static void set_rules(struct shard *s)
 {
-    int64_t most = 0;
+    const struct precision *p = &s->o.precision;
+    const bool cut = s->o.strategy != SHARD_NONE;
 
-    for (int i = 0; i < s->rings; i++)
-        if (s->ring[i].largest_trained > most)
-            most = s->ring[i].largest_trained;
-    return (size_t)most;
+    s->layout.rules = (struct shard_rules){
+        .ranks = s->world,
+        .rank = s->rank,
+        .cut = cut,
+        .cut_gradients = cut,
+        .keep = s->o.strategy == SHARD_GRAD_OP || s->o.strategy == SHARD_HYBRID_ZERO2,
+        .offloaded = s->offloaded,
+        .streamed = s->offloaded,
+        .device = s->be->device,
+        .narrow_copies =
+            !cut && s->world > 1 && p->narrow_copies && !s->o.local ? s->world : 0,
+        .masters = p->masters,
+        .gradients = p->gradients,
+    };
 }
 
-/* Room for the largest part of a gradient that leaves the device, or the float32 that
- * it rests as. */
-static size_t piece_bytes(const struct shard *s)
+/* Places all units, and counts the bytes of each kind. */
+static accel_status_t lay_out(struct shard *s, const struct units *units,
+                              accel_error_t *err)
 {
-    return largest_trained(s) / (size_t)s->world * sizeof(float);
-}
+    struct shard_layout *l = &s->layout;
+    accel_status_t st;
 
-/* What all rings take together. */
-static void count_rings(struct shard *s, bool whole)
-{
-    const bool narrow = s->o.strategy == SHARD_NONE && s->world > 1 &&
-                        s->o.precision.narrow_copies && !s->o.local;
-    const size_t world = (size_t)s->world;
-    struct shard_memory *m = &s->memory;
+    set_rules(s);
+    ACCEL_CHECK(st, open_tables(s, units, err));
+    ACCEL_CHECK(st, shard_coded_open(s, units, err));
+    for (int i = 0; i < units->count; i++) {
+        const struct unit *def = &units->unit[i];
+        const struct plan_types *t = &def->types;
 
-    for (int i = 0; i < s->rings; i++) {
-        struct shard_ring *r = &s->ring[i];
-        const size_t trained = (size_t)r->largest_trained;
-        const size_t wire = wire_bytes(trained / world, r->reduce_type) * world;
-
-        r->bytes = r->largest + r->second;
-        if (!s->resident && !s->keep)
-            m->gather_slots += r->bytes;
-        if (!whole || shard_has_narrow_gradients(s))
-            m->reduce_buffer += trained * sizeof(float);
-        if (narrow && wire > m->wire_buffer)
-            m->wire_buffer = wire;
+        l->unit[i] =
+            (struct shard_unit){ .def = def,
+                                 .elems = def->elems,
+                                 .frozen = def->frozen,
+                                 .optim = def->optim,
+                                 .type =
+                                     t->own ? t->parameters : s->o.precision.parameters,
+                                 .reduce = t->own ? t->reduce : s->o.precision.reduce };
+        if (!shard_layout_add(l, &l->unit[i]))
+            return accel_fail(err, A0618, "use a smaller model",
+                              "unit '%s' is too large: %lld elements", def->name,
+                              (long long)def->elems);
     }
-}
+    shard_layout_end(l);
+    for (int i = 0; i < s->store.trainers; i++) {
+        struct shard_trainer *t = &s->store.trainer[i];
 
-/* Chooses how parameters become present and counts the bytes of each kind, as
- * plan.c does. */
-static void count_memory(struct shard *s)
-{
-    struct shard_memory *m = &s->memory;
-    bool whole = (s->o.strategy == SHARD_NONE || s->world == 1) && !s->offloaded;
-
-    const bool held = whole && s->coded.n > 0;
-
-    s->resident = whole && !held && !shard_has_scaled_masters(s);
-    s->keep = held || (!whole && (s->o.strategy == SHARD_GRAD_OP ||
-                                  s->o.strategy == SHARD_HYBRID_ZERO2));
-    m->master = shard_masters_bytes(s);
-    m->gradient_shard = shard_has_narrow_gradients(s)
-                            ? scaled_bytes(s->grad_elems, s->o.precision.gradients)
-                            : (size_t)s->grad_elems * sizeof(float);
-    for (int i = 0; i < s->trainers; i++)
-        for (int k = 0; k < s->trainer[i].arrays; k++)
-            m->moments += shard_state_bytes(&s->trainer[i], k);
-    m->gather_slots = s->resident ? s->copy_bytes : s->keep ? s->all_bytes : 0;
-    count_rings(s, whole);
-    if (s->offloaded || shard_has_narrow_gradients(s))
-        m->reduce_buffer += piece_bytes(s);
-    if (s->offloaded)
-        m->narrow_master = s->copy_bytes;
+        t->state_elems = l->state_elems[i];
+        for (int k = 0; k < t->arrays; k++)
+            l->memory.moments += shard_state_bytes(t, k);
+    }
+    shard_close_units(s);
+    return ACCEL_OK;
 }
 
 /* Memory where the masters live: the backend's, or page-locked memory of the host. */
@@ -267,9 +183,9 @@ static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
     void *p = NULL;
     accel_status_t st = ACCEL_OK;
 
-    if (s->copy_bytes && (s->resident || s->offloaded))
-        st = alloc_home(s, MEMORY_GATHERED, s->copy_bytes, &p, err);
-    s->copy = p;
+    if (s->layout.copy_bytes && (s->layout.resident || s->offloaded))
+        st = alloc_home(s, MEMORY_GATHERED, s->layout.copy_bytes, &p, err);
+    s->gather.copy = p;
     return st;
 }
 
@@ -277,21 +193,23 @@ static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
  * grow in a step. */
 static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
 {
-    bool scatter = s->memory.reduce_buffer > 0 || s->memory.wire_buffer > 0;
+    bool scatter =
+        s->layout.memory.reduce_buffer > 0 || s->layout.memory.wire_buffer > 0;
     const size_t ranks = scatter || s->o.strategy != SHARD_NONE ? (size_t)s->world : 1;
     const size_t sent = (size_t)shard_powersgd_sent(s);
-    size_t own = largest_trained(s) / ranks;
+    size_t own = (size_t)s->layout.largest_trained / ranks;
     accel_status_t st = ACCEL_OK;
 
     own = own > sent ? own : sent;
-    s->sum_most = (int64_t)own;
+    s->reducer.sum_most = (int64_t)own;
     if (s->world > 1 && !scatter)
         st = comm_reserve(s->reduce_data, false, own, ACCEL_F32, err);
-    for (int i = 0; i < s->rings && scatter && s->world > 1 && st == ACCEL_OK; i++) {
-        const size_t part = (size_t)s->ring[i].largest_trained / ranks;
+    for (int i = 0; i < s->layout.rings && scatter && s->world > 1 && st == ACCEL_OK;
+         i++) {
+        const size_t part = (size_t)s->layout.ring[i].largest_trained / ranks;
 
         st = comm_reserve(s->reduce_data, true, part > sent ? part : sent,
-                          s->ring[i].reduce_type, err);
+                          s->layout.ring[i].reduce_type, err);
     }
     if (st == ACCEL_OK && s->copies)
         st = comm_reserve(s->copies, false, own, ACCEL_F32, err);
@@ -302,12 +220,12 @@ static accel_status_t alloc_gradients(struct shard *s, accel_error_t *err)
 {
     void *p = NULL;
     accel_status_t st =
-        alloc_home(s, MEMORY_GRADIENTS, s->memory.gradient_shard, &p, err);
+        alloc_home(s, MEMORY_GRADIENTS, s->layout.memory.gradient_shard, &p, err);
 
     if (shard_has_narrow_gradients(s))
-        s->narrow_grad = p;
+        s->store.narrow_grad = p;
     else
-        s->grad = p;
+        s->store.grad = p;
     return st;
 }
 
@@ -317,19 +235,20 @@ static accel_status_t alloc_gradients(struct shard *s, accel_error_t *err)
 static accel_status_t alloc_private(struct shard *s, accel_status_t before,
                                     accel_error_t *err)
 {
-    size_t need = s->memory.master + s->memory.moments + s->memory.gradient_shard;
+    size_t need = s->layout.memory.master + s->layout.memory.moments +
+                  s->layout.memory.gradient_shard;
     accel_error_t e = { 0 };
     accel_status_t failed = before;
     void *p = NULL;
     int64_t any;
 
-    s->grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
+    s->store.grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
     if (!failed)
-        failed = alloc_home(s, MEMORY_PARAMETERS, s->memory.master, &p, &e);
-    s->master = p;
-    for (int i = 0; i < s->trainers && !failed; i++)
-        failed = alloc_state(s, &s->trainer[i], &e);
-    if (!s->grad_in_window && !failed)
+        failed = alloc_home(s, MEMORY_PARAMETERS, s->layout.memory.master, &p, &e);
+    s->store.master = p;
+    for (int i = 0; i < s->store.trainers && !failed; i++)
+        failed = alloc_state(s, &s->store.trainer[i], &e);
+    if (!s->store.grad_in_window && !failed)
         failed = alloc_gradients(s, &e);
     if (!failed)
         failed = alloc_copy(s, &e);
@@ -342,8 +261,8 @@ static accel_status_t alloc_private(struct shard *s, accel_status_t before,
     if (!failed)
         failed = reserve_sums(s, &e);
     if (s->home->device && !failed) {
-        s->stage = s->be->host_alloc(s->be, SHARD_STAGE_BYTES);
-        if (!s->stage)
+        s->store.stage = s->be->host_alloc(s->be, SHARD_STAGE_BYTES);
+        if (!s->store.stage)
             failed = accel_fail_nomem(&e, "page-locked memory", SHARD_STAGE_BYTES);
     }
     any = failed != ACCEL_OK;
@@ -388,22 +307,6 @@ static void free_shared(struct shard *s, void *p)
         s->be->free(s->be, p);
 }
 
-/* Regions and reduce buffers lie one behind the other. */
-static void place_rings(struct shard *s)
-{
-    char *memory = s->gathered;
-    float *reduce = s->reduce;
-
-    for (int i = 0; i < s->rings; i++) {
-        struct shard_ring *r = &s->ring[i];
-
-        r->memory = memory;
-        r->reduce = reduce;
-        memory = memory ? memory + r->bytes : NULL;
-        reduce = reduce ? reduce + r->largest_trained : NULL;
-    }
-}
-
 /* The memory that peers read: gradients (NO_SHARD), gather slots, reduce buffer.
  * Collective through comm_alloc, so only after alloc_private's agreement. */
 static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
@@ -411,67 +314,67 @@ static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
     accel_status_t st = ACCEL_OK;
     void *p;
 
-    if (s->grad_in_window) {
+    if (s->store.grad_in_window) {
         ACCEL_CHECK(st, comm_alloc(s->reduce_data, MEMORY_GRADIENTS,
-                                   s->memory.gradient_shard, &p, err));
-        s->grad = p;
+                                   s->layout.memory.gradient_shard, &p, err));
+        s->store.grad = p;
     }
-    if (!s->resident) {
+    if (!s->layout.resident) {
         ACCEL_CHECK(st, alloc_shared(s, s->data, MEMORY_GATHERED,
-                                     s->memory.gather_slots, &p, err));
-        s->gathered = p;
+                                     s->layout.memory.gather_slots, &p, err));
+        s->gather.gathered = p;
     }
-    if (s->memory.wire_buffer) {
-        ACCEL_CHECK(st, comm_alloc(s->reduce_data, MEMORY_REDUCE, s->memory.wire_buffer,
-                                   &p, err));
-        s->wire = p;
+    if (s->layout.memory.wire_buffer) {
+        ACCEL_CHECK(st, comm_alloc(s->reduce_data, MEMORY_REDUCE,
+                                   s->layout.memory.wire_buffer, &p, err));
+        s->reducer.wire = p;
     }
-    if (s->memory.reduce_buffer) {
+    if (s->layout.memory.reduce_buffer) {
         ACCEL_CHECK(st, alloc_shared(s, s->reduce_data, MEMORY_REDUCE,
-                                     s->memory.reduce_buffer, &p, err));
-        s->reduce = p;
-        if (s->offloaded || shard_has_narrow_gradients(s))
-            s->piece =
-                s->reduce + (s->memory.reduce_buffer - piece_bytes(s)) / sizeof(float);
+                                     s->layout.memory.reduce_buffer, &p, err));
+        s->reducer.buffer = p;
+        if (s->layout.piece_bytes)
+            s->reducer.piece = s->reducer.buffer + (s->layout.memory.reduce_buffer -
+                                                    s->layout.piece_bytes) /
+                                                       sizeof(float);
     }
-    place_rings(s);
     return ACCEL_OK;
 }
 
 /* Slots and events. `slots` goes back to 0 on failure, for close_slots. */
 static accel_status_t open_slots(struct shard *s, accel_error_t *err)
 {
-    s->slots = s->keep ? s->units : 2 * s->rings;
-    s->slot = calloc((size_t)s->slots, sizeof(*s->slot));
-    if (!s->slot) {
-        size_t bytes = (size_t)s->slots * sizeof(*s->slot);
+    s->gather.slots = s->layout.keep ? s->layout.units : 2 * s->layout.rings;
+    s->gather.slot = calloc((size_t)s->gather.slots, sizeof(*s->gather.slot));
+    if (!s->gather.slot) {
+        size_t bytes = (size_t)s->gather.slots * sizeof(*s->gather.slot);
 
-        s->slots = 0;
+        s->gather.slots = 0;
         return accel_fail_nomem(err, "unit table", bytes);
     }
-    for (int i = 0; i < s->slots; i++) {
-        s->slot[i].unit = -1;
-        s->slot[i].ready = s->be->event_new(s->be);
-        s->slot[i].read = s->be->event_new(s->be);
+    for (int i = 0; i < s->gather.slots; i++) {
+        s->gather.slot[i].unit = -1;
+        s->gather.slot[i].ready = s->be->event_new(s->be);
+        s->gather.slot[i].read = s->be->event_new(s->be);
     }
-    s->updated = s->be->event_new(s->be);
-    s->boxes_read = s->be->event_new(s->be);
-    s->computed = s->be->event_new(s->be);
-    s->reduced = s->be->event_new(s->be);
+    s->gather.updated = s->be->event_new(s->be);
+    s->gather.boxes_read = s->be->event_new(s->be);
+    s->reducer.computed = s->be->event_new(s->be);
+    s->reducer.reduced = s->be->event_new(s->be);
     return ACCEL_OK;
 }
 
 static void close_slots(struct shard *s)
 {
-    for (int i = 0; i < s->slots; i++) {
-        s->be->event_free(s->be, s->slot[i].ready);
-        s->be->event_free(s->be, s->slot[i].read);
+    for (int i = 0; i < s->gather.slots; i++) {
+        s->be->event_free(s->be, s->gather.slot[i].ready);
+        s->be->event_free(s->be, s->gather.slot[i].read);
     }
-    s->be->event_free(s->be, s->updated);
-    s->be->event_free(s->be, s->boxes_read);
-    s->be->event_free(s->be, s->computed);
-    s->be->event_free(s->be, s->reduced);
-    free(s->slot);
+    s->be->event_free(s->be, s->gather.updated);
+    s->be->event_free(s->be, s->gather.boxes_read);
+    s->be->event_free(s->be, s->reducer.computed);
+    s->be->event_free(s->be, s->reducer.reduced);
+    free(s->gather.slot);
 }
 
 /* Of copies, a group of one rank is none. NO_SHARD is never offloaded. */
@@ -521,13 +424,11 @@ accel_status_t shard_open(struct shard **shard_out, struct comm *c,
     s->rank = comm_rank(s->data);
     s->world = comm_size(s->data);
     /* nothing is to be drawn before shard_init */
-    s->all_drawn = true;
-    s->last_unit = -1;
-    s->grad_scale = s->step_scale = s->loss_scale = 1.0f;
+    s->store.all_drawn = true;
+    s->order.last = -1;
+    s->reducer.grad_scale = s->reducer.step_scale = s->reducer.loss_scale = 1.0f;
     st = open_trainers(s, err);
     ACCEL_TRY(st, lay_out(s, units, err));
-    if (!st)
-        count_memory(s);
     ACCEL_TRY(st, open_slots(s, err));
     st = alloc_private(s, st, err);
     ACCEL_TRY(st, alloc_window(s, err));
@@ -552,40 +453,42 @@ void shard_close(struct shard *s)
         return;
     s->be->sync(s->be, &ignored); /* nothing works on what is freed here */
     close_slots(s);
-    free_home(s, s->master, s->memory.master);
+    free_home(s, s->store.master, s->layout.memory.master);
     shard_powersgd_close(s);
-    s->be->free(s->be, s->mean_room);
-    for (int i = 0; i < s->trainers; i++)
-        for (int k = 0; k < s->trainer[i].arrays; k++)
-            free_home(s, s->trainer[i].state[k], shard_state_bytes(&s->trainer[i], k));
-    free(s->trainer);
-    if (!s->grad_in_window)
-        free_home(s, s->narrow_grad ? (void *)s->narrow_grad : s->grad,
-                  s->memory.gradient_shard);
-    free_home(s, s->copy, s->memory.narrow_master);
-    free_shared(s, s->gathered);
-    free(s->ring);
-    free_shared(s, s->reduce);
-    if (s->stage)
-        s->be->host_free(s->be, s->stage, SHARD_STAGE_BYTES);
-    free(s->order);
+    s->be->free(s->be, s->reducer.mean_room);
+    for (int i = 0; i < s->store.trainers; i++)
+        for (int k = 0; k < s->store.trainer[i].arrays; k++)
+            free_home(s, s->store.trainer[i].state[k],
+                      shard_state_bytes(&s->store.trainer[i], k));
+    free(s->store.trainer);
+    if (!s->store.grad_in_window)
+        free_home(s,
+                  s->store.narrow_grad ? (void *)s->store.narrow_grad : s->store.grad,
+                  s->layout.memory.gradient_shard);
+    free_home(s, s->gather.copy, s->layout.memory.narrow_master);
+    free_shared(s, s->gather.gathered);
+    free_shared(s, s->reducer.buffer);
+    if (s->store.stage)
+        s->be->host_free(s->be, s->store.stage, SHARD_STAGE_BYTES);
+    free(s->order.unit);
     shard_coded_close(s);
-    for (int i = 0; i < s->units; i++)
-        free(s->unit[i].undrawn);
-    free(s->unit);
-    free(s->span);
-    if (s->sumsq)
-        s->be->host_free(s->be, s->sumsq, (size_t)s->units * sizeof(*s->sumsq));
-    free(s->range);
-    free(s->scaled);
-    free(s->step);
-    free((void *)s->step_like);
+    free(s->store.undrawn);
+    free(s->gather.fresh);
+    free(s->reducer.sums);
+    free(s->layout.unit);
+    free(s->step.span);
+    if (s->step.sumsq)
+        s->be->host_free(s->be, s->step.sumsq, s->step.units * sizeof(*s->step.sumsq));
+    free(s->step.range);
+    free(s->step.scaled);
+    free(s->step.step);
+    free((void *)s->step.step_like);
     free(s);
 }
 
 void shard_memory(const struct shard *s, struct shard_memory *memory_out)
 {
-    *memory_out = s->memory;
+    *memory_out = s->layout.memory;
 }
 
 /* ---- residency ------------------------------------------------------------------- */
@@ -594,14 +497,15 @@ void shard_memory(const struct shard *s, struct shard_memory *memory_out)
  * one pass. */
 static void copy_masters(struct shard *s)
 {
-    for (int i = 0, end; i < s->units; i = end) {
-        const struct shard_unit *u = &s->unit[i];
+    for (int i = 0, end; i < s->layout.units; i = end) {
+        const struct shard_unit *u = &s->layout.unit[i];
         int64_t n = 0;
 
-        for (end = i; end < s->units && s->unit[end].type == u->type; end++)
-            n += s->unit[end].stored;
+        for (end = i; end < s->layout.units && s->layout.unit[end].type == u->type;
+             end++)
+            n += s->layout.unit[end].stored;
         if (u->type != s->o.precision.masters)
-            s->be->narrow(s->be, s->copy + u->copy_at, u->type,
+            s->be->narrow(s->be, s->gather.copy + u->copy_at, u->type,
                           shard_master_at(s, u->at), n);
     }
 }
@@ -610,11 +514,11 @@ static void copy_masters(struct shard *s)
  * update. */
 static void *resident_unit(struct shard *s, const struct shard_unit *u)
 {
-    if (!s->copied && s->copy)
+    if (!s->gather.copied && s->gather.copy)
         copy_masters(s);
-    s->copied = true;
+    s->gather.copied = true;
     return u->type == s->o.precision.masters ? shard_master_at(s, u->at)
-                                             : s->copy + u->copy_at;
+                                             : s->gather.copy + u->copy_at;
 }
 
 static accel_status_t bad_unit(int unit, int units, accel_error_t *err)
@@ -628,11 +532,11 @@ static accel_status_t want(void *user, int unit, void **data_out, accel_error_t 
 {
     struct shard *s = user;
 
-    if (unit < 0 || unit >= s->units)
-        return bad_unit(unit, s->units, err);
+    if (unit < 0 || unit >= s->layout.units)
+        return bad_unit(unit, s->layout.units, err);
     shard_draw(s);
-    if (s->resident)
-        *data_out = resident_unit(s, &s->unit[unit]);
+    if (s->layout.resident)
+        *data_out = resident_unit(s, &s->layout.unit[unit]);
     else
         return shard_ring_want(s, unit, data_out, err);
     return ACCEL_OK;
@@ -642,7 +546,7 @@ static void done(void *user, int unit)
 {
     struct shard *s = user;
 
-    if (!s->resident)
+    if (!s->layout.resident)
         shard_ring_done(s, unit);
 }
 
@@ -651,14 +555,16 @@ static accel_status_t grad(void *user, int unit, float **grad_out, accel_error_t
 {
     struct shard *s = user;
 
-    if (unit < 0 || unit >= s->units || s->unit[unit].grad_at < 0)
-        return bad_unit(unit, s->units, err);
+    if (unit < 0 || unit >= s->layout.units || s->layout.unit[unit].grad_at < 0)
+        return bad_unit(unit, s->layout.units, err);
     return shard_grad(s, unit, grad_out, err);
 }
 
 struct residency shard_residency(struct shard *s)
 {
-    return (struct residency){
-        .user = s, .want = want, .done = done, .grad = grad, .changed = &s->changed
-    };
+    return (struct residency){ .user = s,
+                               .want = want,
+                               .done = done,
+                               .grad = grad,
+                               .changed = &s->gather.changed };
 }

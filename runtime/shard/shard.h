@@ -34,6 +34,7 @@
 #include "accel_objects.h"
 #include "comm/comm.h"
 #include "config/config.h"
+#include "plan/shard_layout.h"
 #include "powersgd/powersgd.h"
 #include "precision/policy.h"
 #include "tensor/units.h"
@@ -90,21 +91,6 @@ struct shard_options {
      * the gradient shard. NULL: none. */
     struct comm *copies;
     const struct accel_log *log;
-};
-
-/* What is allocated on this rank, in bytes. */
-struct shard_memory {
-    size_t master, gradient_shard, gather_slots, reduce_buffer;
-    /* of whole copies whose gradients are summed in a narrow dtype */
-    size_t wire_buffer;
-    /* of all optimizers whose gradients PowerSGD reduces */
-    size_t powersgd;
-    /* of all kinds together, including the moving average */
-    size_t moments;
-    /* offloaded: narrow copy of the masters to gather from */
-    size_t narrow_master;
-    /* in addition to gather_slots, if weights are gathered in fp8 */
-    size_t coded_room;
 };
 
 /* Lays out the units and allocates everything; nothing is allocated in a step. The

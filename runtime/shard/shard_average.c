@@ -12,12 +12,12 @@
 static const struct shard_unit *next_averaged(const struct shard *s, int optim, int *at,
                                               float **average_out)
 {
-    const struct shard_trainer *t = &s->trainer[optim];
+    const struct shard_trainer *t = &s->store.trainer[optim];
 
-    for (; t->o.averaged && *at < s->units; ++*at) {
-        const struct shard_unit *u = &s->unit[*at];
+    for (; t->o.averaged && *at < s->layout.units; ++*at) {
+        const struct shard_unit *u = &s->layout.unit[*at];
 
-        if (u->def->optim != optim || u->state == 0)
+        if (u->optim != optim || u->state == 0)
             continue;
         *average_out = shard_state_at(t, t->states, u->state_at);
         ++*at;
@@ -49,7 +49,7 @@ void shard_swap_average(struct shard *s, int optim)
     shard_wait_reduced(s);
     for (int at = 0; (u = next_averaged(s, optim, &at, &average));) {
         const size_t bytes = (size_t)u->state * sizeof(*average);
-        float *spare = s->grad + u->grad_at, *weights = shard_master_at(s, u->at);
+        float *spare = s->store.grad + u->grad_at, *weights = shard_master_at(s, u->at);
 
         home->copy(home, spare, weights, bytes);
         home->copy(home, weights, average, bytes);

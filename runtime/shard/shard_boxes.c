@@ -18,7 +18,7 @@
 static const struct shard_trainer *trainer_of(const struct shard *s,
                                               const struct shard_unit *u)
 {
-    return u->def->optim >= 0 ? &s->trainer[u->def->optim] : NULL;
+    return u->optim >= 0 ? &s->store.trainer[u->optim] : NULL;
 }
 
 /* Number of the scales of float16 masters among a parameter's tensors. */
@@ -33,8 +33,7 @@ static int tensors_of(const struct shard *s, const struct shard_unit *u,
 
     if (!param_is_trained(p))
         return 1;
-    return 1 + t->arrays +
-           (shard_saved_moments(saved, t, u->def->optim) ? t->states : 0);
+    return 1 + t->arrays + (shard_saved_moments(saved, t, u->optim) ? t->states : 0);
 }
 
 /* Name of tensor k of a parameter. Returns the length, as snprintf does, so that a
@@ -96,7 +95,7 @@ static struct stored stored_of(const struct shard *s, const struct shard_unit *u
     return shard_stored_state(
         k < t->states && room.state
             ? shard_room_at(t, room.state, k, n,
-                            shard_saved_moments(saved, t, u->def->optim))
+                            shard_saved_moments(saved, t, u->optim))
             : shard_array_at(t, k, u->state_at + at),
         scales);
 }
@@ -176,9 +175,8 @@ static void walk_param(const struct shard *s, const struct shard_unit *u,
     const struct shard_trainer *t = trainer_of(s, u);
     const int64_t at = p->param->unit_offset + b - u->first;
     const bool trained = param_is_trained(p);
-    const accel_moments_t form = trained
-                                     ? shard_saved_moments(w->saved, t, u->def->optim)
-                                     : ACCEL_MOMENTS_FLOAT32;
+    const accel_moments_t form =
+        trained ? shard_saved_moments(w->saved, t, u->optim) : ACCEL_MOMENTS_FLOAT32;
     const bool other = trained && form != t->form;
     const accel_dtype_t type = shard_saved_masters(w->saved, s);
     struct rooms room = { NULL, NULL };
@@ -215,8 +213,8 @@ static void walk_param(const struct shard *s, const struct shard_unit *u,
 
 static void walk_params(const struct shard *s, bool for_load, struct box_walk *w)
 {
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
         int64_t first, count, b, e;
 
         range_of(s, u, for_load, &first, &count);

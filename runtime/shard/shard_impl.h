@@ -21,46 +21,6 @@
 #include "optim/optim.h"
 #include "shard/shard.h"
 
-/* One unit. The `own` elements from flat index rank * own on are this rank's part: it
- * stores them (FULL_SHARD), or is responsible for them among the copies (NO_SHARD). */
-struct shard_unit {
-    const struct unit *def;
-    /* the dtype that it is gathered in, and that of its gradient on the wire; the ring
-     * of all units with these dtypes */
-    accel_dtype_t type, reduce;
-    int ring;
-    /* elements, a multiple of world * 32 */
-    int64_t padded;
-    /* padded / world */
-    int64_t own;
-    /* bytes of each rank's part in a gather, and where the unit starts among the
-     * gathered bytes of all units */
-    size_t part_bytes, all_at;
-    /* where it starts in `copy`, in bytes */
-    size_t copy_at;
-    /* its weights that are gathered in fp8: the index of the first in shard.coded, and
-     * how many there are */
-    int coded_at, coded;
-    /* flat index of the first element stored here */
-    int64_t first;
-    /* elements stored here: own, or padded */
-    int64_t stored;
-    /* where they start in `master` */
-    int64_t at;
-    /* where they start in each array of optimizer state, and how many it has there */
-    int64_t state_at, state;
-    /* where they start in `grad`, which has all stored ones; -1: nothing is trained */
-    int64_t grad_at;
-    /* offloaded: the copy in the unit's dtype matches the masters */
-    bool fresh;
-    /* offloaded, or narrow gradients: `grad` holds a sum of earlier micro-batches */
-    bool partial;
-    /* micro-batches in that sum */
-    uint32_t sums;
-    /* [def->param_count]: the parameter has no initial values yet */
-    bool *undrawn;
-};
-
 /* What the shards keep for each optimizer. */
 struct shard_trainer {
     struct shard_optim o;
@@ -87,26 +47,6 @@ struct shard_trainer {
     float reduced;
 };
 
-/* What the units of one dtype and one reduce dtype share: two slots and a reduce
- * buffer. The slots lie in one region of (largest + second largest) bytes. The first
- * grows up from its start, the second down from its end, so any two different units fit
- * side by side, though the slots together are smaller than two largest units. A block
- * whose norms have another dtype alternates between two rings, and neither evicts what
- * the other needs next. */
-struct shard_ring {
-    accel_dtype_t type, reduce_type;
-    int units;
-    /* in bytes of gathered units; in elements, of units that are not entirely frozen */
-    size_t largest, second;
-    int64_t largest_trained;
-    /* the region of the slots */
-    char *memory;
-    size_t bytes;
-    /* the reduce buffer, of unit `open` (-1: none); NULL: there is no buffer */
-    float *reduce;
-    int open;
-};
-
 /* A slot for one gathered unit. In keep mode each unit owns one, else each ring has
  * two. */
 struct shard_slot {
@@ -114,7 +54,7 @@ struct shard_slot {
     int unit;
     /* calls of want without their done */
     int pins;
-    /* shard.clock when it was last wanted; the slot with the smaller one is evicted */
+    /* gather.clock when it was last wanted; the slot with the smaller one is evicted */
     uint64_t used;
     /* the gather is complete (gather queue); the last reader is done (compute queue) */
     struct backend_event *ready, *read;
@@ -122,6 +62,125 @@ struct shard_slot {
     uint64_t gathered;
     /* number of its last reader's mark */
     uint64_t left;
+};
+
+/* Masters, moments and gradients: the memory that the layout has offsets in. */
+struct shard_store {
+    /* [stored_elems] in the dtype of masters, then their scales; see shard_master_at */
+    char *master;
+    /* [trainers] */
+    struct shard_trainer *trainer;
+    int trainers;
+    /* [grad_elems]; or narrow_grad, quantised, then scales; the other is NULL */
+    float *grad;
+    char *narrow_grad;
+    /* grad belongs to comm_alloc */
+    bool grad_in_window;
+    /* [SHARD_STAGE_ELEMS], page-locked; NULL: no device */
+    float *stage;
+    /* of each parameter, in the order of units: it has no initial values yet */
+    bool *undrawn;
+    /* all parameters have values */
+    bool all_drawn;
+    /* of the initial values */
+    uint64_t seed;
+};
+
+/* How units become available to the tape. */
+struct gather_ring {
+    /* resident, or offloaded (then in the memory of `home`): what units store whose
+     * dtype is not that of masters, in their dtype; NULL: there are none */
+    char *copy;
+    /* resident: the copy matches the masters */
+    bool copied;
+    /* [units] offloaded: the unit's copy does */
+    bool *fresh;
+    /* the weights that are gathered in fp8, by their number among the layout's codes */
+    accel_tensor_t **coded_param;
+    /* In the memory of `be`, all in coded_room: coded_wide, numbers between masters and
+     * codes, in the dtype of parameters; coded_spare, on a device room for the largest
+     * part; coded_amax [codes.n], largest magnitudes; coded_scale [2 * codes.n], scales
+     * and inverses. */
+    void *coded_room;
+    uint16_t *coded_wide;
+    char *coded_spare;
+    float *coded_amax, *coded_scale;
+    /* the scales match the masters */
+    bool coded_scaled;
+    /* memory of all slots */
+    char *gathered;
+    struct shard_slot *slot;
+    /* two for each ring, or as many as units */
+    int slots;
+    uint64_t clock;
+    /* the masters have changed; copies of the boxes are complete */
+    struct backend_event *updated, *boxes_read;
+    /* compute has not waited for `boxes_read` yet */
+    bool reading;
+    /* A queue works in order, so a wait for an event includes all earlier events of its
+     * queue. Gathers and marks (events of the compute queue) are numbered, and a wait
+     * is skipped if its queue has already waited for a later number. The compute queue
+     * has waited for gather number gather_seen, the gather queue for mark number
+     * mark_seen. */
+    uint64_t gathers, gather_seen;
+    uint64_t marks, mark_seen;
+    /* number of the mark `updated` */
+    uint64_t changed;
+};
+
+/* The way of gradients from a backward to `grad`. */
+struct reducer {
+    /* The reduce buffers of all rings. Without any, gradients are accumulated in `grad`
+     * directly. */
+    float *buffer;
+    /* of each ring, the unit whose gradient is in its buffer; -1: none */
+    int open[SHARD_RINGS];
+    /* whole copies whose gradients are summed in a narrow dtype: a unit on the wire;
+     * NULL: they are summed in float32 */
+    char *wire;
+    /* a unit's own part; offloaded: on its way to `home`; narrow gradients: while it is
+     * summed or changed */
+    float *piece;
+    /* [units] offloaded, or narrow gradients: micro-batches in the sum that `grad`
+     * holds */
+    uint32_t *sums;
+    /* compute has written, and reduce has read, what `buffer` or `grad` holds */
+    struct backend_event *computed, *reduced;
+    /* compute has not waited for `reduced` yet */
+    bool reducing;
+    /* grad_scale: 1 / (world * accumulate * loss_scale), which makes sums means;
+     * step_scale: a further factor on complete ones; loss_scale: that on the losses */
+    float grad_scale, step_scale, loss_scale;
+    /* elements of the longest all-reduce that memory is reserved for */
+    int64_t sum_most;
+    /* local SGD with quantised moments or narrow masters: a piece as float32 */
+    float *mean_room;
+};
+
+/* Scratch of the optimizer's step. */
+struct shard_step {
+    /* [units], of shard_grad_sumsq; page-locked: its result */
+    size_t units;
+    struct span *span;
+    double *sumsq;
+    /* shard_update appends to these. range, scaled: [2 * all parameters + units]; step,
+     * step_like: [all parameters]. step_like: the first parameter with those
+     * constants. */
+    struct update_span *range;
+    /* the arrays with scales of each range; NULL: there are none */
+    struct scaled_arrays *scaled;
+    struct optim_step *step;
+    const accel_tensor_t **step_like;
+    int ranges, steps;
+};
+
+/* The order in which the last backward asked for units; see unit_order.c. */
+struct unit_order {
+    bool in_backward;
+    int *unit;
+    int len, cap, at, last;
+    /* a hash of the collectives since the last step */
+    uint64_t hash;
 };
 
 /* All state of the shards of one rank. */
@@ -142,126 +201,17 @@ struct shard {
     struct shard_options o;
     /* of the ranks that the state is cut over */
     int rank, world;
-    struct shard_unit *unit;
-    int units;
-    /* over all units: padded elements, and bytes when gathered */
-    int64_t all_elems;
-    size_t all_bytes;
-    /* of `copy` */
-    size_t copy_bytes;
-    int64_t stored_elems, grad_elems;
-    /* all parameters have values */
-    bool all_drawn;
-    /* of the initial values */
-    uint64_t seed;
-    struct shard_memory memory;
-    /* [trainers] */
-    struct shard_trainer *trainer;
-    int trainers;
-    /* [stored_elems] in the dtype of masters, then their scales; see shard_master_at */
-    char *master;
-    /* [grad_elems]; or narrow_grad, quantised, then scales; the other is NULL */
-    float *grad;
-    char *narrow_grad;
-    /* [SHARD_STAGE_ELEMS], page-locked; NULL: no device */
-    float *stage;
-    /* grad belongs to comm_alloc */
-    bool grad_in_window;
-    /* elements of the longest all-reduce that memory is reserved for */
-    int64_t sum_most;
-
-    /* How parameters become available. resident: they are whole here. Units in the
-     * dtype of masters use the masters themselves; all others have a copy. Scaled
-     * masters are never resident: they go through rings even where they are whole.
-     * keep: every unit has a slot and is gathered once per step; also used for whole
-     * fp8 weights. Otherwise the rings are used. */
-    bool resident, keep;
-    /* resident, or offloaded (then in the memory of `home`): what units store whose
-     * dtype is not that of masters, in their dtype; NULL: there are none */
-    char *copy;
-    /* resident: the copy matches the masters */
-    bool copied;
-    /* Weights that are gathered in fp8, [coded.n] in the order of units: their
-     * positions, and the tensors. coded.n 0: none. */
-    struct plan_codes coded;
-    accel_tensor_t **coded_param;
-    /* In the memory of `be`, all in coded_room: coded_wide, numbers between masters and
-     * codes, in the dtype of parameters; coded_spare, on a device room for the largest
-     * part; coded_amax [coded.n], largest magnitudes; coded_scale [2 * coded.n], scales
-     * and inverses. */
-    void *coded_room;
-    uint16_t *coded_wide;
-    char *coded_spare;
-    float *coded_amax, *coded_scale;
-    /* the scales match the masters */
-    bool coded_scaled;
-    /* memory of all slots */
-    char *gathered;
-    /* [rings], at most as many as units */
-    struct shard_ring *ring;
-    int rings;
-    struct shard_slot *slot;
-    /* two for each ring, or as many as units */
-    int slots;
-    uint64_t clock;
-    /* the masters have changed; copies of the boxes are complete */
-    struct backend_event *updated, *boxes_read;
-    /* compute has not waited for `boxes_read` yet */
-    bool reading;
-    /* A queue works in order, so a wait for an event includes all earlier events of its
-     * queue. Gathers and marks (events of the compute queue) are numbered, and a wait
-     * is skipped if its queue has already waited for a later number. The compute queue
-     * has waited for gather number gather_seen, the gather queue for mark number
-     * mark_seen. */
-    uint64_t gathers, gather_seen;
-    uint64_t marks, mark_seen;
-    /* number of the mark `updated` */
-    uint64_t changed;
-
-    /* Gradients: the reduce buffers of all rings. Without any, gradients are
-     * accumulated in `grad` directly. */
-    float *reduce;
-    /* whole copies whose gradients are summed in a narrow dtype: a unit on the wire;
-     * NULL: they are summed in float32 */
-    char *wire;
-    /* a unit's own part; offloaded: on its way to `home`; narrow gradients: while it is
-     * summed or changed */
-    float *piece;
-    /* compute has written, and reduce has read, what `reduce` or `grad` holds */
-    struct backend_event *computed, *reduced;
-    /* compute has not waited for `reduced` yet */
-    bool reducing;
-    /* grad_scale: 1 / (world * accumulate * loss_scale), which makes sums means;
-     * step_scale: a further factor on complete ones; loss_scale: that on the losses */
-    float grad_scale, step_scale, loss_scale;
-    /* [units], scratch of shard_grad_sumsq */
-    struct span *span;
-    /* page-locked: its result */
-    double *sumsq;
-    /* local SGD with quantised moments or narrow masters: a piece as float32 */
-    float *mean_room;
-    /* Scratch of shard_update, which appends to them. range, scaled: [2 * all
-     * parameters + units]; step, step_like: [all parameters]. step_like: the first
-     * parameter with those constants. */
-    struct update_span *range;
-    /* the arrays with scales of each range; NULL: there are none */
-    struct scaled_arrays *scaled;
-    struct optim_step *step;
-    const accel_tensor_t **step_like;
-    int ranges, steps;
-
-    /* The order in which the last backward asked for units; see unit_order.c. */
-    bool in_backward;
-    int *order;
-    int order_len, order_cap, order_at, last_unit;
-    /* a hash of the collectives since the last step */
-    uint64_t hash;
+    struct shard_layout layout;
+    struct shard_store store;
+    struct gather_ring gather;
+    struct reducer reducer;
+    struct shard_step step;
+    struct unit_order order;
 };
 
-/* unit_ranges.c: how many elements of the unit, from its start, are trained. */
-int64_t shard_trained_elems(const struct shard_unit *u);
-/* The part [*begin_out, *end_out) of parameter p, in its own elements, that lies in the
- * flat range [first, first + count) of its unit. False: nothing does. */
+/* unit_ranges.c: the part [*begin_out, *end_out) of parameter p, in its own elements,
+ * that lies in the flat range [first, first + count) of its unit. False: nothing
+ * does. */
 bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
                        int64_t *begin_out, int64_t *end_out);
 /* The flat range of u that only this rank is responsible for: it stores this range in a
@@ -292,14 +242,12 @@ void shard_readers_settle(struct shard *s);
 /* If offloaded, waits until copies from and to the device are complete. */
 void shard_settle_home(struct shard *s);
 
-/* fp8_gather.c: finds the weights that are gathered in fp8, and marks them so. */
+/* fp8_gather.c: finds the weights that are gathered in fp8, for the layout. */
 accel_status_t shard_coded_open(struct shard *s, const struct units *units,
                                 accel_error_t *err);
-/* Allocates their memory in addition to the slots. */
+/* Marks them so, and allocates their memory in addition to the slots. */
 accel_status_t shard_coded_alloc(struct shard *s, accel_error_t *err);
 void shard_coded_close(struct shard *s);
-/* Those weights of a unit. */
-struct plan_codes shard_codes(const struct shard *s, int unit);
 /* Computes the scales from the masters, unless they match already. Collective. */
 accel_status_t shard_coded_scale(struct shard *s, accel_error_t *err);
 /* Writes this rank's part of a unit to its place in `data`, in the form that is sent.
@@ -319,8 +267,8 @@ void shard_order_hash(struct shard *s, enum shard_event what, int unit);
 /* Collective. A0504: the ranks used the units in different orders. */
 accel_status_t shard_order_check(struct shard *s, accel_error_t *err);
 
-/* gradients.c */
-
+/* gradients.c: marks all reduce buffers as without a unit. */
+void shard_close_units(struct shard *s);
 /* Makes the reduce queue wait for what compute has written; the calls that follow go to
  * the reduce queue. */
 void shard_begin_reduce(struct shard *s);
@@ -361,8 +309,6 @@ void *shard_master_at(const struct shard *s, int64_t at);
 /* Are masters narrower than float32? Are they float16 with scales? */
 bool shard_has_narrow_masters(const struct shard *s);
 bool shard_has_scaled_masters(const struct shard *s);
-/* Bytes of all masters stored here, scales included. */
-size_t shard_masters_bytes(const struct shard *s);
 /* Scaled masters from stored element `at` on, a multiple of 32. */
 struct scaled shard_scaled_at(const struct shard *s, int64_t at);
 /* Writes n masters from stored element `at` on, a multiple of 32 where they are scaled,
@@ -378,12 +324,13 @@ void shard_narrow_masters(const struct shard *s, int64_t at, int64_t n,
  * gradients on, a multiple of 32. */
 bool shard_has_narrow_gradients(const struct shard *s);
 struct scaled shard_gradient_at(const struct shard *s, int64_t at);
-/* Dequantises the unit's gradients to float32 in s->piece, which is returned; and the
+/* Dequantises the unit's gradients to float32 in the piece, which is returned; and the
  * reverse, rounded to nearest. What has not changed in between keeps its values. */
 float *shard_widen_gradient(const struct shard *s, const struct shard_unit *u);
 void shard_narrow_gradient(const struct shard *s, const struct shard_unit *u);
-/* Quantises s->piece with stochastic rounding, for a sum that is not yet complete. */
-void shard_narrow_sum(const struct shard *s, const struct shard_unit *u);
+/* Quantises the piece with stochastic rounding: a sum of a micro-batch with those
+ * `sums` before it, which is not yet complete. */
+void shard_narrow_sum(const struct shard *s, const struct shard_unit *u, uint32_t sums);
 /* Changes all of the optimizer's by a kernel with a float: be->scale or be->clamp. */
 typedef void shard_change_f(const struct backend *be, float *x, int64_t n, float by);
 void shard_change_gradients(const struct shard *s, int optim, shard_change_f *change,

@@ -24,8 +24,8 @@ bool shard_has_scaled_state(const struct shard *s)
 {
     bool has = false;
 
-    for (int i = 0; i < s->trainers; i++)
-        has = has || s->trainer[i].form == ACCEL_MOMENTS_FP8;
+    for (int i = 0; i < s->store.trainers; i++)
+        has = has || s->store.trainer[i].form == ACCEL_MOMENTS_FP8;
     return has;
 }
 

@@ -16,45 +16,46 @@
  * the old tail is dropped and nothing is predicted until the next backward. */
 accel_status_t shard_order_note(struct shard *s, int unit, accel_error_t *err)
 {
-    if (unit == s->last_unit)
+    if (unit == s->order.last)
         return ACCEL_OK;
-    s->last_unit = unit;
-    if (s->order_at < s->order_len && s->order[s->order_at] == unit) {
-        s->order_at++;
+    s->order.last = unit;
+    if (s->order.at < s->order.len && s->order.unit[s->order.at] == unit) {
+        s->order.at++;
         return ACCEL_OK;
     }
-    if (s->order_at == s->order_cap) {
-        int cap = s->order_cap ? 2 * s->order_cap : 64;
-        int *grown = realloc(s->order, (size_t)cap * sizeof(*grown));
+    if (s->order.at == s->order.cap) {
+        int cap = s->order.cap ? 2 * s->order.cap : 64;
+        int *grown = realloc(s->order.unit, (size_t)cap * sizeof(*grown));
 
         if (!grown)
             return accel_fail_nomem(err, "unit order", (size_t)cap * sizeof(*grown));
-        s->order = grown;
-        s->order_cap = cap;
+        s->order.unit = grown;
+        s->order.cap = cap;
     }
-    s->order[s->order_at++] = unit;
-    s->order_len = s->order_at;
+    s->order.unit[s->order.at++] = unit;
+    s->order.len = s->order.at;
     return ACCEL_OK;
 }
 
 int shard_order_next(const struct shard *s, int ring)
 {
-    for (int i = s->order_at; i < s->order_len; i++)
-        if (s->unit[s->order[i]].ring == ring && s->order[i] != s->last_unit)
-            return s->order[i];
+    for (int i = s->order.at; i < s->order.len; i++)
+        if (s->layout.unit[s->order.unit[i]].ring == ring &&
+            s->order.unit[i] != s->order.last)
+            return s->order.unit[i];
     return -1;
 }
 
 /* Chains one collective into the hash of this step. */
 void shard_order_hash(struct shard *s, enum shard_event what, int unit)
 {
-    uint64_t x = s->hash ^ ((uint64_t)what << 32 | (uint32_t)unit);
+    uint64_t x = s->order.hash ^ ((uint64_t)what << 32 | (uint32_t)unit);
 
     /* splitmix64's mixer: every bit of the history reaches every bit of the hash. */
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    s->hash = x ^ x >> 31;
+    s->order.hash = x ^ x >> 31;
 }
 
 /* Starts the next step's hash, also on failure. */
@@ -62,10 +63,10 @@ accel_status_t shard_order_check(struct shard *s, accel_error_t *err)
 {
     /* max(h) and max(~h) = ~min(h): equal on all ranks exactly when the two
      * are complements */
-    int64_t pair[2] = { (int64_t)s->hash, (int64_t)~s->hash };
+    int64_t pair[2] = { (int64_t)s->order.hash, (int64_t)~s->order.hash };
     accel_status_t st = comm_all_reduce(s->comm, pair, 2, ACCEL_I64, COMM_MAX, err);
 
-    s->hash = 0;
+    s->order.hash = 0;
     if (st)
         return st;
     if (pair[0] != ~pair[1])

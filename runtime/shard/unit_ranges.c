@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a unit, as ranges of its flat elements: what is trained, what a parameter
- * has in a range, what this rank answers for. In: a unit's layout. Out: numbers.
+ * Parts of a unit, as ranges of its flat elements: what a parameter has in a range,
+ * what this rank answers for. In: a unit's layout. Out: numbers.
  */
 #include "shard/shard_impl.h"
-
-/* Padding counts as trained where nothing is frozen, so that the range of the optimizer
- * is the whole unit. */
-int64_t shard_trained_elems(const struct shard_unit *u)
-{
-    if (u->def->optim < 0)
-        return 0;
-    return u->def->frozen ? u->def->elems - u->def->frozen : u->padded;
-}
 
 bool shard_param_range(const accel_tensor_t *p, int64_t first, int64_t count,
                        int64_t *begin_out, int64_t *end_out)
@@ -35,7 +26,7 @@ void shard_answers(const struct shard *s, const struct shard_unit *u,
 
     if (s->copies && (shard_has_scaled_masters(s) || shard_has_scaled_state(s)))
         each = (each + SCALED_BLOCK - 1) / SCALED_BLOCK * SCALED_BLOCK;
-    else if (s->copies && u->def->optim >= 0 && s->trainer[u->def->optim].form)
+    else if (s->copies && u->optim >= 0 && s->store.trainer[u->optim].form)
         each = (each + MOMENT_BLOCK - 1) / MOMENT_BLOCK * MOMENT_BLOCK;
     from = s->copies ? comm_rank(s->copies) * each : 0;
     from = from < u->own ? from : u->own;

@@ -35,12 +35,12 @@ accel_status_t shard_each_gradient(struct shard *s, int optim, accel_gradient_f 
 {
     accel_status_t st = ACCEL_OK;
 
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
-        const bool mine = u->def->optim == optim && u->grad_at >= 0;
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
+        const bool mine = u->optim == optim && u->grad_at >= 0;
         const bool narrow = mine && shard_has_narrow_gradients(s);
         float *own = narrow ? shard_widen_gradient(s, u)
-                     : mine ? s->grad + u->grad_at
+                     : mine ? s->store.grad + u->grad_at
                             : NULL;
 
         for (int j = 0; mine && j < u->def->param_count && !st; j++) {
@@ -80,15 +80,15 @@ static int trained_spans(struct shard *s, int optim)
 {
     int spans = 0;
 
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
         int64_t at, n;
 
-        if (u->def->optim != optim)
+        if (u->optim != optim)
             continue;
         n = answered(s, u, &at);
         if (n > 0)
-            s->span[spans++] = (struct span){ s->grad + u->grad_at + at, n };
+            s->step.span[spans++] = (struct span){ s->store.grad + u->grad_at + at, n };
     }
     return spans;
 }
@@ -99,18 +99,18 @@ static int narrow_sums(const struct shard *s, int optim)
 {
     int sums = 0;
 
-    for (int i = 0; i < s->units; i++) {
-        const struct shard_unit *u = &s->unit[i];
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
         struct span x;
         int64_t at;
 
-        if (u->def->optim != optim || u->grad_at < 0)
+        if (u->optim != optim || u->grad_at < 0)
             continue;
         x.n = answered(s, u, &at);
         if (x.n <= 0)
             continue;
         x.x = shard_widen_gradient(s, u) + at;
-        s->be->sumsq(s->be, &s->sumsq[sums++], &x, 1);
+        s->be->sumsq(s->be, &s->step.sumsq[sums++], &x, 1);
     }
     return sums;
 }
@@ -126,13 +126,13 @@ accel_status_t shard_grad_sumsq(struct shard *s, int optim, double *sum_out,
     accel_status_t st;
 
     if (!narrow && !s->offloaded)
-        s->be->sumsq(s->be, s->sumsq, s->span, spans);
+        s->be->sumsq(s->be, s->step.sumsq, s->step.span, spans);
     ACCEL_CHECK(st, s->be->sync(s->be, err));
     if (s->offloaded)
-        s->home->sumsq(s->home, s->sumsq, s->span, spans);
+        s->home->sumsq(s->home, s->step.sumsq, s->step.span, spans);
     *sum_out = 0;
     for (int i = 0; i < sums; i++)
-        *sum_out += s->sumsq[i];
+        *sum_out += s->step.sumsq[i];
     return ACCEL_OK;
 }
 
@@ -156,7 +156,8 @@ static bool joins(const struct update_span *x, const struct update_span *y)
 static void place_range(const struct shard *s, struct update_span *x, int64_t master,
                         int64_t gradient)
 {
-    struct scaled_arrays *scaled = s->scaled ? &s->scaled[s->ranges] : NULL;
+    struct scaled_arrays *scaled =
+        s->step.scaled ? &s->step.scaled[s->step.ranges] : NULL;
 
     x->scaled = scaled;
     if (scaled)
@@ -170,7 +171,7 @@ static void place_range(const struct shard *s, struct update_span *x, int64_t ma
     if (shard_has_narrow_gradients(s))
         scaled->gradient = shard_gradient_at(s, gradient);
     else
-        x->g = s->grad + gradient;
+        x->g = s->store.grad + gradient;
 }
 
 /* The same for the optimizer's state. */
@@ -184,7 +185,8 @@ static void place_state(const struct shard *s, struct update_span *x,
 
         *plain[k] = a.plain;
         if (a.scaled.data)
-            *(k ? &s->scaled[s->ranges].v : &s->scaled[s->ranges].m) = a.scaled;
+            *(k ? &s->step.scaled[s->step.ranges].v
+                : &s->step.scaled[s->step.ranges].m) = a.scaled;
     }
 }
 
@@ -195,15 +197,16 @@ static void place_state(const struct shard *s, struct update_span *x,
 static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
                       int64_t n, struct update_span x)
 {
-    const struct shard_trainer *t = &s->trainer[u->def->optim];
-    struct update_span *last = s->ranges ? &s->range[s->ranges - 1] : NULL;
+    const struct shard_trainer *t = &s->store.trainer[u->optim];
+    struct update_span *last =
+        s->step.ranges ? &s->step.range[s->step.ranges - 1] : NULL;
 
     /* narrow gradients are zeroed together, after the step */
     if (u->grad_at < 0 || n <= 0 || (x.step < 0 && shard_has_narrow_gradients(s)))
         return;
     x.n = n;
     if (x.step < 0) {
-        x.g = s->grad + u->grad_at + from;
+        x.g = s->store.grad + u->grad_at + from;
     } else {
         place_range(s, &x, u->at + from, u->grad_at + from);
         place_state(s, &x, t, u->state_at + from);
@@ -211,7 +214,7 @@ static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
     if (last && joins(last, &x))
         last->n += n;
     else
-        s->range[s->ranges++] = x;
+        s->step.range[s->step.ranges++] = x;
 }
 
 /* The number of the step's constants for p, from its group's own learning rate and
@@ -222,23 +225,23 @@ static int step_of_param(struct shard *s, const accel_optimizer_t *o,
     const struct optim_param own = { p->param->lr_scale, p->param->weight_decay, false,
                                      -1 };
 
-    for (int i = 0; i < s->steps; i++)
-        if (s->step_like[i]->param->lr_scale == p->param->lr_scale &&
-            s->step_like[i]->param->weight_decay == p->param->weight_decay)
+    for (int i = 0; i < s->step.steps; i++)
+        if (s->step.step_like[i]->param->lr_scale == p->param->lr_scale &&
+            s->step.step_like[i]->param->weight_decay == p->param->weight_decay)
             return i;
-    s->step[s->steps] = optim_step_of(o, &own, lr, t, grad_scale);
-    s->step[s->steps].draws = shard_draws(s, t);
-    s->step[s->steps].nearest = s->o.precision.masters_nearest;
-    s->step_like[s->steps] = p;
-    return s->steps++;
+    s->step.step[s->step.steps] = optim_step_of(o, &own, lr, t, grad_scale);
+    s->step.step[s->step.steps].draws = shard_draws(s, t);
+    s->step.step[s->step.steps].nearest = s->o.precision.masters_nearest;
+    s->step.step_like[s->step.steps] = p;
+    return s->step.steps++;
 }
 
 /* Lists the unit's ranges for the optimizer's kernel. */
 static void list_unit(struct shard *s, const struct shard_unit *u,
                       const accel_optimizer_t *o, float lr, int64_t t, float grad_scale)
 {
-    const bool drawn =
-        s->trainer[u->def->optim].form || shard_has_narrow_masters(s) || s->scaled;
+    const bool drawn = s->store.trainer[u->optim].form || shard_has_narrow_masters(s) ||
+                       s->step.scaled;
     const struct update_span none = { .step = -1 };
     int64_t done = 0;
 
@@ -264,7 +267,7 @@ static void list_unit(struct shard *s, const struct shard_unit *u,
 accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
                             float grad_scale, accel_error_t *err)
 {
-    const struct shard_trainer *trainer = &s->trainer[optim];
+    const struct shard_trainer *trainer = &s->store.trainer[optim];
     accel_status_t st;
 
     shard_draw(s);
@@ -276,11 +279,11 @@ accel_status_t shard_update(struct shard *s, int optim, float lr, int64_t t,
         shard_updated(s, optim);
         return st;
     }
-    s->ranges = s->steps = 0;
-    for (int i = 0; i < s->units; i++)
-        if (s->unit[i].def->optim == optim)
-            list_unit(s, &s->unit[i], &trainer->o.settings, lr, t, grad_scale);
-    s->home->update(s->home, s->range, s->ranges, s->step);
+    s->step.ranges = s->step.steps = 0;
+    for (int i = 0; i < s->layout.units; i++)
+        if (s->layout.unit[i].optim == optim)
+            list_unit(s, &s->layout.unit[i], &trainer->o.settings, lr, t, grad_scale);
+    s->home->update(s->home, s->step.range, s->step.ranges, s->step.step);
     if (shard_has_narrow_gradients(s))
         shard_zero_gradients(s, optim);
     shard_updated(s, optim);

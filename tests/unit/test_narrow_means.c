@@ -49,8 +49,8 @@ static void build(struct model_of_one *m, int64_t elems)
 /* Array k of the unit's state as float32, or its masters for k = -1. */
 static void read_array(const struct shard *s, int k, float *to)
 {
-    const struct shard_unit *u = &s->unit[0];
-    const struct shard_trainer *t = &s->trainer[0];
+    const struct shard_unit *u = &s->layout.unit[0];
+    const struct shard_trainer *t = &s->store.trainer[0];
 
     if (k < 0 && s->o.precision.masters == ACCEL_BF16)
         s->be->widen(s->be, to, shard_master_at(s, u->at), ACCEL_BF16, u->state);
@@ -66,8 +66,8 @@ static void read_array(const struct shard *s, int k, float *to)
 /* The same array becomes those numbers, all at once. */
 static void write_array(const struct shard *s, int k, const float *from)
 {
-    const struct shard_unit *u = &s->unit[0];
-    const struct shard_trainer *t = &s->trainer[0];
+    const struct shard_unit *u = &s->layout.unit[0];
+    const struct shard_trainer *t = &s->store.trainer[0];
     const size_t bytes = (size_t)u->state * sizeof(*from);
 
     if (k < 0 && shard_has_narrow_masters(s))
@@ -100,7 +100,7 @@ static int step_apart(struct boot *b, struct shard *s, int64_t elems)
 /* What the meeting leaves is the mean of both ranks, narrowed once. */
 static int array_wrong(struct boot *b, struct shard *s, struct comm *c, int k)
 {
-    const int64_t n = s->unit[0].state;
+    const int64_t n = s->layout.unit[0].state;
     const size_t bytes = (size_t)n * sizeof(float);
     float *want = malloc(bytes), *got = malloc(bytes);
     int wrong = 0;
@@ -149,7 +149,7 @@ static int rank_main(struct boot *b, void *arg)
     shard_init(s, 1);
     if (step_apart(b, s, p->elems))
         return 1;
-    for (int k = -1; k < s->trainer[0].states; k++)
+    for (int k = -1; k < s->store.trainer[0].states; k++)
         wrong += array_wrong(b, s, c, k);
     shard_close(s);
     backend_close(be);

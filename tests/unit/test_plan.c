@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The plan against figures worked out by hand, and the form of its table. That it
- * equals what shard/ allocates is tested in test_shard.
+ * equals what shard/ allocates is tested in test_shard_costs.
  */
 #include <string.h>
 
@@ -123,15 +123,20 @@ static void test_coded(void)
     struct plan_input in = input(&c, 2, 1);
     struct plan p;
 
-    tap_is_int(plan_gathered_bytes(codes, 0, 496, 2), 992,
+    tap_is_int(plan_gathered_bytes(plan_codes_of(codes, 0), 496, 2), 992,
                "bytes before what is coded");
-    tap_is_int(plan_gathered_bytes(codes, 0, 600, 2), 992 + 104, "within it");
-    tap_is_int(plan_gathered_bytes(codes, 0, 1024, 2), 2048 - 256, "behind it");
-    tap_is_int(plan_gathered_bytes(codes, 2, 320, 2), 640, "of a unit without");
-    tap_is_int(plan_part_bytes(codes, 0, 1024, 2, 2), 1024 - 16, "the larger half");
-    tap_is_int(plan_part_bytes(codes, 1, 320, 2, 2), 320 - 128,
+    tap_is_int(plan_gathered_bytes(plan_codes_of(codes, 0), 600, 2), 992 + 104,
+               "within it");
+    tap_is_int(plan_gathered_bytes(plan_codes_of(codes, 0), 1024, 2), 2048 - 256,
+               "behind it");
+    tap_is_int(plan_gathered_bytes(plan_codes_of(codes, 2), 320, 2), 640,
+               "of a unit without");
+    tap_is_int(plan_part_bytes(plan_codes_of(codes, 0), 1024, 2, 2), 1024 - 16,
+               "the larger half");
+    tap_is_int(plan_part_bytes(plan_codes_of(codes, 1), 320, 2, 2), 320 - 128,
                "which may be the last");
-    tap_is_int(plan_part_bytes(codes, 2, 320, 2, 2), 320, "and of a unit without");
+    tap_is_int(plan_part_bytes(plan_codes_of(codes, 2), 320, 2, 2), 320,
+               "and of a unit without");
     in.coded = codes;
     plan_compute(&in, &p);
     tap_is_int(p.gather_bytes, (1024 + 320) * 2, "not asked for: bf16");

@@ -221,7 +221,7 @@ static void test_warning(void)
         int at, scale;
 
         memset(&run, 0, sizeof(run));
-        none.loss_scale = 1;
+        none.reducer.loss_scale = 1;
         run.shard = &none;
         run.log = (struct accel_log){ .fn = note, .level = ACCEL_LOG_INFO };
         run.boot.rank = rows[i].rank;

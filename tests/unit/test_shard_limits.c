@@ -183,8 +183,8 @@ static int pinned_main(struct boot *b, void *arg)
 
 static bool is_gathered(const struct shard *s, int unit)
 {
-    for (int i = 0; i < s->slots; i++)
-        if (s->slot[i].unit == unit)
+    for (int i = 0; i < s->gather.slots; i++)
+        if (s->gather.slot[i].unit == unit)
             return true;
     return false;
 }
