@@ -182,8 +182,23 @@ accel_status_t run_net_prepare(const struct net_run *k, const char *path,
                                 .batch = NET_SAMPLES / accel_world_size(k->run),
                                 .seed = NET_SEED,
                                 .out_dir = path };
+    const accel_status_t st = accel_prepare_all(k->run, &loop, err);
 
-    return accel_prepare_all(k->run, &loop, err);
+    return st ? st : run_net_as_planned(k->run, err);
+}
+
+accel_status_t run_net_as_planned(const accel_t *run, accel_error_t *err)
+{
+    const struct plan *p = &run->plan;
+    struct shard_memory m;
+
+    shard_memory(run->shard, &m);
+    if ((int64_t)m.master == p->param_bytes && (int64_t)m.moments == p->moment_bytes &&
+        (int64_t)m.gradient_shard == p->gradient_bytes &&
+        (int64_t)(m.gather_slots + m.coded_room) == p->gather_bytes &&
+        (int64_t)(m.reduce_buffer + m.wire_buffer + m.powersgd) == p->reduce_bytes)
+        return ACCEL_OK;
+    return accel_fail(err, A0003, "", "shards do not take what the plan says");
 }
 
 accel_status_t run_net_step(const struct net_run *k, int step, accel_error_t *err)

@@ -62,6 +62,8 @@ accel_status_t run_net_open(struct net_run *k, const char *path, float rate,
                             accel_error_t *err);
 accel_status_t run_net_prepare(const struct net_run *k, const char *path,
                                accel_error_t *err);
+/* An error unless the prepared run's shards take what its plan says. */
+accel_status_t run_net_as_planned(const accel_t *run, accel_error_t *err);
 /* Batch, backward and step. */
 accel_status_t run_net_step(const struct net_run *k, int step, accel_error_t *err);
 

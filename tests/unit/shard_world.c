@@ -377,6 +377,8 @@ static int rank_main(struct boot *b, void *arg)
     o.backend = be;
     o.home = job->offload ? home : NULL;
     CHECK(shard_open(&s, c, &o, &m.units, err));
+    if (b->rank == 0)
+        shard_memory(s, &job->out->memory);
     if (!job->load)
         shard_init(s, 42);
     if (job->load) {

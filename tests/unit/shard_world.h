@@ -29,7 +29,8 @@ struct result {
     float full[3][TOTAL]; /* parameters, first and second moments, without padding */
     int hits[3][TOTAL];
     double sumsq[4];
-    int64_t wire[4]; /* bytes sent in all steps */
+    int64_t wire[4];            /* bytes sent in all steps */
+    struct shard_memory memory; /* of rank 0 */
     /* Rank 0's last micro-batch: g gather, r reduce, d done with a unit in backward. */
     char trace[256];
 };

@@ -179,6 +179,8 @@ static int rank_main(struct boot *b, void *arg)
     struct rig k = { 0 };
     accel_status_t st = rig_open(&k, p, &err);
 
+    if (!st)
+        st = run_net_as_planned(k.run, &err);
     if (!st && accel_steps_done(k.run) != p->from)
         st = accel_fail(&err, A0003, "", "it begins at %lld",
                         (long long)accel_steps_done(k.run));
