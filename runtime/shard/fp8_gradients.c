@@ -42,39 +42,15 @@ void shard_narrow_sum(const struct shard *s, const struct shard_unit *u, uint32_
                              u->stored, u->first, sums);
 }
 
-/* The units of the optimizer that have a gradient, from number *at on, which moves
- * behind it; NULL: no more. */
-static const struct shard_unit *next_unit(const struct shard *s, int optim, int *at)
-{
-    for (; *at < s->layout.units; ++*at) {
-        const struct shard_unit *u = &s->layout.unit[*at];
-
-        if (u->optim == optim && u->grad_at >= 0) {
-            ++*at;
-            return u;
-        }
-    }
-    return NULL;
-}
-
-void shard_change_gradients(const struct shard *s, int optim, shard_change_f *change,
-                            float by)
-{
-    const struct shard_unit *u;
-
-    for (int at = 0; (u = next_unit(s, optim, &at));) {
-        change(s->be, shard_widen_gradient(s, u), u->stored, by);
-        shard_narrow_gradient(s, u);
-    }
-}
-
 void shard_zero_gradients(const struct shard *s, int optim)
 {
-    const struct shard_unit *u;
+    for (int i = 0; i < s->layout.units; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
+        struct scaled x;
 
-    for (int at = 0; (u = next_unit(s, optim, &at));) {
-        const struct scaled x = shard_gradient_at(s, u->grad_at);
-
+        if (u->optim != optim || u->grad_at < 0)
+            continue;
+        x = shard_gradient_at(s, u->grad_at);
         s->be->zero(s->be, x.data, (size_t)u->stored * accel_dtype_bytes(x.type));
         s->be->zero(s->be, x.exponent, scaled_blocks(u->stored));
     }

@@ -72,7 +72,7 @@ static accel_status_t complete(struct shard *s, int optim, accel_error_t *err)
     }
     shard_wait_reduced(s);
     if (st == ACCEL_OK && scale != 1.0f)
-        shard_multiply(s, s->be, optim, scale);
+        shard_change_gradients(s, s->be, optim, s->be->scale, scale);
     return st;
 }
 

@@ -156,18 +156,23 @@ bool shard_next_gradients(const struct shard *s, int optim, int *at, float **fir
     return count > 0;
 }
 
-void shard_multiply(const struct shard *s, const struct backend *be, int optim,
-                    float by)
+void shard_change_gradients(const struct shard *s, const struct backend *be, int optim,
+                            shard_change_f *change, float by)
 {
+    const bool narrow = shard_has_narrow_gradients(s);
     int64_t count;
     float *first;
 
-    if (shard_has_narrow_gradients(s)) {
-        shard_change_gradients(s, optim, be->scale, by);
-        return;
+    for (int at = 0; !narrow && shard_next_gradients(s, optim, &at, &first, &count);)
+        change(be, first, count, by);
+    for (int i = 0; i < s->layout.units && narrow; i++) {
+        const struct shard_unit *u = &s->layout.unit[i];
+
+        if (u->optim != optim || u->grad_at < 0)
+            continue;
+        change(be, shard_widen_gradient(s, u), u->stored, by);
+        shard_narrow_gradient(s, u);
     }
-    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
-        be->scale(be, first, count, by);
 }
 
 void shard_reopen(struct shard *s, struct shard_trainer *t)
@@ -175,7 +180,8 @@ void shard_reopen(struct shard *s, struct shard_trainer *t)
     if (t->reduced != 1.0f) {
         shard_settle_home(s);
         shard_wait_reduced(s);
-        shard_multiply(s, s->home, (int)(t - s->store.trainer), 1.0f / t->reduced);
+        shard_change_gradients(s, s->home, (int)(t - s->store.trainer), s->home->scale,
+                               1.0f / t->reduced);
     }
     t->reduced = 0;
 }
@@ -319,31 +325,19 @@ void shard_updated(struct shard *s, int optim)
 {
     forget_gradients(s, optim);
     shard_ring_drop(s, optim);
-    s->gather.copied = false;
-    for (int i = 0; i < s->layout.units; i++)
-        if (s->layout.unit[i].optim == optim)
-            s->gather.fresh[i] = false;
 }
 
 void shard_scale(struct shard *s, int optim, float factor)
 {
     shard_settle_home(s);
-    shard_multiply(s, s->home, optim, factor);
+    shard_change_gradients(s, s->home, optim, s->home->scale, factor);
 }
 
 /* NaN stays what it is: the step finds it. */
 void shard_clamp(struct shard *s, int optim, float limit)
 {
-    int64_t count;
-    float *first;
-
     shard_settle_home(s);
-    if (shard_has_narrow_gradients(s)) {
-        shard_change_gradients(s, optim, s->home->clamp, limit);
-        return;
-    }
-    for (int at = 0; shard_next_gradients(s, optim, &at, &first, &count);)
-        s->home->clamp(s->home, first, count, limit);
+    shard_change_gradients(s, s->home, optim, s->home->clamp, limit);
 }
 
 /* Slots lose their pins with their units: nobody holds values any more. */

@@ -241,7 +241,10 @@ void shard_ring_drop(struct shard *s, int optim)
         slot->pins = 0;
         slot->used = 0;
     }
-    s->gather.coded_scaled = false;
+    for (int i = 0; i < s->layout.units; i++)
+        if (optim == SHARD_ALL || s->layout.unit[i].optim == optim)
+            s->gather.fresh[i] = false;
+    s->gather.copied = s->gather.coded_scaled = false;
     s->be->record(s->be, s->gather.updated, QUEUE_COMPUTE);
     s->gather.changed = ++s->gather.marks;
 }
@@ -286,11 +289,7 @@ void shard_settle(struct shard *s)
     shard_settle_home(s);
 }
 
-/* The narrow copies are stale as well. */
 void shard_loaded(struct shard *s)
 {
     shard_ring_drop(s, SHARD_ALL);
-    s->gather.copied = false;
-    for (int i = 0; i < s->layout.units; i++)
-        s->gather.fresh[i] = false;
 }

@@ -193,23 +193,22 @@ static accel_status_t alloc_copy(struct shard *s, accel_error_t *err)
  * grow in a step. */
 static accel_status_t reserve_sums(struct shard *s, accel_error_t *err)
 {
-    bool scatter =
-        s->layout.memory.reduce_buffer > 0 || s->layout.memory.wire_buffer > 0;
+    const struct shard_layout *l = &s->layout;
+    bool scatter = l->memory.reduce_buffer > 0 || l->memory.wire_buffer > 0;
     const size_t ranks = scatter || s->o.strategy != SHARD_NONE ? (size_t)s->world : 1;
     const size_t sent = (size_t)shard_powersgd_sent(s);
-    size_t own = (size_t)s->layout.largest_trained / ranks;
+    size_t own = (size_t)l->largest_trained / ranks;
     accel_status_t st = ACCEL_OK;
 
     own = own > sent ? own : sent;
     s->reducer.sum_most = (int64_t)own;
     if (s->world > 1 && !scatter)
         st = comm_reserve(s->reduce_data, false, own, ACCEL_F32, err);
-    for (int i = 0; i < s->layout.rings && scatter && s->world > 1 && st == ACCEL_OK;
-         i++) {
-        const size_t part = (size_t)s->layout.ring[i].largest_trained / ranks;
+    for (int i = 0; i < l->rings && scatter && s->world > 1 && st == ACCEL_OK; i++) {
+        const size_t part = (size_t)l->ring[i].largest_trained / ranks;
 
         st = comm_reserve(s->reduce_data, true, part > sent ? part : sent,
-                          s->layout.ring[i].reduce_type, err);
+                          l->ring[i].reduce_type, err);
     }
     if (st == ACCEL_OK && s->copies)
         st = comm_reserve(s->copies, false, own, ACCEL_F32, err);
@@ -235,8 +234,8 @@ static accel_status_t alloc_gradients(struct shard *s, accel_error_t *err)
 static accel_status_t alloc_private(struct shard *s, accel_status_t before,
                                     accel_error_t *err)
 {
-    size_t need = s->layout.memory.master + s->layout.memory.moments +
-                  s->layout.memory.gradient_shard;
+    const struct shard_memory *m = &s->layout.memory;
+    size_t need = m->master + m->moments + m->gradient_shard;
     accel_error_t e = { 0 };
     accel_status_t failed = before;
     void *p = NULL;
@@ -244,7 +243,7 @@ static accel_status_t alloc_private(struct shard *s, accel_status_t before,
 
     s->store.grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
     if (!failed)
-        failed = alloc_home(s, MEMORY_PARAMETERS, s->layout.memory.master, &p, &e);
+        failed = alloc_home(s, MEMORY_PARAMETERS, m->master, &p, &e);
     s->store.master = p;
     for (int i = 0; i < s->store.trainers && !failed; i++)
         failed = alloc_state(s, &s->store.trainer[i], &e);
@@ -311,32 +310,33 @@ static void free_shared(struct shard *s, void *p)
  * Collective through comm_alloc, so only after alloc_private's agreement. */
 static accel_status_t alloc_window(struct shard *s, accel_error_t *err)
 {
+    const struct shard_memory *m = &s->layout.memory;
     accel_status_t st = ACCEL_OK;
     void *p;
 
     if (s->store.grad_in_window) {
-        ACCEL_CHECK(st, comm_alloc(s->reduce_data, MEMORY_GRADIENTS,
-                                   s->layout.memory.gradient_shard, &p, err));
+        ACCEL_CHECK(st, comm_alloc(s->reduce_data, MEMORY_GRADIENTS, m->gradient_shard,
+                                   &p, err));
         s->store.grad = p;
     }
     if (!s->layout.resident) {
-        ACCEL_CHECK(st, alloc_shared(s, s->data, MEMORY_GATHERED,
-                                     s->layout.memory.gather_slots, &p, err));
+        ACCEL_CHECK(
+            st, alloc_shared(s, s->data, MEMORY_GATHERED, m->gather_slots, &p, err));
         s->gather.gathered = p;
     }
-    if (s->layout.memory.wire_buffer) {
-        ACCEL_CHECK(st, comm_alloc(s->reduce_data, MEMORY_REDUCE,
-                                   s->layout.memory.wire_buffer, &p, err));
+    if (m->wire_buffer) {
+        ACCEL_CHECK(st,
+                    comm_alloc(s->reduce_data, MEMORY_REDUCE, m->wire_buffer, &p, err));
         s->reducer.wire = p;
     }
-    if (s->layout.memory.reduce_buffer) {
-        ACCEL_CHECK(st, alloc_shared(s, s->reduce_data, MEMORY_REDUCE,
-                                     s->layout.memory.reduce_buffer, &p, err));
+    if (m->reduce_buffer) {
+        ACCEL_CHECK(st, alloc_shared(s, s->reduce_data, MEMORY_REDUCE, m->reduce_buffer,
+                                     &p, err));
         s->reducer.buffer = p;
         if (s->layout.piece_bytes)
-            s->reducer.piece = s->reducer.buffer + (s->layout.memory.reduce_buffer -
-                                                    s->layout.piece_bytes) /
-                                                       sizeof(float);
+            s->reducer.piece =
+                s->reducer.buffer +
+                (m->reduce_buffer - s->layout.piece_bytes) / sizeof(float);
     }
     return ACCEL_OK;
 }
@@ -447,13 +447,15 @@ const struct backend *shard_home(const struct shard *s)
 /* Also what shard_open has left half open. */
 void shard_close(struct shard *s)
 {
+    const struct shard_memory *m;
     accel_error_t ignored;
 
     if (!s)
         return;
+    m = &s->layout.memory;
     s->be->sync(s->be, &ignored); /* nothing works on what is freed here */
     close_slots(s);
-    free_home(s, s->store.master, s->layout.memory.master);
+    free_home(s, s->store.master, m->master);
     shard_powersgd_close(s);
     s->be->free(s->be, s->reducer.mean_room);
     for (int i = 0; i < s->store.trainers; i++)
@@ -464,8 +466,8 @@ void shard_close(struct shard *s)
     if (!s->store.grad_in_window)
         free_home(s,
                   s->store.narrow_grad ? (void *)s->store.narrow_grad : s->store.grad,
-                  s->layout.memory.gradient_shard);
-    free_home(s, s->gather.copy, s->layout.memory.narrow_master);
+                  m->gradient_shard);
+    free_home(s, s->gather.copy, m->narrow_master);
     free_shared(s, s->gather.gathered);
     free_shared(s, s->reducer.buffer);
     if (s->store.stage)

@@ -14,6 +14,9 @@
  * computed after that wait.
  *
  * Each wait is where its first reader needs it, and nowhere else.
+ *
+ * Calls go down this list: boxes, update, gradient_reduction, compressed, replicated,
+ * gradients, init, ring, the store (masters, shard_state, fp8_gradients), unit_ranges.
  */
 #ifndef ACCEL_SHARD_IMPL_H
 #define ACCEL_SHARD_IMPL_H
@@ -230,8 +233,8 @@ void shard_ring_done(struct shard *s, int unit);
 /* Gathers the unit that the last backward asked for next, among those in the ring of
  * `unit`, if a slot is free. Collective. */
 accel_status_t shard_ring_prefetch(struct shard *s, int unit, accel_error_t *err);
-/* Drops gathered copies of an optimizer's units, or of all (SHARD_ALL), because the
- * masters have changed. */
+/* Drops gathered and narrow copies of an optimizer's units, or of all (SHARD_ALL),
+ * because the masters have changed. */
 #define SHARD_ALL (-2)
 void shard_ring_drop(struct shard *s, int optim);
 /* Makes the compute queue wait for every gather, because gathers read masters. */
@@ -280,9 +283,11 @@ void shard_wait_reduced(struct shard *s);
  * first from unit *at on, which moves past it. False: there is none. */
 bool shard_next_gradients(const struct shard *s, int optim, int *at, float **first_out,
                           int64_t *count_out);
-/* Multiplies all of them by `by`, in whatever format, with a kernel of `be`. */
-void shard_multiply(const struct shard *s, const struct backend *be, int optim,
-                    float by);
+/* Changes all of them, in whatever format, by a kernel of `be` with a float: be->scale
+ * or be->clamp. */
+typedef void shard_change_f(const struct backend *be, float *x, int64_t n, float by);
+void shard_change_gradients(const struct shard *s, const struct backend *be, int optim,
+                            shard_change_f *change, float by);
 /* Where backward adds a unit's float32 gradient; reduces the unit before.
  * Collective. */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
@@ -331,10 +336,7 @@ void shard_narrow_gradient(const struct shard *s, const struct shard_unit *u);
 /* Quantises the piece with stochastic rounding: a sum of a micro-batch with those
  * `sums` before it, which is not yet complete. */
 void shard_narrow_sum(const struct shard *s, const struct shard_unit *u, uint32_t sums);
-/* Changes all of the optimizer's by a kernel with a float: be->scale or be->clamp. */
-typedef void shard_change_f(const struct backend *be, float *x, int64_t n, float by);
-void shard_change_gradients(const struct shard *s, int optim, shard_change_f *change,
-                            float by);
+/* Zeroes all of the optimizer's. */
 void shard_zero_gradients(const struct shard *s, int optim);
 
 /* An array of state from some element on; only one of the two has data. */
