@@ -7,18 +7,10 @@
 #include "shard/shard_impl.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-
-/* Boxes and the bytes of their names; where they go, unless the walk only counts. */
-struct flat_walk {
-    accel_ckpt_box_t *box;
-    char *text;
-    size_t boxes, text_bytes;
-};
 
 /* Elements [first, first + n) of `all`; nothing where n is 0. `format` has a place for
  * the unit's number and one for the array. */
-static void put_flat(struct flat_walk *w, const char *format, int unit,
+static void put_flat(struct box_walk *w, const char *format, int unit,
                      const char *array, accel_dtype_t type, void *data, int64_t all,
                      int64_t first, int64_t n)
 {
@@ -43,14 +35,9 @@ static void put_flat(struct flat_walk *w, const char *format, int unit,
     w->text_bytes += length;
 }
 
-static int64_t blocks_of(int64_t n, int block)
-{
-    return (n + block - 1) / block;
-}
-
 /* All arrays of the optimizer's state in the part of a unit's range that is trained. */
 static void walk_state(const struct shard *s, int unit, int64_t first, int64_t count,
-                       struct flat_walk *w)
+                       struct box_walk *w)
 {
     const struct shard_unit *u = &s->layout.unit[unit];
     const struct shard_trainer *t = &s->store.trainer[u->optim];
@@ -67,13 +54,13 @@ static void walk_state(const struct shard *s, int unit, int64_t first, int64_t c
                  values.data, trained, first, n);
         if (scales.data)
             put_flat(w, "optim/flat/%d/%s" SHARD_SCALE_SUFFIX, unit, t->state_name[k],
-                     scales.type, scales.data, blocks_of(trained, scales.block),
-                     first / scales.block, blocks_of(n, scales.block));
+                     scales.type, scales.data, shard_blocks(trained, scales.block),
+                     first / scales.block, shard_blocks(n, scales.block));
     }
 }
 
 static void walk_unit(const struct shard *s, int unit, bool for_load,
-                      struct flat_walk *w)
+                      struct box_walk *w)
 {
     const struct shard_unit *u = &s->layout.unit[unit];
     int64_t first = u->first, count = u->stored, at;
@@ -86,33 +73,20 @@ static void walk_unit(const struct shard *s, int unit, bool for_load,
     if (shard_has_scaled_masters(s))
         put_flat(w, SHARD_EXPONENT_PREFIX "flat/%d%s", unit, "", ACCEL_U8,
                  shard_scaled_at(s, at).exponent, u->padded / SCALED_BLOCK,
-                 first / SCALED_BLOCK, blocks_of(count, SCALED_BLOCK));
+                 first / SCALED_BLOCK, shard_blocks(count, SCALED_BLOCK));
     if (u->optim >= 0)
         walk_state(s, unit, first, count, w);
+}
+
+static void walk_units(const struct shard *s, bool for_load, struct box_walk *w)
+{
+    for (int i = 0; i < s->layout.units; i++)
+        walk_unit(s, i, for_load, w);
 }
 
 accel_status_t shard_flat_boxes(struct shard *s, bool for_load,
                                 accel_ckpt_box_t **boxes_out, size_t *count_out,
                                 accel_error_t *err)
 {
-    struct flat_walk count = { .box = NULL }, fill = { .box = NULL };
-    size_t more, more_bytes, bytes;
-
-    if (!for_load)
-        shard_draw(s);
-    for (int i = 0; i < s->layout.units; i++)
-        walk_unit(s, i, for_load, &count);
-    more = shard_powersgd_boxes(s, for_load, NULL, NULL, &more_bytes);
-    bytes = (count.boxes + more) * sizeof(*fill.box) + count.text_bytes + more_bytes;
-    fill.box = malloc(bytes + 1);
-    if (!fill.box)
-        return accel_fail_nomem(err, "list of checkpoint boxes", bytes);
-    fill.text = (char *)(fill.box + count.boxes + more);
-    for (int i = 0; i < s->layout.units; i++)
-        walk_unit(s, i, for_load, &fill);
-    shard_powersgd_boxes(s, for_load, fill.box + fill.boxes,
-                         fill.text + fill.text_bytes, &more_bytes);
-    *boxes_out = fill.box;
-    *count_out = count.boxes + more;
-    return ACCEL_OK;
+    return shard_walk_boxes(s, for_load, walk_units, NULL, boxes_out, count_out, err);
 }

@@ -8,43 +8,34 @@
 
 #include <stdio.h>
 
-/* A list that is counted, or filled. */
-struct box_list {
-    const struct shard *s;
-    bool for_load;
-    accel_ckpt_box_t *box; /* NULL: counted only */
-    char *text;
-    size_t boxes, text_bytes;
-};
-
 /* "optim/PARAMETER/powersgd_error", or of a square "powersgd/OPTIMIZER/error". Returns
  * the length, as snprintf does. */
-static int part_name(const struct box_list *l, int optim, int shape, const char *what,
+static int part_name(const struct shard *s, int optim, int shape, const char *what,
                      char *to, size_t len)
 {
-    const char *name = l->s->store.trainer[optim].o.name;
+    const char *name = s->store.trainer[optim].o.name;
 
-    if (l->s->o.powersgd->batched)
+    if (s->o.powersgd->batched)
         return snprintf(to, len, "powersgd/%s%s%s", name, name[0] ? "/" : "", what);
     return snprintf(to, len, "optim/%s/powersgd_%s",
-                    tensor_full_name(shard_trained_param(l->s, optim, shape)), what);
+                    tensor_full_name(shard_trained_param(s, optim, shape)), what);
 }
 
 /* Appends this rank's rows of data[rows][cols]; NULL data and no rows are left out. */
-static void part_add(struct box_list *l, int optim, int shape, const char *what,
-                     float *data, int64_t rows, int64_t cols)
+static void part_add(const struct shard *s, bool for_load, struct box_walk *w,
+                     int optim, int shape, const char *what, float *data, int64_t rows,
+                     int64_t cols)
 {
-    const struct shard *s = l->s;
-    const int64_t from = l->for_load ? 0 : rows * s->rank / s->world;
-    const int64_t to = l->for_load ? rows : rows * (s->rank + 1) / s->world;
+    const int64_t from = for_load ? 0 : rows * s->rank / s->world;
+    const int64_t to = for_load ? rows : rows * (s->rank + 1) / s->world;
     size_t bytes;
 
     if (!data || from == to)
         return;
-    bytes = (size_t)part_name(l, optim, shape, what, NULL, 0) + 1;
-    if (l->box) {
-        part_name(l, optim, shape, what, l->text + l->text_bytes, bytes);
-        l->box[l->boxes] = (accel_ckpt_box_t){ .name = l->text + l->text_bytes,
+    bytes = (size_t)part_name(s, optim, shape, what, NULL, 0) + 1;
+    if (w->box) {
+        part_name(s, optim, shape, what, w->text + w->text_bytes, bytes);
+        w->box[w->boxes] = (accel_ckpt_box_t){ .name = w->text + w->text_bytes,
                                                .dtype = ACCEL_F32,
                                                .ndim = 2,
                                                .global_shape = { rows, cols },
@@ -52,23 +43,18 @@ static void part_add(struct box_list *l, int optim, int shape, const char *what,
                                                .shape = { to - from, cols },
                                                .data = data + from * cols };
     }
-    l->boxes++;
-    l->text_bytes += bytes;
+    w->boxes++;
+    w->text_bytes += bytes;
 }
 
-size_t shard_powersgd_boxes(const struct shard *s, bool for_load, accel_ckpt_box_t *box,
-                            char *text, size_t *text_bytes_out)
+void shard_powersgd_boxes(const struct shard *s, bool for_load, struct box_walk *w)
 {
-    struct box_list l = { .s = s, .for_load = for_load, .box = box, .text = text };
-
     for (int i = 0; i < s->store.trainers && s->o.powersgd; i++) {
         struct powersgd_part p;
 
         for (int k = 0; powersgd_part(s->store.trainer[i].powersgd, k, &p); k++) {
-            part_add(&l, i, p.shape, "error", p.error, p.rows, p.cols);
-            part_add(&l, i, p.shape, "right", p.right, p.cols, p.rank);
+            part_add(s, for_load, w, i, p.shape, "error", p.error, p.rows, p.cols);
+            part_add(s, for_load, w, i, p.shape, "right", p.right, p.cols, p.rank);
         }
     }
-    *text_bytes_out = l.text_bytes;
-    return l.boxes;
 }

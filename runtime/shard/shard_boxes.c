@@ -114,30 +114,15 @@ static void range_of(const struct shard *s, const struct shard_unit *u, bool for
     }
 }
 
-/* Blocks of n elements. */
-static int64_t blocks_of(int64_t n, int block)
-{
-    return (n + block - 1) / block;
-}
-
 /* The scales of elements [begin, end) of the tensor, as its one box. */
 static int cut_scales(const accel_tensor_t *p, int64_t begin, int64_t end, int block,
                       accel_ckpt_box_t boxes_out[BOXES_MAX])
 {
-    const int64_t blocks = blocks_of(p->elems, block);
+    const int64_t blocks = shard_blocks(p->elems, block);
 
-    return accel_ckpt_boxes_of_range(1, &blocks, begin / block, blocks_of(end, block),
-                                     boxes_out);
+    return accel_ckpt_boxes_of_range(1, &blocks, begin / block,
+                                     shard_blocks(end, block), boxes_out);
 }
-
-/* Boxes, names and room of all that the walk has met; where they go, unless it only
- * counts. */
-struct box_walk {
-    const struct shard_saved *saved;
-    size_t boxes, text_bytes, room_bytes;
-    accel_ckpt_box_t *box;
-    char *text;
-};
 
 static size_t box_elems(const accel_ckpt_box_t *box)
 {
@@ -159,7 +144,8 @@ static void put_boxes(struct box_walk *w, const accel_tensor_t *p, const char *n
             .name = name, .dtype = x.type, .ndim = x.block ? 1 : p->ndim, .data = x.data
         };
         for (int d = 0; d < box->ndim; d++) {
-            box->global_shape[d] = x.block ? blocks_of(p->elems, x.block) : p->dim[d];
+            box->global_shape[d] =
+                x.block ? shard_blocks(p->elems, x.block) : p->dim[d];
             box->offset[d] = part[i].offset[d];
             box->shape[d] = part[i].shape[d];
         }
@@ -224,50 +210,47 @@ static void walk_params(const struct shard *s, bool for_load, struct box_walk *w
     }
 }
 
-/* A save draws what has no values yet; a load is about to write them. Names lie behind
+/* A save draws what has no values yet; a load is about to write them. Names lie after
  * the boxes in one malloc. */
-static accel_status_t make_boxes(struct shard *s, bool for_load,
-                                 struct shard_saved *saved,
-                                 accel_ckpt_box_t **boxes_out, size_t *count_out,
-                                 accel_error_t *err)
+accel_status_t shard_walk_boxes(struct shard *s, bool for_load, shard_walk_f *walk,
+                                struct shard_saved *saved, accel_ckpt_box_t **boxes_out,
+                                size_t *count_out, accel_error_t *err)
 {
     struct box_walk count = { .saved = saved }, fill = { .saved = saved };
-    size_t more_bytes, more, boxes_bytes, text_bytes;
+    size_t boxes_bytes;
 
     if (!for_load)
         shard_draw(s);
-    walk_params(s, for_load, &count);
-    more = shard_powersgd_boxes(s, for_load, NULL, NULL, &more_bytes);
-    boxes_bytes = (count.boxes + more) * sizeof(*fill.box);
-    text_bytes = count.text_bytes + more_bytes;
-    fill.box = malloc(boxes_bytes + text_bytes + 1);
+    walk(s, for_load, &count);
+    shard_powersgd_boxes(s, for_load, &count);
+    boxes_bytes = count.boxes * sizeof(*fill.box);
+    fill.box = malloc(boxes_bytes + count.text_bytes + 1);
     if (saved)
         saved->room = malloc(count.room_bytes + 1);
     if (!fill.box || (saved && !saved->room)) {
         free(fill.box);
         return accel_fail_nomem(err, "list of checkpoint boxes",
-                                boxes_bytes + text_bytes + count.room_bytes);
+                                boxes_bytes + count.text_bytes + count.room_bytes);
     }
     if (saved)
         saved->room_bytes = count.room_bytes;
-    fill.text = (char *)(fill.box + count.boxes + more);
-    walk_params(s, for_load, &fill);
-    shard_powersgd_boxes(s, for_load, fill.box + fill.boxes,
-                         fill.text + fill.text_bytes, &more_bytes);
+    fill.text = (char *)(fill.box + count.boxes);
+    walk(s, for_load, &fill);
+    shard_powersgd_boxes(s, for_load, &fill);
     *boxes_out = fill.box;
-    *count_out = count.boxes + more;
+    *count_out = count.boxes;
     return ACCEL_OK;
 }
 
 accel_status_t shard_boxes(struct shard *s, bool for_load, accel_ckpt_box_t **boxes_out,
                            size_t *count_out, accel_error_t *err)
 {
-    return make_boxes(s, for_load, NULL, boxes_out, count_out, err);
+    return shard_walk_boxes(s, for_load, walk_params, NULL, boxes_out, count_out, err);
 }
 
 accel_status_t shard_boxes_saved(struct shard *s, struct shard_saved *saved,
                                  accel_ckpt_box_t **boxes_out, size_t *count_out,
                                  accel_error_t *err)
 {
-    return make_boxes(s, true, saved, boxes_out, count_out, err);
+    return shard_walk_boxes(s, true, walk_params, saved, boxes_out, count_out, err);
 }

@@ -398,11 +398,28 @@ bool shard_compresses(const struct shard *s, int optim);
  * ranks. Collective. */
 accel_status_t shard_compress(struct shard *s, int optim, float scale,
                               accel_error_t *err);
-/* powersgd_boxes.c: writes the state of PowerSGD as boxes to box[] and their names to
- * `text`; NULL: only counts them. Returns how many there are; *text_bytes_out: the
- * bytes of all names. */
-size_t shard_powersgd_boxes(const struct shard *s, bool for_load, accel_ckpt_box_t *box,
-                            char *text, size_t *text_bytes_out);
+
+/* What a walk over the shards lists for a checkpoint: boxes, the bytes of their names
+ * and of the room for what the checkpoint has in another form (`saved`; NULL: nothing).
+ * box, text: where they go; NULL: the walk only counts. */
+struct box_walk {
+    const struct shard_saved *saved;
+    size_t boxes, text_bytes, room_bytes;
+    accel_ckpt_box_t *box;
+    char *text;
+};
+typedef void shard_walk_f(const struct shard *s, bool for_load, struct box_walk *w);
+/* powersgd_boxes.c: lists the state of PowerSGD. */
+shard_walk_f shard_powersgd_boxes;
+/* shard_boxes.c: makes the list of a walk, and that of PowerSGD after it. */
+accel_status_t shard_walk_boxes(struct shard *s, bool for_load, shard_walk_f *walk,
+                                struct shard_saved *saved, accel_ckpt_box_t **boxes_out,
+                                size_t *count_out, accel_error_t *err);
+/* Blocks of n elements. */
+static inline int64_t shard_blocks(int64_t n, int block)
+{
+    return (n + block - 1) / block;
+}
 
 /* own_update.c: a step of the program's own optimizer; does not zero the gradients. */
 accel_status_t shard_own_update(struct shard *s, int optim, float lr, int64_t t,
