@@ -114,9 +114,7 @@ accel_rewrite_SOURCES = \
 	cli/data/ckpt_parts.c \
 	cli/data/ckpt_progress.c \
 	cli/data/ckpt_progress.h \
-	cli/data/rewrite_main.c \
-	runtime/models/huggingface/hf_names.c \
-	runtime/models/huggingface/hf_names.h
+	cli/data/rewrite_main.c
 accel_rewrite_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
 accel_rewrite_LDADD = libaccelckpt_core.la libacommon.la $(SMARTCOLS_LIBS) \
 	$(libaccelckpt_core_libs)

@@ -31,7 +31,7 @@ struct program {
     const char *model, *data, *vocab, *out, *save;
     int seq, labels;
     double holdout;
-    accel_bert_t bert;
+    accel_model_config_t bert;
     accel_job_t job;
     /* The whole file; pairs point into it. */
     char *text;
@@ -305,19 +305,21 @@ static accel_status_t choose_shape(struct program *p, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
 
-    p->bert = (accel_bert_t){ .layers = 2,
-                              .heads = 4,
-                              .width = 64,
-                              .hidden = 256,
-                              .context = p->seq,
-                              .hidden_dropout = 0.1f };
+    p->bert = (accel_model_config_t){ .bytes = sizeof(p->bert),
+                                      .model_type = "bert",
+                                      .layers = 2,
+                                      .heads = 4,
+                                      .width = 64,
+                                      .hidden = 256,
+                                      .context = p->seq,
+                                      .resid_dropout = 0.1f };
     /* The directory's config.json decides everything but the head. */
     if (p->model)
-        st = accel_bert_read_config(p->model, &p->bert, err);
+        st = accel_model_config(p->model, &p->bert, err);
     else
         p->bert.vocab = wordpiece_size(p->pieces);
     /* A new head on top of the pre-trained layers. */
-    p->bert.head = ACCEL_BERT_CLASSIFY;
+    p->bert.head = ACCEL_HEAD_CLASSIFY;
     p->bert.labels = p->labels;
     /* Positions end with the model's context. */
     if (st == ACCEL_OK && p->seq > p->bert.context)
@@ -389,7 +391,7 @@ static accel_status_t train(accel_t *run, struct program *p, accel_error_t *err)
     accel_status_t st;
 
     /* A model that cannot be built is reported by accel_prepare, once for all ranks. */
-    p->job.model = accel_bert_new(run, &p->bert, NULL);
+    p->job.model = accel_model_new(run, &p->bert, NULL);
     st = accel_prepare(run, &p->job, err);
     if (st == ACCEL_OK && p->model && accel_steps_done(run) == 0)
         st = accel_load_weights(run, p->model, err);

@@ -27,7 +27,7 @@ struct settings {
     const char *save;
     /* One of those sizes was given, so --model must not be. */
     bool sized;
-    accel_gpt2_t gpt2;
+    accel_model_config_t gpt2;
     accel_job_t job;
     /* Tokens of a sample; tokens to print at the end. */
     int seq, sample;
@@ -324,7 +324,7 @@ static accel_status_t train(accel_t *run, struct settings *s, accel_error_t *err
 
     /* A model that cannot be built is reported by accel_prepare, once for all ranks. */
     j->model = s->model ? accel_model_open(run, s->model, NULL)
-                        : accel_gpt2_new(run, &s->gpt2, NULL);
+                        : accel_model_new(run, &s->gpt2, NULL);
     st = accel_prepare(run, j, err);
     /* A directory has weights; a published name is only a shape. */
     if (st == ACCEL_OK && s->model && stat(s->model, &sb) == 0 && S_ISDIR(sb.st_mode))
@@ -402,7 +402,11 @@ int main(int argc, char **argv)
         .out = "out",
         .seq = 128,
         .sample = 200,
-        .gpt2 = { .layers = 4, .heads = 4, .width = 128 },
+        .gpt2 = { .bytes = sizeof(s.gpt2),
+                  .model_type = "gpt2",
+                  .layers = 4,
+                  .heads = 4,
+                  .width = 128 },
         .job = { .steps = 200,
                  .batch = 8,
                  .accumulate = 1,

@@ -12,8 +12,7 @@
 #include "accel_safetensors.h"
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
-#include "models/huggingface/hf_config.h"
-#include "models/huggingface/hf_names.h"
+#include "models/family.h"
 
 /* prefix of the tensors that are weights */
 static const char weights_prefix[] = "model/";
@@ -291,12 +290,15 @@ int ckpt_export(const struct ckpt_args *a)
     struct export x = { .args = a, .progress = { .what = "exported", .off = a->json } };
     accel_error_t err = { 0 };
     accel_status_t st = ACCEL_OK;
+    char types[128], hf[160];
     int code;
 
+    snprintf(hf, sizeof(hf), "--hf takes %s",
+             model_family_list(MODEL_TYPES, types, sizeof(types)));
     if (!hf_names_for(a->hf) || !weights_dtype(a->dtype) ||
         (a->all && (a->hf || a->dtype)))
-        st = accel_fail(&err, A0010, "see accel ckpt --help",
-                        !hf_names_for(a->hf) ? "--hf takes gpt2, llama or bert"
+        st = accel_fail(&err, A0010, "see accel ckpt --help", "%s",
+                        !hf_names_for(a->hf) ? hf
                         : a->all ? "--all keeps names and dtypes as they are"
                                  : "--dtype takes float32, bfloat16 or float16");
     ACCEL_TRY(st, ckpt_open_path(&x.c, a->path[0], &err));

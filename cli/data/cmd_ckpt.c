@@ -177,18 +177,23 @@ static int ckpt_verify(const struct ckpt_args *a)
 }
 
 /* Becomes accel-rewrite: --json|--text, then split DIR OUT FILES, import FILE OUT
- * FILES TYPE, or index DIR. */
+ * FILES PREFIX ENDING ..., or index DIR. */
 static int become_rewrite(const struct ckpt_args *a, const char *what, int files,
-                          const char *type)
+                          const struct hf_names *names)
 {
     char path[PATH_MAX], count[16], command[32];
     /* with one path the list ends there */
-    char *argv[] = { path,         a->json ? (char *)"--json" : (char *)"--text",
-                     (char *)what, a->path[0],
-                     a->path[1],   count,
-                     (char *)type, NULL };
+    char *argv[8 + HF_NAMES_MOST] = {
+        path,         a->json ? (char *)"--json" : (char *)"--text",
+        (char *)what, a->path[0],
+        a->path[1],   count
+    };
     accel_error_t err;
 
+    if (names)
+        argv[6] = (char *)(names->params_have_it ? "" : names->prefix);
+    for (int i = 0; names && i < HF_NAMES_MOST; i++)
+        argv[7 + i] = (char *)names->transposed[i];
     snprintf(count, sizeof(count), "%d", files);
     snprintf(command, sizeof(command), "accel ckpt %s", a->verb);
     if (cli_own_program("accel-rewrite", command, path, &err))
@@ -247,7 +252,7 @@ static int ckpt_import(const struct ckpt_args *a)
     if (type_of_weights(a, type, sizeof(type), &err))
         return cli_fail(&err);
     return become_rewrite(a, "import", a->shards ? a->shards : 1,
-                          *type && hf_names_for(type) ? type : NULL);
+                          hf_names_for(*type ? type : NULL));
 }
 
 /* prune and repair: accel-rewrite VERB DIR KEEP EVERY BEST METRIC LARGER FLAGS. */

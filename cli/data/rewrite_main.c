@@ -6,8 +6,9 @@
  *
  *     accel-rewrite --json|--text WHAT, of which WHAT is
  *         split DIR OUT FILES    the checkpoint DIR, cut over FILES files
- *         import FILE OUT FILES [TYPE]
- *                                safetensors as the weights of step 0, of a model_type
+ *         import FILE OUT FILES [PREFIX [ENDING ...]]
+ *                                safetensors as the weights of step 0: names lose the
+ *                                prefix, matrices with an ending are stored transposed
  *         index DIR              index.h5 in the checkpoint DIR
  *     accel-rewrite prune|repair DIR KEEP EVERY BEST METRIC LARGER FLAGS
  *                         tidies DIR; FLAGS: n for a dry run, j for JSON
@@ -19,7 +20,6 @@
 #include "accel_safetensors.h"
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
-#include "models/huggingface/hf_names.h"
 
 /* Where the tensors come from: one of c and weights. */
 struct source {
@@ -31,13 +31,19 @@ struct source {
      * how the files name and store them */
     char (*name)[512];
     const accel_safetensors_tensor_t **from;
-    const struct hf_names *names;
+    const char *prefix;
+    char *const *transposed;
     struct ckpt_progress progress;
 };
 
 static bool is_transposed(const struct source *s, const accel_safetensors_tensor_t *t)
 {
-    return t->ndim == 2 && hf_is_transposed(s->names, t->name);
+    const size_t len = strlen(t->name);
+
+    for (char *const *end = s->transposed; t->ndim == 2 && *end; end++)
+        if (len >= strlen(*end) && strcmp(t->name + len - strlen(*end), *end) == 0)
+            return true;
+    return false;
 }
 
 /* A part of what ckpt_copy asks for, whose size it bounds. */
@@ -167,7 +173,9 @@ static accel_status_t take_weight(struct source *s, const accel_safetensors_tens
                                   accel_error_t *err)
 {
     accel_ckpt_box_t *box = &s->tensor[s->count];
-    char *name = s->name[s->count], param[sizeof(*s->name)];
+    const size_t cut = strlen(s->prefix);
+    const char *param = t->name + (strncmp(t->name, s->prefix, cut) == 0 ? cut : 0);
+    char *name = s->name[s->count];
     const bool transposed = is_transposed(s, t);
 
     if (!is_float(t->dtype)) {
@@ -175,8 +183,7 @@ static accel_status_t take_weight(struct source *s, const accel_safetensors_tens
                 t->dtype);
         return ACCEL_OK;
     }
-    hf_param(s->names, t->name, param, sizeof(param));
-    if (strlen(t->name) >= sizeof(param) ||
+    if (strlen(t->name) >= sizeof(*s->name) ||
         (size_t)snprintf(name, sizeof(*s->name), "model/%s", param) >= sizeof(*s->name))
         return accel_fail_at(err, A0815, t->file, "rename the tensor",
                              "the name of a tensor has more than 505 bytes");
@@ -286,17 +293,18 @@ int main(int argc, char **argv)
     bool json;
     int code;
 
-    if (argc == 9)
+    if (argc == 9 && argv[1][0] != '-')
         return tidy(argv);
     json = argc > 1 && strcmp(argv[1], "--json") == 0;
     if (argc == 4 && strcmp(argv[2], "index") == 0)
         return make_index(argv[3], json);
-    s.names = hf_names_for(argc == 7 ? argv[6] : NULL);
-    if (argc < 6 || argc > 7 || !s.names) {
+    if (argc < 6) {
         fprintf(stderr,
                 "accel-rewrite: run `accel ckpt split` or `accel ckpt import`\n");
         return accel_exit_code(ACCEL_EUSAGE);
     }
+    s.prefix = argc > 6 ? argv[6] : "";
+    s.transposed = argv + (argc > 6 ? 7 : 6);
     s.progress.off = json;
     x.root = argv[4];
     x.shards = atoi(argv[5]);

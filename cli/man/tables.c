@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#include "models/any.h"
+#include "models/family.h"
 #include "cli/cli.h"
 #include "config/config.h"
 #include "cli/launch/launch.h"
@@ -159,10 +159,11 @@ static void put_messages(void)
 
 static void put_models(void)
 {
-    const char *name;
+    const struct model_family *f;
 
-    for (size_t i = 0; (name = model_preset_name(i)) != NULL; i++)
-        ROW("model", "name", name);
+    for (size_t i = 0; (f = model_family_at(i)) != NULL; i++)
+        for (const struct model_preset *p = f->presets; p->name; p++)
+            ROW("model", "name", p->name);
 }
 
 int main(void)

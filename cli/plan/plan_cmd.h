@@ -7,7 +7,7 @@
 #ifndef ACCEL_PLAN_CMD_H
 #define ACCEL_PLAN_CMD_H
 
-#include "models/any.h"
+#include "models/model_config.h"
 #include "plan/plan.h"
 #include "cli/config/settings.h"
 
@@ -16,10 +16,10 @@ enum plan_compare { COMPARE_NONE, COMPARE_STRATEGIES, COMPARE_PRECISION };
 
 /* The command line. 0 and NULL: not given. */
 struct plan_args {
-    /* model: a preset or a directory, see model_shape_open; NULL: GPT-2 124M. */
+    /* model: a preset or a directory, see accel_model_config; NULL: GPT-2 124M. */
     const char *file, *model;
     /* 0: as the model has it. */
-    struct model_sizes shape;
+    accel_model_config_t shape;
     int nodes, gpus, ranks, seq, batch, accumulate, threads;
     /* 1e9 bytes per second that all ranks write together; hours between failures. */
     double storage, mtbf;
@@ -40,9 +40,7 @@ struct planned {
     /* The same run with what plan_cure suggests; filled only
      * where `in` does not fit. */
     struct plan_input other;
-    struct model_shape shape;
-    /* The sizes of `shape`. */
-    struct model_sizes sizes;
+    accel_model_config_t shape;
     /* Tokens of a sample, samples of a micro-batch and rank,
      * compute threads of a rank. */
     int seq, batch, threads;

@@ -77,20 +77,19 @@ static accel_status_t choose_shape(const struct plan_args *a, struct planned *p,
                                    accel_error_t *err)
 {
     const char *name = a->model ? a->model : "gpt2-124M";
-    struct model_sizes was, given = a->shape;
-    accel_status_t st = model_shape_open(name, &p->shape, err);
+    accel_model_config_t was, given = a->shape;
+    accel_status_t st = model_config_open(name, &p->shape, err);
     cpu_set_t set;
     int cores = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 
     if (st != ACCEL_OK)
         return st;
-    was = model_sizes_of(&p->shape);
+    was = p->shape;
     /* Positions must reach to the end of a sample. */
     if (!given.context && a->seq > was.context)
         given.context = a->seq;
-    model_resize(&p->shape, &given);
-    p->sizes = model_sizes_of(&p->shape);
-    p->seq = given_or(a->seq, p->sizes.context < LONGEST_DEFAULT ? p->sizes.context
+    model_config_resize(&p->shape, &given);
+    p->seq = given_or(a->seq, p->shape.context < LONGEST_DEFAULT ? p->shape.context
                                                                  : LONGEST_DEFAULT);
     p->batch = given_or(a->batch, 8);
     p->in.accumulate = given_or(a->accumulate, 1);
@@ -98,7 +97,7 @@ static accel_status_t choose_shape(const struct plan_args *a, struct planned *p,
     p->threads = given_or(a->threads, cores / p->in.local_size);
     p->threads = p->threads < 1 ? 1 : p->threads;
     snprintf(p->model, sizeof(p->model), "%.50s%s", name,
-             memcmp(&p->sizes, &was, sizeof(was)) ? ", changed" : "");
+             memcmp(&p->shape, &was, sizeof(was)) ? ", changed" : "");
     return ACCEL_OK;
 }
 
@@ -241,8 +240,8 @@ static accel_status_t measure_model(const struct planned *p, struct plan_input *
     *bytes_out = (int64_t)activations;
     /* For the traffic of tensor- and context-parallel groups: what travels between two
      * blocks, [batch, seq, width]. */
-    in->layers = p->sizes.layers;
-    in->hidden_elems = (int64_t)p->batch * seq * p->sizes.width;
+    in->layers = p->shape.layers;
+    in->hidden_elems = (int64_t)p->batch * seq * p->shape.width;
     in->batch = p->batch;
     in->fp8_elems = fp8_linears_elems(&linears);
     /* Units and device do not depend on recomputation: once is enough. */

@@ -85,8 +85,8 @@ static int print_plan_text(const struct planned *p, const struct plan *plan,
     snprintf(shape, sizeof(shape),
              "%s: %d layers, %d heads, width %d, context %d, "
              "vocabulary %d",
-             p->model, p->sizes.layers, p->sizes.heads, p->sizes.width,
-             p->sizes.context, p->sizes.vocab);
+             p->model, p->shape.layers, p->shape.heads, p->shape.width,
+             p->shape.context, p->shape.vocab);
     snprintf(batch, sizeof(batch), "%d per rank of %d tokens", p->batch, p->seq);
     snprintf(threads, sizeof(threads), "%d per rank%s", p->threads,
              p->in.device.present ? ", one GPU each" : "");
@@ -202,7 +202,7 @@ static json_t *plan_json(const struct planned *p, const struct plan *plan)
 static int print_plan_json(const struct planned *p, const struct plan *plan,
                            const char *file)
 {
-    const struct model_sizes *m = &p->sizes;
+    const accel_model_config_t *m = &p->shape;
     json_t *all =
         json_pack("{s:s,s:{s:s,s:i,s:i,s:i,s:i,s:i},s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:i}",
                   "config", file, "model", "name", p->model, "layers", m->layers,

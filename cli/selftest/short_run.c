@@ -77,9 +77,13 @@ static accel_status_t one_step(accel_t *run, accel_module_t *model, int micro,
 accel_status_t selftest_train(accel_t *run, int micro, const char *out,
                               double loss_out[SELFTEST_STEPS], accel_error_t *err)
 {
-    static const accel_gpt2_t shape = {
-        .layers = 2, .heads = 2, .width = 32, .context = SEQ, .vocab = 256
-    };
+    static const accel_model_config_t shape = { .bytes = sizeof(shape),
+                                                .model_type = "gpt2",
+                                                .layers = 2,
+                                                .heads = 2,
+                                                .width = 32,
+                                                .context = SEQ,
+                                                .vocab = 256 };
     /* One step more than is made: the run must not be over, or it would do its last
      * save. A large eps keeps rounding from reversing the first steps of Adam. */
     accel_job_t job = { .steps = SELFTEST_STEPS + 1,
@@ -102,7 +106,7 @@ accel_status_t selftest_train(accel_t *run, int micro, const char *out,
         st = accel_dataset_open(&job.data, path, SEQ, 0, err);
     st = run_agree(run, st, err);
     if (st == ACCEL_OK) {
-        job.model = accel_gpt2_new(run, &shape, NULL); /* prepare says what is wrong */
+        job.model = accel_model_new(run, &shape, NULL); /* prepare says what is wrong */
         st = accel_prepare(run, &job, err);
     }
     for (int s = 0; st == ACCEL_OK && s < SELFTEST_STEPS; s++)

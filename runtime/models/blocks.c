@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds and runs the blocks of a transformer (see blocks.h). In: a model's table. Out:
- * modules with the model's names and classes. Knows no particular model and no
- * embedding. B: sequences, T: positions.
+ * Builds and runs the blocks of a transformer (see blocks.h). In: a family's table and
+ * a config. Out: modules with the model's names and classes. Knows no particular model
+ * and no embedding. B: sequences, T: positions.
  */
 #include "models/blocks.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* ---- forward --------------------------------------------------------------------- */
@@ -14,24 +15,25 @@
  * the cache rotated. */
 static accel_tensor_t *block_project(const struct block *b, int i, accel_tensor_t *x)
 {
-    const struct block_table *t = &b->all->table;
+    const accel_model_config_t *c = b->all->config;
 
     x = layer_call(b->in[i], x);
-    if (!t->rotary || i == 2)
+    if (!b->all->table->rotary || i == 2)
         return x;
-    return accel_rope(x, i ? t->kv_heads : t->heads, &t->rope, b->all->cache);
+    return accel_rope(x, i ? c->kv_heads : c->heads, &c->rope, b->all->cache);
 }
 
 /* accel_attention splits a joint projection itself. */
 static accel_tensor_t *block_attend(const struct block *b, accel_tensor_t *x,
                                     accel_tensor_t *mask)
 {
-    const struct block_table *t = &b->all->table;
-    const accel_attention_t o = { .heads = t->heads,
-                                  .kv_heads = t->kv_heads,
+    const struct block_table *t = b->all->table;
+    const accel_model_config_t *c = b->all->config;
+    const accel_attention_t o = { .heads = c->heads,
+                                  .kv_heads = c->kv_heads,
                                   .causal = t->causal,
                                   .mask = mask,
-                                  .dropout = t->attn_dropout,
+                                  .dropout = c->attn_dropout,
                                   .cache = b->all->cache,
                                   .layer = b->layer };
     int count = b->in[1] ? 3 : 1;
@@ -43,19 +45,19 @@ static accel_tensor_t *block_attend(const struct block *b, accel_tensor_t *x,
         part[at] = block_project(b, at, x);
     }
     x = accel_attention(part[0], part[1], part[2], &o);
-    return accel_dropout(layer_call(b->out, x), t->resid_dropout);
+    return accel_dropout(layer_call(b->out, x), c->resid_dropout);
 }
 
 /* The activation is fused into the product with the gate, or into the first layer. */
 static accel_tensor_t *block_expand(const struct block *b, accel_tensor_t *x)
 {
-    const struct block_table *t = &b->all->table;
+    const accel_model_config_t *c = b->all->config;
     accel_tensor_t *gate = b->gate ? layer_call(b->gate, x) : NULL;
 
     x = layer_call(b->up, x);
     if (b->gate)
-        x = accel_gated(gate, x, t->mlp.act);
-    return accel_dropout(layer_call(b->down, x), t->resid_dropout);
+        x = accel_gated(gate, x, c->activation);
+    return accel_dropout(layer_call(b->down, x), c->resid_dropout);
 }
 
 /* The parts as modules: each works on its block, which is its parent. An input too many
@@ -64,7 +66,7 @@ accel_tensor_t *block_attention_forward(accel_module_t *m, accel_tensor_t *const
                                         int n)
 {
     const struct block *b = accel_module_state(m->parent);
-    bool masked = b->all->table.masked, good = n == 1 + masked;
+    bool masked = b->all->table->masked, good = n == 1 + masked;
 
     return block_attend(b, good ? in[0] : NULL, good && masked ? in[1] : NULL);
 }
@@ -79,12 +81,12 @@ accel_tensor_t *block_mlp_forward(accel_module_t *m, accel_tensor_t *const *in, 
 static accel_tensor_t *block_part(const struct block *b, int part, accel_tensor_t *x,
                                   accel_tensor_t *mask)
 {
-    bool post = b->all->table.post_norm;
+    bool post = b->all->table->post_norm;
     accel_tensor_t *y = post ? x : layer_call(b->norm[part], x);
 
     if (part == 0)
         y = b->attention ? accel_call(b->attention, (accel_tensor_t *[]){ y, mask },
-                                      1 + b->all->table.masked)
+                                      1 + b->all->table->masked)
                          : block_attend(b, y, mask);
     else
         y = b->mlp ? layer_call(b->mlp, y) : block_expand(b, y);
@@ -95,7 +97,7 @@ static accel_tensor_t *block_part(const struct block *b, int part, accel_tensor_
 accel_tensor_t *block_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     const struct block *b = accel_module_state(m);
-    bool masked = b->all->table.masked, good = n == 1 + masked;
+    bool masked = b->all->table->masked, good = n == 1 + masked;
     accel_tensor_t *mask = good && masked ? in[1] : NULL;
 
     return block_part(b, 1, block_part(b, 0, good ? in[0] : NULL, mask), mask);
@@ -108,7 +110,7 @@ accel_tensor_t *blocks_call(const struct blocks *all, accel_tensor_t *x,
                             accel_tensor_t *mask)
 {
     for (accel_module_t *m = all->first;; m = m->next) {
-        x = accel_call(m, (accel_tensor_t *[]){ x, mask }, 1 + all->table.masked);
+        x = accel_call(m, (accel_tensor_t *[]){ x, mask }, 1 + all->table->masked);
         if (m == all->last)
             return x;
     }
@@ -118,60 +120,70 @@ accel_tensor_t *blocks_call(const struct blocks *all, accel_tensor_t *x,
 
 /* After the defaults: what is still not positive was given wrongly. Below the bound,
  * all sizes made from the width of the heads fit an int32_t. */
-static accel_status_t blocks_fit(const char *model, const struct block_table *t,
-                                 accel_error_t *err)
+static accel_status_t blocks_fit(const struct block_table *t,
+                                 const accel_model_config_t *c, accel_error_t *err)
 {
+    const char *model = c->model_type;
     const struct layer_size sizes[] = {
-        { "layers", t->layers },      { "heads", t->heads },
-        { "key heads", t->kv_heads }, { "head width", t->head_width },
-        { "width", t->width },        { "hidden", t->hidden },
+        { "layers", c->layers },      { "heads", c->heads },
+        { "key heads", c->kv_heads }, { "head width", c->head_width },
+        { "width", c->width },        { "hidden", c->hidden },
     };
     accel_status_t st = layer_sizes_check(model, sizes, ACCEL_ARRAY_SIZE(sizes), err);
 
     if (st)
         return st;
-    if (t->head_width > INT32_MAX / 4 / t->heads)
+    if (c->head_width > INT32_MAX / 4 / c->heads)
         return accel_fail(err, A0612, "choose fewer or narrower heads",
-                          "%s: %d heads of %d are too wide", model, t->heads,
-                          t->head_width);
-    if (t->heads % t->kv_heads)
+                          "%s: %d heads of %d are too wide", model, c->heads,
+                          c->head_width);
+    if (c->heads % c->kv_heads)
         return accel_fail(
             err, A0612, "choose a number of heads that is a multiple of the key heads",
-            "%s: %d heads are not a multiple of %d key heads", model, t->heads,
-            t->kv_heads);
-    if (t->rotary && t->head_width % 2)
+            "%s: %d heads are not a multiple of %d key heads", model, c->heads,
+            c->kv_heads);
+    if (t->rotary && c->head_width % 2)
         return accel_fail(err, A0612, "choose an even head width",
                           "%s: rotary positions need an even head width, not %d", model,
-                          t->head_width);
+                          c->head_width);
     return ACCEL_OK;
 }
 
-accel_status_t blocks_check(const char *model, struct block_table *t,
+accel_status_t blocks_check(const struct block_table *t, accel_model_config_t *c,
                             accel_error_t *err)
 {
-    if (!(t->residual_deviation > 0))
-        t->residual_deviation = LAYER_DEVIATION;
-    if (!t->kv_heads)
-        t->kv_heads = t->heads;
-    if (!t->head_width && t->heads > 0) {
-        if (t->width % t->heads)
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
+    if (!c->head_width && c->heads > 0) {
+        if (c->width % c->heads)
             return accel_fail(err, A0612,
                               "choose a width that is a multiple of the heads",
-                              "%s: width %d is not a multiple of %d heads", model,
-                              t->width, t->heads);
-        t->head_width = t->width / t->heads;
+                              "%s: width %d is not a multiple of %d heads",
+                              c->model_type, c->width, c->heads);
+        c->head_width = c->width / c->heads;
     }
-    return blocks_fit(model, t, err);
+    return blocks_fit(t, c, err);
+}
+
+/* Of the projections into the residual stream. */
+static float residual_deviation(const struct blocks *all)
+{
+    return all->table->residual_scaled
+               ? LAYER_DEVIATION / sqrtf(2.0f * (float)all->config->layers)
+               : LAYER_DEVIATION;
 }
 
 /* Widths: heads * head_width for queries, kv_heads * head_width for keys and values.
  * head_width need not be width / heads. */
 static void block_attention_new(accel_module_t *m, struct block *b)
 {
-    const struct block_table *t = &b->all->table;
+    const struct block_table *t = b->all->table;
+    const accel_model_config_t *c = b->all->config;
     const char *const name[] = { t->attention.q, t->attention.k, t->attention.v };
-    int64_t q = (int64_t)t->heads * t->head_width,
-            kv = (int64_t)t->kv_heads * t->head_width;
+    const enum layer_bias qkv = c->attention_bias ? LAYER_BIAS : t->attention.qkv_bias,
+                          out = c->attention_bias ? LAYER_BIAS : t->attention.out_bias;
+    int64_t q = (int64_t)c->heads * c->head_width,
+            kv = (int64_t)c->kv_heads * c->head_width;
     bool joint = !t->attention.k;
 
     if (t->attention.name)
@@ -181,40 +193,42 @@ static void block_attention_new(accel_module_t *m, struct block *b)
                                 joint ? q + 2 * kv
                                 : i   ? kv
                                       : q,
-                                t->width, t->attention.qkv_bias, LAYER_DEVIATION,
-                                ACCEL_ACT_NONE);
-    b->out = layer_linear(m, t->attention.out, t->width, q, t->attention.out_bias,
-                          t->residual_deviation, ACCEL_ACT_NONE);
+                                c->width, qkv, LAYER_DEVIATION, ACCEL_ACT_NONE);
+    b->out = layer_linear(m, t->attention.out, c->width, q, out,
+                          residual_deviation(b->all), ACCEL_ACT_NONE);
 }
 
 /* With a gate the activation is applied to that, else to the first layer. */
 static void block_mlp_new(accel_module_t *m, struct block *b)
 {
-    const struct block_table *t = &b->all->table;
+    const struct block_table *t = b->all->table;
+    const accel_model_config_t *c = b->all->config;
+    const enum layer_bias bias = c->mlp_bias ? LAYER_BIAS : t->mlp.bias;
 
     if (t->mlp.name)
         m = b->mlp = layer_new(m, t->mlp.cls, t->mlp.name);
     if (t->mlp.gate)
-        b->gate = layer_linear(m, t->mlp.gate, t->hidden, t->width, t->mlp.bias,
+        b->gate = layer_linear(m, t->mlp.gate, c->hidden, c->width, bias,
                                LAYER_DEVIATION, ACCEL_ACT_NONE);
-    b->up = layer_linear(m, t->mlp.up, t->hidden, t->width, t->mlp.bias,
-                         LAYER_DEVIATION, t->mlp.gate ? ACCEL_ACT_NONE : t->mlp.act);
-    b->down = layer_linear(m, t->mlp.down, t->width, t->hidden, t->mlp.bias,
-                           t->residual_deviation, ACCEL_ACT_NONE);
+    b->up = layer_linear(m, t->mlp.up, c->hidden, c->width, bias, LAYER_DEVIATION,
+                         t->mlp.gate ? ACCEL_ACT_NONE : c->activation);
+    b->down = layer_linear(m, t->mlp.down, c->width, c->hidden, bias,
+                           residual_deviation(b->all), ACCEL_ACT_NONE);
 }
 
 static void block_norm_new(accel_module_t *m, struct block *b, int part)
 {
-    const struct block_table *t = &b->all->table;
+    const struct block_table *t = b->all->table;
+    const accel_model_config_t *c = b->all->config;
 
-    b->norm[part] = t->norm(m, t->norms[part], t->width, t->norm_eps);
+    b->norm[part] = t->norm(m, t->norms[part], c->width, c->norm_eps);
 }
 
 /* Parameters are declared in the order of the forward: a norm stands where it runs. */
 static accel_module_t *block_new(accel_module_t *root, const struct blocks *all,
                                  int layer)
 {
-    const struct block_table *t = &all->table;
+    const struct block_table *t = all->table;
     struct block *b;
     accel_module_t *m;
     char name[64];
@@ -239,6 +253,6 @@ static accel_module_t *block_new(accel_module_t *root, const struct blocks *all,
 void blocks_new(accel_module_t *root, struct blocks *all)
 {
     all->first = all->last = block_new(root, all, 0);
-    for (int i = 1; i < all->table.layers; i++)
+    for (int i = 1; i < all->config->layers; i++)
         all->last = block_new(root, all, i);
 }

@@ -3,27 +3,25 @@
  * The blocks of a transformer, built from a table: attention and MLP, each with a norm
  * and a residual. A model gives its sizes, its names and the kind of each part; the
  * forwards here do the rest. decoder.h adds embedding and head for causal models; an
- * encoder (bert.c) calls the blocks from its own forward.
+ * encoder calls the blocks from its own forward.
  */
 #ifndef ACCEL_NN_MODELS_BLOCKS_H
 #define ACCEL_NN_MODELS_BLOCKS_H
 
 #include "models/layers.h"
 
-/* Names are relative to the module that holds them, may contain dots, and are static,
- * as are classes. What is left out is 0: no module, no bias, no dropout. */
+/* What a family's blocks are; the config has their sizes. Names are relative to the
+ * module that holds them, may contain dots, and are static, as are classes. What is
+ * left out is 0: no module, no bias. */
 struct block_table {
     /* The class of a block; "...Block" or "...Layer" makes each one a unit (wrap.c). */
     const accel_class_t *cls;
     /* "h.": the number of the block follows */
     const char *path;
-    int layers, width, hidden;
-    /* kv_heads 0: heads. head_width 0: the width cut into heads. */
-    int heads, kv_heads, head_width;
     /* causal: each position sees itself and those before it; otherwise each sees all.
      * masked: the blocks take {x, mask}; the mask hides some. */
     bool causal, masked;
-    /* The norm follows the residual, as in BERT. Otherwise a norm precedes each part,
+    /* The norm follows the residual. Otherwise a norm precedes each part,
      * and the residual stream itself is never normalised. */
     bool post_norm;
     /* layer_layernorm or layer_rmsnorm; norms[0]: the attention's, norms[1]: the
@@ -31,20 +29,18 @@ struct block_table {
     accel_module_t *(*norm)(accel_module_t *parent, const char *name, int64_t width,
                             float eps);
     const char *norms[2];
-    float norm_eps;
     /* queries and keys are rotated by their position */
     bool rotary;
-    accel_rope_t rope;
-    /* of the attention probabilities; after each projection into the residual stream */
-    float attn_dropout, resid_dropout;
-    /* of the initial weights of those two projections; 0: LAYER_DEVIATION */
-    float residual_deviation;
+    /* The initial weights of the two projections into the residual stream have the
+     * deviation LAYER_DEVIATION / sqrt(2 * layers). */
+    bool residual_scaled;
     struct {
         /* NULL: the block itself holds the layers */
         const char *name;
         const accel_class_t *cls;
         /* k and v NULL: q is one matmul for all three, side by side */
         const char *q, *k, *v, *out;
+        /* of every model of the family; attention_bias of the config adds both */
         enum layer_bias qkv_bias, out_bias;
         /* The matmuls run in the order v, k, q, not q, k, v. Gradients of x are added
          * up in the reverse order, and the bits of the sum depend on it. */
@@ -57,13 +53,13 @@ struct block_table {
         /* gate NULL: down(act(up)). Otherwise down(act(gate) * up). */
         const char *gate, *up, *down;
         enum layer_bias bias;
-        accel_activation_t act;
     } mlp;
 };
 
 /* All blocks of a model, in the state of its root. */
 struct blocks {
-    struct block_table table;
+    const struct block_table *table;
+    const accel_model_config_t *config;
     accel_module_t *first, *last;
     /* that of the running forward; NULL: none */
     accel_kv_t *cache;
@@ -89,12 +85,12 @@ accel_tensor_t *block_attention_forward(accel_module_t *m, accel_tensor_t *const
                                         int n);
 accel_tensor_t *block_mlp_forward(accel_module_t *m, accel_tensor_t *const *in, int n);
 
-/* Fills in the table's defaults, and checks it: ACCEL_EINVAL. `model` begins
- * messages. */
-accel_status_t blocks_check(const char *model, struct block_table *t,
+/* Fills in the heads of keys and values and the width of heads, and checks the sizes:
+ * ACCEL_EINVAL. */
+accel_status_t blocks_check(const struct block_table *t, accel_model_config_t *c,
                             accel_error_t *err);
-/* Builds the blocks under `root` from all->table; `all` lies in the state of the root.
- * Failures are sticky. */
+/* Builds the blocks under `root`; `all`, with table and config, lies in the state of
+ * the root. Failures are sticky. */
 void blocks_new(accel_module_t *root, struct blocks *all);
 /* Runs them on x [B, T, width] one after the other. mask: NULL without `masked`. NULL:
  * sticky error. */

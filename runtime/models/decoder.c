@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all causal language models share (see decoder.h). In: the tables of a model.
+ * What all causal language models share (see decoder.h). In: the tables of a family.
  * Out: its tree, and its forward. Knows no model by name.
  */
 #include "models/decoder.h"
@@ -24,7 +24,7 @@ static accel_tensor_t *decoder_embed(const struct decoder *d, accel_tensor_t *id
     } else {
         x = layer_call(d->tokens, ids);
     }
-    return accel_dropout(x, d->table.embd_dropout);
+    return accel_dropout(x, d->config.embd_dropout);
 }
 
 /* A tied head is the embedding: its unit is gathered again for it. */
@@ -36,7 +36,7 @@ accel_tensor_t *decoder_forward(accel_module_t *m, accel_tensor_t *const *in, in
     accel_tensor_t *x;
 
     if (n < 1 || n > 2)
-        return graph_fail(m->g, A0605, d->table.model, "pass {ids, targets}",
+        return graph_fail(m->g, A0605, d->config.model_type, "pass {ids, targets}",
                           "the model takes 1 or 2 inputs, not %d", n);
     x = blocks_call(&d->blocks, decoder_embed(d, in[0]), NULL);
     x = nn_types_enter(head, layer_call(d->norm, x), &outer);
@@ -51,18 +51,18 @@ accel_tensor_t *decoder_forward(accel_module_t *m, accel_tensor_t *const *in, in
  * the embedding, where the model's files have one. */
 static void decoder_build(accel_module_t *m, struct decoder *d)
 {
-    const struct decoder_table *t = &d->table;
-    const struct block_table *b = &d->blocks.table;
+    const struct decoder_table *t = d->table;
+    const accel_model_config_t *c = &d->config;
     char name[64];
 
-    d->tokens = layer_embedding(m, t->tokens, t->vocab, b->width, LAYER_DEVIATION);
+    d->tokens = layer_embedding(m, t->tokens, c->vocab, c->width, LAYER_DEVIATION);
     if (t->positions)
         d->positions =
-            layer_embedding(m, t->positions, t->context, b->width, LAYER_DEVIATION);
+            layer_embedding(m, t->positions, c->context, c->width, LAYER_DEVIATION);
     blocks_new(m, &d->blocks);
-    d->norm = b->norm(m, t->norm, b->width, b->norm_eps);
-    if (!t->tied) {
-        d->head = layer_linear(m, t->head, t->vocab, b->width, LAYER_PLAIN,
+    d->norm = d->blocks.table->norm(m, t->norm, c->width, c->norm_eps);
+    if (!t->tied && !c->tied) {
+        d->head = layer_linear(m, t->head, c->vocab, c->width, LAYER_PLAIN,
                                LAYER_DEVIATION, ACCEL_ACT_NONE);
     } else if (t->head) {
         snprintf(name, sizeof(name), "%s.weight", t->head);
@@ -71,24 +71,23 @@ static void decoder_build(accel_module_t *m, struct decoder *d)
 }
 
 /* An error of a builder stays in the graph; layer_tree looks for it at the end. */
-accel_module_t *decoder_new(struct graph *g, const accel_class_t *cls,
-                            const struct decoder_table *table,
-                            const struct block_table *blocks, accel_error_t *err)
+accel_module_t *decoder_new(struct graph *g, const struct model_family *f,
+                            accel_model_config_t *c, accel_error_t *err)
 {
-    const struct layer_size sizes[] = { { "vocab", table->vocab },
-                                        { "context", table->context } };
-    struct block_table b = *blocks;
+    const struct layer_size sizes[] = { { "vocab", c->vocab },
+                                        { "context", c->context } };
     struct decoder *d;
     accel_module_t *m;
 
-    if (blocks_check(table->model, &b, err) ||
-        layer_sizes_check(table->model, sizes, ACCEL_ARRAY_SIZE(sizes), err))
+    if (blocks_check(f->blocks, c, err) ||
+        layer_sizes_check(f->type, sizes, ACCEL_ARRAY_SIZE(sizes), err))
         return NULL;
-    m = nn_module_new(g, cls, NULL, "");
+    m = nn_module_new(g, f->root, NULL, "");
     d = accel_module_state(m);
     if (d) {
-        d->table = *table;
-        d->blocks.table = b;
+        d->config = *c;
+        d->table = f->decoder;
+        d->blocks = (struct blocks){ .table = f->blocks, .config = &d->config };
         decoder_build(m, d);
     }
     return layer_tree(g, m, err);
@@ -115,11 +114,11 @@ bool decoder_causal(const accel_module_t *model, struct causal *causal_out)
     if (!model || model->cls->forward != decoder_forward)
         return false;
     d = model->state;
-    *causal_out = (struct causal){ .vocab = d->table.vocab,
-                                   .context = d->table.context,
-                                   .layers = d->blocks.table.layers,
-                                   .kv_heads = d->blocks.table.kv_heads,
-                                   .head_width = d->blocks.table.head_width,
+    *causal_out = (struct causal){ .vocab = d->config.vocab,
+                                   .context = d->config.context,
+                                   .layers = d->config.layers,
+                                   .kv_heads = d->config.kv_heads,
+                                   .head_width = d->config.head_width,
                                    .logits = decoder_logits };
     return true;
 }

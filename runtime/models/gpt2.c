@@ -4,91 +4,113 @@
  * tied head. Radford et al. (2019). Parameters are named as in Hugging Face's
  * checkpoints, but linear weights are [out, in].
  */
-#include "models/gpt2.h"
-
-#include <math.h>
-
 #include "models/decoder.h"
-
-/* State of the root; cfg has its defaults filled in. */
-struct gpt2 {
-    struct decoder decoder;
-    accel_gpt2_t cfg;
-};
+#include "models/family.h"
 
 static const accel_class_t root_class = { "GPT2", decoder_forward,
-                                          sizeof(struct gpt2) };
+                                          sizeof(struct decoder) };
 static const accel_class_t block_class = { "GPT2Block", block_forward,
                                            sizeof(struct block) };
 static const accel_class_t attention_class = { "GPT2Attention", block_attention_forward,
                                                0 };
 static const accel_class_t mlp_class = { "GPT2MLP", block_mlp_forward, 0 };
 
-/* Replaces the zeros of the config. For a width too large to multiply, hidden stays
- * 0, which is refused. */
-static accel_gpt2_t gpt2_defaults(accel_gpt2_t c)
-{
-    if (!c.hidden && c.width <= INT32_MAX / 4)
-        c.hidden = 4 * c.width;
-    if (!(c.norm_eps > 0))
-        c.norm_eps = 1e-5f;
-    if (c.activation == ACCEL_ACT_NONE)
-        c.activation = ACCEL_ACT_GELU;
-    return c;
-}
-
 /* Each block adds twice to the residual stream. Scaling down the projections that do
  * keeps its variance at the start. */
-static struct block_table gpt2_blocks(const accel_gpt2_t *c)
+static const struct block_table blocks = {
+    .cls = &block_class,
+    .path = "h.",
+    .causal = true,
+    .norm = layer_layernorm,
+    .norms = { "ln_1", "ln_2" },
+    .residual_scaled = true,
+    .attention = { "attn", &attention_class, .q = "c_attn", .out = "c_proj",
+                   .qkv_bias = LAYER_BIAS, .out_bias = LAYER_BIAS },
+    .mlp = { "mlp", &mlp_class, .up = "c_fc", .down = "c_proj", .bias = LAYER_BIAS },
+};
+
+static const struct decoder_table decoder = {
+    .tokens = "wte", .positions = "wpe", .norm = "ln_f", .tied = true
+};
+
+/* For a width too large to multiply, hidden stays 0, which is refused. */
+static void gpt2_fill(accel_model_config_t *c)
 {
-    return (struct block_table){
-        .cls = &block_class,
-        .path = "h.",
-        .layers = c->layers,
-        .width = c->width,
-        .hidden = c->hidden,
-        .heads = c->heads,
-        .causal = true,
-        .norm = layer_layernorm,
-        .norms = { "ln_1", "ln_2" },
-        .norm_eps = c->norm_eps,
-        .attn_dropout = c->attn_dropout,
-        .resid_dropout = c->resid_dropout,
-        .residual_deviation = LAYER_DEVIATION / sqrtf(2.0f * (float)c->layers),
-        .attention = { "attn", &attention_class, .q = "c_attn", .out = "c_proj",
-                       .qkv_bias = LAYER_BIAS, .out_bias = LAYER_BIAS },
-        .mlp = { "mlp", &mlp_class, .up = "c_fc", .down = "c_proj", .bias = LAYER_BIAS,
-                 .act = c->activation },
-    };
+    if (!c->hidden && c->width <= INT32_MAX / 4)
+        c->hidden = 4 * c->width;
 }
 
-accel_module_t *gpt2_new(struct graph *g, const accel_gpt2_t *cfg, accel_error_t *err)
-{
-    struct decoder_table decoder = { .model = "gpt2",
-                                     .tokens = "wte",
-                                     .positions = "wpe",
-                                     .norm = "ln_f",
-                                     .tied = true };
-    struct block_table blocks;
-    accel_module_t *m;
-    accel_gpt2_t c;
+/* A size has a name of its own and the general one, which transformers takes where both
+ * are there. n_inner null, which is usual, means 4 x width. */
+static const struct model_key keys[] = {
+    MODEL_KEY("n_layer", MODEL_SIZE, layers, 12, .before = "num_hidden_layers"),
+    MODEL_KEY("n_head", MODEL_SIZE, heads, 12, .before = "num_attention_heads"),
+    MODEL_KEY("n_embd", MODEL_SIZE, width, 768, .before = "hidden_size"),
+    /* old files have n_ctx only */
+    MODEL_KEY("n_positions", MODEL_SIZE, context, 1024,
+              .before = "max_position_embeddings", .after = "n_ctx"),
+    MODEL_KEY("vocab_size", MODEL_SIZE, vocab, 50257),
+    MODEL_KEY("n_inner", MODEL_SIZE, hidden, 0),
+    MODEL_KEY("resid_pdrop", MODEL_DROPOUT, resid_dropout, 0.1),
+    MODEL_KEY("embd_pdrop", MODEL_DROPOUT, embd_dropout, 0.1),
+    MODEL_KEY("attn_pdrop", MODEL_DROPOUT, attn_dropout, 0.1),
+    MODEL_KEY("layer_norm_epsilon", MODEL_EPS, norm_eps, 1e-5),
+    MODEL_KEY("activation_function", MODEL_ACTIVATION, activation, 0,
+              .word = "gelu_new"),
+    /* features that change the computation and that this library lacks */
+    { .key = "scale_attn_weights", .kind = MODEL_ONLY, .otherwise = true },
+    { .key = "scale_attn_by_inverse_layer_idx", .kind = MODEL_ONLY },
+    { .key = "add_cross_attention", .kind = MODEL_ONLY },
+    { .key = "tie_word_embeddings",
+      .kind = MODEL_ONLY,
+      .otherwise = true,
+      .written = true,
+      .cure = "use a model whose head is tied to its embedding" },
+    { .key = NULL },
+};
 
-    if (!cfg)
-        return layer_unsized(decoder.model, err);
-    c = gpt2_defaults(*cfg);
-    decoder.vocab = c.vocab;
-    decoder.context = c.context;
-    decoder.embd_dropout = c.embd_dropout;
-    blocks = gpt2_blocks(&c);
-    m = decoder_new(g, &root_class, &decoder, &blocks, err);
-    if (m)
-        ((struct gpt2 *)accel_module_state(m))->cfg = c;
-    return m;
+/* A head takes an equal part of the width. */
+static void gpt2_read(struct hf_json *j, accel_model_config_t *c)
+{
+    hf_json_multiple(j, "n_embd", c->width, "n_head", c->heads);
 }
 
-const accel_gpt2_t *gpt2_config(const accel_module_t *model)
-{
-    if (!model || model->cls != &root_class)
-        return NULL;
-    return &((const struct gpt2 *)model->state)->cfg;
-}
+#define SIZES(l, h, w)                                                                 \
+    {                                                                                  \
+        .layers = l, .heads = h, .width = w, .context = 1024, .vocab = 50257           \
+    }
+
+/* two names for each */
+static const struct model_preset presets[] = {
+    { "gpt2", SIZES(12, 12, 768) },
+    { "gpt2-124M", SIZES(12, 12, 768) },
+    { "gpt2-medium", SIZES(24, 16, 1024) },
+    { "gpt2-355M", SIZES(24, 16, 1024) },
+    { "gpt2-large", SIZES(36, 20, 1280) },
+    { "gpt2-774M", SIZES(36, 20, 1280) },
+    { "gpt2-xl", SIZES(48, 25, 1600) },
+    { "gpt2-1558M", SIZES(48, 25, 1600) },
+    { .name = NULL },
+};
+
+/* Its Conv1D stores [in, out]. Older files hold the causal mask as a buffer. */
+const struct model_family gpt2_family = {
+    .type = "gpt2",
+    .word = "gpt",
+    .example = "gpt2",
+    .architectures = { { "GPT2LMHeadModel" } },
+    .keys = keys,
+    .presets = presets,
+    .names = { .prefix = "transformer.",
+               .heads = { "lm_head." },
+               .transposed = { ".c_attn.weight", ".c_proj.weight", ".c_fc.weight" },
+               .buffers = { ".attn.bias", ".attn.masked_bias" },
+               .tied = { { "lm_head.weight", "wte.weight" } } },
+    .root = &root_class,
+    .decoder = &decoder,
+    .blocks = &blocks,
+    .inputs = 2,
+    .fill = gpt2_fill,
+    .read = gpt2_read,
+    .build = decoder_new,
+};

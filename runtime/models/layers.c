@@ -133,7 +133,7 @@ accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_
     return m;
 }
 
-/* "gpt2: layers 0, heads 4 ..."; too long a list is cut off. */
+/* "MODEL: layers 0, heads 4 ..."; too long a list is cut off. */
 accel_status_t layer_sizes_check(const char *model, const struct layer_size *size,
                                  int n, accel_error_t *err)
 {
@@ -151,15 +151,6 @@ accel_status_t layer_sizes_check(const char *model, const struct layer_size *siz
         return ACCEL_OK;
     return accel_fail(err, A0612, "use at least 1 for every size",
                       "%s: invalid sizes: %s", model, text);
-}
-
-accel_module_t *layer_unsized(const char *model, accel_error_t *err)
-{
-    char hint[64];
-
-    snprintf(hint, sizeof(hint), "pass a struct accel_%s", model);
-    accel_fail(err, A0612, hint, "%s: the sizes are NULL", model);
-    return NULL;
 }
 
 accel_module_t *layer_tree(const struct graph *g, accel_module_t *m, accel_error_t *err)

@@ -43,8 +43,6 @@ struct layer_size {
  * of them, after `model`. */
 accel_status_t layer_sizes_check(const char *model, const struct layer_size *size,
                                  int n, accel_error_t *err);
-/* What a builder without a config returns: NULL, with the error set. */
-accel_module_t *layer_unsized(const char *model, accel_error_t *err);
 /* The end of a builder. Returns the tree `m`; after a failure frees it, copies the
  * graph's error to `err` (NULL is fine) and returns NULL. */
 accel_module_t *layer_tree(const struct graph *g, accel_module_t *m,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rope: rotary positions on pairs (i, i + D / 2), with the frequencies of Hugging
- * Face's Llama and its two ways of stretching the context. Saves nothing: the backward
+ * rope: rotary positions on pairs (i, i + D / 2), with two ways of
+ * stretching the context, as in Hugging Face's config.json. Saves nothing: the backward
  * rotates the other way. x [B, T, heads D], D even.
  */
 #include <math.h>
@@ -11,7 +11,7 @@
 
 static const char op[] = "rope";
 
-/* Llama 3's stretching. What counts is how often a wave fits into the original
+/* ACCEL_ROPE_LLAMA3. What counts is how often a wave fits into the original
  * context: long waves are stretched, short ones kept, and those in between get a blend
  * of both. */
 static float llama3(const accel_rope_t *o, float frequency)

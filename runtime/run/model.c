@@ -8,10 +8,7 @@
 
 #include "loop/loop.h"
 #include "state/save/background.h"
-#include "models/any.h"
-#include "models/bert.h"
-#include "models/gpt2.h"
-#include "models/llama.h"
+#include "models/model_config.h"
 #include "ops/kv.h"
 #include "tensor/tape.h"
 #include "handle/run.h"
@@ -99,38 +96,16 @@ static accel_module_t *model_take(accel_t *run, accel_module_t *m,
     return NULL;
 }
 
-/* All builders of models have this shape: `why` holds what went wrong until model_take
- * has given it to the graph and to the caller. */
-accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
-                               accel_error_t *err)
-{
-    accel_error_t why = { 0 };
-    accel_module_t *m = NULL;
-
-    if (run_given(run, "accel_gpt2_new", &why) == ACCEL_OK)
-        m = gpt2_new(&run->graph, cfg, &why);
-    return model_take(run, m, &why, err);
-}
-
-accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
+accel_module_t *accel_model_new(accel_t *run, const accel_model_config_t *config,
                                 accel_error_t *err)
 {
     accel_error_t why = { 0 };
+    accel_model_config_t c;
     accel_module_t *m = NULL;
 
-    if (run_given(run, "accel_llama_new", &why) == ACCEL_OK)
-        m = llama_new(&run->graph, cfg, &why);
-    return model_take(run, m, &why, err);
-}
-
-accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
-                               accel_error_t *err)
-{
-    accel_error_t why = { 0 };
-    accel_module_t *m = NULL;
-
-    if (run_given(run, "accel_bert_new", &why) == ACCEL_OK)
-        m = bert_new(&run->graph, cfg, &why);
+    if (run_given(run, "accel_model_new", &why) == ACCEL_OK &&
+        model_config_take(config, &c, &why) == ACCEL_OK)
+        m = model_new(&run->graph, &c, &why);
     return model_take(run, m, &why, err);
 }
 
@@ -147,19 +122,15 @@ static char *directory_of(const char *name)
     return path;
 }
 
-/* A preset's name, or a directory with a config.json; the kind of model follows
- * from it. */
 accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err)
 {
+    accel_model_config_t c = { .bytes = sizeof(c) };
     accel_error_t why = { 0 };
-    struct model_shape shape;
     accel_module_t *m = NULL;
 
-    if (!name)
-        accel_fail(&why, A0644, "give a name or a directory", "no model is named");
-    else if (run_given(run, "accel_model_open", &why) == ACCEL_OK &&
-             model_shape_open(name, &shape, &why) == ACCEL_OK)
-        m = model_new(&run->graph, &shape, &why);
+    if (run_given(run, "accel_model_open", &why) == ACCEL_OK &&
+        model_config_open(name, &c, &why) == ACCEL_OK)
+        m = model_new(&run->graph, &c, &why);
     m = model_take(run, m, &why, err);
     if (m)
         run->tree_from[run->trees - 1] = directory_of(name);

@@ -8,7 +8,7 @@
 
 #include "state/state.h"
 #include "handle/run.h"
-#include "models/huggingface/hf_names.h"
+#include "models/huggingface/hf_config.h"
 
 void model_put(const accel_t *run, struct strbuf *b)
 {

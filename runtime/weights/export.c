@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/huggingface/hf_config.h"
 #include "training/local_sgd.h"
 #include "backend/device.h"
 #include "weights/weights.h"

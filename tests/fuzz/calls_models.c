@@ -133,13 +133,15 @@ static void set_up_units(struct world *w)
 /* A model of the library, which can generate. */
 static void set_up_text(struct world *w)
 {
-    const accel_gpt2_t gpt2 = { .layers = 1,
-                                .heads = 2,
-                                .width = 8,
-                                .context = 8,
-                                .vocab = 16,
-                                .resid_dropout = 0.1f };
-    accel_module_t *m = accel_gpt2_new(w->now->run, &gpt2, calls_error(w));
+    const accel_model_config_t gpt2 = { .bytes = sizeof(accel_model_config_t),
+                                        .model_type = "gpt2",
+                                        .layers = 1,
+                                        .heads = 2,
+                                        .width = 8,
+                                        .context = 8,
+                                        .vocab = 16,
+                                        .resid_dropout = 0.1f };
+    accel_module_t *m = accel_model_new(w->now->run, &gpt2, calls_error(w));
     const accel_job_t job = { .model = m,
                               .optimizer.lr = 0.01f,
                               .steps = 40,
@@ -360,25 +362,32 @@ static void call_ready_made(struct world *w)
 {
     /* a million of them would only take long */
     const int layers = (int)(calls_number(w) & 3);
-    const accel_gpt2_t gpt2 = { .layers = layers,
-                                .heads = (int)calls_number(w),
-                                .width = 8,
-                                .context = 8,
-                                .vocab = 16,
-                                .embd_dropout = (float)calls_real(w) };
-    const accel_llama_t llama = { .layers = 1,
-                                  .heads = (int)calls_number(w),
-                                  .width = 8,
-                                  .hidden = (int)calls_number(w),
-                                  .vocab = 16,
-                                  .context = 8 };
-    const accel_bert_t bert = { .layers = 1,
-                                .heads = 2,
-                                .width = (int)calls_number(w),
-                                .hidden = 8,
-                                .vocab = 16,
-                                .context = 8,
-                                .head = (accel_bert_head_t)calls_number(w) };
+    const accel_model_config_t gpt2 = { .bytes = sizeof(accel_model_config_t),
+                                        .model_type = "gpt2",
+                                        .layers = layers,
+                                        .heads = (int)calls_number(w),
+                                        .width = 8,
+                                        .context = 8,
+                                        .vocab = 16,
+                                        .embd_dropout = (float)calls_real(w) };
+    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
+                                         .model_type = "llama",
+                                         .layers = 1,
+                                         .heads = (int)calls_number(w),
+                                         .width = 8,
+                                         .hidden = (int)calls_number(w),
+                                         .vocab = 16,
+                                         .context = 8 };
+    const accel_model_config_t bert = { .bytes = sizeof(accel_model_config_t),
+                                        .model_type = "bert",
+                                        .layers = 1,
+                                        .heads = 2,
+                                        .width = (int)calls_number(w),
+                                        .hidden = 8,
+                                        .vocab = 16,
+                                        .context = 8,
+                                        .head = (accel_model_head_t)calls_number(w) };
+    const accel_model_config_t *const any[] = { &gpt2, &llama, &bert };
     bool bad = false;
     accel_t *run = calls_run(w, &bad);
     accel_module_t *m = NULL;
@@ -386,15 +395,10 @@ static void call_ready_made(struct world *w)
     if (!calls_once_in(w, 4))
         return;
     calls_say(w, "a model that comes with the library");
-    switch (calls_random(w, 4)) {
+    switch (calls_random(w, 2)) {
     case 0:
-        m = accel_gpt2_new(run, calls_once_in(w, 20) ? NULL : &gpt2, calls_error(w));
-        break;
-    case 1:
-        m = accel_llama_new(run, calls_once_in(w, 20) ? NULL : &llama, calls_error(w));
-        break;
-    case 2:
-        m = accel_bert_new(run, calls_once_in(w, 20) ? NULL : &bert, calls_error(w));
+        m = accel_model_new(run, calls_once_in(w, 20) ? NULL : any[calls_random(w, 3)],
+                            calls_error(w));
         break;
     default:
         bad = true;
@@ -406,28 +410,13 @@ static void call_ready_made(struct world *w)
 
 static void call_presets(struct world *w)
 {
-    accel_gpt2_t gpt2;
-    accel_llama_t llama;
-    accel_bert_t bert;
+    accel_model_config_t c = { .bytes = calls_once_in(w, 20) ? 0 : sizeof(c),
+                               .model_type = calls_once_in(w, 2) ? "bert" : NULL };
 
-    switch (calls_random(w, 4)) {
-    case 0:
-        CALL(w, true, accel_gpt2_preset(calls_name(w), &gpt2, calls_error(w)));
-        CALL(w, true, accel_gpt2_preset("gpt2", NULL, calls_error(w)));
-        break;
-    case 1:
-        CALL(w, true, accel_llama_preset(calls_name(w), &llama, calls_error(w)));
-        CALL(w, true, accel_llama_preset("llama-2-7b", NULL, calls_error(w)));
-        break;
-    case 2:
-        CALL(w, true, accel_bert_preset(calls_name(w), &bert, calls_error(w)));
-        CALL(w, true, accel_bert_preset("bert-base-uncased", NULL, calls_error(w)));
-        break;
-    default:
-        CALL(w, true, accel_gpt2_read_config(NULL, &gpt2, calls_error(w)));
-        CALL(w, true, accel_llama_read_config("/nonexistent", &llama, calls_error(w)));
-        CALL(w, true, accel_bert_read_config("/nonexistent", NULL, calls_error(w)));
-    }
+    CALL(w, true, accel_model_config(calls_name(w), &c, calls_error(w)));
+    CALL(w, true, accel_model_config("gpt2", NULL, calls_error(w)));
+    CALL(w, true, accel_model_config("/nonexistent", &c, calls_error(w)));
+    CALL(w, true, accel_model_config(NULL, &c, calls_error(w)));
 }
 
 const struct calls_action calls_of_models[] = {

@@ -29,15 +29,19 @@ static accel_status_t train_steps(accel_t *run, const accel_job_t *job,
 static accel_status_t train(accel_t *run, accel_job_t *job, const char *rule,
                             accel_error_t *err)
 {
-    const accel_gpt2_t gpt2 = {
-        .layers = 2, .heads = 2, .width = 32, .context = SEQ, .vocab = 256
-    };
+    const accel_model_config_t gpt2 = { .bytes = sizeof(accel_model_config_t),
+                                        .model_type = "gpt2",
+                                        .layers = 2,
+                                        .heads = 2,
+                                        .width = 32,
+                                        .context = SEQ,
+                                        .vocab = 256 };
     const accel_powersgd_t powersgd = { .rank = 2,
                                         .start = -1,
                                         .batched = strcmp(rule, "batched") == 0 };
     accel_status_t st = ACCEL_OK;
 
-    job->model = accel_gpt2_new(run, &gpt2, err);
+    job->model = accel_model_new(run, &gpt2, err);
     if (!job->model)
         return err->code;
     if (strcmp(rule, "exact") != 0)

@@ -30,12 +30,12 @@ const char *model_run_data(const char *name)
 static accel_status_t open_model(accel_t *run, const struct model_request *r,
                                  accel_error_t *err)
 {
-    struct model_shape shape;
-    accel_status_t st = model_shape_open(r->dir, &shape, err);
+    accel_model_config_t shape = { 0 };
+    accel_status_t st = model_config_open(r->dir, &shape, err);
 
     if (st)
-        st = model_shape_open(model_run_data("gpt2"), &shape, err);
-    model_resize(&shape, &r->sizes);
+        st = model_config_open(model_run_data("gpt2"), &shape, err);
+    model_config_resize(&shape, &r->sizes);
     if (!st)
         st = graph_open(&run->graph, run->backend, r->compute, false, err);
     if (st)

@@ -6,12 +6,12 @@
 #ifndef ACCEL_TESTS_MODEL_RUN_H
 #define ACCEL_TESTS_MODEL_RUN_H
 
-#include "models/any.h"
+#include "models/model_config.h"
 #include "handle/run.h"
 
 struct model_request {
     const char *dir; /* with its config.json; what cannot be read is a small gpt2 */
-    struct model_sizes sizes; /* 0: as in the file */
+    accel_model_config_t sizes; /* 0: as in the file */
     enum sharding_strategy strategy;
     accel_dtype_t compute;
     struct backend *backend; /* closed with the run, and if it does not open */

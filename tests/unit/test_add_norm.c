@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/unit/op_rig.h"
 #include "tests/unit/resident.h"
@@ -298,16 +298,19 @@ static float model_step(struct rig *k, float *grad, int64_t n)
 
 static void test_model(accel_dtype_t type)
 {
-    const accel_gpt2_t cfg = {
-        .layers = LAYERS, .heads = 2, .width = WIDTH, .context = TIME, .vocab = VOCAB
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = LAYERS,
+                                       .heads = 2,
+                                       .width = WIDTH,
+                                       .context = TIME,
+                                       .vocab = VOCAB };
     float grad[3][1024], loss[3];
     int64_t n = 0;
     struct rig k;
 
     for (int form = 0; form < 3; form++) {
         rig_open(&k, type);
-        rig_ready(&k, gpt2_new(&k.g, &cfg, NULL));
+        rig_ready(&k, model_new(&k.g, &cfg, NULL));
         count.apart = form == 1;
         if (form == 2)
             nn_recompute_units(k.model);

@@ -209,9 +209,7 @@ static void test_no_run(void)
         accel_module_new(NULL, NULL, NULL, ""),
         accel_input(NULL, ACCEL_F32, 1, dims, dims, NULL),
         accel_kv_new(NULL, 1, 1, 1, 1, 1, NULL),
-        accel_gpt2_new(NULL, NULL, NULL),
-        accel_llama_new(NULL, NULL, NULL),
-        accel_bert_new(NULL, NULL, NULL),
+        accel_model_new(NULL, NULL, NULL),
         accel_unit_new(NULL, "u", NULL),
         accel_stream(NULL),
     };

@@ -82,13 +82,15 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
                                const char *config, const struct shape *s,
                                accel_error_t *err)
 {
-    const accel_llama_t llama = { .layers = s->layers,
-                                  .heads = 2,
-                                  .kv_heads = 1,
-                                  .width = s->width,
-                                  .hidden = s->hidden,
-                                  .context = 16,
-                                  .vocab = VOCAB };
+    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
+                                         .model_type = "llama",
+                                         .layers = s->layers,
+                                         .heads = 2,
+                                         .kv_heads = 1,
+                                         .width = s->width,
+                                         .hidden = s->hidden,
+                                         .context = 16,
+                                         .vocab = VOCAB };
     const accel_optimizer_t adam = { .lr = 3e-3f };
     const accel_loop_t loop = {
         .steps = STEPS, .batch = s->batch, .seed = 5, .out_dir = cuda_run_dir
@@ -96,7 +98,7 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
 
     if (cuda_run_open(run, config, NULL, err))
         return err->code;
-    *model = accel_llama_new(*run, &llama, err);
+    *model = accel_model_new(*run, &llama, err);
     if (!*model || accel_model_add(*run, "", *model, err) ||
         !accel_optim_add(*run, "o", model, 1, &adam, err))
         return err->code;

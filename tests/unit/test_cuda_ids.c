@@ -17,9 +17,13 @@ enum { BATCH = 2, SEQ = 8, MICROS = 3, SAMPLES = BATCH * MICROS, VOCAB = 128 };
 /* One step over all samples. False: it failed, as err says. */
 static bool step_succeeds(const char *config, accel_error_t *err)
 {
-    const accel_gpt2_t cfg = {
-        .layers = 1, .heads = 2, .width = 16, .context = SEQ, .vocab = VOCAB
-    };
+    const accel_model_config_t cfg = { .bytes = sizeof(accel_model_config_t),
+                                       .model_type = "gpt2",
+                                       .layers = 1,
+                                       .heads = 2,
+                                       .width = 16,
+                                       .context = SEQ,
+                                       .vocab = VOCAB };
     accel_job_t j = { .steps = 1,
                       .batch = BATCH,
                       .accumulate = MICROS,
@@ -35,7 +39,7 @@ static bool step_succeeds(const char *config, accel_error_t *err)
     if (!st)
         st = accel_dataset_open(&j.data, path, SEQ, 0, err);
     if (!st)
-        j.model = accel_gpt2_new(run, &cfg, err);
+        j.model = accel_model_new(run, &cfg, err);
     if (!st)
         st = accel_prepare(run, &j, err);
     for (int micro = 0; micro < MICROS && !st; micro++) {

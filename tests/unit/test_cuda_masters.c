@@ -41,13 +41,15 @@ struct outcome {
 static accel_status_t open_run(accel_t **run, accel_module_t **model,
                                const struct scene *p, accel_error_t *err)
 {
-    const accel_llama_t llama = { .layers = 1,
-                                  .heads = 2,
-                                  .kv_heads = 1,
-                                  .width = WIDTH,
-                                  .hidden = 64,
-                                  .context = SEQ,
-                                  .vocab = VOCAB };
+    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
+                                         .model_type = "llama",
+                                         .layers = 1,
+                                         .heads = 2,
+                                         .kv_heads = 1,
+                                         .width = WIDTH,
+                                         .hidden = 64,
+                                         .context = SEQ,
+                                         .vocab = VOCAB };
     const accel_optimizer_t adam = { .lr = 3e-3f };
     char dir[192];
     const accel_loop_t loop = {
@@ -57,7 +59,7 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
     snprintf(dir, sizeof(dir), "%s/%s", cuda_run_dir, p->dir);
     if (cuda_run_open(run, p->config, NULL, err))
         return err->code;
-    *model = accel_llama_new(*run, &llama, err);
+    *model = accel_model_new(*run, &llama, err);
     if (!*model || accel_model_add(*run, "", *model, err) ||
         !accel_optim_add(*run, "o", model, 1, &adam, err))
         return err->code;

@@ -119,9 +119,13 @@ static accel_status_t one_step(accel_t *run, const accel_job_t *j, double *sum_o
 static accel_status_t open_run(accel_t **run_out, accel_job_t *j, const char *name,
                                int layers, accel_error_t *err)
 {
-    const accel_gpt2_t cfg = {
-        .layers = layers, .heads = 2, .width = 64, .context = SEQ, .vocab = 256
-    };
+    const accel_model_config_t cfg = { .bytes = sizeof(accel_model_config_t),
+                                       .model_type = "gpt2",
+                                       .layers = layers,
+                                       .heads = 2,
+                                       .width = 64,
+                                       .context = SEQ,
+                                       .vocab = 256 };
     char text[96];
     accel_status_t st = cuda_run_open(run_out, name, note_loss, err);
 
@@ -129,7 +133,7 @@ static accel_status_t open_run(accel_t **run_out, accel_job_t *j, const char *na
     if (!st)
         st = accel_dataset_open(&j->data, text, SEQ, 0, err);
     if (!st)
-        j->model = accel_gpt2_new(*run_out, &cfg, err);
+        j->model = accel_model_new(*run_out, &cfg, err);
     return st ? st : accel_prepare(*run_out, j, err);
 }
 

@@ -9,9 +9,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "models/bert.h"
-#include "models/gpt2.h"
-#include "models/llama.h"
+#include "models/model_config.h"
 #include "tensor/tape.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"
@@ -25,31 +23,34 @@ struct rig {
     struct resident r;
 };
 
-static const accel_gpt2_t gpt2 = { .layers = 1,
-                                   .heads = 2,
-                                   .width = 8,
-                                   .context = TIME,
-                                   .vocab = VOCAB,
-                                   .resid_dropout = 0.1f,
-                                   .embd_dropout = 0.1f,
-                                   .attn_dropout = 0.1f };
-static const accel_llama_t llama = { .layers = 1,
-                                     .heads = 4,
-                                     .kv_heads = 2,
-                                     .width = 16,
-                                     .hidden = 12,
-                                     .vocab = VOCAB,
-                                     .context = TIME,
-                                     .attn_dropout = 0.1f };
-static const accel_bert_t bert = { .layers = 1,
-                                   .heads = 2,
-                                   .width = 8,
-                                   .hidden = 12,
-                                   .vocab = VOCAB,
-                                   .context = TIME,
-                                   .hidden_dropout = 0.1f,
-                                   .attn_dropout = 0.1f,
-                                   .head = ACCEL_BERT_MASKED_LM };
+static const accel_model_config_t gpt2 = { .model_type = "gpt2",
+                                           .layers = 1,
+                                           .heads = 2,
+                                           .width = 8,
+                                           .context = TIME,
+                                           .vocab = VOCAB,
+                                           .resid_dropout = 0.1f,
+                                           .embd_dropout = 0.1f,
+                                           .attn_dropout = 0.1f };
+static const accel_model_config_t llama = { .model_type = "llama",
+                                            .layers = 1,
+                                            .heads = 4,
+                                            .kv_heads = 2,
+                                            .width = 16,
+                                            .hidden = 12,
+                                            .vocab = VOCAB,
+                                            .context = TIME,
+                                            .attn_dropout = 0.1f };
+static const accel_model_config_t bert = { .model_type = "bert",
+                                           .layers = 1,
+                                           .heads = 2,
+                                           .width = 8,
+                                           .hidden = 12,
+                                           .vocab = VOCAB,
+                                           .context = TIME,
+                                           .resid_dropout = 0.1f,
+                                           .attn_dropout = 0.1f,
+                                           .head = ACCEL_HEAD_MASKED_LM };
 
 /* "op module", an entry of the tape each. */
 static const char gpt2_ops[] = "embedding \n"
@@ -230,33 +231,42 @@ static void test_first_values(accel_module_t *m)
                      plain[i]);
 }
 
-/* Each change makes a llama that cannot be built. */
+/* Each change makes a model that cannot be built. */
 static void test_refused(struct rig *k)
 {
     static const struct {
-        accel_llama_t cfg;
+        accel_model_config_t cfg;
         const char *text;
     } cases[] = {
-        { { .layers = 1, .heads = 4, .kv_heads = 3, .width = 16, .hidden = 8 },
+#define LLAMA(...) { .model_type = "llama", .layers = 1, __VA_ARGS__ }
+        { LLAMA(.heads = 4, .kv_heads = 3, .width = 16, .hidden = 8),
           "llama: 4 heads are not a multiple of 3 key heads" },
-        { { .layers = 1, .heads = 4, .width = 12, .hidden = 8 },
+        { LLAMA(.heads = 4, .width = 12, .hidden = 8),
           "llama: rotary positions need an even head width, not 3" },
-        { { .layers = 1, .heads = 2, .head_width = 1 << 30, .width = 8, .hidden = 8 },
+        { LLAMA(.heads = 2, .head_width = 1 << 30, .width = 8, .hidden = 8),
           "llama: 2 heads of 1073741824 are too wide" },
-        { { .layers = 1, .heads = 2, .width = 8, .hidden = 8 },
+        { LLAMA(.heads = 2, .width = 8, .hidden = 8),
           "llama: invalid sizes: vocab 0, context 0" },
-        { { .layers = 1, .heads = 2, .width = 8 },
+        { LLAMA(.heads = 2, .width = 8),
           "llama: invalid sizes: layers 1, heads 2, key heads 2, head width 4, width "
           "8, hidden 0" },
+        { LLAMA(.embd_dropout = 0.5f),
+          "llama: embd_dropout is set, which the family does not have" },
+        { LLAMA(.labels = 2), "llama: labels is set, which the family does not have" },
+        { { .model_type = "gpt2", .rope = { .factor = 2, .kind = ACCEL_ROPE_LINEAR } },
+          "gpt2: rope.kind is set, which the family does not have" },
+        { { .model_type = "bert", .kv_heads = 1 },
+          "bert: kv_heads is set, which the family does not have" },
+        { { .model_type = "t5" }, "accel does not support the model_type 't5'" },
+        { { .layers = 1 }, "accel does not support the model_type ''" },
     };
     accel_error_t err = { 0 };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
-        tap_ok(!llama_new(&k->g, &cases[i].cfg, &err), "no such llama");
+        tap_ok(!model_new(&k->g, &cases[i].cfg, &err), "no such model");
         tap_is_str(err.text, cases[i].text, "and why");
     }
-    tap_ok(!gpt2_new(&k->g, NULL, &err), "no sizes at all");
-    tap_is_str(err.hint, "pass a struct accel_gpt2", "and what is wanted");
+    tap_is_str(err.hint, "use a gpt2, llama or bert model", "which types there are");
 }
 
 /* Every size of every model that is not at least 1 is refused alone; 0 may stand for a
@@ -264,11 +274,13 @@ static void test_refused(struct rig *k)
 static void test_each_size(struct rig *k)
 {
     static const struct {
-        const char *model, *name;
+        const accel_model_config_t *cfg;
+        const char *name;
         size_t at;
         bool zero; /* is refused, too */
     } rows[] = {
-#define SIZE(model, name, zero) #model, #name, offsetof(accel_##model##_t, name), zero
+#define SIZE(model, name, zero)                                                        \
+    &model, #name, offsetof(accel_model_config_t, name), zero
         { SIZE(gpt2, layers, true) },     { SIZE(gpt2, heads, true) },
         { SIZE(gpt2, width, true) },      { SIZE(gpt2, context, true) },
         { SIZE(gpt2, vocab, true) },      { SIZE(gpt2, hidden, false) },
@@ -284,33 +296,23 @@ static void test_each_size(struct rig *k)
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
         for (int value = -1; value <= 1; value++) {
-            struct {
-                accel_gpt2_t gpt2;
-                accel_llama_t llama;
-                accel_bert_t bert;
-            } c = { gpt2, llama, bert };
-            const bool is_gpt2 = rows[i].model[0] == 'g',
-                       is_llama = rows[i].model[0] == 'l';
-            char *cfg = is_gpt2    ? (char *)&c.gpt2
-                        : is_llama ? (char *)&c.llama
-                                   : (char *)&c.bert;
+            const bool is_llama = rows[i].cfg == &llama;
             const bool refused = value < 0 || (value == 0 && rows[i].zero);
+            accel_model_config_t c = *rows[i].cfg;
             accel_error_t err = { 0 };
             accel_module_t *m;
 
             /* 1: which fits everywhere but for a head of rotary positions */
             if (value == 1 && is_llama && strstr(rows[i].name, "width"))
                 continue;
-            memcpy(cfg + rows[i].at, &value, sizeof(value));
+            memcpy((char *)&c + rows[i].at, &value, sizeof(value));
             if (value == 1 && !strcmp(rows[i].name, "width"))
-                c.gpt2.heads = c.bert.heads = 1;
-            if (value == 1 && !strcmp(rows[i].name, "heads"))
-                c.llama.kv_heads = 1;
-            m = is_gpt2    ? gpt2_new(&k->g, &c.gpt2, &err)
-                : is_llama ? llama_new(&k->g, &c.llama, &err)
-                           : bert_new(&k->g, &c.bert, &err);
+                c.heads = 1;
+            if (value == 1 && !strcmp(rows[i].name, "heads") && is_llama)
+                c.kv_heads = 1;
+            m = model_new(&k->g, &c, &err);
             tap_ok(refused ? !m && err.code == ACCEL_EINVAL : m && !err.code,
-                   "%s, %s %d: %s", rows[i].model, rows[i].name, value, err.text);
+                   "%s, %s %d: %s", c.model_type, rows[i].name, value, err.text);
             nn_module_free(m);
         }
 }
@@ -325,16 +327,16 @@ int main(void)
         return tap_done();
     test_refused(&k);
     test_each_size(&k);
-    m = gpt2_new(&k.g, &gpt2, &err);
+    m = model_new(&k.g, &gpt2, &err);
     test_first_values(m);
     test_ops(&k, m, 2, "gpt2", gpt2_ops);
     rig_close(&k, m);
     rig_open(&k, &err);
-    m = llama_new(&k.g, &llama, &err);
+    m = model_new(&k.g, &llama, &err);
     test_ops(&k, m, 2, "llama", llama_ops);
     rig_close(&k, m);
     rig_open(&k, &err);
-    m = bert_new(&k.g, &bert, &err);
+    m = model_new(&k.g, &bert, &err);
     test_ops(&k, m, 4, "bert", bert_ops);
     rig_close(&k, m);
     return tap_done();

@@ -146,7 +146,9 @@ static accel_status_t rig_feed(struct rig *k, const struct scene *p, accel_error
 static accel_status_t rig_open(struct rig *k, const struct scene *p,
                                struct outcome *own, accel_error_t *err)
 {
-    const accel_llama_t llama = {
+    const accel_model_config_t llama = {
+        .bytes = sizeof(accel_model_config_t),
+        .model_type = "llama",
         .layers = 2,
         .heads = 4,
         .kv_heads = 2,
@@ -167,7 +169,7 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p,
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &o, err))
         return err->code;
-    k->model = p->own ? tower_new(k->run) : accel_llama_new(k->run, &llama, err);
+    k->model = p->own ? tower_new(k->run) : accel_model_new(k->run, &llama, err);
     if (p->fed)
         return rig_feed(k, p, err);
     if (!k->model || accel_model_add(k->run, "", k->model, err) ||

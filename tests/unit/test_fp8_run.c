@@ -100,13 +100,15 @@ struct rig {
 
 static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
 {
-    const accel_llama_t llama = { .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .width = 32,
-                                  .hidden = 64,
-                                  .context = TOKENS_SEQ,
-                                  .vocab = TOKENS_VOCAB };
+    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
+                                         .model_type = "llama",
+                                         .layers = 2,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .width = 32,
+                                         .hidden = 64,
+                                         .context = TOKENS_SEQ,
+                                         .vocab = TOKENS_VOCAB };
     const accel_optimizer_t adam = { .lr = 3e-3f };
     accel_loop_t loop = {
         .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
@@ -119,7 +121,7 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &o, err))
         return err->code;
-    k->model = accel_llama_new(k->run, &llama, err);
+    k->model = accel_model_new(k->run, &llama, err);
     if (!k->model || accel_model_add(k->run, "", k->model, err) ||
         !accel_optim_add(k->run, "o", &k->model, 1, &adam, err))
         return err->code;

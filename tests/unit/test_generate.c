@@ -11,7 +11,7 @@
 #include "backend/device.h"
 #include "numbers/rng.h"
 #include "models/causal.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"
 
@@ -23,12 +23,15 @@ struct rig {
     struct resident r;
 };
 
-static const accel_gpt2_t small = {
-    .layers = 2, .heads = 3, .width = 48, .context = 24, .vocab = 97
-};
+static const accel_model_config_t small = { .model_type = "gpt2",
+                                            .layers = 2,
+                                            .heads = 3,
+                                            .width = 48,
+                                            .context = 24,
+                                            .vocab = 97 };
 
-static bool rig_open(struct rig *k, const accel_gpt2_t *cfg, accel_dtype_t compute,
-                     int threads)
+static bool rig_open(struct rig *k, const accel_model_config_t *cfg,
+                     accel_dtype_t compute, int threads)
 {
     accel_error_t err = { 0 };
 
@@ -36,7 +39,7 @@ static bool rig_open(struct rig *k, const accel_gpt2_t *cfg, accel_dtype_t compu
     if (backend_cpu_open(&k->be, threads, &err) ||
         graph_open(&k->g, k->be, compute, false, &err))
         return false;
-    k->model = gpt2_new(&k->g, cfg, &err);
+    k->model = model_new(&k->g, cfg, &err);
     if (!k->model || nn_units_build(k->model, true, "GPT2Block", &k->units, &err) ||
         resident_open(&k->r, &k->units, compute, 1))
         return false;
@@ -115,7 +118,7 @@ static void test_greedy(accel_dtype_t compute, int threads)
 
 static void test_context_of_one(void)
 {
-    accel_gpt2_t cfg = small;
+    accel_model_config_t cfg = small;
     int32_t out[5];
     accel_error_t err = { 0 };
     struct rig k;

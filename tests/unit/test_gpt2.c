@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"
 
@@ -22,8 +22,8 @@ struct rig {
     int batch, time, vocab;
 };
 
-static bool rig_open(struct rig *k, const accel_gpt2_t *cfg, accel_dtype_t compute,
-                     int threads, int batch, int time)
+static bool rig_open(struct rig *k, const accel_model_config_t *cfg,
+                     accel_dtype_t compute, int threads, int batch, int time)
 {
     accel_error_t err = { 0 };
 
@@ -34,7 +34,7 @@ static bool rig_open(struct rig *k, const accel_gpt2_t *cfg, accel_dtype_t compu
     if (backend_cpu_open(&k->be, threads, &err) ||
         graph_open(&k->g, k->be, compute, false, &err))
         return false;
-    k->model = gpt2_new(&k->g, cfg, &err);
+    k->model = model_new(&k->g, cfg, &err);
     if (!k->model || nn_units_build(k->model, true, "GPT2Block", &k->units, &err) ||
         resident_open(&k->r, &k->units, compute, 1))
         return false;
@@ -84,9 +84,12 @@ static void sgd(struct rig *k, float lr)
     resident_refresh(&k->r);
 }
 
-static const accel_gpt2_t small = {
-    .layers = 2, .heads = 3, .width = 48, .context = 96, .vocab = 97
-};
+static const accel_model_config_t small = { .model_type = "gpt2",
+                                            .layers = 2,
+                                            .heads = 3,
+                                            .width = 48,
+                                            .context = 96,
+                                            .vocab = 97 };
 
 static void test_learns(accel_dtype_t compute)
 {
@@ -128,9 +131,12 @@ static unsigned long long fingerprint(const struct rig *k)
 static void test_threads(accel_dtype_t compute)
 {
     const char *name = accel_dtype_name(compute);
-    const accel_gpt2_t cfg = {
-        .layers = 2, .heads = 4, .width = 196, .context = 150, .vocab = 1009
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = 2,
+                                       .heads = 4,
+                                       .width = 196,
+                                       .context = 150,
+                                       .vocab = 1009 };
     struct rig k[3];
     float loss[3];
     bool same = true;

@@ -9,7 +9,7 @@
 
 #include "backend/device.h"
 #include "numbers/floats.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/unit/reference.h"
 #include "tests/unit/resident.h"
@@ -21,9 +21,12 @@
 #define VOCAB  23
 #define LAYERS 2
 
-static const accel_gpt2_t cfg = {
-    .layers = LAYERS, .heads = 2, .width = WIDTH, .context = 70, .vocab = VOCAB
-};
+static const accel_model_config_t cfg = { .model_type = "gpt2",
+                                          .layers = LAYERS,
+                                          .heads = 2,
+                                          .width = WIDTH,
+                                          .context = 70,
+                                          .vocab = VOCAB };
 static int32_t ids[ROWS], targets[ROWS];
 static double *value[LAYERS + 1]; /* master of each unit, in double */
 static const struct units *units;
@@ -134,7 +137,7 @@ static void run(accel_dtype_t compute, double tolerance)
 
     if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, compute, false, NULL))
         tap_ok(false, "open");
-    model = gpt2_new(&g, &cfg, NULL);
+    model = model_new(&g, &cfg, NULL);
     if (nn_units_build(model, true, "", &built, NULL) ||
         resident_open(&r, &built, compute, 1))
         tap_ok(false, "units");

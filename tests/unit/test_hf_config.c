@@ -9,7 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "models/family.h"
 #include "models/huggingface/hf_config.h"
+#include "models/model_config.h"
 #include "tests/tap.h"
 
 #define GPT2                                                                           \
@@ -27,23 +29,18 @@
     "\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"                 \
     "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192"
 
-static accel_gpt2_t gpt2;
-static accel_llama_t llama;
-static accel_bert_t bert;
+static accel_model_config_t model; /* what was read last */
+
+static accel_status_t parse_as(const char *text, const char *type, accel_error_t *err)
+{
+    memset(err, 0, sizeof(*err));
+    memset(&model, 0, sizeof(model));
+    return hf_config_parse(text, strlen(text), "config.json", type, &model, err);
+}
 
 static accel_status_t parse(const char *text, accel_error_t *err)
 {
-    size_t n = strlen(text);
-
-    memset(err, 0, sizeof(*err));
-    memset(&gpt2, 0, sizeof(gpt2));
-    memset(&llama, 0, sizeof(llama));
-    memset(&bert, 0, sizeof(bert));
-    if (strstr(text, "\"llama\""))
-        return hf_llama_parse(text, n, "config.json", &llama, err);
-    if (strstr(text, "\"bert\""))
-        return hf_bert_parse(text, n, "config.json", &bert, err);
-    return hf_gpt2_parse(text, n, "config.json", &gpt2, err);
+    return parse_as(text, NULL, err);
 }
 
 static void test_gpt2(void)
@@ -51,12 +48,12 @@ static void test_gpt2(void)
     accel_error_t err;
 
     tap_is_int(parse("{" GPT2 "}", &err), ACCEL_OK, "gpt2: sizes alone %s", err.text);
-    tap_ok(gpt2.layers == 2 && gpt2.heads == 4 && gpt2.width == 32 &&
-               gpt2.context == 64 && gpt2.vocab == 97 && gpt2.hidden == 0,
+    tap_ok(model.layers == 2 && model.heads == 4 && model.width == 32 &&
+               model.context == 64 && model.vocab == 97 && model.hidden == 0,
            "its sizes");
-    tap_ok(gpt2.resid_dropout == 0.1f && gpt2.embd_dropout == 0.1f &&
-               gpt2.attn_dropout == 0.1f && gpt2.norm_eps == 1e-5f &&
-               gpt2.activation == ACCEL_ACT_GELU,
+    tap_ok(model.resid_dropout == 0.1f && model.embd_dropout == 0.1f &&
+               model.attn_dropout == 0.1f && model.norm_eps == 1e-5f &&
+               model.activation == ACCEL_ACT_GELU,
            "the class's own values for what is absent");
     tap_is_int(parse("{" GPT2 ",\"n_inner\":50,\"resid_pdrop\":0,\"embd_pdrop\":0.25,"
                      "\"attn_pdrop\":0.5,\"layer_norm_epsilon\":1e-6,\"n_ctx\":7,"
@@ -64,9 +61,9 @@ static void test_gpt2(void)
                      "\"scale_attn_weights\":true,\"use_cache\":false}",
                      &err),
                ACCEL_OK, "gpt2: all of it %s", err.text);
-    tap_ok(gpt2.hidden == 50 && gpt2.resid_dropout == 0 && gpt2.embd_dropout == 0.25f &&
-               gpt2.attn_dropout == 0.5f && gpt2.norm_eps == 1e-6f &&
-               gpt2.activation == ACCEL_ACT_GELU_ERF,
+    tap_ok(model.hidden == 50 && model.resid_dropout == 0 &&
+               model.embd_dropout == 0.25f && model.attn_dropout == 0.5f &&
+               model.norm_eps == 1e-6f && model.activation == ACCEL_ACT_GELU_ERF,
            "its values");
 }
 
@@ -75,12 +72,12 @@ static void test_llama(void)
     accel_error_t err;
 
     tap_is_int(parse("{" LLAMA "}", &err), ACCEL_OK, "llama: sizes alone %s", err.text);
-    tap_ok(llama.layers == 2 && llama.heads == 4 && llama.kv_heads == 4 &&
-               llama.width == 32 && llama.head_width == 8 && llama.hidden == 48 &&
-               llama.vocab == 97 && llama.context == 64 && !llama.tied &&
-               llama.norm_eps == 1e-6f && llama.rope.theta == 10000 &&
-               llama.rope.kind == ACCEL_ROPE_PLAIN && llama.attn_dropout == 0 &&
-               llama.activation == ACCEL_ACT_SILU && !llama.attention_bias,
+    tap_ok(model.layers == 2 && model.heads == 4 && model.kv_heads == 4 &&
+               model.width == 32 && model.head_width == 8 && model.hidden == 48 &&
+               model.vocab == 97 && model.context == 64 && !model.tied &&
+               model.norm_eps == 1e-6f && model.rope.theta == 10000 &&
+               model.rope.kind == ACCEL_ROPE_PLAIN && model.attn_dropout == 0 &&
+               model.activation == ACCEL_ACT_SILU && !model.attention_bias,
            "and the class's own values");
     tap_is_int(parse("{" LLAMA ",\"num_key_value_heads\":2,\"head_dim\":16,"
                      "\"rms_norm_eps\":1e-5,\"rope_theta\":500000.0,"
@@ -89,25 +86,25 @@ static void test_llama(void)
                      "\"rope_scaling\":{" LLAMA3 "}}",
                      &err),
                ACCEL_OK, "llama: all of it %s", err.text);
-    tap_ok(llama.kv_heads == 2 && llama.head_width == 16 && llama.norm_eps == 1e-5f &&
-               llama.rope.theta == 500000 && llama.rope.kind == ACCEL_ROPE_LLAMA3 &&
-               llama.rope.factor == 8 && llama.rope.low_freq_factor == 1 &&
-               llama.rope.high_freq_factor == 4 && llama.tied &&
-               llama.rope.original_context == 8192 && llama.attention_bias &&
-               llama.mlp_bias && llama.attn_dropout == 0.5f,
+    tap_ok(model.kv_heads == 2 && model.head_width == 16 && model.norm_eps == 1e-5f &&
+               model.rope.theta == 500000 && model.rope.kind == ACCEL_ROPE_LLAMA3 &&
+               model.rope.factor == 8 && model.rope.low_freq_factor == 1 &&
+               model.rope.high_freq_factor == 4 && model.tied &&
+               model.rope.original_context == 8192 && model.attention_bias &&
+               model.mlp_bias && model.attn_dropout == 0.5f,
            "its values");
     tap_ok(!parse("{" LLAMA ",\"rope_parameters\":{\"rope_theta\":2e5," LLAMA3 "}}",
                   &err) &&
-               llama.rope.theta == 2e5f && llama.rope.kind == ACCEL_ROPE_LLAMA3,
+               model.rope.theta == 2e5f && model.rope.kind == ACCEL_ROPE_LLAMA3,
            "rope_parameters %s", err.text);
     tap_ok(!parse("{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
                   &err) &&
-               llama.rope.kind == ACCEL_ROPE_LINEAR && llama.rope.factor == 2,
+               model.rope.kind == ACCEL_ROPE_LINEAR && model.rope.factor == 2,
            "linear positions by their older name %s", err.text);
     tap_ok(!parse("{" LLAMA ",\"rope_scaling\":null,\"rope_parameters\":"
                   "{\"rope_type\":\"default\",\"rope_theta\":5000.0}}",
                   &err) &&
-               llama.rope.kind == ACCEL_ROPE_PLAIN && llama.rope.theta == 5000,
+               model.rope.kind == ACCEL_ROPE_PLAIN && model.rope.theta == 5000,
            "plain ones %s", err.text);
 }
 
@@ -116,23 +113,23 @@ static void test_bert(void)
     accel_error_t err;
 
     tap_is_int(parse("{" BERT "}", &err), ACCEL_OK, "bert: sizes alone %s", err.text);
-    tap_ok(bert.layers == 2 && bert.heads == 4 && bert.width == 32 &&
-               bert.hidden == 48 && bert.vocab == 97 && bert.context == 64 &&
-               bert.types == 2 && bert.norm_eps == 1e-12f &&
-               bert.hidden_dropout == 0.1f && bert.attn_dropout == 0.1f &&
-               bert.classifier_dropout == 0.1f && bert.head == ACCEL_BERT_NONE &&
-               bert.activation == ACCEL_ACT_GELU_ERF,
+    tap_ok(model.layers == 2 && model.heads == 4 && model.width == 32 &&
+               model.hidden == 48 && model.vocab == 97 && model.context == 64 &&
+               model.types == 2 && model.norm_eps == 1e-12f &&
+               model.resid_dropout == 0.1f && model.attn_dropout == 0.1f &&
+               model.classifier_dropout == 0.1f && model.head == ACCEL_HEAD_BASE &&
+               model.activation == ACCEL_ACT_GELU_ERF,
            "and the class's own values");
     tap_ok(!parse("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", &err) &&
-               bert.head == ACCEL_BERT_MASKED_LM,
+               model.head == ACCEL_HEAD_MASKED_LM,
            "a masked language model %s", err.text);
     tap_ok(!parse("{" BERT ",\"architectures\":[\"BertForSequenceClassification\"],"
                   "\"id2label\":{\"0\":\"a\",\"1\":\"b\",\"2\":\"c\"},"
                   "\"hidden_dropout_prob\":0.3,\"classifier_dropout\":null,"
                   "\"type_vocab_size\":1}",
                   &err) &&
-               bert.head == ACCEL_BERT_CLASSIFY && bert.labels == 3 &&
-               bert.classifier_dropout == 0.3f && bert.types == 1,
+               model.head == ACCEL_HEAD_CLASSIFY && model.labels == 3 &&
+               model.classifier_dropout == 0.3f && model.types == 1,
            "a classifier %s", err.text);
 }
 
@@ -145,8 +142,7 @@ static const struct {
     { "{\"a\":1,\"a\":2}", "duplicate", 640 },
     { "{}", "model_type is missing", 640 },
     { "{\"model_type\":1}", "model_type is 1", 640 },
-    { "{\"model_type\":\"t5\"}", "model_type is t5, not gpt2", 642 },
-    { "{\"model_type\":\"a\\u0001\xc3\xa4\"}", "model_type is a???, not gpt2", 642 },
+    { "{\"model_type\":\"t5\"}", "does not support the model_type", 644 },
     { "{" GPT2 ",\"n_inner\":0}", "n_inner is 0, not", 640 },
     { "{" GPT2 ",\"n_inner\":-3}", "n_inner is -3, not", 640 },
     { "{" GPT2 ",\"n_inner\":12.0}", "n_inner is 12.0, not", 640 },
@@ -208,10 +204,14 @@ static void test_bad(void)
         bool refused = parse(bad[i].text, &err) != ACCEL_OK;
 
         tap_ok(refused && err.message == bad[i].message &&
-                   strstr(err.text, bad[i].problem) && !gpt2.layers && !llama.layers &&
-                   !bert.layers && strcmp(err.where, "config.json") == 0,
+                   strstr(err.text, bad[i].problem) && !model.layers &&
+                   strcmp(err.where, "config.json") == 0,
                "%d: %s", err.message, err.text);
     }
+    tap_ok(parse_as("{" BERT "}", "gpt2", &err) == ACCEL_EMISMATCH, "another family");
+    tap_is_str(err.text, "model_type is bert, not gpt2", "which");
+    parse_as("{\"model_type\":\"a\\u0001\xc3\xa4\"}", "gpt2", &err);
+    tap_is_str(err.text, "model_type is a???, not gpt2", "a type in plain characters");
 }
 
 /* ---- the rules of transformers ----------------------------------------------------- */
@@ -224,37 +224,26 @@ static double number(const json_t *want, const char *key, double otherwise)
 }
 
 /* Of the model that was read last: what is there is what is wanted? */
-static bool as_wanted(const json_t *want, const char *type)
+static bool as_wanted(const json_t *want)
 {
-    const bool is_gpt2 = !strcmp(type, "gpt2"), is_llama = !strcmp(type, "llama");
     const char *kind = json_string_value(json_object_get(want, "kind"));
     const struct {
         const char *key;
         double have;
     } all[] = {
-        { "layers", is_gpt2    ? gpt2.layers
-                    : is_llama ? llama.layers
-                               : bert.layers },
-        { "heads", is_gpt2    ? gpt2.heads
-                   : is_llama ? llama.heads
-                              : bert.heads },
-        { "width", is_gpt2    ? gpt2.width
-                   : is_llama ? llama.width
-                              : bert.width },
-        { "context", is_gpt2    ? gpt2.context
-                     : is_llama ? llama.context
-                                : bert.context },
-        { "vocab", is_gpt2    ? gpt2.vocab
-                   : is_llama ? llama.vocab
-                              : bert.vocab },
-        { "hidden", is_llama ? llama.hidden : bert.hidden },
-        { "kv_heads", llama.kv_heads },
-        { "head_width", llama.head_width },
-        { "theta", llama.rope.theta },
-        { "factor", llama.rope.factor },
-        { "original", llama.rope.original_context },
-        { "types", bert.types },
-        { "labels", bert.labels },
+        { "layers", model.layers },
+        { "heads", model.heads },
+        { "width", model.width },
+        { "context", model.context },
+        { "vocab", model.vocab },
+        { "hidden", model.hidden },
+        { "kv_heads", model.kv_heads },
+        { "head_width", model.head_width },
+        { "theta", model.rope.theta },
+        { "factor", model.rope.factor },
+        { "original", model.rope.original_context },
+        { "types", model.types },
+        { "labels", model.labels },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++)
@@ -262,7 +251,7 @@ static bool as_wanted(const json_t *want, const char *type)
             tap_diag("%s is %g", all[i].key, all[i].have);
             return false;
         }
-    return !kind || llama.rope.kind == (!strcmp(kind, "linear")   ? ACCEL_ROPE_LINEAR
+    return !kind || model.rope.kind == (!strcmp(kind, "linear")   ? ACCEL_ROPE_LINEAR
                                         : !strcmp(kind, "llama3") ? ACCEL_ROPE_LLAMA3
                                                                   : ACCEL_ROPE_PLAIN);
 }
@@ -283,10 +272,8 @@ static void test_rules(void)
                      *config = json_object_get(rule, "config");
         char *text = json_dumps(config, JSON_COMPACT);
 
-        tap_ok(!parse(text, &err) &&
-                   as_wanted(json_object_get(rule, "want"),
-                             json_string_value(json_object_get(config, "model_type"))),
-               "%s %s", text, err.text);
+        tap_ok(!parse(text, &err) && as_wanted(json_object_get(rule, "want")), "%s %s",
+               text, err.text);
         free(text);
     }
     json_decref(rules);
@@ -294,48 +281,58 @@ static void test_rules(void)
 
 /* ---- written and read again ------------------------------------------------------ */
 
+/* As text of config.json; freed by the next call. */
+static const char *written(const accel_model_config_t *m, const char *dtype)
+{
+    static char *text;
+    accel_error_t err = { 0 };
+
+    free(text);
+    text = NULL;
+    tap_ok(!hf_config_format(m, dtype, &text, &err) && !parse(text, &err) &&
+               !memcmp(m, &model, sizeof(*m)),
+           "%s: written and read again %s", m->model_type, err.text);
+    return text;
+}
+
 static void test_round_trip(void)
 {
-    accel_gpt2_t g = { .layers = 2,
-                       .heads = 4,
-                       .width = 32,
-                       .context = 64,
-                       .vocab = 97,
-                       .hidden = 128,
-                       .resid_dropout = 0.1f,
-                       .embd_dropout = 0.3f,
-                       .attn_dropout = 0.123456789f,
-                       .norm_eps = 1e-5f,
-                       .activation = ACCEL_ACT_RELU };
-    accel_llama_t l;
-    accel_bert_t b = { .layers = 2,
-                       .heads = 4,
-                       .width = 32,
-                       .hidden = 48,
-                       .vocab = 97,
-                       .context = 64,
-                       .types = 3,
-                       .norm_eps = 1e-12f,
-                       .hidden_dropout = 0.1f,
-                       .classifier_dropout = 0.2f,
-                       .activation = ACCEL_ACT_GELU,
-                       .head = ACCEL_BERT_CLASSIFY,
-                       .labels = 5 };
+    accel_model_config_t g = { .layers = 2,
+                               .heads = 4,
+                               .width = 32,
+                               .context = 64,
+                               .vocab = 97,
+                               .hidden = 128,
+                               .resid_dropout = 0.1f,
+                               .embd_dropout = 0.3f,
+                               .attn_dropout = 0.123456789f,
+                               .norm_eps = 1e-5f,
+                               .activation = ACCEL_ACT_RELU };
+    accel_model_config_t l = { 0 };
+    accel_model_config_t b = { .layers = 2,
+                               .heads = 4,
+                               .width = 32,
+                               .hidden = 48,
+                               .vocab = 97,
+                               .context = 64,
+                               .types = 3,
+                               .norm_eps = 1e-12f,
+                               .resid_dropout = 0.1f,
+                               .classifier_dropout = 0.2f,
+                               .activation = ACCEL_ACT_GELU,
+                               .labels = 5 };
     accel_error_t err = { 0 };
-    char *text = NULL;
+    const char *text;
 
-    tap_ok(!hf_gpt2_format(&g, "bfloat16", &text, &err) && !parse(text, &err) &&
-               !memcmp(&g, &gpt2, sizeof(g)),
-           "gpt2: written and read again %s", err.text);
+    g.model_type = model_family_find("gpt2")->type;
+    b.model_type = model_family_find("bert")->type;
+    text = written(&g, "bfloat16");
     tap_ok(text && strstr(text, "\"layer_norm_epsilon\": 1e-5") &&
                strstr(text, "\"bfloat16\"") && strstr(text, "GPT2LMHeadModel"),
            "the shortest decimals, dtype and class");
-    free(text);
-    text = NULL;
     for (int kind = 0; kind < 3; kind++) {
-        tap_ok(!accel_llama_preset("llama-3.1-8b", &l, &err) &&
-                   !parse("{" LLAMA "}", &err),
-               "llama");
+        l.model_type = NULL;
+        tap_ok(!model_config_open("llama-3.1-8b", &l, &err), "llama");
         l.rope.kind = (accel_rope_kind_t)kind;
         if (kind < 2)
             l.rope.low_freq_factor = l.rope.high_freq_factor =
@@ -344,37 +341,29 @@ static void test_round_trip(void)
             l.rope.factor = 0;
         l.attention_bias = kind == 1;
         l.activation = ACCEL_ACT_SILU;
-        tap_ok(!hf_llama_format(&l, "float32", &text, &err) && !parse(text, &err) &&
-                   !memcmp(&l, &llama, sizeof(l)),
-               "llama: written and read again %s", err.text);
-        free(text);
-        text = NULL;
+        written(&l, "float32");
     }
     for (int head = 0; head < 3; head++) {
-        b.head = (accel_bert_head_t)head;
-        b.labels = head == ACCEL_BERT_CLASSIFY ? 5 : 0;
-        tap_ok(!hf_bert_format(&b, "float16", &text, &err) && !parse(text, &err) &&
-                   !memcmp(&b, &bert, sizeof(b)),
-               "bert: written and read again %s", err.text);
-        free(text);
-        text = NULL;
+        static const char *const cls[] = { "\"BertModel\"", "\"BertForMaskedLM\"",
+                                           "\"BertForSequenceClassification\"" };
+
+        b.head = (accel_model_head_t)head;
+        b.labels = head == ACCEL_HEAD_CLASSIFY ? 5 : 0;
+        text = written(&b, "float16");
+        tap_ok(text && strstr(text, cls[head]), "as a %s", cls[head]);
     }
 }
 
 /* Parameters by the sizes alone, in millions. */
-static double gpt2_millions(const accel_gpt2_t *m)
-{
-    double c = m->width;
-
-    return (c * (m->vocab + m->context) + m->layers * (12 * c * c + 13 * c) + 2 * c) /
-           1e6;
-}
-
-static double llama_millions(const accel_llama_t *m)
+static double millions(const accel_model_config_t *m)
 {
     double c = m->width, kv = (double)m->kv_heads * m->head_width;
     double layer = 2 * c * m->heads * m->head_width + 2 * c * kv + 3 * c * m->hidden;
 
+    if (!strcmp(m->model_type, "gpt2"))
+        return (c * (m->vocab + m->context) + m->layers * (12 * c * c + 13 * c) +
+                2 * c) /
+               1e6;
     return ((m->tied ? 1 : 2) * c * m->vocab + m->layers * (layer + 2 * c) + c) / 1e6;
 }
 
@@ -383,72 +372,95 @@ static void test_presets(void)
     static const struct {
         const char *name;
         double millions;
-    } g[] = { { "gpt2", 124.44 },
-              { "gpt2-124M", 124.44 },
-              { "gpt2-medium", 354.82 },
-              { "gpt2-large", 774.03 },
-              { "gpt2-xl", 1557.61 } },
-      l[] = { { "tinyllama-1.1b", 1100.05 },   { "llama-2-7b", 6738.42 },
-              { "llama-2-13b", 13015.86 },     { "llama-2-70b", 68976.65 },
-              { "llama-3-8b", 8030.26 },       { "llama-3-70b", 70553.71 },
-              { "llama-3.1-405b", 405853.39 }, { "llama-3.2-1b", 1235.81 },
-              { "llama-3.2-3b", 3212.75 } };
+    } good[] = { { "gpt2", 124.44 },          { "gpt2-124M", 124.44 },
+                 { "gpt2-medium", 354.82 },   { "gpt2-large", 774.03 },
+                 { "gpt2-xl", 1557.61 },      { "tinyllama-1.1b", 1100.05 },
+                 { "llama-2-7b", 6738.42 },   { "llama-2-13b", 13015.86 },
+                 { "llama-2-70b", 68976.65 }, { "llama-3-8b", 8030.26 },
+                 { "llama-3-70b", 70553.71 }, { "llama-3.1-405b", 405853.39 },
+                 { "llama-3.2-1b", 1235.81 }, { "llama-3.2-3b", 3212.75 } };
+    static const struct {
+        const char *name, *type, *text, *hint;
+    } wrong[] = {
+        { "gpt2-medum", NULL, "no gpt2 model 'gpt2-medum'", "gpt2-medium" },
+        { "llama3-8b", NULL, "no llama model 'llama3-8b'", "llama-3-8b" },
+        { "roberta", NULL, "no bert model 'roberta'", "bert-base-uncased" },
+        { "llama-2-7b", "bert", "no bert model 'llama-2-7b'", "bert-large-cased" },
+        { "x", NULL, "no model 'x'", "gpt2, llama-3-8b or bert-base-uncased" },
+        { "gpt2", "t5", "the model_type 't5'", "use a gpt2, llama or bert model" },
+        { NULL, NULL, "no model is named", "a name or a directory" },
+    };
+    accel_model_config_t c = { .bytes = sizeof(c) };
     accel_error_t err = { 0 };
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(g); i++)
-        tap_is_close(accel_gpt2_preset(g[i].name, &gpt2, &err) ? 0
-                                                               : gpt2_millions(&gpt2),
-                     g[i].millions, 1e-5, "%s", g[i].name);
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(l); i++)
-        tap_is_close(
-            accel_llama_preset(l[i].name, &llama, &err) ? 0 : llama_millions(&llama),
-            l[i].millions, 1e-5, "%s", l[i].name);
-    tap_ok(!accel_bert_preset("bert-large-cased", &bert, &err) && bert.hidden == 4096 &&
-               bert.vocab == 28996,
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(good); i++) {
+        c.model_type = NULL;
+        tap_is_close(accel_model_config(good[i].name, &c, &err) ? 0 : millions(&c),
+                     good[i].millions, 1e-5, "%s", good[i].name);
+    }
+    c.model_type = "bert";
+    tap_ok(!accel_model_config("bert-large-cased", &c, &err) && c.hidden == 4096 &&
+               c.vocab == 28996 && c.head == ACCEL_HEAD_MASKED_LM,
            "bert-large-cased");
-    tap_ok(accel_gpt2_preset("gpt2", NULL, &err) == ACCEL_EINVAL &&
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(wrong); i++) {
+        c.model_type = wrong[i].type;
+        tap_ok(accel_model_config(wrong[i].name, &c, &err) == ACCEL_EINVAL &&
+                   strstr(err.text, wrong[i].text) && strstr(err.hint, wrong[i].hint),
+               "%s: %s", err.text, err.hint);
+    }
+    tap_ok(accel_model_config("gpt2", NULL, &err) == ACCEL_EINVAL &&
                strstr(err.text, "model 'gpt2' have no place"),
            "%s", err.text);
-    tap_ok(accel_llama_preset("llama-2-7b", NULL, &err) == ACCEL_EINVAL &&
-               strstr(err.text, "model 'llama-2-7b' have no place"),
-           "%s", err.text);
-    tap_ok(accel_bert_preset(NULL, NULL, &err) == ACCEL_EINVAL &&
-               strstr(err.text, "model '' have no place"),
-           "%s", err.text);
-    tap_ok(accel_gpt2_preset("gpt2-medum", &gpt2, &err) == ACCEL_EINVAL &&
-               strstr(err.hint, "gpt2-medium"),
+}
+
+/* A program of older or newer headers, and one that says nothing. */
+static void test_bytes(void)
+{
+    struct {
+        accel_model_config_t config;
+        long more;
+    } newer = { .config = { .bytes = sizeof(newer) } };
+    accel_model_config_t c = { 0 };
+    accel_error_t err = { 0 };
+
+    tap_ok(accel_model_config("gpt2", &c, &err) == ACCEL_EINVAL &&
+               strstr(err.hint, "sizeof(accel_model_config_t)"),
            "%s: %s", err.text, err.hint);
-    tap_ok(accel_llama_preset("llama3-8b", &llama, &err) == ACCEL_EINVAL &&
-               strstr(err.hint, "llama-3-8b"),
-           "%s: %s", err.text, err.hint);
-    tap_ok(accel_bert_preset("roberta", &bert, &err) == ACCEL_EINVAL &&
-               strstr(err.hint, "bert-base-uncased"),
-           "%s: %s", err.text, err.hint);
-    tap_is_int(accel_bert_preset(NULL, &bert, &err), ACCEL_EINVAL, "no name");
+    tap_ok(!accel_model_config("gpt2", &newer.config, &err) &&
+               newer.config.width == 768 && newer.config.bytes == sizeof(newer),
+           "members that are not known and 0");
+    newer.more = 1;
+    newer.config.model_type = NULL;
+    tap_ok(accel_model_config("gpt2", &newer.config, &err) == ACCEL_EINVAL, "%s",
+           err.text);
+    c = (accel_model_config_t){ .bytes = offsetof(accel_model_config_t, head),
+                                .head = ACCEL_HEAD_CLASSIFY };
+    tap_ok(!accel_model_config("bert-base-cased", &c, &err) && c.layers == 12 &&
+               c.head == ACCEL_HEAD_CLASSIFY,
+           "nothing is written after the members of an older program");
 }
 
 static void test_files(void)
 {
     char dir[] = "/tmp/accel-hf.XXXXXX", path[64];
+    accel_model_config_t c = { .bytes = sizeof(c) };
     accel_error_t err = { 0 };
     FILE *f;
 
     if (!mkdtemp(dir))
         abort();
-    tap_ok(accel_gpt2_read_config(dir, &gpt2, &err) == ACCEL_ENOENT &&
+    tap_ok(accel_model_config(dir, &c, &err) == ACCEL_ENOENT &&
                strstr(err.where, "/config.json"),
            "none there: %s: %s", err.where, err.text);
-    tap_is_int(accel_gpt2_read_config(NULL, &gpt2, &err), ACCEL_ENOENT, "no path");
     snprintf(path, sizeof(path), "%s/config.json", dir);
     f = fopen(path, "we");
     if (!f || fputs("{" GPT2 "}", f) < 0 || fclose(f))
         abort();
-    gpt2.layers = 0;
-    tap_ok(!accel_gpt2_read_config(dir, &gpt2, &err) && gpt2.layers == 2,
-           "a directory");
-    gpt2.layers = 0;
-    tap_ok(!accel_gpt2_read_config(path, &gpt2, &err) && gpt2.layers == 2, "a file");
-    tap_is_int(accel_bert_read_config(path, &bert, &err), ACCEL_EMISMATCH, "%s",
+    tap_ok(!accel_model_config(dir, &c, &err) && c.layers == 2, "a directory");
+    c.layers = 0;
+    tap_ok(!accel_model_config(path, &c, &err) && c.layers == 2, "a file");
+    c.model_type = "bert";
+    tap_is_int(accel_model_config(path, &c, &err), ACCEL_EMISMATCH, "%s",
                "another model");
     unlink(path);
     rmdir(dir);
@@ -463,6 +475,7 @@ int main(void)
     test_rules();
     test_round_trip();
     test_presets();
+    test_bytes();
     test_files();
     return tap_done();
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/unit/op_rig.h"
 #include "tests/unit/resident.h"
@@ -213,9 +213,12 @@ static void test_room(int64_t more, int64_t kept)
 {
     const accel_field_t tokens = { ACCEL_I32, 1, { TIME } },
                         fields[] = { tokens, tokens };
-    const accel_gpt2_t cfg = {
-        .layers = LAYERS, .heads = 1, .width = 8, .context = TIME, .vocab = VOCAB
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = LAYERS,
+                                       .heads = 1,
+                                       .width = 8,
+                                       .context = TIME,
+                                       .vocab = VOCAB };
     size_t least = 0, peak, most;
     struct backend *be = NULL;
     struct units units = { 0 };
@@ -224,7 +227,7 @@ static void test_room(int64_t more, int64_t kept)
 
     if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
         return;
-    model = gpt2_new(&g, &cfg, NULL);
+    model = model_new(&g, &cfg, NULL);
     if (nn_units_build(model, true, "", &units, NULL) ||
         nn_measure(model, BATCH, fields, 2, true, &least, NULL))
         tap_ok(false, "open");

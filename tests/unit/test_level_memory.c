@@ -89,13 +89,15 @@ static accel_status_t one_step(accel_t *run, accel_module_t *model, accel_error_
 static accel_status_t open_run(accel_t **run_out, accel_module_t **model_out,
                                const struct scene *p, accel_error_t *err)
 {
-    const accel_llama_t llama = { .layers = 4,
-                                  .heads = 4,
-                                  .kv_heads = 4,
-                                  .width = 256,
-                                  .hidden = 704,
-                                  .context = SEQ,
-                                  .vocab = VOCAB };
+    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
+                                         .model_type = "llama",
+                                         .layers = 4,
+                                         .heads = 4,
+                                         .kv_heads = 4,
+                                         .width = 256,
+                                         .hidden = 704,
+                                         .context = SEQ,
+                                         .vocab = VOCAB };
     const accel_optimizer_t adam = { .lr = 1e-3f };
     accel_loop_t loop = { .steps = 1, .batch = 1, .seed = 1, .out_dir = p->dir };
     char config[192];
@@ -108,7 +110,7 @@ static accel_status_t open_run(accel_t **run_out, accel_module_t **model_out,
     run = *run_out;
     real_alloc = run->backend->alloc;
     run->backend->alloc = counting_alloc;
-    *model_out = accel_llama_new(run, &llama, err);
+    *model_out = accel_model_new(run, &llama, err);
     if (!*model_out || accel_model_add(run, "", *model_out, err) ||
         !accel_optim_add(run, "o", model_out, 1, &adam, err))
         return err->code;

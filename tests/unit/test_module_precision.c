@@ -94,19 +94,23 @@ static accel_status_t choose(struct rig *k, const struct scene *p, accel_error_t
 
 static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
 {
-    const accel_llama_t llama = { .layers = 2,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .width = 32,
-                                  .hidden = 96,
-                                  .context = TOKENS_SEQ,
-                                  .vocab = TOKENS_VOCAB,
-                                  .tied = p->tied };
-    const accel_gpt2_t gpt2 = { .layers = 2,
-                                .heads = 4,
-                                .width = 32,
-                                .context = TOKENS_SEQ,
-                                .vocab = TOKENS_VOCAB };
+    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
+                                         .model_type = "llama",
+                                         .layers = 2,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .width = 32,
+                                         .hidden = 96,
+                                         .context = TOKENS_SEQ,
+                                         .vocab = TOKENS_VOCAB,
+                                         .tied = p->tied };
+    const accel_model_config_t gpt2 = { .bytes = sizeof(accel_model_config_t),
+                                        .model_type = "gpt2",
+                                        .layers = 2,
+                                        .heads = 4,
+                                        .width = 32,
+                                        .context = TOKENS_SEQ,
+                                        .vocab = TOKENS_VOCAB };
     const accel_optimizer_t adam = { .lr = 3e-3f };
     accel_loop_t loop = {
         .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
@@ -117,8 +121,7 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &o, err))
         return err->code;
-    k->model = p->gpt2 ? accel_gpt2_new(k->run, &gpt2, err)
-                       : accel_llama_new(k->run, &llama, err);
+    k->model = accel_model_new(k->run, p->gpt2 ? &gpt2 : &llama, err);
     if (k->model && p->buffer &&
         !accel_buffer(k->model, "seen", ACCEL_F32, 1, &(int64_t){ 1 },
                       (accel_init_t){ 0 }))

@@ -8,7 +8,7 @@
 
 #include "backend/device.h"
 #include "numbers/bf16.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "tensor/tape.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"
@@ -673,10 +673,13 @@ static void test_nested(struct rig *k)
 
 static void test_units(struct rig *k)
 {
-    const accel_gpt2_t cfg = {
-        .layers = 3, .heads = 2, .width = 6, .context = 5, .vocab = 7
-    };
-    accel_module_t *m = gpt2_new(&k->g, &cfg, NULL);
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = 3,
+                                       .heads = 2,
+                                       .width = 6,
+                                       .context = 5,
+                                       .vocab = 7 };
+    accel_module_t *m = model_new(&k->g, &cfg, NULL);
     struct units units;
     accel_error_t err = { 0 };
     bool order = true;
@@ -712,19 +715,25 @@ static void test_units(struct rig *k)
     tap_ok(order, "parameters do not overlap and know their unit");
     units_free(&units);
     nn_module_free(m);
-    tap_ok(
-        !gpt2_new(&k->g,
-                  &(accel_gpt2_t){
-                      .layers = 1, .heads = 4, .width = 6, .context = 5, .vocab = 7 },
-                  &err) &&
-            strstr(err.text, "width 6 is not a multiple of 4 heads"),
-        "heads that do not divide the width");
-    tap_ok(
-        !gpt2_new(&k->g,
-                  &(accel_gpt2_t){
-                      .layers = 0, .heads = 4, .width = 8, .context = 5, .vocab = 7 },
-                  &err),
-        "no layers");
+    tap_ok(!model_new(&k->g,
+                      &(accel_model_config_t){ .model_type = "gpt2",
+                                               .layers = 1,
+                                               .heads = 4,
+                                               .width = 6,
+                                               .context = 5,
+                                               .vocab = 7 },
+                      &err) &&
+               strstr(err.text, "width 6 is not a multiple of 4 heads"),
+           "heads that do not divide the width");
+    tap_ok(!model_new(&k->g,
+                      &(accel_model_config_t){ .model_type = "gpt2",
+                                               .layers = 0,
+                                               .heads = 4,
+                                               .width = 8,
+                                               .context = 5,
+                                               .vocab = 7 },
+                      &err),
+           "no layers");
 }
 
 int main(void)

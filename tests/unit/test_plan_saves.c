@@ -120,13 +120,15 @@ struct scene {
 static accel_status_t open_run(const struct scene *c, int vocab, accel_t **run_out,
                                accel_error_t *err)
 {
-    const accel_llama_t llama = { .layers = 1,
-                                  .heads = 2,
-                                  .width = 60,
-                                  .hidden = 96,
-                                  .context = 8,
-                                  .vocab = vocab,
-                                  .tied = 1 };
+    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
+                                         .model_type = "llama",
+                                         .layers = 1,
+                                         .heads = 2,
+                                         .width = 60,
+                                         .hidden = 96,
+                                         .context = 8,
+                                         .vocab = vocab,
+                                         .tied = 1 };
     const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
     accel_loop_t loop = { .steps = 1, .batch = 1, .seed = 1 };
     char config[192];
@@ -137,7 +139,7 @@ static accel_status_t open_run(const struct scene *c, int vocab, accel_t **run_o
     loop.out_dir = c->path;
     if (accel_open(run_out, &o, err))
         return err->code;
-    model = accel_llama_new(*run_out, &llama, err);
+    model = accel_model_new(*run_out, &llama, err);
     if (!model || accel_model_add(*run_out, "", model, err) ||
         !accel_optim_add(*run_out, "o", &model, 1, &sgd, err))
         return err->code;

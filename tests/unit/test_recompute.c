@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/device.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "tensor/tape.h"
 #include "tests/tap.h"
 #include "tests/unit/resident.h"
@@ -90,13 +90,14 @@ static float *all_gradients(const struct rig *k, int64_t *n_out)
 static void test_recompute(accel_dtype_t compute, float dropout)
 {
     const accel_field_t tokens = { ACCEL_I32, 1, { TIME } };
-    const accel_gpt2_t cfg = { .layers = LAYERS,
-                               .heads = 2,
-                               .width = 24,
-                               .context = TIME,
-                               .vocab = VOCAB,
-                               .resid_dropout = dropout,
-                               .attn_dropout = dropout };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = LAYERS,
+                                       .heads = 2,
+                                       .width = 24,
+                                       .context = TIME,
+                                       .vocab = VOCAB,
+                                       .resid_dropout = dropout,
+                                       .attn_dropout = dropout };
     const char *name = accel_dtype_name(compute);
     struct rig plain, again;
     float a, b, *ga, *gb;
@@ -104,9 +105,9 @@ static void test_recompute(accel_dtype_t compute, float dropout)
     int64_t n;
 
     if (!rig_begin(&plain, compute) ||
-        !rig_prepare(&plain, gpt2_new(&plain.g, &cfg, NULL)) ||
+        !rig_prepare(&plain, model_new(&plain.g, &cfg, NULL)) ||
         !rig_begin(&again, compute) ||
-        !rig_prepare(&again, gpt2_new(&again.g, &cfg, NULL))) {
+        !rig_prepare(&again, model_new(&again.g, &cfg, NULL))) {
         tap_ok(0, "open");
         return;
     }
@@ -199,13 +200,16 @@ static void count_column_sum(const struct backend *be, float *dst, const void *s
  * weight's: of a block qkv, proj, fc and proj, that is 4 biases. */
 static void test_one_product(bool recompute)
 {
-    const accel_gpt2_t cfg = {
-        .layers = LAYERS, .heads = 2, .width = 24, .context = TIME, .vocab = VOCAB
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = LAYERS,
+                                       .heads = 2,
+                                       .width = 24,
+                                       .context = TIME,
+                                       .vocab = VOCAB };
     struct rig k;
 
     memset(&count, 0, sizeof(count));
-    if (!rig_begin(&k, ACCEL_BF16) || !rig_prepare(&k, gpt2_new(&k.g, &cfg, NULL))) {
+    if (!rig_begin(&k, ACCEL_BF16) || !rig_prepare(&k, model_new(&k.g, &cfg, NULL))) {
         tap_ok(0, "open");
         return;
     }
@@ -411,16 +415,19 @@ static void test_own(void)
 
 static void test_names(void)
 {
-    const accel_gpt2_t cfg = {
-        .layers = 12, .heads = 1, .width = 2, .context = 2, .vocab = 3
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = 12,
+                                       .heads = 1,
+                                       .width = 2,
+                                       .context = 2,
+                                       .vocab = 3 };
     accel_module_t *m, *head;
     accel_tensor_t *wte;
     struct rig k;
 
     if (!rig_begin(&k, ACCEL_F32))
         return;
-    m = gpt2_new(&k.g, &cfg, NULL);
+    m = model_new(&k.g, &cfg, NULL);
     k.model = m;
     tap_ok(accel_module_find(m, "") == m, "the root");
     tap_is_str(accel_module_find(m, "h.1.attn.c_proj")->path, "h.1.attn.c_proj",

@@ -10,9 +10,7 @@
 #include <string.h>
 
 #include "nn/fp8_linears.h"
-#include "models/bert.h"
-#include "models/gpt2.h"
-#include "models/llama.h"
+#include "models/model_config.h"
 #include "ops/kv.h"
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"
@@ -81,29 +79,40 @@ static accel_status_t made_or(void *object, void **made, const accel_error_t *er
 
 static accel_status_t gpt2(void **made, accel_error_t *err)
 {
-    const accel_gpt2_t cfg = {
-        .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 61
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .width = 32,
+                                       .context = 16,
+                                       .vocab = 61 };
 
-    return made_or(gpt2_new(&g, &cfg, err), made, err);
+    return made_or(model_new(&g, &cfg, err), made, err);
 }
 
 static accel_status_t llama(void **made, accel_error_t *err)
 {
-    const accel_llama_t cfg = {
-        .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 61, .hidden = 48
-    };
+    const accel_model_config_t cfg = { .model_type = "llama",
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .width = 32,
+                                       .context = 16,
+                                       .vocab = 61,
+                                       .hidden = 48 };
 
-    return made_or(llama_new(&g, &cfg, err), made, err);
+    return made_or(model_new(&g, &cfg, err), made, err);
 }
 
 static accel_status_t bert(void **made, accel_error_t *err)
 {
-    const accel_bert_t cfg = {
-        .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 61, .hidden = 48
-    };
+    const accel_model_config_t cfg = { .model_type = "bert",
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .width = 32,
+                                       .context = 16,
+                                       .vocab = 61,
+                                       .hidden = 48 };
 
-    return made_or(bert_new(&g, &cfg, err), made, err);
+    return made_or(model_new(&g, &cfg, err), made, err);
 }
 
 static void drop_module(void *made)
@@ -297,13 +306,16 @@ static const struct row {
 
 static bool surroundings(void)
 {
-    const accel_gpt2_t cfg = {
-        .layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 61
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .width = 32,
+                                       .context = 16,
+                                       .vocab = 61 };
 
     if (graph_open(&g, be, ACCEL_F32, false, NULL))
         return false;
-    model = gpt2_new(&g, &cfg, NULL);
+    model = model_new(&g, &cfg, NULL);
     return model && accel_buffer(model, "seen", ACCEL_F32, 1, &(int64_t){ 3 },
                                  (accel_init_t){ 0 });
 }
@@ -403,41 +415,44 @@ enum { BATCH = 2, TIME = 5, VOCAB = 61 };
 
 static accel_module_t *new_gpt2(void)
 {
-    const accel_gpt2_t cfg = { .layers = 2,
-                               .heads = 2,
-                               .width = 32,
-                               .context = 16,
-                               .vocab = VOCAB,
-                               .resid_dropout = 0.1f,
-                               .attn_dropout = 0.1f };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .width = 32,
+                                       .context = 16,
+                                       .vocab = VOCAB,
+                                       .resid_dropout = 0.1f,
+                                       .attn_dropout = 0.1f };
 
-    return gpt2_new(&g, &cfg, NULL);
+    return model_new(&g, &cfg, NULL);
 }
 
 static accel_module_t *new_llama(void)
 {
-    const accel_llama_t cfg = { .layers = 2,
-                                .heads = 4,
-                                .kv_heads = 2,
-                                .width = 32,
-                                .context = 16,
-                                .vocab = VOCAB,
-                                .hidden = 48 };
+    const accel_model_config_t cfg = { .model_type = "llama",
+                                       .layers = 2,
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .width = 32,
+                                       .context = 16,
+                                       .vocab = VOCAB,
+                                       .hidden = 48 };
 
-    return llama_new(&g, &cfg, NULL);
+    return model_new(&g, &cfg, NULL);
 }
 
 static accel_module_t *new_bert(void)
 {
-    const accel_bert_t cfg = { .layers = 2,
-                               .heads = 2,
-                               .width = 32,
-                               .context = 16,
-                               .vocab = VOCAB,
-                               .hidden = 48,
-                               .head = ACCEL_BERT_MASKED_LM };
+    const accel_model_config_t cfg = { .model_type = "bert",
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .width = 32,
+                                       .context = 16,
+                                       .vocab = VOCAB,
+                                       .hidden = 48,
+                                       .head = ACCEL_HEAD_MASKED_LM };
 
-    return bert_new(&g, &cfg, NULL);
+    return model_new(&g, &cfg, NULL);
 }
 
 static const struct model_row {

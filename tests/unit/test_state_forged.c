@@ -46,13 +46,15 @@ static void note_log(void *user, accel_log_level_t level, const char *line)
 
 static accel_status_t open_run(accel_t **run_out, const char *dir, accel_error_t *err)
 {
-    const accel_llama_t llama = { .layers = 2,
-                                  .heads = 2,
-                                  .kv_heads = 2,
-                                  .width = 32,
-                                  .hidden = 32,
-                                  .context = 8,
-                                  .vocab = 32 };
+    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
+                                         .model_type = "llama",
+                                         .layers = 2,
+                                         .heads = 2,
+                                         .kv_heads = 2,
+                                         .width = 32,
+                                         .hidden = 32,
+                                         .context = 8,
+                                         .vocab = 32 };
     const accel_optimizer_t adam = { .lr = 1e-3f };
     const accel_loop_t loop = { .steps = 9, .batch = 1, .seed = 3, .out_dir = dir };
     const accel_options_t o = { .config_file = config, .threads = 1, .log = note_log };
@@ -61,7 +63,7 @@ static accel_status_t open_run(accel_t **run_out, const char *dir, accel_error_t
     said[0] = '\0';
     if (accel_open(run_out, &o, err))
         return err->code;
-    m = accel_llama_new(*run_out, &llama, err);
+    m = accel_model_new(*run_out, &llama, err);
     if (!m || accel_model_add(*run_out, "", m, err) ||
         !accel_optim_add(*run_out, "o", &m, 1, &adam, err))
         return err->code;

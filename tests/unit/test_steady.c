@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "bootstrap/boot.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "optim/optim.h"
 #include "shard/shard.h"
 #include "tests/tap.h"
@@ -26,9 +26,12 @@ struct rig {
 
 static bool rig_open(struct rig *r, accel_dtype_t compute)
 {
-    const accel_gpt2_t cfg = {
-        .layers = 2, .heads = 2, .width = 48, .context = TIME, .vocab = VOCAB
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .width = 48,
+                                       .context = TIME,
+                                       .vocab = VOCAB };
     const struct shard_optim adamw = { .settings =
                                            optim_defaults((accel_optimizer_t){ 0 }) };
     struct shard_options o = { .strategy = SHARD_FULL,
@@ -42,7 +45,7 @@ static bool rig_open(struct rig *r, accel_dtype_t compute)
         graph_open(&r->g, r->be, compute, false, NULL))
         return false;
     o.backend = r->be;
-    r->model = gpt2_new(&r->g, &cfg, NULL);
+    r->model = model_new(&r->g, &cfg, NULL);
     if (!r->model || nn_units_build(r->model, true, "", &r->units, NULL) ||
         shard_open(&r->shard, r->comm, &o, &r->units, NULL))
         return false;

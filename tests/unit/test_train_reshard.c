@@ -11,7 +11,7 @@
 
 #include "state/state.h"
 #include "backend/device.h"
-#include "models/gpt2.h"
+#include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/unit/fork_world.h"
 #include "handle/run.h"
@@ -72,9 +72,12 @@ static int64_t visit(const accel_ckpt_box_t *box, bool fill, int64_t *count)
 static accel_status_t open_world(struct world *w, enum sharding_strategy strategy,
                                  accel_error_t *err)
 {
-    const accel_gpt2_t cfg = {
-        .layers = 3, .heads = 3, .width = 36, .context = 20, .vocab = 61
-    };
+    const accel_model_config_t cfg = { .model_type = "gpt2",
+                                       .layers = 3,
+                                       .heads = 3,
+                                       .width = 36,
+                                       .context = 20,
+                                       .vocab = 61 };
     struct comm_options comm = { .timeout_ms = HANG_S * 1000 };
     const struct shard_optim adamw = { 0 };
     struct shard_options o = { .strategy = strategy,
@@ -90,7 +93,7 @@ static accel_status_t open_world(struct world *w, enum sharding_strategy strateg
     if (st == ACCEL_OK)
         st = graph_open(&w->g, w->be, ACCEL_BF16, false, err);
     if (st == ACCEL_OK) {
-        w->model = gpt2_new(&w->g, &cfg, err);
+        w->model = model_new(&w->g, &cfg, err);
         st = w->model ? nn_units_build(w->model, true, "", &w->units, err) : err->code;
     }
     return st == ACCEL_OK ? shard_open(&w->shard, w->comm, &o, &w->units, err) : st;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads config.json of gpt2, llama and bert. Keys that change the computation are
+ * Reads config.json by the keys of its family. Keys that change the computation are
  * accepted or refused; if such a key may be absent, its default is that of the model's
  * class in transformers. All other keys are ignored. Never looks at weights.
  */
@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "models/family.h"
 #include "models/huggingface/hf_config.h"
 
 /* a config.json has a few KiB; a file beyond this is something else */
@@ -20,96 +21,7 @@
 /* the hint of most refusals */
 #define PLAIN "use a model without it"
 
-/* Opens the text and checks that its model_type is `type`. */
-static accel_status_t open_typed(struct hf_json *j, const char *text, size_t len,
-                                 const char *type, const char *where,
-                                 accel_error_t *err)
-{
-    accel_status_t st = hf_json_open(j, text, len, where, err);
-    const char *found;
-    char shown[40];
-
-    if (st)
-        return st;
-    /* a missing type and a wrong one have different messages */
-    found = hf_json_text(j, "model_type", NULL);
-    if (!j->status && !found)
-        j->status = accel_fail_at(err, A0640, where, "give the config.json of a model",
-                                  "the key model_type is missing");
-    if (!j->status && strcmp(found, type) != 0)
-        j->status = accel_fail_at(err, A0642, where,
-                                  "use the functions of that model, if accel has them",
-                                  "model_type is %s, not %s",
-                                  hf_json_shown(found, shown, sizeof(shown)), type);
-    hf_json_absent(j, "quantization_config", "use weights that are not quantised");
-    return j->status;
-}
-
-/* Notes that a size is no multiple of another one. */
-static accel_status_t misfit(struct hf_json *j, const char *a, int a_value,
-                             const char *b, int b_value)
-{
-    if (!j->status)
-        j->status =
-            accel_fail_at(j->err, A0640, j->where, "copy or download the file again",
-                          "%s %d is not a multiple of %s %d", a, a_value, b, b_value);
-    return j->status;
-}
-
-/* Ends a parse function: `out` is set only on success. */
-#define FINISH(j, m, out)                                                              \
-    do {                                                                               \
-        if (!(j).status)                                                               \
-            *(out) = (m);                                                              \
-        hf_json_close(&(j));                                                           \
-        return (j).status;                                                             \
-    } while (0)
-
-/* A size of GPT-2, which has a name of its own and the general one. transformers takes
- * the general one where both are there. */
-static int gpt2_size(struct hf_json *j, const char *general, const char *own,
-                     int otherwise)
-{
-    return hf_json_size(j, hf_json_has(j, general) ? general : own, otherwise);
-}
-
-accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
-                             accel_gpt2_t *model_out, accel_error_t *err)
-{
-    accel_gpt2_t m = { 0 };
-    struct hf_json j;
-
-    if (!open_typed(&j, text, len, "gpt2", where, err)) {
-        m.layers = gpt2_size(&j, "num_hidden_layers", "n_layer", 12);
-        m.heads = gpt2_size(&j, "num_attention_heads", "n_head", 12);
-        m.width = gpt2_size(&j, "hidden_size", "n_embd", 768);
-        /* old files have n_ctx only */
-        m.context =
-            gpt2_size(&j, "max_position_embeddings",
-                      hf_json_has(&j, "n_positions") ? "n_positions" : "n_ctx", 1024);
-        m.vocab = hf_json_size(&j, "vocab_size", 50257);
-        /* null, which is usual, means 4 x width: hidden stays 0 */
-        if (hf_json_has(&j, "n_inner"))
-            m.hidden = hf_json_size(&j, "n_inner", 0);
-        m.resid_dropout = hf_json_real(&j, "resid_pdrop", 0.1, 0, 1);
-        m.embd_dropout = hf_json_real(&j, "embd_pdrop", 0.1, 0, 1);
-        m.attn_dropout = hf_json_real(&j, "attn_pdrop", 0.1, 0, 1);
-        m.norm_eps = hf_json_real(&j, "layer_norm_epsilon", 1e-5, 1e-30, 1);
-        m.activation = hf_json_activation(&j, "activation_function", "gelu_new");
-        /* features that change the computation and that this library lacks */
-        hf_json_only(&j, "scale_attn_weights", true, PLAIN);
-        hf_json_only(&j, "scale_attn_by_inverse_layer_idx", false, PLAIN);
-        hf_json_only(&j, "add_cross_attention", false, PLAIN);
-        hf_json_only(&j, "tie_word_embeddings", true,
-                     "use a model whose head is tied to its embedding");
-        /* a head takes an equal part of the width */
-        if (!j.status && m.width % m.heads)
-            misfit(&j, "n_embd", m.width, "n_head", m.heads);
-    }
-    FINISH(j, m, model_out);
-}
-
-/* ---- llama ----------------------------------------------------------------------- */
+/* ---- rotary positions ------------------------------------------------------------ */
 
 /* `in` is the object of rope_scaling, or of rope_parameters; `context` is that of the
  * model. */
@@ -168,106 +80,110 @@ static void read_rope(struct hf_json *j, int context, accel_rope_t *rope)
         hf_json_refuse(j, partial, PLAIN);
 }
 
-/* Absent kv heads mean one per head; an absent head width divides the width. */
-accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
-                              accel_llama_t *model_out, accel_error_t *err)
+/* ---- keys ------------------------------------------------------------------------ */
+
+/* Reads one key into its member. */
+static void read_key(struct hf_json *j, const struct model_key *k,
+                     accel_model_config_t *c)
 {
-    accel_llama_t m = { 0 };
-    struct hf_json j;
+    const char *key = hf_json_has(j, k->before)             ? k->before
+                      : hf_json_has(j, k->key) || !k->after ? k->key
+                                                            : k->after;
+    const char *cure = k->cure ? k->cure : PLAIN;
+    void *at = (char *)c + k->at;
+    const void *like = (const char *)c + k->like;
+    int size = k->like ? *(const int *)like : (int)k->otherwise;
 
-    if (!open_typed(&j, text, len, "llama", where, err)) {
-        m.layers = hf_json_size(&j, "num_hidden_layers", 32);
-        m.heads = hf_json_size(&j, "num_attention_heads", 32);
-        /* absent: one per head, plain multi-head attention */
-        m.kv_heads = hf_json_size(&j, "num_key_value_heads", m.heads);
-        m.width = hf_json_size(&j, "hidden_size", 4096);
-        if (!j.status && !hf_json_has(&j, "head_dim") && m.width % m.heads)
-            misfit(&j, "hidden_size", m.width, "num_attention_heads", m.heads);
-        m.head_width =
-            hf_json_size(&j, "head_dim", m.width >= m.heads ? m.width / m.heads : 0);
-        m.hidden = hf_json_size(&j, "intermediate_size", 11008);
-        m.vocab = hf_json_size(&j, "vocab_size", 32000);
-        m.context = hf_json_size(&j, "max_position_embeddings", 2048);
-        m.norm_eps = hf_json_real(&j, "rms_norm_eps", 1e-6, 1e-30, 1);
-        read_rope(&j, m.context, &m.rope);
-        m.attn_dropout = hf_json_real(&j, "attention_dropout", 0, 0, 1);
-        m.activation = hf_json_activation(&j, "hidden_act", "silu");
-        m.tied = hf_json_bool(&j, "tie_word_embeddings", false);
-        m.attention_bias = hf_json_bool(&j, "attention_bias", false);
-        m.mlp_bias = hf_json_bool(&j, "mlp_bias", false);
-        if (!j.status && m.heads % m.kv_heads)
-            misfit(&j, "num_attention_heads", m.heads, "num_key_value_heads",
-                   m.kv_heads);
-        if (!j.status && m.head_width % 2)
-            misfit(&j, "head_dim", m.head_width, "the pairs of the rotation,", 2);
-    }
-    FINISH(j, m, model_out);
-}
-
-/* ---- bert ------------------------------------------------------------------------ */
-
-/* BERT's head, from the class in `architectures`; none of those named here: no head. */
-static void read_head(struct hf_json *j, accel_bert_t *m)
-{
-    static const char key[] = "architectures";
-    const char *problem;
-
-    if (hf_json_lists(j, key, "BertForMaskedLM") ||
-        hf_json_lists(j, key, "BertForPreTraining")) {
-        m->head = ACCEL_BERT_MASKED_LM;
-        hf_json_only(j, "tie_word_embeddings", true,
-                     "use a model whose head is tied to its embedding");
-    }
-    if (!hf_json_lists(j, key, "BertForSequenceClassification"))
+    switch (k->kind) {
+    case MODEL_SIZE:
+        if (size || hf_json_has(j, key))
+            *(int *)at = hf_json_size(j, key, size);
         return;
-    m->head = ACCEL_BERT_CLASSIFY;
-    /* transformers makes new names where there are not num_labels of them */
-    m->labels = hf_json_members(j, "id2label");
-    m->labels = hf_json_size(j, "num_labels", m->labels ? m->labels : 2);
-    problem = hf_json_text(j, "problem_type", "single_label_classification");
-    /* several labels per sequence would need another loss */
-    if (strcmp(problem, "single_label_classification") != 0)
-        hf_json_refuse(j, "problem_type", "use a model of one label per sequence");
-    /* one label would mean regression, another loss */
-    if (!j->status && m->labels < 2)
-        hf_json_refuse(j, hf_json_has(j, "num_labels") ? "num_labels" : "id2label",
-                       "one label means regression; use two or more");
+    case MODEL_DROPOUT:
+        *(float *)at = hf_json_real(
+            j, key, k->like ? (double)*(const float *)like : k->otherwise, 0, 1);
+        return;
+    case MODEL_EPS:
+        *(float *)at = hf_json_real(j, key, k->otherwise, 1e-30, 1);
+        return;
+    case MODEL_FLAG:
+        *(int *)at = hf_json_bool(j, key, k->otherwise != 0);
+        return;
+    case MODEL_ACTIVATION:
+        *(accel_activation_t *)at = hf_json_activation(j, key, k->word);
+        return;
+    case MODEL_ROPE:
+        read_rope(j, c->context, at);
+        return;
+    case MODEL_ONLY:
+        if (!k->head || k->head == c->head)
+            hf_json_only(j, key, k->otherwise != 0, cure);
+        return;
+    case MODEL_ONLY_WORD:
+        if (strcmp(hf_json_text(j, key, k->word), k->word) != 0)
+            hf_json_refuse(j, key, cure);
+    }
 }
 
-accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
-                             accel_bert_t *model_out, accel_error_t *err)
+/* A head other than the base model's, from the class in `architectures`. */
+static void read_head(struct hf_json *j, const struct model_family *f,
+                      accel_model_config_t *c)
 {
-    accel_bert_t m = { 0 };
-    const char *positions;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(f->architectures); i++)
+        if (f->architectures[i].head &&
+            hf_json_lists(j, "architectures", f->architectures[i].name))
+            c->head = f->architectures[i].head;
+}
+
+/* The family of the model_type; NULL: noted in j. `type`: the only one to accept. */
+static const struct model_family *read_type(struct hf_json *j, const char *type)
+{
+    /* a missing type and a wrong one have different messages */
+    const char *found = hf_json_text(j, "model_type", NULL);
+    const struct model_family *f = model_family_find(found);
+    char shown[96], cure[128];
+
+    if (!j->status && !found)
+        j->status =
+            accel_fail_at(j->err, A0640, j->where, "give the config.json of a model",
+                          "the key model_type is missing");
+    else if (!j->status && type && strcmp(found, type) != 0)
+        j->status = accel_fail_at(
+            j->err, A0642, j->where, "open it as that model, if accel has it",
+            "model_type is %s, not %s", hf_json_shown(found, shown, 40), type);
+    else if (!j->status && !f) {
+        snprintf(cure, sizeof(cure), "use a %s model",
+                 model_family_list(MODEL_TYPES, shown, sizeof(shown)));
+        j->status =
+            accel_fail_at(j->err, A0644, j->where, cure,
+                          "accel does not support the model_type of config.json");
+    }
+    return j->status ? NULL : f;
+}
+
+accel_status_t hf_config_parse(const char *text, size_t len, const char *where,
+                               const char *type, accel_model_config_t *config_out,
+                               accel_error_t *err)
+{
+    const struct model_family *f = NULL;
+    accel_model_config_t c = { 0 };
     struct hf_json j;
 
-    if (!open_typed(&j, text, len, "bert", where, err)) {
-        m.layers = hf_json_size(&j, "num_hidden_layers", 12);
-        m.heads = hf_json_size(&j, "num_attention_heads", 12);
-        m.width = hf_json_size(&j, "hidden_size", 768);
-        m.hidden = hf_json_size(&j, "intermediate_size", 3072);
-        m.vocab = hf_json_size(&j, "vocab_size", 30522);
-        m.context = hf_json_size(&j, "max_position_embeddings", 512);
-        m.types = hf_json_size(&j, "type_vocab_size", 2);
-        m.norm_eps = hf_json_real(&j, "layer_norm_eps", 1e-12, 1e-30, 1);
-        m.hidden_dropout = hf_json_real(&j, "hidden_dropout_prob", 0.1, 0, 1);
-        m.attn_dropout = hf_json_real(&j, "attention_probs_dropout_prob", 0.1, 0, 1);
-        /* null means the dropout of the hidden layers */
-        m.classifier_dropout =
-            hf_json_real(&j, "classifier_dropout", (double)m.hidden_dropout, 0, 1);
-        m.activation = hf_json_activation(&j, "hidden_act", "gelu");
-        /* relative positions would need another attention */
-        positions = hf_json_text(&j, "position_embedding_type", "absolute");
-        if (strcmp(positions, "absolute") != 0)
-            hf_json_refuse(&j, "position_embedding_type",
-                           "use a model with absolute positions");
-        hf_json_only(&j, "is_decoder", false, PLAIN);
-        hf_json_only(&j, "add_cross_attention", false, PLAIN);
-        read_head(&j, &m);
-        if (!j.status && m.width % m.heads)
-            misfit(&j, "hidden_size", m.width, "num_attention_heads", m.heads);
+    if (!hf_json_open(&j, text, len, where, err))
+        f = read_type(&j, type);
+    hf_json_absent(&j, "quantization_config", "use weights that are not quantised");
+    if (f) {
+        c.model_type = f->type;
+        read_head(&j, f, &c);
+        for (const struct model_key *k = f->keys; k->key; k++)
+            read_key(&j, k, &c);
+        if (f->read)
+            f->read(&j, &c);
     }
-    FINISH(j, m, model_out);
+    if (!j.status)
+        *config_out = c;
+    hf_json_close(&j);
+    return j.status;
 }
 
 /* ---- files ----------------------------------------------------------------------- */
@@ -331,36 +247,15 @@ accel_status_t hf_config_type(const char *path, char *buf, size_t len,
     return st;
 }
 
-/* The body of the public functions, which differ in the parser only. */
-#define READ_CONFIG(parse)                                                             \
-    char where[PATH_MAX], *text;                                                       \
-    size_t len;                                                                        \
-    accel_status_t st;                                                                 \
-                                                                                       \
-    if (!out)                                                                          \
-        return accel_fail(err, A0640, "pass the address of the model's struct",        \
-                          "out is NULL");                                              \
-    st = read_file(path, where, sizeof(where), &text, &len, err);                      \
-    if (st)                                                                            \
-        return st;                                                                     \
-    st = parse(text, len, where, out, err);                                            \
-    free(text);                                                                        \
-    return st
-
-accel_status_t accel_gpt2_read_config(const char *path, accel_gpt2_t *out,
-                                      accel_error_t *err)
+accel_status_t hf_config_read(const char *path, const char *type,
+                              accel_model_config_t *config_out, accel_error_t *err)
 {
-    READ_CONFIG(hf_gpt2_parse);
-}
+    char where[PATH_MAX], *text;
+    size_t len;
+    accel_status_t st;
 
-accel_status_t accel_llama_read_config(const char *path, accel_llama_t *out,
-                                       accel_error_t *err)
-{
-    READ_CONFIG(hf_llama_parse);
-}
-
-accel_status_t accel_bert_read_config(const char *path, accel_bert_t *out,
-                                      accel_error_t *err)
-{
-    READ_CONFIG(hf_bert_parse);
+    ACCEL_CHECK(st, read_file(path, where, sizeof(where), &text, &len, err));
+    st = hf_config_parse(text, len, where, type, config_out, err);
+    free(text);
+    return st;
 }

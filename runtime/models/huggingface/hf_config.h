@@ -1,81 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json of Hugging Face models: read into the structs of accel.h, and written
- * from them. In: text or a path. Out: a struct; never a model.
+ * config.json of Hugging Face models, by the keys of the families (family.h): read into
+ * a config, and written from one. In: text or a path. Out: a config or text; never a
+ * model.
  */
-#ifndef ACCEL_WEIGHTS_HF_CONFIG_H
-#define ACCEL_WEIGHTS_HF_CONFIG_H
+#ifndef ACCEL_MODELS_HF_CONFIG_H
+#define ACCEL_MODELS_HF_CONFIG_H
 
 #include "common/common.h"
 
-/* Parses text[len] of a config.json; `where` names it in errors. *model_out is set only
- * on success. Errors as accel_*_read_config. */
-accel_status_t hf_gpt2_parse(const char *text, size_t len, const char *where,
-                             accel_gpt2_t *model_out, accel_error_t *err);
-accel_status_t hf_llama_parse(const char *text, size_t len, const char *where,
-                              accel_llama_t *model_out, accel_error_t *err);
-accel_status_t hf_bert_parse(const char *text, size_t len, const char *where,
-                             accel_bert_t *model_out, accel_error_t *err);
-
-/* Writes the model_type of a config.json to buf[len]; "" if it has none. `path` is the
- * file or its directory. Errors as accel_*_read_config. */
+/* Parses text[len] of a config.json; `where` names it in errors. `type`: the only
+ * model_type to accept, NULL: that of any family. *config_out is set only on success.
+ * Errors as accel_model_config. */
+accel_status_t hf_config_parse(const char *text, size_t len, const char *where,
+                               const char *type, accel_model_config_t *config_out,
+                               accel_error_t *err);
+/* The same of the file `path`, or of the config.json in the directory `path`. */
+accel_status_t hf_config_read(const char *path, const char *type,
+                              accel_model_config_t *config_out, accel_error_t *err);
+/* Writes the model_type of a config.json to buf[len]; "" if it has none. Path and
+ * errors as above. */
 accel_status_t hf_config_type(const char *path, char *buf, size_t len,
                               accel_error_t *err);
 
 /* Makes a config.json that the same transformers class reads back as this model.
  * `dtype`, such as "float32", is that of the weights stored with it. *text_out is one
  * malloc, freed by the caller. ACCEL_ENOMEM. */
-accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **text_out,
-                              accel_error_t *err);
-accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype,
-                               char **text_out, accel_error_t *err);
-accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **text_out,
-                              accel_error_t *err);
-
-/* hf_json.c: values of a JSON object by key. The first problem stays in `status` and
- * err; later calls do nothing and return harmless values. */
-struct hf_json {
-    /* owned, unless it came from hf_json_object */
-    struct json_t *object;
-    const char *where;
-    accel_error_t *err;
-    accel_status_t status;
-};
-/* Parses text[len]. hf_json_close is allowed even after a failure. */
-accel_status_t hf_json_open(struct hf_json *j, const char *text, size_t len,
-                            const char *where, accel_error_t *err);
-void hf_json_close(struct hf_json *j);
-/* Is the key present? A key whose value is null counts as absent, here and below. */
-bool hf_json_has(const struct hf_json *j, const char *key);
-/* A whole number from 1 to INT32_MAX / 4, so that sums of a few fit an int. `otherwise`
- * when absent; if `otherwise` is 0, the key must be present. */
-int hf_json_size(struct hf_json *j, const char *key, int otherwise);
-/* A number, min <= value < max; `otherwise` when absent. */
-float hf_json_real(struct hf_json *j, const char *key, double otherwise, double min,
-                   double max);
-/* true or false; `otherwise` when absent. */
-bool hf_json_bool(struct hf_json *j, const char *key, bool otherwise);
-/* A text owned by j; `otherwise` when absent, which may be NULL. */
-const char *hf_json_text(struct hf_json *j, const char *key, const char *otherwise);
-/* Notes that the value of the key asks for a computation that is not supported. */
-void hf_json_refuse(struct hf_json *j, const char *key, const char *hint);
-/* Refuses `key` unless it is `wanted` or absent, which means the same. */
-void hf_json_only(struct hf_json *j, const char *key, bool wanted, const char *hint);
-/* The same for a key that holds an object or a list when the feature is used. */
-void hf_json_absent(struct hf_json *j, const char *key, const char *hint);
-/* The activation that the key names; `otherwise` is the name when absent. */
-accel_activation_t hf_json_activation(struct hf_json *j, const char *key,
-                                      const char *otherwise);
-/* The name that transformers uses; static. NULL: none. */
-const char *hf_activation_name(accel_activation_t act);
-/* The object of `key`, sharing err and status with j as of now; the caller copies
- * status back. False when absent. Not to be closed. */
-bool hf_json_object(struct hf_json *j, const char *key, struct hf_json *object_out);
-/* s made fit for a message: printable, and cut to fit buf[len]. Returns buf. */
-const char *hf_json_shown(const char *s, char *buf, size_t len);
-/* Number of members of the object of `key`; 0 when absent. */
-int hf_json_members(struct hf_json *j, const char *key);
-/* Is `word` in the list of texts of `key`? */
-bool hf_json_lists(struct hf_json *j, const char *key, const char *word);
+accel_status_t hf_config_format(const accel_model_config_t *config, const char *dtype,
+                                char **text_out, accel_error_t *err);
+/* The same of a model; *text_out is NULL for a model that is not the library's. */
+accel_status_t hf_config_text(const accel_module_t *root, const char *dtype,
+                              char **text_out, accel_error_t *err);
+/* The same in float32 on one line of ASCII, with the directory that the model was
+ * opened from (NULL: none) as _name_or_path. */
+accel_status_t hf_config_line(const accel_module_t *root, const char *from,
+                              char **line_out, accel_error_t *err);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/lfs_pointer.h"
-#include "models/huggingface/hf_config.h"
+#include "models/huggingface/hf_json.h"
 
 /* the largest size; its text is in hf_json_size */
 #define SIZE_MAX_VALUE (INT32_MAX / 4)
@@ -173,6 +173,15 @@ void hf_json_absent(struct hf_json *j, const char *key, const char *hint)
         hf_json_refuse(j, key, hint);
 }
 
+void hf_json_multiple(struct hf_json *j, const char *a, int a_value, const char *b,
+                      int b_value)
+{
+    if (!j->status && a_value % b_value)
+        j->status =
+            accel_fail_at(j->err, A0640, j->where, "copy or download the file again",
+                          "%s %d is not a multiple of %s %d", a, a_value, b, b_value);
+}
+
 /* names of activations in transformers; of several names of a form
  * the first is written */
 static const struct {
@@ -186,16 +195,22 @@ static const struct {
     { "relu2", ACCEL_ACT_RELU2 },
 };
 
-accel_activation_t hf_json_activation(struct hf_json *j, const char *key,
-                                      const char *otherwise)
+accel_activation_t hf_activation(const char *name)
 {
-    const char *name = hf_json_text(j, key, otherwise);
-
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(activations); i++)
         if (strcmp(activations[i].name, name) == 0)
             return activations[i].act;
-    hf_json_refuse(j, key, "use gelu_new, gelu, silu, relu or relu2");
     return ACCEL_ACT_NONE;
+}
+
+accel_activation_t hf_json_activation(struct hf_json *j, const char *key,
+                                      const char *otherwise)
+{
+    accel_activation_t act = hf_activation(hf_json_text(j, key, otherwise));
+
+    if (act == ACCEL_ACT_NONE)
+        hf_json_refuse(j, key, "use gelu_new, gelu, silu, relu or relu2");
+    return act;
 }
 
 const char *hf_activation_name(accel_activation_t act)

@@ -1,81 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of names and layouts, one row per model. Files may have or omit the prefix
- * of the base model; old files call the parameters of norms gamma and beta; GPT-2's
- * linear layers are stored [in, out].
+ * Names and layouts of tensors in files, by the rules of a family.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "models/family.h"
 #include "models/huggingface/hf_names.h"
 
-/* entries of each list; unused ones are NULL */
-#define MOST 4
-
-struct hf_names {
-    /* of the base model's names; parameters of this library have it, too, or not */
-    const char *prefix;
-    bool params_have_it;
-    /* names outside the base model begin with one of these: never prefixed */
-    const char *heads[MOST];
-    /* names of transposed matrices end with one */
-    const char *transposed[MOST];
-    /* parameters that may be missing begin with one, behind the prefix */
-    const char *optional[MOST];
-    /* buffers end with one */
-    const char *buffers[MOST];
-    /* { tensor, parameter } pairs of equal values */
-    const char *tied[MOST][2];
-    /* LayerNorm.gamma and .beta are names as well */
-    bool gamma;
-};
-
-/* GPT-2's Conv1D stores [in, out]. Older files hold the causal mask as a buffer. */
-static const struct hf_names gpt2_names = {
-    .prefix = "transformer.",
-    .heads = { "lm_head." },
-    .transposed = { ".c_attn.weight", ".c_proj.weight", ".c_fc.weight" },
-    .buffers = { ".attn.bias", ".attn.masked_bias" },
-    .tied = { { "lm_head.weight", "wte.weight" } },
-};
-/* Where the head is not tied, lm_head is a parameter and the pair does not count. */
-static const struct hf_names llama_names = {
-    .prefix = "model.",
-    .heads = { "lm_head." },
-    .buffers = { ".rotary_emb.inv_freq" },
-    .tied = { { "lm_head.weight", "embed_tokens.weight" } },
-};
-/* Heads and pooler may be missing: pre-trained files are the usual start
- * for a new classifier. */
-static const struct hf_names bert_names = {
-    .prefix = "bert.",
-    .params_have_it = true,
-    .heads = { "cls.", "classifier." },
-    .optional = { "cls.", "classifier.", "pooler." },
-    .buffers = { "embeddings.position_ids" },
-    .tied = { { "cls.predictions.decoder.weight", "embeddings.word_embeddings.weight" },
-              { "cls.predictions.decoder.bias", "cls.predictions.bias" } },
-    .gamma = true,
-};
 /* any other model: names as they are, nothing transposed, nothing optional */
 static const struct hf_names plain = { .prefix = "" };
 
-/* The rows by the names that Hugging Face has for the models. */
-static const struct {
-    const char *type;
-    const struct hf_names *names;
-} types[] = { { "gpt2", &gpt2_names },
-              { "llama", &llama_names },
-              { "bert", &bert_names } };
-
 const struct hf_names *hf_names_for(const char *model_type)
 {
-    if (!model_type)
-        return &plain;
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-        if (strcmp(types[i].type, model_type) == 0)
-            return types[i].names;
-    return NULL;
+    const struct model_family *f = model_family_find(model_type);
+
+    return f ? &f->names : model_type ? NULL : &plain;
+}
+
+/* A model's family is known by the class of its root, not by the names in it. */
+const struct hf_names *hf_names_of(const accel_module_t *root)
+{
+    const struct model_family *f = model_family_of(root);
+
+    return f ? &f->names : &plain;
 }
 
 static bool begins(const char *s, const char *head)
@@ -91,10 +39,10 @@ static bool ends(const char *s, const char *tail)
 }
 
 /* Does s fit an entry of the list? */
-static bool any(const char *const list[MOST], const char *s,
+static bool any(const char *const list[HF_NAMES_MOST], const char *s,
                 bool (*fits)(const char *, const char *))
 {
-    for (int i = 0; i < MOST && list[i]; i++)
+    for (int i = 0; i < HF_NAMES_MOST && list[i]; i++)
         if (fits(s, list[i]))
             return true;
     return false;
@@ -131,11 +79,6 @@ bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size
     return true;
 }
 
-void hf_param(const struct hf_names *n, const char *tensor, char *buf, size_t len)
-{
-    snprintf(buf, len, "%s", n->params_have_it ? tensor : inner(n, tensor));
-}
-
 bool hf_is_transposed(const struct hf_names *n, const char *param)
 {
     return any(n->transposed, param, ends);
@@ -154,7 +97,7 @@ bool hf_is_buffer(const struct hf_names *n, const char *tensor)
 bool hf_tied(const struct hf_names *n, int i, const char **tensor_out,
              const char **param_out)
 {
-    if (i >= MOST || !n->tied[i][0])
+    if (i >= HF_NAMES_MOST || !n->tied[i][0])
         return false;
     *tensor_out = n->tied[i][0];
     *param_out = n->tied[i][1];

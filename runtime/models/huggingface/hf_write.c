@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes config.json from the structs of accel.h, so that transformers loads the
- * weights stored with it. In: a struct. Out: text; never a file.
+ * Writes config.json by the keys of a family, so that transformers loads the weights
+ * stored with it. In: a config or a model. Out: text; never a file.
  */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "models/family.h"
 #include "models/huggingface/hf_config.h"
 
 /* The double whose shortest decimal is that of the float: 1e-05, not 9.99999975e-06. */
@@ -21,41 +22,6 @@ static json_t *real(float v)
             break;
     }
     return json_real(strtod(text, NULL));
-}
-
-/* The object as indented text, and the object freed. A NULL object means that memory
- * ran out while it was made. */
-static accel_status_t hf_finish_text(json_t *o, char **text_out, accel_error_t *err)
-{
-    char *text =
-        o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(9))
-          : NULL;
-
-    json_decref(o);
-    if (!text)
-        return accel_fail_nomem(err, "the text of config.json", 4096);
-    *text_out = text;
-    return ACCEL_OK;
-}
-
-/* A field of 0 means the library's default, which is written out: that of
- * transformers may differ. */
-accel_status_t hf_gpt2_format(const accel_gpt2_t *m, const char *dtype, char **text_out,
-                              accel_error_t *err)
-{
-    json_t *o = json_pack(
-        "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:b}",
-        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "torch_dtype", dtype,
-        "n_layer", m->layers, "n_head", m->heads, "n_embd", m->width, "n_inner",
-        m->hidden ? m->hidden : 4 * m->width, "n_positions", m->context, "vocab_size",
-        m->vocab, "resid_pdrop", real(m->resid_dropout), "embd_pdrop",
-        real(m->embd_dropout), "attn_pdrop", real(m->attn_dropout),
-        "layer_norm_epsilon", real(m->norm_eps > 0 ? m->norm_eps : 1e-5f),
-        "activation_function",
-        hf_activation_name(m->activation ? m->activation : ACCEL_ACT_GELU),
-        "tie_word_embeddings", 1);
-
-    return hf_finish_text(o, text_out, err);
 }
 
 /* All versions of transformers read this key; rope_parameters only new ones. */
@@ -73,67 +39,111 @@ static json_t *rope_scaling(const accel_rope_t *r)
     return json_null();
 }
 
-accel_status_t hf_llama_format(const accel_llama_t *m, const char *dtype,
-                               char **text_out, accel_error_t *err)
+/* The value of a key; NULL: the key is not written, or memory ran out. */
+static json_t *key_value(const struct model_key *k, const accel_model_config_t *c)
 {
-    json_t *o = json_pack(
-        "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, "
-        "s:s, s:b, s:b, s:b}",
-        "architectures", "LlamaForCausalLM", "model_type", "llama", "torch_dtype",
-        dtype, "num_hidden_layers", m->layers, "num_attention_heads", m->heads,
-        "num_key_value_heads", m->kv_heads ? m->kv_heads : m->heads, "hidden_size",
-        m->width, "head_dim", m->head_width ? m->head_width : m->width / m->heads,
-        "intermediate_size", m->hidden, "vocab_size", m->vocab,
-        "max_position_embeddings", m->context, "rms_norm_eps",
-        real(m->norm_eps > 0 ? m->norm_eps : 1e-6f), "rope_theta",
-        real(m->rope.theta > 0 ? m->rope.theta : 10000), "rope_scaling",
-        rope_scaling(&m->rope), "attention_dropout", real(m->attn_dropout),
-        "hidden_act",
-        hf_activation_name(m->activation ? m->activation : ACCEL_ACT_SILU),
-        "tie_word_embeddings", m->tied, "attention_bias", m->attention_bias, "mlp_bias",
-        m->mlp_bias);
+    const void *at = (const char *)c + k->at;
 
-    return hf_finish_text(o, text_out, err);
+    switch (k->kind) {
+    case MODEL_SIZE:
+        return json_integer(*(const int *)at);
+    case MODEL_DROPOUT:
+    case MODEL_EPS:
+        return real(*(const float *)at);
+    case MODEL_FLAG:
+        return json_boolean(*(const int *)at);
+    case MODEL_ACTIVATION:
+        return json_string(hf_activation_name(*(const accel_activation_t *)at));
+    case MODEL_ROPE:
+        return real(c->rope.theta > 0 ? c->rope.theta : 10000);
+    case MODEL_ONLY:
+        return k->written ? json_boolean(k->otherwise != 0) : NULL;
+    case MODEL_ONLY_WORD:
+        return k->written ? json_string(k->word) : NULL;
+    }
+    return NULL;
 }
 
-/* id2label, {"0": "LABEL_0", ...}: transformers takes the number of labels from it. */
-static json_t *labels(int n)
+/* A field of 0 means the library's default, which is written out: that of transformers
+ * may differ. A key that is not there shows that memory ran out. */
+static json_t *config_object(const struct model_family *f,
+                             const accel_model_config_t *given, const char *dtype)
 {
-    json_t *o = json_object();
-    char key[16], value[32];
+    accel_model_config_t c = *given;
+    size_t want = 3;
+    json_t *o;
+    size_t i = 0;
 
-    for (int i = 0; o && i < n; i++) {
-        snprintf(key, sizeof(key), "%d", i);
-        snprintf(value, sizeof(value), "LABEL_%d", i);
-        json_object_set_new(o, key, json_string(value));
+    model_config_fill(f, &c);
+    while (i + 1 < ACCEL_ARRAY_SIZE(f->architectures) &&
+           f->architectures[i].head != c.head)
+        i++;
+    if (!f->architectures[i].name)
+        i = 0;
+    o = json_pack("{s:[s], s:s, s:s}", "architectures", f->architectures[i].name,
+                  "model_type", f->type, "torch_dtype", dtype);
+    for (const struct model_key *k = f->keys; k->key; k++) {
+        const bool rule = k->kind == MODEL_ONLY || k->kind == MODEL_ONLY_WORD;
+
+        if (!rule || k->written)
+            json_object_set_new(o, k->key, key_value(k, &c));
+        want += !rule || k->written;
+        if (k->kind == MODEL_ROPE)
+            json_object_set_new(o, "rope_scaling", rope_scaling(&c.rope));
+        want += k->kind == MODEL_ROPE;
     }
+    if (json_object_size(o) < want) {
+        json_decref(o);
+        return NULL;
+    }
+    if (f->write)
+        f->write(o, &c);
     return o;
 }
 
-accel_status_t hf_bert_format(const accel_bert_t *m, const char *dtype, char **text_out,
-                              accel_error_t *err)
+accel_status_t hf_config_format(const accel_model_config_t *config, const char *dtype,
+                                char **text_out, accel_error_t *err)
 {
-    static const char *const classes[] = {
-        [ACCEL_BERT_NONE] = "BertModel",
-        [ACCEL_BERT_MASKED_LM] = "BertForMaskedLM",
-        [ACCEL_BERT_CLASSIFY] = "BertForSequenceClassification",
-    };
-    json_t *o = json_pack(
-        "{s:[s], s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:s, "
-        "s:s, s:b}",
-        "architectures", classes[m->head], "model_type", "bert", "torch_dtype", dtype,
-        "num_hidden_layers", m->layers, "num_attention_heads", m->heads, "hidden_size",
-        m->width, "intermediate_size", m->hidden, "vocab_size", m->vocab,
-        "max_position_embeddings", m->context, "type_vocab_size",
-        m->types ? m->types : 2, "layer_norm_eps",
-        real(m->norm_eps > 0 ? m->norm_eps : 1e-12f), "hidden_dropout_prob",
-        real(m->hidden_dropout), "attention_probs_dropout_prob", real(m->attn_dropout),
-        "classifier_dropout", real(m->classifier_dropout), "hidden_act",
-        hf_activation_name(m->activation ? m->activation : ACCEL_ACT_GELU_ERF),
-        "position_embedding_type", "absolute", "tie_word_embeddings", 1);
+    json_t *o = config_object(model_family_find(config->model_type), config, dtype);
+    char *text =
+        o ? json_dumps(o, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(9))
+          : NULL;
 
-    /* without it transformers would build a head of two labels */
-    if (o && m->head == ACCEL_BERT_CLASSIFY)
-        json_object_set_new(o, "id2label", labels(m->labels ? m->labels : 2));
-    return hf_finish_text(o, text_out, err);
+    json_decref(o);
+    if (!text)
+        return accel_fail_nomem(err, "the text of config.json", 4096);
+    *text_out = text;
+    return ACCEL_OK;
+}
+
+/* The state of a root of the library's models begins with the config. */
+accel_status_t hf_config_text(const accel_module_t *root, const char *dtype,
+                              char **text_out, accel_error_t *err)
+{
+    *text_out = NULL;
+    return model_family_of(root) ? hf_config_format(root->state, dtype, text_out, err)
+                                 : ACCEL_OK;
+}
+
+accel_status_t hf_config_line(const accel_module_t *root, const char *from,
+                              char **line_out, accel_error_t *err)
+{
+    char *text = NULL;
+    json_t *o;
+    accel_status_t st = hf_config_text(root, "float32", &text, err);
+
+    *line_out = NULL;
+    if (st || !text)
+        return st;
+    o = json_loads(text, 0, NULL);
+    free(text);
+    /* the key by which transformers, too, says where a model comes from; a path that is
+     * not UTF-8 is left out */
+    if (from)
+        json_object_set_new(o, "_name_or_path", json_string(from));
+    *line_out = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_SORT_KEYS |
+                                  JSON_REAL_PRECISION(9));
+    json_decref(o);
+    return *line_out ? ACCEL_OK
+                     : accel_fail_nomem(err, "the text of config.json", 4096);
 }

@@ -10,8 +10,7 @@
 
 #include "bootstrap/boot.h"
 #include "nn/fp8_linears.h"
-#include "models/gpt2.h"
-#include "models/llama.h"
+#include "models/model_config.h"
 #include "observe/observe.h"
 #include "optim/optim.h"
 #include "shard/shard.h"
@@ -19,11 +18,15 @@
 #include "tests/bench/step/own.h"
 #include "tests/bench/step/profile.h"
 
-static const accel_gpt2_t gpt2_124m = {
-    .layers = 12, .heads = 12, .width = 768, .context = 1024, .vocab = 50304
-};
+static const accel_model_config_t gpt2_124m = { .model_type = "gpt2",
+                                                .layers = 12,
+                                                .heads = 12,
+                                                .width = 768,
+                                                .context = 1024,
+                                                .vocab = 50304 };
 /* 56 M parameters. */
-static const accel_llama_t llama_56m = {
+static const accel_model_config_t llama_56m = {
+    .model_type = "llama",
     .layers = 8,
     .heads = 8,
     .kv_heads = 4,
@@ -88,8 +91,7 @@ static accel_status_t open_all(struct own *w, accel_error_t *err)
     if (st)
         return st;
     w->base_bytes = observe_memory(NULL);
-    w->model = w->o.llama ? llama_new(&w->g, &llama_56m, err)
-                          : gpt2_new(&w->g, &gpt2_124m, err);
+    w->model = model_new(&w->g, w->o.llama ? &llama_56m : &gpt2_124m, err);
     if (!w->model)
         return err->code;
     st = nn_units_build(w->model, true, "", &w->units, err);

@@ -14,11 +14,11 @@
 enum {
     /* A number is written every few ops, one small kernel each: 16 are half a block
      * of a transformer with its backward, which is near enough for a message, and 14
-     * kernels in a step of GPT-2 with 12 blocks. It counts ops; no launch's shape
+     * kernels in a step of a model with 12 blocks. It counts ops; no launch's shape
      * matters. */
     OPS_PER_NUMBER = 16,
-    /* ops with ids that are remembered: those of 64 micro-batches of BERT, whose model
-     * has four */
+    /* ops with ids that are remembered: those of 64 micro-batches of a model that has
+     * four */
     ID_OPS = 256
 };
 
