@@ -64,17 +64,15 @@ static const struct {
     MEMBER(rope.kind),    MEMBER(resid_dropout), MEMBER(embd_dropout),
     MEMBER(attn_dropout), MEMBER(tied),          MEMBER(classifier_dropout),
     MEMBER(mlp_bias),     MEMBER(types),         MEMBER(attention_bias),
-    MEMBER(labels),       MEMBER(head),
+    MEMBER(labels),
 };
 
-/* Is the member a value of config.json? The head and its labels are where the
- * architectures have several. */
+/* Is the member a value of config.json? Labels are where there are several heads. */
 static bool family_has(const struct model_family *f, size_t at)
 {
     const size_t rope = offsetof(accel_model_config_t, rope);
 
-    if (at == offsetof(accel_model_config_t, head) ||
-        at == offsetof(accel_model_config_t, labels))
+    if (at == offsetof(accel_model_config_t, labels))
         return f->architectures[1].name != NULL;
     if (at >= rope && at < rope + sizeof(accel_rope_t))
         at = rope;
@@ -89,14 +87,19 @@ static accel_status_t config_alien(const struct model_family *f,
                                    const accel_model_config_t *c, accel_error_t *err)
 {
     static const char zero[4];
+    bool head = false;
 
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(f->architectures); i++)
+        head |= f->architectures[i].name && f->architectures[i].head == c->head;
+    if (!head)
+        return accel_fail(err, A0612, "leave it 0", "%s: the family has no head %d",
+                          f->type, (int)c->head);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(members); i++)
         if (memcmp((const char *)c + members[i].at, zero, sizeof(zero)) != 0 &&
             !family_has(f, members[i].at))
             return accel_fail(err, A0612, "leave it 0",
-                              "%s: %s is set, which the "
-                              "family does not have",
-                              f->type, members[i].name);
+                              "%s: %s is set, which the family does not have", f->type,
+                              members[i].name);
     return ACCEL_OK;
 }
 

@@ -257,6 +257,9 @@ static void test_refused(struct rig *k)
           "gpt2: rope.kind is set, which the family does not have" },
         { { .model_type = "bert", .kv_heads = 1 },
           "bert: kv_heads is set, which the family does not have" },
+        { { .model_type = "bert", .head = (accel_model_head_t)3 },
+          "bert: the family has no head 3" },
+        { LLAMA(.head = ACCEL_HEAD_CLASSIFY), "llama: the family has no head 2" },
         { { .model_type = "t5" }, "accel does not support the model_type 't5'" },
         { { .layers = 1 }, "accel does not support the model_type ''" },
     };

@@ -70,16 +70,12 @@ static json_t *config_object(const struct model_family *f,
                              const accel_model_config_t *given, const char *dtype)
 {
     accel_model_config_t c = *given;
-    size_t want = 3;
+    size_t want = 3, i = 0;
     json_t *o;
-    size_t i = 0;
 
     model_config_fill(f, &c);
-    while (i + 1 < ACCEL_ARRAY_SIZE(f->architectures) &&
-           f->architectures[i].head != c.head)
+    while (f->architectures[i].head != c.head)
         i++;
-    if (!f->architectures[i].name)
-        i = 0;
     o = json_pack("{s:[s], s:s, s:s}", "architectures", f->architectures[i].name,
                   "model_type", f->type, "torch_dtype", dtype);
     for (const struct model_key *k = f->keys; k->key; k++) {
