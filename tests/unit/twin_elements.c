@@ -4,6 +4,7 @@
  * optimizers.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/maths.h"
