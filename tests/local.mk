@@ -51,6 +51,9 @@ include tests/bench/local.mk
 
 unit_tests += $(gpu_unit_tests)
 check_PROGRAMS += $(unit_tests)
+# `private`: not for what they are made of.
+$(check_PROGRAMS): private LIBTOOL = $(SHELL) $(top_srcdir)/tests/link $(top_builddir)/libtool
+EXTRA_DIST += tests/link
 TESTS += $(unit_tests) $(shell_tests)
 
 # The module for GPUs beside the CPU, on this machine's GPU, with prove; without one all of it

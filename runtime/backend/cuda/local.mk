@@ -129,6 +129,10 @@ if SANITIZER
 # Kernels that leave their arrays are what is looked for. The checks for undefined behaviour
 # would double the time to compile, for arithmetic that the CPU's copy of it is checked for.
 cuda_emulated_cxxflags = -O1 -g1 -fno-sanitize=undefined
+else
+# What a kernel costs there is switches between its threads: -O2 takes longer to compile than
+# all tests of it save.
+cuda_emulated_cxxflags = -O1 -g1
 endif
 if HAVE_CXX
 cuda_emulated = $(patsubst runtime/backend/cuda/%.cu,tests/cuda/module/%.o,$(cuda_sources))
