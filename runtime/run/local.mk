@@ -42,6 +42,7 @@ EXTRA_DIST += doc/preemption.md
 PREEMPTIONS = 200
 check-preempt: check-programs
 	$(AM_TESTS_ENVIRONMENT) ACCEL_LONG_TESTS=1 prove -v --exec '' \
+	    $(top_srcdir)/tests/t/6100-train-preempt.t \
 	    $(top_srcdir)/tests/t/6110-train-timelimit.t \
 	    $(top_srcdir)/tests/t/6130-preempt-table.t
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/6160-preempt-random.t $(PREEMPTIONS) 2 auto user

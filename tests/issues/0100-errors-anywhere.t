@@ -8,7 +8,7 @@
 # goes on from a checkpoint. Whatever that run made of it: the newest checkpoints that were
 # intact or told to be saved are still there, and without the error the next run goes on from
 # the newest intact one. `accel ckpt verify` is the judge.
-# ERRORS_RUNS (15) and ERRORS_SEED (1) widen it: make check-errors.
+# ERRORS_RUNS (10) and ERRORS_SEED (1) widen it: make check-errors.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/../t/lib.sh"
 # shellcheck source=tests/t/train.sh
@@ -19,7 +19,7 @@ need_program mpirun
 shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 [ -f "$shim" ] || skip_all "no shim (shared libraries are off)"
 ! built_with_sanitizer || skip_all "sanitizers and LD_PRELOAD exclude each other"
-runs=${ERRORS_RUNS:-15} seed=${ERRORS_SEED:-1}
+runs=${ERRORS_RUNS:-10} seed=${ERRORS_SEED:-1}
 tap_tmpdir
 cd "$tap_tmp" || bail_out "cannot enter $tap_tmp"
 unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED ACCEL_RESUME

@@ -120,7 +120,7 @@ done
 
 # Linears in fp8: the largest magnitudes of both ranks make the scales. O2 has weights,
 # gradients and moments with scales besides; O3 and AO gather fp8 weights, with the same
-# bits as without.
+# bits as without: a second run of each.
 for recipe in delayed current O2 O3 AO; do
     train_config cpu.yaml FULL_SHARD fp8 2 1
     case $recipe in
@@ -130,15 +130,16 @@ for recipe in delayed current O2 O3 AO; do
     esac
     sed '/use_cpu/d' cpu.yaml >gpu.yaml
     two cpu-fp8-$recipe cpu.yaml
-    for turn in gpu again; do
-        # shellcheck disable=SC2086 # a list of words
-        two $turn-fp8-$recipe gpu.yaml $gpus
-    done
+    # shellcheck disable=SC2086 # a list of words
+    two gpu-fp8-$recipe gpu.yaml $gpus
     close_losses cpu-fp8-$recipe/log.jsonl gpu-fp8-$recipe/log.jsonl $STEPS 1e-2 \
         "fp8, $recipe: the losses of the CPU within 1e-2"
+    contains "$(cat gpu-fp8-$recipe.out)" "linears multiply in fp8" "fp8, $recipe: by GPUs"
+    case $recipe in O? | AO) continue ;; esac
+    # shellcheck disable=SC2086 # a list of words
+    two again-fp8-$recipe gpu.yaml $gpus
     same_bits gpu-fp8-$recipe/log.jsonl again-fp8-$recipe/log.jsonl
     ok $? "fp8, $recipe: the same run again gives the same bits"
-    contains "$(cat gpu-fp8-$recipe.out)" "linears multiply in fp8" "fp8, $recipe: by GPUs"
 done
 same_bits gpu-fp8-O2/log.jsonl gpu-fp8-O3/log.jsonl
 ok $? "fp8, O3: the bits of O2"
