@@ -66,130 +66,101 @@ libaccelckpt_core_libs = $(HDF5_LIBS) $(XXHASH_LIBS) -lpthread
 libaccelckpt_la_LIBADD = libaccelckpt_core.la libacommon.la $(libaccelckpt_core_libs)
 EXTRA_DIST += checkpoint/libaccelckpt.map
 
+# Programs that need no more of us.
+ckpt_ldadd = libworld.la libtap.la libaccelckpt_core.la libacommon.la $(libaccelckpt_core_libs) \
+	-ldl -lm
+
 unit_tests += tests/unit/test_ckpt_boxes
 
 unit_tests += tests/unit/test_ckpt_save
-tests_unit_test_ckpt_save_SOURCES = tests/unit/test_ckpt_save.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 
 unit_tests += tests/unit/test_ckpt_one_file
-tests_unit_test_ckpt_one_file_SOURCES = tests/unit/test_ckpt_one_file.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_unit_test_ckpt_one_file_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_one_file_LDADD = $(ckpt_ldadd)
 tests_unit_test_ckpt_one_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync \
 	-Wl,--wrap=pwrite
 
 unit_tests += tests/unit/test_keep
-tests_unit_test_keep_SOURCES = tests/unit/test_keep.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
 tests_unit_test_keep_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=ckpt_identify
-tests_unit_test_keep_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_unit_test_keep_LDADD = $(ckpt_ldadd)
 
 unit_tests += tests/unit/test_show_state
-tests_unit_test_show_state_SOURCES = tests/unit/test_show_state.c cli/data/ckpt_state.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_unit_test_show_state_LDADD = $(tests_unit_test_keep_LDADD)
+tests_unit_test_show_state_SOURCES = tests/unit/test_show_state.c cli/data/ckpt_state.c
+tests_unit_test_show_state_LDADD = $(ckpt_ldadd)
 
 unit_tests += tests/unit/test_ckpt_manifest
-tests_unit_test_ckpt_manifest_SOURCES = tests/unit/test_ckpt_manifest.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_unit_test_ckpt_manifest_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_manifest_LDADD = $(ckpt_ldadd)
 tests_unit_test_ckpt_manifest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
 	-Wl,--wrap=calloc -Wl,--wrap=realloc
 
 unit_tests += tests/unit/test_ckpt_format
-tests_unit_test_ckpt_format_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_format_LDADD = $(ckpt_ldadd)
 
 if HAVE_HDF5
 unit_tests += tests/unit/test_ckpt_write
-tests_unit_test_ckpt_write_SOURCES = tests/unit/test_ckpt_write.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_unit_test_ckpt_write_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_write_LDADD = $(ckpt_ldadd)
 tests_unit_test_ckpt_write_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite \
 	-Wl,--wrap=pread -Wl,--wrap=fallocate -Wl,--wrap=fsync -Wl,--wrap=mmap \
 	-Wl,--wrap=nanosleep -Wl,--wrap=clock_ns
 tests_unit_test_ckpt_write_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS)
 unit_tests += tests/unit/test_ckpt_copy
-tests_unit_test_ckpt_copy_SOURCES = tests/unit/test_ckpt_copy.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_unit_test_ckpt_copy_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_copy_LDADD = $(ckpt_ldadd)
 tests_unit_test_ckpt_copy_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pread
 endif
 # Calls of the system that fail where a test says so.
-call_faults = tests/unit/call_faults.c tests/unit/call_faults.h \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+call_faults = tests/unit/call_faults.c tests/unit/call_faults.h
 call_faults_wrap = -Wl,--wrap=open -Wl,--wrap=openat -Wl,--wrap=fstat -Wl,--wrap=pread \
 	-Wl,--wrap=readdir -Wl,--wrap=fsync -Wl,--wrap=renameat2 -Wl,--wrap=nanosleep \
 	-Wl,--wrap=faccessat
 unit_tests += tests/unit/test_ckpt_access tests/unit/test_ckpt_unreadable
 tests_unit_test_ckpt_access_SOURCES = tests/unit/test_ckpt_access.c $(call_faults)
-tests_unit_test_ckpt_access_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_unit_test_ckpt_access_LDADD = $(ckpt_ldadd)
 tests_unit_test_ckpt_access_LDFLAGS = $(AM_LDFLAGS) $(call_faults_wrap)
 tests_unit_test_ckpt_unreadable_SOURCES = tests/unit/test_ckpt_unreadable.c $(call_faults)
-tests_unit_test_ckpt_unreadable_LDADD = $(tests_unit_test_ckpt_access_LDADD)
+tests_unit_test_ckpt_unreadable_LDADD = $(ckpt_ldadd)
 tests_unit_test_ckpt_unreadable_LDFLAGS = $(tests_unit_test_ckpt_access_LDFLAGS)
 # Calls of the system by the program's own definitions, which libhdf5 finds first, too.
-disk_shim = tests/unit/disk_shim.c tests/unit/disk_shim.h \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+disk_shim = tests/unit/disk_shim.c tests/unit/disk_shim.h
 
 power_model = tests/unit/power_model.c tests/unit/power_model.h
 unit_tests += tests/unit/test_ckpt_power
 tests_unit_test_ckpt_power_SOURCES = tests/unit/test_ckpt_power.c $(power_model) $(disk_shim)
-tests_unit_test_ckpt_power_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -ldl -lm
+tests_unit_test_ckpt_power_LDADD = $(ckpt_ldadd)
 
 unit_tests += tests/unit/test_ckpt_agree
 tests_unit_test_ckpt_agree_SOURCES = tests/unit/test_ckpt_agree.c $(disk_shim)
-tests_unit_test_ckpt_agree_LDADD = $(tests_unit_test_ckpt_power_LDADD)
+tests_unit_test_ckpt_agree_LDADD = $(ckpt_ldadd)
 
 unit_tests += tests/unit/test_ckpt_verify
 tests_unit_test_ckpt_verify_SOURCES = tests/unit/test_ckpt_verify.c $(disk_shim) \
 	cli/data/isolate.c cli/data/isolate.h
-tests_unit_test_ckpt_verify_LDADD = $(tests_unit_test_ckpt_power_LDADD)
+tests_unit_test_ckpt_verify_LDADD = $(ckpt_ldadd)
 
 if HAVE_HDF5
 unit_tests += tests/unit/test_ckpt_forged
 tests_unit_test_ckpt_forged_SOURCES = tests/unit/test_ckpt_forged.c $(disk_shim) \
 	cli/data/isolate.c cli/data/isolate.h
 tests_unit_test_ckpt_forged_CFLAGS = $(AM_CFLAGS) $(HDF5_CFLAGS)
-tests_unit_test_ckpt_forged_LDADD = $(tests_unit_test_ckpt_power_LDADD)
+tests_unit_test_ckpt_forged_LDADD = $(ckpt_ldadd)
 endif
 
 noinst_PROGRAMS += tests/bench/bench_ckpt
-tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c \
-	tests/bench/step/peer.c tests/bench/step/peer.h \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
+tests_bench_bench_ckpt_SOURCES = tests/bench/bench_ckpt.c tests/bench/step/peer.c \
+	tests/bench/step/peer.h
 tests_bench_bench_ckpt_CFLAGS = $(AM_CFLAGS) \
 	-DCKPT_TORCH='"$(abs_top_srcdir)/tests/bench/ckpt_torch.py"'
 EXTRA_DIST += tests/bench/ckpt_torch.py
-tests_bench_bench_ckpt_LDADD = libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs)
+tests_bench_bench_ckpt_LDADD = $(ckpt_ldadd)
 
 noinst_PROGRAMS += tests/bench/bench_ckpt_many
-tests_bench_bench_ckpt_many_SOURCES = tests/bench/bench_ckpt_many.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_bench_bench_ckpt_many_LDADD = libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs)
+tests_bench_bench_ckpt_many_LDADD = $(ckpt_ldadd)
 
 check_PROGRAMS += tests/faults/ckpt_kill
-tests_faults_ckpt_kill_SOURCES = tests/faults/ckpt_kill.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_faults_ckpt_kill_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_faults_ckpt_kill_LDADD = $(ckpt_ldadd)
 TESTS += tests/faults/ckpt_kill
 
 # Damage of every kind, found and never used: a few hundred in the suite.
 check_PROGRAMS += tests/faults/ckpt_damage
-tests_faults_ckpt_damage_SOURCES = tests/faults/ckpt_damage.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_faults_ckpt_damage_LDADD = $(tests_faults_ckpt_kill_LDADD)
+tests_faults_ckpt_damage_LDADD = $(ckpt_ldadd)
 TESTS += tests/faults/ckpt_damage
 check-damage: tests/faults/ckpt_damage
 	./tests/faults/ckpt_damage 10000
@@ -209,19 +180,13 @@ EXTRA_DIST += doc/checkpoint-format.md
 
 # What a reader needs that is written from the page alone.
 check_PROGRAMS += tests/helpers/ckpt_shapes
-tests_helpers_ckpt_shapes_SOURCES = tests/helpers/ckpt_shapes.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_helpers_ckpt_shapes_LDADD = libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs)
+tests_helpers_ckpt_shapes_LDADD = $(ckpt_ldadd)
 shell_tests += tests/issues/0220-format-second-reader.t
 shell_tests += tests/issues/0221-format-refused.t
 EXTRA_DIST += tests/helpers/second_reader.py
 
 check_PROGRAMS += tests/faults/ckpt_once
-tests_faults_ckpt_once_SOURCES = tests/faults/ckpt_once.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_faults_ckpt_once_LDADD = libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs)
+tests_faults_ckpt_once_LDADD = $(ckpt_ldadd)
 # -rpath makes libtool build a shared object that is never installed
 check_LTLIBRARIES += tests/faults/failcall.la
 tests_faults_failcall_la_SOURCES = tests/faults/failcall.c
@@ -243,12 +208,6 @@ shell_tests += tests/t/5010-ckpt-faults.t tests/t/5055-ckpt-hostile.t
 shell_tests += tests/t/5030-ckpt-disk.t
 
 unit_tests += tests/unit/test_safetensors_write
-tests_unit_test_safetensors_write_SOURCES = tests/unit/test_safetensors_write.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h
-tests_unit_test_safetensors_write_LDADD = libtap.la libaccelckpt_core.la \
-	libacommon.la $(libaccelckpt_core_libs) -lm
-unit_tests += tests/unit/test_json_bytes
-tests_unit_test_json_bytes_SOURCES = tests/unit/test_json_bytes.c $(run_folder)
-unit_tests += tests/unit/test_safetensors
-tests_unit_test_safetensors_LDADD = libtap.la libaccelckpt_core.la libacommon.la \
-	$(libaccelckpt_core_libs) -lm
+tests_unit_test_safetensors_write_LDADD = $(ckpt_ldadd)
+unit_tests += tests/unit/test_json_bytes tests/unit/test_safetensors
+tests_unit_test_safetensors_LDADD = $(ckpt_ldadd)

@@ -134,9 +134,8 @@ accel_verify_LDADD = libaccelckpt_core.la libacommon.la $(SMARTCOLS_LIBS) \
 	$(libaccelckpt_core_libs) -lm
 
 unit_tests += tests/unit/test_ckpt_weights
-tests_unit_test_ckpt_weights_SOURCES = tests/unit/test_ckpt_weights.c \
-	tests/unit/ckpt_world.c tests/unit/ckpt_world.h \
-	cli/data/ckpt_cmd.h cli/data/ckpt_parts.c cli/data/ckpt_weights.c
+tests_unit_test_ckpt_weights_SOURCES = tests/unit/test_ckpt_weights.c cli/data/ckpt_cmd.h \
+	cli/data/ckpt_parts.c cli/data/ckpt_weights.c
 tests_unit_test_ckpt_weights_LDADD = $(unit_ldadd) -lm
 
 unit_tests += tests/unit/test_selftest
@@ -145,7 +144,7 @@ tests_unit_test_selftest_SOURCES = tests/unit/test_selftest.c cli/cli.c \
 	cli/selftest/result.c cli/selftest/storage.c \
 	cli/selftest/short_run.c
 tests_unit_test_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
-tests_unit_test_selftest_LDADD = $(fork_ldadd) $(SMARTCOLS_LIBS)
+tests_unit_test_selftest_LDADD = $(unit_ldadd) $(SMARTCOLS_LIBS)
 tests_unit_test_selftest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_gather \
 	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce \
 	-Wl,--wrap=comm_broadcast -Wl,--wrap=accel_ckpt_read

@@ -138,10 +138,10 @@ tests_unit_test_plugin_job_LDADD = libtap.la libacommon.la -lm -ldl
 # The whole plugin, loaded into a stand-in for srun.
 unit_tests += tests/unit/test_srun_end
 tests_unit_test_srun_end_SOURCES = tests/unit/test_srun_end.c tests/unit/srun_rows.c \
-	tests/unit/srun_rows.h $(run_folder)
+	tests/unit/srun_rows.h
 tests_unit_test_srun_end_CFLAGS = $(plugin_cflags)
 tests_unit_test_srun_end_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
-tests_unit_test_srun_end_LDADD = libtap.la libacommon.la -lm -ldl
+tests_unit_test_srun_end_LDADD = libworld.la libtap.la libacommon.la -lm -ldl
 EXTRA_tests_unit_test_srun_end_DEPENDENCIES = $(pkglib_LTLIBRARIES)
 check_PROGRAMS += tests/helpers/fake_spank
 tests_helpers_fake_spank_CFLAGS = $(AM_CFLAGS) $(SLURM_CFLAGS)

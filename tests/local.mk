@@ -2,6 +2,40 @@
 noinst_LTLIBRARIES += libtap.la
 libtap_la_SOURCES = tests/tap.c tests/tap.h
 
+# Worlds: ranks, folders, runs and models that tests share. Their calls are wrapped in programs that
+# name them below, or wrap them beside others.
+noinst_LTLIBRARIES += libworld.la
+libworld_la_SOURCES = tests/world/ckpt_world.c tests/world/ckpt_world.h \
+	tests/world/config_files.c tests/world/config_files.h tests/world/cuda_device.c \
+	tests/world/cuda_device.h tests/world/cuda_run.c tests/world/cuda_run.h \
+	tests/world/fork_world.c tests/world/fork_world.h tests/world/held_run.c \
+	tests/world/held_run.h tests/world/loader_world.c tests/world/loader_world.h \
+	tests/world/model_run.c tests/world/model_run.h tests/world/number_run.c \
+	tests/world/number_run.h tests/world/op_rig.c tests/world/op_rig.h tests/world/open_world.c \
+	tests/world/open_world.h tests/world/ranks_world.c tests/world/ranks_world.h \
+	tests/world/resident.c tests/world/resident.h tests/world/run_folder.c \
+	tests/world/run_folder.h tests/world/run_net.c tests/world/run_net.h \
+	tests/world/run_tokens.c tests/world/run_tokens.h tests/world/shard_world.c \
+	tests/world/shard_world.h tests/world/staging_world.c tests/world/staging_world.h
+weights_data = -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
+libworld_la_CPPFLAGS = $(AM_CPPFLAGS) $(weights_data)
+open_world_wraps = -Wl,--wrap=boot_open -Wl,--wrap=boot_leave -Wl,--wrap=boot_free
+open_world_tests = tests/bench/bench_saves tests/faults/save_calls tests/faults/save_kill \
+	tests/faults/save_steady tests/faults/state_kill tests/fuzz/fuzz_calls \
+	tests/unit/test_averages tests/unit/test_damaged_forms tests/unit/test_first_lines \
+	tests/unit/test_fp16_run tests/unit/test_groups tests/unit/test_large_masters \
+	tests/unit/test_level_memory tests/unit/test_loader_lives tests/unit/test_loader_train \
+	tests/unit/test_local_sgd tests/unit/test_model_weights tests/unit/test_moments_run \
+	tests/unit/test_narrow_refused tests/unit/test_objects tests/unit/test_one_fails \
+	tests/unit/test_sample_wait tests/unit/test_schedules tests/unit/test_second_optim \
+	tests/unit/test_settings
+$(open_world_tests): private AM_LDFLAGS += $(open_world_wraps)
+shard_world_tests = tests/unit/test_cuda_objects tests/unit/test_narrow_copies \
+	tests/unit/test_narrow_gradients tests/unit/test_narrow_means tests/unit/test_queues \
+	tests/unit/test_shard tests/unit/test_shard_costs tests/unit/test_shard_limits
+$(shard_world_tests): private AM_LDFLAGS += -Wl,--wrap=comm_all_gather \
+	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce
+
 unit_tests += tests/unit/test_common tests/unit/test_repeat_list \
 	tests/unit/test_common_paths tests/unit/test_floats tests/unit/test_wire
 

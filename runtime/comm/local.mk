@@ -39,10 +39,8 @@ unit_tests += tests/unit/test_comm
 tests_unit_test_comm_SOURCES = tests/unit/test_comm.c tests/unit/comm_groups.c \
 	tests/unit/comm_ref.c \
 	tests/unit/comm_ref.h
-tests_unit_test_comm_LDADD = $(fork_ldadd)
 
 unit_tests += tests/unit/test_comm_reduce tests/unit/test_comm_faults
-tests_unit_test_comm_faults_LDADD = $(fork_ldadd)
 
 # libnccl.so.2 as tests want it: between processes of this machine; and one that lacks a
 # function. -rpath makes it shared.
@@ -62,25 +60,19 @@ tests_unit_test_comm_nccl_SOURCES = tests/unit/test_comm_nccl.c \
 tests_unit_test_comm_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS) $(NCCL_CFLAGS) \
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"' \
 	-DNCCL_INCOMPLETE='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl_incomplete.so"'
-tests_unit_test_comm_nccl_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_comm_nodes
 node_calls_sources = tests/unit/node_calls.c tests/unit/node_calls.h
 node_calls_cppflags = $(AM_CPPFLAGS) \
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"'
 tests_unit_test_comm_nodes_SOURCES = tests/unit/test_comm_nodes.c $(node_calls_sources)
 tests_unit_test_comm_nodes_CPPFLAGS = $(node_calls_cppflags)
-tests_unit_test_comm_nodes_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_node_sums
 tests_unit_test_node_sums_SOURCES = tests/unit/test_node_sums.c $(node_calls_sources)
 tests_unit_test_node_sums_CPPFLAGS = $(node_calls_cppflags)
-tests_unit_test_node_sums_LDADD = $(fork_ldadd)
 gpu_unit_tests += tests/unit/test_comm_nccl_device
-tests_unit_test_comm_nccl_device_SOURCES = tests/unit/test_comm_nccl_device.c \
-	$(cuda_device_sources)
 tests_unit_test_comm_nccl_device_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags) \
 	-DCUDA_STANDIN='"$(abs_top_builddir)/tests/cuda/accel_cuda.so"' \
 	-DNCCL_STANDIN='"$(abs_top_builddir)/tests/cuda/.libs/fake_nccl.so"'
-tests_unit_test_comm_nccl_device_LDADD = $(fork_ldadd)
 
 shell_tests += tests/t/3000-comm-slurm.t tests/t/4180-train-gpus.t \
 	tests/t/4190-train-memory.t

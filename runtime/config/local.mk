@@ -42,18 +42,11 @@ shell_tests += tests/t/1070-config-engines.t tests/issues/0375-config-accepted.t
 
 unit_tests += tests/unit/test_config tests/unit/test_config_encode \
 	tests/unit/test_config_maps tests/unit/test_config_sources tests/unit/test_config_levels
-config_files = tests/unit/config_files.c tests/unit/config_files.h
-tests_unit_test_config_maps_SOURCES = tests/unit/test_config_maps.c $(config_files)
-tests_unit_test_config_levels_SOURCES = tests/unit/test_config_levels.c $(config_files)
 tests_unit_test_config_encode_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=config_schema
-tests_unit_test_config_sources_SOURCES = tests/unit/test_config_sources.c $(config_files)
 
 unit_tests += tests/unit/test_config_program
-tests_unit_test_config_program_SOURCES = tests/unit/test_config_program.c $(config_files)
 
 unit_tests += tests/unit/test_config_keys tests/unit/test_config_limits \
 	tests/unit/test_config_shape
-tests_unit_test_config_limits_SOURCES = tests/unit/test_config_limits.c $(config_files)
-tests_unit_test_config_shape_SOURCES = tests/unit/test_config_shape.c $(config_files)
 
 unit_tests += tests/unit/test_environ

@@ -32,58 +32,26 @@ tests_unit_test_batch_plan_SOURCES = tests/unit/test_batch_plan.c \
 tests_unit_test_batch_plan_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \
 	-DGOLDEN='"$(abs_top_srcdir)/tests/data/loader/dataloader_shards.json"'
 EXTRA_DIST += tests/data/loader
-loader_world = tests/unit/loader_world.c tests/unit/loader_world.h
 unit_tests += tests/unit/test_loader
 tests_unit_test_loader_SOURCES = tests/unit/test_loader.c tests/unit/accelerate_rule.c \
-	tests/unit/accelerate_rule.h $(loader_world)
-tests_unit_test_loader_LDADD = $(fork_ldadd)
-unit_tests += tests/unit/test_loader_batch
-tests_unit_test_loader_batch_SOURCES = tests/unit/test_loader_batch.c $(loader_world)
-tests_unit_test_loader_batch_LDADD = $(fork_ldadd)
-unit_tests += tests/unit/test_loader_steady
-tests_unit_test_loader_steady_SOURCES = tests/unit/test_loader_steady.c $(loader_world) \
-	$(malloc_count_sources)
-tests_unit_test_loader_steady_LDADD = $(fork_ldadd)
+	tests/unit/accelerate_rule.h
+unit_tests += tests/unit/test_loader_batch tests/unit/test_loader_steady
+tests_unit_test_loader_steady_SOURCES = tests/unit/test_loader_steady.c $(malloc_count_sources)
 unit_tests += tests/unit/test_loader_run
-tests_unit_test_loader_run_SOURCES = tests/unit/test_loader_run.c $(run_folder)
 # In checkpoints of runs.
 unit_tests += tests/unit/test_loader_lives
-tests_unit_test_loader_lives_SOURCES = tests/unit/test_loader_lives.c $(open_world) \
-	$(run_folder)
-tests_unit_test_loader_lives_LDADD = $(fork_ldadd)
-tests_unit_test_loader_lives_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 # A stop while a sample is waited for.
-unit_tests += tests/unit/test_sample_wait
-tests_unit_test_sample_wait_SOURCES = tests/unit/test_sample_wait.c $(open_world) \
-	$(run_folder)
-tests_unit_test_sample_wait_LDADD = $(fork_ldadd)
-tests_unit_test_sample_wait_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_loader_train
-tests_unit_test_loader_train_SOURCES = tests/unit/test_loader_train.c $(open_world) \
-	$(run_folder)
-tests_unit_test_loader_train_LDADD = $(fork_ldadd)
-tests_unit_test_loader_train_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
+unit_tests += tests/unit/test_sample_wait tests/unit/test_loader_train
 # Accelerate's rows through the public calls.
 unit_tests += tests/unit/test_loader_rows
-tests_unit_test_loader_rows_SOURCES = tests/unit/test_loader_rows.c $(loader_world) \
-	$(ranks_world)
 tests_unit_test_loader_rows_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) \
 	-DGOLDEN='"$(abs_top_srcdir)/tests/data/loader/dataloader_shards.json"'
-tests_unit_test_loader_rows_LDADD = $(fork_ldadd)
 unit_tests += tests/unit/test_loader_metrics
-tests_unit_test_loader_metrics_SOURCES = tests/unit/test_loader_metrics.c $(loader_world) \
-	$(ranks_world)
-tests_unit_test_loader_metrics_LDADD = $(fork_ldadd)
 
 # Beside Accelerate itself, where Python has it.
 check_PROGRAMS += tests/helpers/loader_rows
 shell_tests += tests/t/4220-loaders-accelerate.t tests/issues/0364-empty-source.t
 
 gpu_unit_tests += tests/unit/test_cuda_loader
-tests_unit_test_cuda_loader_SOURCES = tests/unit/test_cuda_loader.c $(cuda_device_sources)
 
 unit_tests += tests/unit/test_loader_step
-tests_unit_test_loader_step_SOURCES = tests/unit/test_loader_step.c tests/unit/model_run.c \
-	tests/unit/model_run.h
-tests_unit_test_loader_step_CFLAGS = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
-tests_unit_test_loader_step_LDADD = $(fork_ldadd)

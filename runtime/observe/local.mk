@@ -8,6 +8,4 @@ libaccel_core_la_SOURCES += \
 	runtime/observe/process_memory.c \
 	runtime/observe/step_record.c
 
-unit_tests += tests/unit/test_memory_left
-tests_unit_test_memory_left_SOURCES = tests/unit/test_memory_left.c $(run_folder)
-unit_tests += tests/unit/test_observe tests/unit/test_lines
+unit_tests += tests/unit/test_memory_left tests/unit/test_observe tests/unit/test_lines

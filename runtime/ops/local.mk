@@ -29,18 +29,14 @@ libaccel_core_la_SOURCES += \
 
 unit_tests += tests/unit/test_ops
 tests_unit_test_ops_SOURCES = tests/unit/test_ops.c tests/unit/reference.c \
-	tests/unit/reference.h tests/unit/resident.c tests/unit/resident.h
+	tests/unit/reference.h
 
 unit_tests += tests/unit/test_attention
-tests_unit_test_attention_SOURCES = tests/unit/test_attention.c tests/unit/op_rig.c \
-	tests/unit/op_rig.h
 
 # The op table, for any test that runs it on a backend.
 optable_sources = tests/unit/optable.c tests/unit/optable.h tests/unit/optable_beside.c \
 	tests/unit/optable_elementwise.c tests/unit/optable_golden.c \
-	tests/unit/optable_linear.c \
-	tests/unit/optable_rows.c tests/unit/optable_views.c tests/unit/resident.c \
-	tests/unit/resident.h
+	tests/unit/optable_linear.c tests/unit/optable_rows.c tests/unit/optable_views.c
 
 unit_tests += tests/unit/test_optable
 tests_unit_test_optable_SOURCES = tests/unit/test_optable.c $(optable_sources)
@@ -53,26 +49,14 @@ update-ops-golden: tests/unit/test_optable$(EXEEXT)
 .PHONY: update-ops-golden
 
 unit_tests += tests/unit/test_cross_entropy
-tests_unit_test_cross_entropy_SOURCES = tests/unit/test_cross_entropy.c \
-	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
 
 unit_tests += tests/unit/test_kept_logits
-tests_unit_test_kept_logits_SOURCES = tests/unit/test_kept_logits.c \
-	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
 
 unit_tests += tests/unit/test_linear
-tests_unit_test_linear_SOURCES = tests/unit/test_linear.c tests/unit/resident.c \
-	tests/unit/resident.h
 
 unit_tests += tests/unit/test_fp8_linear
-tests_unit_test_fp8_linear_SOURCES = tests/unit/test_fp8_linear.c \
-	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
 
 unit_tests += tests/unit/test_fp8_waits
-tests_unit_test_fp8_waits_SOURCES = tests/unit/test_fp8_waits.c \
-	tests/unit/op_rig.c tests/unit/op_rig.h tests/unit/resident.c tests/unit/resident.h
 
 unit_tests += tests/unit/test_rope
-tests_unit_test_rope_SOURCES = tests/unit/test_rope.c tests/unit/op_rig.c \
-	tests/unit/op_rig.h
 EXTRA_DIST += tests/data/ops

@@ -15,7 +15,6 @@ libaccel_core_la_SOURCES += \
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 unit_tests += tests/unit/test_requeue tests/unit/test_stop_answers
-tests_unit_test_stop_answers_SOURCES = tests/unit/test_stop_answers.c $(run_folder)
 tests_unit_test_stop_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_broadcast \
 	-Wl,--wrap=comm_barrier -Wl,--wrap=comm_all_reduce
 check_PROGRAMS += tests/helpers/several
@@ -29,7 +28,6 @@ tests_helpers_stepper_LDADD = libacommon.la -lm
 unit_tests += tests/unit/test_lease tests/unit/test_signals tests/unit/test_warning
 
 unit_tests += tests/unit/test_train_reshard
-tests_unit_test_train_reshard_LDADD = $(fork_ldadd)
 
 # Whole runs of the reference trainer.
 shell_tests += tests/t/5120-train-lease.t tests/t/6110-train-timelimit.t \
@@ -55,144 +53,57 @@ check-programs: all $(check_PROGRAMS)
 
 unit_tests += tests/unit/test_train_state
 
-# The folder of tests that open runs.
-run_folder = tests/unit/run_folder.c tests/unit/run_folder.h
-
 # Weights in Hugging Face's format, into the shards and out of them.
 unit_tests += tests/unit/test_weights
-model_run_sources = tests/unit/model_run.c tests/unit/model_run.h
-model_run_cflags = $(AM_CFLAGS) -DDATA='"$(abs_top_srcdir)/tests/data/weights"'
-tests_unit_test_weights_SOURCES = tests/unit/test_weights.c $(model_run_sources)
-tests_unit_test_weights_CFLAGS = $(model_run_cflags)
-tests_unit_test_weights_LDADD = $(fork_ldadd)
-unit_tests += tests/unit/test_params
-tests_unit_test_params_SOURCES = tests/unit/test_params.c $(run_folder) $(model_run_sources)
-tests_unit_test_params_CFLAGS = $(model_run_cflags)
-tests_unit_test_params_LDADD = $(fork_ldadd)
-unit_tests += tests/unit/test_program_state
-tests_unit_test_program_state_SOURCES = tests/unit/test_program_state.c $(model_run_sources)
-tests_unit_test_program_state_CFLAGS = $(model_run_cflags)
-tests_unit_test_program_state_LDADD = $(fork_ldadd)
-unit_tests += tests/unit/test_place_cards
-tests_unit_test_place_cards_SOURCES = tests/unit/test_place_cards.c $(run_net)
-tests_unit_test_place_cards_LDADD = $(fork_ldadd)
+tests_unit_test_weights_CPPFLAGS = $(AM_CPPFLAGS) $(weights_data)
+unit_tests += tests/unit/test_params tests/unit/test_program_state \
+	tests/unit/test_place_cards
 tests_unit_test_place_cards_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=boot_exchange
 unit_tests += tests/unit/test_objects_forged
-tests_unit_test_objects_forged_SOURCES = tests/unit/test_objects_forged.c $(run_net)
-tests_unit_test_objects_forged_LDADD = $(fork_ldadd)
 tests_unit_test_objects_forged_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=registered_save
 unit_tests += tests/unit/test_train_resume
-tests_unit_test_train_resume_SOURCES = tests/unit/test_train_resume.c $(model_run_sources)
-tests_unit_test_train_resume_CFLAGS = $(model_run_cflags)
-tests_unit_test_train_resume_LDADD = $(fork_ldadd)
 tests_unit_test_train_resume_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=openat
 gpu_unit_tests += tests/unit/test_cuda_models
-tests_unit_test_cuda_models_SOURCES = tests/unit/test_cuda_models.c $(cuda_device_sources) \
-	$(model_run_sources)
-tests_unit_test_cuda_models_CFLAGS = $(model_run_cflags)
 EXTRA_DIST += tests/data/weights doc/weights.md
 
-gpu_unit_tests += tests/unit/test_cuda_attempt
-tests_unit_test_cuda_attempt_SOURCES = tests/unit/test_cuda_attempt.c $(cuda_device_sources) \
-	$(model_run_sources)
-tests_unit_test_cuda_attempt_CFLAGS = $(model_run_cflags)
-gpu_unit_tests += tests/unit/test_cuda_step
-cuda_run_sources = $(cuda_device_sources) tests/unit/cuda_run.c tests/unit/cuda_run.h
-tests_unit_test_cuda_step_SOURCES = tests/unit/test_cuda_step.c $(cuda_run_sources)
+gpu_unit_tests += tests/unit/test_cuda_attempt tests/unit/test_cuda_step
 tests_unit_test_cuda_step_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 gpu_unit_tests += tests/unit/test_cuda_fp8
-tests_unit_test_cuda_fp8_SOURCES = tests/unit/test_cuda_fp8.c $(cuda_run_sources)
 tests_unit_test_cuda_fp8_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
-gpu_unit_tests += tests/unit/test_cuda_masters
-tests_unit_test_cuda_masters_SOURCES = tests/unit/test_cuda_masters.c $(cuda_run_sources)
-gpu_unit_tests += tests/unit/test_cuda_ids
-tests_unit_test_cuda_ids_SOURCES = tests/unit/test_cuda_ids.c $(cuda_run_sources)
+gpu_unit_tests += tests/unit/test_cuda_masters tests/unit/test_cuda_ids
 unit_tests += tests/unit/test_cuda_room
-tests_unit_test_cuda_room_SOURCES = tests/unit/test_cuda_room.c $(cuda_run_sources) \
-	$(cuda_counts_sources)
+tests_unit_test_cuda_room_SOURCES = tests/unit/test_cuda_room.c $(cuda_counts_sources)
 tests_unit_test_cuda_room_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 
 unit_tests += tests/unit/test_save_last
 tests_unit_test_save_last_SOURCES = tests/unit/test_save_last.c $(disk_shim)
-tests_unit_test_save_last_LDADD = $(unit_ldadd) -ldl
-unit_tests += tests/unit/test_units
-tests_unit_test_units_SOURCES = tests/unit/test_units.c $(run_folder)
-unit_tests += tests/unit/test_int8_input
-tests_unit_test_int8_input_SOURCES = tests/unit/test_int8_input.c $(run_folder)
-unit_tests += tests/unit/test_objects
-run_net = tests/unit/run_net.c tests/unit/run_net.h $(open_world) $(run_folder)
-run_tokens = tests/unit/run_tokens.c tests/unit/run_tokens.h
-tests_unit_test_objects_SOURCES = tests/unit/test_objects.c $(run_net)
-tests_unit_test_objects_LDADD = $(fork_ldadd)
-tests_unit_test_objects_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_local_sgd
-tests_unit_test_local_sgd_SOURCES = tests/unit/test_local_sgd.c $(run_net) \
-	tests/unit/number_run.c tests/unit/number_run.h
-tests_unit_test_local_sgd_LDADD = $(fork_ldadd)
-tests_unit_test_local_sgd_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_powersgd_run
-tests_unit_test_powersgd_run_SOURCES = tests/unit/test_powersgd_run.c $(run_net)
-tests_unit_test_powersgd_run_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_units tests/unit/test_int8_input tests/unit/test_objects \
+	tests/unit/test_local_sgd tests/unit/test_powersgd_run
 tests_unit_test_powersgd_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=comm_all_reduce
-unit_tests += tests/unit/test_damaged_forms
-tests_unit_test_damaged_forms_SOURCES = tests/unit/test_damaged_forms.c $(run_net)
-tests_unit_test_damaged_forms_LDADD = $(fork_ldadd)
-tests_unit_test_damaged_forms_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_moments_run
-tests_unit_test_moments_run_SOURCES = tests/unit/test_moments_run.c $(run_net)
-tests_unit_test_moments_run_LDADD = $(fork_ldadd)
-tests_unit_test_moments_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_fp16_run
-tests_unit_test_fp16_run_SOURCES = tests/unit/test_fp16_run.c $(run_net)
-tests_unit_test_fp16_run_LDADD = $(fork_ldadd)
-tests_unit_test_fp16_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_fp8_run
-tests_unit_test_fp8_run_SOURCES = tests/unit/test_fp8_run.c $(run_net) \
-	$(run_tokens)
-tests_unit_test_fp8_run_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_damaged_forms tests/unit/test_moments_run \
+	tests/unit/test_fp16_run tests/unit/test_fp8_run
 tests_unit_test_fp8_run_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=pread
 # Any bits in the scales of a checkpoint: 8 in the suite.
 check-scales: tests/unit/test_fp8_run
 	./tests/unit/test_fp8_run 3000
 .PHONY: check-scales
 unit_tests += tests/unit/test_module_precision
-tests_unit_test_module_precision_SOURCES = tests/unit/test_module_precision.c $(run_net) \
-	$(run_tokens)
-tests_unit_test_module_precision_LDADD = $(fork_ldadd)
 tests_unit_test_module_precision_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=comm_all_gather -Wl,--wrap=comm_reduce_scatter
 unit_tests += tests/unit/test_fp8_gather
-tests_unit_test_fp8_gather_SOURCES = tests/unit/test_fp8_gather.c $(run_net) \
-	$(run_tokens)
-tests_unit_test_fp8_gather_LDADD = $(fork_ldadd)
 tests_unit_test_fp8_gather_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=comm_all_gather
-unit_tests += tests/unit/test_large_masters
-tests_unit_test_large_masters_SOURCES = tests/unit/test_large_masters.c $(run_net)
-tests_unit_test_large_masters_LDADD = $(fork_ldadd)
-tests_unit_test_large_masters_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_level_memory
-tests_unit_test_level_memory_SOURCES = tests/unit/test_level_memory.c $(run_net)
-tests_unit_test_level_memory_LDADD = $(fork_ldadd)
-tests_unit_test_level_memory_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_plan_saves
-tests_unit_test_plan_saves_SOURCES = tests/unit/test_plan_saves.c $(run_net)
-tests_unit_test_plan_saves_LDADD = $(fork_ldadd)
+unit_tests += tests/unit/test_large_masters tests/unit/test_level_memory \
+	tests/unit/test_plan_saves
 tests_unit_test_plan_saves_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) -Wl,--wrap=malloc \
 	-Wl,--wrap=free -Wl,--wrap=ckpt_stage_map -Wl,--wrap=ckpt_stage_unmap
 unit_tests += tests/unit/test_fp8_kept
-tests_unit_test_fp8_kept_SOURCES = tests/unit/test_fp8_kept.c $(run_net) \
-	$(run_tokens)
-tests_unit_test_fp8_kept_LDADD = $(fork_ldadd)
 tests_unit_test_fp8_kept_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=cpu_quantize,--wrap=cpu_quantize_blocks
 unit_tests += tests/unit/test_averages
-tests_unit_test_averages_SOURCES = tests/unit/test_averages.c $(run_net)
-tests_unit_test_averages_LDADD = $(fork_ldadd)
-tests_unit_test_averages_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 # Gradients of accumulated steps.
 check_PROGRAMS += tests/helpers/accumulated
 tests_helpers_accumulated_LDADD = libaccel.la
@@ -200,24 +111,14 @@ tests_helpers_accumulated_LDFLAGS = -no-install
 shell_tests += tests/t/4221-gradients-accelerate.t
 # Weights of one model of several.
 unit_tests += tests/unit/test_model_weights
-tests_unit_test_model_weights_SOURCES = tests/unit/test_model_weights.c $(run_folder) \
-	$(open_world)
-tests_unit_test_model_weights_LDADD = $(fork_ldadd)
-tests_unit_test_model_weights_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 # Config keys that the program sets.
 unit_tests += tests/unit/test_settings
-tests_unit_test_settings_SOURCES = tests/unit/test_settings.c $(run_folder) $(open_world)
-tests_unit_test_settings_LDADD = $(fork_ldadd)
-tests_unit_test_settings_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 check_PROGRAMS += tests/helpers/settings
 tests_helpers_settings_LDADD = libaccel.la
 tests_helpers_settings_LDFLAGS = -no-install
 shell_tests += tests/t/1075-config-program.t tests/t/6015-slurm-program.t
 # A function of the program fails on one rank; the long form has 100 rounds.
 unit_tests += tests/unit/test_one_fails
-tests_unit_test_one_fails_SOURCES = tests/unit/test_one_fails.c $(open_world)
-tests_unit_test_one_fails_LDADD = $(fork_ldadd)
-tests_unit_test_one_fails_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 # One rank fails at every place of a call, with the collectives in step.
 lockstep_wraps = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
 	-Wl,--wrap=reallocarray -Wl,--wrap=strdup -Wl,--wrap=pread -Wl,--wrap=pwrite \
@@ -230,49 +131,16 @@ lockstep_wraps = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
 	-Wl,--wrap=nanosleep -Wl,--wrap=boot_exchange
 unit_tests += tests/unit/test_agreements
 tests_unit_test_agreements_SOURCES = tests/unit/test_agreements.c tests/unit/lockstep.c \
-	tests/unit/lockstep.h tests/unit/agreement_sites.c tests/unit/agreement_sites.h \
-	$(run_net)
-tests_unit_test_agreements_LDADD = $(fork_ldadd)
+	tests/unit/lockstep.h tests/unit/agreement_sites.c tests/unit/agreement_sites.h
 tests_unit_test_agreements_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) $(lockstep_wraps)
-# Runs with models of one number.
-number_run = tests/unit/number_run.c tests/unit/number_run.h $(run_folder)
-unit_tests += tests/unit/test_objects_calls
-tests_unit_test_objects_calls_SOURCES = tests/unit/test_objects_calls.c $(number_run)
-unit_tests += tests/unit/test_schedules
-tests_unit_test_schedules_SOURCES = tests/unit/test_schedules.c $(number_run) \
-	$(open_world)
-tests_unit_test_schedules_LDADD = $(fork_ldadd)
-tests_unit_test_schedules_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_locale
-tests_unit_test_locale_SOURCES = tests/unit/test_locale.c $(number_run) $(open_world)
-tests_unit_test_locale_LDADD = $(fork_ldadd)
-tests_unit_test_locale_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_bounds
-tests_unit_test_bounds_SOURCES = tests/unit/test_bounds.c $(number_run)
-unit_tests += tests/unit/test_narrow_refused
-tests_unit_test_narrow_refused_SOURCES = tests/unit/test_narrow_refused.c $(run_net)
-tests_unit_test_narrow_refused_LDADD = $(fork_ldadd)
-tests_unit_test_narrow_refused_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_second_optim
-tests_unit_test_second_optim_SOURCES = tests/unit/test_second_optim.c $(number_run) \
-	$(open_world)
-tests_unit_test_second_optim_LDADD = $(fork_ldadd)
-tests_unit_test_second_optim_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_groups
-tests_unit_test_groups_SOURCES = tests/unit/test_groups.c $(number_run) \
-	$(accumulate_rows) $(open_world)
-tests_unit_test_groups_LDADD = $(fork_ldadd)
-tests_unit_test_groups_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_calls
-tests_unit_test_calls_SOURCES = tests/unit/test_calls.c $(run_folder)
-unit_tests += tests/unit/test_track_run
-tests_unit_test_track_run_SOURCES = tests/unit/test_track_run.c $(run_folder)
+unit_tests += tests/unit/test_objects_calls tests/unit/test_schedules tests/unit/test_locale \
+	tests/unit/test_bounds tests/unit/test_narrow_refused tests/unit/test_second_optim \
+	tests/unit/test_groups
+tests_unit_test_groups_SOURCES = tests/unit/test_groups.c $(accumulate_rows)
+unit_tests += tests/unit/test_calls tests/unit/test_track_run
 # Batch sizes that fit, regions, seeds.
 unit_tests += tests/unit/test_run_helpers
-tests_unit_test_run_helpers_SOURCES = tests/unit/test_run_helpers.c $(run_folder) $(model_run_sources)
-tests_unit_test_run_helpers_CFLAGS = $(model_run_cflags) $(XXHASH_CFLAGS) \
-	$(RANDOM123_CFLAGS)
-tests_unit_test_run_helpers_LDADD = $(fork_ldadd)
+tests_unit_test_run_helpers_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS) $(RANDOM123_CFLAGS)
 check_PROGRAMS += tests/helpers/weights
 tests_helpers_weights_LDADD = libaccel.la
 tests_helpers_weights_LDFLAGS = -no-install
@@ -280,21 +148,15 @@ shell_tests += tests/t/5040-weights-transformers.t
 shell_tests += tests/t/5130-checkpoint-old.t tests/t/5131-checkpoint-forms.t
 EXTRA_DIST += tests/data/checkpoint-0.1 tests/data/checkpoint-forms
 
-held_run = $(disk_shim) tests/unit/number_run.c tests/unit/number_run.h tests/unit/held_run.c \
-	tests/unit/held_run.h
 unit_tests += tests/unit/test_background
-tests_unit_test_background_SOURCES = tests/unit/test_background.c $(run_folder) $(open_world) \
-	$(held_run) tests/unit/loader_world.h
-tests_unit_test_background_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_background_SOURCES = tests/unit/test_background.c $(disk_shim)
 tests_unit_test_background_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=pthread_join \
 	-Wl,--wrap=accel_ckpt_save_begin -Wl,--wrap=accel_ckpt_save_publish \
 	-Wl,--wrap=accel_ckpt_save_retain -Wl,--wrap=accel_ckpt_save_hurry \
 	-Wl,--wrap=accel_ckpt_save_cancel -Wl,--wrap=background_snapshot
 unit_tests += tests/unit/test_background_auto
-tests_unit_test_background_auto_SOURCES = tests/unit/test_background_auto.c $(run_folder) \
-	$(open_world) $(held_run) tests/unit/loader_world.h
-tests_unit_test_background_auto_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_background_auto_SOURCES = tests/unit/test_background_auto.c $(disk_shim)
 tests_unit_test_background_auto_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=staging_open \
 	-Wl,--wrap=observe_node_left -Wl,--wrap=observe_process_left
@@ -302,31 +164,21 @@ shell_tests += tests/t/5160-train-background.t tests/t/5165-train-keep.t tests/t
 	tests/t/5180-train-deadline.t
 
 unit_tests += tests/unit/test_stop_save
-tests_unit_test_stop_save_SOURCES = tests/unit/test_stop_save.c $(run_folder) $(open_world) \
-	$(held_run) tests/unit/loader_world.h
-tests_unit_test_stop_save_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_stop_save_SOURCES = tests/unit/test_stop_save.c $(disk_shim)
 tests_unit_test_stop_save_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write -Wl,--wrap=deadline_judge \
 	-Wl,--wrap=accel_ckpt_save_hurry
 
 unit_tests += tests/unit/test_no_memory
 tests_unit_test_no_memory_SOURCES = tests/unit/test_no_memory.c tests/unit/scarce.c \
-	tests/unit/scarce.h $(run_folder)
-tests_unit_test_no_memory_LDADD = $(fork_ldadd)
+	tests/unit/scarce.h
 tests_unit_test_no_memory_LDFLAGS = $(AM_LDFLAGS) $(scarce_wraps)
-unit_tests += tests/unit/test_first_lines
-tests_unit_test_first_lines_SOURCES = tests/unit/test_first_lines.c $(run_net)
-tests_unit_test_first_lines_LDADD = $(fork_ldadd)
-tests_unit_test_first_lines_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-unit_tests += tests/unit/test_message_counts
-tests_unit_test_message_counts_SOURCES = tests/unit/test_message_counts.c $(run_folder) \
-	$(open_world) $(held_run) tests/unit/loader_world.h
-tests_unit_test_message_counts_LDADD = $(fork_ldadd) -ldl
+unit_tests += tests/unit/test_first_lines tests/unit/test_message_counts
+tests_unit_test_message_counts_SOURCES = tests/unit/test_message_counts.c $(disk_shim)
 tests_unit_test_message_counts_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_write
 
 unit_tests += tests/unit/test_state_forged
-tests_unit_test_state_forged_SOURCES = tests/unit/test_state_forged.c $(run_folder)
 .PHONY: fuzz-state
 fuzz-state: tests/unit/test_state_forged
 	tests/unit/test_state_forged 5000

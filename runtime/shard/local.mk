@@ -24,32 +24,9 @@ libaccel_core_la_SOURCES += \
 	runtime/shard/update.c
 
 # Tests: a synthetic model on forked ranks; --wrap counts the bytes they send.
-shard_wrap = -Wl,--wrap=comm_all_gather -Wl,--wrap=comm_reduce_scatter \
-	-Wl,--wrap=comm_all_reduce
-noinst_LTLIBRARIES += libshardworld.la
-libshardworld_la_SOURCES = tests/unit/shard_world.c tests/unit/shard_world.h
 unit_tests += tests/unit/test_queues tests/unit/test_shard tests/unit/test_shard_costs \
-	tests/unit/test_shard_limits
+	tests/unit/test_shard_limits tests/unit/test_narrow_gradients tests/unit/test_narrow_copies \
+	tests/unit/test_narrow_means
 tests_unit_test_queues_SOURCES = tests/unit/test_queues.c tests/unit/queue_record.c \
 	tests/unit/queue_record.h
-tests_unit_test_queues_LDADD = libshardworld.la $(fork_ldadd)
-tests_unit_test_queues_LDFLAGS = $(shard_wrap)
-tests_unit_test_shard_LDADD = libshardworld.la $(fork_ldadd)
-tests_unit_test_shard_LDFLAGS = $(shard_wrap)
-tests_unit_test_shard_costs_LDADD = libshardworld.la $(fork_ldadd)
-tests_unit_test_shard_costs_LDFLAGS = $(shard_wrap)
-tests_unit_test_shard_limits_LDADD = libshardworld.la $(fork_ldadd)
-tests_unit_test_shard_limits_LDFLAGS = $(shard_wrap)
-unit_tests += tests/unit/test_narrow_gradients
-tests_unit_test_narrow_gradients_LDADD = libshardworld.la $(fork_ldadd)
-tests_unit_test_narrow_gradients_LDFLAGS = $(shard_wrap)
-unit_tests += tests/unit/test_narrow_copies
-tests_unit_test_narrow_copies_LDADD = libshardworld.la $(fork_ldadd)
-tests_unit_test_narrow_copies_LDFLAGS = $(shard_wrap)
-unit_tests += tests/unit/test_narrow_means
-tests_unit_test_narrow_means_LDADD = libshardworld.la $(fork_ldadd)
-tests_unit_test_narrow_means_LDFLAGS = $(shard_wrap)
 gpu_unit_tests += tests/unit/test_cuda_objects
-tests_unit_test_cuda_objects_SOURCES = tests/unit/test_cuda_objects.c $(cuda_device_sources)
-tests_unit_test_cuda_objects_LDADD = libshardworld.la $(fork_ldadd)
-tests_unit_test_cuda_objects_LDFLAGS = $(shard_wrap)

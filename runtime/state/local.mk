@@ -32,14 +32,10 @@ libaccel_core_la_SOURCES += \
 
 # Kills in accel_save_state and accel_load_state: a few in the suite; make check-kill has 200.
 check_PROGRAMS += tests/faults/state_kill
-tests_faults_state_kill_SOURCES = tests/faults/state_kill.c $(open_world)
-tests_faults_state_kill_LDADD = $(fork_ldadd)
-tests_faults_state_kill_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 TESTS += tests/faults/state_kill
 
 # Loads of several ranks; make check-reshard has 64 of them.
 unit_tests += tests/unit/test_read_together
-tests_unit_test_read_together_LDADD = $(fork_ldadd)
 tests_unit_test_read_together_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pread
 check-reshard: tests/unit/test_read_together
 	./tests/unit/test_read_together all
@@ -47,19 +43,11 @@ check-reshard: tests/unit/test_read_together
 .PHONY: check-reshard
 # Campaigns against the saves of whole runs, at once and in the background; make check-kill and
 # check-saves have the long forms.
-saves_world = tests/faults/saves_world.c tests/faults/saves_world.h tests/unit/ckpt_world.c \
-	tests/unit/ckpt_world.h $(open_world)
+saves_world = tests/faults/saves_world.c tests/faults/saves_world.h
 check_PROGRAMS += tests/faults/save_kill tests/faults/save_calls tests/faults/save_power
 tests_faults_save_kill_SOURCES = tests/faults/save_kill.c $(saves_world)
-tests_faults_save_kill_LDADD = $(fork_ldadd)
-tests_faults_save_kill_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-tests_faults_save_calls_SOURCES = tests/faults/save_calls.c $(saves_world) \
-	tests/unit/disk_shim.c tests/unit/disk_shim.h
-tests_faults_save_calls_LDADD = $(fork_ldadd) -ldl
-tests_faults_save_calls_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-tests_faults_save_power_SOURCES = tests/faults/save_power.c $(saves_world) $(power_model) \
-	tests/unit/disk_shim.c tests/unit/disk_shim.h
-tests_faults_save_power_LDADD = $(fork_ldadd) -ldl
+tests_faults_save_calls_SOURCES = tests/faults/save_calls.c $(saves_world) $(disk_shim)
+tests_faults_save_power_SOURCES = tests/faults/save_power.c $(saves_world) $(power_model) $(disk_shim)
 tests_faults_save_power_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 	-Wl,--wrap=accel_ckpt_save_publish -Wl,--wrap=accel_ckpt_save_retain \
 	-Wl,--wrap=background_begin -Wl,--wrap=background_save_now \
@@ -67,13 +55,9 @@ tests_faults_save_power_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps) \
 TESTS += tests/faults/save_kill tests/faults/save_calls tests/faults/save_power
 check_PROGRAMS += tests/faults/save_steady
 tests_faults_save_steady_SOURCES = tests/faults/save_steady.c $(saves_world)
-tests_faults_save_steady_LDADD = $(fork_ldadd)
-tests_faults_save_steady_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 TESTS += tests/faults/save_steady
 noinst_PROGRAMS += tests/bench/bench_saves
 tests_bench_bench_saves_SOURCES = tests/bench/bench_saves.c $(saves_world)
-tests_bench_bench_saves_LDADD = $(fork_ldadd)
-tests_bench_bench_saves_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
 check-saves: check-programs
 	./tests/faults/save_calls 1
 	./tests/faults/save_power all
@@ -90,21 +74,13 @@ check-staging: check-programs
 	$(AM_TESTS_ENVIRONMENT) $(top_srcdir)/tests/t/5185-train-staging.t 200
 .PHONY: check-staging
 
-staging_world = $(run_folder) $(open_world) $(held_run) tests/unit/loader_world.h tests/unit/staging_world.c \
-	tests/unit/staging_world.h
 staging_wraps = $(open_world_wraps) -Wl,--wrap=accel_ckpt_save_write \
 	-Wl,--wrap=pthread_join -Wl,--wrap=staging_open -Wl,--wrap=ckpt_node_name
 unit_tests += tests/unit/test_staging tests/unit/test_staging_stop tests/unit/test_staging_kept
-tests_unit_test_staging_kept_SOURCES = tests/unit/test_staging_kept.c $(staging_world)
-tests_unit_test_staging_kept_LDADD = $(fork_ldadd) -ldl
+tests_unit_test_staging_kept_SOURCES = tests/unit/test_staging_kept.c $(disk_shim)
+tests_unit_test_staging_SOURCES = tests/unit/test_staging.c $(disk_shim)
+tests_unit_test_staging_stop_SOURCES = tests/unit/test_staging_stop.c $(disk_shim)
 tests_unit_test_staging_kept_LDFLAGS = $(AM_LDFLAGS) $(staging_wraps)
-tests_unit_test_staging_SOURCES = tests/unit/test_staging.c $(staging_world)
-tests_unit_test_staging_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_staging_LDFLAGS = $(AM_LDFLAGS) $(staging_wraps)
-tests_unit_test_staging_stop_SOURCES = tests/unit/test_staging_stop.c $(staging_world)
-tests_unit_test_staging_stop_LDADD = $(fork_ldadd) -ldl
 tests_unit_test_staging_stop_LDFLAGS = $(AM_LDFLAGS) $(staging_wraps)
-unit_tests += tests/unit/test_settle
-tests_unit_test_settle_SOURCES = tests/unit/test_settle.c $(ranks_world) $(run_folder)
-tests_unit_test_settle_LDADD = $(fork_ldadd)
-unit_tests += tests/unit/test_state_words
+unit_tests += tests/unit/test_settle tests/unit/test_state_words

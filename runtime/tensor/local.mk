@@ -14,5 +14,5 @@ scarce_wraps = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=aligned_alloc \
 	-Wl,--wrap=mmap -Wl,--wrap=munmap -Wl,--wrap=mprotect -Wl,--wrap=arena_alloc
 unit_tests += tests/unit/test_scarce
 tests_unit_test_scarce_SOURCES = tests/unit/test_scarce.c tests/unit/scarce.c \
-	tests/unit/scarce.h $(optable_sources) $(run_folder)
+	tests/unit/scarce.h $(optable_sources)
 tests_unit_test_scarce_LDFLAGS = $(AM_LDFLAGS) $(scarce_wraps)

@@ -19,7 +19,7 @@
 #include "checkpoint/save/ckpt_commit.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/bench/step/peer.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 #define REPEATS_MAX 20
 #define IO_BYTES    (4 << 20)

@@ -13,7 +13,7 @@
 #include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 #include "checkpoint/ckpt_tools.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 #define TENSORS     500
 #define FILES       64

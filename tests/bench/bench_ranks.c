@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/unit/ranks_world.h"
+#include "tests/world/ranks_world.h"
 
 static int calls = 2000;
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 struct shared {
     volatile int64_t done; /* step of the last save that returned OK */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 int main(int argc, char **argv)
 {

@@ -27,7 +27,7 @@
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 /* of the calls, the one that the suite tries */
 enum { SUITE = 997 };

@@ -17,7 +17,7 @@
 
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 enum { ROWS = 12000 }; /* 1.9 MB of weights */
 

@@ -21,7 +21,7 @@
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 #include "tests/unit/power_model.h"
 
 enum { ROWS = 20, STEPS = 4 };

@@ -13,7 +13,7 @@
 #include "state/save/background.h"
 #include "tests/faults/saves_world.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 /* 1.6 MB of weights; what a run has after some saves is what it needs */
 enum { ROWS = 10000, COLS = 40, WARM = 30, SECONDS = 500 };

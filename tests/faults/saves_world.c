@@ -13,8 +13,8 @@
 
 #include "checkpoint/accel_ckpt.h"
 #include "common/env_names.h"
-#include "tests/unit/ckpt_world.h"
-#include "tests/unit/open_world.h"
+#include "tests/world/ckpt_world.h"
+#include "tests/world/open_world.h"
 
 #define COLS 40
 

@@ -14,7 +14,7 @@
 #include "common/common.h"
 #include "common/env_names.h"
 #include "tests/tap.h"
-#include "tests/unit/open_world.h"
+#include "tests/world/open_world.h"
 
 enum { RANKS = 2, ROWS = 300, COLS = 40, ELEMS = ROWS * COLS };
 

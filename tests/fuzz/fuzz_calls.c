@@ -19,7 +19,7 @@
 #include "common/env_names.h"
 #include "tests/fuzz/calls_world.h"
 #include "tests/tap.h"
-#include "tests/unit/open_world.h"
+#include "tests/world/open_world.h"
 
 enum { MOST_RANKS = 4, WORLD_CALLS = 150, WORLD_SECONDS = 60 };
 

@@ -77,11 +77,9 @@ unit_tests += tests/fuzz/fuzz_calls
 tests_fuzz_fuzz_calls_SOURCES = tests/fuzz/fuzz_calls.c tests/fuzz/calls_world.c \
 	tests/fuzz/calls_world.h tests/fuzz/calls_run.c tests/fuzz/calls_models.c \
 	tests/fuzz/calls_ops.c tests/fuzz/calls_objects.c tests/fuzz/calls_rules.c \
-	tests/fuzz/calls_files.c tests/fuzz/calls_loaders.c \
-	tests/fuzz/calls_ranks.c tests/fuzz/calls_state.c tests/fuzz/calls_track.c \
-	tests/fuzz/calls_units.c tests/fuzz/calls_text.c $(open_world)
-tests_fuzz_fuzz_calls_LDFLAGS = $(AM_LDFLAGS) $(open_world_wraps)
-tests_fuzz_fuzz_calls_LDADD = $(fork_ldadd)
+	tests/fuzz/calls_files.c tests/fuzz/calls_loaders.c tests/fuzz/calls_ranks.c \
+	tests/fuzz/calls_state.c tests/fuzz/calls_track.c tests/fuzz/calls_units.c \
+	tests/fuzz/calls_text.c
 
 # The long forms: calls in any order, and functions of the program that fail on one rank. Worth
 # most in a build with sanitizers.

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 #define LONG_PART  "0123456789abcdefghijklmnopqrstuvwxyz.ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define BLOB_BYTES (2 * (1 << 20) + 7)

@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "powersgd/powersgd.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 enum { STEPS = 5, ALL = 4 + 12 * 9, RANKS = 2 };
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/ranks_world.h"
+#include "tests/world/ranks_world.h"
 
 enum { MOST = 64 };
 

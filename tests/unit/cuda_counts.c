@@ -5,7 +5,7 @@
 #include "tests/unit/cuda_counts.h"
 
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 /* Every count is a uint64_t, and there is nothing else in the struct. */
 enum { COUNTS = sizeof(struct fakecuda_counts) / sizeof(uint64_t) };

@@ -9,7 +9,7 @@
 
 #include "numbers/floats.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 #include "tests/unit/cuda_rig.h"
 
 void cuda_rig_open(struct cuda_rig *rig)

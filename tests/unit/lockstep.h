@@ -10,7 +10,7 @@
 #define ACCEL_TESTS_LOCKSTEP_H
 
 #include "accel.h"
-#include "tests/unit/open_world.h"
+#include "tests/world/open_world.h"
 
 enum { LOCKSTEP_RANKS = 2, LOCKSTEP_FAULTS = 512, LOCKSTEP_EXIT = 3 };
 

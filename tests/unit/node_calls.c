@@ -21,7 +21,7 @@
 #include "common/env_names.h"
 #include "numbers/wire.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 const char *const call_names[] = { "reduce_scatter", "all_reduce", "all_gather",
                                    "broadcast" };

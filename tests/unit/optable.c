@@ -13,7 +13,7 @@
 #include "ops/ops.h"
 #include "tests/tap.h"
 #include "tests/unit/optable.h"
-#include "tests/unit/resident.h"
+#include "tests/world/resident.h"
 
 #define SAMPLED 60 /* elements of a gradient that are compared */
 

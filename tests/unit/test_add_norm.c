@@ -11,8 +11,8 @@
 #include "backend/device.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
-#include "tests/unit/op_rig.h"
-#include "tests/unit/resident.h"
+#include "tests/world/op_rig.h"
+#include "tests/world/resident.h"
 
 enum { LAYERS = 3, BATCH = 2, TIME = 5, VOCAB = 19, WIDTH = 8, ELEMS = 24 };
 

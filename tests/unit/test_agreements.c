@@ -17,7 +17,7 @@
 #include "tests/tap.h"
 #include "tests/unit/agreement_sites.h"
 #include "tests/unit/lockstep.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_net.h"
 
 static char root[64] = "/tmp/accel-agree-XXXXXX";
 

@@ -15,7 +15,7 @@
 #include "ops/kv.h"
 #include "ops/ops.h"
 #include "tests/tap.h"
-#include "tests/unit/op_rig.h"
+#include "tests/world/op_rig.h"
 
 /* With the sanitizer each access takes its time: the types take turns, since all of
  * them go the same ways through memory. */

@@ -14,7 +14,7 @@
 #include "numbers/bf16.h"
 #include "numbers/rng.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 enum { BATCH = 2, HEADS = 2, KV_HEADS = 1, QUERIES = 130, KEYS = 201, FIRST = 5 };
 enum { GROUP = HEADS / KV_HEADS, ROWS = BATCH * HEADS * QUERIES };

@@ -12,8 +12,8 @@
 #include "accel_safetensors.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
 
 enum { STOP = 4 };
 

@@ -15,7 +15,7 @@
 
 #include "bootstrap/boot_impl.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 static void clear_env(void)
 {

@@ -11,8 +11,8 @@
 
 #include "accel_ckpt.h"
 #include "tests/tap.h"
-#include "tests/unit/number_run.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/number_run.h"
+#include "tests/world/run_folder.h"
 
 static char root[64] = "/tmp/accel-bounds-XXXXXX";
 static char config[96];

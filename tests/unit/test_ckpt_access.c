@@ -23,7 +23,7 @@
 #include "checkpoint/ckpt_tools.h"
 #include "tests/tap.h"
 #include "tests/unit/call_faults.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 static char root[256];
 

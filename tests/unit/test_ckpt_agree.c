@@ -21,7 +21,7 @@
 
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 #include "tests/unit/disk_shim.h"
 
 #define RANKS 3

@@ -14,7 +14,7 @@
 
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 enum { BYTES = 64 << 20 };
 

@@ -19,7 +19,7 @@
 #include "checkpoint/hdf5/ckpt_h5.h"
 #include "cli/data/isolate.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 #include "tests/unit/disk_shim.h"
 
 static char root[256], dir[300], file[400], other[400];

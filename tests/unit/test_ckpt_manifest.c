@@ -17,7 +17,7 @@
 #include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 /* The linker sends every allocation of this program and the library through these. */
 static size_t largest;

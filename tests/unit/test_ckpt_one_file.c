@@ -15,7 +15,7 @@
 #include "checkpoint/load/ckpt_load.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 static char root[256];
 

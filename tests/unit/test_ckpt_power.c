@@ -12,7 +12,7 @@
 #include "checkpoint/ckpt_internal.h"
 #include "common/path_dir.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 #include "tests/unit/disk_shim.h"
 #include "tests/unit/power_model.h"
 

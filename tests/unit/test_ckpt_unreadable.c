@@ -17,7 +17,7 @@
 #include "checkpoint/ckpt_tools.h"
 #include "tests/tap.h"
 #include "tests/unit/call_faults.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 #define ROOT "/checkpoints"
 

@@ -16,7 +16,7 @@
 #include "checkpoint/ckpt_internal.h"
 #include "cli/data/isolate.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 #include "tests/unit/disk_shim.h"
 
 static char root[256];

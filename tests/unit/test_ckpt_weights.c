@@ -14,7 +14,7 @@
 #include "numbers/bf16.h"
 #include "numbers/scaled.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 /* Blocks of 32 begin in the middle of rows. */
 enum { ROWS = 7, COLS = 23, COUNT = ROWS * COLS, BLOCKS = (COUNT + 31) / 32 };

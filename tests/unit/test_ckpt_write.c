@@ -24,7 +24,7 @@
 #include "checkpoint/save/ckpt_commit.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 /* The linker sends the library's system calls through these. `lock` guards them: two
  * threads write. */

@@ -23,7 +23,7 @@
 #include "comm/comm.h"
 #include "tests/tap.h"
 #include "tests/unit/comm_ref.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 struct job {
     const char *backend;

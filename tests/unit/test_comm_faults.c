@@ -14,7 +14,7 @@
 
 #include "comm/comm_impl.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 enum { RANKS = 3, WRONG = 1, LARGE = 100000 };
 

@@ -23,7 +23,7 @@
 #include "plan/exchange.h"
 #include "tests/tap.h"
 #include "tests/unit/comm_ref.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 /* What the ranks do after a first barrier. */
 enum act {

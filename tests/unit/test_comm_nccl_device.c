@@ -21,8 +21,8 @@
 #include "common/env_names.h"
 #include "numbers/wire.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/cuda_device.h"
+#include "tests/world/fork_world.h"
 
 #define ELEMS 1000
 

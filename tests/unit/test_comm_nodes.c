@@ -14,7 +14,7 @@
 
 #include "comm/comm.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 #include "tests/unit/node_calls.h"
 
 #define PART ((size_t)131072)

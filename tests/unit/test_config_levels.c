@@ -7,7 +7,7 @@
 
 #include "config/config.h"
 #include "tests/tap.h"
-#include "tests/unit/config_files.h"
+#include "tests/world/config_files.h"
 
 /* "A0130", or "" for a config that is accepted. */
 static const char *verdict(const char *text, struct config *cfg)

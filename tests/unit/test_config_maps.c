@@ -12,7 +12,7 @@
 #include "config/config.h"
 #include "config/python/deepspeed.h"
 #include "tests/tap.h"
-#include "tests/unit/config_files.h"
+#include "tests/world/config_files.h"
 
 static char json[64];
 static struct config_said reply;

@@ -9,7 +9,7 @@
 
 #include "config/config.h"
 #include "tests/tap.h"
-#include "tests/unit/config_files.h"
+#include "tests/world/config_files.h"
 
 static struct config_said reply;
 

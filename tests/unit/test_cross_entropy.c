@@ -9,8 +9,8 @@
 
 #include "backend/device.h"
 #include "tests/tap.h"
-#include "tests/unit/op_rig.h"
-#include "tests/unit/resident.h"
+#include "tests/world/op_rig.h"
+#include "tests/world/resident.h"
 
 static const struct row {
     int rows, cols, vocab;

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/model_run.h"
+#include "tests/world/cuda_device.h"
+#include "tests/world/model_run.h"
 
 #define MIB ((int64_t)1 << 20)
 

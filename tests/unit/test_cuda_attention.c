@@ -13,7 +13,7 @@
 #include "backend/cuda/attention/attention_path.h"
 #include "numbers/floats.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 enum layout {
     SPLIT, /* q, k and v apart */

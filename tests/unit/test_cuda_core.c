@@ -12,7 +12,7 @@
 #include "numbers/bf16.h"
 #include "tensor/graph.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -15,8 +15,8 @@
 #include "common/env_names.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/cuda_run.h"
+#include "tests/world/cuda_device.h"
+#include "tests/world/cuda_run.h"
 
 enum { STEPS = 5, VOCAB = 64, LENGTH = 4, MOST = 32, MOST_ROWS = 160 };
 

@@ -10,7 +10,7 @@
 
 #include "tests/tap.h"
 #include "tests/unit/cuda_counts.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 #include "tests/unit/cuda_rig.h"
 
 static void (*fake_reset)(void); /* NULL: a GPU */

@@ -10,7 +10,7 @@
 #include "backend/cuda_load.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_counts.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 #include "tests/unit/cuda_rig.h"
 
 enum { N = 24, ELEMS = N * N, STEPS = 6 };

@@ -11,8 +11,8 @@
 
 #include "nn/nn.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/resident.h"
+#include "tests/world/cuda_device.h"
+#include "tests/world/resident.h"
 
 enum { COLS = 8, MOST_ROWS = 4160, MOST_VOCAB = 257 };
 

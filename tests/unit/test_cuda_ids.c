@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/tap.h"
-#include "tests/unit/cuda_run.h"
+#include "tests/world/cuda_run.h"
 
 enum { BATCH = 2, SEQ = 8, MICROS = 3, SAMPLES = BATCH * MICROS, VOCAB = 128 };
 

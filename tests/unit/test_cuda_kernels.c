@@ -5,7 +5,7 @@
  * flag. On the stand-in toolkit or on a GPU, whichever module ACCEL_CUDA_MODULE names.
  */
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 #include "tests/unit/twin.h"
 
 int main(void)

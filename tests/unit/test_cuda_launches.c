@@ -12,7 +12,7 @@
 #include "common/env_names.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_counts.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 enum { N = 8, ELEMS = N * N, SLOTS = 2, UNIT = 10, OPS = 240, WARM = 2, MOST = 8 };
 

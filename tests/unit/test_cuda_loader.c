@@ -10,7 +10,7 @@
 #include "data/data.h"
 #include "loader/loader.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 /* a batch is larger than what the device takes in small pieces */
 enum { SAMPLES = 12, BATCH = 4, WIDTH = 200000 };

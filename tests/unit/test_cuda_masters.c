@@ -14,7 +14,7 @@
 #include "common/env_names.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_run.h"
+#include "tests/world/cuda_run.h"
 
 enum { STEPS = 4, STOP = 2, BATCH = 4, MICRO = 2, SEQ = 16, VOCAB = 136, WIDTH = 32 };
 enum { TABLE = VOCAB * WIDTH };

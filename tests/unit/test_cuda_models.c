@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/model_run.h"
+#include "tests/world/cuda_device.h"
+#include "tests/world/model_run.h"
 
 static struct boot boot;
 

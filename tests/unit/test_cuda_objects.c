@@ -10,8 +10,8 @@
 
 #include "optim/optim.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/shard_world.h"
+#include "tests/world/cuda_device.h"
+#include "tests/world/shard_world.h"
 
 enum { STEPS = 3 };
 

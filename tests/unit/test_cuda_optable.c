@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 #include "tests/unit/optable.h"
 
 static void golden(struct backend *device)

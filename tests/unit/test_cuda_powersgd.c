@@ -9,7 +9,7 @@
 
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 enum { STEPS = 4 };
 static const struct powersgd_shape shapes[] = { { 24, 17, 3 },

@@ -12,8 +12,8 @@
 #include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_counts.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/cuda_run.h"
+#include "tests/world/cuda_device.h"
+#include "tests/world/cuda_run.h"
 
 /* A chunk of 512 rows and one of 64, which takes 32 MiB: a step of the arena. */
 enum { BATCH = 72, SEQ = 8, WIDTH = 2, VOCAB = 131072, TOKENS = 256 };

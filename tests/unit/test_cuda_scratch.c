@@ -11,7 +11,7 @@
 #include "backend/cuda_sizes.h"
 #include "numbers/bf16.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 #define MIB ((size_t)1 << 20)
 

@@ -12,7 +12,7 @@
 #include "common/env_names.h"
 #include "tests/tap.h"
 #include "tests/unit/cuda_counts.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 enum { ELEMS = 64, UNITS = 3, SLOTS = 2, LONG = 10, SHORT = 2, WARM = 4 };
 

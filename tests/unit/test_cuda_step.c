@@ -12,8 +12,8 @@
 
 #include "state/run_boxes.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
-#include "tests/unit/cuda_run.h"
+#include "tests/world/cuda_device.h"
+#include "tests/world/cuda_run.h"
 #include "handle/run.h"
 
 enum { BATCH = 2, SEQ = 32, STEPS = 4, COUNTED = 3, MOST_NAMES = 128, MOST_WORK = 90 };

@@ -13,7 +13,7 @@
 
 #include "backend/cuda_load.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 #define MIB ((size_t)1 << 20)
 

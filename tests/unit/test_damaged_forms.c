@@ -15,7 +15,7 @@
 #include "training/moments_form.h"
 #include "training/parts.h"
 #include "tests/tap.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_net.h"
 
 /* Exponents of float16 masters that a save never writes, and words of their form. */
 static void test_damaged_masters(void)

@@ -12,7 +12,7 @@
 #include "models/model_config.h"
 #include "tensor/tape.h"
 #include "tests/tap.h"
-#include "tests/unit/resident.h"
+#include "tests/world/resident.h"
 
 enum { BATCH = 2, TIME = 3, VOCAB = 7 };
 

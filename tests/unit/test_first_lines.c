@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
 
 enum { RANKS = 2, STEPS = 9, BATCH = 3, ACCUMULATE = 5 };
 

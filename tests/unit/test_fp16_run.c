@@ -13,7 +13,7 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_net.h"
 
 enum { STEPS = 9, STOP = 5, SEED = 5 };
 

@@ -13,9 +13,9 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
-#include "tests/unit/run_tokens.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
+#include "tests/world/run_tokens.h"
 
 enum { STEPS = 6, STOP = 3, SEED = 5, SAMPLES = 8 };
 

@@ -13,9 +13,9 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
-#include "tests/unit/run_tokens.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
+#include "tests/world/run_tokens.h"
 
 enum { STEPS = 6, MICROS = 3, SAMPLES = 4, LENGTH = 4 };
 /* What a script does besides: a weight is written in the middle of the step, an

@@ -14,9 +14,9 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
-#include "tests/unit/run_tokens.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
+#include "tests/world/run_tokens.h"
 
 enum { STEPS = 9, STOP = 5, SEED = 5, SAMPLES = 8, LENGTH = 7 };
 enum { LINEARS = 13, STATE = LINEARS * FP8_TENSORS * (1 + LENGTH) };

@@ -12,8 +12,8 @@
 #include "nn/nn.h"
 #include "precision/fp8.h"
 #include "tests/tap.h"
-#include "tests/unit/op_rig.h"
-#include "tests/unit/resident.h"
+#include "tests/world/op_rig.h"
+#include "tests/world/resident.h"
 
 enum { ROWS = 24, IN = 48, OUT = 32, ELEMS = ROWS * IN };
 

@@ -13,7 +13,7 @@
 #include "models/causal.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
-#include "tests/unit/resident.h"
+#include "tests/world/resident.h"
 
 struct rig {
     struct backend *be;

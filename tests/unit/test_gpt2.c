@@ -11,7 +11,7 @@
 #include "backend/device.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
-#include "tests/unit/resident.h"
+#include "tests/world/resident.h"
 
 struct rig {
     struct backend *be;

@@ -12,7 +12,7 @@
 #include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/unit/reference.h"
-#include "tests/unit/resident.h"
+#include "tests/world/resident.h"
 
 #define BATCH  2
 #define TIME   67

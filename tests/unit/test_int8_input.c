@@ -10,7 +10,7 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 
 enum { FEATURES = 32, HIDDEN = 48, OUT = 16, BATCH = 24, STEPS = 6 };
 

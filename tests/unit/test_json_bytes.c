@@ -9,7 +9,7 @@
 
 #include "common/common.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 #include "weights/safetensors/st_internal.h"
 
 static char folder[] = "/tmp/accel-bytes.XXXXXX";

@@ -17,7 +17,7 @@
 #include "checkpoint/ckpt_internal.h"
 #include "checkpoint/ckpt_tools.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 static char root[256];
 static const char *run_id = "run a";

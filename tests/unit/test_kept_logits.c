@@ -11,8 +11,8 @@
 #include "backend/device.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
-#include "tests/unit/op_rig.h"
-#include "tests/unit/resident.h"
+#include "tests/world/op_rig.h"
+#include "tests/world/resident.h"
 
 /* Five chunks of rows, the last one short; rows are padded to LD. */
 enum { CHUNK = 4096, CHUNKS = 5, ROWS = 4 * CHUNK + 100, COLS = 3, VOCAB = 131 };

@@ -11,8 +11,8 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
 
 /* Beyond the 4 Mi elements of a read, and of several pieces of a load. */
 #define NAME "long.weight"

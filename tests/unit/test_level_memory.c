@@ -13,8 +13,8 @@
 #include "backend/device.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
 
 enum { SEQ = 16, VOCAB = 64 };
 

@@ -10,7 +10,7 @@
 
 #include "backend/device.h"
 #include "tests/tap.h"
-#include "tests/unit/resident.h"
+#include "tests/world/resident.h"
 
 enum { ROWS = 5, IN = 3, HIDDEN = 7, OUT = 4, MOST = 256 };
 

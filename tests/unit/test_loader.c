@@ -12,7 +12,7 @@
 #include "data/data.h"
 #include "tests/tap.h"
 #include "tests/unit/accelerate_rule.h"
-#include "tests/unit/loader_world.h"
+#include "tests/world/loader_world.h"
 
 enum { ROOM = 64 };
 enum mode { SHARDED, STREAM, DISPATCHED, DISPATCHED_STREAM, MODES };

@@ -13,7 +13,7 @@
 #include "numbers/floats.h"
 #include "data/data.h"
 #include "tests/tap.h"
-#include "tests/unit/loader_world.h"
+#include "tests/world/loader_world.h"
 
 enum { SAMPLES = 40, LONGEST = 8 };
 

@@ -11,8 +11,8 @@
 
 #include "common/common.h"
 #include "tests/tap.h"
-#include "tests/unit/open_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/open_world.h"
+#include "tests/world/run_folder.h"
 
 enum { WIDTH = 4, SAMPLES = 41 };
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "tests/tap.h"
-#include "tests/unit/loader_world.h"
-#include "tests/unit/ranks_world.h"
+#include "tests/world/loader_world.h"
+#include "tests/world/ranks_world.h"
 
 enum { ROOM = 64 };
 

@@ -10,7 +10,7 @@
 #include "common/common.h"
 #include "loader/stream.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 
 enum { WIDTH = 4, SAMPLES = 10, BATCH = 4 };
 

@@ -11,7 +11,7 @@
 #include "data/data.h"
 #include "observe/observe.h"
 #include "tests/tap.h"
-#include "tests/unit/loader_world.h"
+#include "tests/world/loader_world.h"
 #include "tests/unit/malloc_count.h"
 
 enum { SAMPLES = 60, LONGEST = 16 };

@@ -8,8 +8,8 @@
 
 #include "backend/device.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
-#include "tests/unit/model_run.h"
+#include "tests/world/fork_world.h"
+#include "tests/world/model_run.h"
 
 /* What the reduction of a step needs of a run whose micro-batches are done. */
 static int step_rank(struct boot *b, void *arg)

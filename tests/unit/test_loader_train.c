@@ -12,8 +12,8 @@
 #include "accel.h"
 #include "common/common.h"
 #include "tests/tap.h"
-#include "tests/unit/open_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/open_world.h"
+#include "tests/world/run_folder.h"
 
 /* Ends the rank with 1 and a line. */
 #define EXPECT(good, ...)                                                              \

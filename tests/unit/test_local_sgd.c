@@ -12,9 +12,9 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/number_run.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/number_run.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
 
 enum { STOP = 4, MOST = 4 };
 

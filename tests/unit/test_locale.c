@@ -15,7 +15,7 @@
 #include "common/env_names.h"
 #include "optim/schedule.h"
 #include "tests/tap.h"
-#include "tests/unit/number_run.h"
+#include "tests/world/number_run.h"
 #include "handle/run.h"
 
 static char root[64] = "/tmp/accel-locale-XXXXXX";

@@ -15,7 +15,7 @@
 #include "common/path_dir.h"
 #include "observe/observe.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 
 #define KIB(N) ((int64_t)(N)*1024)
 

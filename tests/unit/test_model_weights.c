@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "tests/tap.h"
-#include "tests/unit/open_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/open_world.h"
+#include "tests/world/run_folder.h"
 #include "weights/weights.h"
 
 enum { IN = 6, OUT = 5, ELEMS = IN * OUT + OUT };

@@ -15,9 +15,9 @@
 #include "precision/module_policy.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
-#include "tests/unit/run_tokens.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
+#include "tests/world/run_tokens.h"
 
 enum { STEPS = 5, STOP = 3, SEED = 5, SAMPLES = 8 };
 

@@ -15,7 +15,7 @@
 #include "handle/run.h"
 #include "training/parts.h"
 #include "tests/tap.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_net.h"
 
 /* Sizes that end inside a block, and lie across the parts of all ranks and across pieces
  * of 4096; before them one that ends with a block, where the next parameter goes on. */

@@ -13,7 +13,7 @@
 #include "numbers/wire.h"
 #include "plan/plan.h"
 #include "tests/tap.h"
-#include "tests/unit/shard_world.h"
+#include "tests/world/shard_world.h"
 
 enum { WORLD = 4, ACCUMULATE = 2, ROUNDS = 2 };
 

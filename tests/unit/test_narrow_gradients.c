@@ -13,7 +13,7 @@
 #include "backend/device.h"
 #include "plan/plan.h"
 #include "tests/tap.h"
-#include "tests/unit/shard_world.h"
+#include "tests/world/shard_world.h"
 
 enum { WORLD = 2, MANY = 64 };
 

@@ -10,7 +10,7 @@
 #include "optim/optim.h"
 #include "shard/shard_impl.h"
 #include "tests/tap.h"
-#include "tests/unit/shard_world.h"
+#include "tests/world/shard_world.h"
 
 struct scene {
     accel_dtype_t masters;

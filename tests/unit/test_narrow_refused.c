@@ -11,7 +11,7 @@
 
 #include "common/env_names.h"
 #include "tests/tap.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_net.h"
 
 enum with { NOTHING, AVERAGE, OWN };
 

@@ -12,7 +12,7 @@
 #include "backend/device.h"
 #include "numbers/floats.h"
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 /* Arrays of a call; what is written of it. */
 enum { Y, SUM, STATS, COPY, TURNED, AMAX, WRITTEN, A = WRITTEN, B, GAIN, BIAS, ARRAYS };

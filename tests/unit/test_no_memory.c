@@ -18,8 +18,8 @@
 #include "loader/stream.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/fork_world.h"
+#include "tests/world/run_folder.h"
 #include "tests/unit/scarce.h"
 
 static char root[] = "/tmp/accel-memory.XXXXXX", path[200], config[100];

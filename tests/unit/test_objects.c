@@ -12,8 +12,8 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
 
 enum { Z = 3, X = 4, H = 5, SAMPLES = 8, STEPS = 6, STOP = 3 };
 

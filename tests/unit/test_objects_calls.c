@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "tests/tap.h"
-#include "tests/unit/number_run.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/number_run.h"
+#include "tests/world/run_folder.h"
 
 static char dir[64] = "/tmp/accel-calls-XXXXXX";
 static char config[96];

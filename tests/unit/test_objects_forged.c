@@ -13,7 +13,7 @@
 #include "common/env_names.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/run_net.h"
 
 static char root[64] = "/tmp/accel-objects-XXXXXX";
 

@@ -15,7 +15,7 @@
 #include "accel.h"
 #include "common/env_names.h"
 #include "tests/tap.h"
-#include "tests/unit/open_world.h"
+#include "tests/world/open_world.h"
 
 #define SAID "said by the program"
 enum { MOST_RANKS = 4, WIDTH = 2, SAMPLES = 24, STEPS = 6 };

@@ -15,7 +15,7 @@
 #include "ops/ops.h"
 #include "tests/tap.h"
 #include "tests/unit/reference.h"
-#include "tests/unit/resident.h"
+#include "tests/world/resident.h"
 
 enum kind { EMBED, NORM, LINEAR, GELU, ATTENTION, ADD, TWICE, XENT };
 

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
-#include "tests/unit/model_run.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/fork_world.h"
+#include "tests/world/model_run.h"
+#include "tests/world/run_folder.h"
 
 /* Two ranks of four have a part of it, with copies of shards not in their order. */
 #define NAME  "h.0.mlp.c_fc.weight"

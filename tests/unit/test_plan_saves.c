@@ -15,9 +15,9 @@
 #include "common/ckpt_sizes.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/loader_world.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/run_net.h"
+#include "tests/world/loader_world.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/run_net.h"
 
 enum { RANKS = 2 };
 /* Smaller blocks are records, no buffers; the one that pieces are hashed in is 1 MiB. */

@@ -15,7 +15,7 @@
 #include "powersgd/orthogonal.h"
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 enum { MOST_RANKS = 3, STEPS = 6, MOST = 750 };
 

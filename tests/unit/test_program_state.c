@@ -19,8 +19,8 @@
 #include "state/registered.h"
 #include "state/save/save.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
-#include "tests/unit/model_run.h"
+#include "tests/world/fork_world.h"
+#include "tests/world/model_run.h"
 
 #define NAME "h.0.attn.c_attn.weight"
 #define BIAS "h.0.attn.c_attn.bias"

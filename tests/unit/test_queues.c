@@ -14,7 +14,7 @@
 #include "precision/fp8.h"
 #include "tests/tap.h"
 #include "tests/unit/queue_record.h"
-#include "tests/unit/shard_world.h"
+#include "tests/world/shard_world.h"
 
 #define STEPS 3
 

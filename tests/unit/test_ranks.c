@@ -9,7 +9,7 @@
 
 #include "ranks/ranks_impl.h"
 #include "tests/tap.h"
-#include "tests/unit/ranks_world.h"
+#include "tests/world/ranks_world.h"
 
 static const accel_dtype_t dtypes[] = { ACCEL_F32, ACCEL_BF16, ACCEL_I32, ACCEL_U16,
                                         ACCEL_U8,  ACCEL_F64,  ACCEL_I64, ACCEL_I8 };

@@ -11,7 +11,7 @@
 
 #include "ranks/ranks_impl.h"
 #include "tests/tap.h"
-#include "tests/unit/ranks_world.h"
+#include "tests/world/ranks_world.h"
 
 enum { ROUNDS = 100 };
 

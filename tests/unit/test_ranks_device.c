@@ -14,7 +14,7 @@
 #include "ranks/ranks_impl.h"
 #include "common/env_names.h"
 #include "tests/tap.h"
-#include "tests/unit/ranks_world.h"
+#include "tests/world/ranks_world.h"
 
 enum { ROWS = 3, COLS = 5, ELEMS = ROWS * COLS, MOST = 4 * ELEMS };
 

@@ -13,8 +13,8 @@
 
 #include "ranks/ranks_impl.h"
 #include "tests/tap.h"
-#include "tests/unit/loader_world.h"
-#include "tests/unit/ranks_world.h"
+#include "tests/world/loader_world.h"
+#include "tests/world/ranks_world.h"
 
 enum { MOST = 64 };
 

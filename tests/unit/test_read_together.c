@@ -18,7 +18,7 @@
 #include "checkpoint/ckpt_internal.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 #define TENSORS   24
 #define BOXES_MAX (TENSORS * 2 * ACCEL_CKPT_MAX_DIMS)

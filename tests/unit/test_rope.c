@@ -11,7 +11,7 @@
 #include "ops/kv.h"
 #include "ops/ops.h"
 #include "tests/tap.h"
-#include "tests/unit/op_rig.h"
+#include "tests/world/op_rig.h"
 
 /* A cache whose length is `length`; its values are not used. */
 static accel_kv_t *behind(struct graph *g, int64_t length)

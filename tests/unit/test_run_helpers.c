@@ -15,9 +15,9 @@
 #include "numbers/rng.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
-#include "tests/unit/model_run.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/fork_world.h"
+#include "tests/world/model_run.h"
+#include "tests/world/run_folder.h"
 
 enum { BATCH = 2, WIDTH = 4, MOST = 32 };
 

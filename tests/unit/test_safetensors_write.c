@@ -14,7 +14,7 @@
 
 #include "accel_safetensors.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 static char root[256], dir[300];
 

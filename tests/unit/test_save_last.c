@@ -16,7 +16,7 @@
 #include "checkpoint/accel_ckpt.h"
 #include "common/common.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 #include "tests/unit/disk_shim.h"
 
 static char dir[256];

@@ -15,8 +15,8 @@
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"
 #include "tests/unit/optable.h"
-#include "tests/unit/resident.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/resident.h"
+#include "tests/world/run_folder.h"
 #include "tests/unit/scarce.h"
 #include "weights/safetensors/accel_safetensors.h"
 

@@ -11,9 +11,9 @@
 
 #include "state/state.h"
 #include "tests/tap.h"
-#include "tests/unit/number_run.h"
-#include "tests/unit/open_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/number_run.h"
+#include "tests/world/open_world.h"
+#include "tests/world/run_folder.h"
 
 static char root[64] = "/tmp/accel-schedules-XXXXXX";
 static char config[96], out_dir[96];

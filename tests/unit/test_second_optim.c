@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "tests/tap.h"
-#include "tests/unit/number_run.h"
-#include "tests/unit/open_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/number_run.h"
+#include "tests/world/open_world.h"
+#include "tests/world/run_folder.h"
 
 /* Of a step: SEEN numbers, among them a code of failed calls and the norm of the log. */
 enum { STEPS = 5, FAILED = 11, NORM = 12, SEEN = 13 };

@@ -14,7 +14,7 @@
 
 #include "cli/selftest/selftest.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 /* ---- faults ---------------------------------------------------------------------- */
 

@@ -10,8 +10,8 @@
 
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/open_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/open_world.h"
+#include "tests/world/run_folder.h"
 
 static char dir[64] = "/tmp/accel-settings.XXXXXX", config[96], said[4096];
 

@@ -13,8 +13,8 @@
 
 #include "state/resume_list.h"
 #include "tests/tap.h"
-#include "tests/unit/ranks_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/ranks_world.h"
+#include "tests/world/run_folder.h"
 
 enum { MOST = 4, TOP = 9 }; /* TOP: the newest step; each has one less */
 

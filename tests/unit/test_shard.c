@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "tests/tap.h"
-#include "tests/unit/shard_world.h"
+#include "tests/world/shard_world.h"
 
 #define STEPS 5
 

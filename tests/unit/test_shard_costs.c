@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "precision/policy.h"
 #include "tests/tap.h"
-#include "tests/unit/shard_world.h"
+#include "tests/world/shard_world.h"
 
 /* Rank 0's memory. What differs is how the plan and the shards describe a run to the
  * layout that they share; run_net_as_planned compares whole runs. */

@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 #include "shard/shard_impl.h"
 #include "tests/tap.h"
-#include "tests/unit/shard_world.h"
+#include "tests/world/shard_world.h"
 
 /* A sharded model on the CPU, with values and before its first backward. */
 struct rig {

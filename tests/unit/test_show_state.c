@@ -8,7 +8,7 @@
 
 #include "cli/data/ckpt_cmd.h"
 #include "tests/tap.h"
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 static char root[256], rows[2048];
 

@@ -27,7 +27,7 @@
 #include "common/env_names.h"
 #include "srun_plugin/plugin.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 #include "tests/unit/srun_rows.h"
 
 #define JOB 12u

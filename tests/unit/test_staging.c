@@ -15,7 +15,7 @@
 
 #include "state/save/staging.h"
 #include "tests/tap.h"
-#include "tests/unit/staging_world.h"
+#include "tests/world/staging_world.h"
 
 static int finds_0(struct boot *b, void *arg)
 {

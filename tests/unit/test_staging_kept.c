@@ -17,7 +17,7 @@
 #include "checkpoint/manifest/ckpt_manifest.h"
 #include "checkpoint/ckpt_internal.h"
 #include "tests/tap.h"
-#include "tests/unit/staging_world.h"
+#include "tests/world/staging_world.h"
 
 /* ---- lives ----------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 #include "loop/loop.h"
 #include "tests/tap.h"
-#include "tests/unit/staging_world.h"
+#include "tests/world/staging_world.h"
 
 static int finds_2(struct boot *b, void *arg)
 {

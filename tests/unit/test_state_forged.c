@@ -15,7 +15,7 @@
 #include "checkpoint/accel_ckpt.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 
 enum { LENGTH = 5, STOP = 3, TENSORS = 200, BLOB = 16384 };
 

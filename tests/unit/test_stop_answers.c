@@ -21,7 +21,7 @@
 #include "preemption/requeue.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 
 static char dir[] = "/tmp/accel-answers.XXXXXX";
 

@@ -18,10 +18,10 @@
 #include "preemption/requeue.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
-#include "tests/unit/held_run.h"
-#include "tests/unit/loader_world.h"
-#include "tests/unit/open_world.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/held_run.h"
+#include "tests/world/loader_world.h"
+#include "tests/world/open_world.h"
+#include "tests/world/run_folder.h"
 
 /* ---- the rule -------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "loop/track_calls.h"
 #include "handle/run.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 
 enum { BATCH = 2, WIDTH = 4 };
 

@@ -13,7 +13,7 @@
 #include "backend/device.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 #include "handle/run.h"
 
 struct job {

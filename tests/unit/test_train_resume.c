@@ -17,8 +17,8 @@
 #include "state/save/save.h"
 #include "state/load/resume.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
-#include "tests/unit/model_run.h"
+#include "tests/world/fork_world.h"
+#include "tests/world/model_run.h"
 
 #define SHARD0 "step_00000004/rank_00000-of-00002.h5"
 #define SHARD1 "step_00000004/rank_00001-of-00002.h5"

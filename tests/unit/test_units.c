@@ -12,7 +12,7 @@
 
 #include "optim/schedule.h"
 #include "tests/tap.h"
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 #include "handle/run.h"
 
 static char dir[64] = "/tmp/accel-units.XXXXXX";

@@ -18,7 +18,7 @@
 #include "comm/comm.h"
 #include "loader/prefetch.h"
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 /* ---- waits without a time -------------------------------------------------------- */
 

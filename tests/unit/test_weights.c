@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "tests/unit/fork_world.h"
-#include "tests/unit/model_run.h"
+#include "tests/world/fork_world.h"
+#include "tests/world/model_run.h"
 #include "weights/weights.h"
 
 struct job {

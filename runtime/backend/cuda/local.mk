@@ -170,12 +170,10 @@ unit_tests += tests/unit/test_cuda_load
 
 # On a device, or on the stand-in: the core, the kernels beside those of the CPU, the op table.
 # None of them links the stand-in: make check-gpu runs them with the module for GPUs.
-cuda_device_sources = tests/unit/cuda_device.c tests/unit/cuda_device.h
-cuda_rig_sources = $(cuda_device_sources) tests/unit/cuda_rig.c tests/unit/cuda_rig.h
+cuda_rig_sources = tests/unit/cuda_rig.c tests/unit/cuda_rig.h
 # These need $(fakecuda_cppflags).
 cuda_counts_sources = tests/unit/cuda_counts.c tests/unit/cuda_counts.h
 unit_tests += tests/unit/test_cuda_waits
-tests_unit_test_cuda_waits_SOURCES = tests/unit/test_cuda_waits.c $(cuda_device_sources)
 tests_unit_test_cuda_waits_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
 	tests/unit/test_cuda_launches tests/unit/test_cuda_segments \
@@ -184,30 +182,20 @@ gpu_unit_tests += tests/unit/test_cuda_core tests/unit/test_cuda_graph \
 	tests/unit/test_attention_kept tests/unit/test_cuda_scratch \
 	tests/unit/test_narrow_results \
 	tests/unit/test_cuda_head tests/unit/test_cuda_fp8_products
-tests_unit_test_cuda_core_SOURCES = tests/unit/test_cuda_core.c $(cuda_device_sources)
-tests_unit_test_cuda_head_SOURCES = tests/unit/test_cuda_head.c $(cuda_device_sources) \
-	tests/unit/resident.c tests/unit/resident.h
-tests_unit_test_cuda_scratch_SOURCES = tests/unit/test_cuda_scratch.c $(cuda_device_sources)
-tests_unit_test_narrow_results_SOURCES = tests/unit/test_narrow_results.c $(cuda_device_sources)
 tests_unit_test_cuda_conv_SOURCES = tests/unit/test_cuda_conv.c $(cuda_rig_sources)
 tests_unit_test_cuda_graph_SOURCES = tests/unit/test_cuda_graph.c $(cuda_rig_sources) \
 	$(cuda_counts_sources)
 tests_unit_test_cuda_graph_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
-tests_unit_test_cuda_launches_SOURCES = tests/unit/test_cuda_launches.c $(cuda_device_sources) \
-	$(cuda_counts_sources)
+tests_unit_test_cuda_launches_SOURCES = tests/unit/test_cuda_launches.c $(cuda_counts_sources)
 tests_unit_test_cuda_launches_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
-tests_unit_test_cuda_segments_SOURCES = tests/unit/test_cuda_segments.c $(cuda_device_sources) \
-	$(cuda_counts_sources)
+tests_unit_test_cuda_segments_SOURCES = tests/unit/test_cuda_segments.c $(cuda_counts_sources)
 tests_unit_test_cuda_segments_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
 tests_unit_test_cuda_products_SOURCES = tests/unit/test_cuda_products.c $(cuda_rig_sources)
 tests_unit_test_cuda_fp8_products_SOURCES = tests/unit/test_cuda_fp8_products.c \
 	$(cuda_rig_sources) $(cuda_counts_sources)
 tests_unit_test_cuda_fp8_products_CPPFLAGS = $(AM_CPPFLAGS) $(fakecuda_cppflags)
-tests_unit_test_cuda_kernels_SOURCES = tests/unit/test_cuda_kernels.c $(cuda_device_sources) \
-	tests/unit/twin.c tests/unit/twin.h tests/unit/twin_elements.c tests/unit/twin_moves.c \
+tests_unit_test_cuda_kernels_SOURCES = tests/unit/test_cuda_kernels.c tests/unit/twin.c \
+	tests/unit/twin.h tests/unit/twin_elements.c tests/unit/twin_moves.c \
 	tests/unit/twin_rows.c tests/unit/twin_scaled.c tests/unit/twin_sums.c \
 	tests/unit/twin_updates.c
-tests_unit_test_cuda_optable_SOURCES = tests/unit/test_cuda_optable.c $(cuda_device_sources) \
-	$(optable_sources)
-tests_unit_test_attention_kept_SOURCES = tests/unit/test_attention_kept.c $(cuda_device_sources)
-tests_unit_test_cuda_attention_SOURCES = tests/unit/test_cuda_attention.c $(cuda_device_sources)
+tests_unit_test_cuda_optable_SOURCES = tests/unit/test_cuda_optable.c $(optable_sources)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes attention.golden and rope.golden beside itself: what torch and transformers compute
-# in double from the values of rig_random() (tests/unit/op_rig.c), for test_attention and
+# in double from the values of rig_random() (tests/world/op_rig.c), for test_attention and
 # test_rope. Runs by hand only.
 import os
 import struct

@@ -2,7 +2,7 @@
  *
  * The folder of a test that opens runs (run_folder.h).
  */
-#include "tests/unit/run_folder.h"
+#include "tests/world/run_folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "loader/loader.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 /* Where a rank that is no test says what is wrong. */
 #define EXPECT(cond, ...)                                                              \

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/unit/ckpt_world.h"
+#include "tests/world/ckpt_world.h"
 
 static accel_status_t io(int fd, void *buf, size_t bytes, bool out, accel_error_t *err)
 {

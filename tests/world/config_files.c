@@ -2,7 +2,7 @@
  *
  * The files of a test of config/, and what resolving them says.
  */
-#include "tests/unit/config_files.h"
+#include "tests/world/config_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include "accel.h"
 #include "common/common.h"
-#include "tests/unit/open_world.h"
+#include "tests/world/open_world.h"
 
 /* Writes PATH.yaml: copies, or FSDP with that strategy, each Linear a unit; `more` are
  * further lines, or NULL. Ends the test with a SKIP where it cannot. */

@@ -2,7 +2,7 @@
  *
  * Batches of tokens that follow each other, by rank.
  */
-#include "tests/unit/run_tokens.h"
+#include "tests/world/run_tokens.h"
 
 #include <math.h>
 

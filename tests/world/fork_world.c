@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "bootstrap/boot_impl.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 struct slot {
     size_t bytes;

@@ -3,7 +3,7 @@
  * Finds the module of a test (cuda_device.h): the stand-in's lies in the folder beside
  * that of the program.
  */
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 #include <dlfcn.h>
 #include <limits.h>

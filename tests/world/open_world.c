@@ -2,7 +2,7 @@
  *
  * The bootstrap of a run is that of the fork: see open_world.h.
  */
-#include "tests/unit/open_world.h"
+#include "tests/world/open_world.h"
 
 #include <stddef.h>
 

@@ -8,7 +8,7 @@
 #define ACCEL_TESTS_RANKS_WORLD_H
 
 #include "handle/run.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 /* fork_world of n ranks: each opens a run, calls fn with it and closes it. */
 int ranks_world(int n, bool debug, void (*fn)(accel_t *run, void *arg), void *arg);

@@ -11,9 +11,9 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "tests/unit/held_run.h"
-#include "tests/unit/loader_world.h"
-#include "tests/unit/open_world.h"
+#include "tests/world/held_run.h"
+#include "tests/world/loader_world.h"
+#include "tests/world/open_world.h"
 
 #define KILLED (128 + SIGKILL)
 

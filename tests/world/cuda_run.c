@@ -2,7 +2,7 @@
  *
  * The folder, the configs and the driver of runs in a test (cuda_run.h).
  */
-#include "tests/unit/cuda_run.h"
+#include "tests/world/cuda_run.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tests/tap.h"
-#include "tests/unit/cuda_device.h"
+#include "tests/world/cuda_device.h"
 
 char cuda_run_dir[64] = "/tmp/accel-cuda.XXXXXX";
 

@@ -8,7 +8,7 @@
 
 #include "backend/device.h"
 #include "numbers/floats.h"
-#include "tests/unit/resident.h"
+#include "tests/world/resident.h"
 
 /* splitmix64: enough for test values. */
 static double uniform(uint64_t x)

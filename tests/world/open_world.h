@@ -7,7 +7,7 @@
 #ifndef ACCEL_TESTS_OPEN_WORLD_H
 #define ACCEL_TESTS_OPEN_WORLD_H
 
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 /* From here on accel_open finds the world of `b`; NULL: as in programs. */
 void open_world_join(struct boot *b);

@@ -2,7 +2,7 @@
  *
  * A config and a small model for runs of a test. See run_net.h.
  */
-#include "tests/unit/run_net.h"
+#include "tests/world/run_net.h"
 
 #include "handle/run.h"
 

@@ -3,7 +3,7 @@
  * A published model, sharded, and its logits (model_run.h).
  */
 #include "state/state.h"
-#include "tests/unit/model_run.h"
+#include "tests/world/model_run.h"
 
 #include <limits.h>
 #include <stdio.h>

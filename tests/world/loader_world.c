@@ -7,7 +7,7 @@
 #include "loader/loader.h"
 #include "backend/device.h"
 #include "data/data.h"
-#include "tests/unit/loader_world.h"
+#include "tests/world/loader_world.h"
 
 int loader_rig_open(struct loader_rig *r, struct boot *b, accel_dtype_t compute)
 {

@@ -8,7 +8,7 @@
 
 #include "backend/cuda_load.h"
 #include "backend/device.h"
-#include "tests/unit/ranks_world.h"
+#include "tests/world/ranks_world.h"
 
 static int failures;
 

@@ -19,11 +19,11 @@
 #include "checkpoint/accel_ckpt.h"
 #include "tests/tap.h"
 #include "tests/unit/disk_shim.h"
-#include "tests/unit/loader_world.h"
-#include "tests/unit/number_run.h"
-#include "tests/unit/open_world.h"
-#include "tests/unit/run_folder.h"
-#include "tests/unit/staging_world.h"
+#include "tests/world/loader_world.h"
+#include "tests/world/number_run.h"
+#include "tests/world/open_world.h"
+#include "tests/world/run_folder.h"
+#include "tests/world/staging_world.h"
 
 char staging_root[] = "/tmp/accel-staging.XXXXXX";
 static char nodes[sizeof(staging_root) + 40]; /* the disks of the nodes */

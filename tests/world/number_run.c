@@ -2,7 +2,7 @@
  *
  * Runs of two models of one number each: number_run.h.
  */
-#include "tests/unit/number_run.h"
+#include "tests/world/number_run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * See shard_world.h. Counts the bytes that leave each rank by standing in front of
  * comm's functions (linker option --wrap).
  */
-#include "tests/unit/shard_world.h"
+#include "tests/world/shard_world.h"
 
 #include <stdlib.h>
 #include <string.h>

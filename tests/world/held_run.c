@@ -2,7 +2,7 @@
  *
  * Runs whose writes wait at a gate; see held_run.h.
  */
-#include "tests/unit/held_run.h"
+#include "tests/world/held_run.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "shard/shard.h"
-#include "tests/unit/fork_world.h"
+#include "tests/world/fork_world.h"
 
 #define UNITS   5
 #define PER     4     /* parameters per unit, at most */

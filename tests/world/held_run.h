@@ -8,7 +8,7 @@
 #define ACCEL_TESTS_HELD_RUN_H
 
 #include "checkpoint/accel_ckpt.h"
-#include "tests/unit/number_run.h"
+#include "tests/world/number_run.h"
 
 #define START 2 /* what the weight begins with */
 

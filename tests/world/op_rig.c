@@ -2,7 +2,7 @@
  *
  * See op_rig.h. Plain loops, nothing shared with the code under test but the tape.
  */
-#include "tests/unit/op_rig.h"
+#include "tests/world/op_rig.h"
 
 #include <math.h>
 #include <stdlib.h>
