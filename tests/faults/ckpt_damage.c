@@ -140,19 +140,6 @@ static void bring_back(const char *path)
         abort();
 }
 
-static void flip(const char *path, int64_t at, int bit)
-{
-    unsigned char c = 0;
-    int fd = open(path, O_RDWR);
-
-    if (fd < 0 || pread(fd, &c, 1, at) != 1)
-        abort();
-    c ^= (unsigned char)(1 << bit);
-    if (pwrite(fd, &c, 1, at) != 1)
-        abort();
-    close(fd);
-}
-
 /* Exchanges n bytes at a of file p with n at b of file q. */
 static void exchange(const char *p, int64_t a, const char *q, int64_t b, size_t n)
 {
@@ -244,9 +231,9 @@ static void try_flip(void)
 
     path_in(path, dir, f);
     at = draw(size_of(path));
-    flip(path, at, bit);
+    world_flip(path, at, bit);
     look(FLIP, file[f], f < RANKS ? tensor_at(f, at) : NULL);
-    flip(path, at, bit);
+    world_flip(path, at, bit);
 }
 
 static void try_pieces(void)

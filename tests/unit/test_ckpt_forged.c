@@ -397,19 +397,6 @@ static void seal(struct ckpt_manifest *m)
     strbuf_free(&text);
 }
 
-static void flip(int64_t byte, int bit)
-{
-    unsigned char c = 0;
-    int fd = open(file, O_RDWR);
-
-    if (fd < 0 || pread(fd, &c, 1, byte) != 1)
-        abort();
-    c ^= (unsigned char)(1 << bit);
-    if (pwrite(fd, &c, 1, byte) != 1)
-        abort();
-    close(fd);
-}
-
 static void forge(enum kind kind)
 {
     struct ckpt_manifest m = { .step = 3, .world = 1 };
@@ -446,7 +433,7 @@ static void forge(enum kind kind)
         abort();
     put_data(&m);
     if (kind == NO_SIGNATURE)
-        flip(0, 0);
+        world_flip(file, 0, 0);
     seal(&m);
     ckpt_manifest_free(&m);
 }
@@ -543,14 +530,14 @@ static void test_flips(void)
             i--;
             continue;
         }
-        flip(byte, bit);
+        world_flip(file, byte, bit);
         seal(&c->m);
         unsound += accel_ckpt_verify(dir, NULL, NULL, NULL) != ACCEL_OK;
         s = compare(&f, &end);
         fatal += end != ISOLATE_DONE;
         found += end == ISOLATE_DONE && s == ACCEL_ECORRUPT && f.lines > 0;
         right += end == ISOLATE_DONE && s == ACCEL_OK;
-        flip(byte, bit);
+        world_flip(file, byte, bit);
     }
     accel_ckpt_close(c);
     tap_is_int(unsound, 0, "%d flipped bits with all hashes made again", flips);

@@ -240,21 +240,6 @@ static void test_rounds(void)
     accel_ckpt_close(c);
 }
 
-static int names_in(const char *what)
-{
-    char cmd[400];
-    FILE *p;
-    int n = 0;
-
-    snprintf(cmd, sizeof(cmd), "ls -A '%s' | grep -c '%s'", root, what);
-    p = popen(cmd, "r");
-    if (!p || fscanf(p, "%d", &n) != 1)
-        n = -1;
-    if (p)
-        pclose(p);
-    return n;
-}
-
 /* Saves step 99 on three ranks with one thing wrong; every rank must get `want`, with
  * `said` in its text. */
 enum wrong { WRONG_BOX, WRONG_STEP, WRONG_LIMIT, WRONG_SHORT, WRONG_WRITE };
@@ -284,8 +269,8 @@ static void test_wrong(enum wrong what, accel_status_t want, const char *said,
         tap_diag("%s: %s", err.where, err.text);
     tap_is_int(world_end(&w, st != want || !strstr(err.text, said)), 0,
                "%s: the same error on all ranks", name);
-    tap_is_int(names_in("^step_00000099$") + names_in("^\\."), 0,
-               "%s: nothing is left behind", name);
+    tap_is_int(world_names_in(root, "^step_00000099$") + world_names_in(root, "^\\."),
+               0, "%s: nothing is left behind", name);
 }
 
 /* A gather that fails on every rank ends the save there; no rank waits for another. */
@@ -305,8 +290,8 @@ static void test_lost(int gather)
     state_free(&s);
     tap_is_int(world_end(&w, st != ACCEL_EPEER), 0,
                "gather %d is lost: an error on all ranks", gather);
-    tap_is_int(names_in("^step_00000099$") + names_in("^\\."), 0,
-               "gather %d is lost: nothing is left behind", gather);
+    tap_is_int(world_names_in(root, "^step_00000099$") + world_names_in(root, "^\\."),
+               0, "gather %d is lost: nothing is left behind", gather);
     alarm(0);
 }
 

@@ -52,21 +52,6 @@ static void test_reshard(void)
     }
 }
 
-static int names_in(const char *what)
-{
-    char cmd[400];
-    FILE *p;
-    int n = 0;
-
-    snprintf(cmd, sizeof(cmd), "ls -A '%s' | grep -c '%s'", root, what);
-    p = popen(cmd, "r");
-    if (!p || fscanf(p, "%d", &n) != 1)
-        n = -1;
-    if (p)
-        pclose(p);
-    return n;
-}
-
 static void test_retention(void)
 {
     accel_error_t err = { 0 };
@@ -74,15 +59,16 @@ static void test_retention(void)
 
     for (int64_t step = 10; step <= 14; step++)
         save_with(2, step, 2);
-    tap_is_int(names_in("^step_"), 2, "keep=2 leaves two");
-    tap_is_int(names_in("^\\."), 0, "no temporary or trash directory is left");
+    tap_is_int(world_names_in(root, "^step_"), 2, "keep=2 leaves two");
+    tap_is_int(world_names_in(root, "^\\."), 0,
+               "no temporary or trash directory is left");
     tap_is_int(world_load_newest(root, 0, 1, &err), 14, "the newest is there");
     snprintf(link, sizeof(link), "%s/latest", root);
     tap_ok(readlink(link, to, sizeof(to) - 1) > 0 && strcmp(to, "step_00000014") == 0,
            "latest points at it");
     tap_is_int(save_with(3, 14, 2), 0, "the same step again, by other ranks");
     tap_is_int(world_load_newest(root, 0, 1, &err), 14, "it replaces the first");
-    tap_is_int(names_in("^\\."), 0, "the first one is gone");
+    tap_is_int(world_names_in(root, "^\\."), 0, "the first one is gone");
     tap_is_int(save_with(1, 12, 1), 0, "an older step, keep=1");
     tap_is_int(world_load_newest(root, 0, 1, &err), 14, "what is newer stays");
 }
@@ -115,7 +101,7 @@ static void test_errors(void)
                                  strcmp(err.where, "optim/wte.weight/step") != 0),
                0, "a missing box: all ranks get the same error with the tensor's name");
     tap_is_int(world_load_newest(root, 0, 1, &err), 14, "and nothing visible changed");
-    tap_is_int(names_in("^\\."), 0, "and nothing is left behind");
+    tap_is_int(world_names_in(root, "^\\."), 0, "and nothing is left behind");
 
     world_start(&w, 2);
     s = world_save(&w, root, w.rank == 1 ? -5 : 99, 1, &err);
@@ -137,20 +123,6 @@ static void note(void *user, accel_status_t what, const char *line)
     (void)what;
     f->lines++;
     snprintf(f->text, sizeof(f->text), "%s", line);
-}
-
-/* Flips a bit of `path`; again to undo. */
-static void flip(const char *path, long at, int bit)
-{
-    unsigned char c = 0;
-    int fd = open(path, O_RDWR);
-
-    if (fd < 0 || pread(fd, &c, 1, at) != 1)
-        abort();
-    c ^= (unsigned char)(1 << bit);
-    if (pwrite(fd, &c, 1, at) != 1)
-        abort();
-    close(fd);
 }
 
 /* The name that a finding about byte `at` of the file must hold: the tensor or blob
@@ -219,7 +191,7 @@ static void test_flips(void)
         at = rand() % (i % 4 == 0 && st.st_size > 16384 ? 16384 : st.st_size);
         expected(whole, file, at, want);
         in_tensors += strncmp(want, "tensor", 6) == 0;
-        flip(path, at, bit);
+        world_flip(path, at, bit);
         silent += accel_ckpt_verify(dir, note, &f, NULL) == ACCEL_OK || f.lines == 0;
         twice += f.lines > 1;
         if (!strstr(f.text, file) || !strstr(f.text, want)) {
@@ -232,7 +204,7 @@ static void test_flips(void)
             wrong += r < 0;
             refused += r > 0;
         }
-        flip(path, at, bit);
+        world_flip(path, at, bit);
     }
     accel_ckpt_close(whole);
     tap_is_int(silent, 0, "%d flipped bits: every one found by verify", flips);

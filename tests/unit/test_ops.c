@@ -15,6 +15,7 @@
 #include "ops/ops.h"
 #include "tests/tap.h"
 #include "tests/unit/reference.h"
+#include "tests/world/op_rig.h"
 #include "tests/world/resident.h"
 
 enum kind { EMBED, NORM, LINEAR, GELU, ATTENTION, ADD, TWICE, XENT };
@@ -237,62 +238,11 @@ static void write_values(void *to, const double *from, int64_t n, accel_dtype_t 
             ((float *)to)[i] = (float)from[i];
 }
 
-/* The tape entry behind loss = sum of weight * y. */
-static bool weigh(struct graph *g, const struct tape_entry *e)
-{
-    bool add;
-    accel_tensor_t *dy = grad_target(g, e->in[0], &add);
-
-    if (dy)
-        memcpy(dy->data, e->saved[0]->data,
-               (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
-    return dy != NULL;
-}
-
-static accel_tensor_t *weighted_loss(struct check *k, struct graph *g,
-                                     accel_tensor_t *y)
-{
-    const int64_t one = 1;
-    accel_tensor_t *w = graph_tensor(g, y->dtype, y->ndim, y->dim);
-    accel_tensor_t *loss = graph_tensor(g, ACCEL_F32, 1, &one);
-
-    write_values(w->data, k->weight, k->out_elems, y->dtype);
-    loss->needs_grad = true;
-    tape_record(g, &(struct tape_entry){ .op = "weigh",
-                                         .backward = weigh,
-                                         .out = loss,
-                                         .in = { y },
-                                         .saved = { w } });
-    return loss;
-}
-
-/* Largest |got - want| over the largest |want| (at least `floor`). */
-static double distance(const double *got, const double *want, int64_t n, double floor)
-{
-    double diff = 0, size = floor;
-
-    for (int64_t i = 0; i < n; i++) {
-        diff = fabs(got[i] - want[i]) > diff ? fabs(got[i] - want[i]) : diff;
-        diff = isnan(got[i]) ? INFINITY : diff;
-        size = fabs(want[i]) > size ? fabs(want[i]) : size;
-    }
-    return diff / size;
-}
-
 static void check_values(struct check *k, const accel_tensor_t *y, double tolerance,
                          const char *what)
 {
-    float *got = malloc((size_t)k->out_elems * sizeof(*got));
-    double *wide = malloc((size_t)k->out_elems * sizeof(*wide)), far;
-
-    accel_tensor_read(y, got, (size_t)k->out_elems, NULL);
-    for (int64_t i = 0; i < k->out_elems; i++)
-        wide[i] = got[i];
     reference(k);
-    far = distance(wide, k->out, k->out_elems, 1e-3);
-    tap_ok(far < tolerance, "%s: values, distance %.1e", what, far);
-    free(got);
-    free(wide);
+    rig_check(y, k->out, tolerance, what);
 }
 
 static void check_grad(struct check *k, int which, const struct resident *r,
@@ -319,7 +269,7 @@ static void check_grad(struct check *k, int which, const struct resident *r,
         got[n] = all[i];
         want[n++] = (up - down) / (2 * h);
     }
-    far = distance(got, want, n, 1e-3);
+    far = rig_distance(got, want, n, 1e-3);
     tap_ok(far < tolerance, "%s: gradient of input %d, distance %.1e", what, which,
            far);
     free(all);
@@ -397,7 +347,7 @@ static void run_case(const struct op_case *c, struct backend *be, accel_dtype_t 
         return;
     check_values(&k, y, tolerance, what);
     if (c->kind != XENT)
-        loss = weighted_loss(&k, &g, y);
+        loss = rig_weigh(&g, y, k.weight);
     tap_ok(!graph_backward(&g, loss ? loss : y, c->kind == XENT ? 0.625f : 1.0f, &err),
            "%s: backward %s", what, err.text);
     for (int i = 0; i < k.inputs; i++)

@@ -87,53 +87,7 @@ static int copies(struct boot *b, void *arg)
     return 0;
 }
 
-/* Killed with one on the nodes. */
-static int dies_between(struct boot *b, void *arg)
-{
-    struct number_run k;
-
-    (void)b;
-    (void)arg;
-    gate(true);
-    EXPECT(!begin(&k, 100) && !steps(&k, 3), "steps: %s", k.err.text);
-    die(&k);
-    return 1;
-}
-
-/* The same, with step 2 in the shared directory and step 4 on the nodes. */
-static int dies_later(struct boot *b, void *arg)
-{
-    struct number_run k;
-
-    (void)b;
-    (void)arg;
-    gate(false);
-    EXPECT(!begin(&k, 100) && !steps(&k, 2), "steps: %s", k.err.text);
-    await_copy(&k);
-    EXPECT(!step(&k) && newest() == 2, "step 2 is shared: %s", said);
-    accel_barrier(k.run, &k.err);
-    gate(true);
-    EXPECT(!step(&k), "step 4: %s", k.err.text);
-    die(&k);
-    return 1;
-}
-
-/* Killed with two on the nodes. */
-static int dies_with_two(struct boot *b, void *arg)
-{
-    struct number_run k;
-    size_t n;
-
-    (void)b;
-    (void)arg;
-    gate(true);
-    EXPECT(!begin(&k, 100) && !steps(&k, 5), "steps: %s", k.err.text);
-    EXPECT(staged(&n) == 4 && n == 2, "steps 4 and 2 (%zu)", n);
-    die(&k);
-    return 1;
-}
-
-/* ... in the middle of a save to the nodes, or of a copy. */
+/* Killed in the middle of a save to the nodes, or of a copy. */
 static int dies_writing(struct boot *b, void *arg)
 {
     struct number_run k;

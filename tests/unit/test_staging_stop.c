@@ -254,19 +254,6 @@ static int is_refused(struct boot *b, void *arg)
     return 0;
 }
 
-/* Killed with one on the nodes. */
-static int dies_between(struct boot *b, void *arg)
-{
-    struct number_run k;
-
-    (void)b;
-    (void)arg;
-    gate(true);
-    EXPECT(!begin(&k, 100) && !steps(&k, 3), "steps: %s", k.err.text);
-    die(&k);
-    return 1;
-}
-
 static void test_stops(int world)
 {
     static double slow = 90, unknown;

@@ -2,6 +2,7 @@
  *
  * Forked ranks over sockets (a star around rank 0) and the known test state.
  */
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -408,4 +409,32 @@ static int remove_one(const char *path, const struct stat *st, int flag,
 void world_rmtree(const char *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+void world_flip(const char *path, int64_t at, int bit)
+{
+    unsigned char c = 0;
+    int fd = open(path, O_RDWR);
+
+    if (fd < 0 || pread(fd, &c, 1, at) != 1)
+        abort();
+    c ^= (unsigned char)(1 << bit);
+    if (pwrite(fd, &c, 1, at) != 1)
+        abort();
+    close(fd);
+}
+
+int world_names_in(const char *dir, const char *what)
+{
+    char cmd[400];
+    FILE *p;
+    int n = 0;
+
+    snprintf(cmd, sizeof(cmd), "ls -A '%s' | grep -c '%s'", dir, what);
+    p = popen(cmd, "r");
+    if (!p || fscanf(p, "%d", &n) != 1)
+        n = -1;
+    if (p)
+        pclose(p);
+    return n;
 }

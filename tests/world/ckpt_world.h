@@ -59,5 +59,9 @@ bool world_is_shard(int fd);
 /* A new empty directory below $TMPDIR or the current one; removed by world_rmtree. */
 void world_tmpdir(char out[256], const char *name);
 void world_rmtree(const char *path);
+/* Flips a bit of a file; again to undo. */
+void world_flip(const char *path, int64_t at, int bit);
+/* How many names in `dir` match that pattern of grep; -1: none could be counted. */
+int world_names_in(const char *dir, const char *what);
 
 #endif

@@ -55,6 +55,11 @@ void die(struct number_run *k);
 /* The next life begins at step `want`, with its weight, and says `text` (NULL: any);
  * nothing is on the nodes then. For a case's function. */
 int finds_with(struct boot *b, int64_t want, const char *text);
+/* Lives that are killed: with step 2 on the nodes alone; with step 2 in the shared
+ * directory and step 4 on the nodes; with both on the nodes. For life(). */
+int dies_between(struct boot *b, void *arg);
+int dies_later(struct boot *b, void *arg);
+int dies_with_two(struct boot *b, void *arg);
 /* From now on `call` fails for names that begin with `name`; error 0: no more. */
 void fail(const char *call, const char *name, int error);
 
