@@ -83,7 +83,7 @@ void optable_beside(struct backend *be, struct backend *device);
  * weights. */
 void optable_dump(struct backend *be, FILE *to);
 /* Compares the table on `be` with what optable.py wrote. */
-void optable_golden(struct backend *be, FILE *from);
+void optable_golden(struct backend *be);
 
 /* One way through a case. */
 struct op_trial {

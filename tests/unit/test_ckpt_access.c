@@ -97,21 +97,9 @@ static void shell(const char *fmt, ...)
  * off. */
 static const char *names(void)
 {
-    static char text[2000];
-    FILE *p;
-    char cmd[400];
-    size_t n;
-
-    snprintf(cmd, sizeof(cmd),
-             "cd '%s' && ls | grep -v latest | sed 's/-[0-9TZ]*/-T/; s/step_0*/s/' |"
-             " tr '\\n' ' '",
-             root);
-    p = popen(cmd, "r");
-    n = p ? fread(text, 1, sizeof(text) - 1, p) : 0;
-    text[n] = '\0';
-    if (p)
-        pclose(p);
-    return text;
+    return world_output("cd '%s' && ls | grep -v latest | "
+                        "sed 's/-[0-9TZ]*/-T/; s/step_0*/s/' | tr '\\n' ' '",
+                        root);
 }
 
 static void empty_root(void)

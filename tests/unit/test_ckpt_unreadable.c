@@ -116,20 +116,11 @@ static bool is_whole(const char *name)
  * follows the number. */
 static const char *there(void)
 {
-    static char text[600];
-    char cmd[800];
-    FILE *p;
-
-    snprintf(cmd, sizeof(cmd),
-             "cd '%s' && ls -dA step_* .tmp-* .trash-* .local-* ../node/*/step_* "
-             "2>/dev/null | sed -e 's/^step_0*//; s/-2[0-9TZ]*$//; s/step_.*//; "
-             "s|\\.\\./.*|node|; s/-$//' | tr '\\n' ' '",
-             root);
-    p = popen(cmd, "r");
-    text[p ? fread(text, 1, sizeof(text) - 1, p) : 0] = '\0';
-    if (p)
-        pclose(p);
-    return text;
+    return world_output(
+        "cd '%s' && ls -dA step_* .tmp-* .trash-* .local-* ../node/*/step_* "
+        "2>/dev/null | sed -e 's/^step_0*//; s/-2[0-9TZ]*$//; s/step_.*//; "
+        "s|\\.\\./.*|node|; s/-$//' | tr '\\n' ' '",
+        root);
 }
 
 static bool part_is_there(int step)

@@ -9,20 +9,6 @@
 #include "tests/world/cuda_device.h"
 #include "tests/unit/optable.h"
 
-static void golden(struct backend *device)
-{
-    const char *src = getenv("ACCEL_SRC");
-    char path[4096];
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/tests/data/ops/optable.golden", src ? src : ".");
-    f = fopen(path, "r");
-    if (!tap_ok(f != NULL, "%s can be read", path))
-        return;
-    optable_golden(device, f);
-    fclose(f);
-}
-
 /* The stand-in as a device of capability 10.0, which has scales of blocks of 32. */
 static void blocks_of_32(void)
 {
@@ -56,7 +42,7 @@ int main(void)
     /* the same calls once more have no new accesses for a sanitizer */
     optable_run(twice, TAP_SANITIZED ? 1 : 2);
     if (!TAP_SANITIZED) {
-        golden(device);
+        optable_golden(device);
         optable_beside(cpu, device);
     }
     tap_ok(!device->sync(device, &err), "no call failed %s", err.text);

@@ -10,20 +10,6 @@
 #include "tests/tap.h"
 #include "tests/unit/optable.h"
 
-static void golden(struct backend *be)
-{
-    const char *src = getenv("ACCEL_SRC");
-    char path[4096];
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/tests/data/ops/optable.golden", src ? src : ".");
-    f = fopen(path, "r");
-    if (!tap_ok(f != NULL, "%s can be read", path))
-        return;
-    optable_golden(be, f);
-    fclose(f);
-}
-
 int main(int argc, char **argv)
 {
     struct backend *be[2] = { NULL, NULL };
@@ -44,7 +30,7 @@ int main(int argc, char **argv)
     optable_run(be, 2);
     /* the same calls once more have no new accesses for a sanitizer */
     if (!TAP_SANITIZED)
-        golden(be[0]);
+        optable_golden(be[0]);
     backend_close(be[0]);
     backend_close(be[1]);
     return tap_done();

@@ -19,6 +19,7 @@
 #include "state/registered.h"
 #include "state/save/save.h"
 #include "tests/tap.h"
+#include "tests/world/ckpt_world.h"
 #include "tests/world/fork_world.h"
 #include "tests/world/model_run.h"
 
@@ -554,20 +555,8 @@ static void shell(const char *cmd)
 
 static const char *names(const char *dir)
 {
-    static char text[500];
-    char cmd[600];
-    size_t n;
-    FILE *f;
-
-    snprintf(cmd, sizeof(cmd),
-             "cd '%s/%s' && ls -d *_* | sed 's/-[0-9TZ]*$/-T/' | tr '\\n' ' '", root,
-             dir);
-    f = popen(cmd, "r");
-    n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
-    text[n] = '\0';
-    if (f)
-        pclose(f);
-    return text;
+    return world_output(
+        "cd '%s/%s' && ls -d *_* | sed 's/-[0-9TZ]*$/-T/' | tr '\\n' ' '", root, dir);
 }
 
 static void test_register(void)

@@ -17,6 +17,7 @@
 #include "state/save/save.h"
 #include "state/load/resume.h"
 #include "tests/tap.h"
+#include "tests/world/ckpt_world.h"
 #include "tests/world/fork_world.h"
 #include "tests/world/model_run.h"
 
@@ -165,20 +166,8 @@ static void damage(void)
 
 static const char *names(void)
 {
-    static char text[1000];
-    char cmd[400];
-    size_t n;
-    FILE *p;
-
-    snprintf(cmd, sizeof(cmd),
-             "cd '%s/now' && ls -d step_* | sed 's/-[0-9TZ]*$/-T/' | tr '\\n' ' '",
-             root);
-    p = popen(cmd, "r");
-    n = p ? fread(text, 1, sizeof(text) - 1, p) : 0;
-    text[n] = '\0';
-    if (p)
-        pclose(p);
-    return text;
+    return world_output(
+        "cd '%s/now' && ls -d step_* | sed 's/-[0-9TZ]*$/-T/' | tr '\\n' ' '", root);
 }
 
 int main(void)

@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -424,17 +425,29 @@ void world_flip(const char *path, int64_t at, int bit)
     close(fd);
 }
 
+const char *world_output(const char *fmt, ...)
+{
+    static char text[2000];
+    char cmd[800];
+    size_t n = 0;
+    va_list ap;
+    FILE *p;
+
+    va_start(ap, fmt);
+    vsnprintf(cmd, sizeof(cmd), fmt, ap);
+    va_end(ap);
+    p = popen(cmd, "r");
+    if (p) {
+        n = fread(text, 1, sizeof(text) - 1, p);
+        pclose(p);
+    }
+    text[n] = '\0';
+    return text;
+}
+
 int world_names_in(const char *dir, const char *what)
 {
-    char cmd[400];
-    FILE *p;
-    int n = 0;
+    const char *count = world_output("ls -A '%s' | grep -c '%s'", dir, what);
 
-    snprintf(cmd, sizeof(cmd), "ls -A '%s' | grep -c '%s'", dir, what);
-    p = popen(cmd, "r");
-    if (!p || fscanf(p, "%d", &n) != 1)
-        n = -1;
-    if (p)
-        pclose(p);
-    return n;
+    return *count ? atoi(count) : -1;
 }

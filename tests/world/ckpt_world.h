@@ -61,6 +61,8 @@ void world_tmpdir(char out[256], const char *name);
 void world_rmtree(const char *path);
 /* Flips a bit of a file; again to undo. */
 void world_flip(const char *path, int64_t at, int bit);
+/* What a command of the shell prints, at most 1999 characters; valid until the next call. */
+const char *world_output(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* How many names in `dir` match that pattern of grep; -1: none could be counted. */
 int world_names_in(const char *dir, const char *what);
 
