@@ -26,9 +26,9 @@ open_world_tests = tests/bench/bench_saves tests/faults/save_calls tests/faults/
 	tests/unit/test_fp16_run tests/unit/test_groups tests/unit/test_large_masters \
 	tests/unit/test_level_memory tests/unit/test_loader_lives tests/unit/test_loader_train \
 	tests/unit/test_local_sgd tests/unit/test_model_weights tests/unit/test_moments_run \
-	tests/unit/test_narrow_refused tests/unit/test_objects tests/unit/test_one_fails \
-	tests/unit/test_sample_wait tests/unit/test_schedules tests/unit/test_second_optim \
-	tests/unit/test_settings
+	tests/unit/test_narrow_refused tests/unit/test_next tests/unit/test_objects \
+	tests/unit/test_one_fails tests/unit/test_sample_wait tests/unit/test_schedules \
+	tests/unit/test_second_optim tests/unit/test_settings
 $(open_world_tests): private AM_LDFLAGS += $(open_world_wraps)
 shard_world_tests = tests/unit/test_cuda_objects tests/unit/test_narrow_copies \
 	tests/unit/test_narrow_gradients tests/unit/test_narrow_means tests/unit/test_queues \

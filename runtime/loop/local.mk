@@ -18,3 +18,6 @@ libaccel_core_la_SOURCES += \
 	runtime/loop/stop_waiting.c \
 	runtime/loop/track_calls.c \
 	runtime/loop/track_calls.h
+
+# The samples that the calls of the loop give.
+unit_tests += tests/unit/test_next
