@@ -66,8 +66,5 @@ accel_status_t data_digest(const accel_dataset_t *d, uint64_t *digest_out,
 /* Position i of the order of n samples in epoch `epoch` (0 <= i < n, n <= 2^62): a
  * bijection on [0, n), evaluated at one point without a table. */
 int64_t data_permute(uint64_t seed, int64_t epoch, int64_t n, int64_t i);
-/* The sample at the global cursor, which counts the samples taken by all ranks since
- * the start of the run: position cursor % n of epoch cursor / n. */
-int64_t data_global_index(uint64_t seed, int64_t n, int64_t cursor);
 
 #endif

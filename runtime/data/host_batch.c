@@ -21,10 +21,10 @@ int64_t host_sample_bytes(const accel_field_t *field, int fields)
 }
 
 accel_status_t host_batch_open(struct host_batch *b, const struct backend *be,
-                               size_t head, int64_t count, const accel_field_t *field,
-                               int fields, accel_error_t *err)
+                               int64_t count, const accel_field_t *field, int fields,
+                               accel_error_t *err)
 {
-    int64_t bytes = aligned((int64_t)head);
+    int64_t bytes = 0;
 
     for (int f = 0; f < fields; f++) {
         b->at[f] = bytes;

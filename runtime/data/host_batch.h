@@ -23,11 +23,11 @@ struct host_batch {
 
 /* Bytes of one sample of these fields. */
 int64_t host_sample_bytes(const accel_field_t *field, int fields);
-/* Memory for `count` samples of these fields behind `head` bytes of another use; at
- * most HOST_BATCH_MAX for the samples, which the caller has checked. */
+/* Memory for `count` samples of these fields, at most HOST_BATCH_MAX, which the caller
+ * has checked. */
 accel_status_t host_batch_open(struct host_batch *b, const struct backend *be,
-                               size_t head, int64_t count, const accel_field_t *field,
-                               int fields, accel_error_t *err);
+                               int64_t count, const accel_field_t *field, int fields,
+                               accel_error_t *err);
 void host_batch_close(struct host_batch *b, const struct backend *be);
 /* Where sample i of a full batch goes: dst_out[fields]. */
 void host_batch_sample(const struct host_batch *b, const accel_field_t *field,

@@ -44,9 +44,3 @@ int64_t data_permute(uint64_t seed, int64_t epoch, int64_t n, int64_t i)
     } while (x >= (uint64_t)n);
     return (int64_t)x;
 }
-
-/* Each epoch has an order of its own; every sample comes once per epoch. */
-int64_t data_global_index(uint64_t seed, int64_t n, int64_t cursor)
-{
-    return data_permute(seed, cursor / n, n, cursor % n);
-}

@@ -227,6 +227,8 @@ struct accel {
     int own_sinks;
     /* owned, newest first (loop/loader_calls.c) */
     struct accel_loader *loaders;
+    /* of accel_next and accel_evaluate, owned; NULL: the job has no data */
+    struct accel_loader *job_loader;
     /* positions of loaders that the run has from a checkpoint */
     struct loader_lines loader_lines;
     /* the failure that the next reduction of a step tells the other ranks */

@@ -26,11 +26,11 @@ enum phase {
 
 /* The state of the step in progress. A resume rebuilds all of it from the cursor. */
 struct loop {
-    /* a micro-batch on its way to the backend, following the losses in memory */
+    /* memory of the backend's host for the losses */
     struct host_batch host;
     /* micro-batches done in the current step: those with a backward */
     int micro;
-    /* [losses_room], the start of `host`: the first `loss_count` are losses of this
+    /* [losses_room], in `host`: the first `loss_count` are losses of this
      * step. A device writes them asynchronously; they are read after the step's
      * wait. */
     float *losses;

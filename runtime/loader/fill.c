@@ -200,4 +200,14 @@ static bool ring_fill(void *user, int slot, int64_t step)
     return !slot_failed(s, st) && !s->none && !s->last;
 }
 
+/* The program's functions see no such batch. */
+void fill_zeros(struct accel_loader *l, struct loader_slot *s)
+{
+    const struct collate plain = { 0 };
+
+    memset(s->host.memory, 0, s->host.bytes);
+    (void)collate_batch(&plain, &s->host, l->field, l->fields, s->count, s->index,
+                        s->lengths, &s->batch, NULL);
+}
+
 const struct prefetch_ops loader_ring = { ring_plan, ring_fill };

@@ -206,13 +206,16 @@ static accel_status_t advance_sharded(struct accel_loader *l, bool first, bool *
 
     if (s->st != ACCEL_OK)
         note_failure(l, s);
-    if (first || places < 0 || l->place.ranks == 1)
+    if ((first && !l->place.alone) || places < 0 || l->place.ranks == 1)
         st = loader_agree(&l->place, err);
     if (st != ACCEL_OK)
         return st;
     if (s->none && s->st == ACCEL_OK)
         return end_epoch(l, err);
-    if (s->st != ACCEL_OK) {
+    if (s->st != ACCEL_OK && l->place.alone) {
+        s = &l->slot[0];
+        fill_zeros(l, s);
+    } else if (s->st != ACCEL_OK) {
         repeat_last(l);
         *got_out = true;
         return ACCEL_OK;

@@ -31,6 +31,9 @@ struct loader_place {
     struct comm *comm;
     int rank, ranks;
     struct loader_failure *failure;
+    /* it meets the other ranks in no batch, and keeps none: a failure is noted, and its
+     * batch is zeros (job_loader.c) */
+    bool alone;
 };
 
 /* accel_loader_new without a run. */
@@ -57,6 +60,21 @@ int64_t loader_first_sample(const struct accel_loader *l);
  * sample. Collective. */
 accel_status_t loader_agree(const struct loader_place *place, accel_error_t *err);
 
+/* ---- job_loader.c ---------------------------------------------------------------- */
+
+/* Which samples this rank takes of those that all take, and what loaders work with. */
+struct loader_place run_place(accel_t *run);
+/* Samples that all ranks have taken in the step in progress. */
+int64_t run_step_samples(const accel_t *run);
+/* The number of this rank's first sample of the next micro-batch. In each micro-batch
+ * every rank takes job.batch of them, in rank order. */
+int64_t run_first_sample(const accel_t *run);
+/* Opens run->job_loader if the job has data. A0902: a batch is too large. */
+accel_status_t job_loader_open(accel_t *run, accel_error_t *err);
+/* That loader, before the run's next micro-batch; held_out: before the first batch of
+ * the held-out part, where a rank beyond its end repeats the first sample. */
+struct accel_loader *job_loader_at(accel_t *run, bool held_out);
+
 /* ---- loader_blame.c -------------------------------------------------------------- */
 
 /* If ranks made different calls, names in *e a loader that may be the reason. */
@@ -79,33 +97,35 @@ struct loader_memory loaders_memory(const accel_t *run);
 /* Appends the line of this loader: its name, how many samples of its epoch all ranks
  * have taken, and what its order depends on. */
 void loader_state_encode(const struct accel_loader *l, struct strbuf *text);
-/* Goes to the position in the line of this loader in text[bytes], whatever number of
- * ranks wrote it. *found_out is false if there is no such line; then nothing changes.
- * A0932: the line is for another order. */
+/* Goes to the position in the line of this loader in `text`, whatever number of ranks
+ * wrote it. *found_out is false if there is no such line; then nothing changes. A0932:
+ * the line is for another order. */
 accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
-                                   size_t bytes, bool *found_out, accel_error_t *err);
+                                   bool *found_out, accel_error_t *err);
 /* Checks only for A0932. */
 accel_status_t loader_state_check(const struct accel_loader *l, const char *text,
-                                  size_t bytes, accel_error_t *err);
+                                  accel_error_t *err);
 
 /* ---- loader_lines.c: the loaders of a run in its checkpoints --------------------- */
 
 /* How those lines begin. */
 #define LOADER_LINE_FRONT "loader."
-/* Appends the lines of the run's loaders, and those that wait. */
+/* Appends the lines of the run's loaders, those that wait, and the run's count of
+ * samples. */
 void loaders_encode(const accel_t *run, struct strbuf *text);
-/* Not collective. Checks the lines in text[bytes] for the loaders that are open, and
- * keeps all lines for loaders_load. A0932 as above. */
-accel_status_t loaders_find(accel_t *run, const char *text, size_t bytes,
-                            accel_error_t *err);
+/* That count in `text`; false: there is none. */
+bool loaders_taken(const char *text, int64_t *taken_out);
+/* Not collective. Checks the lines in `text` for the loaders that are open, and keeps
+ * all lines for loaders_load. A0932 as above. */
+accel_status_t loaders_find(accel_t *run, const char *text, accel_error_t *err);
 /* Moves the loaders to the positions that loaders_find kept. If the run is prepared, so
  * that it goes back, loaders without a line go to their start. Other lines wait. */
 void loaders_load(accel_t *run);
 /* Moves a loader just opened to the position waiting for its name. A0932 as above. */
 accel_status_t loaders_claim(struct accel_loader *l, accel_error_t *err);
-/* Moves the open loaders back to the positions in text[bytes], which loaders_encode
- * wrote in this attempt; a loader opened since then stays where it is. */
-void loaders_back(accel_t *run, const char *text, size_t bytes);
+/* Moves the open loaders back to the positions in `text`, which loaders_encode wrote in
+ * this attempt; a loader opened since then stays where it is. */
+void loaders_back(accel_t *run, const char *text);
 /* Call this when a step of the run is done. Notes the positions. */
 void loaders_keep(accel_t *run);
 /* Call this when no more batches will be taken. Goes back to the positions of the last

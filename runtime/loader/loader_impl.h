@@ -91,6 +91,8 @@ void loader_seek(struct accel_loader *l, int64_t epoch, int64_t taken, bool over
 /* ---- fill.c: from a step to samples in its slot; the functions of the ring ------- */
 
 extern const struct prefetch_ops loader_ring;
+/* Zeros in place of the samples of slot `s`, which failed. */
+void fill_zeros(struct accel_loader *l, struct loader_slot *s);
 
 /* ---- dispatch_batch.c ------------------------------------------------------------ */
 

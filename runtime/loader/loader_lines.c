@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/key_lines.h"
 #include "loader/loader.h"
 #include "loader/loader_impl.h"
 #include "handle/run.h"
@@ -30,24 +31,35 @@ static void encode_from(const struct accel_loader *l, struct strbuf *text)
     loader_state_encode(l, text);
 }
 
+/* The key of the count; no loader has an empty name. */
+#define TAKEN LOADER_LINE_FRONT "=taken"
+
 void loaders_encode(const accel_t *run, struct strbuf *text)
 {
+    strbuf_printf(text, TAKEN "=%lld\n", (long long)run->progress.cursor);
     encode_from(run->loaders, text);
     if (run->loader_lines.waiting)
         strbuf_printf(text, "%s", run->loader_lines.waiting);
 }
 
-/* The lines of loaders in text[bytes], one malloc. */
-static char *copy_lines(const char *text, size_t bytes)
+/* `cursor` is what accel wrote before the count had a place among the loaders. */
+bool loaders_taken(const char *text, int64_t *taken_out)
 {
+    return key_line_i64(text, TAKEN, taken_out) ||
+           key_line_i64(text, "cursor", taken_out);
+}
+
+/* The lines of loaders in `text`, one malloc. */
+static char *copy_lines(const char *text)
+{
+    const size_t bytes = strlen(text), front = strlen(LOADER_LINE_FRONT);
     char *copy = malloc(bytes + 2), *to = copy;
     const char *end = text + bytes, *next;
 
     for (const char *at = text; copy && at < end; at = next) {
         size_t n = line_length(at, end, &next);
 
-        if (n < strlen(LOADER_LINE_FRONT) ||
-            memcmp(at, LOADER_LINE_FRONT, strlen(LOADER_LINE_FRONT)) != 0)
+        if (strncmp(at, LOADER_LINE_FRONT, front) != 0 || at[front] == '=')
             continue;
         memcpy(to, at, n);
         to += n;
@@ -58,19 +70,18 @@ static char *copy_lines(const char *text, size_t bytes)
     return copy;
 }
 
-accel_status_t loaders_find(accel_t *run, const char *text, size_t bytes,
-                            accel_error_t *err)
+accel_status_t loaders_find(accel_t *run, const char *text, accel_error_t *err)
 {
     accel_status_t st = ACCEL_OK;
     char *lines;
 
     for (const struct accel_loader *l = run->loaders; l && st == ACCEL_OK; l = l->next)
-        st = loader_state_check(l, text, bytes, err);
+        st = loader_state_check(l, text, err);
     if (st != ACCEL_OK)
         return st;
-    lines = copy_lines(text, bytes);
+    lines = copy_lines(text);
     if (!lines)
-        return accel_fail_nomem(err, "the places of the loaders", bytes);
+        return accel_fail_nomem(err, "the places of the loaders", strlen(text));
     if (!*lines) {
         free(lines);
         lines = NULL;
@@ -98,7 +109,7 @@ static void remove_line(const struct accel_loader *l, char *text)
 static accel_status_t take_line(struct accel_loader *l, char *text, bool *found_out,
                                 accel_error_t *err)
 {
-    accel_status_t st = loader_state_decode(l, text, strlen(text), found_out, err);
+    accel_status_t st = loader_state_decode(l, text, found_out, err);
 
     if (st == ACCEL_OK && *found_out)
         remove_line(l, text);
@@ -131,12 +142,12 @@ accel_status_t loaders_claim(struct accel_loader *l, accel_error_t *err)
 }
 
 /* The lines are those of these very loaders, so none is of another order. */
-void loaders_back(accel_t *run, const char *text, size_t bytes)
+void loaders_back(accel_t *run, const char *text)
 {
     bool found;
 
     for (struct accel_loader *l = run->loaders; l; l = l->next)
-        (void)loader_state_decode(l, text, bytes, &found, NULL);
+        (void)loader_state_decode(l, text, &found, NULL);
 }
 
 void loaders_keep(accel_t *run)

@@ -110,22 +110,22 @@ static accel_status_t open_slot(struct accel_loader *l, struct loader_slot *s,
     if (!s->index || !s->lengths)
         return accel_fail_nomem(err, "a slot of a loader", 2 * n * sizeof(*s->index));
     s->step = -1;
-    return host_batch_open(&s->host, l->backend, 0, (int64_t)n, l->field, l->fields,
-                           err);
+    return host_batch_open(&s->host, l->backend, (int64_t)n, l->field, l->fields, err);
 }
 
 /* One slot is handed out while the others are read ahead; where the end of an epoch
  * shows only behind its last batch, one more is looked at. A rank that is only sent to
- * needs one. */
+ * needs one, and so does a loader that never repeats a batch. */
 static accel_status_t open_ring(struct accel_loader *l, const accel_loader_options_t *o,
                                 accel_error_t *err)
 {
     bool receives = l->plan.dispatch && l->place.rank != 0;
+    bool one = receives || l->place.alone;
     int threads = o->prefetch == 0 ? 0 : o->threads > 0 ? o->threads : 1;
     accel_status_t st = ACCEL_OK;
 
     l->slots =
-        receives ? 1 : 1 + (o->prefetch > 0 ? o->prefetch : 1) + (loader_places(l) < 0);
+        one ? 1 : 1 + (o->prefetch > 0 ? o->prefetch : 1) + (loader_places(l) < 0);
     l->slot = calloc((size_t)l->slots, sizeof(*l->slot));
     if (!l->slot)
         return accel_fail_nomem(err, "slots of a loader", (size_t)l->slots);
@@ -146,7 +146,7 @@ static accel_status_t open_parts(struct accel_loader *l,
     ACCEL_TRY(st, collate_open(&l->collate, o, l->field, l->fields, err));
     ACCEL_TRY(st, open_order(l, o, err));
     ACCEL_TRY(st, open_ring(l, o, err));
-    if (st == ACCEL_OK && l->backend->device)
+    if (st == ACCEL_OK && l->backend->device && !l->place.alone)
         st = stage_open(&l->stage, l->backend, l->slot[0].host.bytes, err);
     return st;
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/key_lines.h"
 #include "loader/loader.h"
 #include "loader/loader_impl.h"
 
@@ -36,30 +37,9 @@ void loader_state_encode(const struct accel_loader *l, struct strbuf *text)
     char order[256];
 
     order_words(l, order, sizeof(order));
-    strbuf_printf(text, "loader.%s=epoch=%" PRId64 " taken=%" PRId64 " over=%d %s\n",
-                  l->name, l->epoch, l->taken, l->over, order);
-}
-
-/* The words behind "loader.NAME=" of this loader's line, into line[len]. False: it is
- * not there, or is too long to be ours. */
-static bool find_line(const struct accel_loader *l, const char *text, size_t bytes,
-                      char *line, size_t len)
-{
-    char front[96];
-    size_t n = (size_t)snprintf(front, sizeof(front), "loader.%s=", l->name);
-
-    for (size_t at = 0, next; at < bytes; at = next) {
-        const char *end = memchr(text + at, '\n', bytes - at);
-        size_t size = (end ? (size_t)(end - text) : bytes) - at;
-
-        next = at + size + 1;
-        if (size < n || memcmp(text + at, front, n) != 0 || size - n >= len)
-            continue;
-        memcpy(line, text + at + n, size - n);
-        line[size - n] = '\0';
-        return true;
-    }
-    return false;
+    strbuf_printf(
+        text, LOADER_LINE_FRONT "%s=epoch=%" PRId64 " taken=%" PRId64 " over=%d %s\n",
+        l->name, l->epoch, l->taken, l->over, order);
 }
 
 static accel_status_t not_a_line(const struct accel_loader *l, const char *line,
@@ -70,14 +50,15 @@ static accel_status_t not_a_line(const struct accel_loader *l, const char *line,
 }
 
 static accel_status_t read_spot(const struct accel_loader *l, const char *text,
-                                size_t bytes, struct loader_spot *spot_out,
-                                bool *found_out, accel_error_t *err)
+                                struct loader_spot *spot_out, bool *found_out,
+                                accel_error_t *err)
 {
-    char line[384], order[256];
+    char key[96], line[384], order[256];
     int64_t epoch, taken, places = loader_places(l);
     int over, used = 0;
 
-    *found_out = find_line(l, text, bytes, line, sizeof(line));
+    snprintf(key, sizeof(key), LOADER_LINE_FRONT "%s", l->name);
+    *found_out = key_line(text, key, line, sizeof(line));
     if (!*found_out)
         return ACCEL_OK;
     order_words(l, order, sizeof(order));
@@ -97,19 +78,19 @@ static accel_status_t read_spot(const struct accel_loader *l, const char *text,
 }
 
 accel_status_t loader_state_check(const struct accel_loader *l, const char *text,
-                                  size_t bytes, accel_error_t *err)
+                                  accel_error_t *err)
 {
     struct loader_spot spot;
     bool found;
 
-    return read_spot(l, text, bytes, &spot, &found, err);
+    return read_spot(l, text, &spot, &found, err);
 }
 
 accel_status_t loader_state_decode(struct accel_loader *l, const char *text,
-                                   size_t bytes, bool *found_out, accel_error_t *err)
+                                   bool *found_out, accel_error_t *err)
 {
     struct loader_spot spot;
-    accel_status_t st = read_spot(l, text, bytes, &spot, found_out, err);
+    accel_status_t st = read_spot(l, text, &spot, found_out, err);
 
     if (st == ACCEL_OK && *found_out)
         loader_seek(l, spot.epoch, spot.taken, spot.over);

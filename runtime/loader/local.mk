@@ -6,6 +6,7 @@ libaccel_core_la_SOURCES += \
 	runtime/loader/collate.h \
 	runtime/loader/dispatch_batch.c \
 	runtime/loader/fill.c \
+	runtime/loader/job_loader.c \
 	runtime/loader/loader.c \
 	runtime/loader/loader.h \
 	runtime/loader/loader_blame.c \

@@ -125,7 +125,7 @@ void prefetch_begin(struct prefetch *p)
 {
     pthread_mutex_lock(&p->lock);
     p->planned = p->released = 0;
-    p->ended = false;
+    p->ended = p->given_up = false;
     p->running = true;
     memset(p->ready, 0, (size_t)p->slots * sizeof(*p->ready));
     pthread_cond_broadcast(&p->freed);

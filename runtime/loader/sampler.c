@@ -259,7 +259,9 @@ static int64_t order_at(const struct sampler *s, int64_t place)
     case ACCEL_SAMPLER_WEIGHTED:
         return s->table ? s->table[place] : draw_with(s, place);
     default:
-        return data_permute(s->seed, s->epoch, s->population, place);
+        /* an order without an end goes on with the next epoch */
+        return data_permute(s->seed, s->epoch + place / s->population, s->population,
+                            place % s->population);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "preemption/preemption.h"
+#include "loader/loader.h"
 #include "loop/loop.h"
 #include "training/local_sgd.h"
 #include "loop/loader_calls.h"
@@ -15,14 +16,13 @@
 #include "state/save/background.h"
 #include "handle/run.h"
 
-/* One micro-batch from held-out sample `first` on. Adds to sums[4], over all ranks:
- * loss times samples, samples, ranks told to stop, ranks without their samples.
+/* The next micro-batch of the held-out part. Adds to sums[4], over all ranks: loss
+ * times samples, samples, ranks told to stop, ranks without their samples.
  * Collective. */
-static accel_status_t evaluate_batch(accel_t *run, accel_module_t *root, int64_t first,
-                                     double sums[4], accel_error_t *err)
+static accel_status_t evaluate_batch(accel_t *run, accel_module_t *root,
+                                     struct accel_loader *l, double sums[4],
+                                     accel_error_t *err)
 {
-    int64_t left = data_holdout_samples(run->job.data) - first;
-    int count = left < run->job.batch ? (int)left : run->job.batch;
     accel_tensor_t *in[DATA_MAX_FIELDS], *loss;
     const accel_field_t *f;
     double part[4] = { 0 };
@@ -31,13 +31,12 @@ static accel_status_t evaluate_batch(accel_t *run, accel_module_t *root, int64_t
 
     /* tensors of the micro-batch before are freed */
     graph_reset(&run->graph);
-    /* Beyond the end: one sample that counts for nothing, for the collectives' sake. */
-    st = batch_take(run, count > 0 ? first : 0, count > 0 ? count : 1, true, err);
+    st = job_batch(run, l, in, err);
     if (st == ACCEL_ESTOPPED) {
+        run->loader_failure = (struct loader_failure){ 0 };
         sums[2] = 1;
         return ACCEL_OK;
     }
-    ACCEL_TRY(st, batch_tensors(run, count > 0 ? count : 1, in, err));
     if (st != ACCEL_OK)
         return st;
     loss = accel_call(root, in, data_fields(run->job.data, &f));
@@ -46,8 +45,10 @@ static accel_status_t evaluate_batch(accel_t *run, accel_module_t *root, int64_t
         return err->code;
     }
     ACCEL_CHECK(st, accel_tensor_read(loss, &value, 1, err));
-    part[0] = count > 0 ? (double)value * count : 0;
-    part[1] = count > 0 ? count : 0;
+    /* beyond the end there is one sample that counts for nothing, for the collectives'
+     * sake */
+    part[1] = loader_state(l).real;
+    part[0] = part[1] > 0 ? (double)value * part[1] : 0;
     part[2] = signals_pending() ? 1 : 0;
     /* the rest is not seen, whether it could be had or not */
     if (run->loader_failure.error.code == ACCEL_ESTOPPED)
@@ -65,9 +66,8 @@ static accel_status_t evaluate_batch(accel_t *run, accel_module_t *root, int64_t
 static accel_status_t evaluate(accel_t *run, accel_module_t *root, int batches,
                                double *loss_out, accel_error_t *err)
 {
-    int64_t per_round = (int64_t)run->job.batch * run->boot.size;
-    int64_t samples = run->job.data ? data_holdout_samples(run->job.data) : 0;
-    int64_t rounds = (samples + per_round - 1) / per_round;
+    struct accel_loader *l = run->job.data ? job_loader_at(run, true) : NULL;
+    int64_t rounds = l ? accel_loader_length(l) : 0;
     double sums[4] = { 0 };
     accel_status_t st = ACCEL_OK;
 
@@ -89,9 +89,7 @@ static accel_status_t evaluate(accel_t *run, accel_module_t *root, int batches,
     /* no tape, no dropout */
     run->graph.recording = run->graph.training = false;
     for (int64_t i = 0; i < rounds && st == ACCEL_OK && sums[2] == 0; i++)
-        st = evaluate_batch(run, root,
-                            i * per_round + (int64_t)run->boot.rank * run->job.batch,
-                            sums, err);
+        st = evaluate_batch(run, root, l, sums, err);
     run->graph.recording = run->graph.training = !run->graph.evaluating;
     graph_reset(&run->graph);
     if (st == ACCEL_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loaders of a run: the calls of accel_loaders.h that need the run. A batch from a
- * loader begins a micro-batch, as accel_next does.
+ * The calls that begin a micro-batch: accel_next and its kin, and those of
+ * accel_loaders.h that need the run.
  */
 #include <string.h>
 
@@ -36,11 +36,7 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
     if (out && name && name_taken(run, name))
         return accel_fail_at(err, A0930, name, "give each loader a name of its own",
                              "the run has a loader of this name already");
-    place = (struct loader_place){ .graph = &run->graph,
-                                   .comm = run->comm,
-                                   .rank = run->boot.rank,
-                                   .ranks = run->boot.size,
-                                   .failure = &run->loader_failure };
+    place = run_place(run);
     ACCEL_CHECK(st, loader_open(out ? &l : NULL, &place, name, data, options, err));
     l->run = run;
     st = loaders_claim(l, err);
@@ -79,14 +75,12 @@ void loaders_close(accel_t *run)
     loaders_forget(run);
     while (run->loaders)
         accel_loader_close(run->loaders);
+    loader_free(run->job_loader);
 }
 
 accel_status_t loaders_agree(accel_t *run, accel_error_t *err)
 {
-    const struct loader_place place = { .comm = run->comm,
-                                        .rank = run->boot.rank,
-                                        .ranks = run->boot.size,
-                                        .failure = &run->loader_failure };
+    const struct loader_place place = run_place(run);
     accel_status_t st = loader_agree(&place, err);
 
     return st == ACCEL_ESTOPPED ? loop_stop_waiting(run, err) : st;
@@ -136,6 +130,16 @@ static accel_status_t next_batch(accel_t *run, struct accel_loader *l,
     return loader_tensors(l, next, err);
 }
 
+/* The caller's array is written only when all tensors are made. */
+static void hand_over(accel_t *run, accel_tensor_t **batch, accel_tensor_t *const *next,
+                      int n)
+{
+    memcpy(batch, next, (size_t)n * sizeof(*next));
+    /* a device may record the micro-batch from here on */
+    if (run->graph.recording)
+        run->backend->step_begin(run->backend);
+}
+
 accel_status_t accel_loader_next(accel_loader_t *l, accel_tensor_t **batch, int n,
                                  int *got_out, accel_error_t *err)
 {
@@ -155,11 +159,95 @@ accel_status_t accel_loader_next(accel_loader_t *l, accel_tensor_t **batch, int 
     if (st != ACCEL_OK)
         return run_report(run, st, &e, err);
     *got_out = got;
-    if (!got)
-        return ACCEL_OK;
-    memcpy(batch, next, (size_t)n * sizeof(accel_tensor_t *));
-    /* a device may record the micro-batch from here on */
-    if (run->graph.recording)
-        run->backend->step_begin(run->backend);
+    if (got)
+        hand_over(run, batch, next, n);
     return ACCEL_OK;
+}
+
+/* ---- the samples of the job ------------------------------------------------------ */
+
+accel_status_t job_batch(accel_t *run, struct accel_loader *l,
+                         accel_tensor_t **batch_out, accel_error_t *err)
+{
+    const char *outer = graph_enter(&run->graph, "the fetch function of a dataset");
+    bool got;
+    accel_status_t st = loader_advance(l, &got, err);
+
+    run->graph.inside = outer;
+    return st == ACCEL_OK ? loader_tensors(l, batch_out, err) : st;
+}
+
+/* Begins a micro-batch of the order of the run. Returns the number of this rank's first
+ * sample. */
+static int64_t next_micro(accel_t *run)
+{
+    int64_t first = run_first_sample(run);
+
+    group_next(run, false);
+    batch_begin(run, first, run->job.batch);
+    return first;
+}
+
+/* An error of the call, not of the run: the program may go on after it. */
+static accel_status_t wrong_count(const char *call, int n, int have, const char *what,
+                                  accel_error_t *err)
+{
+    return accel_fail(err, A0909, "see the call in accel.h",
+                      "%s was given %d %s, not %d", call, n, what, have);
+}
+
+accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
+                          accel_error_t *err)
+{
+    accel_tensor_t *next[DATA_MAX_FIELDS];
+    accel_error_t e = { 0 };
+    accel_status_t st = run_ready(run, "accel_next", err);
+
+    if (st != ACCEL_OK)
+        return st;
+    if (!run->job.data)
+        return accel_fail(err, A0901, "call accel_next_samples and feed the samples",
+                          "accel_next for a job without data");
+    if (n != run->job_loader->fields || !batch)
+        return wrong_count("accel_next", n, run->job_loader->fields, "tensors", err);
+    (void)next_micro(run);
+    st = job_batch(run, job_loader_at(run, false), next, &e);
+    if (st == ACCEL_ESTOPPED)
+        st = loop_stop_waiting(run, &e);
+    if (st != ACCEL_OK)
+        return run_report(run, st, &e, err);
+    phase_end(run, PHASE_DATA);
+    hand_over(run, batch, next, n);
+    return ACCEL_OK;
+}
+
+/* For a job without data the program gets the numbers of its samples; the library
+ * advances the cursor as usual. */
+accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
+                                  accel_error_t *err)
+{
+    accel_status_t st = run_ready(run, "accel_next_samples", err);
+    int64_t first;
+
+    if (st != ACCEL_OK)
+        return st;
+    if (run->job.data)
+        return accel_fail(err, A0901, "call accel_next",
+                          "accel_next_samples for a job with data");
+    if (count != run->job.batch)
+        return wrong_count("accel_next_samples", count, run->job.batch, "samples", err);
+    first = next_micro(run);
+    for (int i = 0; index && i < count; i++)
+        index[i] = first + i;
+    return ACCEL_OK;
+}
+
+/* Whatever the data of the run are: its sample numbers are counted all the same. */
+accel_status_t accel_batch_begin(accel_t *run, accel_error_t *err)
+{
+    accel_status_t st = run_ready(run, "accel_batch_begin", err);
+
+    if (st == ACCEL_OK)
+        (void)next_micro(run);
+    return st;
 }

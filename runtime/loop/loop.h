@@ -72,21 +72,8 @@ void optim_move(struct accel_optim *o, bool skipped);
 
 /* ---- batch.c --------------------------------------------------------------------- */
 
-/* Allocates host memory for the losses of a step and for a micro-batch of data. Not
- * collective. */
-accel_status_t batch_open(accel_t *run, accel_error_t *err);
 /* Frees the tensors of the previous micro-batch and sets the samples that dropout draws
  * for: `count` of them, of which the first is number `first` of the run. */
 void batch_begin(accel_t *run, int64_t first, int64_t count);
-/* Reads samples [first, first + count) of the run's order, or of the held-out part,
- * into run->loop.host. At most job.batch of them. Errors are those of data/, and
- * ACCEL_ESTOPPED, without a text: a stop ended the wait for a sample. With several
- * ranks, errors are noted for the next point where the ranks meet. */
-accel_status_t batch_take(accel_t *run, int64_t first, int count, bool held_out,
-                          accel_error_t *err);
-/* Makes one tensor per field, [count, field's dimensions], of the samples in
- * run->loop.host. batch_out[fields]; the tensors are the graph's. */
-accel_status_t batch_tensors(accel_t *run, int count, accel_tensor_t **batch_out,
-                             accel_error_t *err);
 
 #endif

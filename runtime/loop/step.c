@@ -231,8 +231,7 @@ static accel_status_t update(accel_t *run, const struct stepping *s, struct agre
     a->skipped = all_skipped(run);
     run->progress.step += !a->skipped;
     a->save |= !a->skipped && every > 0 && run->progress.step % every == 0;
-    run->progress.cursor = run_first_sample(run->progress.cursor, run->loop.micro,
-                                            run->boot.size, 0, run->job.batch);
+    run->progress.cursor += run_step_samples(run);
     return ACCEL_OK;
 }
 
@@ -253,7 +252,7 @@ static void step_record(accel_t *run, const struct agreed *a, double eval_loss)
 {
     const accel_job_t *j = &run->job;
     const int64_t length = j->data ? data_seq(j->data) : 0;
-    const int64_t samples = (int64_t)j->batch * run->boot.size * run->loop.micro;
+    const int64_t samples = run_step_samples(run);
     struct step_record r = { .grad_norm = all_norms(run),
                              .tokens = length > 0,
                              .eval_loss = eval_loss };

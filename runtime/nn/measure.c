@@ -38,7 +38,9 @@ static accel_status_t fake_grad(void *user, int unit, float **grad_out,
     return ACCEL_OK;
 }
 
-accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f)
+/* The tensor of one field for a whole batch, uninitialised. NULL: sticky error. */
+static accel_tensor_t *batch_tensor(struct graph *g, int64_t batch,
+                                    const accel_field_t *f)
 {
     bool real = accel_dtype_is_float(f->dtype);
     int64_t dims[TENSOR_MAX_DIMS] = { batch };
@@ -57,7 +59,7 @@ static accel_status_t measure_run(accel_module_t *model, int batch,
     accel_tensor_t *in[MEASURE_MAX_IN], *loss;
 
     for (int i = 0; i < n; i++)
-        in[i] = nn_batch_tensor(g, batch, &field[i]);
+        in[i] = batch_tensor(g, batch, &field[i]);
     loss = accel_call(model, in, n);
     /* graph_backward also tells what is wrong with the forward or its loss. */
     if (g->recording || g->error.code)

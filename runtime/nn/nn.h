@@ -131,8 +131,5 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
 accel_status_t nn_keep_logits(accel_module_t *model, int batch,
                               const accel_field_t *field, int n, size_t most_bytes,
                               size_t *peak_bytes, accel_error_t *err);
-/* The tensor of one field for a whole batch, [batch, f->dims...], uninitialised. Float
- * fields come in the compute dtype. NULL: sticky error. */
-accel_tensor_t *nn_batch_tensor(struct graph *g, int64_t batch, const accel_field_t *f);
 
 #endif

@@ -105,8 +105,8 @@ static accel_status_t attempt_size(accel_t *run, int batch, accel_attempt_f atte
     st = places.failed ? accel_fail_nomem(&e, "the places of the loaders", 0)
                        : attempt_run(run, batch, attempt, user, &e);
     undone = attempt_undo(run, &left);
-    if (!places.failed && places.len > 0)
-        loaders_back(run, places.s, places.len);
+    if (!places.failed)
+        loaders_back(run, places.s);
     strbuf_free(&places);
     if (undone != ACCEL_OK && (st == ACCEL_OK || st == ACCEL_ENOMEM)) {
         st = undone;

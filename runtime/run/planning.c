@@ -225,6 +225,8 @@ static accel_status_t describe_device(accel_t *run, struct plan_device *d,
     d->activation_step = BACKEND_STEP;
     d->kernel_bytes = (int64_t)be->fixed_bytes;
     d->staging_bytes = (int64_t)staging;
+    if (run->job_loader)
+        d->staging_bytes += loader_memory(run->job_loader).host;
     d->library_sums = run->config.sums == SUMS_NCCL;
     st = count_buffers(run, &d->buffer_bytes, err);
     d->buffer_bytes += (int64_t)fp8_linears_bytes(&run->fp8.linears);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "preemption/preemption.h"
+#include "loader/loader.h"
 #include "loop/loop.h"
 #include "state/save/staging.h"
 #include "state/state.h"
@@ -68,8 +69,10 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
  * its own. */
 static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error_t *err)
 {
+    static const accel_field_t loss = { ACCEL_F32, 1, { 1 } };
     accel_job_t *j = &run->job;
     const char *out = job->out_dir ? job->out_dir : "out";
+    accel_status_t st;
 
     if (strlen(out) >= sizeof(run->out_dir))
         return bad_job(err, "out_dir is too long");
@@ -94,7 +97,11 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
         snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s", run->config.ckpt_dir);
     else
         snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/checkpoints", run->out_dir);
-    return batch_open(run, err);
+    run->loop.losses_room = (j->accumulate + 15) / 16 * 16;
+    ACCEL_CHECK(st, host_batch_open(&run->loop.host, run->backend,
+                                    run->loop.losses_room, &loss, 1, err));
+    run->loop.losses = (float *)run->loop.host.memory;
+    return job_loader_open(run, err);
 }
 
 /* mkdir -p. errno, or 0 if the directory is there and can be written. */

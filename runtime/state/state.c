@@ -227,19 +227,18 @@ static void put_optimizers_progress(const accel_t *run, struct strbuf *b)
     }
 }
 
-/* step, cursor, rng_step and the loaders' places are enough: nothing else of the loop
- * outlives a step. */
+/* step, rng_step and the loaders' places are enough: nothing else of the loop outlives
+ * a step. */
 accel_status_t state_encode(const accel_t *run, char **text_out, size_t *bytes_out,
                             accel_error_t *err)
 {
     struct strbuf b = { 0 };
 
     strbuf_printf(&b,
-                  "accel_trainer=%d\nstep=%lld\ncursor=%lld\naccumulation_index=%d\n"
+                  "accel_trainer=%d\nstep=%lld\naccumulation_index=%d\n"
                   "rng=philox4x32-10\nrng_seed=%" PRIu64 "\nrng_step=%lld\n",
-                  STATE_VERSION, (long long)run->progress.step,
-                  (long long)run->progress.cursor, run->loop.micro, run->job.seed,
-                  (long long)run->progress.step);
+                  STATE_VERSION, (long long)run->progress.step, run->loop.micro,
+                  run->job.seed, (long long)run->progress.step);
     put_optimizers_progress(run, &b);
     parts_put_progress(run, &b);
     local_put(run, &b);
@@ -353,7 +352,7 @@ accel_status_t state_decode(accel_t *run, const char *text, accel_error_t *err)
     accel_status_t st = ACCEL_OK;
 
     if (!key_line_i64(text, "accel_trainer", &version) ||
-        !key_line_i64(text, "step", &step) || !key_line_i64(text, "cursor", &cursor)) {
+        !key_line_i64(text, "step", &step) || !loaders_taken(text, &cursor)) {
         st = accel_fail(err, A0819, "use another checkpoint",
                         "the trainer state has no step or cursor");
     } else if (version != STATE_VERSION) {

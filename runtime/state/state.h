@@ -8,16 +8,6 @@
 
 #include "handle/run.h"
 
-/* The position in the global sample order of the first sample that `rank` takes in
- * micro-batch `micro` of a step that starts at `cursor`. In each micro-batch every rank
- * takes `batch` samples, in rank order. For micro = the number of micro-batches and
- * rank 0 this is where the next step starts, whatever the number of ranks. */
-static inline int64_t run_first_sample(int64_t cursor, int micro, int world, int rank,
-                                       int batch)
-{
-    return cursor + ((int64_t)micro * world + rank) * batch;
-}
-
 /* ---- state.c: identity and progress as text -------------------------------------- */
 
 /* Fills in progress.run_id (name, model, data and seed), settings and sharding of a run

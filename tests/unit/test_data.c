@@ -523,7 +523,7 @@ static void test_order(void)
     int wrong = 0, count[EPOCHS][SAMPLES] = { 0 };
 
     for (int64_t c = 0; c < SAMPLES * EPOCHS; c++) {
-        at_cursor[c] = data_global_index(5, SAMPLES, c);
+        at_cursor[c] = data_permute(5, c / SAMPLES, SAMPLES, c % SAMPLES);
         count[c / SAMPLES][at_cursor[c]]++;
     }
     for (int e = 0; e < EPOCHS; e++) {

@@ -239,8 +239,7 @@ static int resumed_rank(struct boot *b, void *arg)
         o.sampler = ACCEL_SAMPLER_TORCH;
     o.prefetch = 2;
     EXPECT(!loader_open(&l, &r.place, "data", d, &o, &err), "%s", err.text);
-    EXPECT(!loader_state_decode(l, s->text, strlen(s->text), &found, &err), "%s",
-           err.text);
+    EXPECT(!loader_state_decode(l, s->text, &found, &err), "%s", err.text);
     EXPECT(found == (s->text[0] != '\0'), "found %d", found);
     for (int i = 0; i != s->batches; i++) {
         count = loader_batch(&r, l, got, ROOM, &err);
@@ -332,8 +331,7 @@ static void test_state_refused(void)
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
         bool found;
-        accel_status_t st =
-            loader_state_decode(l, t[i].text, strlen(t[i].text), &found, &err);
+        accel_status_t st = loader_state_decode(l, t[i].text, &found, &err);
 
         tap_ok(st == t[i].st && found == t[i].found, "line %zu: status %d, found %d", i,
                st, found);

@@ -57,8 +57,10 @@ static void test_round_trip(void)
     to.progress.step = 0;
     tap_ok(state_decode(&to, "accel_trainer=1\nsteps=10\nstep=7\ncursor=5\n", &err) ==
                    ACCEL_OK &&
-               to.progress.step == 7,
-           "a key is not taken for one that begins with it");
+               to.progress.step == 7 && to.progress.cursor == 5,
+           "a key is not taken for one that begins with it, nor is an old one lost");
+    tap_ok(strstr(text, "\nloader.=taken=7680\n") && !strstr(text, "cursor="),
+           "new texts have the cursor among the loaders");
     lines[0] = '\0';
     to.optim[0].settings.lr = 5e-4f;
     to.boot.size = 3;

@@ -458,7 +458,7 @@ static void test_fields(void)
                other[2] == 200 - got[2] && got[0] < 90 && got[0] != got[1],
            "of the same, shuffled samples: %g %g", (double)got[0], (double)got[1]);
     for (int i = 0; i < 4; i++)
-        tap_is_int((int64_t)got[i], data_global_index(3, 90, i),
+        tap_is_int((int64_t)got[i], data_permute(3, 0, 90, i),
                    "in the order of the seed");
     t = accel_input(run, ACCEL_F32, 2, two, start, &err);
     tap_ok(t && !accel_tensor_read(t, got, 2, &err) && got[1] == 2,

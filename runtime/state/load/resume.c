@@ -97,7 +97,7 @@ static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *
                  : accel_fail_nomem(err, "the trainer state", bytes);
     ACCEL_TRY(st, state_check_optimizer(run, l->dir, l->text, err));
     ACCEL_TRY(st, registered_find(run, l->dir, l->ckpt, err));
-    ACCEL_TRY(st, loaders_find(run, state, bytes, err));
+    ACCEL_TRY(st, loaders_find(run, l->text, err));
     ACCEL_TRY(st, fp8_find(run, l->dir, l->ckpt, l->text, &l->scales, err));
     ACCEL_TRY(st, masters_find(l->dir, l->text, &l->masters, err));
     ACCEL_TRY(st, local_find(run, l->dir, l->text, &local, err));
