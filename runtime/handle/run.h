@@ -16,6 +16,7 @@
 #include "handle/run_loaders.h"
 #include "handle/run_loop.h"
 #include "handle/run_place.h"
+#include "mesh/mesh.h"
 #include "nn/fp8_linears.h"
 #include "observe/observe.h"
 #include "optim/averages.h"
@@ -198,8 +199,8 @@ struct accel {
     struct comm *comm;
     /* of all ranks, for device memory; NULL: `comm` does its work */
     struct comm *data;
-    /* those of the sharding strategy, from mesh_open.c; NULL: not needed */
-    struct comm *group, *copies, *reduce;
+    /* the ranks as the strategy groups them */
+    struct mesh mesh;
     /* computes; owned, as are graph and communicators */
     struct backend *backend;
     /* the CPU, where shards may be offloaded to it; NULL: they may not. The shards know

@@ -15,20 +15,20 @@ struct loader_place run_place(accel_t *run)
 {
     return (struct loader_place){ .graph = &run->graph,
                                   .comm = run->comm,
-                                  .rank = run->boot.rank,
-                                  .ranks = run->boot.size,
+                                  .rank = run->mesh.data.rank,
+                                  .ranks = run->mesh.data.size,
                                   .failure = &run->loader_failure };
 }
 
 int64_t run_step_samples(const accel_t *run)
 {
-    return (int64_t)run->loop.micro * run->boot.size * run->job.batch;
+    return (int64_t)run->loop.micro * run->mesh.data.size * run->job.batch;
 }
 
 int64_t run_first_sample(const accel_t *run)
 {
     return run->progress.cursor + run_step_samples(run) +
-           (int64_t)run->boot.rank * run->job.batch;
+           (int64_t)run->mesh.data.rank * run->job.batch;
 }
 
 /* The size is checked by division, before anything is multiplied. */

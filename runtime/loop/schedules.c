@@ -63,7 +63,7 @@ static void schedule_moves(struct accel_optim *o, bool skipped)
     const struct schedule_advance rule = {
         .with_optimizer = set->move != ACCEL_MOVE_BY_CALLS,
         .split_batches = set->move == ACCEL_MOVE_BY_STEPS,
-        .ranks = o->run->boot.size,
+        .ranks = o->run->mesh.data.size,
     };
     const struct schedule_event event = { .sync = true, .skipped = skipped };
 

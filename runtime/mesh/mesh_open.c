@@ -1,11 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The groups of ranks that the sharding strategy works in. In: the communicators of all
- * ranks, the strategy and the nodes. Out: a communicator of the ranks that share the
- * state, one of those that hold copies of it, and one that only the reduce queue uses.
+ * The ranks of a run as a grid, and the communicators of their groups: see mesh.h.
  */
-#include "mesh/mesh_open.h"
-#include "handle/run.h"
+#include "mesh/mesh.h"
+
+void mesh_place(struct mesh *m, const struct plan_layout *l, const struct boot *b)
+{
+    const int others = l->cp * l->sp * l->tp;
+    int position = 0;
+
+    for (int r = 0; r < b->size; r++)
+        position += b->node_of[r] < b->node ||
+                    (b->node_of[r] == b->node && b->local_rank_of[r] < b->local_rank);
+    m->layout = *l;
+    for (int a = 0; a < AXIS_COUNT; a++) {
+        const struct plan_group g = plan_group_of(l, (enum plan_axis)a);
+
+        m->at[a] = position / g.stride % g.size;
+    }
+    m->data.rank = b->rank / others;
+    m->data.size = b->size / others;
+}
+
+int mesh_color(const struct mesh *m, enum plan_axis axis)
+{
+    int color = 0;
+
+    for (int a = 0; a < AXIS_COUNT; a++)
+        if (a != (int)axis)
+            color += m->at[a] * plan_group_of(&m->layout, (enum plan_axis)a).stride;
+    return color;
+}
 
 /* HYBRID: rank k of a node works with rank k of the others, so every node must have
  * equally many. */
@@ -24,25 +49,12 @@ static accel_status_t check_nodes(const struct boot *b, accel_error_t *err)
                              b->nodes);
 }
 
-/* A group is a node. Gradients that live on the host are summed there. */
-static accel_status_t open_hybrid(accel_t *run, struct comm *all, accel_error_t *err)
-{
-    const struct boot *b = &run->boot;
-    struct comm *grads = run_offloads(run) ? run->comm : all;
-    accel_status_t st = check_nodes(b, err);
-
-    ACCEL_TRY(st, comm_split(all, b->node, b->rank, &run->group, err));
-    ACCEL_TRY(st, comm_split(grads, b->local_rank, b->rank, &run->copies, err));
-    return st;
-}
-
 /* NCCL connects the ranks and allocates its buffers on the device when they first
  * exchange something. That must happen before the memory is measured. */
-static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool sums,
-                              accel_error_t *err)
+static accel_status_t warm_up(const struct backend *be, struct comm *c, bool gathers,
+                              bool sums, accel_error_t *err)
 {
     enum { ELEMS = 64 };
-    const struct backend *be = run->backend;
     size_t bytes = (size_t)comm_size(c) * ELEMS * sizeof(float);
     void *all = NULL, *part = NULL;
     accel_status_t st = be->alloc(be, MEMORY_WORK, bytes, &all, err);
@@ -60,41 +72,64 @@ static accel_status_t warm_up(accel_t *run, struct comm *c, bool gathers, bool s
 }
 
 /* Each communicator is warmed up with the collectives that it will have. */
-static accel_status_t warm_up_all(accel_t *run, accel_error_t *err)
+static accel_status_t warm_up_all(const struct mesh *m, const struct mesh_comms *c,
+                                  accel_error_t *err)
 {
-    struct comm *main = run->group ? run->group : run->data;
-    accel_status_t st = warm_up(run, main, true, !run->reduce, err);
+    struct comm *main = m->group ? m->group : c->device;
+    accel_status_t st = warm_up(c->be, main, true, !m->reduce, err);
 
-    if (st == ACCEL_OK && run->reduce)
-        st = warm_up(run, run->reduce, false, true, err);
-    if (st == ACCEL_OK && run->copies && !run_offloads(run))
-        st = warm_up(run, run->copies, false, true, err);
+    if (st == ACCEL_OK && m->reduce)
+        st = warm_up(c->be, m->reduce, false, true, err);
+    if (st == ACCEL_OK && m->copies && !c->offloads)
+        st = warm_up(c->be, m->copies, false, true, err);
     return st;
 }
 
-/* A single rank needs none. */
-accel_status_t meshes_open(accel_t *run, accel_error_t *err)
+/* Gradients that live on the host are summed there. */
+static accel_status_t open_groups(struct mesh *m, const struct boot *b,
+                                  const struct mesh_comms *c, accel_error_t *err)
 {
-    enum sharding_strategy strategy = config_strategy(&run->config);
-    struct comm *all = run->data ? run->data : run->comm;
+    struct comm *all = c->device ? c->device : c->host;
+    struct comm *grads = c->offloads ? c->host : all;
+    const bool cut = m->layout.cut_optimizer;
     accel_status_t st = ACCEL_OK;
 
-    if (run->boot.size == 1)
-        return ACCEL_OK;
-    if (strategy == SHARD_HYBRID || strategy == SHARD_HYBRID_ZERO2)
-        st = open_hybrid(run, all, err);
+    if (cut && m->layout.replicate > 1) {
+        ACCEL_CHECK(
+            st, comm_split(all, mesh_color(m, AXIS_SHARD), b->rank, &m->group, err));
+        ACCEL_CHECK(st, comm_split(grads, mesh_color(m, AXIS_REPLICATE), b->rank,
+                                   &m->copies, err));
+    }
     /* A communicator keeps the order of its calls whatever their queues. With one
      * communicator for both, a gather would wait for the reduction before it. */
-    if (st == ACCEL_OK && run->data && strategy != SHARD_NONE)
-        st = comm_split(run->group ? run->group : all, 0, run->boot.rank, &run->reduce,
-                        err);
-    return st == ACCEL_OK && run->data ? warm_up_all(run, err) : st;
+    if (c->device && cut)
+        st = comm_split(m->group ? m->group : all, 0, b->rank, &m->reduce, err);
+    return st;
+}
+
+/* A single rank has no groups. */
+accel_status_t mesh_open(struct mesh *m, const struct config *config,
+                         const struct boot *b, const struct mesh_comms *c,
+                         accel_error_t *err)
+{
+    const enum sharding_strategy strategy = config_strategy(config);
+    struct plan_layout layout;
+    accel_status_t st = ACCEL_OK;
+
+    if (strategy == SHARD_HYBRID || strategy == SHARD_HYBRID_ZERO2)
+        ACCEL_CHECK(st, check_nodes(b, err));
+    ACCEL_CHECK(st, plan_layout_of(config, b->size, b->local_size, &layout, err));
+    mesh_place(m, &layout, b);
+    if (b->size == 1)
+        return ACCEL_OK;
+    ACCEL_CHECK(st, open_groups(m, b, c, err));
+    return c->device ? warm_up_all(m, c, err) : ACCEL_OK;
 }
 
 /* Before the communicators that they were split from. */
-void meshes_close(accel_t *run)
+void mesh_close(struct mesh *m)
 {
-    comm_close(run->reduce);
-    comm_close(run->copies);
-    comm_close(run->group);
+    comm_close(m->reduce);
+    comm_close(m->copies);
+    comm_close(m->group);
 }

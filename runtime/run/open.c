@@ -16,7 +16,6 @@
 #include "state/save/staging.h"
 #include "state/state.h"
 #include "training/fp8_scaling.h"
-#include "mesh/mesh_open.h"
 #include "run/run_config.h"
 #include "run/rlimit_nofile.h"
 #include "run/own_compute.h"
@@ -145,6 +144,16 @@ static accel_status_t open_compute(accel_t *run, int timeout_ms, accel_error_t *
     return comm_open(&run->data, &run->boot, &o, err);
 }
 
+static accel_status_t open_mesh(accel_t *run, accel_error_t *err)
+{
+    const struct mesh_comms c = { .host = run->comm,
+                                  .device = run->data,
+                                  .be = run->backend,
+                                  .offloads = run_offloads(run) };
+
+    return mesh_open(&run->mesh, &run->config, &run->boot, &c, err);
+}
+
 /* boot_leave comes after all communicators, which open through the bootstrap. */
 static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
@@ -182,7 +191,7 @@ static accel_status_t open_stages(accel_t *run, const accel_options_t *o,
     run->place.threads_before = omp_get_max_threads();
     omp_set_num_threads(run->place.threads);
     st = open_compute(run, comm.timeout_ms, err);
-    ACCEL_TRY(st, meshes_open(run, err));
+    ACCEL_TRY(st, open_mesh(run, err));
     if (st == ACCEL_OK)
         throttle_open(run);
     ACCEL_TRY(st, boot_leave(&run->boot, err));
@@ -200,7 +209,7 @@ static void free_run(accel_t *run)
     if (run->place.threads_before > 0)
         omp_set_num_threads(run->place.threads_before);
     /* First: work on the device may wait for a peer that is gone. */
-    meshes_close(run);
+    mesh_close(&run->mesh);
     comm_close(run->data);
     loaders_close(run);
     background_close(run);

@@ -142,8 +142,8 @@ static void print_plan(accel_t *run, const struct plan_input *in)
     char *save = NULL;
 
     snprintf(batch, sizeof(batch), "%d per rank x %d ranks x %d micro-batches = %lld",
-             j->batch, run->boot.size, j->accumulate,
-             (long long)j->batch * run->boot.size * j->accumulate);
+             j->batch, run->mesh.data.size, j->accumulate,
+             (long long)j->batch * run->mesh.data.size * j->accumulate);
     if (run->backend->device)
         snprintf(cpu, sizeof(cpu), "%s, %s", run->backend->name, run->backend->isa);
     else
@@ -274,8 +274,8 @@ static accel_status_t check_memory(const accel_t *run, const struct plan_input *
 
 /* Shapes, parameters and layout. elems[2][units] and types[units] are working memory
  * that `in` points to. */
-static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t *elems,
-                                   struct plan_types *types, accel_error_t *err)
+static void describe_run(accel_t *run, struct plan_input *in, int64_t *elems,
+                         struct plan_types *types)
 {
     int units = run->units.count;
 
@@ -289,15 +289,12 @@ static accel_status_t describe_run(accel_t *run, struct plan_input *in, int64_t 
     units_types(&run->units, types);
     in->unit_types = types;
     count_params(&run->units, in);
-    if (plan_layout_of(&run->config, run->boot.size, run->boot.local_size, &in->layout,
-                       err))
-        return err->code;
+    in->layout = run->mesh.layout;
     /* everything is in the CPU's memory already */
     if (!run->home)
         in->layout.offload_params = false;
     in->code_bytes = fp8_linears_keep(&run->fp8.linears, run->backend,
                                       plan_keeps_codes(&run->config, &in->layout));
-    return ACCEL_OK;
 }
 
 /* Keeps logits for the backward in the memory that the plan leaves on a device, so that
@@ -392,8 +389,8 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
     }
     count_states(run, &in, states);
     find_largest(run, &in);
-    st = describe_run(run, &in, elems, types, err);
-    ACCEL_TRY(st, compression_plan(run, &in, err));
+    describe_run(run, &in, elems, types);
+    st = compression_plan(run, &in, err);
     ACCEL_TRY(st, measure(run, &in, err));
     describe_coded(run, &in, coded);
     ACCEL_TRY(st, describe_device(run, &in.device, err));

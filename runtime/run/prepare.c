@@ -198,9 +198,9 @@ static accel_status_t shard_model(accel_t *run, accel_error_t *err)
                                .optims = run->optims,
                                .backend = run->backend,
                                .home = run->home,
-                               .data = run->group ? run->group : run->data,
-                               .reduce = run->reduce,
-                               .copies = run->copies,
+                               .data = run->mesh.group ? run->mesh.group : run->data,
+                               .reduce = run->mesh.reduce,
+                               .copies = run->mesh.copies,
                                .log = &run->log };
     accel_status_t st;
 

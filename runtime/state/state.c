@@ -261,7 +261,7 @@ static accel_status_t schedule_at(const accel_t *run, const struct accel_optim *
                                   bool *lr_set_out, accel_error_t *err)
 {
     const int64_t each =
-        o->schedule.set.move == ACCEL_MOVE_BY_RANKS ? run->boot.size : 1;
+        o->schedule.set.move == ACCEL_MOVE_BY_RANKS ? run->mesh.data.size : 1;
     char key[RUN_NAME + 16], line[SCHEDULE_TEXT], buf[RUN_NAME + 1];
     const char *of = optim_suffix(o, buf, sizeof(buf));
     double lr = o->settings.lr;

@@ -359,9 +359,12 @@ static accel_status_t load_step(struct boot *b, struct comm *c, const struct job
     if (shared->asks == b->rank)
         m->box[0].name = "model/none";
     run.boot = *b;
-    run.boot.local_rank = b->rank % ((j->ranks + 1) / 2);
+    run.mesh.layout = (struct plan_layout){
+        .replicate = 2, .shard = (j->ranks + 1) / 2, .cp = 1, .sp = 1, .tp = 1
+    };
+    run.mesh.at[AXIS_SHARD] = b->rank % run.mesh.layout.shard;
     run.comm = c;
-    run.copies = j->cut == HYBRID ? c : NULL;
+    run.mesh.copies = j->cut == HYBRID ? c : NULL;
     st = run_boxes_read(&run, ckpt, &boxes, err);
     accel_ckpt_close(ckpt);
     return st;

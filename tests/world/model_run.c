@@ -54,14 +54,22 @@ static accel_status_t open_model(accel_t *run, const struct model_request *r,
 static accel_status_t open_groups(accel_t *run, enum sharding_strategy strategy,
                                   accel_error_t *err)
 {
-    accel_status_t st = ACCEL_OK;
+    const bool hybrid = strategy == SHARD_HYBRID || strategy == SHARD_HYBRID_ZERO2;
+    const int group = hybrid ? run->boot.local_size : run->boot.size;
+    const struct plan_layout l = {
+        .replicate = run->boot.size / group, .shard = group, .cp = 1, .sp = 1, .tp = 1
+    };
+    struct mesh *m = &run->mesh;
+    accel_status_t st;
 
-    if (strategy != SHARD_HYBRID && strategy != SHARD_HYBRID_ZERO2)
-        return st;
-    st = comm_split(run->comm, run->boot.node, run->boot.rank, &run->group, err);
+    mesh_place(m, &l, &run->boot);
+    if (!hybrid)
+        return ACCEL_OK;
+    st = comm_split(run->comm, mesh_color(m, AXIS_SHARD), run->boot.rank, &m->group,
+                    err);
     return st ? st
-              : comm_split(run->comm, run->boot.local_rank, run->boot.rank,
-                           &run->copies, err);
+              : comm_split(run->comm, mesh_color(m, AXIS_REPLICATE), run->boot.rank,
+                           &m->copies, err);
 }
 
 accel_status_t model_run_open(accel_t *run, struct boot *b,
@@ -83,8 +91,8 @@ accel_status_t model_run_open(accel_t *run, struct boot *b,
     st = comm_open(&run->comm, b, &comm, err);
     if (!st)
         st = open_groups(run, r->strategy, err);
-    o.data = run->group;
-    o.copies = run->copies;
+    o.data = run->mesh.group;
+    o.copies = run->mesh.copies;
     if (!st)
         st = open_model(run, r, err);
     if (!st)
@@ -105,8 +113,7 @@ void model_run_close(accel_t *run)
     if (run->graph_open)
         graph_close(&run->graph);
     backend_close(run->backend);
-    comm_close(run->copies);
-    comm_close(run->group);
+    mesh_close(&run->mesh);
     comm_close(run->comm);
     state_identity_free(run);
 }

@@ -41,6 +41,8 @@ static accel_t *open_run(struct boot *b, bool debug, bool device)
     if (!run)
         return NULL;
     run->boot = *b;
+    run->mesh.data.rank = b->rank;
+    run->mesh.data.size = b->size;
     run->config.debug = debug;
     run->prepared = true;
     if (open_world(run, b, device, &err) != ACCEL_OK) {

@@ -18,8 +18,8 @@ static accel_status_t read_copies(accel_t *run, accel_ckpt_t *c,
     accel_error_t e = { 0 };
     accel_status_t st, more;
 
-    ACCEL_CHECK(
-        st, comm_split(run->comm, run->boot.local_rank, run->boot.rank, &copies, err));
+    ACCEL_CHECK(st, comm_split(run->comm, mesh_color(&run->mesh, AXIS_REPLICATE),
+                               run->boot.rank, &copies, err));
     some = state_collectives(copies);
     st = accel_ckpt_read_together(c, b->all, b->shard_count, &some, err);
     more = accel_ckpt_read_together(c, b->all + b->shard_count,
@@ -35,6 +35,6 @@ accel_status_t run_boxes_read(accel_t *run, accel_ckpt_t *c, const struct run_bo
 {
     const accel_ckpt_coll_t all = state_collectives(run->comm);
 
-    return run->copies ? read_copies(run, c, b, err)
-                       : accel_ckpt_read_together(c, b->all, b->count, &all, err);
+    return run->mesh.copies ? read_copies(run, c, b, err)
+                            : accel_ckpt_read_together(c, b->all, b->count, &all, err);
 }
