@@ -80,7 +80,7 @@ accel_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS) $(SMARTCOLS_CFLAGS) $(HWLOC_CFLAGS
 	$(SLURM_CFLAGS) $(PMIX_CFLAGS)
 accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datadir)"' \
 	-DPKGLIBEXECDIR='"$(pkglibexecdir)"' -DMANDIR='"$(mandir)"'
-# Of the libraries the linker takes what needs neither BLAS nor PMIx nor UCX nor HDF5, so
+# Of the libraries the linker takes what needs neither PMIx nor UCX nor HDF5, so
 # that the command starts at once.
 accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
 	$(SMARTCOLS_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(HWLOC_LIBS) \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The programs and files that belong to `accel` and are not it. Each program links what
- * most commands can do without (BLAS and PMIx, HDF5), so that `accel` itself starts at
+ * most commands can do without (PMIx and UCX, HDF5), so that `accel` itself starts at
  * once.
  */
 #include <errno.h>

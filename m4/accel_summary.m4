@@ -9,13 +9,13 @@ AC_DEFUN([_ACCEL_ROW_DEP], [
         [_ACCEL_ROW([$1], [off], [$accel_why_$1: m4_default([$2], [needed])])])
 ])
 AC_DEFUN([ACCEL_SUMMARY], [
-    AS_IF([test "x$silent" != xyes || test $accel_openblas_threads != openmp], [
+    AS_IF([test "x$silent" != xyes], [
         echo
         echo "accel $PACKAGE_VERSION"
         _ACCEL_ROW_DEP([slurm], [no srun --accel-config])
         _ACCEL_ROW_DEP([pmix], [one process only])
         _ACCEL_ROW_DEP([ucx], [one node only])
-        m4_foreach_w([accel_dep], [yaml hwloc openblas xxhash jansson smartcols random123],
+        m4_foreach_w([accel_dep], [yaml hwloc xxhash jansson smartcols random123],
             [_ACCEL_ROW_DEP(accel_dep)])
         _ACCEL_ROW_DEP([hdf5], [checkpoints are read, not written])
         _ACCEL_ROW([openmp], [], [$accel_openmp])

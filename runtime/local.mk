@@ -17,8 +17,7 @@ libaccel_core_la_SOURCES =
 libaccel_core_la_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"'
 # no-math-errno: nobody reads errno after sqrtf, and loops that must set it stay scalar.
 libaccel_core_la_CFLAGS = $(AM_CFLAGS) -fno-math-errno $(PMIX_CFLAGS) $(UCX_CFLAGS) \
-	$(HWLOC_CFLAGS) $(OPENBLAS_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) \
-	$(RANDOM123_CFLAGS)
+	$(HWLOC_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) $(RANDOM123_CFLAGS)
 
 include runtime/common/local.mk
 include runtime/numbers/local.mk
@@ -57,8 +56,8 @@ libaccel_la_SOURCES =
 EXTRA_libaccel_la_DEPENDENCIES = runtime/libaccel.map
 libaccel_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined \
 	-Wl,--version-script=$(top_srcdir)/runtime/libaccel.map
-libaccel_core_libs = $(PMIX_LIBS) $(UCX_LIBS) $(HWLOC_LIBS) $(OPENBLAS_LIBS) \
-	$(XXHASH_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) -lm -ldl -lpthread
+libaccel_core_libs = $(PMIX_LIBS) $(UCX_LIBS) $(HWLOC_LIBS) $(XXHASH_LIBS) \
+	$(JANSSON_LIBS) $(YAML_LIBS) -lm -ldl -lpthread
 libaccel_la_LIBADD = libaccel_core.la libaconfig.la libacommon.la libaccelckpt.la \
 	$(libaccel_core_libs)
 EXTRA_DIST += runtime/libaccel.map

@@ -48,7 +48,6 @@ static const struct library {
         "libhdf5.so" },
       "H5get_libversion",
       FILLS_THREE },
-    { "openblas", { "libopenblas.so.0" }, "openblas_get_config", RETURNS_TEXT },
     { "hwloc", { "libhwloc.so.15" }, "hwloc_get_api_version", RETURNS_NUMBER },
     { "libyaml", { "libyaml-0.so.2" }, "yaml_get_version_string", RETURNS_TEXT },
 };

@@ -2,7 +2,7 @@
  *
  * accel-selftest: one rank of `accel test`, which starts it with the config
  * resolved in the environment. A program of its own, so that `accel` itself starts
- * without BLAS, PMIx and UCX.
+ * without PMIx and UCX.
  *
  *     accel-selftest [--json] DIR             the test; DIR: where it may write
  *     accel-selftest --reference WORLD OUT    the same steps alone, losses on stdout

@@ -112,7 +112,7 @@ struct backend_watch {
  * comment says so. */
 struct backend {
     const char *name; /* "cpu", "cuda", "meta" */
-    /* CPU: the vector instructions chosen at run time, and the BLAS kernel */
+    /* CPU: the vector instructions chosen at run time */
     const char *isa;
     /* What makes the work so far slower than need be, and the cure; NULL: nothing
      * known. May be set whenever a kernel is queued. */
@@ -236,7 +236,7 @@ struct backend {
 };
 
 /* Opens the CPU backend: OpenMP with `threads` threads (0: as many as OpenMP would
- * use), every BLAS call of a conv single-threaded. The caller closes it with
+ * use). The caller closes it with
  * backend_close, as with all opens below. */
 accel_status_t backend_cpu_open(struct backend **backend_out, int threads,
                                 accel_error_t *err);

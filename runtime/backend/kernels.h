@@ -12,11 +12,10 @@
  * "type" is the storage, ACCEL_F32, ACCEL_BF16 or ACCEL_F16 (plain, not the blocks of
  * numbers/wire.h) unless the row says more. Arithmetic is float32 whatever the storage,
  * and a result is rounded once, to nearest even; beyond float16's range it becomes
- * infinity. The bits of a result depend on the shapes, on whether bfloat16 is
- * multiplied in pairs and, with a conv, on the kernel of the BLAS, never on the number
- * of threads. "(+)=" is written or, with `add`, added to. Sizes are in elements,
- * matrices are row-major and without gaps unless a row says otherwise; operands.h has
- * the structs.
+ * infinity. The bits of a result depend on the shapes and on whether bfloat16 is
+ * multiplied in pairs, never on the number of threads. "(+)=" is written or, with
+ * `add`, added to. Sizes are in elements, matrices are row-major and without gaps
+ * unless a row says otherwise; operands.h has the structs.
  */
 
 /* ---- filling and converting: arrays of n elements -------------------------------- */

@@ -5,10 +5,10 @@
  * float32 with its own threads, in turns. Medians, and medians of the ratios of one
  * round: OpenBLAS's time over ours, so 1 is level and more is faster.
  *     bench_gemm [-t THREADS] [-n ROUNDS] [-i avx512|avx2|generic] [-w] [ROWS ...]
- * -w: bfloat16 is widened, as where its instruction is missing. OPENBLAS_CORETYPE
+ *     bench_gemm -c [-t THREADS] [-n ROUNDS]
+ * -c: convolutions instead. -w: bfloat16 is widened, as where its instruction is missing. OPENBLAS_CORETYPE
  * names the kernel of OpenBLAS to compare with.
  */
-#include <cblas.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backend/cpu/conv.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/panels.h"
 #include "numbers/floats.h"
+#include "tests/bench/blas.h"
 
 enum { TYPES = 4, ROUNDS_MOST = 101 };
 static const accel_dtype_t types[TYPES] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16,
@@ -35,14 +37,6 @@ static double median(double *v, int n)
 {
     qsort(v, (size_t)n, sizeof(*v), by_value);
     return v[n / 2];
-}
-
-static void plain_blas(const struct gemm *p)
-{
-    cblas_sgemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans,
-                p->trans_b ? CblasTrans : CblasNoTrans, (int)p->m, (int)p->n, (int)p->k,
-                1.0f, p->a, (int)p->lda, p->b, (int)p->ldb, p->add ? 1.0f : 0.0f, p->c,
-                (int)p->ldc);
 }
 
 static void *need(int64_t elems)
@@ -108,10 +102,10 @@ static double time_of(const struct backend *be, const struct gemm *p, bool blas)
 {
     double from = bench_ns(be);
 
-    if (blas)
-        plain_blas(p);
-    else
+    if (!blas)
         be->gemm(be, p);
+    else if (!blas_product(p))
+        exit(69);
     return bench_ns(be) - from;
 }
 
@@ -160,6 +154,75 @@ static void bench_rows(const struct backend *be, int rows, int rounds)
     }
 }
 
+/* Convolutions of a batch of 8: forward, dx and dweight, medians in ms. To compare two
+ * builds, run them in turns. */
+static void bench_conv(const struct backend *be, const struct conv *p, int rounds)
+{
+    const struct conv_plan plan = conv_plan_of(p, true);
+    int64_t to = p->batch * p->outputs * plan.places;
+    int64_t from = p->batch * p->channels * p->height * p->width;
+    float *x = numbers(ACCEL_F32, from), *weight = numbers(ACCEL_F32, plan.weights);
+    float *y = numbers(ACCEL_F32, to), *dx = need(from), *dw = need(plan.weights);
+    void *scratch = need((int64_t)be->conv_scratch(be, p, true) / 4);
+    const struct conv_forward f = { .x = x, .weight = weight, .y = y };
+    const struct conv_backward of_x = { .dy = y, .x = x, .weight = weight, .dx = dx };
+    const struct conv_backward of_w = {
+        .dy = y, .x = x, .weight = weight, .dweight = dw
+    };
+    double ms[3][ROUNDS_MOST];
+
+    for (int i = -1; i < rounds; i++) {
+        double at[4] = { bench_ns(be) };
+
+        be->conv(be, p, &f, scratch);
+        at[1] = bench_ns(be);
+        be->conv_grad(be, p, &of_x, scratch);
+        at[2] = bench_ns(be);
+        be->conv_grad(be, p, &of_w, scratch);
+        at[3] = bench_ns(be);
+        /* the first round warms up */
+        for (int k = 0; k < 3 && i >= 0; k++)
+            ms[k][i] = (at[k + 1] - at[k]) / 1e6;
+    }
+    printf("%3d -> %4d, %3d x %3d, %2d x %2d by %d %9.3f %9.3f %9.3f\n",
+           (int)p->channels, (int)p->outputs, (int)p->height, (int)p->width,
+           (int)p->kernel_h, (int)p->kernel_w, (int)p->stride, median(ms[0], rounds),
+           median(ms[1], rounds), median(ms[2], rounds));
+    fflush(stdout);
+    free(x);
+    free(weight);
+    free(y);
+    free(dx);
+    free(dw);
+    free(scratch);
+}
+
+/* Layers of ResNet-50, the patches of a ViT, and a small network's. */
+static void bench_convs(const struct backend *be, int rounds)
+{
+    static const int shape[][6] = {
+        /* channels, outputs, side, kernel, stride, pad */
+        { 3, 64, 224, 7, 2, 3 },    { 64, 64, 56, 1, 1, 0 },
+        { 64, 64, 56, 3, 1, 1 },    { 64, 256, 56, 1, 1, 0 },
+        { 128, 128, 28, 3, 1, 1 },  { 256, 512, 56, 1, 2, 0 },
+        { 256, 256, 14, 3, 1, 1 },  { 1024, 256, 14, 1, 1, 0 },
+        { 512, 512, 7, 3, 1, 1 },   { 512, 2048, 7, 1, 1, 0 },
+        { 3, 768, 224, 16, 16, 0 }, { 1, 8, 28, 3, 1, 1 },
+        { 8, 16, 14, 3, 1, 1 },     { 1, 32, 28, 5, 1, 2 },
+        { 32, 64, 14, 5, 1, 2 },
+    };
+
+    printf("convolution                       forward        dx   dweight\n");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shape); i++) {
+        const int *s = shape[i], side = (s[2] + 2 * s[5] - s[3]) / s[4] + 1;
+
+        bench_conv(be,
+                   &(struct conv){ ACCEL_F32, 8, s[0], s[2], s[2], s[1], s[3], s[3],
+                                   side, side, s[4], s[5] },
+                   rounds);
+    }
+}
+
 /* Another instruction set than the widest; false: not of this CPU. */
 static bool choose_isa(struct cpu_state *state, const char *word)
 {
@@ -178,10 +241,10 @@ int main(int argc, char **argv)
 {
     const char *isa = NULL;
     int threads = 0, rounds = 7, c;
-    bool widen = false;
+    bool widen = false, convs = false;
     struct backend *be;
 
-    while ((c = getopt(argc, argv, "t:n:i:w")) != -1) {
+    while ((c = getopt(argc, argv, "t:n:i:wc")) != -1) {
         if (c == 't')
             threads = atoi(optarg);
         else if (c == 'n')
@@ -190,6 +253,8 @@ int main(int argc, char **argv)
             isa = optarg;
         else if (c == 'w')
             widen = true;
+        else if (c == 'c')
+            convs = true;
         else
             return 64;
     }
@@ -203,6 +268,11 @@ int main(int argc, char **argv)
         return 64;
     printf("%s, products with %s, %d threads, medians of %d\n", be->isa,
            isa ? isa : "the widest", be->threads, rounds);
+    if (convs) {
+        bench_convs(be, rounds);
+        backend_close(be);
+        return 0;
+    }
     printf("product      m      n      k  BLAS GF/s  float32 bfloat16  float16     "
            "int8\n");
     if (optind == argc)

@@ -5,12 +5,12 @@ tests_bench_bench_step_SOURCES = tests/bench/bench_step.c \
 	tests/bench/step/own.c tests/bench/step/own.h \
 	tests/bench/step/peer.c tests/bench/step/peer.h \
 	tests/bench/step/profile.c tests/bench/step/profile.h
-tests_bench_bench_step_CFLAGS = $(AM_CFLAGS) $(OPENBLAS_CFLAGS) \
+tests_bench_bench_step_CFLAGS = $(AM_CFLAGS) \
 	-DSTEP_TORCH='"$(abs_top_srcdir)/tests/bench/step/step_torch.py"' \
 	-DSTEP_LLMC='"$(abs_top_srcdir)/tests/bench/step/step_llmc.sh"'
 EXTRA_DIST += tests/bench/step/step_torch.py tests/bench/step/step_llmc.c \
 	tests/bench/step/step_llmc.sh
-tests_bench_bench_gemm_CFLAGS = $(AM_CFLAGS) $(OPENBLAS_CFLAGS)
+EXTRA_DIST += tests/bench/blas.h
 
 bench-step: tests/bench/bench_step$(EXEEXT)
 	tests/bench/bench_step$(EXEEXT)

@@ -61,10 +61,10 @@ is "$(awk -v stages="$stages" '
 
 for stage in config plan; do
     is "$(wrong_includes "runtime/$stage" "$angled" \
-        '<((sys/[a-z]+|[a-z0-9_]+)\.h)>' | grep -v -E '<(mpi|pmix|hdf5|hwloc|cblas|omp|jansson|libsmartcols)')" \
+        '<((sys/[a-z]+|[a-z0-9_]+)\.h)>' | grep -v -E '<(mpi|pmix|hdf5|hwloc|omp|jansson|libsmartcols)')" \
         "" "$stage: no foreign header path"
     is "$(find "runtime/$stage" -name '*.[ch]' -exec grep -H -E \
-        '<(mpi|pmix|hdf5|hwloc|cblas|omp|jansson|libsmartcols|ucp/|slurm/|cuda)' {} +)" "" \
+        '<(mpi|pmix|hdf5|hwloc|omp|jansson|libsmartcols|ucp/|slurm/|cuda)' {} +)" "" \
         "$stage needs libc, libyaml and xxHash only"
 done
 is "$(wrong_includes checkpoint "$quoted" \

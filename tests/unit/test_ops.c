@@ -447,7 +447,7 @@ static void test_logits(struct backend *be)
     tap_is_int(steep, 0, "and its derivatives");
 }
 
-/* A product must not start BLAS threads, nor leave the program's OpenMP changed. */
+/* A product must not leave the program's OpenMP changed. */
 static void test_settings(int threads)
 {
     const int before = omp_get_max_threads();

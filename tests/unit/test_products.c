@@ -2,13 +2,14 @@
  *
  * Products of odd shapes in every orientation and dtype against sums in double, and the
  * same bits for any number of threads; with the processor's bfloat16 instruction and
- * without.
+ * without. The same of a convolution, and with every instruction set.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm/panels.h"
 #include "numbers/floats.h"
 #include "tests/tap.h"
 
@@ -308,6 +309,57 @@ static void test_f16_rows(const struct backend *be, const struct shape *s)
     free(wide);
 }
 
+enum { CONV_X = 3 * 40 * 15 * 17, CONV_W = 50 * 40 * 9, CONV_Y = 3 * 50 * 15 * 17 };
+
+/* y, dx, dweight and dbias. */
+static const struct conv image = { ACCEL_F32, 3, 40, 15, 17, 50, 3, 3, 15, 17, 1, 1 };
+
+static void convolve(const struct backend *be, float *out)
+{
+    float *in = malloc((CONV_X + CONV_W) * sizeof(*in));
+    void *scratch = malloc(be->conv_scratch(be, &image, true));
+    const struct conv_forward f = { .x = in, .weight = in + CONV_X, .y = out };
+    const struct conv_backward b = { .x = in,
+                                     .weight = in + CONV_X,
+                                     .dy = out,
+                                     .dx = out + CONV_Y,
+                                     .dweight = out + CONV_Y + CONV_X,
+                                     .dbias = out + CONV_Y + CONV_X + CONV_W };
+
+    if (!in || !scratch)
+        exit(1);
+    for (int i = 0; i < CONV_X + CONV_W; i++)
+        in[i] = value(i) / 3;
+    be->conv(be, &image, &f, scratch);
+    be->conv_grad(be, &image, &b, scratch);
+    free(in);
+    free(scratch);
+}
+
+/* Shared by threads: a small one stays on the calling thread. */
+static void test_conv(struct backend *const be[3])
+{
+    enum { ALL = CONV_Y + CONV_X + CONV_W + 50 };
+    float *got = calloc(2 * ALL, sizeof(*got)), *want = got + ALL;
+
+    if (!got)
+        exit(1);
+    convolve(be[0], want);
+    for (int isa = 0; isa <= (int)tile_isa(); isa++)
+        for (int k = 0; k < 3; k++) {
+            struct cpu_state *state = be[k]->state;
+
+            memset(got, 0, ALL * sizeof(*got));
+            state->kernel = panel_kernel_of((enum tile_isa)isa);
+            convolve(be[k], got);
+            state->kernel = panel_kernel_of(tile_isa());
+            tap_ok(!memcmp(got, want, ALL * sizeof(*got)),
+                   "a convolution: the same bits, instruction set %d, %d threads", isa,
+                   k + 1);
+        }
+    free(got);
+}
+
 int main(void)
 {
     struct backend *be[3];
@@ -351,6 +403,7 @@ int main(void)
             test_backward(be[1], &shapes[i], ACCEL_BF16, (accel_activation_t)act);
             test_backward(be[1], &shapes[i], ACCEL_F16, (accel_activation_t)act);
         }
+    test_conv(be);
     for (int i = 0; i < 3; i++)
         backend_close(be[i]);
     return tap_done();

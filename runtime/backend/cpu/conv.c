@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two-dimensional convolution on the CPU: columns of a few hundred places at a time,
- * one single-threaded product each, bias and activation while the result is in cache.
+ * one product on one thread each, bias and activation while the result is in cache.
  * The whole matrix of columns never exists.
  */
-#include <cblas.h>
 #include <omp.h>
 #include <string.h>
 
@@ -101,16 +100,26 @@ static const float *weights_of(const struct conv *p, const struct conv_plan *c,
     return room;
 }
 
-/* One BLAS call on the calling thread. OpenBLAS takes int sizes; those of a chunk are
- * far smaller. It follows the OpenMP setting of the calling task: in a team of one it
- * would start threads of its own, so every region here sets 1 for itself. */
-static void conv_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
-                       const float *a, int64_t lda, const float *b, int64_t ldb,
-                       float beta, float *c, int64_t ldc)
+/* c [m, n] = op(a) op(b) on the calling thread; `same`: cpu_gemm_alone's same_a. */
+static void conv_product(const struct backend *be, bool trans_a, bool trans_b,
+                         int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                         const float *b, int64_t ldb, bool add, float *c, int64_t ldc,
+                         bool same)
 {
-    cblas_sgemm(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans,
-                trans_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, 1.0f, a,
-                (int)lda, b, (int)ldb, beta, c, (int)ldc);
+    const struct gemm p = { .trans_a = trans_a,
+                            .trans_b = trans_b,
+                            .m = m,
+                            .n = n,
+                            .k = k,
+                            .a = a,
+                            .lda = lda,
+                            .b = b,
+                            .ldb = ldb,
+                            .add = add,
+                            .c = c,
+                            .ldc = ldc };
+
+    cpu_gemm_alone(be, &p, same);
 }
 
 /* out = act(sum + bias), pre = sum + bias; one output channel, n places. */
@@ -132,9 +141,10 @@ static void finish_row(void *out, void *pre, accel_dtype_t type, const float *su
 
 /* One chunk of places of one image: columns, product, epilogue. A float32 product goes
  * straight to y; a bfloat16 one through scratch behind the columns. */
-static void forward_chunk(const struct conv *p, const struct conv_plan *c,
-                          const struct conv_forward *f, const float *weight,
-                          float *scratch, int64_t image, int64_t first)
+static void forward_chunk(const struct backend *be, const struct conv *p,
+                          const struct conv_plan *c, const struct conv_forward *f,
+                          const float *weight, float *scratch, int64_t image,
+                          int64_t first, bool packed)
 {
     int64_t n = c->places - first < c->chunk ? c->places - first : c->chunk;
     int64_t to = image * p->outputs * c->places + first;
@@ -145,8 +155,8 @@ static void forward_chunk(const struct conv *p, const struct conv_plan *c,
 
     columns(scratch, p,
             vm_at(f->x, image * p->channels * p->height * p->width, p->type), first, n);
-    conv_sgemm(false, false, p->outputs, n, c->depth, weight, c->depth, scratch, n,
-               0.0f, sum, ld);
+    conv_product(be, false, false, p->outputs, n, c->depth, weight, c->depth, scratch,
+                 n, false, sum, ld, packed);
     for (int64_t o = 0; o < p->outputs; o++) {
         int64_t at = to + o * c->places;
         float bias = 0.0f;
@@ -169,7 +179,8 @@ static bool is_large(const struct conv *p)
            CPU_ALONE_PRODUCTS;
 }
 
-/* Tasks are chunks of places; which thread takes one does not matter. */
+/* Tasks are chunks of places; which thread takes one does not matter. A thread packs
+ * the weights once. */
 void cpu_conv(const struct backend *be, const struct conv *p,
               const struct conv_forward *f, void *scratch)
 {
@@ -180,11 +191,14 @@ void cpu_conv(const struct backend *be, const struct conv *p,
 #pragma omp parallel num_threads(be->threads) if (is_large(p))
     {
         float *mine = own + omp_get_thread_num() * c.per_thread;
+        bool packed = false;
 
-        omp_set_num_threads(1); /* see conv_sgemm */
 #pragma omp for schedule(dynamic)
-        for (int64_t t = 0; t < p->batch * c.chunks; t++)
-            forward_chunk(p, &c, f, weight, mine, t / c.chunks, t % c.chunks * c.chunk);
+        for (int64_t t = 0; t < p->batch * c.chunks; t++) {
+            forward_chunk(be, p, &c, f, weight, mine, t / c.chunks,
+                          t % c.chunks * c.chunk, packed);
+            packed = true;
+        }
     }
 }
 
@@ -206,9 +220,10 @@ static const float *delta(const struct conv *p, const struct conv_plan *c,
 
 /* dx of channels [from, from + count) of one image. No other task writes them, so sums
  * need neither locks nor an order between tasks. */
-static void input_grad(const struct conv *p, const struct conv_plan *c,
-                       const struct conv_backward *b, const float *weight,
-                       float *scratch, int64_t image, int64_t from)
+static void input_grad(const struct backend *be, const struct conv *p,
+                       const struct conv_plan *c, const struct conv_backward *b,
+                       const float *weight, float *scratch, int64_t image, int64_t from,
+                       bool packed)
 {
     int64_t count = p->channels - from < c->channels ? p->channels - from : c->channels;
     int64_t plane = p->height * p->width, ld;
@@ -222,8 +237,9 @@ static void input_grad(const struct conv *p, const struct conv_plan *c,
         const float *dy = delta(p, c, b->dy, image, at, n, room, &ld);
 
         /* cols = weight^T dy, for the taps of these channels */
-        conv_sgemm(true, false, count * c->taps, n, p->outputs, weight + from * c->taps,
-                   c->depth, dy, ld, 0.0f, cols, n);
+        conv_product(be, true, false, count * c->taps, n, p->outputs,
+                     weight + from * c->taps, c->depth, dy, ld, false, cols, n,
+                     packed || at > 0);
         scatter(planes, p, cols, count, at, n);
     }
     cpu_store_row(vm_to(b->dx, (image * p->channels + from) * plane, p->type), planes,
@@ -231,9 +247,9 @@ static void input_grad(const struct conv *p, const struct conv_plan *c,
 }
 
 /* Partial weight gradient of the chunks [first, last), counted over all images. */
-static void weight_grad(const struct conv *p, const struct conv_plan *c,
-                        const struct conv_backward *b, float *sum, float *scratch,
-                        int64_t first, int64_t last)
+static void weight_grad(const struct backend *be, const struct conv *p,
+                        const struct conv_plan *c, const struct conv_backward *b,
+                        float *sum, float *scratch, int64_t first, int64_t last)
 {
     memset(sum, 0, (size_t)c->weights * sizeof(*sum));
     for (int64_t t = first; t < last; t++) {
@@ -246,8 +262,8 @@ static void weight_grad(const struct conv *p, const struct conv_plan *c,
                 vm_at(b->x, image * p->channels * p->height * p->width, p->type), at,
                 n);
         /* sum += dy cols^T over these places */
-        conv_sgemm(false, true, p->outputs, c->depth, n, dy, ld, scratch, n, 1.0f, sum,
-                   c->depth);
+        conv_product(be, false, true, p->outputs, c->depth, n, dy, ld, scratch, n, true,
+                     sum, c->depth, false);
     }
 }
 
@@ -294,6 +310,7 @@ void cpu_conv_grad(const struct backend *be, const struct conv *p,
                    const struct conv_backward *b, void *scratch)
 {
     struct conv_plan c = conv_plan_of(p, true);
+    /* images with the same channels follow each other: they need the same weights */
     int64_t parts = (p->channels + c.channels - 1) / c.channels;
     int64_t inputs = b->dx ? p->batch * parts : 0, tasks = p->batch * c.chunks;
     int64_t groups = b->dweight ? c.groups : 0;
@@ -305,14 +322,18 @@ void cpu_conv_grad(const struct backend *be, const struct conv *p,
 #pragma omp parallel num_threads(be->threads) if (is_large(p))
     {
         float *mine = own + omp_get_thread_num() * c.per_thread;
+        int64_t packed = -1; /* the weights of these channels */
 
-        omp_set_num_threads(1);
 #pragma omp for schedule(dynamic)
-        for (int64_t t = 0; t < inputs; t++)
-            input_grad(p, &c, b, weight, mine, t / parts, t % parts * c.channels);
+        for (int64_t t = 0; t < inputs; t++) {
+            int64_t from = t / p->batch * c.channels;
+
+            input_grad(be, p, &c, b, weight, mine, t % p->batch, from, packed == from);
+            packed = from;
+        }
 #pragma omp for schedule(dynamic)
         for (int64_t k = 0; k < groups; k++)
-            weight_grad(p, &c, b, sums + k * c.weights, mine, k * tasks / groups,
+            weight_grad(be, p, &c, b, sums + k * c.weights, mine, k * tasks / groups,
                         (k + 1) * tasks / groups);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < (groups ? c.weights : 0); i += CPU_PIECE)

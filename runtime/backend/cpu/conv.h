@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How a convolution is cut into products, and the scratch that this needs. Both follow
- * from the shape alone, so planning needs no BLAS and results do not depend on the
- * number of threads.
+ * from the shape alone, so results do not depend on the number of threads.
  */
 #ifndef ACCEL_BACKEND_CPU_CONV_H
 #define ACCEL_BACKEND_CPU_CONV_H
 
+#include "backend/cpu/cpu.h"
 #include "backend/operands.h"
 
 /* Elements of one matrix of columns; 512 KiB, which leaves room in L2. */
@@ -47,11 +47,13 @@ static inline struct conv_plan conv_plan_of(const struct conv *p, bool backward)
 
     c.depth = p->channels * c.taps;
     c.weights = p->outputs * c.depth;
-    c.chunk = conv_clamp(CONV_FLOATS / c.depth, 16, 2048);
+    /* whole panels of the product */
+    c.chunk = conv_clamp(CONV_FLOATS / c.depth / 32 * 32, 32, 2048);
     c.chunk = conv_clamp(c.chunk, 1, c.places > 0 ? c.places : 1);
     c.chunks = (c.places + c.chunk - 1) / c.chunk;
     c.step = conv_clamp(c.places, 1, 512);
-    c.channels = conv_clamp(CONV_FLOATS / (c.taps * c.step), 1, p->channels);
+    c.channels = conv_clamp(CONV_FLOATS / (c.taps * c.step), 1, CPU_KEPT_ROWS / c.taps);
+    c.channels = conv_clamp(c.channels, 1, p->channels);
     c.groups = conv_clamp(CONV_PARTIAL / c.weights, 2, 16);
     c.groups = conv_clamp(c.groups, 1, p->batch * c.chunks);
     c.shared = (widen ? c.weights : 0) + (backward ? c.groups * c.weights : 0);

@@ -3,7 +3,6 @@
  * The CPU backend: chooses threads, names the vector instructions, fills the vtable.
  * In: a thread count. Out: a backend. Never changes the process's OpenMP settings.
  */
-#include <cblas.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,11 +119,9 @@ accel_status_t backend_cpu_open(struct backend **backend_out, int threads,
     c->state.panel_floats = gemm_panel_floats();
     c->state.kernel = panel_kernel_of(tile_isa());
     c->be.state = &c->state;
-    /* Whoever pins OpenBLAS's kernel wants the bits of another machine: no instruction
-     * that it may lack. */
-    c->state.bf16_products = cpu_has_bf16_products() && !getenv("OPENBLAS_CORETYPE");
-    snprintf(c->isa, sizeof(c->isa), "%s%s, OpenBLAS %s", vector_isa(),
-             c->state.bf16_products ? " with bf16" : "", openblas_get_corename());
+    c->state.bf16_products = cpu_has_bf16_products();
+    snprintf(c->isa, sizeof(c->isa), "%s%s", vector_isa(),
+             c->state.bf16_products ? " with bf16" : "");
     c->be.isa = c->isa;
     *backend_out = &c->be;
     return ACCEL_OK;

@@ -71,6 +71,11 @@ bool cpu_has_f16_dots(void);
 void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t m, const f16_t *b,
                   int64_t ldb, int64_t rows, int64_t k);
 
+/* Rows of a up to which cpu_gemm_alone keeps them packed. */
+#define CPU_KEPT_ROWS 352
+/* gemm.c: a product without row_sums, m, n and k above 0, on the calling thread, of a
+ * team of be->threads at most. same_a: the thread's last product had the same a. */
+void cpu_gemm_alone(const struct backend *be, const struct gemm *p, bool same_a);
 /* gemv.c: a few rows of a times a transposed b. cpu_gemm hands such products over. */
 bool cpu_gemv_fits(const struct gemm *p);
 void cpu_gemv(const struct backend *be, const struct gemm *p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scratch sizes of the CPU kernels, apart from the kernels, so that planning needs
- * no BLAS. Shapes in, bytes out.
+ * The scratch sizes of the CPU kernels, apart from the kernels: planning needs nothing
+ * else. Shapes in, bytes out.
  */
 #include <stdlib.h>
 

@@ -16,7 +16,7 @@
 /* Most rows and columns of a tile: a block of k of its rows takes two thirds of a
  * second-level cache of 1 MiB. Tiles get as few as FEWEST_COLUMNS while there are fewer
  * than TASKS of them per thread. */
-enum { TILE_ROWS = 352, TILE_COLUMNS = 768, FEWEST_COLUMNS = 128, TASKS = 4 };
+enum { TILE_ROWS = CPU_KEPT_ROWS, TILE_COLUMNS = 768, FEWEST_COLUMNS = 128, TASKS = 4 };
 
 /* The room of a thread, in floats: packed slivers of a with their slack, three blocks
  * of k of a tile; panels of b, the sums of a tile whose c is not float32, and those of
@@ -317,6 +317,30 @@ static struct cutting cut_of(const struct gemm *p, const struct cpu_state *state
     return cut;
 }
 
+/* This thread's room, with nothing packed. */
+static struct room room_of(const struct cpu_state *s)
+{
+    float *own = s->panels + (size_t)omp_get_thread_num() * FLOATS;
+
+    return (struct room){ .slivers = own,
+                          .panels = own + SLIVERS,
+                          .sums = own + SLIVERS + PANELS,
+                          .edge = own + SLIVERS + PANELS + SUMS,
+                          .row = -1 };
+}
+
+void cpu_gemm_alone(const struct backend *be, const struct gemm *p, bool same_a)
+{
+    struct cutting cut = cut_of(p, be->state, 1);
+    struct room room = room_of(be->state);
+
+    /* one row of tiles: what the last product packed is all of a */
+    if (same_a && cut.tiles == cut.wide)
+        room.row = 0;
+    for (int64_t t = 0; t < cut.tiles; t++)
+        run_tile(&cut, t, &room);
+}
+
 /* c [m, n] = op(a) op(b) with all that struct gemm adds to it. */
 void cpu_gemm(const struct backend *be, const struct gemm *p)
 {
@@ -341,12 +365,8 @@ void cpu_gemm(const struct backend *be, const struct gemm *p)
 #pragma omp parallel num_threads(be->threads) if (p->m * p->n * p->k >                 \
                                                   CPU_ALONE_PRODUCTS)
     {
-        float *own = s->panels + (size_t)omp_get_thread_num() * FLOATS;
-        struct room room = { .slivers = own, .row = -1 };
+        struct room room = room_of(s);
 
-        room.panels = room.slivers + SLIVERS;
-        room.sums = room.panels + PANELS;
-        room.edge = room.sums + SUMS;
 #pragma omp for schedule(dynamic)
         for (int64_t t = 0; t < cut.tiles; t++)
             run_tile(&cut, t, &room);
