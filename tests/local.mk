@@ -37,7 +37,8 @@ $(shard_world_tests): private AM_LDFLAGS += -Wl,--wrap=comm_all_gather \
 	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce
 
 unit_tests += tests/unit/test_common tests/unit/test_repeat_list \
-	tests/unit/test_common_paths tests/unit/test_floats tests/unit/test_wire
+	tests/unit/test_common_paths tests/unit/test_floats tests/unit/test_wire \
+	tests/unit/test_block_bytes
 
 shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 	tests/t/0015-build-bare.t tests/t/0030-build-install.t tests/t/0040-build-scripts.t tests/t/0050-build-arrows.t \
