@@ -10,7 +10,7 @@ public_headers = runtime/accel.h runtime/accel_ops.h runtime/accel_models.h \
 include_HEADERS += $(public_headers)
 
 libacommon_la_SOURCES =
-libacommon_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS)
+libacommon_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS) $(RANDOM123_CFLAGS)
 libaconfig_la_SOURCES =
 libaconfig_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
 libaccel_core_la_SOURCES =

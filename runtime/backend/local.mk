@@ -44,7 +44,6 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/update/cpu_moments.c \
 	runtime/backend/cpu/update/cpu_reduce.c \
 	runtime/backend/cpu/update/cpu_scaled.c \
-	runtime/backend/cpu/update/cpu_scaled_moments.c \
 	runtime/backend/cpu/update/cpu_update.c \
 	runtime/backend/cpu/vmath.h \
 	runtime/backend/cpu/xent.c \

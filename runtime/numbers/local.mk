@@ -2,6 +2,8 @@
 libacommon_la_SOURCES += \
 	runtime/numbers/bf16.c \
 	runtime/numbers/bf16.h \
+	runtime/numbers/block_formats.c \
+	runtime/numbers/block_formats.h \
 	runtime/numbers/element.c \
 	runtime/numbers/element.h \
 	runtime/numbers/f16.c \
@@ -9,12 +11,9 @@ libacommon_la_SOURCES += \
 	runtime/numbers/floats.c \
 	runtime/numbers/floats.h \
 	runtime/numbers/minifloat.h \
-	runtime/numbers/rng.h \
-	runtime/numbers/scaled.c \
-	runtime/numbers/scaled.h \
-	runtime/numbers/wire.c \
-	runtime/numbers/wire.h
-libaccel_core_la_SOURCES += \
-	runtime/numbers/fp8_blocks.h \
 	runtime/numbers/masters.h \
-	runtime/numbers/moments.h
+	runtime/numbers/moments.h \
+	runtime/numbers/rng.h \
+	runtime/numbers/scaled.h \
+	runtime/numbers/wire.h
+libaccel_core_la_SOURCES += runtime/numbers/fp8_blocks.h

@@ -59,8 +59,6 @@ static inline bool scaled_is_exponent(uint8_t exponent, accel_dtype_t type)
     return exponent != 1 && exponent <= (type == ACCEL_F16 ? 240 : 247);
 }
 
-/* The exponent of a block of n numbers, at most 32. */
-uint8_t scaled_exponent(const float *x, int64_t n, accel_dtype_t type);
 /* Elements [at, at + n), `at` of any value; one thread, no overlap. */
 void scaled_widen(float *dst, struct scaled src, int64_t at, int64_t n);
 /* n numbers from the start of a block, to the nearest; one thread, no overlap. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "data/data.h"
+#include "numbers/scaled.h"
 #include "optim/optim.h"
 
 #define N      ((size_t)16 << 20) /* elements: 64 MiB an array, beyond every cache */
@@ -55,6 +56,33 @@ static void do_lion(void)
 static void do_lion_8bit(void)
 {
     step(ACCEL_LION, m8, (struct moments){ 0 });
+}
+
+/* Masters and state that rest with scales. */
+static void do_adamw_scaled(void)
+{
+    const accel_optimizer_t o =
+        optim_defaults((accel_optimizer_t){ .kind = ACCEL_ADAMW });
+    const struct optim_param own = { 1, 0.1f, false, -1 };
+    const struct optim_step k = optim_step_of(&o, &own, 1e-4f, 3, 1.0f);
+    const struct scaled_arrays scaled = {
+        .master = scaled_in(p, N, ACCEL_F16),
+        .m = scaled_in(m8.data, N, ACCEL_F8E4M3),
+        .v = scaled_in(v, N, ACCEL_F16),
+    };
+
+    be->update(be, &(struct update_span){ .scaled = &scaled, .g = g, .n = N }, 1, &k);
+}
+
+static void do_gradients(void)
+{
+    be->scaled_narrow_sum(be, scaled_in(m, N, ACCEL_F8E4M3), g, N, 0, 2);
+}
+
+static void do_wire(void)
+{
+    wire_narrow(m, g, N, ACCEL_F8E4M3);
+    wire_widen(v, m, N, ACCEL_F8E4M3);
 }
 
 static void do_sumsq(void)
@@ -110,6 +138,9 @@ int main(void)
                 { "AdamW, 8-bit moments", do_adamw_8bit, 20 },
                 { "Lion", do_lion, 24 },
                 { "Lion, 8-bit moments", do_lion_8bit, 18 },
+                { "AdamW, all with scales", do_adamw_scaled, 18 },
+                { "gradients to e4m3", do_gradients, 5 },
+                { "e4m3 on the wire and back", do_wire, 10 },
                 { "sum of squares", do_sumsq, 4 },
                 { "narrow to bf16", do_narrow, 6 } };
 

@@ -133,12 +133,6 @@ typedef void update_fn(const struct backend *be, const struct update_span *x, in
                        const struct optim_step *k);
 void cpu_update_narrow(const struct backend *be, const struct update_span *x,
                        const struct optim_step *k, update_fn *update);
-struct moment_key;
-/* cpu_scaled_moments.c: n numbers of state m (e4m3) or v (float16), from the start of a
- * block and from element `first` of their parameter on, rounded by the draws of that
- * key. */
-void cpu_narrow_moments(struct scaled to, const float *x, int64_t n,
-                        struct moment_key key, int64_t first);
 /* memory.c: memory, copies and the queue functions. The calling thread is the only
  * queue. */
 void cpu_memory_functions(struct backend *be);

@@ -5,6 +5,7 @@
  * Out: the same bits for any number of threads, and for any vectors.
  */
 #include "backend/cpu/cpu.h"
+#include "numbers/block_formats.h"
 #include "numbers/masters.h"
 
 /* Elements of a piece: whole blocks of moments, and no more than one thread's share of
@@ -26,32 +27,6 @@ static void narrow_drawn(uint16_t *restrict to, const float *restrict x, int64_t
         const uint32_t e = low + (uint32_t)i;
 
         to[i] = master_of(x[i], moment_word(key, e, high + (uint32_t)(e < low)));
-    }
-}
-
-/* The same for one block of float16, of numbers times `by`. */
-ACCEL_MULTIVERSION
-static void narrow_block(uint16_t *restrict to, const float *restrict x, int64_t n,
-                         float by, struct moment_key key, int64_t first)
-{
-    const uint32_t low = (uint32_t)first, high = (uint32_t)(first >> 32);
-
-    /* no block has elements on both sides of a multiple of 2^32 */
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        to[i] = master_f16_of(x[i] * by, moment_word(key, low + (uint32_t)i, high));
-}
-
-static void narrow_scaled(struct scaled to, const float *x, int64_t n,
-                          struct moment_key key, int64_t first)
-{
-    for (int64_t i = 0; i < n; i += SCALED_BLOCK) {
-        const int64_t length = n - i < SCALED_BLOCK ? n - i : SCALED_BLOCK;
-        const uint8_t exponent = scaled_exponent(x + i, length, ACCEL_F16);
-
-        to.exponent[i / SCALED_BLOCK] = exponent;
-        narrow_block((uint16_t *)to.data + i, x + i, length, wire_inverse(exponent),
-                     key, first + i);
     }
 }
 
@@ -116,11 +91,14 @@ static void step_piece(const struct backend *be, const struct update_span *x,
     else if (x->narrow)
         narrow_drawn(x->narrow + at, p, n, key->weights, y.first);
     else if (to->master.data)
-        narrow_scaled(scaled_from(to->master, at), p, n, key->weights, y.first);
+        scaled_narrow_by(scaled_from(to->master, at), p, n, SCALED_MASTERS,
+                         key->weights, y.first);
     if (to->m.data)
-        cpu_narrow_moments(scaled_from(to->m, at), m, n, key->state, y.first);
+        scaled_narrow_by(scaled_from(to->m, at), m, n, SCALED_STATE, key->state,
+                         y.first);
     if (to->v.data)
-        cpu_narrow_moments(scaled_from(to->v, at), v, n, key->state, y.first);
+        scaled_narrow_by(scaled_from(to->v, at), v, n, SCALED_STATE, key->state,
+                         y.first);
 }
 
 /* k: all constants, of which the range names its own. */

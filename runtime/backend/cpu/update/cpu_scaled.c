@@ -6,7 +6,7 @@
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"
-#include "numbers/moments.h"
+#include "numbers/block_formats.h"
 
 /* Elements of one thread's share: whole blocks. */
 #define SHARE 4096
@@ -31,49 +31,27 @@ void cpu_scaled_widen(const struct backend *be, void *dst, accel_dtype_t type,
     }
 }
 
-/* Rounded to 0 a square would be a step of any size. */
-static void keep_squares(struct scaled x, const float *from, int64_t n)
+/* By threads; see scaled_narrow_by. */
+static void narrow_shares(const struct backend *be, struct scaled dst, const float *src,
+                          int64_t n, enum scaled_rule rule, struct moment_key key,
+                          int64_t first)
 {
-    uint16_t *code = x.data;
-
-    for (int64_t i = 0; i < n; i++)
-        if (code[i] == 0 && from[i] > 0)
-            code[i] = 1;
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > SHARE)
+    for (int64_t i = 0; i < n; i += SHARE)
+        scaled_narrow_by(scaled_from(dst, i), src + i, share(n, i), rule, key,
+                         first + i);
 }
 
 void cpu_scaled_narrow(const struct backend *be, struct scaled dst, const float *src,
                        int64_t n, bool squares)
 {
-#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > SHARE)
-    for (int64_t i = 0; i < n; i += SHARE) {
-        const struct scaled to = scaled_from(dst, i);
-
-        scaled_narrow(to, src + i, share(n, i));
-        if (squares)
-            keep_squares(to, src + i, share(n, i));
-    }
-}
-
-/* One block. */
-ACCEL_MULTIVERSION
-static void narrow_drawn(f8_t *restrict to, const float *restrict x, int64_t n,
-                         float by, uint32_t first, uint32_t salt)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        to[i] = (f8_t)gradient_code(x[i], by, first + (uint32_t)i, salt);
+    narrow_shares(be, dst, src, n, squares ? SCALED_SQUARES : SCALED_NEAREST,
+                  (struct moment_key){ 0 }, 0);
 }
 
 void cpu_scaled_narrow_sum(const struct backend *be, struct scaled dst,
                            const float *src, int64_t n, int64_t first, uint32_t sums)
 {
-#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > SHARE)
-    for (int64_t i = 0; i < n; i += SCALED_BLOCK) {
-        const int64_t length = n - i < SCALED_BLOCK ? n - i : SCALED_BLOCK;
-        const uint8_t e = scaled_exponent(src + i, length, dst.type);
-
-        dst.exponent[i / SCALED_BLOCK] = e;
-        narrow_drawn((f8_t *)dst.data + i, src + i, length, wire_inverse(e),
-                     (uint32_t)(first + i), gradient_salt(first + i, sums));
-    }
+    narrow_shares(be, dst, src, n, SCALED_GRADIENTS, (struct moment_key){ .low = sums },
+                  first);
 }
