@@ -22,8 +22,10 @@ libaccel_core_la_SOURCES += \
 	runtime/backend/cpu/gemm/gemm.c \
 	runtime/backend/cpu/gemm/gemm_skinny.c \
 	runtime/backend/cpu/gemm/gemv.c \
+	runtime/backend/cpu/gemm/gemv_rows.h \
 	runtime/backend/cpu/gemm/panels.c \
 	runtime/backend/cpu/gemm/panels.h \
+	runtime/backend/cpu/gemm/panels_512.h \
 	runtime/backend/cpu/gemm/panels_avx2.c \
 	runtime/backend/cpu/gemm/panels_avx512.c \
 	runtime/backend/cpu/gemm/panels_bf16.c \

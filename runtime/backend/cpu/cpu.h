@@ -65,11 +65,11 @@ size_t gemm_panel_floats(void);
 void cpu_bf16_dots(float *out, int64_t stride, const bf16_t *a, int64_t lda, int64_t m,
                    const bf16_t *b, int64_t ldb, int64_t rows, int64_t k);
 
-/* The same with float16, sums in the order of gemv.c: rows of a are float32, k apart.
- * Only where cpu_has_f16_dots(). */
+/* The same with float16 and float32 rows of a, sums in the order of gemv.c. Only where
+ * cpu_has_f16_dots(). */
 bool cpu_has_f16_dots(void);
-void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t m, const f16_t *b,
-                  int64_t ldb, int64_t rows, int64_t k);
+void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t lda, int64_t m,
+                  const f16_t *b, int64_t ldb, int64_t rows, int64_t k);
 
 /* Rows of a up to which cpu_gemm_alone keeps them packed. */
 #define CPU_KEPT_ROWS 352

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dot products of rows of two bfloat16 matrices, with the instruction that bf16_gemm.c
- * uses. Two threads of a core share its units; with fewer instructions they wait for
+ * Dot products of rows of two bfloat16 matrices, with the instruction of panels_bf16.c.
+ * Two threads of a core share its units; with fewer instructions they wait for
  * memory alone. In: a few rows of a, any of b. Out: float32 sums. Called only where the
  * processor has the instruction.
  */
@@ -13,6 +13,8 @@
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
+
+typedef bf16_t number;
 
 /* Elements per instruction, and per round of the loop: two instructions. */
 enum { PAIRED = 32, STEP = 2 * PAIRED };
@@ -54,12 +56,15 @@ INLINE float total(const struct sums *s)
 /* Two dot products, a . b and a2 . b2, that share one operand, which is loaded once.
  * out2 NULL: the first one alone. */
 INLINE void dots(float *out, float *out2, const bf16_t *a, const bf16_t *a2,
-                 const bf16_t *b, const bf16_t *b2, int64_t k)
+                 const void *of_b, const void *of_b2, int64_t k,
+                 const accel_dtype_t type)
 {
+    const bf16_t *b = of_b, *b2 = of_b2;
     const __m512 zero = _mm512_setzero_ps();
     struct sums s = { zero, zero }, t = s;
     int64_t i = 0;
 
+    (void)type;
     for (; i + STEP <= k; i += STEP) {
         add(&s.a, a + i, b + i);
         add(&s.b, a + i + PAIRED, b + i + PAIRED);
@@ -76,39 +81,13 @@ INLINE void dots(float *out, float *out2, const bf16_t *a, const bf16_t *a2,
     *out2 = total(&t);
 }
 
-/* One row of a; long rows of b two at a time, as in gemv.c. */
-TARGET static void dots_one(float *out, const bf16_t *a, const bf16_t *b, int64_t ldb,
-                            int64_t rows, int64_t k)
-{
-    /* two distant rows per pass, as in gemv.c: a passes through the cache half as often
-     */
-    int64_t half = ldb * (int64_t)sizeof(*b) > CPU_SHORT_ROW ? rows / 2 : 0;
-
-    for (int64_t j = 0; j < half; j++)
-        dots(out + j, out + half + j, a, a, b + j * ldb, b + (half + j) * ldb, k);
-    for (int64_t j = 2 * half; j < rows; j++)
-        dots(out + j, NULL, a, NULL, b + j * ldb, NULL, k);
-}
+#include "backend/cpu/gemm/gemv_rows.h"
 
 TARGET void cpu_bf16_dots(float *out, int64_t stride, const bf16_t *a, int64_t lda,
                           int64_t m, const bf16_t *b, int64_t ldb, int64_t rows,
                           int64_t k)
 {
-    if (m == 1) {
-        dots_one(out, a, b, ldb, rows, k);
-        return;
-    }
-    for (int64_t j = 0; j < rows; j++) {
-        const bf16_t *at = b + j * ldb;
-        int64_t r = 0;
-
-        /* two rows of a share each load of b */
-        for (; r + 2 <= m; r += 2)
-            dots(out + r * stride + j, out + (r + 1) * stride + j, a + r * lda,
-                 a + (r + 1) * lda, at, at, k);
-        if (r < m)
-            dots(out + r * stride + j, NULL, a + r * lda, NULL, at, NULL, k);
-    }
+    few_rows(out, stride, a, lda, m, b, ldb * (int64_t)sizeof(*b), rows, k, ACCEL_BF16);
 }
 
 #else

@@ -14,6 +14,8 @@
 #define TARGET __attribute__((target("avx2,f16c")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
+typedef float number;
+
 enum { WIDTH = 8, VECTORS = 4, STEP = VECTORS * WIDTH };
 
 struct sums {
@@ -58,21 +60,22 @@ INLINE float total_f16(const struct sums *s, const float *a, const f16_t *b, int
 /* Two dot products, a . b and a2 . b2, that share one operand, which is loaded once.
  * out2 NULL: the first one alone. */
 INLINE void dots(float *out, float *out2, const float *a, const float *a2,
-                 const f16_t *b, const f16_t *b2, int64_t k)
+                 const void *b, const void *b2, int64_t k, const accel_dtype_t t)
 {
     const __m256 zero = _mm256_setzero_ps();
     struct sums s = { { zero, zero, zero, zero } }, s2 = s;
     int64_t i = 0;
 
+    (void)t;
     for (; i + STEP <= k; i += STEP) {
         __m256 x[VECTORS];
 
-        load_f16(x, b + i);
+        load_f16(x, (const f16_t *)b + i);
         add_f16(&s, a + i, x);
         if (!out2)
             continue;
         if (b2 != b)
-            load_f16(x, b2 + i);
+            load_f16(x, (const f16_t *)b2 + i);
         add_f16(&s2, a2 + i, x);
     }
     *out = total_f16(&s, a, b, i, k);
@@ -80,36 +83,13 @@ INLINE void dots(float *out, float *out2, const float *a, const float *a2,
         *out2 = total_f16(&s2, a2, b2, i, k);
 }
 
-/* One row of a; long rows of b two at a time, as in gemv.c. */
-TARGET static void dots_one(float *out, const float *a, const f16_t *b, int64_t ldb,
-                            int64_t rows, int64_t k)
+#include "backend/cpu/gemm/gemv_rows.h"
+
+TARGET void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t lda,
+                         int64_t m, const f16_t *b, int64_t ldb, int64_t rows,
+                         int64_t k)
 {
-    int64_t half = ldb * (int64_t)sizeof(*b) > CPU_SHORT_ROW ? rows / 2 : 0;
-
-    for (int64_t j = 0; j < half; j++)
-        dots(out + j, out + half + j, a, a, b + j * ldb, b + (half + j) * ldb, k);
-    for (int64_t j = 2 * half; j < rows; j++)
-        dots(out + j, NULL, a, NULL, b + j * ldb, NULL, k);
-}
-
-TARGET void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t m,
-                         const f16_t *b, int64_t ldb, int64_t rows, int64_t k)
-{
-    if (m == 1) {
-        dots_one(out, a, b, ldb, rows, k);
-        return;
-    }
-    for (int64_t j = 0; j < rows; j++) {
-        const f16_t *at = b + j * ldb;
-        int64_t r = 0;
-
-        /* two rows of a share each load of b */
-        for (; r + 2 <= m; r += 2)
-            dots(out + r * stride + j, out + (r + 1) * stride + j, a + r * k,
-                 a + (r + 1) * k, at, at, k);
-        if (r < m)
-            dots(out + r * stride + j, NULL, a + r * k, NULL, at, NULL, k);
-    }
+    few_rows(out, stride, a, lda, m, b, ldb * (int64_t)sizeof(*b), rows, k, ACCEL_F16);
 }
 
 #else
@@ -119,10 +99,10 @@ bool cpu_has_f16_dots(void)
     return false;
 }
 
-void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t m, const f16_t *b,
-                  int64_t ldb, int64_t rows, int64_t k)
+void cpu_f16_dots(float *out, int64_t stride, const float *a, int64_t lda, int64_t m,
+                  const f16_t *b, int64_t ldb, int64_t rows, int64_t k)
 {
-    (void)out, (void)stride, (void)a, (void)m;
+    (void)out, (void)stride, (void)a, (void)lda, (void)m;
     (void)b, (void)ldb, (void)rows, (void)k;
 }
 

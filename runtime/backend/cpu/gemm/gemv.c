@@ -130,42 +130,10 @@ VM_INLINE void dots(float *out, float *out2, const float *a, const float *a2,
         *out2 = gemv_finish(&s2, a2, b2, i, k, t);
 }
 
-/* One row of a. For long rows of b, two distant rows per pass: a then passes through
- * the first-level cache, where it competes with all that is read of b, half as
- * often. */
-VM_INLINE void chunk_one(float *out, const float *a, const char *b, int64_t row_bytes,
-                         int64_t rows, int64_t k, const accel_dtype_t t)
-{
-    int64_t half = row_bytes > CPU_SHORT_ROW ? rows / 2 : 0;
+#define INLINE VM_INLINE
+typedef float number;
 
-    for (int64_t j = 0; j < half; j++)
-        dots(out + j, out + half + j, a, a, b + j * row_bytes,
-             b + (half + j) * row_bytes, k, t);
-    for (int64_t j = 2 * half; j < rows; j++)
-        dots(out + j, NULL, a, NULL, b + j * row_bytes, NULL, k, t);
-}
-
-/* m rows of a with `rows` rows of b, in pairs of rows of a that share the row of b: out
- * [m][CHUNK]. */
-VM_INLINE void chunk(float *out, const float *a, int64_t m, const char *b,
-                     int64_t row_bytes, int64_t rows, int64_t k, const accel_dtype_t t)
-{
-    if (m == 1) {
-        chunk_one(out, a, b, row_bytes, rows, k, t);
-        return;
-    }
-    for (int64_t j = 0; j < rows; j++) {
-        const char *at = b + j * row_bytes;
-        float *to = out + j;
-        int64_t r = 0;
-
-        for (; r + 2 <= m; r += 2)
-            dots(to + r * CHUNK, to + (r + 1) * CHUNK, a + r * k, a + (r + 1) * k, at,
-                 at, k, t);
-        if (r < m)
-            dots(to + r * CHUNK, NULL, a + r * k, NULL, at, NULL, k, t);
-    }
-}
+#include "backend/cpu/gemm/gemv_rows.h"
 
 /* Fixes the type before the loops, so that each is compiled without the branch. */
 ACCEL_MULTIVERSION
@@ -174,7 +142,7 @@ static void chunk_any(float *out, const float *a, int64_t m, const void *b, int6
 {
     const int64_t row_bytes = ldb * (int64_t)accel_dtype_bytes(type);
 
-    VM_BY_TYPE(type, chunk, out, a, m, b, row_bytes, rows, k);
+    VM_BY_TYPE(type, few_rows, out, CHUNK, a, k, m, b, row_bytes, rows, k);
 }
 
 /* Rows of b per task. Long rows come in smaller tasks, so that the threads finish
@@ -182,7 +150,7 @@ static void chunk_any(float *out, const float *a, int64_t m, const void *b, int6
 static int64_t chunk_rows(const struct gemm *p)
 {
     int64_t rows =
-        /* 192 KiB of b per task, an even number of rows: chunk_one takes them in pairs
+        /* 192 KiB of b per task, an even number of rows: one_row takes them in pairs
          */
         CHUNK_BYTES / (p->ldb * (int64_t)accel_dtype_bytes(p->b_type) + 1) / 2 * 2;
 
@@ -200,8 +168,8 @@ static void columns(const struct gemm *p, const float *a, int64_t j0, int64_t n)
         cpu_bf16_dots(out, CHUNK, p->a, p->lda, p->m,
                       vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb, n, p->k);
     else if (p->b_type == ACCEL_F16 && cpu_has_f16_dots())
-        cpu_f16_dots(out, CHUNK, a, p->m, vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb,
-                     n, p->k);
+        cpu_f16_dots(out, CHUNK, a, p->k, p->m, vm_at(p->b, j0 * p->ldb, p->b_type),
+                     p->ldb, n, p->k);
     else
         chunk_any(out, a, p->m, vm_at(p->b, j0 * p->ldb, p->b_type), p->ldb, n, p->k,
                   p->b_type);

@@ -92,7 +92,7 @@ INLINE vector load_row(const struct panel_stream *s, int p, int64_t j,
 #include "backend/cpu/gemm/panels_stream.h"
 
 /* Transposes 8 x 8 numbers: interleave by 32, by 64, then by 128 bits. */
-INLINE void turn_8x8(__m256 r[8])
+INLINE void transpose(vector r[8])
 {
     __m256 t[8];
 
@@ -163,42 +163,6 @@ INLINE vector load_some(const void *p, int64_t i, int64_t n, const accel_dtype_t
     if (type == ACCEL_BF16 || type == ACCEL_F16)
         return widen(load_bytes((const uint8_t *)p + 2 * i, 2 * some), type);
     return widen(load_bytes((const uint8_t *)p + i, some), type);
-}
-
-/* 8 stored rows of 8 numbers at a time. */
-INLINE void turn_typed(float *to, const struct panel_source *from, int64_t n, int64_t k,
-                       int64_t width, const accel_dtype_t type)
-{
-    for (int64_t p = 0; p < k; p += 8) {
-        int64_t steps = k - p >= 8 ? 8 : k - p;
-
-        for (int64_t c = 0; c < width; c += 8) {
-            __m256 r[8];
-
-#pragma GCC unroll 8
-            for (int i = 0; i < 8; i++)
-                r[i] = c + i < n
-                           ? load_some(from->at, (c + i) * from->ld + p, k - p, type)
-                           : _mm256_setzero_ps();
-            turn_8x8(r);
-#pragma GCC unroll 8
-            for (int i = 0; i < 8; i++)
-                if (i < steps)
-                    _mm256_storeu_ps(to + (p + i) * width + c, r[i]);
-        }
-    }
-}
-
-/* Both vectors of a row at once: it is read in order. */
-INLINE void copy_typed(float *to, const struct panel_source *from, int64_t n, int64_t k,
-                       int64_t width, const accel_dtype_t type)
-{
-    for (int64_t p = 0; p < k; p++, to += width) {
-        _mm256_storeu_ps(to, load_some(from->at, p * from->ld, n, type));
-        if (width > 8)
-            _mm256_storeu_ps(to + 8,
-                             load_some(from->at, p * from->ld + 8, n - 8, type));
-    }
 }
 
 #include "backend/cpu/gemm/panels_pack.h"

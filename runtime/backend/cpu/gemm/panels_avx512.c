@@ -10,35 +10,7 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,prfchw")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-#define ROWS  14
-#define WIDTH 16
-
-typedef __m512 vector;
-
-INLINE vector load_vector(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
-
-INLINE void store_vector(float *p, vector v)
-{
-    _mm512_storeu_ps(p, v);
-}
-
-INLINE vector zero_vector(void)
-{
-    return _mm512_setzero_ps();
-}
-
-INLINE vector add_vectors(vector a, vector b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-INLINE vector all_lanes(const float *p)
-{
-    return _mm512_set1_ps(*p);
-}
+#include "backend/cpu/gemm/panels_512.h"
 
 /* Not the intrinsic: compilers let the sum change its register, and run out of them. */
 INLINE vector multiply_add(vector sum, vector x, vector y)
@@ -99,43 +71,22 @@ INLINE vector load_row(const struct panel_stream *s, int p, int64_t j,
 #include "backend/cpu/gemm/panels_block.h"
 #include "backend/cpu/gemm/panels_stream.h"
 
-/* 16 stored rows of 16 numbers at a time. */
-INLINE void turn_typed(float *to, const struct panel_source *from, int64_t n, int64_t k,
-                       int64_t width, const accel_dtype_t type)
+INLINE vector load_some(const void *p, int64_t i, int64_t n, const accel_dtype_t type)
 {
-    for (int64_t p = 0; p < k; p += 16) {
-        __mmask16 part = lanes_below(k - p);
-        int64_t steps = k - p >= 16 ? 16 : k - p;
-
-        for (int64_t c = 0; c < width; c += 16) {
-            __m512i r[16];
-
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++)
-                r[i] = c + i < n ? _mm512_castps_si512(load_lanes(
-                                       from->at, (c + i) * from->ld + p, part, type))
-                                 : _mm512_setzero_si512();
-            turn_16x16(r);
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++)
-                if (i < steps)
-                    _mm512_storeu_si512(to + (p + i) * width + c, r[i]);
-        }
-    }
+    return load_lanes(p, i, lanes_below(n), type);
 }
 
-/* Both vectors of a row at once: it is read in order. */
-INLINE void copy_typed(float *to, const struct panel_source *from, int64_t n, int64_t k,
-                       int64_t width, const accel_dtype_t type)
+INLINE void transpose(vector r[16])
 {
-    __mmask16 left = lanes_below(n), right = lanes_below(n - 16);
+    __m512i bits[16];
 
-    for (int64_t p = 0; p < k; p++, to += width) {
-        _mm512_storeu_ps(to, load_lanes(from->at, p * from->ld, left, type));
-        if (width > 16)
-            _mm512_storeu_ps(to + 16,
-                             load_lanes(from->at, p * from->ld + 16, right, type));
-    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        bits[i] = _mm512_castps_si512(r[i]);
+    turn_16x16(bits);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+        r[i] = _mm512_castsi512_ps(bits[i]);
 }
 
 #include "backend/cpu/gemm/panels_pack.h"

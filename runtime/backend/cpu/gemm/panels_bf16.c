@@ -16,10 +16,7 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,prfchw")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-#define ROWS  14
-#define WIDTH 16
-
-typedef __m512 vector;
+#include "backend/cpu/gemm/panels_512.h"
 
 bool cpu_has_bf16_products(void)
 {
@@ -72,32 +69,6 @@ TARGET static void copy_pairs(float *to, const struct panel_source *from, int64_
                 _mm512_or_si512(_mm512_cvtepu16_epi32(low),
                                 _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16)));
         }
-}
-
-INLINE vector load_vector(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
-
-INLINE void store_vector(float *p, vector v)
-{
-    _mm512_storeu_ps(p, v);
-}
-
-INLINE vector zero_vector(void)
-{
-    return _mm512_setzero_ps();
-}
-
-INLINE vector add_vectors(vector a, vector b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-/* A pair, the same in all lanes. */
-INLINE vector all_lanes(const float *p)
-{
-    return _mm512_set1_ps(*p);
 }
 
 /* Not the intrinsic: compilers let the sum change its register, and run out of them. */
