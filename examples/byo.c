@@ -135,8 +135,14 @@ static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .run_name = "byo", .log = accel_log_stderr };
-    accel_job_t job = { .batch = BATCH, .seed = 1, .optimizer = { .lr = 1e-2f } };
+    accel_options_t options = { .bytes = sizeof(options),
+                                .run_name = "byo",
+                                .log = accel_log_stderr };
+    accel_job_t job = { .bytes = sizeof(job),
+                        .batch = BATCH,
+                        .seed = 1,
+                        .optimizer = &(accel_optimizer_t){
+                            .bytes = sizeof(accel_optimizer_t), .lr = 1e-2f } };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 

@@ -144,6 +144,7 @@ int main(int argc, char **argv)
 
     try {
         accel_options_t options{};
+        options.bytes = sizeof(options);
         options.run_name = "byo";
         options.log = accel_log_stderr;
         check([&](accel_error_t *e) { return accel_open(&run, &options, e); });
@@ -154,12 +155,16 @@ int main(int argc, char **argv)
                 return accel_error_set(e, ACCEL_EUNSUPPORTED, "byo runs on CPUs in float32",
                                        "set use_cpu: true and mixed_precision: 'no'");
             });
+        accel_optimizer_t adamw{};
+        adamw.bytes = sizeof(adamw);
+        adamw.lr = 1e-2f;
         accel_job_t job{};
+        job.bytes = sizeof(job);
         job.steps = argc > 2 ? std::atoi(argv[2]) : 200;
         job.batch = batch;
         job.seed = 1;
         job.out_dir = argc > 1 ? argv[1] : nullptr;
-        job.optimizer.lr = 1e-2f;
+        job.optimizer = &adamw;
         check([&](accel_error_t *e) { return accel_prepare(run, &job, e); });
         while (accel_more(run))
             micro_batch(run, first, last);

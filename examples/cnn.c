@@ -28,12 +28,19 @@ int main(void)
 {
     static const accel_class_t net = { .name = "ConvNet", .forward = cnn_forward };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 };
-    accel_options_t options = { .run_name = "cnn", .log = gratings_line };
-    accel_job_t job = { .steps = 500, .warmup = 20, .batch = 32, .seed = 1 };
+    accel_options_t options = { .bytes = sizeof(options),
+                                .run_name = "cnn",
+                                .log = gratings_line };
+    accel_optimizer_t adamw = { .bytes = sizeof(adamw), .lr = 5e-3f };
+    accel_job_t job = { .bytes = sizeof(job),
+                        .optimizer = &adamw,
+                        .steps = 500,
+                        .warmup = 20,
+                        .batch = 32,
+                        .seed = 1 };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
-    job.optimizer.lr = 5e-3f;
     if (gratings_new(&job.data, &err) || accel_open(&run, &options, &err))
         return fprintf(stderr, "error: %s\n", err.text), accel_exit_code(err.code);
     /* One module holds all parameters. A deep network has one per layer, so that the

@@ -6,8 +6,11 @@
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .run_name = "curve", .log = accel_log_stderr };
-    accel_job_t job = { .steps = STEPS, .optimizer = { ACCEL_SGD, .lr = RATE } };
+    accel_options_t options = { .bytes = sizeof options,
+                                .run_name = "curve",
+                                .log = accel_log_stderr };
+    accel_optimizer_t sgd = { sizeof sgd, ACCEL_SGD, .lr = RATE };
+    accel_job_t job = { .bytes = sizeof job, .optimizer = &sgd, .steps = STEPS };
     const int64_t bumps = BUMPS;
     accel_unit_t *unit = NULL;
     accel_error_t err = { 0 };

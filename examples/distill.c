@@ -51,10 +51,14 @@ static accel_status_t distill_step(accel_error_t *err)
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .run_name = "distill", .log = accel_log_stderr };
+    accel_options_t options = { .bytes = sizeof(options),
+                                .run_name = "distill",
+                                .log = accel_log_stderr };
     float rate = argc > 2 ? strtof(argv[2], NULL) : 5e-3f;
-    accel_optimizer_t adamw = { .kind = ACCEL_ADAMW };
-    accel_loop_t loop = { .steps = argc > 1 ? atoi(argv[1]) : 500, .seed = 1 };
+    accel_optimizer_t adamw = { .bytes = sizeof(adamw), .kind = ACCEL_ADAMW };
+    accel_loop_t loop = { .bytes = sizeof(loop),
+                          .steps = argc > 1 ? atoi(argv[1]) : 500,
+                          .seed = 1 };
     accel_optim_t *learns;
     accel_error_t err = { 0 };
 

@@ -33,6 +33,7 @@ struct program {
     double holdout;
     accel_model_config_t bert;
     accel_job_t job;
+    accel_optimizer_t optimizer;
     /* The whole file; pairs point into it. */
     char *text;
     struct pair *pair;
@@ -114,7 +115,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         p->job.steps = (int64_t)number(state, arg, 1, 1e12);
         return 0;
     case O_LR:
-        p->job.optimizer.lr = (float)number(state, arg, 1e-12, 1e3);
+        p->optimizer.lr = (float)number(state, arg, 1e-12, 1e3);
         return 0;
     case O_SEED:
         p->job.seed = (uint64_t)number(state, arg, 0, 1e15);
@@ -417,8 +418,15 @@ int main(int argc, char **argv)
                          .seq = 64,
                          .labels = 2,
                          .holdout = 0.1,
-                         .job = { .steps = 200, .batch = 16, .clip = 1, .seed = 1 } };
-    accel_options_t open_options = { .run_name = "finetune_bert",
+                         .job = { .bytes = sizeof(p.job),
+                                  .optimizer = &p.optimizer,
+                                  .steps = 200,
+                                  .batch = 16,
+                                  .clip = 1,
+                                  .seed = 1 },
+                         .optimizer.bytes = sizeof(p.optimizer) };
+    accel_options_t open_options = { .bytes = sizeof(open_options),
+                                     .run_name = "finetune_bert",
                                      .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
@@ -427,8 +435,8 @@ int main(int argc, char **argv)
     argp_err_exit_status = 64;
     argp_parse(&argp, argc, argv, 0, NULL, &p);
     /* A tuned model needs smaller steps than one that begins. */
-    if (!(p.job.optimizer.lr > 0))
-        p.job.optimizer.lr = p.model ? 5e-5f : 1e-3f;
+    if (!(p.optimizer.lr > 0))
+        p.optimizer.lr = p.model ? 5e-5f : 1e-3f;
     /* A tenth of the steps, as BERT was tuned by its authors. */
     p.job.warmup = p.job.steps / 10;
     p.job.out_dir = p.out;

@@ -53,9 +53,13 @@ static accel_status_t gan_step(accel_error_t *err)
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .run_name = "gan", .log = accel_log_stderr };
-    accel_optimizer_t adamw = { .beta1 = 0.5f, .beta2 = 0.9f };
-    accel_loop_t loop = { .steps = argc > 1 ? atoi(argv[1]) : 500, .seed = 1 };
+    accel_options_t options = { .bytes = sizeof(options),
+                                .run_name = "gan",
+                                .log = accel_log_stderr };
+    accel_optimizer_t adamw = { .bytes = sizeof(adamw), .beta1 = 0.5f, .beta2 = 0.9f };
+    accel_loop_t loop = { .bytes = sizeof(loop),
+                          .steps = argc > 1 ? atoi(argv[1]) : 500,
+                          .seed = 1 };
     float rate = argc > 2 ? strtof(argv[2], NULL) : 2e-3f;
     accel_error_t err = { 0 };
 

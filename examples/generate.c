@@ -152,7 +152,9 @@ static accel_status_t prepare(accel_t *run, const struct settings *s,
                               accel_module_t **model, accel_error_t *err)
 {
     /* No step is made, but a job needs a length. */
-    accel_job_t job = { .steps = 1, .batch = 1, .out_dir = s->out };
+    accel_job_t job = {
+        .bytes = sizeof(job), .steps = 1, .batch = 1, .out_dir = s->out
+    };
     accel_status_t st;
 
     /* The kind of model follows from the file: any causal one will do. */
@@ -211,11 +213,15 @@ static accel_status_t generate(accel_t *run, struct settings *s,
 int main(int argc, char **argv)
 {
     static const struct argp argp = { options, parse_option, 0, doc, 0, 0, 0 };
-    struct settings s = { .prompt = "<|endoftext|>",
-                          .out = "out",
-                          .count = 100,
-                          .how = { .temperature = 0.8f, .seed = 1 } };
-    accel_options_t open_options = { .run_name = "generate", .log = print_log };
+    struct settings s = {
+        .prompt = "<|endoftext|>",
+        .out = "out",
+        .count = 100,
+        .how = { .bytes = sizeof(s.how), .temperature = 0.8f, .seed = 1 }
+    };
+    accel_options_t open_options = { .bytes = sizeof(open_options),
+                                     .run_name = "generate",
+                                     .log = print_log };
     accel_tokenizer_t *tokenizer = NULL;
     accel_error_t err = { 0 };
     accel_t *run = NULL;

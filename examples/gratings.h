@@ -88,7 +88,8 @@ static accel_status_t wrong_forward(const void *attr, const accel_array_t *in, i
     return ACCEL_OK;
 }
 
-static const accel_op_t wrong_op = { "wrong", wrong_shape, wrong_forward, NULL };
+static const accel_op_t wrong_op = { sizeof(wrong_op), "wrong", wrong_shape,
+                                     wrong_forward, NULL };
 
 /* What a forward returns: the loss, or the fraction that is wrong while this is 1. */
 static int count_wrong;

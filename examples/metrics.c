@@ -119,12 +119,21 @@ int main(int argc, char **argv)
     static const accel_class_t rings = { "Rings", rings_forward, 0 };
     static const accel_field_t fields[] = { { ACCEL_F32, 1, { 2 } },
                                             { ACCEL_I32, 0, { 0 } } };
-    const accel_options_t options = { .run_name = "metrics", .log = accel_log_stderr };
+    const accel_options_t options = { .bytes = sizeof(options),
+                                      .run_name = "metrics",
+                                      .log = accel_log_stderr };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 },
                        some = { ACCEL_INIT_UNIFORM, 0.7f };
-    accel_loader_options_t learn = { .seed = 1, .drop_last = 1, .prefetch = 2 };
-    const accel_loader_options_t check = { .batch = BATCH, .held_out = 1 };
-    accel_job_t job = { .steps = 2000, .optimizer = { .lr = 1e-2f } };
+    accel_loader_options_t learn = {
+        .bytes = sizeof(learn), .seed = 1, .drop_last = 1, .prefetch = 2
+    };
+    const accel_loader_options_t check = { .bytes = sizeof(check),
+                                           .batch = BATCH,
+                                           .held_out = 1 };
+    accel_job_t job = { .bytes = sizeof(job),
+                        .steps = 2000,
+                        .optimizer = &(accel_optimizer_t){
+                            .bytes = sizeof(accel_optimizer_t), .lr = 1e-2f } };
     accel_loader_t *training, *validation;
     accel_dataset_t *points = NULL;
     accel_error_t err = { 0 };

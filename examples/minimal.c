@@ -16,14 +16,17 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
 int main(int argc, char **argv)
 {
     static const accel_class_t net = { "Perceptron", net_forward, 0 };
-    const accel_options_t options = { NULL, "minimal", accel_log_stderr, NULL, 0, 0 };
+    const accel_options_t options = { sizeof options, NULL, "minimal", accel_log_stderr,
+                                      NULL,           0,    0 };
+    static accel_optimizer_t adamw; /* zero: defaults */
+    static accel_job_t job;
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 0.02f };
     const int64_t wide[] = { 256, 64 }, tall[] = { 64, 256 };
-    static accel_job_t job; /* zero: defaults */
     static accel_error_t err;
     accel_tensor_t *batch[2];
     accel_t *run = NULL;
-    job.steps = 300, job.batch = 16, job.clip = 1, job.optimizer.lr = 3e-3f;
+    adamw.bytes = sizeof adamw, adamw.lr = 3e-3f, job.optimizer = &adamw;
+    job.bytes = sizeof job, job.steps = 300, job.batch = 16, job.clip = 1;
     if (accel_dataset_open(&job.data, argc > 1 ? argv[1] : "sample.txt", 64, 0, &err) ||
         accel_open(&run, &options, &err))
         return accel_report(&err);

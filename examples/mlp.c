@@ -26,12 +26,19 @@ int main(void)
     static const accel_class_t net = { .name = "Perceptron", .forward = mlp_forward };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 },
                        small = { ACCEL_INIT_UNIFORM, 0.07f };
-    accel_options_t options = { .run_name = "mlp", .log = gratings_line };
-    accel_job_t job = { .steps = 300, .warmup = 20, .batch = 64, .seed = 1 };
+    accel_options_t options = { .bytes = sizeof(options),
+                                .run_name = "mlp",
+                                .log = gratings_line };
+    accel_optimizer_t adamw = { .bytes = sizeof(adamw), .lr = 2e-3f };
+    accel_job_t job = { .bytes = sizeof(job),
+                        .optimizer = &adamw,
+                        .steps = 300,
+                        .warmup = 20,
+                        .batch = 64,
+                        .seed = 1 };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
-    job.optimizer.lr = 2e-3f;
     /* A data set needs no run, so it can come first. */
     if (gratings_new(&job.data, &err) || accel_open(&run, &options, &err))
         return fprintf(stderr, "error: %s\n", err.text), accel_exit_code(err.code);

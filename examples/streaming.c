@@ -92,14 +92,20 @@ int main(int argc, char **argv)
     static const accel_class_t net = { "Perceptron", bytes_forward, 0 };
     const accel_field_t fields[] = { { ACCEL_I32, 1, { CONTEXT } },
                                      { ACCEL_I32, 1, { CONTEXT } } };
-    const accel_options_t options = { .run_name = "streaming",
+    const accel_options_t options = { .bytes = sizeof(options),
+                                      .run_name = "streaming",
                                       .log = accel_log_stderr };
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 0.02f };
     const int64_t wide[] = { 256, WIDE }, tall[] = { WIDE, 256 };
     struct command c = { .text = argc > 1 ? argv[1] : "cat sample.txt" };
-    const accel_iterable_t source = { command_next, command_rewind, &c, 0 };
-    accel_loader_options_t ahead = { .drop_last = 1, .prefetch = 4 };
-    accel_job_t job = { .optimizer = { .lr = 3e-3f } };
+    const accel_iterable_t source = { sizeof(source), command_next, command_rewind, &c,
+                                      0 };
+    accel_loader_options_t ahead = { .bytes = sizeof(ahead),
+                                     .drop_last = 1,
+                                     .prefetch = 4 };
+    accel_job_t job = { .bytes = sizeof(job),
+                        .optimizer = &(accel_optimizer_t){
+                            .bytes = sizeof(accel_optimizer_t), .lr = 3e-3f } };
     accel_dataset_t *data = NULL;
     accel_loader_t *loader;
     accel_error_t err = { 0 };

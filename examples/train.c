@@ -29,6 +29,7 @@ struct settings {
     bool sized;
     accel_model_config_t gpt2;
     accel_job_t job;
+    accel_optimizer_t optimizer;
     /* Tokens of a sample; tokens to print at the end. */
     int seq, sample;
 };
@@ -204,10 +205,10 @@ static error_t parse_training(int key, char *arg, struct argp_state *state)
         j->steps = whole(state, arg, 1, 1L << 40);
         return 0;
     case O_OPTIMIZER:
-        parse_optimizer(arg, state, &j->optimizer);
+        parse_optimizer(arg, state, &s->optimizer);
         return 0;
     case O_LR:
-        j->optimizer.lr = real(state, arg, 1e-12, 1e3);
+        s->optimizer.lr = real(state, arg, 1e-12, 1e3);
         return 0;
     case O_WARMUP:
         j->warmup = whole(state, arg, 0, 1L << 40);
@@ -216,7 +217,7 @@ static error_t parse_training(int key, char *arg, struct argp_state *state)
         j->clip = real(state, arg, 0, 1e30);
         return 0;
     case O_DECAY:
-        j->optimizer.weight_decay = real(state, arg, 0, 1e3);
+        s->optimizer.weight_decay = real(state, arg, 0, 1e3);
         return 0;
     case O_ACCUMULATE:
         j->accumulate = (int)whole(state, arg, 1, 1 << 20);
@@ -295,7 +296,9 @@ static accel_status_t print_sample(accel_t *run, const struct settings *s,
     /* A draw depends on seed and position only, so every rank takes the same tokens.
      * With a random generator of its own, each rank would write another text. */
     st = accel_generate(s->job.model, &prompt, 1, out, s->sample,
-                        &(accel_sampling_t){ .temperature = 0.8f, .seed = s->job.seed },
+                        &(accel_sampling_t){ .bytes = sizeof(accel_sampling_t),
+                                             .temperature = 0.8f,
+                                             .seed = s->job.seed },
                         err);
     if (st == ACCEL_OK && accel_is_main(run)) {
         /* Bytes that are no text would drive the terminal. */
@@ -382,9 +385,9 @@ static accel_status_t open_data(struct settings *s, accel_error_t *err)
     /* The length of the run is known only now, when all options are read. */
     if (s->job.warmup < 0)
         s->job.warmup = s->job.steps / 20;
-    if (s->job.optimizer.kind == ACCEL_ADAMW && s->job.optimizer.lr == 0)
+    if (s->optimizer.kind == ACCEL_ADAMW && s->optimizer.lr == 0)
         /* Small models learn faster than the default. */
-        s->job.optimizer.lr = 1e-3f;
+        s->optimizer.lr = 1e-3f;
     /* A model of its own needs no longer context than its samples have. */
     s->gpt2.context = s->seq;
     s->job.out_dir = s->out;
@@ -407,17 +410,21 @@ int main(int argc, char **argv)
                   .layers = 4,
                   .heads = 4,
                   .width = 128 },
-        .job = { .steps = 200,
+        .job = { .bytes = sizeof(s.job),
+                 .steps = 200,
                  .batch = 8,
                  .accumulate = 1,
                  .clip = 1.0f,
                  .seed = 1,
                  .warmup = -1,
-                 .optimizer = { .weight_decay = 0.1f } },
+                 .optimizer = &s.optimizer },
+        .optimizer = { .bytes = sizeof(s.optimizer), .weight_decay = 0.1f },
     };
     /* The name is stored in each checkpoint: a directory is resumed by a run of the
      * same name only. */
-    accel_options_t open_options = { .run_name = "train", .log = accel_log_stderr };
+    accel_options_t open_options = { .bytes = sizeof(open_options),
+                                     .run_name = "train",
+                                     .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     int code = 0;

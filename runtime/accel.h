@@ -36,6 +36,12 @@
  *  - The library never exits or aborts, and prints only through the logger it is given.
  *  - Types that this header defines in full are filled in by the program; zero means
  *    the default. Types that are only declared are handles of the library.
+ *  - A struct that begins with `bytes` may get members at its end in later releases.
+ *    The program says how large it knows it, also where the library fills it:
+ *        accel_job_t job = { .bytes = sizeof job, .steps = 1000 };
+ *    A wrong size is ACCEL_EINVAL (A0913). A program that was built for a later release
+ *    runs with this one unless it sets what this one lacks: ACCEL_EUNSUPPORTED (A0914).
+ *    All other structs stay as they are.
  *  - One thread owns a run. Only accel_should_stop may be called from other threads.
  *  - What the library returns belongs to the run and is freed by accel_close, unless
  *    there is a function that frees it. Arguments that must outlive the call are
@@ -119,8 +125,9 @@ int accel_report(const accel_error_t *err);
 /* "MAJOR.MINOR.PATCH" of the library in use; static. */
 const char *accel_version(void);
 /* Grows whenever a declaration of this header or its companions changes. A program that
- * must match the library compares accel_api_version() with ACCEL_API_VERSION. */
-#define ACCEL_API_VERSION 2
+ * needs what came with a version compares accel_api_version() with it: the library may
+ * be newer than the headers. */
+#define ACCEL_API_VERSION 3
 int accel_api_version(void);
 
 /* ---- opening --------------------------------------------------------------------- */
@@ -155,6 +162,7 @@ typedef void (*accel_log_f)(void *user, accel_log_level_t level, const char *lin
 void accel_log_stderr(void *user, accel_log_level_t level, const char *line);
 
 typedef struct accel_options {
+    size_t bytes;
     const char *config_file; /* NULL: the config that srun resolved, or $ACCEL_CONFIG */
     const char *run_name;    /* identifies the run in checkpoints; NULL: "run" */
     accel_log_f log;         /* NULL: silent */
@@ -263,6 +271,7 @@ typedef enum accel_moments {
  * LION:  p = (1 - r w) p - r sign(b1 m + (1 - b1) g);  m = b2 m + (1 - b2) g
  *        (Chen et al. 2023) */
 typedef struct accel_optimizer {
+    size_t bytes;
     accel_optimizer_kind_t kind;
     float lr;                    /* 3e-4, 1e-2, 1e-4 */
     float beta1, beta2;          /* 0.9, 0.95 (ADAMW); 0.9, 0.99 (LION) */
@@ -277,11 +286,12 @@ typedef struct accel_optimizer {
 } accel_optimizer_t;
 
 typedef struct accel_job {
+    size_t bytes;
     /* Its forward takes the fields of the data and returns the loss, the mean over the
      * samples of its inputs. NULL: the program's own units. */
     accel_module_t *model;
     accel_dataset_t *data; /* must outlive the run; NULL: accel_next_samples, loaders */
-    accel_optimizer_t optimizer;
+    const accel_optimizer_t *optimizer; /* NULL: AdamW with its defaults */
     int64_t steps;       /* optimizer steps in the whole run; see accel_scaler */
     int64_t warmup;      /* linear warm-up steps, then cosine to lr / 10 */
     float clip;          /* above this norm: times clip / (norm + 1e-6); 0: none */

@@ -26,6 +26,7 @@ extern "C" {
  * that reads ahead calls both functions on its own thread. Some seconds after the run
  * was told to stop, blocking system calls in them fail with EINTR. */
 typedef struct accel_iterable {
+    size_t bytes;
     int (*next)(void *user, void *const *dst);
     int (*rewind)(void *user, int64_t epoch);
     void *user;      /* must outlive the dataset */
@@ -96,6 +97,7 @@ typedef struct accel_batch {
 typedef int (*accel_collate_f)(void *user, accel_batch_t *batch);
 
 typedef struct accel_loader_options {
+    size_t bytes;
     int batch;               /* samples per rank; with split_batches: of all ranks */
     accel_sampler_t sampler; /* for datasets that are not iterable */
     uint64_t seed;           /* of the order, together with the epoch's number */

@@ -73,6 +73,7 @@ typedef struct accel_piece {
  * (0 .. 4) are the names of its state arrays in checkpoints. All of this must outlive
  * the run. */
 typedef struct accel_own_optim {
+    size_t bytes;
     void (*update)(void *user, const accel_piece_t *piece);
     void *user;
     const char *const *state;
@@ -90,6 +91,7 @@ accel_optim_t *accel_optim_find(accel_t *run, const char *name);
 
 /* Settings of the program's loop, as in struct accel_job. */
 typedef struct accel_loop {
+    size_t bytes;
     accel_dataset_t *data; /* for accel_next; NULL: accel_batch_begin */
     int64_t steps;         /* iterations, which accel_step ends; see accel_scaler */
     int batch;             /* samples per rank and micro-batch */
@@ -185,6 +187,7 @@ int64_t accel_optim_steps(const accel_optim_t *optim); /* done, also before a re
  * batches of accel_next, accel_next_samples and accel_batch_begin have no end. A
  * micro-batch without a backward does not count. */
 typedef struct accel_accumulation {
+    size_t bytes;
     int every;         /* 1 .. 1048576; 0: as before */
     int across_epochs; /* groups continue from one epoch to the next */
     /* Reduces gradients in every micro-batch instead of at the end of the group; they
@@ -214,6 +217,7 @@ accel_status_t accel_no_sync(accel_t *run, int on, accel_error_t *err);
  * in milliseconds, without evaluations (accel_evaluate, inference mode). The host runs
  * ahead of a GPU, whose work therefore shows as wait_ms. */
 typedef struct accel_step_info {
+    size_t bytes;
     int64_t step;   /* its number; a skipped step is repeated under the same one */
     double loss;    /* mean over ranks and micro-batches of the sum of all losses */
     double rate;    /* tokens (token data) or samples per second, all ranks */
@@ -287,6 +291,7 @@ typedef struct accel_plateau {
  * PLATEAU:      r, lowered by metrics, never below e
  * OWN:          r own(user, p) */
 typedef struct accel_schedule {
+    size_t bytes;
     accel_schedule_kind_t kind;
     int64_t steps;  /* the whole schedule, warm-up included; 0 if it has no end */
     int64_t warmup; /* 0: none */
@@ -325,7 +330,8 @@ int64_t accel_schedule_position(const accel_optim_t *optim);
 /* ---- averages of weights ---------------------------------------------------------
  * A moving average (EMA) of what an optimizer trains is often the better model:
  *
- *     accel_ema(run, NULL, &(accel_ema_t){ .decay = 0.9999 }, &err);
+ *     accel_ema_t rule = { .bytes = sizeof rule, .decay = 0.9999 };
+ *     accel_ema(run, NULL, &rule, &err);
  *     accel_prepare(run, &job, &err);
  *     ... train ...
  *     accel_ema_swap(run, 1, &err);
@@ -347,6 +353,7 @@ typedef enum accel_ema_warmup {
 /* average = decay average + (1 - decay) weights, after a step. The first average is the
  * weights themselves, as in torch's AveragedModel. Zeros are the defaults. */
 typedef struct accel_ema_rule {
+    size_t bytes;
     double decay; /* 0: 0.999; below 1 */
     accel_ema_warmup_t warmup;
     double gamma, power; /* ACCEL_EMA_BY_POWER; 0: 1 and 2/3 */
@@ -381,6 +388,7 @@ accel_status_t accel_local_sgd(accel_t *run, int64_t every, accel_error_t *err);
 /* How PowerSGD (Vogels et al. 2019) sends gradients. Zeros mean torch's defaults; the
  * fields' comments give torch's names. */
 typedef struct accel_powersgd {
+    size_t bytes;
     int rank;        /* matrix_approximation_rank; 0: 1 */
     int64_t start;   /* start_powerSGD_iter, exact sums before it; 0: 1000; -1: none */
     double least;    /* min_compression_rate: below it sent uncompressed; 0: 2 */
@@ -420,6 +428,7 @@ accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
 
 /* Zeros mean the defaults of GradScaler, whose names the fields have. */
 typedef struct accel_scaler_rule {
+    size_t bytes;
     double init_scale;       /* 0: 65536 */
     double growth_factor;    /* above 1; 0: 2 */
     double backoff_factor;   /* below 1; 0: 0.5 */

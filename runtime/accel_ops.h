@@ -74,6 +74,7 @@ accel_status_t accel_kv_trim(accel_kv_t *kv, int length, accel_error_t *err);
 void accel_kv_free(accel_kv_t *kv); /* NULL is fine */
 
 typedef struct accel_attention {
+    size_t bytes;
     int heads;
     int kv_heads;            /* heads % kv_heads == 0; 0: heads */
     int causal;              /* 1: query t attends to keys 0 .. S - T + t */
@@ -158,6 +159,7 @@ accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
  * [B, C, (H - size) / stride + 1, (W - size) / stride + 1]. */
 accel_tensor_t *accel_maxpool2d(accel_tensor_t *x, int size, int stride);
 typedef struct accel_cross_entropy {
+    size_t bytes;
     const int32_t *ignore_index; /* one more target to ignore; NULL: none */
     float label_smoothing;       /* s, 0 .. 1: part of the target spread over all V */
 } accel_cross_entropy_t;
@@ -207,6 +209,7 @@ typedef struct accel_array {
  * the memory of the run's device: on a GPU the functions launch kernels on the stream
  * of accel_stream. */
 typedef struct accel_op {
+    size_t bytes;
     const char *name;
     /* Derives dtype and dims of *out from those of in[n] (data is NULL); the library
      * computes elems. */

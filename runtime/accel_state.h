@@ -110,6 +110,7 @@ typedef struct accel_rename {
 } accel_rename_t;
 /* All zero: all weights that fit, under their own names. */
 typedef struct accel_part {
+    size_t bytes;
     const char *match;            /* glob of names in the checkpoint; NULL: all */
     const accel_rename_t *rename; /* the first that fits counts */
     int rename_count;
@@ -118,6 +119,7 @@ typedef struct accel_part {
 /* What accel_load_part has loaded. Owned by the caller; accel_part_report_free frees
  * the lists. */
 typedef struct accel_part_report {
+    size_t bytes;
     size_t loaded;     /* parameters and buffers that were read */
     char **missing;    /* [missing_count]: in the run, but not in the part */
     char **unexpected; /* [unexpected_count]: only in the part, by checkpoint names */

@@ -59,6 +59,7 @@ size_t accel_utf8_whole(const void *text, size_t bytes);
 
 /* How tokens are drawn. All zero: always the most likely token. */
 typedef struct accel_sampling {
+    size_t bytes;
     float temperature; /* 1: the model's own; 0: always the most likely token */
     int top_k;         /* only the k most likely tokens; 0: all */
     float top_p;       /* then only the most likely that together reach p; 0, 1: all */

@@ -68,6 +68,7 @@ accel_status_t accel_track_files(accel_t *run, const char *formats, accel_error_
  * fields except `name` and `write` may be NULL. A function that fails fills `err`, for
  * instance with accel_error_set, and returns a status; the run goes on. */
 typedef struct accel_sink {
+    size_t bytes;
     const char *name; /* for messages; copied */
     /* Before the first write. `directory` is OUT/track, which may not exist. Items of
      * first_step and later steps that an earlier attempt wrote there are superseded; 0:
@@ -94,6 +95,7 @@ accel_status_t accel_track_sink(accel_t *run, const accel_sink_t *sink,
 
 /* Facts of a run. Texts belong to the run and are valid until accel_close. */
 typedef struct accel_info {
+    size_t bytes;
     const char *version;  /* accel_version() */
     const char *run_name; /* of accel_options */
     int rank, world_size;

@@ -36,7 +36,7 @@ shard_world_tests = tests/unit/test_cuda_objects tests/unit/test_narrow_copies \
 $(shard_world_tests): private AM_LDFLAGS += -Wl,--wrap=comm_all_gather \
 	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce
 
-unit_tests += tests/unit/test_common tests/unit/test_repeat_list \
+unit_tests += tests/unit/test_common tests/unit/test_repeat_list tests/unit/test_sized \
 	tests/unit/test_common_paths tests/unit/test_floats tests/unit/test_wire \
 	tests/unit/test_block_bytes
 

@@ -71,7 +71,7 @@ static void check_all(struct selftest *t)
  * open run there are no ranks to agree with, so each says its own error. */
 static int run_selftest(const char *parent, bool json)
 {
-    accel_options_t options = { .run_name = "self-test" };
+    accel_options_t options = { .bytes = sizeof(options), .run_name = "self-test" };
     struct selftest t = { .parent = parent };
     struct check *c = &t.check[t.checks++];
     accel_error_t err = { 0 };

@@ -86,13 +86,17 @@ accel_status_t selftest_train(accel_t *run, int micro, const char *out,
                                                 .vocab = 256 };
     /* One step more than is made: the run must not be over, or it would do its last
      * save. A large eps keeps rounding from reversing the first steps of Adam. */
-    accel_job_t job = { .steps = SELFTEST_STEPS + 1,
+    accel_job_t job = { .bytes = sizeof(job),
+                        .steps = SELFTEST_STEPS + 1,
                         .batch = 1,
                         .accumulate = micro,
                         .clip = 1.0f,
                         .seed = 1,
                         .out_dir = out,
-                        .optimizer = { .lr = 1e-2f, .eps = 1e-3f } };
+                        .optimizer =
+                            &(accel_optimizer_t){ .bytes = sizeof(accel_optimizer_t),
+                                                  .lr = 1e-2f,
+                                                  .eps = 1e-3f } };
     char path[64];
     int fd = open_text();
     accel_status_t st;
@@ -123,7 +127,7 @@ accel_status_t selftest_train(accel_t *run, int micro, const char *out,
  * error is printed in their place, for the parent to pass on. */
 int selftest_reference(int world, const char *out)
 {
-    accel_options_t options = { .run_name = "self-test" };
+    accel_options_t options = { .bytes = sizeof(options), .run_name = "self-test" };
     double loss[SELFTEST_STEPS];
     accel_error_t err = { 0 };
     accel_t *run = NULL;

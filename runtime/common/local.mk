@@ -35,6 +35,8 @@ libacommon_la_SOURCES += \
 	runtime/common/sealed_text.c \
 	runtime/common/sealed_text.h \
 	runtime/common/sigxfsz.c \
+	runtime/common/sized.c \
+	runtime/common/sized.h \
 	runtime/common/suggest.c \
 	runtime/common/text.c \
 	runtime/common/thread.c \

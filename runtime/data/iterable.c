@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sized.h"
 #include "data/data_impl.h"
 
 accel_status_t accel_dataset_iterable_new(accel_dataset_t **out,
@@ -14,13 +15,15 @@ accel_status_t accel_dataset_iterable_new(accel_dataset_t **out,
                                           const accel_field_t *fields, int n,
                                           accel_error_t *err)
 {
+    accel_iterable_t own;
     accel_dataset_t *d;
     accel_status_t st = data_check_fields(fields, n, err);
 
+    ACCEL_TRY(st, sized_read(SIZED(accel_iterable_t, samples), &own, source, err));
     if (st != ACCEL_OK)
         return st;
-    if (!out || !source || !source->next || !source->rewind || source->samples < 0 ||
-        source->samples > (int64_t)1 << 48)
+    if (!out || !own.next || !own.rewind || own.samples < 0 ||
+        own.samples > (int64_t)1 << 48)
         return accel_fail(err, A0708,
                           "see accel_dataset_iterable_new in accel_loaders.h",
                           "an iterable dataset must have next and rewind, and at least "
@@ -30,8 +33,8 @@ accel_status_t accel_dataset_iterable_new(accel_dataset_t **out,
         return accel_fail_nomem(err, "dataset", sizeof(*d));
     memcpy(d->field, fields, (size_t)n * sizeof(*fields));
     d->fields = n;
-    d->source = *source;
-    d->samples = source->samples;
+    d->source = own;
+    d->samples = own.samples;
     d->threads = 1;
     *out = d;
     return ACCEL_OK;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sized.h"
 #include "optim/optim.h"
 #include "handle/run.h"
 
@@ -263,15 +264,21 @@ static accel_optim_t *optim_add(accel_t *run, const char *call, const char *name
                                 const accel_optimizer_t *settings,
                                 const accel_own_optim_t *own, accel_error_t *err)
 {
+    accel_optimizer_t set;
+    accel_own_optim_t functions;
     accel_optim_t *o;
 
     if (run_given(run, call, err) != ACCEL_OK ||
-        optim_possible(run, name, settings, own, err) != ACCEL_OK ||
+        sized_read(SIZED(accel_optimizer_t, moments), &set, settings, err) !=
+            ACCEL_OK ||
+        sized_read(SIZED(accel_own_optim_t, states), &functions, own, err) !=
+            ACCEL_OK ||
+        optim_possible(run, name, settings ? &set : NULL, own ? &functions : NULL,
+                       err) != ACCEL_OK ||
         models_possible(run, name, models, n, err) != ACCEL_OK)
         return NULL;
-    o = optim_new(run, name, settings);
-    if (own)
-        o->own = *own;
+    o = optim_new(run, name, &set);
+    o->own = functions;
     for (int i = 0; i < n; i++)
         models_find(run, models[i])->optim = o;
     return o;
@@ -319,7 +326,7 @@ accel_status_t objects_of_job(accel_t *run, const accel_job_t *job, accel_error_
             "call accel_prepare_all for models and optimizers of your own");
     if (model && accel_model_add(run, "", model, err) != ACCEL_OK)
         return ACCEL_EINVAL;
-    o = optim_new(run, "", &job->optimizer);
+    o = optim_new(run, "", job->optimizer);
     o->clip = job->clip;
     if (model)
         run->model[0].optim = o;

@@ -6,6 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/sized.h"
 #include "backend/device.h"
 #include "numbers/rng.h"
 #include "handle/run.h"
@@ -13,16 +14,19 @@
 accel_status_t accel_info(const accel_t *run, accel_info_t *info_out,
                           accel_error_t *err)
 {
+    const struct sized *type = SIZED(accel_info_t, resumed);
     accel_status_t st = run_given(run, "accel_info", err);
     struct precision p;
+    accel_info_t info;
 
     if (st != ACCEL_OK)
         return st;
     if (!info_out)
         return accel_fail(err, A0902, "pass the address of a struct accel_info",
                           "accel_info: info_out is NULL");
+    ACCEL_CHECK(st, sized_check(type, info_out, err));
     p = precision_of(&run->config);
-    *info_out = (accel_info_t){
+    info = (accel_info_t){
         .version = accel_version(),
         .run_name = run->run_name,
         .rank = run->boot.rank,
@@ -49,6 +53,7 @@ accel_status_t accel_info(const accel_t *run, accel_info_t *info_out,
         .samples_done = run->progress.cursor,
         .resumed = run->progress.resumed,
     };
+    sized_write(type, info_out, &info);
     return ACCEL_OK;
 }
 

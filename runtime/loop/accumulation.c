@@ -4,6 +4,7 @@
  * the start of each micro-batch, and what the program has set. Out: whether optimizers
  * step, and the factors on gradients.
  */
+#include "common/sized.h"
 #include "loop/loop.h"
 #include "handle/run.h"
 
@@ -95,7 +96,8 @@ accel_status_t accel_accumulate_rule(accel_t *run, const accel_accumulation_t *r
     if (!rule)
         return accel_fail(err, A0962, "pass a struct accel_accumulation",
                           "accel_accumulate_rule: the rule is NULL");
-    all = *rule;
+    ACCEL_CHECK(
+        st, sized_read(SIZED(accel_accumulation_t, short_by_count), &all, rule, err));
     if (all.every == 0)
         all.every = run->loop.group.rule.every;
     return rule_change(run, "accel_accumulate_rule", &all, err);

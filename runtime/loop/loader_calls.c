@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "common/sized.h"
 #include "loop/loop.h"
 #include "loader/loader.h"
 #include "loop/loader_calls.h"
@@ -29,6 +30,7 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
 {
     struct loader_place place;
     struct accel_loader *l = NULL;
+    accel_loader_options_t own;
     accel_status_t st = run_outside(run, "accel_loader_new", err);
 
     if (st != ACCEL_OK)
@@ -37,7 +39,10 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
         return accel_fail_at(err, A0930, name, "give each loader a name of its own",
                              "the run has a loader of this name already");
     place = run_place(run);
-    ACCEL_CHECK(st, loader_open(out ? &l : NULL, &place, name, data, options, err));
+    ACCEL_CHECK(st,
+                sized_read(SIZED(accel_loader_options_t, user), &own, options, err));
+    ACCEL_CHECK(st, loader_open(out ? &l : NULL, &place, name, data,
+                                options ? &own : NULL, err));
     l->run = run;
     st = loaders_claim(l, err);
     if (st != ACCEL_OK) {

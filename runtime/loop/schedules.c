@@ -6,6 +6,7 @@
  */
 #include <math.h>
 
+#include "common/sized.h"
 #include "loop/loop.h"
 #include "handle/run.h"
 
@@ -94,6 +95,7 @@ accel_status_t accel_schedule_add(accel_optim_t *o, const accel_schedule_t *sche
                                   accel_error_t *err)
 {
     accel_status_t st = optim_given(o, "accel_schedule_add", err);
+    accel_schedule_t own;
 
     if (st != ACCEL_OK)
         return st;
@@ -109,7 +111,8 @@ accel_status_t accel_schedule_add(accel_optim_t *o, const accel_schedule_t *sche
         return accel_fail(err, A0980, "pass a struct accel_schedule",
                           "accel_schedule_add: the schedule of optimizer '%s' is NULL",
                           o->name);
-    return optim_schedule(o, schedule, err);
+    ACCEL_CHECK(st, sized_read(SIZED(accel_schedule_t, user), &own, schedule, err));
+    return optim_schedule(o, &own, err);
 }
 
 accel_status_t accel_schedule_step(accel_optim_t *o, accel_error_t *err)

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "common/sized.h"
 #include "loop/loop.h"
 #include "handle/run.h"
 
@@ -52,6 +53,7 @@ void phases_take(accel_t *run)
 accel_status_t accel_last_step(const accel_t *run, accel_step_info_t *out,
                                accel_error_t *err)
 {
+    const struct sized *type = SIZED(accel_step_info_t, loss_scale);
     accel_status_t st = run_given(run, "accel_last_step", err);
 
     if (st != ACCEL_OK)
@@ -60,6 +62,7 @@ accel_status_t accel_last_step(const accel_t *run, accel_step_info_t *out,
         return accel_fail(err, A0962, "call it after accel_step, with a struct",
                           "accel_last_step: %s",
                           out ? "no step has been done yet" : "out is NULL");
-    *out = run->loop.last;
+    ACCEL_CHECK(st, sized_check(type, out, err));
+    sized_write(type, out, &run->loop.last);
     return ACCEL_OK;
 }

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "common/sized.h"
 #include "loop/track_calls.h"
 #include "handle/run.h"
 
@@ -44,20 +45,22 @@ accel_status_t accel_track_sink(accel_t *run, const accel_sink_t *sink,
                                 accel_error_t *err)
 {
     accel_status_t st = no_sink_busy(run, "accel_track_sink", err);
+    accel_sink_t own;
 
     if (st != ACCEL_OK)
         return st;
-    if (!sink || !sink->name || !sink->name[0] || !sink->write)
+    ACCEL_CHECK(st, sized_read(SIZED(accel_sink_t, user), &own, sink, err));
+    if (!own.name || !own.name[0] || !own.write)
         return accel_fail(err, A0950, "see struct accel_sink in accel_track.h",
                           "accel_track_sink: the sink has no %s",
-                          sink && sink->write ? "name" : "write");
+                          own.write ? "name" : "write");
     if (run->own_sinks == TRACK_MAX_OWN)
         return accel_fail(err, A0950, "combine several sinks into one",
                           "a run accepts at most %d sinks of the program",
                           TRACK_MAX_OWN);
     run->own_sinks++;
     if (run->boot.rank == 0)
-        track_add(&run->track, sink);
+        track_add(&run->track, &own);
     return ACCEL_OK;
 }
 

@@ -29,7 +29,8 @@ static accel_tensor_t *block_attend(const struct block *b, accel_tensor_t *x,
 {
     const struct block_table *t = b->all->table;
     const accel_model_config_t *c = b->all->config;
-    const accel_attention_t o = { .heads = c->heads,
+    const accel_attention_t o = { .bytes = sizeof(o),
+                                  .heads = c->heads,
                                   .kv_heads = c->kv_heads,
                                   .causal = t->causal,
                                   .mask = mask,

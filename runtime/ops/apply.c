@@ -193,7 +193,10 @@ static bool apply_record(struct graph *g, const accel_op_t *own,
 accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int n,
                             const void *attr)
 {
-    const char *name = op && op->name ? op->name : "apply";
+    accel_error_t err = { 0 };
+    accel_op_t own; /* the tape keeps the program's: it outlives the step */
+    const bool sized = op && !sized_read(SIZED(accel_op_t, backward), &own, op, &err);
+    const char *name = sized && op->name ? op->name : "apply";
     struct graph *g = in && n > 0 && n < TAPE_MAX_IN ? op_graph(name, in, n) : NULL;
     accel_tensor_t *y;
 
@@ -206,6 +209,9 @@ accel_tensor_t *accel_apply(const accel_op_t *op, accel_tensor_t *const *in, int
                        "a custom op was given %d inputs", n);
         return NULL;
     }
+    if (op && !sized)
+        return graph_fail(g, message_of(&err), name, err.hint, "%s: %s", err.where,
+                          err.text);
     if (!op || !op->name || !op->shape || !op->forward)
         return graph_fail(g, A0605, name, "set name, shape and forward of accel_op_t",
                           "the table of a custom op is incomplete");

@@ -320,6 +320,7 @@ accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tens
     accel_tensor_t *in[] = { q, k, v }, *y, *lse;
     struct graph *g = op_graph(op, in, k || v ? 3 : 1);
     struct attention p = { 0 };
+    accel_attention_t own;
     void *scratch;
 
     if (!g || !op_activation(g, op, q, k ? "q" : "qkv") ||
@@ -328,7 +329,8 @@ accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tens
     if (!o)
         return graph_fail(g, A0601, op, "pass at least the number of heads",
                           "the options are NULL");
-    if (!attention_describe(g, q, k, v, o, &p))
+    if (!op_options(g, op, SIZED(accel_attention_t, layer), &own, o) ||
+        !attention_describe(g, q, k, v, &own, &p))
         return NULL;
     attention_place(g, &p, q, k, v);
     y = graph_tensor(g, g->compute, 3,
@@ -341,9 +343,9 @@ accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tens
             : NULL;
     if (!scratch)
         return NULL;
-    if (o->cache)
-        append(g, &p, o);
+    if (own.cache)
+        append(g, &p, &own);
     g->backend->attention(g->backend, &p, y->data, lse->data, scratch);
     graph_scratch_free(g, scratch);
-    return attention_record(g, &p, q, k, v, y, lse, o) ? y : NULL;
+    return attention_record(g, &p, q, k, v, y, lse, &own) ? y : NULL;
 }

@@ -416,14 +416,19 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     accel_tensor_t *in[] = { x, weight, targets }, *needed[] = { x, targets };
     accel_tensor_t *parameter[] = { weight, bias }, *mean, *stats, *logits;
     struct graph *g = op_graph(op, needed, 2);
-    struct xent how = { .ignore = o && o->ignore_index ? *o->ignore_index : -1,
-                        .smoothing = o ? o->label_smoothing : 0.0f };
+    accel_cross_entropy_t own;
+    struct xent how = { 0 };
     const int64_t one = 1;
     struct op_units u;
     struct head h;
     int64_t bad, rows, chunk;
 
-    if (!g || !cross_entropy_shapes_fit(g, x, weight, bias, targets, how.smoothing))
+    if (!g ||
+        !op_options(g, op, SIZED(accel_cross_entropy_t, label_smoothing), &own, o))
+        return NULL;
+    how.ignore = own.ignore_index ? *own.ignore_index : -1;
+    how.smoothing = own.label_smoothing;
+    if (!cross_entropy_shapes_fit(g, x, weight, bias, targets, how.smoothing))
         return NULL;
     rows = targets->elems;
     how.time = targets->ndim > 1 ? targets->dim[targets->ndim - 1] : 0;

@@ -184,6 +184,16 @@ bool op_act(struct graph *g, const char *op, accel_activation_t act)
                       "unknown activation %d", (int)act);
 }
 
+bool op_options(struct graph *g, const char *op, const struct sized *type,
+                void *own_out, const void *theirs)
+{
+    accel_error_t err;
+
+    if (sized_read(type, own_out, theirs, &err) == ACCEL_OK)
+        return true;
+    return graph_fail(g, message_of(&err), op, err.hint, "%s: %s", err.where, err.text);
+}
+
 void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,
                 const char *x_name, const accel_tensor_t *y, const char *y_name,
                 const char *rule)

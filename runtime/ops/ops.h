@@ -9,6 +9,7 @@
 #define ACCEL_OPS_OPS_H
 
 #include "backend/device.h"
+#include "common/sized.h"
 #include "tensor/tape.h"
 
 /* Returns the graph of the first input that is not NULL. An input that is NULL, was
@@ -55,6 +56,9 @@ bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
 /* Is `dim` a dimension of t? */
 bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim);
 bool op_act(struct graph *g, const char *op, accel_activation_t act);
+/* The program's struct of options in today's size; NULL: all zero. */
+bool op_options(struct graph *g, const char *op, const struct sized *type,
+                void *own_out, const void *theirs);
 /* Sets "x [2, 8] and weight [4, 9] do not fit: RULE" as the error; returns NULL, which
  * is also false. */
 void *op_misfit(struct graph *g, const char *op, const accel_tensor_t *x,

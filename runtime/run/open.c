@@ -26,6 +26,7 @@
 #include "state/save/save.h"
 #include "backend/cuda_load.h"
 #include "common/env_names.h"
+#include "common/sized.h"
 #include "handle/run.h"
 
 /* Milliseconds; the first two are defaults of ACCEL_BOOT_TIMEOUT_MS and
@@ -48,7 +49,7 @@ static long user_threads(void)
 /* The option, else the user's variable, else the cores that this rank was granted. */
 static int choose_threads(const accel_t *run, const accel_options_t *o)
 {
-    long asked = o && o->threads > 0 ? o->threads : user_threads();
+    long asked = o->threads > 0 ? o->threads : user_threads();
 
     if (asked < 1)
         asked = place_cores(run);
@@ -265,12 +266,15 @@ static int64_t device_base(const struct backend *be)
 accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
                           accel_error_t *err)
 {
-    accel_t *run = run_out ? calloc(1, sizeof(*run)) : NULL;
+    accel_options_t own;
     accel_status_t st;
+    accel_t *run;
 
     if (!run_out)
         return accel_fail(err, A0901, "pass the address of an accel_t *",
                           "accel_open: run_out is NULL");
+    ACCEL_CHECK(st, sized_read(SIZED(accel_options_t, set), &own, options, err));
+    run = calloc(1, sizeof(*run));
     if (!run)
         return accel_fail_nomem(err, "the run", sizeof(*run));
     run->observe.file.fd = -1;
@@ -279,17 +283,15 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     run->life.lease_fd = -1;
     run->progress.saved_step = -1;
     run->log.level = ACCEL_LOG_INFO;
-    if (options) {
-        run->log.fn = options->log;
-        run->log.user = options->log_user;
-    }
+    run->log.fn = own.log;
+    run->log.user = own.log_user;
     snprintf(run->run_name, sizeof(run->run_name), "%s",
-             options && options->run_name ? options->run_name : "run");
+             own.run_name ? own.run_name : "run");
     run->life.incarnation = incarnation_read();
     descriptors_raise(run);
     notice_read(run);
     settings_early_signals(run);
-    st = open_stages(run, options, err);
+    st = open_stages(run, &own, err);
     if (st != ACCEL_OK) {
         if (err)
             run_tell(run, st, err);

@@ -27,6 +27,7 @@
 #include "state/load/resume.h"
 #include "backend/device.h"
 #include "common/path_dir.h"
+#include "common/sized.h"
 #include "optim/optim.h"
 #include "handle/run.h"
 
@@ -61,7 +62,30 @@ static accel_status_t check_job(const accel_job_t *j, accel_error_t *err)
         return bad_job(err,
                        "an iterable dataset is read by a loader (accel_loader_new); "
                        "data must be NULL");
-    return optim_check(&j->optimizer, err);
+    return optim_check(j->optimizer, err);
+}
+
+/* A job of the program with what it points to, in today's sizes. */
+struct own_job {
+    accel_job_t job;
+    accel_optimizer_t optimizer;
+    accel_schedule_t schedule;
+};
+
+static accel_status_t read_job(struct own_job *own, const accel_job_t *theirs,
+                               accel_error_t *err)
+{
+    accel_job_t *j = &own->job;
+    accel_status_t st = sized_read(SIZED(accel_job_t, schedule), j, theirs, err);
+
+    ACCEL_TRY(st, sized_read(SIZED(accel_optimizer_t, moments), &own->optimizer,
+                             j->optimizer, err));
+    ACCEL_TRY(st, sized_read(SIZED(accel_schedule_t, user), &own->schedule, j->schedule,
+                             err));
+    j->optimizer = &own->optimizer;
+    if (j->schedule)
+        j->schedule = &own->schedule;
+    return st;
 }
 
 /* Copies the job, with the config's values instead of the program's where it has
@@ -80,6 +104,7 @@ static accel_status_t take_job(accel_t *run, const accel_job_t *job, accel_error
     strcpy(run->out_dir, out);
     /* from here on what the job points to is the run's */
     j->out_dir = run->out_dir;
+    j->optimizer = NULL;
     if (j->schedule)
         j->schedule = &run->optim[0].schedule.set;
     /* The config wins over the program: it is what the user of the job has set. */
@@ -336,12 +361,14 @@ static void forget_values(accel_t *run)
 static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
                                   accel_error_t *err)
 {
-    accel_status_t st = check_job(job, err);
+    struct own_job own;
+    accel_status_t st = read_job(&own, job, err);
 
-    ACCEL_TRY(st,
-              run->own_loop ? objects_check(run, err) : objects_of_job(run, job, err));
+    ACCEL_TRY(st, check_job(&own.job, err));
+    ACCEL_TRY(st, run->own_loop ? objects_check(run, err)
+                                : objects_of_job(run, &own.job, err));
     ACCEL_TRY(st, parts_begin(run, err));
-    ACCEL_TRY(st, take_job(run, job, err));
+    ACCEL_TRY(st, take_job(run, &own.job, err));
 
     if (run->graph.error.code != ACCEL_OK) {
         *err = run->graph.error; /* the model was built wrongly */
@@ -436,19 +463,25 @@ accel_status_t accel_prepare_all(accel_t *run, const accel_loop_t *loop,
                                  accel_error_t *err)
 {
     accel_status_t st = can_prepare(run, "accel_prepare_all", err);
+    accel_error_t e = { 0 };
+    accel_loop_t own;
     accel_job_t job;
 
     if (st != ACCEL_OK)
         return st;
     if (!loop)
         return prepare(run, NULL, err);
-    job = (accel_job_t){ .data = loop->data,
-                         .steps = loop->steps,
-                         .batch = loop->batch,
-                         .accumulate = loop->accumulate,
-                         .seed = loop->seed,
-                         .out_dir = loop->out_dir,
-                         .log_every = loop->log_every };
+    st = sized_read(SIZED(accel_loop_t, log_every), &own, loop, &e);
+    if (st != ACCEL_OK)
+        return run_report(run, st, &e, err);
+    job = (accel_job_t){ .bytes = sizeof(job),
+                         .data = own.data,
+                         .steps = own.steps,
+                         .batch = own.batch,
+                         .accumulate = own.accumulate,
+                         .seed = own.seed,
+                         .out_dir = own.out_dir,
+                         .log_every = own.log_every };
     run->own_loop = run->graph.many_losses = run->own_loop || !run->prepared;
     return prepare(run, &job, err);
 }

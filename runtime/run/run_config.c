@@ -56,8 +56,8 @@ static accel_status_t read_config(accel_t *run, const accel_options_t *o,
                                   accel_error_t *err)
 {
     const char *resolved = getenv(ENV_RESOLVED);
-    const char *path = o && o->config_file ? o->config_file : NULL;
-    const char *const *settings = o ? o->set : NULL;
+    const char *path = o->config_file;
+    const char *const *settings = o->set;
     struct config_sources sources = { .program = settings };
     struct config_paths paths;
 
@@ -137,7 +137,7 @@ accel_status_t settings_open(accel_t *run, const accel_options_t *o, accel_error
     /* A program that saves nothing is not told to stop and save. */
     if (!run->config.preempt_enabled)
         signals_restore();
-    return tell_settings(run, o ? o->set : NULL, err);
+    return tell_settings(run, o->set, err);
 }
 
 /* ---- checks ---------------------------------------------------------------------- */
@@ -215,7 +215,7 @@ static accel_status_t compare_settings(accel_t *run, const char *const *settings
 accel_status_t settings_same_on_all(accel_t *run, const accel_options_t *o,
                                     accel_error_t *err)
 {
-    const char *const *settings = o ? o->set : NULL;
+    const char *const *settings = o->set;
     int64_t hash = (int64_t)(hash_settings(settings) >> 1), most[2] = { hash, -hash };
     accel_status_t st;
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sized.h"
 #include "backend/device.h"
 #include "numbers/rng.h"
 #include "models/decoder.h"
@@ -203,8 +204,7 @@ accel_status_t accel_generate(accel_module_t *model, const int32_t *prompt, int 
     struct graph *g;
     bool recording, training;
 
-    if (sampling)
-        t.o = *sampling;
+    ACCEL_CHECK(st, sized_read(SIZED(accel_sampling_t, user), &t.o, sampling, err));
     ACCEL_CHECK(st, generate_check(model, prompt, n, out, count, &t.o, &t.c, err));
     g = model->g;
     recording = g->recording;

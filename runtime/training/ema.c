@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/key_lines.h"
+#include "common/sized.h"
 #include "handle/run.h"
 #include "training/ema.h"
 #include "training/parts.h"
@@ -28,6 +29,7 @@ accel_status_t accel_ema(accel_t *run, accel_optim_t *optim, const accel_ema_t *
                          accel_error_t *err)
 {
     accel_status_t st = run_given(run, "accel_ema", err);
+    accel_ema_t own;
     struct ema ema;
 
     if (st != ACCEL_OK)
@@ -39,9 +41,11 @@ accel_status_t accel_ema(accel_t *run, accel_optim_t *optim, const accel_ema_t *
         return average_refuse(err, "pass what accel_optim_add returned, or NULL",
                               "accel_ema", "the optimizer is not of this run");
     if (!rule)
-        return average_refuse(err, "pass &(accel_ema_t){ 0 } for the defaults",
+        return average_refuse(err,
+                              "pass a struct accel_ema_rule, zero for the defaults",
                               "accel_ema", "the rule is NULL");
-    ACCEL_CHECK(st, ema_begin(&ema, rule, err));
+    ACCEL_CHECK(st, sized_read(SIZED(accel_ema_t, after), &own, rule, err));
+    ACCEL_CHECK(st, ema_begin(&ema, &own, err));
     *(optim ? &optim->ema : &run->averaging.ema) = ema;
     *(optim ? &optim->averaged : &run->averaging.averaged) = true;
     return ACCEL_OK;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/key_lines.h"
+#include "common/sized.h"
 #include "handle/run.h"
 #include "training/gradient_compression.h"
 #include "training/parts.h"
@@ -24,6 +25,7 @@ accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
 {
     accel_status_t st = run_given(run, "accel_powersgd", err);
     enum sharding_strategy strategy;
+    accel_powersgd_t own;
 
     if (st != ACCEL_OK)
         return st;
@@ -31,9 +33,11 @@ accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
         return compression_refuse(err, "call it between accel_open and accel_prepare",
                                   "the run is prepared already");
     if (!rule)
-        return compression_refuse(err, "pass &(accel_powersgd_t){ 0 } for the defaults",
+        return compression_refuse(err,
+                                  "pass a struct accel_powersgd, zero for the defaults",
                                   "the rule is NULL");
-    ACCEL_CHECK(st, powersgd_check(rule, err));
+    ACCEL_CHECK(st, sized_read(SIZED(accel_powersgd_t, batched), &own, rule, err));
+    ACCEL_CHECK(st, powersgd_check(&own, err));
     strategy = plan_strategy(&run->config);
     if (strategy != SHARD_NONE)
         return accel_fail(err, A0989,
@@ -46,7 +50,7 @@ accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
         return compression_refuse(err, "leave accel.precision.reduce out, or PowerSGD",
                                   "its sums are float32, but accel.precision.reduce "
                                   "names another dtype");
-    run->compression = (struct compression){ .on = true, .rule = powersgd_rule(rule) };
+    run->compression = (struct compression){ .on = true, .rule = powersgd_rule(&own) };
     return ACCEL_OK;
 }
 

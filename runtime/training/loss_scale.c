@@ -9,6 +9,7 @@
  */
 
 #include "common/key_lines.h"
+#include "common/sized.h"
 #include "handle/run.h"
 #include "training/loss_scale.h"
 #include "training/parts.h"
@@ -18,16 +19,18 @@ accel_status_t accel_scaler(accel_t *run, const accel_scaler_t *rule,
 {
     accel_status_t st = run_given(run, "accel_scaler", err);
     struct scaler scaler;
+    accel_scaler_t own;
 
     if (st != ACCEL_OK)
         return st;
     if (run->prepared || !rule)
-        return accel_fail(err, A0995,
-                          rule ? "call it between accel_open and accel_prepare"
-                               : "pass &(accel_scaler_t){ 0 } for the defaults",
-                          "accel_scaler: the %s",
-                          rule ? "run is prepared already" : "rule is NULL");
-    st = scaler_begin(&scaler, rule, err);
+        return accel_fail(
+            err, A0995,
+            rule ? "call it between accel_open and accel_prepare"
+                 : "pass a struct accel_scaler_rule, zero for the defaults",
+            "accel_scaler: the %s", rule ? "run is prepared already" : "rule is NULL");
+    st = sized_read(SIZED(accel_scaler_t, disabled), &own, rule, err);
+    ACCEL_TRY(st, scaler_begin(&scaler, &own, err));
     if (st == ACCEL_OK)
         run->scaling = (struct loss_scaling){ .asked = true, .rule = scaler.rule };
     return st;

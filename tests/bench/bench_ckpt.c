@@ -123,13 +123,10 @@ static accel_ckpt_stats_t save_boxes(const char *root, int64_t step,
                                      const accel_ckpt_box_t *boxes, size_t n,
                                      const accel_ckpt_coll_t *coll)
 {
-    const accel_ckpt_save_t s = { .root = root,
-                                  .step = step,
-                                  .owner = "bench.0",
-                                  .run_id = "bench",
-                                  .sharding = "NO_SHARD",
-                                  .boxes = boxes,
-                                  .box_count = n,
+    const accel_ckpt_save_t s = { sizeof(s),         .root = root,
+                                  .step = step,      .owner = "bench.0",
+                                  .run_id = "bench", .sharding = "NO_SHARD",
+                                  .boxes = boxes,    .box_count = n,
                                   .keep = 1 };
     accel_ckpt_stats_t stats;
     accel_error_t err = { 0 };

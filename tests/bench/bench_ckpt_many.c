@@ -118,15 +118,13 @@ static void bench_list(const char *root)
     struct moment begun;
 
     for (int64_t step = 1; step <= CHECKPOINTS; step++) {
-        accel_ckpt_save_t s = { .root = root,
-                                .step = step,
-                                .owner = "1.0",
-                                .run_id = "many",
-                                .sharding = "NO_SHARD",
-                                .boxes = &box,
-                                .box_count = 1,
-                                .keep = CHECKPOINTS,
-                                .rule = step == CHECKPOINTS ? &rule : NULL };
+        accel_ckpt_save_t s = {
+            sizeof(s),           .root = root,
+            .step = step,        .owner = "1.0",
+            .run_id = "many",    .sharding = "NO_SHARD",
+            .boxes = &box,       .box_count = 1,
+            .keep = CHECKPOINTS, .rule = step == CHECKPOINTS ? &rule : NULL
+        };
 
         if (accel_ckpt_note_value(root, "many", "loss", step, (double)step, &err))
             die(&err);

@@ -160,7 +160,7 @@ static accel_status_t rounds(const struct bench *b, accel_module_t *model,
     static struct sample read[MOST_ROUNDS], made[BUCKETS][MOST_ROUNDS];
     static int32_t out[CONTEXT];
     static struct marks m;
-    const accel_sampling_t how = { .token = take_token, .user = &m };
+    const accel_sampling_t how = { sizeof(how), .token = take_token, .user = &m };
     const int32_t prompt = 0;
 
     for (int r = -1; r < b->rounds; r++) { /* the first one plans the memory */
@@ -187,10 +187,9 @@ static accel_status_t rounds(const struct bench *b, accel_module_t *model,
 static accel_status_t bench_dtype(const struct bench *b, const char *dtype, int element,
                                   const char *config, const char *out)
 {
-    accel_options_t options = { .run_name = "bench",
-                                .threads = b->threads,
-                                .config_file = config };
-    accel_job_t job = { .steps = 1, .batch = 1, .out_dir = out };
+    accel_options_t options = { sizeof(options), .run_name = "bench",
+                                .threads = b->threads, .config_file = config };
+    accel_job_t job = { sizeof(job), .steps = 1, .batch = 1, .out_dir = out };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     accel_status_t st = accel_open(&run, &options, &err);

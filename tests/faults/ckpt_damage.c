@@ -69,13 +69,10 @@ static void save(const char *where, int64_t step, int64_t data, const char *run)
     world_start(&w, RANKS);
     state_make(&s, w.rank, w.size, data);
     {
-        const accel_ckpt_save_t a = { .root = where,
-                                      .step = step,
-                                      .owner = "17.0",
-                                      .run_id = run,
-                                      .sharding = "FULL_SHARD",
-                                      .boxes = s.box,
-                                      .box_count = s.boxes,
+        const accel_ckpt_save_t a = { sizeof(a),      .root = where,
+                                      .step = step,   .owner = "17.0",
+                                      .run_id = run,  .sharding = "FULL_SHARD",
+                                      .boxes = s.box, .box_count = s.boxes,
                                       .keep = 9 };
 
         rc = accel_ckpt_save(&a, &w.coll, NULL, NULL) != ACCEL_OK;

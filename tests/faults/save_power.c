@@ -155,9 +155,8 @@ static bool copied_from_node(int64_t step)
     if (accel_ckpt_list_staged(lost_root, &list, &n, NULL))
         return false;
     for (size_t i = 0; i < n && !copied && list[i].step >= step; i++) {
-        const accel_ckpt_save_t s = {
-            .root = lost_root, .owner = "later.1", .keep = 9, .local = node
-        };
+        const accel_ckpt_save_t s = { sizeof(s), .root = lost_root, .owner = "later.1",
+                                      .keep = 9, .local = node };
         accel_ckpt_saving_t *saving = NULL;
 
         if (accel_ckpt_drain_begin(&saving, list[i].name, &s, NULL, NULL))

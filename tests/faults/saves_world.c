@@ -91,10 +91,10 @@ static void note_line(void *user, accel_log_level_t level, const char *line)
 static accel_status_t begin(accel_t **run_out, accel_module_t **net_out,
                             const struct saves_life *life, accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_options_t o = { .config_file = config, .threads = 1, .log = note_line };
-    const accel_loop_t loop = { .steps = life->steps,
-                                .batch = 1,
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1,
+                                .log = note_line };
+    const accel_loop_t loop = { sizeof(loop), .steps = life->steps, .batch = 1,
                                 .out_dir = saves_dir };
     accel_status_t st;
 

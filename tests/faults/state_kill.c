@@ -62,8 +62,8 @@ static accel_status_t open_number(accel_t **run_out, int64_t *number,
     static const accel_class_t cls = { "Net", no_forward, sizeof(accel_tensor_t *) };
     const int64_t dims[] = { ROWS, COLS };
     char config[96];
-    const accel_options_t o = { .config_file = config, .threads = 1 };
-    accel_job_t job = { .steps = 9, .batch = 1, .out_dir = dir };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
+    accel_job_t job = { sizeof(job), .steps = 9, .batch = 1, .out_dir = dir };
     accel_status_t st;
 
     snprintf(config, sizeof(config), "%s/config.yaml", dir);

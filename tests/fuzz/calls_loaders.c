@@ -30,7 +30,7 @@ static int collate_back(void *user, accel_batch_t *batch)
 static accel_loader_options_t some_options(struct world *w)
 {
     static const double weights[17] = { 1, 0, 2, 1, 0.5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
-    accel_loader_options_t o = { .batch = 2 * (1 + (int)calls_random(w, 2)),
+    accel_loader_options_t o = { sizeof(o), .batch = 2 * (1 + (int)calls_random(w, 2)),
                                  .seed = calls_random(w, 3) };
     bool alone = w->ranks == 1;
 

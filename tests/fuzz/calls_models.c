@@ -58,13 +58,16 @@ accel_module_t *calls_tree(struct world *w)
 
 static void set_up_job(struct world *w)
 {
-    const accel_job_t job = { .model = w->now->model = calls_tree(w),
-                              .data = calls_once_in(w, 2) ? calls_samples(w) : NULL,
-                              .optimizer.lr = 0.01f,
-                              .steps = 40,
-                              .batch = 2,
-                              .accumulate = 1 + calls_once_in(w, 4),
-                              .out_dir = w->now->dir };
+    const accel_job_t job = {
+        sizeof(job),
+        .model = w->now->model = calls_tree(w),
+        .data = calls_once_in(w, 2) ? calls_samples(w) : NULL,
+        .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t), .lr = 0.01f },
+        .steps = 40,
+        .batch = 2,
+        .accumulate = 1 + calls_once_in(w, 4),
+        .out_dir = w->now->dir
+    };
 
     calls_rules(w);
     if (CALL(w, false, accel_prepare(w->now->run, &job, calls_error(w))))
@@ -85,10 +88,9 @@ static void own_update(void *user, const accel_piece_t *piece)
 static void set_up_objects(struct world *w)
 {
     static const char *const state[] = { "calls" };
-    static const accel_own_optim_t own = { own_update, NULL, state, 1 };
-    const accel_optimizer_t settings = { .lr = 0.01f };
-    const accel_loop_t loop = { .steps = 40,
-                                .batch = 2,
+    static const accel_own_optim_t own = { sizeof(own), own_update, NULL, state, 1 };
+    const accel_optimizer_t settings = { sizeof(settings), .lr = 0.01f };
+    const accel_loop_t loop = { sizeof(loop), .steps = 40, .batch = 2,
                                 .accumulate = 1 + calls_once_in(w, 4),
                                 .out_dir = w->now->dir };
     accel_module_t *a = calls_tree(w), *b = calls_tree(w);
@@ -108,11 +110,14 @@ static void set_up_objects(struct world *w)
 
 static void set_up_units(struct world *w)
 {
-    const accel_job_t job = { .optimizer.lr = 0.01f,
-                              .steps = 40,
-                              .batch = 2,
-                              .accumulate = 1 + calls_once_in(w, 4),
-                              .out_dir = w->now->dir };
+    const accel_job_t job = {
+        sizeof(job),
+        .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t), .lr = 0.01f },
+        .steps = 40,
+        .batch = 2,
+        .accumulate = 1 + calls_once_in(w, 4),
+        .out_dir = w->now->dir
+    };
     const int64_t dims[] = { 3, 2 };
 
     for (int i = 0; i < 3; i++) {
@@ -142,11 +147,14 @@ static void set_up_text(struct world *w)
                                         .vocab = 16,
                                         .resid_dropout = 0.1f };
     accel_module_t *m = accel_model_new(w->now->run, &gpt2, calls_error(w));
-    const accel_job_t job = { .model = m,
-                              .optimizer.lr = 0.01f,
-                              .steps = 40,
-                              .batch = 2,
-                              .out_dir = w->now->dir };
+    const accel_job_t job = {
+        sizeof(job),
+        .model = m,
+        .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t), .lr = 0.01f },
+        .steps = 40,
+        .batch = 2,
+        .out_dir = w->now->dir
+    };
 
     for (int i = 0; i < CALLS_SLOTS; i++)
         w->now->module[i] = m;

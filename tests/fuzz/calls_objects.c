@@ -25,9 +25,11 @@ static void call_optim_add(struct world *w)
     static const char *const state[] = { "m", "v" };
     const accel_group_t group = { calls_name(w), (float)calls_real(w),
                                   (float)calls_real(w), calls_once_in(w, 3) };
-    const accel_own_optim_t own = { calls_once_in(w, 10) ? NULL : no_update, NULL,
+    const accel_own_optim_t own = { sizeof(own),
+                                    calls_once_in(w, 10) ? NULL : no_update, NULL,
                                     state, (int)calls_number(w) };
-    accel_optimizer_t settings = { .kind = (accel_optimizer_kind_t)calls_number(w),
+    accel_optimizer_t settings = { sizeof(settings),
+                                   .kind = (accel_optimizer_kind_t)calls_number(w),
                                    .lr = (float)calls_real(w),
                                    .beta1 = (float)calls_real(w) };
     bool bad = w->now->prepared;
@@ -120,7 +122,7 @@ static void call_loop(struct world *w)
 {
     bool bad = !w->now->prepared || w->inside > 0;
     accel_t *run = calls_run(w, &bad);
-    accel_step_info_t info;
+    accel_step_info_t info = { .bytes = sizeof(info) };
     int k = (int)calls_number(w);
 
     (void)accel_sync(run);

@@ -81,9 +81,10 @@ static accel_tensor_t *op_of_several(struct world *w, bool *bad_out)
 {
     const int32_t ignored = 1;
     accel_tensor_t *x = any_tensor(w, bad_out), *y = any_tensor(w, bad_out);
-    const accel_cross_entropy_t o = { .ignore_index = &ignored,
+    const accel_cross_entropy_t o = { sizeof(o), .ignore_index = &ignored,
                                       .label_smoothing = (float)calls_real(w) };
-    accel_attention_t a = { .heads = (int)calls_number(w),
+    accel_attention_t a = { sizeof(a),
+                            .heads = (int)calls_number(w),
                             .kv_heads = (int)calls_random(w, 3),
                             .causal = 1,
                             .dropout = (float)calls_random(w, 2) / 2,
@@ -149,8 +150,9 @@ static accel_status_t own_backward(const void *attr, const accel_array_t *in, in
 
 static accel_tensor_t *op_own(struct world *w, bool *bad_out)
 {
-    static const accel_op_t twice = { "twice", own_shape, own_forward, own_backward };
-    static const accel_op_t empty = { "empty", NULL, NULL, NULL };
+    static const accel_op_t twice = { sizeof(twice), "twice", own_shape, own_forward,
+                                      own_backward };
+    static const accel_op_t empty = { sizeof(empty), "empty", NULL, NULL, NULL };
     static const int odd[] = { 0, 5, -1 };
     accel_tensor_t *in[8];
     const int *attr = calls_once_in(w, 10) ? &odd[calls_random(w, 3)] : NULL;

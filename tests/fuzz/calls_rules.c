@@ -19,7 +19,8 @@ static double own_rate(void *user, int64_t position)
 
 static accel_schedule_t some_schedule(struct world *w)
 {
-    accel_schedule_t s = { .kind = (accel_schedule_kind_t)calls_random(w, 9),
+    accel_schedule_t s = { sizeof(s),
+                           .kind = (accel_schedule_kind_t)calls_random(w, 9),
                            .steps = 20,
                            .warmup = (int64_t)calls_random(w, 3),
                            .first = (int)calls_random(w, 2),
@@ -102,13 +103,15 @@ static void call_swap(struct world *w)
 
 static void call_ema(struct world *w)
 {
-    accel_ema_t rule = { .warmup = (accel_ema_warmup_t)calls_random(w, 3) };
+    accel_ema_t rule = { sizeof(rule),
+                         .warmup = (accel_ema_warmup_t)calls_random(w, 3) };
     bool bad = w->now->prepared, none = false;
     accel_t *run = calls_run(w, &bad);
     accel_optim_t *o = calls_once_in(w, 2) ? NULL : PICK(w, optim, &none);
 
     if (calls_once_in(w, 3))
-        rule = (accel_ema_t){ .decay = calls_real(w),
+        rule = (accel_ema_t){ sizeof(accel_ema_t),
+                              .decay = calls_real(w),
                               .warmup = (accel_ema_warmup_t)calls_number(w),
                               .gamma = calls_real(w),
                               .power = calls_real(w),
@@ -129,7 +132,8 @@ static void call_local_sgd(struct world *w)
 
 static void call_powersgd(struct world *w)
 {
-    accel_powersgd_t rule = { .start = (int64_t)calls_random(w, 3) - 1,
+    accel_powersgd_t rule = { sizeof(rule),
+                              .start = (int64_t)calls_random(w, 3) - 1,
                               .least = 1,
                               .no_feedback = (int)calls_random(w, 2),
                               .cold = (int)calls_random(w, 2),
@@ -148,11 +152,12 @@ static void call_powersgd(struct world *w)
 
 static void call_accumulation(struct world *w)
 {
-    const accel_accumulation_t rule = { .every = (int)(calls_number(w) &
-                                                       INT64_C(0x80000003)),
-                                        .across_epochs = (int)calls_random(w, 2),
-                                        .sync_each_batch = (int)calls_random(w, 2),
-                                        .short_by_count = (int)calls_random(w, 2) };
+    const accel_accumulation_t rule = {
+        sizeof(rule), .every = (int)(calls_number(w) & INT64_C(0x80000003)),
+        .across_epochs = (int)calls_random(w, 2),
+        .sync_each_batch = (int)calls_random(w, 2),
+        .short_by_count = (int)calls_random(w, 2)
+    };
     bool bad = !w->now->prepared || w->inside > 0 || rule.every < 0;
     accel_t *run = calls_run(w, &bad);
     bool none = calls_once_in(w, 20);

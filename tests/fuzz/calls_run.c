@@ -101,7 +101,8 @@ static accel_dataset_t *keep_dataset(struct world *w, accel_dataset_t *d)
 accel_dataset_t *calls_dataset(struct world *w)
 {
     const struct kind *k = &kinds[calls_random(w, 4)];
-    accel_iterable_t source = { .next = next_of_kind, .rewind = rewind_kind };
+    accel_iterable_t source = { sizeof(source), .next = next_of_kind,
+                                .rewind = rewind_kind };
     accel_dataset_t *d = NULL;
 
     if (calls_once_in(w, 4)) {
@@ -135,7 +136,8 @@ accel_dataset_t *calls_samples(struct world *w)
 static void misuse_dataset(struct world *w)
 {
     accel_field_t field[2] = { { ACCEL_F32, (int)calls_number(w), { 0 } } };
-    accel_iterable_t source = { .next = calls_once_in(w, 2) ? next_of_kind : NULL,
+    accel_iterable_t source = { sizeof(source),
+                                .next = calls_once_in(w, 2) ? next_of_kind : NULL,
                                 .samples = calls_number(w) };
     accel_dataset_t *d = NULL;
     int n = (int)calls_number(w);
@@ -197,7 +199,7 @@ static const char *const bad_settings[][3] = {
 void calls_open(struct world *w)
 {
     char config[256];
-    accel_options_t o = { .threads = 1, .config_file = config };
+    accel_options_t o = { sizeof(o), .threads = 1, .config_file = config };
 
     snprintf(config, sizeof(config), "%s/%s", w->dir,
              calls_once_in(w, 4) ? "debug.yaml" : "plain.yaml");
@@ -230,7 +232,8 @@ void calls_close(struct world *w)
 
 static void call_open(struct world *w)
 {
-    accel_options_t o = { .config_file = "/nonexistent/accel.yaml", .threads = -1 };
+    accel_options_t o = { sizeof(o), .config_file = "/nonexistent/accel.yaml",
+                          .threads = -1 };
     accel_t *run = NULL;
 
     if (w->ranks > 1 || w->inside || w->allowed)
@@ -289,7 +292,10 @@ static void call_who(struct world *w)
 static void call_prepare(struct world *w)
 {
     bool bad = w->now->prepared, none = false;
-    accel_job_t job = { .model = PICK(w, module, &none),
+    accel_optimizer_t optimizer = { .bytes = sizeof(optimizer) };
+    accel_job_t job = { sizeof(job),
+                        .optimizer = &optimizer,
+                        .model = PICK(w, module, &none),
                         .data = w->now->data[calls_random(w, CALLS_SLOTS)],
                         .steps = calls_number(w),
                         .warmup = calls_number(w),
@@ -300,8 +306,8 @@ static void call_prepare(struct world *w)
                         .out_dir = w->now->dir };
     accel_t *run = calls_run(w, &bad);
 
-    job.optimizer.kind = (accel_optimizer_kind_t)calls_random(w, 3);
-    job.optimizer.lr = (float)calls_real(w) / 100;
+    optimizer.kind = (accel_optimizer_kind_t)calls_random(w, 3);
+    optimizer.lr = (float)calls_real(w) / 100;
     if (calls_once_in(w, 8))
         job.batch = (int)calls_number(w);
     if (CALL(w, bad,
@@ -312,7 +318,8 @@ static void call_prepare(struct world *w)
 static void call_prepare_all(struct world *w)
 {
     bool bad = w->now->prepared;
-    accel_loop_t loop = { .data = w->now->data[calls_random(w, CALLS_SLOTS)],
+    accel_loop_t loop = { sizeof(loop),
+                          .data = w->now->data[calls_random(w, CALLS_SLOTS)],
                           .steps = calls_number(w),
                           .batch = 1 + (int)calls_random(w, 3),
                           .accumulate = (int)calls_random(w, 3),

@@ -118,11 +118,11 @@ static void call_load_part(struct world *w)
 {
     const accel_rename_t rename[] = { { calls_name(w), calls_name(w) },
                                       { "", calls_once_in(w, 4) ? NULL : "model." } };
-    accel_part_t part = { .match = calls_once_in(w, 2) ? NULL : "*weight",
+    accel_part_t part = { sizeof(part), .match = calls_once_in(w, 2) ? NULL : "*weight",
                           .rename = calls_once_in(w, 2) ? rename : NULL,
                           .rename_count = (int)calls_number(w),
                           .strict = calls_once_in(w, 3) };
-    accel_part_report_t report = { 0 };
+    accel_part_report_t report = { .bytes = sizeof(report) };
     bool bad = !w->now->prepared || w->inside > 0;
     accel_t *run = calls_run(w, &bad);
     const char *dir;

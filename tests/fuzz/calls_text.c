@@ -39,10 +39,9 @@ static void call_generate(struct world *w)
 {
     bool none = false, bad = !w->now->prepared || w->inside > 0;
     accel_module_t *m = PICK(w, module, &none);
-    const accel_sampling_t s = { .temperature = (float)calls_real(w),
+    const accel_sampling_t s = { sizeof(s), .temperature = (float)calls_real(w),
                                  .top_k = (int)calls_number(w),
-                                 .top_p = (float)calls_real(w),
-                                 .token = see_token };
+                                 .top_p = (float)calls_real(w), .token = see_token };
     const int32_t prompt[3] = { 1, 2, calls_once_in(w, 4) ? 99 : 3 };
     int n = (int)calls_number(w), count = (int)calls_number(w);
     int32_t out[4];

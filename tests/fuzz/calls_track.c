@@ -71,7 +71,8 @@ static void call_sink(struct world *w)
     static int counts;
     bool bad = false, empty = calls_once_in(w, 10);
     accel_t *run = calls_run(w, &bad);
-    accel_sink_t sink = { .name = calls_name(w),
+    accel_sink_t sink = { sizeof(sink),
+                          .name = calls_name(w),
                           .open = calls_once_in(w, 2) ? open_sink : NULL,
                           .write = empty ? NULL : write_sink,
                           .flush = flush_sink,
@@ -87,7 +88,7 @@ static void call_info(struct world *w)
 {
     bool bad = false, none = calls_once_in(w, 20);
     accel_t *run = calls_run(w, &bad);
-    accel_info_t info;
+    accel_info_t info = { .bytes = sizeof(info) };
     uint64_t seed;
 
     CALL(w, bad || none, accel_info(run, none ? NULL : &info, calls_error(w)));

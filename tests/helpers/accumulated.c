@@ -65,9 +65,12 @@ int main(int argc, char **argv)
 {
     static const accel_class_t dot = { "Dot", dot_forward, 0 };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 };
-    const accel_options_t options = { .log = accel_log_stderr, .threads = 1 };
-    accel_job_t job = { .batch = BATCH,
-                        .optimizer = { .kind = ACCEL_SGD, .lr = 0.1f } };
+    const accel_options_t options = { sizeof(options), .log = accel_log_stderr,
+                                      .threads = 1 };
+    accel_job_t job = { sizeof(job), .batch = BATCH,
+                        .optimizer =
+                            &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                  .kind = ACCEL_SGD, .lr = 0.1f } };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 

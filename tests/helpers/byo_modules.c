@@ -89,13 +89,11 @@ static accel_status_t squares_back(const void *attr, const accel_array_t *in, in
     return ACCEL_OK;
 }
 
-static const accel_op_t linear_op = { .name = "hand_linear",
-                                      .shape = linear_shape,
-                                      .forward = linear_run,
+static const accel_op_t linear_op = { sizeof(linear_op), .name = "hand_linear",
+                                      .shape = linear_shape, .forward = linear_run,
                                       .backward = linear_back };
-static const accel_op_t squares_op = { .name = "hand_squares",
-                                       .shape = squares_shape,
-                                       .forward = squares_run,
+static const accel_op_t squares_op = { sizeof(squares_op), .name = "hand_squares",
+                                       .shape = squares_shape, .forward = squares_run,
                                        .backward = squares_back };
 
 struct layer {
@@ -153,8 +151,11 @@ int main(int argc, char **argv)
     static const accel_class_t net = { .name = "Net", .forward = net_forward };
     const accel_field_t fields[] = { { ACCEL_F32, 1, { IN } },
                                      { ACCEL_F32, 1, { 1 } } };
-    accel_job_t job = { .batch = BATCH, .seed = 1, .optimizer = { .lr = 1e-2f } };
-    accel_options_t options = { .run_name = "byo", .log = accel_log_stderr };
+    accel_job_t job = { sizeof(job), .batch = BATCH, .seed = 1,
+                        .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                           .lr = 1e-2f } };
+    accel_options_t options = { sizeof(options), .run_name = "byo",
+                                .log = accel_log_stderr };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 

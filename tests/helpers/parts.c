@@ -61,7 +61,8 @@ static accel_status_t scale_backward(const void *attr, const accel_array_t *in, 
     return ACCEL_OK;
 }
 
-static const accel_op_t scale = { "scale", scale_shape, scale_forward, scale_backward };
+static const accel_op_t scale = { sizeof(scale), "scale", scale_shape, scale_forward,
+                                  scale_backward };
 
 static accel_tensor_t *block_forward(accel_module_t *m, accel_tensor_t *const *in,
                                      int n)
@@ -169,8 +170,11 @@ static void log_line(void *user, accel_log_level_t level, const char *line)
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .run_name = "parts", .log = log_line, .threads = 1 };
-    accel_job_t job = { .warmup = 2, .batch = 4, .clip = 1, .seed = 3 };
+    accel_options_t options = { sizeof(options), .run_name = "parts", .log = log_line,
+                                .threads = 1 };
+    accel_optimizer_t adamw = { sizeof(adamw), .lr = 1e-2f };
+    accel_job_t job = { sizeof(job), .optimizer = &adamw, .warmup = 2,
+                        .batch = 4,  .clip = 1,           .seed = 3 };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     char text[1600];
@@ -179,7 +183,6 @@ int main(int argc, char **argv)
         return 64;
     job.out_dir = argv[2];
     job.steps = atol(argv[3]);
-    job.optimizer.lr = 1e-2f;
     if (accel_open(&run, &options, &err) == ACCEL_OK &&
         accel_dataset_open(&job.data, argv[1], 16, 0, &err) == ACCEL_OK) {
         job.model = build(run, argc > 4 && !strcmp(argv[4], "recompute"));

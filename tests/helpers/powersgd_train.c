@@ -36,8 +36,7 @@ static accel_status_t train(accel_t *run, accel_job_t *job, const char *rule,
                                         .width = 32,
                                         .context = SEQ,
                                         .vocab = 256 };
-    const accel_powersgd_t powersgd = { .rank = 2,
-                                        .start = -1,
+    const accel_powersgd_t powersgd = { sizeof(powersgd), .rank = 2, .start = -1,
                                         .batched = strcmp(rule, "batched") == 0 };
     accel_status_t st = ACCEL_OK;
 
@@ -53,8 +52,11 @@ static accel_status_t train(accel_t *run, accel_job_t *job, const char *rule,
 
 int main(int argc, char **argv)
 {
-    const accel_options_t options = { .log = accel_log_stderr, .threads = 1 };
-    accel_job_t job = { .batch = 2, .clip = 1, .seed = 1, .optimizer.lr = 1e-3f };
+    const accel_options_t options = { sizeof(options), .log = accel_log_stderr,
+                                      .threads = 1 };
+    accel_job_t job = { sizeof(job), .batch = 2, .clip = 1, .seed = 1,
+                        .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                           .lr = 1e-3f } };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 

@@ -7,9 +7,9 @@
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .log = accel_log_stderr };
+    accel_options_t options = { sizeof(options), .log = accel_log_stderr };
     accel_error_t err = { 0 };
-    accel_info_t info;
+    accel_info_t info = { .bytes = sizeof(info) };
     accel_t *run = NULL;
 
     (void)argc;

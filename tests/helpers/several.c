@@ -76,10 +76,13 @@ static accel_status_t learn(accel_module_t *m, accel_optim_t *o, int in, int out
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .run_name = "several", .log = accel_log_stderr };
-    accel_optimizer_t adamw = { .lr = 1e-2f },
-                      sgd = { .kind = ACCEL_SGD, .lr = 1e-2f, .momentum = 0.9f };
-    accel_loop_t loop = { .steps = argc > 1 ? atoi(argv[1]) : 8, .seed = 1 };
+    accel_options_t options = { sizeof(options), .run_name = "several",
+                                .log = accel_log_stderr };
+    accel_optimizer_t adamw = { sizeof(adamw), .lr = 1e-2f },
+                      sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1e-2f,
+                              .momentum = 0.9f };
+    accel_loop_t loop = { sizeof(loop), .steps = argc > 1 ? atoi(argv[1]) : 8,
+                          .seed = 1 };
     struct counter c[OBJECTS] = { { 0 } };
     accel_module_t *a, *b;
     accel_optim_t *oa, *ob;

@@ -50,12 +50,11 @@ int main(int argc, char **argv)
 {
     static const accel_class_t net = { "Net", net_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
-    const accel_options_t options = { .run_name = "tracker",
-                                      .log = accel_log_stderr,
-                                      .threads = 1 };
+    const accel_options_t options = { sizeof(options), .run_name = "tracker",
+                                      .log = accel_log_stderr, .threads = 1 };
     const accel_init_t ones = { ACCEL_INIT_ONES, 0 };
     const int64_t width = WIDTH;
-    accel_job_t job = { .batch = BATCH, .seed = 1 };
+    accel_job_t job = { sizeof(job), .batch = BATCH, .seed = 1 };
     accel_tensor_t *batch[1];
     accel_error_t err = { 0 };
     accel_t *run = NULL;

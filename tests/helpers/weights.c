@@ -87,8 +87,8 @@ static accel_status_t print_all(accel_t *run, accel_module_t *model, int length,
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .run_name = "weights", .log = say };
-    accel_job_t job = { .steps = 1, .batch = 2, .seed = 1 };
+    accel_options_t options = { sizeof(options), .run_name = "weights", .log = say };
+    accel_job_t job = { sizeof(job), .steps = 1, .batch = 2, .seed = 1 };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 

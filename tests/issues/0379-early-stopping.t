@@ -53,11 +53,11 @@ int main(void)
 {
     static const accel_class_t cls = { "Net", forward, sizeof(struct net) };
     static const accel_field_t fields[] = { { ACCEL_F32, 1, { 1 } }, { ACCEL_F32, 1, { 1 } } };
-    const accel_options_t options = { .config_file = "stop.yaml", .log = accel_log_stderr };
+    const accel_options_t options = { sizeof(options), .config_file = "stop.yaml", .log = accel_log_stderr };
     const int64_t dims[] = { 1, 1 };
     const int patience = 3;
-    accel_job_t job = { .steps = 200, .batch = 5, .out_dir = "out",
-                        .optimizer = { .kind = ACCEL_SGD, .lr = 0.05f } };
+    accel_job_t job = { sizeof(job), .steps = 200, .batch = 5, .out_dir = "out",
+                        .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t), .kind = ACCEL_SGD, .lr = 0.05f } };
     accel_dataset_t *data = NULL;
     accel_tensor_t *batch[2];
     accel_error_t err = { 0 };

@@ -205,11 +205,10 @@ static accel_tensor_t *call_forward(struct call *k, struct graph *g)
 {
     const struct variant *c = k->c;
     int64_t all = c->fused ? c->heads + 2 * c->kv_heads : c->heads;
-    accel_attention_t o = { .heads = c->heads,
-                            .kv_heads = c->kv_heads,
-                            .causal = c->causal,
-                            .scale = c->scale,
-                            .dropout = c->dropout };
+    accel_attention_t o = {
+        sizeof(o),           .heads = c->heads, .kv_heads = c->kv_heads,
+        .causal = c->causal, .scale = c->scale, .dropout = c->dropout
+    };
 
     g->draws = (struct draws){ k->seed, k->first_sample, c->batch, 2 };
     if (c->dropout > 0) {
@@ -400,16 +399,20 @@ static void test_dropout(struct backend *be)
     tap_ok(!memcmp((float *)y->data + per_sample, z->data, (size_t)per_sample * 4),
            "dropout: the second half of a batch alone has the same mask");
     g.draws.calls = 3;
-    y = accel_attention(k.t[0], k.t[1], k.t[2],
-                        &(accel_attention_t){ .heads = 2, .dropout = 0.3f });
-    z = accel_attention(k.t[0], k.t[1], k.t[2],
-                        &(accel_attention_t){ .heads = 2, .dropout = 0.3f });
+    y = accel_attention(
+        k.t[0], k.t[1], k.t[2],
+        &(accel_attention_t){ sizeof(accel_attention_t), .heads = 2, .dropout = 0.3f });
+    z = accel_attention(
+        k.t[0], k.t[1], k.t[2],
+        &(accel_attention_t){ sizeof(accel_attention_t), .heads = 2, .dropout = 0.3f });
     tap_ok(memcmp(y->data, z->data, (size_t)y->elems * 4) != 0,
            "dropout: the next call has another mask");
     g.training = false;
-    y = accel_attention(k.t[0], k.t[1], k.t[2],
-                        &(accel_attention_t){ .heads = 2, .dropout = 0.3f });
-    z = accel_attention(k.t[0], k.t[1], k.t[2], &(accel_attention_t){ .heads = 2 });
+    y = accel_attention(
+        k.t[0], k.t[1], k.t[2],
+        &(accel_attention_t){ sizeof(accel_attention_t), .heads = 2, .dropout = 0.3f });
+    z = accel_attention(k.t[0], k.t[1], k.t[2],
+                        &(accel_attention_t){ sizeof(accel_attention_t), .heads = 2 });
     tap_ok(!memcmp(y->data, z->data, (size_t)y->elems * 4), "evaluation drops nothing");
     release(&k);
     release(&part);
@@ -436,7 +439,7 @@ static void test_cache(struct backend *be, accel_dtype_t type, int kv_heads)
     static const int parts[] = { 70, 1, 1, 64, 13, 1 };
     int64_t cols = (H + 2 * kv_heads) * D, from = 0;
     double *all = rig_random(B * T * cols, type, 3.0), *want, *part, far = 0;
-    accel_attention_t o = { .heads = H, .kv_heads = kv_heads, .causal = 1 };
+    accel_attention_t o = { sizeof(o), .heads = H, .kv_heads = kv_heads, .causal = 1 };
     float *got = malloc(sizeof(*got) * B * T * H * D);
     accel_error_t err = { 0 };
     accel_tensor_t *y;
@@ -497,9 +500,8 @@ static void test_cache(struct backend *be, accel_dtype_t type, int kv_heads)
 static bool cached(struct graph *g, accel_kv_t *kv, int layer, int positions)
 {
     static double zero[2 * 5 * 8];
-    const accel_attention_t o = {
-        .heads = 2, .kv_heads = 1, .layer = layer, .cache = kv
-    };
+    const accel_attention_t o = { sizeof(o), .heads = 2, .kv_heads = 1, .layer = layer,
+                                  .cache = kv };
 
     graph_reset(g);
     return accel_attention(rig_tensor(g, zero, 2, positions, 8),
@@ -533,7 +535,7 @@ static void test_misuse(struct backend *be)
     tap_ok(!kv_new(&g, 1 << 30, 1 << 30, 1 << 30, 1, 4, &err) && err.code, "%s",
            err.text);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(texts); i++) {
-        accel_attention_t o = { .heads = 2, .kv_heads = 1 };
+        accel_attention_t o = { sizeof(o), .heads = 2, .kv_heads = 1 };
         accel_tensor_t *q, *k, *v;
 
         graph_reset(&g);
@@ -616,8 +618,7 @@ static void test_golden(struct backend *be)
     while (f && rig_line(f, "case", c, 8) == 8) {
         int64_t b = (int64_t)c[0], t = (int64_t)c[1], s = (int64_t)c[2];
         int64_t h = (int64_t)c[3], k = (int64_t)c[4], d = (int64_t)c[5];
-        accel_attention_t o = { .heads = (int)h,
-                                .kv_heads = (int)k,
+        accel_attention_t o = { sizeof(o), .heads = (int)h, .kv_heads = (int)k,
                                 .causal = c[6] != 0 };
         accel_tensor_t *q, *key, *value, *y;
         double *from[4];

@@ -44,9 +44,11 @@ static accel_status_t averages_open(struct net_run *k, const struct scene *p,
                                     bool averaged, accel_error_t *err)
 {
     accel_status_t st = run_net_open(k, p->dir, 0.05f, err);
+    accel_ema_t rule = p->rule;
 
+    rule.bytes = sizeof(rule);
     if (!st && averaged)
-        st = accel_ema(k->run, NULL, &p->rule, err);
+        st = accel_ema(k->run, NULL, &rule, err);
     return st ? st : run_net_prepare(k, p->dir, err);
 }
 
@@ -206,7 +208,7 @@ static void test_rule(void)
 /* Swaps leave no trace in the training. */
 static void test_restless(void)
 {
-    struct scene p = { 2, 1, "FULL_SHARD", .rule = { .decay = 0.5 } };
+    struct scene p = { 2, 1, "FULL_SHARD", .rule = { sizeof(p.rule), 0.5 } };
     const struct outcome calm = train(p, "calm", NET_STEPS);
     struct outcome o;
 
@@ -219,7 +221,8 @@ static void test_restless(void)
 
 static void test_resume(void)
 {
-    static const accel_ema_t rule = { .decay = 0.8, .every = 2, .after = 1 };
+    static const accel_ema_t rule = { sizeof(rule), .decay = 0.8, .every = 2,
+                                      .after = 1 };
     static const struct scene two = { 2, 1, "FULL_SHARD", .rule = rule },
                               one = { 1, 1, "FULL_SHARD", .rule = rule },
                               four = { 4, 1, "NO_SHARD", .rule = rule };
@@ -254,7 +257,7 @@ static bool says(accel_error_t *err, const char *text)
 
 static struct scene alone(const char *dir)
 {
-    struct scene p = { 1, 1, "FULL_SHARD", .rule = { .decay = 0.5 } };
+    struct scene p = { 1, 1, "FULL_SHARD", .rule = { sizeof(p.rule), 0.5 } };
 
     snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
     run_net_config(p.dir, p.strategy, 1, 1, NULL);
@@ -264,15 +267,16 @@ static struct scene alone(const char *dir)
 static void test_before(void)
 {
     static const char *const taken[] = { "ema" };
-    static const accel_own_optim_t own = { .update = (void (*)(void *,
-                                                               const accel_piece_t *))1,
-                                           .state = taken,
-                                           .states = 1 };
+    static const accel_own_optim_t own = {
+        sizeof(own), .update = (void (*)(void *, const accel_piece_t *))1,
+        .state = taken, .states = 1
+    };
     const struct scene p = alone("before");
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_loop_t loop = { .steps = 1, .batch = 1, .out_dir = p.dir };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    const accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1,
+                                .out_dir = p.dir };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_error_t err = { 0 };
     struct accel_optim stranger = { 0 };
     accel_module_t *net;
@@ -285,7 +289,8 @@ static void test_before(void)
     tap_ok(accel_ema(run, NULL, NULL, &err) && says(&err, "NULL"), "no rule");
     tap_ok(accel_ema(run, &stranger, &p.rule, &err) && says(&err, "not of this run"),
            "an optimizer of another run");
-    tap_ok(accel_ema(run, NULL, &(accel_ema_t){ .decay = 2 }, &err) == ACCEL_EINVAL,
+    tap_ok(accel_ema(run, NULL, &(accel_ema_t){ sizeof(accel_ema_t), .decay = 2 },
+                     &err) == ACCEL_EINVAL,
            "a decay of 2");
     accel_optim_add_own(run, "o", &net, 1, &sgd, &own, &err);
     tap_ok(!accel_ema(run, NULL, &p.rule, &err), "asked for");

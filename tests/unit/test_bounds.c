@@ -136,7 +136,7 @@ static accel_status_t gradient_hooks(struct number_run *k, int64_t n,
 
 static accel_status_t sinks(struct number_run *k, int64_t n, accel_error_t *err)
 {
-    const accel_sink_t sink = { .name = "s", .write = no_write };
+    const accel_sink_t sink = { sizeof(sink), .name = "s", .write = no_write };
     accel_status_t st = ACCEL_OK;
 
     for (int i = 0; i < n && !st; i++)
@@ -162,7 +162,7 @@ static accel_status_t model_name(struct number_run *k, int64_t n, accel_error_t 
 
 static accel_status_t optims(struct number_run *k, int64_t n, accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
 
     for (int i = 0; i < n; i++) {
         accel_module_t *m = accel_module_new(k->run, k->a->cls, NULL, NULL);
@@ -178,7 +178,7 @@ static accel_status_t optims(struct number_run *k, int64_t n, accel_error_t *err
 
 static accel_status_t optim_name(struct number_run *k, int64_t n, accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
 
     accel_model_add(k->run, "a", k->a, err);
     return accel_optim_add(k->run, word(n), &k->a, 1, &sgd, err) ? ACCEL_OK : err->code;
@@ -187,8 +187,8 @@ static accel_status_t optim_name(struct number_run *k, int64_t n, accel_error_t 
 static accel_status_t own_states(struct number_run *k, int64_t n, accel_error_t *err)
 {
     static const char *const state[] = { "s0", "s1", "s2", "s3", "s4", "s5" };
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_own_optim_t own = { no_update, NULL, state, (int)n };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    const accel_own_optim_t own = { sizeof(own), no_update, NULL, state, (int)n };
 
     accel_model_add(k->run, "a", k->a, err);
     return accel_optim_add_own(k->run, "o", &k->a, 1, &sgd, &own, err) ? ACCEL_OK
@@ -200,10 +200,9 @@ static accel_status_t own_states(struct number_run *k, int64_t n, accel_error_t 
 static accel_status_t with_loop(struct number_run *k, int batch, int accumulate,
                                 accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_loop_t loop = {
-        .steps = 1, .batch = batch, .accumulate = accumulate, .out_dir = root
-    };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    const accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = batch,
+                                .accumulate = accumulate, .out_dir = root };
 
     accel_model_add(k->run, "a", k->a, err);
     accel_optim_add(k->run, "o", &k->a, 1, &sgd, err);
@@ -318,39 +317,52 @@ static accel_status_t with_loader(struct number_run *k, const char *name,
 static accel_status_t loader_letters(struct number_run *k, int64_t n,
                                      accel_error_t *err)
 {
-    return with_loader(k, word(n), (accel_loader_options_t){ .batch = 1 }, 0, 0, err);
+    return with_loader(
+        k, word(n),
+        (accel_loader_options_t){ sizeof(accel_loader_options_t), .batch = 1 }, 0, 0,
+        err);
 }
 
 static accel_status_t loader_samples(struct number_run *k, int64_t n,
                                      accel_error_t *err)
 {
-    return with_loader(k, "l", (accel_loader_options_t){ .batch = (int)n }, 0, 0, err);
+    return with_loader(
+        k, "l",
+        (accel_loader_options_t){ sizeof(accel_loader_options_t), .batch = (int)n }, 0,
+        0, err);
 }
 
 static accel_status_t loader_ahead(struct number_run *k, int64_t n, accel_error_t *err)
 {
-    return with_loader(
-        k, "l", (accel_loader_options_t){ .batch = 1, .prefetch = (int)n }, 0, 0, err);
+    return with_loader(k, "l",
+                       (accel_loader_options_t){ sizeof(accel_loader_options_t),
+                                                 .batch = 1, .prefetch = (int)n },
+                       0, 0, err);
 }
 
 static accel_status_t loader_threads(struct number_run *k, int64_t n,
                                      accel_error_t *err)
 {
-    return with_loader(
-        k, "l",
-        (accel_loader_options_t){ .batch = 1, .prefetch = 1, .threads = (int)n }, 0, 0,
-        err);
+    return with_loader(k, "l",
+                       (accel_loader_options_t){ sizeof(accel_loader_options_t),
+                                                 .batch = 1, .prefetch = 1,
+                                                 .threads = (int)n },
+                       0, 0, err);
 }
 
 static accel_status_t loader_epoch(struct number_run *k, int64_t n, accel_error_t *err)
 {
-    return with_loader(k, "l", (accel_loader_options_t){ .batch = 1 }, n, 0, err);
+    return with_loader(
+        k, "l", (accel_loader_options_t){ sizeof(accel_loader_options_t), .batch = 1 },
+        n, 0, err);
 }
 
 static accel_status_t loader_skipped(struct number_run *k, int64_t n,
                                      accel_error_t *err)
 {
-    return with_loader(k, "l", (accel_loader_options_t){ .batch = 1 }, 0, n, err);
+    return with_loader(
+        k, "l", (accel_loader_options_t){ sizeof(accel_loader_options_t), .batch = 1 },
+        0, n, err);
 }
 
 /* ---- of a checkpoint ------------------------------------------------------------- */
@@ -378,33 +390,40 @@ static accel_status_t with_save(accel_ckpt_save_t s, const char *name, int ndim,
 static accel_status_t saved_name(struct number_run *k, int64_t n, accel_error_t *err)
 {
     (void)k;
-    return with_save((accel_ckpt_save_t){ .step = 1 }, word(n), 1, err);
+    return with_save((accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 1 },
+                     word(n), 1, err);
 }
 
 static accel_status_t saved_dims(struct number_run *k, int64_t n, accel_error_t *err)
 {
     (void)k;
-    return with_save((accel_ckpt_save_t){ .step = 2 }, "w", (int)n, err);
+    return with_save((accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 2 }, "w",
+                     (int)n, err);
 }
 
 static accel_status_t saved_id(struct number_run *k, int64_t n, accel_error_t *err)
 {
     (void)k;
-    return with_save((accel_ckpt_save_t){ .step = 3, .run_id = word(n) }, "w", 1, err);
+    return with_save(
+        (accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 3, .run_id = word(n) },
+        "w", 1, err);
 }
 
 static accel_status_t saved_owner(struct number_run *k, int64_t n, accel_error_t *err)
 {
     (void)k;
-    return with_save((accel_ckpt_save_t){ .step = 4, .owner = word(n) }, "w", 1, err);
+    return with_save(
+        (accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 4, .owner = word(n) },
+        "w", 1, err);
 }
 
 static accel_status_t saved_sharding(struct number_run *k, int64_t n,
                                      accel_error_t *err)
 {
     (void)k;
-    return with_save((accel_ckpt_save_t){ .step = 5, .sharding = word(n) }, "w", 1,
-                     err);
+    return with_save((accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 5,
+                                          .sharding = word(n) },
+                     "w", 1, err);
 }
 
 /* ---- of tensors ------------------------------------------------------------------ */

@@ -83,10 +83,11 @@ static void rig_open(struct rig *k, enum inside in_the_plan)
 {
     static const accel_class_t cls = { "Net", calls_forward, sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
-    accel_options_t o = { .config_file = k->config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = k->config, .threads = 1 };
     accel_error_t err = { 0 };
 
-    k->job = (accel_job_t){ .steps = 1, .batch = BATCH, .seed = 1, .out_dir = k->dir };
+    k->job = (accel_job_t){ sizeof(accel_job_t), .steps = 1, .batch = BATCH, .seed = 1,
+                            .out_dir = k->dir };
     if (accel_dataset_new(&k->job.data, 64, &field, 1, fetch, NULL, 0.25, &err) ||
         accel_open(&k->run, &o, &err)) {
         tap_ok(false, "open: %s", err.text);
@@ -174,7 +175,7 @@ static void test_no_run(void)
     accel_error_t err = { 0 };
     double loss;
     const accel_status_t st[] = {
-        accel_prepare(NULL, &(accel_job_t){ 0 }, NULL),
+        accel_prepare(NULL, &(accel_job_t){ .bytes = sizeof(accel_job_t) }, NULL),
         accel_next(NULL, t, 1, NULL),
         accel_next_samples(NULL, index, 1, NULL),
         accel_backward(NULL, NULL, NULL),

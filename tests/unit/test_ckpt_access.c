@@ -45,7 +45,8 @@ static accel_status_t save(int64_t step, int keep)
                              .global_shape = { 1 },
                              .shape = { 1 },
                              .data = &value };
-    accel_ckpt_save_t s = { .root = root,
+    accel_ckpt_save_t s = { sizeof(s),
+                            .root = root,
                             .step = step,
                             .owner = made.owner,
                             .run_id = made.run_id,

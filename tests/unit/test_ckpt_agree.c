@@ -115,9 +115,8 @@ static void save_all(const int64_t steps[RANKS], const char *const runs[RANKS])
             disk_hook = fail_call;
         outcome[w.rank].status =
             numbers_save(&dying,
-                         &(accel_ckpt_save_t){ .root = root,
-                                               .step = steps[w.rank],
-                                               .keep = 2,
+                         &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root,
+                                               .step = steps[w.rank], .keep = 2,
                                                .run_id = runs[w.rank],
                                                .local = staged ? nodes : NULL },
                          &outcome[w.rank].err);
@@ -350,11 +349,12 @@ static void test_jobs(void)
         fd[i] = open(path, O_RDONLY | O_DIRECTORY);
         flock(fd[i], LOCK_EX); /* its writer lives, as far as one can see */
     }
-    tap_is_int(numbers_save(&one,
-                            &(accel_ckpt_save_t){
-                                .root = root, .step = 9, .keep = 1, .owner = "1.8" },
-                            &err),
-               ACCEL_OK, "job 1 saves beside others (%s)", err.text);
+    tap_is_int(
+        numbers_save(&one,
+                     &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root,
+                                           .step = 9, .keep = 1, .owner = "1.8" },
+                     &err),
+        ACCEL_OK, "job 1 saves beside others (%s)", err.text);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(dirs); i++) {
         snprintf(path, sizeof(path), "%s/%s", root, dirs[i].name);
         tap_ok((access(path, F_OK) != 0) == dirs[i].ours, "%s %s", dirs[i].name,
@@ -380,8 +380,8 @@ static void test_processes(void)
     flock(fd, LOCK_EX);
     tap_is_int(
         numbers_save(&one,
-                     &(accel_ckpt_save_t){
-                         .root = root, .step = 9, .keep = 1, .owner = "local.70" },
+                     &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root,
+                                           .step = 9, .keep = 1, .owner = "local.70" },
                      &err),
         ACCEL_OK, "a process saves (%s)", err.text);
     tap_ok(access(own, F_OK) == 0, "beside another save of its own");
@@ -404,7 +404,7 @@ static int fail_again(const char *call, const char *name, int fd)
 static void test_same_step(bool flags)
 {
     struct world one = { .size = 1 };
-    const accel_ckpt_save_t five = { .root = root, .step = 5, .keep = 1 };
+    const accel_ckpt_save_t five = { sizeof(five), .root = root, .step = 5, .keep = 1 };
     int bad = 0, failed = 0, n;
 
     world_rmtree(root);

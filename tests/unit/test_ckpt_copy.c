@@ -93,9 +93,8 @@ static bool is_there(accel_error_t *err)
  * hashes are checked before it is copied. */
 static accel_status_t copy_staged(const char *staged, int64_t at, accel_error_t *err)
 {
-    const accel_ckpt_save_t s = {
-        .root = root, .owner = "1.0", .keep = 9, .local = node
-    };
+    const accel_ckpt_save_t s = { sizeof(s), .root = root, .owner = "1.0", .keep = 9,
+                                  .local = node };
     accel_ckpt_saving_t *g = NULL;
     accel_status_t st = accel_ckpt_drain_begin(&g, staged, &s, NULL, err);
 
@@ -115,16 +114,11 @@ static accel_status_t stage(accel_ckpt_stats_t *stats_out, accel_error_t *err)
 {
     const accel_ckpt_box_t box = tensor();
 
-    return accel_ckpt_save(&(accel_ckpt_save_t){ .root = root,
-                                                 .step = 5,
-                                                 .owner = "1.0",
-                                                 .run_id = "r",
-                                                 .sharding = "NO_SHARD",
-                                                 .boxes = &box,
-                                                 .box_count = 1,
-                                                 .keep = 2,
-                                                 .local = node },
-                           NULL, stats_out, err);
+    return accel_ckpt_save(
+        &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root, .step = 5,
+                              .owner = "1.0", .run_id = "r", .sharding = "NO_SHARD",
+                              .boxes = &box, .box_count = 1, .keep = 2, .local = node },
+        NULL, stats_out, err);
 }
 
 /* The part has the same name: what is committed is not written over, nor while its

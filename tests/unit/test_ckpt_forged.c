@@ -596,7 +596,8 @@ static void test_layout_error(void)
 
     disk_hook = no_space;
     tap_is_int(numbers_save(&one,
-                            &(accel_ckpt_save_t){ .root = root, .step = 9, .keep = 9 },
+                            &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t),
+                                                  .root = root, .step = 9, .keep = 9 },
                             &err),
                ACCEL_EIO, "HDF5 has no space");
     disk_hook = NULL;

@@ -84,17 +84,12 @@ static accel_status_t save(struct world *w, const struct state *s, int64_t step,
 {
     char text[64];
     accel_ckpt_blob_t blobs[2] = { { "trainer", text, 0 }, { "rng", "\0\1\2", 3 } };
-    accel_ckpt_save_t a = { .root = root,
-                            .step = step,
-                            .owner = "17.0",
-                            .run_id = "test run",
-                            .sharding = "FULL_SHARD",
-                            .boxes = s->box,
-                            .box_count = s->boxes,
-                            .one_file = 1,
-                            .blobs = blobs,
-                            .blob_count = 2,
-                            .keep = 9 };
+    accel_ckpt_save_t a = {
+        sizeof(a),       .root = root,          .step = step,
+        .owner = "17.0", .run_id = "test run",  .sharding = "FULL_SHARD",
+        .boxes = s->box, .box_count = s->boxes, .one_file = 1,
+        .blobs = blobs,  .blob_count = 2,       .keep = 9
+    };
 
     snprintf(text, sizeof(text), "step %lld", (long long)step);
     blobs[0].bytes = strlen(text) + 1;

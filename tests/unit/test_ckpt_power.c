@@ -64,7 +64,8 @@ static void test_save(int64_t before, int64_t step, int keep, const char *withou
     disk_hook = power_goes;
     tap_is_int(
         numbers_save(&one,
-                     &(accel_ckpt_save_t){ .root = root, .step = step, .keep = keep },
+                     &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root,
+                                           .step = step, .keep = keep },
                      &err),
         ACCEL_OK, "%s (%s)", what, err.text);
     disk_hook = NULL;
@@ -83,7 +84,9 @@ static void test_ranks(int64_t step)
     int lost = 0;
 
     world_start(&w, 3);
-    s = numbers_save(&w, &(accel_ckpt_save_t){ .root = root, .step = step, .keep = 9 },
+    s = numbers_save(&w,
+                     &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root,
+                                           .step = step, .keep = 9 },
                      &err);
     tap_is_int(world_end(&w, s != ACCEL_OK), 0, "a save of 3 ranks (%s)", err.text);
     for (int mix = 0; mix < POWER_MIXES; mix++)

@@ -83,14 +83,13 @@ static void test_errors(void)
     world_start(&w, 3);
     state_make(&state, w.rank, w.size, 1);
     {
-        accel_ckpt_save_t a = { .root = root,
-                                .step = 99,
-                                .owner = "17.0",
-                                .run_id = "r",
-                                .sharding = "X",
-                                .boxes = state.box,
-                                .box_count = state.boxes - (w.rank == 0),
-                                .keep = 1 };
+        accel_ckpt_save_t a = {
+            sizeof(a),          .root = root,
+            .step = 99,         .owner = "17.0",
+            .run_id = "r",      .sharding = "X",
+            .boxes = state.box, .box_count = state.boxes - (w.rank == 0),
+            .keep = 1
+        };
 
         s = accel_ckpt_save(&a, &w.coll, NULL, &err);
     }

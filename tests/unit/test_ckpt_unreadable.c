@@ -41,15 +41,12 @@ static accel_status_t save(int64_t step, int keep, const char *local)
     double value = (double)step;
     const accel_ckpt_box_t box = box_of(&value);
     accel_ckpt_stats_t stats = { 0 };
-    const accel_ckpt_save_t s = { .root = root,
-                                  .step = step,
-                                  .owner = "17.0",
-                                  .run_id = "test run",
-                                  .sharding = "NO_SHARD",
-                                  .boxes = &box,
-                                  .box_count = 1,
-                                  .keep = keep,
-                                  .local = local };
+    const accel_ckpt_save_t s = {
+        sizeof(s),       .root = root,         .step = step,
+        .owner = "17.0", .run_id = "test run", .sharding = "NO_SHARD",
+        .boxes = &box,   .box_count = 1,       .keep = keep,
+        .local = local
+    };
     const accel_status_t st = accel_ckpt_save(&s, NULL, &stats, NULL);
 
     if (local)
@@ -186,9 +183,8 @@ static accel_status_t do_sweep(accel_error_t *err)
 
 static accel_status_t do_drain(accel_error_t *err)
 {
-    const accel_ckpt_save_t s = {
-        .root = root, .owner = "18.0", .keep = 9, .local = node
-    };
+    const accel_ckpt_save_t s = { sizeof(s), .root = root, .owner = "18.0", .keep = 9,
+                                  .local = node };
     accel_ckpt_saving_t *g = NULL;
     accel_status_t st = accel_ckpt_drain_begin(&g, staged, &s, NULL, err);
 

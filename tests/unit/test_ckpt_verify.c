@@ -41,8 +41,10 @@ static void save(int64_t step)
 {
     struct world one = { .size = 1 };
 
-    if (numbers_save(
-            &one, &(accel_ckpt_save_t){ .root = root, .step = step, .keep = 9 }, NULL))
+    if (numbers_save(&one,
+                     &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root,
+                                           .step = step, .keep = 9 },
+                     NULL))
         abort();
 }
 

@@ -56,13 +56,10 @@ static accel_ckpt_t *saved(const char *root, int64_t step)
         box_of("scale/half", ACCEL_U8, 1, BLOCKS, 0, exponent),
         box_of("scale/short", ACCEL_U8, 1, BLOCKS - 1, 0, exponent),
     };
-    const accel_ckpt_save_t s = { .root = root,
-                                  .step = step,
-                                  .owner = "test.0",
-                                  .run_id = "test",
-                                  .sharding = "NO_SHARD",
-                                  .boxes = box,
-                                  .box_count = ACCEL_ARRAY_SIZE(box),
+    const accel_ckpt_save_t s = { sizeof(s),        .root = root,
+                                  .step = step,     .owner = "test.0",
+                                  .run_id = "test", .sharding = "NO_SHARD",
+                                  .boxes = box,     .box_count = ACCEL_ARRAY_SIZE(box),
                                   .keep = 9 };
     accel_error_t err = { 0 };
     accel_ckpt_t *c = NULL;

@@ -335,7 +335,8 @@ static unsigned char value(int64_t i)
 
 static accel_ckpt_save_t args(int64_t step)
 {
-    return (accel_ckpt_save_t){ .root = root,
+    return (accel_ckpt_save_t){ sizeof(accel_ckpt_save_t),
+                                .root = root,
                                 .step = step,
                                 .owner = "1.0",
                                 .run_id = "r",

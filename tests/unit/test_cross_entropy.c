@@ -47,7 +47,8 @@ static accel_tensor_t *head_forward(accel_module_t *m, accel_tensor_t *const *in
 {
     struct net *net = accel_module_state(m);
     const int32_t ignore = net->row->ignore;
-    const accel_cross_entropy_t o = { .ignore_index = ignore < 0 ? NULL : &ignore,
+    const accel_cross_entropy_t o = { sizeof(o),
+                                      .ignore_index = ignore < 0 ? NULL : &ignore,
                                       .label_smoothing = net->row->smoothing };
 
     (void)n;
@@ -226,7 +227,7 @@ static void test_misuse(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(places) + ACCEL_ARRAY_SIZE(smoothings);
          i++) {
         bool place = i < ACCEL_ARRAY_SIZE(places);
-        accel_cross_entropy_t o = { 0 };
+        accel_cross_entropy_t o = { .bytes = sizeof(o) };
 
         graph_reset(&g);
         x = rig_tensor(&g, zero, 1, LONG, CLASSES);

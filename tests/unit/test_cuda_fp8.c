@@ -91,10 +91,9 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
                                          .hidden = s->hidden,
                                          .context = 16,
                                          .vocab = VOCAB };
-    const accel_optimizer_t adam = { .lr = 3e-3f };
-    const accel_loop_t loop = {
-        .steps = STEPS, .batch = s->batch, .seed = 5, .out_dir = cuda_run_dir
-    };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
+    const accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = s->batch,
+                                .seed = 5, .out_dir = cuda_run_dir };
 
     if (cuda_run_open(run, config, NULL, err))
         return err->code;

@@ -24,12 +24,14 @@ static bool step_succeeds(const char *config, accel_error_t *err)
                                        .width = 16,
                                        .context = SEQ,
                                        .vocab = VOCAB };
-    accel_job_t j = { .steps = 1,
+    accel_job_t j = { sizeof(j),
+                      .steps = 1,
                       .batch = BATCH,
                       .accumulate = MICROS,
                       .seed = 3,
                       .out_dir = cuda_run_dir,
-                      .optimizer = { .lr = 1e-3f } };
+                      .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                         .lr = 1e-3f } };
     accel_tensor_t *batch[2];
     char path[96];
     accel_t *run = NULL;

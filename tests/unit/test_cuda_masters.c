@@ -50,11 +50,10 @@ static accel_status_t open_run(accel_t **run, accel_module_t **model,
                                          .hidden = 64,
                                          .context = SEQ,
                                          .vocab = VOCAB };
-    const accel_optimizer_t adam = { .lr = 3e-3f };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
     char dir[192];
-    const accel_loop_t loop = {
-        .steps = STEPS, .batch = BATCH, .accumulate = MICRO, .seed = 5, .out_dir = dir
-    };
+    const accel_loop_t loop = { sizeof(loop),        .steps = STEPS, .batch = BATCH,
+                                .accumulate = MICRO, .seed = 5,      .out_dir = dir };
 
     snprintf(dir, sizeof(dir), "%s/%s", cuda_run_dir, p->dir);
     if (cuda_run_open(run, p->config, NULL, err))

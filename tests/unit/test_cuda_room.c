@@ -89,12 +89,14 @@ static accel_status_t one_step(accel_t *run, const accel_job_t *j, struct seen *
 /* Others hold `taken` bytes of the device. */
 static void run_beside(int64_t taken, struct seen *out)
 {
-    accel_job_t j = { .steps = 1,
+    accel_job_t j = { sizeof(j),
+                      .steps = 1,
                       .batch = BATCH,
                       .accumulate = 1,
                       .seed = 3,
                       .out_dir = cuda_run_dir,
-                      .optimizer = { .lr = 1e-2f } };
+                      .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                         .lr = 1e-2f } };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     char text[96];

@@ -142,14 +142,17 @@ static accel_status_t open_run(accel_t **run_out, accel_job_t *j, const char *na
 static void test_run(const char *name, int layers, int accumulate)
 {
     static struct counts from, to;
-    accel_job_t j = { .steps = STEPS,
+    accel_job_t j = { sizeof(j),
+                      .steps = STEPS,
                       .batch = BATCH,
                       .accumulate = accumulate,
                       .seed = 3,
                       .clip = 1,
                       .log_every = 1,
                       .out_dir = cuda_run_dir,
-                      .optimizer = { .lr = 1e-3f, .weight_decay = 0.1f } };
+                      .optimizer =
+                          &(accel_optimizer_t){ sizeof(accel_optimizer_t), .lr = 1e-3f,
+                                                .weight_decay = 0.1f } };
     accel_error_t err = { 0 };
     double sum = 0;
     accel_t *run = NULL;
@@ -194,7 +197,7 @@ static void test_parts(accel_t *run, const char *name, const float *value,
 {
     static const char other[] = "h.0.mlp.c_fc.bias";
     enum { OTHERS = 256 };
-    const accel_part_t part = { .match = name };
+    const accel_part_t part = { sizeof(part), .match = name };
     float *zeros = calloc((size_t)elems, sizeof(*zeros)), was[OTHERS], got[OTHERS];
     float *read = calloc((size_t)elems, sizeof(*read));
     size_t bytes = (size_t)elems * sizeof(*read);
@@ -242,12 +245,14 @@ static void test_params(void)
     static const char name[] = "h.1.mlp.c_fc.weight";
     enum { ELEMS = 64 * 256 };
     static float was[ELEMS], set[ELEMS], got[ELEMS], after[ELEMS];
-    accel_job_t j = { .steps = STEPS,
+    accel_job_t j = { sizeof(j),
+                      .steps = STEPS,
                       .batch = BATCH,
                       .accumulate = 1,
                       .seed = 3,
                       .out_dir = cuda_run_dir,
-                      .optimizer = { .lr = 1e-3f } };
+                      .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                         .lr = 1e-3f } };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     bool moved = false, near = true;

@@ -54,11 +54,11 @@ static void note(void *user, accel_log_level_t level, const char *line)
 
 static int prepare(struct boot *b, void *arg)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_options_t o = { .config_file = config, .threads = 1, .log = note };
-    const accel_loop_t loop = {
-        .steps = STEPS, .batch = BATCH, .accumulate = ACCUMULATE, .out_dir = root
-    };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1,
+                                .log = note };
+    const accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = BATCH,
+                                .accumulate = ACCUMULATE, .out_dir = root };
     struct net_run k = { 0 };
     accel_error_t err = { 0 };
     int bad = 1;

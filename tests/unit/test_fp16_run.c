@@ -115,20 +115,21 @@ struct rig {
 
 static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD,
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD,
                                     .lr = p->small ? RATE * 0x1p26f : RATE,
                                     .momentum = 0.5f };
-    const accel_optimizer_t slow = { .kind = ACCEL_SGD, .lr = 1e-9f };
-    const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR,
+    const accel_optimizer_t slow = { sizeof(slow), .kind = ACCEL_SGD, .lr = 1e-9f };
+    const accel_schedule_t linear = { sizeof(linear), .kind = ACCEL_SCHEDULE_LINEAR,
                                       .steps = p->until > STEPS ? STEPS : 40 };
-    accel_loop_t loop = {
-        .steps = STEPS, .batch = NET_SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
-    };
+    accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = NET_SAMPLES / p->world,
+                          .seed = SEED, .out_dir = p->dir };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
+    accel_scaler_t rule = p->rule;
 
+    rule.bytes = sizeof(rule);
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    if (accel_open(&k->run, &o, err) || accel_scaler(k->run, &p->rule, err) ||
+    if (accel_open(&k->run, &o, err) || accel_scaler(k->run, &rule, err) ||
         (p->hook && accel_on_gradient(k->run, NULL, empty, NULL, err)))
         return err->code;
     k->net = run_net_new(k->run);
@@ -177,7 +178,7 @@ static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
 static accel_status_t note(struct rig *k, struct outcome *o, int step,
                            accel_error_t *err)
 {
-    accel_step_info_t info;
+    accel_step_info_t info = { .bytes = sizeof(info) };
     accel_status_t st = accel_last_step(k->run, &info, err);
 
     if (st || accel_rank(k->run) != 0)
@@ -360,7 +361,7 @@ static void test_diverged(void)
     p.precision = NULL;
     p.rule.disabled = 1;
     train(p, "disabled", ACCEL_EDIVERGED);
-    p.rule = (accel_scaler_t){ .init_scale = 0x1p-112 };
+    p.rule = (accel_scaler_t){ sizeof(accel_scaler_t), .init_scale = 0x1p-112 };
     train(p, "spent", ACCEL_EDIVERGED);
 }
 
@@ -493,8 +494,8 @@ static void test_refused(void)
         .world = 1,
         .precision = "fp16\naccel: {precision: {loss_scale_growth_factor: 1}}"
     };
-    accel_scaler_t wrong = { .backoff_factor = 2 };
-    accel_options_t o = { .threads = 1 };
+    accel_scaler_t wrong = { sizeof(wrong), .backoff_factor = 2 };
+    accel_options_t o = { sizeof(o), .threads = 1 };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 

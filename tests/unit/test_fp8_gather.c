@@ -128,11 +128,13 @@ static void note_row(void *user, accel_log_level_t level, const char *line)
 /* A job of the model and the data beside its folder. */
 static accel_status_t rig_feed(struct rig *k, const struct scene *p, accel_error_t *err)
 {
-    accel_job_t job = { .model = k->model,
+    accel_job_t job = { sizeof(job),
+                        .model = k->model,
                         .steps = STEPS,
                         .batch = SAMPLES / p->world,
                         .seed = SEED,
-                        .optimizer.lr = 3e-3f,
+                        .optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                           .lr = 3e-3f },
                         .out_dir = p->dir };
     char path[192];
 
@@ -157,14 +159,12 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p,
         .context = TOKENS_SEQ,
         .vocab = TOKENS_VOCAB
     };
-    const accel_optimizer_t adam = { .lr = 3e-3f };
-    accel_loop_t loop = {
-        .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
-    };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
+    accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = SAMPLES / p->world,
+                          .seed = SEED, .out_dir = p->dir };
     char config[192];
-    accel_options_t o = {
-        .config_file = config, .threads = 1, .log = note_row, .log_user = own
-    };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1,
+                          .log = note_row, .log_user = own };
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &o, err))
@@ -181,7 +181,7 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p,
 static accel_status_t train_step(struct rig *k, bool fed, int step, double *loss_out,
                                  accel_error_t *err)
 {
-    accel_step_info_t info = { 0 };
+    accel_step_info_t info = { .bytes = sizeof(info) };
     accel_tensor_t *batch[2];
     accel_status_t st =
         fed ? accel_next(k->run, batch, 2, err) : accel_batch_begin(k->run, err);

@@ -100,15 +100,14 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
                                          .hidden = 64,
                                          .context = TOKENS_SEQ,
                                          .vocab = TOKENS_VOCAB };
-    const accel_optimizer_t adam = { .lr = 3e-3f };
-    const accel_ema_t average = { .decay = 0.5 };
-    accel_loop_t loop = { .steps = STEPS,
-                          .batch = SAMPLES / p->world,
-                          .accumulate = MICROS,
-                          .seed = 5,
-                          .out_dir = p->dir };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
+    const accel_ema_t average = { sizeof(average), .decay = 0.5 };
+    accel_loop_t loop = {
+        sizeof(loop),         .steps = STEPS, .batch = SAMPLES / p->world,
+        .accumulate = MICROS, .seed = 5,      .out_dir = p->dir
+    };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_optim_t *optim;
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
@@ -184,7 +183,7 @@ static accel_status_t before_step(struct rig *k, const struct scene *p, int step
 static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
                                  accel_error_t *err)
 {
-    accel_step_info_t info = { .loss = NAN };
+    accel_step_info_t info = { sizeof(info), .loss = NAN };
     accel_status_t st = p->script ? before_step(k, p, step, err) : ACCEL_OK;
 
     for (int i = 0; i < MICROS && !st; i++) {

@@ -109,14 +109,12 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
                                          .hidden = 64,
                                          .context = TOKENS_SEQ,
                                          .vocab = TOKENS_VOCAB };
-    const accel_optimizer_t adam = { .lr = 3e-3f };
-    accel_loop_t loop = {
-        .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
-    };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
+    accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = SAMPLES / p->world,
+                          .seed = SEED, .out_dir = p->dir };
     char config[192];
-    accel_options_t o = {
-        .config_file = config, .threads = 1, .log = note_log, .log_user = p->out
-    };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1,
+                          .log = note_log, .log_user = p->out };
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &o, err))
@@ -135,7 +133,7 @@ static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
                                  accel_error_t *err)
 {
     const struct fp8_linears *l = &k->run->fp8.linears;
-    accel_step_info_t info;
+    accel_step_info_t info = { .bytes = sizeof(info) };
     accel_status_t st = ACCEL_OK;
 
     if (p->evaluate)

@@ -182,9 +182,8 @@ static void test_draws(void)
     for (int i = 0; i < 6; i++)
         logits[i] = logf(p[i]) + 3.0f; /* the last one: minus infinity */
     for (size_t c = 0; c < ACCEL_ARRAY_SIZE(draws); c++) {
-        const accel_sampling_t o = { .temperature = draws[c].temperature,
-                                     .top_k = draws[c].top_k,
-                                     .top_p = draws[c].top_p };
+        const accel_sampling_t o = { sizeof(o), .temperature = draws[c].temperature,
+                                     .top_k = draws[c].top_k, .top_p = draws[c].top_p };
         double far = 0;
 
         shares(logits, 6, &o, share);
@@ -194,24 +193,36 @@ static void test_draws(void)
     }
     for (int i = 0; i < 6; i++)
         logits[i] = 2.0f;
-    shares(logits, 6, &(accel_sampling_t){ .temperature = 1, .top_k = 3 }, share);
+    shares(
+        logits, 6,
+        &(accel_sampling_t){ sizeof(accel_sampling_t), .temperature = 1, .top_k = 3 },
+        share);
     tap_ok(fabs(share[0] - 1 / 3.) < 1e-3 && fabs(share[2] - 1 / 3.) < 1e-3 &&
                share[3] == 0,
            "of equal tokens the first ones are kept");
-    shares(logits, 6, &(accel_sampling_t){ .temperature = 1, .top_p = 0.99f }, share);
+    shares(logits, 6,
+           &(accel_sampling_t){ sizeof(accel_sampling_t), .temperature = 1,
+                                .top_p = 0.99f },
+           share);
     tap_ok(fabs(share[0] - 1 / 6.) < 1e-3 && fabs(share[5] - 1 / 6.) < 1e-3,
            "and all of them for the last hundredth");
     logits[0] = -INFINITY;
     tap_is_int(
-        causal_draw(logits, 6, &(accel_sampling_t){ .temperature = 1 }, 0.0, rank), 1,
-        "the smallest number draws no token that is impossible");
+        causal_draw(logits, 6,
+                    &(accel_sampling_t){ sizeof(accel_sampling_t), .temperature = 1 },
+                    0.0, rank),
+        1, "the smallest number draws no token that is impossible");
     logits[4] = NAN;
-    tap_is_int(causal_draw(logits, 6, &(accel_sampling_t){ 0 }, 0.5, rank), -1,
-               "no token from a logit that is no number");
+    tap_is_int(causal_draw(logits, 6,
+                           &(accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
+                           0.5, rank),
+               -1, "no token from a logit that is no number");
     for (int i = 0; i < 6; i++)
         logits[i] = -INFINITY;
-    tap_is_int(causal_draw(logits, 6, &(accel_sampling_t){ 0 }, 0.5, rank), -1,
-               "nor where nothing is possible");
+    tap_is_int(causal_draw(logits, 6,
+                           &(accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
+                           0.5, rank),
+               -1, "nor where nothing is possible");
 }
 
 struct seen {
@@ -231,7 +242,7 @@ static void test_ends(void)
 {
     const int32_t prompt[3] = { 1, 2, 3 };
     struct seen seen = { .end = 4 };
-    accel_sampling_t o = { .temperature = 1.0f, .seed = 7 };
+    accel_sampling_t o = { sizeof(o), .temperature = 1.0f, .seed = 7 };
     int32_t a[40], b[40];
     accel_error_t err = { 0 };
     struct rig k;
@@ -278,7 +289,7 @@ static void test_ends(void)
  * position). */
 static void test_numbers(void)
 {
-    const accel_sampling_t o = { .temperature = 1.0f, .seed = 7 };
+    const accel_sampling_t o = { sizeof(o), .temperature = 1.0f, .seed = 7 };
     const int32_t prompt[2] = { 1, 2 };
     accel_error_t err = { 0 };
     int32_t out[40];
@@ -322,28 +333,48 @@ static void test_misuse(void)
     if (!tap_ok(rig_open(&k, &small, ACCEL_F32, 1), "open"))
         return;
     k.g.depth++;
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ 0 }, "inside the forward");
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
+            "inside the forward");
     k.g.depth--;
-    refused(&k, k.model, prompt, 0, (accel_sampling_t){ 0 }, "prompt of 0 tokens");
-    refused(&k, k.model, NULL, 1, (accel_sampling_t){ 0 }, "prompt of 1 tokens");
-    refused(&k, k.model, prompt, 2, (accel_sampling_t){ 0 }, "prompt token 1 is 97");
-    refused(&k, k.model, (int32_t[]){ 0, -1 }, 2, (accel_sampling_t){ 0 },
+    refused(&k, k.model, prompt, 0,
+            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
+            "prompt of 0 tokens");
+    refused(&k, k.model, NULL, 1,
+            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
+            "prompt of 1 tokens");
+    refused(&k, k.model, prompt, 2,
+            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
+            "prompt token 1 is 97");
+    refused(&k, k.model, (int32_t[]){ 0, -1 }, 2,
+            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
             "prompt token 1 is -1");
-    refused(&k, k.model->child, prompt, 1, (accel_sampling_t){ 0 },
+    refused(&k, k.model->child, prompt, 1,
+            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
             "not a causal model");
-    refused(&k, NULL, prompt, 1, (accel_sampling_t){ 0 }, "not a causal model");
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = -1 },
+    refused(&k, NULL, prompt, 1,
+            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
+            "not a causal model");
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ sizeof(accel_sampling_t), .temperature = -1 },
             "temperature -1");
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = NAN },
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ sizeof(accel_sampling_t), .temperature = NAN },
             "temperature");
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .temperature = INFINITY },
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ sizeof(accel_sampling_t), .temperature = INFINITY },
             "temperature");
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_p = NAN }, "top_p");
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .stop_count = -1 },
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ sizeof(accel_sampling_t), .top_p = NAN }, "top_p");
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ sizeof(accel_sampling_t), .stop_count = -1 },
             "invalid stop_count -1");
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_k = -1 }, "top_k -1");
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .top_p = 1.5f }, "top_p 1.5");
-    refused(&k, k.model, prompt, 1, (accel_sampling_t){ .stop_count = 1 },
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ sizeof(accel_sampling_t), .top_k = -1 }, "top_k -1");
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ sizeof(accel_sampling_t), .top_p = 1.5f }, "top_p 1.5");
+    refused(&k, k.model, prompt, 1,
+            (accel_sampling_t){ sizeof(accel_sampling_t), .stop_count = 1 },
             "stop is NULL");
     for (int u = 0; u < k.units.count; u++)
         for (int64_t i = 0; i < k.units.unit[u].elems; i++)

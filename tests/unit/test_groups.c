@@ -32,12 +32,12 @@ static accel_loader_t *groups_open(struct number_run *k, accel_dataset_t **data_
                                    int samples, int every, bool ones)
 {
     const accel_field_t field = { .dtype = ACCEL_F32, .ndim = 1, .dims = { 1 } };
-    const accel_loader_options_t sequential = { .sampler = ACCEL_SAMPLER_SEQUENTIAL,
+    const accel_loader_options_t sequential = { sizeof(sequential),
+                                                .sampler = ACCEL_SAMPLER_SEQUENTIAL,
                                                 .batch = 1 };
-    const accel_schedule_t ranks = { .move = ACCEL_MOVE_BY_RANKS };
-    const accel_loop_t loop = {
-        .steps = 1000, .batch = 1, .accumulate = every, .out_dir = out_dir
-    };
+    const accel_schedule_t ranks = { sizeof(ranks), .move = ACCEL_MOVE_BY_RANKS };
+    const accel_loop_t loop = { sizeof(loop), .steps = 1000, .batch = 1,
+                                .accumulate = every, .out_dir = out_dir };
     accel_loader_t *l = NULL;
 
     number_open(k, config);
@@ -153,7 +153,8 @@ static void refuses(accel_status_t st, const struct number_run *k, const char *t
 
 static void test_refused(void)
 {
-    const accel_accumulation_t four = { .every = 4 }, bad = { .every = -1 };
+    const accel_accumulation_t four = { sizeof(four), .every = 4 },
+                               bad = { sizeof(bad), .every = -1 };
     accel_dataset_t *data;
     struct number_run k;
 
@@ -210,7 +211,7 @@ static int pair_main(struct boot *b, void *arg)
     int wrong = 0;
 
     for (size_t c = 0; c < ACCEL_ARRAY_SIZE(pairs); c++) {
-        const accel_accumulation_t rule = { .sync_each_batch = p->each };
+        const accel_accumulation_t rule = { sizeof(rule), .sync_each_batch = p->each };
         accel_dataset_t *data;
         struct number_run k;
         accel_loader_t *l;
@@ -258,17 +259,19 @@ int main(void)
     snprintf(out_dir, sizeof(out_dir), "%s/out", root);
     number_config(config, 1, 1, "FULL_SHARD", false);
     accumulate_rows(like_row);
-    test_rule(&(accel_accumulation_t){ .every = 2 }, "011011", 2 - 2 * (1.5 + 1.5),
-              "a short group counts by every");
-    test_rule(&(accel_accumulation_t){ .every = 2, .short_by_count = 1 }, "011011",
-              2 - 2 * (1.5 + 3), "a short group counts by its batches");
-    test_rule(&(accel_accumulation_t){ .every = 2, .across_epochs = 1 }, "010101",
-              2 - 6, "groups go on over the end of an epoch");
-    test_rule(&(accel_accumulation_t){ .short_by_count = 1, .sync_each_batch = 1 },
+    test_rule(&(accel_accumulation_t){ sizeof(accel_accumulation_t), .every = 2 },
+              "011011", 2 - 2 * (1.5 + 1.5), "a short group counts by every");
+    test_rule(&(accel_accumulation_t){ sizeof(accel_accumulation_t), .every = 2,
+                                       .short_by_count = 1 },
+              "011011", 2 - 2 * (1.5 + 3), "a short group counts by its batches");
+    test_rule(&(accel_accumulation_t){ sizeof(accel_accumulation_t), .every = 2,
+                                       .across_epochs = 1 },
+              "010101", 2 - 6, "groups go on over the end of an epoch");
+    test_rule(&(accel_accumulation_t){ sizeof(accel_accumulation_t),
+                                       .short_by_count = 1, .sync_each_batch = 1 },
               "111111", 2 - 12, "every stays as it is");
-    test_rule(&(accel_accumulation_t){ .every = 3,
-                                       .short_by_count = 1,
-                                       .sync_each_batch = 1 },
+    test_rule(&(accel_accumulation_t){ sizeof(accel_accumulation_t), .every = 3,
+                                       .short_by_count = 1, .sync_each_batch = 1 },
               "001001", 2 - 4, "full groups, reduced each time");
     test_changes();
     test_refused();

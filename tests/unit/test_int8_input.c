@@ -60,8 +60,9 @@ static void run_net(const char *precision, bool casts, double loss[STEPS + 2])
     static const accel_class_t cls = { .name = "Net", .forward = forward };
     const accel_field_t fields[] = { { ACCEL_I8, 1, { FEATURES } },
                                      { ACCEL_F32, 1, { OUT } } };
-    accel_options_t o = { .config_file = config, .run_name = "int8", .threads = 2 };
-    accel_job_t j = { .steps = STEPS, .batch = BATCH, .seed = 3 };
+    accel_options_t o = { sizeof(o), .config_file = config, .run_name = "int8",
+                          .threads = 2 };
+    accel_job_t j = { sizeof(j), .steps = STEPS, .batch = BATCH, .seed = 3 };
     accel_error_t err = { 0 };
     accel_tensor_t *batch[2], *got;
     accel_t *run = NULL;
@@ -78,7 +79,8 @@ static void run_net(const char *precision, bool casts, double loss[STEPS + 2])
     /* one kernel whatever the operands are: that of pairs of bfloat16 has bits of its own
      */
     ((struct cpu_state *)run->backend->state)->bf16_products = false;
-    j.optimizer = (accel_optimizer_t){ .kind = ACCEL_SGD, .lr = 1e-3f };
+    j.optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t), .kind = ACCEL_SGD,
+                                        .lr = 1e-3f };
     accel_dataset_new(&j.data, 200, fields, 2, features, NULL, 0.2, &err);
     net.casts = casts;
     net.root = j.model = accel_module_new(run, &cls, NULL, "");

@@ -32,7 +32,8 @@ static accel_status_t save(int64_t step, int keep, int (*may_delete)(void))
                              .global_shape = { 1 },
                              .shape = { 1 },
                              .data = &value };
-    accel_ckpt_save_t s = { .root = root,
+    accel_ckpt_save_t s = { sizeof(s),
+                            .root = root,
                             .step = step,
                             .owner = "17.0",
                             .run_id = run_id,

@@ -100,10 +100,11 @@ static accel_status_t there_and_back(accel_t *run, const struct scene *p, int *w
 static int rank_main(struct boot *b, void *arg)
 {
     const struct scene *p = arg;
-    const accel_optimizer_t o = { .kind = ACCEL_SGD };
-    accel_loop_t loop = { .steps = 1, .batch = 1, .seed = 5, .out_dir = p->dir };
+    const accel_optimizer_t o = { sizeof(o), .kind = ACCEL_SGD };
+    accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1, .seed = 5,
+                          .out_dir = p->dir };
     char config[192];
-    accel_options_t options = { .config_file = config, .threads = 1 };
+    accel_options_t options = { sizeof(options), .config_file = config, .threads = 1 };
     accel_error_t err = { 0 };
     accel_module_t *net;
     accel_t *run = NULL;

@@ -98,10 +98,11 @@ static accel_status_t open_run(accel_t **run_out, accel_module_t **model_out,
                                          .hidden = 704,
                                          .context = SEQ,
                                          .vocab = VOCAB };
-    const accel_optimizer_t adam = { .lr = 1e-3f };
-    accel_loop_t loop = { .steps = 1, .batch = 1, .seed = 1, .out_dir = p->dir };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 1e-3f };
+    accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1, .seed = 1,
+                          .out_dir = p->dir };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_t *run;
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);

@@ -96,7 +96,7 @@ static void keep_line(void *user, accel_log_level_t level, const char *line)
 
 static accel_status_t open_stream(struct program *p, accel_error_t *err)
 {
-    const accel_loader_options_t o = { .batch = 2, .prefetch = 3 };
+    const accel_loader_options_t o = { sizeof(o), .batch = 2, .prefetch = 3 };
 
     return accel_loader_new(&p->stream, p->run, "stream", p->source, &o, err);
 }
@@ -107,18 +107,18 @@ static accel_status_t program_open(struct program *p, const struct boot *b,
 {
     static const accel_class_t cls = { "Net", lives_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
-    static const accel_iterable_t source = { lives_next, lives_rewind, NULL, 0 };
+    static const accel_iterable_t source = { sizeof(source), lives_next, lives_rewind,
+                                             NULL, 0 };
+    static const accel_optimizer_t adamw = { sizeof(adamw), .lr = 0.01f };
     const int64_t width = WIDTH;
-    const accel_options_t o = { .config_file = life->config,
-                                .threads = 1,
+    const accel_options_t o = { sizeof(o), .config_file = life->config, .threads = 1,
                                 .log = b->rank ? NULL : keep_line };
-    const accel_loader_options_t train = { .batch = life->batch,
-                                           .seed = life->seed,
-                                           .prefetch = 2 };
+    const accel_loader_options_t train = { sizeof(train), .batch = life->batch,
+                                           .seed = life->seed, .prefetch = 2 };
 
-    *p = (struct program){ .job = { .steps = 1000, .batch = 1 } };
+    *p = (struct program){ .job = { sizeof(p->job), .optimizer = &adamw, .steps = 1000,
+                                    .batch = 1 } };
     p->job.out_dir = life->dir;
-    p->job.optimizer.lr = 0.01f;
     if (accel_dataset_new(&p->numbers, SAMPLES, &field, 1, lives_fetch, NULL, 0, err) ||
         accel_dataset_iterable_new(&p->source, &source, &field, 1, err) ||
         accel_open(&p->run, &o, err))
@@ -313,7 +313,7 @@ static int next_sample(accel_t *run, accel_loader_t *l)
 
 static int back_rank(struct boot *b, void *arg)
 {
-    const accel_loader_options_t o = { .batch = 1,
+    const accel_loader_options_t o = { sizeof(o), .batch = 1,
                                        .sampler = ACCEL_SAMPLER_SEQUENTIAL };
     accel_error_t err = { 0 };
     accel_loader_t *late = NULL, *other = NULL;
@@ -363,7 +363,7 @@ static void test_back(void)
  * place behind it. */
 static int unsaved_rank(struct boot *b, void *arg)
 {
-    const accel_loader_options_t o = { .batch = 1,
+    const accel_loader_options_t o = { sizeof(o), .batch = 1,
                                        .sampler = ACCEL_SAMPLER_SEQUENTIAL };
     accel_error_t err = { 0 };
     accel_loader_t *late = NULL;

@@ -147,6 +147,7 @@ static void one_metric(accel_t *run, const struct mode *mode, int samples, int b
     accel_error_t err = { 0 };
     int want, bad = 0;
 
+    o.bytes = sizeof(o);
     o.batch = o.split_batches ? batch * run->boot.size : batch;
     want = counted(mode, samples, o.batch, run->boot.size);
     if (ranks_check(run, !accel_loader_new(&m.loader, run, "valid", d, &o, &err), "%s",
@@ -182,7 +183,7 @@ static void failing_rank(accel_t *run, void *arg)
 {
     struct counter c = { .samples = 11, .fails = *(int *)arg };
     accel_dataset_t *d = counter_numbered(&c, 1);
-    const accel_loader_options_t o = { .batch = 2, SEQ };
+    const accel_loader_options_t o = { sizeof(o), .batch = 2, SEQ };
     accel_loader_t *l = NULL;
     accel_tensor_t *batch;
     accel_error_t err = { 0 };

@@ -70,10 +70,12 @@ static void with_loader(accel_t *run, const struct row *r,
 {
     struct counter c = { .samples = r->samples, .fails = -1 };
     accel_dataset_t *d = r->stream ? counter_stream(&c) : counter_numbered(&c, 1);
+    accel_loader_options_t o = r->o;
     accel_error_t err = { 0 };
     accel_loader_t *l = NULL;
 
-    if (ranks_check(run, !accel_loader_new(&l, run, "rows", d, &r->o, &err), "%s",
+    o.bytes = sizeof(o);
+    if (ranks_check(run, !accel_loader_new(&l, run, "rows", d, &o, &err), "%s",
                     err.text))
         fn(run, l, r, want);
     accel_loader_close(l);

@@ -50,8 +50,9 @@ static bool rig_open(struct rig *k)
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     static const accel_init_t ones = { ACCEL_INIT_ONES, 0 };
     const int64_t dims[] = { WIDTH };
-    accel_options_t o = { .config_file = k->config, .threads = 1 };
-    accel_job_t job = { .steps = 100, .batch = BATCH, .seed = 1, .out_dir = k->dir };
+    accel_options_t o = { sizeof(o), .config_file = k->config, .threads = 1 };
+    accel_job_t job = { sizeof(job), .steps = 100, .batch = BATCH, .seed = 1,
+                        .out_dir = k->dir };
     accel_error_t err = { 0 };
 
     k->fails = -1;
@@ -116,14 +117,17 @@ static void test_train(struct rig *k)
 
     if (!rig_open(k))
         return;
-    tap_ok(!accel_loader_new(
-               &train, k->run, "train", k->data,
-               &(accel_loader_options_t){ .batch = BATCH, .prefetch = 2, .seed = 3 },
-               &err) &&
-               !accel_loader_new(&valid, k->run, "valid", k->data,
-                                 &(accel_loader_options_t){ .batch = 2, .held_out = 1 },
-                                 &err),
-           "two loaders %s", err.text);
+    tap_ok(
+        !accel_loader_new(&train, k->run, "train", k->data,
+                          &(accel_loader_options_t){ sizeof(accel_loader_options_t),
+                                                     .batch = BATCH, .prefetch = 2,
+                                                     .seed = 3 },
+                          &err) &&
+            !accel_loader_new(&valid, k->run, "valid", k->data,
+                              &(accel_loader_options_t){ sizeof(accel_loader_options_t),
+                                                         .batch = 2, .held_out = 1 },
+                              &err),
+        "two loaders %s", err.text);
     tap_ok(accel_loader_length(train) == 2 && accel_loader_length(valid) == 1,
            "their lengths");
     for (int epoch = 0; epoch < 3; epoch++) {
@@ -179,11 +183,11 @@ static void test_attempt(struct rig *k)
 
     if (!rig_open(k))
         return;
-    tap_ok(!accel_loader_new(
-               &r.l, k->run, "train", k->data,
-               &(accel_loader_options_t){
-                   .batch = 1, .prefetch = 2, .sampler = ACCEL_SAMPLER_SEQUENTIAL },
-               &err) &&
+    tap_ok(!accel_loader_new(&r.l, k->run, "train", k->data,
+                             &(accel_loader_options_t){
+                                 sizeof(accel_loader_options_t), .batch = 1,
+                                 .prefetch = 2, .sampler = ACCEL_SAMPLER_SEQUENTIAL },
+                             &err) &&
                !accel_loader_next(r.l, batch, 1, &got, &err) &&
                !accel_backward(k->run, accel_call(k->model, batch, 1), &err) &&
                !accel_step(k->run, &err),
@@ -205,7 +209,9 @@ static void test_fetch_fails(struct rig *k)
     if (!rig_open(k))
         return;
     accel_loader_new(&l, k->run, "train", k->data,
-                     &(accel_loader_options_t){ .batch = 2, .prefetch = 2 }, &err);
+                     &(accel_loader_options_t){ sizeof(accel_loader_options_t),
+                                                .batch = 2, .prefetch = 2 },
+                     &err);
     k->fails = 5;
     tap_ok(train_epoch(k, l, &err) == -1 && err.code == ACCEL_EIO &&
                strstr(err.text, "sample 5"),
@@ -216,8 +222,8 @@ static void test_fetch_fails(struct rig *k)
 
 static void test_refused(struct rig *k)
 {
-    static const accel_loader_options_t o = { .batch = 2 };
-    accel_iterable_t nothing = { 0 };
+    static const accel_loader_options_t o = { sizeof(o), .batch = 2 };
+    accel_iterable_t nothing = { .bytes = sizeof(nothing) };
     accel_field_t field = { .dtype = ACCEL_F32 };
     accel_loader_t *l = NULL, *other = NULL;
     accel_dataset_t *d = NULL;
@@ -305,7 +311,8 @@ static void test_places(void)
                                             { ACCEL_U8, 1, { sizes[b] } },
                                             { ACCEL_U8, 1, { 1 } } };
             struct places p = { field, 3, 0, 0 };
-            const accel_iterable_t source = { place_next, place_rewind, &p, 0 };
+            const accel_iterable_t source = { sizeof(source), place_next, place_rewind,
+                                              &p, 0 };
             accel_dataset_t *d = NULL;
             struct stream s = { 0 };
             accel_error_t err = { 0 };
@@ -329,11 +336,13 @@ static void test_places(void)
  * ever. */
 static void test_iterable_job(struct rig *k)
 {
-    static const accel_iterable_t source = { no_sample, no_rewind, NULL, 0 };
+    static const accel_iterable_t source = { sizeof(source), no_sample, no_rewind, NULL,
+                                             0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
-    static const accel_loader_options_t o = { .batch = 2, .prefetch = 1 };
-    accel_options_t options = { .config_file = k->config, .threads = 1 };
-    accel_job_t job = { .steps = 1, .batch = BATCH, .out_dir = k->dir };
+    static const accel_loader_options_t o = { sizeof(o), .batch = 2, .prefetch = 1 };
+    accel_options_t options = { sizeof(options), .config_file = k->config,
+                                .threads = 1 };
+    accel_job_t job = { sizeof(job), .steps = 1, .batch = BATCH, .out_dir = k->dir };
     accel_loader_t *l = NULL;
     accel_tensor_t *batch[1];
     accel_error_t err = { 0 };
@@ -360,8 +369,10 @@ static void test_iterable_job(struct rig *k)
  * once asks for ever. */
 static void test_idle(struct rig *k)
 {
-    static const accel_loader_options_t large = { .batch = SAMPLES, .drop_last = 1 };
-    static const accel_loader_options_t fits = { .batch = BATCH, .drop_last = 1 };
+    static const accel_loader_options_t large = { sizeof(large), .batch = SAMPLES,
+                                                  .drop_last = 1 };
+    static const accel_loader_options_t fits = { sizeof(fits), .batch = BATCH,
+                                                 .drop_last = 1 };
     accel_loader_t *idle = NULL, *busy = NULL;
     accel_tensor_t *batch[1];
     accel_error_t err = { 0 };

@@ -62,14 +62,18 @@ static accel_status_t training_open(struct training *t, int samples, bool with_d
 {
     static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
-    const accel_options_t options = { .config_file = config, .threads = 1 };
-    const accel_schedule_t constant = { .kind = ACCEL_SCHEDULE_CONSTANT };
+    const accel_options_t options = { sizeof(options), .config_file = config,
+                                      .threads = 1 };
+    const accel_schedule_t constant = { sizeof(constant),
+                                        .kind = ACCEL_SCHEDULE_CONSTANT };
     const int64_t dims[] = { WIDTH, WIDTH };
-    accel_job_t job = { .steps = 9,
+    accel_job_t job = { sizeof(job),
+                        .steps = 9,
                         .batch = BATCH,
                         .out_dir = dir,
                         .schedule = &constant,
-                        .optimizer = { .kind = ACCEL_SGD, .lr = 4 } };
+                        .optimizer = &(accel_optimizer_t){
+                            sizeof(accel_optimizer_t), .kind = ACCEL_SGD, .lr = 4 } };
     accel_status_t st = accel_dataset_new(&t->data, samples, &field, 1, fetch, NULL,
                                           with_data ? 0.2 : 0, err);
 
@@ -114,9 +118,9 @@ static accel_status_t loader_step(struct training *t, float *loss_out, int *got_
  * (1.5 + 3.5) / 2 and (5 + 0) / 2, by 4 / WIDTH: the weights end at 1 - 5 / 4. */
 static int joining_rank(struct boot *b, void *arg)
 {
-    const accel_loader_options_t o = {
-        .batch = BATCH, .sampler = ACCEL_SAMPLER_SEQUENTIAL, .uneven = 1, .join = 1
-    };
+    const accel_loader_options_t o = { sizeof(o), .batch = BATCH,
+                                       .sampler = ACCEL_SAMPLER_SEQUENTIAL, .uneven = 1,
+                                       .join = 1 };
     struct training t = { 0 };
     accel_error_t err = { 0 };
     float loss = -1, weight[WIDTH * WIDTH];
@@ -162,7 +166,7 @@ static void test_join(void)
 
 static int uneven_rank(struct boot *b, void *arg)
 {
-    const accel_loader_options_t o = { .batch = BATCH, .uneven = 1 };
+    const accel_loader_options_t o = { sizeof(o), .batch = BATCH, .uneven = 1 };
     struct training t = { 0 };
     accel_error_t err = { 0 };
     accel_status_t st;
@@ -221,10 +225,9 @@ static accel_status_t job_step(struct training *t, float *loss_out, accel_error_
 /* Losses of 3 steps, with a validation behind each or none. */
 static bool beside(bool validates, float *losses_out)
 {
-    const accel_loader_options_t o = { .batch = BATCH,
+    const accel_loader_options_t o = { sizeof(o), .batch = BATCH,
                                        .sampler = ACCEL_SAMPLER_SEQUENTIAL,
-                                       .held_out = 1,
-                                       .prefetch = 2 };
+                                       .held_out = 1, .prefetch = 2 };
     struct training t = { 0 };
     accel_error_t err = { 0 };
     double mean, held = 0;

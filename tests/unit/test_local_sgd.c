@@ -184,7 +184,7 @@ static int row_main(struct boot *b, void *arg)
 {
     static const double want[2][5] = { { -1, -3, -4, -6, -7.5 },
                                        { -2, -3, -5, -6, -7.5 } };
-    const accel_loop_t loop = { .steps = 5, .batch = 1, .out_dir = root };
+    const accel_loop_t loop = { sizeof(loop), .steps = 5, .batch = 1, .out_dir = root };
     struct number_run k;
     int wrong = 0;
 
@@ -237,7 +237,7 @@ static void test_refused(void)
 {
     struct scene p = { .world = 1, .every = 2 };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_error_t err = { 0 };
     struct net_values v;
     struct net_run k = { 0 };

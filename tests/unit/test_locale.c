@@ -92,10 +92,11 @@ static void keep_left(struct left *l, struct number_run *k)
 /* Steps up to `until`, from where the folder's checkpoint is; *left_out as then. */
 static void live(const char *name, int until, struct left *left_out)
 {
-    const accel_schedule_t plateau = { .kind = ACCEL_SCHEDULE_PLATEAU,
+    const accel_schedule_t plateau = { sizeof(plateau), .kind = ACCEL_SCHEDULE_PLATEAU,
                                        .plateau = { .factor = 0.3, .patience = 1 } };
     char config[96], dir[96];
-    const accel_loop_t loop = { .steps = 1000, .batch = 1, .out_dir = dir };
+    const accel_loop_t loop = { sizeof(loop), .steps = 1000, .batch = 1,
+                                .out_dir = dir };
     struct number_run k;
     FILE *f;
 

@@ -246,8 +246,9 @@ static int at_commit(const char *call, const char *name, int fd)
 /* Lines are taken from before the history is read. */
 static accel_status_t run_steps(struct number_run *k, int n)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_loop_t loop = { .steps = n, .batch = 1, .out_dir = out_dir };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    const accel_loop_t loop = { sizeof(loop), .steps = n, .batch = 1,
+                                .out_dir = out_dir };
     accel_status_t st = number_models(k, config);
 
     if (st)

@@ -54,10 +54,11 @@ static accel_module_t *linear_new(accel_t *run, int out)
 static accel_status_t school_open(struct school *k, const char *out, uint64_t seed,
                                   accel_error_t *err)
 {
-    const accel_optimizer_t adamw = { .lr = 0.01f };
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    const accel_optimizer_t adamw = { sizeof(adamw), .lr = 0.01f };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     char path[160];
-    accel_loop_t loop = { .steps = 2, .batch = 1, .seed = seed, .out_dir = path };
+    accel_loop_t loop = { sizeof(loop), .steps = 2, .batch = 1, .seed = seed,
+                          .out_dir = path };
 
     *k = (struct school){ 0 };
     snprintf(path, sizeof(path), "%s/%s", dir, out);
@@ -172,9 +173,10 @@ static void test_rounds(void)
 
 static void test_one_named(void)
 {
-    accel_options_t o = { .config_file = config, .threads = 1 };
-    const accel_optimizer_t adamw = { .lr = 0.01f };
-    accel_loop_t loop = { .steps = 1, .batch = 1, .seed = 3, .out_dir = dir };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
+    const accel_optimizer_t adamw = { sizeof(adamw), .lr = 0.01f };
+    accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1, .seed = 3,
+                          .out_dir = dir };
     struct school k = { 0 };
     accel_error_t err = { 0 };
     float was[ELEMS], now[ELEMS];

@@ -111,12 +111,11 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
                                         .width = 32,
                                         .context = TOKENS_SEQ,
                                         .vocab = TOKENS_VOCAB };
-    const accel_optimizer_t adam = { .lr = 3e-3f };
-    accel_loop_t loop = {
-        .steps = STEPS, .batch = SAMPLES / p->world, .seed = SEED, .out_dir = p->dir
-    };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
+    accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = SAMPLES / p->world,
+                          .seed = SEED, .out_dir = p->dir };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &o, err))
@@ -136,7 +135,7 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
 static accel_status_t train_step(struct rig *k, int step, double *loss_out,
                                  accel_error_t *err)
 {
-    accel_step_info_t info = { 0 };
+    accel_step_info_t info = { .bytes = sizeof(info) };
     accel_status_t st = accel_batch_begin(k->run, err);
 
     if (!st)

@@ -120,14 +120,16 @@ struct rig {
 
 static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
 {
-    const accel_optimizer_t o = { .kind = p->kind, .lr = 0.01f, .weight_decay = 0.1f };
-    accel_loop_t loop = { .steps = STEPS,
+    const accel_optimizer_t o = { sizeof(o), .kind = p->kind, .lr = 0.01f,
+                                  .weight_decay = 0.1f };
+    accel_loop_t loop = { sizeof(loop),
+                          .steps = STEPS,
                           .batch = SAMPLES / p->world / p->accumulate,
                           .accumulate = p->accumulate,
                           .seed = 5,
                           .out_dir = p->dir };
     char config[192];
-    accel_options_t options = { .config_file = config, .threads = 1 };
+    accel_options_t options = { sizeof(options), .config_file = config, .threads = 1 };
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &options, err))
@@ -137,7 +139,8 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
         return err->code;
     k->optim = accel_optim_add(k->run, "o", &k->net, 1, &o, err);
     if (!k->optim || (p->local && accel_local_sgd(k->run, 2, err)) ||
-        (p->ema && accel_ema(k->run, NULL, &(accel_ema_t){ .decay = 0.5 }, err)))
+        (p->ema && accel_ema(k->run, NULL,
+                             &(accel_ema_t){ sizeof(accel_ema_t), .decay = 0.5 }, err)))
         return err->code;
     return accel_prepare_all(k->run, &loop, err);
 }
@@ -164,7 +167,7 @@ static void halve(void *user, const char *name, float *g, int64_t first, int64_t
 static accel_status_t take_part(struct rig *k, const struct scene *p,
                                 accel_error_t *err)
 {
-    const accel_part_t part = { .match = p->match };
+    const accel_part_t part = { sizeof(part), .match = p->match };
     char dir[192];
 
     snprintf(dir, sizeof(dir), "%s/%s/checkpoints", root, p->part);

@@ -57,8 +57,8 @@ static void no_update(void *user, const accel_piece_t *piece)
 
 static accel_status_t open_own(struct net_run *k, const char *run, accel_error_t *err)
 {
-    static const accel_own_optim_t own = { .update = no_update };
-    const accel_optimizer_t settings = { .lr = 0.1f };
+    static const accel_own_optim_t own = { sizeof(own), .update = no_update };
+    const accel_optimizer_t settings = { sizeof(settings), .lr = 0.1f };
 
     if (run_net_begin(k, run, err))
         return err->code;
@@ -79,7 +79,8 @@ static int rank_of_row(struct boot *b, void *arg)
     snprintf(run, sizeof(run), "%s/run", path);
     st = r->with == OWN ? open_own(&k, run, &err) : run_net_open(&k, run, 0.1f, &err);
     if (!st && r->with == AVERAGE)
-        st = accel_ema(k.run, NULL, &(accel_ema_t){ .decay = 0.9 }, &err);
+        st = accel_ema(k.run, NULL, &(accel_ema_t){ sizeof(accel_ema_t), .decay = 0.9 },
+                       &err);
     if (st) {
         fprintf(stderr, "# %s\n", err.text);
         return 1;

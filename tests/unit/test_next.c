@@ -89,13 +89,16 @@ static accel_status_t open_program(struct program *p, accel_error_t *err)
     static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { 1 } };
     static const int64_t dims[] = { 1, 1 };
-    const accel_options_t o = { .config_file = config, .threads = 1 };
-    accel_job_t job = { .steps = 1000,
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
+    accel_job_t job = { sizeof(job),
+                        .steps = 1000,
                         .batch = p->life->batch,
                         .accumulate = p->life->accumulate,
                         .seed = SEED,
                         .out_dir = dir,
-                        .optimizer = { .kind = ACCEL_SGD, .lr = 1e-3f } };
+                        .optimizer =
+                            &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                  .kind = ACCEL_SGD, .lr = 1e-3f } };
     accel_status_t st = accel_open(&p->run, &o, err);
 
     if (!st && p->lives->samples)
@@ -195,7 +198,7 @@ static int life_rank(struct boot *b, void *arg)
     const int64_t each = (int64_t)l->batch * l->world;
     int64_t position = p.before;
     accel_error_t err = { 0 };
-    accel_info_t info;
+    accel_info_t info = { .bytes = sizeof(info) };
 
     EXPECT(!open_program(&p, &err), "%s: %s", p.lives->what, err.text);
     for (int s = 0; s < l->steps; s++) {

@@ -155,10 +155,12 @@ static accel_tensor_t *user_forward(accel_module_t *m, accel_tensor_t *const *in
     case EMBED_NEGATIVE:
         return embed_misuse(m->g, u, in);
     case ATTENTION_HEADS:
-        return accel_attention(make(m->g, ACCEL_F32, 2, 3, 12), NULL, NULL,
-                               &(accel_attention_t){ .heads = 3 });
+        return accel_attention(
+            make(m->g, ACCEL_F32, 2, 3, 12), NULL, NULL,
+            &(accel_attention_t){ sizeof(accel_attention_t), .heads = 3 });
     case ATTENTION_ZERO_HEADS:
-        return accel_attention(x, NULL, NULL, &(accel_attention_t){ 0 });
+        return accel_attention(
+            x, NULL, NULL, &(accel_attention_t){ .bytes = sizeof(accel_attention_t) });
     case ADD_SHAPES:
         return accel_add(x, wide);
     case ADD_PARAMETER:
@@ -344,7 +346,8 @@ static accel_status_t no_forward(const void *attr, const accel_array_t *in, int 
     return accel_error_set(err, ACCEL_EBUG, "not to be called", NULL);
 }
 
-static const accel_op_t negative = { "negative", negative_shape, no_forward, NULL };
+static const accel_op_t negative = { sizeof(negative), "negative", negative_shape,
+                                     no_forward, NULL };
 
 /* Call `i` of the table below, with tensors [2, 3], [3, 2] and ids. */
 static accel_tensor_t *refused_call(struct rig *k, size_t i)

@@ -77,7 +77,7 @@ static accel_status_t read_stream(uint64_t *out, accel_error_t *err)
     static const accel_field_t field[] = { { ACCEL_U8, 1, { 3 } },
                                            { ACCEL_U8, 1, { 100 } } };
     int left = 0;
-    const accel_iterable_t source = { next_of, rewind_of, &left, 0 };
+    const accel_iterable_t source = { sizeof(source), next_of, rewind_of, &left, 0 };
     accel_dataset_t *d = NULL;
     struct stream s = { 0 };
     bool got = true;
@@ -174,10 +174,11 @@ static accel_status_t step_of(accel_t *run, accel_module_t *m, accel_error_t *er
 static accel_status_t live(int steps, const char *out_dir, uint64_t *out,
                            accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_options_t o = { .config_file = config, .threads = 1 };
-    const accel_loop_t loop = { .steps = steps, .batch = 1, .out_dir = out_dir };
-    accel_step_info_t info = { 0 };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
+    const accel_loop_t loop = { sizeof(loop), .steps = steps, .batch = 1,
+                                .out_dir = out_dir };
+    accel_step_info_t info = { .bytes = sizeof(info) };
     accel_module_t *m = NULL;
     accel_t *run = NULL;
     accel_error_t end = { 0 };

@@ -119,14 +119,14 @@ static accel_status_t gan_open(struct gan *k, const struct scene *p, accel_error
 {
     static const accel_class_t cls = { "Critic", critic_forward, 0 };
     static const char *const state[] = { "velocity" };
-    static const accel_own_optim_t own = { own_update, NULL, state, 1 };
-    const accel_optimizer_t adamw = { .lr = 0.01f };
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 0.1f, .momentum = 0.5f };
+    static const accel_own_optim_t own = { sizeof(own), own_update, NULL, state, 1 };
+    const accel_optimizer_t adamw = { sizeof(adamw), .lr = 0.01f };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 0.1f,
+                                    .momentum = 0.5f };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
-    accel_loop_t loop = {
-        .steps = STEPS, .batch = SAMPLES / p->world, .seed = 5, .out_dir = p->dir
-    };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
+    accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = SAMPLES / p->world,
+                          .seed = 5, .out_dir = p->dir };
 
     snprintf(config, sizeof(config), "%s.yaml", p->dir);
     if (accel_open(&k->run, &o, err))

@@ -25,9 +25,8 @@ static void rig_open(struct number_run *k)
 
 static void rig_prepare(struct number_run *k, int accumulate)
 {
-    const accel_loop_t loop = {
-        .steps = 100, .batch = 1, .accumulate = accumulate, .out_dir = dir
-    };
+    const accel_loop_t loop = { sizeof(loop), .steps = 100, .batch = 1,
+                                .accumulate = accumulate, .out_dir = dir };
 
     tap_ok(!number_open(k, config) && !accel_prepare_all(k->run, &loop, &k->err),
            "prepared %s", k->err.text);
@@ -78,12 +77,15 @@ static void test_models(void)
 static void test_optimizers(void)
 {
     static const char *const twice[] = { "m", "m" };
-    const accel_optimizer_t adamw = { 0 }, bad = { .lr = -1 };
-    const accel_own_optim_t empty = { 0 };
-    const accel_optimizer_t narrow = { .moments = ACCEL_MOMENTS_8BIT };
-    const accel_own_optim_t own = { (void (*)(void *, const accel_piece_t *))abort,
+    const accel_optimizer_t adamw = { .bytes = sizeof(adamw) },
+                            bad = { sizeof(bad), .lr = -1 };
+    const accel_own_optim_t empty = { .bytes = sizeof(empty) };
+    const accel_optimizer_t narrow = { sizeof(narrow), .moments = ACCEL_MOMENTS_8BIT };
+    const accel_own_optim_t own = { sizeof(own),
+                                    (void (*)(void *, const accel_piece_t *))abort,
                                     NULL, NULL, 0 };
-    accel_own_optim_t same = { (void (*)(void *, const accel_piece_t *))abort, NULL,
+    accel_own_optim_t same = { sizeof(same),
+                               (void (*)(void *, const accel_piece_t *))abort, NULL,
                                twice, 2 };
     accel_module_t *both[2];
     struct number_run k;
@@ -127,9 +129,9 @@ static void test_optimizers(void)
 
 static void test_prepare(void)
 {
-    const accel_optimizer_t adamw = { 0 };
-    const accel_loop_t loop = { .steps = 1, .batch = 1, .out_dir = dir };
-    const accel_job_t job = { .steps = 1, .batch = 1, .out_dir = dir };
+    const accel_optimizer_t adamw = { .bytes = sizeof(adamw) };
+    const accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1, .out_dir = dir };
+    const accel_job_t job = { sizeof(job), .steps = 1, .batch = 1, .out_dir = dir };
     struct number_run k;
 
     rig_open(&k);
@@ -153,7 +155,8 @@ static void test_prepare(void)
     tap_ok(says(&k, "added after the run was prepared"), "a late optimizer");
     accel_model_freeze(k.run, NULL, 1, &k.err);
     tap_ok(says(&k, "the module is no model"), "no model is frozen");
-    accel_last_step(k.run, &(accel_step_info_t){ 0 }, &k.err);
+    accel_last_step(k.run, &(accel_step_info_t){ .bytes = sizeof(accel_step_info_t) },
+                    &k.err);
     tap_ok(says(&k, "no step has been done"), "no last step");
     accel_accumulate(k.run, 0, &k.err);
     tap_ok(says(&k, "0 micro-batches"), "no micro-batches");
@@ -178,7 +181,7 @@ static void test_prepare(void)
 
 static void test_steps(void)
 {
-    accel_step_info_t info;
+    accel_step_info_t info = { .bytes = sizeof(info) };
     int updated = -1;
     struct number_run k;
 
@@ -217,7 +220,7 @@ static void test_steps(void)
 
 static void test_clipping(void)
 {
-    accel_step_info_t info = { 0 };
+    accel_step_info_t info = { .bytes = sizeof(info) };
     double norm = 0;
     struct number_run k;
 
@@ -338,10 +341,11 @@ static void own_update(void *user, const accel_piece_t *p)
 static void test_own(void)
 {
     static const char *const state[] = { "calls" };
-    static const accel_own_optim_t own = { own_update, NULL, state, 1 };
+    static const accel_own_optim_t own = { sizeof(own), own_update, NULL, state, 1 };
     const accel_group_t half = { .match = "a/*", .lr_scale = 0.5f, .weight_decay = 2 };
-    const accel_optimizer_t settings = { .lr = 1, .groups = &half, .group_count = 1 };
-    const accel_loop_t loop = { .steps = 9, .batch = 1, .out_dir = dir };
+    const accel_optimizer_t settings = { sizeof(settings), .lr = 1, .groups = &half,
+                                         .group_count = 1 };
+    const accel_loop_t loop = { sizeof(loop), .steps = 9, .batch = 1, .out_dir = dir };
     struct number_run k;
 
     rig_open(&k);
@@ -451,10 +455,11 @@ static accel_status_t same_values(const void *attr, const accel_array_t *in, int
 /* A failure between the layout and the shards: parameters have a place, and no values. */
 static void test_after_failure(void)
 {
-    static const accel_op_t same = { "same", same_shape, same_values, NULL };
+    static const accel_op_t same = { sizeof(same), "same", same_shape, same_values,
+                                     NULL };
     const accel_group_t nobody = { .match = "nobody" };
-    const accel_optimizer_t sgd = { .groups = &nobody, .group_count = 1 };
-    const accel_loop_t loop = { .steps = 1, .batch = 1, .out_dir = dir };
+    const accel_optimizer_t sgd = { sizeof(sgd), .groups = &nobody, .group_count = 1 };
+    const accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1, .out_dir = dir };
     const int64_t dims[] = { 1, 1 };
     const float one = 1;
     accel_tensor_t *in;

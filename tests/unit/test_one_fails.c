@@ -284,7 +284,8 @@ struct net {
 
 static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
-    static const accel_op_t copy = { "copy", same_shape, copy_forward, copy_backward };
+    static const accel_op_t copy = { sizeof(copy), "copy", same_shape, copy_forward,
+                                     copy_backward };
     const struct net *net = accel_module_state(m);
     const int64_t impossible[] = { 5, 7, 11 };
     accel_tensor_t *y = accel_linear(in[0], net->weight, NULL, ACCEL_ACT_NONE);
@@ -308,7 +309,8 @@ static accel_status_t open_data(struct program *p, accel_error_t *err)
     static const enum function held = FETCH_EVALUATE, main = FETCH,
                                apart = FETCH_LOADER;
     const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
-    const accel_iterable_t stream = { .next = stream_next, .rewind = stream_rewind };
+    const accel_iterable_t stream = { sizeof(stream), .next = stream_next,
+                                      .rewind = stream_rewind };
     const bool iterable = now->which == NEXT || now->which == REWIND;
     accel_status_t st = accel_dataset_new(
         &p->data, SAMPLES * MOST_RANKS, &field, 1, fetch,
@@ -323,12 +325,10 @@ static accel_status_t open_data(struct program *p, accel_error_t *err)
 
 static accel_status_t open_loader(struct program *p, accel_error_t *err)
 {
-    accel_loader_options_t o = { .batch = 4,
-                                 .prefetch = now->prefetch,
-                                 .split_batches = false,
-                                 .dispatch_batches = now->dispatch
-                                                         ? ACCEL_DISPATCH_ON
-                                                         : ACCEL_DISPATCH_OFF };
+    accel_loader_options_t o = {
+        sizeof(o), .batch = 4, .prefetch = now->prefetch, .split_batches = false,
+        .dispatch_batches = now->dispatch ? ACCEL_DISPATCH_ON : ACCEL_DISPATCH_OFF
+    };
 
     if (now->which == INDEX) {
         o.sampler = ACCEL_SAMPLER_OWN;
@@ -346,19 +346,15 @@ static accel_status_t open_loader(struct program *p, accel_error_t *err)
 static accel_status_t build(struct program *p, accel_error_t *err)
 {
     static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
-    static const accel_own_optim_t own = { own_update, NULL, NULL, 0 };
-    static const accel_sink_t sink = { "own",      open_sink, write_sink,
-                                       flush_sink, NULL,      NULL };
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 0.01f };
+    static const accel_own_optim_t own = { sizeof(own), own_update, NULL, NULL, 0 };
+    static const accel_sink_t sink = { sizeof(sink), "own", open_sink, write_sink,
+                                       flush_sink,   NULL,  NULL };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 0.01f };
     const accel_init_t init = { ACCEL_INIT_NORMAL, 0.1f };
-    const accel_job_t job = { .data = p->data,
-                              .optimizer = sgd,
-                              .steps = STEPS,
-                              .batch = 2,
-                              .out_dir = now->dir };
-    const accel_loop_t loop = {
-        .data = p->data, .steps = STEPS, .batch = 2, .out_dir = now->dir
-    };
+    const accel_job_t job = { sizeof(job),    .data = p->data, .optimizer = &sgd,
+                              .steps = STEPS, .batch = 2,      .out_dir = now->dir };
+    const accel_loop_t loop = { sizeof(loop), .data = p->data, .steps = STEPS,
+                                .batch = 2, .out_dir = now->dir };
     const int64_t dims[] = { 3, WIDTH };
     accel_job_t with_model = job;
 
@@ -386,7 +382,7 @@ static accel_status_t build(struct program *p, accel_error_t *err)
 
 static accel_status_t open_program(struct program *p, accel_error_t *err)
 {
-    const accel_options_t o = { .config_file = now->config, .threads = 1 };
+    const accel_options_t o = { sizeof(o), .config_file = now->config, .threads = 1 };
     accel_status_t st = accel_open(&p->run, &o, err);
 
     my_run = p->run;

@@ -218,7 +218,8 @@ static accel_tensor_t *check_forward(struct check *k, struct graph *g)
         return accel_linear(t0, t1, t2, ACCEL_ACT_GELU);
     case ATTENTION:
         return accel_attention(t0, NULL, NULL,
-                               &(accel_attention_t){ .heads = c->d, .causal = 1 });
+                               &(accel_attention_t){ sizeof(accel_attention_t),
+                                                     .heads = c->d, .causal = 1 });
     case ADD:
         return accel_add(t0, t1);
     case TWICE:

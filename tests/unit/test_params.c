@@ -176,8 +176,8 @@ static void test_run(const char *config)
     const accel_field_t field = { ACCEL_F32, 1, { 2 } };
     const int64_t three[] = { 3 }, row[] = { 1, 2 };
     const accel_init_t ones = { ACCEL_INIT_ONES, 0 };
-    accel_options_t o = { .config_file = config, .threads = 1 };
-    accel_job_t j = { .steps = 2, .batch = 1, .out_dir = dir };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
+    accel_job_t j = { sizeof(j), .steps = 2, .batch = 1, .out_dir = dir };
     accel_error_t err = { 0 };
     accel_tensor_t *batch[1];
     accel_t *run = NULL;

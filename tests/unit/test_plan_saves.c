@@ -129,10 +129,10 @@ static accel_status_t open_run(const struct scene *c, int vocab, accel_t **run_o
                                          .context = 8,
                                          .vocab = vocab,
                                          .tied = 1 };
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    accel_loop_t loop = { .steps = 1, .batch = 1, .seed = 1 };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1, .seed = 1 };
     char config[192];
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_module_t *model;
 
     snprintf(config, sizeof(config), "%s.yaml", c->path);

@@ -64,15 +64,15 @@ accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t n,
 /* 5 x 3 is worth a rank of 1 here. */
 static accel_powersgd_t rule_of(const struct scene *p)
 {
-    return (accel_powersgd_t){
-        .start = p->start, .least = 1.5, .batched = p->batched, .cold = p->cold
-    };
+    return (accel_powersgd_t){ sizeof(accel_powersgd_t), .start = p->start,
+                               .least = 1.5, .batched = p->batched, .cold = p->cold };
 }
 
 static accel_status_t powersgd_run_open(struct net_run *k, const struct scene *p,
                                         accel_error_t *err)
 {
-    const accel_accumulation_t each = { .every = 2, .sync_each_batch = 1 };
+    const accel_accumulation_t each = { sizeof(each), .every = 2,
+                                        .sync_each_batch = 1 };
     const accel_powersgd_t rule = rule_of(p);
     accel_status_t st = run_net_open(k, p->dir, RATE, err);
 
@@ -353,7 +353,8 @@ static struct net_run opened(const char *dir, const char *strategy, const char *
 
 static void test_refused(void)
 {
-    const accel_powersgd_t rule = { 0 }, bad = { .rank = -1 };
+    const accel_powersgd_t rule = { .bytes = sizeof(rule) },
+                           bad = { sizeof(bad), .rank = -1 };
     struct scene p = { .world = 1, .compressed = true };
     accel_error_t err = { 0 };
     struct net_run k = opened("sharded", "FULL_SHARD", NULL);

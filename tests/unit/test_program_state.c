@@ -403,12 +403,16 @@ static int part_rank(struct boot *b, void *arg)
     const accel_rename_t twice[] = { { "h.0.", "h.1." } };
     const accel_rename_t away[] = { { NAME, "elsewhere" } };
     const accel_rename_t shape[] = { { BIAS, "ln_f.weight" } };
-    accel_part_t one = { .match = NAME },
-                 moved = { .match = "h.0.*", .rename = swap, .rename_count = 2 },
-                 strict = moved, both = { .rename = twice, .rename_count = 1 },
-                 gone = { .rename = away, .rename_count = 1, .strict = 1 },
-                 wrong = { .match = BIAS, .rename = shape, .rename_count = 1 };
-    accel_part_report_t report = { 0 };
+    accel_part_t one = { sizeof(one), .match = NAME },
+                 moved = { sizeof(moved), .match = "h.0.*", .rename = swap,
+                           .rename_count = 2 },
+                 strict = moved,
+                 both = { sizeof(both), .rename = twice, .rename_count = 1 },
+                 gone = { sizeof(gone), .rename = away, .rename_count = 1,
+                          .strict = 1 },
+                 wrong = { sizeof(wrong), .match = BIAS, .rename = shape,
+                           .rename_count = 1 };
+    accel_part_report_t report = { .bytes = sizeof(report) };
     struct program p = { 0 };
     accel_t run = { 0 };
     accel_error_t err = { 0 };
@@ -498,8 +502,8 @@ out:
 /* The weights of that checkpoint, exported to safetensors and imported again. */
 static int imported_rank(struct boot *b, void *arg)
 {
-    const accel_part_t all = { .strict = 1 };
-    accel_part_report_t report = { 0 };
+    const accel_part_t all = { sizeof(all), .strict = 1 };
+    accel_part_report_t report = { .bytes = sizeof(report) };
     struct program p = { 0 };
     accel_t run = { 0 };
     accel_error_t err = { 0 };
@@ -609,13 +613,14 @@ static accel_t *open_life(const char *config, struct program *p, accel_unit_t **
     static char out[300];
     const int64_t four[] = { 4 };
     const accel_init_t zeros = { ACCEL_INIT_ZEROS, 0 };
-    accel_options_t o = { .config_file = config, .threads = 1 };
-    accel_job_t j = { .steps = 20, .batch = 4, .out_dir = out };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
+    accel_job_t j = { sizeof(j), .steps = 20, .batch = 4, .out_dir = out };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
     snprintf(out, sizeof(out), "%s/life", root);
-    j.optimizer = (accel_optimizer_t){ .kind = ACCEL_ADAMW, .lr = 0.1f };
+    j.optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t), .kind = ACCEL_ADAMW,
+                                        .lr = 0.1f };
     p->size = 1;
     tap_ok(!accel_open(&run, &o, &err) &&
                !accel_register(run, "common", 2, ACCEL_STATE_COMMON, save_common,

@@ -106,7 +106,7 @@ static bool golden_batch(accel_t *run, accel_loader_t *l, char *const field[6], 
 /* The same line from a loader of the run. */
 static void golden_loader(accel_t *run, char *const field[6])
 {
-    accel_loader_options_t o = { 0 };
+    accel_loader_options_t o = { .bytes = sizeof(o) };
     struct counter c = { .fails = -1 };
     accel_error_t err = { 0 };
     accel_loader_t *l = NULL;

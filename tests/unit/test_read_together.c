@@ -282,7 +282,8 @@ static accel_status_t save_step(struct comm *c, const struct mine *m, int64_t st
                                 accel_error_t *err)
 {
     const accel_ckpt_coll_t coll = state_collectives(c);
-    const accel_ckpt_save_t save = { .root = root,
+    const accel_ckpt_save_t save = { sizeof(save),
+                                     .root = root,
                                      .step = step,
                                      .owner = "test",
                                      .run_id = "together",

@@ -283,9 +283,10 @@ static accel_status_t scale_backward(const void *attr, const accel_array_t *in, 
     return ACCEL_OK;
 }
 
-static const accel_op_t scale_op = { "scale", scale_shape, scale_forward,
-                                     scale_backward };
-static const accel_op_t no_forward = { "empty", scale_shape, NULL, NULL };
+static const accel_op_t scale_op = { sizeof(scale_op), "scale", scale_shape,
+                                     scale_forward, scale_backward };
+static const accel_op_t no_forward = { sizeof(no_forward), "empty", scale_shape, NULL,
+                                       NULL };
 
 struct own {
     accel_tensor_t *gain, *other, *head;

@@ -65,15 +65,16 @@ static void rig_open(struct rig *k, const char *out)
     static const accel_class_t cls = { "Net", net_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     static const int64_t width = WIDTH;
-    accel_options_t o = {
-        .config_file = k->config, .run_name = "helped", .threads = 1, .log = keep_line
-    };
+    static const accel_optimizer_t adamw = { sizeof(adamw), .lr = 0.1f };
+    accel_options_t o = { sizeof(o), .config_file = k->config, .run_name = "helped",
+                          .threads = 1, .log = keep_line };
     accel_error_t err = { 0 };
 
     said[0] = '\0';
     snprintf(k->out, sizeof(k->out), "%s/%s", k->dir, out);
-    k->job = (accel_job_t){ .steps = 4, .batch = BATCH, .seed = 77, .out_dir = k->out };
-    k->job.optimizer.lr = 0.1f;
+    k->job =
+        (accel_job_t){ sizeof(accel_job_t), .optimizer = &adamw, .steps = 4,
+                       .batch = BATCH,      .seed = 77,          .out_dir = k->out };
     if (accel_dataset_new(&k->job.data, SAMPLES, &field, 1, net_fetch, NULL, 0.25,
                           &err) ||
         accel_open(&k->run, &o, &err)) {
@@ -290,7 +291,7 @@ static accel_tensor_t *other_forward(accel_module_t *m, accel_tensor_t *const *i
 static void objects_open(struct rig *k, const char *out, int models)
 {
     static const accel_class_t cls = { "Other", other_forward, 0 };
-    accel_loop_t loop = { .steps = 4, .batch = BATCH, .seed = 77 };
+    accel_loop_t loop = { sizeof(loop), .steps = 4, .batch = BATCH, .seed = 77 };
     accel_error_t err = { 0 };
     accel_module_t *other;
 
@@ -304,7 +305,7 @@ static void objects_open(struct rig *k, const char *out, int models)
     loop.out_dir = k->out;
     tap_ok(!accel_model_add(k->run, models > 1 ? "net" : "", judged[0], &err) &&
                (models < 2 || !accel_model_add(k->run, "other", other, &err)) &&
-               accel_optim_add(k->run, "o", &judged[0], 1, &k->job.optimizer, &err) &&
+               accel_optim_add(k->run, "o", &judged[0], 1, k->job.optimizer, &err) &&
                !accel_prepare_all(k->run, &loop, &err),
            "a run of %d models %s", models, err.text);
 }
@@ -346,7 +347,7 @@ static void test_evaluate(struct rig *k)
  * mode, and there with another loop of the program. */
 static double shortest_step(struct rig *k, bool before, bool mode, double *data_out)
 {
-    accel_step_info_t info = { 0 };
+    accel_step_info_t info = { .bytes = sizeof(info) };
     accel_tensor_t *batch[1];
     accel_error_t err = { 0 };
     double loss, least = INFINITY;
@@ -446,7 +447,8 @@ static accel_status_t tracked_write(void *user, int64_t step, double time,
 static void test_regions(struct rig *k)
 {
     struct tracked t = { 0 };
-    accel_sink_t sink = { .name = "t", .write = tracked_write, .user = &t };
+    accel_sink_t sink = { sizeof(sink), .name = "t", .write = tracked_write,
+                          .user = &t };
     accel_error_t err = { 0 };
 
     rig_open(k, "regions");
@@ -570,7 +572,7 @@ static void test_seed(struct rig *k)
 static void test_info(struct rig *k)
 {
     accel_error_t err = { 0 };
-    accel_info_t i;
+    accel_info_t i = { .bytes = sizeof(i) };
     char host[256] = "";
 
     gethostname(host, sizeof(host) - 1);
@@ -600,13 +602,13 @@ static void test_info(struct rig *k)
 /* Options are a program's to leave out: all of them, or each of their texts. */
 static void test_no_options(const struct rig *k)
 {
-    const accel_options_t empty = { 0 };
+    const accel_options_t empty = { .bytes = sizeof(empty) };
     const accel_options_t *const options[] = { NULL, &empty };
 
     setenv("ACCEL_CONFIG", k->config, 1);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(options); i++) {
         accel_error_t err = { 0 };
-        accel_info_t info;
+        accel_info_t info = { .bytes = sizeof(info) };
         accel_t *run = NULL;
 
         tap_ok(!accel_open(&run, options[i], &err) && !accel_info(run, &info, &err) &&

@@ -197,24 +197,27 @@ static accel_status_t life_open(struct life *l, accel_error_t *err)
 {
     static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { 1 } };
-    const accel_iterable_t stream = { .next = stream_next,
-                                      .rewind = stream_rewind,
-                                      .samples = waits_earlier() || now->then == ENDS
-                                                     ? 0
-                                                     : stream_end };
-    const accel_options_t o = { .config_file = config, .threads = 1 };
+    const accel_iterable_t stream = {
+        sizeof(stream), .next = stream_next, .rewind = stream_rewind,
+        .samples = waits_earlier() || now->then == ENDS ? 0 : stream_end
+    };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     const accel_loader_options_t options = {
+        sizeof(options),
         .batch = BATCH,
         .sampler = now->which < NEXT ? ACCEL_SAMPLER_SEQUENTIAL : 0,
         .prefetch = now->prefetch,
         .dispatch_batches = now->dispatch,
     };
     const int64_t dims[] = { 1, 1 };
-    accel_job_t job = { .steps = STEPS,
+    accel_job_t job = { sizeof(job),
+                        .steps = STEPS,
                         .batch = BATCH,
                         .accumulate = now->every,
                         .out_dir = dir,
-                        .optimizer = { .kind = ACCEL_SGD, .lr = 1e-3f } };
+                        .optimizer =
+                            &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                  .kind = ACCEL_SGD, .lr = 1e-3f } };
     accel_status_t st = accel_open(&l->run, &o, err);
 
     if (!st)

@@ -49,10 +49,9 @@ static int no_commit(const char *call, const char *name, int fd)
 static accel_status_t train(const char *name, int stop, accel_error_t *err)
 {
     static const int64_t one[] = { 1 };
-    accel_options_t o = {
-        .config_file = config, .run_name = "last", .threads = 1, .log = log_line
-    };
-    accel_job_t j = { .steps = 2, .batch = 4, .seed = 3 };
+    accel_options_t o = { sizeof(o), .config_file = config, .run_name = "last",
+                          .threads = 1, .log = log_line };
+    accel_job_t j = { sizeof(j), .steps = 2, .batch = 4, .seed = 3 };
     accel_status_t st;
     accel_unit_t *u = NULL;
     accel_t *run = NULL;
@@ -60,7 +59,8 @@ static accel_status_t train(const char *name, int stop, accel_error_t *err)
 
     snprintf(out, sizeof(out), "%s/%s", dir, name);
     j.out_dir = out;
-    j.optimizer = (accel_optimizer_t){ .kind = ACCEL_SGD, .lr = 0.5f };
+    j.optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t), .kind = ACCEL_SGD,
+                                        .lr = 0.5f };
     st = accel_open(&run, &o, err);
     if (!st) {
         u = accel_unit_new(run, "a", err);

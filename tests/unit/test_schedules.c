@@ -31,9 +31,8 @@ static int wrong;
 
 static accel_status_t prepare(struct number_run *k, int accumulate)
 {
-    const accel_loop_t loop = {
-        .steps = 1000, .batch = 1, .accumulate = accumulate, .out_dir = out_dir
-    };
+    const accel_loop_t loop = { sizeof(loop), .steps = 1000, .batch = 1,
+                                .accumulate = accumulate, .out_dir = out_dir };
 
     return accel_prepare_all(k->run, &loop, &k->err);
 }
@@ -65,11 +64,13 @@ struct row {
 static int row_main(struct boot *b, void *arg)
 {
     const struct row *r = arg;
+    accel_schedule_t set = r->set;
     struct number_run k;
 
+    set.bytes = sizeof(set);
     open_world_join(b);
     number_open(&k, config);
-    accel_schedule_add(k.oa, &r->set, &k.err);
+    accel_schedule_add(k.oa, &set, &k.err);
     prepare(&k, 1);
     for (int i = 0; i < 6 && r->after[i] >= 0; i++) {
         number_micro(&k, k.a, 1);
@@ -112,10 +113,12 @@ static double stairs(void *user, int64_t position)
 
 static int two = 2;
 static const accel_schedule_t plan[] = {
-    { .kind = ACCEL_SCHEDULE_COSINE, .steps = 6, .warmup = 2, .first = 1, .end = 0.1 },
-    { .kind = ACCEL_SCHEDULE_OWN, .own = stairs, .user = &two },
-    { .kind = ACCEL_SCHEDULE_INVERSE_SQRT, .warmup = 3 },
-    { .kind = ACCEL_SCHEDULE_LINEAR, .steps = 7, .end = 0.5 },
+    { sizeof(accel_schedule_t), .kind = ACCEL_SCHEDULE_COSINE, .steps = 6, .warmup = 2,
+      .first = 1, .end = 0.1 },
+    { sizeof(accel_schedule_t), .kind = ACCEL_SCHEDULE_OWN, .own = stairs,
+      .user = &two },
+    { sizeof(accel_schedule_t), .kind = ACCEL_SCHEDULE_INVERSE_SQRT, .warmup = 3 },
+    { sizeof(accel_schedule_t), .kind = ACCEL_SCHEDULE_LINEAR, .steps = 7, .end = 0.5 },
 };
 
 /* Two optimizers, each with one of the plan; every second step of the second is its
@@ -133,7 +136,7 @@ static int rates_main(struct boot *b, void *arg)
     accel_schedule_add(k.ob, &set[1], &k.err);
     prepare(&k, 1);
     for (int i = 0; i < 7; i++) {
-        accel_step_info_t info = { 0 };
+        accel_step_info_t info = { .bytes = sizeof(info) };
         const float want[] = { (float)schedule_rate(&full[0], 1, i),
                                (float)schedule_rate(&full[1], 1, i) };
 
@@ -172,8 +175,9 @@ static int broken_main(struct boot *b, void *arg)
     open_world_join(b);
     number_open(&k, config);
     accel_schedule_add(k.oa,
-                       &(accel_schedule_t){
-                           .kind = ACCEL_SCHEDULE_OWN, .own = breaks, .user = &k.run },
+                       &(accel_schedule_t){ sizeof(accel_schedule_t),
+                                            .kind = ACCEL_SCHEDULE_OWN, .own = breaks,
+                                            .user = &k.run },
                        &k.err);
     prepare(&k, 1);
     for (int i = 0; i < 3; i++) {
@@ -218,8 +222,9 @@ static void spoil(void *user, const char *name, float *gradient, int64_t first,
 /* A skipped step moves neither the schedule nor the count of steps. */
 static void test_skipped(void)
 {
-    const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR, .steps = 4 };
-    accel_step_info_t info = { 0 };
+    const accel_schedule_t linear = { sizeof(linear), .kind = ACCEL_SCHEDULE_LINEAR,
+                                      .steps = 4 };
+    accel_step_info_t info = { .bytes = sizeof(info) };
     bool on = true;
     struct number_run k;
 
@@ -253,7 +258,8 @@ static void test_skipped(void)
 static double meddle(void *user, int64_t position)
 {
     struct number_run *k = user;
-    const accel_loop_t loop = { .steps = 1, .batch = 1, .out_dir = out_dir };
+    const accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1,
+                                .out_dir = out_dir };
 
     if (position != 1)
         return 1;
@@ -269,9 +275,8 @@ static double meddle(void *user, int64_t position)
 static void test_inside(void)
 {
     struct number_run k;
-    const accel_schedule_t own = { .kind = ACCEL_SCHEDULE_OWN,
-                                   .own = meddle,
-                                   .user = &k };
+    const accel_schedule_t own = { sizeof(own), .kind = ACCEL_SCHEDULE_OWN,
+                                   .own = meddle, .user = &k };
 
     number_open(&k, config);
     accel_schedule_add(k.oa, &own, &k.err);
@@ -287,6 +292,7 @@ static void test_inside(void)
 static void test_plateau(void)
 {
     const accel_schedule_t set = {
+        sizeof(set),
         .kind = ACCEL_SCHEDULE_PLATEAU,
         .plateau = { .factor = 0.5, .patience = 1 },
     };
@@ -319,8 +325,9 @@ static void refuses(accel_status_t st, const struct number_run *k, const char *t
 
 static void test_refused(void)
 {
-    const accel_schedule_t constant = { 0 }, linear = { .kind = ACCEL_SCHEDULE_LINEAR };
-    const accel_schedule_t moves = { .move = (accel_schedule_move_t)3 };
+    const accel_schedule_t constant = { .bytes = sizeof(constant) },
+                           linear = { sizeof(linear), .kind = ACCEL_SCHEDULE_LINEAR };
+    const accel_schedule_t moves = { sizeof(moves), .move = (accel_schedule_move_t)3 };
     struct number_run k;
 
     number_open(&k, config);
@@ -348,9 +355,12 @@ static void test_refused(void)
 /* A run whose first model is that of a job. */
 static void test_job(const accel_schedule_t *set, int warmup, accel_status_t want)
 {
-    const accel_options_t o = { .config_file = config, .threads = 1 };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_schedule_t full = set ? schedule_defaults(*set) : schedule_of_job(warmup, 8);
-    accel_job_t job = { .optimizer = { .kind = ACCEL_SGD, .lr = 0.5f },
+    accel_job_t job = { sizeof(job),
+                        .optimizer =
+                            &(accel_optimizer_t){ sizeof(accel_optimizer_t),
+                                                  .kind = ACCEL_SGD, .lr = 0.5f },
                         .steps = 8,
                         .warmup = warmup,
                         .batch = 1,
@@ -368,7 +378,7 @@ static void test_job(const accel_schedule_t *set, int warmup, accel_status_t wan
     tap_is_int(accel_prepare(k.run, &job, &k.err), want, "a job: %s", k.err.text);
     k.oa = accel_optim_find(k.run, "");
     for (int i = 0; want == ACCEL_OK && i < 8; i++) {
-        accel_step_info_t info = { 0 };
+        accel_step_info_t info = { .bytes = sizeof(info) };
 
         accel_next_samples(k.run, NULL, 1, &k.err);
         accel_finish_backward(k.run, 1, &k.err);
@@ -398,11 +408,11 @@ static int life_main(struct boot *b, void *arg)
 {
     struct lifetime *l = arg;
     const accel_schedule_t plateau = {
+        sizeof(plateau),
         .kind = ACCEL_SCHEDULE_PLATEAU,
         .plateau = { .factor = 0.5, .patience = 1 },
     };
-    const accel_schedule_t calls = { .kind = l->kind,
-                                     .steps = 20,
+    const accel_schedule_t calls = { sizeof(calls), .kind = l->kind, .steps = 20,
                                      .move = ACCEL_MOVE_BY_CALLS };
     struct number_run k;
 
@@ -416,7 +426,7 @@ static int life_main(struct boot *b, void *arg)
         return k.err.message == 982 ? 82 : 1;
     }
     for (int64_t i = accel_steps_done(k.run); i < l->until; i++) {
-        accel_step_info_t info = { 0 };
+        accel_step_info_t info = { .bytes = sizeof(info) };
 
         number_micro(&k, k.a, 1);
         number_push(&k, k.b, 1);
@@ -487,8 +497,10 @@ static void without(char *text, const char *line)
 
 static void test_old(void)
 {
-    const accel_schedule_t by[] = { { .move = ACCEL_MOVE_BY_STEPS },
-                                    { .move = ACCEL_MOVE_BY_CALLS } };
+    const accel_schedule_t by[] = {
+        { sizeof(accel_schedule_t), .move = ACCEL_MOVE_BY_STEPS },
+        { sizeof(accel_schedule_t), .move = ACCEL_MOVE_BY_CALLS }
+    };
     struct number_run k;
     char *text;
     size_t bytes;
@@ -521,7 +533,8 @@ static void test_old(void)
 
 int main(void)
 {
-    const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR, .steps = 8 };
+    const accel_schedule_t linear = { sizeof(linear), .kind = ACCEL_SCHEDULE_LINEAR,
+                                      .steps = 8 };
 
     run_folder_new(root);
     shared = fork_shared(sizeof(*shared));

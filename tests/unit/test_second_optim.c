@@ -98,8 +98,7 @@ static void pair_objects(struct pair *p, const struct scene *s, int place)
     accel_model_add(k->run, "a", k->a, &k->err);
     accel_model_add(k->run, "b", k->b, &k->err);
     for (int i = 0; i < 2; i++) {
-        const accel_optimizer_t o = { .kind = ACCEL_SGD,
-                                      .lr = 1,
+        const accel_optimizer_t o = { sizeof(o), .kind = ACCEL_SGD, .lr = 1,
                                       .momentum = s->deed == MOMENTUM && i == place
                                                       ? 0.5f
                                                       : 0 };
@@ -111,10 +110,10 @@ static void pair_objects(struct pair *p, const struct scene *s, int place)
 
 static void pair_open(struct pair *p, const struct scene *s, int place)
 {
-    static const accel_schedule_t linear = { .kind = ACCEL_SCHEDULE_LINEAR,
+    static const accel_schedule_t linear = { sizeof(linear),
+                                             .kind = ACCEL_SCHEDULE_LINEAR,
                                              .steps = STEPS };
-    const accel_loop_t loop = { .steps = STEPS,
-                                .batch = 1,
+    const accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = 1,
                                 .accumulate = s->deed == SYNC_EACH ? 2 : 1,
                                 .out_dir = p->dir };
     struct number_run *k = &p->k;
@@ -124,14 +123,18 @@ static void pair_open(struct pair *p, const struct scene *s, int place)
     if (s->deed == SCHEDULE)
         accel_schedule_add(p->o, &linear, &k->err);
     if (s->deed == AVERAGE || s->deed == AVERAGE_EARLY)
-        accel_ema(k->run, p->o, &(accel_ema_t){ .decay = 0.5 }, &k->err);
+        accel_ema(k->run, p->o, &(accel_ema_t){ sizeof(accel_ema_t), .decay = 0.5 },
+                  &k->err);
     if (s->deed == AVERAGE_ALL)
-        accel_ema(k->run, NULL, &(accel_ema_t){ .decay = 0.5 }, &k->err);
+        accel_ema(k->run, NULL, &(accel_ema_t){ sizeof(accel_ema_t), .decay = 0.5 },
+                  &k->err);
     if (s->deed == LOCAL)
         accel_local_sgd(k->run, 2, &k->err);
     accel_prepare_all(k->run, &loop, &k->err);
     if (s->deed == SYNC_EACH)
-        accel_accumulate_rule(k->run, &(accel_accumulation_t){ .sync_each_batch = 1 },
+        accel_accumulate_rule(k->run,
+                              &(accel_accumulation_t){ sizeof(accel_accumulation_t),
+                                                       .sync_each_batch = 1 },
                               &k->err);
     if (s->deed == CLIP)
         accel_optim_set_clip(p->o, 0.75f, &k->err);
@@ -219,7 +222,7 @@ static void pair_life(const struct scene *s, int place, double seen[STEPS][SEEN]
 
     pair_open(&p, s, place);
     for (int step = 0; step < STEPS; step++) {
-        accel_step_info_t info = { 0 };
+        accel_step_info_t info = { .bytes = sizeof(info) };
         double *to = seen[step];
 
         if (s->deed == AVERAGE_EARLY)

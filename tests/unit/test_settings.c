@@ -27,9 +27,8 @@ static void keep_line(void *user, accel_log_level_t level, const char *line)
 static accel_status_t open_with(const char *const *set, accel_t **run_out,
                                 accel_error_t *err)
 {
-    accel_options_t o = {
-        .config_file = config, .log = keep_line, .threads = 1, .set = set
-    };
+    accel_options_t o = { sizeof(o), .config_file = config, .log = keep_line,
+                          .threads = 1, .set = set };
 
     said[0] = '\0';
     *err = (accel_error_t){ 0 };
@@ -42,7 +41,7 @@ static void test_said(void)
                                        "mixed_precision=bf16", "accel.track=jsonl",
                                        NULL };
     accel_error_t err;
-    accel_info_t info;
+    accel_info_t info = { .bytes = sizeof(info) };
     accel_t *run = NULL;
 
     tap_ok(!open_with(set, &run, &err) && !accel_info(run, &info, &err) &&
@@ -85,7 +84,7 @@ static void test_unsaved(void)
 {
     static const char *const set[] = { "accel.checkpoint.save=false", NULL };
     char *text = calloc(1, 16 << 10);
-    accel_options_t o = { .threads = 1, .set = set };
+    accel_options_t o = { sizeof(o), .threads = 1, .set = set };
     struct config c;
     struct sigaction now;
     accel_error_t err = { 0 };

@@ -32,14 +32,9 @@ static const char *rows_of(int64_t step, const char *trainer, const char *object
                              .global_shape = { 1 },
                              .shape = { 1 },
                              .data = &one };
-    accel_ckpt_save_t s = { .root = root,
-                            .step = step,
-                            .owner = "1.0",
-                            .run_id = "r",
-                            .sharding = "NO_SHARD",
-                            .boxes = &box,
-                            .box_count = 1,
-                            .blobs = blob,
+    accel_ckpt_save_t s = { sizeof(s),      .root = root,   .step = step,
+                            .owner = "1.0", .run_id = "r",  .sharding = "NO_SHARD",
+                            .boxes = &box,  .box_count = 1, .blobs = blob,
                             .keep = 99 };
     static accel_error_t err;
     accel_ckpt_t *c = NULL;

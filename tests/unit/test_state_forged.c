@@ -55,9 +55,11 @@ static accel_status_t open_run(accel_t **run_out, const char *dir, accel_error_t
                                          .hidden = 32,
                                          .context = 8,
                                          .vocab = 32 };
-    const accel_optimizer_t adam = { .lr = 1e-3f };
-    const accel_loop_t loop = { .steps = 9, .batch = 1, .seed = 3, .out_dir = dir };
-    const accel_options_t o = { .config_file = config, .threads = 1, .log = note_log };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 1e-3f };
+    const accel_loop_t loop = { sizeof(loop), .steps = 9, .batch = 1, .seed = 3,
+                                .out_dir = dir };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1,
+                                .log = note_log };
     accel_module_t *m;
 
     said[0] = '\0';
@@ -148,7 +150,8 @@ static accel_status_t image_write(const struct image *m, const char *dir,
                                   accel_error_t *err)
 {
     const accel_ckpt_blob_t blob = { "trainer", m->blob, m->blob_bytes };
-    const accel_ckpt_save_t s = { .root = dir,
+    const accel_ckpt_save_t s = { sizeof(s),
+                                  .root = dir,
                                   .step = m->step,
                                   .owner = "forger",
                                   .run_id = m->run_id,

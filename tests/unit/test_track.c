@@ -602,7 +602,9 @@ static void own_close(void *user)
 
 static accel_sink_t own_sink(struct own *o)
 {
-    return (accel_sink_t){ "own", own_open, own_write, own_flush, own_close, o };
+    return (accel_sink_t){
+        sizeof(accel_sink_t), "own", own_open, own_write, own_flush, own_close, o
+    };
 }
 
 static void test_own(void)

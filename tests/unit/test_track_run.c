@@ -130,7 +130,7 @@ static void rig_open(struct rig *k, const char *config, const char *out)
     static const accel_class_t cls = { "Net", net_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     static const int64_t width = WIDTH;
-    accel_options_t o = { .config_file = k->config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = k->config, .threads = 1 };
     accel_error_t err = { 0 };
     char text[512];
 
@@ -138,7 +138,8 @@ static void rig_open(struct rig *k, const char *config, const char *out)
              config);
     run_folder_write(k->config, text);
     snprintf(k->out, sizeof(k->out), "%s/%s", k->dir, out);
-    k->job = (accel_job_t){ .steps = 2, .batch = BATCH, .out_dir = k->out };
+    k->job = (accel_job_t){ sizeof(accel_job_t), .steps = 2, .batch = BATCH,
+                            .out_dir = k->out };
     k->job.eval_every = 2;
     if (accel_dataset_new(&k->job.data, 64, &field, 1, net_fetch, NULL, 0.25, &err) ||
         accel_open(&k->run, &o, &err)) {
@@ -195,9 +196,10 @@ static double logged_loss(const struct rig *k)
 static void test_numbers(struct rig *k)
 {
     struct seen s = { 0 }, more = { .fails = true };
-    accel_sink_t sink = { "seen", seen_open, seen_write, seen_flush, seen_close, &s };
+    accel_sink_t sink = { sizeof(sink), "seen",     seen_open, seen_write,
+                          seen_flush,   seen_close, &s };
     const struct lines_writer *log_by;
-    accel_step_info_t last;
+    accel_step_info_t last = { .bytes = sizeof(last) };
     accel_error_t err = { 0 };
 
     rig_open(k, "  track: csv\n", "numbers");
@@ -249,7 +251,8 @@ static void test_numbers(struct rig *k)
 static void test_resumed(struct rig *k)
 {
     struct seen s = { 0 };
-    accel_sink_t sink = { "seen", seen_open, seen_write, seen_flush, seen_close, &s };
+    accel_sink_t sink = { sizeof(sink), "seen",     seen_open, seen_write,
+                          seen_flush,   seen_close, &s };
     accel_error_t err = { 0 };
 
     rig_open(k, "  track: none\n", "numbers");
@@ -270,7 +273,8 @@ static void test_resumed(struct rig *k)
 static void test_refused(struct rig *k)
 {
     struct seen s = { 0 };
-    accel_sink_t sink = { "seen", NULL, seen_write, NULL, NULL, &s }, no = sink;
+    accel_sink_t sink = { sizeof(sink), "seen", NULL, seen_write, NULL, NULL, &s },
+                 no = sink;
     accel_error_t err = { 0 };
     int added = 0;
 
@@ -283,7 +287,7 @@ static void test_refused(struct rig *k)
     tap_ok(accel_track_sink(k->run, &no, &err) == ACCEL_EINVAL &&
                strstr(err.text, "no name"),
            "%s", err.text);
-    no = (accel_sink_t){ .name = "x" };
+    no = (accel_sink_t){ sizeof(accel_sink_t), .name = "x" };
     tap_ok(accel_track_sink(k->run, &no, &err) == ACCEL_EINVAL &&
                strstr(err.text, "no write"),
            "%s", err.text);
@@ -306,7 +310,8 @@ static void test_refused(struct rig *k)
 static void test_other_rank(struct rig *k)
 {
     struct seen s = { 0 };
-    accel_sink_t sink = { "seen", seen_open, seen_write, seen_flush, seen_close, &s };
+    accel_sink_t sink = { sizeof(sink), "seen",     seen_open, seen_write,
+                          seen_flush,   seen_close, &s };
     accel_error_t err = { 0 };
 
     rig_open(k, "  track: csv\n  checkpoint: {save: false}\n", "other");

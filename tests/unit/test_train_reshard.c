@@ -114,14 +114,11 @@ static accel_status_t transfer(struct world *w, const struct job *j,
                                accel_ckpt_box_t *box, size_t n, accel_error_t *err)
 {
     const accel_ckpt_coll_t coll = state_collectives(w->comm);
-    accel_ckpt_save_t save = { .root = j->root,
-                               .step = 7,
-                               .owner = "test",
-                               .run_id = "reshard",
-                               .sharding = "FULL_SHARD",
-                               .boxes = box,
-                               .box_count = n,
-                               .keep = 1 };
+    accel_ckpt_save_t save = {
+        sizeof(save),    .root = j->root,     .step = 7,
+        .owner = "test", .run_id = "reshard", .sharding = "FULL_SHARD",
+        .boxes = box,    .box_count = n,      .keep = 1
+    };
     accel_ckpt_t *c = NULL;
     char dir[256];
     accel_status_t st;

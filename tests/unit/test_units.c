@@ -20,7 +20,8 @@ static char config[96];
 
 static accel_t *open_run(void)
 {
-    accel_options_t o = { .config_file = config, .run_name = "units", .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .run_name = "units",
+                          .threads = 1 };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
@@ -29,14 +30,18 @@ static accel_t *open_run(void)
     return run;
 }
 
+/* Of the last job_of. */
+static accel_optimizer_t trained;
+
 static accel_job_t job_of(const char *name, int64_t steps)
 {
     static char out[128];
-    accel_job_t j = { .steps = steps, .batch = 4, .seed = 3 };
+    accel_job_t j = { sizeof(j), .optimizer = &trained, .steps = steps, .batch = 4,
+                      .seed = 3 };
 
     snprintf(out, sizeof(out), "%s/%s", dir, name);
     j.out_dir = out;
-    j.optimizer = (accel_optimizer_t){ .kind = ACCEL_SGD, .lr = 0.5f };
+    trained = (accel_optimizer_t){ sizeof(trained), .kind = ACCEL_SGD, .lr = 0.5f };
     return j;
 }
 
@@ -261,11 +266,11 @@ static void test_resume(void)
 
         j = job_of("resume", 6);
         if (k == 0)
-            j.optimizer = (accel_optimizer_t){ .lr = 0.1f };
+            trained = (accel_optimizer_t){ sizeof(trained), .lr = 0.1f };
         if (k == 1)
-            j.optimizer.momentum = 0.5f;
-        j.optimizer.groups = group[k];
-        j.optimizer.group_count = group[k] != NULL;
+            trained.momentum = 0.5f;
+        trained.groups = group[k];
+        trained.group_count = group[k] != NULL;
         run = open_run();
         declare(run, u);
         memset(&err, 0, sizeof(err));
@@ -276,8 +281,8 @@ static void test_resume(void)
         accel_close(run, NULL);
     }
     j = job_of("frozen", 1);
-    j.optimizer.groups = &frozen;
-    j.optimizer.group_count = 1;
+    trained.groups = &frozen;
+    trained.group_count = 1;
     run = open_run();
     declare(run, u);
     tap_ok(!accel_prepare(run, &j, &err), "a frozen unit");
@@ -308,9 +313,9 @@ static void test_groups(void)
     accel_t *run = open_run();
     accel_tensor_t **a, **b;
 
-    j.optimizer.weight_decay = 0.125f;
-    j.optimizer.groups = groups;
-    j.optimizer.group_count = 2;
+    trained.weight_decay = 0.125f;
+    trained.groups = groups;
+    trained.group_count = 2;
     declare(run, u);
     tap_is_int(accel_prepare(run, &j, &err), ACCEL_OK, "two groups %s", err.text);
     a = run->units.unit[0].param;
@@ -337,8 +342,8 @@ static void test_group_rates(void)
     accel_unit_t *u = accel_unit_new(run, "g", &err);
     float by[2] = { 0 }, *g;
 
-    j.optimizer.groups = groups;
-    j.optimizer.group_count = 2;
+    trained.groups = groups;
+    trained.group_count = 2;
     accel_unit_param(u, "weight", 1, line, zeros, NULL, &err);
     accel_unit_param(u, "bias", 1, line, zeros, NULL, &err);
     tap_ok(!accel_prepare(run, &j, &err) && !accel_next_samples(run, NULL, 4, &err),
@@ -402,9 +407,8 @@ static accel_status_t mean_backward(const void *attr, const accel_array_t *in, i
     return ACCEL_OK;
 }
 
-static const accel_op_t mean_op = { .name = "mean_of_field",
-                                    .shape = scalar_shape,
-                                    .forward = mean_forward,
+static const accel_op_t mean_op = { sizeof(mean_op), .name = "mean_of_field",
+                                    .shape = scalar_shape, .forward = mean_forward,
                                     .backward = mean_backward };
 static accel_tensor_t *offset;
 
@@ -651,7 +655,7 @@ static void test_accumulation(void)
 /* A config for more processes than there are. */
 static void test_size(void)
 {
-    accel_options_t o = { .config_file = config, .threads = 1 };
+    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
     FILE *f = fopen(config, "w");

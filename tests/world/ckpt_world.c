@@ -265,14 +265,11 @@ accel_status_t world_save(const struct world *w, const char *root, int64_t step,
 {
     char text[64];
     accel_ckpt_blob_t blobs[2] = { { "trainer", text, 0 }, { "rng", "\0\1\2", 3 } };
-    accel_ckpt_save_t s = { .root = root,
-                            .step = step,
-                            .owner = "17.0",
-                            .run_id = "test run",
-                            .sharding = "FULL_SHARD",
-                            .blobs = blobs,
-                            .blob_count = 2,
-                            .keep = keep };
+    accel_ckpt_save_t s = {
+        sizeof(s),       .root = root,         .step = step,
+        .owner = "17.0", .run_id = "test run", .sharding = "FULL_SHARD",
+        .blobs = blobs,  .blob_count = 2,      .keep = keep
+    };
     accel_status_t st;
     struct state state;
 

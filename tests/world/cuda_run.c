@@ -78,7 +78,8 @@ accel_status_t cuda_run_open(accel_t **run_out, const char *config, accel_log_f 
                              accel_error_t *err)
 {
     char path[128];
-    const accel_options_t o = { .config_file = path, .log = log, .threads = 1 };
+    const accel_options_t o = { sizeof(o), .config_file = path, .log = log,
+                                .threads = 1 };
 
     snprintf(path, sizeof(path), "%s/%s", cuda_run_dir, config);
     return accel_open(run_out, &o, err);

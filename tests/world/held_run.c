@@ -74,10 +74,9 @@ uint64_t held_seed;
 
 accel_status_t begin(struct number_run *k, int64_t steps)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
-    const accel_loop_t loop = {
-        .steps = steps, .batch = 1, .seed = held_seed, .out_dir = out_dir
-    };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
+    const accel_loop_t loop = { sizeof(loop), .steps = steps, .batch = 1,
+                                .seed = held_seed, .out_dir = out_dir };
 
     trains = pthread_self();
     said[0] = '\0';

@@ -91,7 +91,7 @@ accel_dataset_t *counter_numbered(struct counter *c, int threads)
 
 accel_dataset_t *counter_stream(struct counter *c)
 {
-    accel_iterable_t source = { counter_next, counter_rewind, c,
+    accel_iterable_t source = { sizeof(source), counter_next, counter_rewind, c,
                                 c->announced ? c->samples : 0 };
     accel_dataset_t *d = NULL;
 

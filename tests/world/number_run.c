@@ -50,7 +50,7 @@ int number_config(const char *path, int world, int nodes, const char *strategy,
 
 accel_status_t number_models(struct number_run *k, const char *config)
 {
-    const accel_options_t o = { .config_file = config, .threads = 1 };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
 
     memset(k, 0, sizeof(*k));
     if (accel_open(&k->run, &o, &k->err))
@@ -62,7 +62,7 @@ accel_status_t number_models(struct number_run *k, const char *config)
 
 accel_status_t number_open(struct number_run *k, const char *config)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = 1 };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = 1 };
     const accel_status_t st = number_models(k, config);
 
     if (st)

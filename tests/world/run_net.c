@@ -155,7 +155,7 @@ float run_net_distance(const struct net_values *a, const struct net_values *b)
 accel_status_t run_net_begin(struct net_run *k, const char *path, accel_error_t *err)
 {
     char config[256];
-    const accel_options_t o = { .config_file = config, .threads = 1 };
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
 
     snprintf(config, sizeof(config), "%s.yaml", path);
     if (accel_open(&k->run, &o, err))
@@ -167,7 +167,8 @@ accel_status_t run_net_begin(struct net_run *k, const char *path, accel_error_t 
 accel_status_t run_net_open(struct net_run *k, const char *path, float rate,
                             accel_error_t *err)
 {
-    const accel_optimizer_t sgd = { .kind = ACCEL_SGD, .lr = rate, .momentum = 0.5f };
+    const accel_optimizer_t sgd = { sizeof(sgd), .kind = ACCEL_SGD, .lr = rate,
+                                    .momentum = 0.5f };
 
     if (run_net_begin(k, path, err))
         return err->code;
@@ -178,7 +179,7 @@ accel_status_t run_net_open(struct net_run *k, const char *path, float rate,
 accel_status_t run_net_prepare(const struct net_run *k, const char *path,
                                accel_error_t *err)
 {
-    const accel_loop_t loop = { .steps = NET_STEPS,
+    const accel_loop_t loop = { sizeof(loop), .steps = NET_STEPS,
                                 .batch = NET_SAMPLES / accel_world_size(k->run),
                                 .seed = NET_SEED,
                                 .out_dir = path };

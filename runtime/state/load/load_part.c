@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sized.h"
 #include "state/state.h"
 #include "training/ema.h"
 #include "training/moments_form.h"
@@ -30,7 +31,7 @@ struct target {
 /* One call on this rank. */
 struct part_load {
     accel_t *run;
-    const accel_part_t *part;
+    accel_part_t part;
     accel_ckpt_t *ckpt;
     struct target *target;
     size_t targets;
@@ -50,7 +51,8 @@ void accel_part_report_free(accel_part_report_t *r)
         free(r->unexpected[i]);
     free(r->missing);
     free(r->unexpected);
-    *r = (accel_part_report_t){ 0 };
+    r->missing = r->unexpected = NULL;
+    r->loaded = r->missing_count = r->unexpected_count = 0;
 }
 
 /* Appends a copy of `name`. */
@@ -185,9 +187,9 @@ static void take_scales(struct part_load *l, const char *source)
     struct target *t;
     char ours[1024];
 
-    if (l->part->match && fnmatch(l->part->match, name, 0) != 0)
+    if (l->part.match && fnmatch(l->part.match, name, 0) != 0)
         return;
-    renamed(l->part, name, ours, sizeof(ours));
+    renamed(&l->part, name, ours, sizeof(ours));
     t = find_target(l, ours, false);
     if (t)
         t->scales = source;
@@ -215,9 +217,9 @@ static accel_status_t match_all(struct part_load *l, accel_error_t *err)
         if (!is_buffer && strncmp(source, "model/", 6) != 0)
             continue;
         name = strchr(source, '/') + 1;
-        if (l->part->match && fnmatch(l->part->match, name, 0) != 0)
+        if (l->part.match && fnmatch(l->part.match, name, 0) != 0)
             continue;
-        renamed(l->part, name, ours, sizeof(ours));
+        renamed(&l->part, name, ours, sizeof(ours));
         t = find_target(l, ours, is_buffer);
         st =
             t ? match_target(t, wanted_type(l, t, dtype), source, name, dtype, ndim,
@@ -242,7 +244,7 @@ static accel_status_t check_strict(const struct part_load *l, const char *dir,
 {
     const accel_part_report_t *r = &l->report;
 
-    if (!l->part->strict || r->missing_count + r->unexpected_count == 0)
+    if (!l->part.strict || r->missing_count + r->unexpected_count == 0)
         return ACCEL_OK;
     return accel_fail_at(err, A0836, dir,
                          "the report lists all names; give a rename map or a match",
@@ -359,7 +361,7 @@ static accel_status_t load_part_of(struct part_load *l, const char *dir,
 {
     const accel_ckpt_coll_t coll = state_collectives(l->run->comm);
     char path[PATH_MAX];
-    accel_status_t st = run_agree(l->run, check_part(l->run, dir, l->part, err), err);
+    accel_status_t st = run_agree(l->run, check_part(l->run, dir, &l->part, err), err);
 
     ACCEL_TRY(st, state_dirs_find(l->run, dir, path, sizeof(path), err));
     if (st)
@@ -385,11 +387,14 @@ static accel_status_t load_part_of(struct part_load *l, const char *dir,
 accel_status_t accel_load_part(accel_t *run, const char *dir, const accel_part_t *part,
                                accel_part_report_t *report, accel_error_t *err)
 {
-    static const accel_part_t all = { 0 };
-    struct part_load l = { .run = run, .part = part ? part : &all };
+    const struct sized *type = SIZED(accel_part_report_t, unexpected_count);
+    struct part_load l = { .run = run };
     accel_error_t e = { 0 };
     accel_status_t st = run_trains(run, "accel_load_part", err);
 
+    ACCEL_TRY(st, sized_read(SIZED(accel_part_t, strict), &l.part, part, err));
+    if (report)
+        ACCEL_TRY(st, sized_check(type, report, err));
     if (st)
         return st;
     run->program.overwritten = false;
@@ -397,7 +402,7 @@ accel_status_t accel_load_part(accel_t *run, const char *dir, const accel_part_t
     accel_ckpt_close(l.ckpt);
     free(l.target);
     if (report)
-        *report = l.report;
+        sized_write(type, report, &l.report);
     else
         accel_part_report_free(&l.report);
     return st;
