@@ -160,7 +160,7 @@ nodist_man_MANS = $(main_pages)
 nodist_man3_MANS = $(api_pages)
 bashcompletiondir = $(datadir)/bash-completion/completions
 nodist_bashcompletion_DATA = cli/man/completions/accel
-nodist_pkgdata_DATA = schema/accel.schema.json
+nodist_pkgdata_DATA += schema/accel.schema.json
 # beside the examples as well, which name it as in the source
 nobase_nodist_doc_DATA = schema/accel.schema.json
 CLEANFILES += $(nodist_man_MANS) $(nodist_man3_MANS) $(nodist_bashcompletion_DATA) $(nodist_pkgdata_DATA)

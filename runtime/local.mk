@@ -61,3 +61,25 @@ libaccel_core_libs = $(PMIX_LIBS) $(UCX_LIBS) $(HWLOC_LIBS) $(XXHASH_LIBS) \
 libaccel_la_LIBADD = libaccel_core.la libaconfig.la libacommon.la libaccelckpt.la \
 	$(libaccel_core_libs)
 EXTRA_DIST += runtime/libaccel.map
+
+# The table of the public interface: structs with offsets and sizes, constants, functions.
+abi_headers = $(public_headers) checkpoint/accel_ckpt.h \
+	runtime/weights/safetensors/accel_safetensors.h
+noinst_PROGRAMS += abi_table
+nodist_abi_table_SOURCES = abi_table.c
+abi_table_LDADD =
+nodist_pkgdata_DATA = abi.json
+CLEANFILES += abi_table.c abi.json
+EXTRA_DIST += runtime/abi_table.awk
+abi_table.c: $(abi_headers) runtime/abi_table.awk
+	$(AM_V_GEN)$(AWK) -f $(srcdir)/runtime/abi_table.awk $(abi_headers:%=$(srcdir)/%) >$@.tmp && \
+	mv $@.tmp $@
+abi.json: abi_table$(EXEEXT)
+	$(AM_V_GEN)./abi_table$(EXEEXT) >$@.tmp && mv $@.tmp $@
+# What the first release promises: its headers and its table. Refused once it is out.
+update-abi: abi.json
+	@! git -C $(srcdir) describe --tags --match 'v*' >/dev/null 2>&1 || { \
+	    echo "a release is out: tests/data/abi/1 is what it promised" >&2; exit 1; }
+	$(MKDIR_P) $(srcdir)/tests/data/abi/1
+	cp abi.json $(abi_headers:%=$(srcdir)/%) $(srcdir)/tests/data/abi/1
+.PHONY: update-abi

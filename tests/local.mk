@@ -44,7 +44,8 @@ shell_tests += tests/t/0010-build-dist.t tests/t/0020-build-module.t \
 	tests/t/0015-build-bare.t tests/t/0030-build-install.t tests/t/0040-build-scripts.t tests/t/0050-build-arrows.t \
 	tests/t/0055-build-circles.t \
 	tests/t/0060-build-style.t tests/t/0065-build-names.t tests/t/0070-build-symbols.t \
-	tests/t/0085-tap-ends.t tests/t/0090-build-families.t
+	tests/t/0075-build-abi.t tests/t/0085-tap-ends.t tests/t/0090-build-families.t
+EXTRA_DIST += tests/data/abi
 # Installing links libaccel once more and moves it for a moment: after all other tests.
 tests/t/0030-build-install.log: $(filter-out tests/t/0030-build-install.log, $(TEST_LOGS))
 
