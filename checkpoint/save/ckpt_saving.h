@@ -63,9 +63,11 @@ struct accel_ckpt_saving {
 
 /* ---- save_steps.c ---------------------------------------------------------------- */
 
-/* NULL: there is no memory. accel_ckpt_save_free frees it. */
-struct accel_ckpt_saving *ckpt_saving_new(const accel_ckpt_save_t *s,
-                                          const accel_ckpt_coll_t *c);
+/* accel_ckpt_save_free frees it. `settings_out` gets the caller's, in today's size. */
+accel_status_t ckpt_saving_new(struct accel_ckpt_saving **saving_out,
+                               accel_ckpt_save_t *settings_out,
+                               const accel_ckpt_save_t *theirs,
+                               const accel_ckpt_coll_t *c, accel_error_t *err);
 /* Copies the paths. */
 accel_status_t ckpt_saving_paths(struct accel_ckpt_saving *g,
                                  const accel_ckpt_save_t *s, accel_error_t *err);

@@ -488,13 +488,14 @@ accel_status_t accel_ckpt_drain_begin(accel_ckpt_saving_t **saving_out,
                                       const accel_ckpt_coll_t *coll, accel_error_t *err)
 {
     const accel_ckpt_coll_t alone = { .rank = 0, .size = 1 }, *c = coll ? coll : &alone;
-    struct accel_ckpt_saving *g = ckpt_saving_new(s, c);
     accel_error_t own = { 0 }, *e = err ? err : &own;
-    accel_status_t st =
-        g ? prepare(g, name, s, e) : accel_fail_nomem(e, "a save", sizeof(*g));
+    struct accel_ckpt_saving *g = NULL;
+    accel_ckpt_save_t settings;
+    accel_status_t st = ckpt_saving_new(&g, &settings, s, c, e);
 
+    ACCEL_TRY(st, prepare(g, name, &settings, e));
     st = ckpt_agree(c, st, e);
-    ACCEL_TRY(st, begin_drain(g, s, c, e));
+    ACCEL_TRY(st, begin_drain(g, &settings, c, e));
     if (st)
         accel_ckpt_save_free(g);
     else

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/sized.h"
 #include "manifest/ckpt_manifest.h"
 #include "hdf5/ckpt_hdf5.h"
 #include "save/ckpt_commit.h"
@@ -327,13 +328,20 @@ static accel_status_t begin(struct accel_ckpt_saving *g, const accel_ckpt_save_t
 }
 
 /* A save that nothing is known of but what the caller says about its end. */
-struct accel_ckpt_saving *ckpt_saving_new(const accel_ckpt_save_t *s,
-                                          const accel_ckpt_coll_t *c)
+accel_status_t ckpt_saving_new(struct accel_ckpt_saving **saving_out,
+                               accel_ckpt_save_t *settings_out,
+                               const accel_ckpt_save_t *theirs,
+                               const accel_ckpt_coll_t *c, accel_error_t *err)
 {
-    struct accel_ckpt_saving *g = calloc(1, sizeof(*g));
+    const accel_ckpt_save_t *s = settings_out;
+    struct accel_ckpt_saving *g;
+    accel_status_t st;
 
+    ACCEL_CHECK(
+        st, sized_read(SIZED(accel_ckpt_save_t, replaces), settings_out, theirs, err));
+    g = calloc(1, sizeof(*g));
     if (!g)
-        return NULL;
+        return accel_fail_nomem(err, "a save", sizeof(*g));
     *g = (struct accel_ckpt_saving){ .commit = { .rootfd = -1, .tmpfd = -1 },
                                      .rank = c->rank,
                                      .may_commit = s->may_commit,
@@ -349,7 +357,8 @@ struct accel_ckpt_saving *ckpt_saving_new(const accel_ckpt_save_t *s,
     g->commit.replaces = s->replaces;
     if (s->rule)
         g->rule.also = *s->rule;
-    return g;
+    *saving_out = g;
+    return ACCEL_OK;
 }
 
 accel_status_t ckpt_saving_paths(struct accel_ckpt_saving *g,
@@ -368,14 +377,14 @@ accel_status_t accel_ckpt_save_begin(accel_ckpt_saving_t **saving_out,
                                      const accel_ckpt_coll_t *coll, accel_error_t *err)
 {
     const accel_ckpt_coll_t *c = coll ? coll : &alone;
-    struct accel_ckpt_saving *g = ckpt_saving_new(s, c);
     /* save_agree needs one to pass on, even if the caller wants none */
     accel_error_t own = { 0 }, *e = err ? err : &own;
-    accel_status_t st =
-        g ? ACCEL_OK : accel_fail_nomem(e, "a save", sizeof(struct accel_ckpt_saving));
+    struct accel_ckpt_saving *g = NULL;
+    accel_ckpt_save_t settings;
+    accel_status_t st = ckpt_saving_new(&g, &settings, s, c, e);
 
     st = ckpt_agree(c, st, e);
-    ACCEL_TRY(st, begin(g, s, c, e));
+    ACCEL_TRY(st, begin(g, &settings, c, e));
     if (st)
         accel_ckpt_save_free(g);
     else

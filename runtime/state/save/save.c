@@ -77,6 +77,7 @@ static accel_ckpt_save_t describe(accel_t *run, const struct collected *c,
     blob[0] = (accel_ckpt_blob_t){ "trainer", c->state, c->state_bytes };
     blob[1] = (accel_ckpt_blob_t){ STATE_OBJECTS_BLOB, c->objects, c->objects_bytes };
     return (accel_ckpt_save_t){
+        .bytes = sizeof(accel_ckpt_save_t),
         .root = root,
         .step = run->progress.step,
         .owner = c->owner,

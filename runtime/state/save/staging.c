@@ -160,6 +160,7 @@ void staging_take(accel_t *run, int64_t step, const accel_ckpt_stats_t *stats)
 static accel_ckpt_save_t describe(accel_t *run, const char *owner)
 {
     return (accel_ckpt_save_t){
+        .bytes = sizeof(accel_ckpt_save_t),
         .root = run->ckpt_dir,
         .owner = owner,
         .keep = retention_keep(run),

@@ -88,6 +88,8 @@ typedef struct accel_ckpt_rule {
 } accel_ckpt_rule_t;
 
 typedef struct accel_ckpt_save {
+    /* its size; see accel.h */
+    size_t bytes;
     /* the directory of all checkpoints; created when missing */
     const char *root;
     int64_t step;
