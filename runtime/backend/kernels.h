@@ -77,8 +77,8 @@ KERNEL(void, blend, float *x, const float *y, int64_t n, float keep, float take)
 KERNEL(void, sumsq, double *sum_out, const struct span *x, int count)
 /* out[n] = (accumulate ? out : 0) + scale * (parts[0] + parts[1] + ... in this order),
  * summed in float32. `parts` holds [count] arrays of n numbers in wire format
- * (numbers/wire.h) and must not overlap out. `first`: a sum that parts[0] is added to, or
- * NULL; it may be out. */
+ * (numbers/wire.h) and must not overlap out. `first`: a sum that parts[0] is added to,
+ * or NULL; it may be out. */
 KERNEL(void, sum_parts, float *out, bool accumulate, const float *first,
        const void *parts, accel_dtype_t type, int count, int64_t n, float scale)
 /* One step of the optimizer (formulas in maths.h), in place over x[count]; zeroes the

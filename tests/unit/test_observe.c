@@ -94,7 +94,7 @@ static const struct {
     int asked;
     const char *record, *items, *said;
 } rows[] = {
-    { { { 5, 1.0 / 3, 20000, .lr = { 1e-3 }, .total_ms = 50 }, 2, true, NAN, 0 },
+    { { { 0, 5, 1.0 / 3, 20000, .lr = { 1e-3 }, .total_ms = 50 }, 2, true, NAN, 0 },
       false,
       0,
       "{\"step\":5,\"loss\":0.33333333333333331,\"lr\":0.001,\"step_ms\":50.000,"
@@ -104,7 +104,11 @@ static const struct {
       "train/step_ms=50 train/tokens_per_s=20000 "
       "train/mem_peak_bytes=1125899906842624 ",
       "" },
-    { { { 6, 2, 5.67, .lr = { 1.0 / 3 }, .total_ms = 1234.5678 }, 0.1, false, NAN, 0 },
+    { { { 0, 6, 2, 5.67, .lr = { 1.0 / 3 }, .total_ms = 1234.5678 },
+        0.1,
+        false,
+        NAN,
+        0 },
       true,
       0,
       "{\"step\":6,\"loss\":2,\"lr\":0.333333333,\"step_ms\":1234.568,"
@@ -115,7 +119,7 @@ static const struct {
       "train/step_ms=1234.5678 train/samples_per_s=5.6699999999999999 "
       "train/mem_peak_bytes=1125899906842624 train/gpu_peak_bytes=0 ",
       "" },
-    { { { 7, 1.5, 702.8, .total_ms = 9.96 }, INFINITY, false, 0.7, 0 },
+    { { { 0, 7, 1.5, 702.8, .total_ms = 9.96 }, INFINITY, false, 0.7, 0 },
       true,
       1,
       "{\"step\":7,\"loss\":1.5,\"lr\":0,\"step_ms\":9.960,\"samples_per_s\":702.8,"
@@ -127,7 +131,7 @@ static const struct {
       "eval/loss=0.69999999999999996 ",
       "step 7/25 loss 1.5000 lr 0.0e+00 10.0 ms 703 samples/s norm inf mem 1.0 PiB "
       "gpu 3.0 MiB\nstep 7/25 held-out loss 0.7000\n" },
-    { { { 25, NAN, .lr = { 1e-8 } }, NAN, true, INFINITY, 0 },
+    { { { 0, 25, NAN, .lr = { 1e-8 } }, NAN, true, INFINITY, 0 },
       false,
       0,
       "{\"step\":25,\"loss\":null,\"lr\":1e-08,\"step_ms\":0.000,"

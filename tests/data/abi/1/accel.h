@@ -341,10 +341,10 @@ int64_t accel_steps_done(const accel_t *run); /* including those before a resume
 /* The next micro-batch of this rank: n tensors, one per field of the job's data,
  * [batch, dims of the field ...]. Fields of a float dtype become activations in the
  * run's compute dtype; others are unchanged. The tensors belong to the run and are
- * valid until accel_step or the next accel_next. With several ranks, a sample that one
- * rank cannot read is replaced by zeros; the next accel_step, or accel_evaluate, then
- * ends the run on all ranks with that rank's message. Errors: ACCEL_EINVAL (wrong n, a
- * job without data), ACCEL_EIO (also when the fetch function fails). */
+ * valid until accel_step or the next accel_next. With several ranks, a micro-batch
+ * that one rank cannot read is zeros there; the next accel_step, or accel_evaluate,
+ * then ends the run on all ranks with that rank's message. Errors: ACCEL_EINVAL (wrong
+ * n, a job without data), ACCEL_EIO (also when the fetch function fails). */
 accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
                           accel_error_t *err);
 /* The same for a job without data: begins the micro-batch and says which samples are

@@ -103,102 +103,70 @@ accel_tensor_t *accel_call(accel_module_t *m, accel_tensor_t *const *in, int n);
 
 /* ---- models that come with the library ------------------------------------------- */
 
-/* Sizes are required; everything else may be 0, which means the default of the model's
- * authors (given in the comment). The readers of config.json refuse models that these
- * structs cannot describe. */
-typedef struct accel_gpt2 {
-    int layers, heads, width; /* width % heads == 0 */
-    int context;              /* longest sequence */
+/* What a model computes besides its blocks. */
+typedef enum accel_model_head {
+    ACCEL_HEAD_BASE = 0, /* GPT-2, Llama: the next token; BERT: last hidden states */
+    ACCEL_HEAD_MASKED_LM = 1, /* BERT: masked words, tied to the word embedding */
+    ACCEL_HEAD_CLASSIFY = 2,  /* BERT: pooler and `labels` classes of the sequence */
+} accel_model_head_t;
+
+/* A model of the library: its family and sizes. layers, heads, width, vocab, context
+ * and, except for GPT-2, hidden are required. All else may be 0: the default of the
+ * model's authors (in the comment). A member that the family does not have must be 0;
+ * where not all families have one, the comment names those that do. */
+typedef struct accel_model_config {
+    size_t bytes;           /* sizeof(accel_model_config_t); 0 is refused */
+    const char *model_type; /* the family: "gpt2", "llama" or "bert"; static */
+    int layers, heads, width;
+    int kv_heads;   /* Llama; heads % kv_heads == 0; 0: heads */
+    int head_width; /* Llama; 0: width / heads */
+    int hidden;     /* of the MLP; 0: GPT-2 has 4 * width */
     int vocab;
-    int hidden;                    /* of the MLP; 0: 4 * width */
-    float resid_dropout;           /* after each projection into the residual stream */
-    float embd_dropout;            /* after the embeddings */
-    float attn_dropout;            /* of the attention's probabilities */
-    float norm_eps;                /* 0: 1e-5 */
-    accel_activation_t activation; /* 0: ACCEL_ACT_GELU */
-} accel_gpt2_t;
+    int context;                   /* longest sequence */
+    float norm_eps;                /* 0: GPT-2 1e-5, Llama 1e-6, BERT 1e-12 */
+    accel_activation_t activation; /* 0: GPT-2 GELU, Llama SILU, BERT GELU_ERF */
+    accel_rope_t rope;             /* Llama */
+    float resid_dropout;      /* GPT-2, BERT: after each projection into the residual
+                               * stream; BERT: after the embeddings, too */
+    float embd_dropout;       /* GPT-2: after the embeddings */
+    float attn_dropout;       /* of the attention's probabilities */
+    float classifier_dropout; /* BERT */
+    int tied;                 /* Llama; 1: the head is the input embedding */
+    int attention_bias, mlp_bias; /* Llama; 1: with biases */
+    int types;                    /* BERT: of segments; 0: 2 */
+    int labels;                   /* BERT: of ACCEL_HEAD_CLASSIFY; 0: 2 */
+    accel_model_head_t head;      /* BERT */
+} accel_model_config_t;
 
-typedef struct accel_llama {
-    int layers, heads;
-    int kv_heads; /* heads % kv_heads == 0; 0: heads */
-    int width;
-    int head_width; /* 0: width / heads */
-    int hidden;     /* of the gated MLP */
-    int vocab;
-    int context;    /* longest sequence */
-    float norm_eps; /* 0: 1e-6 */
-    accel_rope_t rope;
-    float attn_dropout;
-    accel_activation_t activation; /* of the gate; 0: ACCEL_ACT_SILU */
-    int tied;                      /* 1: the head is the input embedding */
-    int attention_bias, mlp_bias;  /* 1: with biases */
-} accel_llama_t;
-
-typedef enum accel_bert_head {
-    ACCEL_BERT_NONE = 0,      /* the last hidden states */
-    ACCEL_BERT_MASKED_LM = 1, /* tied to the word embedding */
-    ACCEL_BERT_CLASSIFY = 2,  /* pooler and `labels` classes of the whole sequence */
-} accel_bert_head_t;
-
-typedef struct accel_bert {
-    int layers, heads, width; /* width % heads == 0 */
-    int hidden;               /* of the MLP */
-    int vocab;
-    int context;    /* longest sequence */
-    int types;      /* of segments; 0: 2 */
-    float norm_eps; /* 0: 1e-12 */
-    float hidden_dropout, attn_dropout;
-    float classifier_dropout;
-    accel_activation_t activation; /* 0: ACCEL_ACT_GELU_ERF */
-    accel_bert_head_t head;
-    int labels; /* of ACCEL_BERT_CLASSIFY; 0: 2 */
-} accel_bert_t;
-
-/* Sizes of a published model by its name: "gpt2" (124M) ... "gpt2-xl"; "llama-2-7b",
- * "llama-3-8b", "llama-3.2-1b" ...; "bert-base-uncased" ... (a masked language model).
- * Dropout is 0. ACCEL_EINVAL for a name that is not in the table, with the nearest
- * one. */
-accel_status_t accel_gpt2_preset(const char *name, accel_gpt2_t *out,
-                                 accel_error_t *err);
-accel_status_t accel_llama_preset(const char *name, accel_llama_t *out,
-                                  accel_error_t *err);
-accel_status_t accel_bert_preset(const char *name, accel_bert_t *out,
-                                 accel_error_t *err);
-/* The same from the config.json of a Hugging Face model; `path` is that file or its
- * directory. Keys that do not change the computation are ignored. An unsupported key
- * that does is refused, with its name and value. Not collective. Errors: ACCEL_ENOENT,
+/* The config of a model by `name`: a published one, "gpt2" (124M) ... "gpt2-xl";
+ * "llama-2-7b", "llama-3-8b", "llama-3.2-1b" ...; "bert-base-uncased" ... (a masked
+ * language model), without dropout. If `name` contains a '/' or is a file or directory,
+ * it is read from the config.json of a Hugging Face model there. Keys that do not
+ * change the computation are ignored; an unsupported one that does is refused, with its
+ * name and value. The caller sets config->bytes, and in config->model_type the family
+ * to accept, NULL: any; all else is overwritten. Not collective. Errors: ACCEL_EINVAL
+ * (bytes; a name or family that is not known, with the nearest name), ACCEL_ENOENT,
  * ACCEL_ECORRUPT (not JSON, a missing key, a value of the wrong type),
- * ACCEL_EUNSUPPORTED, ACCEL_EMISMATCH (another model_type). */
-accel_status_t accel_gpt2_read_config(const char *path, accel_gpt2_t *out,
-                                      accel_error_t *err);
-accel_status_t accel_llama_read_config(const char *path, accel_llama_t *out,
-                                       accel_error_t *err);
-accel_status_t accel_bert_read_config(const char *path, accel_bert_t *out,
-                                      accel_error_t *err);
-/* Creates a GPT-2 with tied input and output embedding. Forward takes {ids, targets},
- * int32 [B, T], and returns the loss; with {ids} alone, the logits of the last
- * position, float32 [B, vocab], without a backward. Parameter names are those of
- * Hugging Face's GPT-2 ("h.0.attn.c_attn.weight"); linear weights are [out, in].
- * Like any tree, this model and those below are created before accel_prepare and owned
- * by the run. NULL on failure, also in `err`: ACCEL_EINVAL (sizes that do not fit). */
-accel_module_t *accel_gpt2_new(accel_t *run, const accel_gpt2_t *cfg,
-                               accel_error_t *err);
-/* Creates a Llama. Forward takes {ids, targets} or {ids}, as GPT-2's. Parameter names
- * are those of Hugging Face's LlamaForCausalLM
- * ("model.layers.0.self_attn.q_proj.weight"). */
-accel_module_t *accel_llama_new(accel_t *run, const accel_llama_t *cfg,
+ * ACCEL_EUNSUPPORTED, ACCEL_EMISMATCH (another family). */
+accel_status_t accel_model_config(const char *name, accel_model_config_t *config,
+                                  accel_error_t *err);
+/* Creates a model of `config`, which is copied, with random weights. Parameters have
+ * the names of the Hugging Face class; linear weights are [out, in]. Like any tree, it
+ * is created before accel_prepare and owned by the run. NULL on failure, also in `err`:
+ * ACCEL_EINVAL (sizes that do not fit). Forwards take int32 tensors:
+ *   GPT-2, Llama  {ids, targets}, [B, T] each, and return the loss; with {ids} alone,
+ *     the logits of the last position, float32 [B, vocab], and no backward. Names are
+ *     those of GPT2Model ("h.0.attn.c_attn.weight"), with a head tied to the embedding,
+ *     or of LlamaForCausalLM ("model.layers.0.self_attn.q_proj.weight").
+ *   BERT  {ids, types, mask, targets}, and returns the loss. ids, types and mask (0:
+ *     padding) are [B, T]; targets are [B, T] with negative ones ignored for
+ *     ACCEL_HEAD_MASKED_LM, labels [B] for ACCEL_HEAD_CLASSIFY. With the first three it
+ *     returns the logits ([B, T, vocab] or [B, labels]) or, for ACCEL_HEAD_BASE, the
+ *     last hidden states [B, T, width]. Names are those of BertForMaskedLM or
+ *     BertForSequenceClassification; ACCEL_HEAD_BASE also has their prefix "bert.". */
+accel_module_t *accel_model_new(accel_t *run, const accel_model_config_t *config,
                                 accel_error_t *err);
-/* Creates a BERT. Forward takes {ids, types, mask, targets}, all int32, and returns the
- * loss. ids, types and mask (0: padding) are [B, T]; targets are [B, T] with negative
- * ones ignored for ACCEL_BERT_MASKED_LM, labels [B] for ACCEL_BERT_CLASSIFY. With the
- * first three it returns the logits ([B, T, vocab] or [B, labels]) or, for
- * ACCEL_BERT_NONE, the last hidden states [B, T, width]. Parameter names are those of
- * Hugging Face's BertForMaskedLM or BertForSequenceClassification; ACCEL_BERT_NONE also
- * has their prefix "bert.". */
-accel_module_t *accel_bert_new(accel_t *run, const accel_bert_t *cfg,
-                               accel_error_t *err);
-/* The model called `name`: a published one (accel_gpt2_preset ...), or the config.json
- * in the directory `name`. Weights are random; accel_load_weights reads those in the
+/* Both in one: the model called `name`. accel_load_weights reads the weights in a
  * directory. */
 accel_module_t *accel_model_open(accel_t *run, const char *name, accel_error_t *err);
 

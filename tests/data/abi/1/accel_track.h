@@ -103,7 +103,7 @@ typedef struct accel_info {
     int node, nodes;
     const char *host;
     const char *device; /* "cpu" or "cuda" */
-    const char *isa;    /* the CPU's instructions and BLAS, or the GPU and its driver */
+    const char *isa;    /* the CPU's instructions, or the GPU and its driver */
     const char *bus_id; /* PCI address of the GPU; "": none */
     int threads;
     const char *compute;       /* dtype of activations, "bfloat16" */
