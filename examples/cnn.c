@@ -26,7 +26,9 @@ static accel_tensor_t *cnn_forward(accel_module_t *m, accel_tensor_t *const *in,
  * as torch draws them. */
 int main(void)
 {
-    static const accel_class_t net = { .name = "ConvNet", .forward = cnn_forward };
+    static const accel_class_t net = { .bytes = sizeof(net),
+                                       .name = "ConvNet",
+                                       .forward = cnn_forward };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 };
     accel_options_t options = { .bytes = sizeof(options),
                                 .run_name = "cnn",

@@ -116,7 +116,7 @@ static accel_status_t accuracy(accel_t *run, accel_module_t *model, accel_loader
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t rings = { "Rings", rings_forward, 0 };
+    static const accel_class_t rings = { sizeof(rings), "Rings", rings_forward, 0 };
     static const accel_field_t fields[] = { { ACCEL_F32, 1, { 2 } },
                                             { ACCEL_I32, 0, { 0 } } };
     const accel_options_t options = { .bytes = sizeof(options),

@@ -15,7 +15,7 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t net = { "Perceptron", net_forward, 0 };
+    static const accel_class_t net = { sizeof(net), "Perceptron", net_forward, 0 };
     const accel_options_t options = { sizeof options, NULL, "minimal", accel_log_stderr,
                                       NULL,           0,    0 };
     static accel_optimizer_t adamw; /* zero: defaults */

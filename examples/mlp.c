@@ -23,7 +23,9 @@ static accel_tensor_t *mlp_forward(accel_module_t *m, accel_tensor_t *const *in,
 /* One bound serves all layers: near 1 / sqrt(256) and 1 / sqrt(192). */
 int main(void)
 {
-    static const accel_class_t net = { .name = "Perceptron", .forward = mlp_forward };
+    static const accel_class_t net = { .bytes = sizeof(net),
+                                       .name = "Perceptron",
+                                       .forward = mlp_forward };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 },
                        small = { ACCEL_INIT_UNIFORM, 0.07f };
     accel_options_t options = { .bytes = sizeof(options),

@@ -36,7 +36,7 @@ static accel_tensor_t *points_forward(accel_module_t *m, accel_tensor_t *const *
 
 static accel_module_t *points_net(accel_t *run, int64_t in, int64_t wide, int64_t out)
 {
-    static const accel_class_t cls = { "Net", points_forward,
+    static const accel_class_t cls = { sizeof(cls), "Net", points_forward,
                                        sizeof(struct points_net) };
     const accel_init_t some = { ACCEL_INIT_UNIFORM, 0.5f };
     accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);

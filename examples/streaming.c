@@ -89,7 +89,7 @@ static accel_status_t train_bytes(accel_t *run, const accel_job_t *job,
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t net = { "Perceptron", bytes_forward, 0 };
+    static const accel_class_t net = { sizeof(net), "Perceptron", bytes_forward, 0 };
     const accel_field_t fields[] = { { ACCEL_I32, 1, { CONTEXT } },
                                      { ACCEL_I32, 1, { CONTEXT } } };
     const accel_options_t options = { .bytes = sizeof(options),

@@ -24,7 +24,7 @@ struct sized {
 accel_status_t sized_check(const struct sized *type, const void *theirs,
                            accel_error_t *err);
 /* The program's struct in today's size; NULL: all zero. `own_out` is set only on
- * success. Errors: A0913; A0914: something is set behind what this library knows. */
+ * success. Errors: A0913; A0914: something is set past what this library knows. */
 accel_status_t sized_read(const struct sized *type, void *own_out, const void *theirs,
                           accel_error_t *err);
 /* Fills a struct of the program that has passed sized_check: as much of `own` as it has

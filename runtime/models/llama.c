@@ -7,13 +7,15 @@
 #include "models/decoder.h"
 #include "models/family.h"
 
-static const accel_class_t root_class = { "LlamaForCausalLM", decoder_forward,
-                                          sizeof(struct decoder) };
-static const accel_class_t layer_class = { "LlamaDecoderLayer", block_forward,
-                                           sizeof(struct block) };
-static const accel_class_t attention_class = { "LlamaAttention",
+static const accel_class_t root_class = { sizeof(root_class), "LlamaForCausalLM",
+                                          decoder_forward, sizeof(struct decoder) };
+static const accel_class_t layer_class = { sizeof(layer_class), "LlamaDecoderLayer",
+                                           block_forward, sizeof(struct block) };
+static const accel_class_t attention_class = { sizeof(attention_class),
+                                               "LlamaAttention",
                                                block_attention_forward, 0 };
-static const accel_class_t mlp_class = { "LlamaMLP", block_mlp_forward, 0 };
+static const accel_class_t mlp_class = { sizeof(mlp_class), "LlamaMLP",
+                                         block_mlp_forward, 0 };
 
 static const struct block_table blocks = {
     .cls = &layer_class,

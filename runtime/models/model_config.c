@@ -9,34 +9,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/sized.h"
 #include "models/family.h"
 #include "models/huggingface/hf_config.h"
 
 /* names of one family's published models, at most */
 #define MOST_PRESETS 32
 
+static const struct sized *config_sized(void)
+{
+    return SIZED(accel_model_config_t, head);
+}
+
 accel_status_t model_config_take(const accel_model_config_t *given,
                                  accel_model_config_t *config_out, accel_error_t *err)
 {
-    static const char cure[] = "set bytes to sizeof(accel_model_config_t)";
-    const size_t bytes = given ? given->bytes : 0, own = sizeof(*config_out);
-    const char *more = (const char *)given + own;
-
     if (!given)
         return accel_fail(err, A0612, "pass an accel_model_config_t",
                           "the model's config is NULL");
-    if (bytes == 0)
-        return accel_fail(err, A0612, cure,
-                          "the model's config has no size: bytes is 0");
-    for (size_t i = 0; i + own < bytes; i++)
-        if (more[i])
-            return accel_fail(err, A0612, "use the libaccel of the headers",
-                              "the model's config has members that this libaccel "
-                              "does not know");
-    memset(config_out, 0, own);
-    memcpy(config_out, given, bytes < own ? bytes : own);
-    config_out->bytes = own;
-    return ACCEL_OK;
+    return sized_read(config_sized(), config_out, given, err);
 }
 
 static accel_status_t unsupported(const char *type, accel_error_t *err)
@@ -233,15 +224,12 @@ accel_status_t accel_model_config(const char *name, accel_model_config_t *config
 {
     accel_model_config_t c;
     accel_status_t st;
-    size_t bytes;
 
     if (!config)
         return accel_fail(err, A0644, "pass the address of an accel_model_config_t",
                           "the sizes of model '%.64s' have no place", name ? name : "");
     ACCEL_CHECK(st, model_config_take(config, &c, err));
     ACCEL_CHECK(st, model_config_open(name, &c, err));
-    bytes = config->bytes < sizeof(c) ? config->bytes : sizeof(c);
-    c.bytes = config->bytes;
-    memcpy(config, &c, bytes);
+    sized_write(config_sized(), config, &c);
     return ACCEL_OK;
 }

@@ -10,8 +10,7 @@
 /* As accel_model_config, of a config whose `bytes` are checked. */
 accel_status_t model_config_open(const char *name, accel_model_config_t *config,
                                  accel_error_t *err);
-/* A program's config as this library knows it. A0612: `bytes` is 0, or members that
- * this library does not have are set. */
+/* A program's config in today's size. A0612: NULL; A0913, A0914: as sized_read. */
 accel_status_t model_config_take(const accel_model_config_t *given,
                                  accel_model_config_t *config_out, accel_error_t *err);
 /* Changes the layers, heads, width, context and vocab that are not 0 in `given`, and

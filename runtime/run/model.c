@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/sized.h"
 #include "loop/loop.h"
 #include "state/save/background.h"
 #include "models/model_config.h"
@@ -38,10 +39,16 @@ static accel_module_t *adopt(accel_t *run, accel_module_t *m)
 accel_module_t *accel_module_new(accel_t *run, const accel_class_t *cls,
                                  accel_module_t *parent, const char *name)
 {
+    accel_class_t known;
+    accel_error_t why;
     accel_module_t *m;
 
     if (!run)
         return NULL;
+    /* the module keeps `cls` itself, which has all members as long as none was added */
+    if (sized_read(SIZED(accel_class_t, state_bytes), &known, cls, &why) != ACCEL_OK)
+        return graph_fail(&run->graph, message_of(&why), NULL, why.hint, "%s: %s",
+                          why.where, why.text);
     if (parent && parent->g != &run->graph)
         return graph_fail(&run->graph, A0609, NULL, "build each tree in one run",
                           "the parent of module '%s' belongs to another run",

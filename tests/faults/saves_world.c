@@ -68,7 +68,8 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
 
 static accel_module_t *net_new(accel_t *run, int64_t rows)
 {
-    static const accel_class_t cls = { "Net", net_forward, sizeof(accel_tensor_t *) };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
+                                       sizeof(accel_tensor_t *) };
     const int64_t dims[] = { rows, COLS };
     accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
 

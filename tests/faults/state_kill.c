@@ -59,7 +59,8 @@ static accel_status_t load_number(void *user, const accel_saved_t *from,
 static accel_status_t open_number(accel_t **run_out, int64_t *number,
                                   accel_error_t *err)
 {
-    static const accel_class_t cls = { "Net", no_forward, sizeof(accel_tensor_t *) };
+    static const accel_class_t cls = { sizeof(cls), "Net", no_forward,
+                                       sizeof(accel_tensor_t *) };
     const int64_t dims[] = { ROWS, COLS };
     char config[96];
     const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };

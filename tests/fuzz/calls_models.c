@@ -28,7 +28,7 @@ static accel_tensor_t *small_forward(accel_module_t *m, accel_tensor_t *const *i
     return accel_mean(y, -1);
 }
 
-static const accel_class_t small_class = { "Small", small_forward,
+static const accel_class_t small_class = { sizeof(small_class), "Small", small_forward,
                                            sizeof(struct small_net) };
 
 accel_module_t *calls_tree(struct world *w)
@@ -254,7 +254,7 @@ void calls_settle(struct world *w)
 
 static void call_module(struct world *w)
 {
-    static const accel_class_t empty = { NULL, NULL, 0 };
+    static const accel_class_t empty = { sizeof(empty), NULL, NULL, 0 };
     bool bad = false, none = false;
     accel_t *run = calls_run(w, &bad);
     accel_module_t *parent = calls_once_in(w, 2) ? NULL : PICK(w, module, &none), *m;

@@ -63,7 +63,7 @@ static accel_status_t micro_batch(accel_t *run, accel_module_t *model,
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t dot = { "Dot", dot_forward, 0 };
+    static const accel_class_t dot = { sizeof(dot), "Dot", dot_forward, 0 };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 };
     const accel_options_t options = { sizeof(options), .log = accel_log_stderr,
                                       .threads = 1 };

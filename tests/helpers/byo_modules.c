@@ -114,8 +114,8 @@ static accel_tensor_t *layer_forward(accel_module_t *m, accel_tensor_t *const *i
     return accel_apply(&linear_op, all, 3, &l->relu);
 }
 
-static const accel_class_t layer_class = { "LayerBlock", layer_forward,
-                                           sizeof(struct layer) };
+static const accel_class_t layer_class = { sizeof(layer_class), "LayerBlock",
+                                           layer_forward, sizeof(struct layer) };
 static accel_module_t *layers[2];
 static bool own_ops;
 
@@ -148,7 +148,9 @@ static void layer_new(accel_t *run, accel_module_t *net, int k, const char *name
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t net = { .name = "Net", .forward = net_forward };
+    static const accel_class_t net = { .bytes = sizeof(net),
+                                       .name = "Net",
+                                       .forward = net_forward };
     const accel_field_t fields[] = { { ACCEL_F32, 1, { IN } },
                                      { ACCEL_F32, 1, { 1 } } };
     accel_job_t job = { sizeof(job), .batch = BATCH, .seed = 1,

@@ -87,9 +87,10 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
                                NULL);
 }
 
-static const accel_class_t block_class = { "PartBlock", block_forward,
-                                           sizeof(struct block) };
-static const accel_class_t net_class = { "Parts", net_forward, sizeof(struct net) };
+static const accel_class_t block_class = { sizeof(block_class), "PartBlock",
+                                           block_forward, sizeof(struct block) };
+static const accel_class_t net_class = { sizeof(net_class), "Parts", net_forward,
+                                         sizeof(struct net) };
 
 static accel_module_t *build(accel_t *run, int recompute)
 {

@@ -48,7 +48,7 @@ static accel_status_t track(accel_t *run, int64_t step, accel_error_t *err)
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t net = { "Net", net_forward, 0 };
+    static const accel_class_t net = { sizeof(net), "Net", net_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     const accel_options_t options = { sizeof(options), .run_name = "tracker",
                                       .log = accel_log_stderr, .threads = 1 };

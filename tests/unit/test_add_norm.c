@@ -169,9 +169,12 @@ static accel_tensor_t *no_forward(accel_module_t *m, accel_tensor_t *const *in, 
     return in[0];
 }
 
-static const accel_class_t root_class = { "Net", no_forward, sizeof(struct net) },
-                           inner_class = { "Inner", inner_forward, 0 },
-                           loses_class = { "Loses", loses_forward, 0 };
+static const accel_class_t root_class = { sizeof(root_class), "Net", no_forward,
+                                          sizeof(struct net) },
+                           inner_class = { sizeof(inner_class), "Inner", inner_forward,
+                                           0 },
+                           loses_class = { sizeof(loses_class), "Loses", loses_forward,
+                                           0 };
 
 static struct net *net_open(struct rig *k, const accel_class_t *inner)
 {

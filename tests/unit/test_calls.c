@@ -81,7 +81,8 @@ struct rig {
 
 static void rig_open(struct rig *k, enum inside in_the_plan)
 {
-    static const accel_class_t cls = { "Net", calls_forward, sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", calls_forward,
+                                       sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     accel_options_t o = { sizeof(o), .config_file = k->config, .threads = 1 };
     accel_error_t err = { 0 };

@@ -56,7 +56,8 @@ static accel_tensor_t *head_forward(accel_module_t *m, accel_tensor_t *const *in
                                net->row->bias ? net->bias : NULL, in[1], &o);
 }
 
-static const accel_class_t net_class = { "Head", head_forward, sizeof(struct net) };
+static const accel_class_t net_class = { sizeof(net_class), "Head", head_forward,
+                                         sizeof(struct net) };
 
 struct want { /* everything in double */
     double loss, *dx, *dw, *db;
@@ -281,7 +282,7 @@ static void test_added(void)
 /* A head of two units, and a bias alone. */
 static void test_parameters(void)
 {
-    static const accel_class_t part = { "PartBlock", head_forward, 0 };
+    static const accel_class_t part = { sizeof(part), "PartBlock", head_forward, 0 };
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
     const int64_t three = 3;
     const double zero[4] = { 0 };

@@ -53,7 +53,8 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
                                in[1], NULL);
 }
 
-static const accel_class_t net_class = { "Head", net_forward, sizeof(struct net) };
+static const accel_class_t net_class = { sizeof(net_class), "Head", net_forward,
+                                         sizeof(struct net) };
 
 static accel_tensor_t *input(struct graph *g, const struct head_case *c)
 {

@@ -36,7 +36,8 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
                                NULL, in[1], NULL);
 }
 
-static const accel_class_t net_class = { "Net", net_forward, sizeof(struct net) };
+static const accel_class_t net_class = { sizeof(net_class), "Net", net_forward,
+                                         sizeof(struct net) };
 
 /* What a run showed. */
 struct seen {

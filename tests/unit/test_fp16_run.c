@@ -66,7 +66,7 @@ static accel_tensor_t *small_forward(accel_module_t *m, accel_tensor_t *const *i
  * smaller. */
 static accel_module_t *small_new(accel_t *run)
 {
-    static const accel_class_t cls = { "Small", small_forward,
+    static const accel_class_t cls = { sizeof(cls), "Small", small_forward,
                                        sizeof(accel_tensor_t *) };
     accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
     accel_tensor_t **weight = accel_module_state(m);

@@ -93,7 +93,8 @@ static accel_tensor_t *tower_forward(accel_module_t *m, accel_tensor_t *const *i
 
 static accel_module_t *tower_new(accel_t *run)
 {
-    static const accel_class_t class = { "Tower", tower_forward, sizeof(struct tower) };
+    static const accel_class_t class = { sizeof(class), "Tower", tower_forward,
+                                         sizeof(struct tower) };
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 0.05f };
     accel_module_t *m = accel_module_new(run, &class, NULL, "");
     struct tower *t = accel_module_state(m);

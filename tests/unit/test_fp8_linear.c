@@ -168,7 +168,7 @@ static void rig_scales(struct rig *k)
 
 static void rig_open(struct rig *k, const struct row *row)
 {
-    static const accel_class_t top = { "Top", never, 0 };
+    static const accel_class_t top = { sizeof(top), "Top", never, 0 };
     const accel_init_t init = { ACCEL_INIT_NORMAL, 0.3f };
     const int64_t dims[] = { row->out, row->in };
 

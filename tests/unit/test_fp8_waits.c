@@ -155,7 +155,8 @@ static void rig_scales(struct rig *k, const struct fp8_recipe *recipe, float apa
 static void rig_open(struct rig *k, const struct fp8_recipe *recipe, float apart,
                      accel_forward_f inner)
 {
-    static accel_class_t top = { "Top", NULL, 0 }, part = { "Part", NULL, 0 };
+    static accel_class_t top = { sizeof(top), "Top", NULL, 0 },
+                         part = { sizeof(part), "Part", NULL, 0 };
     const int64_t dims[] = { OUT, IN };
 
     memset(k, 0, sizeof(*k));

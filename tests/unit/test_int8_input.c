@@ -57,7 +57,9 @@ static int features(void *user, int64_t index, void *const *dst)
 /* The losses of the steps; before and behind them those of an evaluation. */
 static void run_net(const char *precision, bool casts, double loss[STEPS + 2])
 {
-    static const accel_class_t cls = { .name = "Net", .forward = forward };
+    static const accel_class_t cls = { .bytes = sizeof(cls),
+                                       .name = "Net",
+                                       .forward = forward };
     const accel_field_t fields[] = { { ACCEL_I8, 1, { FEATURES } },
                                      { ACCEL_F32, 1, { OUT } } };
     accel_options_t o = { sizeof(o), .config_file = config, .run_name = "int8",

@@ -56,7 +56,8 @@ static accel_tensor_t *head_forward(accel_module_t *m, accel_tensor_t *const *in
                                in[1], NULL);
 }
 
-static const accel_class_t net_class = { "Head", head_forward, sizeof(struct net) };
+static const accel_class_t net_class = { sizeof(net_class), "Head", head_forward,
+                                         sizeof(struct net) };
 
 static float *copy_of(const float *x, int64_t n)
 {
@@ -263,7 +264,8 @@ static accel_tensor_t *two_heads_forward(accel_module_t *m, accel_tensor_t *cons
                      accel_cross_entropy(in[0], h->weight[1], NULL, in[1], NULL));
 }
 
-static const accel_class_t two_heads_class = { "Heads", two_heads_forward,
+static const accel_class_t two_heads_class = { sizeof(two_heads_class), "Heads",
+                                               two_heads_forward,
                                                sizeof(struct two_heads) };
 
 /* Rows of logits that a head keeps, and their bytes. */

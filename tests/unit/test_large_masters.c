@@ -49,9 +49,9 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
 
 static accel_module_t *long_new(accel_t *run)
 {
-    static const accel_class_t cls = { "Linear", long_forward,
+    static const accel_class_t cls = { sizeof(cls), "Linear", long_forward,
                                        sizeof(accel_tensor_t *) };
-    static const accel_class_t net = { "Net", net_forward, 0 };
+    static const accel_class_t net = { sizeof(net), "Net", net_forward, 0 };
     accel_module_t *root_module = accel_module_new(run, &net, NULL, NULL);
     accel_module_t *m = accel_module_new(run, &cls, root_module, "long");
 

@@ -99,8 +99,9 @@ struct rig {
 
 static bool rig_open(struct rig *k, accel_activation_t act, bool apart, bool frozen)
 {
-    static const accel_class_t top = { "Top", top_forward, sizeof(struct top) };
-    static const accel_class_t block = { "PartBlock", never, 0 };
+    static const accel_class_t top = { sizeof(top), "Top", top_forward,
+                                       sizeof(struct top) };
+    static const accel_class_t block = { sizeof(block), "PartBlock", never, 0 };
     const accel_init_t init = { ACCEL_INIT_NORMAL, 0.5f };
     const int64_t hidden = HIDDEN, out = OUT;
     struct top *t;

@@ -105,7 +105,7 @@ static accel_status_t open_stream(struct program *p, accel_error_t *err)
 static accel_status_t program_open(struct program *p, const struct boot *b,
                                    accel_error_t *err)
 {
-    static const accel_class_t cls = { "Net", lives_forward, 0 };
+    static const accel_class_t cls = { sizeof(cls), "Net", lives_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     static const accel_iterable_t source = { sizeof(source), lives_next, lives_rewind,
                                              NULL, 0 };

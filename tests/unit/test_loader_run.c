@@ -45,7 +45,7 @@ static int rig_fetch(void *user, int64_t index, void *const *dst)
 /* Opens the run, as a rule with a job that feeds itself. */
 static bool rig_open(struct rig *k)
 {
-    static const accel_class_t cls = { "Net", loader_forward,
+    static const accel_class_t cls = { sizeof(cls), "Net", loader_forward,
                                        sizeof(accel_tensor_t *) };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     static const accel_init_t ones = { ACCEL_INIT_ONES, 0 };

@@ -60,7 +60,8 @@ struct training {
 static accel_status_t training_open(struct training *t, int samples, bool with_data,
                                     const accel_loader_options_t *o, accel_error_t *err)
 {
-    static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
+                                       sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     const accel_options_t options = { sizeof(options), .config_file = config,
                                       .threads = 1 };

@@ -38,7 +38,7 @@ static accel_tensor_t *linear_forward(accel_module_t *m, accel_tensor_t *const *
 
 static accel_module_t *linear_new(accel_t *run, int out)
 {
-    static const accel_class_t cls = { "Linear", linear_forward,
+    static const accel_class_t cls = { sizeof(cls), "Linear", linear_forward,
                                        sizeof(struct linear) };
     const int64_t dims[] = { out, IN };
     accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);

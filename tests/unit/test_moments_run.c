@@ -67,8 +67,9 @@ static accel_tensor_t *mean_forward(accel_module_t *m, accel_tensor_t *const *in
 
 static accel_module_t *wide_new(accel_t *run)
 {
-    static const accel_class_t wide = { "Linear", wide_forward, sizeof(struct wide) };
-    static const accel_class_t mean = { "Mean", mean_forward, 0 };
+    static const accel_class_t wide = { sizeof(wide), "Linear", wide_forward,
+                                        sizeof(struct wide) };
+    static const accel_class_t mean = { sizeof(mean), "Mean", mean_forward, 0 };
     accel_module_t *net = accel_module_new(run, &mean, NULL, NULL);
     accel_module_t *m = accel_module_new(run, &wide, net, "wide");
     struct wide *w = accel_module_state(m);

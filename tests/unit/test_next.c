@@ -86,7 +86,8 @@ struct program {
 
 static accel_status_t open_program(struct program *p, accel_error_t *err)
 {
-    static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
+                                       sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { 1 } };
     static const int64_t dims[] = { 1, 1 };
     const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };

@@ -188,9 +188,11 @@ static accel_tensor_t *pass(accel_module_t *m, accel_tensor_t *const *in, int n)
     return n ? in[0] : NULL;
 }
 
-static const accel_class_t root_class = { "Root", pass, 0 };
-static const accel_class_t user_class = { "User", user_forward, sizeof(struct user) };
-static const accel_class_t inner_class = { "Inner", inner_forward, 0 };
+static const accel_class_t root_class = { sizeof(root_class), "Root", pass, 0 };
+static const accel_class_t user_class = { sizeof(user_class), "User", user_forward,
+                                          sizeof(struct user) };
+static const accel_class_t inner_class = { sizeof(inner_class), "Inner", inner_forward,
+                                           0 };
 
 struct rig {
     struct backend *be;
@@ -642,7 +644,7 @@ static void wrap(accel_module_t *m, const char *classes, int want, const char *m
 /* A block in a block is no unit of its own; the root is none, whatever its class. */
 static void test_nested(struct rig *k)
 {
-    static const accel_class_t block = { "SomeBlock", pass, 0 };
+    static const accel_class_t block = { sizeof(block), "SomeBlock", pass, 0 };
     accel_module_t *root = nn_module_new(&k->g, &block, NULL, NULL);
     accel_module_t *a = nn_module_new(&k->g, &block, root, "a");
     accel_module_t *c =

@@ -145,7 +145,8 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
 
 static accel_module_t *net_new(accel_t *run)
 {
-    static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
+                                       sizeof(struct net) };
     const int64_t dims[] = { 1, 1 };
     accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
     struct net *net = m ? accel_module_state(m) : NULL;

@@ -85,7 +85,8 @@ static accel_tensor_t *critic_forward(accel_module_t *m, accel_tensor_t *const *
 static accel_module_t *layer_new(accel_t *run, accel_module_t *parent, const char *name,
                                  int out, int in, bool bias, accel_activation_t act)
 {
-    static const accel_class_t cls = { "Linear", layer_forward, sizeof(struct layer) };
+    static const accel_class_t cls = { sizeof(cls), "Linear", layer_forward,
+                                       sizeof(struct layer) };
     const int64_t dims[] = { out, in };
     accel_module_t *m = accel_module_new(run, &cls, parent, name);
     struct layer *l = accel_module_state(m);
@@ -117,7 +118,7 @@ static void own_update(void *user, const accel_piece_t *p)
 
 static accel_status_t gan_open(struct gan *k, const struct scene *p, accel_error_t *err)
 {
-    static const accel_class_t cls = { "Critic", critic_forward, 0 };
+    static const accel_class_t cls = { sizeof(cls), "Critic", critic_forward, 0 };
     static const char *const state[] = { "velocity" };
     static const accel_own_optim_t own = { sizeof(own), own_update, NULL, state, 1 };
     const accel_optimizer_t adamw = { sizeof(adamw), .lr = 0.01f };

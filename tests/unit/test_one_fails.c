@@ -345,7 +345,8 @@ static accel_status_t open_loader(struct program *p, accel_error_t *err)
 
 static accel_status_t build(struct program *p, accel_error_t *err)
 {
-    static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
+                                       sizeof(struct net) };
     static const accel_own_optim_t own = { sizeof(own), own_update, NULL, NULL, 0 };
     static const accel_sink_t sink = { sizeof(sink), "own", open_sink, write_sink,
                                        flush_sink,   NULL,  NULL };

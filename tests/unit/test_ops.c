@@ -282,8 +282,9 @@ static accel_tensor_t *part_forward(accel_module_t *m, accel_tensor_t *const *in
     return n ? in[0] : NULL;
 }
 
-static const accel_class_t root_class = { "Root", part_forward, 0 };
-static const accel_class_t part_class = { "PartBlock", part_forward, 0 };
+static const accel_class_t root_class = { sizeof(root_class), "Root", part_forward, 0 };
+static const accel_class_t part_class = { sizeof(part_class), "PartBlock", part_forward,
+                                          0 };
 
 static void declare(struct check *k, struct graph *g, accel_module_t *root)
 {

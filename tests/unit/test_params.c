@@ -170,7 +170,9 @@ static void test_buffer(accel_t *run, const char *name, const float value[3],
 
 static void test_run(const char *config)
 {
-    static const accel_class_t held = { .name = "Held", .forward = line_loss };
+    static const accel_class_t held = { .bytes = sizeof(held),
+                                        .name = "Held",
+                                        .forward = line_loss };
     static const float value[3] = { 2, -3, 1.00390625f }, whole[3] = { 7, -8, 9 },
                        rounded[3] = { 2, -3, 1 };
     const accel_field_t field = { ACCEL_F32, 1, { 2 } };

@@ -145,7 +145,7 @@ static accel_tensor_t *first_of(accel_module_t *m, accel_tensor_t *const *in, in
 /* What there is nothing to run again for, and what the tape cannot hold. */
 static void test_edges(void)
 {
-    static const accel_class_t same = { "Same", first_of, 0 };
+    static const accel_class_t same = { sizeof(same), "Same", first_of, 0 };
     accel_tensor_t *in[TAPE_MAX_IN + 1];
     struct rig k;
 
@@ -306,7 +306,8 @@ static accel_tensor_t *own_forward(accel_module_t *m, accel_tensor_t *const *in,
     return accel_cross_entropy(x, o->head, NULL, in[1], NULL);
 }
 
-static const accel_class_t own_class = { "Own", own_forward, sizeof(struct own) };
+static const accel_class_t own_class = { sizeof(own_class), "Own", own_forward,
+                                         sizeof(struct own) };
 
 static accel_tensor_t *own_call(struct rig *k)
 {
@@ -465,7 +466,8 @@ static accel_tensor_t *shift_forward(accel_module_t *m, accel_tensor_t *const *i
     return accel_add(in[0], m->buffer[0]);
 }
 
-static const accel_class_t shift_class = { "Shift", shift_forward, 0 };
+static const accel_class_t shift_class = { sizeof(shift_class), "Shift", shift_forward,
+                                           0 };
 
 static void test_buffers(void)
 {

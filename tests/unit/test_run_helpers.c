@@ -62,7 +62,7 @@ struct rig {
 
 static void rig_open(struct rig *k, const char *out)
 {
-    static const accel_class_t cls = { "Net", net_forward, 0 };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     static const int64_t width = WIDTH;
     static const accel_optimizer_t adamw = { sizeof(adamw), .lr = 0.1f };
@@ -290,7 +290,7 @@ static accel_tensor_t *other_forward(accel_module_t *m, accel_tensor_t *const *i
  * loss is the mean of its inputs' sums. */
 static void objects_open(struct rig *k, const char *out, int models)
 {
-    static const accel_class_t cls = { "Other", other_forward, 0 };
+    static const accel_class_t cls = { sizeof(cls), "Other", other_forward, 0 };
     accel_loop_t loop = { sizeof(loop), .steps = 4, .batch = BATCH, .seed = 77 };
     accel_error_t err = { 0 };
     accel_module_t *other;
@@ -312,7 +312,7 @@ static void objects_open(struct rig *k, const char *out, int models)
 
 static void test_evaluate(struct rig *k)
 {
-    static const accel_class_t cls = { "Both", both_forward, 0 };
+    static const accel_class_t cls = { sizeof(cls), "Both", both_forward, 0 };
     double job = NAN, one = NAN, other = NAN, both = NAN, none = NAN;
     accel_error_t err = { 0 };
 

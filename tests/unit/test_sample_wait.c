@@ -195,7 +195,8 @@ struct life {
 
 static accel_status_t life_open(struct life *l, accel_error_t *err)
 {
-    static const accel_class_t cls = { "Net", net_forward, sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
+                                       sizeof(struct net) };
     static const accel_field_t field = { ACCEL_F32, 1, { 1 } };
     const accel_iterable_t stream = {
         sizeof(stream), .next = stream_next, .rewind = stream_rewind,

@@ -127,7 +127,7 @@ struct rig {
 
 static void rig_open(struct rig *k, const char *config, const char *out)
 {
-    static const accel_class_t cls = { "Net", net_forward, 0 };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     static const int64_t width = WIDTH;
     accel_options_t o = { sizeof(o), .config_file = k->config, .threads = 1 };

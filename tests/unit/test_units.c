@@ -422,7 +422,9 @@ static accel_tensor_t *mean_model(accel_module_t *m, accel_tensor_t *const *in, 
 
 static void test_fields(void)
 {
-    static const accel_class_t cls = { .name = "Mean", .forward = mean_model };
+    static const accel_class_t cls = { .bytes = sizeof(cls),
+                                       .name = "Mean",
+                                       .forward = mean_model };
     const accel_field_t fields[] = { { ACCEL_F32, 1, { 1 } },
                                      { ACCEL_U8, 0, { 0 } },
                                      { ACCEL_U8, 0, { 0 } } };
@@ -485,7 +487,9 @@ static int fetch_nothing(void *user, int64_t index, void *const *dst)
 
 static void test_too_large(void)
 {
-    static const accel_class_t cls = { .name = "Mean", .forward = mean_model };
+    static const accel_class_t cls = { .bytes = sizeof(cls),
+                                       .name = "Mean",
+                                       .forward = mean_model };
     const accel_field_t field = { ACCEL_F32, 1, { 1000 } };
     accel_job_t j = job_of("large", 1);
     accel_error_t err = { 0 };

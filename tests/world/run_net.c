@@ -76,7 +76,8 @@ static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in,
 static void layer_new(accel_t *run, accel_module_t *parent, const char *name,
                       const int64_t dims[2], bool bias)
 {
-    static const accel_class_t cls = { "Linear", layer_forward, sizeof(struct layer) };
+    static const accel_class_t cls = { sizeof(cls), "Linear", layer_forward,
+                                       sizeof(struct layer) };
     accel_module_t *m = accel_module_new(run, &cls, parent, name);
     struct layer *l = accel_module_state(m);
 
@@ -89,7 +90,7 @@ static void layer_new(accel_t *run, accel_module_t *parent, const char *name,
 
 accel_module_t *run_net_new(accel_t *run)
 {
-    static const accel_class_t cls = { "Net", net_forward, 0 };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward, 0 };
     accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
 
     layer_new(run, m, "first", (const int64_t[]){ NET_HIDDEN, NET_IN }, true);
@@ -181,8 +182,7 @@ accel_status_t run_net_prepare(const struct net_run *k, const char *path,
 {
     const accel_loop_t loop = { sizeof(loop), .steps = NET_STEPS,
                                 .batch = NET_SAMPLES / accel_world_size(k->run),
-                                .seed = NET_SEED,
-                                .out_dir = path };
+                                .seed = NET_SEED, .out_dir = path };
     const accel_status_t st = accel_prepare_all(k->run, &loop, err);
 
     return st ? st : run_net_as_planned(k->run, err);

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     static const accel_field_t number = { ACCEL_F32, 1, { 1 } };
     const accel_field_t fields[] = { number, number };
     const int64_t dims[] = { 1, 1 };
-    accel_class_t net = { .name = "Net", .forward = forward };
+    accel_class_t net = { .bytes = sizeof(net), .name = "Net", .forward = forward };
     accel_options_t options = { .bytes = sizeof options, .config_file = argv[1] };
     accel_group_t group = { .match = "*", .weight_decay = -1 };
     accel_optimizer_t sgd = { .bytes = sizeof sgd,
