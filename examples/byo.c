@@ -8,7 +8,7 @@
 
 enum { IN = 2, WIDE = 48, BATCH = 16 };
 
-/* A sample is made from its index: the same on every rank and in every life. */
+/* A sample is made from its index: the same on every rank and in every attempt. */
 static int fetch(void *user, int64_t index, void *const *dst)
 {
     uint32_t h = (uint32_t)index * 2654435761u + 12345u;
@@ -116,11 +116,10 @@ static accel_status_t declare(accel_t *run, const char *name, int64_t out, int64
 
 static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
 {
-    const accel_field_t fields[] = { { ACCEL_F32, 1, { IN } },
-                                     { ACCEL_F32, 1, { 1 } } };
+    const accel_field_t pair[] = { { ACCEL_F32, 1, { IN } }, { ACCEL_F32, 1, { 1 } } };
     accel_unit_t *first, *last;
 
-    if (accel_dataset_new(&job->data, 4096, fields, 2, fetch, NULL, 0, err) ||
+    if (accel_dataset_new(&job->data, 4096, pair, 2, fetch, NULL, 0, err) ||
         declare(run, "first", WIDE, IN, &first, err) ||
         declare(run, "last", 1, WIDE, &last, err))
         return err->code;
@@ -135,20 +134,15 @@ static accel_status_t train(accel_t *run, accel_job_t *job, accel_error_t *err)
 
 int main(int argc, char **argv)
 {
-    accel_options_t options = { .bytes = sizeof(options),
-                                .run_name = "byo",
-                                .log = accel_log_stderr };
-    accel_job_t job = { .bytes = sizeof(job),
-                        .batch = BATCH,
-                        .seed = 1,
-                        .optimizer = &(accel_optimizer_t){
-                            .bytes = sizeof(accel_optimizer_t), .lr = 1e-2f } };
+    const accel_options_t o = { sizeof(o), .run_name = "byo", .log = accel_log_stderr };
+    accel_optimizer_t adam = { sizeof(adam), .lr = 1e-2f };
+    accel_job_t job = { sizeof(job), .batch = BATCH, .seed = 1, .optimizer = &adam };
     accel_error_t err = { 0 };
     accel_t *run = NULL;
 
     job.out_dir = argc > 1 ? argv[1] : NULL;
     job.steps = argc > 2 ? atoi(argv[2]) : 200;
-    if (!accel_open(&run, &options, &err))
+    if (!accel_open(&run, &o, &err))
         train(run, &job, &err);
     accel_close(run, NULL);
     accel_dataset_close(job.data);

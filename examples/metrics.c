@@ -19,18 +19,16 @@ static int fetch_point(void *user, int64_t index, void *const *dst)
     (void)user;
     for (int i = 0; i < 2; i++) {
         /* a place between -1 and 1 that follows from the index */
-        double turn =
-            (double)(index + 1) * (i ? 0.7548776662466927 : 0.5698402909980532);
+        double t = (double)(index + 1) * (i ? 0.7548776662466927 : 0.5698402909980532);
 
-        point[i] = (float)(2 * (turn - floor(turn)) - 1);
+        point[i] = (float)(2 * (t - floor(t)) - 1);
     }
     *(int32_t *)dst[1] = (int)(hypotf(point[0], point[1]) * 2.5f) % CLASSES;
     return 0;
 }
 
 /* With labels the loss, without the logits [B, CLASSES] in float32. */
-static accel_tensor_t *rings_forward(accel_module_t *m, accel_tensor_t *const *in,
-                                     int n)
+static accel_tensor_t *classify(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
     accel_tensor_t *x = accel_linear(in[0], w1, b1, ACCEL_ACT_GELU);
 
@@ -116,24 +114,17 @@ static accel_status_t accuracy(accel_t *run, accel_module_t *model, accel_loader
 
 int main(int argc, char **argv)
 {
-    static const accel_class_t rings = { sizeof(rings), "Rings", rings_forward, 0 };
+    static const accel_class_t rings = { sizeof(rings), "Rings", classify, 0 };
     static const accel_field_t fields[] = { { ACCEL_F32, 1, { 2 } },
                                             { ACCEL_I32, 0, { 0 } } };
-    const accel_options_t options = { .bytes = sizeof(options),
-                                      .run_name = "metrics",
-                                      .log = accel_log_stderr };
+    accel_options_t o = { sizeof(o), .run_name = "metrics", .log = accel_log_stderr };
     const accel_init_t zero = { ACCEL_INIT_ZEROS, 0 },
                        some = { ACCEL_INIT_UNIFORM, 0.7f };
-    accel_loader_options_t learn = {
-        .bytes = sizeof(learn), .seed = 1, .drop_last = 1, .prefetch = 2
-    };
-    const accel_loader_options_t check = { .bytes = sizeof(check),
-                                           .batch = BATCH,
-                                           .held_out = 1 };
-    accel_job_t job = { .bytes = sizeof(job),
-                        .steps = 2000,
-                        .optimizer = &(accel_optimizer_t){
-                            .bytes = sizeof(accel_optimizer_t), .lr = 1e-2f } };
+    accel_loader_options_t learn = { sizeof(learn), .seed = 1, .drop_last = 1,
+                                     .prefetch = 2 };
+    accel_loader_options_t check = { sizeof(check), .batch = BATCH, .held_out = 1 };
+    const accel_optimizer_t adam = { sizeof(adam), .lr = 1e-2f };
+    accel_job_t job = { sizeof(job), .steps = 2000, .optimizer = &adam };
     accel_loader_t *training, *validation;
     accel_dataset_t *points = NULL;
     accel_error_t err = { 0 };
@@ -141,7 +132,7 @@ int main(int argc, char **argv)
 
     job.out_dir = argc > 1 ? argv[1] : NULL;
     if (accel_dataset_new(&points, POINTS, fields, 2, fetch_point, NULL, 0.05, &err) ||
-        accel_open(&run, &options, &err))
+        accel_open(&run, &o, &err))
         return accel_report(&err);
     learn.batch = job.batch = BATCH / accel_world_size(run);
     job.model = accel_module_new(run, &rings, NULL, "");

@@ -127,7 +127,7 @@ import re, sys
 part = open(sys.argv[1]).read().split("## Blob `trainer`")[1].split("\n## ")[0]
 for line in part.split("\n"):
     if line.startswith("| `"):
-        print("\n".join(re.findall("`([a-z_0-9]+)`", line.split("|")[1])))
+        print("\n".join(re.findall("`([a-z_0-9.]+)`", line.split("|")[1])))
 PY
 train_text text.txt
 unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED CUDA_VISIBLE_DEVICES

@@ -33,7 +33,7 @@ static accel_status_t write_steps(const char *path, int64_t done, int64_t first,
     accel_status_t st = observe_open(&o, path, done, &err);
 
     for (int64_t i = first; st == ACCEL_OK && i <= last; i++) {
-        struct step_record s = { .info = { i, 1.0 / 3, .rate = 20000, .total_ms = 50,
+        struct step_record s = { .info = { 0, i, 1.0 / 3, .rate = 20000, .total_ms = 50,
                                            .lr = { 1e-3 } },
                                  .grad_norm = 2,
                                  .tokens = true,
