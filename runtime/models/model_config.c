@@ -15,11 +15,7 @@
 
 /* names of one family's published models, at most */
 #define MOST_PRESETS 32
-
-static const struct sized *config_sized(void)
-{
-    return SIZED(accel_model_config_t, head);
-}
+#define CONFIG_SIZED SIZED(accel_model_config_t, head)
 
 accel_status_t model_config_take(const accel_model_config_t *given,
                                  accel_model_config_t *config_out, accel_error_t *err)
@@ -27,7 +23,7 @@ accel_status_t model_config_take(const accel_model_config_t *given,
     if (!given)
         return accel_fail(err, A0612, "pass an accel_model_config_t",
                           "the model's config is NULL");
-    return sized_read(config_sized(), config_out, given, err);
+    return sized_read(CONFIG_SIZED, config_out, given, err);
 }
 
 static accel_status_t unsupported(const char *type, accel_error_t *err)
@@ -230,6 +226,6 @@ accel_status_t accel_model_config(const char *name, accel_model_config_t *config
                           "the sizes of model '%.64s' have no place", name ? name : "");
     ACCEL_CHECK(st, model_config_take(config, &c, err));
     ACCEL_CHECK(st, model_config_open(name, &c, err));
-    sized_write(config_sized(), config, &c);
+    sized_write(CONFIG_SIZED, config, &c);
     return ACCEL_OK;
 }

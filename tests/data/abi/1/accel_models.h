@@ -37,6 +37,7 @@ typedef accel_tensor_t *(*accel_forward_f)(accel_module_t *m, accel_tensor_t *co
                                            int n);
 
 typedef struct accel_class {
+    size_t bytes;     /* sizeof(accel_class_t) */
     const char *name; /* class name, matched by TRANSFORMER_BASED_WRAP */
     accel_forward_f forward;
     size_t state_bytes; /* zeroed data of the program per module; freed with the tree */
