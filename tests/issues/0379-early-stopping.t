@@ -51,7 +51,7 @@ static accel_tensor_t *forward(accel_module_t *m, accel_tensor_t *const *in, int
 
 int main(void)
 {
-    static const accel_class_t cls = { "Net", forward, sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", forward, sizeof(struct net) };
     static const accel_field_t fields[] = { { ACCEL_F32, 1, { 1 } }, { ACCEL_F32, 1, { 1 } } };
     const accel_options_t options = { sizeof(options), .config_file = "stop.yaml", .log = accel_log_stderr };
     const int64_t dims[] = { 1, 1 };
