@@ -37,7 +37,7 @@ int64_t plan_step_real(const struct batch_plan *p, int64_t samples, int64_t step
     return left < each ? left : each;
 }
 
-/* What a rank lacks begins behind the last real sample: the ranks' parts lie one after
+/* What a rank lacks begins after the last real sample: the ranks' parts lie one after
  * the other, and so do the samples that fill them up. */
 struct batch_part plan_part(const struct batch_plan *p, int64_t at, int64_t real,
                             int rank)

@@ -58,7 +58,7 @@ static int64_t batch_length(const struct collate *c, const accel_field_t *field,
 }
 
 /* Moves the samples of a field together, front to back: a sample never comes to lie
- * behind where it was. */
+ * after where it was. */
 static void trim_field(const struct collate *c, int f, const accel_field_t *field,
                        const int64_t *lengths, accel_batch_t *batch)
 {

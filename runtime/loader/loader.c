@@ -112,7 +112,7 @@ static struct loader_slot *await_slot(struct accel_loader *l, int64_t step)
 }
 
 /* The slot of the next step, which may be none or a failure. Where the end of the epoch
- * shows only behind it, waits for the step after it, too. */
+ * shows only after it, waits for the step after it, too. */
 static struct loader_slot *take_slot(struct accel_loader *l)
 {
     struct loader_slot *s = await_slot(l, l->step);

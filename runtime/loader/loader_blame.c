@@ -9,7 +9,7 @@
 #include "loader/loader_impl.h"
 #include "handle/run.h"
 
-/* A rank without a batch goes on to the next epoch, where the others make a step. */
+/* A rank without a batch begins the next epoch, where the others make a step. */
 void loaders_blame(const accel_t *run, accel_error_t *e)
 {
     if (message_of(e) != A0503)

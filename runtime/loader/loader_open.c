@@ -114,7 +114,7 @@ static accel_status_t open_slot(struct accel_loader *l, struct loader_slot *s,
 }
 
 /* One slot is handed out while the others are read ahead; where the end of an epoch
- * shows only behind its last batch, one more is looked at. A rank that is only sent to
+ * shows only after its last batch, one more is looked at. A rank that is only sent to
  * needs one, and so does a loader that never repeats a batch. */
 static accel_status_t open_ring(struct accel_loader *l, const accel_loader_options_t *o,
                                 accel_error_t *err)

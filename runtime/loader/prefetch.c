@@ -143,7 +143,7 @@ static bool fill_here(struct prefetch *p)
     return !sample_wait_over(begun);
 }
 
-/* Nothing is planned behind the end: the last slot that was says what came. Steps may
+/* Nothing is planned past the end: the last slot that was says what came. Steps may
  * become ready in another order than they were planned. */
 int prefetch_take(struct prefetch *p, int64_t step)
 {

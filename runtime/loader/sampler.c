@@ -41,7 +41,7 @@ static void merge(const struct sampler_bucket *from, int64_t left, int64_t middl
     }
 }
 
-/* Sorts list[n] by key, stably, with room for as many behind it. qsort may allocate. */
+/* Sorts list[n] by key, stably, with room for as many after it. qsort may allocate. */
 static void sort_by_key(struct sampler_bucket *list, int64_t n)
 {
     struct sampler_bucket *from = list, *to = list + n;
@@ -259,7 +259,7 @@ static int64_t order_at(const struct sampler *s, int64_t place)
     case ACCEL_SAMPLER_WEIGHTED:
         return s->table ? s->table[place] : draw_with(s, place);
     default:
-        /* an order without an end goes on with the next epoch */
+        /* an order without an end continues with the next epoch */
         return data_permute(s->seed, s->epoch + place / s->population, s->population,
                             place % s->population);
     }

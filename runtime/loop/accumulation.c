@@ -41,7 +41,7 @@ bool loop_syncs(const accel_t *run)
            accumulate_steps(&run->loop.group);
 }
 
-/* The last micro-batch is left to the optimizers' steps, which come right behind it. An
+/* The last micro-batch is left to the optimizers' steps, which come right after it. An
  * attempt must leave nothing behind, but a compressed sum does. */
 accel_status_t group_reduce(accel_t *run, accel_error_t *err)
 {

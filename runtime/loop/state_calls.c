@@ -66,7 +66,7 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
         return st;
     run->program.function_failed = false;
     st = loaders_agree(run, &e);
-    if (st) /* a place behind a batch that some rank could not have */
+    if (st) /* a place after a batch that some rank could not have */
         return run_report(run, st, &e, err);
     st = between_steps(run, "accel_save_state", &e);
     ACCEL_TRY(st, accel_ckpt_can_save(&e));

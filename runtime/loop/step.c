@@ -40,7 +40,7 @@ int64_t accel_steps_done(const accel_t *run)
     return run ? run->progress.step : 0;
 }
 
-/* Puts the loss to the others of the step, behind the forward; nobody waits for a
+/* Puts the loss to the others of the step, after the forward; nobody waits for a
  * device here, unless a step has more losses than there is room for. */
 static accel_status_t keep_loss(accel_t *run, const accel_tensor_t *loss,
                                 accel_error_t *err)
@@ -371,7 +371,7 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
 }
 
 /* Only between steps: a checkpoint has no gradients. Nor has it the place of a loader
- * behind a batch that some rank could not have. */
+ * after a batch that some rank could not have. */
 accel_status_t accel_save(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };

@@ -14,7 +14,7 @@
 #include "state/save/save.h"
 #include "handle/run.h"
 
-/* A warning on any rank counts as one, since slurmctld may send SIGTERM right behind
+/* A warning on any rank counts as one, since slurmctld may send SIGTERM right after
  * it. Whoever presses Ctrl-C wants the run to end, whatever other signals arrive. */
 int stop_agreed(const accel_t *run, double interrupts, double warnings, double terms)
 {

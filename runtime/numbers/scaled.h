@@ -35,7 +35,7 @@ static inline size_t scaled_bytes(int64_t n, accel_dtype_t type)
     return (size_t)n * accel_dtype_bytes(type) + scaled_blocks(n);
 }
 
-/* n numbers in scaled_bytes of memory: their scales lie behind them. */
+/* n numbers in scaled_bytes of memory: their scales follow them. */
 static inline struct scaled scaled_in(void *memory, int64_t n, accel_dtype_t type)
 {
     struct scaled x = { memory, (uint8_t *)memory + (size_t)n * accel_dtype_bytes(type),

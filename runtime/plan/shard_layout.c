@@ -168,7 +168,7 @@ bool shard_layout_add(struct shard_layout *l, struct shard_unit *u)
 
 /* ---- bytes ----------------------------------------------------------------------- */
 
-/* Regions and reduce buffers lie one behind the other. */
+/* Regions and reduce buffers lie one after the other. */
 static void place_rings(struct shard_layout *l, size_t *slots_out)
 {
     int64_t reduce = 0;

@@ -41,7 +41,7 @@ struct scaled shard_master_room(char *room, int64_t n)
     return scaled_in(room, n, ACCEL_F16);
 }
 
-/* Codes, and scales behind them; or float32. All arrays with scales have the room of
+/* Codes, and scales after them; or float32. All arrays with scales have the room of
  * the larger one. */
 size_t shard_room_bytes(int64_t n, accel_moments_t form)
 {

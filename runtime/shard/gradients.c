@@ -198,7 +198,7 @@ static void touch(struct shard *s, int unit)
 
 /* Without a reduce buffer backward writes into the gradient itself. With one it is
  * zeroed for each unit, since kernels add to it. PREFETCH_POST gathers the next unit
- * behind the reduction of the previous one. */
+ * after the reduction of the previous one. */
 accel_status_t shard_grad(struct shard *s, int unit, float **grad_out,
                           accel_error_t *err)
 {

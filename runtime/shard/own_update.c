@@ -18,7 +18,7 @@ struct own_piece {
     int64_t count;
 };
 
-/* Where the home is a device: host copies of all arrays, one behind the other, which
+/* Where the home is a device: host copies of all arrays, one after the other, which
  * the update works on and which go back afterwards. *copy_out NULL: no memory. */
 static void bring_copies(const struct shard *s, const struct own_piece *stored,
                          struct own_piece *host_out, float **copy_out)

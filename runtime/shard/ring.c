@@ -250,7 +250,7 @@ void shard_ring_drop(struct shard *s, int optim)
 }
 
 /* Masters, state and what PowerSGD keeps are all written in the compute queue, or
- * behind what it has begun. */
+ * after what it has begun. */
 void shard_read_begin(struct shard *s)
 {
     s->be->record(s->be, s->gather.boxes_read, QUEUE_COMPUTE);

@@ -7,7 +7,7 @@
  */
 #include "shard/shard_impl.h"
 
-/* The next unit of an averaged optimizer from *at on, which moves behind it; NULL:
+/* The next unit of an averaged optimizer from *at on, which moves past it; NULL:
  * there is none. *average_out is its average, [u->state]. */
 static const struct shard_unit *next_averaged(const struct shard *s, int optim, int *at,
                                               float **average_out)

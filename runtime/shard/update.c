@@ -192,7 +192,7 @@ static void place_state(const struct shard *s, struct update_span *x,
 
 /* Appends n elements of unit u, from stored one `from` on, to the ranges of this step;
  * x has what tells them apart, and step -1: they are not trained (frozen parameters or
- * gaps) and only have their gradient zeroed. A range that goes on where the last one
+ * gaps) and only have their gradient zeroed. A range that begins where the last one
  * ends becomes part of it. */
 static void add_range(struct shard *s, const struct shard_unit *u, int64_t from,
                       int64_t n, struct update_span x)

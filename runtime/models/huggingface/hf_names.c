@@ -73,7 +73,7 @@ bool hf_name(const struct hf_names *n, const char *param, int i, char *buf, size
     snprintf(buf, len, "%s%s", head || i % forms ? "" : n->prefix, base);
     if (i < forms)
         return true;
-    /* replaces weight or bias behind the last dot */
+    /* replaces weight or bias after the last dot */
     cut = (size_t)(strrchr(buf, '.') - buf) + 1;
     snprintf(buf + cut, len - cut, "%s", old);
     return true;
