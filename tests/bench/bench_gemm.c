@@ -104,7 +104,7 @@ static double time_of(const struct backend *be, const struct gemm *p, bool blas)
 
     if (!blas)
         be->gemm(be, p);
-    else if (!blas_product(p))
+    else if (!blas_product(p, be->threads))
         exit(69);
     return bench_ns(be) - from;
 }

@@ -34,7 +34,7 @@ double floor_product_ns(const struct gemm *p, int threads)
         int64_t from = clock_ns();
         double took;
 
-        if (!blas_product(&plain))
+        if (!blas_product(&plain, threads))
             break;
         took = (double)(clock_ns() - from);
         if (i > 0 && took < best)

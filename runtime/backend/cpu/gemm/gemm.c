@@ -172,8 +172,7 @@ static void multiply_edge(const struct tile_task *t, struct panel_step *s, int64
                (size_t)n * sizeof(*c));
 }
 
-/* Where the panel of column j of a group is. Rows of float32 that lie along the panels
- * may be read where they are stored, whole panels of them: packing only copies them. */
+/* Where the panel of column j of a group is: whole panels may be read in place. */
 static void set_panel(const struct tile_task *t, const struct group *g, int64_t j,
                       struct panel_step *s)
 {
@@ -289,6 +288,19 @@ static int64_t columns_of(int64_t n, int64_t high, int64_t lanes, int threads)
     return best;
 }
 
+/* Rows of float32 along the panels may be read where they are stored: by a kernel that
+ * takes them so, or where each panel is read once. Rows that lie a multiple of 2 KiB
+ * apart share so few lines of a cache that a panel does not stay there; the second
+ * sliver would read it from memory. Those are packed. */
+static bool reads_in_place(const struct gemm *p, const struct panel_kernel *kernel,
+                           int64_t slivers)
+{
+    enum { CLASH = 2048 / sizeof(float) };
+
+    return !p->trans_b && p->b_type == ACCEL_F32 &&
+           (slivers == 1 || (kernel->strided && p->ldb % CLASH != 0));
+}
+
 /* Slivers and tiles of equal size, rather than full ones and a small rest. */
 static struct cutting cut_of(const struct gemm *p, const struct cpu_state *state,
                              int threads)
@@ -312,8 +324,7 @@ static struct cutting cut_of(const struct gemm *p, const struct cpu_state *state
     cut.sliver = panel_floats(cut.kernel, least(p->k, PANEL_DEPTH), cut.height);
     cut.sliver = (parts_of(cut.sliver, PANEL_SLACK) + 1) * PANEL_SLACK;
     cut.whole = parts_of(p->k, PANEL_DEPTH) * cut.slivers * cut.sliver <= SLIVERS;
-    cut.in_place =
-        (cut.kernel->strided || slivers == 1) && !p->trans_b && p->b_type == ACCEL_F32;
+    cut.in_place = reads_in_place(p, cut.kernel, slivers);
     return cut;
 }
 
