@@ -21,7 +21,7 @@
 enum { MOST = 1 << 16 };
 
 struct shape_case {
-    int ranks;
+    int ranks, nodes;
     enum sharding_strategy strategy;
     accel_dtype_t compute;
 };
@@ -30,11 +30,7 @@ static float was[MOST], now[MOST], beside[MOST], still[MOST];
 
 static int64_t elems_of(const accel_t *run, const char *name)
 {
-    for (int u = 0; u < run->units.count; u++)
-        for (int i = 0; i < run->units.unit[u].param_count; i++)
-            if (strcmp(run->units.unit[u].param[i]->name, name) == 0)
-                return run->units.unit[u].param[i]->elems;
-    return -1;
+    return accel_param_find(run->job.model, name)->elems;
 }
 
 /* Bits that differ everywhere, and on no rank. */
@@ -135,6 +131,13 @@ static int rank_main(struct boot *b, void *arg)
     return values || refusals;
 }
 
+static void test_shape(struct shape_case c)
+{
+    tap_is_int(fork_world_nodes(c.ranks, c.nodes, rank_main, &c, HANG_S, NULL), 0,
+               "%d ranks on %d nodes, strategy %d in %s: written, read, refused",
+               c.ranks, c.nodes, (int)c.strategy, accel_dtype_name(c.compute));
+}
+
 /* ---- one rank, with all of a run ------------------------------------------------- */
 
 static char dir[] = "/tmp/accel-params.XXXXXX";
@@ -224,26 +227,14 @@ int main(void)
     run_folder_make(dir, "distributed_type: 'NO'\nuse_cpu: true\n", config,
                     sizeof(config));
     for (int ranks = 1; ranks <= 4; ranks++)
-        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++) {
-            struct shape_case c = { ranks, all[i], ACCEL_F32 };
-
-            tap_is_int(fork_world(ranks, rank_main, &c, HANG_S), 0,
-                       "%d ranks, strategy %d: written, read, refused", ranks,
-                       (int)all[i]);
-        }
+        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++)
+            test_shape((struct shape_case){ ranks, 1, all[i], ACCEL_F32 });
     /* weights that compute are copies, of all masters or of what was gathered */
-    for (int ranks = 1; ranks <= 2; ranks++) {
-        struct shape_case c = { ranks, SHARD_FULL, ACCEL_BF16 };
-
-        tap_is_int(fork_world(ranks, rank_main, &c, HANG_S), 0,
-                   "%d ranks in bf16: written, read, refused", ranks);
-    }
-    for (int nodes = 2; nodes <= 4; nodes += 2) {
-        struct shape_case c = { 4, SHARD_HYBRID, ACCEL_F32 };
-
-        tap_is_int(fork_world_nodes(4, nodes, rank_main, &c, HANG_S, NULL), 0,
-                   "copies of shards on %d nodes", nodes);
-    }
+    for (int ranks = 1; ranks <= 2; ranks++)
+        test_shape((struct shape_case){ ranks, 1, SHARD_FULL, ACCEL_BF16 });
+    /* copies of shards */
+    for (int nodes = 2; nodes <= 4; nodes += 2)
+        test_shape((struct shape_case){ 4, nodes, SHARD_HYBRID, ACCEL_F32 });
     test_run(config);
     run_folder_remove(dir);
     return tap_done();

@@ -22,6 +22,7 @@
 #include "tests/world/ckpt_world.h"
 #include "tests/world/fork_world.h"
 #include "tests/world/model_run.h"
+#include "tests/world/run_folder.h"
 
 #define NAME "h.0.attn.c_attn.weight"
 #define BIAS "h.0.attn.c_attn.bias"
@@ -33,11 +34,14 @@ static char root[] = "/tmp/accel-state.XXXXXX";
 
 /* The program of one rank. */
 struct program {
+    /* what it does with its run; 0: all is well */
+    int (*act)(accel_t *run, struct program *p);
     int rank, size;
     int common; /* rank 0's value counts */
     int own;    /* this rank's */
     int sum;    /* of all old ranks' own, after a load */
     int old_ranks;
+    int saved_by; /* so many ranks */
     int saves, loads;
     int version;          /* of the common object; 0: 2 */
     enum failing failing; /* on the last rank */
@@ -174,11 +178,7 @@ static accel_status_t open_run(accel_t *run, struct boot *b, struct program *p,
 
 static int64_t elems_of(const accel_t *run, const char *name)
 {
-    for (int u = 0; u < run->units.count; u++)
-        for (int i = 0; i < run->units.unit[u].param_count; i++)
-            if (strcmp(run->units.unit[u].param[i]->name, name) == 0)
-                return run->units.unit[u].param[i]->elems;
-    return -1;
+    return accel_param_find(run->job.model, name)->elems;
 }
 
 /* Sets, or compares with, one value in all elements of a parameter. */
@@ -208,16 +208,33 @@ static bool has_all(accel_t *run, const char *name, float value)
 
 /* ---- on every rank --------------------------------------------------------------- */
 
-/* The number of the check that failed, or 0. */
+/* Returns the number of the check that failed. */
 #define MUST(n, x)                                                                     \
     do {                                                                               \
         if (!(x)) {                                                                    \
-            fprintf(stderr, "# rank %d, check %d: %s: %s\n", b->rank, n, err.where,    \
-                    err.text);                                                         \
-            bad = n;                                                                   \
-            goto out;                                                                  \
+            fprintf(stderr, "# rank %d, check %d: %s: %s\n", run->boot.rank, n,        \
+                    err.where, err.text);                                              \
+            return n;                                                                  \
         }                                                                              \
     } while (0)
+
+/* For fork_world; arg: the program. */
+static int program_rank(struct boot *b, void *arg)
+{
+    struct program p = *(const struct program *)arg;
+    accel_t run = { 0 };
+    accel_error_t err = { 0 };
+    int bad = -1;
+
+    if (open_run(&run, b, &p, &err))
+        fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
+    else
+        bad = p.act(&run, &p);
+    registered_free(&run);
+    background_close(&run);
+    model_run_close(&run);
+    return bad;
+}
 
 /* On this rank no file can be longer than a few bytes, as on a full disk. */
 static void full_disk(bool full)
@@ -231,140 +248,116 @@ static void full_disk(bool full)
 }
 
 /* Saves at step 5, goes on, and is set back; the four automatic ones are two. */
-static int save_rank(struct boot *b, void *arg)
+static int save_and_load(accel_t *run, struct program *p)
 {
-    struct program p = { .common = 7, .own = 100 };
-    accel_t run = { 0 };
     accel_error_t err = { 0 };
     char dir[300], text[400];
-    int bad = 0;
 
-    (void)arg;
-    p.own += b->rank;
-    p.common += b->rank;
+    p->common += p->rank;
+    p->own += p->rank;
     snprintf(dir, sizeof(dir), "%s/mine/deep", root);
-    MUST(1, !open_run(&run, b, &p, &err));
-    run.progress.step = 5;
-    run.progress.cursor = 40;
-    MUST(2, !set_all(&run, NAME, 1.5f, &err) && !set_all(&run, BIAS, -2, &err));
-    MUST(3, !accel_save_state(&run, dir, &err) && p.saves == 1 && !strcmp(p.dir, dir));
-    MUST(4, accel_save_state(&run, dir, &err) == ACCEL_EINVAL);
-    MUST(5, b->rank || strstr(err.text, "holds a checkpoint already (step_00000005)"));
-    run.progress.step = 6;
-    MUST(6, !save_checkpoint(&run, &err));
-    run.progress.cursor = 48;
-    p.common = p.own = 0;
-    MUST(7, !set_all(&run, NAME, 9, &err));
-    MUST(8, !accel_load_state(&run, dir, &err) && p.loads == 1);
-    MUST(9, run.progress.step == 5 && run.progress.cursor == 40);
-    MUST(10, has_all(&run, NAME, 1.5f) && has_all(&run, BIAS, -2));
-    MUST(11, p.common == 7 && p.old_ranks == b->size);
-    for (int r = 0; r < b->size; r++)
-        p.sum -= r * (100 + r);
-    MUST(12, p.sum == 0);
+    run->progress.step = 5;
+    run->progress.cursor = 40;
+    MUST(2, !set_all(run, NAME, 1.5f, &err) && !set_all(run, BIAS, -2, &err));
+    MUST(3, !accel_save_state(run, dir, &err) && p->saves == 1 && !strcmp(p->dir, dir));
+    MUST(4, accel_save_state(run, dir, &err) == ACCEL_EINVAL);
+    MUST(5, p->rank || strstr(err.text, "holds a checkpoint already (step_00000005)"));
+    run->progress.step = 6;
+    MUST(6, !save_checkpoint(run, &err));
+    run->progress.cursor = 48;
+    p->common = p->own = 0;
+    MUST(7, !set_all(run, NAME, 9, &err));
+    MUST(8, !accel_load_state(run, dir, &err) && p->loads == 1);
+    MUST(9, run->progress.step == 5 && run->progress.cursor == 40);
+    MUST(10, has_all(run, NAME, 1.5f) && has_all(run, BIAS, -2));
+    MUST(11, p->common == 7 && p->old_ranks == p->size);
+    for (int r = 0; r < p->size; r++)
+        p->sum -= r * (100 + r);
+    MUST(12, p->sum == 0);
     snprintf(text, sizeof(text), "%s/own/step_00000006", root);
-    MUST(13, access(text, F_OK) != 0 && run.progress.saved_step == -1);
+    MUST(13, access(text, F_OK) != 0 && run->progress.saved_step == -1);
     for (int n = 0; n < 4; n++) {
-        run.progress.step = 10 + n;
-        MUST(14, !accel_save_state(&run, NULL, &err));
+        run->progress.step = 10 + n;
+        MUST(14, !accel_save_state(run, NULL, &err));
     }
-    MUST(15, !accel_load_state(&run, NULL, &err) && run.progress.step == 13);
+    MUST(15, !accel_load_state(run, NULL, &err) && run->progress.step == 13);
     /* what a save leaves that is killed is passed over, and does not count */
     snprintf(text, sizeof(text), "mkdir -p %s/own/checkpoint_7/.tmp-step_00000099.x.0",
              root);
-    MUST(18, b->rank || system(text) == 0);
-    run.progress.step = 20;
-    MUST(19, !accel_load_state(&run, NULL, &err) && run.progress.step == 13);
+    MUST(18, p->rank || system(text) == 0);
+    run->progress.step = 20;
+    MUST(19, !accel_load_state(run, NULL, &err) && run->progress.step == 13);
     full_disk(true);
-    run.progress.step = 14;
-    MUST(20, accel_save_state(&run, NULL, &err) == ACCEL_EIO && !run.status);
+    run->progress.step = 14;
+    MUST(20, accel_save_state(run, NULL, &err) == ACCEL_EIO && !run->status);
     full_disk(false);
-    MUST(21, !accel_save_state(&run, NULL, &err));
-    run.loop.in_micro = true;
-    MUST(16, accel_save_state(&run, NULL, &err) == ACCEL_EINVAL &&
-                 accel_load_state(&run, NULL, &err) == ACCEL_EINVAL);
-    run.loop.in_micro = false;
-    MUST(17, run.status == ACCEL_OK);
-out:
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    return bad;
+    MUST(21, !accel_save_state(run, NULL, &err));
+    run->loop.in_micro = true;
+    MUST(16, accel_save_state(run, NULL, &err) == ACCEL_EINVAL &&
+                 accel_load_state(run, NULL, &err) == ACCEL_EINVAL);
+    run->loop.in_micro = false;
+    MUST(17, run->status == ACCEL_OK);
+    return 0;
 }
 
 /* Another number of ranks, and programs that do not fit. */
-static int other_rank(struct boot *b, void *arg)
+static int load_saved(accel_t *run, struct program *p)
 {
-    const int old = *(const int *)arg;
-    struct program p = { .version = 3 }, newer = { .version = 1 },
-                   fixed = { .same = true }, less = { .fewer = true };
-    accel_t run = { 0 };
+    const bool fits = p->version != 1 && (!p->same || p->saved_by == p->size);
     accel_error_t err = { 0 };
     char dir[300];
-    int bad = 0;
 
     snprintf(dir, sizeof(dir), "%s/mine/deep", root);
-    MUST(1, !open_run(&run, b, &p, &err));
-    MUST(2, !accel_load_state(&run, dir, &err) && p.common == 7);
-    MUST(3, p.old_ranks == old && has_all(&run, NAME, 1.5f));
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    run = (accel_t){ 0 };
-    MUST(4, !open_run(&run, b, &newer, &err) && !set_all(&run, NAME, 3, &err));
-    MUST(5, accel_load_state(&run, dir, &err) == ACCEL_EMISMATCH && !run.status);
-    MUST(6, b->rank || strstr(err.text, "saved with version 2, but this program reads "
-                                        "version 1"));
-    MUST(7, has_all(&run, NAME, 3));
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    run = (accel_t){ 0 };
-    MUST(8, !open_run(&run, b, &fixed, &err));
-    MUST(9, accel_load_state(&run, dir, &err) ==
-                (old == b->size ? ACCEL_OK : ACCEL_EMISMATCH));
-    MUST(10, old == b->size || b->rank || strstr(err.text, "cannot be loaded by"));
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    run = (accel_t){ 0 };
-    MUST(11, !open_run(&run, b, &less, &err) && !accel_load_state(&run, dir, &err));
-out:
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
+    MUST(1, !set_all(run, NAME, 3, &err));
+    MUST(2, accel_load_state(run, dir, &err) == (fits ? ACCEL_OK : ACCEL_EMISMATCH));
+    MUST(3, fits || p->rank ||
+                strstr(err.text, p->same ? "cannot be loaded by"
+                                         : "saved with version 2, but this program "
+                                           "reads version 1"));
+    MUST(4, !run->status && has_all(run, NAME, fits ? 1.5f : 3));
+    MUST(5, !fits || p->common == 7);
+    MUST(6, !fits || p->fewer || p->old_ranks == p->saved_by);
+    return 0;
+}
+
+static int other_rank(struct boot *b, void *arg)
+{
+    static const struct program programs[] = {
+        { .version = 3 }, { .version = 1 }, { .same = true }, { .fewer = true }
+    };
+    int bad = 0;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(programs) && !bad; i++) {
+        struct program p = programs[i];
+
+        p.act = load_saved;
+        p.saved_by = *(const int *)arg;
+        bad = program_rank(b, &p);
+    }
     return bad;
 }
 
 /* What fails on the last rank is said by it, ends the call on all, and leaves nothing
  * behind. */
-static int failing_rank(struct boot *b, void *arg)
+static int fail_once(accel_t *run, struct program *p)
 {
-    const enum failing failing = *(const enum failing *)arg;
-    struct program p = { .failing = failing };
-    accel_t run = { 0 };
+    const enum failing failing = p->failing;
     accel_error_t err = { 0 };
     char dir[300];
-    int bad = 0;
     const char *says = failing == SILENT ? "returned ACCEL_EIO" : SAID;
     accel_status_t st;
 
     snprintf(dir, sizeof(dir), "%s/%s", root, failing == LOAD ? "mine/deep" : "failed");
-    MUST(1, !open_run(&run, b, &p, &err));
-    st = failing == LOAD ? accel_load_state(&run, dir, &err)
-                         : accel_save_state(&run, dir, &err);
+    st = failing == LOAD ? accel_load_state(run, dir, &err)
+                         : accel_save_state(run, dir, &err);
     MUST(2, st == (failing == LOAD ? ACCEL_EINVAL : ACCEL_EIO) && err.code == st);
     MUST(3, strstr(err.text, says));
-    MUST(4, failing != SAVE || b->rank < b->size - 1 ||
+    MUST(4, failing != SAVE || p->rank < p->size - 1 ||
                 !strcmp(err.where, "object common"));
     /* a load had written already */
-    MUST(5, run.status == (failing == LOAD ? st : ACCEL_OK));
+    MUST(5, run->status == (failing == LOAD ? st : ACCEL_OK));
     MUST(6, failing == LOAD || access(dir, F_OK) != 0);
-out:
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    return bad;
+    return 0;
 }
 
 static char part_line[500];
@@ -377,26 +370,25 @@ static void note_part(void *user, accel_log_level_t level, const char *line)
 }
 
 /* Rank 0 says what the report has, once in a load, and nobody else does. */
-static bool part_is_said(const struct boot *b, const char *dir,
-                         const accel_part_report_t *report)
+static bool part_is_said(int rank, const char *dir, const accel_part_report_t *report)
 {
     char want[500] = "";
     bool good;
 
-    if (b->rank == 0)
+    if (rank == 0)
         snprintf(want, sizeof(want),
                  "%zu parameters and buffers read from %s; %zu of the run without "
                  "values, %zu of the part unused",
                  report->loaded, dir, report->missing_count, report->unexpected_count);
     good = strcmp(part_line, want) == 0;
     if (!good)
-        fprintf(stderr, "# rank %d: '%s'\n", b->rank, part_line);
+        fprintf(stderr, "# rank %d: '%s'\n", rank, part_line);
     part_line[0] = '\0';
     return good;
 }
 
 /* Parts of the checkpoint of save_rank. */
-static int part_rank(struct boot *b, void *arg)
+static int load_parts(accel_t *run, struct program *p)
 {
     const accel_rename_t swap[] = { { BIAS, "h.1.attn.c_attn.bias" },
                                     { "h.0.", "elsewhere." } };
@@ -413,55 +405,46 @@ static int part_rank(struct boot *b, void *arg)
                  wrong = { sizeof(wrong), .match = BIAS, .rename = shape,
                            .rename_count = 1 };
     accel_part_report_t report = { .bytes = sizeof(report) };
-    struct program p = { 0 };
-    accel_t run = { 0 };
     accel_error_t err = { 0 };
     char dir[300];
-    int bad = 0;
 
-    (void)arg;
     strict.strict = 1;
     snprintf(dir, sizeof(dir), "%s/mine/deep/step_00000005", root);
-    MUST(1, !open_run(&run, b, &p, &err) && !set_all(&run, BIAS, 4, &err));
-    run.log = (struct accel_log){ .fn = note_part, .level = ACCEL_LOG_INFO };
-    MUST(2, !accel_load_part(&run, dir, &one, &report, &err));
-    MUST(18, part_is_said(b, dir, &report));
-    MUST(3, has_all(&run, NAME, 1.5f) && has_all(&run, BIAS, 4));
+    MUST(1, !set_all(run, BIAS, 4, &err));
+    run->log = (struct accel_log){ .fn = note_part, .level = ACCEL_LOG_INFO };
+    MUST(2, !accel_load_part(run, dir, &one, &report, &err));
+    MUST(18, part_is_said(p->rank, dir, &report));
+    MUST(3, has_all(run, NAME, 1.5f) && has_all(run, BIAS, 4));
     MUST(4, report.loaded == 1 && report.unexpected_count == 0 &&
-                report.missing_count > 3 && run.progress.step == 0 && !p.loads);
+                report.missing_count > 3 && run->progress.step == 0 && !p->loads);
     accel_part_report_free(&report);
-    MUST(5, accel_load_part(&run, dir, &strict, &report, &err) == ACCEL_EMISMATCH);
-    MUST(6, b->rank || strstr(err.text, "are not in the run (h.0."));
-    MUST(7, !run.status && !has_all(&run, "h.1.attn.c_attn.bias", -2));
+    MUST(5, accel_load_part(run, dir, &strict, &report, &err) == ACCEL_EMISMATCH);
+    MUST(6, p->rank || strstr(err.text, "are not in the run (h.0."));
+    MUST(7, !run->status && !has_all(run, "h.1.attn.c_attn.bias", -2));
     accel_part_report_free(&report);
-    MUST(8, !accel_load_part(&run, dir, &moved, &report, &err) && report.loaded == 1);
-    MUST(19, part_is_said(b, dir, &report));
-    MUST(9, has_all(&run, "h.1.attn.c_attn.bias", -2) && has_all(&run, BIAS, 4));
+    MUST(8, !accel_load_part(run, dir, &moved, &report, &err) && report.loaded == 1);
+    MUST(19, part_is_said(p->rank, dir, &report));
+    MUST(9, has_all(run, "h.1.attn.c_attn.bias", -2) && has_all(run, BIAS, 4));
     MUST(10,
          report.unexpected_count > 3 && strncmp(report.unexpected[0], "h.0.", 4) == 0);
     accel_part_report_free(&report);
-    MUST(11, accel_load_part(&run, dir, &both, NULL, &err) == ACCEL_EMISMATCH);
-    MUST(12, b->rank || strstr(err.text, "would both be this one"));
-    MUST(13, accel_load_part(&run, dir, &wrong, NULL, &err) == ACCEL_EMISMATCH);
-    MUST(14, b->rank || (strstr(err.text, BIAS " of the checkpoint is float32 [") &&
+    MUST(11, accel_load_part(run, dir, &both, NULL, &err) == ACCEL_EMISMATCH);
+    MUST(12, p->rank || strstr(err.text, "would both be this one"));
+    MUST(13, accel_load_part(run, dir, &wrong, NULL, &err) == ACCEL_EMISMATCH);
+    MUST(14, p->rank || (strstr(err.text, BIAS " of the checkpoint is float32 [") &&
                          strstr(err.text, "], but the run takes float32 [")));
-    MUST(21, accel_load_part(&run, dir, &gone, NULL, &err) == ACCEL_EMISMATCH);
+    MUST(21, accel_load_part(run, dir, &gone, NULL, &err) == ACCEL_EMISMATCH);
     MUST(22,
-         b->rank || strstr(err.text, "1 parameters of the run have no values in the "
+         p->rank || strstr(err.text, "1 parameters of the run have no values in the "
                                      "part (" NAME "), and 1 of the part are not in "
                                      "the run (" NAME ")"));
-    MUST(15, accel_load_part(&run, "/nonexistent", NULL, NULL, &err) == ACCEL_ENOENT);
-    MUST(16, accel_load_part(&run, NULL, NULL, NULL, &err) == ACCEL_EINVAL);
-    MUST(17, !accel_load_part(&run, dir, NULL, &report, &err) && !run.status &&
-                 report.missing_count == 0 && has_all(&run, BIAS, -2));
-    MUST(20, part_is_said(b, dir, &report));
+    MUST(15, accel_load_part(run, "/nonexistent", NULL, NULL, &err) == ACCEL_ENOENT);
+    MUST(16, accel_load_part(run, NULL, NULL, NULL, &err) == ACCEL_EINVAL);
+    MUST(17, !accel_load_part(run, dir, NULL, &report, &err) && !run->status &&
+                 report.missing_count == 0 && has_all(run, BIAS, -2));
+    MUST(20, part_is_said(p->rank, dir, &report));
     accel_part_report_free(&report);
-out:
-    accel_part_report_free(&report);
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    return bad;
+    return 0;
 }
 
 static void save_local(struct config *c)
@@ -475,78 +458,60 @@ static void save_local(struct config *c)
 }
 
 /* Flat shards come back as a whole; by name there is nothing. */
-static int local_rank(struct boot *b, void *arg)
+static int load_flat(accel_t *run, struct program *p)
 {
-    struct program p = { 0 };
-    accel_t run = { 0 };
     accel_error_t err = { 0 };
     char dir[300];
-    int bad = 0;
 
-    (void)arg;
     snprintf(dir, sizeof(dir), "%s/flat", root);
-    MUST(1, !open_run(&run, b, &p, &err) && !set_all(&run, BIAS, 4, &err));
-    save_local(&run.config);
-    MUST(2, !accel_save_state(&run, dir, &err) && !set_all(&run, BIAS, 5, &err));
-    MUST(3, accel_load_part(&run, dir, NULL, NULL, &err) == ACCEL_EMISMATCH);
-    MUST(4, b->rank || strstr(err.text, "flat shards"));
-    MUST(5, !run.status && has_all(&run, BIAS, 5));
-    MUST(6, !accel_load_state(&run, dir, &err) && has_all(&run, BIAS, 4));
-out:
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    return bad;
+    MUST(1, !set_all(run, BIAS, 4, &err));
+    save_local(&run->config);
+    MUST(2, !accel_save_state(run, dir, &err) && !set_all(run, BIAS, 5, &err));
+    MUST(3, accel_load_part(run, dir, NULL, NULL, &err) == ACCEL_EMISMATCH);
+    MUST(4, p->rank || strstr(err.text, "flat shards"));
+    MUST(5, !run->status && has_all(run, BIAS, 5));
+    MUST(6, !accel_load_state(run, dir, &err) && has_all(run, BIAS, 4));
+    return 0;
 }
 
 /* The weights of that checkpoint, exported to safetensors and imported again. */
-static int imported_rank(struct boot *b, void *arg)
+static int load_imported(accel_t *run, struct program *p)
 {
     const accel_part_t all = { sizeof(all), .strict = 1 };
     accel_part_report_t report = { .bytes = sizeof(report) };
-    struct program p = { 0 };
-    accel_t run = { 0 };
     accel_error_t err = { 0 };
     char dir[300];
-    int bad = 0;
 
-    (void)arg;
     snprintf(dir, sizeof(dir), "%s/imported/step_00000000", root);
-    MUST(1, !open_run(&run, b, &p, &err) && !set_all(&run, BIAS, 4, &err) &&
-                !set_all(&run, NAME, 4, &err));
-    MUST(2, !accel_load_part(&run, dir, &all, &report, &err));
-    MUST(3, report.loaded > 5 && has_all(&run, BIAS, -2) && has_all(&run, NAME, 1.5f));
-    MUST(4, run.progress.step == 0 && !p.loads);
-out:
+    MUST(1, !set_all(run, BIAS, 4, &err) && !set_all(run, NAME, 4, &err));
+    MUST(2, !accel_load_part(run, dir, &all, &report, &err));
+    MUST(3, report.loaded > 5 && has_all(run, BIAS, -2) && has_all(run, NAME, 1.5f));
+    MUST(4, run->progress.step == 0 && !p->loads);
     accel_part_report_free(&report);
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    return bad;
+    return 0;
 }
 
 /* Every shard file has one other byte in its middle. */
-static int damaged_rank(struct boot *b, void *arg)
+static int load_damaged(accel_t *run, struct program *p)
 {
-    struct program p = { 0 };
-    accel_t run = { 0 };
     accel_error_t err = { 0 };
     char dir[300];
-    int bad = 0;
 
-    (void)arg;
+    (void)p;
     snprintf(dir, sizeof(dir), "%s/mine/deep", root);
-    MUST(1, !open_run(&run, b, &p, &err));
-    MUST(2, accel_load_part(&run, dir, NULL, NULL, &err) == ACCEL_ECORRUPT);
-    MUST(3, run.status == ACCEL_ECORRUPT);
-out:
-    registered_free(&run);
-    background_close(&run);
-    model_run_close(&run);
-    return bad;
+    MUST(2, accel_load_part(run, dir, NULL, NULL, &err) == ACCEL_ECORRUPT);
+    MUST(3, run->status == ACCEL_ECORRUPT);
+    return 0;
 }
 
 /* ---- here ------------------------------------------------------------------------ */
+
+/* A TAP line: the program on each of these ranks. */
+static void on_ranks(int ranks, struct program p, const char *what)
+{
+    tap_is_int(fork_world(ranks, program_rank, &p, HANG_S), 0, "%d ranks: %s", ranks,
+               what);
+}
 
 static void shell(const char *cmd)
 {
@@ -663,12 +628,9 @@ static void test_lives(void)
     char config[300];
     accel_unit_t *unit;
     accel_t *run;
-    FILE *f;
 
     snprintf(config, sizeof(config), "%s/one.yaml", root);
-    f = fopen(config, "w");
-    if (!f || fputs("distributed_type: 'NO'\nuse_cpu: true\n", f) < 0 || fclose(f))
-        tap_skip_all("no file");
+    run_folder_write(config, "distributed_type: 'NO'\nuse_cpu: true\n");
     run = open_life(config, &p, &unit);
     tap_ok(one_step(run, unit) == 0 && one_step(run, unit) == 4, "two steps");
     tap_ok(!accel_save_state(run, NULL, &err), "saved %s", err.text);
@@ -743,21 +705,23 @@ static void test_again(void)
 
 int main(void)
 {
-    char cmd[200];
+    static const struct {
+        enum failing failing;
+        const char *what;
+    } rows[] = { { SAVE, "a save of the last one fails" },
+                 { HOOK, "a hook of the last one fails" },
+                 { SILENT, "a save of the last one fails without a text" },
+                 { LOAD, "a load of the last one fails" } };
 
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
     test_register();
     for (int ranks = 1; ranks <= 4; ranks += ranks == 1 ? 1 : 2) {
-        enum failing failing[] = { SAVE, HOOK, SILENT, LOAD };
-
         shell("rm -rf * && mkdir own");
-        tap_is_int(fork_world(ranks, save_rank, NULL, HANG_S), 0,
-                   "%d ranks save, go on and are set back", ranks);
-        tap_is_int(fork_world(ranks, local_rank, NULL, HANG_S), 0,
-                   "%d ranks save flat shards and are set back", ranks);
+        on_ranks(ranks,
+                 (struct program){ .act = save_and_load, .common = 7, .own = 100 },
+                 "they save, go on and are set back");
+        on_ranks(ranks, (struct program){ .act = load_flat },
+                 "they save flat shards and are set back");
         tap_is_str(names("own"),
                    "checkpoint_3 checkpoint_7 checkpoint_8 step_00000006.aside-T ",
                    "two of the five are kept");
@@ -765,15 +729,16 @@ int main(void)
         for (int other = 1; other <= 4; other += other == 1 ? 1 : 2)
             tap_is_int(fork_world(other, other_rank, &ranks, HANG_S), 0,
                        "loaded by %d ranks", other);
-        tap_is_int(fork_world(ranks, part_rank, NULL, HANG_S), 0, "and in parts");
+        on_ranks(ranks, (struct program){ .act = load_parts }, "and in parts");
         shell("\"$ACCEL_BUILD/accel\" ckpt export mine/deep weights >/dev/null && "
               "\"$ACCEL_BUILD/accel\" ckpt import weights imported --shards 3 "
               ">/dev/null");
-        tap_is_int(fork_world(ranks, imported_rank, NULL, HANG_S), 0,
-                   "and after a way through safetensors");
-        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(failing); i++)
-            tap_is_int(fork_world(ranks, failing_rank, &failing[i], HANG_S), 0,
-                       "function %zu of the last rank fails", i);
+        on_ranks(ranks, (struct program){ .act = load_imported },
+                 "and after a way through safetensors");
+        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+            on_ranks(ranks,
+                     (struct program){ .act = fail_once, .failing = rows[i].failing },
+                     rows[i].what);
     }
     test_lives();
     test_again();
@@ -781,9 +746,7 @@ int main(void)
         "for f in mine/deep/step_*/*.h5; do for i in 1 2 3 4 5 6 7; do printf "
         "'\\377\\377\\377\\377' | dd of=$f "
         "bs=1 seek=$(($(stat -c %s $f) * i / 8)) conv=notrunc 2>/dev/null; done; done");
-    tap_is_int(fork_world(2, damaged_rank, NULL, HANG_S), 0,
-               "a damaged part ends the run");
-    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", root);
-    tap_ok(system(cmd) == 0, "removed");
+    on_ranks(2, (struct program){ .act = load_damaged }, "a damaged part ends the run");
+    run_folder_remove(root);
     return tap_done();
 }
