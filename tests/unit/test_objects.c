@@ -152,14 +152,13 @@ static accel_tensor_t *samples(const struct gan *k, int step, int width, int fir
 {
     const int batch = SAMPLES / accel_world_size(k->run);
     const int64_t dims[] = { batch, width };
-    float host[SAMPLES][X], flat[SAMPLES * X];
+    float host[SAMPLES * X];
 
     for (int i = 0; i < batch; i++)
         for (int j = 0; j < width; j++)
-            host[i][j] = number(step, accel_rank(k->run) * batch + i, first + j);
-    for (int i = 0; i < batch * width; i++)
-        flat[i] = host[i / width][i % width];
-    return accel_input(k->run, ACCEL_F32, 2, dims, flat, NULL);
+            host[i * width + j] =
+                number(step, accel_rank(k->run) * batch + i, first + j);
+    return accel_input(k->run, ACCEL_F32, 2, dims, host, NULL);
 }
 
 /* Mean of (score - want)^2. */
@@ -183,30 +182,21 @@ static accel_status_t gan_step(const struct gan *k, int step, accel_error_t *err
     accel_tensor_t *z, *fake, *real_loss, *fake_loss;
     accel_status_t st = accel_batch_begin(k->run, err);
 
-    if (!st)
-        st = accel_model_freeze(k->run, k->g, 1, err);
+    ACCEL_TRY(st, accel_model_freeze(k->run, k->g, 1, err));
     z = samples(k, step, Z, 0);
     fake = accel_call(k->g, &z, 1);
     real_loss = score_loss(k, k->d, samples(k, step, X, Z), 1);
     fake_loss = score_loss(k, k->d, fake, 0);
-    if (!st)
-        st = accel_backward(k->run, real_loss, err);
-    if (!st)
-        st = accel_backward(k->run, fake_loss, err);
-    if (!st)
-        st = accel_optim_step(k->od, NULL, err);
-    if (!st)
-        st = accel_model_freeze(k->run, k->g, 0, err);
-    if (!st)
-        st = accel_model_freeze(k->run, k->d, 1, err);
-    if (!st)
-        st = accel_backward(k->run, score_loss(k, k->d, accel_call(k->g, &z, 1), 1),
-                            err);
-    if (!st)
-        st = accel_model_freeze(k->run, k->d, 0, err);
-    if (!st)
-        st = accel_backward(k->run, score_loss(k, k->t, accel_call(k->g, &z, 1), 0),
-                            err);
+    ACCEL_TRY(st, accel_backward(k->run, real_loss, err));
+    ACCEL_TRY(st, accel_backward(k->run, fake_loss, err));
+    ACCEL_TRY(st, accel_optim_step(k->od, NULL, err));
+    ACCEL_TRY(st, accel_model_freeze(k->run, k->g, 0, err));
+    ACCEL_TRY(st, accel_model_freeze(k->run, k->d, 1, err));
+    ACCEL_TRY(st, accel_backward(k->run,
+                                 score_loss(k, k->d, accel_call(k->g, &z, 1), 1), err));
+    ACCEL_TRY(st, accel_model_freeze(k->run, k->d, 0, err));
+    ACCEL_TRY(st, accel_backward(k->run,
+                                 score_loss(k, k->t, accel_call(k->g, &z, 1), 0), err));
     return st ? st : accel_step(k->run, err);
 }
 
@@ -244,9 +234,8 @@ static int rank_main(struct boot *b, void *arg)
     const struct scene *p = arg;
     accel_error_t err = { 0 };
     struct gan k = { 0 };
-    accel_status_t st;
+    accel_status_t st = gan_open(&k, p, &err);
 
-    st = gan_open(&k, p, &err);
     for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++)
         st = gan_step(&k, (int)s, &err);
     if (!st &&
@@ -254,19 +243,18 @@ static int rank_main(struct boot *b, void *arg)
         st = ACCEL_EBUG;
     if (!st && p->until < STEPS)
         st = accel_save(k.run, &err);
-    if (!st)
-        st = collect(k.run, p->out, &err);
+    ACCEL_TRY(st, collect(k.run, p->out, &err));
     if (st)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
     accel_close(k.run, NULL);
     return st != ACCEL_OK;
 }
 
-static struct values train(struct scene p, const char *dir, int until)
+static struct values train(struct scene p, int until, const char *dir, size_t number)
 {
     const struct net_world w = { p.world, p.nodes, p.strategy, NULL };
 
-    snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
+    snprintf(p.dir, sizeof(p.dir), "%s/%s-%zu", root, dir, number);
     p.until = until;
     p.out = fork_shared(sizeof(*p.out));
     run_net_life(p.dir, &w, rank_main, &p);
@@ -410,16 +398,13 @@ static void test_training(void)
         { .world = 4, .nodes = 2, .strategy = "HYBRID_SHARD" },
         { .world = 1, .nodes = 1, .strategy = "FULL_SHARD", .own = true },
     };
-    struct values start = train(plan[0], "start", 0), want = reference(&start);
+    struct values start = train(plan[0], 0, "start", 0), want = reference(&start);
 
     tap_ok(distance(&start, &want) > 0.05f, "the reference has moved by %g",
            (double)distance(&start, &want));
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(plan); i++) {
-        char name[32];
-        struct values got;
+        const struct values got = train(plan[i], STEPS, "whole", i);
 
-        snprintf(name, sizeof(name), "whole-%zu", i);
-        got = train(plan[i], name, STEPS);
         tap_ok(distance(&got, &want) < 2e-5f, "as in plain loops, within %g",
                (double)distance(&got, &want));
     }
@@ -427,26 +412,23 @@ static void test_training(void)
 
 static void test_resume(void)
 {
-    static const struct scene
-        one = { .world = 1, .nodes = 1, .strategy = "FULL_SHARD" },
-        two = { .world = 2, .nodes = 1, .strategy = "FULL_SHARD" },
-        own = { .world = 2, .nodes = 1, .strategy = "NO_SHARD", .own = 1 };
-    static const struct {
-        const struct scene *first, *second;
-        bool same;
-    } c[] = { { &two, &two, true }, { &two, &one, false }, { &own, &own, true } };
+    static const struct scene firsts[] = {
+        { .world = 2, .nodes = 1, .strategy = "FULL_SHARD" },
+        { .world = 2, .nodes = 1, .strategy = "FULL_SHARD" },
+        { .world = 2, .nodes = 1, .strategy = "NO_SHARD", .own = true },
+    };
+    static const int worlds[] = { 2, 1, 2 };
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
-        char name[32];
-        struct values whole, got;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(firsts); i++) {
+        struct scene second = firsts[i];
+        const struct values whole = train(firsts[i], STEPS, "unstopped", i);
+        struct values got;
 
-        snprintf(name, sizeof(name), "unstopped-%zu", i);
-        whole = train(*c[i].first, name, STEPS);
-        snprintf(name, sizeof(name), "stopped-%zu", i);
-        train(*c[i].first, name, STOP);
-        got = train(*c[i].second, name, STEPS);
-        tap_ok(c[i].same ? !memcmp(&got, &whole, sizeof(got))
-                         : distance(&got, &whole) < 1e-5f,
+        second.world = worlds[i];
+        train(firsts[i], STOP, "stopped", i);
+        got = train(second, STEPS, "stopped", i);
+        tap_ok(worlds[i] == 2 ? !memcmp(&got, &whole, sizeof(got))
+                              : distance(&got, &whole) < 1e-5f,
                "resumed after %d steps: %g away", STOP, (double)distance(&got, &whole));
     }
 }
