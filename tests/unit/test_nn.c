@@ -13,62 +13,41 @@
 #include "tests/tap.h"
 #include "tests/world/resident.h"
 
-enum misuse {
-    FITS,
-    LINEAR_WIDTH,
-    LINEAR_BIAS,
-    LINEAR_ACT,
-    LINEAR_WEIGHT_NDIM,
-    LINEAR_WEIGHT_ACTIVATION,
-    LINEAR_DTYPE,
-    LINEAR_PARAMETER,
-    LINEAR_NULL,
-    LINEAR_UNPREPARED,
-    NORM_WIDTH,
-    NORM_EPS,
-    EMBED_FLOAT_IDS,
-    EMBED_LONG,
-    EMBED_RANGE,
-    EMBED_NEGATIVE,
-    ATTENTION_HEADS,
-    ATTENTION_ZERO_HEADS,
-    ADD_SHAPES,
-    ADD_PARAMETER,
-    XENT_ROWS,
-    XENT_RANGE,
-    STALE,
-    RETURNS_NULL,
-};
+/* How a module or an op is used, and parts of the message; NULL: no error. */
+#define EACH_USE(F)                                                                    \
+    F(FITS, NULL, NULL)                                                                \
+    F(LINEAR_WIDTH, "user: linear", "x [2, 3, 5] and weight [6, 4] do not fit")        \
+    F(LINEAR_BIAS, "user: linear", "weight [6, 4] and bias [4] do not fit")            \
+    F(LINEAR_ACT, "user: linear", "unknown activation 10")                             \
+    F(LINEAR_WEIGHT_NDIM, "user: linear", "2 dimensions, but user.gain is [4]")        \
+    F(LINEAR_WEIGHT_ACTIVATION, "user: linear", "must be a parameter")                 \
+    F(LINEAR_DTYPE, "user: linear", "dtype float32, not dtype int32")                  \
+    F(LINEAR_PARAMETER, "user: linear", "not parameter user.weight")                   \
+    F(LINEAR_NULL, "user: linear", "input 1 is NULL")                                  \
+    F(LINEAR_UNPREPARED, "user: linear", "parameter user.late has no values yet")      \
+    F(NORM_WIDTH, "user: layernorm", "x [2, 3, 5] and gain [4] do not fit")            \
+    F(NORM_EPS, "user: layernorm", "eps -1 is negative")                               \
+    F(EMBED_FLOAT_IDS, "user: embedding", "ids must be int32")                         \
+    F(EMBED_LONG, "user: embedding", "longer than the positions")                      \
+    F(EMBED_RANGE, "user: embedding", "id 1 of the batch is not in [0, 6)")            \
+    F(EMBED_NEGATIVE, "user: embedding", "id 1 of the batch is not in [0, 6)")         \
+    F(ATTENTION_HEADS, "user: attention", "qkv [2, 3, 12] does not fit 3 heads")       \
+    F(ATTENTION_ZERO_HEADS, "user: attention", "does not fit 0 heads")                 \
+    F(ADD_SHAPES, "user: add", "x [2, 3, 4] and y [2, 3, 5] do not fit")               \
+    F(ADD_PARAMETER, "user: add", "user.gain")                                         \
+    F(XENT_ROWS, "user: cross_entropy", "x [2, 3, 4] and targets [2, 2] do not fit")   \
+    F(XENT_RANGE, "user: cross_entropy", "target 0 of the batch is not below 6")       \
+    F(STALE, "user: add", "used after its module returned")                            \
+    F(RETURNS_NULL, "user", "class User returned NULL")
 
+#define USE_ENUM(what, where, text) what,
+enum misuse { EACH_USE(USE_ENUM) };
+
+#define USE_ROW(what, where, text) { what, where, text },
 static const struct misuse_case {
     enum misuse what;
-    const char *where, *text; /* parts of the message; NULL: no error */
-} misuses[] = {
-    { FITS, NULL, NULL },
-    { LINEAR_WIDTH, "user: linear", "x [2, 3, 5] and weight [6, 4] do not fit" },
-    { LINEAR_BIAS, "user: linear", "weight [6, 4] and bias [4] do not fit" },
-    { LINEAR_ACT, "user: linear", "unknown activation 10" },
-    { LINEAR_WEIGHT_NDIM, "user: linear", "2 dimensions, but user.gain is [4]" },
-    { LINEAR_WEIGHT_ACTIVATION, "user: linear", "must be a parameter" },
-    { LINEAR_DTYPE, "user: linear", "dtype float32, not dtype int32" },
-    { LINEAR_PARAMETER, "user: linear", "not parameter user.weight" },
-    { LINEAR_NULL, "user: linear", "input 1 is NULL" },
-    { LINEAR_UNPREPARED, "user: linear", "parameter user.late has no values yet" },
-    { NORM_WIDTH, "user: layernorm", "x [2, 3, 5] and gain [4] do not fit" },
-    { NORM_EPS, "user: layernorm", "eps -1 is negative" },
-    { EMBED_FLOAT_IDS, "user: embedding", "ids must be int32" },
-    { EMBED_LONG, "user: embedding", "longer than the positions" },
-    { EMBED_RANGE, "user: embedding", "id 1 of the batch is not in [0, 6)" },
-    { EMBED_NEGATIVE, "user: embedding", "id 1 of the batch is not in [0, 6)" },
-    { ATTENTION_HEADS, "user: attention", "qkv [2, 3, 12] does not fit 3 heads" },
-    { ATTENTION_ZERO_HEADS, "user: attention", "does not fit 0 heads" },
-    { ADD_SHAPES, "user: add", "x [2, 3, 4] and y [2, 3, 5] do not fit" },
-    { ADD_PARAMETER, "user: add", "user.gain" },
-    { XENT_ROWS, "user: cross_entropy", "x [2, 3, 4] and targets [2, 2] do not fit" },
-    { XENT_RANGE, "user: cross_entropy", "target 0 of the batch is not below 6" },
-    { STALE, "user: add", "used after its module returned" },
-    { RETURNS_NULL, "user", "class User returned NULL" },
-};
+    const char *where, *text;
+} misuses[] = { EACH_USE(USE_ROW) };
 
 struct user {
     enum misuse what;
@@ -235,6 +214,15 @@ static void rig_close(struct rig *k)
     backend_close(k->be);
 }
 
+/* A TAP line: nothing was made, and the error has these words. Then there is none. */
+static void is_refused(struct rig *k, const void *made, const char *where,
+                       const char *text)
+{
+    tap_ok(!made && strstr(k->g.error.where, where) && strstr(k->g.error.text, text),
+           "%s: %s", k->g.error.where, k->g.error.text);
+    graph_reset(&k->g);
+}
+
 static void test_misuse(struct rig *k)
 {
     struct user *u = accel_module_state(k->user);
@@ -288,17 +276,11 @@ static void test_loss(struct rig *k)
     tap_ok(!accel_call(NULL, &x, 1) && !accel_add(NULL, NULL) &&
                !accel_attention(NULL, NULL, NULL, NULL),
            "NULL everywhere gives NULL");
-    tap_ok(!make(&k->g, ACCEL_F32, -1, 3, 0) && strstr(k->g.error.text, "size 0 is -1"),
-           "a negative size is refused");
-    graph_reset(&k->g);
-    tap_ok(!graph_tensor(&k->g, ACCEL_F32, 5, (int64_t[]){ 1, 1, 1, 1, 1 }) &&
-               strstr(k->g.error.text, "5 dimensions"),
-           "%s", k->g.error.text);
-    graph_reset(&k->g);
-    tap_ok(!graph_tensor(&k->g, ACCEL_F32, 1, (int64_t[]){ INT64_C(1) << 31 }) &&
-               strstr(k->g.error.text, "size 0 is 2147483648"),
-           "%s", k->g.error.text);
-    graph_reset(&k->g);
+    is_refused(k, make(&k->g, ACCEL_F32, -1, 3, 0), "", "size 0 is -1");
+    is_refused(k, graph_tensor(&k->g, ACCEL_F32, 5, (int64_t[]){ 1, 1, 1, 1, 1 }), "",
+               "5 dimensions");
+    is_refused(k, graph_tensor(&k->g, ACCEL_F32, 1, (int64_t[]){ INT64_C(1) << 31 }),
+               "", "size 0 is 2147483648");
     k->g.draws.calls = 3;
     graph_reset(&k->g);
     tap_is_int(k->g.draws.calls, 0, "each micro-batch counts its draws from 0");
@@ -325,10 +307,7 @@ static void test_stale(struct rig *k)
     tap_ok(accel_tensor_read(before, f, 6, NULL) == ACCEL_EINVAL &&
                !accel_tensor_read(x, f, 6, NULL),
            "a tensor of the step before has no values");
-    tap_ok(!accel_mul(x, before) &&
-               strstr(k->g.error.text, "input 2, [2, 3], is used after"),
-           "and is no input: %s: %s", k->g.error.where, k->g.error.text);
-    graph_reset(&k->g);
+    is_refused(k, accel_mul(x, before), "", "input 2, [2, 3], is used after");
 }
 
 static accel_status_t negative_shape(const void *attr, const accel_array_t *in, int n,
@@ -351,87 +330,67 @@ static accel_status_t no_forward(const void *attr, const accel_array_t *in, int 
 static const accel_op_t negative = { sizeof(negative), "negative", negative_shape,
                                      no_forward, NULL };
 
-/* Call `i` of the table below, with tensors [2, 3], [3, 2] and ids. */
-static accel_tensor_t *refused_call(struct rig *k, size_t i)
+/* A new tensor each time: what is refused frees the others. */
+static accel_tensor_t *wide(struct rig *k)
 {
-    accel_tensor_t *x = make(&k->g, ACCEL_F32, 2, 3, 0);
-    accel_tensor_t *t = make(&k->g, ACCEL_F32, 3, 2, 0);
-    accel_tensor_t *ids = make(&k->g, ACCEL_I32, 2, 3, 0);
-
-    switch (i) {
-    case 0:
-        return accel_gated(x, t, ACCEL_ACT_SILU);
-    case 1:
-        return accel_mul(x, make(&k->g, ACCEL_BF16, 2, 3, 0));
-    case 2:
-        return accel_activate(x, (accel_activation_t)-1);
-    case 3:
-        return accel_dropout(x, 1.0f);
-    case 4:
-        return accel_reshape(x, 2, (int64_t[]){ 4, -1 });
-    case 5:
-        return accel_slice(x, 1, 2, 2);
-    case 6:
-        return accel_transpose(x, 0, 2);
-    case 7:
-        return accel_softmax(ids);
-    case 8:
-        return accel_sum(x, -2);
-    case 9:
-        return accel_mse(x, t);
-    case 10:
-        return accel_cast(x, ACCEL_I32);
-    case 11:
-        return accel_maxpool2d(x, 2, 2);
-    case 12:
-        return accel_apply(&negative, &x, 1, NULL);
-    case 13:
-        return accel_log(ids);
-    case 14:
-        return accel_scale(ids, 2);
-    case 15:
-        return accel_binary_cross_entropy(x, t);
-    case 16:
-        return accel_soft_cross_entropy(x, make(&k->g, ACCEL_BF16, 2, 3, 0));
-    default:
-        return accel_mean(k->user->param[0], 0);
-    }
+    return make(&k->g, ACCEL_F32, 2, 3, 0);
 }
 
-/* Ops without parameters, called outside of modules: op and text of the error. */
+static accel_tensor_t *tall(struct rig *k)
+{
+    return make(&k->g, ACCEL_F32, 3, 2, 0);
+}
+
+static accel_tensor_t *narrow(struct rig *k)
+{
+    return make(&k->g, ACCEL_BF16, 2, 3, 0);
+}
+
+static accel_tensor_t *ids(struct rig *k)
+{
+    return make(&k->g, ACCEL_I32, 2, 3, 0);
+}
+
+/* Ops without parameters, called outside of modules. */
 static void test_refused(struct rig *k)
 {
-    static const struct {
-        const char *op, *text;
-    } want[] = {
-        { "gated", "gate [2, 3] and up [3, 2] do not fit" },
-        { "mul", "x is float32, but y is bfloat16" },
-        { "activate", "unknown activation -1" },
-        { "dropout", "the probability 1 is not in [0, 1)" },
-        { "reshape", "x [2, 3] cannot become [4, -1]" },
-        { "slice", "x [2, 3] does not have 2 elements from 2 on in dimension 1" },
-        { "transpose", "[2, 3] has no dimension 2" },
-        { "softmax", "x must be float32, bfloat16 or float16, not int32" },
-        { "sum", "[2, 3] has no dimension -2" },
-        { "mse", "x [2, 3] and y [3, 2] do not fit" },
-        { "cast", "cannot cast x to int32" },
-        { "maxpool2d", "x [2, 3] has no window of 2 x 2" },
-        { "negative", "invalid tensor [-4, 3]: size 0 is -4" },
-        { "log", "x must be float32, bfloat16 or float16, not int32" },
-        { "scale", "x must be float32, bfloat16 or float16, not int32" },
-        { "binary_cross_entropy", "x [2, 3] and y [3, 2] do not fit" },
-        { "soft_cross_entropy", "x is float32, but y is bfloat16" },
-        { "mean", "x must not be a parameter" },
-    };
+    accel_tensor_t *x;
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(want); i++) {
-        accel_tensor_t *y = refused_call(k, i);
-
-        tap_ok(!y && strstr(k->g.error.where, want[i].op) &&
-                   strstr(k->g.error.text, want[i].text),
-               "%s: %s", k->g.error.where, k->g.error.text);
-        graph_reset(&k->g);
-    }
+    is_refused(k, accel_gated(wide(k), tall(k), ACCEL_ACT_SILU), "gated",
+               "gate [2, 3] and up [3, 2] do not fit");
+    is_refused(k, accel_mul(wide(k), narrow(k)), "mul",
+               "x is float32, but y is bfloat16");
+    is_refused(k, accel_activate(wide(k), (accel_activation_t)-1), "activate",
+               "unknown activation -1");
+    is_refused(k, accel_dropout(wide(k), 1.0f), "dropout",
+               "the probability 1 is not in [0, 1)");
+    is_refused(k, accel_reshape(wide(k), 2, (int64_t[]){ 4, -1 }), "reshape",
+               "x [2, 3] cannot become [4, -1]");
+    is_refused(k, accel_slice(wide(k), 1, 2, 2), "slice",
+               "x [2, 3] does not have 2 elements from 2 on in dimension 1");
+    is_refused(k, accel_transpose(wide(k), 0, 2), "transpose",
+               "[2, 3] has no dimension 2");
+    is_refused(k, accel_softmax(ids(k)), "softmax",
+               "x must be float32, bfloat16 or float16, not int32");
+    is_refused(k, accel_sum(wide(k), -2), "sum", "[2, 3] has no dimension -2");
+    is_refused(k, accel_mse(wide(k), tall(k)), "mse",
+               "x [2, 3] and y [3, 2] do not fit");
+    is_refused(k, accel_cast(wide(k), ACCEL_I32), "cast", "cannot cast x to int32");
+    is_refused(k, accel_maxpool2d(wide(k), 2, 2), "maxpool2d",
+               "x [2, 3] has no window of 2 x 2");
+    x = wide(k);
+    is_refused(k, accel_apply(&negative, &x, 1, NULL), "negative",
+               "invalid tensor [-4, 3]: size 0 is -4");
+    is_refused(k, accel_log(ids(k)), "log",
+               "x must be float32, bfloat16 or float16, not int32");
+    is_refused(k, accel_scale(ids(k), 2), "scale",
+               "x must be float32, bfloat16 or float16, not int32");
+    is_refused(k, accel_binary_cross_entropy(wide(k), tall(k)), "binary_cross_entropy",
+               "x [2, 3] and y [3, 2] do not fit");
+    is_refused(k, accel_soft_cross_entropy(wide(k), narrow(k)), "soft_cross_entropy",
+               "x is float32, but y is bfloat16");
+    is_refused(k, accel_mean(k->user->param[0], 0), "mean",
+               "x must not be a parameter");
 }
 
 /* Edges of dimensions and sizes, of a tensor of [2, 3]. */
@@ -445,7 +404,6 @@ static void test_views(struct rig *k)
         { 2, { -1, -1 }, "x [2, 3] cannot become [-1, -1]" },
         { 2, { 6, -2 }, "x [2, 3] cannot become [6, -2]" },
         { 2, { 0, -1 }, "x [2, 3] cannot become [0, -1]" },
-        { 2, { 4, -1 }, "x [2, 3] cannot become [4, -1]" },
         { 0, { 6 }, "a tensor cannot have 0 dimensions" },
         { 5, { 1, 1, 1, 2, 3 }, "a tensor cannot have 5 dimensions" },
         { 3, { 1, -1, 3 }, NULL },
@@ -459,7 +417,6 @@ static void test_views(struct rig *k)
         { 0, 0, -1, "does not have -1 elements" },
         { 0, 3, 0, "does not have 0 elements from 3" },
         { 1, 0, 4, "does not have 4 elements" },
-        { 1, 2, 2, "does not have 2 elements from 2" },
         { -1, 0, 1, "no dimension -1" },
         { 2, 0, 1, "no dimension 2" },
         { 0, 2, 0, NULL },
@@ -470,29 +427,23 @@ static void test_views(struct rig *k)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes) + ACCEL_ARRAY_SIZE(slices); i++) {
         size_t j = i - ACCEL_ARRAY_SIZE(shapes);
         bool shape = i < ACCEL_ARRAY_SIZE(shapes);
-        accel_tensor_t *x = make(&k->g, ACCEL_F32, 2, 3, 0);
+        accel_tensor_t *x = wide(k);
         accel_tensor_t *y =
             shape ? accel_reshape(x, shapes[i].ndim, shapes[i].dims)
                   : accel_slice(x, slices[j].dim, slices[j].begin, slices[j].count);
         const char *text = shape ? shapes[i].text : slices[j].text;
 
         if (text)
-            tap_ok(!y && strstr(k->g.error.text, text), "%s", k->g.error.text);
+            is_refused(k, y, "", text);
         else
             tap_ok(y && !k->g.error.code, "a view at the edge %s", k->g.error.text);
         graph_reset(&k->g);
     }
-    tap_ok(!accel_dropout(make(&k->g, ACCEL_F32, 2, 3, 0), -0.5f) &&
-               strstr(k->g.error.text, "-0.5"),
-           "%s", k->g.error.text);
-    graph_reset(&k->g);
+    is_refused(k, accel_dropout(wide(k), -0.5f), "", "-0.5");
     k->g.draws.batch = 2;
-    tap_ok(!accel_dropout(make(&k->g, ACCEL_F32, 3, 2, 0), 0.5f) &&
-               strstr(k->g.error.text, "not a multiple of the 2 samples"),
-           "%s", k->g.error.text);
-    graph_reset(&k->g);
+    is_refused(k, accel_dropout(tall(k), 0.5f), "", "not a multiple of the 2 samples");
     k->g.training = false;
-    one = make(&k->g, ACCEL_F32, 3, 2, 0);
+    one = tall(k);
     tap_ok(accel_dropout(one, 0.5f) == one && k->g.draws.calls == 0,
            "without training nothing is dropped or drawn");
     k->g.training = true;
@@ -533,10 +484,7 @@ static void test_taken(struct rig *k)
     for (int kind = 0; kind < 3; kind++) {
         const char *bad = kind == 0 ? "" : kind == 1 ? "a/b" : NULL;
 
-        tap_ok(!accel_param(m, bad, 1, &one, zeros) &&
-                   strstr(k->g.error.text, "is not a valid name"),
-               "%s", k->g.error.text);
-        graph_reset(&k->g);
+        is_refused(k, accel_param(m, bad, 1, &one, zeros), "", "is not a valid name");
     }
     nn_module_free(m);
 }
@@ -551,16 +499,8 @@ static void test_buffers(struct rig *k)
         int64_t dims[5];
         accel_init_t init;
     } refused[] = {
-        { "cannot start with random values",
-          ACCEL_F32,
-          1,
-          { 3 },
-          { ACCEL_INIT_NORMAL, 1 } },
-        { "cannot start with random values",
-          ACCEL_F32,
-          1,
-          { 3 },
-          { ACCEL_INIT_UNIFORM, 1 } },
+        { "start with random values", ACCEL_F32, 1, { 3 }, { ACCEL_INIT_NORMAL, 1 } },
+        { "start with random values", ACCEL_F32, 1, { 3 }, { ACCEL_INIT_UNIFORM, 1 } },
         { "size 1 is 0", ACCEL_F32, 2, { 3, 0 }, { 0 } },
         { "size 0 is -1", ACCEL_F32, 1, { -1 }, { 0 } },
         { "size 1 is 2147483648", ACCEL_F32, 2, { 1, 1L << 31 }, { 0 } },
@@ -572,13 +512,11 @@ static void test_buffers(struct rig *k)
     accel_module_t *m = nn_module_new(&k->g, &root_class, NULL, NULL);
     const int64_t dims[] = { 2, 3 };
 
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(refused); i++) {
-        tap_ok(!accel_buffer(m, "b", refused[i].type, refused[i].ndim, refused[i].dims,
-                             refused[i].init) &&
-                   strstr(k->g.error.text, refused[i].text),
-               "%s", k->g.error.text);
-        graph_reset(&k->g);
-    }
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(refused); i++)
+        is_refused(k,
+                   accel_buffer(m, "b", refused[i].type, refused[i].ndim,
+                                refused[i].dims, refused[i].init),
+                   "", refused[i].text);
     for (int i = 0; i < 9; i++) {
         const char name[] = { (char)('a' + i), '\0' };
         accel_init_t init = { i / 3 == 0   ? ACCEL_INIT_ZEROS
@@ -610,17 +548,10 @@ static void test_names(struct rig *k)
 
     tap_is_str(k->root->path, "", "the root has no name");
     tap_is_str(late->name, "user.late", "full name of a parameter");
-    tap_ok(!accel_param(k->user, "gain", 1, &zero, (accel_init_t){ 0 }) &&
-               strstr(k->g.error.text, "user.gain already exists"),
-           "a second parameter of the name");
-    graph_reset(&k->g);
-    tap_ok(!nn_module_new(&k->g, &user_class, k->root, "user"),
-           "a second module of the name");
-    graph_reset(&k->g);
-    tap_ok(!accel_param(k->user, "none", 1, &zero, (accel_init_t){ 0 }) &&
-               strstr(k->g.error.text, "size 0 is 0"),
-           "an empty parameter");
-    graph_reset(&k->g);
+    is_refused(k, accel_param(k->user, "gain", 1, &zero, (accel_init_t){ 0 }), "",
+               "user.gain already exists");
+    is_refused(k, accel_param(k->user, "none", 1, &zero, (accel_init_t){ 0 }), "",
+               "size 0 is 0");
     tap_ok(!nn_module_new(&k->g, &user_class, k->root, ""), "a module without name");
     graph_reset(&k->g);
 }
@@ -684,6 +615,7 @@ static void test_units(struct rig *k)
                                        .width = 6,
                                        .context = 5,
                                        .vocab = 7 };
+    accel_model_config_t bad = cfg;
     accel_module_t *m = model_new(&k->g, &cfg, NULL);
     struct units units;
     accel_error_t err = { 0 };
@@ -720,25 +652,13 @@ static void test_units(struct rig *k)
     tap_ok(order, "parameters do not overlap and know their unit");
     units_free(&units);
     nn_module_free(m);
-    tap_ok(!model_new(&k->g,
-                      &(accel_model_config_t){ .model_type = "gpt2",
-                                               .layers = 1,
-                                               .heads = 4,
-                                               .width = 6,
-                                               .context = 5,
-                                               .vocab = 7 },
-                      &err) &&
+    bad.heads = 4;
+    tap_ok(!model_new(&k->g, &bad, &err) &&
                strstr(err.text, "width 6 is not a multiple of 4 heads"),
            "heads that do not divide the width");
-    tap_ok(!model_new(&k->g,
-                      &(accel_model_config_t){ .model_type = "gpt2",
-                                               .layers = 0,
-                                               .heads = 4,
-                                               .width = 8,
-                                               .context = 5,
-                                               .vocab = 7 },
-                      &err),
-           "no layers");
+    bad = cfg;
+    bad.layers = 0;
+    tap_ok(!model_new(&k->g, &bad, &err), "no layers");
 }
 
 int main(void)

@@ -51,6 +51,13 @@ static void rig_close(struct rig *k)
 
 enum { LAYERS = 4, BATCH = 2, TIME = 33, VOCAB = 61 };
 
+static const accel_model_config_t small = { .model_type = "gpt2",
+                                            .layers = LAYERS,
+                                            .heads = 2,
+                                            .width = 24,
+                                            .context = TIME,
+                                            .vocab = VOCAB };
+
 /* Loss of a fixed batch; gradients stay in k->r.grad. */
 static float step(struct rig *k)
 {
@@ -90,20 +97,14 @@ static float *all_gradients(const struct rig *k, int64_t *n_out)
 static void test_recompute(accel_dtype_t compute, float dropout)
 {
     const accel_field_t tokens = { ACCEL_I32, 1, { TIME } };
-    const accel_model_config_t cfg = { .model_type = "gpt2",
-                                       .layers = LAYERS,
-                                       .heads = 2,
-                                       .width = 24,
-                                       .context = TIME,
-                                       .vocab = VOCAB,
-                                       .resid_dropout = dropout,
-                                       .attn_dropout = dropout };
+    accel_model_config_t cfg = small;
     const char *name = accel_dtype_name(compute);
     struct rig plain, again;
     float a, b, *ga, *gb;
     size_t foretold = 0, peak;
     int64_t n;
 
+    cfg.resid_dropout = cfg.attn_dropout = dropout;
     if (!rig_begin(&plain, compute) ||
         !rig_prepare(&plain, model_new(&plain.g, &cfg, NULL)) ||
         !rig_begin(&again, compute) ||
@@ -200,16 +201,10 @@ static void count_column_sum(const struct backend *be, float *dst, const void *s
  * weight's: of a block qkv, proj, fc and proj, that is 4 biases. */
 static void test_one_product(bool recompute)
 {
-    const accel_model_config_t cfg = { .model_type = "gpt2",
-                                       .layers = LAYERS,
-                                       .heads = 2,
-                                       .width = 24,
-                                       .context = TIME,
-                                       .vocab = VOCAB };
     struct rig k;
 
     memset(&count, 0, sizeof(count));
-    if (!rig_begin(&k, ACCEL_BF16) || !rig_prepare(&k, model_new(&k.g, &cfg, NULL))) {
+    if (!rig_begin(&k, ACCEL_BF16) || !rig_prepare(&k, model_new(&k.g, &small, NULL))) {
         tap_ok(0, "open");
         return;
     }
@@ -471,7 +466,7 @@ static const accel_class_t shift_class = { sizeof(shift_class), "Shift", shift_f
 
 static void test_buffers(void)
 {
-    const int64_t dims[] = { 2, 3 }, none = 0;
+    const int64_t dims[] = { 2, 3 };
     const accel_init_t half = { ACCEL_INIT_CONSTANT, 0.5f };
     float values[6] = { 1, 2, 3, 4, 5, 6 }, back[6] = { 0 };
     accel_tensor_t *b, *x, *y;
@@ -482,16 +477,6 @@ static void test_buffers(void)
         return;
     k.model = nn_module_new(&k.g, &shift_class, NULL, "");
     b = accel_buffer(k.model, "shift", ACCEL_F32, 2, dims, half);
-    tap_ok(!accel_buffer(k.model, "shift", ACCEL_F32, 2, dims, half) &&
-               strstr(k.g.error.text, "buffer shift already exists"),
-           "twice: %s", k.g.error.text);
-    graph_reset(&k.g);
-    tap_ok(!accel_buffer(k.model, "b", ACCEL_F64, 2, dims, half) &&
-               strstr(k.g.error.text, "has dtype"),
-           "%s", k.g.error.text);
-    graph_reset(&k.g);
-    tap_ok(!accel_buffer(k.model, "b", ACCEL_F32, 1, &none, half), "of no elements");
-    graph_reset(&k.g);
     x = graph_tensor(&k.g, ACCEL_F32, 2, dims);
     tap_ok(!accel_call(k.model, &x, 1) &&
                strstr(k.g.error.text, "buffer shift has no values yet"),
