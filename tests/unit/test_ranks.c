@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Calls between ranks on 1 to 4 forked ranks: each dtype and shape beside values worked
- * out here, Accelerate's rows for two processes, and what differs between ranks.
+ * out here, and what differs between ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,41 +13,6 @@
 
 static const accel_dtype_t dtypes[] = { ACCEL_F32, ACCEL_BF16, ACCEL_I32, ACCEL_U16,
                                         ACCEL_U8,  ACCEL_F64,  ACCEL_I64, ACCEL_I8 };
-
-/* Writes the small number v as element i of dtype t. */
-static void put(void *data, accel_dtype_t t, int64_t i, int v)
-{
-    switch (t) {
-    case ACCEL_F32:
-        ((float *)data)[i] = (float)v;
-        break;
-    case ACCEL_BF16: {
-        float f = (float)v;
-        uint32_t u;
-
-        memcpy(&u, &f, sizeof(u));
-        ((uint16_t *)data)[i] = (uint16_t)(u >> 16);
-        break;
-    }
-    case ACCEL_I32:
-        ((int32_t *)data)[i] = v;
-        break;
-    case ACCEL_U16:
-        ((uint16_t *)data)[i] = (uint16_t)v;
-        break;
-    case ACCEL_U8:
-        ((uint8_t *)data)[i] = (uint8_t)v;
-        break;
-    case ACCEL_I8:
-        ((int8_t *)data)[i] = (int8_t)v;
-        break;
-    case ACCEL_F64:
-        ((double *)data)[i] = v;
-        break;
-    default:
-        ((int64_t *)data)[i] = v;
-    }
-}
 
 static double value_at(const void *data, accel_dtype_t t, int64_t i)
 {
@@ -83,7 +48,7 @@ static accel_tensor_t *counting(accel_t *run, accel_dtype_t t, int64_t rows,
     accel_tensor_t *x = graph_tensor(&run->graph, t, 2, (int64_t[]){ rows, cols });
 
     for (int64_t i = 0; x && i < x->elems; i++)
-        put(x->data, t, i, 10 * run->boot.rank + (int)i);
+        ranks_put(x->data, t, i, 10 * run->boot.rank + (int)i);
     return x;
 }
 
@@ -385,27 +350,15 @@ static void overflow(accel_t *run)
                 "and the run goes on: %s", err.text);
 }
 
-/* Rank r gives r * 1000 bytes of the value r; rank 0 none. */
+/* Rank r has r * 1000 bytes of the value r; rank 0 none. */
 static void bytes_of_ranks(accel_t *run)
 {
     int world = run->boot.size, rank = run->boot.rank;
-    size_t sizes[8] = { 0 }, length = 99, at = 0;
+    size_t sizes[8] = { 0 }, length = 99;
     char *own = malloc(8000), *all = NULL, *copy = NULL;
     accel_error_t err = { 0 };
 
     memset(own, rank, 8000);
-    ranks_check(
-        run,
-        !accel_gather_bytes(run, own, (size_t)rank * 1000, (void **)&all, sizes, &err),
-        "bytes: %s", err.text);
-    for (int r = 0; all && r < world; r++) {
-        ranks_check(run, sizes[r] == (size_t)r * 1000, "length of rank %d", r);
-        for (size_t i = 0; i < sizes[r]; i++, at++)
-            if (all[at] != r) {
-                ranks_check(run, false, "byte %zu of rank %d", i, r);
-                break;
-            }
-    }
     for (int from = 0; from < world; from++) {
         bool me = from == rank;
 
@@ -434,7 +387,6 @@ static void bytes_of_ranks(accel_t *run)
                 ACCEL_EINVAL &&
             accel_broadcast_bytes(run, own, 1, 0, NULL, &length, &err) == ACCEL_EINVAL,
         "nothing given");
-    free(all);
     free(own);
 }
 
@@ -490,44 +442,6 @@ static void others_rank(accel_t *run, void *arg)
     overflow(run);
     bytes_of_ranks(run);
     misuse(run);
-}
-
-/* ---- Accelerate's rows for two processes ----------------------------------------- */
-
-static void rows_rank(accel_t *run, void *arg)
-{
-    accel_error_t err = { 0 };
-    accel_array_t a;
-    accel_tensor_t *x;
-    float pair[2];
-    int rank;
-
-    (void)arg;
-    rank = run->boot.rank;
-    x = accel_gather(
-        run, ranks_tensor(run, ACCEL_I32, 2, (int[]){ 10 * rank, 10 * rank + 1 }),
-        &err);
-    for (int i = 0; x && i < 4; i++)
-        ranks_check(run, ((int32_t *)x->data)[i] == 10 * (i / 2) + i % 2, "gather");
-    a = (accel_array_t){ ACCEL_F32, 1, { 2 }, 2, pair };
-    for (int how = 0; how < 3; how++) {
-        static const float want[3][2] = { { 2, 1 }, { 1, 0.5f }, { 1, 1 } };
-
-        pair[0] = 1;
-        pair[1] = (float)rank;
-        accel_reduce_array(run, &a, (accel_reduction_t)how, 1, &err);
-        ranks_check(run, !memcmp(pair, want[how], sizeof(pair)), "reduction %d", how);
-    }
-    /* There the scale is ignored. */
-    pair[0] = 1;
-    pair[1] = (float)rank;
-    accel_reduce_array(run, &a, ACCEL_REDUCE_SUM, 0.5, &err);
-    ranks_check(run, pair[0] == 1 && pair[1] == 0.5f, "a sum times a half");
-    x = accel_pad_across_ranks(
-        run, ranks_tensor(run, ACCEL_F32, rank + 1, (int[]){ 1, 1 }), 0, 7, 1, &err);
-    ranks_check(
-        run, x && ((float *)x->data)[0] == (rank ? 1 : 7) && ((float *)x->data)[1] == 1,
-        "padded at the front");
 }
 
 /* ---- debug ----------------------------------------------------------------------- */
@@ -671,6 +585,8 @@ static int nodes_rank(struct boot *b, void *arg)
     st = accel_first_end(run, st, &err);
     ranks_check(run, st == ACCEL_EIO && strstr(err.text, "no space on node 1"),
                 "a node fails: %s", err.text);
+    for (int rule = 0; rule < 6; rule++)
+        gather_bytes_of(run, rule);
     bytes_of_ranks(run);
     return ranks_close(run);
 }
@@ -688,7 +604,6 @@ int main(void)
             tap_is_int(ranks_world(n, d, signs_rank, NULL), 0,
                        "signs, %d ranks, debug %d", n, d);
         }
-    tap_is_int(ranks_world(2, false, rows_rank, NULL), 0, "Accelerate's rows");
     for (int n = 2; n <= 4; n++) {
         tap_is_int(ranks_world(n, true, debug_rank, NULL), 0, "debug on %d ranks", n);
         tap_is_int(ranks_world(n, false, plain_rank, NULL), 0, "without, on %d ranks",

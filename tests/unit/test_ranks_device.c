@@ -24,33 +24,8 @@ static const accel_dtype_t dtypes[] = { ACCEL_F32, ACCEL_BF16, ACCEL_I32, ACCEL_
 /* This rank's values, [ROWS, COLS]: small whole numbers, which every dtype holds. */
 static void make_values(const accel_t *run, accel_dtype_t t, void *host)
 {
-    for (int i = 0; i < ELEMS; i++) {
-        int v = 10 * run->boot.rank + i;
-        float f = (float)v;
-        uint32_t u;
-
-        memcpy(&u, &f, sizeof(u));
-        switch (t) {
-        case ACCEL_F32:
-            ((float *)host)[i] = f;
-            break;
-        case ACCEL_BF16:
-            ((uint16_t *)host)[i] = (uint16_t)(u >> 16);
-            break;
-        case ACCEL_I32:
-            ((int32_t *)host)[i] = v;
-            break;
-        case ACCEL_U8:
-        case ACCEL_I8:
-            ((uint8_t *)host)[i] = (uint8_t)v;
-            break;
-        case ACCEL_F64:
-            ((double *)host)[i] = v;
-            break;
-        default:
-            ((int64_t *)host)[i] = v;
-        }
-    }
+    for (int i = 0; i < ELEMS; i++)
+        ranks_put(host, t, i, 10 * run->boot.rank + i);
 }
 
 /* The tensor has the shape and the bytes of the array. */

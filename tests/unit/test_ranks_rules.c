@@ -71,20 +71,6 @@ static bool split_holds(int64_t n, int world, int pad)
     return next == n;
 }
 
-/* And with more of them, where the last item of a share is not the last of all. */
-static void test_split_last(void)
-{
-    accel_share_t s;
-
-    for (int r = 0; r < 4; r++) {
-        static const int first[] = { 0, 2, 3, 4 }, count[] = { 2, 1, 1, 1 };
-
-        tap_ok(!accel_split(5, r, 4, 1, &s, NULL) && s.first == first[r] &&
-                   s.count == count[r] && s.padding == 2 - count[r] && s.last == 4,
-               "5 items for 4 ranks: rank %d", r);
-    }
-}
-
 static void test_split(void)
 {
     accel_share_t s = { .first = 7 };
@@ -92,7 +78,6 @@ static void test_split(void)
     int bad = 0;
 
     test_split_rows();
-    test_split_last();
     for (int64_t n = 0; n <= 40; n++)
         for (int world = 1; world <= 9; world++)
             for (int pad = 0; pad < 2; pad++)

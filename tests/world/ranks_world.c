@@ -8,6 +8,7 @@
 
 #include "backend/cuda_load.h"
 #include "backend/device.h"
+#include "numbers/floats.h"
 #include "tests/world/ranks_world.h"
 
 static int failures;
@@ -126,4 +127,20 @@ accel_tensor_t *ranks_tensor(accel_t *run, accel_dtype_t dtype, int64_t n,
                                 4);
     }
     return t;
+}
+
+void ranks_put(void *data, accel_dtype_t dtype, int64_t i, int v)
+{
+    const size_t bytes = accel_dtype_bytes(dtype);
+    char *to = (char *)data + (size_t)i * bytes;
+    const double wide = v;
+    const float single = (float)v;
+    const int64_t whole = v; /* begins with the bytes of a shorter number */
+
+    if (dtype == ACCEL_F32 || dtype == ACCEL_BF16)
+        floats_narrow(to, dtype, &single, 1);
+    else if (dtype == ACCEL_F64)
+        memcpy(to, &wide, bytes);
+    else
+        memcpy(to, &whole, bytes);
 }

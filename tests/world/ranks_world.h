@@ -25,5 +25,7 @@ bool ranks_check(accel_t *run, bool pass, const char *fmt, ...)
 /* A tensor [n] of those values; `dtype` F32 or I32. */
 accel_tensor_t *ranks_tensor(accel_t *run, accel_dtype_t dtype, int64_t n,
                              const int *values);
+/* Element i of an array becomes v, a small whole number, which every dtype holds. */
+void ranks_put(void *data, accel_dtype_t dtype, int64_t i, int v);
 
 #endif
