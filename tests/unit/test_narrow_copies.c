@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "backend/device.h"
 #include "numbers/wire.h"
@@ -53,23 +52,6 @@ static int add_gradients(struct boot *b, struct shard *s, const struct model *m,
     return 0;
 }
 
-struct reader {
-    const struct model *m;
-    float *to;
-};
-
-static void keep(void *user, const char *name, float *g, int64_t first, int64_t count)
-{
-    const struct reader *r = user;
-
-    for (int u = 0; u < UNITS; u++)
-        for (int j = 0; j < r->m->unit[u].param_count; j++)
-            if (strcmp(r->m->name[u][j], name) == 0)
-                memcpy(r->to + r->m->base[u] + r->m->tensor[u][j].param->unit_offset +
-                           first,
-                       g, (size_t)count * sizeof(*g));
-}
-
 static int rank_main(struct boot *b, void *arg)
 {
     const struct wires *w = arg;
@@ -78,13 +60,11 @@ static int rank_main(struct boot *b, void *arg)
                                               false },
                                PLAIN_ADAMW };
     struct backend *be;
-    struct reader reader;
     struct model m;
     struct shard *s;
     struct comm *c;
 
     model_build(&m);
-    reader = (struct reader){ &m, w->mean[b->rank] };
     CHECK(comm_open(&c, b, NULL, err));
     CHECK(backend_cpu_open(&be, 1, err));
     o.backend = be;
@@ -97,7 +77,7 @@ static int rank_main(struct boot *b, void *arg)
             return 1;
         CHECK(shard_reduce(s, 0, err));
     }
-    CHECK(shard_each_gradient(s, 0, keep, &reader, err));
+    CHECK(shard_world_gradients(s, &m, 1, w->mean[b->rank], err));
     CHECK(shard_grad_sumsq(s, 0, &w->sumsq[b->rank], err));
     shard_close(s);
     comm_close(c);
@@ -213,9 +193,8 @@ int main(void)
     double sum = 0;
 
     model_build(&m);
-    w.mean = mmap(NULL, WORLD * sizeof(*w.mean) + WORLD * sizeof(double),
-                  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    w.sumsq = (double *)(void *)(w.mean + WORLD);
+    w.mean = fork_shared(WORLD * sizeof(*w.mean));
+    w.sumsq = fork_shared(WORLD * sizeof(*w.sumsq));
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(types); i++)
         for (w.world = 2; w.world <= WORLD; w.world++) {
             w.type = types[i].type;

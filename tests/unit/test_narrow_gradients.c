@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "backend/device.h"
 #include "plan/plan.h"
@@ -65,35 +64,6 @@ static int add_gradients(struct boot *b, struct shard *s, const struct model *m,
     return 0;
 }
 
-struct reader {
-    const struct model *m;
-    float *to;
-    float by;
-};
-
-static void keep(void *user, const char *name, float *g, int64_t first, int64_t count)
-{
-    const struct reader *r = user;
-
-    for (int u = 0; u < UNITS; u++)
-        for (int j = 0; j < r->m->unit[u].param_count; j++)
-            if (strcmp(r->m->name[u][j], name) == 0)
-                for (int64_t i = 0; i < count; i++) {
-                    g[i] *= r->by;
-                    r->to[r->m->base[u] + r->m->tensor[u][j].param->unit_offset +
-                          first + i] = g[i];
-                }
-}
-
-static int look(struct boot *b, struct shard *s, const struct model *m, float *to,
-                float by)
-{
-    struct reader reader = { m, to, by };
-
-    CHECK(shard_each_gradient(s, 0, keep, &reader, err));
-    return 0;
-}
-
 /* Whole float16 masters go through the ring, too: with the values of sharded ones. */
 static int gather_whole(struct boot *b, struct comm *c, const struct model *m,
                         const struct backend *be, int *other_out)
@@ -138,18 +108,19 @@ static int ask(struct boot *b, struct shard *s, const struct model *m, struct fo
 {
     double left = 1;
 
-    if (add_gradients(b, s, m, 1, false) || look(b, s, m, f->once, 1))
+    if (add_gradients(b, s, m, 1, false))
         return 1;
+    CHECK(shard_world_gradients(s, m, 1, f->once, err));
     CHECK(shard_grad_sumsq(s, 0, &f->sumsq[b->rank], err));
     shard_clamp(s, 0, 0.75f);
-    if (look(b, s, m, f->limited, 1))
-        return 1;
+    CHECK(shard_world_gradients(s, m, 1, f->limited, err));
     shard_scale(s, 0, 0.5f);
-    if (look(b, s, m, f->scaled, 2) || look(b, s, m, f->doubled, 1))
-        return 1;
+    CHECK(shard_world_gradients(s, m, 2, f->scaled, err));
+    CHECK(shard_world_gradients(s, m, 1, f->doubled, err));
     shard_zero(s, 0);
-    if (add_gradients(b, s, m, MANY, false) || look(b, s, m, f->many, 1))
+    if (add_gradients(b, s, m, MANY, false))
         return 1;
+    CHECK(shard_world_gradients(s, m, 1, f->many, err));
     shard_zero(s, 0);
     if (add_gradients(b, s, m, 1, true))
         return 1;
@@ -259,8 +230,7 @@ static void test_values(const struct model *m, const struct found *f, int world)
 
 static void test_world(int world)
 {
-    struct found *f = mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE,
-                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct found *f = fork_shared(sizeof(*f));
     struct gradients w = { world, f };
     struct model m;
     int64_t largest = 0, all = 0;
@@ -278,7 +248,6 @@ static void test_world(int world)
                "33 bytes for each 32 gradients");
     tap_is_int((int64_t)f->memory.reduce_buffer, (largest + largest / world) * 4,
                "and float32 of the largest unit, and of a rank's part of it");
-    munmap(f, sizeof(*f));
 }
 
 int main(void)

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "comm/comm.h"
 #include "numbers/rng.h"
@@ -220,8 +219,7 @@ static void test_formulas(int ranks, int rank, bool batched)
     double off;
     int status;
 
-    w.out = mmap(NULL, bytes * (size_t)ranks, PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    w.out = fork_shared(bytes * (size_t)ranks);
     status = fork_world(ranks, rank_main, &w, HANG_S);
     off = against_formulas(&w);
     for (int r = 1; r < ranks; r++)
@@ -231,17 +229,13 @@ static void test_formulas(int ranks, int rank, bool batched)
            batched ? ", one square" : "", STEPS, off);
     if (ranks > 1)
         tap_ok(same, "with the same bits on all ranks");
-    munmap(w.out, bytes * (size_t)ranks);
 }
 
 /* ---- torch (tests/data/optim/powersgd.txt) --------------------------------------- */
 
 static accel_status_t add_nothing(void *user, float *x, int64_t n, accel_error_t *err)
 {
-    (void)user;
-    (void)x;
-    (void)n;
-    (void)err;
+    (void)user, (void)x, (void)n, (void)err;
     return ACCEL_OK;
 }
 
@@ -656,8 +650,12 @@ int main(void)
     snprintf(path, sizeof(path), "%s/tests/data/optim/powersgd.txt", src ? src : ".");
     f = fopen(path, "r");
     test_columns();
-    test_torch(f, false);
-    test_torch(f, true);
+    for (int i = 0; i < 2; i++) {
+        test_torch(f, i);
+        test_feedback(i);
+        test_resumed(i);
+        test_gap(i);
+    }
     if (f)
         fclose(f);
     for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
@@ -666,13 +664,7 @@ int main(void)
         test_formulas(ranks, 2, true);
     }
     test_exact();
-    test_feedback(false);
-    test_feedback(true);
-    test_resumed(false);
-    test_resumed(true);
     test_dead_columns();
-    test_gap(false);
-    test_gap(true);
     test_infinite(false, 30);
     test_infinite(false, 182);
     test_infinite(true, 30);

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "optim/optim.h"
 #include "precision/fp8.h"
@@ -234,7 +233,6 @@ static void test_world(struct plan_of_world *p)
 {
     static const char *const prefetch[] = { "none", "PRE", "POST" };
     const struct job *j = &p->job;
-
     int rc;
 
     *p->waits = 0;
@@ -263,12 +261,8 @@ static void test_world(struct plan_of_world *p)
 
 int main(void)
 {
-    struct plan_of_world p = { .waits =
-                                   mmap(NULL, sizeof(*p.waits), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0) };
+    struct plan_of_world p = { .waits = fork_shared(sizeof(*p.waits)) };
 
-    if (p.waits == MAP_FAILED)
-        return 1;
     for (int k = 0; k < 2 * 3 * 2 * 3 * 4; k += STRIDE) {
         p.job.strategy = k % 2 ? SHARD_NONE : SHARD_FULL;
         p.job.prefetch = (enum backward_prefetch)(k / 2 % 3);
@@ -318,6 +312,5 @@ int main(void)
         p.job.reduce = k / 2 ? ACCEL_F16 : ACCEL_BF16;
         test_world(&p);
     }
-    munmap(p.waits, sizeof(*p.waits));
     return tap_done();
 }

@@ -421,3 +421,33 @@ struct result *run(struct job job)
                config_strategy_name(job.strategy), rc);
     return job.out;
 }
+
+/* ---- gradients by name ----------------------------------------------------------- */
+
+struct gradient_reader {
+    const struct model *m;
+    float by, *to;
+};
+
+static void read_gradient(void *user, const char *name, float *g, int64_t first,
+                          int64_t count)
+{
+    const struct gradient_reader *r = user;
+
+    for (int u = 0; u < UNITS; u++)
+        for (int j = 0; j < r->m->unit[u].param_count; j++) {
+            float *to =
+                r->to + r->m->base[u] + r->m->tensor[u][j].param->unit_offset + first;
+
+            for (int64_t i = 0; !strcmp(r->m->name[u][j], name) && i < count; i++)
+                to[i] = g[i] *= r->by;
+        }
+}
+
+accel_status_t shard_world_gradients(struct shard *s, const struct model *m, float by,
+                                     float *to, accel_error_t *err)
+{
+    struct gradient_reader reader = { m, by, to };
+
+    return shard_each_gradient(s, 0, read_gradient, &reader, err);
+}

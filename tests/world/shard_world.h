@@ -81,6 +81,9 @@ int use_unit(struct boot *b, const struct model *m, struct residency *r, int u,
 /* Runs the job in job.world forked ranks. The result is a mapping of its own; free it
  * with munmap. A rank that fails is a failed test. */
 struct result *run(struct job job);
+/* Multiplies all gradients of trainer 0 by a number, and copies them to to[TOTAL]. */
+accel_status_t shard_world_gradients(struct shard *s, const struct model *m, float by,
+                                     float *to, accel_error_t *err);
 /* The groups of a HYBRID strategy; NULL where there are none. */
 int open_groups(struct boot *b, struct comm *c, const struct job *job,
                 struct shard_options *o);
