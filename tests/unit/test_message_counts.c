@@ -40,7 +40,7 @@ static char root[] = "/tmp/accel-counts.XXXXXX";
 
 struct row {
     const char *what;
-    const char *more;    /* of the config, below accel.checkpoint */
+    const char *more;    /* of the config, below accel.checkpoint; NULL: nothing */
     const char *env;     /* "A=1;B=2" */
     const char *history; /* the file's text; "/": a directory of that name */
     const char *about;   /* words of the lines that are looked at, by '|' */
@@ -50,57 +50,46 @@ struct row {
     bool at_start;       /* the program saves before the first step, too */
     int before;          /* steps of an earlier run */
     accel_status_t st;
-    const char *rank0, *rank1; /* all lines, or the error */
+    const char *rank0; /* all its lines, or the error; rank 1 says nothing */
 };
 
 static const struct row rows[] = {
     { .what = "a history that cannot be written",
-      .more = "",
       .history = "/",
       .about = "history",
       .steps = 4,
       .rank0 = "OUT/checkpoints/history: cannot write (Is a directory): restarts are "
-               "not counted\n",
-      .rank1 = "" },
+               "not counted\n" },
     { .what = "a lock that cannot be used",
-      .more = "",
       .loses_lock = true,
       .about = "second run",
       .steps = 4,
       .rank0 = "OUT/checkpoints/.lock: cannot read the lock (it is not a regular "
                "file): a second run "
-               "could write here too; training continues\n",
-      .rank1 = "" },
+               "could write here too; training continues\n" },
     { .what = "a metric that nobody notes",
       .more = "    keep_best: 2\n    metric: accuracy\n",
       .about = "keep_best",
       .steps = 5,
       .rank0 =
           "accel.checkpoint.keep_best keeps no checkpoint: no value of accuracy is "
-          "known; evaluate in the job (eval_every), or call accel_note_metric\n",
-      .rank1 = "" },
+          "known; evaluate in the job (eval_every), or call accel_note_metric\n" },
     { .what = "saves that fail, and work again",
-      .more = "",
       .about = "cannot save|is intact",
       .steps = 7,
       .fails = 1 << 3 | 1 << 4 | 1 << 6,
-      .rank0 = FAILED(3, 1, KEPT(2)) FAILED(4, 2, KEPT(2)) FAILED(6, 1, KEPT(5)),
-      .rank1 = "" },
+      .rank0 = FAILED(3, 1, KEPT(2)) FAILED(4, 2, KEPT(2)) FAILED(6, 1, KEPT(5)) },
     { .what = "none before the first that fails",
-      .more = "",
       .about = "cannot save|is intact",
       .steps = 3,
       .fails = 1 << 1,
-      .rank0 = FAILED(1, 1, "there is no older checkpoint"),
-      .rank1 = "" },
+      .rank0 = FAILED(1, 1, "there is no older checkpoint") },
     { .what = "one of step 0 before it",
-      .more = "",
       .about = "cannot save|is intact",
       .at_start = true,
       .steps = 2,
       .fails = 1 << 2,
-      .rank0 = FAILED(1, 1, KEPT(0)),
-      .rank1 = "" },
+      .rank0 = FAILED(1, 1, KEPT(0)) },
     { .what = "a restart",
       .more = "  preemption:\n    max_restarts: 7\n",
       .env = "SLURM_JOB_ID=44;" ENV_FIRST_JOB "=41;" ENV_RESTART_COUNT "=6",
@@ -112,8 +101,7 @@ static const struct row rows[] = {
       .steps = 5,
       .rank0 = "restart 3 of at most 7 of job 41 (preempted)\n"
                "resumed from OUT/checkpoints/step_00000003: step 3, 6 samples seen, "
-               "written by 2 ranks\n",
-      .rank1 = "" },
+               "written by 2 ranks\n" },
     { .what = "the last restart",
       .more = "  preemption:\n    max_restarts: 2\n",
       .env = "SLURM_JOB_ID=44;" ENV_FIRST_JOB "=41;" ENV_RESTART_COUNT "=6",
@@ -121,8 +109,7 @@ static const struct row rows[] = {
       .about = "restart ",
       .steps = 1,
       .rank0 =
-          "restart 2 of at most 2 of job 41 (the last run ended without a record)\n",
-      .rank1 = "" },
+          "restart 2 of at most 2 of job 41 (the last run ended without a record)\n" },
     { .what = "a restart too many",
       .more = "  preemption:\n    max_restarts: 2\n",
       .env = "SLURM_JOB_ID=44;" ENV_FIRST_JOB "=41;" ENV_RESTART_COUNT "=6",
@@ -131,8 +118,7 @@ static const struct row rows[] = {
       .about = "restart ",
       .steps = 5,
       .st = ACCEL_ESTOPPED,
-      .rank0 = "this is restart 3 of job 41, but accel.preemption.max_restarts is 2",
-      .rank1 = "" },
+      .rank0 = "this is restart 3 of job 41, but accel.preemption.max_restarts is 2" },
     { .what = "times that are too short",
       .more = "  preemption:\n    lead_seconds: 60\n",
       .env = "SLURM_JOB_ID=44;" ENV_NOTICE "=low REQUEUE 11 5",
@@ -142,41 +128,32 @@ static const struct row rows[] = {
       .rank0 = "a checkpoint takes 200.5 s, but partition low has GraceTime 11 s: " CURE
                "\na checkpoint takes 200.5 s, but accel.preemption.lead_seconds is 60: "
                "the time limit will end the run before it is saved; use a larger "
-               "lead_seconds\n",
-      .rank1 = "" },
+               "lead_seconds\n" },
     { .what = "no grace time",
-      .more = "",
       .env = "SLURM_JOB_ID=44;" ENV_NOTICE "=low CANCEL 0 5",
       .history = LIFE(0) "save step=1 seconds=17.500\n",
       .about = "takes",
       .steps = 4,
       .rank0 = "a checkpoint takes 17.5 s, but partition low has no GraceTime and the "
-               "cluster's KillWait is 5 s: " CURE "\n",
-      .rank1 = "" },
+               "cluster's KillWait is 5 s: " CURE "\n" },
     { .what = "no time at all: no save fits, and it is told once",
-      .more = "",
       .env = "SLURM_JOB_ID=44;" ENV_NOTICE "=low CANCEL 0 0",
       .history = LIFE(0) "save step=1 seconds=17.500\n",
       .about = "takes",
       .steps = 3,
       .rank0 = "a checkpoint takes 17.5 s, but partition low has no GraceTime and the "
-               "cluster's KillWait is 0 s: " CURE "\n",
-      .rank1 = "" },
+               "cluster's KillWait is 0 s: " CURE "\n" },
     { .what = "as much time as it takes",
-      .more = "",
       .env = "SLURM_JOB_ID=44;" ENV_NOTICE "=low REQUEUE 11 5",
       .history = LIFE(0) "save step=1 seconds=11.000\n",
       .about = "takes",
       .steps = 4,
-      .rank0 = "",
-      .rank1 = "" },
+      .rank0 = "" },
     { .what = "a run that is complete",
-      .more = "",
       .about = "complete",
       .before = 3,
       .steps = 3,
-      .rank0 = "the run is complete: all 3 steps are done; nothing to do\n",
-      .rank1 = "" },
+      .rank0 = "the run is complete: all 3 steps are done; nothing to do\n" },
 };
 
 /* ---- a run ----------------------------------------------------------------------- */
@@ -302,19 +279,15 @@ static int play_before(struct boot *b, void *arg)
 static void make_files(const struct row *r)
 {
     char path[200];
-    FILE *f;
 
     snprintf(path, sizeof(path), "%s/checkpoints", out_dir);
     mkdir(out_dir, 0755);
     mkdir(path, 0755);
     snprintf(path, sizeof(path), "%s/checkpoints/history", out_dir);
-    if (r->history && r->history[0] == '/') {
+    if (r->history && r->history[0] == '/')
         mkdir(path, 0755);
-    } else if (r->history) {
-        f = fopen(path, "w");
-        if (!f || fputs(r->history, f) < 0 || fclose(f) != 0)
-            tap_diag("%s: %s", path, strerror(errno));
-    }
+    else if (r->history)
+        run_folder_write(path, r->history);
 }
 
 static void check_row(size_t i)
@@ -329,7 +302,7 @@ static void check_row(size_t i)
     number_config(config, RANKS, 1, "FULL_SHARD", true);
     f = fopen(config, "a");
     fprintf(f, "    every_steps: 1\n    every_minutes: 0\n    async: false\n%s",
-            r->more);
+            r->more ? r->more : "");
     fclose(f);
     if (r->before)
         tap_is_int(open_world(RANKS, 1, play_before, NULL, HANG_S), 0,
@@ -338,8 +311,8 @@ static void check_row(size_t i)
     tap_is_int(open_world(RANKS, 1, play, NULL, HANG_S), 0, "%s: a run", r->what);
     for (int rank = 0; rank < RANKS; rank++) {
         tap_is_int(seen->st[rank], r->st, "%s: how rank %d ends", r->what, rank);
-        tap_is_str(seen->text[rank], rank ? r->rank1 : r->rank0,
-                   "%s: what rank %d says", r->what, rank);
+        tap_is_str(seen->text[rank], rank ? "" : r->rank0, "%s: what rank %d says",
+                   r->what, rank);
     }
 }
 

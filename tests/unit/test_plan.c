@@ -26,6 +26,14 @@ static void test_padding(void)
 /* Root of 1000 elements (1024 padded for 2 ranks), two blocks of 300 (320). */
 static const int64_t units[] = { 1000, 300, 300 };
 
+static struct config fsdp(enum sharding_strategy strategy,
+                          enum mixed_precision precision)
+{
+    return (struct config){ .distributed_type = DIST_FSDP,
+                            .sharding_strategy = strategy,
+                            .mixed_precision = precision };
+}
+
 static struct plan_input input(const struct config *c, int world, int accumulate)
 {
     struct plan_input in = { .config = c,
@@ -47,9 +55,7 @@ static struct plan_input input(const struct config *c, int world, int accumulate
 
 static void test_full(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL,
-                        .mixed_precision = PRECISION_BF16 };
+    struct config c = fsdp(SHARD_FULL, PRECISION_BF16);
     struct plan_input in = input(&c, 2, 1);
     struct plan p;
 
@@ -82,15 +88,13 @@ static void test_full(void)
  * 128. */
 static void test_scaled_wire(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL,
-                        .mixed_precision = PRECISION_BF16,
-                        .reduce = REDUCE_E4M3 };
+    struct config c = fsdp(SHARD_FULL, PRECISION_BF16);
     struct plan_input in = input(&c, 2, 1);
     const int gathered = (3 * 1024 + 3 * 320) / 2 * 2;
     struct strbuf out = { 0 };
     struct plan p;
 
+    c.reduce = REDUCE_E4M3;
     plan_compute(&in, &p);
     tap_is_int(p.wire_bytes_per_step, gathered + 2 * (4 * 132) + 2 * (132 + 36),
                "e4m3: wire of a step");
@@ -117,9 +121,7 @@ static void test_coded(void)
 {
     static const struct plan_coded list[] = { { 0, 496, 256 }, { 1, 0, 288 } };
     const struct plan_codes codes = { list, 2 };
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL,
-                        .mixed_precision = PRECISION_FP8 };
+    struct config c = fsdp(SHARD_FULL, PRECISION_FP8);
     struct plan_input in = input(&c, 2, 1);
     struct plan p;
 
@@ -144,8 +146,7 @@ static void test_coded(void)
 
 static void test_whole(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_NONE };
+    struct config c = fsdp(SHARD_NONE, PRECISION_NO);
     struct plan_input in = input(&c, 2, 4);
     struct plan p;
 
@@ -162,8 +163,7 @@ static void test_whole(void)
     in = input(&c, 2, 4);
     plan_compute(&in, &p);
     tap_is_int(p.shard_elems, 1664, "MULTI_CPU is NO_SHARD");
-    c = (struct config){ .distributed_type = DIST_FSDP,
-                         .sharding_strategy = SHARD_FULL };
+    c = fsdp(SHARD_FULL, PRECISION_NO);
     in = input(&c, 1, 4);
     plan_compute(&in, &p);
     tap_ok(p.gather_bytes == 0 && p.reduce_bytes == 0 && p.wire_bytes_per_step == 0,
@@ -233,8 +233,7 @@ static void test_strategies(void)
 
 static void test_offload(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL };
+    struct config c = fsdp(SHARD_FULL, PRECISION_NO);
     struct plan_input in = input(&c, 2, 1);
     struct plan p;
 
@@ -302,10 +301,7 @@ static void test_interval(void)
 
 static void test_print(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL,
-                        .use_orig_params = true,
-                        .mixed_precision = PRECISION_BF16 };
+    struct config c = fsdp(SHARD_FULL, PRECISION_BF16);
     const char *extra[] = { "model", "gpt2, 2 layers", "data", "text.txt", NULL };
     const char *want = "  model                 gpt2, 2 layers\n"
                        "  data                  text.txt\n"
@@ -332,6 +328,7 @@ static void test_print(void)
     struct strbuf out = { 0 };
     struct plan p;
 
+    c.use_orig_params = true;
     plan_compute(&in, &p);
     plan_print(&in, &p, extra, &out);
     tap_is_str(out.s, want, "the table");
@@ -345,8 +342,7 @@ static void test_print(void)
 static void test_largest(void)
 {
     static const int64_t growing[] = { 300, 600, 1000 };
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL };
+    struct config c = fsdp(SHARD_FULL, PRECISION_NO);
     struct plan_input in = input(&c, 2, 1);
     struct plan p;
 
@@ -358,8 +354,7 @@ static void test_largest(void)
 /* A byte for each moment, and two for the scale of 16. */
 static void test_codes(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL };
+    struct config c = fsdp(SHARD_FULL, PRECISION_NO);
     struct plan_input in = input(&c, 2, 1);
     struct plan wide, p;
 
@@ -384,8 +379,7 @@ static void test_codes(void)
 static void test_frozen(void)
 {
     static const int64_t frozen[] = { 200, 300, 0 };
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL };
+    struct config c = fsdp(SHARD_FULL, PRECISION_NO);
     struct plan_input in = input(&c, 2, 1);
     struct plan p;
 
@@ -404,8 +398,7 @@ static void test_frozen(void)
 
 static void test_device(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL };
+    struct config c = fsdp(SHARD_FULL, PRECISION_NO);
     struct plan_input in = input(&c, 2, 1);
     struct plan host, p;
 
@@ -466,8 +459,7 @@ static void test_background(void)
                  { ASYNC_TRUE, true, 9540, 0 },
                  { ASYNC_FALSE, true, 0, 0 },
                  { ASYNC_AUTO, false, 0, 0 } };
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL };
+    struct config c = fsdp(SHARD_FULL, PRECISION_NO);
     struct plan none, p;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
@@ -491,11 +483,29 @@ static void test_background(void)
     }
 }
 
+/* Whole copies on four ranks, and nothing else, on a device of that memory. */
+static struct plan_input too_large(const struct config *c, int64_t memory)
+{
+    struct plan_input in = input(c, 4, 1);
+
+    in.base_bytes = in.activation_bytes = 0;
+    in.device = (struct plan_device){ .present = true, .memory_bytes = memory };
+    return in;
+}
+
+static void cure_is(const struct plan_input *in, const char *want, const char *what)
+{
+    char text[400];
+    struct plan p;
+
+    plan_compute(in, &p);
+    tap_is_str(plan_cure(in, &p, text, sizeof(text)), want, "%s", what);
+}
+
 static void test_cure(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_NONE };
-    struct plan_input in = input(&c, 4, 1);
+    struct config c = fsdp(SHARD_NONE, PRECISION_NO);
+    struct plan_input in = too_large(&c, 0);
     /* memory from WHOLE on: that of copies, 1792 * 16 and sums in rank order; sharded,
      * padded to 128: 448 * 16 + (1024 + 384) * 4 + 2 * 1024 * 4 = 20992; over 8: 256 *
      * 16 + (1024 + 512) * 4 + 2 * 1024 * 4 = 18432 */
@@ -541,12 +551,9 @@ static void test_cure(void)
           "(24.5 KiB)",
           "what is not needed is left out" },
     };
-    char text[400];
     struct plan p;
     int64_t whole;
 
-    in.base_bytes = in.activation_bytes = 0;
-    in.device.present = true;
     plan_compute(&in, &p);
     whole = p.total_bytes;
     tap_ok(whole > 1792 * 16, "copies and the sums of ranks");
@@ -556,44 +563,35 @@ static void test_cure(void)
         in.activation_bytes = t[i].activations;
         in.recomputed_bytes = t[i].recomputed;
         in.batch = t[i].batch;
-        plan_compute(&in, &p);
-        tap_is_str(plan_cure(&in, &p, text, sizeof(text)), t[i].want, "%s", t[i].what);
+        cure_is(&in, t[i].want, t[i].what);
     }
 }
 
 /* Where no single remedy is enough, or none at all. */
 static void test_cure_limits(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_NONE };
-    struct plan_input in = input(&c, 4, 1);
+    struct config c = fsdp(SHARD_NONE, PRECISION_NO);
+    struct plan_input in = too_large(&c, 0);
     char text[400], little[20];
     struct plan p;
-    int64_t whole;
 
-    in.base_bytes = in.activation_bytes = 0;
-    in.device.present = true;
-    plan_compute(&in, &p);
-    whole = p.total_bytes;
     in.device.memory_bytes = 15000;
-    plan_compute(&in, &p);
-    tap_is_str(plan_cure(&in, &p, text, sizeof(text)),
-               "fsdp_offload_params: true (14.5 KiB)",
-               "the host where no number of GPUs is enough");
+    cure_is(&in, "fsdp_offload_params: true (14.5 KiB)",
+            "the host where no number of GPUs is enough");
     in.device.memory_bytes = 100;
-    plan_compute(&in, &p);
-    tap_is_str(plan_cure(&in, &p, text, sizeof(text)),
-               "use a smaller model, or GPUs with more memory; still too large: "
-               "fsdp_sharding_strategy: FULL_SHARD and fsdp_offload_params: true (14.5 "
-               "KiB)",
-               "nothing is enough");
+    cure_is(&in,
+            "use a smaller model, or GPUs with more memory; still too large: "
+            "fsdp_sharding_strategy: FULL_SHARD and fsdp_offload_params: true (14.5 "
+            "KiB)",
+            "nothing is enough");
     in.rewrapped = true;
     in.device.memory_bytes = 21000;
-    tap_is_str(plan_cure(&in, &p, text, sizeof(text)),
-               "fsdp_sharding_strategy: FULL_SHARD and fsdp_auto_wrap_policy: "
-               "TRANSFORMER_BASED_WRAP (20.5 KiB)",
-               "units of other sizes than the config's are said");
-    in.device.memory_bytes = whole;
+    cure_is(&in,
+            "fsdp_sharding_strategy: FULL_SHARD and fsdp_auto_wrap_policy: "
+            "TRANSFORMER_BASED_WRAP (20.5 KiB)",
+            "units of other sizes than the config's are said");
+    plan_compute(&in, &p);
+    in.device.memory_bytes = p.total_bytes;
     tap_ok(strstr(plan_cure(&in, &p, text, sizeof(text)),
                   "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP (34.2 KiB); ") == text,
            "and may be enough");
@@ -605,8 +603,7 @@ static void test_cure_limits(void)
  * what is there before it, for two ranks 1.25 GiB. */
 static void test_spare(void)
 {
-    struct config c = { .distributed_type = DIST_FSDP,
-                        .sharding_strategy = SHARD_FULL };
+    struct config c = fsdp(SHARD_FULL, PRECISION_NO);
     struct plan_input in = input(&c, 2, 1);
     const int64_t guess = plan_base_guess(2), gib = (int64_t)1 << 30;
     struct plan p;
@@ -639,21 +636,13 @@ static void test_cure_words(void)
         { DIST_MULTI_GPU, "distributed_type: FSDP (20.5 KiB)" },
         { DIST_DEEPSPEED, "zero_stage: 3 (20.5 KiB)" },
     };
-    char text[400];
-    struct plan p;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
-        struct config c = { .distributed_type = DIST_FSDP,
-                            .sharding_strategy = SHARD_NONE };
-        struct plan_input in = input(&c, 4, 1);
+        struct config c = fsdp(SHARD_NONE, PRECISION_NO);
+        struct plan_input in = too_large(&c, 21000);
 
         c.distributed_type = t[i].type;
-        in.base_bytes = in.activation_bytes = 0;
-        in.recomputed_bytes = 0;
-        in.device = (struct plan_device){ .present = true, .memory_bytes = 21000 };
-        plan_compute(&in, &p);
-        tap_is_str(plan_cure(&in, &p, text, sizeof(text)), t[i].want, "words of %d",
-                   (int)t[i].type);
+        cure_is(&in, t[i].want, t[i].want);
     }
 }
 

@@ -36,6 +36,18 @@ struct row {
 #define OURS     "SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 SLURM_SIGNAL=USR1@120 "
 #define STAY     "| stay SLURM_MPI_TYPE SLURM_NTASKS SLURM_NTASKS_PER_NODE "
 #define BATCH    "SBATCH_OPEN_MODE=append SBATCH_REQUEUE=1 "
+/* Without preemption, and with 4 tasks; with it, but without a warning of accel's. */
+#define PLAIN                                                                          \
+    "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE | warning none"
+#define TASKS                                                                          \
+    "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "                        \
+    "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none"
+#define NO_WARNING                                                                     \
+    "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 "                \
+    "| stay SLURM_MPI_TYPE | warning none"
+#define NOT_AGAIN                                                                      \
+    "SBATCH_OPEN_MODE=append SBATCH_SIGNAL=USR1@120 "                                  \
+    "| stay SLURM_ACCEL_WARNING=USR1@120 "
 
 static const struct row rows[] = {
     { "a bare srun", SRUN, 4, 2, 0, "", "srun ./a", NULL,
@@ -45,64 +57,40 @@ static const struct row rows[] = {
       "| warning USR1@120" },
     { "the other signal", SRUN, 0, 0, USR2, "", "srun ./a", NULL,
       "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 "
-      "SLURM_SIGNAL=USR2@120 "
-      "| stay SLURM_MPI_TYPE | warning USR2@120" },
-    { "no preemption", SRUN, 0, 0, OFF, "", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE | warning "
-      "none" },
+      "SLURM_SIGNAL=USR2@120 | stay SLURM_MPI_TYPE | warning USR2@120" },
+    { "no preemption", SRUN, 0, 0, OFF, "", "srun ./a", NULL, PLAIN },
     { "tasks that nodes do not divide", SRUN, 5, 2, OFF, "", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=5 SLURM_KILL_BAD_EXIT=1 "
-      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
-    { "nodes are not said", SRUN, 4, 0, OFF, "", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
-      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
-    { "only nodes are said", SRUN, 0, 2, OFF, "", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE | warning "
-      "none" },
+      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=5 SLURM_KILL_BAD_EXIT=1 | stay "
+      "SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
+    { "nodes are not said", SRUN, 4, 0, OFF, "", "srun ./a", NULL, TASKS },
+    { "only nodes are said", SRUN, 0, 2, OFF, "", "srun ./a", NULL, PLAIN },
     { "the environment wins", SRUN, 4, 2, 0,
-      "SLURM_MPI_TYPE=none SLURM_NTASKS=3 SLURM_KILL_BAD_EXIT=0 SLURM_SIGNAL=INT@5 "
-      "SLURM_NTASKS_PER_NODE=3",
+      "SLURM_MPI_TYPE=none SLURM_NTASKS=3 SLURM_KILL_BAD_EXIT=0 "
+      "SLURM_SIGNAL=INT@5 SLURM_NTASKS_PER_NODE=3",
       "srun ./a", NULL,
-      "SLURM_DISABLE_STATUS=1 | stay SLURM_MPI_TYPE SLURM_NTASKS SLURM_NTASKS_PER_NODE "
-      "SLURM_SIGNAL "
-      "SLURM_KILL_BAD_EXIT | warning none" },
+      "SLURM_DISABLE_STATUS=1 | stay SLURM_MPI_TYPE SLURM_NTASKS "
+      "SLURM_NTASKS_PER_NODE SLURM_SIGNAL SLURM_KILL_BAD_EXIT | warning none" },
     { "SLURM_NPROCS counts", SRUN, 4, 0, OFF, "SLURM_NPROCS=3", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 | stay SLURM_MPI_TYPE | warning "
-      "none" },
+      PLAIN },
     { "tasks per GPU are typed", SRUN, 4, 2, OFF, "", "srun --ntasks-per-gpu=1 ./a",
-      NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
-      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
+      NULL, TASKS },
     { "tasks per GPU are exported", SRUN, 4, 2, OFF, "SLURM_NTASKS_PER_GPU=1",
-      "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
-      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
-    { "more tasks than CPUs, typed", SRUN, 4, 2, OFF, "", "srun -O ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
-      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
+      "srun ./a", NULL, TASKS },
+    { "more tasks than CPUs, typed", SRUN, 4, 2, OFF, "", "srun -O ./a", NULL, TASKS },
     { "more tasks than CPUs, spelt out", SRUN, 4, 2, OFF, "", "srun --overcommit ./a",
-      NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
-      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
+      NULL, TASKS },
     { "more tasks than CPUs, exported", SRUN, 4, 2, OFF, "SLURM_OVERCOMMIT=1",
-      "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_NTASKS=4 SLURM_KILL_BAD_EXIT=1 "
-      "| stay SLURM_MPI_TYPE SLURM_NTASKS | warning none" },
+      "srun ./a", NULL, TASKS },
     { "a signal is typed", SRUN, 0, 0, 0, "", "srun --signal=USR1@9 ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 | stay "
-      "SLURM_MPI_TYPE | warning "
-      "none" },
+      NO_WARNING },
     { "a signal of the program's", SRUN, 0, 0, 0, "", "srun ./a --signal=USR1@9", NULL,
       "SLURM_MPI_TYPE=pmix " OURS "| stay SLURM_MPI_TYPE | warning USR1@120" },
     { "in a job that accel asked for", SRUN, 0, 0, 0,
       "SLURM_JOB_ID=7 SLURM_ACCEL_WARNING=USR1@60", "srun ./a", NULL,
       "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 | stay "
-      "SLURM_MPI_TYPE "
-      "| warning USR1@60" },
+      "SLURM_MPI_TYPE | warning USR1@60" },
     { "in somebody's job", SRUN, 0, 0, 0, "SLURM_JOB_ID=7", "srun ./a", NULL,
-      "SLURM_MPI_TYPE=pmix SLURM_KILL_BAD_EXIT=1 SLURM_DISABLE_STATUS=1 | stay "
-      "SLURM_MPI_TYPE | warning "
-      "none" },
+      NO_WARNING },
     { "sbatch", SBATCH, 4, 2, 0, "", "sbatch a.sh", "a.sh -n 4",
       BATCH "SBATCH_SIGNAL=USR1@120 | stay SLURM_ACCEL_WARNING=USR1@120 " },
     { "sbatch, the script's signal", SBATCH, 4, 2, 0, "", "sbatch a.sh",
@@ -114,16 +102,11 @@ static const struct row rows[] = {
     { "sbatch, the script's open mode", SBATCH, 4, 2, OFF, "", "sbatch a.sh",
       "a.sh --open-mode=truncate", "| stay " },
     { "sbatch, the script stays away", SBATCH, 4, 2, 0, "", "sbatch a.sh",
-      "a.sh --no-requeue",
-      "SBATCH_OPEN_MODE=append SBATCH_SIGNAL=USR1@120 "
-      "| stay SLURM_ACCEL_WARNING=USR1@120 " },
+      "a.sh --no-requeue", NOT_AGAIN },
     { "sbatch, the user stays away", SBATCH, 4, 2, 0, "SBATCH_NO_REQUEUE=1",
-      "sbatch a.sh", NULL,
-      "SBATCH_OPEN_MODE=append SBATCH_SIGNAL=USR1@120 "
-      "| stay SLURM_ACCEL_WARNING=USR1@120 " },
+      "sbatch a.sh", NULL, NOT_AGAIN },
     { "sbatch, requeue: false", SBATCH, 4, 2, NO_REQUEUE, "", "sbatch a.sh", NULL,
-      "SBATCH_OPEN_MODE=append SBATCH_SIGNAL=USR1@120 "
-      "| stay SLURM_ACCEL_WARNING=USR1@120 " },
+      NOT_AGAIN },
     { "sbatch, no preemption", SBATCH, 4, 2, OFF, "", "sbatch a.sh", NULL,
       "SBATCH_OPEN_MODE=append | stay " },
     { "salloc", SALLOC, 4, 2, 0, "", "salloc -n 4", NULL,

@@ -43,57 +43,35 @@ static void test_drop(void)
 {
     static const struct {
         const char *what, *exits, *hold;
-        uint32_t states[4], restarts;
         int code;
-        bool kill_fails;
-        uint32_t killed;
-        size_t looks; /* further than the first */
-        const char *said;
+        uint32_t states[4], restarts, killed;
+        size_t looks;     /* further than the first */
+        const char *said; /* "": Slurm does not refuse */
     } rows[] = {
-        { "queued again",
-          "85",
-          NULL,
-          { JOB_PENDING, JOB_PENDING },
-          0,
-          85,
-          false,
-          JOB,
-          1,
-          "" },
-        { "held", NULL, "85", { JOB_PENDING, JOB_PENDING }, 0, 85, false, JOB, 1, "" },
+        { "queued again", "85", NULL, 85, { JOB_PENDING, JOB_PENDING }, 0, JOB, 1, "" },
+        { "held", NULL, "85", 85, { JOB_PENDING, JOB_PENDING }, 0, JOB, 1, "" },
         { "queued again once its nodes are free",
           "85",
           NULL,
+          85,
           { JOB_FAILED | JOB_COMPLETING, JOB_FAILED | JOB_COMPLETING,
             JOB_PENDING | JOB_COMPLETING, JOB_RUNNING },
           0,
-          85,
-          false,
           JOB,
           3,
           "" },
-        { "it runs again already",
-          "85",
-          NULL,
-          { JOB_RUNNING },
-          1,
-          85,
-          false,
-          JOB,
-          1,
-          "" },
-        { "it never stopped", "85", NULL, { JOB_RUNNING }, 0, 85, false, 0, 1, "" },
-        { "Slurm did not", "85", NULL, { JOB_FAILED }, 0, 85, false, 0, 1, "" },
-        { "the site does not", NULL, NULL, { JOB_PENDING }, 0, 85, false, 0, 0, "" },
-        { "another code", "85", NULL, { JOB_PENDING }, 0, 1, false, 0, 0, "" },
-        { "no failure", "0-85", NULL, { JOB_PENDING }, 0, 0, false, 0, 0, "" },
+        { "it runs again already", "85", NULL, 85, { JOB_RUNNING }, 1, JOB, 1, "" },
+        { "it never stopped", "85", NULL, 85, { JOB_RUNNING }, 0, 0, 1, "" },
+        { "Slurm did not", "85", NULL, 85, { JOB_FAILED }, 0, 0, 1, "" },
+        { "the site does not", NULL, NULL, 85, { JOB_PENDING }, 0, 0, 0, "" },
+        { "another code", "85", NULL, 1, { JOB_PENDING }, 0, 0, 0, "" },
+        { "no failure", "0-85", NULL, 0, { JOB_PENDING }, 0, 0, 0, "" },
         { "Slurm refuses",
           "85",
           NULL,
+          85,
           { JOB_PENDING },
           0,
-          85,
-          true,
           0,
           1,
           "A0226 Slurm requeued job 12 of this srun, and accel cannot cancel it: "
@@ -104,7 +82,7 @@ static void test_drop(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
         fake_slurm = (struct fake_slurm){ .requeue_exit = rows[i].exits,
                                           .requeue_exit_hold = rows[i].hold,
-                                          .kill_fails = rows[i].kill_fails };
+                                          .kill_fails = rows[i].said[0] != '\0' };
         memcpy(fake_slurm.states, rows[i].states, sizeof(fake_slurm.states));
         fake_slurm.job.restart_cnt = rows[i].restarts;
         fake_said[0] = '\0';
@@ -120,13 +98,13 @@ static void test_drop(void)
 }
 
 struct notice {
-    const char *what, *env, *line;
-    bool off, silent;
-    uint32_t limit; /* minutes */
-    long end;
-    uint32_t grace;
-    uint16_t mode, part_mode;
+    const char *what;
     const char *want; /* "WARNING|NOTICE|lines" */
+    const char *env, *line;
+    bool off, silent;
+    uint32_t limit; /* minutes; 0: 10 */
+    uint32_t grace;
+    uint16_t mode, part_mode; /* part_mode 0: the partition has none of its own */
 };
 
 static bool no_threads;
@@ -143,39 +121,31 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*f)(voi
     return real(thread, attr, f, arg);
 }
 
-#define NO_LINE "srun ./a"
 #define SHORT                                                                          \
     "accel: the time limit of 120 s is not longer than accel.preemption.lead_seconds " \
     "120: the run will be told to stop as soon as it starts; use a longer --time or "  \
     "a smaller lead_seconds\n"
 
 static const struct notice notices[] = {
-    { "accel's warning", "", NO_LINE, false, false, 10, 5000, 30, PREEMPT_MODE_REQUEUE,
-      NO_VAL16, "USR1@4910|low REQUEUE 30 5|" },
-    { "the partition's own mode", "", NO_LINE, false, false, 10, 5000, 30,
-      PREEMPT_MODE_REQUEUE, PREEMPT_MODE_CANCEL, "USR1@4910|low CANCEL 30 5|" },
-    { "no grace time", "", NO_LINE, false, false, 10, 5000, NO_VAL,
-      PREEMPT_MODE_SUSPEND, NO_VAL16, "USR1@4910|low SUSPEND 0 5|" },
-    { "no limit", "", NO_LINE, false, false, INFINITE, 5000, 0, PREEMPT_MODE_OFF,
-      NO_VAL16, "USR1@0|low OFF 0 5|" },
-    { "a limit as long as the lead", "", NO_LINE, false, false, 2, 5000, 0,
-      PREEMPT_MODE_OFF, NO_VAL16, "USR1@4910|low OFF 0 5|" SHORT },
-    { "a longer one", "", NO_LINE, false, false, 3, 5000, 0, PREEMPT_MODE_OFF, NO_VAL16,
-      "USR1@4910|low OFF 0 5|" },
-    { "a short lead", "SLURM_ACCEL_WARNING=USR1@20", NO_LINE, false, false, 10, 5000, 0,
-      PREEMPT_MODE_OFF, NO_VAL16, "USR1@4990|low OFF 0 5|" },
-    { "a signal of one's own", "", "srun --signal=USR1@9 ./a", false, false, 10, 5000,
-      0, PREEMPT_MODE_OFF, NO_VAL16, "-|low OFF 0 5|" },
-    { "in a job that accel asked for", "SLURM_ACCEL_WARNING=USR2@60", NO_LINE, false,
-      false, 10, 5000, 0, PREEMPT_MODE_OFF, NO_VAL16, "USR2@4970|low OFF 0 5|" },
-    { "the same, off for this step", "SLURM_ACCEL_WARNING=USR2@60", NO_LINE, true,
-      false, 10, 5000, 0, PREEMPT_MODE_OFF, NO_VAL16, "USR2@4970|-|" },
-    { "a job's variable that is none of ours", "SLURM_ACCEL_WARNING=KILL@60", NO_LINE,
-      false, false, 10, 5000, 0, PREEMPT_MODE_OFF, NO_VAL16, "-|low OFF 0 5|" },
-    { "preemption is off", "", NO_LINE, true, false, 10, 5000, 0, PREEMPT_MODE_OFF,
-      NO_VAL16, "-|-|" },
-    { "a controller that does not answer", "", NO_LINE, false, true, 10, 5000, 0,
-      PREEMPT_MODE_OFF, NO_VAL16, "USR1@0|-|" },
+    { "accel's warning", "USR1@4910|low REQUEUE 30 5|", .grace = 30,
+      .mode = PREEMPT_MODE_REQUEUE },
+    { "the partition's own mode", "USR1@4910|low CANCEL 30 5|", .grace = 30,
+      .mode = PREEMPT_MODE_REQUEUE, .part_mode = PREEMPT_MODE_CANCEL },
+    { "no grace time", "USR1@4910|low SUSPEND 0 5|", .grace = NO_VAL,
+      .mode = PREEMPT_MODE_SUSPEND },
+    { "no limit", "USR1@0|low OFF 0 5|", .limit = INFINITE },
+    { "a limit as long as the lead", "USR1@4910|low OFF 0 5|" SHORT, .limit = 2 },
+    { "a longer one", "USR1@4910|low OFF 0 5|", .limit = 3 },
+    { "a short lead", "USR1@4990|low OFF 0 5|", .env = "SLURM_ACCEL_WARNING=USR1@20" },
+    { "a signal of one's own", "-|low OFF 0 5|", .line = "srun --signal=USR1@9 ./a" },
+    { "in a job that accel asked for", "USR2@4970|low OFF 0 5|",
+      .env = "SLURM_ACCEL_WARNING=USR2@60" },
+    { "the same, off for this step", "USR2@4970|-|",
+      .env = "SLURM_ACCEL_WARNING=USR2@60", .off = true },
+    { "a job's variable that is none of ours", "-|low OFF 0 5|",
+      .env = "SLURM_ACCEL_WARNING=KILL@60" },
+    { "preemption is off", "-|-|", .off = true },
+    { "a controller that does not answer", "USR1@0|-|", .silent = true },
 };
 
 static void show_notice(const void *arg)
@@ -188,7 +158,7 @@ static void show_notice(const void *arg)
     clearenv();
     fake_said[0] = '\0';
     setenv("ACCEL_WARNING", "USR2@1", 1); /* of an outer task: forgotten */
-    if (r->env[0]) {
+    if (r->env) {
         setenv("SLURM_JOB_ID", "12", 1);
         putenv((char *)r->env);
     }
@@ -196,15 +166,15 @@ static void show_notice(const void *arg)
                                       .preempt_mode = r->mode,
                                       .kill_wait = 5 };
     fake_slurm.states[0] = JOB_RUNNING;
-    fake_slurm.job.time_limit = r->limit;
-    fake_slurm.job.end_time = r->end;
+    fake_slurm.job.time_limit = r->limit ? r->limit : 10;
+    fake_slurm.job.end_time = 5000;
     fake_slurm.job.partition = (char *)"low";
     fake_slurm.partition.name = (char *)"low";
-    fake_slurm.partition.preempt_mode = r->part_mode;
+    fake_slurm.partition.preempt_mode = r->part_mode ? r->part_mode : NO_VAL16;
     fake_slurm.partition.grace_time = r->grace;
     cfg->preempt_enabled = !r->off;
     cfg->preempt_lead_seconds = 120;
-    fake_split(r->line);
+    fake_split(r->line ? r->line : "srun ./a");
     user_env_keep(&c->env);
     defaults_for_srun(&c->defaults, cfg, &c->typed, &c->env);
     notice_ask(&ask, c, JOB);

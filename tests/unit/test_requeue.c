@@ -75,98 +75,58 @@ static void test_arrays(void)
 
 #define LIMIT 5 /* restarts allowed below */
 
+/* A job of sbatch, and a bare srun. */
+#define BATCH(...)                                                                     \
+    {                                                                                  \
+        .batch = 1, .may_requeue = 1, __VA_ARGS__                                      \
+    }
+#define BARE(...)                                                                      \
+    {                                                                                  \
+        .may_requeue = 1, __VA_ARGS__                                                  \
+    }
+
 static const struct {
     const char *what;
     struct requeue_job_facts f;
-    int signal;
+    /* a warning comes with SIGUSR1, all others with SIGTERM */
     enum stop_reason reason;
     enum requeue_result want;
 } decisions[] = {
-    { "preempted, in its grace time",
-      { .batch = 1, .may_requeue = 1, .running = 1, .preempt_time = NOW },
-      SIGTERM,
-      STOP_PREEMPTED,
-      REQUEUE_DONE },
-    { "the warning signal",
-      { .batch = 1, .may_requeue = 1, .running = 1 },
-      SIGUSR1,
-      STOP_WARNED,
-      REQUEUE_DONE },
-    { "SIGTERM alone",
-      { .batch = 1, .may_requeue = 1, .running = 1 },
-      SIGTERM,
-      STOP_CANCELLED,
-      REQUEUE_NOT_MEANT },
-    { "SIGTERM long before the limit",
-      { .batch = 1, .may_requeue = 1, .running = 1, .end_time = NOW + 9999 },
-      SIGTERM,
-      STOP_CANCELLED,
-      REQUEUE_NOT_MEANT },
-    { "SIGTERM near the limit",
-      { .batch = 1, .may_requeue = 1, .running = 1, .end_time = NOW + 170 },
-      SIGTERM,
-      STOP_TIME_LIMIT,
-      REQUEUE_DONE },
-    { "scancel",
-      { .batch = 1, .may_requeue = 1, .cancelled = 1, .end_time = NOW },
-      SIGTERM,
-      STOP_CANCELLED,
+    { "preempted, in its grace time", BATCH(.running = 1, .preempt_time = NOW),
+      STOP_PREEMPTED, REQUEUE_DONE },
+    { "the warning signal", BATCH(.running = 1), STOP_WARNED, REQUEUE_DONE },
+    { "SIGTERM alone", BATCH(.running = 1), STOP_CANCELLED, REQUEUE_NOT_MEANT },
+    { "SIGTERM long before the limit", BATCH(.running = 1, .end_time = NOW + 9999),
+      STOP_CANCELLED, REQUEUE_NOT_MEANT },
+    { "SIGTERM near the limit", BATCH(.running = 1, .end_time = NOW + 170),
+      STOP_TIME_LIMIT, REQUEUE_DONE },
+    { "scancel", BATCH(.cancelled = 1, .end_time = NOW), STOP_CANCELLED,
       REQUEUE_NOT_MEANT },
     { "scancel, seen while the job is being killed",
-      { .batch = 1, .may_requeue = 1, .end_time = NOW, .start_time = NOW - 9 },
-      SIGTERM,
-      STOP_CANCELLED,
+      BATCH(.end_time = NOW, .start_time = NOW - 9), STOP_CANCELLED,
       REQUEUE_NOT_MEANT },
-    { "scancel in the grace time",
-      { .batch = 1, .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 9 },
-      SIGTERM,
-      STOP_CANCELLED,
-      REQUEUE_NOT_MEANT },
+    { "scancel in the grace time", BATCH(.end_time = NOW, .preempt_time = NOW - 9),
+      STOP_CANCELLED, REQUEUE_NOT_MEANT },
     { "killed at the end of the grace time by PreemptMode=CANCEL",
-      { .batch = 1, .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 31 },
-      SIGTERM,
-      STOP_PREEMPTED,
-      REQUEUE_DONE },
+      BATCH(.end_time = NOW, .preempt_time = NOW - 31), STOP_PREEMPTED, REQUEUE_DONE },
     { "killed at its time limit",
-      { .batch = 1,
-        .may_requeue = 1,
-        .end_time = NOW,
-        .start_time = NOW - 61,
-        .limit_seconds = 60 },
-      SIGTERM,
-      STOP_TIME_LIMIT,
-      REQUEUE_DONE },
+      BATCH(.end_time = NOW, .start_time = NOW - 61, .limit_seconds = 60),
+      STOP_TIME_LIMIT, REQUEUE_DONE },
     { "--no-requeue",
       { .batch = 1, .running = 1, .preempt_time = NOW },
-      SIGTERM,
       STOP_PREEMPTED,
       REQUEUE_FORBIDDEN },
-    { "bare srun",
-      { .may_requeue = 1, .running = 1, .preempt_time = NOW },
-      SIGTERM,
-      STOP_PREEMPTED,
+    { "bare srun", BARE(.running = 1, .preempt_time = NOW), STOP_PREEMPTED,
       REQUEUE_NOT_BATCH },
     { "bare srun, being killed: srun knows whether it was cancelled",
-      { .may_requeue = 1, .end_time = NOW, .preempt_time = NOW - 9 },
-      SIGTERM,
-      STOP_PREEMPTED,
+      BARE(.end_time = NOW, .preempt_time = NOW - 9), STOP_PREEMPTED,
       REQUEUE_NOT_BATCH },
-    { "bare srun, cancelled",
-      { .may_requeue = 1, .running = 1 },
-      SIGTERM,
-      STOP_CANCELLED,
-      REQUEUE_NOT_MEANT },
-    { "preempted and requeued by Slurm",
-      { .batch = 1, .may_requeue = 1, .restarts = 3, .preempt_time = NOW },
-      SIGTERM,
-      STOP_PREEMPTED,
-      REQUEUE_BY_OTHER },
-    { "requeued by hand",
-      { .batch = 1, .may_requeue = 1, .restarts = 3 },
-      SIGTERM,
-      STOP_REQUEUED,
-      REQUEUE_BY_OTHER },
+    { "bare srun, cancelled", BARE(.running = 1), STOP_CANCELLED, REQUEUE_NOT_MEANT },
+    { "preempted and requeued by Slurm", BATCH(.restarts = 3, .preempt_time = NOW),
+      STOP_PREEMPTED, REQUEUE_BY_OTHER },
+    { "requeued by hand", BATCH(.restarts = 3), STOP_REQUEUED, REQUEUE_BY_OTHER },
 };
+
 static void test_decision(void)
 {
     struct requeue_request r = { .lead_seconds = 120,
@@ -179,7 +139,7 @@ static void test_decision(void)
         struct requeue_job_facts f = decisions[i].f;
         enum stop_reason reason;
 
-        r.signal = decisions[i].signal;
+        r.signal = decisions[i].reason == STOP_WARNED ? SIGUSR1 : SIGTERM;
         f.restarts = f.restarts ? f.restarts : r.restart;
         reason = requeue_reason(&f, &r, NOW);
         tap_is_int(reason, decisions[i].reason, "%s: why", decisions[i].what);
