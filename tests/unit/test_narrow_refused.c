@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/env_names.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 #include "tests/world/run_net.h"
 
 enum with { NOTHING, AVERAGE, OWN };
@@ -114,15 +114,10 @@ static void try(const struct row *r)
 
 int main(void)
 {
-    char command[96];
-
-    unsetenv(ENV_RESOLVED);
     unsetenv(ENV_CONFIG);
-    if (!mkdtemp(path))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(path);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
         try(&rows[i]);
-    snprintf(command, sizeof(command), "rm -rf %s", path);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(path);
     return tap_done();
 }

@@ -12,17 +12,9 @@
 #include "common/common.h"
 #include "data/data.h"
 #include "tests/tap.h"
+#include "tests/world/loader_world.h"
 #include "tests/world/open_world.h"
 #include "tests/world/run_folder.h"
-
-/* Ends the rank with 1 and a line. */
-#define EXPECT(good, ...)                                                              \
-    do {                                                                               \
-        if (!(good)) {                                                                 \
-            tap_diag(__VA_ARGS__);                                                     \
-            return 1;                                                                  \
-        }                                                                              \
-    } while (0)
 
 enum { SEED = 11, MOST_BATCH = 8, MOST_LIVES = 4 };
 
@@ -62,16 +54,12 @@ static int fetch(void *user, int64_t index, void *const *dst)
     return 0;
 }
 
-struct net {
-    accel_tensor_t *gain;
-};
+static accel_tensor_t *gain;
 
 static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
-    const struct net *net = accel_module_state(m);
-
-    (void)n;
-    return accel_mean(accel_linear(in[0], net->gain, NULL, ACCEL_ACT_NONE), -1);
+    (void)m, (void)n;
+    return accel_mean(accel_linear(in[0], gain, NULL, ACCEL_ACT_NONE), -1);
 }
 
 struct program {
@@ -86,8 +74,7 @@ struct program {
 
 static accel_status_t open_program(struct program *p, accel_error_t *err)
 {
-    static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
-                                       sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward, 0 };
     static const accel_field_t field = { ACCEL_F32, 1, { 1 } };
     static const int64_t dims[] = { 1, 1 };
     const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
@@ -108,8 +95,7 @@ static accel_status_t open_program(struct program *p, accel_error_t *err)
     if (st)
         return st;
     p->model = accel_module_new(p->run, &cls, NULL, "");
-    ((struct net *)accel_module_state(p->model))->gain =
-        accel_param(p->model, "gain", 2, dims, (accel_init_t){ ACCEL_INIT_ONES, 0 });
+    gain = accel_param(p->model, "gain", 2, dims, (accel_init_t){ ACCEL_INIT_ONES, 0 });
     job.model = p->model;
     job.data = p->data;
     return accel_prepare(p->run, &job, err);

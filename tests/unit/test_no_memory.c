@@ -26,8 +26,8 @@ static char root[] = "/tmp/accel-memory.XXXXXX", path[200], config[100];
 
 /* ---- what is done ---------------------------------------------------------------- */
 
-/* What it gives goes to *out. */
-typedef accel_status_t (*act_f)(uint64_t *out, accel_error_t *err);
+/* What it gives goes to *out; name: of the files that it reads. */
+typedef accel_status_t (*act_f)(const char *name, uint64_t *out, accel_error_t *err);
 
 static accel_status_t read_files(const char *name, uint64_t *out, accel_error_t *err)
 {
@@ -37,24 +37,12 @@ static accel_status_t read_files(const char *name, uint64_t *out, accel_error_t 
 
     snprintf(path, sizeof(path), "%s/%s", root, name);
     st = accel_dataset_open(&d, path, 4, 0, err);
-    if (!st)
-        st = data_sample(d, 1, (void *[]){ ids, targets }, err);
-    if (!st)
-        st = data_digest(d, out, err);
+    ACCEL_TRY(st, data_sample(d, 1, (void *[]){ ids, targets }, err));
+    ACCEL_TRY(st, data_digest(d, out, err));
     if (!st)
         *out += (uint64_t)ids[0];
     accel_dataset_close(d);
     return st;
-}
-
-static accel_status_t read_text(uint64_t *out, accel_error_t *err)
-{
-    return read_files("text", out, err);
-}
-
-static accel_status_t read_tokens(uint64_t *out, accel_error_t *err)
-{
-    return read_files("tokens", out, err);
 }
 
 static int next_of(void *user, void *const *dst)
@@ -72,7 +60,7 @@ static int rewind_of(void *user, int64_t epoch)
     return 0;
 }
 
-static accel_status_t read_stream(uint64_t *out, accel_error_t *err)
+static accel_status_t read_stream(const char *name, uint64_t *out, accel_error_t *err)
 {
     static const accel_field_t field[] = { { ACCEL_U8, 1, { 3 } },
                                            { ACCEL_U8, 1, { 100 } } };
@@ -83,8 +71,8 @@ static accel_status_t read_stream(uint64_t *out, accel_error_t *err)
     bool got = true;
     accel_status_t st = accel_dataset_iterable_new(&d, &source, field, 2, err);
 
-    if (!st)
-        st = stream_open(&s, d, err);
+    (void)name;
+    ACCEL_TRY(st, stream_open(&s, d, err));
     if (!st)
         stream_begin(&s, 2);
     for (int64_t n = 0; !st && got; n++) {
@@ -110,49 +98,32 @@ static accel_status_t tokenize(const char *name, uint64_t *out, accel_error_t *e
         text[i] = i % 1000 < 500 ? 'a' + (char)(i % 7) : i % 5 ? 'x' : ' ';
     snprintf(path, sizeof(path), "%s/tests/data/tokenizer/%s", src ? src : ".", name);
     st = accel_tokenizer_open(&t, path, err);
-    if (!st)
-        st = accel_tokenize(t, text, sizeof(text), ACCEL_TOKENIZE_FRAME, ids, 3000, &n,
-                            err);
+    ACCEL_TRY(st, accel_tokenize(t, text, sizeof(text), ACCEL_TOKENIZE_FRAME, ids, 3000,
+                                 &n, err));
     for (size_t i = 0; !st && i < n; i++)
         *out = *out * 31 + (uint64_t)ids[i];
     accel_tokenizer_close(t);
     return st;
 }
 
-static accel_status_t tokenize_json(uint64_t *out, accel_error_t *err)
-{
-    return tokenize("llama3.json", out, err);
-}
-
-static accel_status_t tokenize_dir(uint64_t *out, accel_error_t *err)
-{
-    return tokenize("gpt2", out, err);
-}
-
 /* ---- a run ----------------------------------------------------------------------- */
 
-struct net {
-    accel_tensor_t *w;
-};
+static accel_tensor_t *weight;
 
 static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
-    const struct net *net = accel_module_state(m);
-
-    (void)n;
-    return accel_sum(accel_linear(in[0], net->w, NULL, ACCEL_ACT_NONE), -1);
+    (void)m, (void)n;
+    return accel_sum(accel_linear(in[0], weight, NULL, ACCEL_ACT_NONE), -1);
 }
 
 static accel_module_t *net_new(accel_t *run)
 {
-    static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
-                                       sizeof(struct net) };
+    static const accel_class_t cls = { sizeof(cls), "Net", net_forward, 0 };
     const int64_t dims[] = { 1, 1 };
     accel_module_t *m = accel_module_new(run, &cls, NULL, NULL);
-    struct net *net = m ? accel_module_state(m) : NULL;
 
-    if (net)
-        net->w = accel_param(m, "w", 2, dims, (accel_init_t){ ACCEL_INIT_CONSTANT, 2 });
+    if (m)
+        weight = accel_param(m, "w", 2, dims, (accel_init_t){ ACCEL_INIT_CONSTANT, 2 });
     return m;
 }
 
@@ -191,12 +162,10 @@ static accel_status_t live(int steps, const char *out_dir, uint64_t *out,
     }
     if (!st && !accel_optim_add(run, "oa", &m, 1, &sgd, err))
         st = err->code;
-    if (!st)
-        st = accel_prepare_all(run, &loop, err);
+    ACCEL_TRY(st, accel_prepare_all(run, &loop, err));
     while (!st && accel_more(run))
         st = step_of(run, m, err);
-    if (!st)
-        st = accel_last_step(run, &info, err);
+    ACCEL_TRY(st, accel_last_step(run, &info, err));
     closed = accel_close(run, &end);
     if (!st && closed)
         *err = end;
@@ -204,26 +173,27 @@ static accel_status_t live(int steps, const char *out_dir, uint64_t *out,
     return st ? st : closed;
 }
 
-static accel_status_t live_twice(uint64_t *out, accel_error_t *err)
+static accel_status_t live_twice(const char *name, uint64_t *out, accel_error_t *err)
 {
     accel_status_t st;
 
-    snprintf(path, sizeof(path), "%s/run.%d", root, (int)getpid());
+    snprintf(path, sizeof(path), "%s/%s.%d", root, name, (int)getpid());
     st = live(2, path, out, err);
     return st ? st : live(3, path, out, err);
 }
 
-static const struct {
+static const struct row {
     const char *what;
     act_f act;
+    const char *name;
     int most; /* of more calls as many are tried, in equal steps */
 } rows[] = {
-    { "text is read", read_text, 100 },
-    { "token files are read", read_tokens, 100 },
-    { "samples come one after the other", read_stream, 100 },
-    { "a tokenizer.json", tokenize_json, 100 },
-    { "a tokenizer of two files", tokenize_dir, 100 },
-    { "a run that saves, and one that resumes", live_twice, 30 },
+    { "text is read", read_files, "text", 100 },
+    { "token files are read", read_files, "tokens", 100 },
+    { "samples come one after the other", read_stream, NULL, 100 },
+    { "a tokenizer.json", tokenize, "llama3.json", 100 },
+    { "a tokenizer of two files", tokenize, "gpt2", 100 },
+    { "a run that saves, and one that resumes", live_twice, "run", 30 },
 };
 
 /* ---- each call for memory of it -------------------------------------------------- */
@@ -234,7 +204,7 @@ static const char *const outcomes[] = { "as without", "refused",
                                         "an error without text", "something else",
                                         "a file left open" };
 
-static enum outcome try(act_f act, int nth, uint64_t want)
+static enum outcome try(const struct row *r, int nth, uint64_t want)
 {
     const int files = tap_open_files();
     accel_error_t err = { 0 };
@@ -242,7 +212,7 @@ static enum outcome try(act_f act, int nth, uint64_t want)
     accel_status_t st;
 
     scarce_begin(nth);
-    st = act(&got, &err);
+    st = r->act(r->name, &got, &err);
     scarce_end();
     if (tap_open_files() != files)
         return LEFT_OPEN;
@@ -250,43 +220,43 @@ static enum outcome try(act_f act, int nth, uint64_t want)
 }
 
 /* In a process of its own; a signal is the number that the shell shows. */
-static int outcome_of(act_f act, int nth, uint64_t want)
+static int outcome_of(const struct row *r, int nth, uint64_t want)
 {
     int status = 0;
     pid_t pid = fork();
 
     if (pid == 0)
-        _exit(try(act, nth, want));
+        _exit(try(r, nth, want));
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         abort();
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void check_row(size_t i)
+static void check_row(const struct row *r)
 {
     int seen[KINDS] = { 0 }, wrong = 0, calls, step;
     accel_error_t err = { 0 };
     uint64_t want = 0;
 
     scarce_begin(0);
-    tap_ok(!rows[i].act(&want, &err) && want, "%s (%s)", rows[i].what, err.text);
+    tap_ok(!r->act(r->name, &want, &err) && want, "%s (%s)", r->what, err.text);
     scarce_end();
     calls = scarce_calls();
-    step = calls / rows[i].most + 1;
+    step = calls / r->most + 1;
     for (int nth = 1; nth <= calls; nth += step) {
-        const int how = outcome_of(rows[i].act, nth, want);
+        const int how = outcome_of(r, nth, want);
 
         if (how <= REFUSED) {
             seen[how]++;
             continue;
         }
         wrong++;
-        tap_diag("%s: call for memory %d of %d: %s (%d)", rows[i].what, nth, calls,
+        tap_diag("%s: call for memory %d of %d: %s (%d)", r->what, nth, calls,
                  how < KINDS ? outcomes[how] : "a signal", how);
     }
-    tap_is_int(wrong, 0, "%s: %d calls for memory, of which %d are needed",
-               rows[i].what, seen[SAME] + seen[REFUSED], seen[REFUSED]);
-    tap_ok(seen[REFUSED] > 0, "%s: without memory it is refused", rows[i].what);
+    tap_is_int(wrong, 0, "%s: %d calls for memory, of which %d are needed", r->what,
+               seen[SAME] + seen[REFUSED], seen[REFUSED]);
+    tap_ok(seen[REFUSED] > 0, "%s: without memory it is refused", r->what);
 }
 
 /* ---- by two ranks ---------------------------------------------------------------- */
@@ -312,8 +282,7 @@ static int split_rank(struct boot *b, void *arg)
     scarce_end();
     if (b->rank == 1)
         shared->calls = scarce_calls();
-    if (!st)
-        st = comm_all_reduce(group, &sum, 1, ACCEL_I64, COMM_SUM, &err);
+    ACCEL_TRY(st, comm_all_reduce(group, &sum, 1, ACCEL_I64, COMM_SUM, &err));
     shared->kind[b->rank] = !st           ? sum == 2 ? SAME : OTHER
                             : err.text[0] ? REFUSED
                                           : NO_TEXT;
@@ -373,7 +342,7 @@ int main(void)
     put("tokens/1.bin", tokens, sizeof(tokens));
     put("tokens/2.bin", tokens, sizeof(tokens));
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
-        check_row(i);
+        check_row(&rows[i]);
     test_split();
     run_folder_remove(root);
     return tap_done();

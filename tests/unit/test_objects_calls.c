@@ -225,16 +225,14 @@ static void test_clipping(void)
     struct number_run k;
 
     rig_prepare(&k, 1);
-    accel_batch_begin(k.run, &k.err);
-    number_push(&k, k.a, 10);
+    number_micro(&k, k.a, 10);
     tap_ok(!accel_clip_norm(k.oa, 2, &norm, &k.err) && norm == 10, "the norm");
     accel_optim_step(k.oa, NULL, &k.err);
     is_near(number_of(&k, k.a), 0, "clipped to 2");
     accel_step(k.run, &k.err);
     accel_last_step(k.run, &info, &k.err);
     tap_ok(info.norm[0] == 10, "the norm before clipping is told: %g", info.norm[0]);
-    accel_batch_begin(k.run, &k.err);
-    number_push(&k, k.a, -7);
+    number_micro(&k, k.a, -7);
     tap_is_int(accel_clip_value(k.oa, 0.5f, &k.err), 0, "clip by value");
     accel_optim_step(k.oa, NULL, &k.err);
     is_near(number_of(&k, k.a), 0.5, "clipped to -0.5");
@@ -263,8 +261,7 @@ static void test_skip(void)
     rig_prepare(&k, 1);
     accel_on_gradient(k.run, "a/*", spoil, &on, &k.err);
     accel_optim_skip(k.oa, 1, &k.err);
-    accel_batch_begin(k.run, &k.err);
-    number_push(&k, k.a, 1);
+    number_micro(&k, k.a, 1);
     tap_ok(!accel_optim_step(k.oa, &updated, &k.err) && !updated &&
                accel_optim_steps(k.oa) == 0,
            "no number: skipped");
@@ -273,8 +270,7 @@ static void test_skip(void)
     tap_ok(!accel_step(k.run, &k.err) && accel_optim_steps(k.oa) == 1,
            "the next is not");
     on = true;
-    accel_batch_begin(k.run, &k.err);
-    number_push(&k, k.a, 1);
+    number_micro(&k, k.a, 1);
     tap_ok(!accel_step(k.run, &k.err) && accel_optim_steps(k.oa) == 1 &&
                accel_steps_done(k.run) == 2,
            "without a loss scale the iteration counts all the same");
@@ -317,8 +313,7 @@ static void test_accumulation(void)
                !accel_sync(k.run),
            "no step without synchronisation");
     accel_no_sync(k.run, 0, &k.err);
-    accel_batch_begin(k.run, &k.err);
-    number_push(&k, k.a, 2);
+    number_micro(&k, k.a, 2);
     tap_ok(!accel_step(k.run, &k.err) && accel_steps_done(k.run) == 2, "then one");
     accel_batch_begin(k.run, &k.err);
     is_near(number_of(&k, k.a), -3, "with the gradients of both");
@@ -354,8 +349,7 @@ static void test_own(void)
     tap_ok(k.oa && !accel_prepare_all(k.run, &loop, &k.err), "prepared %s", k.err.text);
     accel_optim_set_clip(k.oa, 1, &k.err);
     for (int i = 0; i < 2; i++) {
-        accel_batch_begin(k.run, &k.err);
-        number_push(&k, k.a, 4);
+        number_micro(&k, k.a, 4);
         tap_is_int(accel_step(k.run, &k.err), 0, "a step");
         tap_ok(!strcmp(piece.name, "a/w") && !piece.first && piece.count == 1 &&
                    piece.step == i + 1 && piece.weight_decay == 2 && piece_state == i,
@@ -427,8 +421,7 @@ static void test_inside(void)
 
     rig_prepare(&k, 1);
     accel_on_gradient(k.run, "a/*", call_back, &k, &k.err);
-    accel_batch_begin(k.run, &k.err);
-    number_push(&k, k.a, 1);
+    number_micro(&k, k.a, 1);
     tap_ok(!accel_step(k.run, &k.err) && accel_more(k.run), "and the step goes on");
     tap_ok(!accel_find_batch_size(k.run, 2, attempt_again, &k, &size, &k.err) &&
                size == 2,

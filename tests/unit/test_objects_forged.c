@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "accel_state.h"
 #include "common/env_names.h"
 #include "handle/run.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 #include "tests/world/run_net.h"
 
 static char root[64] = "/tmp/accel-objects-XXXXXX";
@@ -102,22 +102,18 @@ static void check_row(accel_t *run, char mine[4], const char *dir)
 int main(void)
 {
     struct net_run net = { 0 };
-    char path[96], dir[128], command[96], mine[4] = "here";
+    char path[96], dir[128], mine[4] = "here";
     accel_error_t err = { 0 };
     accel_status_t st;
 
-    unsetenv(ENV_RESOLVED);
     unsetenv(ENV_CONFIG);
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
     snprintf(path, sizeof(path), "%s/run", root);
     run_net_config(path, "NO_SHARD", 1, 1, NULL);
     st = run_net_open(&net, path, 0.1f, &err);
-    if (!st)
-        st = accel_register(net.run, "mine", 2, ACCEL_STATE_COMMON, put, take, mine,
-                            &err);
-    if (!st)
-        st = run_net_prepare(&net, path, &err);
+    ACCEL_TRY(st, accel_register(net.run, "mine", 2, ACCEL_STATE_COMMON, put, take,
+                                 mine, &err));
+    ACCEL_TRY(st, run_net_prepare(&net, path, &err));
     tap_is_int(st, ACCEL_OK, "a run begins %s", err.text);
     for (size_t i = 0; !st && i < ACCEL_ARRAY_SIZE(rows); i++) {
         forged = &rows[i];
@@ -125,7 +121,6 @@ int main(void)
         check_row(net.run, mine, dir);
     }
     accel_close(net.run, NULL);
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

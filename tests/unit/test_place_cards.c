@@ -6,16 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/env_names.h"
 #include "handle/run.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 #include "tests/world/run_net.h"
 
 enum { RANKS = 2 };
 
-static char root[64] = "/tmp/accel-cards-XXXXXX";
+static char root[64] = "/tmp/accel-cards-XXXXXX", path[80];
 
 static const struct row {
     const char *what, *card;
@@ -64,7 +64,7 @@ static int rank(struct boot *b, void *arg)
 
     (void)arg;
     open_world_join(b);
-    st = run_net_begin(&net, root, &err);
+    st = run_net_begin(&net, path, &err);
     accel_close(net.run, NULL);
     if (now->read)
         return st != ACCEL_OK;
@@ -75,19 +75,15 @@ static int rank(struct boot *b, void *arg)
 
 int main(void)
 {
-    char command[160];
-
-    unsetenv(ENV_RESOLVED);
     unsetenv(ENV_CONFIG);
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
-    run_net_config(root, "NO_SHARD", RANKS, 1, NULL);
+    run_folder_new(root);
+    snprintf(path, sizeof(path), "%s/run", root);
+    run_net_config(path, "NO_SHARD", RANKS, 1, NULL);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
         now = &rows[i];
         tap_is_int(open_world(RANKS, 1, rank, NULL, HANG_S), 0, "%s: %s", now->what,
                    now->read ? "read" : "refused by both ranks");
     }
-    snprintf(command, sizeof(command), "rm -rf %s %s.yaml", root, root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

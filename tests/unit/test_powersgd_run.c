@@ -78,12 +78,9 @@ static accel_status_t powersgd_run_open(struct net_run *k, const struct scene *p
 
     if (!st && p->compressed)
         st = accel_powersgd(k->run, &rule, err);
-    if (!st)
-        st = accel_optim_set_clip(k->optim, p->clip, err);
-    if (!st)
-        st = accel_optim_skip(k->optim, 1, err);
-    if (!st)
-        st = run_net_prepare(k, p->dir, err);
+    ACCEL_TRY(st, accel_optim_set_clip(k->optim, p->clip, err));
+    ACCEL_TRY(st, accel_optim_skip(k->optim, 1, err));
+    ACCEL_TRY(st, run_net_prepare(k, p->dir, err));
     return st || !p->sync_each ? st : accel_accumulate_rule(k->run, &each, err);
 }
 
@@ -106,12 +103,10 @@ static accel_status_t train_step(const struct net_run *k, int step,
 
     for (int i = 0; i < 1 + p->sync_each && !st; i++) {
         st = accel_batch_begin(k->run, err);
-        if (!st)
-            st = run_net_push(k->run, k->net, step, 1, err);
+        ACCEL_TRY(st, run_net_push(k->run, k->net, step, 1, err));
         if (!st && step && step == p->infinite && accel_rank(k->run) == 1)
             st = poison(k->run, err);
-        if (!st)
-            st = accel_step(k->run, err);
+        ACCEL_TRY(st, accel_step(k->run, err));
     }
     return st;
 }
@@ -137,8 +132,7 @@ static int rank_main(struct boot *b, void *arg)
         p->out->plan = k.run->plan;
         shard_memory(k.run->shard, &p->out->memory);
     }
-    if (!st)
-        st = run_net_read(k.run, &mine, &err);
+    ACCEL_TRY(st, run_net_read(k.run, &mine, &err));
     if (st)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
     if (!st && b->rank == 0)
