@@ -79,14 +79,6 @@ struct check {
     double *out;
 };
 
-static uint64_t random_state = 1;
-
-static double draw(void)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (double)(random_state >> 33) / 2147483648.0 - 0.5;
-}
-
 static void add_value(struct check *k, bool param, int ndim, int64_t a, int64_t b,
                       int64_t c, accel_dtype_t compute)
 {
@@ -94,12 +86,7 @@ static void add_value(struct check *k, bool param, int ndim, int64_t a, int64_t 
 
     *v = (struct value){ .ndim = ndim, .dim = { a, b, c }, .param = param };
     v->elems = a * (ndim > 1 ? b : 1) * (ndim > 2 ? c : 1);
-    v->v = calloc((size_t)v->elems, sizeof(double));
-    for (int64_t i = 0; i < v->elems; i++) {
-        float f = (float)(2 * draw());
-
-        v->v[i] = compute == ACCEL_BF16 ? bf16_to_f32(f32_to_bf16(f)) : f;
-    }
+    v->v = rig_random(v->elems, compute, 2);
 }
 
 static void describe(struct check *k, accel_dtype_t t)
@@ -151,15 +138,12 @@ static void describe(struct check *k, accel_dtype_t t)
     }
     k->ids = calloc((size_t)k->id_count + 1, sizeof(*k->ids));
     for (int64_t i = 0; i < k->id_count; i++)
-        k->ids[i] = c->kind == XENT && i % 7 == 3 ? -1 - (int)(i % 3)
-                                                  : (int)((draw() + 0.5) * top);
-    k->weight = calloc((size_t)k->out_elems, sizeof(double));
+        k->ids[i] =
+            c->kind == XENT && i % 7 == 3 ? -1 - (int)(i % 3) : (int)(i * 7919 % top);
+    k->weight = rig_random(k->out_elems, t, 1);
+    if (c->kind == XENT)
+        k->weight[0] = 0.625;
     k->out = calloc((size_t)k->out_elems, sizeof(double));
-    for (int64_t i = 0; i < k->out_elems; i++) {
-        float f = c->kind == XENT ? 0.625f : (float)draw();
-
-        k->weight[i] = t == ACCEL_BF16 ? bf16_to_f32(f32_to_bf16(f)) : f;
-    }
 }
 
 static double reference(const struct check *k)

@@ -24,6 +24,16 @@ static const struct shape shapes[] = {
     { 1, 90, 2060 }, /* two long rows at a time */
 };
 
+/* Zeros. */
+static void *need(size_t bytes)
+{
+    void *p = calloc(1, bytes);
+
+    if (!p)
+        exit(1);
+    return p;
+}
+
 struct operands {
     struct gemm p;
     void *a, *b;
@@ -37,22 +47,32 @@ static float value(int64_t i)
 }
 
 /* Element (r, c) is value(r * cols + c), stored as it is or transposed, in rows that
- * are 3 elements longer than needed and hold NaN there. */
-static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool transposed)
+ * are `margin` elements longer than needed and hold NaN there. */
+static void *stored(accel_dtype_t type, int64_t rows, int64_t cols, bool transposed,
+                    int margin)
 {
-    int64_t stored = transposed ? cols : rows, ld = (transposed ? rows : cols) + 3;
-    size_t n = (size_t)(stored * ld);
-    float *f = malloc(n * sizeof(*f));
+    int64_t across = transposed ? cols : rows, ld = (transposed ? rows : cols) + margin;
+    size_t n = (size_t)(across * ld);
+    float *f = need(n * sizeof(*f));
 
-    if (!f)
-        exit(1);
-    for (int64_t i = 0; i < stored * ld; i++) {
+    for (int64_t i = 0; i < across * ld; i++) {
         int64_t r = i / ld, c = i % ld;
 
-        f[i] = c >= ld - 3 ? NAN : value(transposed ? c * cols + r : r * cols + c);
+        f[i] = c >= ld - margin ? NAN : value(transposed ? c * cols + r : r * cols + c);
     }
     floats_narrow(f, type, f, n);
     return f;
+}
+
+static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool transposed)
+{
+    return stored(type, rows, cols, transposed, 3);
+}
+
+/* Rows side by side. */
+static void *packed(accel_dtype_t type, int64_t rows, int64_t cols)
+{
+    return stored(type, rows, cols, false, 0);
 }
 
 /* The product in double: the same however the operands are stored, for their values are
@@ -60,11 +80,9 @@ static void *matrix(accel_dtype_t type, int64_t rows, int64_t cols, bool transpo
 static double *product(const struct shape *s)
 {
     int64_t elems = (int64_t)s->k * s->n;
-    double *sum = calloc((size_t)s->m * (size_t)s->n, sizeof(*sum));
-    double *b = malloc((size_t)elems * sizeof(*b));
+    double *sum = need((size_t)s->m * (size_t)s->n * sizeof(*sum));
+    double *b = need((size_t)elems * sizeof(*b));
 
-    if (!sum || !b)
-        exit(1);
     for (int64_t i = 0; i < elems; i++)
         b[i] = (double)value(i);
     for (int64_t r = 0; r < s->m; r++)
@@ -98,11 +116,9 @@ static void operands_open(struct operands *o, const struct shape *s, const doubl
     p->ldb = (p->trans_b ? p->k : p->n) + 3;
     p->a = o->a = matrix(a, p->m, p->k, p->trans_a);
     p->b = o->b = matrix(b, p->k, p->n, p->trans_b);
-    p->c = o->c = malloc(bytes);
-    o->want = malloc(bytes);
-    o->before = malloc(bytes);
-    if (!o->c || !o->want || !o->before)
-        exit(1);
+    p->c = o->c = need(bytes);
+    o->want = need(bytes);
+    o->before = need(bytes);
     for (int64_t i = 0; i < p->m * p->n; i++) {
         o->want[i] = (float)(sum[i] + (p->add ? 1.5 : 0.0));
         o->before[i] = p->add ? 1.5f : NAN;
@@ -143,11 +159,11 @@ static void test_shape(struct backend *const be[3], const struct shape *s,
 
     for (int how = 0; how < 12; how++) { /* from 8 on, one operand of each dtype */
         size_t bytes = (size_t)s->m * (size_t)s->n * sizeof(float);
-        float *first = malloc(bytes);
+        float *first = need(bytes);
         struct operands o;
 
         operands_open(&o, s, sum, how & 7, a, how & 8 ? ACCEL_F32 : a);
-        for (int t = 0; first && t < 3; t++) {
+        for (int t = 0; t < 3; t++) {
             double d = run(be[t], &o);
 
             worst = d > worst ? d : worst;
@@ -165,19 +181,6 @@ static void test_shape(struct backend *const be[3], const struct shape *s,
            s->k, accel_dtype_name(a));
 }
 
-/* Rows side by side. */
-static void *packed(accel_dtype_t type, int64_t rows, int64_t cols)
-{
-    float *f = malloc((size_t)(rows * cols) * sizeof(*f));
-
-    if (!f)
-        exit(1);
-    for (int64_t i = 0; i < rows * cols; i++)
-        f[i] = value(i);
-    floats_narrow(f, type, f, (size_t)(rows * cols));
-    return f;
-}
-
 /* c times a slope, and sums of rows beside it: the bits of the calls they stand for. */
 static void test_backward(const struct backend *be, const struct shape *s,
                           accel_dtype_t type, accel_activation_t act)
@@ -193,14 +196,12 @@ static void test_backward(const struct backend *be, const struct shape *s,
                       .ldb = s->n + 3,
                       .c_type = type,
                       .ldc = s->n };
-    float *want = malloc(bytes), *got = malloc(bytes), *sums[2];
+    float *want = need(bytes), *got = need(bytes);
+    float *sums[2] = { need((size_t)s->m * sizeof(float)),
+                       need((size_t)s->m * sizeof(float)) };
     void *x = packed(type, s->k, s->m), *pre = packed(type, s->m, s->n);
     void *b = matrix(type, s->k, s->n, false);
 
-    for (int i = 0; i < 2; i++)
-        sums[i] = calloc((size_t)s->m, sizeof(float));
-    if (!want || !got || !sums[0] || !sums[1])
-        exit(1);
     p.a = x;
     p.b = b;
     p.c = want;
@@ -232,9 +233,9 @@ static void test_streamed(const struct backend *be, accel_dtype_t type, int64_t 
                           int64_t k, int64_t all_m, int64_t all_k)
 {
     const int64_t n = 128;
-    float *got = malloc((size_t)(all_m * n) * sizeof(*got));
-    float *want = malloc((size_t)(all_m * n) * sizeof(*want));
-    float *f = calloc((size_t)(all_m * all_k), sizeof(*f));
+    float *got = need((size_t)(all_m * n) * sizeof(*got));
+    float *want = need((size_t)(all_m * n) * sizeof(*want));
+    float *f = need((size_t)(all_m * all_k) * sizeof(*f));
     const size_t row = (size_t)n * accel_dtype_bytes(type);
     char *b = packed(type, all_k + 1, n);
     struct gemm p = { .trans_a = true,
@@ -251,8 +252,6 @@ static void test_streamed(const struct backend *be, accel_dtype_t type, int64_t 
                       .c_type = ACCEL_F32,
                       .ldc = n };
 
-    if (!got || !want || !f)
-        exit(1);
     memset(b + (size_t)all_k * row, 0xff, row); /* NaN, not to be read */
     for (int64_t i = 0; i < all_m * k; i++)
         f[i] = value(i);
@@ -275,7 +274,7 @@ static void test_streamed(const struct backend *be, accel_dtype_t type, int64_t 
 static void test_f16_rows(const struct backend *be, const struct shape *s)
 {
     size_t bytes = (size_t)s->m * (size_t)s->n * sizeof(float);
-    float *got = malloc(bytes), *want = malloc(bytes);
+    float *got = need(bytes), *want = need(bytes);
     struct gemm p = { .trans_b = true,
                       .m = s->m,
                       .n = s->n,
@@ -289,8 +288,6 @@ static void test_f16_rows(const struct backend *be, const struct shape *s)
     void *half = matrix(ACCEL_F16, s->k, s->n, true);
     void *wide = matrix(ACCEL_F32, s->k, s->n, true);
 
-    if (!got || !want)
-        exit(1);
     p.a = a;
     p.b = half;
     p.b_type = ACCEL_F16;
@@ -316,8 +313,8 @@ static const struct conv image = { ACCEL_F32, 3, 40, 15, 17, 50, 3, 3, 15, 17, 1
 
 static void convolve(const struct backend *be, float *out)
 {
-    float *in = malloc((CONV_X + CONV_W) * sizeof(*in));
-    void *scratch = malloc(be->conv_scratch(be, &image, true));
+    float *in = need((CONV_X + CONV_W) * sizeof(*in));
+    void *scratch = need(be->conv_scratch(be, &image, true));
     const struct conv_forward f = { .x = in, .weight = in + CONV_X, .y = out };
     const struct conv_backward b = { .x = in,
                                      .weight = in + CONV_X,
@@ -326,8 +323,6 @@ static void convolve(const struct backend *be, float *out)
                                      .dweight = out + CONV_Y + CONV_X,
                                      .dbias = out + CONV_Y + CONV_X + CONV_W };
 
-    if (!in || !scratch)
-        exit(1);
     for (int i = 0; i < CONV_X + CONV_W; i++)
         in[i] = value(i) / 3;
     be->conv(be, &image, &f, scratch);
@@ -340,10 +335,8 @@ static void convolve(const struct backend *be, float *out)
 static void test_conv(struct backend *const be[3])
 {
     enum { ALL = CONV_Y + CONV_X + CONV_W + 50 };
-    float *got = calloc(2 * ALL, sizeof(*got)), *want = got + ALL;
+    float *got = need(2 * ALL * sizeof(*got)), *want = got + ALL;
 
-    if (!got)
-        exit(1);
     convolve(be[0], want);
     for (int isa = 0; isa <= (int)tile_isa(); isa++)
         for (int k = 0; k < 3; k++) {
@@ -362,6 +355,7 @@ static void test_conv(struct backend *const be[3])
 
 int main(void)
 {
+    static const accel_dtype_t types[] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16 };
     struct backend *be[3];
     struct cpu_state *state[3];
     bool instruction;
@@ -376,9 +370,8 @@ int main(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(shapes); i++) {
         double *sum = product(&shapes[i]);
 
-        test_shape(be, &shapes[i], sum, ACCEL_F32);
-        test_shape(be, &shapes[i], sum, ACCEL_BF16);
-        test_shape(be, &shapes[i], sum, ACCEL_F16);
+        for (int t = 0; t < 3; t++)
+            test_shape(be, &shapes[i], sum, types[t]);
         for (int k = 0; k < 3; k++)
             state[k]->bf16_products = false;
         if (instruction)
@@ -389,20 +382,14 @@ int main(void)
     }
     for (size_t i = 8; i < ACCEL_ARRAY_SIZE(shapes); i++)
         test_f16_rows(be[1], &shapes[i]);
-    for (int type = 0; type < 3; type++) {
-        accel_dtype_t t =
-            (const accel_dtype_t[]){ ACCEL_F32, ACCEL_BF16, ACCEL_F16 }[type];
-
-        test_streamed(be[2], t, 3, 531, 40, 531);
-        test_streamed(be[2], t, 8, 1030, 40, 1030);
-        test_streamed(be[1], t, 40, 3, 40, 12);
+    for (int t = 0; t < 3; t++) {
+        test_streamed(be[2], types[t], 3, 531, 40, 531);
+        test_streamed(be[2], types[t], 8, 1030, 40, 1030);
+        test_streamed(be[1], types[t], 40, 3, 40, 12);
+        for (int i = 2; i < 7; i++)
+            for (int act = ACCEL_ACT_GELU; act <= ACCEL_ACT_TANH; act++)
+                test_backward(be[1], &shapes[i], types[t], (accel_activation_t)act);
     }
-    for (int i = 2; i < 7; i++)
-        for (int act = ACCEL_ACT_GELU; act <= ACCEL_ACT_TANH; act++) {
-            test_backward(be[1], &shapes[i], ACCEL_F32, (accel_activation_t)act);
-            test_backward(be[1], &shapes[i], ACCEL_BF16, (accel_activation_t)act);
-            test_backward(be[1], &shapes[i], ACCEL_F16, (accel_activation_t)act);
-        }
     test_conv(be);
     for (int i = 0; i < 3; i++)
         backend_close(be[i]);
