@@ -13,6 +13,7 @@
 #include "numbers/rng.h"
 #include "optim/optim.h"
 #include "tests/tap.h"
+#include "tests/world/op_rig.h"
 
 #define N 50021 /* several blocks, and a tail */
 
@@ -297,16 +298,6 @@ static void test_clamp_and_blend(void)
 
 /* ---- against torch (tests/data/optim) -------------------------------------------- */
 
-/* The sequence of tests/data/optim/make.py. */
-static float sequence(uint32_t stream, uint32_t i)
-{
-    uint32_t x = stream * 1000003u + i * 7919u + 12345u;
-
-    for (int k = 0; k < 3; k++)
-        x = x * 1664525u + 1013904223u;
-    return (float)((double)(x >> 8) / 8388608.0 - 1.0);
-}
-
 static void test_torch(const char *name, accel_optimizer_t o)
 {
     enum { FEW = 6 };
@@ -321,13 +312,13 @@ static void test_torch(const char *name, accel_optimizer_t o)
     o = optim_defaults(o);
     optim_state_names(&o, &count);
     for (uint32_t i = 0; i < FEW; i++)
-        p[i] = sequence(1, i);
+        p[i] = rig_sequence(1, i);
     for (uint32_t t = 1; t <= 20; t++) {
         const struct optim_param own = { 1, o.weight_decay, false, -1 };
         struct optim_step k = optim_step_of(&o, &own, o.lr, t, 0.5f);
 
         for (uint32_t i = 0; i < FEW; i++)
-            g[i] = 2 * sequence(100 + t, i); /* halved again, as clipping does */
+            g[i] = 2 * rig_sequence(100 + t, i); /* halved again, as clipping does */
         be->update(be,
                    &(struct update_span){ .p = p,
                                           .m.data = count > 0 ? state[0] : NULL,
@@ -446,59 +437,56 @@ static void test_state(void)
     }
 }
 
+#define GROUP(...)                                                                     \
+    {                                                                                  \
+        .groups = &(const accel_group_t){ __VA_ARGS__ }, .group_count = 1              \
+    }
+
+static const struct {
+    const char *what;
+    accel_optimizer_t o;
+} refused[] = {
+    { "an unknown kind", { .kind = (accel_optimizer_kind_t)3 } },
+    { "a negative rate", { .lr = -1 } },
+    { "a rate that is no number", { .lr = NAN } },
+    { "an infinite rate", { .lr = INFINITY } },
+    { "a kind below the first", { .kind = (accel_optimizer_kind_t)-1 } },
+    { "a negative decay", { .weight_decay = -0.1f } },
+    { "a negative eps", { .eps = -1e-8f } },
+    { "an infinite eps", { .eps = INFINITY } },
+    { "an eps that is no number", { .eps = NAN } },
+    { "a negative beta", { .beta1 = -0.1f } },
+    { "beta 1 of 1", { .beta1 = 1 } },
+    { "momentum of Lion", { .kind = ACCEL_LION, .momentum = 0.9f } },
+    { "Nesterov of Lion", { .kind = ACCEL_LION, .nesterov = 1 } },
+    { "beta 1", { .beta2 = 1 } },
+    { "momentum of AdamW", { .momentum = 0.9f } },
+    { "momentum of 1", { .kind = ACCEL_SGD, .momentum = 1 } },
+    { "Nesterov without momentum", { .kind = ACCEL_SGD, .nesterov = 1 } },
+    { "infinite decay", { .weight_decay = INFINITY } },
+    { "groups that are not there", { .group_count = 1 } },
+    { "fewer than no groups",
+      { .groups = &(const accel_group_t){ .lr_scale = 1 }, .group_count = -1 } },
+    { "a group of an infinite rate", GROUP(.match = "*", .lr_scale = INFINITY) },
+    { "a group's rate that is no number", GROUP(.match = "*", .lr_scale = NAN) },
+    { "a group with an empty glob", GROUP(.match = "", .lr_scale = 1) },
+    { "a group's decay that is no number", GROUP(.match = "*", .weight_decay = NAN) },
+    { "a group's infinite decay", GROUP(.match = "*", .weight_decay = -INFINITY) },
+    { "8 bits of SGD",
+      { .kind = ACCEL_SGD, .momentum = 0.9f, .moments = ACCEL_MOMENTS_8BIT } },
+    { "another form of moments", { .moments = (accel_moments_t)3 } },
+    { "FP8 of SGD", { .kind = ACCEL_SGD, .moments = ACCEL_MOMENTS_FP8 } },
+    { "a group without a glob", GROUP(.lr_scale = 1) },
+    { "a group's negative rate", GROUP(.match = "*", .lr_scale = -1) },
+};
+
 static void test_refused(void)
 {
-    static const accel_group_t nameless = { .lr_scale = 1 };
-    static const accel_group_t negative = { .match = "*", .lr_scale = -1 };
-    static const accel_group_t endless = { .match = "*", .lr_scale = INFINITY };
-    static const accel_group_t unknown = { .match = "*", .lr_scale = NAN };
-    static const accel_group_t empty = { .match = "", .lr_scale = 1 };
-    static const accel_group_t rotten = { .match = "*", .weight_decay = NAN };
-    static const accel_group_t melting = { .match = "*", .weight_decay = -INFINITY };
-    static const struct {
-        const char *what;
-        accel_optimizer_t o;
-    } cases[] = {
-        { "an unknown kind", { .kind = (accel_optimizer_kind_t)3 } },
-        { "a negative rate", { .lr = -1 } },
-        { "a rate that is no number", { .lr = NAN } },
-        { "an infinite rate", { .lr = INFINITY } },
-        { "a kind below the first", { .kind = (accel_optimizer_kind_t)-1 } },
-        { "a negative decay", { .weight_decay = -0.1f } },
-        { "a negative eps", { .eps = -1e-8f } },
-        { "an infinite eps", { .eps = INFINITY } },
-        { "an eps that is no number", { .eps = NAN } },
-        { "a negative beta", { .beta1 = -0.1f } },
-        { "beta 1 of 1", { .beta1 = 1 } },
-        { "momentum of Lion", { .kind = ACCEL_LION, .momentum = 0.9f } },
-        { "Nesterov of Lion", { .kind = ACCEL_LION, .nesterov = 1 } },
-        { "beta 1", { .beta2 = 1 } },
-        { "momentum of AdamW", { .momentum = 0.9f } },
-        { "momentum of 1", { .kind = ACCEL_SGD, .momentum = 1 } },
-        { "Nesterov without momentum", { .kind = ACCEL_SGD, .nesterov = 1 } },
-        { "infinite decay", { .weight_decay = INFINITY } },
-        { "groups that are not there", { .group_count = 1 } },
-        { "fewer than no groups", { .groups = &nameless, .group_count = -1 } },
-        { "a group of an infinite rate", { .groups = &endless, .group_count = 1 } },
-        { "a group's rate that is no number",
-          { .groups = &unknown, .group_count = 1 } },
-        { "a group with an empty glob", { .groups = &empty, .group_count = 1 } },
-        { "a group's decay that is no number",
-          { .groups = &rotten, .group_count = 1 } },
-        { "a group's infinite decay", { .groups = &melting, .group_count = 1 } },
-        { "8 bits of SGD",
-          { .kind = ACCEL_SGD, .momentum = 0.9f, .moments = ACCEL_MOMENTS_8BIT } },
-        { "another form of moments", { .moments = (accel_moments_t)3 } },
-        { "FP8 of SGD", { .kind = ACCEL_SGD, .moments = ACCEL_MOMENTS_FP8 } },
-        { "a group without a glob", { .groups = &nameless, .group_count = 1 } },
-        { "a group's negative rate", { .groups = &negative, .group_count = 1 } },
-    };
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(refused); i++) {
         accel_error_t err = { 0 };
 
-        tap_ok(optim_check(&cases[i].o, &err) == ACCEL_EINVAL && err.hint[0],
-               "%s is refused: %s", cases[i].what, err.text);
+        tap_ok(optim_check(&refused[i].o, &err) == ACCEL_EINVAL && err.hint[0],
+               "%s is refused: %s", refused[i].what, err.text);
     }
 }
 

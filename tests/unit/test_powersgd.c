@@ -15,6 +15,7 @@
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"
 #include "tests/world/fork_world.h"
+#include "tests/world/op_rig.h"
 
 enum { MOST_RANKS = 3, STEPS = 6, MOST = 750 };
 
@@ -42,20 +43,10 @@ static void fill_gradient(float *g, int rank, int step)
         g[i] = (float)gradient_of(rank, step, i);
 }
 
-/* The sequence of tests/data/optim/make_powersgd.py. */
-static float sequence(uint32_t stream, uint32_t i)
-{
-    uint32_t x = stream * 1000003u + i * 7919u + 12345u;
-
-    for (int k = 0; k < 3; k++)
-        x = x * 1664525u + 1013904223u;
-    return (float)((double)(x >> 8) / 8388608.0 - 1.0);
-}
-
 /* Right factors to begin with, as a checkpoint would give them. */
 static float first_right(int64_t k)
 {
-    return sequence(7, (uint32_t)k);
+    return rig_sequence(7, (uint32_t)k);
 }
 
 static void begin_with_first_right(struct powersgd *s)
@@ -253,7 +244,7 @@ static void test_torch(FILE *f, bool batched)
     begin_with_first_right(s);
     for (uint32_t t = 0; t < 5; t++) {
         for (uint32_t i = 0; i < ALL; i++)
-            g[i] = sequence(200 + t, i);
+            g[i] = rig_sequence(200 + t, i);
         powersgd_reduce(s, g, t, &alone, NULL);
         for (int i = 0; i < ALL; i++)
             worst = f && fscanf(f, "%f", &want) == 1
@@ -421,7 +412,7 @@ static void test_gap(bool batched)
     powersgd_open(&other, be, &rule, 5, close, 2, NULL);
     for (uint32_t t = 0; t < 3; t++) {
         for (uint32_t i = 0; i < 12 * 9 + 5; i++)
-            g[i + (i < 12 * 9 ? 0 : GAP)] = want[i] = sequence(t, i);
+            g[i + (i < 12 * 9 ? 0 : GAP)] = want[i] = rig_sequence(t, i);
         for (int i = 0; i < GAP; i++)
             g[12 * 9 + i] = 1000;
         powersgd_reduce(s, g, t, &twice, NULL);
@@ -557,7 +548,7 @@ static void test_sizes(void)
         for (int i = 0; i < 3; i++)
             total += list[i].rows * list[i].cols;
         for (int i = 0; i < MOST; i++)
-            g[i] = sequence(9, (uint32_t)i);
+            g[i] = rig_sequence(9, (uint32_t)i);
         powersgd_reduce(s, g, 0, &twice, NULL);
         tap_ok(
             z.total == total && z.sent == sent &&
@@ -593,7 +584,7 @@ static void test_draws(void)
             struct powersgd *s = NULL;
 
             for (int e = 0; e < MATRICES * EACH; e++)
-                g[n + e / EACH][e % EACH] = sequence(4, (uint32_t)(e % EACH));
+                g[n + e / EACH][e % EACH] = rig_sequence(4, (uint32_t)(e % EACH));
             powersgd_open(&s, be, &rule, seeds[k], alike, MATRICES, NULL);
             powersgd_reduce(s, g[n], steps[i], &twice, NULL);
             powersgd_close(s);
@@ -613,7 +604,7 @@ static void test_columns(void)
     double worst = 0;
 
     for (int i = 0; i < ROWS * COLS; i++)
-        m[i] = sequence(3, (uint32_t)i) + (i % COLS ? 0 : 100.0f);
+        m[i] = rig_sequence(3, (uint32_t)i) + (i % COLS ? 0 : 100.0f);
     for (int i = 0; i < ROWS; i++)
         m[i * COLS + 3] = m[i * COLS] - 2 * m[i * COLS + 1];
     tap_is_int(orthogonalize(m, ROWS, COLS), 1,

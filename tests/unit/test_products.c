@@ -34,6 +34,15 @@ static void *need(size_t bytes)
     return p;
 }
 
+/* Of packed float32 results; the caller adds the operands. */
+static struct gemm gemm_of(int64_t m, int64_t n, int64_t k, accel_dtype_t a,
+                           accel_dtype_t b)
+{
+    return (struct gemm){
+        .m = m, .n = n, .k = k, .a_type = a, .b_type = b, .c_type = ACCEL_F32, .ldc = n
+    };
+}
+
 struct operands {
     struct gemm p;
     void *a, *b;
@@ -102,16 +111,10 @@ static void operands_open(struct operands *o, const struct shape *s, const doubl
     struct gemm *p = &o->p;
     size_t bytes = (size_t)s->m * (size_t)s->n * sizeof(float);
 
-    *p = (struct gemm){ .trans_a = how & 1,
-                        .trans_b = how & 2,
-                        .m = s->m,
-                        .n = s->n,
-                        .k = s->k,
-                        .a_type = a,
-                        .b_type = b,
-                        .c_type = ACCEL_F32,
-                        .ldc = s->n,
-                        .add = how & 4 };
+    *p = gemm_of(s->m, s->n, s->k, a, b);
+    p->trans_a = how & 1;
+    p->trans_b = how & 2;
+    p->add = how & 4;
     p->lda = (p->trans_a ? p->m : p->k) + 3;
     p->ldb = (p->trans_b ? p->k : p->n) + 3;
     p->a = o->a = matrix(a, p->m, p->k, p->trans_a);
@@ -186,24 +189,19 @@ static void test_backward(const struct backend *be, const struct shape *s,
                           accel_dtype_t type, accel_activation_t act)
 {
     size_t elems = (size_t)s->m * (size_t)s->n, bytes = elems * sizeof(float);
-    struct gemm p = { .trans_a = true,
-                      .m = s->m,
-                      .n = s->n,
-                      .k = s->k,
-                      .a_type = type,
-                      .b_type = type,
-                      .lda = s->m,
-                      .ldb = s->n + 3,
-                      .c_type = type,
-                      .ldc = s->n };
+    struct gemm p = gemm_of(s->m, s->n, s->k, type, type);
     float *want = need(bytes), *got = need(bytes);
     float *sums[2] = { need((size_t)s->m * sizeof(float)),
                        need((size_t)s->m * sizeof(float)) };
     void *x = packed(type, s->k, s->m), *pre = packed(type, s->m, s->n);
     void *b = matrix(type, s->k, s->n, false);
 
+    p.trans_a = true;
+    p.c_type = type;
     p.a = x;
+    p.lda = s->m;
     p.b = b;
+    p.ldb = s->n + 3;
     p.c = want;
     be->gemm(be, &p);
     be->act_grad(be, want, false, want, pre, type, (int64_t)elems, act);
@@ -238,20 +236,14 @@ static void test_streamed(const struct backend *be, accel_dtype_t type, int64_t 
     float *f = need((size_t)(all_m * all_k) * sizeof(*f));
     const size_t row = (size_t)n * accel_dtype_bytes(type);
     char *b = packed(type, all_k + 1, n);
-    struct gemm p = { .trans_a = true,
-                      .m = all_m,
-                      .n = n,
-                      .k = all_k,
-                      .a = f,
-                      .a_type = type,
-                      .lda = all_m,
-                      .b = b,
-                      .b_type = type,
-                      .ldb = n,
-                      .c = want,
-                      .c_type = ACCEL_F32,
-                      .ldc = n };
+    struct gemm p = gemm_of(all_m, n, all_k, type, type);
 
+    p.trans_a = true;
+    p.a = f;
+    p.lda = all_m;
+    p.b = b;
+    p.ldb = n;
+    p.c = want;
     memset(b + (size_t)all_k * row, 0xff, row); /* NaN, not to be read */
     for (int64_t i = 0; i < all_m * k; i++)
         f[i] = value(i);
@@ -275,22 +267,16 @@ static void test_f16_rows(const struct backend *be, const struct shape *s)
 {
     size_t bytes = (size_t)s->m * (size_t)s->n * sizeof(float);
     float *got = need(bytes), *want = need(bytes);
-    struct gemm p = { .trans_b = true,
-                      .m = s->m,
-                      .n = s->n,
-                      .k = s->k,
-                      .a_type = ACCEL_F32,
-                      .lda = s->k,
-                      .ldb = s->k + 3,
-                      .c_type = ACCEL_F32,
-                      .ldc = s->n };
+    struct gemm p = gemm_of(s->m, s->n, s->k, ACCEL_F32, ACCEL_F16);
     void *a = packed(ACCEL_F32, s->m, s->k);
     void *half = matrix(ACCEL_F16, s->k, s->n, true);
     void *wide = matrix(ACCEL_F32, s->k, s->n, true);
 
+    p.trans_b = true;
     p.a = a;
+    p.lda = s->k;
     p.b = half;
-    p.b_type = ACCEL_F16;
+    p.ldb = s->k + 3;
     p.c = got;
     be->gemm(be, &p);
     p.b = wide;

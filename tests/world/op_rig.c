@@ -35,6 +35,15 @@ double *rig_random(int64_t n, accel_dtype_t type, double size)
     return v;
 }
 
+float rig_sequence(uint32_t stream, uint32_t i)
+{
+    uint32_t x = stream * 1000003u + i * 7919u + 12345u;
+
+    for (int k = 0; k < 3; k++)
+        x = x * 1664525u + 1013904223u;
+    return (float)((double)(x >> 8) / 8388608.0 - 1.0);
+}
+
 static void write_values(accel_tensor_t *t, const double *from)
 {
     for (int64_t i = 0; i < t->elems; i++)

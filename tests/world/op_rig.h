@@ -13,6 +13,8 @@
 void rig_seed(uint64_t seed);
 /* n values in [-size / 2, size / 2), rounded to `type`; the caller frees. */
 double *rig_random(int64_t n, accel_dtype_t type, double size);
+/* The sequence of tests/data/optim/make.py and make_powersgd.py, in [-1, 1). */
+float rig_sequence(uint32_t stream, uint32_t i);
 /* An activation [a, b, c] that needs a gradient. */
 accel_tensor_t *rig_tensor(struct graph *g, const double *values, int64_t a, int64_t b,
                            int64_t c);
