@@ -172,23 +172,18 @@ static int rank_main(struct boot *b, void *arg)
 
 static void write_config(const struct scene *p)
 {
-    char path[160];
-    FILE *f;
+    char path[160], text[640];
 
     snprintf(path, sizeof(path), "%s.yaml", p->dir);
-    f = fopen(path, "w");
-    if (!f)
-        tap_skip_all("no config can be written");
-    fprintf(f,
-            "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
-            "  fsdp_activation_checkpointing: %s\n"
-            "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-            "num_processes: %d\nuse_cpu: true\nmixed_precision: %s\n"
-            "accel:\n  precision:\n%s    modules: \"%s\"\n",
-            p->strategy, p->recompute ? "true" : "false", p->world, p->precision,
-            p->more ? p->more : "", p->modules ? p->modules : "");
-    if (fclose(f))
-        tap_skip_all("no config can be written");
+    snprintf(text, sizeof(text),
+             "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
+             "  fsdp_activation_checkpointing: %s\n"
+             "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+             "num_processes: %d\nuse_cpu: true\nmixed_precision: %s\n"
+             "accel:\n  precision:\n%s    modules: \"%s\"\n",
+             p->strategy, p->recompute ? "true" : "false", p->world, p->precision,
+             p->more ? p->more : "", p->modules ? p->modules : "");
+    run_folder_write(path, text);
 }
 
 /* Ends with that status. The rest is the name of the run's folder. */

@@ -22,18 +22,17 @@ struct values {
     float gw[X][Z], gb[X], w1[H][X], b1[H], w2[1][H], tw[1][X];
 };
 
-struct table {
+static const struct {
     const char *name;
     size_t at;
-};
-
-static const struct table table[] = {
-    { "model/generator/weight", offsetof(struct values, gw) },
-    { "model/generator/bias", offsetof(struct values, gb) },
-    { "model/critic/first.weight", offsetof(struct values, w1) },
-    { "model/critic/first.bias", offsetof(struct values, b1) },
-    { "model/critic/last.weight", offsetof(struct values, w2) },
-    { "model/teacher/weight", offsetof(struct values, tw) },
+    int64_t elems;
+} table[] = {
+    { "generator/weight", offsetof(struct values, gw), (int64_t)X *Z },
+    { "generator/bias", offsetof(struct values, gb), X },
+    { "critic/first.weight", offsetof(struct values, w1), (int64_t)H *X },
+    { "critic/first.bias", offsetof(struct values, b1), H },
+    { "critic/last.weight", offsetof(struct values, w2), H },
+    { "teacher/weight", offsetof(struct values, tw), X },
 };
 
 /* One run of forked ranks. */
@@ -200,33 +199,16 @@ static accel_status_t gan_step(const struct gan *k, int step, accel_error_t *err
     return st ? st : accel_step(k->run, err);
 }
 
-/* Writes this rank's part of all parameters to the shared values. */
-static accel_status_t collect(accel_t *run, struct values *out, accel_error_t *err)
+/* All values, on all ranks. */
+static accel_status_t read_values(accel_t *run, struct values *out, accel_error_t *err)
 {
-    accel_ckpt_box_t *box;
-    size_t n;
-    accel_status_t st = shard_boxes(run->shard, false, &box, &n, err);
+    accel_status_t st = ACCEL_OK;
 
-    if (st)
-        return st;
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < ACCEL_ARRAY_SIZE(table); k++) {
-            float *to = (float *)((char *)out + table[k].at);
-            int64_t rows = box[i].shape[0], cols = 1, all = 1, from = 0;
-
-            if (strcmp(box[i].name, table[k].name) != 0)
-                continue;
-            if (box[i].ndim == 2) {
-                cols = box[i].shape[1];
-                all = box[i].global_shape[1];
-                from = box[i].offset[1];
-            }
-            for (int64_t r = 0; r < rows; r++)
-                memcpy(to + (box[i].offset[0] + r) * all + from,
-                       (float *)box[i].data + r * cols, (size_t)cols * sizeof(*to));
-        }
-    free(box);
-    return ACCEL_OK;
+    for (size_t k = 0; k < ACCEL_ARRAY_SIZE(table); k++)
+        ACCEL_TRY(st, accel_param_read(run, table[k].name, ACCEL_ALL_RANKS,
+                                       (float *)(void *)((char *)out + table[k].at),
+                                       table[k].elems, err));
+    return st;
 }
 
 static int rank_main(struct boot *b, void *arg)
@@ -234,6 +216,7 @@ static int rank_main(struct boot *b, void *arg)
     const struct scene *p = arg;
     accel_error_t err = { 0 };
     struct gan k = { 0 };
+    struct values mine;
     accel_status_t st = gan_open(&k, p, &err);
 
     for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++)
@@ -243,7 +226,9 @@ static int rank_main(struct boot *b, void *arg)
         st = ACCEL_EBUG;
     if (!st && p->until < STEPS)
         st = accel_save(k.run, &err);
-    ACCEL_TRY(st, collect(k.run, p->out, &err));
+    ACCEL_TRY(st, read_values(k.run, &mine, &err));
+    if (!st && b->rank == 0)
+        *p->out = mine;
     if (st)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
     accel_close(k.run, NULL);

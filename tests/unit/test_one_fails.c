@@ -101,7 +101,7 @@ static int fill(void *const *dst)
 static int fetch(void *user, int64_t index, void *const *dst)
 {
     (void)index;
-    return strikes(*(const enum function *)user) ? 1 : fill(dst);
+    return strikes((enum function)(uintptr_t)user) ? 1 : fill(dst);
 }
 
 static int64_t stream_at;
@@ -189,16 +189,10 @@ static accel_status_t load_object(void *user, const accel_saved_t *from,
     return say(LOAD_OBJECT, err);
 }
 
-static accel_status_t save_hook(void *user, const char *dir, accel_error_t *err)
+static accel_status_t hook(void *user, const char *dir, accel_error_t *err)
 {
-    (void)user, (void)dir;
-    return say(SAVE_HOOK, err);
-}
-
-static accel_status_t load_hook(void *user, const char *dir, accel_error_t *err)
-{
-    (void)user, (void)dir;
-    return say(LOAD_HOOK, err);
+    (void)dir;
+    return say((enum function)(uintptr_t)user, err);
 }
 
 static accel_status_t attempt(void *user, int batch, accel_error_t *err)
@@ -280,21 +274,19 @@ struct program {
 
 static accel_status_t open_data(struct program *p, accel_error_t *err)
 {
-    static const enum function held = FETCH_EVALUATE, main = FETCH,
-                               apart = FETCH_LOADER;
+    const enum function main = now->which == FETCH_EVALUATE ? FETCH_EVALUATE : FETCH;
     const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     const accel_iterable_t stream = { sizeof(stream), .next = stream_next,
                                       .rewind = stream_rewind };
     const bool iterable = now->which == NEXT || now->which == REWIND;
-    accel_status_t st = accel_dataset_new(
-        &p->data, SAMPLES * MOST_RANKS, &field, 1, fetch,
-        (void *)(uintptr_t)(now->which == FETCH_EVALUATE ? &held : &main), 0.25, err);
+    accel_status_t st = accel_dataset_new(&p->data, SAMPLES * MOST_RANKS, &field, 1,
+                                          fetch, (void *)(uintptr_t)main, 0.25, err);
 
     if (st)
         return st;
     return iterable ? accel_dataset_iterable_new(&p->apart, &stream, &field, 1, err)
                     : accel_dataset_new(&p->apart, SAMPLES, &field, 1, fetch,
-                                        (void *)(uintptr_t)&apart, 0, err);
+                                        (void *)(uintptr_t)FETCH_LOADER, 0, err);
 }
 
 static accel_status_t open_loader(struct program *p, accel_error_t *err)
@@ -335,8 +327,8 @@ static accel_status_t build(struct program *p, accel_error_t *err)
     accel_track_sink(p->run, &sink, err);
     accel_register(p->run, "object", 1, ACCEL_STATE_PER_RANK, save_object, load_object,
                    NULL, err);
-    accel_on_save(p->run, save_hook, NULL, err);
-    accel_on_load(p->run, load_hook, NULL, err);
+    accel_on_save(p->run, hook, (void *)(uintptr_t)SAVE_HOOK, err);
+    accel_on_load(p->run, hook, (void *)(uintptr_t)LOAD_HOOK, err);
     accel_on_gradient(p->run, NULL, own_gradient, NULL, err);
     if (now->which == UNIT) {
         p->unit = accel_unit_new(p->run, "unit", err);
