@@ -55,6 +55,7 @@ static struct plan_input input(const struct config *c, int world, int accumulate
 
 static void test_full(void)
 {
+    static const int64_t growing[] = { 300, 600, 1000 };
     struct config c = fsdp(SHARD_FULL, PRECISION_BF16);
     struct plan_input in = input(&c, 2, 1);
     struct plan p;
@@ -82,6 +83,11 @@ static void test_full(void)
     plan_compute(&in, &p);
     tap_is_int(p.gather_bytes, 1024 * 2, "one unit: one slot");
     tap_is_int(p.wire_bytes_per_step, 2 * 1024, "gathered once, reduced once");
+    /* the ring holds the two largest units, wherever they stand */
+    in.units = 3;
+    in.unit_elems = growing;
+    plan_compute(&in, &p);
+    tap_is_int(p.gather_bytes, (1024 + 640) * 2, "growing units: the last two");
 }
 
 /* Half of a unit goes to the other rank: 512 or 160 numbers, with a scale for each
@@ -336,19 +342,6 @@ static void test_print(void)
     plan_print(&in, &p, NULL, &out);
     tap_ok(out.s && !strstr(out.s, "model  "), "the caller's rows may be missing");
     strbuf_free(&out);
-}
-
-/* The gather ring holds the two largest units, wherever they stand. */
-static void test_largest(void)
-{
-    static const int64_t growing[] = { 300, 600, 1000 };
-    struct config c = fsdp(SHARD_FULL, PRECISION_NO);
-    struct plan_input in = input(&c, 2, 1);
-    struct plan p;
-
-    in.unit_elems = growing;
-    plan_compute(&in, &p);
-    tap_is_int(p.gather_bytes, (1024 + 640) * 4, "growing units: the last two");
 }
 
 /* A byte for each moment, and two for the scale of 16. */
@@ -658,7 +651,6 @@ int main(void)
     test_mesh();
     test_interval();
     test_print();
-    test_largest();
     test_codes();
     test_frozen();
     test_device();
