@@ -5,7 +5,6 @@
  * so on every rank.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/device.h"

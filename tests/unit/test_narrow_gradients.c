@@ -6,7 +6,6 @@
  * which is what the plan says.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/device.h"

@@ -5,7 +5,6 @@
  * worlds and batches, in the middle of an epoch.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "accel.h"

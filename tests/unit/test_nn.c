@@ -3,7 +3,6 @@
  * The module tree: names, units by the wrap policy, misuse of modules and ops (an error
  * that names op, module and shapes, never a crash), lifetime of tensors.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/device.h"

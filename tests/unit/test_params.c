@@ -5,9 +5,7 @@
  * same error on all ranks, with the names in it.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/tap.h"
 #include "tests/world/fork_world.h"

@@ -4,7 +4,6 @@
  * ours, errors with their words), second names and lookups.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/device.h"
