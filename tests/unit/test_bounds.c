@@ -4,9 +4,7 @@
  * accepted, the number behind it is refused with the words of the documentation, and one
  * before it is accepted, too.
  */
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "accel_ckpt.h"
@@ -16,6 +14,28 @@
 
 static char root[64] = "/tmp/accel-bounds-XXXXXX";
 static char config[96];
+
+/* Which number of several that one function asks for. */
+enum number {
+    ITSELF,
+    LETTERS,
+    SAVE_HOOKS,
+    LOAD_HOOKS,
+    GRADIENT_HOOKS,
+    SINKS,
+    SAMPLES,
+    FIELDS,
+    BYTES,
+    DIMS,
+    AHEAD,
+    THREADS,
+    EPOCH,
+    SKIPPED,
+    RUN_ID,
+    OWNER,
+    SHARDING
+};
+static enum number asked; /* of the row */
 
 /* n letters. */
 static const char *word(int64_t n)
@@ -106,41 +126,25 @@ static accel_status_t object_name(struct number_run *k, int64_t n, accel_error_t
     return object(k->run, word(n), err);
 }
 
-static accel_status_t save_hooks(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    accel_status_t st = ACCEL_OK;
-
-    for (int i = 0; i < n && !st; i++)
-        st = accel_on_save(k->run, no_hook, NULL, err);
-    return st;
-}
-
-static accel_status_t load_hooks(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    accel_status_t st = ACCEL_OK;
-
-    for (int i = 0; i < n && !st; i++)
-        st = accel_on_load(k->run, no_hook, NULL, err);
-    return st;
-}
-
-static accel_status_t gradient_hooks(struct number_run *k, int64_t n,
-                                     accel_error_t *err)
-{
-    accel_status_t st = ACCEL_OK;
-
-    for (int i = 0; i < n && !st; i++)
-        st = accel_on_gradient(k->run, "a.*", no_gradient, NULL, err);
-    return st;
-}
-
-static accel_status_t sinks(struct number_run *k, int64_t n, accel_error_t *err)
+static accel_status_t hook(accel_t *run, accel_error_t *err)
 {
     const accel_sink_t sink = { sizeof(sink), .name = "s", .write = no_write };
+
+    if (asked == SAVE_HOOKS)
+        return accel_on_save(run, no_hook, NULL, err);
+    if (asked == LOAD_HOOKS)
+        return accel_on_load(run, no_hook, NULL, err);
+    if (asked == GRADIENT_HOOKS)
+        return accel_on_gradient(run, "a.*", no_gradient, NULL, err);
+    return accel_track_sink(run, &sink, err);
+}
+
+static accel_status_t hooks(struct number_run *k, int64_t n, accel_error_t *err)
+{
     accel_status_t st = ACCEL_OK;
 
     for (int i = 0; i < n && !st; i++)
-        st = accel_track_sink(k->run, &sink, err);
+        st = hook(k->run, err);
     return st;
 }
 
@@ -236,36 +240,23 @@ static int no_fetch(void *user, int64_t index, void *const *dst)
     return 0;
 }
 
-static accel_status_t with_data(int64_t samples, int fields, accel_field_t field,
-                                accel_error_t *err)
+static accel_status_t dataset(struct number_run *k, int64_t n, accel_error_t *err)
 {
+    accel_field_t f[12] = { 0 };
     accel_dataset_t *d = NULL;
-    accel_field_t f[12];
     accel_status_t st;
 
+    (void)k;
     for (int i = 0; i < 12; i++)
-        f[i] = field;
-    st = accel_dataset_new(&d, samples, f, fields, no_fetch, NULL, 0, err);
+        f[i].dtype = ACCEL_I8;
+    if (asked == BYTES)
+        f[0] = (accel_field_t){ ACCEL_I8, 1, { n } };
+    else if (asked == DIMS)
+        f[0] = (accel_field_t){ ACCEL_I8, (int)n, { 1, 1, 1 } };
+    st = accel_dataset_new(&d, asked == SAMPLES ? n : 1, f,
+                           asked == FIELDS ? (int)n : 1, no_fetch, NULL, 0, err);
     accel_dataset_close(d);
     return st;
-}
-
-static accel_status_t samples(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    (void)k;
-    return with_data(n, 1, (accel_field_t){ .dtype = ACCEL_I32 }, err);
-}
-
-static accel_status_t fields(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    (void)k;
-    return with_data(1, (int)n, (accel_field_t){ .dtype = ACCEL_I32 }, err);
-}
-
-static accel_status_t sample_bytes(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    (void)k;
-    return with_data(1, 1, (accel_field_t){ ACCEL_I8, 1, { n } }, err);
 }
 
 /* Of eight fields together, of which seven have an eighth of what is allowed. */
@@ -284,146 +275,54 @@ static accel_status_t fields_bytes(struct number_run *k, int64_t n, accel_error_
     return st;
 }
 
-static accel_status_t field_dims(struct number_run *k, int64_t n, accel_error_t *err)
+static accel_status_t loader(struct number_run *k, int64_t n, accel_error_t *err)
 {
-    (void)k;
-    return with_data(1, 1, (accel_field_t){ ACCEL_I8, (int)n, { 1, 1, 1 } }, err);
-}
-
-/* A loader with those options; epoch and batches to skip where they are not 0. */
-static accel_status_t with_loader(struct number_run *k, const char *name,
-                                  accel_loader_options_t o, int64_t epoch,
-                                  int64_t skipped, accel_error_t *err)
-{
+    const accel_loader_options_t o = { sizeof(o),
+                                       .batch = asked == SAMPLES ? (int)n : 1,
+                                       .prefetch =
+                                           asked == AHEAD ? (int)n : asked == THREADS,
+                                       .threads = asked == THREADS ? (int)n : 0 };
     const accel_field_t field = { .dtype = ACCEL_I32 };
     accel_dataset_t *d = NULL;
     accel_loader_t *l = NULL;
     accel_status_t st = accel_dataset_new(&d, 10, &field, 1, no_fetch, NULL, 0, err);
 
-    if (!st)
-        st = accel_dataset_set_threads(d, 1024, err);
-    if (!st)
-        st = accel_loader_new(&l, k->run, name, d, &o, err);
-    if (!st && epoch)
-        st = accel_loader_set_epoch(l, epoch, err);
-    if (!st && skipped)
-        st = accel_loader_skip(l, skipped, err);
+    ACCEL_TRY(st, accel_dataset_set_threads(d, 1024, err));
+    ACCEL_TRY(
+        st, accel_loader_new(&l, k->run, asked == LETTERS ? word(n) : "l", d, &o, err));
+    if (asked == EPOCH)
+        ACCEL_TRY(st, accel_loader_set_epoch(l, n, err));
+    if (asked == SKIPPED)
+        ACCEL_TRY(st, accel_loader_skip(l, n, err));
     accel_close(k->run, NULL);
     k->run = NULL;
     accel_dataset_close(d);
     return st;
 }
 
-static accel_status_t loader_letters(struct number_run *k, int64_t n,
-                                     accel_error_t *err)
-{
-    return with_loader(
-        k, word(n),
-        (accel_loader_options_t){ sizeof(accel_loader_options_t), .batch = 1 }, 0, 0,
-        err);
-}
-
-static accel_status_t loader_samples(struct number_run *k, int64_t n,
-                                     accel_error_t *err)
-{
-    return with_loader(
-        k, "l",
-        (accel_loader_options_t){ sizeof(accel_loader_options_t), .batch = (int)n }, 0,
-        0, err);
-}
-
-static accel_status_t loader_ahead(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    return with_loader(k, "l",
-                       (accel_loader_options_t){ sizeof(accel_loader_options_t),
-                                                 .batch = 1, .prefetch = (int)n },
-                       0, 0, err);
-}
-
-static accel_status_t loader_threads(struct number_run *k, int64_t n,
-                                     accel_error_t *err)
-{
-    return with_loader(k, "l",
-                       (accel_loader_options_t){ sizeof(accel_loader_options_t),
-                                                 .batch = 1, .prefetch = 1,
-                                                 .threads = (int)n },
-                       0, 0, err);
-}
-
-static accel_status_t loader_epoch(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    return with_loader(
-        k, "l", (accel_loader_options_t){ sizeof(accel_loader_options_t), .batch = 1 },
-        n, 0, err);
-}
-
-static accel_status_t loader_skipped(struct number_run *k, int64_t n,
-                                     accel_error_t *err)
-{
-    return with_loader(
-        k, "l", (accel_loader_options_t){ sizeof(accel_loader_options_t), .batch = 1 },
-        0, n, err);
-}
-
 /* ---- of a checkpoint ------------------------------------------------------------- */
 
-static accel_status_t with_save(accel_ckpt_save_t s, const char *name, int ndim,
-                                accel_error_t *err)
+static accel_status_t saved(struct number_run *k, int64_t n, accel_error_t *err)
 {
     float one = 1;
-    accel_ckpt_box_t box = {
-        .name = name, .dtype = ACCEL_F32, .ndim = ndim, .data = &one
-    };
+    accel_ckpt_box_t box = { .name = asked == LETTERS ? word(n) : "w",
+                             .dtype = ACCEL_F32,
+                             .ndim = asked == DIMS ? (int)n : 1,
+                             .data = &one };
+    const accel_ckpt_save_t s = { sizeof(s),
+                                  .root = root,
+                                  .step = (int64_t)asked,
+                                  .owner = asked == OWNER ? word(n) : "1.0",
+                                  .sharding = asked == SHARDING ? word(n) : "NO_SHARD",
+                                  .run_id = asked == RUN_ID ? word(n) : "run",
+                                  .boxes = &box,
+                                  .box_count = 1,
+                                  .keep = 1 };
 
-    for (int d = 0; d < ndim && d < ACCEL_CKPT_MAX_DIMS; d++)
+    (void)k;
+    for (int d = 0; d < box.ndim && d < ACCEL_CKPT_MAX_DIMS; d++)
         box.shape[d] = box.global_shape[d] = 1;
-    s.root = root;
-    s.owner = s.owner ? s.owner : "1.0";
-    s.sharding = s.sharding ? s.sharding : "NO_SHARD";
-    s.run_id = s.run_id ? s.run_id : "run";
-    s.boxes = &box;
-    s.box_count = 1;
-    s.keep = s.keep ? s.keep : 1;
     return accel_ckpt_save(&s, NULL, NULL, err);
-}
-
-static accel_status_t saved_name(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    (void)k;
-    return with_save((accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 1 },
-                     word(n), 1, err);
-}
-
-static accel_status_t saved_dims(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    (void)k;
-    return with_save((accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 2 }, "w",
-                     (int)n, err);
-}
-
-static accel_status_t saved_id(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    (void)k;
-    return with_save(
-        (accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 3, .run_id = word(n) },
-        "w", 1, err);
-}
-
-static accel_status_t saved_owner(struct number_run *k, int64_t n, accel_error_t *err)
-{
-    (void)k;
-    return with_save(
-        (accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 4, .owner = word(n) },
-        "w", 1, err);
-}
-
-static accel_status_t saved_sharding(struct number_run *k, int64_t n,
-                                     accel_error_t *err)
-{
-    (void)k;
-    return with_save((accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .step = 5,
-                                          .sharding = word(n) },
-                     "w", 1, err);
 }
 
 /* ---- of tensors ------------------------------------------------------------------ */
@@ -455,40 +354,42 @@ static const struct {
     const char *what;
     int64_t most;
     accel_status_t (*ask)(struct number_run *k, int64_t n, accel_error_t *err);
+    enum number asked;
     const char *says;
 } rows[] = {
-    { "objects of the program", 64, objects, "at most 64 objects" },
-    { "letters of an object", 63, object_name, "the name does not fit" },
-    { "functions before a save", 8, save_hooks, "at most 8 functions" },
-    { "functions after a load", 8, load_hooks, "at most 8 functions" },
-    { "gradient functions", 8, gradient_hooks, "at most 8 gradient" },
-    { "sinks", 8, sinks, "at most 8 sinks" },
-    { "module trees", 16, trees, "at most 16 module trees" },
-    { "letters of a model", 63, model_name, "is no name" },
-    { "optimizers", 8, optims, "at most 8 optimizers" },
-    { "letters of an optimizer", 63, optim_name, "is no name" },
-    { "states of an own optimizer", 4, own_states, "0 to 4 names" },
-    { "samples of a batch", 1 << 20, loop_batch, "between 1 and 1048576" },
-    { "micro-batches of a step", 1 << 20, loop_group, "between 1 and 1048576" },
-    { "micro-batches set later", 1 << 20, new_group, "make no step" },
-    { "samples", INT64_C(1) << 48, samples, "281474976710657 samples" },
-    { "fields", 8, fields, "1 to 8 fields" },
-    { "bytes of a sample", INT64_C(1) << 31, sample_bytes, "at most 2 GiB" },
-    { "bytes of all fields", INT64_C(1) << 31, fields_bytes, "at most 2 GiB" },
-    { "dimensions of a field", 3, field_dims, "0 to 3 dimensions" },
-    { "letters of a loader", 63, loader_letters, "1 to 63 letters" },
-    { "samples of a loader's batch", 1 << 20, loader_samples, "between 1 and 1048576" },
-    { "batches read ahead", 1024, loader_ahead, "between 0 and 1024" },
-    { "threads", 256, loader_threads, "between 0 and 256" },
-    { "the epoch", INT32_MAX, loader_epoch, "epoch 2147483648" },
-    { "batches skipped", INT32_MAX, loader_skipped, "2147483648 batches" },
-    { "letters of a saved name", 511, saved_name, "longer than 511 bytes" },
-    { "dimensions that are saved", 8, saved_dims, "invalid dtype, shape" },
-    { "letters of a run's id", 1024, saved_id, "owner, sharding or run id" },
-    { "letters of an owner", 63, saved_owner, "owner, sharding or run id" },
-    { "letters of a sharding", 63, saved_sharding, "owner, sharding or run id" },
-    { "dimensions of an input", 4, input_dims, "5 dimensions" },
-    { "dimensions of a parameter", 4, buffer_dims, "has 5 dimensions" },
+    { "objects of the program", 64, objects, ITSELF, "at most 64 objects" },
+    { "letters of an object", 63, object_name, ITSELF, "the name does not fit" },
+    { "functions before a save", 8, hooks, SAVE_HOOKS, "at most 8 functions" },
+    { "functions after a load", 8, hooks, LOAD_HOOKS, "at most 8 functions" },
+    { "gradient functions", 8, hooks, GRADIENT_HOOKS, "at most 8 gradient" },
+    { "sinks", 8, hooks, SINKS, "at most 8 sinks" },
+    { "module trees", 16, trees, ITSELF, "at most 16 module trees" },
+    { "letters of a model", 63, model_name, ITSELF, "is no name" },
+    { "optimizers", 8, optims, ITSELF, "at most 8 optimizers" },
+    { "letters of an optimizer", 63, optim_name, ITSELF, "is no name" },
+    { "states of an own optimizer", 4, own_states, ITSELF, "0 to 4 names" },
+    { "samples of a batch", 1 << 20, loop_batch, ITSELF, "between 1 and 1048576" },
+    { "micro-batches of a step", 1 << 20, loop_group, ITSELF, "between 1 and 1048576" },
+    { "micro-batches set later", 1 << 20, new_group, ITSELF, "make no step" },
+    { "samples", INT64_C(1) << 48, dataset, SAMPLES, "281474976710657 samples" },
+    { "fields", 8, dataset, FIELDS, "1 to 8 fields" },
+    { "bytes of a sample", INT64_C(1) << 31, dataset, BYTES, "at most 2 GiB" },
+    { "bytes of all fields", INT64_C(1) << 31, fields_bytes, ITSELF, "at most 2 GiB" },
+    { "dimensions of a field", 3, dataset, DIMS, "0 to 3 dimensions" },
+    { "letters of a loader", 63, loader, LETTERS, "1 to 63 letters" },
+    { "samples of a loader's batch", 1 << 20, loader, SAMPLES,
+      "between 1 and 1048576" },
+    { "batches read ahead", 1024, loader, AHEAD, "between 0 and 1024" },
+    { "threads", 256, loader, THREADS, "between 0 and 256" },
+    { "the epoch", INT32_MAX, loader, EPOCH, "epoch 2147483648" },
+    { "batches skipped", INT32_MAX, loader, SKIPPED, "2147483648 batches" },
+    { "letters of a saved name", 511, saved, LETTERS, "longer than 511 bytes" },
+    { "dimensions that are saved", 8, saved, DIMS, "invalid dtype, shape" },
+    { "letters of a run's id", 1024, saved, RUN_ID, "owner, sharding or run id" },
+    { "letters of an owner", 63, saved, OWNER, "owner, sharding or run id" },
+    { "letters of a sharding", 63, saved, SHARDING, "owner, sharding or run id" },
+    { "dimensions of an input", 4, input_dims, ITSELF, "5 dimensions" },
+    { "dimensions of a parameter", 4, buffer_dims, ITSELF, "has 5 dimensions" },
 };
 
 int main(void)
@@ -503,8 +404,8 @@ int main(void)
             struct number_run k;
             accel_status_t st = number_models(&k, config);
 
-            if (!st)
-                st = rows[i].ask(&k, n, &err);
+            asked = rows[i].asked;
+            ACCEL_TRY(st, rows[i].ask(&k, n, &err));
             tap_ok(st == (beyond > 0 ? ACCEL_EINVAL : ACCEL_OK) &&
                        (beyond <= 0 || (strstr(err.text, rows[i].says) && err.hint[0])),
                    "%s, %lld: %s", rows[i].what, (long long)n, err.text);
