@@ -9,14 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "comm/comm_impl.h"
 #include "tests/tap.h"
 #include "tests/world/fork_world.h"
 
-enum { RANKS = 3, WRONG = 1, LARGE = 100000 };
+enum { RANKS = 3, WRONG = 1, FEW = 8, LARGE = 100000 };
 
 /* Far beyond the harness's patience: who only notices by the clock does not pass. */
 #define NEVER_MS 3600000
@@ -33,97 +32,68 @@ struct job {
     char (*text)[sizeof(((accel_error_t *)0)->text)]; /* shared: [rank] */
 };
 
-struct buffers {
-    float *in, *out;
-};
+enum kind { BARRIER, ALL_GATHER, SCATTER, REDUCE, BROADCAST, GATHER, ALLOC, SPLIT };
 
-static accel_status_t barrier(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    (void)m;
-    return comm_barrier(c, err);
-}
-
-static accel_status_t gather_few(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_all_gather(c, m->in, 8, ACCEL_F32, err);
-}
-
-static accel_status_t gather_many(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_all_gather(c, m->in, LARGE, ACCEL_F32, err);
-}
-
-static accel_status_t scatter_few(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_reduce_scatter(c, m->in, m->out, 8, ACCEL_F32, 1, false, err);
-}
-
-static accel_status_t scatter_many(struct comm *c, struct buffers *m,
-                                   accel_error_t *err)
-{
-    return comm_reduce_scatter(c, m->in, m->out, LARGE, ACCEL_F32, 1, false, err);
-}
-
-static accel_status_t reduce_few(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_all_reduce(c, m->in, 8, ACCEL_F32, COMM_MAX, err);
-}
-
-static accel_status_t reduce_many(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_all_reduce(c, m->in, LARGE, ACCEL_F32, COMM_SUM, err);
-}
-
-static accel_status_t broadcast(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_broadcast(c, m->in, LARGE, WRONG, err);
-}
-
-static accel_status_t gather(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    size_t sizes[RANKS];
-    void *all = NULL;
-    accel_status_t s = comm_gather(c, m->in, 100, 0, &all, sizes, err);
-
-    free(all);
-    return s;
-}
-
-static accel_status_t alloc(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    void *p;
-
-    (void)m;
-    return comm_alloc(c, MEMORY_WORK, 4096, &p, err);
-}
-
-static accel_status_t split(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    struct comm *group = NULL;
-    accel_status_t s = comm_split(c, 0, 0, &group, err);
-
-    (void)m;
-    comm_close(group);
-    return s;
-}
-
-static const struct {
+static const struct call {
     const char *name;
-    accel_status_t (*call)(struct comm *c, struct buffers *m, accel_error_t *err);
-    bool alone; /* over the network some ranks need no other for it */
+    enum kind kind;
+    size_t elems; /* of a broadcast and an allocation the bytes */
+    enum comm_op op;
+    int root;
+    accel_dtype_t type;
 } calls[] = {
-    { "barrier", barrier, false },
-    { "all_gather", gather_few, false },
-    { "all_gather of much", gather_many, false },
-    { "reduce_scatter", scatter_few, false },
-    { "reduce_scatter of much", scatter_many, false },
-    { "all_reduce", reduce_few, false },
-    { "all_reduce of much", reduce_many, false },
-    { "broadcast", broadcast, false },
-    { "gather", gather, true },
-    { "alloc", alloc, true },
-    { "split", split, false },
+    { "barrier", .kind = BARRIER },
+    { "all_gather", ALL_GATHER, .elems = FEW },
+    { "all_gather of much", ALL_GATHER, .elems = LARGE },
+    { "reduce_scatter", SCATTER, .elems = FEW },
+    { "reduce_scatter of much", SCATTER, .elems = LARGE },
+    { "all_reduce", REDUCE, FEW, .op = COMM_MAX },
+    { "all_reduce of much", REDUCE, LARGE, .op = COMM_SUM },
+    { "broadcast", BROADCAST, LARGE, .root = WRONG },
+    { "gather", GATHER, .elems = 100 },
+    { "alloc", ALLOC, .elems = 4096 },
+    { "split", .kind = SPLIT },
 };
+
+static accel_status_t make_call(struct comm *c, const struct call *k,
+                                accel_error_t *err)
+{
+    static float in[RANKS * LARGE], out[RANKS * LARGE];
+    struct comm *group = NULL;
+    size_t sizes[RANKS];
+    void *p = NULL;
+    accel_status_t st;
+
+    switch (k->kind) {
+    case BARRIER:
+        return comm_barrier(c, err);
+    case ALL_GATHER:
+        return comm_all_gather(c, in, k->elems, ACCEL_F32, err);
+    case SCATTER:
+        return comm_reduce_scatter(c, in, out, k->elems, ACCEL_F32, 1, false, err);
+    case REDUCE:
+        return comm_all_reduce(c, in, k->elems, k->type, k->op, err);
+    case BROADCAST:
+        return comm_broadcast(c, in, k->elems, k->root, err);
+    case ALLOC:
+        return comm_alloc(c, MEMORY_WORK, k->elems, &p, err);
+    case GATHER:
+        st = comm_gather(c, in, k->elems, 0, &p, sizes, err);
+        free(p);
+        return st;
+    case SPLIT:
+        st = comm_split(c, 0, 0, &group, err);
+        comm_close(group);
+        return st;
+    }
+    return ACCEL_EBUG;
+}
+
+/* Over the network some ranks need no other for it. */
+static bool made_alone(const struct call *k)
+{
+    return k->kind == GATHER || k->kind == ALLOC;
+}
 
 static struct comm *open_comm(struct boot *b, const char *backend, int timeout_ms)
 {
@@ -142,15 +112,13 @@ static struct comm *open_comm(struct boot *b, const char *backend, int timeout_m
 static int rank_main(struct boot *b, void *arg)
 {
     const struct job *job = arg;
-    static float in[RANKS * LARGE], out[RANKS * LARGE];
-    struct buffers m = { in, out };
     struct comm *c = open_comm(b, job->backend, NEVER_MS);
     accel_error_t err = { 0 }, again = { 0 };
     accel_status_t s;
 
     if (!c)
         return 2;
-    if (calls[job->first].call(c, &m, &err) != ACCEL_OK && b->rank == WRONG)
+    if (make_call(c, &calls[job->first], &err) != ACCEL_OK && b->rank == WRONG)
         return 3;
     if (b->rank == WRONG) {
         if (job->way == KILLED)
@@ -159,7 +127,7 @@ static int rank_main(struct boot *b, void *arg)
         return 0;
     }
     /* Who is slow may find the peer gone in the first call already. */
-    s = err.code ? err.code : calls[job->second].call(c, &m, &err);
+    s = err.code ? err.code : make_call(c, &calls[job->second], &err);
     if (s != ACCEL_EPEER)
         return 4;
     snprintf(job->text[b->rank], sizeof(job->text[b->rank]), "%s", err.text);
@@ -322,63 +290,34 @@ static int told_rank(struct boot *b, void *arg)
 
 /* ---- calls that do not fit each other -------------------------------------------- */
 
-static accel_status_t reduce_max(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_all_reduce(c, m->in, 8, ACCEL_F32, COMM_MAX, err);
-}
-
-static accel_status_t reduce_min(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_all_reduce(c, m->in, 8, ACCEL_F32, COMM_MIN, err);
-}
-
-static accel_status_t reduce_nine(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_all_reduce(c, m->in, 9, ACCEL_F32, COMM_MAX, err);
-}
-
-static accel_status_t reduce_double(struct comm *c, struct buffers *m,
-                                    accel_error_t *err)
-{
-    return comm_all_reduce(c, m->in, 8, ACCEL_F64, COMM_MAX, err);
-}
-
-static accel_status_t gather_nine(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_all_gather(c, m->in, 9, ACCEL_F32, err);
-}
-
-static accel_status_t from_first(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_broadcast(c, m->in, 32, 0, err);
-}
-
-static accel_status_t from_last(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    return comm_broadcast(c, m->in, 32, RANKS - 1, err);
-}
-
-static accel_status_t alloc_more(struct comm *c, struct buffers *m, accel_error_t *err)
-{
-    void *p;
-
-    (void)m;
-    return comm_alloc(c, MEMORY_WORK, 8192, &p, err);
-}
-
 static const struct pair {
     const char *what;
-    accel_status_t (*one)(struct comm *c, struct buffers *m, accel_error_t *err);
-    accel_status_t (*others)(struct comm *c, struct buffers *m, accel_error_t *err);
+    struct call one, others;
 } pairs[] = {
-    { "another operation", reduce_max, reduce_min },
-    { "another number of elements", reduce_max, reduce_nine },
-    { "another type", reduce_max, reduce_double },
-    { "another call of the same size", reduce_max, gather_few },
-    { "another slice", gather_few, gather_nine },
-    { "another root", from_first, from_last },
-    { "a barrier instead", barrier, reduce_max },
-    { "another allocation", alloc, alloc_more },
+    { "another operation",
+      { .kind = REDUCE, .elems = FEW, .op = COMM_MAX },
+      { .kind = REDUCE, .elems = FEW, .op = COMM_MIN } },
+    { "another number of elements",
+      { .kind = REDUCE, .elems = FEW, .op = COMM_MAX },
+      { .kind = REDUCE, .elems = 9, .op = COMM_MAX } },
+    { "another type",
+      { .kind = REDUCE, .elems = FEW, .op = COMM_MAX },
+      { .kind = REDUCE, .elems = FEW, .op = COMM_MAX, .type = ACCEL_F64 } },
+    { "another call of the same size",
+      { .kind = REDUCE, .elems = FEW, .op = COMM_MAX },
+      { .kind = ALL_GATHER, .elems = FEW } },
+    { "another slice",
+      { .kind = ALL_GATHER, .elems = FEW },
+      { .kind = ALL_GATHER, .elems = 9 } },
+    { "another root",
+      { .kind = BROADCAST, .elems = 32, .root = 0 },
+      { .kind = BROADCAST, .elems = 32, .root = RANKS - 1 } },
+    { "a barrier instead",
+      { .kind = BARRIER },
+      { .kind = REDUCE, .elems = FEW, .op = COMM_MAX } },
+    { "another allocation",
+      { .kind = ALLOC, .elems = 4096 },
+      { .kind = ALLOC, .elems = 8192 } },
 };
 
 struct differ {
@@ -390,15 +329,13 @@ struct differ {
 static int differing(struct boot *b, void *arg)
 {
     const struct differ *d = arg;
-    static float in[RANKS * 16], out[16];
-    struct buffers m = { in, out };
     struct comm *c = open_comm(b, d->backend, NEVER_MS);
     accel_error_t err = { 0 };
     accel_status_t s;
 
     if (!c)
         return 2;
-    s = (b->rank == WRONG ? d->pair->one : d->pair->others)(c, &m, &err);
+    s = make_call(c, b->rank == WRONG ? &d->pair->one : &d->pair->others, &err);
     if (s != ACCEL_EMISMATCH && s != ACCEL_EPEER)
         return 3;
     comm_close(c);
@@ -412,7 +349,7 @@ static void test_differing(const char *backend)
         int status[RANKS], saw = 0, other = 0;
 
         if (strcmp(backend, "shm") != 0 &&
-            (pairs[i].one == alloc || pairs[i].one == from_first))
+            (pairs[i].one.kind == ALLOC || pairs[i].one.kind == BROADCAST))
             continue; /* over the network memory is a rank's own, and so is the root */
         fork_world_nodes(RANKS, 1, differing, &d, HANG_S, status);
         for (int r = 0; r < RANKS; r++) {
@@ -480,7 +417,10 @@ static int refused(struct boot *b, void *arg)
     wrong += comm_all_gather(c, x, SIZE_MAX, ACCEL_F32, NULL) != ACCEL_EINVAL;
     wrong += comm_all_gather(c, x, 1, (accel_dtype_t)99, NULL) != ACCEL_EINVAL;
     wrong += comm_reduce_scatter(c, x, x, 1, ACCEL_I64, 1, false, NULL) != ACCEL_EINVAL;
+    wrong +=
+        comm_reduce_scatter(c, x, NULL, 1, ACCEL_F64, 1, false, NULL) != ACCEL_EINVAL;
     wrong += comm_all_reduce(c, x, 1, ACCEL_U8, COMM_SUM, NULL) != ACCEL_EINVAL;
+    wrong += comm_all_reduce(c, x, 1, ACCEL_I32, COMM_SUM, NULL) != ACCEL_EINVAL;
     wrong += comm_alloc(c, MEMORY_WORK, half, &all, NULL) != ACCEL_EINVAL;
     wrong += comm_barrier(c, NULL) != ACCEL_OK;
     comm_close(c);
@@ -522,6 +462,10 @@ static void test_limits(void)
                "what ranks bring to a gather lies behind each other");
     tap_is_int(fork_world(RANKS, refused, "shm", HANG_S), 0,
                "what cannot be is refused, and the rest goes on");
+#ifdef HAVE_UCX
+    tap_is_int(fork_world(RANKS, refused, "ucx", HANG_S), 0,
+               "ucx: what cannot be is refused, and the rest goes on");
+#endif
 }
 
 /* A rank that was stopped itself has as much time as before; the missing are
@@ -553,15 +497,10 @@ static void test_clock(void)
 
 int main(void)
 {
-    char *shared =
-        mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct job job = { .backend = "shm" };
-    struct late late;
+    struct job job = { .backend = "shm",
+                       .text = fork_shared(RANKS * sizeof(*job.text)) };
+    struct late late = { .gone = fork_shared(sizeof(*late.gone)), .text = job.text };
 
-    if (shared == MAP_FAILED)
-        return 1;
-    late.gone = (_Atomic int *)(void *)shared;
-    job.text = late.text = (char(*)[sizeof(*job.text)])(void *)(shared + 256);
     test_between(&job, KILLED, "is killed", "died");
     test_between(&job, CLOSED, "closes", "has already closed the communicator");
     test_late(&late);
@@ -580,10 +519,9 @@ int main(void)
     job.first = 0;
     job.way = KILLED;
     for (job.second = 0; job.second < (int)ACCEL_ARRAY_SIZE(calls); job.second++)
-        if (!calls[job.second].alone)
+        if (!made_alone(&calls[job.second]))
             tap_ok(one_case(&job, ""), "ucx: a rank is killed, then %s",
                    calls[job.second].name);
 #endif
-    munmap(shared, 8192);
     return tap_done();
 }

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "comm/nccl/nccl.h"
 #include "comm/reduce.h"
@@ -548,15 +546,11 @@ static void test_versions(void)
 
 int main(void)
 {
-    size_t bytes = 4096 + 64 * 1024;
-    char *shared =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct job job = { .backend = "nccl", .timeout_ms = HANG_S * 1000 };
+    struct job job = { .backend = "nccl",
+                       .timeout_ms = HANG_S * 1000,
+                       .hash = fork_shared(sizeof(*job.hash)),
+                       .text = fork_shared(4 * sizeof(*job.text)) };
 
-    if (shared == MAP_FAILED)
-        return 1;
-    job.hash = (_Atomic uint64_t *)(void *)shared;
-    job.text = (char(*)[1024])(void *)(shared + 4096);
     setenv("OMP_NUM_THREADS", "1", 1);
     setenv(ENV_NCCL_LIBRARY, NCCL_STANDIN, 1);
     unsetenv("FAKE_NCCL");
@@ -568,6 +562,5 @@ int main(void)
     test_openings(&job);
     test_real_library();
     test_stays();
-    munmap(shared, bytes);
     return tap_done();
 }

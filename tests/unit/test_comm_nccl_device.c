@@ -7,11 +7,9 @@
  * NCCL itself where ACCEL_CUDA_MODULE names the module for GPUs.
  */
 #include <cuda_runtime_api.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "backend/cuda_load.h"
@@ -626,16 +624,11 @@ static int test_gpus(struct job *job)
 
 int main(void)
 {
-    const size_t bytes = 4 * (1024 + sizeof(struct outcome));
-    char *shared =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const char *module = getenv("ACCEL_CUDA_MODULE");
     struct job job = { .timeout_ms = HANG_S * 1000,
-                       .text = (void *)shared,
-                       .outcome = (void *)(shared + 4 * 1024) };
+                       .text = fork_shared(4 * sizeof(*job.text)),
+                       .outcome = fork_shared(4 * sizeof(*job.outcome)) };
 
-    if (shared == MAP_FAILED)
-        return 1;
     setenv("OMP_NUM_THREADS", "1", 1);
     if (module && strcmp(module, CUDA_STANDIN) != 0)
         return test_gpus(&job);
@@ -652,6 +645,5 @@ int main(void)
     test_recorded(&job, 4, "lazy");
     test_failures(&job);
     test_shared(&job);
-    munmap(shared, bytes);
     return tap_done();
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -22,46 +21,24 @@
 /* With the sanitizer each rank takes its time, and more of them touch no other code. */
 enum { MOST_RANKS = TAP_SANITIZED ? 4 : RANKS, EACH = 1 + TAP_SANITIZED };
 
+/* Ranks, and the node of each. */
+/* clang-format off */
+#define TWO_BY_TWO   4, { 0, 0, 1, 1 }
+#define TWO_BY_FOUR  8, { 0, 0, 0, 0, 1, 1, 1, 1 }
+#define THREE_BY_TWO 6, { 0, 0, 1, 1, 2, 2 }
+/* clang-format on */
+
 static const struct layout layouts[] = {
-    { "2 x 2", 4, { 0, 0, 1, 1 }, ACCEL_F32, SCATTER, PART, 0, false, AS_A_RING },
-    { "2 x 2, an odd length",
-      4,
-      { 0, 0, 1, 1 },
-      ACCEL_F32,
-      SCATTER,
-      200003,
-      0,
-      false,
+    { "2 x 2", TWO_BY_TWO, ACCEL_F32, SCATTER, PART, 0, false, AS_A_RING },
+    { "2 x 2, an odd length", TWO_BY_TWO, ACCEL_F32, SCATTER, 200003, 0, false,
       AS_A_RING },
-    { "2 x 2, many pieces",
-      4,
-      { 0, 0, 1, 1 },
-      ACCEL_F32,
-      SCATTER,
-      70001,
-      65536,
-      false,
+    { "2 x 2, many pieces", TWO_BY_TWO, ACCEL_F32, SCATTER, 70001, 65536, false,
       AS_A_RING },
-    { "2 x 2", 4, { 0, 0, 1, 1 }, ACCEL_F32, REDUCE, 4 * PART, 0, false, AS_A_RING },
-    { "2 x 2, many pieces",
-      4,
-      { 0, 0, 1, 1 },
-      ACCEL_F32,
-      REDUCE,
-      300007,
-      65536,
-      false,
+    { "2 x 2", TWO_BY_TWO, ACCEL_F32, REDUCE, 4 * PART, 0, false, AS_A_RING },
+    { "2 x 2, many pieces", TWO_BY_TWO, ACCEL_F32, REDUCE, 300007, 65536, false,
       AS_A_RING },
-    { "2 x 2", 4, { 0, 0, 1, 1 }, ACCEL_BF16, SCATTER, 2 * PART, 0, false, AS_DIRECT },
-    { "2 x 2, as a group",
-      4,
-      { 0, 0, 1, 1 },
-      ACCEL_F32,
-      SCATTER,
-      PART,
-      0,
-      true,
-      AS_A_RING },
+    { "2 x 2", TWO_BY_TWO, ACCEL_BF16, SCATTER, 2 * PART, 0, false, AS_DIRECT },
+    { "2 x 2, as a group", TWO_BY_TWO, ACCEL_F32, SCATTER, PART, 0, true, AS_A_RING },
     { "2 x 2, a node's ranks apart",
       4,
       { 0, 1, 0, 1 },
@@ -72,78 +49,15 @@ static const struct layout layouts[] = {
       false,
       AS_DIRECT },
     { "3 and 1", 4, { 0, 0, 1, 0 }, ACCEL_F32, SCATTER, PART, 0, false, AS_DIRECT },
-    { "2 x 2, short",
-      4,
-      { 0, 0, 1, 1 },
-      ACCEL_F32,
-      SCATTER,
-      65535,
-      0,
-      false,
-      AS_DIRECT },
-    { "2 x 4",
-      8,
-      { 0, 0, 0, 0, 1, 1, 1, 1 },
-      ACCEL_F32,
-      SCATTER,
-      PART,
-      0,
-      false,
-      AS_A_RING },
-    { "2 x 4",
-      8,
-      { 0, 0, 0, 0, 1, 1, 1, 1 },
-      ACCEL_BF16,
-      SCATTER,
-      PART,
-      0,
-      false,
+    { "2 x 2, short", TWO_BY_TWO, ACCEL_F32, SCATTER, 65535, 0, false, AS_DIRECT },
+    { "2 x 4", TWO_BY_FOUR, ACCEL_F32, SCATTER, PART, 0, false, AS_A_RING },
+    { "2 x 4", TWO_BY_FOUR, ACCEL_BF16, SCATTER, PART, 0, false, LESS },
+    { "2 x 4, many pieces", TWO_BY_FOUR, ACCEL_BF16, REDUCE, 600011, 65536, false,
       LESS },
-    { "2 x 4, many pieces",
-      8,
-      { 0, 0, 0, 0, 1, 1, 1, 1 },
-      ACCEL_BF16,
-      REDUCE,
-      600011,
-      65536,
-      false,
-      LESS },
-    { "2 x 4",
-      8,
-      { 0, 0, 0, 0, 1, 1, 1, 1 },
-      ACCEL_F16,
-      SCATTER,
-      70001,
-      65536,
-      false,
-      LESS },
-    { "2 x 4",
-      8,
-      { 0, 0, 0, 0, 1, 1, 1, 1 },
-      ACCEL_F8E4M3,
-      SCATTER,
-      200001,
-      0,
-      false,
-      AS_DIRECT },
-    { "3 x 2",
-      6,
-      { 0, 0, 1, 1, 2, 2 },
-      ACCEL_F32,
-      SCATTER,
-      100001,
-      131072,
-      false,
-      AS_A_RING },
-    { "3 x 2",
-      6,
-      { 0, 0, 1, 1, 2, 2 },
-      ACCEL_F32,
-      REDUCE,
-      400009,
-      131072,
-      false,
-      AS_A_RING },
+    { "2 x 4", TWO_BY_FOUR, ACCEL_F16, SCATTER, 70001, 65536, false, LESS },
+    { "2 x 4", TWO_BY_FOUR, ACCEL_F8E4M3, SCATTER, 200001, 0, false, AS_DIRECT },
+    { "3 x 2", THREE_BY_TWO, ACCEL_F32, SCATTER, 100001, 131072, false, AS_A_RING },
+    { "3 x 2", THREE_BY_TWO, ACCEL_F32, REDUCE, 400009, 131072, false, AS_A_RING },
     { "4 x 2",
       8,
       { 0, 0, 1, 1, 2, 2, 3, 3 },
@@ -168,14 +82,14 @@ static const struct place {
     bool in_group;
     enum bytes gather, broadcast;
 } places[] = {
-    { "2 x 2", 4, { 0, 0, 1, 1 }, PART, false, ONCE, ONCE },
-    { "2 x 2, many pieces", 4, { 0, 0, 1, 1 }, 800003, false, ONCE, ONCE },
-    { "2 x 2, as a group", 4, { 0, 0, 1, 1 }, PART, true, ONCE, ONCE },
+    { "2 x 2", TWO_BY_TWO, PART, false, ONCE, ONCE },
+    { "2 x 2, many pieces", TWO_BY_TWO, 800003, false, ONCE, ONCE },
+    { "2 x 2, as a group", TWO_BY_TWO, PART, true, ONCE, ONCE },
     { "2 x 2, a node's ranks apart", 4, { 0, 1, 1, 0 }, PART, false, ONCE, ONCE },
-    { "2 x 2, just long enough", 4, { 0, 0, 1, 1 }, 32768, false, ONCE, ONCE },
-    { "2 x 2, short", 4, { 0, 0, 1, 1 }, 32767, false, AS_DIRECT, ONCE },
-    { "2 x 2, shorter", 4, { 0, 0, 1, 1 }, 16383, false, AS_DIRECT, AS_DIRECT },
-    { "2 x 4", 8, { 0, 0, 0, 0, 1, 1, 1, 1 }, 50021, false, ONCE, ONCE },
+    { "2 x 2, just long enough", TWO_BY_TWO, 32768, false, ONCE, ONCE },
+    { "2 x 2, short", TWO_BY_TWO, 32767, false, AS_DIRECT, ONCE },
+    { "2 x 2, shorter", TWO_BY_TWO, 16383, false, AS_DIRECT, AS_DIRECT },
+    { "2 x 4", TWO_BY_FOUR, 50021, false, ONCE, ONCE },
     { "2 x 8",
       16,
       { 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1 },
@@ -183,7 +97,7 @@ static const struct place {
       false,
       ONCE,
       ONCE },
-    { "3 x 2", 6, { 0, 0, 1, 1, 2, 2 }, 200003, false, ONCE, ONCE },
+    { "3 x 2", THREE_BY_TWO, 200003, false, ONCE, ONCE },
     { "3 and 1", 4, { 0, 0, 1, 0 }, 200003, false, ONCE, ONCE },
     { "1 and 3", 4, { 0, 1, 1, 1 }, 200003, false, ONCE, ONCE },
     { "4, 2 and 1", 7, { 0, 1, 0, 2, 0, 1, 0 }, 300007, false, ONCE, ONCE },
@@ -415,11 +329,8 @@ static void test_layouts(const char *backend)
 int main(void)
 {
 #ifdef HAVE_UCX
-    struct shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *s = fork_shared(sizeof(*s));
 
-    if (s == MAP_FAILED)
-        return 1;
 #endif
     test_layouts("nccl");
 #ifdef HAVE_UCX
@@ -430,7 +341,6 @@ int main(void)
     test_silent(s);
     test_lost(s);
     test_wrong(s);
-    munmap(s, sizeof(*s));
 #endif
     return tap_done();
 }
