@@ -7,12 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config/config.h"
 #include "tests/tap.h"
-
-static char path[64];
+#include "tests/world/config_files.h"
 
 static accel_status_t load_path(const char *file, struct config *cfg,
                                 struct config_diags *diags, accel_error_t *err)
@@ -21,17 +19,10 @@ static accel_status_t load_path(const char *file, struct config *cfg,
                           err);
 }
 
-/* Loads `text` from a file of its own. */
 static accel_status_t load(const char *text, struct config *cfg,
                            struct config_diags *diags, accel_error_t *err)
 {
-    FILE *f = fopen(path, "w");
-
-    if (!f || fputs(text, f) == EOF || fclose(f)) {
-        perror(path);
-        exit(1);
-    }
-    return load_path(path, cfg, diags, err);
+    return load_path(config_put(config_job, text), cfg, diags, err);
 }
 
 static void test_defaults(void)
@@ -274,7 +265,7 @@ static void test_messages(void)
     before = c;
     load("bogus: 1\ndistributed_type: FSDP\nnum_processes: 5\nnum_machines: 2\n", &c,
          &d, &err);
-    snprintf(want, sizeof(want), "%s:1:1", path);
+    snprintf(want, sizeof(want), "%s:1:1", config_job);
     tap_is_str(err.where, want, "the error names the first place");
     tap_is_int((long long)d.errors, 2, "cross checks are made besides");
     tap_ok(d.item[0].line == 1 && d.item[1].line == 3, "messages are in file order");
@@ -315,13 +306,7 @@ static void test_schema(void)
 
 int main(void)
 {
-    int fd;
-
-    snprintf(path, sizeof(path), "/tmp/accel-test-config.XXXXXX");
-    fd = mkstemp(path);
-    if (fd < 0)
-        return 1;
-    close(fd);
+    config_files_make();
     /* A comma as decimal point, where the system has such a locale, must not matter. */
     if (!setlocale(LC_ALL, "de_DE.UTF-8"))
         tap_diag("no de_DE.UTF-8 locale: numbers are tried in C only");
@@ -331,6 +316,6 @@ int main(void)
         test_value(cases[i].section, cases[i].key, cases[i].value, cases[i].want);
     test_origins();
     test_messages();
-    unlink(path);
+    config_files_remove();
     return tap_done();
 }

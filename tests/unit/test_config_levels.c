@@ -3,27 +3,15 @@
  * config/: levels of MS-AMP imply the keys that they are made of, and fp8 weights
  * want products that all take them.
  */
-#include <stdio.h>
 
 #include "config/config.h"
 #include "tests/tap.h"
 #include "tests/world/config_files.h"
 
-/* "A0130", or "" for a config that is accepted. */
-static const char *verdict(const char *text, struct config *cfg)
-{
-    struct config_sources src = { .job_path = config_put(config_job, text) };
-    static struct config_said reply;
-    static char code[16];
+static struct config_said reply;
 
-    code[0] = '\0';
-    if (config_say(&src, cfg, &reply) != ACCEL_OK)
-        snprintf(code, sizeof(code), "A%04d", reply.first.message);
-    return code;
-}
-
-#define MSAMP                                                                          \
-    "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {backend: MSAMP"
+#define FP8   TYPE("FSDP") "mixed_precision: fp8\n"
+#define MSAMP FP8 "fp8_config: {backend: MSAMP"
 
 static const struct {
     const char *text;
@@ -44,11 +32,10 @@ static const struct {
       MOMENTS_FP8, WEIGHTS_FP8 },
     { MSAMP ", opt_level: O2}\naccel: {precision: {moments: 8bit}}\n", FP8_POWERS,
       MASTERS_FP16, GRADIENTS_FP8, REDUCE_E4M3, MOMENTS_8BIT, WEIGHTS_AUTO },
-    { "distributed_type: FSDP\nmixed_precision: fp8\n"
-      "fp8_config: {backend: TE, opt_level: O1}\n",
-      FP8_DELAYED, MASTERS_F32, GRADIENTS_F32, REDUCE_AUTO, MOMENTS_F32, WEIGHTS_AUTO },
-    { "distributed_type: FSDP\nmixed_precision: bf16\n"
-      "fp8_config: {backend: MSAMP, opt_level: O1}\n",
+    { FP8 "fp8_config: {backend: TE, opt_level: O1}\n", FP8_DELAYED, MASTERS_F32,
+      GRADIENTS_F32, REDUCE_AUTO, MOMENTS_F32, WEIGHTS_AUTO },
+    { TYPE("FSDP") "mixed_precision: bf16\nfp8_config: {backend: MSAMP, opt_level: "
+                   "O1}\n",
       FP8_DELAYED, MASTERS_F32, GRADIENTS_F32, REDUCE_AUTO, MOMENTS_F32, WEIGHTS_AUTO },
 };
 
@@ -58,23 +45,19 @@ static void test_weights(void)
     static const struct {
         const char *text, *code;
     } files[] = {
-        { "distributed_type: FSDP\nmixed_precision: bf16\n"
-          "accel: {precision: {weights: fp8}}\n",
+        { TYPE("FSDP") "mixed_precision: bf16\naccel: {precision: {weights: fp8}}\n",
           "A0153" },
-        { "distributed_type: FSDP\nmixed_precision: fp8\n"
-          "accel: {precision: {weights: fp8, fp8_recipe: current}}\n",
-          "A0153" },
-        { "distributed_type: FSDP\nmixed_precision: fp8\n"
-          "accel: {precision: {weights: fp8, fp8_recipe: powers}}\n",
-          "" },
-        { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {backend: AO}\n"
-          "accel: {precision: {weights: fp8}}\n",
+        { FP8 "accel: {precision: {weights: fp8, fp8_recipe: current}}\n", "A0153" },
+        { FP8 "accel: {precision: {weights: fp8, fp8_recipe: powers}}\n", "" },
+        { FP8 "fp8_config: {backend: AO}\n"
+              "accel: {precision: {weights: fp8}}\n",
           "" },
     };
     struct config cfg;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(files); i++)
-        tap_is_str(verdict(files[i].text, &cfg), files[i].code, "weights %zu", i);
+        tap_is_str(config_verdict(files[i].text, &cfg, &reply), files[i].code,
+                   "weights %zu", i);
 }
 
 /* What a level implies, unless other keys say otherwise; in the tasks, too. */
@@ -84,7 +67,7 @@ static void test_levels(void)
     struct config cfg, task;
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(levels); i++) {
-        tap_is_str(verdict(levels[i].text, &cfg), "", "a level");
+        tap_is_str(config_verdict(levels[i].text, &cfg, &reply), "", "a level");
         tap_ok(config_encode(&cfg, text, sizeof(text), NULL) == ACCEL_OK &&
                    config_decode(text, &task, NULL) == ACCEL_OK &&
                    task.fp8_recipe == levels[i].recipe &&

@@ -16,6 +16,8 @@
 
 static struct config_said reply;
 
+#define CHECKPOINT(keys) TYPE("FSDP") "accel: {checkpoint: {" keys "}}\n"
+
 static accel_status_t resolve(const struct config_sources *src, struct config *cfg)
 {
     return config_say(src, cfg, &reply);
@@ -45,7 +47,7 @@ static accel_status_t judge(const char *text, size_t n)
 static void test_size(void)
 {
     enum { CAP = 1 << 20 };
-    static const char head[] = "distributed_type: FSDP\n# ";
+    static const char head[] = TYPE("FSDP") "# ";
     char *text = malloc(CAP + 2);
 
     if (!text)
@@ -90,7 +92,7 @@ static void test_events(void)
 
 static void test_count(void)
 {
-    char text[2000] = "distributed_type: FSDP\n";
+    char text[2000] = TYPE("FSDP");
     size_t used = strlen(text);
 
     for (int i = 0; i < 30; i++)
@@ -137,43 +139,36 @@ static void test_bytes(void)
     static const struct {
         const char *text, *code; /* "" : good */
     } files[] = {
-        { "distributed_type: FSDP\n# \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\n", "" },
-        { "distributed_type: FSDP\n# \xed\xa0\x80\n", "A0112" },
-        { "distributed_type: FSDP\n# \xc0\xaf\n", "A0112" },
-        { "distributed_type: FSDP\n# \xf4\x90\x80\x80\n", "A0112" },
-        { "distributed_type: FSDP\n# \xe2\x82\n", "A0112" },
+        { TYPE("FSDP") "# \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80\n", "" },
+        { TYPE("FSDP") "# \xed\xa0\x80\n", "A0112" },
+        { TYPE("FSDP") "# \xc0\xaf\n", "A0112" },
+        { TYPE("FSDP") "# \xf4\x90\x80\x80\n", "A0112" },
+        { TYPE("FSDP") "# \xe2\x82\n", "A0112" },
         { "distributed_type: !!str FSDP\n", "A0110" },
         { "distributed_type: &a FSDP\n", "A0110" },
-        { "distributed_type: FSDP\n--- \nx: 1\n", "A0110" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {dir: \"a\\eb\"}}\n", "A0119" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {dir: \"a\\nb\"}}\n", "A0119" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {dir: 'a b'}}\n", "" },
-        { "distributed_type: FSDP\nnum_processes: 2\nnum_machines: 2\n", "" },
-        { "distributed_type: FSDP\nnum_processes: 2\nnum_machines: 3\n", "A0117" },
-        { "distributed_type: FSDP\nnum_processes: 4\nnum_machines: 3\n", "A0117" },
-        { "distributed_type: 'NO'\nnum_processes: 1\nnum_machines: 1\n", "" },
-        { "distributed_type: 'NO'\nnum_processes: 2\n", "A0117" },
-        { "distributed_type: 'NO'\nnum_machines: 2\n", "A0117" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 0}}\n", "" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 525600}}\n",
-          "" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: -0.1}}\n",
-          "A0103" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 525600.1}}\n",
-          "A0103" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 0x10}}\n",
-          "A0102" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {every_minutes: 1e999}}\n",
-          "A0103" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {keep: 1}}\n", "" },
-        { "distributed_type: FSDP\naccel: {checkpoint: {keep: 0}}\n", "A0103" },
-        { "distributed_type: FSDP\nfsdp_config: {}\nfsdp_config: {}\n", "A0106" },
-        { "distributed_type: FSDP\nfsdp_config: {version: 1, fsdp_version: 1}\n",
-          "A0106" },
-        { "distributed_type: FSDP\nfsdp_config: {dynamo_version: 1}\n", "A0101" },
-        { "distributed_type: FSDP\nfsdp_config: {abcd_version: 1}\n", "A0101" },
-        { "distributed_type: DEEPSPEED\ndeepspeed_config: {ccumulation_steps: 2}\n",
-          "A0101" },
+        { TYPE("FSDP") "--- \nx: 1\n", "A0110" },
+        { CHECKPOINT("dir: \"a\\eb\""), "A0119" },
+        { CHECKPOINT("dir: \"a\\nb\""), "A0119" },
+        { CHECKPOINT("dir: 'a b'"), "" },
+        { TYPE("FSDP") "num_processes: 2\nnum_machines: 2\n", "" },
+        { TYPE("FSDP") "num_processes: 2\nnum_machines: 3\n", "A0117" },
+        { TYPE("FSDP") "num_processes: 4\nnum_machines: 3\n", "A0117" },
+        { TYPE("'NO'") "num_processes: 1\nnum_machines: 1\n", "" },
+        { TYPE("'NO'") "num_processes: 2\n", "A0117" },
+        { TYPE("'NO'") "num_machines: 2\n", "A0117" },
+        { CHECKPOINT("every_minutes: 0"), "" },
+        { CHECKPOINT("every_minutes: 525600"), "" },
+        { CHECKPOINT("every_minutes: -0.1"), "A0103" },
+        { CHECKPOINT("every_minutes: 525600.1"), "A0103" },
+        { CHECKPOINT("every_minutes: 0x10"), "A0102" },
+        { CHECKPOINT("every_minutes: 1e999"), "A0103" },
+        { CHECKPOINT("keep: 1"), "" },
+        { CHECKPOINT("keep: 0"), "A0103" },
+        { TYPE("FSDP") "fsdp_config: {}\nfsdp_config: {}\n", "A0106" },
+        { TYPE("FSDP") "fsdp_config: {version: 1, fsdp_version: 1}\n", "A0106" },
+        { TYPE("FSDP") "fsdp_config: {dynamo_version: 1}\n", "A0101" },
+        { TYPE("FSDP") "fsdp_config: {abcd_version: 1}\n", "A0101" },
+        { TYPE("DEEPSPEED") "deepspeed_config: {ccumulation_steps: 2}\n", "A0101" },
     };
     char want[20];
 
@@ -263,7 +258,7 @@ static void test_locks(void)
 
     config_put(config_site, "accel:\n  lock: [accel.checkpoint.keep, debug]\n"
                             "  checkpoint: {keep: 5}\n");
-    config_put(config_job, "distributed_type: FSDP\naccel: {checkpoint: {keep: 5}}\n");
+    config_put(config_job, CHECKPOINT("keep: 5"));
     src.env = same;
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "the same value may be repeated");
     tap_is_int(cfg.ckpt_keep, 5, "and holds");
@@ -273,16 +268,16 @@ static void test_locks(void)
     tap_ok(says("environment ACCEL_CHECKPOINT_KEEP: error[A0201]") && says(want),
            "with both places");
     src.env = NULL;
-    config_put(config_job, "distributed_type: FSDP\ndebug: true\n");
+    config_put(config_job, TYPE("FSDP") "debug: true\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "a lock at what is built in");
     config_put(config_site,
                "mixed_precision: bf16\naccel: {lock: [mixed_precision]}\n");
-    config_put(config_job, "distributed_type: FSDP\nfp16: true\n");
+    config_put(config_job, TYPE("FSDP") "fp16: true\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_OK, "an old key beside a site's value");
     config_put(config_site, "accel: {lock: [mixed_precision]}\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "cannot go round a lock");
     unlink(config_site);
-    config_put(config_job, "distributed_type: FSDP\naccel: {lock: [debug]}\n");
+    config_put(config_job, TYPE("FSDP") "accel: {lock: [debug]}\n");
     tap_is_int(resolve(&src, &cfg), ACCEL_ECONFIG, "a job file cannot lock");
     tap_ok(says("error[A0203]"), "which is told");
     src = (struct config_sources){ .user_path = config_put(
@@ -305,12 +300,11 @@ static void test_copies(void)
         const char *text;
         bool narrow;
     } files[] = {
-        { "distributed_type: MULTI_CPU\naccel: {precision: {reduce: fp16}}\n", true },
-        { "distributed_type: MULTI_CPU\naccel: {precision: {reduce: float32}}\n",
-          false },
-        { "distributed_type: MULTI_CPU\nmixed_precision: bf16\n", false },
-        { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: NO_SHARD}\n"
-          "accel: {precision: {reduce: e4m3}}\n",
+        { TYPE("MULTI_CPU") "accel: {precision: {reduce: fp16}}\n", true },
+        { TYPE("MULTI_CPU") "accel: {precision: {reduce: float32}}\n", false },
+        { TYPE("MULTI_CPU") "mixed_precision: bf16\n", false },
+        { TYPE("FSDP") "fsdp_config: {sharding_strategy: NO_SHARD}\naccel: {precision: "
+                       "{reduce: e4m3}}\n",
           true },
     };
     struct config_sources src = { .job_path = config_job };

@@ -17,25 +17,15 @@
 static char json[64];
 static struct config_said reply;
 
-static accel_status_t load(const char *text, struct config *cfg, accel_error_t *err)
-{
-    struct config_sources src = { .job_path = config_put(config_job, text) };
-    accel_status_t st = config_say(&src, cfg, &reply);
+/* Files of one map; the key of DeepSpeed's own file. */
+#define FSDP_MAP(keys)      TYPE("FSDP") "fsdp_config: {" keys "}\n"
+#define FP8_MAP(keys)       TYPE("FSDP") "mixed_precision: fp8\nfp8_config: {" keys "}\n"
+#define DEEPSPEED_MAP(keys) TYPE("DEEPSPEED") "deepspeed_config: {" keys "}\n"
+#define FILE_KEY            "deepspeed_config: {deepspeed_config_file: ds.json}\n"
 
-    *err = reply.first;
-    return st;
-}
-
-/* "A0130", or "" for a config that is accepted. */
 static const char *verdict(const char *text, struct config *cfg)
 {
-    static char code[16];
-    accel_error_t err = { 0 };
-
-    code[0] = '\0';
-    if (load(text, cfg, &err) != ACCEL_OK)
-        snprintf(code, sizeof(code), "A%04d", err.message);
-    return code;
+    return config_verdict(text, cfg, &reply);
 }
 
 /* A text in one line, for the name of a test. */
@@ -56,17 +46,17 @@ static const char *flat(const char *text)
 static const char *head_of(const char *section)
 {
     static const char *const heads[][2] = {
-        { "fsdp_config", "distributed_type: FSDP\n" },
-        { "parallelism_config", "distributed_type: MULTI_GPU\n" },
-        { "deepspeed_config", "distributed_type: DEEPSPEED\n" },
-        { "megatron_lm_config", "distributed_type: MEGATRON_LM\n" },
-        { "fp8_config", "distributed_type: MULTI_GPU\nmixed_precision: fp8\n" },
+        { "fsdp_config", TYPE("FSDP") },
+        { "parallelism_config", TYPE("MULTI_GPU") },
+        { "deepspeed_config", TYPE("DEEPSPEED") },
+        { "megatron_lm_config", TYPE("MEGATRON_LM") },
+        { "fp8_config", TYPE("MULTI_GPU") "mixed_precision: fp8\n" },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(heads); i++)
         if (!strcmp(heads[i][0], section))
             return heads[i][1];
-    return "distributed_type: MULTI_GPU\n";
+    return TYPE("MULTI_GPU");
 }
 
 static bool taken(const struct config_key *k, const char *name, const char *value)
@@ -154,31 +144,27 @@ static void test_names(void)
 static const struct {
     const char *text, *code, *key, *value;
 } files[] = {
-    { "distributed_type: 'NO'\n", "", "rdzv_backend", "static" },
-    { "distributed_type: 'NO'\n", "", "same_network", "false" },
-    { "distributed_type: 'NO'\n", "", "main_training_function", "main" },
-    { "distributed_type: 'NO'\n", "", "machine_rank", "0" },
-    { "distributed_type: 'NO'\n", "", "compute_environment", "LOCAL_MACHINE" },
-    { "distributed_type: 'NO'\n", "", "enable_cpu_affinity", "false" },
-    { "distributed_type: FSDP\nbogus: 1\n", "A0101", NULL, NULL },
-    { "distributed_type: 'NO'\ndynamo_backend: INDUCTOR\n", "", "dynamo_backend",
-      "INDUCTOR" },
+    { TYPE("'NO'"), "", "rdzv_backend", "static" },
+    { TYPE("'NO'"), "", "same_network", "false" },
+    { TYPE("'NO'"), "", "main_training_function", "main" },
+    { TYPE("'NO'"), "", "machine_rank", "0" },
+    { TYPE("'NO'"), "", "compute_environment", "LOCAL_MACHINE" },
+    { TYPE("'NO'"), "", "enable_cpu_affinity", "false" },
+    { TYPE("FSDP") "bogus: 1\n", "A0101", NULL, NULL },
+    { TYPE("'NO'") "dynamo_backend: INDUCTOR\n", "", "dynamo_backend", "INDUCTOR" },
     /* accelerate takes this and ignores it: the first of two deliberate differences. */
-    { "distributed_type: FSDP\nfsdp_config:\n  fsdp_bogus: 1\n", "A0101", NULL, NULL },
+    { TYPE("FSDP") "fsdp_config:\n  fsdp_bogus: 1\n", "A0101", NULL, NULL },
     /* The second: -1 means as many processes as are started. */
-    { "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n", "", "num_processes",
-      "" },
-    { "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n", "", "fsdp_version",
-      "2" },
+    { FSDP_MAP("fsdp_version: 2"), "", "num_processes", "" },
+    { FSDP_MAP("fsdp_version: 2"), "", "fsdp_version", "2" },
     /* Rules that the samples leave out. */
-    { "distributed_type: MULTI_GPU\nfp16: true\n", "", "mixed_precision", "fp16" },
-    { "distributed_type: MULTI_GPU\nfp16: true\nmixed_precision: bf16\n", "",
-      "mixed_precision", "bf16" },
-    { "distributed_type: MULTI_GPU\ndynamo_config: {backend: inductor}\n", "",
-      "dynamo_backend", "INDUCTOR" },
-    { "distributed_type: MULTI_GPU\ndynamo_config: {backend: no}\n", "",
-      "dynamo_backend", "NO" },
-    { "distributed_type: TPU\n", "A0105", NULL, NULL },
+    { TYPE("MULTI_GPU") "fp16: true\n", "", "mixed_precision", "fp16" },
+    { TYPE("MULTI_GPU") "fp16: true\nmixed_precision: bf16\n", "", "mixed_precision",
+      "bf16" },
+    { TYPE("MULTI_GPU") "dynamo_config: {backend: inductor}\n", "", "dynamo_backend",
+      "INDUCTOR" },
+    { TYPE("MULTI_GPU") "dynamo_config: {backend: no}\n", "", "dynamo_backend", "NO" },
+    { TYPE("TPU"), "A0105", NULL, NULL },
     { "distributed_type: MULTI_GPU\nmixed_precision: fp8\nfp8_config:\n"
       "  override_linear_precision: [true, false, yes]\n",
       "", "fp8_override_linear_precision", "true,false,true" },
@@ -223,8 +209,7 @@ static void test_preemption(void)
     char text[200];
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++) {
-        snprintf(text, sizeof(text), "distributed_type: MULTI_CPU\naccel: {%s}\n",
-                 row[i].keys);
+        snprintf(text, sizeof(text), TYPE("MULTI_CPU") "accel: {%s}\n", row[i].keys);
         tap_is_str(verdict(text, &cfg), row[i].code, "accel {%s}", row[i].keys);
         if (!row[i].code[0])
             tap_is_int(cfg.preempt_enabled, row[i].preempts,
@@ -278,8 +263,7 @@ static void test_fsdp(void)
     char text[400];
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(fsdp); i++) {
-        snprintf(text, sizeof(text), "distributed_type: FSDP\nfsdp_config: {%s}\n",
-                 fsdp[i].keys);
+        snprintf(text, sizeof(text), FSDP_MAP("%s"), fsdp[i].keys);
         tap_is_str(verdict(text, &cfg), fsdp[i].code, "fsdp {%s}", fsdp[i].keys);
         if (fsdp[i].code[0])
             continue;
@@ -299,9 +283,8 @@ static const char *const axes[] = { "dp_replicate", "dp_shard", "cp", "sp", "tp"
 static const char *mesh_file(const int size[5], int world)
 {
     static char text[600];
-    int used = snprintf(text, sizeof(text),
-                        "distributed_type: FSDP\nfsdp_config: {version: 2}\n"
-                        "parallelism_config:\n");
+    int used =
+        snprintf(text, sizeof(text), FSDP_MAP("version: 2") "parallelism_config:\n");
 
     for (int i = 0; i < 5; i++)
         used += snprintf(text + used, sizeof(text) - (size_t)used, "  %s_size: %d\n",
@@ -407,31 +390,25 @@ static void test_world(void)
     for (int world = 7; world <= 8; world++)
         tap_is_int(config_check_world(&cfg, world, &err), ACCEL_EMISMATCH, "but not %d",
                    world);
-    tap_is_str(verdict("distributed_type: FSDP\nfsdp_config: {version: 1}\n"
-                       "parallelism_config: {tp_size: 2}\n",
-                       &cfg),
-               "A0133", "FSDP version 1 has no mesh");
-    tap_is_str(verdict("distributed_type: FSDP\nfsdp_config: {version: 2}\n"
-                       "parallelism_config: {tp_size: 2}\n",
-                       &cfg),
-               "", "version 2 has one");
+    tap_is_str(
+        verdict(FSDP_MAP("version: 1") "parallelism_config: {tp_size: 2}\n", &cfg),
+        "A0133", "FSDP version 1 has no mesh");
+    tap_is_str(
+        verdict(FSDP_MAP("version: 2") "parallelism_config: {tp_size: 2}\n", &cfg), "",
+        "version 2 has one");
     /* 2^64 would be 0: the product stays at its cap */
-    verdict("distributed_type: FSDP\nfsdp_config: {version: 2}\nparallelism_config:\n"
-            "  {dp_replicate_size: 65536, dp_shard_size: 65536, cp_size: 65536, "
-            "tp_size: 65536}\n",
+    verdict(FSDP_MAP(
+                "version: 2") "parallelism_config:\n  {dp_replicate_size: 65536, "
+                              "dp_shard_size: 65536, cp_size: 65536, tp_size: 65536}\n",
             &cfg);
     config_mesh(&cfg, 4, &mesh);
     tap_ok(mesh.total == (int64_t)1 << 40 &&
                config_check_world(&cfg, 1, &err) == ACCEL_EMISMATCH,
            "2^64 processes are too many, not 0: %lld", (long long)mesh.total);
-    tap_is_str(
-        verdict("distributed_type: DEEPSPEED\nparallelism_config: {sp_size: 2}\n",
-                &cfg),
-        "", "DeepSpeed splits sequences by itself");
-    tap_is_str(
-        verdict("distributed_type: DEEPSPEED\nparallelism_config: {tp_size: 2}\n",
-                &cfg),
-        "A0133", "but not matrices");
+    tap_is_str(verdict(TYPE("DEEPSPEED") "parallelism_config: {sp_size: 2}\n", &cfg),
+               "", "DeepSpeed splits sequences by itself");
+    tap_is_str(verdict(TYPE("DEEPSPEED") "parallelism_config: {tp_size: 2}\n", &cfg),
+               "A0133", "but not matrices");
 }
 
 /* ---- deepspeed_config ------------------------------------------------------------ */
@@ -531,10 +508,8 @@ static void test_order(void)
 
 static void test_deepspeed(void)
 {
-    static const char file[] = "distributed_type: DEEPSPEED\n"
-                               "deepspeed_config: {deepspeed_config_file: ds.json}\n";
-    static const char two[] = "distributed_type: DEEPSPEED\nmixed_precision: bf16\n"
-                              "deepspeed_config: {deepspeed_config_file: ds.json}\n";
+    static const char file[] = TYPE("DEEPSPEED") FILE_KEY;
+    static const char two[] = TYPE("DEEPSPEED") "mixed_precision: bf16\n" FILE_KEY;
     struct config cfg, back;
     char path[1100], text[16 << 10];
 
@@ -558,10 +533,8 @@ static void test_deepspeed(void)
     tap_is_str(verdict(two, &cfg), "A0153", "two precisions are not");
     config_put(json, "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 12, "
                      "\"hysteresis\": 2, \"min_loss_scale\": 1}}");
-    tap_is_str(verdict("distributed_type: DEEPSPEED\n"
-                       "deepspeed_config: {deepspeed_config_file: ds.json}\n",
-                       &cfg),
-               "", "a loss scale in the file");
+    tap_is_str(verdict(TYPE("DEEPSPEED") FILE_KEY, &cfg), "",
+               "a loss scale in the file");
     tap_ok(cfg.mixed_precision == PRECISION_FP16 && cfg.loss_scale_init == 4096 &&
                cfg.loss_scale_interval == 1000 && cfg.loss_scale_enabled,
            "is the config's, with DeepSpeed's interval");
@@ -573,20 +546,16 @@ static void test_deepspeed(void)
     config_put(json,
                "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 2, "
                "\"gradient_accumulation_steps\": 4}");
-    tap_is_str(verdict("distributed_type: DEEPSPEED\nnum_processes: 2\n"
-                       "deepspeed_config: {deepspeed_config_file: ds.json}\n",
-                       &cfg),
-               "", "2 x 4 x 2 processes are 16");
+    tap_is_str(verdict(TYPE("DEEPSPEED") "num_processes: 2\n" FILE_KEY, &cfg), "",
+               "2 x 4 x 2 processes are 16");
     config_put(json,
                "{\"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 2, "
                "\"gradient_accumulation_steps\": 2}");
-    tap_is_str(verdict("distributed_type: DEEPSPEED\nnum_processes: 2\n"
-                       "deepspeed_config: {deepspeed_config_file: ds.json}\n",
-                       &cfg),
-               "A0154", "2 x 2 x 2 processes are not");
+    tap_is_str(verdict(TYPE("DEEPSPEED") "num_processes: 2\n" FILE_KEY, &cfg), "A0154",
+               "2 x 2 x 2 processes are not");
     unlink(json);
     tap_is_str(verdict(file, &cfg), "A0113", "no such file");
-    tap_is_str(verdict("distributed_type: DEEPSPEED\n", &cfg), "", "no map");
+    tap_is_str(verdict(TYPE("DEEPSPEED"), &cfg), "", "no map");
     tap_is_int(config_strategy(&cfg), SHARD_GRAD_OP, "is stage 2");
     tap_ok(config_wraps(&cfg), "block by block");
     tap_is_int(config_prefetch(&cfg), PREFETCH_NONE, "without a key for prefetch");
@@ -604,97 +573,72 @@ static void test_deepspeed(void)
 static const struct {
     const char *text, *refused; /* key, or NULL */
 } supported[] = {
-    { "distributed_type: 'NO'\n", NULL },
-    { "distributed_type: MULTI_CPU\nmixed_precision: bf16\n", NULL },
-    { "distributed_type: FSDP\n", NULL },
-    { "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n", NULL },
-    { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: NO_SHARD}\n", NULL },
-    { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, "
-      "gradient_clipping: 1.0, gradient_accumulation_steps: 2}\n",
+    { TYPE("'NO'"), NULL },
+    { TYPE("MULTI_CPU") "mixed_precision: bf16\n", NULL },
+    { TYPE("FSDP"), NULL },
+    { FSDP_MAP("fsdp_version: 2"), NULL },
+    { FSDP_MAP("sharding_strategy: NO_SHARD"), NULL },
+    { DEEPSPEED_MAP(
+          "zero_stage: 3, gradient_clipping: 1.0, gradient_accumulation_steps: 2"),
       NULL },
-    { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 0}\n", NULL },
-    { "distributed_type: MULTI_CPU\nfsdp_config: {fsdp_offload_params: true}\n", NULL },
-    { "distributed_type: MULTI_CPU\nmain_process_port: 1\ngpu_ids: 0,1\n", NULL },
-    { "distributed_type: MULTI_GPU\n", NULL },
-    { "distributed_type: MULTI_XPU\n", "distributed_type: MULTI_XPU" },
-    { "distributed_type: MEGATRON_LM\n", "distributed_type: MEGATRON_LM" },
-    { "distributed_type: FSDP\nmixed_precision: fp16\n", NULL },
-    { "distributed_type: FSDP\nmixed_precision: fp8\n", NULL },
-    { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {backend: MSAMP}\n",
+    { DEEPSPEED_MAP("zero_stage: 0"), NULL },
+    { TYPE("MULTI_CPU") "fsdp_config: {fsdp_offload_params: true}\n", NULL },
+    { TYPE("MULTI_CPU") "main_process_port: 1\ngpu_ids: 0,1\n", NULL },
+    { TYPE("MULTI_GPU"), NULL },
+    { TYPE("MULTI_XPU"), "distributed_type: MULTI_XPU" },
+    { TYPE("MEGATRON_LM"), "distributed_type: MEGATRON_LM" },
+    { TYPE("FSDP") "mixed_precision: fp16\n", NULL },
+    { TYPE("FSDP") "mixed_precision: fp8\n", NULL },
+    { FP8_MAP("backend: MSAMP"), NULL },
+    { FP8_MAP("backend: msamp, opt_level: O1"), NULL },
+    { FP8_MAP("backend: AO, pad_inner_dim: false"), NULL },
+    { FP8_MAP("pad_inner_dim: false"), "fp8_pad_inner_dim: false" },
+    { FP8_MAP("opt_level: O1"), "fp8_opt_level: O1" },
+    { FP8_MAP("fp8_format: E5M2"), "fp8_format: E5M2" },
+    { FP8_MAP("use_mxfp8_block_scaling: true"), NULL },
+    { FP8_MAP("backend: TE, fp8_format: E4M3, margin: 1, amax_history_len: 8"), NULL },
+    { FSDP_MAP("sharding_strategy: HYBRID_SHARD"), NULL },
+    { FSDP_MAP("version: 2, reshard_after_forward: false"), NULL },
+    { FSDP_MAP("auto_wrap_policy: SIZE_BASED_WRAP"), NULL },
+    { FSDP_MAP("forward_prefetch: true, limit_all_gathers: false, "
+               "backward_prefetch_policy: BACKWARD_PRE"),
       NULL },
-    { "distributed_type: FSDP\nmixed_precision: fp8\n"
-      "fp8_config: {backend: msamp, opt_level: O1}\n",
-      NULL },
-    { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {backend: AO, "
-      "pad_inner_dim: false}\n",
-      NULL },
-    { "distributed_type: FSDP\nmixed_precision: fp8\n"
-      "fp8_config: {pad_inner_dim: false}\n",
-      "fp8_pad_inner_dim: false" },
-    { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {opt_level: O1}\n",
-      "fp8_opt_level: O1" },
-    { "distributed_type: FSDP\nmixed_precision: fp8\nfp8_config: {fp8_format: E5M2}\n",
-      "fp8_format: E5M2" },
-    { "distributed_type: FSDP\nmixed_precision: fp8\n"
-      "fp8_config: {use_mxfp8_block_scaling: true}\n",
-      NULL },
-    { "distributed_type: FSDP\nmixed_precision: fp8\n"
-      "fp8_config: {backend: TE, fp8_format: E4M3, margin: 1, amax_history_len: 8}\n",
-      NULL },
-    { "distributed_type: FSDP\nfsdp_config: {sharding_strategy: HYBRID_SHARD}\n",
-      NULL },
-    { "distributed_type: FSDP\nfsdp_config: {version: 2, "
-      "reshard_after_forward: false}\n",
-      NULL },
-    { "distributed_type: FSDP\nfsdp_config: {auto_wrap_policy: SIZE_BASED_WRAP}\n",
-      NULL },
-    { "distributed_type: FSDP\nfsdp_config: {forward_prefetch: true, "
-      "limit_all_gathers: false, backward_prefetch_policy: BACKWARD_PRE}\n",
-      NULL },
-    { "distributed_type: FSDP\nfsdp_config: {offload_params: true}\n", NULL },
-    { "distributed_type: FSDP\nfsdp_config: {offload_params: true, "
-      "sharding_strategy: NO_SHARD}\n",
+    { FSDP_MAP("offload_params: true"), NULL },
+    { FSDP_MAP("offload_params: true, sharding_strategy: NO_SHARD"),
       "fsdp_offload_params: true" },
-    { "distributed_type: FSDP\nuse_cpu: y\nfsdp_config: {offload_params: true, "
-      "sharding_strategy: NO_SHARD}\n",
+    { TYPE("FSDP") "use_cpu: y\n"
+                   "fsdp_config: {offload_params: true, sharding_strategy: NO_SHARD}\n",
       NULL },
-    { "distributed_type: FSDP\nfsdp_config: {ignored_modules: lm_head}\n",
-      "fsdp_ignored_modules: lm_head" },
-    { "distributed_type: FSDP\nfsdp_config: {state_dict_type: FULL_STATE_DICT}\n",
-      NULL },
-    { "distributed_type: FSDP\nfsdp_config: {state_dict_type: LOCAL_STATE_DICT}\n",
-      NULL },
-    { "distributed_type: FSDP\nfsdp_config: {version: 2}\n"
-      "parallelism_config: {tp_size: 2}\n",
+    { FSDP_MAP("ignored_modules: lm_head"), "fsdp_ignored_modules: lm_head" },
+    { FSDP_MAP("state_dict_type: FULL_STATE_DICT"), NULL },
+    { FSDP_MAP("state_dict_type: LOCAL_STATE_DICT"), NULL },
+    { FSDP_MAP("version: 2") "parallelism_config: {tp_size: 2}\n",
       "parallelism_config_tp_size: 2" },
-    { "distributed_type: MULTI_CPU\ndynamo_config: {backend: INDUCTOR}\n", NULL },
-    { "distributed_type: DEEPSPEED\n", NULL },
-    { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 1, "
-      "deepspeed_moe_layer_cls_names: Moe}\n",
+    { TYPE("MULTI_CPU") "dynamo_config: {backend: INDUCTOR}\n", NULL },
+    { TYPE("DEEPSPEED"), NULL },
+    { DEEPSPEED_MAP("zero_stage: 1, deepspeed_moe_layer_cls_names: Moe"), NULL },
+    { TYPE("DEEPSPEED") "use_cpu: 1\n"
+                        "deepspeed_config: {zero_stage: 3, offload_optimizer_device: "
+                        "cpu, offload_param_device: cpu}\n",
       NULL },
-    { "distributed_type: DEEPSPEED\nuse_cpu: 1\ndeepspeed_config: {zero_stage: 3, "
-      "offload_optimizer_device: cpu, offload_param_device: cpu}\n",
-      NULL },
-    { "distributed_type: DEEPSPEED\nuse_cpu: 1\ndeepspeed_config: {zero_stage: 3, "
-      "offload_param_device: nvme}\n",
+    { TYPE("DEEPSPEED") "use_cpu: 1\n"
+                        "deepspeed_config: {zero_stage: 3, offload_param_device: "
+                        "nvme}\n",
       "offload_param_device: nvme" },
-    { "distributed_type: FSDP\nfsdp_config: {version: 2, "
-      "activation_checkpointing: true, activation_checkpointing_offload: true}\n",
+    { FSDP_MAP("version: 2, activation_checkpointing: true, "
+               "activation_checkpointing_offload: true"),
       "fsdp_activation_checkpointing_offload: true" },
-    { "distributed_type: FSDP\nuse_cpu: true\nfsdp_config: {version: 2, "
-      "activation_checkpointing: true, activation_checkpointing_offload: true}\n",
+    { TYPE("FSDP") "use_cpu: true\n"
+                   "fsdp_config: {version: 2, activation_checkpointing: true, "
+                   "activation_checkpointing_offload: true}\n",
       NULL },
-    { "distributed_type: FSDP\nfsdp_config: {version: 2}\n"
-      "parallelism_config: {sp_seq_length: 512}\n",
-      NULL },
-    { "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, "
-      "offload_optimizer_device: cpu}\n",
+    { FSDP_MAP("version: 2") "parallelism_config: {sp_seq_length: 512}\n", NULL },
+    { DEEPSPEED_MAP("zero_stage: 3, offload_optimizer_device: cpu"),
       "offload_optimizer_device: cpu" },
-    { "distributed_type: FSDP\nfsdp_config: {use_orig_params: false}\n", NULL },
-    { "distributed_type: FSDP\nfsdp_config: {version: 2, use_orig_params: false}\n",
-      NULL },
-    { "distributed_type: MULTI_CPU\nfsdp_config: {use_orig_params: false}\n", NULL },
-    { "distributed_type: FSDP\ndebug: true\n", NULL },
+    { FSDP_MAP("use_orig_params: false"), NULL },
+    { FSDP_MAP("version: 2, use_orig_params: false"), NULL },
+    { TYPE("MULTI_CPU") "fsdp_config: {use_orig_params: false}\n", NULL },
+    { TYPE("FSDP") "debug: true\n", NULL },
 };
 
 /* Sections of DeepSpeed's own file that libaccel has nothing for. */
@@ -718,8 +662,7 @@ static const struct {
 
 static void test_sections(void)
 {
-    static const char file[] = "distributed_type: DEEPSPEED\n"
-                               "deepspeed_config: {deepspeed_config_file: ds.json}\n";
+    static const char file[] = TYPE("DEEPSPEED") FILE_KEY;
     static char text[16 << 10];
     struct config cfg, back;
     char want[100];

@@ -45,93 +45,54 @@ static const struct {
     resolve_f resolve;
 } ways[] = { { "at once", resolve_once }, { "after srun", resolve_twice } };
 
+#define FSDP TYPE("FSDP")
+
 /* ---- who wins -------------------------------------------------------------------- */
 
-/* `wins` 1: the program's value counts. */
+/* The program sets `set`: its value counts, or that of another source. */
 static const struct {
-    const char *site, *user, *job, *env, *set, *key, *want;
-    bool wins;
+    const char *site, *user, *job, *env, *set;
+    const char *counts;      /* what another source says; NULL: the program's value */
+    const char *key, *means; /* what to look at; NULL: what is set, as it is set */
 } cases[] = {
-    { .set = "mixed_precision=bf16",
-      .key = "mixed_precision",
-      .want = "bf16",
-      .wins = true },
-    { .job = "distributed_type: FSDP\n",
+    { .set = "mixed_precision=bf16" },
+    { .job = FSDP, .set = "mixed_precision=bf16" },
+    { .job = FSDP "mixed_precision: 'no'\n",
       .set = "mixed_precision=bf16",
-      .key = "mixed_precision",
-      .want = "bf16",
-      .wins = true },
-    { .job = "distributed_type: FSDP\nmixed_precision: 'no'\n",
-      .set = "mixed_precision=bf16",
-      .key = "mixed_precision",
-      .want = "no" },
+      .counts = "no" },
     { .user = "mixed_precision: 'no'\n",
       .set = "mixed_precision=bf16",
-      .key = "mixed_precision",
-      .want = "no" },
-    { .site = "mixed_precision: 'no'\n",
-      .set = "mixed_precision=bf16",
-      .key = "mixed_precision",
-      .want = "bf16",
-      .wins = true },
+      .counts = "no" },
+    { .site = "mixed_precision: 'no'\n", .set = "mixed_precision=bf16" },
     { .env = "ACCEL_CHECKPOINT_KEEP=4",
       .set = "accel.checkpoint.keep=5",
-      .key = "accel.checkpoint.keep",
-      .want = "4" },
-    { .set = "accel.checkpoint.dir=/a;b=c",
-      .key = "accel.checkpoint.dir",
-      .want = "/a;b=c",
-      .wins = true },
-    { .set = "accel.track=jsonl, csv",
-      .key = "accel.track",
-      .want = "jsonl, csv",
-      .wins = true },
-    { .job = "distributed_type: FSDP\n",
-      .key = "fsdp_sharding_strategy",
+      .counts = "4" },
+    { .set = "accel.checkpoint.dir=/a;b=c" },
+    { .set = "accel.track=jsonl, csv" },
+    { .job = FSDP,
       .set = "fsdp_config.fsdp_sharding_strategy=NO_SHARD",
-      .want = "NO_SHARD",
-      .wins = true },
-    { .set = "distributed_type=FSDP",
-      .key = "distributed_type",
-      .want = "FSDP",
-      .wins = true },
-    { .set = "debug=true", .key = "debug", .want = "true", .wins = true },
-    { .env = "ACCEL_DEBUG=false",
-      .set = "debug=true",
-      .key = "debug",
-      .want = "false" },
+      .key = "fsdp_sharding_strategy" },
+    { .set = "distributed_type=FSDP" },
+    { .set = "debug=true" },
+    { .env = "ACCEL_DEBUG=false", .set = "debug=true", .counts = "false" },
     { .job = "distributed_type: 'NO'\nfp16: true\n",
       .set = "mixed_precision=bf16",
-      .key = "mixed_precision",
-      .want = "fp16" },
+      .counts = "fp16" },
     /* a value that follows from another key is as strong as that key */
-    { .job = "distributed_type: FSDP\nuse_cpu: true\n",
-      .set = "accel.device=auto",
-      .key = "accel.device",
-      .want = "cpu" },
-    { .job = "distributed_type: FSDP\n",
-      .set = "use_cpu=true",
-      .key = "accel.device",
-      .want = "cpu",
-      .wins = true },
+    { .job = FSDP "use_cpu: true\n", .set = "accel.device=auto", .counts = "cpu" },
+    { .job = FSDP, .set = "use_cpu=true", .key = "accel.device", .means = "cpu" },
     /* the device goes with the type */
     { .job = "distributed_type: MULTI_GPU\n",
       .set = "use_cpu=true",
-      .key = "use_cpu",
-      .want = "false" },
+      .counts = "false" },
     { .site = "use_cpu: true\n",
       .set = "distributed_type=MULTI_GPU",
       .key = "use_cpu",
-      .want = "false" },
+      .counts = "false" },
     { .job = "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n",
       .set = "zero_stage=1",
-      .key = "zero_stage",
-      .want = "3" },
-    { .site = "accel: {lock: [debug]}\n",
-      .set = "debug=no",
-      .key = "debug",
-      .want = "false",
-      .wins = true },
+      .counts = "3" },
+    { .site = "accel: {lock: [debug]}\n", .set = "debug=no", .means = "false" },
 };
 
 static void put_sources(struct config_sources *src, char **env, size_t i)
@@ -152,18 +113,26 @@ static void test_winners(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++)
         for (size_t way = 0; way < ACCEL_ARRAY_SIZE(ways); way++) {
             const char *set[] = { cases[i].set, NULL };
+            const char *value = strchr(cases[i].set, '=') + 1;
+            const char *want = cases[i].counts  ? cases[i].counts
+                               : cases[i].means ? cases[i].means
+                                                : value;
             struct config_sources src;
             struct config cfg;
-            char *env[2], got[64] = "?", where[256];
+            char *env[2], key[64], got[64] = "?", where[256];
             accel_status_t st;
 
+            snprintf(key, sizeof(key), "%.*s", (int)(value - 1 - cases[i].set),
+                     cases[i].set);
+            if (cases[i].key)
+                snprintf(key, sizeof(key), "%s", cases[i].key);
             put_sources(&src, env, i);
             st = ways[way].resolve(&src, set, &cfg);
             if (!st)
-                config_get(&cfg, cases[i].key, got, sizeof(got));
-            config_where(&cfg, cases[i].key, where, sizeof(where));
-            tap_ok(!st && !strcmp(got, cases[i].want) &&
-                       (strncmp(where, "the program's ", 14) == 0) == cases[i].wins,
+                config_get(&cfg, key, got, sizeof(got));
+            config_where(&cfg, key, where, sizeof(where));
+            tap_ok(!st && !strcmp(got, want) &&
+                       (strncmp(where, "the program's ", 14) == 0) == !cases[i].counts,
                    "%s, %s: %s from %s %s", cases[i].set, ways[way].name, got, where,
                    reply.text);
         }
@@ -172,70 +141,53 @@ static void test_winners(void)
 /* ---- what is refused ------------------------------------------------------------- */
 
 static const struct {
-    const char *site, *job, *set, *want;
+    const char *set, *want;
     accel_status_t status;
+    const char *site, *job;
 } refused[] = {
-    { .set = "mixed_precison=bf16",
-      .want = "the program's mixed_precison: error[A0205]: there is no such key\n"
-              "  cure: did you mean 'mixed_precision'?\n",
+    { "mixed_precison=bf16",
+      "the program's mixed_precison: error[A0205]: there is no such key\n"
+      "  cure: did you mean 'mixed_precision'?\n",
       .status = ACCEL_EUSAGE },
-    { .set = "mixed_precision=bf61",
-      .want =
-          "the program's mixed_precision: error[A0104]: 'mixed_precision' cannot be "
-          "'bf61'\n  cure: did you mean 'bf16'?\n",
+    { "mixed_precision=bf61",
+      "the program's mixed_precision: error[A0104]: 'mixed_precision' cannot be "
+      "'bf61'\n  cure: did you mean 'bf16'?\n",
       .status = ACCEL_ECONFIG },
-    { .set = "accel.checkpoint.keep=none",
-      .want = "the program's accel.checkpoint.keep: error[A0102]: 'keep' must be",
+    { "accel.checkpoint.keep=none",
+      "the program's accel.checkpoint.keep: error[A0102]: 'keep' must be",
       .status = ACCEL_ECONFIG },
     /* a mistake in the program is one even where its value would not count */
-    { .job = "distributed_type: FSDP\nmixed_precision: bf16\n",
-      .set = "mixed_precision=bf61",
-      .want = "error[A0104]",
-      .status = ACCEL_ECONFIG },
-    { .set = "mixed_precision",
-      .want = "the program's mixed_precision: error[A0975]",
+    { "mixed_precision=bf61", "error[A0104]", ACCEL_ECONFIG,
+      .job = FSDP "mixed_precision: bf16\n" },
+    { "mixed_precision", "the program's mixed_precision: error[A0975]",
       .status = ACCEL_EINVAL },
-    { .set = "num_processes=4",
-      .want = "the program's num_processes: error[A0976]: 'num_processes' is decided "
-              "before the program starts\n  cure: remove it: srun, mpirun or accel "
-              "launch starts",
+    { "num_processes=4",
+      "the program's num_processes: error[A0976]: 'num_processes' is decided "
+      "before the program starts\n  cure: remove it: srun, mpirun or accel "
+      "launch starts",
       .status = ACCEL_EINVAL },
-    { .set = "num_machines=2", .want = "error[A0976]", .status = ACCEL_EINVAL },
-    { .set = "accel.preemption.signal=USR2",
-      .want = "cure: remove it: srun and sbatch",
+    { "num_machines=2", "error[A0976]", .status = ACCEL_EINVAL },
+    { "accel.preemption.signal=USR2", "cure: remove it: srun and sbatch",
       .status = ACCEL_EINVAL },
-    { .set = "main_process_port=29500",
-      .want = "cure: remove it: every step gets a free port",
+    { "main_process_port=29500", "cure: remove it: every step gets a free port",
       .status = ACCEL_EINVAL },
-    { .set = "machine_rank=0", .want = "error[A0976]", .status = ACCEL_EINVAL },
-    { .set = "iam_role_name=x",
-      .want = "the program's iam_role_name: error[A0105]",
+    { "machine_rank=0", "error[A0976]", .status = ACCEL_EINVAL },
+    { "iam_role_name=x", "the program's iam_role_name: error[A0105]",
       .status = ACCEL_EUNSUPPORTED },
-    { .site = "accel: {lock: [debug]}\n",
-      .set = "debug=true",
-      .want = "the program's debug: error[A0201]: 'debug' is locked to 'false' by the "
-              "site (",
-      .status = ACCEL_EPOLICY },
-    { .site = "mixed_precision: bf16\naccel: {lock: [mixed_precision]}\n",
-      .set = "mixed_precision=no",
-      .want = "locked to 'bf16'",
-      .status = ACCEL_EPOLICY },
-    { .site = "accel: {lock: [fsdp_version]}\n",
-      .set = "fsdp_version=2",
-      .want = "error[A0201]",
-      .status = ACCEL_EPOLICY },
+    { "debug=true",
+      "the program's debug: error[A0201]: 'debug' is locked to 'false' by the "
+      "site (",
+      ACCEL_EPOLICY, .site = "accel: {lock: [debug]}\n" },
+    { "mixed_precision=no", "locked to 'bf16'", ACCEL_EPOLICY,
+      .site = "mixed_precision: bf16\naccel: {lock: [mixed_precision]}\n" },
+    { "fsdp_version=2", "error[A0201]", ACCEL_EPOLICY,
+      .site = "accel: {lock: [fsdp_version]}\n" },
     /* between two sources */
-    { .job = "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n",
-      .set = "fsdp_forward_prefetch=true",
-      .want = "the program's fsdp_forward_prefetch: error[A0122]",
-      .status = ACCEL_ECONFIG },
-    { .job = "distributed_type: FSDP\nfsdp_config:\n  fsdp_forward_prefetch: true\n",
-      .set = "fsdp_version=2",
-      .want = "job.yaml:3",
-      .status = ACCEL_ECONFIG },
-    { .set = "accel.track=xml",
-      .want = "the program's accel.track: error",
-      .status = ACCEL_ECONFIG },
+    { "fsdp_forward_prefetch=true", "the program's fsdp_forward_prefetch: error[A0122]",
+      ACCEL_ECONFIG, .job = FSDP "fsdp_config: {fsdp_version: 2}\n" },
+    { "fsdp_version=2", "job.yaml:3", ACCEL_ECONFIG,
+      .job = FSDP "fsdp_config:\n  fsdp_forward_prefetch: true\n" },
+    { "accel.track=xml", "the program's accel.track: error", .status = ACCEL_ECONFIG },
 };
 
 static void test_refused(void)

@@ -23,8 +23,8 @@ static accel_status_t resolve(const struct config_sources *src, struct config *c
 
 /* ---- who says the type ----------------------------------------------------------- */
 
-#define NO_FILE "distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true\n"
-#define GPUS    "distributed_type: MULTI_GPU\nnum_processes: 4\nnum_machines: 1\n"
+#define NO_FILE TYPE("'NO'") "num_processes: 1\nuse_cpu: true\n"
+#define GPUS    TYPE("MULTI_GPU") "num_processes: 4\nnum_machines: 1\n"
 #define CPU     "accel: {device: cpu}\n"
 
 /* "processes machines device", the places that are told (t) or noted (n). */
@@ -32,53 +32,48 @@ static const struct {
     const char *site, *user, *job, *flag, *want, *marks;
 } cases[] = {
     /* The report: a login node's file behind a job file. */
-    { NULL, NO_FILE, "distributed_type: MULTI_GPU\n", NULL, "0 0 auto", "tt" },
-    { NULL, NO_FILE, "distributed_type: FSDP\n", NULL, "0 0 auto", "tt" },
-    { NULL, NO_FILE, "distributed_type: MULTI_CPU\n", NULL, "0 0 cpu", "tt" },
-    { NULL, NO_FILE, "distributed_type: FSDP\nnum_processes: 8\n", NULL, "8 0 auto",
-      "t" },
-    { NULL, NO_FILE, "distributed_type: FSDP\nuse_cpu: true\nnum_processes: 2\n", NULL,
-      "2 0 cpu", "" },
-    { NULL, NO_FILE, "distributed_type: 'NO'\n", NULL, "0 0 auto", "nn" },
+    { NULL, NO_FILE, TYPE("MULTI_GPU"), NULL, "0 0 auto", "tt" },
+    { NULL, NO_FILE, TYPE("FSDP"), NULL, "0 0 auto", "tt" },
+    { NULL, NO_FILE, TYPE("MULTI_CPU"), NULL, "0 0 cpu", "tt" },
+    { NULL, NO_FILE, TYPE("FSDP") "num_processes: 8\n", NULL, "8 0 auto", "t" },
+    { NULL, NO_FILE, TYPE("FSDP") "use_cpu: true\nnum_processes: 2\n", NULL, "2 0 cpu",
+      "" },
+    { NULL, NO_FILE, TYPE("'NO'"), NULL, "0 0 auto", "nn" },
     { NULL, NO_FILE, NULL, NULL, "1 0 cpu", "" },
     { NULL, NO_FILE, NULL, "MULTI_GPU", "0 0 auto", "tt" },
     { NULL, NO_FILE, NULL, "NO", "1 0 cpu", "" },
     /* A workstation's. */
-    { NULL, GPUS, "distributed_type: MULTI_GPU\n", NULL, "0 0 auto", "nn" },
-    { NULL, GPUS, "distributed_type: MULTI_GPU\nnum_machines: 2\n", NULL, "0 2 auto",
-      "n" },
-    { NULL, GPUS, "distributed_type: FSDP\n", NULL, "0 0 auto", "tt" },
+    { NULL, GPUS, TYPE("MULTI_GPU"), NULL, "0 0 auto", "nn" },
+    { NULL, GPUS, TYPE("MULTI_GPU") "num_machines: 2\n", NULL, "0 2 auto", "n" },
+    { NULL, GPUS, TYPE("FSDP"), NULL, "0 0 auto", "tt" },
     { NULL, GPUS, NULL, NULL, "4 1 auto", "" },
     { NULL, GPUS, NULL, "MULTI_GPU", "4 1 auto", "" },
     /* One's own habits, without a type: they stand behind a job file that can have
      * them. */
-    { NULL, "num_processes: 4\n", "distributed_type: FSDP\n", NULL, "4 0 auto", "" },
-    { NULL, "num_processes: 4\nnum_machines: 2\n", "distributed_type: 'NO'\n", NULL,
-      "0 0 auto", "tt" },
-    { NULL, "num_processes: 1\n", "distributed_type: 'NO'\n", NULL, "1 0 auto", "" },
-    { NULL, "use_cpu: true\n", "distributed_type: FSDP\n", NULL, "0 0 cpu", "" },
-    { NULL, "use_cpu: true\n", "distributed_type: MULTI_GPU\n", NULL, "0 0 auto", "t" },
-    { NULL, "use_cpu: true\n", "distributed_type: MULTI_XPU\n", NULL, "0 0 auto", "t" },
-    { NULL, "use_cpu: true\n", "distributed_type: MEGATRON_LM\n", NULL, "0 0 auto",
-      "t" },
-    { NULL, "use_cpu: false\n", "distributed_type: MULTI_GPU\n", NULL, "0 0 auto", "" },
-    { NULL, CPU, "distributed_type: MULTI_GPU\n", NULL, "0 0 auto", "t" },
-    { NULL, CPU, "distributed_type: DEEPSPEED\n", NULL, "0 0 cpu", "" },
-    { NULL, "distributed_type: MULTI_GPU\nuse_cpu: true\n", NULL, NULL, "0 0 cpu", "" },
+    { NULL, "num_processes: 4\n", TYPE("FSDP"), NULL, "4 0 auto", "" },
+    { NULL, "num_processes: 4\nnum_machines: 2\n", TYPE("'NO'"), NULL, "0 0 auto",
+      "tt" },
+    { NULL, "num_processes: 1\n", TYPE("'NO'"), NULL, "1 0 auto", "" },
+    { NULL, "use_cpu: true\n", TYPE("FSDP"), NULL, "0 0 cpu", "" },
+    { NULL, "use_cpu: true\n", TYPE("MULTI_GPU"), NULL, "0 0 auto", "t" },
+    { NULL, "use_cpu: true\n", TYPE("MULTI_XPU"), NULL, "0 0 auto", "t" },
+    { NULL, "use_cpu: true\n", TYPE("MEGATRON_LM"), NULL, "0 0 auto", "t" },
+    { NULL, "use_cpu: false\n", TYPE("MULTI_GPU"), NULL, "0 0 auto", "" },
+    { NULL, CPU, TYPE("MULTI_GPU"), NULL, "0 0 auto", "t" },
+    { NULL, CPU, TYPE("DEEPSPEED"), NULL, "0 0 cpu", "" },
+    { NULL, TYPE("MULTI_GPU") "use_cpu: true\n", NULL, NULL, "0 0 cpu", "" },
     /* The job file, and what is stronger, is not touched. */
-    { NULL, NULL, "distributed_type: MULTI_GPU\nuse_cpu: true\n", NULL, "0 0 cpu", "" },
-    { NULL, NULL, "distributed_type: FSDP\nuse_cpu: true\nnum_processes: 2\n",
-      "MULTI_GPU", "2 0 cpu", "" },
+    { NULL, NULL, TYPE("MULTI_GPU") "use_cpu: true\n", NULL, "0 0 cpu", "" },
+    { NULL, NULL, TYPE("FSDP") "use_cpu: true\nnum_processes: 2\n", "MULTI_GPU",
+      "2 0 cpu", "" },
     /* The site's file: below the user's, by the same rule. */
-    { "num_processes: 6\n", NO_FILE, "distributed_type: FSDP\n", NULL, "6 0 auto",
-      "tt" },
-    { "use_cpu: true\n", NO_FILE, "distributed_type: FSDP\n", NULL, "0 0 cpu", "t" },
-    { "use_cpu: true\n", NO_FILE, "distributed_type: MULTI_GPU\n", NULL, "0 0 auto",
-      "tt" },
-    { GPUS, "num_machines: 3\n", "distributed_type: FSDP\nnum_processes: 3\n", NULL,
-      "3 3 auto", "" },
-    { "use_cpu: true\naccel: {lock: [use_cpu]}\n", NULL, "distributed_type: FSDP\n",
-      NULL, "0 0 cpu", "" },
+    { "num_processes: 6\n", NO_FILE, TYPE("FSDP"), NULL, "6 0 auto", "tt" },
+    { "use_cpu: true\n", NO_FILE, TYPE("FSDP"), NULL, "0 0 cpu", "t" },
+    { "use_cpu: true\n", NO_FILE, TYPE("MULTI_GPU"), NULL, "0 0 auto", "tt" },
+    { GPUS, "num_machines: 3\n", TYPE("FSDP") "num_processes: 3\n", NULL, "3 3 auto",
+      "" },
+    { "use_cpu: true\naccel: {lock: [use_cpu]}\n", NULL, TYPE("FSDP"), NULL, "0 0 cpu",
+      "" },
 };
 
 static void test_cases(void)
@@ -155,7 +150,7 @@ static void test_locked(void)
     struct config_sources src = {
         .site_path =
             config_put(config_site, "accel:\n  device: cpu\n  lock: [accel.device]\n"),
-        .job_path = config_put(config_job, "distributed_type: MULTI_GPU\n")
+        .job_path = config_put(config_job, TYPE("MULTI_GPU"))
     };
     struct config cfg;
     char want[400];
@@ -168,7 +163,7 @@ static void test_locked(void)
         config_job, config_site);
     tap_ok(!strncmp(reply.text, want, strlen(want)), "both places");
     config_put(config_site, "num_processes: 2\naccel: {lock: [num_processes]}\n");
-    config_put(config_job, "distributed_type: FSDP\n");
+    config_put(config_job, TYPE("FSDP"));
     config_put(config_user, NO_FILE);
     src.user_path = config_user;
     tap_is_int(resolve(&src, &cfg), ACCEL_EPOLICY, "the user file cannot change it");
@@ -180,17 +175,15 @@ static void test_locked(void)
 /* Values without a field in struct config come back, too. */
 static void test_restored(void)
 {
-    struct config_sources src = {
-        .site_path = config_put(config_site, "gpu_ids: '0,1'\n"),
-        .user_path = config_user,
-        .job_path = config_put(config_job, "distributed_type: FSDP\n"),
-        .without_slurm = true
-    };
+    struct config_sources src = { .site_path =
+                                      config_put(config_site, "gpu_ids: '0,1'\n"),
+                                  .user_path = config_user,
+                                  .job_path = config_put(config_job, TYPE("FSDP")),
+                                  .without_slurm = true };
     struct config cfg;
     char text[80], place[300];
 
-    config_put(config_user,
-               "distributed_type: MULTI_GPU\ngpu_ids: '2,3'\nmain_process_port: 7\n");
+    config_put(config_user, TYPE("MULTI_GPU") "gpu_ids: '2,3'\nmain_process_port: 7\n");
     resolve(&src, &cfg);
     tap_is_str(config_get(&cfg, "gpu_ids", text, sizeof(text)), "0,1",
                "the site's ids");
@@ -207,10 +200,8 @@ static void test_restored_place(void)
 {
     struct config_sources src = {
         .site_path = config_put(config_site, "# site\nnum_machines: 3\n"),
-        .user_path =
-            config_put(config_user, "distributed_type: 'NO'\nnum_machines: 1\n"),
-        .job_path =
-            config_put(config_job, "distributed_type: FSDP\nnum_processes: 2\n")
+        .user_path = config_put(config_user, TYPE("'NO'") "num_machines: 1\n"),
+        .job_path = config_put(config_job, TYPE("FSDP") "num_processes: 2\n")
     };
     struct config cfg;
     char want[200];
@@ -299,7 +290,7 @@ static void test_accelerates(void)
         snprintf(file, sizeof(file), "%s/%s", config_dir, places[i].file);
         tap_is_str(found(NULL, &src, &paths), own, "%zu: none yet", i);
         make_dirs(file);
-        config_put(file, "distributed_type: MULTI_CPU\nnum_processes: 3\n");
+        config_put(file, TYPE("MULTI_CPU") "num_processes: 3\n");
         tap_is_str(found(NULL, &src, &paths), file, "%zu: Accelerate's own file", i);
         tap_is_str(paths.user, own, "accel's own is named beside it");
         tap_is_str(found(config_job, &src, &paths), own, "but not behind a job file");

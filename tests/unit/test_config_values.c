@@ -5,14 +5,12 @@
  * something else.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/config/config_values.h"
 #include "tests/tap.h"
+#include "tests/world/config_files.h"
 
-static char path[] = "/tmp/accel-values.XXXXXX";
 static long written;
 
 static const char *const texts[] = {
@@ -99,28 +97,21 @@ static accel_status_t by_flag(const char *key, const char *text, struct config *
     return status;
 }
 
-static bool put(const struct strbuf *text)
-{
-    FILE *f = fopen(path, "w");
-
-    return f && fwrite(text->s, 1, text->len, f) == text->len && fclose(f) == 0;
-}
-
 /* Writes the one value and reads it. */
 static bool survives(const char *key, const char *text, char *got, size_t len)
 {
     struct config_values v = { 0 };
     struct strbuf yaml = { 0 };
-    struct config_diags diags;
+    struct config_sources src = { 0 };
+    struct config_diags diags = { 0 };
     struct config cfg;
-    accel_error_t err;
+    accel_error_t err = { 0 };
     bool good = config_values_set(&v, "distributed_type", "FSDP") &&
                 config_values_set(&v, key, text);
 
     config_values_yaml(&v, &yaml);
-    good = good && put(&yaml) &&
-           !config_resolve(&(struct config_sources){ .job_path = path }, &cfg, &diags,
-                           &err);
+    src.job_path = config_put_bytes(config_job, yaml.s, yaml.len);
+    good = good && !config_resolve(&src, &cfg, &diags, &err);
     if (good)
         config_get(&cfg, key, got, len);
     else
@@ -205,15 +196,9 @@ static void test_maps(void)
 
 int main(void)
 {
-    int fd = mkstemp(path);
-
-    if (fd < 0) {
-        perror(path);
-        return 1;
-    }
-    close(fd);
+    config_files_make();
     test_maps();
     test_round_trip();
-    unlink(path);
+    config_files_remove();
     return tap_done();
 }

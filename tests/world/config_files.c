@@ -69,3 +69,15 @@ accel_status_t config_say(const struct config_sources *src, struct config *cfg,
     config_diags_free(&diags);
     return st;
 }
+
+const char *config_verdict(const char *text, struct config *cfg,
+                           struct config_said *said_out)
+{
+    const struct config_sources src = { .job_path = config_put(config_job, text) };
+    static char code[16];
+
+    code[0] = '\0';
+    if (config_say(&src, cfg, said_out) != ACCEL_OK)
+        snprintf(code, sizeof(code), "A%04d", said_out->first.message);
+    return code;
+}

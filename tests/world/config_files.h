@@ -10,6 +10,9 @@
 
 #include "config/config.h"
 
+/* What a job file begins with. */
+#define TYPE(type) "distributed_type: " type "\n"
+
 /* Paths; the files are not there until config_put writes them. */
 extern char config_dir[32], config_site[64], config_user[64], config_job[64];
 
@@ -32,5 +35,10 @@ const char *config_put_bytes(const char *path, const char *text, size_t n);
 
 accel_status_t config_say(const struct config_sources *src, struct config *cfg,
                           struct config_said *said_out);
+
+/* Of that text as the job file alone: "A0130", or "" for a config that is accepted.
+ * Valid until the next call. */
+const char *config_verdict(const char *text, struct config *cfg,
+                           struct config_said *said_out);
 
 #endif
