@@ -15,7 +15,6 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "checkpoint/load/ckpt_load.h"
@@ -39,12 +38,7 @@ static struct {
 static accel_status_t save(int64_t step, int keep)
 {
     double value = (double)step;
-    accel_ckpt_box_t box = { .name = "model/w",
-                             .dtype = ACCEL_F64,
-                             .ndim = 1,
-                             .global_shape = { 1 },
-                             .shape = { 1 },
-                             .data = &value };
+    accel_ckpt_box_t box = value_box(&value);
     accel_ckpt_save_t s = { sizeof(s),
                             .root = root,
                             .step = step,
@@ -60,25 +54,9 @@ static accel_status_t save(int64_t step, int keep)
     return accel_ckpt_save(&s, NULL, &made.stats, &made.err);
 }
 
-/* The value that checkpoint `name` holds; -1: it does not load. */
 static double value_of(const char *name)
 {
-    double value = -1, got = 0;
-    accel_ckpt_box_t box = { .name = "model/w",
-                             .dtype = ACCEL_F64,
-                             .ndim = 1,
-                             .global_shape = { 1 },
-                             .shape = { 1 },
-                             .data = &got };
-    accel_ckpt_t *c = NULL;
-    char dir[400];
-
-    snprintf(dir, sizeof(dir), "%s/%s", root, name);
-    if (accel_ckpt_open(&c, dir, NULL) == ACCEL_OK &&
-        accel_ckpt_read(c, &box, 1, NULL) == ACCEL_OK)
-        value = got;
-    accel_ckpt_close(c);
-    return value;
+    return value_in(root, name);
 }
 
 static void shell(const char *fmt, ...)
@@ -103,11 +81,14 @@ static const char *names(void)
                         root);
 }
 
-static void empty_root(void)
+/* An empty root; then steps 10 to 10 n are saved. */
+static void begin_with(int n)
 {
     world_rmtree(root);
     if (mkdir(root, 0777))
         abort();
+    for (int64_t step = 10; step <= 10 * n; step += 10)
+        save(step, 9);
 }
 
 /* ---- open and read --------------------------------------------------------------- */
@@ -268,9 +249,7 @@ static void test_states(void)
     accel_error_t err = { 0 };
     size_t n = 0, want = ACCEL_ARRAY_SIZE(states);
 
-    empty_root();
-    for (int64_t step = 10; step <= 40; step += 10)
-        save(step, 9);
+    begin_with(4);
     shell("rm step_00000020/*.h5; cp -r step_00000010 step_00000050");
     /* Another format may end otherwise: the hash of this one does not hold. */
     shell("sed -i '1s/1$/2/' step_00000030/MANIFEST");
@@ -305,7 +284,7 @@ static void test_list_errors(void)
 {
     const char *base = strrchr(root, '/');
 
-    empty_root();
+    begin_with(0);
     save(1, 9);
     save(2, 9);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(roots); i++) {
@@ -336,7 +315,7 @@ static void test_vanishing(void)
     accel_error_t err = { 0 };
     size_t n = 0;
 
-    empty_root();
+    begin_with(0);
     save(1, 9);
     save(2, 9);
     fault.vanish = "step_00000001";
@@ -350,9 +329,7 @@ static void test_vanishing(void)
 
 static void test_retention(void)
 {
-    empty_root();
-    for (int64_t step = 10; step <= 30; step += 10)
-        save(step, 9);
+    begin_with(3);
     shell("rm step_00000030/*.h5");
     save(25, 2);
     tap_is_str(names(), "s20 s25 s30 ",
@@ -364,9 +341,7 @@ static void test_retention(void)
     save(45, 1);
     tap_is_str(names(), "s45 s50 ", "a newer whole one stays, and does not count");
 
-    empty_root();
-    for (int64_t step = 10; step <= 20; step += 10)
-        save(step, 9);
+    begin_with(2);
     shell("rm step_00000020/*.h5");
     save(30, 2);
     tap_is_str(names(), "s10 s20 s30 ", "an older damaged one does not count");
@@ -382,9 +357,7 @@ static void test_retention(void)
         "a copy, a directory and file of somebody's, a manifest without its hash and "
         "another run's stay");
 
-    empty_root();
-    for (int64_t step = 10; step <= 30; step += 10)
-        save(step, 9);
+    begin_with(3);
     fail_next("openat", "step_00000020", EIO, 1000);
     save(40, 2);
     tap_is_str(names(), "s20 s30 s40 ", "one that cannot be read stays");
@@ -403,39 +376,36 @@ static void test_retention(void)
 
 /* ---- what has the name ----------------------------------------------------------- */
 
+static accel_status_t set_aside(const char *name, char to[192])
+{
+    return accel_ckpt_set_aside(root, name, 0, to, 192, NULL);
+}
+
 static void test_set_aside(void)
 {
-    accel_error_t err = { 0 };
     char to[192] = "", first[192];
 
-    empty_root();
-    save(10, 9);
-    save(20, 9);
+    begin_with(2);
     shell("rm step_00000010/*.h5; cp -r step_00000020 step_00000030");
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000010", 0, to, sizeof(to), &err),
-               ACCEL_OK, "a damaged one steps aside");
+    tap_is_int(set_aside("step_00000010", to), ACCEL_OK, "a damaged one steps aside");
     tap_ok(strncmp(to, "step_00000010.damaged-20", 24) == 0, "under %s", to);
     strcpy(first, to);
     shell("mkdir step_00000010; ls -d step_0*.damaged-*Z");
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000010", 0, to, sizeof(to), &err),
-               ACCEL_OK, "and another one of that step");
+    tap_is_int(set_aside("step_00000010", to), ACCEL_OK,
+               "and another one of that step");
     tap_ok(strcmp(first, to) != 0, "under %s", to);
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000030", 0, to, sizeof(to), &err),
-               ACCEL_OK, "a copy");
+    tap_is_int(set_aside("step_00000030", to), ACCEL_OK, "a copy");
     tap_ok(strncmp(to, "step_00000030.aside-", 20) == 0, "under %s", to);
-    tap_is_int(accel_ckpt_set_aside(root, "../step_00000020", 0, to, sizeof(to), &err),
-               ACCEL_EINVAL, "no path");
+    tap_is_int(set_aside("../step_00000020", to), ACCEL_EINVAL, "no path");
     fail_next("renameat2", "step_00000020", EACCES, 1);
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", 0, to, sizeof(to), &err),
-               ACCEL_ECREATE, "the system refuses it");
+    tap_is_int(set_aside("step_00000020", to), ACCEL_ECREATE, "the system refuses it");
     fail_next("fsync", strrchr(root, '/'), EIO, 1);
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", 0, to, sizeof(to), &err),
-               ACCEL_EIO, "its fsync fails");
+    tap_is_int(set_aside("step_00000020", to), ACCEL_EIO, "its fsync fails");
     no_fault();
     tap_ok(value_of("step_00000020") == 20, "and it is where it was");
     fail_next("renameat2", "step_00000020", EINVAL, 1);
-    tap_is_int(accel_ckpt_set_aside(root, "step_00000020", 0, to, sizeof(to), &err),
-               ACCEL_OK, "a file system without the flag");
+    tap_is_int(set_aside("step_00000020", to), ACCEL_OK,
+               "a file system without the flag");
     no_fault();
     tap_ok(value_of(to) == 20, "it is whole under its new name");
 }
@@ -444,8 +414,7 @@ static void test_name_taken(void)
 {
     const char *base = strrchr(root, '/');
 
-    empty_root();
-    save(10, 9);
+    begin_with(1);
     tap_is_int(save(10, 9), ACCEL_OK, "the same life saves a step again");
     tap_is_str(names(), "s10 ", "its own one is replaced");
     tap_is_str(made.stats.aside, "", "and nothing stepped aside");
@@ -493,8 +462,7 @@ static void hear_nothing(void *user, const char *name, const char *what,
 /* A life that goes on from a checkpoint replaces it. */
 static void test_replaced(void)
 {
-    empty_root();
-    save(10, 9);
+    begin_with(1);
     made.owner = "18.0";
     made.replaces = 1;
     tap_is_int(save(10, 9), ACCEL_OK, "the step that this life goes on from");
@@ -516,8 +484,7 @@ static void test_old(void)
         for (int repair = 0; repair < 2; repair++) {
             const struct ckpt_prune p = { .root = root, .report = hear_nothing };
 
-            empty_root();
-            save(10, 9);
+            begin_with(1);
             shell(i ? "cp -r step_00000010 .old-step_00000010"
                     : "mv step_00000010 .old-step_00000010");
             tap_is_int(repair ? ckpt_repair(&p, NULL) : accel_ckpt_fence(root, NULL),
@@ -527,8 +494,7 @@ static void test_old(void)
             tap_ok(value_of("step_00000010") == 10, "and whole");
             shell("test ! -e .old-step_00000010");
         }
-    empty_root();
-    save(10, 9);
+    begin_with(1);
     shell("mv step_00000010 .old-step_00000010; mkdir step_00000010");
     tap_is_int(accel_ckpt_fence(root, NULL), ACCEL_OK, "with what is neither");
     shell("test -e .old-step_00000010/MANIFEST && test -e step_00000010");
@@ -539,8 +505,7 @@ static void test_taken_back(void)
 {
     int n = 0, refused = 0;
 
-    empty_root();
-    save(10, 9);
+    begin_with(1);
     shell("mv step_00000010 step_00000020; echo mine >step_00000020/mine");
     do {
         fail_next("fsync", strrchr(root, '/'), EIO, 1);
@@ -577,7 +542,7 @@ static void test_leftovers(void)
 {
     int a, b;
 
-    empty_root();
+    begin_with(0);
     a = locked_dir(".tmp-step_00000005.170.0");
     b = locked_dir(".tmp-step_00000005.17.0");
     made.owner = "17.1";

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,56 +169,55 @@ static const char *problem(int64_t step, int dead)
     return NULL;
 }
 
-static void test_calls(int rank, int error)
-{
-    int bad = 0, refused = 0, n;
-    int64_t step = 1;
+/* Each save has its fault one place later than the one before, until one has none: the
+ * rank fails at a call of the system with `error`; 0: it ends before a collective. */
+struct trial {
+    int places, bad, refused;
+};
 
-    world_rmtree(root);
-    fault = (struct fault){ .rank = -1 };
-    save_step(step++);
-    for (n = 1; n < 200; n++) {
+static struct trial fail_at_each(int rank, int error, int64_t step,
+                                 const char *(*look)(int64_t step, int dead))
+{
+    struct trial t = { 0 };
+
+    for (int n = 1; n < 200; n++) {
         const char *p;
 
-        fault = (struct fault){ .rank = rank, .call = n, .error = error };
+        fault = (struct fault){ .rank = rank,
+                                .call = error ? n : 0,
+                                .collective = error ? 0 : n,
+                                .error = error };
         save_step(step);
         if (!atomic_load(&outcome[rank].reached))
             break;
-        p = problem(step, -1);
-        if (p && bad++ < 5)
-            tap_diag("call %d: %s: %d %s", n, p, (int)outcome[0].status,
-                     outcome[0].err.text);
-        refused += outcome[0].status != ACCEL_OK;
-        step += numbers_load(root) == step;
+        t.places++;
+        p = look(step, error ? -1 : rank);
+        if (p && t.bad++ < 5)
+            tap_diag("%d: %s: %d %s", n, p, (int)outcome[rank == 0].status,
+                     outcome[rank == 0].err.text);
+        t.refused += outcome[0].status != ACCEL_OK;
+        step += staged || numbers_load(root) == step;
     }
-    tap_is_int(bad, 0, "rank %d, %s at each of its %d calls: all ranks agree", rank,
-               strerror(error), n - 1);
-    tap_ok(refused >= 5 && n > 7, "%d of them fail the save", refused);
+    return t;
 }
 
-static void test_deaths(int rank)
+static void test_faults(int rank, int error)
 {
-    int bad = 0, n;
-    int64_t step = 1;
+    struct trial t;
 
     world_rmtree(root);
     fault = (struct fault){ .rank = -1 };
-    save_step(step++);
-    for (n = 1; n < 50; n++) {
-        const char *p;
-
-        fault = (struct fault){ .rank = rank, .collective = n };
-        save_step(step);
-        if (!atomic_load(&outcome[rank].reached))
-            break;
-        p = problem(step, rank);
-        if (p && bad++ < 5)
-            tap_diag("collective %d: %s: %d %s", n, p, (int)outcome[rank == 0].status,
-                     outcome[rank == 0].err.text);
-        step += numbers_load(root) == step;
+    save_step(1);
+    t = fail_at_each(rank, error, 2, problem);
+    if (error) {
+        tap_is_int(t.bad, 0, "rank %d, %s at each of its %d calls: all ranks agree",
+                   rank, strerror(error), t.places);
+        tap_ok(t.refused >= 5 && t.places > 6, "%d of them fail the save", t.refused);
+    } else {
+        tap_is_int(t.bad, 0, "rank %d ends before each of its %d collectives", rank,
+                   t.places);
+        tap_ok(t.places > 5, "there are that many");
     }
-    tap_is_int(bad, 0, "rank %d ends before each of its %d collectives", rank, n - 1);
-    tap_ok(n > 6, "there are that many");
 }
 
 /* ---- saves to the nodes ---------------------------------------------------------- */
@@ -239,12 +237,13 @@ static size_t files_like(const char *format, const char *name)
 }
 
 /* What is wrong with the records and the parts; NULL: nothing. */
-static const char *staged_problem(bool all_live)
+static const char *staged_problem(int64_t step, int dead)
 {
     accel_ckpt_staged_t *list = NULL;
     const char *p = NULL;
     size_t n = 0;
 
+    (void)step;
     if (accel_ckpt_list_staged(root, &list, &n, NULL))
         return "the records cannot be read";
     for (size_t i = 0; i < n; i++) {
@@ -254,39 +253,25 @@ static const char *staged_problem(bool all_live)
             p = "a record whose files are not all there";
     }
     free(list);
-    if (!p && all_live && files_like("%s/accel-*/%s", "*") != n)
+    if (!p && dead < 0 && files_like("%s/accel-*/%s", "*") != n)
         p = "files without a record";
     return p;
 }
 
-/* dies: before each collective; else each call of the system fails. */
-static void test_staged(int rank, bool dies)
+static void test_staged(int rank, int error)
 {
-    int bad = 0, n;
+    struct trial t;
 
     world_rmtree(root);
     world_rmtree(nodes);
     mkdir(nodes, 0777);
     staged = true;
-    for (n = 1; n < 200; n++) {
-        const char *p;
-
-        fault = (struct fault){
-            .rank = rank, .call = dies ? 0 : n, .collective = dies ? n : 0, .error = EIO
-        };
-        save_step(n);
-        if (!atomic_load(&outcome[rank].reached))
-            break;
-        p = staged_problem(!dies);
-        if (p && bad++ < 5)
-            tap_diag("%d: %s: %d %s", n, p, (int)outcome[rank == 0].status,
-                     outcome[rank == 0].err.text);
-    }
+    t = fail_at_each(rank, error, 1, staged_problem);
     staged = false;
-    tap_is_int(bad, 0, "to the nodes: rank %d %s each of its %d %s", rank,
-               dies ? "ends before" : "fails at", n - 1,
-               dies ? "collectives" : "calls");
-    tap_ok(n > 6, "there are that many");
+    tap_is_int(t.bad, 0, "to the nodes: rank %d %s each of its %d %s", rank,
+               error ? "fails at" : "ends before", t.places,
+               error ? "calls" : "collectives");
+    tap_ok(t.places > 5, "there are that many");
 }
 
 /* ---- ranks that want different things -------------------------------------------- */
@@ -334,7 +319,6 @@ static void test_jobs(void)
         { ".tmp-step_00000007.1x.0", false }, { ".tmp-step_00000008.1.8", false },
         { ".tmp-step_00000008.1.9", false },  { ".tmp-step_00000008.1.10", false },
     };
-    struct world one = { .size = 1 };
     accel_error_t err = { 0 };
     int fd[ACCEL_ARRAY_SIZE(dirs)];
     char path[400];
@@ -349,12 +333,8 @@ static void test_jobs(void)
         fd[i] = open(path, O_RDONLY | O_DIRECTORY);
         flock(fd[i], LOCK_EX); /* its writer lives, as far as one can see */
     }
-    tap_is_int(
-        numbers_save(&one,
-                     &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root,
-                                           .step = 9, .keep = 1, .owner = "1.8" },
-                     &err),
-        ACCEL_OK, "job 1 saves beside others (%s)", err.text);
+    tap_is_int(numbers_save_alone(root, 9, 1, "1.8", &err), ACCEL_OK,
+               "job 1 saves beside others (%s)", err.text);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(dirs); i++) {
         snprintf(path, sizeof(path), "%s/%s", root, dirs[i].name);
         tap_ok((access(path, F_OK) != 0) == dirs[i].ours, "%s %s", dirs[i].name,
@@ -366,7 +346,6 @@ static void test_jobs(void)
 /* Processes without Slurm have no order, and wait for each other. */
 static void test_processes(void)
 {
-    struct world one = { .size = 1 };
     accel_error_t err = { 0 };
     char own[400], other[400];
     int fd;
@@ -378,12 +357,8 @@ static void test_processes(void)
         abort();
     fd = open(own, O_RDONLY | O_DIRECTORY);
     flock(fd, LOCK_EX);
-    tap_is_int(
-        numbers_save(&one,
-                     &(accel_ckpt_save_t){ sizeof(accel_ckpt_save_t), .root = root,
-                                           .step = 9, .keep = 1, .owner = "local.70" },
-                     &err),
-        ACCEL_OK, "a process saves (%s)", err.text);
+    tap_is_int(numbers_save_alone(root, 9, 1, "local.70", &err), ACCEL_OK,
+               "a process saves (%s)", err.text);
     tap_ok(access(own, F_OK) == 0, "beside another save of its own");
     tap_ok(access(other, F_OK) != 0, "what an earlier one left goes");
     close(fd);
@@ -403,12 +378,10 @@ static int fail_again(const char *call, const char *name, int fd)
 /* Whatever fails while step 5 is saved again, one of the two is there. */
 static void test_same_step(bool flags)
 {
-    struct world one = { .size = 1 };
-    const accel_ckpt_save_t five = { sizeof(five), .root = root, .step = 5, .keep = 1 };
     int bad = 0, failed = 0, n;
 
     world_rmtree(root);
-    numbers_save(&one, &five, NULL);
+    numbers_save_alone(root, 5, 1, NULL, NULL);
     flags_known = flags;
     for (n = 1; n < 200; n++) {
         accel_status_t s;
@@ -417,7 +390,7 @@ static void test_same_step(bool flags)
         calls = 0;
         atomic_store(&outcome[0].reached, 0);
         disk_hook = fail_again;
-        s = numbers_save(&one, &five, NULL);
+        s = numbers_save_alone(root, 5, 1, NULL, NULL);
         disk_hook = NULL;
         failed += s != ACCEL_OK;
         if (numbers_load(root) != 5 && bad++ < 5)
@@ -444,13 +417,13 @@ int main(void)
     world_tmpdir(nodes, "ckpt-agree-nodes");
     test_different();
     for (int r = 0; r < RANKS; r++)
-        test_calls(r, r == 1 ? ENOSPC : EIO);
+        test_faults(r, r == 1 ? ENOSPC : EIO);
     for (int r = 0; r < RANKS; r++)
-        test_deaths(r);
+        test_faults(r, 0);
     for (int r = 0; r < RANKS; r++)
-        test_staged(r, true);
+        test_staged(r, 0);
     for (int r = 0; r < RANKS; r++)
-        test_staged(r, false);
+        test_staged(r, EIO);
     test_jobs();
     test_processes();
     test_same_step(true);

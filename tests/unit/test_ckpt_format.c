@@ -5,7 +5,6 @@
  * how the ranks' records become one. A change on both sides, of writing and of reading,
  * would pass every save and load.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

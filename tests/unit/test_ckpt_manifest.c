@@ -366,7 +366,7 @@ static void put(const char *name, const char *text, size_t len, off_t size)
     int fd;
 
     snprintf(path, sizeof(path), "%s/%s", dir, name);
-    unlink(path);
+    remove(path);
     fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0666);
     if (fd < 0 || write(fd, text, len) != (ssize_t)len || ftruncate(fd, size))
         abort();
@@ -400,36 +400,47 @@ static void refused(const char *what, const char *says)
     accel_ckpt_close(c);
 }
 
-static void replace(const char *name, int (*make)(const char *path))
+/* What is in the place of a shard or the manifest; a file: of zeros. */
+enum instead { ZEROS, NOTHING, LINK, FIFO, DIRECTORY };
+
+static void replace(const char *name, enum instead with, off_t size)
 {
     char path[400];
 
     snprintf(path, sizeof(path), "%s/%s", dir, name);
-    unlink(path);
-    if (make && make(path))
+    put(name, "", 0, size);
+    if (with != ZEROS && remove(path))
         abort();
-}
-
-static int link_to_file(const char *path)
-{
-    return symlink("../other", path);
-}
-
-static int make_fifo(const char *path)
-{
-    return mkfifo(path, 0666);
-}
-
-static int make_dir(const char *path)
-{
-    return mkdir(path, 0777);
+    if ((with == LINK && symlink("../other", path)) ||
+        (with == FIFO && mkfifo(path, 0666)) ||
+        (with == DIRECTORY && mkdir(path, 0777)))
+        abort();
 }
 
 static void test_directories(void)
 {
+    static const struct {
+        const char *what, *name;
+        enum instead with;
+        off_t size;
+        const char *says;
+    } rows[] = {
+        { "a shard cut by a byte", SHARD, ZEROS, 8191,
+          "8191 bytes, but the manifest says 8192" },
+        { "an empty shard", SHARD, ZEROS, 0, "0 bytes" },
+        { "a missing shard", SHARD, NOTHING, 0, "No such file" },
+        { "a symlink to a file of the right size", SHARD, LINK, 0, "symbolic link" },
+        { "a pipe instead of a shard", SHARD, FIFO, 0, "not a regular file" },
+        { "a directory instead of a shard", SHARD, DIRECTORY, 0, "not a regular file" },
+        { "a pipe instead of the manifest", "MANIFEST", FIFO, 0, "MANIFEST" },
+        { "a symlink instead of the manifest", "MANIFEST", LINK, 0, "symbolic link" },
+        { "a manifest of a terabyte", "MANIFEST", ZEROS, (off_t)1 << 40,
+          "268435456 bytes" },
+        { "an empty manifest", "MANIFEST", ZEROS, 0, "truncated" },
+        { "no manifest", "MANIFEST", NOTHING, 0, "the save never finished" },
+    };
     accel_error_t err = { 0 };
     accel_ckpt_t *c = NULL;
-    char path[400];
 
     world_tmpdir(root, "ckpt-manifest");
     snprintf(dir, sizeof(dir), "%s/step_00000007", root);
@@ -441,33 +452,12 @@ static void test_directories(void)
     tap_is_int(accel_ckpt_open(&c, dir, &err), ACCEL_OK,
                "the files are as the manifest says");
     accel_ckpt_close(c);
-
-    put(SHARD, "", 0, 8191);
-    refused("a shard cut by a byte", "8191 bytes, but the manifest says 8192");
-    put(SHARD, "", 0, 0);
-    refused("an empty shard", "0 bytes");
-    replace(SHARD, NULL);
-    refused("a missing shard", "No such file");
-    replace(SHARD, link_to_file);
-    refused("a symlink to a file of the right size", "symbolic link");
-    replace(SHARD, make_fifo);
-    refused("a pipe instead of a shard", "not a regular file");
-    replace(SHARD, make_dir);
-    refused("a directory instead of a shard", "not a regular file");
-    snprintf(path, sizeof(path), "%s/%s", dir, SHARD);
-    rmdir(path);
-    put(SHARD, "", 0, 8192);
-
-    replace("MANIFEST", make_fifo);
-    refused("a pipe instead of the manifest", "MANIFEST");
-    replace("MANIFEST", link_to_file);
-    refused("a symlink instead of the manifest", "symbolic link");
-    put("MANIFEST", "", 0, (off_t)1 << 40);
-    refused("a manifest of a terabyte", "268435456 bytes");
-    put("MANIFEST", "", 0, 0);
-    refused("an empty manifest", "truncated");
-    replace("MANIFEST", NULL);
-    refused("no manifest", "the save never finished");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        put_manifest();
+        put(SHARD, "", 0, 8192);
+        replace(rows[i].name, rows[i].with, rows[i].size);
+        refused(rows[i].what, rows[i].says);
+    }
     world_rmtree(root);
 }
 

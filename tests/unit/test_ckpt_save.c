@@ -3,8 +3,6 @@
  * Save and load through the real format with forked ranks: every n -> m up to 4
  * bit-equal, retention, the same step twice, agreement on errors, 1000 flipped bits.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,14 +4,11 @@
  * file that it reads, with one of the errors that may pass after the other. What could not be read stays where
  * it is, whole, and the tools of a person say so; what is damaged is dealt with.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/ckpt_internal.h"
 #include "checkpoint/ckpt_tools.h"
@@ -26,20 +23,10 @@ static char staged[192]; /* the record of step 50 on the node */
 
 /* ---- what there is --------------------------------------------------------------- */
 
-static accel_ckpt_box_t box_of(double *value)
-{
-    return (accel_ckpt_box_t){ .name = "model/w",
-                               .dtype = ACCEL_F64,
-                               .ndim = 1,
-                               .global_shape = { 1 },
-                               .shape = { 1 },
-                               .data = value };
-}
-
 static accel_status_t save(int64_t step, int keep, const char *local)
 {
     double value = (double)step;
-    const accel_ckpt_box_t box = box_of(&value);
+    const accel_ckpt_box_t box = value_box(&value);
     accel_ckpt_stats_t stats = { 0 };
     const accel_ckpt_save_t s = {
         sizeof(s),       .root = root,         .step = step,
@@ -97,16 +84,7 @@ static void fresh(void)
 /* Does the checkpoint hold what it held? */
 static bool is_whole(const char *name)
 {
-    double got = -1;
-    const accel_ckpt_box_t box = box_of(&got);
-    accel_ckpt_t *c = NULL;
-    char dir[400];
-
-    snprintf(dir, sizeof(dir), "%s/%s", root, name);
-    if (accel_ckpt_open(&c, dir, NULL) == ACCEL_OK)
-        (void)accel_ckpt_read(c, &box, 1, NULL);
-    accel_ckpt_close(c);
-    return got == (double)ckpt_step_of_name(name);
+    return value_in(root, name) == (double)ckpt_step_of_name(name);
 }
 
 /* "10 20 .tmp": what is there, steps by their number; what was moved aside with what
@@ -140,48 +118,7 @@ static void hear(void *user, const char *name, const char *what, const char *why
     snprintf(said + used, sizeof(said) - used, "%s %s %s\n", name, what, why);
 }
 
-static struct ckpt_prune tidying(void)
-{
-    said[0] = '\0';
-    return (struct ckpt_prune){
-        .root = root, .keep = 1, .every = -1, .best = -1, .larger = -1, .report = hear
-    };
-}
-
-static accel_status_t do_retain(accel_error_t *err)
-{
-    (void)err;
-    return save(60, 2, NULL);
-}
-
-static accel_status_t do_prune(accel_error_t *err)
-{
-    const struct ckpt_prune p = tidying();
-
-    return ckpt_prune(&p, err);
-}
-
-static accel_status_t do_repair(accel_error_t *err)
-{
-    const struct ckpt_prune p = tidying();
-
-    return ckpt_repair(&p, err);
-}
-
-static accel_status_t do_fence(accel_error_t *err)
-{
-    return accel_ckpt_fence(root, err);
-}
-
-/* A run that begins removes parts on its node that no record names. */
-static accel_status_t do_sweep(accel_error_t *err)
-{
-    (void)err;
-    (void)accel_ckpt_local_remove(root, node, NULL);
-    return ACCEL_OK;
-}
-
-static accel_status_t do_drain(accel_error_t *err)
+static accel_status_t drain(accel_error_t *err)
 {
     const accel_ckpt_save_t s = { sizeof(s), .root = root, .owner = "18.0", .keep = 9,
                                   .local = node };
@@ -196,17 +133,43 @@ static accel_status_t do_drain(accel_error_t *err)
     return st;
 }
 
+enum work { RETAIN, PRUNE, REPAIR, FENCE, SWEEP, DRAIN };
+
+static accel_status_t do_work(enum work work, accel_error_t *err)
+{
+    const struct ckpt_prune p = {
+        .root = root, .keep = 1, .every = -1, .best = -1, .larger = -1, .report = hear
+    };
+
+    said[0] = '\0';
+    switch (work) {
+    case RETAIN:
+        return save(60, 2, NULL);
+    case PRUNE:
+        return ckpt_prune(&p, err);
+    case REPAIR:
+        return ckpt_repair(&p, err);
+    case FENCE:
+        return accel_ckpt_fence(root, err);
+    case DRAIN:
+        return drain(err);
+    case SWEEP: /* as a run that begins */
+        (void)accel_ckpt_local_remove(root, node, NULL);
+    }
+    return ACCEL_OK;
+}
+
 static const struct tool {
     const char *name;
-    accel_status_t (*work)(accel_error_t *err);
+    enum work work;
     const char *leaves; /* where everything can be read */
 } tools[] = {
-    { "a save that keeps two", do_retain, "node node .local 40 60 " },
-    { "prune --keep 1", do_prune, "node node .local .tmp .trash 10 30 40 " },
-    { "repair", do_repair, "node node .local 10.damaged 20 30 40 " },
-    { "the next life", do_fence, "node node .local .trash 10 20 30 40 " },
-    { "the sweep of a node", do_sweep, "node .local .tmp .trash 10 20 30 40 " },
-    { "the copy from a node", do_drain, "node node .local 10 20 30 40 50 " },
+    { "a save that keeps two", RETAIN, "node node .local 40 60 " },
+    { "prune --keep 1", PRUNE, "node node .local .tmp .trash 10 30 40 " },
+    { "repair", REPAIR, "node node .local 10.damaged 20 30 40 " },
+    { "the next life", FENCE, "node node .local .trash 10 20 30 40 " },
+    { "the sweep of a node", SWEEP, "node .local .tmp .trash 10 20 30 40 " },
+    { "the copy from a node", DRAIN, "node node .local 10 20 30 40 50 " },
 };
 
 /* ---- what each of them reads ----------------------------------------------------- */
@@ -261,7 +224,7 @@ static const char *what_is_wrong(const struct tool *t, const char *path,
 {
     const bool rule =
         strstr(path, "/retention") || strcmp(path, ROOT) == 0 || strstr(path, "/.lock");
-    const bool person = t->work == do_prune || t->work == do_repair;
+    const bool person = t->work == PRUNE || t->work == REPAIR;
     int whole = 0;
 
     for (int step = 20; step <= 60; step += 10) {
@@ -273,7 +236,7 @@ static const char *what_is_wrong(const struct tool *t, const char *path,
         else if (step <= 40 && (stays(t, step) || is_of(path, step) || rule))
             return "one that was whole is gone";
         snprintf(left, sizeof(left), "%s left it cannot be read", name);
-        if (t->work == do_repair && is_of(path, step) && st && !strstr(said, left))
+        if (t->work == REPAIR && is_of(path, step) && st && !strstr(said, left))
             return "repair says nothing of it";
     }
     if (whole < 2)
@@ -283,9 +246,9 @@ static const char *what_is_wrong(const struct tool *t, const char *path,
         return "one that is not proven to be damaged is gone";
     if (person && rule && st == ACCEL_OK)
         return "it ends well without a list or a rule";
-    if (t->work == do_drain && st && strncmp(there(), "node node .local", 16) != 0)
+    if (t->work == DRAIN && st && strncmp(there(), "node node .local", 16) != 0)
         return "the part, or its record, is gone";
-    if (t->work == do_sweep &&
+    if (t->work == SWEEP &&
         (!part_is_there(50) || (strcmp(path, "/step_00000051.17.0") != 0 &&
                                 !strstr(path, "/.local-step_00000050") &&
                                 !strstr(path, "/step_00000050") && !part_is_there(51))))
@@ -302,7 +265,7 @@ static void test_tool(const struct tool *t)
     fresh();
     read_count = 0;
     call_seen = note_read;
-    tap_is_int(t->work(&err), ACCEL_OK, "%s: all can be read", t->name);
+    tap_is_int(do_work(t->work, &err), ACCEL_OK, "%s: all can be read", t->name);
     call_seen = NULL;
     tap_is_str(there(), t->leaves, "it leaves");
     for (size_t i = 0; i < read_count; i++) {
@@ -312,7 +275,7 @@ static void test_tool(const struct tool *t)
 
         fresh();
         fail_next(reads[i].call, reads[i].path, error, 1000);
-        st = t->work(&err);
+        st = do_work(t->work, &err);
         no_fault();
         why = what_is_wrong(t, reads[i].path, st);
         if (why && wrong++ == 0)

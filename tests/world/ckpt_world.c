@@ -341,6 +341,16 @@ accel_status_t numbers_save(const struct world *w, const accel_ckpt_save_t *part
     return accel_ckpt_save(&s, w->size > 1 ? &w->coll : NULL, NULL, err);
 }
 
+accel_status_t numbers_save_alone(const char *root, int64_t step, int keep,
+                                  const char *owner, accel_error_t *err)
+{
+    const struct world one = { .size = 1 };
+    const accel_ckpt_save_t s = { sizeof(s), .root = root, .step = step, .keep = keep,
+                                  .owner = owner };
+
+    return numbers_save(&one, &s, err);
+}
+
 int64_t numbers_load(const char *root)
 {
     int64_t data[NUMBERS], step = -1;
@@ -372,6 +382,32 @@ int64_t numbers_load(const char *root)
     }
     free(list);
     return step;
+}
+
+/* ---- a state of one number ------------------------------------------------------- */
+
+accel_ckpt_box_t value_box(double *value)
+{
+    return (accel_ckpt_box_t){ .name = "model/w",
+                               .dtype = ACCEL_F64,
+                               .ndim = 1,
+                               .global_shape = { 1 },
+                               .shape = { 1 },
+                               .data = value };
+}
+
+double value_in(const char *root, const char *name)
+{
+    double got = -1;
+    const accel_ckpt_box_t box = value_box(&got);
+    accel_ckpt_t *c = NULL;
+    char dir[600];
+
+    snprintf(dir, sizeof(dir), "%s/%s", root, name);
+    if (accel_ckpt_open(&c, dir, NULL) || accel_ckpt_read(c, &box, 1, NULL))
+        got = -1;
+    accel_ckpt_close(c);
+    return got;
 }
 
 bool world_is_shard(int fd)

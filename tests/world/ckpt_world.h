@@ -50,12 +50,19 @@ int64_t world_load_newest(const char *root, int rank, int size, accel_error_t *e
  * step, keep and what shall not be as usual. */
 accel_status_t numbers_save(const struct world *w, const accel_ckpt_save_t *part,
                             accel_error_t *err);
+/* The same of one rank alone; owner NULL: as usual. */
+accel_status_t numbers_save_alone(const char *root, int64_t step, int keep,
+                                  const char *owner, accel_error_t *err);
 /* The step of the newest complete checkpoint when it loads and its numbers are right,
  * -1 when there is none, -2 when it does not load, -3 when its numbers are wrong. */
 int64_t numbers_load(const char *root);
 
 /* Is it a shard file of a checkpoint that is open there? */
 bool world_is_shard(int fd);
+/* A checkpoint of one number, "model/w": its box; what the one in ROOT/NAME holds, -1:
+ * it does not load. */
+accel_ckpt_box_t value_box(double *value);
+double value_in(const char *root, const char *name);
 /* A new empty directory below $TMPDIR or the current one; removed by world_rmtree. */
 void world_tmpdir(char out[256], const char *name);
 void world_rmtree(const char *path);
