@@ -52,43 +52,14 @@ static void count_add_norm(const struct backend *be, const struct norm *p, void 
     count.real.norm(be, p, y, stats, sum, gain, bias, narrow);
 }
 
-struct rig {
-    struct backend *be;
-    struct graph g;
-    accel_module_t *model;
-    struct units units;
-    struct resident r;
-};
-
-static void rig_open(struct rig *k, accel_dtype_t compute)
+static void rig_open(struct module_rig *k, accel_dtype_t compute)
 {
-    memset(k, 0, sizeof(*k));
-    if (backend_cpu_open(&k->be, 2, NULL) ||
-        graph_open(&k->g, k->be, compute, false, NULL))
-        exit(1);
+    module_rig_open(k, 2, compute);
     memset(&count, 0, sizeof(count));
     count.real = *k->be;
     k->be->add = count_add;
     k->be->norm = count_norm;
     k->be->add_norm = count_add_norm;
-}
-
-static void rig_ready(struct rig *k, accel_module_t *model)
-{
-    k->model = model;
-    if (nn_units_build(model, true, "", &k->units, NULL) ||
-        resident_open(&k->r, &k->units, k->g.compute, 1))
-        exit(1);
-    k->g.residency = resident_residency(&k->r);
-}
-
-static void rig_close(struct rig *k)
-{
-    resident_close(&k->r);
-    units_free(&k->units);
-    nn_module_free(k->model);
-    graph_close(&k->g);
-    backend_close(k->be);
 }
 
 static void is_counted(int add, int norm, int both, const char *what)
@@ -176,7 +147,7 @@ static const accel_class_t root_class = { sizeof(root_class), "Net", no_forward,
                            loses_class = { sizeof(loses_class), "Loses", loses_forward,
                                            0 };
 
-static struct net *net_open(struct rig *k, const accel_class_t *inner)
+static struct net *net_open(struct module_rig *k, const accel_class_t *inner)
 {
     const int64_t cols = WIDTH;
     accel_module_t *m;
@@ -187,7 +158,7 @@ static struct net *net_open(struct rig *k, const accel_class_t *inner)
     net = accel_module_state(m);
     net->gain = accel_param(m, "gain", 1, &cols, (accel_init_t){ ACCEL_INIT_ONES, 0 });
     net->inner = nn_module_new(&k->g, inner, m, "inner");
-    rig_ready(k, m);
+    module_rig_ready(k, m, true);
     return net;
 }
 
@@ -212,7 +183,7 @@ static float first_of(const accel_tensor_t *t)
 /* What comes between the addition and the norm. */
 static void test_readers(void)
 {
-    struct rig k;
+    struct module_rig k;
     struct net *net = net_open(&k, &inner_class);
     accel_tensor_t *x = numbers(&k.g, 1), *y = numbers(&k.g, 0.5), *s;
     const float other[ELEMS] = { 100 };
@@ -247,13 +218,13 @@ static void test_readers(void)
     x = numbers(&k.g, 1);
     accel_rmsnorm(x, net->gain, 1e-5f);
     is_counted(0, 1, 0, "the next micro-batch begins without one");
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
 /* The summands are the module's, and go with it. */
 static void test_border(void)
 {
-    struct rig k;
+    struct module_rig k;
     struct net *net = net_open(&k, &inner_class);
     accel_tensor_t *x, *s;
 
@@ -265,20 +236,20 @@ static void test_border(void)
     is_counted(0, 0, 1, "which the norm behind it makes");
     tap_ok(first_of(s) == -6.0f, "of values that were still there: %g",
            (double)first_of(s));
-    rig_close(&k);
+    module_rig_close(&k);
     net = net_open(&k, &loses_class);
     x = numbers(&k.g, 1);
     accel_call(net->inner, &x, 1);
     tap_ok(!accel_rmsnorm(net->kept, net->gain, 1e-5f) &&
                strstr(k.g.error.text, "is used after its module returned"),
            "a sum that a module keeps to itself is gone: %s", k.g.error.text);
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
 /* ---- a model --------------------------------------------------------------------- */
 
 /* Loss and gradients of the first unit of blocks of a fixed batch. */
-static float model_step(struct rig *k, float *grad, int64_t n)
+static float model_step(struct module_rig *k, float *grad, int64_t n)
 {
     accel_tensor_t *in[2], *loss;
     float value = NAN;
@@ -309,11 +280,11 @@ static void test_model(accel_dtype_t type)
                                        .vocab = VOCAB };
     float grad[3][1024], loss[3];
     int64_t n = 0;
-    struct rig k;
+    struct module_rig k;
 
     for (int form = 0; form < 3; form++) {
         rig_open(&k, type);
-        rig_ready(&k, model_new(&k.g, &cfg, NULL));
+        module_rig_ready(&k, model_new(&k.g, &cfg, NULL), true);
         count.apart = form == 1;
         if (form == 2)
             nn_recompute_units(k.model);
@@ -324,7 +295,7 @@ static void test_model(accel_dtype_t type)
             is_counted(0, LAYERS, LAYERS, "blocks that are computed again");
         else
             is_counted(0, 0, 0, "no forward in the backward");
-        rig_close(&k);
+        module_rig_close(&k);
     }
     for (int form = 1; form < 3; form++)
         tap_ok(loss[0] == loss[form] &&

@@ -121,13 +121,12 @@ static void near(const struct row *c, const float *got, const double *want, int6
     free(g);
 }
 
-static void compare(struct graph *g, const struct row *c, struct net *net,
-                    const struct resident *r, accel_tensor_t *x, const struct want *w)
+static void compare(const struct row *c, struct net *net, const struct resident *r,
+                    accel_tensor_t *x, const struct want *w)
 {
     int64_t n = (int64_t)c->rows * c->cols;
     float *dx = malloc((size_t)n * sizeof(*dx));
 
-    (void)g;
     accel_tensor_read(x->grad, dx, (size_t)n, NULL);
     near(c, dx, w->dx, n, "gradient of x");
     if (c->head)
@@ -139,11 +138,12 @@ static void compare(struct graph *g, const struct row *c, struct net *net,
     free(dx);
 }
 
-static void run(const struct row *c, struct graph *g, accel_module_t *m,
-                struct resident *r)
+static void run(const struct row *c, struct module_rig *k)
 {
+    struct graph *g = &k->g;
+    struct resident *r = &k->r;
     int64_t n = (int64_t)c->rows * c->cols, nw = (int64_t)c->vocab * c->cols;
-    struct net *net = accel_module_state(m);
+    struct net *net = accel_module_state(k->model);
     double *x = rig_random(n, c->type, 2), *w = rig_random(nw, c->type, 1);
     double *b = rig_random(c->vocab, c->type, 1);
     int32_t *target = malloc((size_t)c->rows * sizeof(*target));
@@ -164,12 +164,12 @@ static void run(const struct row *c, struct graph *g, accel_module_t *m,
     in[0] = rig_tensor(g, x, 1, c->rows, c->cols);
     in[1] = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ 1, c->rows });
     memcpy(in[1]->data, target, (size_t)c->rows * sizeof(*target));
-    loss = accel_call(m, in, 2);
+    loss = accel_call(k->model, in, 2);
     if (!loss || accel_tensor_read(loss, &value, 1, NULL) ||
         graph_backward(g, loss, 1.0f, NULL))
         tap_diag("%s: %s", g->error.where, g->error.text);
     near(c, &value, &want.loss, 1, "loss");
-    compare(g, c, net, r, in[0], &want);
+    compare(c, net, r, in[0], &want);
     tap_is_int(r->faults, 0, "residency protocol");
     free(want.dx);
     free(want.dw);
@@ -184,30 +184,19 @@ static void test_row(const struct row *c)
 {
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
     const int64_t vocab = c->vocab;
-    struct backend *be = NULL;
-    struct units units = { 0 };
-    struct resident r;
-    struct graph g;
+    struct module_rig k;
     accel_module_t *m;
     struct net *net;
 
-    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, c->type, false, NULL))
-        return;
-    m = nn_module_new(&g, &net_class, NULL, "");
+    module_rig_open(&k, 2, c->type);
+    m = nn_module_new(&k.g, &net_class, NULL, "");
     net = accel_module_state(m);
     net->row = c;
     net->weight = accel_param(m, "weight", 2, (int64_t[]){ c->vocab, c->cols }, normal);
     net->bias = accel_param(m, "bias", 1, &vocab, normal);
-    if (!nn_units_build(m, false, NULL, &units, NULL) &&
-        !resident_open(&r, &units, c->type, 1)) {
-        g.residency = resident_residency(&r);
-        run(c, &g, m, &r);
-        resident_close(&r);
-    }
-    units_free(&units);
-    nn_module_free(m);
-    graph_close(&g);
-    backend_close(be);
+    module_rig_ready(&k, m, false);
+    run(c, &k);
+    module_rig_close(&k);
 }
 
 /* Settings that cannot be, and targets that are no class, by their place in the
@@ -218,21 +207,19 @@ static void test_misuse(void)
     enum { LONG = 8229, CLASSES = 5 };
     static const int64_t places[] = { 0, 4095, 4096, 8200, LONG - 1 };
     double *zero = calloc(LONG * CLASSES, sizeof(*zero));
-    struct backend *be = NULL;
     accel_tensor_t *x, *t;
-    struct graph g;
+    struct module_rig k;
     char text[80];
 
-    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
-        return;
+    module_rig_open(&k, 2, ACCEL_F32);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(places) + ACCEL_ARRAY_SIZE(smoothings);
          i++) {
         bool place = i < ACCEL_ARRAY_SIZE(places);
         accel_cross_entropy_t o = { .bytes = sizeof(o) };
 
-        graph_reset(&g);
-        x = rig_tensor(&g, zero, 1, LONG, CLASSES);
-        t = graph_tensor(&g, ACCEL_I32, 2, (int64_t[]){ 1, LONG });
+        graph_reset(&k.g);
+        x = rig_tensor(&k.g, zero, 1, LONG, CLASSES);
+        t = graph_tensor(&k.g, ACCEL_I32, 2, (int64_t[]){ 1, LONG });
         memset(t->data, 0, LONG * sizeof(int32_t));
         snprintf(text, sizeof(text), "label smoothing");
         if (place) {
@@ -242,12 +229,12 @@ static void test_misuse(void)
         } else {
             o.label_smoothing = smoothings[i - ACCEL_ARRAY_SIZE(places)];
         }
-        tap_ok(!accel_cross_entropy(x, NULL, NULL, t, &o) && strstr(g.error.text, text),
-               "%s", g.error.text);
+        tap_ok(!accel_cross_entropy(x, NULL, NULL, t, &o) &&
+                   strstr(k.g.error.text, text),
+               "%s", k.g.error.text);
     }
-    graph_reset(&g);
-    graph_close(&g);
-    backend_close(be);
+    graph_reset(&k.g);
+    module_rig_close(&k);
     free(zero);
 }
 
@@ -255,28 +242,25 @@ static void test_misuse(void)
 static void test_added(void)
 {
     const double zero[6] = { 0 }, twice[6] = { 2, 2, 2, 2, 2, 2 };
-    struct backend *be = NULL;
     accel_tensor_t *x, *t, *loss;
-    struct graph g;
+    struct module_rig k;
     float dx[6];
 
-    if (backend_cpu_open(&be, 1, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
-        return;
-    x = rig_tensor(&g, zero, 1, 2, 3);
-    t = graph_tensor(&g, ACCEL_I32, 2, (int64_t[]){ 1, 2 });
+    module_rig_open(&k, 1, ACCEL_F32);
+    x = rig_tensor(&k.g, zero, 1, 2, 3);
+    t = graph_tensor(&k.g, ACCEL_I32, 2, (int64_t[]){ 1, 2 });
     memset(t->data, 0, 2 * sizeof(int32_t));
     loss = accel_cross_entropy(x, NULL, NULL, t, NULL);
-    loss = accel_add(loss, rig_weigh(&g, x, twice));
-    tap_ok(loss && !graph_backward(&g, loss, 1.0f, NULL) &&
+    loss = accel_add(loss, rig_weigh(&k.g, x, twice));
+    tap_ok(loss && !graph_backward(&k.g, loss, 1.0f, NULL) &&
                !accel_tensor_read(x->grad, dx, 6, NULL) &&
                fabsf(dx[0] - (2 - 1 / 3.f)) < 1e-5f &&
                fabsf(dx[4] - (2 + 1 / 6.f)) < 1e-5f,
            "the gradient is added to another: %g, %g %s", (double)dx[0], (double)dx[4],
-           g.error.text);
+           k.g.error.text);
     loss = NULL;
-    graph_reset(&g);
-    graph_close(&g);
-    backend_close(be);
+    graph_reset(&k.g);
+    module_rig_close(&k);
 }
 
 /* A head of two units, and a bias alone. */
@@ -286,36 +270,26 @@ static void test_parameters(void)
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
     const int64_t three = 3;
     const double zero[4] = { 0 };
-    struct units units = { 0 };
     accel_tensor_t *x, *t, *weight, *bias;
-    struct backend *be = NULL;
     accel_module_t *m;
-    struct resident r;
-    struct graph g;
+    struct module_rig k;
 
-    if (backend_cpu_open(&be, 1, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
-        return;
-    m = nn_module_new(&g, &part, NULL, "");
+    module_rig_open(&k, 1, ACCEL_F32);
+    m = nn_module_new(&k.g, &part, NULL, "");
     weight = accel_param(m, "weight", 2, (int64_t[]){ 3, 2 }, normal);
-    bias = accel_param(nn_module_new(&g, &part, m, "a"), "bias", 1, &three, normal);
-    if (nn_units_build(m, true, NULL, &units, NULL) ||
-        resident_open(&r, &units, ACCEL_F32, 1))
-        return;
-    g.residency = resident_residency(&r);
+    bias = accel_param(nn_module_new(&k.g, &part, m, "a"), "bias", 1, &three, normal);
+    module_rig_ready(&k, m, true);
     for (int i = 0; i < 2; i++) {
-        x = rig_tensor(&g, zero, 1, 2, 2);
-        t = graph_tensor(&g, ACCEL_I32, 2, (int64_t[]){ 1, 2 });
+        x = rig_tensor(&k.g, zero, 1, 2, 2);
+        t = graph_tensor(&k.g, ACCEL_I32, 2, (int64_t[]){ 1, 2 });
         memset(t->data, 0, 2 * sizeof(int32_t));
-        tap_ok(!accel_cross_entropy(x, i ? NULL : weight, bias, t, NULL) &&
-                   strstr(g.error.text, i ? "a bias but no weight" : "different units"),
-               "%s", g.error.text);
-        graph_reset(&g);
+        tap_ok(
+            !accel_cross_entropy(x, i ? NULL : weight, bias, t, NULL) &&
+                strstr(k.g.error.text, i ? "a bias but no weight" : "different units"),
+            "%s", k.g.error.text);
+        graph_reset(&k.g);
     }
-    resident_close(&r);
-    units_free(&units);
-    nn_module_free(m);
-    graph_close(&g);
-    backend_close(be);
+    module_rig_close(&k);
 }
 
 int main(void)
