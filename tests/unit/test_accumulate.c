@@ -5,9 +5,6 @@
  * averaged, over steps and over ranks.
  */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "optim/accumulate.h"
 #include "optim/averages.h"

@@ -79,15 +79,13 @@ static accel_status_t open_run(struct program *p, accel_error_t *err)
 {
     accel_status_t st = run_net_open(&p->net, p->dir, 0.1f, err);
 
-    if (!st)
-        st = accel_register(p->net.run, "common", 1, ACCEL_STATE_COMMON, put_object,
-                            take_object, NULL, err);
-    if (!st)
-        st = accel_register(p->net.run, "own", 1, ACCEL_STATE_PER_RANK, put_object,
-                            take_object, NULL, err);
-    if (!st)
-        st = accel_on_save(p->net.run, look, NULL, err);
-    return st ? st : accel_on_load(p->net.run, look, NULL, err);
+    ACCEL_TRY(st, accel_register(p->net.run, "common", 1, ACCEL_STATE_COMMON,
+                                 put_object, take_object, NULL, err));
+    ACCEL_TRY(st, accel_register(p->net.run, "own", 1, ACCEL_STATE_PER_RANK, put_object,
+                                 take_object, NULL, err));
+    ACCEL_TRY(st, accel_on_save(p->net.run, look, NULL, err));
+    ACCEL_TRY(st, accel_on_load(p->net.run, look, NULL, err));
+    return st;
 }
 
 static accel_status_t prepare(struct program *p, accel_error_t *err)
@@ -348,11 +346,8 @@ static accel_status_t left_behind(struct program *p, accel_error_t *err)
                  "cd %s && rm -rf run node && cp -a kept/run kept/node .", root);
         return by_one(p, command, err);
     }
-    st = begin_prepared(p, err);
-    if (!st)
-        st = stage(p, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, begin_prepared(p, err));
+    ACCEL_CHECK(st, stage(p, err));
     p->net.run->status = ACCEL_EIO;
     accel_close(p->net.run, NULL);
     p->net = (struct net_run){ 0 };
@@ -380,20 +375,18 @@ static accel_status_t set_up(struct program *p, accel_error_t *err)
 /* What an earlier life has left. */
 static accel_status_t live_before(struct program *p, accel_error_t *err)
 {
-    accel_status_t st = open_run(p, err);
+    accel_status_t st = begin_prepared(p, err);
 
-    if (!st)
-        st = prepare(p, err);
-    if (!st)
-        st = save_state(p, err);
-    if (!st)
-        st = export_weights(p, err);
-    if (!st && now->resume)
-        st = save(p, err);
-    if (!st && p->net.run->boot.rank == 0)
-        st = accel_ckpt_note_value(p->net.run->ckpt_dir, p->net.run->progress.run_id,
-                                   "m", 0, 1, err);
-    return st ? st : close_run(p);
+    ACCEL_TRY(st, save_state(p, err));
+    ACCEL_TRY(st, export_weights(p, err));
+    if (now->resume)
+        ACCEL_TRY(st, save(p, err));
+    if (p->net.run && p->net.run->boot.rank == 0)
+        ACCEL_TRY(st,
+                  accel_ckpt_note_value(p->net.run->ckpt_dir,
+                                        p->net.run->progress.run_id, "m", 0, 1, err));
+    ACCEL_TRY(st, close_run(p));
+    return st;
 }
 
 /* The call; what begins a run begins another one each time. */

@@ -3,7 +3,6 @@
  * The arena under random allocation: blocks never overlap, keep their bytes, merge when
  * freed; counting mode places and counts exactly as the real one.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/device.h"

@@ -5,7 +5,6 @@
  * Scores are all 0, so that each key has the same weight, and an operand that is an
  * identity for some rows shows what became of each.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

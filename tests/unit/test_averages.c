@@ -71,21 +71,15 @@ static accel_status_t swap_around(accel_t *run, accel_module_t *net,
     char dir[160];
     accel_status_t st = ask(run, net, &out->says[0], err);
 
-    if (!st)
-        st = accel_ema_swap(run, 1, err);
-
     snprintf(dir, sizeof(dir), "%s-averaged", p->dir);
-    if (!st)
-        st = run_net_read(run, &out->averages, err);
-    if (!st)
-        st = accel_save_weights(run, dir, "float32", 1 << 20, err);
-    if (!st)
-        st = ask(run, net, &out->says[1], err);
-    if (!st)
-        st = accel_ema_swap(run, 0, err);
-    if (!st)
-        st = ask(run, net, &out->says[2], err);
-    return st ? st : run_net_read(run, &out->after, err);
+    ACCEL_TRY(st, accel_ema_swap(run, 1, err));
+    ACCEL_TRY(st, run_net_read(run, &out->averages, err));
+    ACCEL_TRY(st, accel_save_weights(run, dir, "float32", 1 << 20, err));
+    ACCEL_TRY(st, ask(run, net, &out->says[1], err));
+    ACCEL_TRY(st, accel_ema_swap(run, 0, err));
+    ACCEL_TRY(st, ask(run, net, &out->says[2], err));
+    ACCEL_TRY(st, run_net_read(run, &out->after, err));
+    return st;
 }
 
 static int rank_main(struct boot *b, void *arg)

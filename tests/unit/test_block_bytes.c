@@ -6,7 +6,6 @@
  * test_scaled, test_moments, test_fp8_blocks).
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL

@@ -3,7 +3,6 @@
  * Calls without a run, from inside of a forward, or with what is no loss: an error
  * each, never a crash. And a forward that brings values of its own.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

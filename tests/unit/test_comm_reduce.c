@@ -5,7 +5,6 @@
  * in any of them; and the slices in which ranks share the work.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
