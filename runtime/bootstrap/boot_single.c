@@ -13,10 +13,9 @@
 static accel_status_t single_exchange(struct boot *b, const void *mine, size_t bytes,
                                       struct boot_blobs *all_out, accel_error_t *err)
 {
-    accel_status_t st = boot_blobs_alloc(all_out, b->size, bytes, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, boot_blobs_alloc(all_out, b->size, bytes, err));
     if (bytes > 0)
         memcpy(all_out->data[0], mine, bytes);
     all_out->bytes[0] = bytes;

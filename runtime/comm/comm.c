@@ -99,10 +99,9 @@ accel_status_t comm_refuses(const struct comm *c, accel_error_t *err)
  * set by comm_expired, so that short calls need no clock. */
 accel_status_t comm_begin(struct comm *c, struct comm_args args, accel_error_t *err)
 {
-    accel_status_t st = comm_refuses(c, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, comm_refuses(c, err));
     c->args = args;
     c->seq++;
     c->deadline_ns = 0;
@@ -258,10 +257,9 @@ accel_status_t comm_barrier(struct comm *c, accel_error_t *err)
 {
     struct comm_args a = { .call = COMM_CALL_BARRIER, .dtype = ACCEL_U8 };
     accel_error_t own = { 0 };
-    accel_status_t st = comm_begin(c, a, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, comm_begin(c, a, err));
     return comm_end(c, c->ops->barrier(c, &own), &own, err);
 }
 

@@ -80,10 +80,9 @@ accel_status_t comm_open(struct comm **comm_out, struct boot *b,
     int timeout_ms = o && o->timeout_ms > 0 ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
     const struct comm_options none = { 0 };
     struct comm *c = NULL;
-    accel_status_t st = comm_new(&c, b, timeout_ms, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, comm_new(&c, b, timeout_ms, err));
     c->options = o ? o : &none;
     c->nodes_first = c->options->nodes_first;
     c->root = c->options->root ? c->options->root->root : NULL;

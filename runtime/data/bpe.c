@@ -167,11 +167,10 @@ accel_status_t bpe_add_token(struct bpe *b, const char *name, size_t len, int32_
                              const char *path, accel_error_t *err)
 {
     struct bpe_token *t = &b->token[id];
-    accel_status_t st = keep_text(b, len, err);
+    accel_status_t st;
     uint64_t at;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, keep_text(b, len, err));
     if (t->used || len == 0)
         return accel_fail_at(err, A0714, path, "copy or create the file again",
                              t->used ? "the vocabulary has id %d twice"
@@ -237,14 +236,13 @@ accel_status_t bpe_add_merge(struct bpe *b, const char *left, size_t left_len,
                              const char *right, size_t right_len, uint32_t rank,
                              const char *path, accel_error_t *err)
 {
-    accel_status_t st = keep_text(b, left_len + right_len, err);
+    accel_status_t st;
     char shown[2][SHOWN];
     uint8_t *scratch;
     int32_t x, y, both;
     size_t n;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, keep_text(b, left_len + right_len, err));
     scratch = b->text + b->text_bytes;
     x = part_of(b, scratch, left, left_len);
     y = part_of(b, scratch, right, right_len);

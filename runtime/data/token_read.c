@@ -96,10 +96,9 @@ accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
 static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *ids_out,
                                 int32_t *targets_out, accel_error_t *err)
 {
-    accel_status_t st = data_read(d, at, d->seq, ids_out, err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, data_read(d, at, d->seq, ids_out, err));
     memcpy(targets_out, ids_out + 1, ((size_t)d->seq - 1) * sizeof(*ids_out));
     return data_read(d, at + d->seq, 1, targets_out + d->seq - 1, err);
 }

@@ -85,10 +85,9 @@ static accel_status_t read_split(const struct json_reader *r, const json_t *j)
     const char *regex =
         json_string_value(json_object_get(json_object_get(j, "pattern"), "Regex"));
     bool invert;
-    accel_status_t st = read_flag(r, j, at, "invert", false, &invert);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, read_flag(r, j, at, "invert", false, &invert));
     if (!is_text(j, "behavior", "Isolated") || invert)
         return json_unsupported(r, at,
                                 "use a tokenizer that splits like GPT-2 or Llama-3",
@@ -340,10 +339,9 @@ accel_status_t tokenizer_read_json(struct accel_tokenizer *t, const char *path,
 {
     size_t n;
     char *text;
-    accel_status_t st = tokenizer_read_file(path, &text, &n, err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, tokenizer_read_file(path, &text, &n, err));
     st = tokenizer_parse_json(t, text, n, path, err);
     free(text);
     return st;

@@ -57,10 +57,9 @@ static bool is_tree_of(const accel_t *run, const accel_module_t *root)
 accel_status_t accel_model_add(accel_t *run, const char *name, accel_module_t *root,
                                accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_model_add", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_model_add", err));
     if (run->prepared)
         return bad_model(err, name, "added after the run was prepared");
     if (!name_possible(name))
@@ -162,11 +161,10 @@ static void pause_tree(accel_module_t *m, bool on)
 accel_status_t accel_model_freeze(accel_t *run, accel_module_t *root, int on,
                                   accel_error_t *err)
 {
-    accel_status_t st = run_ready(run, "accel_model_freeze", err);
+    accel_status_t st;
     const struct run_model *model;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_ready(run, "accel_model_freeze", err));
     st = models_given(run, root, "accel_model_freeze", &model, err);
     if (st == ACCEL_OK)
         pause_tree(root, on != 0);

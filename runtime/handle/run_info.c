@@ -15,12 +15,11 @@ accel_status_t accel_info(const accel_t *run, accel_info_t *info_out,
                           accel_error_t *err)
 {
     const struct sized *type = SIZED(accel_info_t, resumed);
-    accel_status_t st = run_given(run, "accel_info", err);
+    accel_status_t st;
     struct precision p;
     accel_info_t info;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_info", err));
     if (!info_out)
         return accel_fail(err, A0902, "pass the address of a struct accel_info",
                           "accel_info: info_out is NULL");
@@ -70,11 +69,10 @@ static uint64_t derive(uint64_t key, const char *name, int64_t index)
 accel_status_t accel_seed(const accel_t *run, const char *purpose, int64_t index,
                           unsigned flags, uint64_t *seed_out, accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_seed", err);
+    accel_status_t st;
     uint64_t seed;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_seed", err));
     if (!run->prepared)
         return accel_fail(err, A0901, "call accel_prepare first",
                           "accel_seed before accel_prepare");

@@ -232,10 +232,9 @@ static accel_status_t advance_dispatched(struct accel_loader *l, bool *got_out,
                                          accel_error_t *err)
 {
     struct loader_slot *s = NULL;
-    accel_status_t st = dispatch_step(l, reads(l) ? take_slot(l) : NULL, &s, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, dispatch_step(l, reads(l) ? take_slot(l) : NULL, &s, err));
     if (s->none || own_part(l, s).count == 0)
         return end_epoch(l, err);
     hand_out(l, s);

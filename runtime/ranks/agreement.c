@@ -64,10 +64,9 @@ static accel_status_t meet_call(accel_t *run, enum ranks_call call, accel_error_
 accel_status_t accel_barrier(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = ranks_ready(run, "accel_barrier", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_ready(run, "accel_barrier", err));
     st = meet_call(run, RANKS_BARRIER, &e);
     if (st != ACCEL_OK)
         return ranks_end(run, st, &e, err);
@@ -146,10 +145,9 @@ accel_status_t accel_give_up(accel_t *run, accel_status_t st, accel_error_t *err
 /* The others wait in the agreement that the first ones make at their end. */
 accel_status_t accel_first_begin(accel_t *run, int first, accel_error_t *err)
 {
-    accel_status_t st = run_outside(run, "accel_first_begin", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_outside(run, "accel_first_begin", err));
     if (run->ranks.in_first)
         return accel_fail(err, A0901, "call accel_first_end before",
                           "accel_first_begin inside of another one");
@@ -189,11 +187,10 @@ void accel_trigger_set(accel_t *run)
 accel_status_t accel_trigger_check(accel_t *run, int *set_out, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = ranks_ready(run, "accel_trigger_check", err);
+    accel_status_t st;
     int64_t any;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_ready(run, "accel_trigger_check", err));
     st = meet_call(run, RANKS_TRIGGER, &e);
     if (st != ACCEL_OK)
         return ranks_end(run, st, &e, err);

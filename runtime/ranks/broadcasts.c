@@ -67,10 +67,9 @@ accel_status_t accel_broadcast_array(accel_t *run, accel_array_t *values, int fr
 {
     accel_error_t e = { 0 };
     struct piece p;
-    accel_status_t st = ranks_ready(run, "accel_broadcast_array", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_ready(run, "accel_broadcast_array", err));
     st = piece_of_array(run, values, &p, &e);
     st = broadcast_begin(run, &p, from, st, &e);
     ACCEL_TRY(st, broadcast_piece(run, &p, from, &e));
@@ -125,10 +124,9 @@ accel_status_t accel_gather_bytes(accel_t *run, const void *mine, size_t bytes,
                                   void **all_out, size_t *sizes_out, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = ranks_ready(run, "accel_gather_bytes", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_ready(run, "accel_gather_bytes", err));
     if (!all_out || !sizes_out || (bytes > 0 && !mine))
         st = accel_fail(&e, A0941, "pass bytes, and where the results go",
                         "accel_gather_bytes: %s is NULL",
@@ -179,10 +177,9 @@ accel_status_t accel_broadcast_bytes(accel_t *run, const void *data, size_t byte
                                      accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = ranks_ready(run, "accel_broadcast_bytes", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_ready(run, "accel_broadcast_bytes", err));
     st = check_from(run, from, &e);
     if (st == ACCEL_OK && (!copy_out || !bytes_out))
         st = accel_fail(&e, A0941, "pass where the result goes",

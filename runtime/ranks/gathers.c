@@ -197,10 +197,9 @@ static accel_status_t gather_array(accel_t *run, enum ranks_call call,
 {
     struct gather g = { .call = call, .end = end, .to.array = all };
     accel_error_t e = { 0 };
-    accel_status_t st = ranks_ready(run, ranks_call_name(call), err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_ready(run, ranks_call_name(call), err));
     st = piece_of_array(run, mine, &g.mine, &e);
     ACCEL_TRY(st, ranks_room(all, &e));
     st = gather_rows(run, &g, st, &e);

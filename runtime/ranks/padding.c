@@ -156,10 +156,9 @@ accel_status_t accel_pad_across_ranks_array(accel_t *run, const accel_array_t *m
     struct ranks_result to = { .array = padded };
     accel_error_t e = { 0 };
     struct piece p;
-    accel_status_t st = ranks_ready(run, "accel_pad_across_ranks_array", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_ready(run, "accel_pad_across_ranks_array", err));
     st = piece_of_array(run, mine, &p, &e);
     ACCEL_TRY(st, ranks_room(padded, &e));
     st = pad_across(run, &p, &pad, st, &to, &e);

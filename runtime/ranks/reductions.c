@@ -273,10 +273,9 @@ accel_status_t accel_reduce_array(accel_t *run, accel_array_t *values,
     struct reduction r = { how, scale };
     accel_error_t e = { 0 };
     struct piece p;
-    accel_status_t st = ranks_ready(run, "accel_reduce_array", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ranks_ready(run, "accel_reduce_array", err));
     st = piece_of_array(run, values, &p, &e);
     st = reduce_begin(run, &p, &r, st, &e);
     ACCEL_TRY(st, reduce_host(run, &r, p.data, p.dtype, p.elems, &e));

@@ -150,10 +150,9 @@ accel_status_t topo_map(const struct topo_machine *m, const struct topo_rank *ra
                         int ranks, struct topo_place *place_out, accel_error_t *err)
 {
     int a, b;
-    accel_status_t st = topo_check_devices(rank, ranks, &a, &b, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, topo_check_devices(rank, ranks, &a, &b, err));
     for (int r = 0; r < ranks; r++) {
         memset(&place_out[r], 0, sizeof(place_out[r]));
         place_out[r].devices = rank[r].devices;

@@ -50,10 +50,9 @@ static accel_status_t event_file_open(void *user, const char *directory,
     struct event_file *f = user;
     char path[sizeof(f->track->directory) + 320], host[256] = "";
     struct timespec now;
-    accel_status_t st = track_make_directory(directory, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, track_make_directory(directory, err));
     gethostname(host, sizeof(host) - 1);
     snprintf(path, sizeof(path), "%s/" EVENT_FILE "%010lld.%s.%d", directory,
              next_number(directory), host, (int)getpid());

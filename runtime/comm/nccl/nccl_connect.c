@@ -27,11 +27,10 @@ static accel_status_t nccl_prepare_local(struct comm *c, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
     size_t words = c->size > NCCL_WORDS ? (size_t)c->size : NCCL_WORDS;
-    accel_status_t st = nccl_open(&n->api, err);
+    accel_status_t st;
     void *mem = NULL;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, nccl_open(&n->api, err));
     n->reached = n->be->host_alloc(n->be, QUEUE_COUNT * sizeof(*n->reached));
     if (!n->reached)
         return accel_fail_nomem(err, "communicator", QUEUE_COUNT * sizeof(*n->reached));

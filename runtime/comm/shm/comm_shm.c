@@ -477,10 +477,9 @@ static accel_status_t shm_alloc(struct comm *c, size_t bytes, void **mem_out,
     size_t huge = (size_t)2 * 1024 * 1024, align = bytes >= huge ? huge : 4096;
     size_t at = (m->heap_used + align - 1) / align * align;
     char want[32], have[32];
-    accel_status_t st = shm_arrive(c, SHM_IN_SLOT, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, shm_arrive(c, SHM_IN_SLOT, err));
     if (at > m->window_bytes || bytes > m->window_bytes - at)
         return accel_fail(
             err, A0512,

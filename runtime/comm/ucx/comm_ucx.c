@@ -237,10 +237,9 @@ static accel_status_t all_reduce_small(struct comm *c, void *buf, size_t bytes,
                                        accel_error_t *err)
 {
     struct ucx *u = c->impl;
-    accel_status_t st = ucx_room(c, bytes * (size_t)c->size, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, ucx_room(c, bytes * (size_t)c->size, err));
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, from = (c->rank - i + c->size) % c->size;
 

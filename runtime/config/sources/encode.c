@@ -230,10 +230,9 @@ accel_status_t config_decode(const char *text, struct config *cfg_out,
     struct config got;
     size_t body = 0;
     char *copy, *item, *rest;
-    accel_status_t st = check_frame(text, &body, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, check_frame(text, &body, err));
     copy = strndup(text + strlen(version), body - strlen(version));
     if (!copy)
         return accel_fail_nomem(err, "the resolved config", body);
