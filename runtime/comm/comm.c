@@ -40,12 +40,19 @@ accel_status_t comm_new(struct comm **comm_out, const struct boot *b, int timeou
 /* c->ops is NULL if no backend was opened; a backend's close frees c->impl. */
 void comm_close(struct comm *c)
 {
+    struct comm_block *block;
+
     if (!c)
         return;
     /* peers of a rank that gave up do not come to close */
     c->failed = c->failed || (c->root && c->root->failed);
     if (c->ops)
         c->ops->close(c);
+    while ((block = c->blocks)) {
+        c->blocks = block->next;
+        munmap(block->mem, block->bytes);
+        free(block);
+    }
     free(c->net_devices);
     free(c->asked);
     free(c->node_of);
@@ -68,14 +75,23 @@ const char *comm_backend(const struct comm *c)
     return c->ops->name;
 }
 
-accel_status_t comm_private_alloc(size_t bytes, void **mem_out, accel_error_t *err)
+accel_status_t comm_private_alloc(struct comm *c, size_t bytes, void **mem_out,
+                                  accel_error_t *err)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct comm_block *block = malloc(sizeof(*block));
+    void *p;
 
-    if (p == MAP_FAILED)
+    if (!block)
+        return accel_fail_nomem(err, "communication buffer", sizeof(*block));
+    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
+        free(block);
         return accel_fail_nomem(err, "communication buffer", bytes);
+    }
     madvise(p, bytes, MADV_HUGEPAGE); /* may fail: it is only a hint */
+    *block = (struct comm_block){ c->blocks, p, bytes };
+    c->blocks = block;
     *mem_out = p;
     return ACCEL_OK;
 }
@@ -161,10 +177,8 @@ accel_status_t comm_alloc(struct comm *c, enum backend_memory kind, size_t bytes
     accel_error_t own = { 0 };
     accel_status_t st;
 
-    st = check_size(bytes, ACCEL_U8, 2, err);
-    ACCEL_TRY(st, comm_begin(c, a, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, check_size(bytes, ACCEL_U8, 2, err));
+    ACCEL_CHECK(st, comm_begin(c, a, err));
     c->kind = kind;
     return comm_end(c, c->ops->alloc(c, bytes ? bytes : 1, mem_out, &own), &own, err);
 }
@@ -189,11 +203,10 @@ accel_status_t comm_all_gather(struct comm *c, void *buf, size_t elems, accel_dt
 {
     struct comm_args a = { .call = COMM_CALL_ALL_GATHER, .dtype = t, .elems = elems };
     accel_error_t own = { 0 };
-    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st;
 
-    ACCEL_TRY(st, comm_begin(c, a, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, check_size(elems, t, (size_t)c->size, err));
+    ACCEL_CHECK(st, comm_begin(c, a, err));
     return comm_end(c, c->ops->all_gather(c, buf, &own), &own, err);
 }
 
@@ -205,14 +218,13 @@ accel_status_t comm_reduce_scatter(struct comm *c, const void *in, float *out,
                            .dtype = t,
                            .elems = elems };
     accel_error_t own = { 0 };
-    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st;
 
-    if (st == ACCEL_OK && t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
-        st = accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
-                        "reduce_scatter does not support %s", accel_dtype_name(t));
-    ACCEL_TRY(st, comm_begin(c, a, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, check_size(elems, t, (size_t)c->size, err));
+    if (t != ACCEL_F32 && t != ACCEL_BF16 && !wire_is_scaled(t))
+        return accel_fail(err, A0506, "use float32, bfloat16, float16, e4m3 or e5m2",
+                          "reduce_scatter does not support %s", accel_dtype_name(t));
+    ACCEL_CHECK(st, comm_begin(c, a, err));
     st = c->ops->reduce_scatter(c, in, out, scale, accumulate, &own);
     return comm_end(c, st, &own, err);
 }
@@ -224,17 +236,15 @@ accel_status_t comm_all_reduce(struct comm *c, void *buf, size_t elems, accel_dt
         .call = COMM_CALL_ALL_REDUCE, .dtype = t, .op = op, .elems = elems
     };
     accel_error_t own = { 0 };
-    accel_status_t st = check_size(elems, t, (size_t)c->size, err);
+    accel_status_t st;
 
-    if (st == ACCEL_OK &&
-        ((t != ACCEL_F32 && t != ACCEL_BF16 && t != ACCEL_F64 && t != ACCEL_I64) ||
-         (unsigned)op > COMM_MIN))
-        st = accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
-                        "all_reduce does not support %s with operation %d",
-                        accel_dtype_name(t), (int)op);
-    ACCEL_TRY(st, comm_begin(c, a, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, check_size(elems, t, (size_t)c->size, err));
+    if ((t != ACCEL_F32 && t != ACCEL_BF16 && t != ACCEL_F64 && t != ACCEL_I64) ||
+        (unsigned)op > COMM_MIN)
+        return accel_fail(err, A0506, "use float32, bfloat16, float64 or int64",
+                          "all_reduce does not support %s with operation %d",
+                          accel_dtype_name(t), (int)op);
+    ACCEL_CHECK(st, comm_begin(c, a, err));
     return comm_end(c, c->ops->all_reduce(c, buf, &own), &own, err);
 }
 
@@ -245,11 +255,10 @@ accel_status_t comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
         .call = COMM_CALL_BROADCAST, .dtype = ACCEL_U8, .elems = bytes, .root = root
     };
     accel_error_t own = { 0 };
-    accel_status_t st = check_root(c, root, err);
+    accel_status_t st;
 
-    ACCEL_TRY(st, comm_begin(c, a, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, check_root(c, root, err));
+    ACCEL_CHECK(st, comm_begin(c, a, err));
     return comm_end(c, c->ops->broadcast(c, buf, &own), &own, err);
 }
 
@@ -270,14 +279,13 @@ accel_status_t comm_gather(struct comm *c, const void *mine, size_t bytes, int r
         .call = COMM_CALL_GATHER, .dtype = ACCEL_U8, .elems = bytes, .root = root
     };
     accel_error_t own = { 0 };
-    accel_status_t st = check_root(c, root, err);
+    accel_status_t st;
 
-    if (st == ACCEL_OK && c->rank == root && (!all_out || !sizes_out))
-        st = accel_fail(err, A0506, "pass both on the root",
-                        "gather: all or sizes is NULL on the root");
-    ACCEL_TRY(st, comm_begin(c, a, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, check_root(c, root, err));
+    if (c->rank == root && (!all_out || !sizes_out))
+        return accel_fail(err, A0506, "pass both on the root",
+                          "gather: all or sizes is NULL on the root");
+    ACCEL_CHECK(st, comm_begin(c, a, err));
     if (all_out)
         *all_out = NULL;
     return comm_end(c, c->ops->gather(c, mine, all_out, sizes_out, &own), &own, err);

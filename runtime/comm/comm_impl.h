@@ -47,6 +47,13 @@ struct comm_reason {
     accel_error_t error;
 };
 
+/* An allocation of comm_private_alloc: an anonymous mapping, unmapped at close. */
+struct comm_block {
+    struct comm_block *next;
+    void *mem;
+    size_t bytes;
+};
+
 /* The functions find the arguments that all ranks share in c->args. */
 struct comm_ops {
     const char *name;
@@ -81,7 +88,8 @@ struct comm_ops {
 
 struct comm {
     const struct comm_ops *ops;
-    void *impl; /* the backend's own state */
+    void *impl;                /* the backend's own state */
+    struct comm_block *blocks; /* of comm_private_alloc */
     int rank, size;
     int64_t timeout_ns;       /* per call */
     int64_t deadline_ns;      /* of the running call; 0 until a wait becomes long */
@@ -154,7 +162,9 @@ accel_status_t comm_fail_peer(struct comm *c, int peer, const char *what,
 /* "rank 1 called reduce_scatter of 40 float32, rank 0 all_gather of 32 float32" */
 accel_status_t comm_fail_differs(struct comm *c, int peer,
                                  const struct comm_args *theirs, accel_error_t *err);
-/* Anonymous zeroed memory for backends without windows; huge pages are requested. */
-accel_status_t comm_private_alloc(size_t bytes, void **mem_out, accel_error_t *err);
+/* The alloc of backends without windows, not collective in fact: anonymous zeroed
+ * memory; huge pages are requested. */
+accel_status_t comm_private_alloc(struct comm *c, size_t bytes, void **mem_out,
+                                  accel_error_t *err);
 
 #endif

@@ -5,37 +5,9 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "comm/comm_impl.h"
 #include "comm/reduce.h"
-
-/* An allocation of comm_alloc; a list at c->impl, unmapped at close. */
-struct self_block {
-    struct self_block *next;
-    void *mem;
-    size_t bytes;
-};
-
-static accel_status_t self_alloc(struct comm *c, size_t bytes, void **mem_out,
-                                 accel_error_t *err)
-{
-    struct self_block *block = malloc(sizeof(*block));
-    accel_status_t st;
-
-    if (!block)
-        return accel_fail_nomem(err, "communication buffer", sizeof(*block));
-    st = comm_private_alloc(bytes, &block->mem, err);
-    if (st != ACCEL_OK) {
-        free(block);
-        return st;
-    }
-    block->bytes = bytes;
-    block->next = c->impl;
-    c->impl = block;
-    *mem_out = block->mem;
-    return ACCEL_OK;
-}
 
 /* all_gather and broadcast: in place, and nobody to exchange with. */
 static accel_status_t self_buf(struct comm *c, void *buf, accel_error_t *err)
@@ -86,34 +58,23 @@ static accel_status_t self_gather(struct comm *c, const void *mine, void **all_o
     return ACCEL_OK;
 }
 
-/* There is no peer to tell. */
-static void self_fail(struct comm *c)
+/* There is no peer to tell, and no state to free. */
+static void self_end(struct comm *c)
 {
     (void)c;
 }
 
-static void self_close(struct comm *c)
-{
-    while (c->impl) {
-        struct self_block *block = c->impl;
-
-        c->impl = block->next;
-        munmap(block->mem, block->bytes);
-        free(block);
-    }
-}
-
 static const struct comm_ops self_ops = {
     .name = "self",
-    .alloc = self_alloc,
+    .alloc = comm_private_alloc,
     .all_gather = self_buf,
     .reduce_scatter = self_reduce_scatter,
     .all_reduce = self_all_reduce,
     .broadcast = self_buf,
     .barrier = self_barrier,
     .gather = self_gather,
-    .fail = self_fail,
-    .close = self_close,
+    .fail = self_end,
+    .close = self_end,
 };
 
 accel_status_t comm_self_open(struct comm *c, accel_error_t *err)

@@ -42,13 +42,6 @@ void comm_abandon(struct comm *c, const accel_error_t *why)
         comm_tell(c, why);
 }
 
-/* The texts come from another process. */
-static void end_texts(accel_error_t *e)
-{
-    e->where[sizeof(e->where) - 1] = e->text[sizeof(e->text) - 1] =
-        e->hint[sizeof(e->hint) - 1] = '\0';
-}
-
 accel_status_t comm_hear(struct comm *c, accel_status_t st, accel_error_t *err)
 {
     struct comm *root = c->root;
@@ -57,7 +50,7 @@ accel_status_t comm_hear(struct comm *c, accel_status_t st, accel_error_t *err)
     if (!root || !root->ops->hear)
         return st;
     if (!root->heard_ns && root->ops->hear(root, &root->heard)) {
-        end_texts(&root->heard.error);
+        error_end_texts(&root->heard.error);
         root->heard_ns = clock_ns();
     }
     if (!root->heard_ns || (st == ACCEL_OK && clock_ns() - root->heard_ns < HEAR_NS))

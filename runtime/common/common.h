@@ -75,6 +75,8 @@ static inline enum message message_of(const accel_error_t *err)
 accel_status_t accel_fail_from(accel_error_t *err, const accel_error_t *cause,
                                const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* An error that came from another process: its texts end within their arrays. */
+void error_end_texts(accel_error_t *err);
 /* "error[A0101]", or "error" for number 0, into buf; returns buf. */
 const char *message_tag(int number, char *buf, size_t len);
 /* Out of memory while allocating `bytes` for `what`. */

@@ -44,25 +44,24 @@ static const struct {
                          "automatically" },
 };
 
+static bool is_status(accel_status_t status)
+{
+    return (size_t)status < ACCEL_ARRAY_SIZE(status_table);
+}
+
 int accel_exit_code(accel_status_t status)
 {
-    if ((size_t)status >= ACCEL_ARRAY_SIZE(status_table))
-        return 70;
-    return status_table[status].exit_code;
+    return is_status(status) ? status_table[status].exit_code : 70;
 }
 
 const char *accel_status_name(accel_status_t status)
 {
-    if ((size_t)status >= ACCEL_ARRAY_SIZE(status_table))
-        return "ACCEL_UNKNOWN";
-    return status_table[status].name;
+    return is_status(status) ? status_table[status].name : "ACCEL_UNKNOWN";
 }
 
 const char *status_meaning(accel_status_t status)
 {
-    if ((size_t)status >= ACCEL_ARRAY_SIZE(status_table))
-        return NULL;
-    return status_table[status].meaning;
+    return is_status(status) ? status_table[status].meaning : NULL;
 }
 
 const char *accel_version(void)
@@ -182,6 +181,12 @@ accel_status_t accel_fail_nomem(accel_error_t *err, const char *what, size_t byt
     return accel_fail(err, A0001, "use more ranks, a smaller model or a smaller batch",
                       "out of memory: %s needs %s", what,
                       format_bytes((double)bytes, size, sizeof(size)));
+}
+
+void error_end_texts(accel_error_t *err)
+{
+    err->where[sizeof(err->where) - 1] = err->text[sizeof(err->text) - 1] =
+        err->hint[sizeof(err->hint) - 1] = '\0';
 }
 
 /* For programs: an error without a code of the table, so number 0. */

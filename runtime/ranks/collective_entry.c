@@ -36,8 +36,7 @@ static void put_rank(accel_error_t *e, int from)
 {
     char text[sizeof(e->text)];
 
-    e->where[sizeof(e->where) - 1] = e->text[sizeof(e->text) - 1] =
-        e->hint[sizeof(e->hint) - 1] = '\0';
+    error_end_texts(e);
     /* A text of full length is cut at its end. */
     snprintf(text, sizeof(text), "rank %d: %.700s", from,
              e->text[0] ? e->text : "failed without a message");

@@ -162,13 +162,12 @@ static accel_status_t nccl_barrier(struct comm *c, accel_error_t *err)
     pair[0] = (int64_t)n->agreed;
     pair[1] = (int64_t)~n->agreed;
     n->be->from_host(n->be, n->words, pair, sizeof(pair));
-    st = nccl_put_call(c,
-                       n->api.all_reduce(n->words, n->words, NCCL_WORDS, NCCL_INT64,
-                                         NCCL_MAX, n->comm, nccl_stream(n)),
-                       "ncclAllReduce", err);
-    ACCEL_TRY(st, n->be->sync(n->be, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(
+        st, nccl_put_call(c,
+                          n->api.all_reduce(n->words, n->words, NCCL_WORDS, NCCL_INT64,
+                                            NCCL_MAX, n->comm, nccl_stream(n)),
+                          "ncclAllReduce", err));
+    ACCEL_CHECK(st, n->be->sync(n->be, err));
     n->be->to_host_bytes(n->be, pair, n->words, sizeof(pair));
     if (pair[0] != ~pair[1])
         return accel_fail(err, A0503,

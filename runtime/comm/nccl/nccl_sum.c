@@ -24,10 +24,8 @@ static accel_status_t nccl_grow_scratch(struct nccl_state *n, size_t bytes,
     accel_status_t st;
 
     /* The old workspace may still be in use on the device, so it stays until close. */
-    st = n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err);
-    ACCEL_TRY(st, nccl_keep_block(n, mem, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, n->be->alloc(n->be, MEMORY_REDUCE, most, &mem, err));
+    ACCEL_CHECK(st, nccl_keep_block(n, mem, err));
     n->scratch = mem;
     n->scratch_bytes = most;
     return ACCEL_OK;

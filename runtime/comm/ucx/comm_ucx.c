@@ -8,7 +8,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "comm/reduce.h"
 #include "comm/ucx/ucx.h"
@@ -331,34 +330,11 @@ static accel_status_t ucx_gather(struct comm *c, const void *mine, void **all_ou
     return ucx_wait(c, err);
 }
 
-/* ---- memory ---------------------------------------------------------------------- */
-
-/* Not collective in fact: there are no windows, so plain memory will do. It is kept in
- * a list and unmapped at close. */
-static accel_status_t ucx_alloc(struct comm *c, size_t bytes, void **mem_out,
-                                accel_error_t *err)
-{
-    struct ucx *u = c->impl;
-    struct ucx_block *block = calloc(1, sizeof(*block));
-    accel_status_t st;
-
-    if (!block)
-        return accel_fail_nomem(err, "communication buffer", sizeof(*block));
-    st = comm_private_alloc(bytes, &block->mem, err);
-    if (st != ACCEL_OK) {
-        free(block);
-        return st;
-    }
-    block->bytes = bytes;
-    block->next = u->blocks;
-    u->blocks = block;
-    *mem_out = block->mem;
-    return ACCEL_OK;
-}
+/* ---- life ------------------------------------------------------------------------- */
 
 static const struct comm_ops ucx_ops = {
     .name = "ucx",
-    .alloc = ucx_alloc,
+    .alloc = comm_private_alloc,
     .all_gather = ucx_all_gather,
     .reduce_scatter = ucx_reduce_scatter,
     .all_reduce = ucx_all_reduce,

@@ -20,13 +20,6 @@
 #define UCX_STEPS 4095  /* messages from one rank to another in one call */
 #define UCX_RANKS 65536 /* ranks at most: the sender's field of the tag */
 
-/* An allocation of comm_alloc: an anonymous mapping, unmapped at close. */
-struct ucx_block {
-    struct ucx_block *next;
-    void *mem;
-    size_t bytes;
-};
-
 /* A message in flight. */
 struct ucx_op {
     void *request; /* UCX's handle; NULL: finished, or never needed one */
@@ -69,7 +62,6 @@ struct ucx {
     size_t *begin; /* [size + 1] scratch: where the ranks' slices begin */
     char *room;    /* workspace for data that arrives to be reduced */
     size_t room_bytes;
-    struct ucx_block *blocks;       /* of comm_alloc */
     struct ucx_greeting *greetings; /* [size] of the running call */
     struct ucx_nodes nodes;
     struct comm_reason said;   /* what this rank has told, until it is sent */

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "comm/ucx/ucx.h"
@@ -707,13 +706,6 @@ void ucx_close(struct comm *c)
     }
     if (u->context)
         ucp_cleanup(u->context);
-    while (u->blocks) {
-        struct ucx_block *block = u->blocks;
-
-        u->blocks = block->next;
-        munmap(block->mem, block->bytes);
-        free(block);
-    }
     free(u->ops);
     free(u->room);
     free(u->begin);
