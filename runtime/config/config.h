@@ -446,6 +446,8 @@ void config_value_text(const struct config *cfg, const struct config_key *key,
 /* The same by name; returns buf. Empty for a name that is no key. */
 const char *config_get(const struct config *cfg, const char *name, char *buf,
                        size_t len);
+/* Is that text `word`, such as "true"? */
+bool config_is(const struct config *cfg, const char *name, const char *word);
 /* The same as a number; 0 when it is not given, or is a word such as "auto". */
 int64_t config_get_int(const struct config *cfg, const char *name);
 double config_get_number(const struct config *cfg, const char *name);

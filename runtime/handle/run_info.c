@@ -113,9 +113,6 @@ int accel_is_main(const accel_t *run)
 /* fsdp_offload_params; where the CPU computes there is nothing to do. */
 bool run_offloads(const accel_t *run)
 {
-    char text[16];
-
     return run->backend->device && run->config.distributed_type == DIST_FSDP &&
-           strcmp(config_get(&run->config, "fsdp_offload_params", text, sizeof(text)),
-                  "true") == 0;
+           config_is(&run->config, "fsdp_offload_params", "true");
 }

@@ -76,14 +76,6 @@ bool plan_layout_at(int i, int world, int local_size, struct plan_layout *layout
     return false;
 }
 
-/* Has the key this value, or this default? */
-static bool is(const struct config *c, const char *key, const char *word)
-{
-    char text[64];
-
-    return strcmp(config_get(c, key, text, sizeof(text)), word) == 0;
-}
-
 /* A size of the config; what is not positive counts as 1. */
 static int key_number(const struct config *c, const char *key)
 {
@@ -102,9 +94,9 @@ static const struct scheme *fsdp_scheme(const struct config *c)
     char text[64];
     const char *word = config_get(c, "fsdp_sharding_strategy", text, sizeof(text));
 
-    if (is(c, "fsdp_version", "2"))
-        word = is(c, "fsdp_reshard_after_forward", "false") ? "SHARD_GRAD_OP"
-                                                            : "FULL_SHARD";
+    if (config_is(c, "fsdp_version", "2"))
+        word = config_is(c, "fsdp_reshard_after_forward", "false") ? "SHARD_GRAD_OP"
+                                                                   : "FULL_SHARD";
     else if (word[0] >= '1' && word[0] <= '5' && !word[1])
         word = by_number[word[0] - '1'];
     return scheme_find(word) ? scheme_find(word) : scheme_find("FULL_SHARD");
@@ -120,17 +112,17 @@ static const struct scheme *deepspeed_scheme(const struct config *c,
     char text[32];
     int stage = atoi(config_get(c, "zero_stage", text, sizeof(text)));
 
-    l->offload_optimizer = !is(c, "offload_optimizer_device", "none") &&
-                           !is(c, "offload_optimizer_device", "");
-    l->offload_params = stage == 3 && !is(c, "offload_param_device", "none") &&
-                        !is(c, "offload_param_device", "");
+    l->offload_optimizer = !config_is(c, "offload_optimizer_device", "none") &&
+                           !config_is(c, "offload_optimizer_device", "");
+    l->offload_params = stage == 3 && !config_is(c, "offload_param_device", "none") &&
+                        !config_is(c, "offload_param_device", "");
     return scheme_find(stages[stage >= 0 && stage <= 3 ? stage : 2]);
 }
 
 /* The axes that divide the ranks besides data parallelism. */
 static void mesh_of(const struct config *c, struct plan_layout *l)
 {
-    bool megatron = is(c, "distributed_type", "MEGATRON_LM");
+    bool megatron = config_is(c, "distributed_type", "MEGATRON_LM");
 
     l->tp = key_number(c, megatron ? "megatron_lm_tp_degree"
                                    : "parallelism_config_tp_size");
@@ -184,20 +176,20 @@ accel_status_t plan_layout_of(const struct config *c, int world, int local_size,
 {
     struct plan_layout l = { 0 };
     const struct scheme *s = scheme_find("NO_SHARD");
-    bool fsdp = is(c, "distributed_type", "FSDP");
+    bool fsdp = config_is(c, "distributed_type", "FSDP");
     accel_status_t st;
 
     if (fsdp) {
         s = fsdp_scheme(c);
-        l.offload_params = is(c, "fsdp_offload_params", "true");
-    } else if (is(c, "distributed_type", "DEEPSPEED")) {
+        l.offload_params = config_is(c, "fsdp_offload_params", "true");
+    } else if (config_is(c, "distributed_type", "DEEPSPEED")) {
         s = deepspeed_scheme(c, &l);
-    } else if (is(c, "distributed_type", "MEGATRON_LM")) {
+    } else if (config_is(c, "distributed_type", "MEGATRON_LM")) {
         if (key_number(c, "megatron_lm_pp_degree") > 1)
             return accel_fail(err, A0071,
                               "set megatron_lm_pp_degree: 1 to plan the rest",
                               "pipeline stages cannot be planned");
-        if (is(c, "megatron_lm_use_distributed_optimizer", "true"))
+        if (config_is(c, "megatron_lm_use_distributed_optimizer", "true"))
             s = scheme_find("ZeRO-1");
     }
     apply(&l, s);

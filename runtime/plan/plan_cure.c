@@ -119,15 +119,12 @@ static bool more_ranks(const struct plan_input *in, struct remedy *r)
 /* The key that cuts all state, in the words of the config's engine. */
 static const char *shard_words(const struct config *c)
 {
-    char text[8];
-
     if (c->distributed_type == DIST_DEEPSPEED)
         return "zero_stage: 3";
     if (c->distributed_type != DIST_FSDP)
         return "distributed_type: FSDP";
-    return strcmp(config_get(c, "fsdp_version", text, sizeof(text)), "2")
-               ? "fsdp_sharding_strategy: FULL_SHARD"
-               : "fsdp_reshard_after_forward: true";
+    return config_is(c, "fsdp_version", "2") ? "fsdp_reshard_after_forward: true"
+                                             : "fsdp_sharding_strategy: FULL_SHARD";
 }
 
 /* Appends a remedy; one that does not fit the text is left out, since half a sentence

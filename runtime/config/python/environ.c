@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "config/python/environ.h"
+#include "config/read/document.h"
 
 /* When a row applies: all of its bits must hold for the config. */
 enum condition {
@@ -243,22 +243,10 @@ struct writer {
     char *text;
 };
 
-/* Is word[n] true to Accelerate's str_to_bool? Any case. */
-static bool is_true(const char *word, size_t n)
-{
-    static const char *const words[] = { "true", "yes", "on", "y", "t", "1" };
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(words); i++)
-        if (strlen(words[i]) == n && !strncasecmp(words[i], word, n))
-            return true;
-    return false;
-}
-
 /* These two overwrite w->text. */
 static bool key_true(const struct writer *w, const char *key)
 {
-    config_get(w->cfg, key, w->text, CONFIG_GIVEN_BYTES);
-    return is_true(w->text, strlen(w->text));
+    return word_truth(config_get(w->cfg, key, w->text, CONFIG_GIVEN_BYTES)) == 1;
 }
 
 static long key_long(const struct writer *w, const char *key)
@@ -292,9 +280,7 @@ static unsigned conditions(const struct writer *w)
         c |= CPU;
     c |= deepspeed ? DEEPSPEED : ENGINE;
     c |= is_type(w, "FSDP") ? FSDP : is_type(w, "MEGATRON_LM") ? MEGATRON : 0;
-    if (!strcmp(config_get(w->cfg, "mixed_precision", w->text, CONFIG_GIVEN_BYTES),
-                "fp8"))
-        c |= FP8;
+    c |= w->cfg->mixed_precision == PRECISION_FP8 ? FP8 : 0;
     if (!simple && config_section_given(w->cfg, mesh_section)) {
         c |= MESH;
         c |= key_long(w, "parallelism_config_cp_size") > 1 ? MESH_CP : 0;
@@ -310,14 +296,18 @@ static unsigned conditions(const struct writer *w)
 static bool truth_at(const char *list, int n)
 {
     static const char between[] = " ,[]()'\"";
+    char word[8]; /* longer than any word of truth */
 
     for (;; n--) {
+        size_t length;
+
         list += strspn(list, between);
-        if (!*list)
-            return false;
-        if (n == 0)
-            return is_true(list, strcspn(list, between));
-        list += strcspn(list, between);
+        length = strcspn(list, between);
+        if (n == 0 || !*list) {
+            snprintf(word, sizeof(word), "%.*s", (int)length, list);
+            return word_truth(word) == 1;
+        }
+        list += length;
     }
 }
 
@@ -379,7 +369,7 @@ static const char *key_value(const struct writer *w, const struct rule *r)
     else
         return NULL;
     if (r->form == PYTHON || r->form == BIT)
-        return truth_form(r->form, is_true(text, strlen(text)));
+        return truth_form(r->form, word_truth(text) == 1);
     if (r->form == UPPER)
         for (char *c = text; *c; c++)
             *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;

@@ -70,14 +70,21 @@ static bool is_variable_word(const char *s)
     return true;
 }
 
+/* The length of the prefix of the list with which the name begins; 0: none. */
+static size_t prefix_of(const char *name)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+            return strlen(prefixes[i]);
+    return 0;
+}
+
 bool environ_name_allowed(const char *name)
 {
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++) {
-        size_t n = strlen(prefixes[i]);
+    const size_t n = prefix_of(name);
 
-        if (!strncmp(name, prefixes[i], n))
-            return name[n] && is_variable_word(name);
-    }
+    if (n)
+        return name[n] && is_variable_word(name);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(names); i++)
         if (!strcmp(name, names[i]))
             return true;
@@ -177,15 +184,6 @@ void environ_apply_place(const struct environ_ops *ops, const struct task_place 
 
 /* ---- what was kept --------------------------------------------------------------- */
 
-/* Does the config decide this value? The others come from the step. */
-static bool from_config(const char *name)
-{
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(prefixes); i++)
-        if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
-            return true;
-    return false;
-}
-
 /* Appends at most SHOWN bytes of a value. Control characters could break or colour the
  * line of the message. */
 static void append_shown(struct strbuf *b, const char *value)
@@ -219,7 +217,8 @@ void environ_note_kept(struct strbuf *b, const char *name, const char *value, bo
         return;
     strbuf_printf(b, " %s=", name);
     append_shown(b, users);
-    if (task || !from_config(name))
+    /* The config decides values with such a prefix; the others come from the step. */
+    if (task || !prefix_of(name))
         return;
     strbuf_append(b, " (the config says ", 18);
     append_shown(b, value);

@@ -114,30 +114,22 @@ static void number_text(double v, char *buf, size_t len)
         text_format(buf, len, "%.17g", v);
 }
 
-/* Checks against the bounds of the row; stores the value if `store`. */
-static enum value_result set_int(struct config *cfg, const struct config_key *key,
-                                 const char *text, bool store)
-{
-    int64_t v;
-    enum value_result res = parse_int(text, &v);
-
-    if (res == VALUE_OK && ((double)v < key->min || (double)v > key->max))
-        res = VALUE_RANGE;
-    if (res == VALUE_OK && store)
-        memcpy((char *)cfg + key->offset, &v, sizeof(v));
-    return res;
-}
-
-/* The same for a number. */
+/* Checks a number of either type against the bounds of the row; stores it if `store`. */
 static enum value_result set_number(struct config *cfg, const struct config_key *key,
                                     const char *text, bool store)
 {
-    double v;
-    enum value_result res = parse_number(text, &v);
+    const bool whole = key->type == TYPE_INT;
+    int64_t i = 0;
+    double v = 0;
+    enum value_result res = whole ? parse_int(text, &i) : parse_number(text, &v);
 
+    if (whole)
+        v = (double)i;
     if (res == VALUE_OK && (v < key->min || v > key->max))
         res = VALUE_RANGE;
-    if (res == VALUE_OK && store)
+    if (res == VALUE_OK && store && whole)
+        memcpy((char *)cfg + key->offset, &i, sizeof(i));
+    else if (res == VALUE_OK && store)
         memcpy((char *)cfg + key->offset, &v, sizeof(v));
     return res;
 }
@@ -198,7 +190,6 @@ static enum value_result value_set_field(struct config *cfg,
             *(bool *)field = word == 1;
         return word < 0 ? VALUE_TYPE : VALUE_OK;
     case TYPE_INT:
-        return set_int(cfg, key, text, store);
     case TYPE_NUMBER:
         return set_number(cfg, key, text, store);
     case TYPE_ENUM:
@@ -304,6 +295,14 @@ const char *config_get(const struct config *cfg, const char *name, char *buf,
     if (row >= 0)
         config_value_text(cfg, &config_schema(&n)[row], buf, len);
     return buf;
+}
+
+/* No word that is asked for is longer than the buffer. */
+bool config_is(const struct config *cfg, const char *name, const char *word)
+{
+    char text[64];
+
+    return !strcmp(config_get(cfg, name, text, sizeof(text)), word);
 }
 
 /* The inverse of value_set_field. */

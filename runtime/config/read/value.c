@@ -316,37 +316,37 @@ static void refuse_key(struct validator *v, const struct config_key *k,
     report_add(v->report, A0105, key->at, hint, "'%s' is refused", k->name);
 }
 
+/* Appends "true" or "false" to the list in buf, or "?" for what is neither. */
+static void add_truth(char *buf, size_t len, int truth)
+{
+    const size_t used = strlen(buf);
+
+    snprintf(buf + used, len - used, "%s%s", used ? "," : "",
+             truth < 0 ? "?"
+             : truth   ? "true"
+                       : "false");
+}
+
 /* Writes "(True, False, False)" or the list [true, false, false] as "true,false,false".
  * Anything else becomes text that the row refuses. */
 static void bools_text(const struct yaml_tree *t, const struct yaml_node *val,
                        char *buf, size_t len)
 {
-    size_t used = 0;
-    char word[16], copy[64], *rest, *item;
+    char copy[64], *rest, *item;
 
     buf[0] = '\0';
     if (val->kind == NODE_LIST) {
-        for (int i = val->first; i >= 0 && used < len; i = t->node[i].next) {
+        for (int i = val->first; i >= 0; i = t->node[i].next) {
             const struct yaml_node *n = &t->node[i];
-            int truth = n->kind == NODE_SCALAR ? word_truth(n->text) : -1;
 
-            used += (size_t)snprintf(buf + used, len - used, "%s%s",
-                                     i == val->first ? "" : ",",
-                                     truth < 0 ? "?"
-                                     : truth   ? "true"
-                                               : "false");
+            add_truth(buf, len, n->kind == NODE_SCALAR ? word_truth(n->text) : -1);
         }
         return;
     }
     snprintf(copy, sizeof(copy), "%s", val->text);
-    for (item = strtok_r(copy, "(), ", &rest); item && used < len;
-         item = strtok_r(NULL, "(), ", &rest)) {
-        snprintf(word, sizeof(word), "%s", item);
-        used += (size_t)snprintf(buf + used, len - used, "%s%s", used ? "," : "",
-                                 word_truth(word) < 0   ? "?"
-                                 : word_truth(word) > 0 ? "true"
-                                                        : "false");
-    }
+    for (item = strtok_r(copy, "(), ", &rest); item;
+         item = strtok_r(NULL, "(), ", &rest))
+        add_truth(buf, len, word_truth(item));
 }
 
 /* A list has no text for messages: it is called "this". */

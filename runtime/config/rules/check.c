@@ -92,10 +92,9 @@ static void take_fp16(struct validator *v)
     int row = config_row("mixed_precision");
     bool by_program = v->cfg->origin[row] == ORIGIN_PROGRAM &&
                       v->cfg->origin[config_row("fp16")] > ORIGIN_PROGRAM;
-    char text[16];
 
     if ((config_is_given(v->cfg, "mixed_precision") && !by_program) ||
-        strcmp(config_get(v->cfg, "fp16", text, sizeof(text)), "true") != 0 ||
+        !config_is(v->cfg, "fp16", "true") ||
         lock_refuses(v, (size_t)row, "fp16", place_of(v, "fp16", TOP_LEVEL)))
         return;
     v->cfg->mixed_precision = PRECISION_FP16;
@@ -107,11 +106,9 @@ static void take_fp16(struct validator *v)
 static void take_mxfp8(struct validator *v)
 {
     static const char implied[] = "fp8_recipe", name[] = "fp8_use_mxfp8_block_scaling";
-    char text[16];
 
     if (config_is_given(v->cfg, implied) || config_fp8_is_ao(v->cfg) ||
-        config_fp8_is_msamp(v->cfg) ||
-        strcmp(config_get(v->cfg, name, text, sizeof(text)), "true") != 0 ||
+        config_fp8_is_msamp(v->cfg) || !config_is(v->cfg, name, "true") ||
         lock_refuses(v, (size_t)config_row(implied), name,
                      place_of(v, name, FP8_CONFIG)))
         return;

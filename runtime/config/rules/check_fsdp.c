@@ -8,14 +8,6 @@
 
 #include "config/read/validate.h"
 
-/* Is the truth-valued key `name` true, given or by default? */
-static bool is_on(struct validator *v, const char *name)
-{
-    char text[16];
-
-    return !strcmp(config_get(v->cfg, name, text, sizeof(text)), "true");
-}
-
 /* Adds a note when a key is given that this version ignores. */
 static void note_version(struct validator *v, const char *name, int version,
                          const char *cure)
@@ -45,7 +37,7 @@ static void check_version1(struct validator *v)
     check_loading(v);
     note_version(v, "fsdp_reshard_after_forward", 1,
                  "version 1 uses fsdp_sharding_strategy");
-    if (is_on(v, "fsdp_activation_checkpointing_offload"))
+    if (config_is(v->cfg, "fsdp_activation_checkpointing_offload", "true"))
         report_add(v->report, A0124,
                    place_of(v, "fsdp_activation_checkpointing_offload", FSDP_CONFIG),
                    "set it to false, or fsdp_version to 2",
@@ -71,8 +63,6 @@ static void check_reshard(struct validator *v)
  * keys and no local state dict. */
 static void check_version2(struct validator *v)
 {
-    char text[32];
-
     check_reshard(v);
     note_version(v, "fsdp_sharding_strategy", 2,
                  "write fsdp_reshard_after_forward: true (FULL_SHARD) or false "
@@ -80,18 +70,17 @@ static void check_version2(struct validator *v)
     note_version(v, "fsdp_backward_prefetch", 2, "version 2 gathers by itself");
     note_version(v, "fsdp_sync_module_states", 2, "version 2 always does");
     note_version(v, "fsdp_use_orig_params", 2, "version 2 always does");
-    if (is_on(v, "fsdp_forward_prefetch"))
+    if (config_is(v->cfg, "fsdp_forward_prefetch", "true"))
         report_add(v->report, A0122, place_of(v, "fsdp_forward_prefetch", FSDP_CONFIG),
                    "set it to false or remove it: version 2 prefetches automatically",
                    "fsdp_version 2 does not support fsdp_forward_prefetch");
-    config_get(v->cfg, "fsdp_state_dict_type", text, sizeof(text));
-    if (!strcmp(text, "LOCAL_STATE_DICT"))
+    if (config_is(v->cfg, "fsdp_state_dict_type", "LOCAL_STATE_DICT"))
         report_add(v->report, A0123, place_of(v, "fsdp_state_dict_type", FSDP_CONFIG),
                    "use SHARDED_STATE_DICT",
                    "fsdp_version 2 does not support LOCAL_STATE_DICT");
     /* Offloading only moves what checkpointing keeps. */
-    if (is_on(v, "fsdp_activation_checkpointing_offload") &&
-        !is_on(v, "fsdp_activation_checkpointing"))
+    if (config_is(v->cfg, "fsdp_activation_checkpointing_offload", "true") &&
+        !config_is(v->cfg, "fsdp_activation_checkpointing", "true"))
         report_add(v->report, A0124,
                    place_of(v, "fsdp_activation_checkpointing_offload", FSDP_CONFIG),
                    "set fsdp_activation_checkpointing: true as well",

@@ -108,18 +108,14 @@ static void tell(struct validator *v, const struct shape_layer *layer, enum fit 
     char place[320];
 
     type_place(v, place, sizeof(place));
-    if (fit == OTHER_TYPE && at.in->origin == ORIGIN_PROGRAM)
+    if (fit == OTHER_TYPE)
         report_add(v->report, MESSAGE_NOTE, at,
                    "if you need it, set it where that distributed_type is set",
-                   "'%s: %s' is not applied: it belongs to the program's "
-                   "distributed_type %s, but %s says %s",
-                   key, text, types->values[layer->type], place, type);
-    else if (fit == OTHER_TYPE)
-        report_add(v->report, MESSAGE_NOTE, at,
-                   "if you need it, set it where that distributed_type is set",
-                   "'%s: %s' is not applied: it belongs to this file's "
-                   "distributed_type %s, but %s says %s",
-                   key, text, types->values[layer->type], place, type);
+                   "'%s: %s' is not applied: it belongs to %s distributed_type %s, "
+                   "but %s says %s",
+                   key, text,
+                   at.in->origin == ORIGIN_PROGRAM ? "the program's" : "this file's",
+                   types->values[layer->type], place, type);
     else if (fit == OWN_SIZE)
         report_add(v->report, MESSAGE_NOTE, at,
                    "if you need it, set it where that distributed_type is set",

@@ -23,13 +23,9 @@ static bool is_version2(const struct config *cfg)
  * as well. */
 enum sharding_strategy config_strategy(const struct config *cfg)
 {
-    char text[32];
-
     if (cfg->distributed_type == DIST_FSDP && is_version2(cfg))
-        return strcmp(config_get(cfg, "fsdp_reshard_after_forward", text, sizeof(text)),
-                      "false")
-                   ? SHARD_FULL
-                   : SHARD_GRAD_OP;
+        return config_is(cfg, "fsdp_reshard_after_forward", "false") ? SHARD_GRAD_OP
+                                                                     : SHARD_FULL;
     if (cfg->distributed_type == DIST_FSDP)
         return cfg->sharding_strategy;
     if (cfg->distributed_type != DIST_DEEPSPEED)
@@ -61,14 +57,13 @@ const char *config_strategy_name(enum sharding_strategy strategy)
 /* Only fsdp_config has a key for it. */
 enum state_dict config_state_dict(const struct config *cfg)
 {
-    char text[32];
+    static const char key[] = "fsdp_state_dict_type";
 
     if (cfg->distributed_type != DIST_FSDP)
         return DICT_SHARDED;
-    config_get(cfg, "fsdp_state_dict_type", text, sizeof(text));
-    return !strcmp(text, "FULL_STATE_DICT")    ? DICT_FULL
-           : !strcmp(text, "LOCAL_STATE_DICT") ? DICT_LOCAL
-                                               : DICT_SHARDED;
+    return config_is(cfg, key, "FULL_STATE_DICT")    ? DICT_FULL
+           : config_is(cfg, key, "LOCAL_STATE_DICT") ? DICT_LOCAL
+                                                     : DICT_SHARDED;
 }
 
 /* DeepSpeed gathers module by module, SIZE_BASED_WRAP what has enough parameters; the
@@ -110,11 +105,8 @@ double config_clipping(const struct config *cfg)
 /* Only fsdp_config has a key for it. */
 bool config_recomputes(const struct config *cfg)
 {
-    char text[16];
-
     return cfg->distributed_type == DIST_FSDP &&
-           strcmp(config_get(cfg, "fsdp_activation_checkpointing", text, sizeof(text)),
-                  "true") == 0;
+           config_is(cfg, "fsdp_activation_checkpointing", "true");
 }
 
 /* Site and user files are named by their kind, because their paths do not travel to
@@ -294,11 +286,10 @@ static void cure_text(const struct config_key *k, char *buf, size_t len)
 /* Offloading moves a rank's shard to the host; whole copies have none. */
 static accel_status_t check_offload(const struct config *cfg, accel_error_t *err)
 {
-    char where[256], text[16];
+    char where[256];
 
     if (cfg->distributed_type != DIST_FSDP || config_strategy(cfg) != SHARD_NONE ||
-        cfg->device == DEVICE_CPU ||
-        strcmp(config_get(cfg, "fsdp_offload_params", text, sizeof(text)), "true") != 0)
+        cfg->device == DEVICE_CPU || !config_is(cfg, "fsdp_offload_params", "true"))
         return ACCEL_OK;
     return accel_fail_at(err, A0170,
                          config_where(cfg, "fsdp_offload_params", where, sizeof(where)),
