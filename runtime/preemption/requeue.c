@@ -27,52 +27,42 @@ extern char **environ;
 
 const char *requeue_result_text(enum requeue_result result)
 {
-    switch (result) {
-    case REQUEUE_DONE:
-        return "the job is requeued and will resume automatically";
-    case REQUEUE_BY_OTHER:
-        return "the job is already being requeued";
-    case REQUEUE_NO_JOB:
-        return "not a Slurm job: run the command again to resume";
-    case REQUEUE_NOT_BATCH:
-        return "not a batch job: srun requests a new allocation if it is allowed to";
-    case REQUEUE_FORBIDDEN:
-        return "not requeued: the job was submitted with --no-requeue; submit it again";
-    case REQUEUE_NOT_MEANT:
-        return "not restarted: the job was cancelled; submit it again to resume";
-    case REQUEUE_STOPPED:
-        return "not restarted: the run was interrupted; run the same command to resume";
-    case REQUEUE_LIMIT:
-        return "not restarted: accel.preemption.max_restarts is reached; submit the "
-               "job again to resume";
-    case REQUEUE_LEFT:
-        return "the requeue request failed; srun will try";
-    case REQUEUE_SWITCHED_OFF:
-        return "not requeued: accel.preemption.requeue is false; submit "
-               "the job again to resume";
-    }
-    return "?";
+    static const char *const texts[] = {
+        [REQUEUE_DONE] = "the job is requeued and will resume automatically",
+        [REQUEUE_BY_OTHER] = "the job is already being requeued",
+        [REQUEUE_NO_JOB] = "not a Slurm job: run the command again to resume",
+        [REQUEUE_NOT_BATCH] =
+            "not a batch job: srun requests a new allocation if it is allowed to",
+        [REQUEUE_FORBIDDEN] =
+            "not requeued: the job was submitted with --no-requeue; submit it again",
+        [REQUEUE_NOT_MEANT] =
+            "not restarted: the job was cancelled; submit it again to resume",
+        [REQUEUE_STOPPED] =
+            "not restarted: the run was interrupted; run the same command to resume",
+        [REQUEUE_LIMIT] = "not restarted: accel.preemption.max_restarts is reached; "
+                          "submit the job again to resume",
+        [REQUEUE_LEFT] = "the requeue request failed; srun will try",
+        [REQUEUE_SWITCHED_OFF] =
+            "not requeued: accel.preemption.requeue is false; submit the job again to "
+            "resume",
+    };
+
+    return texts[result];
 }
 
 const char *stop_reason_text(enum stop_reason reason)
 {
-    switch (reason) {
-    case STOP_SIGNAL:
-        return "signalled";
-    case STOP_PREEMPTED:
-        return "preempted";
-    case STOP_TIME_LIMIT:
-        return "near the time limit";
-    case STOP_WARNED:
-        return "warned";
-    case STOP_REQUEUED:
-        return "requeued";
-    case STOP_CANCELLED:
-        return "cancelled";
-    case STOP_INTERRUPTED:
-        return "interrupted";
-    }
-    return "?";
+    static const char *const texts[] = {
+        [STOP_SIGNAL] = "signalled",
+        [STOP_PREEMPTED] = "preempted",
+        [STOP_TIME_LIMIT] = "near the time limit",
+        [STOP_WARNED] = "warned",
+        [STOP_REQUEUED] = "requeued",
+        [STOP_CANCELLED] = "cancelled",
+        [STOP_INTERRUPTED] = "interrupted",
+    };
+
+    return texts[reason];
 }
 
 /* ---- scontrol -------------------------------------------------------------------- */
