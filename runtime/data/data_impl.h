@@ -6,6 +6,8 @@
 #ifndef ACCEL_DATA_IMPL_H
 #define ACCEL_DATA_IMPL_H
 
+#include <xxhash.h>
+
 #include "data/data.h"
 #include "data/token_file.h"
 
@@ -57,19 +59,17 @@ struct accel_dataset {
 /* ACCEL_EINVAL if these cannot be the fields of a sample. */
 accel_status_t data_check_fields(const accel_field_t *fields, int n,
                                  accel_error_t *err);
+/* ACCEL_EINVAL if this cannot be the part that is held out. */
+accel_status_t data_check_holdout(double holdout, accel_error_t *err);
 /* Sample `index` of token files: ids_out[seq] and targets_out[seq]. From d->samples on
  * the held-out ones follow. */
 accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids_out,
                            int32_t *targets_out, accel_error_t *err);
-/* data_digest for token files. */
-accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
+/* The hash of token files, for data_digest. */
+accel_status_t data_tokens_digest(const accel_dataset_t *d, XXH3_state_t *h,
                                   accel_error_t *err);
 /* An error from errno, of a failed open or read of `path`: "cannot WHAT: ...". */
 accel_status_t data_fail_errno(accel_error_t *err, const char *path, const char *what);
-/* Tokens [at, at + n) of the stream of all files, n <= seq + 1, each checked against
- * the vocabulary. */
-accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
-                         int32_t *tokens_out, accel_error_t *err);
 /* All of [offset, offset + bytes) of one file into buf, or an error that names it. */
 accel_status_t data_pread(const struct data_file *f, void *buf, size_t bytes,
                           int64_t offset, accel_error_t *err);

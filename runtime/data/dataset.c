@@ -325,10 +325,7 @@ accel_status_t accel_dataset_open(accel_dataset_t **out, const char *path, int s
     if (seq < 1)
         return accel_fail(err, A0708, "use a length of at least 1",
                           "invalid sequence length %d", seq);
-    if (!(holdout >= 0 && holdout <= 0.5))
-        return accel_fail(err, A0708,
-                          "use a fraction below 0.5; 0.1 keeps a tenth for evaluation",
-                          "holdout %g is not between 0 and 0.5", holdout);
+    ACCEL_CHECK(st, data_check_holdout(holdout, err));
     d = calloc(1, sizeof(*d));
     if (!d)
         return accel_fail_nomem(err, "dataset", sizeof(*d));

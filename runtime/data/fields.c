@@ -49,6 +49,15 @@ accel_status_t data_check_fields(const accel_field_t *fields, int n, accel_error
     return st;
 }
 
+accel_status_t data_check_holdout(double holdout, accel_error_t *err)
+{
+    if (holdout >= 0 && holdout <= 0.5)
+        return ACCEL_OK;
+    return accel_fail(err, A0708,
+                      "use a fraction below 0.5; 0.1 keeps a tenth for evaluation",
+                      "holdout %g is not between 0 and 0.5", holdout);
+}
+
 /* The held-out samples are the last ones of the program's numbering. */
 accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
                                  const accel_field_t *fields, int n,
@@ -61,10 +70,7 @@ accel_status_t accel_dataset_new(accel_dataset_t **out, int64_t samples,
     if (!out || !fetch)
         return bad(err, "a dataset must have a fetch function and 1 to 8 fields");
     ACCEL_CHECK(st, data_check_fields(fields, n, err));
-    if (!(holdout >= 0 && holdout <= 0.5))
-        return accel_fail(err, A0708,
-                          "use a fraction below 0.5; 0.1 keeps a tenth for evaluation",
-                          "holdout %g is not between 0 and 0.5", holdout);
+    ACCEL_CHECK(st, data_check_holdout(holdout, err));
     if (samples < 1 || samples > (int64_t)1 << 48)
         return accel_fail(err, A0708, "pass at least one sample", "%" PRId64 " samples",
                           samples);
@@ -223,16 +229,13 @@ static accel_status_t digest_samples(const accel_dataset_t *d, XXH3_state_t *h,
 accel_status_t data_digest(const accel_dataset_t *d, uint64_t *digest_out,
                            accel_error_t *err)
 {
-    XXH3_state_t *h;
+    XXH3_state_t *h = XXH3_createState();
     accel_status_t st;
 
-    if (!d->fetch)
-        return data_tokens_digest(d, digest_out, err);
-    h = XXH3_createState();
     if (!h)
         return accel_fail_nomem(err, "hash state", 1024);
     XXH3_64bits_reset(h);
-    st = digest_samples(d, h, err);
+    st = d->fetch ? digest_samples(d, h, err) : data_tokens_digest(d, h, err);
     if (!st)
         *digest_out = XXH3_64bits_digest(h);
     XXH3_freeState(h);

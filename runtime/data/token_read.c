@@ -61,9 +61,10 @@ static void widen(int width, int32_t *out, int64_t n)
         out[i] = (int32_t)token_file_get(raw + width * i, width);
 }
 
-/* May cross from one file to the next. */
-accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
-                         int32_t *tokens_out, accel_error_t *err)
+/* Tokens [at, at + n) of the stream of all files, n <= seq + 1, each checked against
+ * the vocabulary. May cross from one file to the next. */
+static accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
+                                int32_t *tokens_out, accel_error_t *err)
 {
     for (int i = file_of(d, at); n > 0; i++) {
         const struct data_file *f = &d->file[i];
@@ -92,26 +93,18 @@ accel_status_t data_read(const accel_dataset_t *d, int64_t at, int64_t n,
 }
 
 /* The two arrays overlap in all but one token: ids are read once and copied to their
- * place among the targets, shifted; the last target is read alone. */
-static accel_status_t sample_at(const accel_dataset_t *d, int64_t at, int32_t *ids_out,
-                                int32_t *targets_out, accel_error_t *err)
-{
-    accel_status_t st;
-
-    ACCEL_CHECK(st, data_read(d, at, d->seq, ids_out, err));
-    memcpy(targets_out, ids_out + 1, ((size_t)d->seq - 1) * sizeof(*ids_out));
-    return data_read(d, at + d->seq, 1, targets_out + d->seq - 1, err);
-}
-
-/* The held-out part starts at a token of its own: no training sample reaches
- * into it. */
+ * place among the targets, shifted; the last target is read alone. The held-out part
+ * starts at a token of its own: no training sample reaches into it. */
 accel_status_t data_tokens(const accel_dataset_t *d, int64_t index, int32_t *ids_out,
                            int32_t *targets_out, accel_error_t *err)
 {
     int64_t at =
         index < d->samples ? index * d->seq : d->train + (index - d->samples) * d->seq;
+    accel_status_t st;
 
-    return sample_at(d, at, ids_out, targets_out, err);
+    ACCEL_CHECK(st, data_read(d, at, d->seq, ids_out, err));
+    memcpy(targets_out, ids_out + 1, ((size_t)d->seq - 1) * sizeof(*ids_out));
+    return data_read(d, at + d->seq, 1, targets_out + d->seq - 1, err);
 }
 
 /* ---- digest ---------------------------------------------------------------------- */
@@ -145,15 +138,11 @@ static accel_status_t hash_piece(XXH3_state_t *h, const struct data_file *f,
 
 /* All of the data would take too long at every start; 64 pieces tell different data
  * apart, but not a single changed token between them. */
-accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out,
+accel_status_t data_tokens_digest(const accel_dataset_t *d, XXH3_state_t *h,
                                   accel_error_t *err)
 {
-    XXH3_state_t *h = XXH3_createState();
     accel_status_t st = ACCEL_OK;
 
-    if (!h)
-        return accel_fail_nomem(err, "hash state", 1024);
-    XXH3_64bits_reset(h);
     hash_i64(h, d->token_files);
     hash_i64(h, d->total);
     for (int i = 0; i < d->files; i++) {
@@ -167,8 +156,5 @@ accel_status_t data_tokens_digest(const accel_dataset_t *d, uint64_t *digest_out
 
         st = hash_piece(h, f, f->start + (at - f->first) * f->width, err);
     }
-    if (!st)
-        *digest_out = XXH3_64bits_digest(h);
-    XXH3_freeState(h);
     return st;
 }

@@ -233,6 +233,7 @@ void accel_tokenizer_close(accel_tokenizer_t *t)
     free(t->frame.id);
     free(t);
 }
+
 /* Without added tokens: one more or less leaves the ids of the others as they are. */
 uint64_t tokenizer_mark(const accel_tokenizer_t *t)
 {
@@ -259,21 +260,18 @@ static accel_status_t read_path(struct accel_tokenizer *t, const char *path,
                                : tokenizer_read_json(t, path, err);
 }
 
-/* The classes of characters are filled in once per process, before the first text. */
-accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
-                                    accel_error_t *err)
+/* With `json` NULL the file or directory `path`. The classes of characters are filled in
+ * once per process, before the first text. */
+static accel_status_t tokenizer_new(accel_tokenizer_t **out, const char *json, size_t n,
+                                    const char *path, accel_error_t *err)
 {
-    accel_tokenizer_t *t;
+    accel_tokenizer_t *t = calloc(1, sizeof(*t));
     accel_status_t st;
 
-    if (!out || !path || !*path)
-        return accel_fail(err, A0716, "give tokenizer.json or its directory",
-                          "no tokenizer path given");
-    t = calloc(1, sizeof(*t));
     if (!t)
         return accel_fail_nomem(err, "tokenizer", sizeof(*t));
     unicode_init();
-    st = read_path(t, path, err);
+    st = json ? tokenizer_parse_json(t, json, n, path, err) : read_path(t, path, err);
     if (st) {
         accel_tokenizer_close(t);
         return st;
@@ -282,21 +280,18 @@ accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
     return ACCEL_OK;
 }
 
+accel_status_t accel_tokenizer_open(accel_tokenizer_t **out, const char *path,
+                                    accel_error_t *err)
+{
+    if (!out || !path || !*path)
+        return accel_fail(err, A0716, "give tokenizer.json or its directory",
+                          "no tokenizer path given");
+    return tokenizer_new(out, NULL, 0, path, err);
+}
+
 accel_status_t tokenizer_open_memory(accel_tokenizer_t **tokenizer_out,
                                      const char *json, size_t n, const char *path,
                                      accel_error_t *err)
 {
-    accel_tokenizer_t *t = calloc(1, sizeof(*t));
-    accel_status_t st;
-
-    if (!t)
-        return accel_fail_nomem(err, "tokenizer", sizeof(*t));
-    unicode_init();
-    st = tokenizer_parse_json(t, json, n, path, err);
-    if (st) {
-        accel_tokenizer_close(t);
-        return st;
-    }
-    *tokenizer_out = t;
-    return ACCEL_OK;
+    return tokenizer_new(tokenizer_out, json, n, path, err);
 }

@@ -238,19 +238,9 @@ static int by_id(const void *a, const void *b)
 static json_int_t next_id(const struct dir_reader *r, const char *text)
 {
     const json_t *known = json_object_get(r->vocab, text);
-    json_int_t next = (json_int_t)json_object_size(r->vocab);
 
-    if (known)
-        return json_integer_value(known);
-    for (size_t i = 0; i < json_array_size(r->list); i++) {
-        const json_int_t id =
-            json_integer_value(json_object_get(json_array_get(r->list, i), "id"));
-
-        /* an unsound one is refused later */
-        if (id >= next && id < BPE_MAX_IDS)
-            next = id + 1;
-    }
-    return next;
+    return known ? json_integer_value(known)
+                 : json_ids_end(r->list, (json_int_t)json_object_size(r->vocab));
 }
 
 static const json_t *listed(const struct dir_reader *r, const char *text)

@@ -98,21 +98,16 @@ static accel_status_t check_model(const struct json_reader *r, const json_t *mod
     return ACCEL_OK;
 }
 
-/* Largest id of the added tokens + 1. Unsound ids do not count; they are
- * refused later. */
-static int32_t added_ids(const struct json_reader *r)
+json_int_t json_ids_end(const json_t *list, json_int_t end)
 {
-    const json_t *list = json_object_get(r->root, "added_tokens");
-    int32_t ids = 0;
-
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_int_t id =
             json_integer_value(json_object_get(json_array_get(list, i), "id"));
 
-        if (id >= ids && id < BPE_MAX_IDS)
-            ids = (int32_t)id + 1;
+        if (id >= end && id < BPE_MAX_IDS)
+            end = id + 1;
     }
-    return ids;
+    return end;
 }
 
 /* The added tokens are counted first, since their ids have room in the same table. */
@@ -132,7 +127,7 @@ accel_status_t json_read_model(const struct json_reader *r)
         return json_damaged(r, "model.ignore_merges", " is not true or false");
     r->t->bpe.ignore_merges = json_is_true(ignore);
     st = read_vocab(r, json_object_get(model, "vocab"), json_array_size(merges),
-                    added_ids(r));
+                    (int32_t)json_ids_end(json_object_get(r->root, "added_tokens"), 0));
     for (size_t i = 0; i < json_array_size(merges) && !st; i++)
         st = add_merge(r, json_array_get(merges, i), (uint32_t)i);
     return st;

@@ -7,8 +7,7 @@
 #ifndef ACCEL_DATA_UNICODE_H
 #define ACCEL_DATA_UNICODE_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "common/common.h"
 
 enum {
     UNICODE_LETTER = 1, /* general category L* */
@@ -23,10 +22,6 @@ extern uint8_t unicode_class[UNICODE_LIMIT];
 /* Fills the table; any thread, any number of times. */
 void unicode_init(void);
 
-/* Length of the well-formed character of two or more bytes at p; its code point goes to
- * *cp_out. 0: there is none before `end`. */
-int unicode_decode(const uint8_t *p, const uint8_t *end, uint32_t *cp_out);
-
 /* Class of the character at p < end; its length goes to *len_out. */
 static inline unsigned unicode_next(const uint8_t *p, const uint8_t *end, int *len_out)
 {
@@ -35,7 +30,7 @@ static inline unsigned unicode_next(const uint8_t *p, const uint8_t *end, int *l
     *len_out = 1;
     if (*p < 0x80)
         return unicode_class[*p];
-    *len_out = unicode_decode(p, end, &cp);
+    *len_out = (int)utf8_next((const char *)p, (size_t)(end - p), &cp);
     if (*len_out)
         return unicode_class[cp];
     *len_out = 1;

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/unicode.h"
 #include "track/track.h"
 
 static accel_status_t bad_item(accel_error_t *err, const char *name, const char *hint,
@@ -56,17 +55,17 @@ static void put_name(struct strbuf *b, const char *name)
 /* A byte that belongs to no character becomes U+FFFD. */
 static void put_text(struct strbuf *b, const char *text)
 {
-    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
+    const char *end = text + strlen(text);
 
-    while (p < end) {
+    while (text < end) {
         uint32_t cp;
-        int n = *p < 0x80 ? 1 : unicode_decode(p, end, &cp);
+        size_t n = utf8_next(text, (size_t)(end - text), &cp);
 
         if (n > 0)
-            strbuf_append(b, (const char *)p, (size_t)n);
+            strbuf_append(b, text, n);
         else
             strbuf_append(b, "\xef\xbf\xbd", 3);
-        p += n > 0 ? n : 1;
+        text += n > 0 ? n : 1;
     }
     strbuf_append(b, "", 1);
 }
