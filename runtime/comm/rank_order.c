@@ -139,25 +139,19 @@ static void add_source(float *acc, const void *src, size_t at, size_t n,
     sum_f32(acc, acc, wire_is_scaled(t) ? (const void *)wide : from, n);
 }
 
-/* The same for the sum of sources with a scale per block. */
-static void fold_scaled(float *acc, const void *const *src, int ranks, size_t at,
-                        size_t n, accel_dtype_t t)
-{
-    wire_widen(acc, (const char *)src[0] + wire_bytes(at, t), n, t);
-    for (int r = 1; r < ranks; r++)
-        add_source(acc, src[r], at, n, t);
-}
-
 /* The sum of sources of any type that travels. */
 static void fold_sum(float *acc, const void *const *src, int ranks, size_t at, size_t n,
                      accel_dtype_t t)
 {
-    if (wire_is_scaled(t))
-        fold_scaled(acc, src, ranks, at, n, t);
-    else if (t == ACCEL_BF16)
+    if (wire_is_scaled(t)) {
+        wire_widen(acc, (const char *)src[0] + wire_bytes(at, t), n, t);
+        for (int r = 1; r < ranks; r++)
+            add_source(acc, src[r], at, n, t);
+    } else if (t == ACCEL_BF16) {
         fold_bf16(acc, src, ranks, at, n, COMM_SUM);
-    else
+    } else {
         fold_block(acc, src, ranks, at, n, sizeof(float), sum_f32);
+    }
 }
 
 _Static_assert(BLOCK % WIRE_BLOCK == 0, "blocks here are whole ones of the wire");

@@ -291,13 +291,6 @@ static bool skip_word(struct json_scan *j)
     return json_bad(j, JSON_NO_VALUE, j->s);
 }
 
-/* Does an object or a list begin here? */
-static bool is_nest(struct json_scan *j)
-{
-    skip_blanks(j);
-    return j->s < j->end && (*j->s == '{' || *j->s == '[');
-}
-
 /* Any value with `levels` of them inside it. A check counts brackets only and refuses
  * the one too many itself, since its place is shown. After a problem every call returns
  * at once, so the loops end. */
@@ -308,9 +301,11 @@ bool json_scan_skip(struct json_scan *j, int levels)
 
     if (j->problem)
         return false;
-    if (levels < 0 || (levels == 0 && j->check && is_nest(j)))
+    if (levels < 0)
         return json_bad(j, JSON_TOO_DEEP, j->s);
     skip_blanks(j);
+    if (levels == 0 && j->check && j->s < j->end && (*j->s == '{' || *j->s == '['))
+        return json_bad(j, JSON_TOO_DEEP, j->s);
     if (j->s < j->end && *j->s == '"')
         return json_scan_string(j, &text);
     if (j->s < j->end && *j->s == '{') {

@@ -201,14 +201,8 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
     return ACCEL_OK;
 }
 
-/* Files that accel tokenize has not written have no mark: they differ at most in the
- * width of their tokens. */
-static bool may_be_alike(const struct data_file *a, const struct data_file *b)
-{
-    return a->width == b->width && (!a->mark || !b->mark || a->mark == b->mark);
-}
-
-/* An id must mean the same token in all files. */
+/* An id must mean the same token in all files. Those that accel tokenize has not written
+ * have no mark: they differ at most in the width of their tokens. */
 static accel_status_t check_one_tokenizer(const accel_dataset_t *d, const char *path,
                                           accel_error_t *err)
 {
@@ -217,7 +211,8 @@ static accel_status_t check_one_tokenizer(const accel_dataset_t *d, const char *
     for (int i = 1; i < d->files && d->token_files; i++) {
         const struct data_file *f = &d->file[i];
 
-        if (!may_be_alike(first, f))
+        if (f->width != first->width ||
+            (f->mark && first->mark && f->mark != first->mark))
             return accel_fail_at(
                 err, A0706, path,
                 "tokenize all text with the tokenizer of the model, and keep other "

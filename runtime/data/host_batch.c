@@ -6,11 +6,6 @@
 #include "numbers/floats.h"
 #include "data/host_batch.h"
 
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 int64_t host_sample_bytes(const accel_field_t *field, int fields)
 {
     int64_t bytes = 0;
@@ -28,7 +23,7 @@ accel_status_t host_batch_open(struct host_batch *b, const struct backend *be,
 
     for (int f = 0; f < fields; f++) {
         b->at[f] = bytes;
-        bytes += aligned(count * data_field_bytes(&field[f]));
+        bytes += (count * data_field_bytes(&field[f]) + 63) / 64 * 64;
     }
     b->memory = be->host_alloc(be, (size_t)bytes);
     b->bytes = (size_t)bytes;

@@ -203,18 +203,17 @@ const char *tokenizer_shown(const char *text, size_t n, char *buf, size_t len)
 /* ---- opening --------------------------------------------------------------------- */
 
 /* Added tokens first: their text may be that of a token of the vocabulary. */
-int32_t tokenizer_find(const struct accel_tokenizer *t, const uint8_t *text, size_t n)
-{
-    int32_t id = added_find(&t->added[0], text, n);
-
-    if (id < 0)
-        id = added_find(&t->added[1], text, n);
-    return id < 0 && n ? bpe_find(&t->bpe, text, n) : id;
-}
-
 int32_t accel_tokenizer_id(const accel_tokenizer_t *t, const char *token)
 {
-    return t && token ? tokenizer_find(t, (const uint8_t *)token, strlen(token)) : -1;
+    const uint8_t *text = (const uint8_t *)token;
+    const size_t n = token ? strlen(token) : 0;
+    int32_t id = -1;
+
+    if (t && token)
+        id = added_find(&t->added[0], text, n);
+    if (t && token && id < 0)
+        id = added_find(&t->added[1], text, n);
+    return t && n && id < 0 ? bpe_find(&t->bpe, text, n) : id;
 }
 
 int accel_tokenizer_vocab(const accel_tokenizer_t *t)

@@ -192,7 +192,5 @@ accel_status_t tokenizer_read_dir(struct accel_tokenizer *t, const char *dir,
 /* tokenizer_read_json from memory; `path` is for messages only. */
 accel_status_t tokenizer_parse_json(struct accel_tokenizer *t, const char *text,
                                     size_t n, const char *path, accel_error_t *err);
-/* Id of a token by its text, added tokens first; -1: there is none. */
-int32_t tokenizer_find(const struct accel_tokenizer *t, const uint8_t *text, size_t n);
 
 #endif

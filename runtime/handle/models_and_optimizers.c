@@ -38,7 +38,8 @@ static bool name_possible(const char *name)
     return true;
 }
 
-struct run_model *models_find(accel_t *run, const accel_module_t *root)
+/* The model with that root; NULL: there is none. */
+static struct run_model *models_find(accel_t *run, const accel_module_t *root)
 {
     for (int i = 0; root && i < run->models; i++)
         if (run->model[i].root == root)

@@ -335,9 +335,7 @@ accel_status_t objects_name(accel_t *run, accel_error_t *err);
 /* Writes the buffers of all models to list_out (NULL: counts only), and returns how
  * many there are. */
 int64_t models_buffers(const accel_t *run, accel_tensor_t **list_out);
-/* The model with that root; NULL: there is none. */
-struct run_model *models_find(accel_t *run, const accel_module_t *root);
-/* The same, with an error for the call `call`: ACCEL_EINVAL if there is none. */
+/* The model with that root; ACCEL_EINVAL if there is none, in the call `call`. */
 accel_status_t models_given(accel_t *run, const accel_module_t *root, const char *call,
                             const struct run_model **model_out, accel_error_t *err);
 /* The run's one model; NULL: it has units instead. ACCEL_EINVAL if the run has several;

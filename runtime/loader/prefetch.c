@@ -40,18 +40,13 @@ static void fill_next(struct prefetch *p)
     pthread_cond_broadcast(&p->filled);
 }
 
-static bool may_plan(const struct prefetch *p)
-{
-    return p->running && !p->ended && p->planned - p->released < p->slots;
-}
-
 static void *reader(void *arg)
 {
     struct prefetch *p = arg;
 
     pthread_mutex_lock(&p->lock);
     while (!p->closing) {
-        if (may_plan(p))
+        if (p->running && !p->ended && p->planned - p->released < p->slots)
             fill_next(p);
         else
             pthread_cond_wait(&p->freed, &p->lock);

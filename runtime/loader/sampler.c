@@ -187,11 +187,6 @@ void sampler_close(struct sampler *s)
 
 /* ---- orders ---------------------------------------------------------------------- */
 
-static double weight_of(const struct sampler *s, int64_t i)
-{
-    return i > 0 ? s->sums[i] - s->sums[i - 1] : s->sums[0];
-}
-
 /* 53 random bits of draw `at` of this epoch, in (0, 1). */
 static double draw_unit(const struct sampler *s, int64_t at)
 {
@@ -207,7 +202,7 @@ static double draw_unit(const struct sampler *s, int64_t at)
 static void draw_once(struct sampler *s)
 {
     for (int64_t i = 0; i < s->population; i++) {
-        double w = weight_of(s, i);
+        double w = i > 0 ? s->sums[i] - s->sums[i - 1] : s->sums[0];
 
         s->keys[i] =
             (struct sampler_bucket){ w > 0 ? -log(draw_unit(s, i)) / w : INFINITY, i };

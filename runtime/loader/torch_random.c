@@ -5,17 +5,25 @@
  */
 #include "loader/torch_random.h"
 
-enum { SHIFT = 397 };
+enum { SHIFT = 397, STATE = 624 };
 
-void torch_random_seed(struct torch_random *r, uint64_t seed)
+/* MT19937 (Matsumoto and Nishimura 1998). */
+struct torch_random {
+    uint32_t state[STATE];
+    /* the next word of `state`; STATE: all are used */
+    int at;
+};
+
+/* torch takes the low 32 bits of the seed. */
+static void torch_random_seed(struct torch_random *r, uint64_t seed)
 {
     r->state[0] = (uint32_t)seed;
-    for (uint32_t i = 1; i < TORCH_STATE; i++) {
+    for (uint32_t i = 1; i < STATE; i++) {
         uint32_t before = r->state[i - 1];
 
         r->state[i] = 1812433253u * (before ^ before >> 30) + i;
     }
-    r->at = TORCH_STATE;
+    r->at = STATE;
 }
 
 /* One word of the recurrence: the high bit of a, the others of b. */
@@ -30,16 +38,16 @@ static void next_state(struct torch_random *r)
 {
     uint32_t *s = r->state;
 
-    for (int i = 0; i < TORCH_STATE; i++)
-        s[i] = s[(i + SHIFT) % TORCH_STATE] ^ twist(s[i], s[(i + 1) % TORCH_STATE]);
+    for (int i = 0; i < STATE; i++)
+        s[i] = s[(i + SHIFT) % STATE] ^ twist(s[i], s[(i + 1) % STATE]);
     r->at = 0;
 }
 
-uint32_t torch_random_next(struct torch_random *r)
+static uint32_t torch_random_next(struct torch_random *r)
 {
     uint32_t y;
 
-    if (r->at == TORCH_STATE)
+    if (r->at == STATE)
         next_state(r);
     y = r->state[r->at++];
     y ^= y >> 11;

@@ -9,19 +9,6 @@
 
 #include <stdint.h>
 
-#define TORCH_STATE 624
-
-/* MT19937 (Matsumoto and Nishimura 1998). */
-struct torch_random {
-    uint32_t state[TORCH_STATE];
-    /* the next word of `state`; TORCH_STATE: all are used */
-    int at;
-};
-
-/* torch takes the low 32 bits of the seed. */
-void torch_random_seed(struct torch_random *r, uint64_t seed);
-uint32_t torch_random_next(struct torch_random *r);
-
 /* From this many elements on, torch.randperm draws 64 bits for each, unlike
  * torch_permutation. */
 #define TORCH_PERMUTATION_MAX (UINT32_MAX / 20)

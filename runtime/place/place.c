@@ -85,13 +85,6 @@ static bool read_card(char *text, size_t bytes, accel_status_t *status_out,
     return true;
 }
 
-static accel_status_t bad_card(accel_error_t *err, int rank)
-{
-    return accel_fail(
-        err, A0433, "start all ranks with the same version of accel",
-        "rank %d sent its place in a format that this version does not know", rank);
-}
-
 /* Collective: rank_out[size] and status_out[size], what every rank was given and how
  * it fared so far. A rank that failed takes part, too: otherwise the others would
  * wait for it. */
@@ -111,7 +104,10 @@ static accel_status_t exchange(struct boot *b, accel_status_t mine,
     st = boot_exchange(b, card.s, card.len, &all, err);
     for (int r = 0; st == ACCEL_OK && r < b->size; r++)
         if (!read_card(all.data[r], all.bytes[r], &status_out[r], &rank_out[r]))
-            st = bad_card(err, r);
+            st = accel_fail(
+                err, A0433, "start all ranks with the same version of accel",
+                "rank %d sent its place in a format that this version does not know",
+                r);
     boot_blobs_free(&all);
     strbuf_free(&card);
     return st;

@@ -223,13 +223,6 @@ static void ring_traffic(const struct plan_input *in, int first, struct traffic 
     }
 }
 
-static void step_traffic(const struct plan_input *in, struct traffic *t)
-{
-    for (int u = 0; u < in->units; u++)
-        if (ring_of(in, u) == u)
-            ring_traffic(in, u, t);
-}
-
 /* ---- what travels ---------------------------------------------------------------- */
 
 /* Ranks of such a group on the node of the first rank, which stands for all. Ranks of a
@@ -341,7 +334,9 @@ static void wire(const struct plan_input *in, const struct shard_layout *s,
     const int64_t graded = l->cut_gradients ? s->grad_elems : s->grad_elems / cut;
     struct traffic t = { 0 };
 
-    step_traffic(in, &t);
+    for (int u = 0; u < in->units; u++)
+        if (ring_of(in, u) == u)
+            ring_traffic(in, u, &t);
     /* gathered once, kept until the end of the step */
     if (l->keep_gathered)
         t.gathered = (int64_t)s->all_bytes;

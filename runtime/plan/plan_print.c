@@ -43,6 +43,14 @@ static void bytes_row(struct strbuf *out, const char *key, int64_t bytes,
     rowf(out, key, "%-10s %s", human, what);
 }
 
+/* The same where there are any. */
+static void some_row(struct strbuf *out, const char *key, int64_t bytes,
+                     const char *what)
+{
+    if (bytes)
+        bytes_row(out, key, bytes, what);
+}
+
 static const char *plural(int n)
 {
     return n == 1 ? "" : "s";
@@ -242,19 +250,14 @@ static void print_buffers(const struct plan_input *in, const struct plan *p,
     else if (p->gather_bytes)
         bytes_row(out, l->cut_optimizer || whole ? "  gather ring" : copy_name(in),
                   p->gather_bytes, gather_note(in, ring));
-    if (p->code_bytes)
-        bytes_row(out, "  fp8 weights", p->code_bytes, "made once per step");
-    if (p->reduce_bytes)
-        bytes_row(out, in->compressed.on ? "  PowerSGD" : "  reduce buffer",
-                  p->reduce_bytes,
-                  in->compressed.on ? "factors, and what they lack"
-                  : other_units(in) ? "largest unit of each dtype"
-                                    : "largest unit");
-    if (p->sum_bytes)
-        bytes_row(out, "  sums", p->sum_bytes,
-                  in->device.library_sums
-                      ? "part of a gradient"
-                      : "gradients of all ranks, a piece at a time");
+    some_row(out, "  fp8 weights", p->code_bytes, "made once per step");
+    some_row(out, in->compressed.on ? "  PowerSGD" : "  reduce buffer", p->reduce_bytes,
+             in->compressed.on ? "factors, and what they lack"
+             : other_units(in) ? "largest unit of each dtype"
+                               : "largest unit");
+    some_row(out, "  sums", p->sum_bytes,
+             in->device.library_sums ? "part of a gradient"
+                                     : "gradients of all ranks, a piece at a time");
     if (p->activation_bytes) /* 0: the program feeds itself, shapes are not known */
         activations_row(in, p, out);
 }
@@ -262,12 +265,10 @@ static void print_buffers(const struct plan_input *in, const struct plan *p,
 /* What saves take on the host beside copies of what is saved. */
 static void print_saving(const struct plan *p, struct strbuf *out)
 {
-    if (p->round_bytes)
-        bytes_row(out, "  one file", p->round_bytes,
-                  "rank 0: tensors of all ranks on their way to it, at most");
-    if (p->drain_bytes)
-        bytes_row(out, "  from the nodes", p->drain_bytes,
-                  "buffers of the copy to the checkpoint directory");
+    some_row(out, "  one file", p->round_bytes,
+             "rank 0: tensors of all ranks on their way to it, at most");
+    some_row(out, "  from the nodes", p->drain_bytes,
+             "buffers of the copy to the checkpoint directory");
 }
 
 /* One table, where the host computes. */
@@ -277,23 +278,17 @@ static void print_host(const struct plan_input *in, const struct plan *p,
     row(out, "memory per rank", "");
     print_state(in, p, out);
     print_buffers(in, p, out);
-    if (in->loader_bytes)
-        bytes_row(out, "  loaders", in->loader_bytes,
-                  "batches that are read ahead, tables of orders");
-    if (p->snapshot_bytes)
-        bytes_row(out, "  checkpoint", p->snapshot_bytes,
-                  p->optional_bytes
-                      ? "a copy to write in the background, if memory is left"
-                      : "a copy that is written in the background");
+    some_row(out, "  loaders", in->loader_bytes,
+             "batches that are read ahead, tables of orders");
+    some_row(out, "  checkpoint", p->snapshot_bytes,
+             p->optional_bytes ? "a copy to write in the background, if memory is left"
+                               : "a copy that is written in the background");
     print_saving(p, out);
-    if (p->base_bytes) /* 0: planned without a run to measure */
-        bytes_row(out, "  process", p->base_bytes,
-                  "code and libraries, before the model");
+    /* 0: planned without a run to measure */
+    some_row(out, "  process", p->base_bytes, "code and libraries, before the model");
     bytes_row(out, "  peak", p->total_bytes,
               p->host_bytes ? "host memory excluded" : "");
-    if (p->host_bytes)
-        bytes_row(out, "  host memory", p->host_bytes,
-                  "parameters, moments, gradients");
+    some_row(out, "  host memory", p->host_bytes, "parameters, moments, gradients");
 }
 
 /* The peak against the memory of the device, where that is known. */
@@ -319,11 +314,9 @@ static void print_device(const struct plan_input *in, const struct plan *p,
     if (!p->host_bytes)
         print_state(in, p, out);
     print_buffers(in, p, out);
-    if (p->buffer_bytes)
-        bytes_row(out, "  buffers", p->buffer_bytes, "of the model, not trained");
-    if (in->loader_device_bytes)
-        bytes_row(out, "  loaders", in->loader_device_bytes,
-                  "batches on their way to the GPU");
+    some_row(out, "  buffers", p->buffer_bytes, "of the model, not trained");
+    some_row(out, "  loaders", in->loader_device_bytes,
+             "batches on their way to the GPU");
     bytes_row(out, "  kernels", p->kernel_bytes, "workspace, reserved at the start");
     bytes_row(out, "  before the model", p->base_bytes,
               d->base_guessed ? "estimate: CUDA context, code, NCCL; a run measures it"
@@ -336,33 +329,19 @@ static void print_device(const struct plan_input *in, const struct plan *p,
         bytes_row(out, copy_name(in),
                   p->host_bytes - p->param_bytes - p->moment_bytes - p->gradient_bytes,
                   "of the parameters, to gather from");
-    if (p->copy_bytes)
-        bytes_row(out, "  checkpoint", p->copy_bytes,
-                  "a copy of the shards, while saving or loading");
-    if (p->snapshot_bytes)
-        bytes_row(out, "  in the background", p->snapshot_bytes,
-                  p->optional_bytes
-                      ? "a copy of the shards to write (page-locked), if memory is left"
-                      : "a copy of the shards that is being written (page-locked)");
+    some_row(out, "  checkpoint", p->copy_bytes,
+             "a copy of the shards, while saving or loading");
+    some_row(out, "  in the background", p->snapshot_bytes,
+             p->optional_bytes
+                 ? "a copy of the shards to write (page-locked), if memory is left"
+                 : "a copy of the shards that is being written (page-locked)");
     print_saving(p, out);
     bytes_row(out, "  page-locked", d->staging_bytes,
               "buffers for copies to and from the GPU, at most");
-    if (in->loader_bytes)
-        bytes_row(out, "  loaders", in->loader_bytes,
-                  "batches that are read ahead (page-locked), tables of orders");
-    if (in->base_bytes)
-        bytes_row(out, "  process", in->base_bytes,
-                  "code and libraries, before the model");
+    some_row(out, "  loaders", in->loader_bytes,
+             "batches that are read ahead (page-locked), tables of orders");
+    some_row(out, "  process", in->base_bytes, "code and libraries, before the model");
     bytes_row(out, "  peak", p->host_total_bytes, "");
-}
-
-static void print_memory(const struct plan_input *in, const struct plan *p,
-                         struct strbuf *out)
-{
-    if (in->device.present)
-        print_device(in, p, out);
-    else
-        print_host(in, p, out);
 }
 
 /* The parts are only worth a row where there is a network. */
@@ -375,8 +354,7 @@ static void print_wire(const struct plan_input *in, const struct plan *p,
         bytes_row(out, "  in the node", p->wire.node, "");
         bytes_row(out, "  over the network", p->wire.network, "");
     }
-    if (p->wire.host)
-        bytes_row(out, "to and from host", p->wire.host, "per rank and step");
+    some_row(out, "to and from host", p->wire.host, "per rank and step");
 }
 
 /* "key value note" rows end in blanks where there is no note. */
@@ -405,7 +383,10 @@ void plan_print(const struct plan_input *in, const struct plan *p,
     for (; extra && extra[0] && extra[1]; extra += 2)
         row(out, extra[0], extra[1]);
     print_shape(in, p, out);
-    print_memory(in, p, out);
+    if (in->device.present)
+        print_device(in, p, out);
+    else
+        print_host(in, p, out);
     print_wire(in, p, out);
     bytes_row(out, "checkpoint", p->checkpoint_bytes,
               config_state_dict(in->config) == DICT_FULL ? "in one file, by rank 0"

@@ -39,11 +39,6 @@ double pace_seconds(const struct pace *p, double bytes)
     return bytes * (p->at_once > 0 ? MARGIN * p->at_once : p->background);
 }
 
-double pace_local_seconds(const struct pace *p, double bytes)
-{
-    return bytes * MARGIN * p->local;
-}
-
 /* Without a margin: a copy that is late costs nothing but the wait for it. */
 double pace_copy_seconds(const struct pace *p, double bytes)
 {
@@ -114,8 +109,7 @@ static void judge(const accel_t *run, int sig, double age, struct stop_verdict *
     }
     v->limited = t.of != NULL;
     v->save = !v->limited || (need == 0 ? !run->staging.on : need <= t.seconds);
-    v->need_local =
-        pace_local_seconds(&run->life.pace, (double)run->plan.checkpoint_bytes);
+    v->need_local = (double)run->plan.checkpoint_bytes * MARGIN * run->life.pace.local;
     v->local = !v->save && run->staging.on && v->need_local <= t.seconds;
     v->need = need;
     v->left = t.seconds;

@@ -13,16 +13,6 @@
 #include "common/env_names.h"
 #include "handle/run.h"
 
-/* Reads "PARTITION MODE GRACE KILLWAIT", as the plugin in srun wrote it;
- * times in seconds. */
-static bool read_site(struct notice *n)
-{
-    const char *text = getenv(ENV_NOTICE);
-
-    return text && sscanf(text, "%63s %15s %lld %lld", n->partition, n->mode, &n->grace,
-                          &n->kill_wait) == 4;
-}
-
 /* Between the notice of a preemption and the kill there is GraceTime or, without
  * one, KillWait. The warning comes once the time of a checkpoint is known, not when
  * it is too late. */
@@ -64,10 +54,14 @@ void notice_check(accel_t *run, double seconds)
             seconds, (long long)run->config.preempt_lead_seconds);
 }
 
+/* "PARTITION MODE GRACE KILLWAIT", as the plugin in srun wrote it; times in seconds. */
 void notice_read(accel_t *run)
 {
-    run->life.notice.grace = -1;
-    run->life.notice.known = read_site(&run->life.notice);
-    if (!run->life.notice.known)
-        run->life.notice.grace = -1;
+    struct notice *n = &run->life.notice;
+    const char *text = getenv(ENV_NOTICE);
+
+    n->known = text && sscanf(text, "%63s %15s %lld %lld", n->partition, n->mode,
+                              &n->grace, &n->kill_wait) == 4;
+    if (!n->known)
+        n->grace = -1;
 }

@@ -126,8 +126,6 @@ void notice_check(accel_t *run, double seconds);
 void pace_add(struct pace *p, enum save_kind kind, double bytes, double seconds);
 /* The seconds that a blocking save may take, with a margin; 0: nothing is known. */
 double pace_seconds(const struct pace *p, double bytes);
-/* The same for a save to the nodes. */
-double pace_local_seconds(const struct pace *p, double bytes);
 /* The seconds that a copy from the nodes may take; 0: nothing is known. */
 double pace_copy_seconds(const struct pace *p, double bytes);
 /* The time until the kill that follows signal `sig`, which came `age` seconds ago.

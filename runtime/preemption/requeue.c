@@ -201,16 +201,6 @@ static bool field(const char *line, const char *name, char *out, size_t len)
     return false;
 }
 
-/* "2026-01-31T12:00:00", local time, to seconds since the epoch; 0 for words
- * such as Unknown. */
-static int64_t parse_time(const char *text)
-{
-    struct tm tm = { .tm_isdst = -1 };
-    const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-
-    return end && *end == '\0' ? (int64_t)mktime(&tm) : 0;
-}
-
 /* "[DAYS-]HH:MM:SS"; 0 for words such as UNLIMITED. */
 static int64_t parse_span(const char *text)
 {
@@ -224,11 +214,16 @@ static int64_t parse_span(const char *text)
     return ((days * INT64_C(24) + h) * 60 + m) * 60 + s;
 }
 
+/* "2026-01-31T12:00:00", local time, to seconds since the epoch; 0 for words such as
+ * Unknown. */
 static int64_t time_field(const char *line, const char *name)
 {
-    char v[64];
+    struct tm tm = { .tm_isdst = -1 };
+    char v[64] = "";
+    const char *end =
+        field(line, name, v, sizeof(v)) ? strptime(v, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
 
-    return field(line, name, v, sizeof(v)) ? parse_time(v) : 0;
+    return end && *end == '\0' ? (int64_t)mktime(&tm) : 0;
 }
 
 /* The line of that job; NULL: there is none. */

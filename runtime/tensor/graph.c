@@ -33,12 +33,7 @@ struct tape {
     int turn;
 };
 
-struct tape *tape_new(void)
-{
-    return calloc(1, sizeof(struct tape));
-}
-
-void tape_free(struct tape *t)
+static void tape_free(struct tape *t)
 {
     if (!t)
         return;
@@ -78,7 +73,7 @@ accel_status_t graph_open(struct graph *g, const struct backend *backend,
     g->draws.batch = 1;
     g->module_path = "";
     ACCEL_CHECK(st, arena_open(&g->arena, counting ? NULL : backend, err));
-    g->tape = tape_new();
+    g->tape = calloc(1, sizeof(*g->tape));
     if (!g->tape) {
         graph_close(g);
         return accel_fail_nomem(err, "the tape", sizeof(*g->tape));

@@ -77,8 +77,4 @@ void graph_scratch_free(struct graph *g, void *p);
 /* "[4, 64, 768]" into buf; returns buf. */
 const char *tensor_shape_text(const accel_tensor_t *t, char *buf, size_t len);
 
-/* NULL: out of memory. tape_free takes NULL too. */
-struct tape *tape_new(void);
-void tape_free(struct tape *t);
-
 #endif

@@ -33,8 +33,6 @@ struct topo_machine {
 /* gpus.c: the GPUs of a recorded machine, found by PCI class and vendor. */
 void topo_gpus_of_record(struct topo_gpus *gpus_out, hwloc_topology_t tree);
 
-/* map.c: the visible GPU with this bus id; NULL: none. */
-const struct topo_gpu *topo_gpu_at(const struct topo_gpus *gpus, const char *bus_id);
 /* The PCI device of a rank's first GPU; NULL: none, or not in the tree. */
 hwloc_obj_t topo_gpu_object(const struct topo_machine *m, const struct topo_rank *rank);
 

@@ -45,7 +45,9 @@ accel_status_t topo_check_devices(const struct topo_rank *rank, int ranks, int *
     return ACCEL_OK;
 }
 
-const struct topo_gpu *topo_gpu_at(const struct topo_gpus *gpus, const char *bus_id)
+/* The visible GPU with this bus id; NULL: none. */
+static const struct topo_gpu *topo_gpu_at(const struct topo_gpus *gpus,
+                                          const char *bus_id)
 {
     for (int i = 0; bus_id[0] && i < gpus->count; i++)
         if (strcmp(gpus->gpu[i].bus_id, bus_id) == 0)

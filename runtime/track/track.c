@@ -14,20 +14,15 @@
 
 /* ---- outages --------------------------------------------------------------------- */
 
-/* A sink of the program may have filled nothing. */
-static const char *why_text(const accel_error_t *e)
-{
-    return e->text[0] ? e->text : "it does not say why";
-}
-
-/* Warns when a sink begins to fail. */
+/* Warns when a sink begins to fail. One of the program may have filled nothing. */
 static void sink_failed(const struct track *t, struct track_sink *s, const char *what,
                         const accel_error_t *e)
 {
     if (!s->failing)
         accel_logf(t->writer.log, ACCEL_LOG_WARN,
                    "tracker %s: cannot %s (%s%s%s); training continues without it",
-                   s->name, what, e->where, e->where[0] ? ": " : "", why_text(e));
+                   s->name, what, e->where, e->where[0] ? ": " : "",
+                   e->text[0] ? e->text : "it does not say why");
     s->failing = true;
 }
 
@@ -123,8 +118,7 @@ void track_open(struct track *t, const char *directory, int64_t first_step)
         sink_open(t, &t->sink[i]);
 }
 
-/* Seconds since 1970. */
-static double time_now(void)
+double track_now(void)
 {
     struct timespec now;
 
@@ -134,7 +128,7 @@ static double time_now(void)
 
 void track_write(struct track *t, int64_t step, const accel_item_t *items, int n)
 {
-    const double now = time_now();
+    const double now = track_now();
 
     for (int i = 0; i < t->sinks && n > 0; i++) {
         struct track_sink *s = &t->sink[i];

@@ -92,6 +92,8 @@ void histogram_of(const float *values, int64_t n, struct histogram *h_out);
 
 /* Makes OUT/track, which must not be reached through somebody else's link. */
 accel_status_t track_make_directory(const char *directory, accel_error_t *err);
+/* Seconds since 1970. */
+double track_now(void);
 accel_status_t track_jsonl(const struct track *t, accel_sink_t *sink_out,
                            accel_error_t *err);
 accel_status_t track_csv(const struct track *t, accel_sink_t *sink_out,

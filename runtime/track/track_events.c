@@ -49,16 +49,14 @@ static accel_status_t event_file_open(void *user, const char *directory,
 {
     struct event_file *f = user;
     char path[sizeof(f->track->directory) + 320], host[256] = "";
-    struct timespec now;
     accel_status_t st;
 
     ACCEL_CHECK(st, track_make_directory(directory, err));
     gethostname(host, sizeof(host) - 1);
     snprintf(path, sizeof(path), "%s/" EVENT_FILE "%010lld.%s.%d", directory,
              next_number(directory), host, (int)getpid());
-    clock_gettime(CLOCK_REALTIME, &now);
     f->head.len = 0;
-    event_head(&f->head, (double)now.tv_sec + (double)now.tv_nsec * 1e-9, first_step);
+    event_head(&f->head, track_now(), first_step);
     if (f->head.failed)
         return accel_fail_nomem(err, "the head of an event file", 4096);
     /* no later attempt takes that name */

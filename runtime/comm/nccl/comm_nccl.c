@@ -390,14 +390,6 @@ static void unwatch(struct comm *c)
         *at = n->watch.next;
 }
 
-/* Buffers must be deregistered while the communicator exists. */
-static void deregister(struct nccl_state *n)
-{
-    for (struct nccl_block *b = n->blocks; b && n->comm; b = b->next)
-        if (b->handle)
-            n->api.dereg(n->comm, b->handle);
-}
-
 /* The order matters: first NCCL lets go of the buffers and ends, then the device
  * finishes, then memory is freed, and the library goes last. */
 static void nccl_close_comm(struct comm *c)
@@ -406,7 +398,9 @@ static void nccl_close_comm(struct comm *c)
     struct backend *be = c->device;
     accel_error_t ignored;
 
-    deregister(n);
+    for (struct nccl_block *b = n->blocks; b && n->comm; b = b->next)
+        if (b->handle)
+            n->api.dereg(n->comm, b->handle);
     nccl_leave(c);
     unwatch(c);
     be->sync(be, &ignored); /* kernels may still read what is freed */

@@ -99,9 +99,6 @@ struct nccl {
  * ACCEL_EUNAVAIL with the cure: no library, too old, or a function is missing. */
 accel_status_t nccl_open(struct nccl *n, accel_error_t *err);
 void nccl_close(struct nccl *n);
-/* Fills the table from n->library of version n->version. Returns the name of the first
- * function that this version must have and that is missing, or NULL. */
-const char *nccl_find(struct nccl *n);
 /* "2.28.9" into buf; returns buf. */
 const char *nccl_version_text(int version, char buf[16]);
 

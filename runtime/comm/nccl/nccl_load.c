@@ -59,9 +59,10 @@ const char *nccl_version_text(int version, char buf[16])
     return buf;
 }
 
-/* A library older than `since` leaves NULL in the field. Without the check a stray
- * symbol of that name would be used. */
-const char *nccl_find(struct nccl *n)
+/* Fills the table. Returns the name of the first function that this version must have
+ * and that is missing, or NULL. A library older than `since` leaves NULL in the field.
+ * Without the check a stray symbol of that name would be used. */
+static const char *nccl_find(struct nccl *n)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(symbols); i++) {
         void *f = NULL;

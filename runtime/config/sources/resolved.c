@@ -25,29 +25,26 @@ static void place_row(struct validator *v, struct lones *l, const struct config 
     v->value_at[row] = (struct place){ .in = &one->in };
 }
 
-/* Values that are not keys. */
-static void take_rest(struct config *cfg, const struct config *from)
-{
-    cfg->has_accel_section |= from->has_accel_section;
-    memcpy(cfg->job_path, from->job_path, sizeof(cfg->job_path));
-    memcpy(cfg->deepspeed_more, from->deepspeed_more, sizeof(cfg->deepspeed_more));
-}
-
 void resolved_take(struct validator *v, struct lones *l, const struct config *from,
                    bool stronger)
 {
     static const struct config_text site = { .path = "site file",
                                              .origin = ORIGIN_SITE };
 
+    struct config *cfg = v->cfg;
+
     for (size_t row = 0; row < v->keys; row++) {
         if (from->locked[row] && !stronger) {
-            v->cfg->locked[row] = true;
+            cfg->locked[row] = true;
             v->lock_at[row].in = &site;
         }
         if (v->schema[row].moved_to || (from->origin[row] > ORIGIN_PROGRAM) != stronger)
             continue;
-        value_restore(v->cfg, from, row);
+        value_restore(cfg, from, row);
         place_row(v, l, from, row);
     }
-    take_rest(v->cfg, from);
+    /* values that are not keys */
+    cfg->has_accel_section |= from->has_accel_section;
+    memcpy(cfg->job_path, from->job_path, sizeof(cfg->job_path));
+    memcpy(cfg->deepspeed_more, from->deepspeed_more, sizeof(cfg->deepspeed_more));
 }

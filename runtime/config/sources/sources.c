@@ -250,13 +250,6 @@ static void note_misspelt(struct resolve *s, const char *name, size_t len)
                "ignored: there is no such key");
 }
 
-/* Makes the names once, not once per variable. */
-static void name_variables(struct resolve *s)
-{
-    for (size_t i = 0; i < s->v.keys; i++)
-        config_env_name(i, s->env_name[i], sizeof(s->env_name[i]));
-}
-
 /* An empty environment costs one comparison per variable: names are made only when the
  * first ACCEL_ variable with a value is met. */
 static void take_environment(struct resolve *s, char *const *env)
@@ -269,8 +262,8 @@ static void take_environment(struct resolve *s, char *const *env)
         /* "NAME" without "=" is no variable; a longer name can be no key. */
         if (strncmp(*env, env_prefix, PREFIX) != 0 || len >= NAME_BYTES || !(*env)[len])
             continue;
-        if (!named)
-            name_variables(s);
+        for (size_t i = 0; !named && i < s->v.keys; i++)
+            config_env_name(i, s->env_name[i], sizeof(s->env_name[i]));
         named = true;
         while (row < s->v.keys &&
                (strncmp(s->env_name[row], *env, len) != 0 || s->env_name[row][len]))
@@ -285,14 +278,6 @@ static void take_environment(struct resolve *s, char *const *env)
             /* Of two variables with one name the first counts, as for getenv. */
             s->by_env[row] = true;
     }
-}
-
-/* Takes the flags in their order; of two with one name the last one counts. */
-static void take_flags(struct resolve *s, const struct config_setting *flags,
-                       size_t count)
-{
-    for (size_t i = 0; i < count && !report_full(&s->report); i++)
-        lone_setting(&s->v, &s->lones, ORIGIN_FLAG, flags[i].name, flags[i].value);
 }
 
 /* ---- all of them ----------------------------------------------------------------- */
@@ -328,7 +313,10 @@ static void take_users(struct resolve *s, const struct config_sources *src)
         note_accelerates(s);
     take_file(s, src->job_path, ORIGIN_FILE);
     take_environment(s, src->env);
-    take_flags(s, src->flags, src->flag_count);
+    /* Of two flags with one name the last one counts. */
+    for (size_t i = 0; i < src->flag_count && !report_full(&s->report); i++)
+        lone_setting(&s->v, &s->lones, ORIGIN_FLAG, src->flags[i].name,
+                     src->flags[i].value);
 }
 
 /* Weakest source first. After a file that could not be read, the checks between keys
