@@ -27,33 +27,35 @@
 #define MEGATRON  "megatron_lm_config"
 
 /* Rows with a field in struct config: libaccel acts on them. */
-#define FIELD(f) .use = USE_HONOURED, .offset = offsetof(struct config, f)
+#define FIELD_ROW(s, n, t, f, d, same, h)                                              \
+    .section = s, .name = n, .type = t, .use = USE_HONOURED,                           \
+    .offset = offsetof(struct config, f), .default_text = d, .ours = same, .help = h
 #define HONOUR_BOOL(s, n, f, d, h)                                                     \
     {                                                                                  \
-        .section = s, .name = n, .type = TYPE_BOOL, FIELD(f), .default_text = d,       \
-        .help = h                                                                      \
+        FIELD_ROW(s, n, TYPE_BOOL, f, d, NULL, h)                                      \
     }
 /* Every value is accepted, but libaccel implements `same` only, or need not look at the
  * key: `because`. */
 #define HONOUR_BOOL_AS(s, n, f, d, same, because, h)                                   \
     {                                                                                  \
-        .section = s, .name = n, .type = TYPE_BOOL, FIELD(f), .default_text = d,       \
-        .ours = same, .why = because, .help = h                                        \
+        FIELD_ROW(s, n, TYPE_BOOL, f, d, same, h), .why = because                      \
     }
 #define HONOUR_INT(s, n, f, lo, hi, d, h)                                              \
     {                                                                                  \
-        .section = s, .name = n, .type = TYPE_INT, FIELD(f), .min = lo, .max = hi,     \
-        .default_text = d, .help = h                                                   \
+        FIELD_ROW(s, n, TYPE_INT, f, d, NULL, h), .min = lo, .max = hi                 \
+    }
+#define HONOUR_NUMBER(s, n, f, lo, hi, d, h)                                           \
+    {                                                                                  \
+        FIELD_ROW(s, n, TYPE_NUMBER, f, d, NULL, h), .min = lo, .max = hi              \
     }
 #define HONOUR_ENUM(s, n, f, d, h, ...)                                                \
     {                                                                                  \
-        .section = s, .name = n, .type = TYPE_ENUM, FIELD(f), .default_text = d,       \
-        .help = h, .values = WORDS(__VA_ARGS__)                                        \
+        FIELD_ROW(s, n, TYPE_ENUM, f, d, NULL, h), .values = WORDS(__VA_ARGS__)        \
     }
 #define HONOUR_TEXT(s, n, f, h)                                                        \
     {                                                                                  \
-        .section = s, .name = n, .type = TYPE_STRING, FIELD(f), .default_text = "",    \
-        .max = sizeof(((struct config *)0)->f) - 1, .help = h                          \
+        FIELD_ROW(s, n, TYPE_STRING, f, "", NULL, h),                                  \
+            .max = sizeof(((struct config *)0)->f) - 1                                 \
     }
 
 /* Rows without a field: their text is kept in `given` and handed to the program. */

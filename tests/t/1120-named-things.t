@@ -244,8 +244,9 @@ all_in "$known" "manual pages"
 
 # ---- the page of A0170 has the values that libaccel supports, and no others ----
 page=$("$accel" explain A0170 | tr '\n' ' ')
-values_of() { # KEY: those of its row in the schema that libaccel supports
-    sed -n "/\.name = \"$1\"/,/^}/s/.*\.ours = \"\(.*\)\",/\1/p" runtime/config/keys_*.def | tr '|' '\n'
+values_of() { # KEY: those of its row in the schema that libaccel supports, the first "a|b" there
+    grep -h -A 4 "\"$1\"," runtime/config/keys_*.def | grep -o '"[A-Za-z0-9_]*|[A-Za-z0-9_|]*"' |
+        head -n 1 | tr -d '"' | tr '|' '\n'
 }
 for key in distributed_type mixed_precision fsdp_sharding_strategy zero_stage; do
     values_of $key | sort >"$claims"
