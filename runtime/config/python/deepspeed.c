@@ -73,9 +73,14 @@ static const char *const devices[] = { "none", "cpu", "nvme", NULL };
     {                                                                                  \
         .type = TYPE_ENUM, .values = devices, .offset = SIZE_MAX                       \
     }
-#define COUNT                                                                          \
+#define WHOLE(least, most)                                                             \
     {                                                                                  \
-        .type = TYPE_INT, .min = 1, .max = 1 << 20, .offset = SIZE_MAX                 \
+        .type = TYPE_INT, .min = least, .max = most, .offset = SIZE_MAX                \
+    }
+#define COUNT WHOLE(1, 1 << 20)
+#define NUMBER                                                                         \
+    {                                                                                  \
+        .type = TYPE_NUMBER, .max = 1e30, .offset = SIZE_MAX                           \
     }
 #define INTO(f)                                                                        \
     .at = offsetof(struct deepspeed_file, f),                                          \
@@ -87,34 +92,18 @@ static const struct value {
     struct config_key kind;
     size_t at, len;
 } values[] = {
-    { "zero_optimization",
-      NULL,
-      "stage",
-      { .type = TYPE_INT, .max = 3, .offset = SIZE_MAX },
-      INTO(zero_stage) },
+    { "zero_optimization", NULL, "stage", WHOLE(0, 3), INTO(zero_stage) },
     { "zero_optimization", "offload_optimizer", "device", DEVICE,
       INTO(offload_optimizer_device) },
     { "zero_optimization", "offload_param", "device", DEVICE,
       INTO(offload_param_device) },
     { NULL, NULL, "gradient_accumulation_steps", COUNT,
       INTO(gradient_accumulation_steps) },
-    { NULL,
-      NULL,
-      "gradient_clipping",
-      { .type = TYPE_NUMBER, .max = 1e30, .offset = SIZE_MAX },
-      INTO(gradient_clipping) },
+    { NULL, NULL, "gradient_clipping", NUMBER, INTO(gradient_clipping) },
     { "bf16", NULL, "enabled", { .type = TYPE_BOOL, .offset = SIZE_MAX }, INTO(bf16) },
     { "fp16", NULL, "enabled", { .type = TYPE_BOOL, .offset = SIZE_MAX }, INTO(fp16) },
-    { "fp16",
-      NULL,
-      "loss_scale",
-      { .type = TYPE_NUMBER, .max = 1e30, .offset = SIZE_MAX },
-      INTO(loss_scale) },
-    { "fp16",
-      NULL,
-      "initial_scale_power",
-      { .type = TYPE_INT, .max = 64, .offset = SIZE_MAX },
-      INTO(scale_power) },
+    { "fp16", NULL, "loss_scale", NUMBER, INTO(loss_scale) },
+    { "fp16", NULL, "initial_scale_power", WHOLE(0, 64), INTO(scale_power) },
     { "fp16", NULL, "loss_scale_window", COUNT, INTO(scale_window) },
     { NULL, NULL, "train_micro_batch_size_per_gpu", COUNT, INTO(micro_batch) },
     { NULL, NULL, "train_batch_size", COUNT, INTO(train_batch) },
