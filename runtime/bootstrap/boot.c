@@ -103,14 +103,14 @@ accel_status_t boot_exchange(struct boot *b, const void *mine, size_t bytes,
 
 accel_status_t boot_leave(struct boot *b, accel_error_t *err)
 {
-    return b->impl ? b->impl->leave(b, err) : ACCEL_OK;
+    return b->impl && b->impl->leave ? b->impl->leave(b, err) : ACCEL_OK;
 }
 
 void boot_free(struct boot *b)
 {
     if (!b)
         return;
-    if (b->impl)
+    if (b->impl && b->impl->free)
         b->impl->free(b);
     free(b->node_of);
     free(b->local_rank_of);

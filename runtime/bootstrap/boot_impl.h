@@ -13,8 +13,10 @@
 struct boot_impl {
     accel_status_t (*exchange)(struct boot *b, const void *mine, size_t bytes,
                                struct boot_blobs *all_out, accel_error_t *err);
+    /* NULL: there is no server to leave */
     accel_status_t (*leave)(struct boot *b, accel_error_t *err);
-    void (*free)(struct boot *b); /* frees the impl itself, not the arrays of *b */
+    /* frees the impl itself, not the arrays of *b; NULL: it belongs to somebody else */
+    void (*free)(struct boot *b);
 };
 
 /* Fill *b from one way of starting: rank, size, arrays and impl are set on success. */

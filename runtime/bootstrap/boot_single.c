@@ -22,13 +22,6 @@ static accel_status_t single_exchange(struct boot *b, const void *mine, size_t b
     return ACCEL_OK;
 }
 
-static accel_status_t single_leave(struct boot *b, accel_error_t *err)
-{
-    (void)b;
-    (void)err;
-    return ACCEL_OK;
-}
-
 static void single_free(struct boot *b)
 {
     free(b->impl);
@@ -60,7 +53,7 @@ accel_status_t boot_open_single(struct boot *b, accel_error_t *err)
     b->impl = malloc(sizeof(*b->impl));
     if (!b->impl)
         return accel_fail_nomem(err, "bootstrap", sizeof(*b->impl));
-    *b->impl = (struct boot_impl){ single_exchange, single_leave, single_free };
+    *b->impl = (struct boot_impl){ single_exchange, NULL, single_free };
     name_job(b);
     return ACCEL_OK;
 }

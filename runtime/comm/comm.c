@@ -46,7 +46,7 @@ void comm_close(struct comm *c)
         return;
     /* peers of a rank that gave up do not come to close */
     c->failed = c->failed || (c->root && c->root->failed);
-    if (c->ops)
+    if (c->ops && c->ops->close)
         c->ops->close(c);
     while ((block = c->blocks)) {
         c->blocks = block->next;
@@ -137,7 +137,8 @@ accel_status_t comm_end(struct comm *c, accel_status_t st, const accel_error_t *
         c->failure = *own;
         c->failure.code = st;
         comm_tell(c, &c->failure);
-        c->ops->fail(c);
+        if (c->ops->fail)
+            c->ops->fail(c);
     }
     if (err)
         *err = c->failure;

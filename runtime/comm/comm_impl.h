@@ -75,14 +75,14 @@ struct comm_ops {
      */
     accel_status_t (*split)(struct comm *c, int color, int key, struct comm **comm_out,
                             accel_error_t *err);
-    /* lets go of what is under way */
+    /* lets go of what is under way; NULL: never anything */
     void (*fail)(struct comm *c);
     /* Root: makes `why` reach all peers, also those that will not look for some time.
      * Takes at most half a second. NULL: there is nobody to tell, or no way to. */
     void (*tell)(struct comm *c, const struct comm_reason *why);
     /* Root: has a peer told? Never waits. NULL as `tell`. */
     bool (*hear)(struct comm *c, struct comm_reason *why_out);
-    /* frees c->impl; takes at most 5 s */
+    /* frees c->impl; takes at most 5 s. NULL: there is none */
     void (*close)(struct comm *c);
 };
 

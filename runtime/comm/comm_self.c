@@ -58,12 +58,6 @@ static accel_status_t self_gather(struct comm *c, const void *mine, void **all_o
     return ACCEL_OK;
 }
 
-/* There is no peer to tell, and no state to free. */
-static void self_end(struct comm *c)
-{
-    (void)c;
-}
-
 static const struct comm_ops self_ops = {
     .name = "self",
     .alloc = comm_private_alloc,
@@ -73,8 +67,6 @@ static const struct comm_ops self_ops = {
     .broadcast = self_buf,
     .barrier = self_barrier,
     .gather = self_gather,
-    .fail = self_end,
-    .close = self_end,
 };
 
 accel_status_t comm_self_open(struct comm *c, accel_error_t *err)

@@ -92,19 +92,6 @@ static accel_status_t group_exchange(struct boot *b, const void *mine, size_t by
     return ACCEL_OK;
 }
 
-/* There is no server to leave. */
-static accel_status_t group_leave(struct boot *b, accel_error_t *err)
-{
-    (void)b;
-    (void)err;
-    return ACCEL_OK;
-}
-
-static void group_free(struct boot *b)
-{
-    (void)b; /* the group outlives its bootstrap */
-}
-
 /* Joins the rounds of the other groups until the last one is open. Ranks without a
  * group start here at once. A rank whose own group failed does not come here: the error
  * fails the parent, which ends the others' rounds. */
@@ -195,7 +182,8 @@ static accel_status_t open_group(struct group *g, struct wish *wish,
 static accel_status_t split_by_rounds(struct comm *c, int color, int key,
                                       struct comm **comm_out, accel_error_t *err)
 {
-    struct group g = { .base = { group_exchange, group_leave, group_free }, .from = c };
+    /* the group outlives its bootstrap */
+    struct group g = { .base = { group_exchange, NULL, NULL }, .from = c };
     const size_t size = (size_t)c->size;
     struct wish *wish = calloc(size, sizeof(*wish));
     accel_status_t st;

@@ -77,15 +77,6 @@ accel_status_t loader_agree(const struct loader_place *place, accel_error_t *err
     return st == ACCEL_OK ? e.code : st;
 }
 
-static void note_failure(struct accel_loader *l, const struct loader_slot *s)
-{
-    if (l->place.failure->failed)
-        return;
-    l->place.failure->failed = true;
-    l->place.failure->error = s->error;
-    l->place.failure->error.code = s->st;
-}
-
 /* ---- steps ----------------------------------------------------------------------- */
 
 static void begin_reading(struct accel_loader *l)
@@ -202,10 +193,13 @@ static accel_status_t advance_sharded(struct accel_loader *l, bool first, bool *
 {
     int64_t places = loader_places(l);
     struct loader_slot *s = take_slot(l);
+    struct loader_failure *f = l->place.failure;
     accel_status_t st = ACCEL_OK;
 
-    if (s->st != ACCEL_OK)
-        note_failure(l, s);
+    if (s->st != ACCEL_OK && !f->failed) {
+        *f = (struct loader_failure){ .failed = true, .error = s->error };
+        f->error.code = s->st;
+    }
     if ((first && !l->place.alone) || places < 0 || l->place.ranks == 1)
         st = loader_agree(&l->place, err);
     if (st != ACCEL_OK)

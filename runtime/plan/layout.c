@@ -131,16 +131,6 @@ static void mesh_of(const struct config *c, struct plan_layout *l)
     l->sp = megatron ? 1 : key_number(c, "parallelism_config_sp_size");
 }
 
-static accel_status_t mismatch(const struct plan_layout *l, int world,
-                               accel_error_t *err)
-{
-    return accel_fail(err, A0070,
-                      "change the sizes of parallelism_config, or the number of ranks",
-                      "dp_replicate %d x dp_shard %d x cp %d x sp %d x tp %d does not "
-                      "equal %d, the number of ranks",
-                      l->replicate, l->shard, l->cp, l->sp, l->tp, world);
-}
-
 /* Checks the mesh against the ranks. Ranks that the config does not assign are data
  * parallel, as the strategy wants it. */
 static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
@@ -163,7 +153,12 @@ static accel_status_t fit_mesh(const struct config *c, const struct scheme *s,
     if (replicate * shard * others == world)
         return ACCEL_OK;
     if (replicate * shard > 1 || world % others)
-        return mismatch(l, world, err);
+        return accel_fail(
+            err, A0070,
+            "change the sizes of parallelism_config, or the number of ranks",
+            "dp_replicate %d x dp_shard %d x cp %d x sp %d x tp %d does not "
+            "equal %d, the number of ranks",
+            l->replicate, l->shard, l->cp, l->sp, l->tp, world);
     /* spread sets the other axes to 1, so they are read again */
     spread(l, s, world / others, s->hybrid ? local_size / others : world / others);
     mesh_of(c, l);

@@ -195,16 +195,6 @@ static void serve(struct deal *d, int i, struct topo_place *p)
     add_core(d->m, d->pool[i], (int)((long)before * cores / equals), d->own[i]);
 }
 
-/* What rank `i` got, as numbers and text. */
-static void cores_describe_share(const struct deal *d, int i, struct topo_place *p)
-{
-    p->cores = count_cores(d->m, d->own[i]);
-    p->pus = hwloc_bitmap_weight(d->own[i]);
-    p->numa_node = numa_of_first(d->m, d->own[i]);
-    hwloc_bitmap_list_snprintf(p->cpuset, sizeof(p->cpuset), d->own[i]);
-    hwloc_bitmap_snprintf(p->mask, sizeof(p->mask), d->own[i]);
-}
-
 static void deal_close(struct deal *d)
 {
     for (int i = 0; i < d->ranks; i++) {
@@ -247,11 +237,16 @@ accel_status_t topo_map_cores(const struct topo_machine *m,
 
     for (int i = 0; st == ACCEL_OK && i < ranks; i++)
         st = find_pool(&d, rank, i, place, err);
-    if (st == ACCEL_OK) {
-        for (int i = next_rank(&d); i >= 0; i = next_rank(&d))
-            serve(&d, i, &place[i]);
-        for (int i = 0; i < ranks; i++)
-            cores_describe_share(&d, i, &place[i]);
+    for (int i; st == ACCEL_OK && (i = next_rank(&d)) >= 0;)
+        serve(&d, i, &place[i]);
+    for (int i = 0; st == ACCEL_OK && i < ranks; i++) {
+        struct topo_place *p = &place[i];
+
+        p->cores = count_cores(m, d.own[i]);
+        p->pus = hwloc_bitmap_weight(d.own[i]);
+        p->numa_node = numa_of_first(m, d.own[i]);
+        hwloc_bitmap_list_snprintf(p->cpuset, sizeof(p->cpuset), d.own[i]);
+        hwloc_bitmap_snprintf(p->mask, sizeof(p->mask), d.own[i]);
     }
     deal_close(&d);
     return st;

@@ -332,24 +332,6 @@ static size_t deepspeed_rows(const struct config *cfg, size_t rows_out[CONFIG_MA
     return count;
 }
 
-/* The list lets Accelerate refuse keys that the DeepSpeed file sets as well. Only with
- * such a file does the precision count as one of them. False: out of memory. */
-static bool deepspeed_fields(const struct writer *w, struct strbuf *b)
-{
-    size_t n, rows[CONFIG_MAX_KEYS], count = deepspeed_rows(w->cfg, rows);
-    const struct config_key *k = config_schema(&n);
-    int precision = config_row("mixed_precision");
-
-    strbuf_append(b, "", 0);
-    for (size_t i = 0; i < count; i++)
-        strbuf_printf(b, "%s%s", i ? "," : "", k[rows[i]].name);
-    if (config_is_given(w->cfg, "deepspeed_config_file") && precision >= 0 &&
-        w->cfg->origin[precision] != ORIGIN_DEFAULT &&
-        w->cfg->origin[precision] <= ORIGIN_FILE)
-        strbuf_printf(b, "%s%s", b->len ? "," : "", "mixed_precision");
-    return !b->failed;
-}
-
 /* A truth value in the form of the row. */
 static const char *truth_form(enum form form, bool yes)
 {
@@ -412,13 +394,24 @@ static void emit_devices(const struct writer *w, const struct rule *r)
     w->emit(w->user, name, w->text, false);
 }
 
-/* An empty list is emitted, too: Accelerate expects the variable. False: out
- * of memory. */
+/* The list lets Accelerate refuse keys that the DeepSpeed file sets as well. Only with
+ * such a file does the precision count as one of them. An empty list is emitted, too:
+ * Accelerate expects the variable. False: out of memory. */
 static bool emit_fields(const struct writer *w, const struct rule *r)
 {
+    size_t n, rows[CONFIG_MAX_KEYS], count = deepspeed_rows(w->cfg, rows);
+    const struct config_key *k = config_schema(&n);
+    int precision = config_row("mixed_precision");
     struct strbuf b = { 0 };
-    bool done = deepspeed_fields(w, &b);
+    bool done;
 
+    for (size_t i = 0; i < count; i++)
+        strbuf_printf(&b, "%s%s", i ? "," : "", k[rows[i]].name);
+    if (config_is_given(w->cfg, "deepspeed_config_file") && precision >= 0 &&
+        w->cfg->origin[precision] != ORIGIN_DEFAULT &&
+        w->cfg->origin[precision] <= ORIGIN_FILE)
+        strbuf_printf(&b, "%s%s", b.len ? "," : "", "mixed_precision");
+    done = !b.failed;
     if (done)
         w->emit(w->user, r->name, b.s ? b.s : "", false);
     strbuf_free(&b);
