@@ -203,25 +203,23 @@ static accel_status_t collect(struct comm *c, const void *mine, char *all,
                               const int64_t *sizes, accel_error_t *err)
 {
     struct nccl_state *n = c->impl;
-    nccl_stream_t *stream = nccl_stream(n);
-    int rc = n->api.group_start(), end;
+    int rc = nccl_group_start(c);
     bool is_root = c->rank == c->args.root;
+    accel_status_t st;
 
-    if (rc == NCCL_SUCCESS && !is_root && c->args.elems > 0)
-        rc =
-            n->api.send(mine, c->args.elems, NCCL_UINT8, c->args.root, n->comm, stream);
-    /* group_end must follow group_start even after an error */
-    for (int r = 0; is_root && nccl_going(rc) && r < c->size; r++) {
+    if (!is_root)
+        nccl_group_send(c, &rc, c->args.root, mine, c->args.elems);
+    for (int r = 0; is_root && r < c->size; r++) {
         size_t bytes = (size_t)sizes[r];
 
         if (r == c->rank)
             n->be->copy(n->be, all, mine, bytes);
-        else if (bytes > 0)
-            rc = n->api.recv(all, bytes, NCCL_UINT8, r, n->comm, stream);
+        else
+            nccl_group_recv(c, &rc, r, all, bytes);
         all += bytes;
     }
-    end = n->api.group_end();
-    return nccl_put_call(c, nccl_going(rc) ? end : rc, "ncclSend and ncclRecv", err);
+    st = nccl_group_end(c, rc, err);
+    return st == ACCEL_OK ? nccl_put_call(c, NCCL_SUCCESS, NULL, err) : st;
 }
 
 /* `room`: device memory for `total` bytes, on the root only. *all_out: a copy
