@@ -84,11 +84,14 @@
     {                                                                                  \
         ROW(USE_HANDED_ON, s, n, TYPE_STRING, d, same, h), .max = len                  \
     }
-#define DEVICE_ROW(n, h)                                                               \
+/* `because`: NULL, or why libaccel need not look at the values of `same`. */
+#define HAND_ON_ENUM(s, n, d, same, because, h, ...)                                   \
     {                                                                                  \
-        ROW(USE_HANDED_ON, DEEPSPEED, n, TYPE_ENUM, NULL, "none", h),                  \
-            .values = WORDS("none", "cpu", "nvme")                                     \
+        ROW(USE_HANDED_ON, s, n, TYPE_ENUM, d, same, h), .why = because,               \
+                                                         .values = WORDS(__VA_ARGS__)  \
     }
+#define DEVICE_ROW(n, h)                                                               \
+    HAND_ON_ENUM(DEEPSPEED, n, NULL, "none", NULL, h, "none", "cpu", "nvme")
 #define PROBABILITY(n, h)                                                              \
     {                                                                                  \
         ROW(USE_HANDED_ON, MEGATRON, n, TYPE_NUMBER, NULL, NULL, h), .min = 0,         \
