@@ -347,6 +347,10 @@ struct config_mesh {
     int64_t size[MESH_DIMS];
     /* The product of all sizes. */
     int64_t total;
+    /* dp_replicate x dp_shard: how many groups get different data. */
+    int64_t data_parallel;
+    /* cp x sp x tp: the ranks of one such group, which get the same data. */
+    int64_t others;
 };
 /* Fills the mesh. If all sizes are 1, dp_replicate becomes `world` (0: not known). */
 void config_mesh(const struct config *cfg, int64_t world, struct config_mesh *mesh_out);

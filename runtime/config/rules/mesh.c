@@ -34,6 +34,8 @@ static int64_t times(int64_t a, int64_t b)
     return b > most / a ? most : a * b;
 }
 
+/* `others` is exact: total and data_parallel are products of the same sizes, unless the
+ * cap of times() was hit. */
 void config_mesh(const struct config *cfg, int64_t world, struct config_mesh *mesh_out)
 {
     mesh_out->total = 1;
@@ -44,6 +46,9 @@ void config_mesh(const struct config *cfg, int64_t world, struct config_mesh *me
     /* No mesh asked for: all ranks are replicas. */
     if (mesh_out->total == 1 && world > 1)
         mesh_out->total = mesh_out->size[DIM_DP_REPLICATE] = world;
+    mesh_out->data_parallel =
+        times(mesh_out->size[DIM_DP_REPLICATE], mesh_out->size[DIM_DP_SHARD]);
+    mesh_out->others = mesh_out->total / mesh_out->data_parallel;
 }
 
 /* Writes "dp_shard 2 x cp 2 = 4"; dimensions of size 1 are left out. */
