@@ -201,8 +201,8 @@ static accel_status_t list_files(accel_dataset_t *d, const char *path,
     return ACCEL_OK;
 }
 
-/* An id must mean the same token in all files. Those that accel tokenize has not written
- * have no mark: they differ at most in the width of their tokens. */
+/* An id must mean the same token in all files. Those that accel tokenize has not
+ * written have no mark: they differ at most in the width of their tokens. */
 static accel_status_t check_one_tokenizer(const accel_dataset_t *d, const char *path,
                                           accel_error_t *err)
 {

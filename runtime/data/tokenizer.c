@@ -259,8 +259,8 @@ static accel_status_t read_path(struct accel_tokenizer *t, const char *path,
                                : tokenizer_read_json(t, path, err);
 }
 
-/* With `json` NULL the file or directory `path`. The classes of characters are filled in
- * once per process, before the first text. */
+/* With `json` NULL the file or directory `path`. The classes of characters are filled
+ * in once per process, before the first text. */
 static accel_status_t tokenizer_new(accel_tokenizer_t **out, const char *json, size_t n,
                                     const char *path, accel_error_t *err)
 {

@@ -31,8 +31,8 @@ accel_status_t json_unsupported(const struct json_reader *r, const char *at,
 accel_status_t json_damaged(const struct json_reader *r, const char *at,
                             const char *what);
 
-/* The largest id of a list of added tokens + 1, or `end` if that is more. Unsound ids do
- * not count; they are refused later. */
+/* The largest id of a list of added tokens + 1, or `end` if that is more. Unsound ids
+ * do not count; they are refused later. */
 json_int_t json_ids_end(const json_t *list, json_int_t end);
 /* The whole of a tokenizer.json; `path` is for messages. */
 accel_status_t json_read_tokenizer(struct accel_tokenizer *t, const json_t *root,

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "config/config.h"
 #include "track/track.h"
@@ -116,14 +115,6 @@ void track_open(struct track *t, const char *directory, int64_t first_step)
     t->open = true;
     for (int i = 0; i < t->sinks; i++)
         sink_open(t, &t->sink[i]);
-}
-
-double track_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 void track_write(struct track *t, int64_t step, const accel_item_t *items, int n)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/path_dir.h"
@@ -246,4 +247,12 @@ accel_status_t track_make_directory(const char *directory, accel_error_t *err)
     if (st == ACCEL_OK)
         close(fd);
     return st;
+}
+
+double track_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }

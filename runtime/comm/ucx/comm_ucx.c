@@ -330,7 +330,7 @@ static accel_status_t ucx_gather(struct comm *c, const void *mine, void **all_ou
     return ucx_wait(c, err);
 }
 
-/* ---- life ------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------ */
 
 static const struct comm_ops ucx_ops = {
     .name = "ucx",

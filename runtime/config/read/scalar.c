@@ -114,7 +114,8 @@ static void number_text(double v, char *buf, size_t len)
         text_format(buf, len, "%.17g", v);
 }
 
-/* Checks a number of either type against the bounds of the row; stores it if `store`. */
+/* Checks a number of either type against the bounds of the row; stores it
+ * if `store`. */
 static enum value_result set_number(struct config *cfg, const struct config_key *key,
                                     const char *text, bool store)
 {
