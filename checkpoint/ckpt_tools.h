@@ -36,12 +36,15 @@ int64_t ckpt_tensor_find(const accel_ckpt_t *c, const char *name);
  * caller's. */
 typedef void ckpt_progress_f(void *user, const char *name, int64_t done, int64_t total);
 
+/* Receives a finding, as the `report` of accel_ckpt_verify. */
+typedef void ckpt_report_f(void *user, accel_status_t what, const char *line);
+
 /* A checkpoint whose every byte is read. */
 struct ckpt_check {
     /* its directory, and its name for `progress` */
     const char *dir, *name;
     /* As for accel_ckpt_verify; NULL is fine. */
-    void (*report)(void *user, accel_status_t what, const char *line);
+    ckpt_report_f *report;
     /* Called for each file in the directory that is not the checkpoint's: nobody reads
      * it, so it is no finding. Its name is printable. NULL is fine. */
     void (*stranger)(void *user, const char *name);
@@ -85,9 +88,7 @@ accel_status_t ckpt_index(const accel_ckpt_t *c, ckpt_progress_f *progress, void
  * accel_ckpt_verify_hdf5 is. report(user, what, line): once per finding; `err` gets
  * the first. ACCEL_OK, also where there is none; ACCEL_ECORRUPT, ACCEL_EIO;
  * ACCEL_EUNAVAIL without HDF5. */
-accel_status_t ckpt_index_check(const accel_ckpt_t *c,
-                                void (*report)(void *user, accel_status_t what,
-                                               const char *line),
+accel_status_t ckpt_index_check(const accel_ckpt_t *c, ckpt_report_f *report,
                                 void *user, accel_error_t *err);
 
 /* Calls found(user, name, why) for every step directory below root: why it stays; "":

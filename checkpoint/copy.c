@@ -36,16 +36,8 @@ struct copy {
 
 static accel_status_t copy_header(const struct copy *c, struct ckpt_manifest *m)
 {
-    m->step = c->x->step;
-    m->world = c->x->shards;
-    snprintf(m->version, sizeof(m->version), "%s", PACKAGE_VERSION);
-    snprintf(m->owner, sizeof(m->owner), "%s", c->commit.owner);
-    snprintf(m->sharding, sizeof(m->sharding), "%s", c->x->sharding);
-    snprintf(m->run_id, sizeof(m->run_id), "%s", c->x->run_id);
-    m->file = calloc((size_t)m->world, sizeof(*m->file));
-    return m->file ? ACCEL_OK
-                   : accel_fail_nomem(c->err, "the file list",
-                                      (size_t)m->world * sizeof(*m->file));
+    return ckpt_manifest_start(m, c->x->step, c->x->shards, c->commit.owner,
+                               c->x->sharding, c->x->run_id, c->err);
 }
 
 /* One box of the tensor that was added last. `source`: the caller's tensor or blob. */

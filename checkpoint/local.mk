@@ -36,7 +36,6 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/load/read.c \
 	checkpoint/load/read_ring.c \
 	checkpoint/load/read_together.c \
-	checkpoint/retention/retain.c \
 	checkpoint/save/save_steps.c \
 	runtime/weights/safetensors/st_convert.c \
 	runtime/weights/safetensors/st_header.c \
@@ -51,7 +50,7 @@ libaccelckpt_core_la_SOURCES = \
 	checkpoint/save/write.c
 if HAVE_HDF5
 libaccelckpt_core_la_SOURCES += checkpoint/hdf5/ckpt_h5.h checkpoint/hdf5/h5.c checkpoint/hdf5/h5_tree.c \
-	checkpoint/hdf5/ckpt_index.h checkpoint/hdf5/h5_index.c checkpoint/hdf5/h5_index_check.c \
+	checkpoint/hdf5/h5_index.c checkpoint/hdf5/h5_index_check.c \
 	checkpoint/hdf5/h5_layout.c
 else
 libaccelckpt_core_la_SOURCES += checkpoint/hdf5/no_hdf5.c

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Private to the files that call libhdf5: what writing the layout of a shard file and
- * comparing one with its manifest have in common.
+ * comparing one with its manifest have in common, and index.h5.
  */
 #ifndef ACCEL_CKPT_H5_H
 #define ACCEL_CKPT_H5_H
@@ -10,6 +10,9 @@
 
 #include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
+#include "hdf5/ckpt_h5.h"
+
+/* ---- h5.c ------------------------------------------------------------------------ */
 
 /* bytes of the attribute accel_dtype, padded with NUL */
 #define CKPT_H5_DTYPE_NAME 16
@@ -44,6 +47,14 @@ hid_t ckpt_h5_type(const struct ckpt_h5_floats *floats, accel_dtype_t t);
 void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
                   size_t index);
 
+/* Writes one attribute. Sizes are fixed: variable-length ones live in a heap, where one
+ * damaged byte spoils many. */
+herr_t ckpt_h5_put_attribute(hid_t on, const char *name, hid_t type, hid_t space,
+                             const void *data);
+/* Says of a dataset what its elements are, and what their codes stand for where HDF5
+ * has no such type. `type` and `space`: a scalar of CKPT_H5_DTYPE_NAME bytes. */
+herr_t ckpt_h5_put_dtypes(const struct ckpt_manifest *m, const struct ckpt_tensor *t,
+                          hid_t set, hid_t type, hid_t space);
 /* How many attributes an object has; HSIZE_UNDEF, which equals no expected number, when
  * that cannot be told. */
 hsize_t ckpt_h5_attribute_count(hid_t on);
@@ -64,5 +75,18 @@ hid_t ckpt_h5_open(int fd, char *cause, size_t len, int *error_out);
  * device". `desc` may hold line breaks, pointers, and the system's words in its middle;
  * only the words are kept. buf[len] is printable ASCII. */
 void ckpt_h5_describe(const char *func, const char *desc, char *buf, size_t len);
+
+/* ---- h5_index.c ------------------------------------------------------------------ */
+
+/* longest name of a source dataset, each of its bytes doubled */
+#define CKPT_SOURCE_MAX (2 * CKPT_H5_NAME_MAX)
+
+/* What a mapping calls the box that is number `index` of t in its file: the dataset's
+ * name with each '%' doubled, since a single one stands for a number of blocks. */
+void ckpt_index_source(char name_out[CKPT_SOURCE_MAX], const struct ckpt_tensor *t,
+                       size_t index);
+/* The fill value of a virtual dataset: NaN, so that a part which is missing shows. NULL
+ * for integers, whose fill is 0. Static. */
+const void *ckpt_index_fill(accel_dtype_t t);
 
 #endif

@@ -99,6 +99,32 @@ void ckpt_h5_name(char name_out[CKPT_H5_NAME_MAX], const struct ckpt_tensor *t,
              t->blob ? "state/" : "", t->name, index);
 }
 
+herr_t ckpt_h5_put_attribute(hid_t on, const char *name, hid_t type, hid_t space,
+                             const void *data)
+{
+    hid_t attr = H5Acreate2(on, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    herr_t r = attr < 0 ? -1 : H5Awrite(attr, type, data);
+
+    if (attr >= 0 && H5Aclose(attr) < 0)
+        r = -1;
+    return r;
+}
+
+herr_t ckpt_h5_put_dtypes(const struct ckpt_manifest *m, const struct ckpt_tensor *t,
+                          hid_t set, hid_t type, hid_t space)
+{
+    const accel_dtype_t codes = ckpt_manifest_codes(m, t);
+    char text[CKPT_H5_DTYPE_NAME] = { 0 }, of_codes[CKPT_H5_DTYPE_NAME] = { 0 };
+
+    snprintf(text, sizeof(text), "%s", accel_dtype_name(t->dtype));
+    snprintf(of_codes, sizeof(of_codes), "%s", accel_dtype_name(codes));
+    if (ckpt_h5_put_attribute(set, "accel_dtype", type, space, text) < 0)
+        return -1;
+    return codes == t->dtype
+               ? 0
+               : ckpt_h5_put_attribute(set, CKPT_H5_CODES, type, space, of_codes);
+}
+
 hsize_t ckpt_h5_attribute_count(hid_t on)
 {
 #if H5_VERSION_GE(1, 12, 0)

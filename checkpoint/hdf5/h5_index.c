@@ -13,7 +13,7 @@
 
 #include "manifest/ckpt_manifest.h"
 #include "load/ckpt_load.h"
-#include "hdf5/ckpt_index.h"
+#include "hdf5/ckpt_h5.h"
 #include "ckpt_tools.h"
 
 /* One index in progress. */
@@ -119,31 +119,6 @@ static accel_status_t put_scalar(struct index *x, const struct ckpt_tensor *t,
     return st;
 }
 
-static herr_t put_dtype(const struct index *x, hid_t set, const char *name,
-                        accel_dtype_t t)
-{
-    char text[CKPT_H5_DTYPE_NAME] = { 0 };
-    hid_t attr =
-        H5Acreate2(set, name, x->dtype_name, x->scalar, H5P_DEFAULT, H5P_DEFAULT);
-    herr_t r;
-
-    snprintf(text, sizeof(text), "%s", accel_dtype_name(t));
-    r = attr < 0 ? -1 : H5Awrite(attr, x->dtype_name, text);
-    H5Aclose(attr);
-    return r;
-}
-
-/* What the elements are, and what their codes stand for where HDF5 has no such type. */
-static herr_t put_attributes(const struct index *x, hid_t set,
-                             const struct ckpt_tensor *t)
-{
-    const accel_dtype_t codes = ckpt_manifest_codes(&x->c->m, t);
-
-    if (put_dtype(x, set, "accel_dtype", t->dtype) < 0)
-        return -1;
-    return codes == t->dtype ? 0 : put_dtype(x, set, CKPT_H5_CODES, codes);
-}
-
 /* The dataset of one tensor or blob. */
 static accel_status_t put_tensor(struct index *x, size_t i)
 {
@@ -167,7 +142,8 @@ static accel_status_t put_tensor(struct index *x, size_t i)
     H5Sselect_all(space);
     if (!st)
         set = H5Dcreate2(x->file, name, type, space, x->lcpl, dcpl, H5P_DEFAULT);
-    if (!st && (set < 0 || put_attributes(x, set, t) < 0))
+    if (!st &&
+        (set < 0 || ckpt_h5_put_dtypes(&x->c->m, t, set, x->dtype_name, x->scalar) < 0))
         st = failed(x, name, "create");
     if (!st && t->ndim == 0)
         st = put_scalar(x, t, set, type);

@@ -5,7 +5,6 @@
  * one, so this runs where ckpt_h5_compare does. No shard file is opened.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +12,14 @@
 
 #include "manifest/ckpt_manifest.h"
 #include "load/ckpt_load.h"
-#include "hdf5/ckpt_index.h"
+#include "hdf5/ckpt_h5.h"
 #include "ckpt_tools.h"
 
 struct check {
     const accel_ckpt_t *c;
     hid_t file;
     struct ckpt_h5_floats floats;
-    void (*report)(void *user, accel_status_t what, const char *line);
+    ckpt_report_f *report;
     void *user;
     accel_status_t found;
     accel_error_t *err;
@@ -287,9 +286,7 @@ static void check_index(struct check *k, int fd)
     H5PLset_loading_state(plugins);
 }
 
-accel_status_t ckpt_index_check(const accel_ckpt_t *c,
-                                void (*report)(void *user, accel_status_t what,
-                                               const char *line),
+accel_status_t ckpt_index_check(const accel_ckpt_t *c, ckpt_report_f *report,
                                 void *user, accel_error_t *err)
 {
     struct check k = { .c = c, .report = report, .user = user, .err = err };

@@ -6,7 +6,6 @@
  */
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,23 +44,10 @@ static accel_status_t failed(struct layout *l, const char *what, const char *nam
         "cannot lay out %.400s (%s): HDF5 %s", name, what, cause);
 }
 
-/* Writes one attribute. Sizes are fixed: variable-length ones live in a heap, where one
- * damaged byte spoils many. */
-static herr_t put_attr(hid_t on, const char *name, hid_t type, hid_t space,
-                       const void *data)
-{
-    hid_t attr = H5Acreate2(on, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-    herr_t r = attr < 0 ? -1 : H5Awrite(attr, type, data);
-
-    if (attr >= 0 && H5Aclose(attr) < 0)
-        r = -1;
-    return r;
-}
-
 /* An attribute of the file itself. */
 static herr_t put_int(const struct layout *l, const char *name, int64_t value)
 {
-    return put_attr(l->file, name, H5T_NATIVE_INT64, l->scalar, &value);
+    return ckpt_h5_put_attribute(l->file, name, H5T_NATIVE_INT64, l->scalar, &value);
 }
 
 /* Padded with NUL to `size` bytes, which is the same for every checkpoint. */
@@ -74,7 +60,7 @@ static herr_t put_string(const struct layout *l, const char *name, const char *t
 
     snprintf(fixed, sizeof(fixed), "%s", text);
     if (H5Tset_size(type, size) >= 0)
-        r = put_attr(l->file, name, type, l->scalar, fixed);
+        r = ckpt_h5_put_attribute(l->file, name, type, l->scalar, fixed);
     H5Tclose(type);
     return r;
 }
@@ -94,33 +80,21 @@ static herr_t file_attributes(const struct layout *l, const struct ckpt_manifest
     return 0;
 }
 
-/* The name of a dtype, as an attribute of a dataset. */
-static herr_t put_dtype(const struct layout *l, hid_t set, const char *name,
-                        accel_dtype_t type)
-{
-    char text[CKPT_H5_DTYPE_NAME] = { 0 };
-
-    snprintf(text, sizeof(text), "%s", accel_dtype_name(type));
-    return put_attr(set, name, l->dtype_name, l->scalar, text);
-}
-
 /* Says to readers of HDF5 which part of which tensor a dataset is, and what its bytes
  * stand for. */
 static herr_t box_attributes(const struct layout *l, hid_t set,
                              const struct ckpt_tensor *t, const struct ckpt_mbox *b)
 {
-    const accel_dtype_t codes = ckpt_manifest_codes(l->m, t);
-
-    if (put_dtype(l, set, "accel_dtype", t->dtype) < 0 ||
-        (codes != t->dtype && put_dtype(l, set, CKPT_H5_CODES, codes) < 0))
+    if (ckpt_h5_put_dtypes(l->m, t, set, l->dtype_name, l->scalar) < 0)
         return -1;
     /* A dataset that is the whole tensor needs no offset: leaving the two attributes
      * out saves a third of the time for thousands of small tensors. */
     if (memcmp(b->shape, t->shape, sizeof(b->shape)) == 0)
         return 0;
-    if (put_attr(set, "global_shape", H5T_NATIVE_INT64, l->vector[t->ndim], t->shape) <
-            0 ||
-        put_attr(set, "offset", H5T_NATIVE_INT64, l->vector[t->ndim], b->offset) < 0)
+    if (ckpt_h5_put_attribute(set, "global_shape", H5T_NATIVE_INT64, l->vector[t->ndim],
+                              t->shape) < 0 ||
+        ckpt_h5_put_attribute(set, "offset", H5T_NATIVE_INT64, l->vector[t->ndim],
+                              b->offset) < 0)
         return -1;
     return 0;
 }

@@ -7,7 +7,6 @@
  * changed. libhdf5 may crash or hang on a forged file: see accel_ckpt_verify_hdf5.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -47,9 +47,7 @@ accel_status_t ckpt_index(const accel_ckpt_t *c, ckpt_progress_f *progress, void
     return accel_ckpt_can_save(err);
 }
 
-accel_status_t ckpt_index_check(const accel_ckpt_t *c,
-                                void (*report)(void *user, accel_status_t what,
-                                               const char *line),
+accel_status_t ckpt_index_check(const accel_ckpt_t *c, ckpt_report_f *report,
                                 void *user, accel_error_t *err)
 {
     (void)report;

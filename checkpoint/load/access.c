@@ -35,22 +35,20 @@ int ckpt_open_plain(int dirfd, const char *name)
 accel_status_t ckpt_fail_access(accel_error_t *err, const char *where,
                                 const char *doing, int error)
 {
+    const char *what = error == ELOOP         ? "the path is a symbolic link"
+                       : error == ENOTDIR     ? "not a directory, or a symbolic link"
+                       : error == EMEDIUMTYPE ? "not a regular file"
+                       : error == ENODATA     ? "the file is truncated"
+                                              : strerror(error);
+
     switch (error) {
     case ENOENT:
-        return accel_fail_at(err, A0807, where, "use another checkpoint", "%s: %s",
-                             doing, strerror(error));
     case ELOOP:
-        return accel_fail_at(err, A0807, where, "use another checkpoint",
-                             "%s: the path is a symbolic link", doing);
     case ENOTDIR:
-        return accel_fail_at(err, A0807, where, "use another checkpoint",
-                             "%s: not a directory, or a symbolic link", doing);
     case EMEDIUMTYPE:
-        return accel_fail_at(err, A0807, where, "use another checkpoint",
-                             "%s: not a regular file", doing);
     case ENODATA:
-        return accel_fail_at(err, A0807, where, "use another checkpoint",
-                             "%s: the file is truncated", doing);
+        return accel_fail_at(err, A0807, where, "use another checkpoint", "%s: %s",
+                             doing, what);
     case EACCES:
     case EPERM:
         return accel_fail_at(err, A0832, where, "make it readable for you", "%s: %s",

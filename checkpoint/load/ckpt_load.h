@@ -93,9 +93,6 @@ typedef void ckpt_finding_fn(void *user, const accel_error_t *e);
 accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *finding,
                                 bool (*advance)(void *user, int64_t bytes), void *user,
                                 accel_error_t *err);
-/* The error for a box whose bytes do not match their hash. */
-accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
-                                 accel_error_t *err);
 
 /* ---- verify.c -------------------------------------------------------------------- */
 

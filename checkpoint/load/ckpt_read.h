@@ -122,9 +122,9 @@ struct ckpt_reader {
 /* Copies and uses of boxes[n], all of one rank; call ckpt_plan_spans next. */
 accel_status_t ckpt_plan_boxes(struct ckpt_reader *r, const accel_ckpt_box_t *boxes,
                                size_t n, bool blobs, accel_error_t *err);
-/* Appends a use. */
-accel_status_t ckpt_plan_use(struct ckpt_reader *r, const struct ckpt_use *use,
-                             accel_error_t *err);
+/* Appends a use of a piece of a stored box; see struct ckpt_use. */
+accel_status_t ckpt_plan_use(struct ckpt_reader *r, size_t box, size_t piece,
+                             size_t copy, bool shared, accel_error_t *err);
 /* Sorts the uses, the shared ones first, and joins them to spans of owner r->rank. Two
  * ranks with the same shared pieces get the same shared spans. */
 accel_status_t ckpt_plan_spans(struct ckpt_reader *r, accel_error_t *err);

@@ -14,8 +14,9 @@
 /* gaps up to this many bytes between two pieces are read along */
 #define GAP_BYTES (64 << 10)
 
-accel_status_t ckpt_fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
-                                 accel_error_t *err)
+/* The error for a box whose bytes do not match their hash. */
+static accel_status_t fail_damaged(const accel_ckpt_t *c, const struct ckpt_mbox *b,
+                                   accel_error_t *err)
 {
     const struct ckpt_tensor *t = &c->m.tensor[b->tensor];
     char where[256];
@@ -46,14 +47,22 @@ static accel_status_t grow_plan(void **array, size_t *cap, size_t used, size_t e
     return ACCEL_OK;
 }
 
-accel_status_t ckpt_plan_use(struct ckpt_reader *r, const struct ckpt_use *use,
-                             accel_error_t *err)
+accel_status_t ckpt_plan_use(struct ckpt_reader *r, size_t box, size_t piece,
+                             size_t copy, bool shared, accel_error_t *err)
 {
+    const struct ckpt_mbox *b = &r->c->m.box[box];
     accel_status_t st =
         grow_plan((void **)&r->use, &r->use_cap, r->uses, sizeof(*r->use), err);
 
     if (!st)
-        r->use[r->uses++] = *use;
+        r->use[r->uses++] =
+            (struct ckpt_use){ .box = box,
+                               .piece = piece,
+                               .copy = copy,
+                               .file = b->file,
+                               .at = b->at + (int64_t)piece * CKPT_PIECE_BYTES,
+                               .bytes = ckpt_piece_bytes(b, piece),
+                               .shared = shared };
     return st;
 }
 
@@ -89,20 +98,8 @@ static accel_status_t plan_pair(struct ckpt_reader *r, const struct ckpt_tensor 
     ckpt_runs_start(&copy->runs, t->ndim, accel_dtype_bytes(t->dtype), b->offset,
                     b->shape, want->offset, want->shape, off, shape);
     end = last_byte(t, b, off, shape);
-    for (int64_t at = copy->runs.src / CKPT_PIECE_BYTES * CKPT_PIECE_BYTES; at < end;
-         at += CKPT_PIECE_BYTES) {
-        size_t k = (size_t)(at / CKPT_PIECE_BYTES);
-
-        ACCEL_CHECK(st,
-                    ckpt_plan_use(r,
-                                  &(struct ckpt_use){ .box = index,
-                                                      .piece = k,
-                                                      .copy = r->copies - 1,
-                                                      .file = b->file,
-                                                      .at = b->at + at,
-                                                      .bytes = ckpt_piece_bytes(b, k) },
-                                  err));
-    }
+    for (int64_t k = copy->runs.src / CKPT_PIECE_BYTES; k * CKPT_PIECE_BYTES < end; k++)
+        ACCEL_CHECK(st, ckpt_plan_use(r, index, (size_t)k, r->copies - 1, false, err));
     return ACCEL_OK;
 }
 
@@ -239,7 +236,7 @@ static accel_status_t check_piece(const struct ckpt_reader *r, const struct ckpt
 
     if (slot->status)
         return fail_read(r, b, &slot->why, err);
-    return u->bad ? ckpt_fail_damaged(r->c, b, err) : ACCEL_OK;
+    return u->bad ? fail_damaged(r->c, b, err) : ACCEL_OK;
 }
 
 accel_status_t ckpt_span_check(const struct ckpt_reader *r, const struct ckpt_span *s,
@@ -327,18 +324,10 @@ accel_status_t ckpt_verify_file(accel_ckpt_t *c, int file, ckpt_finding_fn *find
     accel_status_t st = ACCEL_OK;
 
     for (size_t i = c->file_first[file]; i < c->file_first[file + 1]; i++) {
-        const struct ckpt_mbox *b = &c->m.box[c->by_place[i]];
+        const size_t box = c->by_place[i];
 
-        for (size_t k = 0; k < b->pieces && !st; k++)
-            st = ckpt_plan_use(
-                &r,
-                &(struct ckpt_use){ .box = c->by_place[i],
-                                    .piece = k,
-                                    .copy = CKPT_NO_COPY,
-                                    .file = file,
-                                    .at = b->at + (int64_t)k * CKPT_PIECE_BYTES,
-                                    .bytes = ckpt_piece_bytes(b, k) },
-                err);
+        for (size_t k = 0; k < c->m.box[box].pieces && !st; k++)
+            st = ckpt_plan_use(&r, box, k, CKPT_NO_COPY, false, err);
     }
     return read_planned(&r, st, err);
 }

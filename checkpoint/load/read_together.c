@@ -155,16 +155,7 @@ static accel_status_t add_shared(struct together *t, accel_error_t *err)
 
         for (size_t k = 0; k < b->pieces && !st; k++)
             if (has_piece(t->wish->piece, b->piece + k))
-                st = ckpt_plan_use(
-                    r,
-                    &(struct ckpt_use){ .box = i,
-                                        .piece = k,
-                                        .copy = CKPT_NO_COPY,
-                                        .file = b->file,
-                                        .at = b->at + (int64_t)k * CKPT_PIECE_BYTES,
-                                        .bytes = ckpt_piece_bytes(b, k),
-                                        .shared = true },
-                    err);
+                st = ckpt_plan_use(r, i, k, CKPT_NO_COPY, true, err);
     }
     return st;
 }

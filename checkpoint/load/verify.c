@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +23,7 @@
 
 /* Where findings go, and what they amount to. */
 struct findings {
-    void (*report)(void *user, accel_status_t what, const char *line);
+    ckpt_report_f *report;
     void *user;
     /* bytes read, and all there are; NULL: nothing is counted */
     const struct ckpt_check *check;
@@ -208,10 +207,8 @@ accel_status_t ckpt_check(const struct ckpt_check *x, accel_error_t *err)
     return conclude(&f, st, dir);
 }
 
-accel_status_t accel_ckpt_verify(const char *dir,
-                                 void (*report)(void *user, accel_status_t what,
-                                                const char *line),
-                                 void *user, accel_error_t *err)
+accel_status_t accel_ckpt_verify(const char *dir, ckpt_report_f *report, void *user,
+                                 accel_error_t *err)
 {
     const struct ckpt_check x = { .dir = dir, .report = report, .user = user };
 
@@ -219,9 +216,8 @@ accel_status_t accel_ckpt_verify(const char *dir,
 }
 
 accel_status_t accel_ckpt_verify_hdf5(const accel_ckpt_t *c, int file,
-                                      void (*report)(void *user, accel_status_t what,
-                                                     const char *line),
-                                      void *user, accel_error_t *err)
+                                      ckpt_report_f *report, void *user,
+                                      accel_error_t *err)
 {
     accel_error_t first = { 0 };
     struct findings f = {

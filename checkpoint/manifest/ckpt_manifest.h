@@ -103,6 +103,11 @@ struct ckpt_manifest {
     size_t tensor_cap, box_cap, piece_cap;
 };
 
+/* Fills an empty manifest's header, and makes room for its files. The caller frees it,
+ * also after a failure. */
+accel_status_t ckpt_manifest_start(struct ckpt_manifest *m, int64_t step, int world,
+                                   const char *owner, const char *sharding,
+                                   const char *run_id, accel_error_t *err);
 /* NULL is fine; leaves *m empty. */
 void ckpt_manifest_free(struct ckpt_manifest *m);
 /* "rank_00001-of-00004.h5" */

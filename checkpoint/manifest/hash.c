@@ -4,8 +4,6 @@
  * seed is the box's identity, so that a right piece in the wrong place does not pass.
  */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

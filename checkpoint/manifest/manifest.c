@@ -14,6 +14,21 @@
 #include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
 
+accel_status_t ckpt_manifest_start(struct ckpt_manifest *m, int64_t step, int world,
+                                   const char *owner, const char *sharding,
+                                   const char *run_id, accel_error_t *err)
+{
+    *m = (struct ckpt_manifest){ .step = step, .world = world };
+    snprintf(m->version, sizeof(m->version), "%s", PACKAGE_VERSION);
+    snprintf(m->owner, sizeof(m->owner), "%s", owner);
+    snprintf(m->sharding, sizeof(m->sharding), "%s", sharding);
+    snprintf(m->run_id, sizeof(m->run_id), "%s", run_id);
+    m->file = calloc((size_t)world, sizeof(*m->file));
+    return m->file ? ACCEL_OK
+                   : accel_fail_nomem(err, "the file list",
+                                      (size_t)world * sizeof(*m->file));
+}
+
 void ckpt_manifest_free(struct ckpt_manifest *m)
 {
     if (!m)

@@ -6,7 +6,6 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"

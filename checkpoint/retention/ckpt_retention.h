@@ -76,11 +76,4 @@ accel_status_t ckpt_survey(struct ckpt_survey *s_out, int rootfd, const char *ru
                            accel_error_t *err);
 void ckpt_survey_free(struct ckpt_survey *s);
 
-/* ---- retain.c -------------------------------------------------------------------- */
-
-/* Deletes what rule `r` does not keep of the checkpoints of run `run_id` below step
- * `saved`, which was just saved, while may_delete (or NULL) says yes. */
-void ckpt_retain(int rootfd, int64_t saved, const char *run_id,
-                 const struct ckpt_rule *r, int (*may_delete)(void));
-
 #endif

@@ -4,7 +4,6 @@
  * their fragments make.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "manifest/ckpt_manifest.h"
@@ -51,10 +50,6 @@ static accel_status_t join_parts(const struct ckpt_manifest *mine, const char *a
 {
     accel_status_t st = ACCEL_OK;
 
-    m->file = calloc((size_t)m->world, sizeof(*m->file));
-    if (!m->file)
-        return accel_fail_nomem(err, "the file list",
-                                (size_t)m->world * sizeof(*m->file));
     for (int r = 0; r < m->world && !st; all += sizes[r], r++) {
         struct ckpt_manifest part = { 0 };
         char where[48];
@@ -77,14 +72,11 @@ accel_status_t ckpt_join_fragments(const struct ckpt_manifest *mine, const char 
                                    const size_t *sizes, struct ckpt_manifest *m_out,
                                    accel_error_t *err)
 {
-    struct ckpt_manifest m = { .step = mine->step, .world = mine->world };
-    accel_status_t st;
+    struct ckpt_manifest m;
+    accel_status_t st = ckpt_manifest_start(&m, mine->step, mine->world, mine->owner,
+                                            mine->sharding, mine->run_id, err);
 
-    memcpy(m.version, mine->version, sizeof(m.version));
-    memcpy(m.owner, mine->owner, sizeof(m.owner));
-    memcpy(m.sharding, mine->sharding, sizeof(m.sharding));
-    memcpy(m.run_id, mine->run_id, sizeof(m.run_id));
-    st = join_parts(mine, all, sizes, &m, err);
+    ACCEL_TRY(st, join_parts(mine, all, sizes, &m, err));
     if (st)
         ckpt_manifest_free(&m);
     else

@@ -62,16 +62,10 @@ static accel_status_t plan_file(const struct ckpt_one_file *o, struct ckpt_manif
                                 accel_error_t *err)
 {
     const struct ckpt_manifest *all = &o->all;
-    accel_status_t st = ACCEL_OK;
+    accel_status_t st;
 
-    *m = (struct ckpt_manifest){ .step = all->step, .world = 1 };
-    memcpy(m->version, all->version, sizeof(m->version));
-    memcpy(m->owner, all->owner, sizeof(m->owner));
-    memcpy(m->sharding, all->sharding, sizeof(m->sharding));
-    memcpy(m->run_id, all->run_id, sizeof(m->run_id));
-    m->file = calloc(1, sizeof(*m->file));
-    if (!m->file)
-        return accel_fail_nomem(err, "the file list", sizeof(*m->file));
+    ACCEL_CHECK(st, ckpt_manifest_start(m, all->step, 1, all->owner, all->sharding,
+                                        all->run_id, err));
     ckpt_shard_name(m->file[0].name, 0, 1);
     for (size_t i = 0; i < all->tensors && !st; i++) {
         const struct ckpt_tensor *t = &all->tensor[i];

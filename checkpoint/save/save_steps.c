@@ -23,16 +23,6 @@
 /* stands in for NULL: its callbacks are never called */
 static const accel_ckpt_coll_t alone = { .rank = 0, .size = 1 };
 
-/* The rule that is noted has to be read again. */
-static accel_status_t check_rule(const accel_ckpt_save_t *s, accel_error_t *err)
-{
-    const char *problem = s->rule ? ckpt_rule_problem(s->rule) : NULL;
-
-    return problem ? accel_fail(err, A0815, "see accel_ckpt_rule_t in accel_ckpt.h",
-                                "accel_ckpt_save: %s", problem)
-                   : ACCEL_OK;
-}
-
 /* What a rank can check alone; a failure is agreed on before anything is made. */
 static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_coll_t *c,
                                  accel_error_t *err)
@@ -61,7 +51,11 @@ static accel_status_t check_args(const accel_ckpt_save_t *s, const accel_ckpt_co
     if (s->local && s->one_file)
         return accel_fail(err, A0815, "leave one of the two out",
                           "accel_ckpt_save: one_file cannot be staged in `local`");
-    return check_rule(s, err);
+    /* The rule that is noted has to be read again. */
+    if (s->rule && ckpt_rule_problem(s->rule))
+        return accel_fail(err, A0815, "see accel_ckpt_rule_t in accel_ckpt.h",
+                          "accel_ckpt_save: %s", ckpt_rule_problem(s->rule));
+    return ACCEL_OK;
 }
 
 /* Checks one of the caller's boxes and adds it to the fragment. Boxes of a tensor that
@@ -95,31 +89,14 @@ static accel_status_t add_box(struct ckpt_manifest *m, const accel_ckpt_box_t *x
     return st || volume == 0 ? st : ckpt_manifest_add_box(m, &b, err);
 }
 
-/* The header of the manifest, from the arguments. */
-static accel_status_t start_manifest(struct ckpt_manifest *m,
-                                     const accel_ckpt_save_t *s,
-                                     const accel_ckpt_coll_t *c, accel_error_t *err)
-{
-    m->step = s->step;
-    m->world = c->size;
-    snprintf(m->version, sizeof(m->version), "%s", PACKAGE_VERSION);
-    snprintf(m->owner, sizeof(m->owner), "%s", s->owner);
-    snprintf(m->sharding, sizeof(m->sharding), "%s", s->sharding);
-    snprintf(m->run_id, sizeof(m->run_id), "%s", s->run_id);
-    m->file = calloc((size_t)m->world, sizeof(*m->file));
-    if (!m->file)
-        return accel_fail_nomem(err, "the file list",
-                                (size_t)m->world * sizeof(*m->file));
-    return ACCEL_OK;
-}
-
 /* This rank's part of the manifest: its boxes and, on rank 0, the blobs. */
 static accel_status_t save_describe(struct ckpt_manifest *m, const accel_ckpt_save_t *s,
                                     const accel_ckpt_coll_t *c, accel_error_t *err)
 {
     accel_status_t st = check_args(s, c, err);
 
-    ACCEL_TRY(st, start_manifest(m, s, c, err));
+    ACCEL_TRY(st, ckpt_manifest_start(m, s->step, c->size, s->owner, s->sharding,
+                                      s->run_id, err));
     if (st)
         return st;
     ckpt_shard_name(m->file[c->rank].name, c->rank, c->size);
@@ -197,19 +174,19 @@ static accel_status_t total_bytes(const accel_ckpt_coll_t *c,
     return st;
 }
 
-/* Step 3: the fragments' texts to rank 0 over the caller's collectives.
- * Alone, a copy of our own. */
-static accel_status_t gather_fragments(const accel_ckpt_coll_t *c,
-                                       const struct strbuf *mine, void **all_out,
-                                       size_t *sizes_out, accel_error_t *err)
+/* Collective. mine[bytes] of all ranks to rank 0 over the caller's collectives, and
+ * `what` it is. Alone, a copy of our own. */
+static accel_status_t gather_to_first(const accel_ckpt_coll_t *c, const void *mine,
+                                      size_t bytes, const char *what, void **all_out,
+                                      size_t *sizes_out, accel_error_t *err)
 {
     if (c->size > 1)
-        return c->gather(c->user, mine->s, mine->len, 0, all_out, sizes_out, err);
-    *all_out = malloc(mine->len);
+        return c->gather(c->user, mine, bytes, 0, all_out, sizes_out, err);
+    *all_out = malloc(bytes);
     if (!*all_out)
-        return accel_fail_nomem(err, "the manifest", mine->len);
-    memcpy(*all_out, mine->s, mine->len);
-    sizes_out[0] = mine->len;
+        return accel_fail_nomem(err, what, bytes);
+    memcpy(*all_out, mine, bytes);
+    sizes_out[0] = bytes;
     return ACCEL_OK;
 }
 
@@ -221,13 +198,8 @@ static accel_status_t gather_nodes(struct accel_ckpt_saving *g,
     char name[CKPT_NODE_MAX];
 
     ckpt_node_name(name);
-    if (c->size > 1)
-        return c->gather(c->user, name, sizeof(name), 0, nodes_out, g->sizes, err);
-    *nodes_out = malloc(sizeof(name));
-    if (!*nodes_out)
-        return accel_fail_nomem(err, "a list of nodes", sizeof(name));
-    memcpy(*nodes_out, name, sizeof(name));
-    return ACCEL_OK;
+    return gather_to_first(c, name, sizeof(name), "a list of nodes", nodes_out,
+                           g->sizes, err);
 }
 
 /* Steps 4 and 5. Rank 0 asks may_commit last, right before the rename: a run that lost
@@ -257,7 +229,8 @@ static accel_status_t join_and_commit(struct accel_ckpt_saving *g,
     accel_status_t st = g->local ? gather_nodes(g, c, &nodes, err) : ACCEL_OK;
     int failed;
 
-    ACCEL_TRY(st, gather_fragments(c, mine, &all, g->sizes, err));
+    ACCEL_TRY(st, gather_to_first(c, mine->s, mine->len, "the manifest", &all, g->sizes,
+                                  err));
     if (!st && c->rank == 0)
         st = ckpt_join_fragments(&g->m, all, g->sizes, &m, err);
     if (!st && c->rank == 0)
@@ -489,6 +462,24 @@ accel_status_t accel_ckpt_save_publish(accel_ckpt_saving_t *g,
     return ACCEL_OK;
 }
 
+/* Deletes what the rule does not keep, while there is time: by rename first, and the
+ * oldest first, so that a stop in the middle leaves the newest. Never touches the one
+ * just saved, newer ones, what cannot be read, and what nothing proves to be a
+ * checkpoint of this run: a copy under another name, another run's, a directory that
+ * somebody made. What fails, or is not allowed now, is left to the next save. */
+static void retain(const struct accel_ckpt_saving *g)
+{
+    const int rootfd = g->commit.rootfd;
+    struct ckpt_survey s;
+
+    if (ckpt_survey(&s, rootfd, g->m.run_id, &g->rule, g->m.step, NULL) != ACCEL_OK)
+        return;
+    for (size_t i = s.count; i-- > 0 && (!g->may_delete || g->may_delete());)
+        if (s.list[i].goes)
+            ckpt_trash(rootfd, s.list[i].name);
+    ckpt_survey_free(&s);
+}
+
 void accel_ckpt_save_retain(accel_ckpt_saving_t *g)
 {
     if (!g->published || g->rank != 0)
@@ -499,7 +490,7 @@ void accel_ckpt_save_retain(accel_ckpt_saving_t *g)
         return;
     if (g->noted)
         ckpt_keep_note(g->commit.rootfd, g->m.run_id, &g->rule);
-    ckpt_retain(g->commit.rootfd, g->m.step, g->m.run_id, &g->rule, g->may_delete);
+    retain(g);
 }
 
 /* What a failed save has put on this node's disk is of no use, unless rank 0 may have

@@ -288,16 +288,11 @@ static accel_status_t open_files(struct ring *r, int dirfd, const struct ckpt_fi
     return ACCEL_OK;
 }
 
-/* Time that is left to others is counted by one thread. */
-static int writers_for(const struct ckpt_writer *w)
-{
-    return w->file->bytes < SMALL || w->ring.pace->spread > 0 ? 1 : WRITERS;
-}
-
-/* One writer is enough where there are no threads left. */
+/* Time that is left to others is counted by one thread. One writer is enough where
+ * there are no threads left. */
 static int start_writers(struct ckpt_writer *w)
 {
-    const int wanted = writers_for(w);
+    const int wanted = w->file->bytes < SMALL || w->ring.pace->spread > 0 ? 1 : WRITERS;
     int e = 0;
 
     pthread_mutex_init(&w->ring.lock, NULL);
