@@ -62,8 +62,6 @@ accel_SOURCES = \
 	cli/data/token_output.h \
 	cli/doctor/topo_report.c \
 	cli/doctor/topo_report.h \
-	srun_plugin/options/arguments.c \
-	srun_plugin/options/arguments.h \
 	srun_plugin/plugstack.c \
 	srun_plugin/plugstack.h
 # The functions of the public headers, which make finds by itself: each has a page.

@@ -12,12 +12,11 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "srun_plugin/options/arguments.h"
+#include "srun_plugin/plugstack.h"
 #include "srun_plugin/step/defaults.h"
 #include "srun_plugin/step/interrupt.h"
 #include "srun_plugin/step/job_file.h"
 #include "srun_plugin/options/option_values.h"
-#include "srun_plugin/options/user_env.h"
 
 struct client {
     /* sbatch or salloc; false: srun. */

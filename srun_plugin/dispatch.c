@@ -9,9 +9,7 @@
 #include <slurm/spank.h>
 
 #include "common/common.h"
-#include "srun_plugin/main_srun.h"
 #include "srun_plugin/plugin.h"
-#include "srun_plugin/remote.h"
 #include "srun_plugin/messages.h"
 
 /* Everything else is hidden: the plugin shares a process with Slurm and

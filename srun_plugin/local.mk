@@ -4,60 +4,44 @@ if HAVE_SLURM
 pkglib_LTLIBRARIES = srun_plugin/accel_spank.la srun_plugin/accel_spank_config.la
 
 srun_plugin_accel_spank_la_SOURCES = \
-	srun_plugin/options/arguments.c \
-	srun_plugin/options/arguments.h \
 	srun_plugin/client.h \
 	srun_plugin/options/cmdline.c \
 	srun_plugin/options/cmdline.h \
 	srun_plugin/config_api.h \
 	srun_plugin/options/config_option.c \
-	srun_plugin/options/config_option.h \
+	srun_plugin/options/plugin_options.h \
 	srun_plugin/step/defaults.c \
 	srun_plugin/step/defaults.h \
 	srun_plugin/dispatch.c \
 	srun_plugin/options/dry_run.c \
-	srun_plugin/options/dry_run.h \
 	srun_plugin/options/hints.c \
-	srun_plugin/options/hints.h \
 	srun_plugin/step/interrupt.c \
 	srun_plugin/step/interrupt.h \
 	srun_plugin/step/job_file.c \
 	srun_plugin/step/job_file.h \
 	srun_plugin/main_srun.c \
-	srun_plugin/main_srun.h \
 	srun_plugin/step/preemption_grace.c \
-	srun_plugin/step/preemption_grace.h \
 	srun_plugin/restart/outcome.c \
-	srun_plugin/restart/outcome.h \
 	srun_plugin/plugin.h \
 	srun_plugin/plugstack.c \
 	srun_plugin/plugstack.h \
 	srun_plugin/remote.c \
-	srun_plugin/remote.h \
 	srun_plugin/restart/requeued.c \
-	srun_plugin/restart/requeued.h \
 	srun_plugin/restart/restarts.c \
-	srun_plugin/restart/restarts.h \
+	srun_plugin/restart/restart.h \
 	srun_plugin/restart/resubmit.c \
-	srun_plugin/restart/resubmit.h \
 	srun_plugin/options/resume_option.c \
-	srun_plugin/options/resume_option.h \
 	srun_plugin/messages.c \
 	srun_plugin/messages.h \
 	srun_plugin/options/script.c \
-	srun_plugin/options/script.h \
 	srun_plugin/options/script_text.c \
-	srun_plugin/options/script_text.h \
 	srun_plugin/step/size.c \
-	srun_plugin/step/size.h \
+	srun_plugin/step/plugin_step.h \
 	srun_plugin/step/srun_step.c \
-	srun_plugin/step/srun_step.h \
 	srun_plugin/step/taskenv.c \
-	srun_plugin/step/taskenv.h \
 	srun_plugin/options/option_values.c \
 	srun_plugin/options/option_values.h \
 	srun_plugin/options/user_env.c \
-	srun_plugin/options/user_env.h \
 	runtime/config/sources/carrier.c \
 	runtime/config/python/environ_cores.c \
 	runtime/config/python/environ_task.c
@@ -150,7 +134,7 @@ tests_helpers_fake_spank_LDADD = libaconfig.la libacommon.la $(YAML_LIBS) -lslur
 endif
 unit_tests += tests/unit/test_script_text
 tests_unit_test_script_text_SOURCES = tests/unit/test_script_text.c \
-	srun_plugin/options/script_text.c srun_plugin/options/script_text.h
+	srun_plugin/options/script_text.c srun_plugin/options/cmdline.h
 check_PROGRAMS += tests/helpers/malformed tests/helpers/probe
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md doc/configuration.md
 shell_tests += tests/t/6200-env-accelerate.t tests/t/6210-env-port.t tests/t/6220-env-python.t

@@ -4,25 +4,16 @@
  * section below is one of them. Owns the only struct client. Runs with the user's
  * rights; never in slurmstepd.
  */
-#include "srun_plugin/main_srun.h"
-
 #include <dlfcn.h>
 #include <stdlib.h>
 
 #include "common/env_names.h"
 #include "srun_plugin/client.h"
-#include "srun_plugin/options/config_option.h"
-#include "srun_plugin/options/dry_run.h"
-#include "srun_plugin/options/hints.h"
-#include "srun_plugin/step/preemption_grace.h"
-#include "srun_plugin/restart/outcome.h"
+#include "srun_plugin/options/plugin_options.h"
+#include "srun_plugin/restart/restart.h"
 #include "srun_plugin/plugin.h"
-#include "srun_plugin/restart/requeued.h"
-#include "srun_plugin/restart/resubmit.h"
-#include "srun_plugin/options/resume_option.h"
 #include "srun_plugin/messages.h"
-#include "srun_plugin/step/size.h"
-#include "srun_plugin/step/srun_step.h"
+#include "srun_plugin/step/plugin_step.h"
 
 /* Slurm's calls and option callbacks have no argument of ours, so this one has to be
  * static. All else gets it, or its part of it, as an argument. */

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void plugin_error(enum message code, const char *where, const char *cure,
+bool plugin_error(enum message code, const char *where, const char *cure,
                   const char *fmt, ...)
 {
     char text[1024], tag[16];
@@ -24,15 +24,17 @@ void plugin_error(enum message code, const char *where, const char *cure,
                 where ? where : "", where ? ": " : "", text);
     if (cure)
         slurm_error("  cure: %s", cure);
+    return false;
 }
 
 /* The error has its code, place and cure already. */
-void plugin_report(const accel_error_t *err)
+bool plugin_report(const accel_error_t *err)
 {
     char text[2048];
 
     accel_error_format(err, text, sizeof(text));
     plugin_lines("accel: ", text);
+    return false;
 }
 
 /* One call per line, so that each gets Slurm's own prefix. */

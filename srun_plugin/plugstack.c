@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks for accel's line in plugstack.conf and in the files that it includes. Reads
- * with the caller's rights; changes nothing, says nothing.
+ * Looks for accel's line in plugstack.conf, a file of root's, and in the files that it
+ * includes, and takes the words after the plugin. Reads with the caller's rights;
+ * changes nothing, says nothing.
  */
 #include "srun_plugin/plugstack.h"
 
@@ -58,4 +59,20 @@ static void read_file(struct plugstack *p, const char *path, int depth)
 void plugstack_read(struct plugstack *p, const char *path)
 {
     read_file(p, path, 0);
+}
+
+/* ---- its words ------------------------------------------------------------------- */
+
+/* A wrong word may be a misspelt site=, and with it the site's locks: it is kept, so
+ * that no config is used beside it. Clients that use none never hear of it. */
+void arguments_take(struct arguments *a, int ac, char **av)
+{
+    a->lines++;
+    for (int i = 0; i < ac; i++) {
+        if (!a->site[0] && strncmp(av[i], "site=/", 6) == 0 &&
+            strlen(av[i] + 5) < sizeof(a->site))
+            snprintf(a->site, sizeof(a->site), "%s", av[i] + 5);
+        else if (!a->wrong[0])
+            snprintf(a->wrong, sizeof(a->wrong), "%s", av[i][0] ? av[i] : "\"\"");
+    }
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plugin's line in plugstack.conf, for messages about it and for accel doctor.
- * Slurm hands the plugin the words of its line, but not where the line is.
+ * The plugin's line in plugstack.conf: the words that Slurm hands the plugin, and, for
+ * messages about it and for accel doctor, where it is. Runs in srun, sbatch and salloc,
+ * and in accel doctor.
  */
 #ifndef ACCEL_SRUN_PLUGIN_PLUGSTACK_H
 #define ACCEL_SRUN_PLUGIN_PLUGSTACK_H
 
 #include <limits.h>
 #include <stdbool.h>
+
+/* ---- the line -------------------------------------------------------------------- */
 
 #define PLUGIN_FILE "accel_spank.so"
 
@@ -25,5 +28,19 @@ struct plugstack {
 /* Reads `path` into *p, which is empty before. A file that cannot be opened has no
  * lines. */
 void plugstack_read(struct plugstack *p, const char *path);
+
+/* ---- its words ------------------------------------------------------------------- */
+
+struct arguments {
+    /* Path of the site file; empty: the one that was compiled in. */
+    char site[PATH_MAX];
+    /* The first word that is none of ours; empty: all are. */
+    char wrong[128];
+    /* How many lines load the plugin. Two would share its variables. */
+    int lines;
+};
+
+/* Takes the words of a line, such as site=/etc/accel/site.yaml. */
+void arguments_take(struct arguments *a, int ac, char **av);
 
 #endif

@@ -5,8 +5,6 @@
  * accel asked for is ignored until the program handles it. Opens none of the user's
  * files, parses no YAML, does nothing as root.
  */
-#include "srun_plugin/remote.h"
-
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
@@ -173,9 +171,9 @@ static bool hold_port(struct task *t)
         !get_variable(t, "MASTER_PORT", text, sizeof(text)) ||
         strcmp(text, t->port) != 0 || port_hold((unsigned)strtoul(text, NULL, 10)))
         return true;
-    plugin_error(A0315, "MASTER_PORT", "start the step again: it will use another port",
-                 "port %s is already used by another run on this node", text);
-    return false;
+    return plugin_error(A0315, "MASTER_PORT",
+                        "start the step again: it will use another port",
+                        "port %s is already used by another run on this node", text);
 }
 
 void remote_take_config(const char *arg)

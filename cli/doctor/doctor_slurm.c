@@ -20,7 +20,6 @@
 
 #include "common/path_trust.h"
 #include "cli/doctor/doctor.h"
-#include "srun_plugin/options/arguments.h"
 #include "srun_plugin/config_api.h"
 #include "srun_plugin/plugstack.h"
 

@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <slurm/spank.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
  * 255, nothing queued). Launch options and the hash of the config go out, in the
  * environment of this client and of the job.
  */
-#include "srun_plugin/options/config_option.h"
+#include "srun_plugin/options/plugin_options.h"
 
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -18,9 +18,9 @@
 #include "srun_plugin/options/cmdline.h"
 #include "srun_plugin/plugin.h"
 #include "srun_plugin/plugstack.h"
-#include "srun_plugin/restart/restarts.h"
+#include "srun_plugin/restart/restart.h"
 #include "srun_plugin/messages.h"
-#include "srun_plugin/step/size.h"
+#include "srun_plugin/step/plugin_step.h"
 
 /* Hexadecimal digits of the config's hash. */
 #define DIGEST_DIGITS 16
@@ -121,12 +121,10 @@ bool config_option_load(struct client *c, const char *arg, bool inherited)
     if (refuse_arguments(&c->arguments))
         return false;
     user_env_keep(&c->env);
-    if (!resolve_path(arg, inherited, path, sizeof(path))) {
-        plugin_error(A0309, arg,
-                     "cd to a directory that exists, or give a shorter path",
-                     "cannot make the path absolute");
-        return false;
-    }
+    if (!resolve_path(arg, inherited, path, sizeof(path)))
+        return plugin_error(A0309, arg,
+                            "cd to a directory that exists, or give a shorter path",
+                            "cannot make the path absolute");
     if (job_file_load(&c->file, c->arguments.site, inherited ? path : arg, path, false))
         return true;
     say_who_names_site(c);
@@ -186,8 +184,7 @@ bool config_option_note_digest(struct client *c, bool inherited)
 
     if (!text) {
         accel_fail_nomem(&err, "the resolved config", RESOLVED_MAX + 1);
-        plugin_report(&err);
-        return false;
+        return plugin_report(&err);
     }
     /* Hash what the file says, not how it is named here: "two.yaml" is
      * "/dir/two.yaml" later. */

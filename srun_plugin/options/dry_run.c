@@ -5,7 +5,7 @@
  * words of the user and the launch defaults come in. Ends the client with 0, or with 1
  * for what would be refused.
  */
-#include "srun_plugin/options/dry_run.h"
+#include "srun_plugin/options/plugin_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,7 @@
 #include "srun_plugin/options/cmdline.h"
 #include "srun_plugin/plugin.h"
 #include "srun_plugin/messages.h"
-#include "srun_plugin/step/size.h"
-#include "srun_plugin/step/taskenv.h"
+#include "srun_plugin/step/plugin_step.h"
 
 /* ---- the size -------------------------------------------------------------------- */
 
@@ -330,8 +329,7 @@ static bool print_tasks(const struct client *c, uint32_t tasks, uint32_t nodes)
     environ_apply_place(&last, &r.last);
     if (taskenv_list(c, &world, print_variable, &r, &err) == ACCEL_OK)
         return true;
-    plugin_report(&err);
-    return false;
+    return plugin_report(&err);
 }
 
 /* Would the size be accepted? A step of another size is refused. An allocation may be

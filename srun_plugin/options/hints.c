@@ -6,7 +6,7 @@
  * command line and the batch script come in. Lines of information go out, none with -Q.
  * Never refuses anything.
  */
-#include "srun_plugin/options/hints.h"
+#include "srun_plugin/options/plugin_options.h"
 
 #include <limits.h>
 #include <slurm/spank.h>
@@ -15,8 +15,6 @@
 
 #include "srun_plugin/options/cmdline.h"
 #include "srun_plugin/plugin.h"
-#include "srun_plugin/options/script.h"
-#include "srun_plugin/options/script_text.h"
 
 /* One call per line, so that each gets Slurm's prefix. */
 static void say_notes(const char *notes)

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "srun_plugin/options/cmdline.h"
-#include "srun_plugin/options/script.h"
 
 /* "--accel-c": shorter prefixes are ambiguous to getopt. */
 #define MIN_PREFIX 7

@@ -5,7 +5,7 @@
  * that does not exist is refused before anything is queued, unless another job may
  * still create it.
  */
-#include "srun_plugin/options/resume_option.h"
+#include "srun_plugin/options/plugin_options.h"
 
 #include <stdlib.h>
 
@@ -33,8 +33,7 @@ bool resume_option_take(struct client *c, const char *arg)
             ACCEL_OK &&
         (waits_for_a_job(&c->typed) || resume_exists(arg, c->resume, &err) == ACCEL_OK))
         return true;
-    plugin_report(&err);
-    return false;
+    return plugin_report(&err);
 }
 
 /* Without --accel-config no task would read the variable. */

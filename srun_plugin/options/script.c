@@ -5,7 +5,6 @@
  * serves both. Reads with the caller's rights; never touches a script that comes
  * through stdin.
  */
-#include "srun_plugin/options/script.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -13,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "srun_plugin/options/cmdline.h"
 

@@ -4,7 +4,7 @@
  * in; the line that starts Python without a launcher, and a launcher that makes a world
  * of its own, go out. These are guesses: the callers give hints and refuse nothing.
  */
-#include "srun_plugin/options/script_text.h"
+#include "srun_plugin/options/cmdline.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * the user exported goes out as long as the client lives, and a second start of srun
  * gets all of it. Never changes environ.
  */
-#include "srun_plugin/options/user_env.h"
+#include "srun_plugin/options/option_values.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,16 +5,15 @@
  * words go out; a run that the warning, a preemption or the time limit ended unsaved is
  * told what would have saved it.
  */
-#include "srun_plugin/restart/outcome.h"
 
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdio.h>
 
-#include "srun_plugin/step/preemption_grace.h"
+#include "srun_plugin/step/plugin_step.h"
 #include "srun_plugin/plugin.h"
-#include "srun_plugin/restart/restarts.h"
+#include "srun_plugin/restart/restart.h"
 
 /* accel_exit_code of ACCEL_ERESUME and of ACCEL_ESTOPPED. */
 #define EXIT_RESUME  85

@@ -6,7 +6,7 @@
  * come in. Then the job is cancelled before it starts, or an error names the one that
  * is left. Never touches a job that was not queued again.
  */
-#include "srun_plugin/restart/requeued.h"
+#include "srun_plugin/restart/restart.h"
 
 #include <signal.h>
 #include <slurm/slurm.h>

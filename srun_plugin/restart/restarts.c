@@ -3,7 +3,7 @@
  * Counts of restarts. The user's environment comes in: Slurm's own count there, or what
  * the srun before this one has left (resubmit.c). Never changes it.
  */
-#include "srun_plugin/restart/restarts.h"
+#include "srun_plugin/restart/restart.h"
 
 #include "common/env_names.h"
 

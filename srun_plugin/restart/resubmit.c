@@ -6,7 +6,6 @@
  * salloc the command is printed. Counts of restarts travel in the environment, since
  * each start of a bare srun is a new process image.
  */
-#include "srun_plugin/restart/resubmit.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,7 +20,7 @@
 #include "common/env_names.h"
 #include "srun_plugin/options/cmdline.h"
 #include "srun_plugin/step/interrupt.h"
-#include "srun_plugin/restart/restarts.h"
+#include "srun_plugin/restart/restart.h"
 #include "srun_plugin/messages.h"
 
 /* After this many short runs in a row srun gives up, or a broken program would ask for

@@ -10,7 +10,6 @@
 
 #include "config/config.h"
 #include "srun_plugin/options/option_values.h"
-#include "srun_plugin/options/user_env.h"
 
 struct launch_default {
     /* Name of the environment input; static. */

@@ -22,11 +22,9 @@ static bool load_parser(struct job_file *f)
 
     if (f->api)
         return true;
-    if (!dladdr((void *)job_file_load, &self) || !self.dli_fname) {
-        plugin_error(A0308, NULL, "ask the administrator to install accel again",
-                     "cannot determine where the plugin was loaded from");
-        return false;
-    }
+    if (!dladdr((void *)job_file_load, &self) || !self.dli_fname)
+        return plugin_error(A0308, NULL, "ask the administrator to install accel again",
+                            "cannot determine where the plugin was loaded from");
     const char *slash = strrchr(self.dli_fname, '/');
     int dir = slash ? (int)(slash - self.dli_fname + 1) : 0;
     /* The directory of this file, with its slash. */
@@ -36,20 +34,16 @@ static bool load_parser(struct job_file *f)
     f->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const struct config_api *found =
         f->handle ? dlsym(f->handle, CONFIG_API_SYMBOL) : NULL;
-    if (!found) {
-        plugin_error(A0308, path,
-                     "ask the administrator to install it next to accel_spank.so",
-                     "cannot load the config reader: %s", dlerror());
-        return false;
-    }
+    if (!found)
+        return plugin_error(
+            A0308, path, "ask the administrator to install it next to accel_spank.so",
+            "cannot load the config reader: %s", dlerror());
     if (found->config_bytes != sizeof(struct config) ||
-        strcmp(found->version, PACKAGE_VERSION) != 0) {
-        plugin_error(A0308, path,
-                     "ask the administrator to install both from one build",
-                     "its version is %s, but accel_spank.so has version %s",
-                     found->version, PACKAGE_VERSION);
-        return false;
-    }
+        strcmp(found->version, PACKAGE_VERSION) != 0)
+        return plugin_error(A0308, path,
+                            "ask the administrator to install both from one build",
+                            "its version is %s, but accel_spank.so has version %s",
+                            found->version, PACKAGE_VERSION);
     f->api = found;
     return true;
 }

@@ -6,7 +6,7 @@
  * checkpoint takes and whether they handle the warning; and a line about a time limit
  * that is too short.
  */
-#include "srun_plugin/step/preemption_grace.h"
+#include "srun_plugin/step/plugin_step.h"
 
 #include <dlfcn.h>
 #include <slurm/slurm.h>

@@ -6,7 +6,7 @@
  * options a user would have typed. Command line, script and config come in. Never
  * overrides a size the user gave.
  */
-#include "srun_plugin/step/size.h"
+#include "srun_plugin/step/plugin_step.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -162,8 +162,7 @@ static bool mesh_fits(const struct job_file *f, uint32_t tasks)
     if (!f->api || tasks == 0 ||
         f->api->check_world(&f->config, tasks, &err) == ACCEL_OK)
         return true;
-    plugin_report(&err);
-    return false;
+    return plugin_report(&err);
 }
 
 /* Each message offers both ways out: another size, or another config. */
@@ -176,12 +175,11 @@ bool size_fits(const struct client *c, uint32_t tasks, uint32_t nodes)
     /* First, since with NO the file can say no other number. */
     if (cfg->distributed_type == DIST_NO && tasks > 1) {
         job_file_place(&c->file, "distributed_type", place, sizeof(place));
-        plugin_error(
+        return plugin_error(
             A0303, place,
             "start one task (-n1), or use distributed_type: MULTI_CPU, MULTI_GPU or "
             "FSDP; for a step without training: srun --accel-config=none ...",
             "distributed_type NO means one process, but this step has %u tasks", tasks);
-        return false;
     }
     if (want > 0 && tasks > 0 && tasks != want) {
         job_file_place(&c->file, "num_processes", place, sizeof(place));
@@ -191,10 +189,9 @@ bool size_fits(const struct client *c, uint32_t tasks, uint32_t nodes)
             "or set num_processes: %u in the file, or remove num_processes to accept "
             "any number; for a step without training: srun --accel-config=none ...",
             want, plural(want), want, want, tasks);
-        plugin_error(A0301, place, cure,
-                     "num_processes is %lld, but this step has %u task%s", want, tasks,
-                     plural(tasks));
-        return false;
+        return plugin_error(A0301, place, cure,
+                            "num_processes is %lld, but this step has %u task%s", want,
+                            tasks, plural(tasks));
     }
     if (machines > 0 && nodes > 0 && nodes != machines) {
         job_file_place(&c->file, "num_machines", place, sizeof(place));
@@ -202,10 +199,9 @@ bool size_fits(const struct client *c, uint32_t tasks, uint32_t nodes)
                  "request %lld node%s (-N %lld), or set num_machines: %u in the file, "
                  "or remove num_machines to accept any number",
                  machines, plural(machines), machines, nodes);
-        plugin_error(A0302, place, cure,
-                     "num_machines is %lld, but this step has %u node%s", machines,
-                     nodes, plural(nodes));
-        return false;
+        return plugin_error(A0302, place, cure,
+                            "num_machines is %lld, but this step has %u node%s",
+                            machines, nodes, plural(nodes));
     }
     return mesh_fits(&c->file, tasks);
 }

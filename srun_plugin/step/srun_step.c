@@ -4,7 +4,6 @@
  * not the config's, and chooses the rendezvous of its ranks. The validated config and
  * Slurm's view of the step come in. The step's environment goes out, made by taskenv.c.
  */
-#include "srun_plugin/step/srun_step.h"
 
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -16,8 +15,7 @@
 #include "common/port.h"
 #include "srun_plugin/plugin.h"
 #include "srun_plugin/messages.h"
-#include "srun_plugin/step/size.h"
-#include "srun_plugin/step/taskenv.h"
+#include "srun_plugin/step/plugin_step.h"
 
 /* Writes the address at which Slurm itself reaches `node`, because it resolves on every
  * node. Falls back to the name. */
@@ -111,10 +109,9 @@ static bool read_layout(struct srun_step *s)
 
 static bool fail_to_read(void)
 {
-    plugin_error(A0312, NULL,
-                 "check that `scontrol ping` answers, then start the step again",
-                 "Slurm does not report the size of this step");
-    return false;
+    return plugin_error(A0312, NULL,
+                        "check that `scontrol ping` answers, then start the step again",
+                        "Slurm does not report the size of this step");
 }
 
 bool srun_step_identify(spank_t sp, struct srun_step *s)
@@ -141,11 +138,10 @@ static bool layout_fits(const struct job_file *f, const struct srun_step *s)
                  "use --ntasks-per-node and a number of tasks that is a multiple of "
                  "%u, or use fsdp_sharding_strategy: FULL_SHARD",
                  s->nodes);
-        plugin_error(
+        return plugin_error(
             A0322, "fsdp_sharding_strategy", cure,
             "%s needs the same number of tasks on each node, but the numbers are %s",
             strategy, s->tasks_per_node.s);
-        return false;
     }
     if (s->scattered)
         slurm_info("accel: tasks are not placed node by node (-m): RANK still counts "
@@ -171,11 +167,8 @@ bool srun_step_export(const struct client *c, const struct srun_step *s)
     int claim;
 
     if (c->file.config.distributed_type != DIST_NO &&
-        port_claim(s->address, s->job_id, s->step_id, &world.master_port, &claim,
-                   &err)) {
-        plugin_report(&err);
-        return false;
-    }
+        port_claim(s->address, s->job_id, s->step_id, &world.master_port, &claim, &err))
+        return plugin_report(&err);
     return taskenv_export(c, &world, s->tasks_per_node.s);
 }
 

@@ -5,7 +5,7 @@
  * also travels with --export=NONE and with lists; and one line about what the user
  * exported otherwise. remote.c unpacks the variable in each task.
  */
-#include "srun_plugin/step/taskenv.h"
+#include "srun_plugin/step/plugin_step.h"
 
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -16,7 +16,7 @@
 
 #include "common/env_names.h"
 #include "srun_plugin/options/cmdline.h"
-#include "srun_plugin/restart/restarts.h"
+#include "srun_plugin/restart/restart.h"
 #include "srun_plugin/messages.h"
 
 /* Both texts while the list is made. */
@@ -65,27 +65,17 @@ const char *taskenv_user_value(const struct client *c, const char *name, char *b
     return listed(&c->env, list, name, buf, len);
 }
 
-/* ---- the line about what was kept ------------------------------------------------ */
-
-/* Adds to the line what is kept of the user's own. */
-static void note_kept(struct building *b, const char *name, const char *value,
-                      bool task)
-{
-    char buf[1024];
-
-    environ_note_kept(&b->kept, name, value, task,
-                      taskenv_user_value(b->client, name, buf, sizeof(buf)));
-}
-
 /* ---- the list -------------------------------------------------------------------- */
 
 /* A config_env_f: into the carrier, and into the line if the user has another value. */
 static void taskenv_take(void *user, const char *name, const char *value, bool task)
 {
     struct building *b = user;
+    char buf[1024];
 
     carrier_add(&b->carrier, name, value, task);
-    note_kept(b, name, value, task);
+    environ_note_kept(&b->kept, name, value, task,
+                      taskenv_user_value(b->client, name, buf, sizeof(buf)));
 }
 
 /* Emits a decimal number. */

@@ -42,7 +42,7 @@ spank_context_t spank_context(void)
     return fake_context;
 }
 
-void plugin_error(enum message code, const char *where, const char *cure,
+bool plugin_error(enum message code, const char *where, const char *cure,
                   const char *fmt, ...)
 {
     va_list ap;
@@ -53,11 +53,13 @@ void plugin_error(enum message code, const char *where, const char *cure,
     keep(fmt, ap);
     va_end(ap);
     say(" | %s\n", cure ? cure : "");
+    return false;
 }
 
-void plugin_report(const accel_error_t *err)
+bool plugin_report(const accel_error_t *err)
 {
     say("%s\n", err->text);
+    return false;
 }
 
 void plugin_lines(const char *prefix, const char *text)

@@ -10,7 +10,6 @@
 
 #include "srun_plugin/options/cmdline.h"
 #include "srun_plugin/plugin.h"
-#include "srun_plugin/options/script.h"
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 

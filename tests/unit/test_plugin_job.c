@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "common/env_names.h"
-#include "srun_plugin/step/preemption_grace.h"
-#include "srun_plugin/restart/requeued.h"
+#include "srun_plugin/step/plugin_step.h"
+#include "srun_plugin/restart/restart.h"
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 

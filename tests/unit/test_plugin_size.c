@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "srun_plugin/step/size.h"
+#include "srun_plugin/step/plugin_step.h"
 #include "tests/tap.h"
 #include "tests/unit/fake_plugin.h"
 

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "srun_plugin/options/script_text.h"
+#include "srun_plugin/options/cmdline.h"
 #include "tests/tap.h"
 
 static const struct {

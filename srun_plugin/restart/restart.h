@@ -1,12 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the step of this srun ended, and whether it is to come back. Keeps nothing. Runs
- * in srun, inside exit().
+ * The end of this srun's step: how it ended, whether it comes back, and its next start.
+ * Keeps nothing. Runs in srun, inside exit(), but for restarts.c, which sbatch and
+ * salloc call, too.
  */
-#ifndef ACCEL_SRUN_PLUGIN_OUTCOME_H
-#define ACCEL_SRUN_PLUGIN_OUTCOME_H
+#ifndef ACCEL_SRUN_PLUGIN_RESTART_H
+#define ACCEL_SRUN_PLUGIN_RESTART_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "srun_plugin/options/option_values.h"
 #include "srun_plugin/client.h"
+
+/* ---- restarts.c ------------------------------------------------------------------ */
+
+/* How often the job was restarted. */
+long restarts_count(const struct user_env *env);
+/* The first of the jobs that this srun asked for in a row, of which `job` is the last;
+ * for a batch job its own id. */
+long restarts_first_job(const struct user_env *env, uint32_t job);
+/* Short runs in a row, up to the last one before this. */
+long restarts_short(const struct user_env *env);
+
+/* ---- outcome.c ------------------------------------------------------------------- */
 
 /* A run shorter than this made no progress. */
 #define SHORT_SECONDS 10
@@ -50,5 +67,23 @@ const char *outcome_text(const struct outcome *o, char *buf, size_t len);
 void outcome_say_unsaved(const struct client *c, const struct outcome *o);
 /* Says of a run that ended with 0 after a notice that it counts as finished. */
 void outcome_say_finished(const struct outcome *o);
+
+/* ---- resubmit.c ------------------------------------------------------------------ */
+
+/* Requeues the batch job, or says why not. */
+void resubmit_batch(const struct client *c, const struct outcome *o);
+/* Asks for a new allocation, in which this process runs the same command, or says why
+ * not and how to go on. */
+void resubmit_bare(const struct client *c, const struct outcome *o);
+/* Says that the run was ended on purpose and how to go on. */
+void resubmit_say_ended(const struct outcome *o);
+
+/* ---- requeued.c ------------------------------------------------------------------ */
+
+/* At the end of a bare srun with this exit code: cancels the job if Slurm queues it
+ * again because of RequeueExit. Waits until Slurm is done with the job. */
+void requeued_drop(uint32_t job_id, int exit_code);
+/* Is `code` in a list of slurm.conf such as "85" or "1-3,85"? NULL is an empty list. */
+bool requeued_lists(const char *list, int code);
 
 #endif
