@@ -17,6 +17,7 @@ enum { REPEATS = 5, WHOLE_BYTES = 4 << 20, ODD_ELEMS = 129 };
 
 /* One call of one collective, and what it works on. */
 struct round {
+    const struct collective *op;
     struct comm *comm;
     /* `turn` counts the calls and enters all values, so that what a former call left
      * behind is never taken for a result. */
@@ -32,7 +33,10 @@ struct round {
 };
 
 struct collective {
+    /* The check's. */
     const char *name;
+    /* It takes bfloat16 as well. */
+    bool bfloat16;
     /* Bytes a rank sends: this times the whole buffer times (size - 1) / size. */
     double sent;
     void (*fill)(struct round *r);
@@ -64,15 +68,15 @@ static float share_sum(int size)
 
 /* The error for one wrong element. It names index and both values: a power of two
  * between them points at memory, a neighbour's value at an offset. */
-static accel_status_t wrong_value(const struct round *r, const char *name, size_t at,
-                                  double got, double want, accel_error_t *err)
+static accel_status_t wrong_value(const struct round *r, size_t at, double got,
+                                  double want, accel_error_t *err)
 {
     return accel_fail(
         err, A0062,
         "run it again: if the error persists, report it with the output of `accel "
         "env`; if it comes and goes, test memory and network of this node",
-        "%s of %zu %s per rank: element %zu is %.9g, must be %.9g", name, r->elems,
-        accel_dtype_name(r->dtype), at, got, want);
+        "%s of %zu %s per rank: element %zu is %.9g, must be %.9g", r->op->name,
+        r->elems, accel_dtype_name(r->dtype), at, got, want);
 }
 
 /* This rank's contribution to a sum, in the dtype of the round. */
@@ -91,15 +95,14 @@ static void fill_weights(struct round *r)
 }
 
 /* Compares got[n], which starts at place `first` of the whole, with the sums. */
-static accel_status_t verify_sums(const struct round *r, const char *name,
-                                  const float *got, size_t n, size_t first,
-                                  accel_error_t *err)
+static accel_status_t verify_sums(const struct round *r, const float *got, size_t n,
+                                  size_t first, accel_error_t *err)
 {
     for (size_t i = 0; i < n; i++) {
         float want = share_sum(r->size) * weight(first + i, r->turn);
 
         if (got[i] != want)
-            return wrong_value(r, name, first + i, got[i], want, err);
+            return wrong_value(r, first + i, got[i], want, err);
     }
     return ACCEL_OK;
 }
@@ -128,13 +131,14 @@ static accel_status_t call_gather(struct round *r, accel_error_t *err)
     return comm_all_gather(r->comm, r->in, r->elems, ACCEL_F32, err);
 }
 
+/* Also after a broadcast: every rank has all values. */
 static accel_status_t verify_gather(const struct round *r, accel_error_t *err)
 {
     const float *buf = r->in;
 
     for (size_t i = 0; i < r->elems * (size_t)r->size; i++)
         if (buf[i] != gathered(i, r->turn))
-            return wrong_value(r, "all_gather", i, buf[i], gathered(i, r->turn), err);
+            return wrong_value(r, i, buf[i], gathered(i, r->turn), err);
     return ACCEL_OK;
 }
 
@@ -148,8 +152,7 @@ static accel_status_t call_scatter(struct round *r, accel_error_t *err)
 
 static accel_status_t verify_scatter(const struct round *r, accel_error_t *err)
 {
-    return verify_sums(r, "reduce_scatter", r->out, r->elems,
-                       r->elems * (size_t)r->rank, err);
+    return verify_sums(r, r->out, r->elems, r->elems * (size_t)r->rank, err);
 }
 
 static accel_status_t call_reduce(struct round *r, accel_error_t *err)
@@ -160,7 +163,7 @@ static accel_status_t call_reduce(struct round *r, accel_error_t *err)
 
 static accel_status_t verify_reduce(const struct round *r, accel_error_t *err)
 {
-    return verify_sums(r, "all_reduce", r->in, r->elems * (size_t)r->size, 0, err);
+    return verify_sums(r, r->in, r->elems * (size_t)r->size, 0, err);
 }
 
 /* Each rank is the root once in `size` turns. */
@@ -184,44 +187,40 @@ static accel_status_t call_broadcast(struct round *r, accel_error_t *err)
                           root_of(r), err);
 }
 
-static accel_status_t verify_broadcast(const struct round *r, accel_error_t *err)
-{
-    const float *buf = r->in;
-
-    for (size_t i = 0; i < r->elems * (size_t)r->size; i++)
-        if (buf[i] != gathered(i, r->turn))
-            return wrong_value(r, "broadcast", i, buf[i], gathered(i, r->turn), err);
-    return ACCEL_OK;
-}
+static const struct collective collectives[] = {
+    { "all_gather", false, 1, fill_gather, call_gather, verify_gather },
+    { "reduce_scatter", true, 1, fill_weights, call_scatter, verify_scatter },
+    { "all_reduce", false, 2, fill_weights, call_reduce, verify_reduce },
+    { "broadcast", false, 1, fill_broadcast, call_broadcast, verify_gather },
+};
 
 /* ---- the rounds ------------------------------------------------------------------ */
 
 /* One call of the collective. *ms_out is the time of the slowest rank, measured after
  * a barrier. Wrong values are kept in `bad`, so that this rank still makes the calls
  * its peers make; a call that failed is returned. */
-static accel_status_t play_round(struct round *r, const struct collective *op,
-                                 double *ms_out, accel_error_t *bad, accel_error_t *err)
+static accel_status_t play_round(struct round *r, double *ms_out, accel_error_t *bad,
+                                 accel_error_t *err)
 {
     accel_error_t why = { 0 };
     accel_status_t st;
     int64_t start;
 
     /* The barrier keeps a late rank's filling out of the others' time. */
-    op->fill(r);
+    r->op->fill(r);
     st = comm_barrier(r->comm, err);
     start = clock_ns();
-    ACCEL_TRY(st, op->call(r, err));
+    ACCEL_TRY(st, r->op->call(r, err));
     *ms_out = (double)(clock_ns() - start) / 1e6;
     ACCEL_TRY(st, comm_all_reduce(r->comm, ms_out, 1, ACCEL_F64, COMM_MAX, err));
-    if (st == ACCEL_OK && op->verify(r, &why) != ACCEL_OK && !bad->code)
+    if (st == ACCEL_OK && r->op->verify(r, &why) != ACCEL_OK && !bad->code)
         *bad = why;
     return st;
 }
 
 /* The odd size once per dtype, then the large size REPEATS times. The median counts,
  * kept by insertion into a sorted list. */
-static accel_status_t play_rounds(struct round *r, const struct collective *op,
-                                  bool bfloat16, double *ms_out, accel_error_t *bad,
+static accel_status_t play_rounds(struct round *r, double *ms_out, accel_error_t *bad,
                                   accel_error_t *err)
 {
     size_t large = WHOLE_BYTES / sizeof(float) / (size_t)r->size;
@@ -229,10 +228,10 @@ static accel_status_t play_rounds(struct round *r, const struct collective *op,
     accel_status_t st = ACCEL_OK;
 
     large = large > ODD_ELEMS ? large : ODD_ELEMS;
-    for (int k = 0; st == ACCEL_OK && k <= (int)bfloat16; k++) {
+    for (int k = 0; st == ACCEL_OK && k <= (int)r->op->bfloat16; k++) {
         r->elems = ODD_ELEMS;
         r->dtype = k ? ACCEL_BF16 : ACCEL_F32;
-        st = play_round(r, op, &ms[0], bad, err);
+        st = play_round(r, &ms[0], bad, err);
         r->turn++;
     }
     r->elems = large;
@@ -241,7 +240,7 @@ static accel_status_t play_rounds(struct round *r, const struct collective *op,
         double one = 0;
         int at = k;
 
-        st = play_round(r, op, &one, bad, err);
+        st = play_round(r, &one, bad, err);
         for (; at > 0 && ms[at - 1] > one; at--)
             ms[at] = ms[at - 1];
         ms[at] = one;
@@ -254,11 +253,10 @@ static accel_status_t play_rounds(struct round *r, const struct collective *op,
 
 /* Allocates both buffers in the communicator's memory, plays all rounds and derives the
  * rate. A wrong value is returned only after the last call. */
-static accel_status_t check_collective(struct selftest *t, struct check *c,
-                                       const struct collective *op, bool bfloat16,
-                                       accel_error_t *err)
+accel_status_t check_collective(struct selftest *t, struct check *c, accel_error_t *err)
 {
-    struct round r = { .comm = t->run->comm,
+    struct round r = { .op = collectives,
+                       .comm = t->run->comm,
                        .rank = t->run->boot.rank,
                        .size = t->run->boot.size };
     size_t most = (size_t)ODD_ELEMS * (size_t)r.size * sizeof(float);
@@ -266,10 +264,12 @@ static accel_status_t check_collective(struct selftest *t, struct check *c,
     accel_status_t st;
     double bytes;
 
+    while (strcmp(r.op->name, c->name) != 0)
+        r.op++;
     most = most > WHOLE_BYTES ? most : WHOLE_BYTES;
     st = comm_alloc(r.comm, MEMORY_WORK, most, &r.in, err);
     ACCEL_TRY(st, comm_alloc(r.comm, MEMORY_WORK, most, (void **)&r.out, err));
-    ACCEL_TRY(st, play_rounds(&r, op, bfloat16, &c->ms, &bad, err));
+    ACCEL_TRY(st, play_rounds(&r, &c->ms, &bad, err));
     if (st == ACCEL_OK && bad.code) {
         *err = bad;
         return bad.code;
@@ -277,43 +277,10 @@ static accel_status_t check_collective(struct selftest *t, struct check *c,
     bytes = (double)r.elems * r.size * sizeof(float);
     /* One rank sends nothing, so it has no rate. */
     if (r.size > 1 && c->ms > 0)
-        c->gb_per_s = op->sent * bytes * (r.size - 1) / r.size / c->ms / 1e6;
+        c->gb_per_s = r.op->sent * bytes * (r.size - 1) / r.size / c->ms / 1e6;
     snprintf(c->found, sizeof(c->found), "%zu float32 per rank%s", r.elems,
-             bfloat16 ? ", and bfloat16" : "");
+             r.op->bfloat16 ? ", and bfloat16" : "");
     return st;
-}
-
-accel_status_t check_all_gather(struct selftest *t, struct check *c, accel_error_t *err)
-{
-    static const struct collective op = { "all_gather", 1, fill_gather, call_gather,
-                                          verify_gather };
-
-    return check_collective(t, c, &op, false, err);
-}
-
-accel_status_t check_reduce_scatter(struct selftest *t, struct check *c,
-                                    accel_error_t *err)
-{
-    static const struct collective op = { "reduce_scatter", 1, fill_weights,
-                                          call_scatter, verify_scatter };
-
-    return check_collective(t, c, &op, true, err);
-}
-
-accel_status_t check_all_reduce(struct selftest *t, struct check *c, accel_error_t *err)
-{
-    static const struct collective op = { "all_reduce", 2, fill_weights, call_reduce,
-                                          verify_reduce };
-
-    return check_collective(t, c, &op, false, err);
-}
-
-accel_status_t check_broadcast(struct selftest *t, struct check *c, accel_error_t *err)
-{
-    static const struct collective op = { "broadcast", 1, fill_broadcast,
-                                          call_broadcast, verify_broadcast };
-
-    return check_collective(t, c, &op, false, err);
 }
 
 /* Latency of a barrier: the mean of BARRIERS calls in a row. */

@@ -17,7 +17,8 @@
 
 /* Raises the signal that Slurm sends before a preemption and asks whether the run saw
  * it. The last check, because the run counts as stopping afterwards. */
-accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *err)
+static accel_status_t check_signal(struct selftest *t, struct check *c,
+                                   accel_error_t *err)
 {
     const struct config *cfg = &t->run->config;
     int sig = cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1;
@@ -54,10 +55,10 @@ accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *
 static void check_all(struct selftest *t)
 {
     selftest_check(t, "map", check_map);
-    selftest_check(t, "all_gather", check_all_gather);
-    selftest_check(t, "reduce_scatter", check_reduce_scatter);
-    selftest_check(t, "all_reduce", check_all_reduce);
-    selftest_check(t, "broadcast", check_broadcast);
+    selftest_check(t, "all_gather", check_collective);
+    selftest_check(t, "reduce_scatter", check_collective);
+    selftest_check(t, "all_reduce", check_collective);
+    selftest_check(t, "broadcast", check_collective);
     selftest_check(t, "barrier", check_barrier);
     selftest_check(t, "directory", check_dir);
     if (t->check[t->checks - 1].verdict == VERDICT_OK)

@@ -62,35 +62,21 @@ int selftest_report(struct selftest *t, bool json);
 
 /* The checks, in their order. */
 accel_status_t check_map(struct selftest *t, struct check *c, accel_error_t *err);
-accel_status_t check_all_gather(struct selftest *t, struct check *c,
+/* Of the collective that the check is named after: all_gather, reduce_scatter,
+ * all_reduce or broadcast. */
+accel_status_t check_collective(struct selftest *t, struct check *c,
                                 accel_error_t *err);
-accel_status_t check_reduce_scatter(struct selftest *t, struct check *c,
-                                    accel_error_t *err);
-accel_status_t check_all_reduce(struct selftest *t, struct check *c,
-                                accel_error_t *err);
-accel_status_t check_broadcast(struct selftest *t, struct check *c, accel_error_t *err);
 accel_status_t check_barrier(struct selftest *t, struct check *c, accel_error_t *err);
 accel_status_t check_dir(struct selftest *t, struct check *c, accel_error_t *err);
 accel_status_t check_steps(struct selftest *t, struct check *c, accel_error_t *err);
 accel_status_t check_checkpoint(struct selftest *t, struct check *c,
                                 accel_error_t *err);
-accel_status_t check_signal(struct selftest *t, struct check *c, accel_error_t *err);
 
-/* Losses of SELFTEST_STEPS steps of a small model with `micro` micro-batches each. All
- * that the run writes lies below `out`. Collective. */
-accel_status_t selftest_train(accel_t *run, int micro, const char *out,
-                              double loss_out[SELFTEST_STEPS], accel_error_t *err);
-/* The same steps on the same samples as the run's ranks take them, in a single process:
- * starts this program again without its launcher's variables and reads what it prints.
- * Rank 0 calls it alone. */
-accel_status_t selftest_alone(const accel_t *run, const char *out,
-                              double loss_out[SELFTEST_STEPS], accel_error_t *err);
-/* The body of that process; returns its exit code. */
+/* The body of the process in which check_steps has its steps repeated; returns its exit
+ * code. */
 int selftest_reference(int world, const char *out);
 
-/* Make and remove the work directory. Called by rank 0 only. */
-accel_status_t workdir_make(const char *parent, char *dir, size_t len,
-                            accel_error_t *err);
+/* Removes the work directory. Called by rank 0 only. */
 void workdir_remove(const char *dir);
 
 #endif

@@ -73,9 +73,12 @@ static accel_status_t one_step(accel_t *run, accel_module_t *model, int micro,
     return st;
 }
 
-/* Ranks agree (run_agree) on the text before accel_prepare, which is collective. */
-accel_status_t selftest_train(accel_t *run, int micro, const char *out,
-                              double loss_out[SELFTEST_STEPS], accel_error_t *err)
+/* Losses of SELFTEST_STEPS steps of a small model with `micro` micro-batches each. All
+ * that the run writes lies below `out`. Ranks agree (run_agree) on the text before
+ * accel_prepare, which is collective. */
+static accel_status_t selftest_train(accel_t *run, int micro, const char *out,
+                                     double loss_out[SELFTEST_STEPS],
+                                     accel_error_t *err)
 {
     static const accel_model_config_t shape = { .bytes = sizeof(shape),
                                                 .model_type = "gpt2",
@@ -232,8 +235,12 @@ static accel_status_t read_reference(pid_t pid, int from,
                       WIFEXITED(status) ? WEXITSTATUS(status) : status, text);
 }
 
-accel_status_t selftest_alone(const accel_t *run, const char *out,
-                              double loss_out[SELFTEST_STEPS], accel_error_t *err)
+/* The same steps on the same samples as the run's ranks take them, in a single process:
+ * starts this program again without its launcher's variables and reads what it prints.
+ * Rank 0 calls it alone. */
+static accel_status_t selftest_alone(const accel_t *run, const char *out,
+                                     double loss_out[SELFTEST_STEPS],
+                                     accel_error_t *err)
 {
     static char resolved[17 << 10];
     const char key[] = ENV_RESOLVED "=";

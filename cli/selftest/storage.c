@@ -66,8 +66,8 @@ static void remove_leftovers(const char *parent)
 
 /* mkdtemp makes it private (0700) under a name that nobody can
  * foresee, as /tmp needs. */
-accel_status_t workdir_make(const char *parent, char *dir, size_t len,
-                            accel_error_t *err)
+static accel_status_t workdir_make(const char *parent, char *dir, size_t len,
+                                   accel_error_t *err)
 {
     char *full = realpath(parent, NULL);
     int n = full ? snprintf(dir, len, "%s/%sXXXXXX", full, prefix) : -1;
