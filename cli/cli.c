@@ -20,6 +20,27 @@ int cli_fail(const accel_error_t *err)
     return accel_exit_code(err->code);
 }
 
+int cli_error(enum message code, const char *where, const char *hint, const char *fmt,
+              ...)
+{
+    accel_error_t err, said;
+    va_list ap;
+
+    va_start(ap, fmt);
+    text_vformat(said.text, sizeof(said.text), fmt, ap);
+    va_end(ap);
+    accel_fail_at(&err, code, where, hint, "%s", said.text);
+    return cli_fail(&err);
+}
+
+int cli_no_memory(const char *what)
+{
+    accel_error_t err;
+
+    accel_fail_nomem(&err, what, 0);
+    return cli_fail(&err);
+}
+
 static bool lacks_memory;
 
 void cli_lacks_memory(void)
@@ -31,17 +52,15 @@ void cli_lacks_memory(void)
  * truncated `accel check >file` would exit 0. */
 int cli_finish(int code)
 {
-    accel_error_t err;
+    const bool whole = !fflush(stdout) && !ferror(stdout) && !lacks_memory;
 
-    if (!fflush(stdout) && !ferror(stdout) && !lacks_memory)
+    if (whole || code)
         return code;
     if (lacks_memory)
-        accel_fail(&err, A0001, "free some memory and try again",
-                   "out of memory: the output is not complete");
-    else
-        accel_fail(&err, A0012, "check where the output goes",
-                   "cannot write to standard output");
-    return code ? code : cli_fail(&err);
+        return cli_error(A0001, NULL, "free some memory and try again",
+                         "out of memory: the output is not complete");
+    return cli_error(A0012, NULL, "check where the output goes",
+                     "cannot write to standard output");
 }
 
 /* ---- arguments ------------------------------------------------------------------- */
@@ -104,7 +123,6 @@ static void add_near_option(const char *text, char *hint, size_t len)
 static void end_catching(int status, void *unused)
 {
     char where[64], hint[160] = "";
-    accel_error_t err;
     char *text;
 
     (void)unused;
@@ -125,14 +143,11 @@ static void end_catching(int status, void *unused)
         add_near_option(text, hint, sizeof(hint));
         snprintf(hint + strlen(hint), sizeof(hint) - strlen(hint), "see %s --help",
                  where);
-        accel_fail_at(&err, A0010, where, hint, "%s", text);
-        cli_fail(&err);
+        cli_error(A0010, where, hint, "%s", text);
     }
-    if (status && (!caught.text || !*caught.text)) {
-        accel_fail(&err, A0001, "free some memory and try again",
-                   "out of memory: cannot say what is wrong with the command line");
-        cli_fail(&err);
-    }
+    if (status && (!caught.text || !*caught.text))
+        cli_error(A0001, NULL, "free some memory and try again",
+                  "out of memory: cannot say what is wrong with the command line");
     free(caught.text);
     caught.text = NULL;
 }
@@ -166,7 +181,6 @@ void cli_parse(const struct cli_command *command, int argc, char **argv, void *i
                           .children = children };
     struct argp inner = *argp;
     struct help_parser h = { command->example, input };
-    accel_error_t err;
     error_t error;
 
     /* The outer parser shows these texts; the inner one would repeat them. */
@@ -178,11 +192,10 @@ void cli_parse(const struct cli_command *command, int argc, char **argv, void *i
     start_catching(command);
     error = argp_parse(&outer, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &h);
     end_catching(0, NULL);
-    if (error) {
-        accel_fail(&err, A0001, "free some memory and try again",
-                   "out of memory: cannot read the command line (%s)", strerror(error));
-        exit(cli_fail(&err));
-    }
+    if (error)
+        exit(cli_error(A0001, NULL, "free some memory and try again",
+                       "out of memory: cannot read the command line (%s)",
+                       strerror(error)));
 }
 
 const struct argp_option cli_json_options[] = { CLI_JSON_OPTION, { 0 } };
@@ -262,17 +275,18 @@ void cli_table_free(struct cli_table *t)
 
 int cli_table_print(struct cli_table *t, bool json)
 {
-    accel_error_t err = { 0 };
+    bool failed;
 
     if (json)
         scols_table_enable_json(t->table, 1);
-    if (t->failed || lacks_memory || scols_print_table(t->table))
-        accel_fail_nomem(&err, "the table", 0);
+    failed = t->failed || lacks_memory || scols_print_table(t->table);
     cli_table_free(t);
-    if (!err.code && fflush(stdout))
-        accel_fail(&err, A0012, "check where the output goes",
-                   "cannot write to standard output");
-    return err.code ? cli_fail(&err) : 0;
+    if (failed)
+        return cli_no_memory("the table");
+    if (!fflush(stdout))
+        return 0;
+    return cli_error(A0012, NULL, "check where the output goes",
+                     "cannot write to standard output");
 }
 
 /* ---- programs -------------------------------------------------------------------- */

@@ -49,6 +49,11 @@ bool cli_exit_meaning(int code, char *buf, size_t len);
 /* Prints the error to stderr as "error: WHERE: TEXT" and " cure: HINT" and
  * returns its exit code. */
 int cli_fail(const accel_error_t *err);
+/* The same for an error that is made here, with the arguments of accel_fail_at. */
+int cli_error(enum message code, const char *where, const char *hint, const char *fmt,
+              ...) __attribute__((format(printf, 4, 5)));
+/* The same for memory that `what` ("the table") did not get. */
+int cli_no_memory(const char *what);
 
 /* argp_parse with ARGP_IN_ORDER. --help prints the example, then argp's help, to
  * stdout and exits 0. Wrong usage exits 64 and shows what argp or argp_error

@@ -1,18 +1,16 @@
 # The CLI: one binary, sub-commands in files of their own.
 bin_PROGRAMS += accel
 accel_SOURCES = \
-	cli/man/areas.c \
 	cli/man/areas.h \
 	cli/cli.c \
 	cli/cli.h \
 	cli/config/cmd_check.c \
-	cli/data/ckpt_cmd.h \
 	cli/data/ckpt_diff.c \
 	cli/data/ckpt_export.c \
 	cli/data/ckpt_model.c \
 	cli/data/ckpt_parts.c \
 	cli/data/ckpt_progress.c \
-	cli/data/ckpt_progress.h \
+	cli/data/ckpt_cmd.h \
 	cli/data/ckpt_show.c \
 	cli/data/ckpt_state.c \
 	cli/data/ckpt_weights.c \
@@ -34,7 +32,6 @@ accel_SOURCES = \
 	cli/commands.c \
 	cli/config/config_ask.c \
 	cli/config/config_make.c \
-	cli/config/config_make.h \
 	cli/config/config_values.c \
 	cli/config/config_values.h \
 	cli/config/config_write.c \
@@ -108,10 +105,9 @@ pkglibexec_PROGRAMS += accel-rewrite
 accel_rewrite_SOURCES = \
 	cli/cli.c \
 	cli/cli.h \
-	cli/data/ckpt_cmd.h \
 	cli/data/ckpt_parts.c \
 	cli/data/ckpt_progress.c \
-	cli/data/ckpt_progress.h \
+	cli/data/ckpt_cmd.h \
 	cli/data/rewrite_main.c
 accel_rewrite_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
 accel_rewrite_LDADD = libaccelckpt_core.la libacommon.la $(SMARTCOLS_LIBS) \
@@ -123,7 +119,7 @@ accel_verify_SOURCES = \
 	cli/cli.c \
 	cli/cli.h \
 	cli/data/ckpt_progress.c \
-	cli/data/ckpt_progress.h \
+	cli/data/ckpt_cmd.h \
 	cli/data/isolate.c \
 	cli/data/isolate.h \
 	cli/data/verify_main.c

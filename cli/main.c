@@ -71,15 +71,13 @@ static int unknown_command(const char *name)
     const struct cli_command *const *commands = cli_commands(&n);
     const char *names[CLI_MAX_COMMANDS], *near;
     char hint[80] = "see accel --help";
-    accel_error_t err;
 
     for (size_t i = 0; i < n; i++)
         names[i] = commands[i]->name;
     near = suggest_nearest(name, names, n);
     if (near)
         snprintf(hint, sizeof(hint), "did you mean 'accel %s'?", near);
-    accel_fail(&err, A0011, hint, "unknown command '%s'", name);
-    return cli_fail(&err);
+    return cli_error(A0011, NULL, hint, "unknown command '%s'", name);
 }
 
 static bool is_json_option(const char *word)
@@ -111,7 +109,6 @@ static int run_command(int argc, char **argv, int at)
  * argv belongs to the sub-command, so nothing here parses it. */
 int main(int argc, char **argv)
 {
-    accel_error_t err;
     int at = 1;
 
     if (argc < 2) {
@@ -132,7 +129,6 @@ int main(int argc, char **argv)
     json_set_alloc_funcs(json_memory, free);
     if (at < argc)
         return run_command(argc, argv, at);
-    accel_fail(&err, A0010, "name the command: accel --json topo",
-               "%s is an option of a command, and no command is given", argv[1]);
-    return cli_fail(&err);
+    return cli_error(A0010, NULL, "name the command: accel --json topo",
+                     "%s is an option of a command, and no command is given", argv[1]);
 }

@@ -8,13 +8,14 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 
-/* The error of a report that could not be built, as an exit code. */
-static int report_no_memory(void)
+int cli_print_json(json_t *json, size_t flags, const char *what)
 {
-    accel_error_t err;
-
-    accel_fail_nomem(&err, "the report", 0);
-    return cli_fail(&err);
+    if (!json)
+        return cli_no_memory(what);
+    json_dumpf(json, stdout, flags);
+    puts("");
+    json_decref(json);
+    return cli_finish(0);
 }
 
 /* "a, 2, c"; what does not fit the buffer is cut. */
@@ -66,7 +67,7 @@ static int print_table(json_t *all)
     json_t *values, *v;
 
     if (!t)
-        return report_no_memory();
+        return cli_no_memory("the report");
     json_object_foreach(all, group, values)
     {
         json_object_foreach(values, key, v)
@@ -84,15 +85,9 @@ int report_print(json_t *all, bool json)
 {
     int code;
 
-    if (!all)
-        return report_no_memory();
-    if (json) {
-        json_dumpf(all, stdout, JSON_INDENT(2));
-        puts("");
-        code = cli_finish(0);
-    } else {
-        code = print_table(all);
-    }
+    if (json || !all)
+        return cli_print_json(all, JSON_INDENT(2), "the report");
+    code = print_table(all);
     json_decref(all);
     return code;
 }

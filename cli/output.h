@@ -8,6 +8,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+/* Prints a JSON value with these flags of json_dumpf, and consumes it. NULL (out of
+ * memory for `what`, "the report") is an error. Returns the exit code. */
+int cli_print_json(json_t *json, size_t flags, const char *what);
+
 /* `all` is an object of objects, {group: {name: value}}, and is consumed. The table
  * drops the groups, shows names that end in _bytes with a unit, null as "not found",
  * and arrays of numbers or texts as a comma list. NULL (out of memory) is an error.

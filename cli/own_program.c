@@ -45,16 +45,13 @@ int cli_print_file(const char *path)
     char piece[4096];
     size_t n;
     int code = 0;
-    accel_error_t err;
     FILE *f = fopen(path, "r");
 
     while (f && (n = fread(piece, 1, sizeof(piece), f)) > 0)
         fwrite(piece, 1, n, stdout);
-    if (!f || ferror(f)) {
-        accel_fail(&err, A0017, "reinstall accel completely: make install",
-                   "cannot read '%s': %s", path, strerror(errno));
-        code = cli_fail(&err);
-    }
+    if (!f || ferror(f))
+        code = cli_error(A0017, NULL, "reinstall accel completely: make install",
+                         "cannot read '%s': %s", path, strerror(errno));
     if (f)
         fclose(f);
     return cli_finish(code);
@@ -74,10 +71,7 @@ accel_status_t cli_own_program(const char *name, const char *command,
 
 int cli_become(const char *program, char **argv)
 {
-    accel_error_t err;
-
     execvp(program, argv);
-    accel_fail(&err, A0060, "reinstall accel, or run accel doctor",
-               "cannot run '%s': %s", program, strerror(errno));
-    return cli_fail(&err);
+    return cli_error(A0060, NULL, "reinstall accel, or run accel doctor",
+                     "cannot run '%s': %s", program, strerror(errno));
 }

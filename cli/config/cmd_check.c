@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "config/config.h"
 #include "cli/cli.h"
@@ -75,14 +74,11 @@ static int list_keys(bool json)
 {
     static const char *const columns[] = { "KEY", "VALUES", "DEFAULT", "HELP", NULL };
     struct cli_table *t = cli_table_new("keys", columns);
-    accel_error_t err;
     size_t n;
     const struct config_key *k = config_schema(&n);
 
-    if (!t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!t)
+        return cli_no_memory("the table");
     for (size_t i = 0; i < n; i++) {
         char name[128], values[256];
 

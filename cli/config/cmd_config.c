@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/config/config_make.h"
+#include "cli/config/config_values.h"
 #include "cli/config/settings.h"
 
 /* Long options without a letter. */
@@ -123,18 +123,15 @@ static int write_config_file(const struct config_args *a)
     struct config_sources sources = { 0 };
     struct config_paths paths;
     const char *path = a->target;
-    accel_error_t err;
 
     if (!path) {
         config_sources_default(&sources, &paths);
         path = paths.user[0] ? paths.user : NULL;
     }
     /* Services and containers may have no HOME. */
-    if (!path) {
-        accel_fail(&err, A0261, "set HOME, or give --config-file FILE",
-                   "there is no home directory for the user file");
-        return cli_fail(&err);
-    }
+    if (!path)
+        return cli_error(A0261, NULL, "set HOME, or give --config-file FILE",
+                         "there is no home directory for the user file");
     return a->verb ? config_default(path, a->precision) : config_ask(path);
 }
 

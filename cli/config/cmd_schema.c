@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "cli/config/json_schema.h"
 
 static error_t parse_schema_args(int key, char *arg, struct argp_state *state)
@@ -72,14 +73,7 @@ static int run_schema(int argc, char **argv)
             return cli_fail(&err);
     }
     schema = key ? json_schema_key(key) : json_schema_file();
-    if (!schema) {
-        accel_fail_nomem(&err, "the schema", 0);
-        return cli_fail(&err);
-    }
-    json_dumpf(schema, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-    puts("");
-    json_decref(schema);
-    return cli_finish(0);
+    return cli_print_json(schema, JSON_INDENT(2) | JSON_PRESERVE_ORDER, "the schema");
 }
 
 const struct cli_command cli_schema = {

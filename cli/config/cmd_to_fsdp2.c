@@ -5,7 +5,6 @@
  * other version cannot say is told on stderr.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -188,21 +187,12 @@ static const struct argp argp = {
 static int write_converted(const struct convert_args *a, const struct config_values *v)
 {
     const char *path = a->output ? a->output : a->input;
-    struct strbuf text = { 0 };
-    accel_error_t err;
-    accel_status_t st;
     bool kept = false;
-    int code = 0;
+    int code = config_write_values(v, path, a->overwrite ? &kept : NULL);
 
-    config_values_yaml(v, &text);
-    st = a->overwrite ? config_file_replace(path, &text, &kept, &err)
-                      : config_file_write(path, &text, false, &err);
-    if (st)
-        code = cli_fail(&err);
-    else
+    if (!code)
         printf("%s: written, fsdp_version %d%s%s%s\n", path, a->reverse ? 1 : 2,
                kept ? "; the old file is " : "", kept ? path : "", kept ? ".bak" : "");
-    strbuf_free(&text);
     return cli_finish(code);
 }
 

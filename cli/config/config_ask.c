@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/config/config_make.h"
 #include "cli/config/config_values.h"
 #include "cli/config/settings.h"
 
@@ -254,8 +253,7 @@ static bool accept_answer(struct asking *a, const char *key, const char *answer)
     bool good = false;
 
     if (!cli_settings_add(&a->answers, key, answer)) {
-        accel_fail_nomem(&err, "the answers", 0);
-        cli_fail(&err);
+        cli_no_memory("the answers");
         return false;
     }
     sources.flags = a->answers.item;
@@ -348,20 +346,14 @@ static int take_old_values(struct asking *a, const char *path)
 /* Writes the file after the last answer and says how to go on. */
 static int write_answers(struct asking *a, const char *path)
 {
-    struct strbuf text = { 0 };
-    accel_error_t err;
     bool kept;
-    int code = 0;
+    int code = config_write_values(&a->values, path, &kept);
 
-    config_values_yaml(&a->values, &text);
-    if (config_file_replace(path, &text, &kept, &err))
-        code = cli_fail(&err);
-    else
+    if (!code)
         printf("\n%s: written%s%s%s\n"
                "Try: accel check %s\n     srun --accel-config=%s PROGRAM\n",
                path, kept ? "; the old file is " : "", kept ? path : "",
                kept ? ".bak" : "", path, path);
-    strbuf_free(&text);
     return code;
 }
 
@@ -373,13 +365,12 @@ int config_ask(const char *path)
     accel_error_t err;
     int code;
 
-    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-        accel_fail(&err, A0263,
-                   "accel config default writes a file without asking; accel config "
-                   "show FILE shows one",
-                   "the questions of accel config need a terminal");
-        return cli_fail(&err);
-    }
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+        return cli_error(
+            A0263, NULL,
+            "accel config default writes a file without asking; accel config "
+            "show FILE shows one",
+            "the questions of accel config need a terminal");
     /* Before anybody has answered for nothing. */
     if (config_file_replaceable(path, &err))
         return cli_fail(&err);
@@ -394,10 +385,9 @@ int config_ask(const char *path)
         a.asked[i] = is_due(&a, &questions[i]);
         if (a.asked[i] && !ask_question(&a, &questions[i])) {
             printf("\n");
-            accel_fail_at(&err, A0264, path, "run accel config again",
-                          "the input ended before the last question; nothing was "
-                          "written");
-            code = cli_fail(&err);
+            code = cli_error(A0264, path, "run accel config again",
+                             "the input ended before the last question; nothing was "
+                             "written");
         }
     }
     if (!code)

@@ -4,7 +4,7 @@
  * machine offers, and an older file of Accelerate in the form that its
  * questionnaire writes today.
  */
-#include "cli/config/config_make.h"
+#include "cli/config/config_values.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/config/config_values.h"
 #include "cli/config/settings.h"
 #include "topology/topo.h"
 
@@ -53,24 +52,15 @@ static bool fill_base(struct config_values *v)
     return good;
 }
 
-/* The one error of building a file's values, as an exit code. */
-static int config_no_memory(void)
-{
-    accel_error_t err;
-
-    accel_fail_nomem(&err, "the config file", 0);
-    return cli_fail(&err);
-}
-
-static int write_config_values(const struct config_values *v, const char *path,
-                               bool replace)
+int config_write_values(const struct config_values *v, const char *path, bool *kept_out)
 {
     struct strbuf text = { 0 };
     accel_error_t err;
     accel_status_t st;
 
     config_values_yaml(v, &text);
-    st = config_file_write(path, &text, replace, &err);
+    st = kept_out ? config_file_replace(path, &text, kept_out, &err)
+                  : config_file_write(path, &text, false, &err);
     strbuf_free(&text);
     return st ? cli_fail(&err) : 0;
 }
@@ -149,9 +139,9 @@ int config_default(const char *path, const char *precision)
         !config_values_set(&v, "num_processes", count) ||
         !config_values_set(&v, "mixed_precision", precision ? precision : "no") ||
         !fill_base(&v) || (!gpus && !leave_open(&v)))
-        code = config_no_memory();
+        code = cli_no_memory("the config file");
     else
-        code = write_config_values(&v, path, false);
+        code = config_write_values(&v, path, NULL);
     /* Says what was decided: the user has answered no question. */
     if (!code && gpus)
         printf("%s: written for %d GPU%s\n", path, gpus, gpus == 1 ? "" : "s");
@@ -197,19 +187,13 @@ static bool move_old_keys(struct config_values *v)
 /* A file in today's form already is left untouched, without a .bak. */
 static int update_values(struct config_values *v, const char *path)
 {
-    struct strbuf text = { 0 };
     bool kept;
-    accel_error_t err;
-    int code = 0;
+    int code = config_write_values(v, path, &kept);
 
-    config_values_yaml(v, &text);
-    if (config_file_replace(path, &text, &kept, &err))
-        code = cli_fail(&err);
-    else if (kept)
+    if (!code && kept)
         printf("%s: rewritten; the old file is %s.bak\n", path, path);
-    else
+    else if (!code)
         printf("%s: already has the current form\n", path);
-    strbuf_free(&text);
     return cli_finish(code);
 }
 
@@ -224,7 +208,7 @@ int config_update(const char *path)
         return code;
     if (!config_values_take(&v, &c.config, ORIGIN_FILE) || !move_old_keys(&v) ||
         !fill_base(&v))
-        code = config_no_memory();
+        code = cli_no_memory("the config file");
     else
         code = update_values(&v, path);
     config_values_free(&v);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A config as the texts of its keys, to be changed and written as a YAML file again.
+ * A config as the texts of its keys, to be changed and written as a YAML file again;
+ * and the ways to make a config file that `accel config` offers.
  */
 #ifndef ACCEL_CONFIG_VALUES_H
 #define ACCEL_CONFIG_VALUES_H
 
 #include "config/config.h"
+
+/* ---- config_values.c, config_write.c --------------------------------------------- */
 
 /* text[i] is the canonical text of schema row i, malloc'ed; NULL:
  * the file does not say. */
@@ -41,5 +44,21 @@ accel_status_t config_file_replace(const char *path, const struct strbuf *text,
 /* Asks before any work whether config_file_replace will find
  * PATH.bak free. A0262: no. */
 accel_status_t config_file_replaceable(const char *path, accel_error_t *err);
+
+/* ---- config_make.c, config_ask.c ------------------------------------------------- */
+
+/* Asks on the terminal and writes `path`. An older file's values are the
+ * proposed answers. Each of these functions returns the exit code and shows
+ * problems on stderr. */
+int config_ask(const char *path);
+/* Writes a config for this machine's devices to `path`, which must not exist.
+ * `precision` may be NULL: no. */
+int config_default(const char *path, const char *precision);
+/* Rewrites an older Accelerate file in today's form; the old one stays as PATH.bak. */
+int config_update(const char *path);
+/* Writes the values to `path`, which must not exist; with kept_out also over an old
+ * file, as config_file_replace does. */
+int config_write_values(const struct config_values *v, const char *path,
+                        bool *kept_out);
 
 #endif

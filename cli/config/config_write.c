@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/path_dir.h"
+#include "common/whole_io.h"
 #include "cli/config/config_values.h"
 
 /* A0261 with errno's text; `what` is a verb phrase, "cannot WHAT: ...". */
@@ -25,23 +26,6 @@ static accel_status_t config_write_failed(const char *what, const char *path,
         err, A0261, path,
         "check that the directory is writable and has free space, or name another file",
         "cannot %s: %s", what, strerror(errno));
-}
-
-/* Writes all bytes and syncs them. False: errno says why. */
-static bool write_and_sync(int fd, const char *s, size_t n)
-{
-    /* A short write is no failure: a full disk tells at the next one. */
-    while (n > 0) {
-        ssize_t done = write(fd, s, n);
-
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        s += done;
-        n -= (size_t)done;
-    }
-    return fsync(fd) == 0;
 }
 
 /* The mode of the file that is replaced, or what the umask allows. umask can only be
@@ -112,7 +96,8 @@ static accel_status_t write_beside(const char *path, const struct strbuf *text,
     if (fd < 0)
         return config_write_failed("create a file beside", path, err);
     /* mkostemp made it 0600. */
-    if (fchmod(fd, mode_for(path)) || !write_and_sync(fd, text->s, text->len))
+    if (fchmod(fd, mode_for(path)) || pwrite_all(fd, text->s, text->len, 0) ||
+        fsync(fd))
         st = config_write_failed("write", path, err);
     else
         st = place_config_file(temp, path, replace, err);

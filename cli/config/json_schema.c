@@ -117,8 +117,8 @@ static void append_truth(struct builder *b, json_t *any)
     append_any_case(b, any, words);
 }
 
-/* A number between quotes is the number. */
-static void append_quoted(struct builder *b, json_t *any, const char *pattern)
+/* Text of that form. */
+static void append_pattern(struct builder *b, json_t *any, const char *pattern)
 {
     append_item(b, any, json_pack("{s:s,s:s}", "type", "string", "pattern", pattern));
 }
@@ -157,9 +157,7 @@ static void append_bools(struct builder *b, json_t *any)
     append_item(b, any,
                 json_pack("{s:s,s:{s:s},s:i,s:i}", "type", "array", "items", "type",
                           "boolean", "minItems", 3, "maxItems", 3));
-    append_item(b, any,
-                json_pack("{s:s,s:s}", "type", "string", "pattern",
-                          "^\\(?([Tt]rue|[Ff]alse)(, *([Tt]rue|[Ff]alse)){2}\\)?$"));
+    append_pattern(b, any, "^\\(?([Tt]rue|[Ff]alse)(, *([Tt]rue|[Ff]alse)){2}\\)?$");
 }
 
 static void append_text(struct builder *b, json_t *any, const struct config_key *k)
@@ -193,7 +191,8 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
         append_item(b, any,
                     json_pack("{s:s,s:I,s:I}", "type", "integer", "minimum",
                               (json_int_t)k->min, "maximum", (json_int_t)k->max));
-        append_quoted(b, any, "^[+-]?[0-9_]+$");
+        /* A number between quotes is the number. */
+        append_pattern(b, any, "^[+-]?[0-9_]+$");
         /* -1 stands for "not given" here, as in Accelerate. */
         if (k->offset == offsetof(struct config, num_processes))
             append_item(b, any, json_pack("{s:i}", "const", -1));
@@ -202,7 +201,7 @@ static void append_values(struct builder *b, json_t *any, const struct config_ke
         append_item(b, any,
                     json_pack("{s:s,s:f,s:f}", "type", "number", "minimum", k->min,
                               "maximum", k->max));
-        append_quoted(b, any, "^[+-]?[0-9._]+([eE][+-]?[0-9]+)?$");
+        append_pattern(b, any, "^[+-]?[0-9._]+([eE][+-]?[0-9]+)?$");
         break;
     case TYPE_BOOLS:
         append_bools(b, any);

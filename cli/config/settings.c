@@ -111,14 +111,11 @@ int cli_config_print(const struct cli_config *c, bool all, bool origin, bool jso
 {
     const char *const columns[] = { "KEY", "VALUE", origin ? "FROM" : NULL, NULL };
     struct cli_table *t = cli_table_new("config", columns);
-    accel_error_t err;
     size_t n;
     const struct config_key *k = config_schema(&n);
 
-    if (!t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!t)
+        return cli_no_memory("the table");
     for (size_t i = 0; i < n; i++) {
         char name[128], value[CONFIG_GIVEN_BYTES], from[1200];
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the verbs of `accel ckpt` share: the command line, opening what a path names,
- * and reading tensors in parts of bounded size.
+ * reading tensors in parts of bounded size, and a bar on the terminal's stderr.
  */
 #ifndef ACCEL_CKPT_CMD_H
 #define ACCEL_CKPT_CMD_H
 
 #include "accel_ckpt.h"
 #include "cli/cli.h"
-#include "cli/data/ckpt_progress.h"
 
 /* The parsed command line of every verb. */
 struct ckpt_args {
@@ -41,9 +40,10 @@ int ckpt_show(const struct ckpt_args *a);
 int ckpt_diff(const struct ckpt_args *a);
 int ckpt_export(const struct ckpt_args *a);
 
-/* `path`, or the directory `checkpoints` in it where path is the output directory of a
- * run and holds no checkpoint itself; into buf[len]. */
-char *ckpt_find(const char *path, char *buf, size_t len);
+/* Points *path to buf[len], which gets the same path, or the directory `checkpoints` in
+ * it where it is the output directory of a run and holds no checkpoint itself.
+ * ACCEL_ENOENT: there is no such directory. */
+accel_status_t ckpt_find(char **path, char *buf, size_t len, accel_error_t *err);
 /* Opens the checkpoint `path`, or the newest complete one of the directory `path`.
  * ACCEL_ENOENT: there is none; and what accel_ckpt_open returns. */
 accel_status_t ckpt_open_path(accel_ckpt_t **ckpt_out, const char *path,
@@ -105,5 +105,28 @@ typedef void ckpt_state_row(void *user, const char *kind, const char *name,
 /* Calls row for every optimizer, schedule, loader, scaler, average and registered
  * object that the checkpoint has the state of. False: no memory for all of them. */
 bool ckpt_state_rows(const accel_ckpt_t *c, ckpt_state_row *row, void *user);
+
+/* ---- ckpt_progress.c ------------------------------------------------------------- */
+
+struct ckpt_progress {
+    /* "exported", or what is being looked at */
+    const char *what;
+    /* bytes; or `counts`, "tensors", where that is not NULL */
+    int64_t total, done;
+    const char *counts;
+    /* nothing is drawn: the output is for a program */
+    bool off;
+    /* when it was last drawn; 0: not yet */
+    int64_t drawn;
+};
+/* `bytes` more are done. */
+void ckpt_progress_add(struct ckpt_progress *p, int64_t bytes);
+/* `done` of `total` are. */
+void ckpt_progress_to(struct ckpt_progress *p, const char *what, int64_t done,
+                      int64_t total);
+/* A ckpt_progress_f; `user` is the progress. */
+void ckpt_progress_read(void *user, const char *name, int64_t done, int64_t total);
+/* Clears the line. */
+void ckpt_progress_end(struct ckpt_progress *p);
 
 #endif

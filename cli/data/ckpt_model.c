@@ -4,11 +4,9 @@
  * trainer's text), as a config.json, and the tokenizer's files of the directory that
  * the model came from. Never an error for a checkpoint that does not say.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>

@@ -31,17 +31,27 @@ static bool holds_checkpoint(const char *path)
     return found;
 }
 
-char *ckpt_find(const char *path, char *buf, size_t len)
+static bool is_directory(const char *path)
 {
     struct stat st;
-    size_t n = strlen(path);
 
-    while (n > 1 && path[n - 1] == '/')
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+accel_status_t ckpt_find(char **path, char *buf, size_t len, accel_error_t *err)
+{
+    size_t n = strlen(*path);
+
+    if (!is_directory(*path))
+        return accel_fail_at(err, A0811, *path, "give a checkpoint directory",
+                             "no such directory");
+    while (n > 1 && (*path)[n - 1] == '/')
         n--;
-    if ((size_t)snprintf(buf, len, "%.*s/checkpoints", (int)n, path) >= len ||
-        stat(buf, &st) || !S_ISDIR(st.st_mode) || holds_checkpoint(path))
-        snprintf(buf, len, "%s", path);
-    return buf;
+    if ((size_t)snprintf(buf, len, "%.*s/checkpoints", (int)n, *path) >= len ||
+        !is_directory(buf) || holds_checkpoint(*path))
+        snprintf(buf, len, "%s", *path);
+    *path = buf;
+    return ACCEL_OK;
 }
 
 /* The newest complete checkpoint below root, as a path in buf[len]; a newer one that

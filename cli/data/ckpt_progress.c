@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/data/ckpt_progress.h"
+#include "cli/data/ckpt_cmd.h"
 #include "common/common.h"
 
 /* Between two drawings. */

@@ -13,6 +13,7 @@
 
 #include "checkpoint/ckpt_tools.h"
 #include "cli/data/ckpt_cmd.h"
+#include "cli/output.h"
 
 /* "2026-01-31 12:00:00 UTC", or "" where the time is not known */
 static void show_time(int64_t saved, char *buf, size_t len)
@@ -149,7 +150,6 @@ static json_t *state_json(const accel_ckpt_t *c)
 /* One object; a NULL inside, for lack of memory, makes json_pack fail. */
 static int show_json(const accel_ckpt_t *c, const struct ckpt_header *h)
 {
-    accel_error_t err = { 0 };
     char saved[32], kept[160];
     json_t *all;
 
@@ -161,14 +161,7 @@ static int show_json(const accel_ckpt_t *c, const struct ckpt_header *h)
                     h->owner, "sharding", h->sharding, "library", h->library, "saved",
                     saved, "kept", kept, "files", files_json(c), "blobs", blobs_json(c),
                     "state", state_json(c), "tensors", tensors_json(c));
-    if (!all) {
-        accel_fail_nomem(&err, "the list of tensors", 0);
-        return cli_fail(&err);
-    }
-    json_dumpf(all, stdout, JSON_INDENT(3));
-    puts("");
-    json_decref(all);
-    return cli_finish(0);
+    return cli_print_json(all, JSON_INDENT(3), "the list of tensors");
 }
 
 /* ---- as a table ------------------------------------------------------------------ */
@@ -200,13 +193,10 @@ static int show_tensors(const accel_ckpt_t *c)
                                            "#BOXES", "FILES", NULL };
     struct cli_table *t = cli_table_new("tensors", columns);
     char shape[200], size[32], boxes[24], files[32];
-    accel_error_t err = { 0 };
     int first, last;
 
-    if (!t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!t)
+        return cli_no_memory("the table");
     for (size_t i = 0; i < accel_ckpt_tensor_count(c); i++) {
         struct ckpt_view v;
 
@@ -236,17 +226,14 @@ static int show_state(const accel_ckpt_t *c)
 {
     static const char *const columns[] = { "STATE", "NAME", "WHAT", NULL };
     struct cli_table *t;
-    accel_error_t err = { 0 };
     size_t bytes;
 
     /* weights that were imported have none */
     if (!accel_ckpt_blob(c, "trainer", &bytes))
         return 0;
     t = cli_table_new("state", columns);
-    if (!t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!t)
+        return cli_no_memory("the table");
     show_state_rows(c, state_table_row, t);
     putchar('\n');
     return cli_table_print(t, false);
@@ -256,14 +243,11 @@ static int show_files(const accel_ckpt_t *c)
 {
     static const char *const columns[] = { "FILE", "#SIZE", NULL };
     struct cli_table *t = cli_table_new("files", columns);
-    accel_error_t err = { 0 };
     char size[32];
     int64_t bytes;
 
-    if (!t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!t)
+        return cli_no_memory("the table");
     for (int f = 0; f < accel_ckpt_world_size(c); f++) {
         const char *name = ckpt_file_at(c, f, &bytes);
 

@@ -28,12 +28,6 @@ static bool exists_in(const char *dir, const char *name)
            stat(path, &st) == 0;
 }
 
-/* An empty table looks like a success, so say that nothing is there. */
-static void say_none(const char *dir)
-{
-    fprintf(stderr, "no checkpoints in %s\n", dir);
-}
-
 /* What the table has beside a list. */
 struct listing {
     const accel_ckpt_info_t *info;
@@ -106,8 +100,7 @@ static int list_checkpoints(const char *root, const char *only, bool json)
     if (!t || !l.why) {
         free(info);
         free(l.why);
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
+        return cli_no_memory("the table");
     }
     /* an answer that is missing is no failure of a list */
     (void)ckpt_why_kept(root, note_why, &l, NULL);
@@ -119,9 +112,10 @@ static int list_checkpoints(const char *root, const char *only, bool json)
         }
     free(info);
     free(l.why);
-    /* On stderr: the table on stdout stays one a script can read. JSON says it, too. */
+    /* An empty table looks like a success. On stderr: the table on stdout stays one a
+     * script can read. JSON says it, too. */
     if (!shown && !json)
-        say_none(root);
+        fprintf(stderr, "no checkpoints in %s\n", root);
     return cli_table_print(t, json);
 }
 
@@ -143,17 +137,17 @@ static const char *one_checkpoint(char *dir, const char **root_out)
     return slash ? slash + 1 : dir;
 }
 
-/* Becomes accel-verify. Returns only on failure. */
-static int become_verify(const struct ckpt_args *a, const char *only)
+/* Becomes a program of this installation, whose path becomes argv[0]. Returns only on
+ * failure. */
+static int become(const struct ckpt_args *a, const char *program, char **argv)
 {
-    char path[PATH_MAX], flags[4];
-    char *argv[] = { path, flags, a->path[0], (char *)only, NULL };
+    char path[PATH_MAX], command[32];
     accel_error_t err;
 
-    snprintf(flags, sizeof(flags), "-%s%s", a->deep ? "d" : "", a->json ? "j" : "");
-
-    if (cli_own_program("accel-verify", "accel ckpt verify", path, &err))
+    snprintf(command, sizeof(command), "accel ckpt %s", a->verb);
+    if (cli_own_program(program, command, path, &err))
         return cli_fail(&err);
+    argv[0] = path;
     return cli_become(path, argv);
 }
 
@@ -172,8 +166,10 @@ static int ckpt_ls(const struct ckpt_args *a)
 static int ckpt_verify(const struct ckpt_args *a)
 {
     const char *root = a->path[0], *only = one_checkpoint(a->path[0], &root);
+    char flags[4], *argv[] = { NULL, flags, a->path[0], (char *)only, NULL };
 
-    return become_verify(a, only);
+    snprintf(flags, sizeof(flags), "-%s%s", a->deep ? "d" : "", a->json ? "j" : "");
+    return become(a, "accel-verify", argv);
 }
 
 /* Becomes accel-rewrite: --json|--text, then split DIR OUT FILES, import FILE OUT
@@ -181,24 +177,20 @@ static int ckpt_verify(const struct ckpt_args *a)
 static int become_rewrite(const struct ckpt_args *a, const char *what, int files,
                           const struct hf_names *names)
 {
-    char path[PATH_MAX], count[16], command[32];
+    char count[16];
     /* with one path the list ends there */
     char *argv[8 + HF_NAMES_MOST] = {
-        path,         a->json ? (char *)"--json" : (char *)"--text",
+        NULL,         a->json ? (char *)"--json" : (char *)"--text",
         (char *)what, a->path[0],
         a->path[1],   count
     };
-    accel_error_t err;
 
     if (names)
         argv[6] = (char *)(names->params_have_it ? "" : names->prefix);
     for (int i = 0; names && i < HF_NAMES_MOST; i++)
         argv[7 + i] = (char *)names->transposed[i];
     snprintf(count, sizeof(count), "%d", files);
-    snprintf(command, sizeof(command), "accel ckpt %s", a->verb);
-    if (cli_own_program("accel-rewrite", command, path, &err))
-        return cli_fail(&err);
-    return cli_become(path, argv);
+    return become(a, "accel-rewrite", argv);
 }
 
 static int ckpt_make_index(const struct ckpt_args *a)
@@ -213,13 +205,10 @@ static int ckpt_merge(const struct ckpt_args *a)
 
 static int ckpt_split(const struct ckpt_args *a)
 {
-    accel_error_t err = { 0 };
 
-    if (a->shards == 0) {
-        accel_fail(&err, A0010, "accel ckpt split DIR OUT --shards N",
-                   "split needs --shards");
-        return cli_fail(&err);
-    }
+    if (a->shards == 0)
+        return cli_error(A0010, NULL, "accel ckpt split DIR OUT --shards N",
+                         "split needs --shards");
     return become_rewrite(a, "split", a->shards, NULL);
 }
 
@@ -258,9 +247,8 @@ static int ckpt_import(const struct ckpt_args *a)
 /* prune and repair: accel-rewrite VERB DIR KEEP EVERY BEST METRIC LARGER FLAGS. */
 static int ckpt_tidy(const struct ckpt_args *a)
 {
-    char path[PATH_MAX], keep[16], every[16], best[16], larger[16], flags[4],
-        command[32];
-    char *argv[] = { path,
+    char keep[16], every[16], best[16], larger[16], flags[4];
+    char *argv[] = { NULL,
                      (char *)a->verb,
                      a->path[0],
                      keep,
@@ -270,17 +258,13 @@ static int ckpt_tidy(const struct ckpt_args *a)
                      larger,
                      flags,
                      NULL };
-    accel_error_t err;
 
     snprintf(keep, sizeof(keep), "%d", a->keep);
     snprintf(every, sizeof(every), "%d", a->every);
     snprintf(best, sizeof(best), "%d", a->best);
     snprintf(larger, sizeof(larger), "%d", a->larger);
     snprintf(flags, sizeof(flags), "-%s%s", a->dry_run ? "n" : "", a->json ? "j" : "");
-    snprintf(command, sizeof(command), "accel ckpt %s", a->verb);
-    if (cli_own_program("accel-rewrite", command, path, &err))
-        return cli_fail(&err);
-    return cli_become(path, argv);
+    return become(a, "accel-rewrite", argv);
 }
 
 /* ---- the command line ------------------------------------------------------------ */
@@ -519,16 +503,10 @@ static int run_ckpt(int argc, char **argv)
 
     cli_parse(&cli_ckpt, argc, argv, &a);
     for (int i = 0; i < find_verb(a.verb)->read; i++) {
-        struct stat st;
         accel_error_t err = { 0 };
 
-        if (stat(a.path[i], &st) == 0 && S_ISDIR(st.st_mode)) {
-            a.path[i] = ckpt_find(a.path[i], found[i], sizeof(found[i]));
-            continue;
-        }
-        accel_fail_at(&err, A0811, a.path[i], "give a checkpoint directory",
-                      "no such directory");
-        return cli_fail(&err);
+        if (ckpt_find(&a.path[i], found[i], sizeof(found[i]), &err))
+            return cli_fail(&err);
     }
     return find_verb(a.verb)->run(&a);
 }

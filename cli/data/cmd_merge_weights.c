@@ -5,8 +5,6 @@
  */
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "cli/data/ckpt_cmd.h"
 
@@ -64,16 +62,11 @@ static int run_merge_weights(int argc, char **argv)
     struct ckpt_args a = { .verb = "export", .tol = -1 };
     char found[PATH_MAX];
     accel_error_t err = { 0 };
-    struct stat st;
 
     cli_parse(&cli_merge_weights, argc, argv, &a);
-    if (stat(a.path[0], &st) == 0 && S_ISDIR(st.st_mode)) {
-        a.path[0] = ckpt_find(a.path[0], found, sizeof(found));
-        return ckpt_export(&a);
-    }
-    accel_fail_at(&err, A0811, a.path[0], "give a checkpoint directory",
-                  "no such directory");
-    return cli_fail(&err);
+    if (ckpt_find(&a.path[0], found, sizeof(found), &err))
+        return cli_fail(&err);
+    return ckpt_export(&a);
 }
 
 const struct cli_command cli_merge_weights = {

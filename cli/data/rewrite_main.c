@@ -72,14 +72,13 @@ static int say_done(const struct source *s, const struct ckpt_copy *x, bool json
 {
     char size[32];
 
-    if (json) {
+    if (json)
         printf("{\"step\": %lld, \"tensors\": %zu, \"bytes\": %lld, \"files\": %d}\n",
                (long long)x->step, s->count, (long long)s->progress.done, x->shards);
-        return cli_finish(0);
-    }
-    printf("%zu tensors, %s, are in %s/step_%08lld, in %d file%s\n", s->count,
-           format_bytes((double)s->progress.done, size, sizeof(size)), x->root,
-           (long long)x->step, x->shards, x->shards == 1 ? "" : "s");
+    else
+        printf("%zu tensors, %s, are in %s/step_%08lld, in %d file%s\n", s->count,
+               format_bytes((double)s->progress.done, size, sizeof(size)), x->root,
+               (long long)x->step, x->shards, x->shards == 1 ? "" : "s");
     return cli_finish(0);
 }
 
@@ -224,23 +223,17 @@ static int make_index(const char *dir, bool json)
     accel_error_t err = { 0 };
     accel_ckpt_t *c = NULL;
     accel_status_t st = ckpt_open_path(&c, dir, &err);
-    int code;
 
     ACCEL_TRY(st, ckpt_index(c, ckpt_progress_read, &progress, &err));
     ckpt_progress_end(&progress);
-    if (st) {
-        code = cli_fail(&err);
-    } else if (json) {
+    if (!st && json)
         printf("{\"step\": %lld, \"tensors\": %zu}\n", (long long)accel_ckpt_step(c),
                accel_ckpt_tensor_count(c));
-        code = cli_finish(0);
-    } else {
+    else if (!st)
         printf("index.h5 shows HDF5 tools the %zu tensors of step %lld\n",
                accel_ckpt_tensor_count(c), (long long)accel_ckpt_step(c));
-        code = cli_finish(0);
-    }
     accel_ckpt_close(c);
-    return code;
+    return cli_finish(st ? cli_fail(&err) : 0);
 }
 
 /* ---- prune, repair --------------------------------------------------------------- */
@@ -273,10 +266,8 @@ static int tidy(char **argv)
     accel_status_t st;
     int code;
 
-    if (!t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!t)
+        return cli_no_memory("the table");
     st = (strcmp(argv[1], "prune") == 0 ? ckpt_prune : ckpt_repair)(&p, &err);
     ckpt_progress_end(&progress);
     code = cli_table_print(t, json);

@@ -16,7 +16,7 @@
 
 #include "checkpoint/ckpt_tools.h"
 #include "cli/cli.h"
-#include "cli/data/ckpt_progress.h"
+#include "cli/data/ckpt_cmd.h"
 #include "cli/data/isolate.h"
 
 /* What was asked for, and where the answer goes. */
@@ -219,9 +219,8 @@ static int verify_root(struct asked *a, const char *root, int *code)
     /* For a verification nothing is a failure; for `ls` it is an answer. */
     if (n == 0) {
         free(info);
-        accel_fail_at(&err, A0811, root, "give accel.checkpoint.dir",
-                      "there is no checkpoint to verify");
-        return cli_fail(&err);
+        return cli_error(A0811, root, "give accel.checkpoint.dir",
+                         "there is no checkpoint to verify");
     }
     for (size_t i = 0; i < n; i++) {
         char dir[4096];
@@ -242,14 +241,11 @@ static int verify_root(struct asked *a, const char *root, int *code)
 static int verify_checkpoints(struct asked *a, const char *dir, const char *only)
 {
     static const char *const columns[] = { "NAME", "STATE", "FINDING", NULL };
-    accel_error_t err = { 0 };
     int code = 0, failed = 0;
 
     a->t = cli_table_new("verified", columns);
-    if (!a->t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!a->t)
+        return cli_no_memory("the table");
     if (only)
         code = verify_one(a, dir, only);
     else

@@ -240,16 +240,13 @@ static int run_doctor(int argc, char **argv)
 {
     static const char *const columns[] = { "STATE", "WHAT", "FOUND", "CURE", NULL };
     struct doctor d = { 0 };
-    accel_error_t err;
     struct doctor_args a = { .dir = "." };
     int code;
 
     cli_parse(&cli_doctor, argc, argv, &a);
     d.table = cli_table_new("checks", columns);
-    if (!d.table) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!d.table)
+        return cli_no_memory("the table");
     /* In the order in which a run meets them. */
     doctor_slurm(&d);
     check_module(&d);

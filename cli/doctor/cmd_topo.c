@@ -41,9 +41,6 @@ static error_t parse_topo_args(int key, char *arg, struct argp_state *state)
     long n;
 
     switch (key) {
-    case 'j':
-        a->json = true;
-        return 0;
     case 'x':
         a->record = arg;
         return 0;
@@ -58,11 +55,8 @@ static error_t parse_topo_args(int key, char *arg, struct argp_state *state)
                        MAX_LOCAL_RANKS, arg);
         a->local_ranks = (int)n;
         return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "takes no arguments");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_parse_json_into(key, state, &a->json);
     }
 }
 
@@ -347,7 +341,7 @@ static const struct argp_option options[] = {
       0 },
     { "xml", 'x', "FILE", 0,
       "A machine recorded by `lstopo FILE.xml`, instead of this one", 0 },
-    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
+    CLI_JSON_OPTION,
     { 0 }
 };
 static const struct argp argp = {

@@ -5,7 +5,6 @@
  * which report_print tells.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/doctor/topo_report.h"
@@ -212,12 +211,9 @@ int topo_map_print(const struct topo_place *place, int ranks)
                                            "NUMA",  "#CORES", "CPUS",      "NIC",
                                            "PATH",  "NVLINK", "CORES_ARE", NULL };
     struct cli_table *t = cli_table_new("map", columns);
-    accel_error_t err;
 
-    if (!t) {
-        accel_fail_nomem(&err, "the map", 0);
-        return cli_fail(&err);
-    }
+    if (!t)
+        return cli_no_memory("the map");
     for (int r = 0; r < ranks; r++) {
         const struct topo_place *p = &place[r];
         struct strbuf gpu = { 0 }, bus = { 0 }, memory = { 0 };

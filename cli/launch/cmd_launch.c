@@ -211,19 +211,6 @@ static char **mpirun_command(const char *mpirun, const char *count, const char *
     return argv;
 }
 
-/* Becomes the program, which so gets all signals and whose exit status is ours.
- * Returns only on failure. */
-static int become_program(char **argv)
-{
-    accel_error_t err;
-
-    execvp(argv[0], argv);
-    accel_fail(&err, errno == ENOENT ? A0305 : A0306,
-               "check that it is a program for this machine", "cannot run '%s': %s",
-               argv[0], strerror(errno));
-    return cli_fail(&err);
-}
-
 /* *mpirun_out is the caller's to free. */
 static accel_status_t find_mpirun(long n, char **mpirun_out, accel_error_t *err)
 {
@@ -269,8 +256,7 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
     argv = mpirun_command(mpirun, count, self, a->command);
     if (!argv || setenv(ENV_LAUNCH_ENVIRONMENT, env->carrier.s, 1) ||
         setenv(ENV_LAUNCH_PORT, port, 1) || !keep_mpirun_here()) {
-        accel_fail_nomem(&err, "arguments", 0);
-        code = cli_fail(&err);
+        code = cli_no_memory("arguments");
     } else {
         code = launch_mpirun(argv);
     }
@@ -295,7 +281,7 @@ static int start_program(const struct launch_args *a, const struct launch_env *e
         return run_mpirun(a, env);
     if (launch_env_apply(env, 0, &err))
         return cli_fail(&err);
-    return become_program(a->command);
+    return launch_become(a->command);
 }
 
 /* The same note as srun's: Accelerate's FSDP shards nothing on CPUs. */
@@ -360,14 +346,11 @@ static int settle_type(const struct launch_args *a, struct cli_settings *s,
 {
     bool open = a->flags.cpu || !config_is_given(&c->config, "distributed_type");
     const char *type = c->config.num_processes > 1 ? "MULTI_CPU" : "NO";
-    accel_error_t err;
 
     if (!open || (!a->flags.cpu && a->config))
         return 0;
-    if (!cli_settings_add(s, "distributed_type", type)) {
-        accel_fail_nomem(&err, "the settings", 0);
-        return cli_fail(&err);
-    }
+    if (!cli_settings_add(s, "distributed_type", type))
+        return cli_no_memory("the settings");
     return cli_config_load(a->config, s, c);
 }
 
@@ -375,14 +358,11 @@ static int settle_type(const struct launch_args *a, struct cli_settings *s,
 static int load_launch_config(struct launch_args *a, struct cli_config *c)
 {
     char count[32];
-    accel_error_t err;
     int code;
 
     snprintf(count, sizeof(count), "%ld", a->processes);
-    if (a->processes && !cli_settings_add(&a->settings, "num_processes", count)) {
-        accel_fail_nomem(&err, "the settings", 0);
-        return cli_fail(&err);
-    }
+    if (a->processes && !cli_settings_add(&a->settings, "num_processes", count))
+        return cli_no_memory("the settings");
     code = cli_config_load(a->config, &a->settings, c);
     if (!code)
         code = settle_type(a, &a->settings, c);
@@ -408,14 +388,12 @@ static int launch_config(struct launch_args *a)
         export_resume(a->resume, &err))
         return cli_fail(&err);
     /* mpirun has no hosts here; Python's processes meet through the variables alone. */
-    if (!side_by_side(a) && c.config.num_machines > 1) {
-        accel_fail_at(&err, A0302, a->config ? a->config : "num_machines",
-                      "use srun --accel-config, or set num_machines: 1",
-                      "num_machines is %lld, but accel launch starts programs that "
-                      "need MPI or PMIx on one machine only",
-                      (long long)c.config.num_machines);
-        return cli_fail(&err);
-    }
+    if (!side_by_side(a) && c.config.num_machines > 1)
+        return cli_error(A0302, a->config ? a->config : "num_machines",
+                         "use srun --accel-config, or set num_machines: 1",
+                         "num_machines is %lld, but accel launch starts programs that "
+                         "need MPI or PMIx on one machine only",
+                         (long long)c.config.num_machines);
     say_no_shards(a, &c.config);
     if (launch_env_make(&c.config, a->config, n, a->flags.threads, &env, &err))
         code = cli_fail(&err);
@@ -431,7 +409,7 @@ static int run_task(char **command)
     accel_error_t err;
 
     launch_mpirun_task();
-    return launch_env_as_task(&err) ? cli_fail(&err) : become_program(command);
+    return launch_env_as_task(&err) ? cli_fail(&err) : launch_become(command);
 }
 
 /* Accelerate's flags are translated first: argp knows neither underscores

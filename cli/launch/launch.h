@@ -62,6 +62,12 @@ void launch_env_free(struct launch_env *env);
 
 /* ---- launch_fork.c --------------------------------------------------------------- */
 
+/* Becomes the program, which so gets all signals and whose exit status is ours. Returns
+ * only on failure, which it reports: the exit code. */
+int launch_become(char **argv);
+/* The exit code for a status of waitpid: 128 + signal, as a shell says it. */
+int launch_code_of(int wait_status);
+
 /* Runs `argv` once per local task and waits for all. When one fails, the
  * others are ended. Returns the exit code of the first that failed, else 0.
  * Leaves no process behind. */

@@ -5,7 +5,6 @@
  * processes. Out: variables of this process, or text on stdout.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

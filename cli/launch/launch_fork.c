@@ -56,8 +56,15 @@ static void end_children(struct children *c)
     signal_all(c, SIGTERM);
 }
 
-/* 128 + signal, as a shell says it. */
-static int code_of(int wait_status)
+int launch_become(char **argv)
+{
+    execvp(argv[0], argv);
+    return cli_error(errno == ENOENT ? A0305 : A0306, NULL,
+                     "check that it is a program for this machine",
+                     "cannot run '%s': %s", argv[0], strerror(errno));
+}
+
+int launch_code_of(int wait_status)
 {
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
                                     : WEXITSTATUS(wait_status);
@@ -75,10 +82,10 @@ static void reap_children(struct children *c)
                 continue;
             c->pid[i] = 0;
             c->left--;
-            if (code_of(wait_status) == 0)
+            if (launch_code_of(wait_status) == 0)
                 continue;
             if (!c->code)
-                c->code = code_of(wait_status);
+                c->code = launch_code_of(wait_status);
             end_children(c);
         }
     }
@@ -123,15 +130,10 @@ static void run_fork_child(const struct launch_env *env, int64_t i, pid_t parent
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    if (launch_env_apply(env, i, &err)) {
+    if (launch_env_apply(env, i, &err))
         _exit(cli_fail(&err));
-    }
     sigprocmask(SIG_SETMASK, before, NULL);
-    execvp(argv[0], argv);
-    accel_fail(&err, errno == ENOENT ? A0305 : A0306,
-               "check that it is a program for this machine", "cannot run '%s': %s",
-               argv[0], strerror(errno));
-    _exit(cli_fail(&err));
+    _exit(launch_become(argv));
 }
 
 /* A fork that fails ends what has been started: a part of a world would only wait. */
@@ -139,7 +141,6 @@ static void start_children(const struct launch_env *env, struct children *c,
                            const sigset_t *before, char **argv)
 {
     pid_t parent = getpid();
-    accel_error_t err;
 
     /* Or every child would write the parent's buffers again. */
     fflush(NULL);
@@ -149,11 +150,10 @@ static void start_children(const struct launch_env *env, struct children *c,
             run_fork_child(env, c->count, parent, before, argv);
         if (c->pid[c->count] > 0)
             continue;
-        accel_fail(&err, A0325, "raise ulimit -u, or start fewer processes",
-                   "process %lld of %lld cannot be started: %s",
-                   (long long)c->count + 1, (long long)env->local_world,
-                   strerror(errno));
-        c->code = cli_fail(&err);
+        c->code = cli_error(A0325, NULL, "raise ulimit -u, or start fewer processes",
+                            "process %lld of %lld cannot be started: %s",
+                            (long long)c->count + 1, (long long)env->local_world,
+                            strerror(errno));
         end_children(c);
         return;
     }
@@ -201,12 +201,9 @@ int launch_fork(const struct launch_env *env, char **argv)
 {
     struct children c = { .pid = calloc((size_t)env->local_world, sizeof(pid_t)) };
     sigset_t set, before;
-    accel_error_t err;
 
-    if (!c.pid) {
-        accel_fail_nomem(&err, "the processes", 0);
-        return cli_fail(&err);
-    }
+    if (!c.pid)
+        return cli_no_memory("the processes");
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(forwarded); i++)

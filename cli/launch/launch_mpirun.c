@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -73,17 +72,11 @@ static bool signal_ranks(pid_t mpirun, int sig)
  * SIGUSR1, the warning, which it passes on to them. Never returns. */
 static void run_mpirun_child(pid_t parent, const sigset_t *mask, char **argv)
 {
-    accel_error_t err;
-
     prctl(PR_SET_PDEATHSIG, SIGUSR1);
     if (getppid() != parent)
         _exit(1);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    execvp(argv[0], argv);
-    accel_fail(&err, errno == ENOENT ? A0305 : A0306,
-               "check that it is a program for this machine", "cannot run '%s': %s",
-               argv[0], strerror(errno));
-    _exit(cli_fail(&err));
+    _exit(launch_become(argv));
 }
 
 /* Waits for mpirun and returns its exit code. A signal that comes before there are
@@ -98,8 +91,7 @@ static int wait_for_mpirun(pid_t mpirun, const sigset_t *set)
         int next = sigtimedwait(set, NULL, &wait);
 
         if (waitpid(mpirun, &wait_status, WNOHANG) == mpirun)
-            return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
-                                            : WEXITSTATUS(wait_status);
+            return launch_code_of(wait_status);
         if (next > 0 && next != SIGCHLD)
             sig = next;
         if (sig && signal_ranks(mpirun, sig))
@@ -113,7 +105,6 @@ int launch_mpirun(char **argv)
 {
     pid_t parent = getpid(), mpirun;
     sigset_t set, before, mask;
-    accel_error_t err;
 
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
@@ -126,11 +117,9 @@ int launch_mpirun(char **argv)
     mpirun = fork();
     if (mpirun == 0)
         run_mpirun_child(parent, &mask, argv);
-    if (mpirun < 0) {
-        accel_fail(&err, A0325, "raise ulimit -u", "mpirun cannot be started: %s",
-                   strerror(errno));
-        return cli_fail(&err);
-    }
+    if (mpirun < 0)
+        return cli_error(A0325, NULL, "raise ulimit -u", "mpirun cannot be started: %s",
+                         strerror(errno));
     return wait_for_mpirun(mpirun, &set);
 }
 

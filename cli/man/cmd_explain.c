@@ -10,6 +10,7 @@
 
 #include "cli/man/areas.h"
 #include "cli/cli.h"
+#include "cli/output.h"
 
 /* Width of a page, and the largest number that four digits hold. */
 enum { PAGE_COLUMNS = 78, NUMBER_MAX = 9999 };
@@ -49,6 +50,33 @@ static int number_of(const char *code)
     return *code >= '0' && *code <= '9' && !*end && n <= NUMBER_MAX ? (int)n : -1;
 }
 
+/* ---- areas ----------------------------------------------------------------------- */
+
+/* One row per hundred numbers, without gaps: the hundreds digit is the index. */
+static const struct message_area areas[] = {
+    { 0, "system and command line", "accel(1), `accel doctor`" },
+    { 100, "config file", "accel-config(5), `accel check --keys`" },
+    { 200, "sources of the config", "accel-config(5), `accel config show --origin`" },
+    { 300, "launch and Slurm plugin", "accel(7), srun(1), `accel doctor`" },
+    { 400, "start-up, cores and GPUs", "accel(7), `accel topo`, `accel env`" },
+    { 500, "collectives", "accel(7), libaccel(3)" },
+    { 600, "tensors, model, shards", "libaccel(3)" },
+    { 700, "data and logs", "libaccel(3)" },
+    { 800, "checkpoints", "`accel ckpt ls`, `accel ckpt verify`" },
+    { 900, "training and preemption", "accel(7), libaccel(3)" },
+};
+
+const struct message_area *message_areas(size_t *count_out)
+{
+    *count_out = ACCEL_ARRAY_SIZE(areas);
+    return areas;
+}
+
+const struct message_area *message_area_of(int number)
+{
+    return &areas[number / 100 % (int)ACCEL_ARRAY_SIZE(areas)];
+}
+
 /* ---- all messages ---------------------------------------------------------------- */
 
 /* A row per message, in the order of their numbers. */
@@ -56,14 +84,11 @@ static int list_all(bool json)
 {
     static const char *const columns[] = { "CODE", "STATUS", "#EXIT", "TITLE", NULL };
     struct cli_table *t = cli_table_new("messages", columns);
-    accel_error_t err;
     size_t n;
     const struct message_page *p = message_pages(&n);
 
-    if (!t) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!t)
+        return cli_no_memory("the table");
     for (size_t i = 0; i < n; i++) {
         char code[8], exit_code[8];
 
@@ -117,21 +142,13 @@ static int print_page_json(const struct message_page *p)
 {
     char code[8];
     json_t *o;
-    accel_error_t err;
 
     snprintf(code, sizeof(code), "A%04d", p->number);
     o = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s}", "code", code, "status",
                   accel_status_name(p->status), "exit", accel_exit_code(p->status),
                   "area", message_area_of(p->number)->title, "title", p->title, "why",
                   p->why, "cure", p->cure, "see_also", message_area_of(p->number)->see);
-    if (!o) {
-        accel_fail_nomem(&err, "the page", 0);
-        return cli_fail(&err);
-    }
-    json_dumpf(o, stdout, JSON_INDENT(2));
-    puts("");
-    json_decref(o);
-    return 0;
+    return cli_print_json(o, JSON_INDENT(2), "the page");
 }
 
 /* Suggests the nearest number. Spelling does not matter: codes of one area are
@@ -141,7 +158,6 @@ static int unknown_code(const char *wanted, int number)
     size_t n, near = 0;
     const struct message_page *p = message_pages(&n);
     char hint[160];
-    accel_error_t err;
 
     for (size_t i = 1; i < n && number >= 0; i++)
         if (abs(p[i].number - number) < abs(p[near].number - number))
@@ -152,8 +168,7 @@ static int unknown_code(const char *wanted, int number)
     else
         snprintf(hint, sizeof(hint), "a code looks like A%04d; accel explain lists all",
                  p[0].number);
-    accel_fail(&err, A0014, hint, "there is no message '%s'", wanted);
-    return cli_fail(&err);
+    return cli_error(A0014, NULL, hint, "there is no message '%s'", wanted);
 }
 
 static const struct argp_option options[] = {
@@ -183,7 +198,7 @@ static int run_explain(int argc, char **argv)
         if (p[i].number != number)
             continue;
         if (a.json)
-            return cli_finish(print_page_json(&p[i]));
+            return print_page_json(&p[i]);
         print_page(&p[i]);
         return cli_finish(0);
     }

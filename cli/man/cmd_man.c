@@ -72,12 +72,10 @@ static int unknown_page(const char *name, size_t functions)
 {
     const char *near = suggest_nearest(name, api_functions, functions);
     char hint[128] = "the pages are 1, 3, 5, 7 and the functions of libaccel";
-    accel_error_t err;
 
     if (near)
         snprintf(hint, sizeof(hint), "did you mean %s?", near);
-    accel_fail_at(&err, A0010, "accel man", hint, "there is no page '%s'", name);
-    return cli_fail(&err);
+    return cli_error(A0010, "accel man", hint, "there is no page '%s'", name);
 }
 
 /* A digit is a section's page, any other word a function's. */

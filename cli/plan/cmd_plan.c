@@ -220,20 +220,18 @@ static int show_plan(const struct plan_args *a, const struct planned *p)
     const int64_t memory = p->in.device.memory_bytes;
     char cure[384], need[32], have[32];
     struct plan plan;
-    accel_error_t err;
     int code = 0, shown;
 
     /* p->in and p->other are computed by the same function: the cure is measured, not
      * guessed. */
     if (!plan_fits(p)) {
         plan_compute(&p->in, &plan);
-        accel_fail_at(&err, A0016, a->file,
-                      plan_cure(&p->other, &plan, cure, sizeof(cure)),
+        code =
+            cli_error(A0016, a->file, plan_cure(&p->other, &plan, cure, sizeof(cure)),
                       "the plan needs %s of each GPU, which has %s (%.0f %%)",
                       format_bytes((double)plan.total_bytes, need, sizeof(need)),
                       format_bytes((double)memory, have, sizeof(have)),
                       100.0 * (double)plan.total_bytes / (double)memory);
-        code = cli_fail(&err);
     }
     if (a->compare == COMPARE_STRATEGIES)
         shown = plan_show_all(p, a->json);
@@ -254,11 +252,9 @@ static int run_plan(int argc, char **argv)
     int code;
 
     cli_parse(&cli_plan, argc, argv, &a);
-    if (a.mtbf > 0 && !(a.storage > 0)) {
-        accel_fail(&err, A0072, "add --storage GBPS",
-                   "--mtbf gives an interval only together with --storage");
-        return cli_fail(&err);
-    }
+    if (a.mtbf > 0 && !(a.storage > 0))
+        return cli_error(A0072, NULL, "add --storage GBPS",
+                         "--mtbf gives an interval only together with --storage");
     /* As a run would resolve it here, user and site file included. */
     code = cli_config_load(a.file, &a.settings, &p.sources);
     cli_settings_free(&a.settings);

@@ -14,14 +14,6 @@
 /* Numbers of a row. */
 enum { KINDS = 10 };
 
-static int compare_no_memory(void)
-{
-    accel_error_t err;
-
-    accel_fail_nomem(&err, "the comparison", 0);
-    return cli_fail(&err);
-}
-
 /* Plain bytes for scripts, a unit for readers. */
 static void bytes_cell(int64_t bytes, bool json, char *buf, size_t len)
 {
@@ -91,7 +83,7 @@ int plan_show_all(const struct planned *p, bool json)
     int local = in.local_size / others;
 
     if (!t)
-        return compare_no_memory();
+        return cli_no_memory("the comparison");
     /* what each must have: logits are kept only in what is left */
     in.kept_bytes = 0;
     layout_row(t, &in, json);
@@ -157,7 +149,7 @@ int plan_show_levels(const struct planned *p, bool json)
     accel_status_t st;
 
     if (!t)
-        return compare_no_memory();
+        return cli_no_memory("the comparison");
     st = level_row(t, p, own, json, &err);
     for (int i = 0; st == ACCEL_OK && precision_level_at(i); i++)
         if (precision_level_at(i) != own)

@@ -5,20 +5,10 @@
  */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "cli/plan/plan_cmd.h"
-
-/* The one error of printing a plan, as an exit code. */
-static int plan_no_memory(void)
-{
-    accel_error_t err;
-
-    accel_fail_nomem(&err, "the plan", 0);
-    return cli_fail(&err);
-}
 
 /* "40 s", "12.5 min", "3.1 h" */
 static const char *time_text(double s, char *buf, size_t len)
@@ -96,7 +86,7 @@ static int print_plan_text(const struct planned *p, const struct plan *plan,
                &text);
     if (text.failed) {
         strbuf_free(&text);
-        return plan_no_memory();
+        return cli_no_memory("the plan");
     }
     fputs(text.s, stdout);
     strbuf_free(&text);
@@ -212,19 +202,14 @@ static int print_plan_json(const struct planned *p, const struct plan *plan,
                   p->batch, "accumulate", p->in.accumulate, "threads", p->threads);
     /* What follows from the layout, merged into the same object. */
     json_t *rest = plan_json(p, plan);
-    int code;
 
-    if (!all || !rest || json_object_update(all, rest)) {
-        code = plan_no_memory();
-    } else {
-        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
-        puts("");
-        code = cli_finish(0);
+    /* All of them may be NULL, which jansson takes. */
+    if (json_object_update(all, rest)) {
+        json_decref(all);
+        all = NULL;
     }
-    /* Both may be NULL, which json_decref takes. */
     json_decref(rest);
-    json_decref(all);
-    return code;
+    return cli_print_json(all, JSON_INDENT(2) | JSON_PRESERVE_ORDER, "the plan");
 }
 
 /* A plan is computed where it is shown: it is a pure function of p->in, and cheap. */

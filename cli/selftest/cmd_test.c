@@ -30,14 +30,8 @@ static error_t parse_test_args(int key, char *arg, struct argp_state *state)
     case 'd':
         a->dir = arg;
         return 0;
-    case 'j':
-        a->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "takes no arguments");
-        return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return cli_parse_json_into(key, state, &a->json);
     }
 }
 
@@ -185,15 +179,14 @@ static int start_elsewhere(const struct test_args *a, const char *self, bool slu
 {
     const char *const launch[] = { self, "launch", "--config", a->config, NULL };
     char hint[PATH_MAX + 100];
-    accel_error_t err;
 
     if (!slurm)
         return start_ranks(a, launch, self);
     snprintf(hint, sizeof(hint), "srun --accel-config=%s accel test", a->config);
-    accel_fail_at(&err, A0069, a->config, hint,
-                  "the config asks for several processes, but there is no allocation "
-                  "to start them in");
-    return cli_fail(&err);
+    return cli_error(
+        A0069, a->config, hint,
+        "the config asks for several processes, but there is no allocation "
+        "to start them in");
 }
 
 /* Decides who starts the ranks: nobody when this is a task already, srun inside an
@@ -244,7 +237,7 @@ static const struct argp_option options[] = {
       "Write the test's checkpoint below DIR (default: TMPDIR; on several nodes the "
       "current directory)",
       0 },
-    { "json", 'j', NULL, 0, "Print JSON instead of a table", 0 },
+    CLI_JSON_OPTION,
     { 0 }
 };
 static const struct argp argp = {

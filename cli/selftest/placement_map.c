@@ -17,17 +17,6 @@ struct seat {
     char host[64];
 };
 
-/* The launcher and the bootstrap disagree: two launchers are mixed, or a
- * variable was set by hand. */
-static accel_status_t launcher_differs(const char *name, long says, long is,
-                                       accel_error_t *err)
-{
-    return accel_fail(err, A0061,
-                      "start all ranks with one srun or one mpirun, and do not set "
-                      "such variables by hand",
-                      "%s is %ld, but the bootstrap found %ld", name, says, is);
-}
-
 /* Compares the launcher's variables of this task with the bootstrap. An
  * mpirun inside a job passes on Slurm's variables of its own daemons, so only
  * one of the two is asked. */
@@ -54,8 +43,13 @@ static accel_status_t compare_launcher(const struct boot *b, accel_error_t *err)
         const char *name = mpirun ? facts[i].mpirun : facts[i].slurm;
         long says = name ? env_long(name, facts[i].is) : facts[i].is;
 
+        /* Two launchers are mixed, or a variable was set by hand. */
         if (says != facts[i].is)
-            return launcher_differs(name, says, facts[i].is, err);
+            return accel_fail(err, A0061,
+                              "start all ranks with one srun or one mpirun, and do not "
+                              "set such variables by hand",
+                              "%s is %ld, but the bootstrap found %ld", name, says,
+                              (long)facts[i].is);
     }
     return ACCEL_OK;
 }

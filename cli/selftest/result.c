@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/selftest/selftest.h"
@@ -131,12 +130,9 @@ static int print_checks(const struct selftest *t, bool json)
     static const char *const columns[] = { "CHECK",     "RESULT", "#MS",
                                            "#GB_PER_S", "FOUND",  NULL };
     struct cli_table *table = cli_table_new("checks", columns);
-    accel_error_t err;
 
-    if (!table) {
-        accel_fail_nomem(&err, "the table", 0);
-        return cli_fail(&err);
-    }
+    if (!table)
+        return cli_no_memory("the table");
     for (int i = 0; i < t->checks; i++)
         add_check_row(table, &t->check[i]);
     return cli_table_print(table, json);

@@ -14,6 +14,8 @@ BEGIN {
     call("graph_fail", 2, 4, 5)
     call("report_add", 2, 4, 5)
     call("plugin_error", 1, 3, 4)
+    call("cli_error", 1, 3, 4)
+    call("cli_no_memory", "A0001", 0, 1)
     # functions of one file that get a part of the text: which argument is it
     part("checkpoint/hdf5/h5_layout.c", "failed", "A0806", 2)
     part("checkpoint/manifest/manifest_parse.c", "bad", "A0808", 2)
