@@ -10,7 +10,6 @@
 
 #include "manifest/ckpt_manifest.h"
 #include "ckpt_internal.h"
-#include "hdf5/ckpt_h5.h"
 
 /* ---- h5.c ------------------------------------------------------------------------ */
 
