@@ -10,8 +10,9 @@ libworld_la_SOURCES = tests/world/ckpt_world.c tests/world/ckpt_world.h \
 	tests/world/cuda_device.h tests/world/cuda_run.c tests/world/cuda_run.h \
 	tests/world/fork_world.c tests/world/fork_world.h tests/world/held_run.c \
 	tests/world/held_run.h tests/world/loader_world.c tests/world/loader_world.h \
-	tests/world/model_run.c tests/world/model_run.h tests/world/number_run.c \
-	tests/world/number_run.h tests/world/op_rig.c tests/world/op_rig.h tests/world/open_world.c \
+	tests/world/model_run.c tests/world/model_run.h tests/world/module_rig.c \
+	tests/world/module_rig.h tests/world/number_run.c tests/world/number_run.h \
+	tests/world/op_rig.c tests/world/op_rig.h tests/world/open_world.c \
 	tests/world/open_world.h tests/world/ranks_world.c tests/world/ranks_world.h \
 	tests/world/resident.c tests/world/resident.h tests/world/run_folder.c \
 	tests/world/run_folder.h tests/world/run_net.c tests/world/run_net.h \

@@ -8,20 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/device.h"
 #include "models/model_config.h"
 #include "tensor/tape.h"
 #include "tests/tap.h"
-#include "tests/world/resident.h"
+#include "tests/world/module_rig.h"
 
 enum { BATCH = 2, TIME = 3, VOCAB = 7 };
-
-struct rig {
-    struct backend *be;
-    struct graph g;
-    struct units units;
-    struct resident r;
-};
 
 static const accel_model_config_t gpt2 = { .model_type = "gpt2",
                                            .layers = 1,
@@ -138,41 +130,35 @@ static bool told_in_order(const char *ops)
     return at != NULL;
 }
 
-static bool rig_open(struct rig *k, accel_error_t *err)
+/* The device notes what it is told. */
+static bool rig_open(struct module_rig *k)
 {
-    memset(k, 0, sizeof(*k));
-    if (backend_cpu_open(&k->be, 1, err))
+    if (!module_rig_open(k, ACCEL_F32, 1))
         return false;
     k->be->mark = note_mark;
-    return !graph_open(&k->g, k->be, ACCEL_F32, false, err);
+    return true;
 }
 
 /* The parameters of the model get values. */
-static bool rig_prepare(struct rig *k, accel_module_t *model)
+static bool rig_prepare(struct module_rig *k)
 {
-    if (!model || nn_units_build(model, true, NULL, &k->units, &k->g.error) ||
-        resident_open(&k->r, &k->units, ACCEL_F32, 1))
+    if (!module_rig_fill(k, true, NULL))
         return false;
-    k->g.residency = resident_residency(&k->r);
     k->g.recording = k->g.training = true;
     graph_reset(&k->g);
     k->g.draws.batch = BATCH;
     return true;
 }
 
-static void rig_close(struct rig *k, accel_module_t *model)
+static void rig_close(struct module_rig *k)
 {
-    resident_close(&k->r);
-    units_free(&k->units);
-    nn_module_free(model);
     marks[0] = '\0';
-    graph_close(&k->g);
+    module_rig_close(k);
     tap_is_str(marks, "-", "a graph that is closed is told to the device");
-    backend_close(k->be);
 }
 
 /* A forward on n inputs of ones, which are ids, segments, a mask and targets alike. */
-static accel_tensor_t *ones_forward(struct rig *k, accel_module_t *model, int n)
+static accel_tensor_t *ones_forward(struct module_rig *k, int n)
 {
     accel_tensor_t *in[5] = { NULL };
 
@@ -181,10 +167,10 @@ static accel_tensor_t *ones_forward(struct rig *k, accel_module_t *model, int n)
         for (int e = 0; in[i] && e < BATCH * TIME; e++)
             ((int32_t *)in[i]->data)[e] = 1;
     }
-    return accel_call(model, in, n);
+    return accel_call(k->model, in, n);
 }
 
-static void test_ops(struct rig *k, accel_module_t *model, int inputs, const char *name,
+static void test_ops(struct module_rig *k, int inputs, const char *name,
                      const char *want)
 {
     char got[2048] = "";
@@ -192,9 +178,9 @@ static void test_ops(struct rig *k, accel_module_t *model, int inputs, const cha
     accel_error_t err = { 0 };
     size_t len = 0;
 
-    if (rig_prepare(k, model)) {
+    if (rig_prepare(k)) {
         marks[0] = '\0';
-        loss = ones_forward(k, model, inputs);
+        loss = ones_forward(k, inputs);
     }
     if (!tap_ok(loss != NULL, "%s: forward: %s", name, k->g.error.text))
         return;
@@ -210,8 +196,7 @@ static void test_ops(struct rig *k, accel_module_t *model, int inputs, const cha
     marks[0] = '\0';
     graph_reset(&k->g);
     tap_is_str(marks, "-", "%s: and that the micro-batch is over", name);
-    tap_ok(!ones_forward(k, model, inputs + 1), "%s: an input too many is refused",
-           name);
+    tap_ok(!ones_forward(k, inputs + 1), "%s: an input too many is refused", name);
 }
 
 /* Of the weights that add to the residual stream, and of all others. */
@@ -232,7 +217,7 @@ static void test_first_values(accel_module_t *m)
 }
 
 /* Each change makes a model that cannot be built. */
-static void test_refused(struct rig *k)
+static void test_refused(struct module_rig *k)
 {
     static const struct {
         accel_model_config_t cfg;
@@ -274,7 +259,7 @@ static void test_refused(struct rig *k)
 
 /* Every size of every model that is not at least 1 is refused alone; 0 may stand for a
  * default. */
-static void test_each_size(struct rig *k)
+static void test_each_size(struct module_rig *k)
 {
     static const struct {
         const accel_model_config_t *cfg;
@@ -322,25 +307,27 @@ static void test_each_size(struct rig *k)
 
 int main(void)
 {
-    accel_error_t err = { 0 };
-    accel_module_t *m;
-    struct rig k;
+    static const struct {
+        const accel_model_config_t *cfg;
+        int inputs;
+        const char *ops;
+    } models[] = { { &gpt2, 2, gpt2_ops },
+                   { &llama, 2, llama_ops },
+                   { &bert, 4, bert_ops } };
+    struct module_rig k;
 
-    if (!tap_ok(rig_open(&k, &err), "open: %s", err.text))
-        return tap_done();
-    test_refused(&k);
-    test_each_size(&k);
-    m = model_new(&k.g, &gpt2, &err);
-    test_first_values(m);
-    test_ops(&k, m, 2, "gpt2", gpt2_ops);
-    rig_close(&k, m);
-    rig_open(&k, &err);
-    m = model_new(&k.g, &llama, &err);
-    test_ops(&k, m, 2, "llama", llama_ops);
-    rig_close(&k, m);
-    rig_open(&k, &err);
-    m = model_new(&k.g, &bert, &err);
-    test_ops(&k, m, 4, "bert", bert_ops);
-    rig_close(&k, m);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(models); i++) {
+        if (!tap_ok(rig_open(&k), "open"))
+            return tap_done();
+        if (i == 0) {
+            test_refused(&k);
+            test_each_size(&k);
+        }
+        k.model = model_new(&k.g, models[i].cfg, NULL);
+        if (i == 0)
+            test_first_values(k.model);
+        test_ops(&k, models[i].inputs, models[i].cfg->model_type, models[i].ops);
+        rig_close(&k);
+    }
     return tap_done();
 }

@@ -8,13 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
 #include "numbers/bf16.h"
 #include "nn/nn.h"
 #include "precision/fp8.h"
 #include "tests/tap.h"
+#include "tests/world/module_rig.h"
 #include "tests/world/op_rig.h"
-#include "tests/world/resident.h"
 
 struct row {
     const char *name;
@@ -36,101 +35,41 @@ struct row {
         ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2                                       \
     }
 
+/* Of a row; what it does not say is off. */
+#define RECIPE(types, ...) .recipe = { .type = types, __VA_ARGS__ }
+
 static const struct row rows[] = {
-    { "delayed, HYBRID", 24, 48, 32, { .type = HYBRID, .history = 4 }, false, false },
-    { "two scales", 24, 48, 32, { .type = HYBRID, .history = 4 }, true, false },
-    { "delayed, E4M3", 7, 560, 16, { .type = E4M3, .history = 1 }, false, false },
-    { "current, HYBRID",
-      24,
-      48,
-      32,
-      { .type = HYBRID, .current = true },
-      false,
-      false },
-    { "current, E4M3", 33, 16, 208, { .type = E4M3, .current = true }, false, false },
-    { "powers of two, HYBRID",
-      24,
-      48,
-      32,
-      { .type = HYBRID, .current = true, .powers = true },
-      false,
-      false },
-    { "blocks of 128",
-      130,
-      272,
-      144,
-      { .type = E4M3, .current = true, .blocks = FP8_BLOCKS_128 },
-      false,
-      false },
-    { "blocks of 32",
-      50,
-      80,
-      48,
-      { .type = E4M3, .current = true, .blocks = FP8_BLOCKS_32 },
-      false,
-      false },
-    { "blocks of 128, steep",
-      50,
-      80,
-      48,
-      { .type = E4M3, .current = true, .blocks = FP8_BLOCKS_128 },
-      false,
-      true },
-    { "blocks of 32, steep",
-      50,
-      80,
-      64,
-      { .type = E4M3, .current = true, .blocks = FP8_BLOCKS_32 },
-      false,
-      true },
-    { "blocks of 32, HYBRID",
-      24,
-      48,
-      32,
-      { .type = HYBRID, .current = true, .blocks = FP8_BLOCKS_32 },
-      false,
-      false },
-    { "blocks of 128, wide gradient of the weight",
-      24,
-      48,
-      32,
-      { .type = E4M3,
-        .current = true,
-        .blocks = FP8_BLOCKS_128,
-        .wide = { false, false, true } },
-      false,
-      false },
-    { "wide forward",
-      24,
-      48,
-      32,
-      { .type = HYBRID, .history = 4, .wide = { true } },
-      false,
-      false },
-    { "wide gradient of the input",
-      24,
-      48,
-      32,
-      { .type = HYBRID, .current = true, .wide = { false, true } },
-      false,
-      false },
-    { "wide gradient of the weight",
-      24,
-      48,
-      32,
-      { .type = HYBRID, .current = true, .wide = { false, false, true } },
-      false,
-      false },
+    { "delayed, HYBRID", 24, 48, 32, RECIPE(HYBRID, .history = 4) },
+    { "two scales", 24, 48, 32, RECIPE(HYBRID, .history = 4), .apart = true },
+    { "delayed, E4M3", 7, 560, 16, RECIPE(E4M3, .history = 1) },
+    { "current, HYBRID", 24, 48, 32, RECIPE(HYBRID, .current = true) },
+    { "current, E4M3", 33, 16, 208, RECIPE(E4M3, .current = true) },
+    { "powers of two, HYBRID", 24, 48, 32,
+      RECIPE(HYBRID, .current = true, .powers = true) },
+    { "blocks of 128", 130, 272, 144,
+      RECIPE(E4M3, .current = true, .blocks = FP8_BLOCKS_128) },
+    { "blocks of 32", 50, 80, 48,
+      RECIPE(E4M3, .current = true, .blocks = FP8_BLOCKS_32) },
+    { "blocks of 128, steep", 50, 80, 48,
+      RECIPE(E4M3, .current = true, .blocks = FP8_BLOCKS_128), .steep = true },
+    { "blocks of 32, steep", 50, 80, 64,
+      RECIPE(E4M3, .current = true, .blocks = FP8_BLOCKS_32), .steep = true },
+    { "blocks of 32, HYBRID", 24, 48, 32,
+      RECIPE(HYBRID, .current = true, .blocks = FP8_BLOCKS_32) },
+    { "blocks of 128, wide gradient of the weight", 24, 48, 32,
+      RECIPE(E4M3, .current = true, .blocks = FP8_BLOCKS_128,
+             .wide = { false, false, true }) },
+    { "wide forward", 24, 48, 32, RECIPE(HYBRID, .history = 4, .wide = { true }) },
+    { "wide gradient of the input", 24, 48, 32,
+      RECIPE(HYBRID, .current = true, .wide = { false, true }) },
+    { "wide gradient of the weight", 24, 48, 32,
+      RECIPE(HYBRID, .current = true, .wide = { false, false, true }) },
 };
 
 struct rig {
     const struct row *row;
-    struct backend *be;
-    struct graph g;
-    accel_module_t *m;
+    struct module_rig mod;
     accel_tensor_t *weight[2], *bias;
-    struct units units;
-    struct resident r;
     struct fp8_linear linear[2];
     struct fp8_live live[2][FP8_TENSORS];
     double *x, *dy;
@@ -171,20 +110,18 @@ static void rig_open(struct rig *k, const struct row *row)
     static const accel_class_t top = { sizeof(top), "Top", never, 0 };
     const accel_init_t init = { ACCEL_INIT_NORMAL, 0.3f };
     const int64_t dims[] = { row->out, row->in };
+    accel_module_t *m;
 
     memset(k, 0, sizeof(*k));
     k->row = row;
-    if (backend_cpu_open(&k->be, 1, NULL) ||
-        graph_open(&k->g, k->be, ACCEL_BF16, false, NULL))
+    if (!module_rig_open(&k->mod, ACCEL_BF16, 1))
         exit(1);
-    k->m = nn_module_new(&k->g, &top, NULL, NULL);
-    k->weight[0] = accel_param(k->m, "a", 2, dims, init);
-    k->weight[1] = accel_param(k->m, "b", 2, dims, init);
-    k->bias = accel_param(k->m, "bias", 1, dims, init);
-    if (nn_units_build(k->m, false, NULL, &k->units, NULL) ||
-        resident_open(&k->r, &k->units, ACCEL_BF16, 1))
+    m = k->mod.model = nn_module_new(&k->mod.g, &top, NULL, NULL);
+    k->weight[0] = accel_param(m, "a", 2, dims, init);
+    k->weight[1] = accel_param(m, "b", 2, dims, init);
+    k->bias = accel_param(m, "bias", 1, dims, init);
+    if (!module_rig_fill(&k->mod, false, NULL))
         exit(1);
-    k->g.residency = resident_residency(&k->r);
     k->x = rig_random(row->rows * row->in, ACCEL_BF16, 4);
     k->dy = rig_random(row->rows * row->out, ACCEL_BF16, 4);
     for (int64_t i = 0; row->steep && i < row->rows * row->out; i++)
@@ -198,18 +135,14 @@ static void rig_close(struct rig *k)
     free(k->dy);
     free(k->linear[0].state);
     free(k->linear[1].state);
-    resident_close(&k->r);
-    units_free(&k->units);
-    nn_module_free(k->m);
-    graph_close(&k->g);
-    backend_close(k->be);
+    module_rig_close(&k->mod);
 }
 
 /* Element of a weight as the op sees it. */
 static double weight_at(const struct rig *k, int i, int64_t o, int64_t c)
 {
     const accel_tensor_t *w = k->weight[i];
-    const bf16_t *data = k->r.data[w->param->unit];
+    const bf16_t *data = k->mod.r.data[w->param->unit];
 
     return (double)bf16_to_f32(data[w->param->unit_offset + o * k->row->in + c]);
 }
@@ -241,58 +174,40 @@ static void check(const struct rig *k, const char *what, const int outcome[2],
            what, outcome[0], outcome[1]);
 }
 
-static void check_forward(const struct rig *k, const accel_tensor_t *y)
+/* Values, or the gradient of the input: [rows, out or in] of sums over the other. */
+static void check_sums(const struct rig *k, const accel_tensor_t *t, const char *what,
+                       enum fp8_product product)
 {
-    const struct row *row = k->row;
+    const bool forward = product == FP8_FORWARD;
+    const int64_t in = k->row->in, out = k->row->out;
+    const int64_t cols = forward ? out : in, terms = forward ? in : out;
+    const double *x = forward ? k->x : k->dy;
+    const bf16_t *bias = (const bf16_t *)k->mod.r.data[0] + k->bias->param->unit_offset;
     int outcome[2] = { 0 };
 
-    for (int64_t r = 0; r < row->rows; r++)
-        for (int64_t o = 0; o < row->out; o++) {
-            double sum = (double)bf16_to_f32(
-                ((bf16_t *)k->r.data[0])[k->bias->param->unit_offset + o]);
-            double size = fabs(sum);
+    for (int64_t r = 0; r < k->row->rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            double sum = forward ? (double)bf16_to_f32(bias[c]) : 0, size = fabs(sum);
 
-            for (int64_t c = 0; c < row->in; c++)
+            for (int64_t n = 0; n < terms; n++)
                 for (int i = 0; i < 2; i++) {
-                    const double p = k->x[r * row->in + c] * weight_at(k, i, o, c);
+                    const double w =
+                        forward ? weight_at(k, i, c, n) : weight_at(k, i, n, c);
+                    const double p = x[r * terms + n] * w;
 
                     sum += p;
                     size += fabs(p);
                 }
-            count(outcome,
-                  (double)bf16_to_f32(((const bf16_t *)y->data)[r * row->out + o]), sum,
-                  size, allowed(row, FP8_FORWARD, size));
+            count(outcome, (double)bf16_to_f32(((const bf16_t *)t->data)[r * cols + c]),
+                  sum, size, allowed(k->row, product, size));
         }
-    check(k, "values", outcome, FP8_FORWARD);
-}
-
-static void check_input(const struct rig *k, const accel_tensor_t *dx)
-{
-    const struct row *row = k->row;
-    int outcome[2] = { 0 };
-
-    for (int64_t r = 0; r < row->rows; r++)
-        for (int64_t c = 0; c < row->in; c++) {
-            double sum = 0, size = 0;
-
-            for (int64_t o = 0; o < row->out; o++)
-                for (int i = 0; i < 2; i++) {
-                    const double p = k->dy[r * row->out + o] * weight_at(k, i, o, c);
-
-                    sum += p;
-                    size += fabs(p);
-                }
-            count(outcome,
-                  (double)bf16_to_f32(((const bf16_t *)dx->data)[r * row->in + c]), sum,
-                  size, allowed(row, FP8_INPUT_GRADIENT, size));
-        }
-    check(k, "gradient of the input", outcome, FP8_INPUT_GRADIENT);
+    check(k, what, outcome, product);
 }
 
 static void check_weights(struct rig *k)
 {
     const struct row *row = k->row;
-    const float *grad = k->r.grad[0];
+    const float *grad = k->mod.r.grad[0];
     int outcome[2] = { 0 };
     double far = 0;
 
@@ -344,23 +259,23 @@ static size_t test_row(const struct row *row)
     size_t peak;
 
     rig_open(&k, row);
-    x = rig_tensor(&k.g, k.x, 1, row->rows, row->in);
+    x = rig_tensor(&k.mod.g, k.x, 1, row->rows, row->in);
     y = accel_add(accel_linear(x, k.weight[0], k.bias, ACCEL_ACT_NONE),
                   accel_linear(x, k.weight[1], NULL, ACCEL_ACT_NONE));
-    loss = y ? rig_weigh(&k.g, y, k.dy) : NULL;
+    loss = y ? rig_weigh(&k.mod.g, y, k.dy) : NULL;
     if (!loss) {
-        tap_ok(false, "%s: %s", row->name, k.g.error.text);
+        tap_ok(false, "%s: %s", row->name, k.mod.g.error.text);
         rig_close(&k);
         return 0;
     }
-    graph_queue_waiting(&k.g);
-    check_forward(&k, y);
+    graph_queue_waiting(&k.mod.g);
+    check_sums(&k, y, "values", FP8_FORWARD);
     tensor_retain(x);
-    tap_ok(graph_backward(&k.g, loss, 1, NULL) == ACCEL_OK && has_seen(&k),
-           "%s: largest magnitudes %s", row->name, k.g.error.text);
-    check_input(&k, x->grad);
+    tap_ok(graph_backward(&k.mod.g, loss, 1, NULL) == ACCEL_OK && has_seen(&k),
+           "%s: largest magnitudes %s", row->name, k.mod.g.error.text);
+    check_sums(&k, x->grad, "gradient of the input", FP8_INPUT_GRADIENT);
     check_weights(&k);
-    peak = arena_peak_bytes(k.g.arena);
+    peak = arena_peak_bytes(k.mod.g.arena);
     rig_close(&k);
     return peak;
 }
@@ -375,16 +290,16 @@ static void test_buffer(void)
     float values[3] = { 0 };
 
     rig_open(&k, &rows[0]);
-    x = accel_buffer(k.m, "x", ACCEL_BF16, 2, dims,
+    x = accel_buffer(k.mod.model, "x", ACCEL_BF16, 2, dims,
                      (accel_init_t){ .kind = ACCEL_INIT_ONES });
-    if (nn_buffers_open(k.m, NULL))
+    if (nn_buffers_open(k.mod.model, NULL))
         exit(1);
     for (int i = 0; i < 3; i++) {
         for (int other = 0; other < 2 * i; other++)
-            (void)rig_tensor(&k.g, k.x, 1, dims[0], dims[1]);
+            (void)rig_tensor(&k.mod.g, k.x, 1, dims[0], dims[1]);
         y = i == 1 ? NULL : accel_linear(x, k.weight[0], NULL, ACCEL_ACT_NONE);
         values[i] = y ? bf16_to_f32(((const bf16_t *)y->data)[0]) : 0;
-        graph_reset(&k.g);
+        graph_reset(&k.mod.g);
     }
     tap_ok(values[0] == values[2] && values[0] != 0, "a buffer: %g, %g",
            (double)values[0], (double)values[2]);

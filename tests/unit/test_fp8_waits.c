@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
 #include "nn/nn.h"
 #include "precision/fp8.h"
 #include "tests/tap.h"
+#include "tests/world/module_rig.h"
 #include "tests/world/op_rig.h"
-#include "tests/world/resident.h"
 
 enum { ROWS = 24, IN = 48, OUT = 32, ELEMS = ROWS * IN };
 
@@ -95,15 +94,12 @@ static void is_counted(int alone, int both, int quantize, const char *what)
 /* ---- the rig --------------------------------------------------------------------- */
 
 struct rig {
-    struct backend *be;
-    struct graph g;
-    accel_module_t *m, *inner;
+    struct module_rig mod;
+    accel_module_t *inner;
     /* two linears, and one that is not narrowed */
     accel_tensor_t *weight[3], *gain, *bias;
     /* of the module `inner`, while its forward runs */
     accel_tensor_t *kept;
-    struct units units;
-    struct resident r;
     struct residency whole;
     struct fp8_linear linear[2];
     struct fp8_live live[2][FP8_TENSORS];
@@ -158,47 +154,44 @@ static void rig_open(struct rig *k, const struct fp8_recipe *recipe, float apart
     static accel_class_t top = { sizeof(top), "Top", NULL, 0 },
                          part = { sizeof(part), "Part", NULL, 0 };
     const int64_t dims[] = { OUT, IN };
+    struct backend *be;
+    accel_module_t *m;
 
     memset(k, 0, sizeof(*k));
     top.forward = part.forward = inner;
     in_forward = k;
-    if (backend_cpu_open(&k->be, 1, NULL) ||
-        graph_open(&k->g, k->be, ACCEL_BF16, false, NULL))
+    if (!module_rig_open(&k->mod, ACCEL_BF16, 1))
         exit(1);
-    k->g.narrows = true;
-    k->m = nn_module_new(&k->g, &top, NULL, NULL);
-    k->inner = nn_module_new(&k->g, &part, k->m, "inner");
+    k->mod.g.narrows = true;
+    m = k->mod.model = nn_module_new(&k->mod.g, &top, NULL, NULL);
+    k->inner = nn_module_new(&k->mod.g, &part, m, "inner");
     for (int i = 0; i < 3; i++)
-        k->weight[i] = accel_param(k->m, (const char *[]){ "a", "b", "c" }[i], 2, dims,
+        k->weight[i] = accel_param(m, (const char *[]){ "a", "b", "c" }[i], 2, dims,
                                    (accel_init_t){ ACCEL_INIT_NORMAL, 0.3f });
     k->gain =
-        accel_param(k->m, "gain", 1, dims + 1, (accel_init_t){ ACCEL_INIT_NORMAL, 1 });
+        accel_param(m, "gain", 1, dims + 1, (accel_init_t){ ACCEL_INIT_NORMAL, 1 });
     k->bias =
-        accel_param(k->m, "bias", 1, dims + 1, (accel_init_t){ ACCEL_INIT_NORMAL, 1 });
-    if (nn_units_build(k->m, false, NULL, &k->units, NULL) ||
-        resident_open(&k->r, &k->units, ACCEL_BF16, 1))
+        accel_param(m, "bias", 1, dims + 1, (accel_init_t){ ACCEL_INIT_NORMAL, 1 });
+    if (!module_rig_fill(&k->mod, false, NULL))
         exit(1);
-    k->g.residency = k->whole = resident_residency(&k->r);
+    k->whole = k->mod.g.residency;
     rig_scales(k, recipe, apart);
     memset(&count, 0, sizeof(count));
-    count.real = *k->be;
-    k->be->act = count_act;
-    k->be->gated = count_gated;
-    k->be->norm = count_norm;
-    k->be->add_norm = count_add_norm;
-    k->be->quantize = count_quantize;
-    k->be->add = count_add;
+    be = k->mod.be;
+    count.real = *be;
+    be->act = count_act;
+    be->gated = count_gated;
+    be->norm = count_norm;
+    be->add_norm = count_add_norm;
+    be->quantize = count_quantize;
+    be->add = count_add;
 }
 
 static void rig_close(struct rig *k)
 {
     free(k->linear[0].state);
     free(k->linear[1].state);
-    resident_close(&k->r);
-    units_free(&k->units);
-    nn_module_free(k->m);
-    graph_close(&k->g);
-    backend_close(k->be);
+    module_rig_close(&k->mod);
 }
 
 /* Up to 2 * by. */
@@ -248,10 +241,12 @@ static accel_tensor_t *result(const struct rig *k, enum kind kind, accel_tensor_
     }
 }
 
-#define HYBRID                                                                         \
+/* For E4M3 forward and E5M2 back. */
+#define RECIPE(...)                                                                    \
     {                                                                                  \
-        ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2                                       \
+        .type = { ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2 }, __VA_ARGS__              \
     }
+
 /* A recipe; kernels that narrow, of the two linears' inputs, weights and gradients, in
  * a forward and a backward, where results do not wait; and numbers that are only looked
  * at where they do: the second linear reads the first one's magnitude. */
@@ -261,15 +256,11 @@ static const struct row {
     float apart; /* the second scale in parts of the first */
     int narrow, looked;
 } rows[] = {
-    { "delayed", { .type = HYBRID, .history = 2 }, 1, 8, 1 },
-    { "two scales", { .type = HYBRID, .history = 2 }, 0.5f, 8, 0 },
-    { "wide forward", { .type = HYBRID, .history = 2, .wide = { true } }, 1, 6, 1 },
-    { "current",
-      { .type = HYBRID, .current = true },
-      1,
-      14,
-      4 * OUT *IN + 2 * ROWS *OUT },
-    { "blocks", { .type = HYBRID, .current = true, .blocks = FP8_BLOCKS_32 }, 1, 0, 0 },
+    { "delayed", RECIPE(.history = 2), 1, 8, 1 },
+    { "two scales", RECIPE(.history = 2), 0.5f, 8, 0 },
+    { "wide forward", RECIPE(.history = 2, .wide = { true }), 1, 6, 1 },
+    { "current", RECIPE(.current = true), 1, 14, 4 * OUT *IN + 2 * ROWS *OUT },
+    { "blocks", RECIPE(.current = true, .blocks = FP8_BLOCKS_32), 1, 0, 0 },
 };
 
 struct outcome {
@@ -285,24 +276,24 @@ static void step(const struct row *row, enum kind kind, bool waits, struct outco
     accel_tensor_t *x, *y, *p, *out[2], *loss;
 
     rig_open(&k, &row->recipe, row->apart, inner_forward);
-    k.g.narrows = waits;
+    k.mod.g.narrows = waits;
     for (int i = 0; i < ROWS * OUT; i++)
         by[i] = (i * 13 % 32 - 15) / 8.0;
-    x = numbers(&k.g, 1);
-    y = numbers(&k.g, 0.5);
+    x = numbers(&k.mod.g, 1);
+    y = numbers(&k.mod.g, 0.5);
     p = result(&k, kind, x, y);
     for (int i = 0; i < 2; i++)
         out[i] = accel_linear(p, k.weight[i], NULL, ACCEL_ACT_NONE);
-    loss = rig_weigh(&k.g, accel_add(out[0], out[1]), by);
+    loss = rig_weigh(&k.mod.g, accel_add(out[0], out[1]), by);
     tensor_retain(x);
     for (int i = 0; i < 2; i++)
         memcpy(o->y[i], out[i]->data, sizeof(o->y[i]));
-    if (graph_backward(&k.g, loss, 1, NULL))
-        tap_diag("%s: %s", k.g.error.where, k.g.error.text);
+    if (graph_backward(&k.mod.g, loss, 1, NULL))
+        tap_diag("%s: %s", k.mod.g.error.where, k.mod.g.error.text);
     if (x->grad)
         memcpy(o->dx, x->grad->data, sizeof(o->dx));
-    resident_pull(&k.r);
-    memcpy(o->grad, k.r.grad[k.gain->param->unit], sizeof(o->grad));
+    resident_pull(&k.mod.r);
+    memcpy(o->grad, k.mod.r.grad[k.gain->param->unit], sizeof(o->grad));
     memcpy(o->live, k.live, sizeof(o->live));
     rig_close(&k);
 }
@@ -331,7 +322,7 @@ static void test_bits(const struct row *row, enum kind kind)
 static void reads(struct rig *k, int linear, accel_tensor_t *x)
 {
     if (!accel_linear(x, k->weight[linear], NULL, ACCEL_ACT_NONE))
-        tap_diag("%s", k->g.error.text);
+        tap_diag("%s", k->mod.g.error.text);
 }
 
 /* In parts of that of numbers(1). */
@@ -356,24 +347,24 @@ static void test_notes(void)
 
     rig_open(&k, &rows[0].recipe, 1, inner_forward);
     for (int i = 1; i <= 2; i++) {
-        reads(&k, 0, x = numbers(&k.g, i));
+        reads(&k, 0, x = numbers(&k.mod.g, i));
         reads(&k, 1, x);
         has_seen(&k, (float)i, (float)i, 1, "two linears of one input");
     }
-    reads(&k, 0, x = numbers(&k.g, 3));
-    reads(&k, 0, numbers(&k.g, 8));
+    reads(&k, 0, x = numbers(&k.mod.g, 3));
+    reads(&k, 0, numbers(&k.mod.g, 8));
     reads(&k, 1, x);
     has_seen(&k, 8, 3, ELEMS, "the first alone has seen another since");
-    reads(&k, 0, x = numbers(&k.g, 2));
+    reads(&k, 0, x = numbers(&k.mod.g, 2));
     reads(&k, 1, x);
     has_seen(&k, 8, 3, ELEMS, "and had seen it before the next one");
-    k.g.recomputing = true;
-    reads(&k, 0, numbers(&k.g, 16));
-    k.g.recomputing = false;
+    k.mod.g.recomputing = true;
+    reads(&k, 0, numbers(&k.mod.g, 16));
+    k.mod.g.recomputing = false;
     has_seen(&k, 8, 3, 0, "what runs again was seen before");
     rig_close(&k);
     rig_open(&k, &rows[0].recipe, 1, inner_forward);
-    reads(&k, 0, x = numbers(&k.g, 4));
+    reads(&k, 0, x = numbers(&k.mod.g, 4));
     tap_is_int(accel_tensor_write(x, zeros, sizeof(zeros), NULL), 0, "it changes");
     reads(&k, 1, x);
     has_seen(&k, 4, 0, 0, "an input that has changed");
@@ -389,8 +380,8 @@ static void test_readers(void)
     float want;
 
     rig_open(&k, &rows[0].recipe, 1, inner_forward);
-    x = numbers(&k.g, 1);
-    y = numbers(&k.g, 0.5);
+    x = numbers(&k.mod.g, 1);
+    y = numbers(&k.mod.g, 0.5);
     p = accel_mul(x, y);
     is_counted(0, 0, 0, "a product that waits");
     want = first_of(p);
@@ -414,14 +405,14 @@ static void test_readers(void)
                "a factor changes");
     tap_ok(first_of(p) == want, "behind the product: %g", (double)first_of(p));
     is_counted(1, 0, 0, "which was made of the old values");
-    graph_reset(&k.g);
-    x = numbers(&k.g, 1);
-    k.g.training = false;
+    graph_reset(&k.mod.g);
+    x = numbers(&k.mod.g, 1);
+    k.mod.g.training = false;
     accel_linear(accel_mul(x, x), k.weight[0], NULL, ACCEL_ACT_NONE);
     is_counted(1, 0, 0, "an evaluation in bfloat16");
     (void)accel_mul(x, x);
-    graph_reset(&k.g);
-    x = numbers(&k.g, 1);
+    graph_reset(&k.mod.g);
+    x = numbers(&k.mod.g, 1);
     accel_linear(x, k.weight[2], NULL, ACCEL_ACT_NONE);
     is_counted(0, 0, 0, "the next micro-batch begins without one");
     rig_close(&k);
@@ -437,9 +428,9 @@ static void test_inside(void)
         accel_tensor_t *x, *y;
 
         rig_open(&k, &rows[0].recipe, 1, inside_forward);
-        k.g.recording = false;
-        k.g.narrows = waits;
-        x = numbers(&k.g, 1);
+        k.mod.g.recording = false;
+        k.mod.g.narrows = waits;
+        x = numbers(&k.mod.g, 1);
         y = accel_linear(accel_call(k.inner, &x, 1), k.weight[0], NULL, ACCEL_ACT_NONE);
         is_counted(1 + !waits, waits, 2 - waits, "a product of products");
         if (y)
@@ -457,12 +448,12 @@ static void test_border(void)
     accel_tensor_t *x;
 
     rig_open(&k, &rows[0].recipe, 1, inner_forward);
-    k.g.recording = false;
-    x = numbers(&k.g, 1);
+    k.mod.g.recording = false;
+    x = numbers(&k.mod.g, 1);
     accel_call(k.inner, &x, 1);
     tap_ok(!accel_linear(k.kept, k.weight[0], NULL, ACCEL_ACT_NONE) &&
-               strstr(k.g.error.text, "is used after its module returned"),
-           "a result that a module keeps to itself is gone: %s", k.g.error.text);
+               strstr(k.mod.g.error.text, "is used after its module returned"),
+           "a result that a module keeps to itself is gone: %s", k.mod.g.error.text);
     rig_close(&k);
 }
 
@@ -481,19 +472,19 @@ static void test_failure(void)
     float one[ELEMS];
 
     rig_open(&k, &rows[0].recipe, 1, inner_forward);
-    x = numbers(&k.g, 1);
+    x = numbers(&k.mod.g, 1);
     y = accel_rmsnorm(x, k.gain, 1e-5f);
-    k.g.residency.want = want_fails;
+    k.mod.g.residency.want = want_fails;
     tap_ok(accel_tensor_read(y, one, ELEMS, &err) != ACCEL_OK &&
                strstr(err.text, "no memory for the unit"),
            "a norm without its gain cannot be read: %s", err.text);
-    graph_reset(&k.g);
-    x = numbers(&k.g, 1);
+    graph_reset(&k.mod.g);
+    x = numbers(&k.mod.g, 1);
     y = accel_rmsnorm(x, k.gain, 1e-5f);
     tap_ok(!accel_linear(y, k.weight[0], NULL, ACCEL_ACT_NONE) &&
-               strstr(k.g.error.text, "no memory for the unit"),
-           "nor multiplied: %s", k.g.error.text);
-    k.g.residency = k.whole;
+               strstr(k.mod.g.error.text, "no memory for the unit"),
+           "nor multiplied: %s", k.mod.g.error.text);
+    k.mod.g.residency = k.whole;
     rig_close(&k);
 }
 
@@ -511,15 +502,15 @@ static void test_recomputed(void)
 
         rig_open(&k, &rows[0].recipe, 1, norm_forward);
         k.inner->recompute = again;
-        x = numbers(&k.g, 1);
+        x = numbers(&k.mod.g, 1);
         tensor_retain(x);
         loss = rig_weigh(
-            &k.g,
+            &k.mod.g,
             accel_linear(accel_call(k.inner, &x, 1), k.weight[0], NULL, ACCEL_ACT_NONE),
             by);
         is_counted(0, 1, 1, "a norm at the end of a module");
-        tap_ok(loss && !graph_backward(&k.g, loss, 1, NULL), "its backward %s",
-               k.g.error.text);
+        tap_ok(loss && !graph_backward(&k.mod.g, loss, 1, NULL), "its backward %s",
+               k.mod.g.error.text);
         is_counted(again, 0, 2, again ? "computes it again" : "does not compute it");
         if (x->grad)
             memcpy(dx[again], x->grad->data, sizeof(dx[again]));

@@ -8,20 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
 #include "numbers/rng.h"
 #include "models/causal.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
-#include "tests/world/resident.h"
-
-struct rig {
-    struct backend *be;
-    struct graph g;
-    accel_module_t *model;
-    struct units units;
-    struct resident r;
-};
+#include "tests/world/module_rig.h"
 
 static const accel_model_config_t small = { .model_type = "gpt2",
                                             .layers = 2,
@@ -30,20 +21,14 @@ static const accel_model_config_t small = { .model_type = "gpt2",
                                             .context = 24,
                                             .vocab = 97 };
 
-static bool rig_open(struct rig *k, const accel_model_config_t *cfg,
+static bool rig_open(struct module_rig *k, const accel_model_config_t *cfg,
                      accel_dtype_t compute, int threads)
 {
-    accel_error_t err = { 0 };
-
-    memset(k, 0, sizeof(*k));
-    if (backend_cpu_open(&k->be, threads, &err) ||
-        graph_open(&k->g, k->be, compute, false, &err))
+    if (!module_rig_open(k, compute, threads))
         return false;
-    k->model = model_new(&k->g, cfg, &err);
-    if (!k->model || nn_units_build(k->model, true, "GPT2Block", &k->units, &err) ||
-        resident_open(&k->r, &k->units, compute, 1))
+    k->model = model_new(&k->g, cfg, NULL);
+    if (!module_rig_fill(k, true, "GPT2Block"))
         return false;
-    k->g.residency = resident_residency(&k->r);
     /* Far from the initial values, where all tokens are about alike. */
     for (int u = 0; u < k->units.count; u++)
         for (int64_t i = 0; i < k->units.unit[u].elems; i++)
@@ -52,17 +37,8 @@ static bool rig_open(struct rig *k, const accel_model_config_t *cfg,
     return true;
 }
 
-static void rig_close(struct rig *k)
-{
-    resident_close(&k->r);
-    units_free(&k->units);
-    nn_module_free(k->model);
-    graph_close(&k->g);
-    backend_close(k->be);
-}
-
 /* The likeliest token after tokens[n], by one forward without a cache. */
-static int32_t whole_forward(struct rig *k, const int32_t *tokens, int n)
+static int32_t whole_forward(struct module_rig *k, const int32_t *tokens, int n)
 {
     accel_tensor_t *ids, *y;
     float logits[97];
@@ -87,7 +63,7 @@ static void test_greedy(accel_dtype_t compute, int threads)
     int32_t tokens[PROMPT + COUNT] = { 3, 1, 4, 15, 92 }, out[COUNT];
     int first = 0, same = 0, distinct = 0;
     accel_error_t err = { 0 };
-    struct rig k;
+    struct module_rig k;
 
     if (!tap_ok(rig_open(&k, &small, compute, threads), "open"))
         return;
@@ -113,7 +89,7 @@ static void test_greedy(accel_dtype_t compute, int threads)
         "of it the end counts");
     tap_is_int(k.r.faults, 0, "residency protocol");
     tap_ok(k.g.recording && k.g.training, "recording is as it was");
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
 static void test_context_of_one(void)
@@ -121,7 +97,7 @@ static void test_context_of_one(void)
     accel_model_config_t cfg = small;
     int32_t out[5];
     accel_error_t err = { 0 };
-    struct rig k;
+    struct module_rig k;
 
     cfg.context = 1;
     if (!tap_ok(rig_open(&k, &cfg, ACCEL_F32, 1), "open"))
@@ -129,7 +105,7 @@ static void test_context_of_one(void)
     tap_is_int(accel_generate(k.model, (int32_t[]){ 7 }, 1, out, 5, NULL, &err), 0,
                "a context of one position");
     tap_is_int(out[1], whole_forward(&k, out, 1), "each token follows from the last");
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
 /* How often each token comes out when u goes evenly over [0, 1). */
@@ -174,6 +150,12 @@ static const struct draw_case {
 
 static void test_draws(void)
 {
+    static const accel_sampling_t greedy = { .bytes = sizeof(greedy) },
+                                  any = { sizeof(any), .temperature = 1 },
+                                  three = { sizeof(three), .temperature = 1,
+                                            .top_k = 3 },
+                                  nearly_all = { sizeof(nearly_all), .temperature = 1,
+                                                 .top_p = 0.99f };
     const float p[6] = { 0.4f, 0.05f, 0.3f, 0.15f, 0.1f, 0 };
     float logits[6];
     double share[6];
@@ -193,36 +175,23 @@ static void test_draws(void)
     }
     for (int i = 0; i < 6; i++)
         logits[i] = 2.0f;
-    shares(
-        logits, 6,
-        &(accel_sampling_t){ sizeof(accel_sampling_t), .temperature = 1, .top_k = 3 },
-        share);
+    shares(logits, 6, &three, share);
     tap_ok(fabs(share[0] - 1 / 3.) < 1e-3 && fabs(share[2] - 1 / 3.) < 1e-3 &&
                share[3] == 0,
            "of equal tokens the first ones are kept");
-    shares(logits, 6,
-           &(accel_sampling_t){ sizeof(accel_sampling_t), .temperature = 1,
-                                .top_p = 0.99f },
-           share);
+    shares(logits, 6, &nearly_all, share);
     tap_ok(fabs(share[0] - 1 / 6.) < 1e-3 && fabs(share[5] - 1 / 6.) < 1e-3,
            "and all of them for the last hundredth");
     logits[0] = -INFINITY;
-    tap_is_int(
-        causal_draw(logits, 6,
-                    &(accel_sampling_t){ sizeof(accel_sampling_t), .temperature = 1 },
-                    0.0, rank),
-        1, "the smallest number draws no token that is impossible");
+    tap_is_int(causal_draw(logits, 6, &any, 0.0, rank), 1,
+               "the smallest number draws no token that is impossible");
     logits[4] = NAN;
-    tap_is_int(causal_draw(logits, 6,
-                           &(accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-                           0.5, rank),
-               -1, "no token from a logit that is no number");
+    tap_is_int(causal_draw(logits, 6, &greedy, 0.5, rank), -1,
+               "no token from a logit that is no number");
     for (int i = 0; i < 6; i++)
         logits[i] = -INFINITY;
-    tap_is_int(causal_draw(logits, 6,
-                           &(accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-                           0.5, rank),
-               -1, "nor where nothing is possible");
+    tap_is_int(causal_draw(logits, 6, &greedy, 0.5, rank), -1,
+               "nor where nothing is possible");
 }
 
 struct seen {
@@ -245,7 +214,7 @@ static void test_ends(void)
     accel_sampling_t o = { sizeof(o), .temperature = 1.0f, .seed = 7 };
     int32_t a[40], b[40];
     accel_error_t err = { 0 };
-    struct rig k;
+    struct module_rig k;
     int at = 0;
 
     if (!tap_ok(rig_open(&k, &small, ACCEL_F32, 2), "open"))
@@ -282,7 +251,7 @@ static void test_ends(void)
     tap_ok(k.g.recording && k.g.training, "recording and training are as they were");
     tap_is_int(accel_generate(k.model, prompt, 3, b, 0, &o, &err), 0, "no token");
     tap_is_int((long long)k.r.faults, 0, "residency protocol");
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
 /* Where all tokens are alike, the number that is drawn is the token: of (seed,
@@ -294,7 +263,7 @@ static void test_numbers(void)
     accel_error_t err = { 0 };
     int32_t out[40];
     int wrong = 0;
-    struct rig k;
+    struct module_rig k;
 
     if (!tap_ok(rig_open(&k, &small, ACCEL_F32, 1), "open"))
         return;
@@ -309,15 +278,17 @@ static void test_numbers(void)
         wrong += out[i] != (int)((double)r[0] * 0x1p-32 * small.vocab);
     }
     tap_is_int(wrong, 0, "every position has a number of its own");
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
-static void refused(struct rig *k, accel_module_t *m, const int32_t *prompt, int n,
-                    accel_sampling_t o, const char *text)
+/* What it says of n tokens of a prompt, of a module and of sampling. */
+static void refused(struct module_rig *k, accel_module_t *m, const int32_t *prompt,
+                    int n, accel_sampling_t o, const char *text)
 {
     accel_error_t err = { 0 };
     int32_t out[9] = { 55 };
 
+    o.bytes = sizeof(o);
     tap_ok(accel_generate(m, prompt, n, out, 9, &o, &err) == ACCEL_EINVAL &&
                strstr(err.text, text) && out[0] == 55 && k->g.recording,
            "refused: %s", err.text);
@@ -325,57 +296,38 @@ static void refused(struct rig *k, accel_module_t *m, const int32_t *prompt, int
 
 static void test_misuse(void)
 {
+    static const struct {
+        accel_sampling_t o;
+        const char *text;
+    } rows[] = {
+        { { .temperature = -1 }, "temperature -1" },
+        { { .temperature = NAN }, "temperature" },
+        { { .temperature = INFINITY }, "temperature" },
+        { { .top_p = NAN }, "top_p" },
+        { { .top_p = 1.5f }, "top_p 1.5" },
+        { { .top_k = -1 }, "top_k -1" },
+        { { .stop_count = -1 }, "invalid stop_count -1" },
+        { { .stop_count = 1 }, "stop is NULL" },
+    };
+    const accel_sampling_t plain = { .bytes = 0 };
     const int32_t prompt[2] = { 96, 97 };
     accel_error_t err = { 0 };
     int32_t out[2];
-    struct rig k;
+    struct module_rig k;
 
     if (!tap_ok(rig_open(&k, &small, ACCEL_F32, 1), "open"))
         return;
     k.g.depth++;
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-            "inside the forward");
+    refused(&k, k.model, prompt, 1, plain, "inside the forward");
     k.g.depth--;
-    refused(&k, k.model, prompt, 0,
-            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-            "prompt of 0 tokens");
-    refused(&k, k.model, NULL, 1,
-            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-            "prompt of 1 tokens");
-    refused(&k, k.model, prompt, 2,
-            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-            "prompt token 1 is 97");
-    refused(&k, k.model, (int32_t[]){ 0, -1 }, 2,
-            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-            "prompt token 1 is -1");
-    refused(&k, k.model->child, prompt, 1,
-            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-            "not a causal model");
-    refused(&k, NULL, prompt, 1,
-            (accel_sampling_t){ .bytes = sizeof(accel_sampling_t) },
-            "not a causal model");
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ sizeof(accel_sampling_t), .temperature = -1 },
-            "temperature -1");
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ sizeof(accel_sampling_t), .temperature = NAN },
-            "temperature");
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ sizeof(accel_sampling_t), .temperature = INFINITY },
-            "temperature");
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ sizeof(accel_sampling_t), .top_p = NAN }, "top_p");
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ sizeof(accel_sampling_t), .stop_count = -1 },
-            "invalid stop_count -1");
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ sizeof(accel_sampling_t), .top_k = -1 }, "top_k -1");
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ sizeof(accel_sampling_t), .top_p = 1.5f }, "top_p 1.5");
-    refused(&k, k.model, prompt, 1,
-            (accel_sampling_t){ sizeof(accel_sampling_t), .stop_count = 1 },
-            "stop is NULL");
+    refused(&k, k.model, prompt, 0, plain, "prompt of 0 tokens");
+    refused(&k, k.model, NULL, 1, plain, "prompt of 1 tokens");
+    refused(&k, k.model, prompt, 2, plain, "prompt token 1 is 97");
+    refused(&k, k.model, (int32_t[]){ 0, -1 }, 2, plain, "prompt token 1 is -1");
+    refused(&k, k.model->child, prompt, 1, plain, "not a causal model");
+    refused(&k, NULL, prompt, 1, plain, "not a causal model");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
+        refused(&k, k.model, prompt, 1, rows[i].o, rows[i].text);
     for (int u = 0; u < k.units.count; u++)
         for (int64_t i = 0; i < k.units.unit[u].elems; i++)
             k.r.master[u][i] = NAN;
@@ -383,7 +335,7 @@ static void test_misuse(void)
     tap_is_int(accel_generate(k.model, prompt, 1, out, 2, NULL, &err), ACCEL_EDIVERGED,
                "weights that are no numbers: %s", err.text);
     tap_ok(k.g.recording && k.g.training, "recording and training are as they were");
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
 int main(void)

@@ -8,63 +8,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
-#include "tests/world/resident.h"
+#include "tests/world/module_rig.h"
 
-struct rig {
-    struct backend *be;
-    struct graph g;
-    accel_module_t *model;
-    struct units units;
-    struct resident r;
-    int batch, time, vocab;
+static const accel_model_config_t small = { .model_type = "gpt2",
+                                            .layers = 2,
+                                            .heads = 3,
+                                            .width = 48,
+                                            .context = 96,
+                                            .vocab = 97 };
+
+/* A batch, and that of `small`. */
+struct batch {
+    int samples, time, vocab;
 };
 
-static bool rig_open(struct rig *k, const accel_model_config_t *cfg,
-                     accel_dtype_t compute, int threads, int batch, int time)
-{
-    accel_error_t err = { 0 };
+static const struct batch small_batch = { 3, 71, 97 };
 
-    memset(k, 0, sizeof(*k));
-    k->batch = batch;
-    k->time = time;
-    k->vocab = cfg->vocab;
-    if (backend_cpu_open(&k->be, threads, &err) ||
-        graph_open(&k->g, k->be, compute, false, &err))
-        return false;
-    k->model = model_new(&k->g, cfg, &err);
-    if (!k->model || nn_units_build(k->model, true, "GPT2Block", &k->units, &err) ||
-        resident_open(&k->r, &k->units, compute, 1))
-        return false;
-    k->g.residency = resident_residency(&k->r);
-    return true;
-}
-
-static void rig_close(struct rig *k)
+static bool rig_open(struct module_rig *k, const accel_model_config_t *cfg,
+                     accel_dtype_t compute, int threads)
 {
-    resident_close(&k->r);
-    units_free(&k->units);
-    nn_module_free(k->model);
-    graph_close(&k->g);
-    backend_close(k->be);
+    if (!module_rig_open(k, compute, threads))
+        return false;
+    k->model = model_new(&k->g, cfg, NULL);
+    return module_rig_fill(k, true, "GPT2Block");
 }
 
 /* Forward and, when recording, backward of a fixed batch; NAN on error. */
-static float step(struct rig *k)
+static float step(struct module_rig *k, const struct batch *b)
 {
     accel_error_t err = { 0 };
-    int64_t dims[2] = { k->batch, k->time };
+    int64_t dims[2] = { b->samples, b->time };
     accel_tensor_t *in[2], *loss;
     float value = NAN;
 
     graph_reset(&k->g);
     in[0] = graph_tensor(&k->g, ACCEL_I32, 2, dims);
     in[1] = graph_tensor(&k->g, ACCEL_I32, 2, dims);
-    for (int i = 0; i < k->batch * k->time; i++) {
-        ((int32_t *)in[0]->data)[i] = (i * 7 + 3) % k->vocab;
-        ((int32_t *)in[1]->data)[i] = i % 11 == 10 ? -1 : ((i + 1) * 7 + 3) % k->vocab;
+    for (int i = 0; i < b->samples * b->time; i++) {
+        ((int32_t *)in[0]->data)[i] = (i * 7 + 3) % b->vocab;
+        ((int32_t *)in[1]->data)[i] = i % 11 == 10 ? -1 : ((i + 1) * 7 + 3) % b->vocab;
     }
     loss = accel_call(k->model, in, 2);
     if (!loss || accel_tensor_read(loss, &value, 1, &err) ||
@@ -75,7 +59,7 @@ static float step(struct rig *k)
     return value;
 }
 
-static void sgd(struct rig *k, float lr)
+static void sgd(struct module_rig *k, float lr)
 {
     for (int u = 0; u < k->units.count; u++)
         for (int64_t i = 0; i < k->units.unit[u].elems; i++)
@@ -84,25 +68,18 @@ static void sgd(struct rig *k, float lr)
     resident_refresh(&k->r);
 }
 
-static const accel_model_config_t small = { .model_type = "gpt2",
-                                            .layers = 2,
-                                            .heads = 3,
-                                            .width = 48,
-                                            .context = 96,
-                                            .vocab = 97 };
-
 static void test_learns(accel_dtype_t compute)
 {
     const char *name = accel_dtype_name(compute);
-    struct rig k;
+    struct module_rig k;
     float first = NAN, last = NAN;
 
-    if (!tap_ok(rig_open(&k, &small, compute, 2, 3, 71), "%s: open", name)) {
-        rig_close(&k);
+    if (!tap_ok(rig_open(&k, &small, compute, 2), "%s: open", name)) {
+        module_rig_close(&k);
         return;
     }
     for (int i = 0; i < 60; i++) {
-        last = step(&k);
+        last = step(&k, &small_batch);
         if (i == 0)
             first = last;
         sgd(&k, 0.5f);
@@ -111,11 +88,11 @@ static void test_learns(accel_dtype_t compute)
     tap_ok(last < 0.5f * first, "%s: learns a fixed batch: %g -> %g", name,
            (double)first, (double)last);
     tap_is_int(k.r.faults, 0, "%s: residency protocol", name);
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
 /* FNV-1a over the bits of all gradients: to compare builds and machines by eye. */
-static unsigned long long fingerprint(const struct rig *k)
+static unsigned long long fingerprint(const struct module_rig *k)
 {
     unsigned long long h = 14695981039346656037u;
 
@@ -137,14 +114,15 @@ static void test_threads(accel_dtype_t compute)
                                        .width = 196,
                                        .context = 150,
                                        .vocab = 1009 };
-    struct rig k[3];
+    const struct batch large_batch = { 4, 131, 1009 };
+    struct module_rig k[3];
     float loss[3];
     bool same = true;
 
     for (int i = 0; i < 3; i++) {
-        if (!rig_open(&k[i], &cfg, compute, 1 << i, 4, 131))
+        if (!rig_open(&k[i], &cfg, compute, 1 << i))
             tap_ok(false, "%s: open", name);
-        loss[i] = step(&k[i]);
+        loss[i] = step(&k[i], &large_batch);
     }
     tap_ok(!isnan(loss[0]) && !memcmp(&loss[0], &loss[1], 4) &&
                !memcmp(&loss[0], &loss[2], 4),
@@ -157,7 +135,7 @@ static void test_threads(accel_dtype_t compute)
     tap_diag("%s: loss %a, gradients %016llx (%s)", name, (double)loss[0],
              fingerprint(&k[0]), k[0].be->isa);
     for (int i = 0; i < 3; i++)
-        rig_close(&k[i]);
+        module_rig_close(&k[i]);
 }
 
 static void test_measure(accel_dtype_t compute)
@@ -166,45 +144,44 @@ static void test_measure(accel_dtype_t compute)
                         fields[] = { tokens, tokens };
     const char *name = accel_dtype_name(compute);
     size_t train = 0, eval = 0;
-    struct rig k;
+    struct module_rig k;
 
-    if (!rig_open(&k, &small, compute, 2, 3, 71))
+    if (!rig_open(&k, &small, compute, 2))
         tap_ok(false, "%s: open", name);
     tap_is_int(nn_measure(k.model, 3, fields, 2, true, &train, NULL), 0, "%s: measure",
                name);
     tap_is_int(nn_measure(k.model, 3, fields, 2, false, &eval, NULL), 0,
                "%s: evaluation", name);
     k.g.recording = false;
-    step(&k);
+    step(&k, &small_batch);
     tap_is_int((long long)arena_peak_bytes(k.g.arena), (long long)eval,
                "%s: evaluation peak is the planned one", name);
     k.g.recording = true;
-    step(&k);
+    step(&k, &small_batch);
     tap_is_int((long long)arena_peak_bytes(k.g.arena), (long long)train,
                "%s: training peak is the planned one", name);
-    step(&k);
+    step(&k, &small_batch);
     tap_is_int((long long)arena_peak_bytes(k.g.arena), (long long)train,
                "%s: the second step needs no more", name);
     tap_ok(eval < train, "%s: evaluation needs less: %zu < %zu", name, eval, train);
-    rig_close(&k);
+    module_rig_close(&k);
 }
 
 /* What is frozen gets no gradient, and all else the same bits as before. */
 static void test_frozen(const char *match)
 {
-    struct rig all, some;
+    struct module_rig all, some;
     int touched = 0, other = 0, frozen = 0;
     float a, b;
 
-    if (!rig_open(&all, &small, ACCEL_F32, 2, 3, 71) ||
-        !rig_open(&some, &small, ACCEL_F32, 2, 3, 71))
+    if (!rig_open(&all, &small, ACCEL_F32, 2) || !rig_open(&some, &small, ACCEL_F32, 2))
         tap_ok(false, "open");
     for (int u = 0; u < some.units.count; u++)
         for (int i = 0; i < some.units.unit[u].param_count; i++)
             if (!fnmatch(match, some.units.unit[u].param[i]->name, 0))
                 some.units.unit[u].param[i]->needs_grad = false;
-    a = step(&all);
-    b = step(&some);
+    a = step(&all, &small_batch);
+    b = step(&some, &small_batch);
     for (int u = 0; u < some.units.count; u++)
         for (int i = 0; i < some.units.unit[u].param_count; i++) {
             const accel_tensor_t *p = some.units.unit[u].param[i];
@@ -221,8 +198,8 @@ static void test_frozen(const char *match)
     tap_ok(a == b && frozen > 0 && !touched && !other,
            "%s: %d frozen, %d of their gradients touched, %d others changed", match,
            frozen, touched, other);
-    rig_close(&all);
-    rig_close(&some);
+    module_rig_close(&all);
+    module_rig_close(&some);
 }
 
 int main(void)

@@ -7,12 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
 #include "numbers/floats.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/unit/reference.h"
-#include "tests/world/resident.h"
+#include "tests/world/module_rig.h"
 
 #define BATCH  2
 #define TIME   67
@@ -105,10 +104,10 @@ static void spread(struct resident *r, accel_dtype_t compute)
     resident_refresh(r);
 }
 
-static void check_model(struct graph *g, accel_module_t *model, struct resident *r,
-                        double tolerance, const char *dtype)
+static void check_model(struct module_rig *k, double tolerance, const char *dtype)
 {
     int64_t dims[2] = { BATCH, TIME };
+    struct graph *g = &k->g;
     accel_tensor_t *in[2] = { graph_tensor(g, ACCEL_I32, 2, dims),
                               graph_tensor(g, ACCEL_I32, 2, dims) };
     accel_tensor_t *loss;
@@ -117,43 +116,33 @@ static void check_model(struct graph *g, accel_module_t *model, struct resident 
 
     memcpy(in[0]->data, ids, sizeof(ids));
     memcpy(in[1]->data, targets, sizeof(targets));
-    loss = accel_call(model, in, 2);
+    loss = accel_call(k->model, in, 2);
     tap_ok(loss && !accel_tensor_read(loss, &got, 1, &err) &&
                !graph_backward(g, loss, 1.0f, &err),
            "%s: forward and backward %s", dtype, g->error.text);
     tap_is_close(got, reference(), tolerance / 10, "%s: loss", dtype);
     for (int u = 0; u < units->count; u++)
         for (int i = 0; i < units->unit[u].param_count; i++)
-            check_param(r, u, units->unit[u].param[i], tolerance, dtype);
+            check_param(&k->r, u, units->unit[u].param[i], tolerance, dtype);
 }
 
 static void run(accel_dtype_t compute, double tolerance)
 {
-    struct backend *be = NULL;
-    struct units built = { 0 };
-    struct resident r = { 0 };
-    accel_module_t *model;
-    struct graph g;
+    struct module_rig k;
 
-    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, compute, false, NULL))
+    if (!module_rig_open(&k, compute, 2))
         tap_ok(false, "open");
-    model = model_new(&g, &cfg, NULL);
-    if (nn_units_build(model, true, "", &built, NULL) ||
-        resident_open(&r, &built, compute, 1))
+    k.model = model_new(&k.g, &cfg, NULL);
+    if (!module_rig_fill(&k, true, ""))
         tap_ok(false, "units");
-    units = &built;
-    for (int u = 0; u < built.count; u++)
-        value[u] = calloc((size_t)built.unit[u].elems, sizeof(double));
-    spread(&r, compute);
-    g.residency = resident_residency(&r);
-    check_model(&g, model, &r, tolerance, accel_dtype_name(compute));
-    for (int u = 0; u < built.count; u++)
+    units = &k.units;
+    for (int u = 0; u < units->count; u++)
+        value[u] = calloc((size_t)units->unit[u].elems, sizeof(double));
+    spread(&k.r, compute);
+    check_model(&k, tolerance, accel_dtype_name(compute));
+    for (int u = 0; u < units->count; u++)
         free(value[u]);
-    resident_close(&r);
-    units_free(&built);
-    nn_module_free(model);
-    graph_close(&g);
-    backend_close(be);
+    module_rig_close(&k);
 }
 
 int main(void)

@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/device.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
+#include "tests/world/module_rig.h"
 #include "tests/world/op_rig.h"
-#include "tests/world/resident.h"
 
 /* Five chunks of rows, the last one short; rows are padded to LD. */
 enum { CHUNK = 4096, CHUNKS = 5, ROWS = 4 * CHUNK + 100, COLS = 3, VOCAB = 131 };
@@ -67,25 +66,25 @@ static float *copy_of(const float *x, int64_t n)
     return to;
 }
 
-static void step(struct graph *g, accel_module_t *m, const struct resident *r,
-                 const double *x, struct result *out)
+static void step(struct module_rig *k, const double *x, struct result *out)
 {
-    const struct net *net = accel_module_state(m);
+    const struct net *net = accel_module_state(k->model);
+    struct graph *g = &k->g;
     accel_tensor_t *in[2], *loss;
 
     in[0] = rig_tensor(g, x, 1, ROWS, COLS);
     in[1] = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ 1, ROWS });
     for (int i = 0; i < ROWS; i++)
         ((int32_t *)in[1]->data)[i] = i % 7 == 6 ? -1 : i * 31 % VOCAB;
-    loss = accel_call(m, in, 2);
+    loss = accel_call(k->model, in, 2);
     out->loss = NAN;
     out->dx = malloc(ROWS * COLS * sizeof(*out->dx));
     if (!loss || accel_tensor_read(loss, &out->loss, 1, NULL) ||
         graph_backward(g, loss, 1.0f, NULL) ||
         accel_tensor_read(in[0]->grad, out->dx, ROWS * COLS, NULL))
         tap_diag("%s: %s", g->error.where, g->error.text);
-    out->dw = copy_of(r->grad[0] + net->weight->param->unit_offset, VOCAB * COLS);
-    out->db = copy_of(r->grad[0] + net->bias->param->unit_offset, VOCAB);
+    out->dw = copy_of(k->r.grad[0] + net->weight->param->unit_offset, VOCAB * COLS);
+    out->db = copy_of(k->r.grad[0] + net->bias->param->unit_offset, VOCAB);
     out->peak = arena_peak_bytes(g->arena);
     out->products = count.products;
 }
@@ -95,37 +94,27 @@ static void run(accel_dtype_t type, bool bias, size_t room, struct result *out)
 {
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
     const int64_t vocab = VOCAB;
-    struct backend *be = NULL;
-    struct units units = { 0 };
-    struct resident r;
-    struct graph g;
+    struct module_rig k;
     accel_module_t *m;
     struct net *net;
     double *x;
 
     rig_seed(3);
     x = rig_random(ROWS * COLS, type, 2);
-    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, type, false, NULL))
+    if (!module_rig_open(&k, type, 2))
         return;
-    m = nn_module_new(&g, &net_class, NULL, "");
+    m = k.model = nn_module_new(&k.g, &net_class, NULL, "");
     net = accel_module_state(m);
     net->biased = bias;
     net->weight = accel_param(m, "weight", 2, (int64_t[]){ VOCAB, COLS }, normal);
     net->bias = accel_param(m, "bias", 1, &vocab, normal);
     memset(&count, 0, sizeof(count));
-    count.real = *be;
-    be->gemm = count_gemm;
-    g.logits_room = room;
-    if (!nn_units_build(m, false, NULL, &units, NULL) &&
-        !resident_open(&r, &units, type, 1)) {
-        g.residency = resident_residency(&r);
-        step(&g, m, &r, x, out);
-        resident_close(&r);
-    }
-    units_free(&units);
-    nn_module_free(m);
-    graph_close(&g);
-    backend_close(be);
+    count.real = *k.be;
+    k.be->gemm = count_gemm;
+    k.g.logits_room = room;
+    if (module_rig_fill(&k, false, NULL))
+        step(&k, x, out);
+    module_rig_close(&k);
     free(x);
 }
 
@@ -188,24 +177,19 @@ static void test_chunks(accel_dtype_t type, bool bias)
 enum { BATCH = 160, TIME = 64, LAYERS = 1 }; /* two chunks and a half */
 
 /* The arena's peak after a real micro-batch. */
-static size_t real_peak(struct graph *g, accel_module_t *model,
-                        const struct units *units)
+static size_t real_peak(struct module_rig *k)
 {
     accel_tensor_t *in[2], *loss;
-    struct resident r;
+    struct graph *g = &k->g;
 
-    if (resident_open(&r, units, ACCEL_F32, 1))
-        return 0;
-    g->residency = resident_residency(&r);
     for (int i = 0; i < 2; i++) {
         in[i] = graph_tensor(g, ACCEL_I32, 2, (int64_t[]){ BATCH, TIME });
         memset(in[i]->data, 0, (size_t)BATCH * TIME * sizeof(int32_t));
     }
-    loss = accel_call(model, in, 2);
+    loss = accel_call(k->model, in, 2);
     if (!loss || graph_backward(g, loss, 1.0f, NULL))
         tap_diag("%s: %s", g->error.where, g->error.text);
     graph_reset(g);
-    resident_close(&r);
     return arena_peak_bytes(g->arena);
 }
 
@@ -221,30 +205,24 @@ static void test_room(int64_t more, int64_t kept)
                                        .context = TIME,
                                        .vocab = VOCAB };
     size_t least = 0, peak, most;
-    struct backend *be = NULL;
-    struct units units = { 0 };
-    accel_module_t *model;
-    struct graph g;
+    struct module_rig k;
 
-    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
+    if (!module_rig_open(&k, ACCEL_F32, 2))
         return;
-    model = model_new(&g, &cfg, NULL);
-    if (nn_units_build(model, true, "", &units, NULL) ||
-        nn_measure(model, BATCH, fields, 2, true, &least, NULL))
+    k.model = model_new(&k.g, &cfg, NULL);
+    if (!module_rig_fill(&k, true, "") ||
+        nn_measure(k.model, BATCH, fields, 2, true, &least, NULL))
         tap_ok(false, "open");
     peak = least;
     most = (size_t)((int64_t)least + more);
-    tap_is_int(nn_keep_logits(model, BATCH, fields, 2, most, &peak, NULL), 0,
+    tap_is_int(nn_keep_logits(k.model, BATCH, fields, 2, most, &peak, NULL), 0,
                "%lld bytes more", (long long)more);
     tap_is_int((long long)(peak - least), (kept - CHUNK) * LD * 4,
                "the logits of %lld rows are kept", (long long)kept);
-    tap_ok(kept > CHUNK ? peak <= most : g.logits_room == 0, "no more than there is");
-    tap_is_int((long long)real_peak(&g, model, &units), (long long)peak,
+    tap_ok(kept > CHUNK ? peak <= most : k.g.logits_room == 0, "no more than there is");
+    tap_is_int((long long)real_peak(&k), (long long)peak,
                "a step needs what was foretold");
-    units_free(&units);
-    nn_module_free(model);
-    graph_close(&g);
-    backend_close(be);
+    module_rig_close(&k);
 }
 
 /* Two heads, one of them small: what there is room for is kept by each. */
@@ -284,35 +262,30 @@ static void test_two_heads(size_t more, size_t left)
                                      { ACCEL_I32, 0, { 0 } } };
     const accel_init_t normal = { ACCEL_INIT_NORMAL, 1 };
     size_t least = 0, peak;
-    struct backend *be = NULL;
-    struct units units = { 0 };
+    struct module_rig k;
     accel_module_t *m;
     struct two_heads *h;
-    struct graph g;
 
-    if (backend_cpu_open(&be, 2, NULL) || graph_open(&g, be, ACCEL_F32, false, NULL))
+    if (!module_rig_open(&k, ACCEL_F32, 2))
         return;
-    m = nn_module_new(&g, &two_heads_class, NULL, "");
+    m = k.model = nn_module_new(&k.g, &two_heads_class, NULL, "");
     h = accel_module_state(m);
     h->weight[0] = accel_param(m, "small", 2, (int64_t[]){ SMALL, COLS }, normal);
     h->weight[1] = accel_param(m, "large", 2, (int64_t[]){ VOCAB, COLS }, normal);
-    if (nn_units_build(m, false, NULL, &units, NULL) ||
+    if (!module_rig_fill(&k, false, NULL) ||
         nn_measure(m, HEAD_ROWS, fields, 2, true, &least, NULL))
         tap_ok(false, "open");
     peak = least;
     tap_is_int(
         nn_keep_logits(m, HEAD_ROWS, fields, 2, least + (more << 20), &peak, NULL), 0,
         "two heads, %zu MiB more", more);
-    tap_is_int((long long)(g.logits_room >> 20), (long long)left, "for each: %zu MiB",
+    tap_is_int((long long)(k.g.logits_room >> 20), (long long)left, "for each: %zu MiB",
                left);
     tap_ok(peak <= least + (more << 20), "together no more than there is");
     tap_is_int((long long)(peak - least),
-               head_bytes(g.logits_room, SMALL_LD) + head_bytes(g.logits_room, LD),
+               head_bytes(k.g.logits_room, SMALL_LD) + head_bytes(k.g.logits_room, LD),
                "and the peak is with what they keep");
-    units_free(&units);
-    nn_module_free(m);
-    graph_close(&g);
-    backend_close(be);
+    module_rig_close(&k);
 }
 
 int main(void)

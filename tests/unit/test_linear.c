@@ -8,9 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/device.h"
 #include "tests/tap.h"
-#include "tests/world/resident.h"
+#include "tests/world/module_rig.h"
 
 enum { ROWS = 5, IN = 3, HIDDEN = 7, OUT = 4, MOST = 256 };
 
@@ -89,11 +88,7 @@ static accel_tensor_t *never(accel_module_t *m, accel_tensor_t *const *in, int n
 }
 
 struct rig {
-    struct backend *be;
-    struct graph g;
-    accel_module_t *m;
-    struct units units;
-    struct resident r;
+    struct module_rig mod;
     struct one_buffer one;
 };
 
@@ -104,58 +99,48 @@ static bool rig_open(struct rig *k, accel_activation_t act, bool apart, bool fro
     static const accel_class_t block = { sizeof(block), "PartBlock", never, 0 };
     const accel_init_t init = { ACCEL_INIT_NORMAL, 0.5f };
     const int64_t hidden = HIDDEN, out = OUT;
+    accel_module_t *m;
+    struct graph *g = &k->mod.g;
     struct top *t;
 
-    memset(k, 0, sizeof(*k));
-    if (backend_cpu_open(&k->be, 1, NULL) ||
-        graph_open(&k->g, k->be, ACCEL_F32, false, NULL))
+    if (!module_rig_open(&k->mod, ACCEL_F32, 1))
         return false;
-    k->m = nn_module_new(&k->g, &top, NULL, NULL);
-    t = accel_module_state(k->m);
+    m = k->mod.model = nn_module_new(g, &top, NULL, NULL);
+    t = accel_module_state(m);
     *t = (struct top){ .act = act, .apart = apart };
-    t->weight = accel_param(k->m, "weight", 2, (int64_t[]){ HIDDEN, IN }, init);
-    t->bias = accel_param(k->m, "bias", 1, &hidden, init);
-    t->other = accel_param(k->m, "other", 1, &out, init);
-    t->a = nn_module_new(&k->g, &block, k->m, "a");
-    t->b = nn_module_new(&k->g, &block, k->m, "b");
+    t->weight = accel_param(m, "weight", 2, (int64_t[]){ HIDDEN, IN }, init);
+    t->bias = accel_param(m, "bias", 1, &hidden, init);
+    t->other = accel_param(m, "other", 1, &out, init);
+    t->a = nn_module_new(g, &block, m, "a");
+    t->b = nn_module_new(g, &block, m, "b");
     accel_param(t->a, "weight", 2, (int64_t[]){ OUT, HIDDEN }, init);
     accel_param(t->b, "weight", 2, (int64_t[]){ OUT, HIDDEN }, init)->needs_grad =
         !frozen;
-    if (nn_units_build(k->m, true, NULL, &k->units, NULL) || k->units.count != 3 ||
-        resident_open(&k->r, &k->units, ACCEL_F32, 1))
+    if (!module_rig_fill(&k->mod, true, NULL) || k->mod.units.count != 3)
         return false;
-    k->one = (struct one_buffer){ .real = resident_residency(&k->r), .open = -1 };
-    for (int u = 0; u < k->units.count; u++)
-        k->one.elems[u] = k->units.unit[u].elems;
-    k->g.residency = apart ? k->one.real
-                           : (struct residency){ .user = &k->one,
-                                                 .want = one_want,
-                                                 .done = one_done,
-                                                 .grad = one_grad };
+    k->one = (struct one_buffer){ .real = g->residency, .open = -1 };
+    for (int u = 0; u < k->mod.units.count; u++)
+        k->one.elems[u] = k->mod.units.unit[u].elems;
+    if (!apart)
+        g->residency = (struct residency){
+            .user = &k->one, .want = one_want, .done = one_done, .grad = one_grad
+        };
     return true;
-}
-
-static void rig_close(struct rig *k)
-{
-    resident_close(&k->r);
-    units_free(&k->units);
-    nn_module_free(k->m);
-    graph_close(&k->g);
-    backend_close(k->be);
 }
 
 static bool step(struct rig *k)
 {
+    struct graph *g = &k->mod.g;
     accel_tensor_t *in[2], *loss;
 
-    in[0] = graph_tensor(&k->g, ACCEL_F32, 2, (int64_t[]){ ROWS, IN });
-    in[1] = graph_tensor(&k->g, ACCEL_F32, 2, (int64_t[]){ ROWS, OUT });
+    in[0] = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ ROWS, IN });
+    in[1] = graph_tensor(g, ACCEL_F32, 2, (int64_t[]){ ROWS, OUT });
     for (int i = 0; i < 2; i++)
         for (int64_t j = 0; j < in[i]->elems; j++)
             ((float *)in[i]->data)[j] = (float)((j * 5 + i) % 7) - 3;
-    loss = accel_call(k->m, in, 2);
-    if (!loss || graph_backward(&k->g, loss, 1.0f, NULL)) {
-        tap_diag("%s: %s", k->g.error.where, k->g.error.text);
+    loss = accel_call(k->mod.model, in, 2);
+    if (!loss || graph_backward(g, loss, 1.0f, NULL)) {
+        tap_diag("%s: %s", g->error.where, g->error.text);
         return false;
     }
     hand_in(&k->one);
@@ -168,9 +153,9 @@ static double far(const struct rig *a, const struct rig *b, double *largest)
     double worst = 0;
 
     *largest = 0;
-    for (int u = 0; u < a->units.count; u++)
-        for (int64_t i = 0; i < a->units.unit[u].elems; i++) {
-            double x = (double)a->r.grad[u][i], y = (double)b->r.grad[u][i];
+    for (int u = 0; u < a->mod.units.count; u++)
+        for (int64_t i = 0; i < a->mod.units.unit[u].elems; i++) {
+            double x = (double)a->mod.r.grad[u][i], y = (double)b->mod.r.grad[u][i];
 
             *largest = fmax(*largest, fabs(y));
             worst = fabs(x - y) > worst || isnan(x) ? fabs(x - y) : worst;
@@ -197,12 +182,12 @@ int main(void)
         off = far(&shortcut, &plain, &largest);
         tap_ok(off < 1e-5 && largest > 0.01,
                "activation %d: gradients off by %.1e of %g", (int)act, off, largest);
-        for (int64_t k = 0; k < shortcut.units.unit[2].elems; k++)
-            most = fmax(most, fabs((double)shortcut.r.grad[2][k]));
+        for (int64_t k = 0; k < shortcut.mod.units.unit[2].elems; k++)
+            most = fmax(most, fabs((double)shortcut.mod.r.grad[2][k]));
         tap_ok((most == 0) == frozen, "the weight of block b is %s",
                frozen ? "frozen" : "trained");
-        rig_close(&shortcut);
-        rig_close(&plain);
+        module_rig_close(&shortcut.mod);
+        module_rig_close(&plain.mod);
     }
     return tap_done();
 }
