@@ -23,6 +23,10 @@ static const char *at(const char *name)
     return path;
 }
 
+/* Of the sample that was read last. */
+static int32_t ids[20], targets[20];
+static void *const tokens[] = { ids, targets };
+
 static void put(const char *name, const void *bytes, size_t n)
 {
     FILE *f = fopen(at(name), "wb");
@@ -66,7 +70,6 @@ static void test_text(void)
 {
     accel_dataset_t *d = NULL;
     accel_error_t err = { 0 };
-    int32_t ids[4], targets[4];
 
     put("a.txt", "0123456789abcdefghij", 20);
     tap_ok(!accel_dataset_open(&d, at("a.txt"), 4, 0, &err), "text opens (%s)",
@@ -74,49 +77,56 @@ static void test_text(void)
     tap_is_int(accel_dataset_samples(d), 4, "(20 - 1) / 4 samples");
     tap_is_int(accel_dataset_vocab(d), 256, "bytes: vocabulary 256");
     tap_is_int(data_holdout_samples(d), 0, "nothing held out");
-    tap_ok(!data_sample(d, 3, (void *[]){ ids, targets }, &err) && ids[0] == 'c' &&
-               ids[3] == 'f' && targets[0] == 'd' && targets[3] == 'g',
+    tap_ok(!data_sample(d, 3, tokens, &err) && ids[0] == 'c' && ids[3] == 'f' &&
+               targets[0] == 'd' && targets[3] == 'g',
            "last sample: targets are the inputs shifted by one");
-    tap_ok(data_sample(d, 4, (void *[]){ ids, targets }, &err) == ACCEL_EINVAL &&
-               data_sample(d, -1, (void *[]){ ids, targets }, &err) == ACCEL_EINVAL,
-           "no sample before the first or after the last");
     accel_dataset_close(d);
     tap_ok(!accel_dataset_open(&d, at("a.txt"), 4, 0.5, &err) &&
                accel_dataset_samples(d) == 2 && data_holdout_samples(d) == 2,
            "half held out");
-    tap_ok(!data_holdout_sample(d, 1, (void *[]){ ids, targets }, &err) &&
-               ids[0] == 'e' && targets[3] == 'i',
+    tap_ok(!data_holdout_sample(d, 1, tokens, &err) && ids[0] == 'e' &&
+               targets[3] == 'i',
            "held-out samples come from the end");
-    tap_ok(data_holdout_sample(d, 2, (void *[]){ ids, targets }, &err) == ACCEL_EINVAL,
-           "and no more");
     accel_dataset_close(d);
     tap_ok(!accel_dataset_open(&d, at("a.txt"), 1, 0, &err) &&
-               !data_sample(d, 18, (void *[]){ ids, targets }, &err) && ids[0] == 'i' &&
-               targets[0] == 'j',
+               !data_sample(d, 18, tokens, &err) && ids[0] == 'i' && targets[0] == 'j',
            "sequence length 1");
     accel_dataset_close(d);
     accel_dataset_close(NULL);
 }
 
+/* Files of both widths, which then change. */
 static void test_tokens(void)
 {
-    accel_dataset_t *d = NULL;
-    accel_error_t err = { 0 };
-    int32_t ids[8], targets[8];
+    static const struct {
+        const char *name;
+        uint32_t magic, version;
+        int first;
+    } c[] = { { "t.bin", 20240520, 1, 1000 }, { "w.bin", 20240801, 7, 71000 } };
 
-    put_tokens("t.bin", 20240520, 1, 100, 100, 1000);
-    tap_ok(!accel_dataset_open(&d, at("t.bin"), 8, 0.1, &err), "token file opens (%s)",
-           err.text);
-    tap_is_int(accel_dataset_samples(d), 11, "(90 - 1) / 8 samples");
-    tap_is_int(accel_dataset_vocab(d), 1100, "vocabulary is the largest token + 1");
-    tap_ok(!data_sample(d, 2, (void *[]){ ids, targets }, &err) && ids[0] == 1016 &&
-               targets[7] == 1024,
-           "tokens of sample 2");
-    put_tokens("t.bin", 20240520, 1, 100, 100, 5000);
-    tap_ok(data_sample(d, 2, (void *[]){ ids, targets }, &err) == ACCEL_ECORRUPT &&
-               strstr(err.where, "t.bin"),
-           "a token beyond the vocabulary is an error naming the file");
-    accel_dataset_close(d);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
+        accel_dataset_t *d = NULL;
+        accel_error_t err = { 0 };
+        uint64_t one = 0, two = 0;
+
+        put_tokens(c[i].name, c[i].magic, c[i].version, 100, 100, 1000);
+        tap_ok(!accel_dataset_open(&d, at(c[i].name), 8, 0.1, &err), "%s opens (%s)",
+               c[i].name, err.text);
+        tap_is_int(accel_dataset_samples(d), 11, "(90 - 1) / 8 samples");
+        tap_is_int(accel_dataset_vocab(d), c[i].first + 100,
+                   "vocabulary is the largest token + 1");
+        tap_ok(!data_sample(d, 2, tokens, &err) && ids[0] == c[i].first + 16 &&
+                   targets[7] == c[i].first + 24,
+               "tokens of sample 2");
+        tap_ok(!data_digest(d, &one, &err), "the digest");
+        put_tokens(c[i].name, c[i].magic, c[i].version, 100, 100, 1001);
+        tap_ok(!data_digest(d, &two, &err) && one != two, "is of all bytes");
+        put_tokens(c[i].name, c[i].magic, c[i].version, 100, 100, 5000);
+        tap_ok(data_sample(d, 2, tokens, &err) == ACCEL_ECORRUPT &&
+                   strstr(err.where, c[i].name),
+               "a token beyond the vocabulary is an error naming the file");
+        accel_dataset_close(d);
+    }
 }
 
 /* A file that changes after its vocabulary was found: the first token beyond it, and
@@ -137,7 +147,6 @@ static void test_vocabulary(void)
     };
     accel_dataset_t *d = NULL;
     accel_error_t err = { 0 };
-    int32_t ids[8], targets[8];
 
     put_tokens("v.bin", 20240801, 7, 100, 100, 1000);
     tap_ok(!accel_dataset_open(&d, at("v.bin"), 8, 0, &err), "opens (%s)", err.text);
@@ -149,42 +158,27 @@ static void test_vocabulary(void)
             tap_ok(false, "writing %s", path);
         if (f)
             fclose(f);
-        tap_is_int(data_sample(d, 0, (void *[]){ ids, targets }, &err), c[i].want,
+        tap_is_int(data_sample(d, 0, tokens, &err), c[i].want,
                    "%s as a token of a vocabulary of 71100", c[i].what);
     }
     close(d->file[0].fd);
     d->file[0].fd = open(path, O_WRONLY);
-    tap_ok(data_sample(d, 0, (void *[]){ ids, targets }, &err) == ACCEL_EIO &&
+    tap_ok(data_sample(d, 0, tokens, &err) == ACCEL_EIO &&
                strstr(err.text, "cannot read at byte 1024") &&
                strstr(err.where, "v.bin"),
            "a read that fails: %s", err.text);
     accel_dataset_close(d);
 }
 
-/* Tokens of 4 bytes, alone and after a file of 2. */
-static void test_wide(void)
+/* Tokens of 4 bytes after a file of 2. */
+static void test_both_widths(void)
 {
     accel_dataset_t *d = NULL;
     accel_error_t err = { 0 };
-    int32_t ids[8], targets[8];
-    uint64_t one = 0, two = 0;
 
-    put_tokens("w.bin", 20240801, 7, 100, 100, 1000);
-    tap_ok(!accel_dataset_open(&d, at("w.bin"), 8, 0.1, &err),
-           "tokens of 4 bytes open (%s)", err.text);
-    tap_is_int(accel_dataset_samples(d), 11, "(90 - 1) / 8 samples");
-    tap_is_int(accel_dataset_vocab(d), 71100, "vocabulary beyond 65536");
-    tap_ok(!data_sample(d, 2, (void *[]){ ids, targets }, &err) && ids[0] == 71016 &&
-               targets[7] == 71024,
-           "tokens of sample 2");
-    tap_ok(!data_digest(d, &one, &err), "the digest");
-    put_tokens("w.bin", 20240801, 7, 100, 100, 1001);
-    tap_ok(!data_digest(d, &two, &err) && one != two, "is of all bytes");
-    accel_dataset_close(d);
     mkdir(at("w"), 0700);
     put_tokens("w/0.bin", 20240520, 1, 5, 5, 0);
     put_tokens("w/1.bin", 20240801, 7, 4, 4, 5);
-    d = NULL;
     tap_ok(accel_dataset_open(&d, at("w"), 8, 0, &err) == ACCEL_EINVAL && !d &&
                strstr(err.text, "of two tokenizers"),
            "both widths in one stream: %s", err.text);
@@ -262,7 +256,6 @@ static void test_directory(void)
 {
     accel_dataset_t *d = NULL;
     accel_error_t err = { 0 };
-    int32_t ids[10], targets[10];
     uint64_t one = 0, two = 0;
 
     mkdir(at("d"), 0700);
@@ -275,8 +268,7 @@ static void test_directory(void)
     put("d/.hidden", "XXXXXXXX", 8);
     mkdir(at("d/sub"), 0700);
     tap_ok(!accel_dataset_open(&d, at("d"), 9, 0, &err) &&
-               accel_dataset_samples(d) == 1 &&
-               !data_sample(d, 0, (void *[]){ ids, targets }, &err),
+               accel_dataset_samples(d) == 1 && !data_sample(d, 0, tokens, &err),
            "directory: regular files that are not hidden (%s)", err.text);
     tap_ok(
         !memcmp(ids, (int32_t[]){ 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i' }, 36) &&
@@ -293,8 +285,7 @@ static void test_directory(void)
     tap_ok(!data_digest(d, &two, &err) && one == two,
            "sequence length and holdout do not");
     tap_ok(truncate(at("d/2"), 1) == 0 &&
-               data_holdout_sample(d, 0, (void *[]){ ids, targets }, &err) ==
-                   ACCEL_EIO &&
+               data_holdout_sample(d, 0, tokens, &err) == ACCEL_EIO &&
                strstr(err.where, "d/2"),
            "a file that shrank: %s", err.text);
     accel_dataset_close(d);
@@ -307,8 +298,8 @@ static void test_directory(void)
     put_tokens("b/0.bin", 20240520, 1, 5, 5, 0);
     put_tokens("b/1.bin", 20240520, 1, 4, 4, 5);
     tap_ok(!accel_dataset_open(&d, at("b"), 8, 0, &err) &&
-               !data_sample(d, 0, (void *[]){ ids, targets }, &err) && ids[4] == 4 &&
-               ids[5] == 5 && targets[7] == 8,
+               !data_sample(d, 0, tokens, &err) && ids[4] == 4 && ids[5] == 5 &&
+               targets[7] == 8,
            "token files are joined without their headers");
     accel_dataset_close(d);
 }
@@ -453,7 +444,6 @@ static void test_parts(void)
 
     put("p.txt", "abcdefghijklmnopqrst", 20);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
-        int32_t ids[20], targets[20];
         accel_dataset_t *d = NULL;
         accel_error_t err = { 0 };
         bool opened =
@@ -464,23 +454,19 @@ static void test_parts(void)
                    err.text);
             continue;
         }
-        tap_ok(
-            opened && accel_dataset_samples(d) == c[i].samples &&
-                data_holdout_samples(d) == c[i].held_out &&
-                !data_sample(d, c[i].samples - 1, (void *[]){ ids, targets }, &err) &&
-                data_sample(d, c[i].samples, (void *[]){ ids, targets }, &err) ==
-                    ACCEL_EINVAL &&
-                data_sample(d, -1, (void *[]){ ids, targets }, &err) == ACCEL_EINVAL,
-            "20 tokens, samples of %d, holdout %g: %lld and %lld", c[i].seq,
-            c[i].holdout, (long long)c[i].samples, (long long)c[i].held_out);
+        tap_ok(opened && accel_dataset_samples(d) == c[i].samples &&
+                   data_holdout_samples(d) == c[i].held_out &&
+                   !data_sample(d, c[i].samples - 1, tokens, &err) &&
+                   data_sample(d, c[i].samples, tokens, &err) == ACCEL_EINVAL &&
+                   data_sample(d, -1, tokens, &err) == ACCEL_EINVAL,
+               "20 tokens, samples of %d, holdout %g: %lld and %lld", c[i].seq,
+               c[i].holdout, (long long)c[i].samples, (long long)c[i].held_out);
         if (c[i].held_out)
-            tap_ok(!data_holdout_sample(d, c[i].held_out - 1,
-                                        (void *[]){ ids, targets }, &err) &&
+            tap_ok(!data_holdout_sample(d, c[i].held_out - 1, tokens, &err) &&
                        targets[c[i].seq - 1] <= 't' &&
-                       data_holdout_sample(d, c[i].held_out, (void *[]){ ids, targets },
-                                           &err) == ACCEL_EINVAL &&
-                       data_holdout_sample(d, -1, (void *[]){ ids, targets }, &err) ==
-                           ACCEL_EINVAL,
+                       data_holdout_sample(d, c[i].held_out, tokens, &err) ==
+                           ACCEL_EINVAL &&
+                       data_holdout_sample(d, -1, tokens, &err) == ACCEL_EINVAL,
                    "and the held-out ones end there");
         accel_dataset_close(d);
     }
@@ -678,7 +664,7 @@ int main(void)
     test_width();
     test_written();
     test_marks();
-    test_wide();
+    test_both_widths();
     test_damage();
     test_arguments();
     test_directory();

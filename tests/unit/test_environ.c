@@ -145,6 +145,11 @@ static void test_lists(void)
     list_free(&l);
 }
 
+/* Settings that several rows have. */
+#define TE  "mixed_precision=fp8 fp8_backend=TE "
+#define AO  "mixed_precision=fp8 fp8_backend=AO "
+#define TWO "fsdp_version=2 parallelism_config_dp_shard_size=2 "
+
 /* A setting, the type it needs, and what its variable then holds; NULL: not there. */
 static const struct {
     const char *type, *setting, *name, *value;
@@ -218,33 +223,23 @@ static const struct {
       "MEGATRON_LM_USE_PRECISION_AWARE_OPTIMIZER", "True" },
     { "MEGATRON_LM", "megatron_lm_overlap_cpu_optimizer_d2h_h2d=true",
       "MEGATRON_LM_OVERLAP_CPU_OPTIMIZER_D2H_H2D", "True" },
-    { "MULTI_GPU", "mixed_precision=fp8 fp8_backend=TE fp8_margin=2",
-      "ACCELERATE_FP8_MARGIN", "2" },
-    { "MULTI_GPU", "mixed_precision=fp8 fp8_backend=TE fp8_interval=3",
-      "ACCELERATE_FP8_INTERVAL", "3" },
-    { "MULTI_GPU", "mixed_precision=fp8 fp8_backend=TE fp8_format=E4M3",
-      "ACCELERATE_FP8_FORMAT", "E4M3" },
-    { "MULTI_GPU", "mixed_precision=fp8 fp8_backend=TE fp8_amax_history_len=16",
-      "ACCELERATE_FP8_AMAX_HISTORY_LEN", "16" },
-    { "MULTI_GPU", "mixed_precision=fp8 fp8_backend=TE fp8_amax_compute_algo=max",
-      "ACCELERATE_FP8_AMAX_COMPUTE_ALGO", "max" },
-    { "MULTI_GPU",
-      "mixed_precision=fp8 fp8_backend=TE fp8_use_autocast_during_eval=true",
+    { "MULTI_GPU", TE "fp8_margin=2", "ACCELERATE_FP8_MARGIN", "2" },
+    { "MULTI_GPU", TE "fp8_interval=3", "ACCELERATE_FP8_INTERVAL", "3" },
+    { "MULTI_GPU", TE "fp8_format=E4M3", "ACCELERATE_FP8_FORMAT", "E4M3" },
+    { "MULTI_GPU", TE "fp8_amax_history_len=16", "ACCELERATE_FP8_AMAX_HISTORY_LEN",
+      "16" },
+    { "MULTI_GPU", TE "fp8_amax_compute_algo=max", "ACCELERATE_FP8_AMAX_COMPUTE_ALGO",
+      "max" },
+    { "MULTI_GPU", TE "fp8_use_autocast_during_eval=true",
       "ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL", "True" },
-    { "MULTI_GPU",
-      "mixed_precision=fp8 fp8_backend=TE "
-      "fp8_override_linear_precision=false,true,false",
+    { "MULTI_GPU", TE "fp8_override_linear_precision=false,true,false",
       "ACCELERATE_FP8_OVERRIDE_DGRAD", "True" },
-    { "MULTI_GPU",
-      "mixed_precision=fp8 fp8_backend=TE "
-      "fp8_override_linear_precision=false,true,false",
+    { "MULTI_GPU", TE "fp8_override_linear_precision=false,true,false",
       "ACCELERATE_FP8_OVERRIDE_WGRAD", "False" },
     { "MULTI_GPU", "mixed_precision=fp8 fp8_backend=MSAMP fp8_opt_level=O1",
       "ACCELERATE_FP8_OPT_LEVEL", "O1" },
-    { "MULTI_GPU", "mixed_precision=fp8 fp8_backend=AO fp8_pad_inner_dim=false",
-      "ACCELERATE_FP8_PAD_INNER_DIM", "0" },
-    { "MULTI_GPU",
-      "mixed_precision=fp8 fp8_backend=AO fp8_enable_fsdp_float8_all_gather=false",
+    { "MULTI_GPU", AO "fp8_pad_inner_dim=false", "ACCELERATE_FP8_PAD_INNER_DIM", "0" },
+    { "MULTI_GPU", AO "fp8_enable_fsdp_float8_all_gather=false",
       "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", "0" },
     { "DEEPSPEED", "gradient_accumulation_steps=4",
       "ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4" },
@@ -271,18 +266,13 @@ static const struct {
       "INDUCTOR" },
     { "MULTI_GPU", "dynamo_use_dynamic=true", "ACCELERATE_DYNAMO_USE_DYNAMIC", "True" },
     { "FSDP",
-      "fsdp_version=2 parallelism_config_cp_size=2 parallelism_config_dp_shard_size=2 "
-      "parallelism_config_cp_comm_strategy=alltoall",
+      TWO "parallelism_config_cp_size=2 parallelism_config_cp_comm_strategy=alltoall",
       "PARALLELISM_CONFIG_CP_COMM_STRATEGY", "alltoall" },
-    { "FSDP",
-      "fsdp_version=2 parallelism_config_tp_size=2 parallelism_config_dp_shard_size=2",
-      "PARALLELISM_CONFIG_TP_SIZE", "2" },
-    { "FSDP",
-      "fsdp_version=2 parallelism_config_tp_size=2 parallelism_config_dp_shard_size=2",
-      "PARALLELISM_CONFIG_CP_COMM_STRATEGY", NULL },
-    { "FSDP",
-      "fsdp_version=2 parallelism_config_sp_size=2 parallelism_config_dp_shard_size=2",
-      "PARALLELISM_CONFIG_SP_SEQ_LENGTH", "None" },
+    { "FSDP", TWO "parallelism_config_tp_size=2", "PARALLELISM_CONFIG_TP_SIZE", "2" },
+    { "FSDP", TWO "parallelism_config_tp_size=2", "PARALLELISM_CONFIG_CP_COMM_STRATEGY",
+      NULL },
+    { "FSDP", TWO "parallelism_config_sp_size=2", "PARALLELISM_CONFIG_SP_SEQ_LENGTH",
+      "None" },
     { "FSDP", "fsdp_offload_params=true", "FSDP_OFFLOAD_PARAMS", "true" },
     { "FSDP", "fsdp_min_num_params=2000", "FSDP_MIN_NUM_PARAMS", "2000" },
     { "FSDP", "fsdp_forward_prefetch=true", "FSDP_FORWARD_PREFETCH", "true" },

@@ -17,6 +17,7 @@
 
 #include "preemption/preemption.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 #include "handle/run.h"
 
 static char dir[] = "/tmp/accel-lease.XXXXXX", path[64], said[4096];
@@ -91,14 +92,6 @@ static accel_status_t keep(accel_t *run)
     return st;
 }
 
-static void put(const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
-        tap_diag("%s: %s", path, strerror(errno));
-}
-
 static bool says(const char *text)
 {
     char line[512] = "";
@@ -120,6 +113,8 @@ static bool is_locked(void)
     return locked;
 }
 
+#define SINCE " on n2, process 5, since 2026-01-01 12:00:00"
+
 /* The holder of job 7, restart 1; what the file is made to say; what becomes of him. */
 static const struct {
     const char *what, *text;
@@ -130,26 +125,16 @@ static const struct {
     { "noise", "\x01\xff{}\n", true },
     { "half of a later life", "job 7 (restart 2) on n2, process 5, since 2026-01",
       true },
-    { "more than a later life",
-      "job 7 (restart 2) on n2, process 5, since 2026-01-01 12:00:00 or so", true },
-    { "an earlier life",
-      "job 7 (restart 0) on n2, process 5, since 2026-01-01 12:00:00", true },
-    { "a later life", "job 7 (restart 2) on n2, process 5, since 2026-01-01 12:00:00\n",
-      false },
-    { "a later life without a newline",
-      "job 7 (restart 2) on n2, process 5, since 2026-01-01 12:00:00", false },
-    { "a later life of a bare srun",
-      "job 9 (restart 2 of job 7) on n2, process 5, since 2026-01-01 12:00:00", false },
-    { "an earlier life of a bare srun",
-      "job 6 (restart 0 of job 7) on n2, process 5, since 2026-01-01 12:00:00", true },
-    { "the same life elsewhere",
-      "job 7 (restart 1) on n2, process 5, since 2026-01-01 12:00:00", false },
-    { "another job", "job 8 (restart 0) on n2, process 5, since 2026-01-01 12:00:00",
-      false },
-    { "a later life of another job",
-      "job 9 (restart 2 of job 8) on n2, process 5, since 2026-01-01 12:00:00", false },
-    { "a process without a job",
-      "a process without a job on n2, process 5, since 2026-01-01 12:00:00", false },
+    { "more than a later life", "job 7 (restart 2)" SINCE " or so", true },
+    { "an earlier life", "job 7 (restart 0)" SINCE, true },
+    { "a later life", "job 7 (restart 2)" SINCE "\n", false },
+    { "a later life without a newline", "job 7 (restart 2)" SINCE, false },
+    { "a later life of a bare srun", "job 9 (restart 2 of job 7)" SINCE, false },
+    { "an earlier life of a bare srun", "job 6 (restart 0 of job 7)" SINCE, true },
+    { "the same life elsewhere", "job 7 (restart 1)" SINCE, false },
+    { "another job", "job 8 (restart 0)" SINCE, false },
+    { "a later life of another job", "job 9 (restart 2 of job 8)" SINCE, false },
+    { "a process without a job", "a process without a job" SINCE, false },
 };
 
 static void test_texts(void)
@@ -160,7 +145,7 @@ static void test_texts(void)
         unlink(path);
         be(&run, 7, 7, 1);
         tap_is_int(take(&run), ACCEL_OK, "taken");
-        put(texts[i].text);
+        run_folder_write(path, texts[i].text);
         if (texts[i].goes_on) {
             tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) &&
                        strstr(said, "rewritten"),
@@ -209,7 +194,7 @@ static void test_two_lives(void)
     tap_is_int(keep(&new), ACCEL_OK, "the second one may");
 
     /* The first one has the lock still, and the file is emptied under both. */
-    put("");
+    run_folder_write(path, "");
     tap_is_int(keep(&old), ACCEL_OK, "nothing tells the first one");
     tap_ok(says(old.life.lease), "it writes itself down");
     tap_is_int(keep(&new), ACCEL_OK, "which does not stop the second one");
@@ -242,7 +227,7 @@ static void test_replaced(void)
     tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) && is_locked(),
            "a file that was removed is there again, and locked");
     unlink(path);
-    put("");
+    run_folder_write(path, "");
     tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) && is_locked(),
            "so is one that was replaced");
     unlink(path);
@@ -252,7 +237,7 @@ static void test_replaced(void)
     tap_is_int(keep(&other), ACCEL_OK, "the second one may");
     lease_drop(&other);
     unlink(path);
-    put("");
+    run_folder_write(path, "");
     fd = open(path, O_RDONLY);
     flock(fd, LOCK_EX);
     tap_ok(keep(&run) == ACCEL_EUNAVAIL && strstr(said, "the lock does not say which"),

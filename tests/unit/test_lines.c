@@ -17,6 +17,7 @@
 
 #include "observe/observe.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 
 static char dir[] = "/tmp/accel-lines.XXXXXX", path[64], said[4096];
 static bool no_cut, no_sync;
@@ -148,6 +149,14 @@ static struct found look(void)
     return f;
 }
 
+/* So many whole lines in their order, and a part of another one or none. */
+static bool holds(int whole, bool torn)
+{
+    const struct found f = look();
+
+    return f.whole == whole && f.torn == torn && f.ordered;
+}
+
 /* The write that does not fit stops after 0, 1, 2 ... of its bytes. */
 static void test_every_length(void)
 {
@@ -157,26 +166,22 @@ static void test_every_length(void)
 
     for (int room = 0; room <= bytes; room++) {
         struct lines l;
-        struct found f;
         bool fits = room == bytes;
 
         start(&l);
         set_room((rlim_t)room);
         for (int i = 1; i <= 5; i++)
             add(&l, i, "");
-        f = look();
-        bad += f.torn || !f.ordered || f.whole != room / 8 ||
+        bad += !holds(room / 8, false) ||
                count(said, "cannot write the log (File too large)") != !fits;
         set_room(RLIM_INFINITY);
         add(&l, 6, "");
-        f = look();
-        bad += f.torn || !f.ordered || f.whole != 6 ||
-               count(said, "has all waiting records") != !fits;
+        bad += !holds(6, false) || count(said, "has all waiting records") != !fits;
         lines_close(&l);
         bad += count(said, "\n") != (fits ? 0 : 2);
         if (bad) {
-            tap_diag("room for %d bytes: %d lines, torn %d; said:\n%s", room, f.whole,
-                     f.torn, said);
+            tap_diag("room for %d bytes: %d lines, torn %d; said:\n%s", room,
+                     look().whole, look().torn, said);
             break;
         }
     }
@@ -189,7 +194,6 @@ static void test_every_length(void)
 static void test_full_again(void)
 {
     struct lines l;
-    struct found f;
 
     start(&l);
     parts = 0;
@@ -203,20 +207,17 @@ static void test_full_again(void)
     add(&l, 4, "");
     add(&l, 5, "");
     tap_is_int(parts, 1, "from then on it is asked for room before each line");
-    f = look();
-    tap_ok(f.whole == 3 && !f.torn && count(said, "cannot write the log") == 2,
+    tap_ok(holds(3, false) && count(said, "cannot write the log") == 2,
            "and the lines wait");
     disk = -1;
     add(&l, 6, "");
-    f = look();
-    tap_ok(f.whole == 6 && f.ordered, "until they can be written");
+    tap_ok(holds(6, false), "until they can be written");
     lines_close(&l);
 }
 
 static void test_no_cut(void)
 {
     struct lines l;
-    struct found f;
 
     start(&l);
     add(&l, 1, "");
@@ -224,16 +225,12 @@ static void test_no_cut(void)
     no_cut = true;
     add(&l, 2, "");
     set_room(RLIM_INFINITY);
-    f = look();
-    tap_ok(f.whole == 1 && f.torn && f.ordered,
-           "a part that cannot be cut off is the end of the file");
+    tap_ok(holds(1, true), "a part that cannot be cut off is the end of the file");
     add(&l, 3, "");
-    f = look();
-    tap_ok(f.whole == 1 && f.torn && f.ordered, "nothing is written behind it");
+    tap_ok(holds(1, true), "nothing is written behind it");
     no_cut = false;
     add(&l, 4, "");
-    f = look();
-    tap_ok(f.whole == 4 && !f.torn && f.ordered, "once it is cut off, all lines come");
+    tap_ok(holds(4, false), "once it is cut off, all lines come");
     lines_close(&l);
 
     start(&l);
@@ -245,8 +242,7 @@ static void test_no_cut(void)
     set_room(RLIM_INFINITY);
     tap_ok(truncate(path, 0) == 0, "emptied");
     add(&l, 3, "");
-    f = look();
-    tap_ok(f.whole == 2 && !f.torn && f.ordered,
+    tap_ok(holds(2, false),
            "somebody emptied the file meanwhile: it begins with a whole line");
     lines_close(&l);
 }
@@ -301,13 +297,13 @@ static void test_end(void)
     set_room(RLIM_INFINITY);
     tap_ok(count(said, ": 2 records of the log are lost: File too large") == 1,
            "what is lost at the end is said");
-    tap_ok(look().whole == 1 && !look().torn, "the file is whole");
+    tap_ok(holds(1, false), "the file is whole");
     start(&l);
     set_room(0);
     add(&l, 1, "");
     set_room(RLIM_INFINITY);
     lines_close(&l);
-    tap_ok(look().whole == 1 && count(said, "lost") == 0,
+    tap_ok(holds(1, false) && count(said, "lost") == 0,
            "at the end it is tried once more");
 }
 
@@ -321,7 +317,7 @@ static void test_removed(void)
     add(&l, 1, "");
     unlink(path);
     add(&l, 2, "");
-    tap_ok(look().whole == 1 && look().last == 2 && !said[0],
+    tap_ok(holds(1, false) && look().last == 2 && !said[0],
            "a file that was removed is made again");
     unlink(path);
     if (rename(dir, away) != 0)
@@ -333,8 +329,7 @@ static void test_removed(void)
     if (rename(away, dir) != 0)
         tap_diag("rename: %s", strerror(errno));
     add(&l, 5, "");
-    tap_ok(look().whole == 3 && look().ordered &&
-               count(said, "all waiting records") == 1,
+    tap_ok(holds(3, false) && count(said, "all waiting records") == 1,
            "once it is back, so are the lines");
     lines_close(&l);
 }
@@ -361,12 +356,12 @@ static void test_replaced(void)
     add(&l, 3, "");
     add(&second.file, 3, "");
     add(&l, 4, "");
-    tap_ok(look().whole == 1 && look().last == 3 && look().ordered && !said[0],
+    tap_ok(holds(1, false) && look().last == 3 && !said[0],
            "lines of the first do not get into its log");
     lines_close(&second.file);
     ours = true;
     add(&l, 4, "");
-    tap_ok(look().whole == 2 && look().last == 4, "unless the log is its own again");
+    tap_ok(holds(2, false) && look().last == 4, "unless the log is its own again");
     lines_close(&l);
 }
 
@@ -390,29 +385,34 @@ static void test_sync(void)
     lines_close(&l);
 }
 
+static void is_log(const char *text, const char *what)
+{
+    char got[256] = "";
+    FILE *f = fopen(path, "r");
+
+    got[f ? fread(got, 1, sizeof(got) - 1, f) : 0] = '\0';
+    if (f)
+        fclose(f);
+    tap_is_str(got, text, "%s", what);
+}
+
 /* A resumed run shortens its log where there is no room for another one. */
 static void test_resume_full(void)
 {
     struct observe o = { .total_steps = 9, .every = 9, .writer.log = &log_to_test };
     accel_error_t err = { 0 };
     accel_status_t st;
-    FILE *f = fopen(path, "w");
 
-    for (int i = 1; f && i <= 5; i++)
-        fprintf(f, "{\"step\":%d}\n", i);
-    fprintf(f, "{\"step\":2"); /* torn */
-    fclose(f);
+    /* the last line is torn */
+    run_folder_write(path, "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4}\n"
+                           "{\"step\":5}\n{\"step\":2");
     set_room(0);
     st = observe_open(&o, path, 3, &err);
     lines_close(&o.file);
     set_room(RLIM_INFINITY);
     tap_is_int(st, ACCEL_OK, "a log on a full disk is opened %s", err.text);
-    f = fopen(path, "r");
-    char text[256] = "";
-    text[f ? fread(text, 1, sizeof(text) - 1, f) : 0] = '\0';
-    fclose(f);
-    tap_is_str(text, "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n",
-               "is cut behind the step that was resumed");
+    is_log("{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n",
+           "is cut behind the step that was resumed");
 }
 
 /* What is to go stands between what is to stay. */
@@ -420,13 +420,11 @@ static void test_resume_scattered(void)
 {
     struct observe o = { .total_steps = 9, .every = 9, .writer.log = &log_to_test };
     accel_error_t err = { 0 };
-    char text[256] = "";
-    FILE *f = fopen(path, "w");
     accel_status_t st;
     struct stat sb;
 
-    fprintf(f, "{\"step\":1}\nnoise\n{\"step\":5}\n{\"step\":2}\n{\"step\":6}\n");
-    fclose(f);
+    run_folder_write(path,
+                     "{\"step\":1}\nnoise\n{\"step\":5}\n{\"step\":2}\n{\"step\":6}\n");
     set_room(0);
     st = observe_open(&o, path, 3, &err);
     set_room(RLIM_INFINITY);
@@ -435,10 +433,7 @@ static void test_resume_scattered(void)
     tap_is_int(sb.st_size, 50, "and stays as it is");
     tap_is_int(observe_open(&o, path, 3, &err), ACCEL_OK, "a log out of order");
     lines_close(&o.file);
-    f = fopen(path, "r");
-    text[f ? fread(text, 1, sizeof(text) - 1, f) : 0] = '\0';
-    fclose(f);
-    tap_is_str(text, "{\"step\":1}\n{\"step\":2}\n", "keeps every step up to it");
+    is_log("{\"step\":1}\n{\"step\":2}\n", "keeps every step up to it");
 }
 
 int main(void)

@@ -16,6 +16,7 @@
 #include "optim/schedule.h"
 #include "tests/tap.h"
 #include "tests/world/number_run.h"
+#include "tests/world/run_folder.h"
 #include "handle/run.h"
 
 static char root[64] = "/tmp/accel-locale-XXXXXX";
@@ -171,13 +172,9 @@ static void test_runs(const struct left *whole)
 int main(void)
 {
     static struct left whole, before;
-    char command[96];
 
-    unsetenv(ENV_RESOLVED);
     unsetenv(ENV_CONFIG);
-    unsetenv("ACCEL_RESUME");
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
     if (enter_comma_locale()) {
         test_texts();
         setlocale(LC_ALL, "C");
@@ -188,7 +185,6 @@ int main(void)
     } else {
         tap_skip(1, "no locale with a decimal comma, and localedef makes none");
     }
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }
