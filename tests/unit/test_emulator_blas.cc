@@ -31,11 +31,14 @@ static float *to_device(const float *from, size_t count)
     return p;
 }
 
+template <typename T> static void set(cublasLtMatmulDescAttributes_t what, T value)
+{
+    cublasLtMatmulDescSetAttribute(desc, what, &value, sizeof(value));
+}
+
 /* a is stored [DEPTH][ROWS], so in columns; transposed: its columns are the other way. */
 static void prepare(int32_t trans, uint32_t epilogue)
 {
-    int64_t aux_ld = AUX_LD;
-
     begin();
     for (int i = 0; i < ROWS * DEPTH; i++)
         x[i] = value(i);
@@ -52,28 +55,28 @@ static void prepare(int32_t trans, uint32_t epilogue)
     cudaMalloc(&dd, ROWS * COLS * sizeof(float));
     cublasLtCreate(&handle);
     cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans,
-                                   sizeof(trans));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                   sizeof(epilogue));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &dbias,
-                                   sizeof(dbias));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-                                   &daux, sizeof(daux));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux_ld,
-                                   sizeof(aux_ld));
+    set(CUBLASLT_MATMUL_DESC_TRANSA, trans);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, dbias);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, daux);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)AUX_LD);
     cublasLtMatrixLayoutCreate(&la, CUDA_R_32F, trans ? DEPTH : ROWS,
                                trans ? ROWS : DEPTH, trans ? DEPTH : ROWS);
     cublasLtMatrixLayoutCreate(&lb, CUDA_R_32F, DEPTH, COLS, DEPTH);
     cublasLtMatrixLayoutCreate(&ld, CUDA_R_32F, ROWS, COLS, ROWS);
 }
 
-static void finish(void)
+static void drop_product(void)
 {
     cublasLtMatrixLayoutDestroy(la);
     cublasLtMatrixLayoutDestroy(lb);
     cublasLtMatrixLayoutDestroy(ld);
     cublasLtMatmulDescDestroy(desc);
+}
+
+static void finish(void)
+{
+    drop_product();
     cublasLtDestroy(handle);
 }
 
@@ -181,8 +184,7 @@ static void test_algorithms(void)
                "a matrix that leaves its memory");
     tap_is_int(multiply(&results[0].algo, a + 1), CUBLAS_STATUS_NOT_SUPPORTED,
                "less aligned than was said");
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                   sizeof(epilogue));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     tap_is_int(multiply(&results[0].algo, da), CUBLAS_STATUS_NOT_SUPPORTED,
                "another product");
     tap_is_int(cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
@@ -207,10 +209,8 @@ static int algorithms(void)
 
 static void set_aux(float *at, int64_t pitch)
 {
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &at,
-                                   sizeof(at));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &pitch,
-                                   sizeof(pitch));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, pitch);
 }
 
 /* What an epilogue of the backward asks of its matrix and its vector. */
@@ -238,12 +238,10 @@ static void test_backward(void)
     prepare(0, CUBLASLT_EPILOGUE_BGRADB);
     tap_is_int(algorithms(), 1, "sums of b have an algorithm");
     end = dbias + ROWS - COLS + 1;
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &end,
-                                   sizeof(end));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, end);
     tap_is_int(multiply(NULL, da), CUBLAS_STATUS_INVALID_VALUE,
                "they need room for d's columns");
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &narrow,
-                                   sizeof(narrow));
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, narrow);
     tap_is_int(algorithms(), 0, "and are of d's type");
     finish();
 }
@@ -257,27 +255,18 @@ static int fp8_algorithms(int cols, int32_t a_mode, int32_t b_mode, uint32_t epi
     int found;
 
     cublasLtMatmulDescCreate(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_TRANSA, &trans,
-                                   sizeof(trans));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                   sizeof(epilogue));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &pitch,
-                                   sizeof(pitch));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &narrow,
-                                   sizeof(narrow));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &a_mode,
-                                   sizeof(a_mode));
-    cublasLtMatmulDescSetAttribute(desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &b_mode,
-                                   sizeof(b_mode));
+    set(CUBLASLT_MATMUL_DESC_TRANSA, trans);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, pitch);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, narrow);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, a_mode);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, b_mode);
     cublasLtMatrixLayoutCreate(&la, CUDA_R_8F_E4M3, 64, 32, 64);
     cublasLtMatrixLayoutCreate(&lb, CUDA_R_8F_E4M3, 64, (uint64_t)cols, 64);
     cublasLtMatrixLayoutCreate(&ld, wide ? CUDA_R_32F : CUDA_R_16BF, 32, (uint64_t)cols,
                                32);
     found = algorithms();
-    cublasLtMatrixLayoutDestroy(la);
-    cublasLtMatrixLayoutDestroy(lb);
-    cublasLtMatrixLayoutDestroy(ld);
-    cublasLtMatmulDescDestroy(desc);
+    drop_product();
     return found;
 }
 

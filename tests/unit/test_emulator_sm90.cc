@@ -179,7 +179,9 @@ static float second(int row, int col)
     return 100 + row < ROWS ? tensor[(2 * ROWS + 100 + row) * COLS + col] : 0.0f;
 }
 
-static int wrong_scores(const struct result *r)
+/* Products of the boxes; the right half of the columns was made again, 64 at a time. */
+static int wrong_products(const float got[64][128], const float half[64][64],
+                          bool transposed)
 {
     int wrong = 0;
 
@@ -187,26 +189,10 @@ static int wrong_scores(const struct result *r)
         for (int n = 0; n < 128; n++) {
             float want = 0;
 
-            for (int k = 0; k < COLS; k++)
-                want += first(m, k) * second(n, k);
-            wrong += r->scores[m][n] != want;
-            wrong += n >= 64 && r->half[m][n - 64] != want;
-        }
-    return wrong;
-}
-
-static int wrong_sums(const struct result *r)
-{
-    int wrong = 0;
-
-    for (int m = 0; m < 64; m++)
-        for (int n = 0; n < 128; n++) {
-            float want = 0;
-
-            for (int k = 0; k < BOX; k++)
-                want += first(m, k) * second(k, n);
-            wrong += r->sums[m][n] != want;
-            wrong += n >= 64 && r->narrow[m][n - 64] != want;
+            for (int k = 0; k < 128; k++)
+                want += first(m, k) * (transposed ? second(n, k) : second(k, n));
+            wrong += got[m][n] != want;
+            wrong += n >= 64 && half[m][n - 64] != want;
         }
     return wrong;
 }
@@ -237,7 +223,8 @@ template <typename T> static int right(int kind, cudaError_t *st)
             data + (1 * HEADS + 1) * ROWS * COLS, kind);
         cudaMemcpyAsync(&r, out, sizeof(r), cudaMemcpyDeviceToHost, one);
         *st = cudaStreamSynchronize(one);
-        good += *st == cudaSuccess && !wrong_scores(&r) && !wrong_sums(&r);
+        good += *st == cudaSuccess && !wrong_products(r.scores, r.half, true) &&
+                !wrong_products(r.sums, r.narrow, false);
     }
     return good;
 }
