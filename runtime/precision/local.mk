@@ -14,4 +14,6 @@ libaccel_core_la_SOURCES += \
 	runtime/precision/scaler.c \
 	runtime/precision/scaler.h
 unit_tests += tests/unit/test_fp8 tests/unit/test_fp8_blocks tests/unit/test_scaler
+tests_unit_test_fp8_SOURCES = tests/unit/test_fp8.c tests/unit/fp8_rule.h
+tests_unit_test_fp8_blocks_SOURCES = tests/unit/test_fp8_blocks.c tests/unit/fp8_rule.h
 shell_tests += tests/t/4223-scaler-torch.t

@@ -9,87 +9,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm/panels.h"
 #include "numbers/bf16.h"
-#include "numbers/f16.h"
-#include "numbers/minifloat.h"
+#include "numbers/floats.h"
 #include "precision/fp8.h"
 #include "tests/tap.h"
+#include "tests/unit/fp8_rule.h"
 
 /* ---- encodings ------------------------------------------------------------------- */
 
-struct format {
-    accel_dtype_t type;
-    int mantissa, least; /* exponent of the least normal number */
-    double largest;
-    f8_t (*narrow)(float f);
-    float (*widen)(f8_t h);
-};
-
-static f8_t narrow_e4m3(float f)
+static int wrong_at(const struct fp8_format *f, float x)
 {
-    return (f8_t)f32_to_full_e4m3(f);
-}
+    const double got = (double)fp8_number(f, fp8_code(f, x));
 
-static f8_t narrow_e5m2(float f)
-{
-    return (f8_t)f32_to_full_e5m2(f);
-}
-
-static float widen_e4m3(f8_t h)
-{
-    return e4m3_to_f32(h);
-}
-
-static float widen_e5m2(f8_t h)
-{
-    return e5m2_to_f32(h);
-}
-
-static const struct format formats[] = {
-    { ACCEL_F8E4M3, 3, -6, 448, narrow_e4m3, widen_e4m3 },
-    { ACCEL_F8E5M2, 2, -14, 57344, narrow_e5m2, widen_e5m2 },
-};
-
-/* The nearest number of the format, the even one of two; NaN stays. */
-static double reference(const struct format *f, double x)
-{
-    double size = fmin(fabs(x), f->largest), step;
-    int exponent;
-
-    if (isnan(x))
-        return x;
-    frexp(size, &exponent);
-    exponent = size == 0 || exponent - 1 < f->least ? f->least : exponent - 1;
-    step = ldexp(1, exponent - f->mantissa);
-    return copysign(nearbyint(size / step) * step, x);
-}
-
-static bool same_number(double a, double b)
-{
-    return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b));
-}
-
-static int wrong_at(const struct format *f, float x)
-{
-    return !same_number((double)f->widen(f->narrow(x)), reference(f, (double)x));
+    return !fp8_same(got, fp8_nearest(f, (double)x));
 }
 
 /* Every finite code, and the places halfway to the next with their neighbours. */
-static void test_codes(const struct format *f)
+static void test_codes(const struct fp8_format *f)
 {
     const float last = (float)f->largest;
     int wrong = 0, codes = 0;
 
     for (int code = 0; code < 256; code++) {
-        const float x = f->widen((f8_t)code), y = f->widen((f8_t)(code + 1));
+        const float x = fp8_number(f, (f8_t)code), y = fp8_number(f, (f8_t)(code + 1));
         const float half = (float)(((double)x + (double)y) / 2);
 
         if (!isfinite(x))
             continue;
         codes++;
-        wrong += f->narrow(x) != code;
+        wrong += fp8_code(f, x) != code;
         if (!isfinite(y) || code == 127)
             continue;
         wrong += wrong_at(f, half) + wrong_at(f, nextafterf(half, INFINITY)) +
@@ -97,15 +45,16 @@ static void test_codes(const struct format *f)
     }
     tap_is_int(wrong, 0, "%s: %d codes and what is halfway between them",
                accel_dtype_name(f->type), codes);
-    tap_ok(f->widen(f->narrow(INFINITY)) == last &&
-               f->widen(f->narrow(-INFINITY)) == -last &&
-               f->widen(f->narrow(nextafterf(last, INFINITY))) == last &&
-               f->widen(f->narrow(FLT_MAX)) == last && isnan(f->widen(f->narrow(NAN))),
+    tap_ok(fp8_number(f, fp8_code(f, INFINITY)) == last &&
+               fp8_number(f, fp8_code(f, -INFINITY)) == -last &&
+               fp8_number(f, fp8_code(f, nextafterf(last, INFINITY))) == last &&
+               fp8_number(f, fp8_code(f, FLT_MAX)) == last &&
+               isnan(fp8_number(f, fp8_code(f, NAN))),
            "beyond the largest number it saturates, NaN stays");
 }
 
 /* Bits of float32 drawn by a linear congruence, and all of bfloat16's. */
-static void test_millions(const struct format *f)
+static void test_millions(const struct fp8_format *f)
 {
     uint32_t bits = 12345;
     int wrong = 0;
@@ -287,7 +236,7 @@ static float element(int64_t i)
     return (float)((i * 7919 + i / 13 * 31) % 257 - 128) / 64.0f;
 }
 
-static void test_quantize(struct backend *const be[3], const struct format *f,
+static void test_quantize(struct backend *const be[3], const struct fp8_format *f,
                           accel_dtype_t type)
 {
     float *x = malloc(ELEMS * sizeof(*x)), amax[2] = { 0 }, scale = 1.375f;
@@ -299,23 +248,15 @@ static void test_quantize(struct backend *const be[3], const struct format *f,
         x[i] = element(i) * (i % 3 ? 0.01f : 100.0f);
     x[7] = NAN;
     x[ELEMS - 1] = -300.0f;
-    memcpy(src, x, ELEMS * sizeof(*x));
-    if (type == ACCEL_BF16)
-        bf16_narrow(src, x, ELEMS);
-    if (type == ACCEL_F16)
-        f16_narrow(src, x, ELEMS);
+    floats_narrow(src, type, x, ELEMS);
+    floats_widen(x, src, type, ELEMS);
     for (int k = 0; k < 3; k++) {
         amax[0] = amax[1] = 0;
         be[k]->quantize(be[k], y, f->type, src, type, ELEMS, &scale, &amax[0]);
         be[k]->quantize(be[k], NULL, f->type, src, type, ELEMS, &scale, &amax[1]);
         wrong += amax[0] != 300 || amax[1] != 300;
-        for (int i = 0; i < ELEMS; i++) {
-            const float v = type == ACCEL_BF16  ? bf16_to_f32(((bf16_t *)src)[i])
-                            : type == ACCEL_F16 ? f16_to_f32(((f16_t *)src)[i])
-                                                : x[i];
-
-            wrong += y[i] != f->narrow(v * scale);
-        }
+        for (int i = 0; i < ELEMS; i++)
+            wrong += y[i] != fp8_code(f, x[i] * scale);
     }
     amax[0] = 1000;
     be[0]->quantize(be[0], y, f->type, src, type, ELEMS, &scale, &amax[0]);
@@ -328,7 +269,7 @@ static void test_quantize(struct backend *const be[3], const struct format *f,
 }
 
 /* Sizes around and beyond the largest number, in whole vectors and behind them. */
-static void test_saturation(struct backend *const be[3], const struct format *f)
+static void test_saturation(struct backend *const be[3], const struct fp8_format *f)
 {
     static const float sizes[] = { 447, 448,   449,   463,   465,  57343,    57345,
                                    1e6, 61440, 3e38f, 1e-7f, 0.0f, INFINITY, NAN };
@@ -343,7 +284,7 @@ static void test_saturation(struct backend *const be[3], const struct format *f)
         be[k]->quantize(be[k], y, f->type, x, ACCEL_F32, (int64_t)ACCEL_ARRAY_SIZE(x),
                         &scale, &amax);
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(x); i++)
-            wrong += y[i] != f->narrow(x[i]);
+            wrong += y[i] != fp8_code(f, x[i]);
     }
     tap_ok(wrong == 0 && isinf(amax), "%s: what is too large: %d wrong",
            accel_dtype_name(f->type), wrong);
@@ -365,14 +306,14 @@ static const struct product products[] = {
 };
 
 /* Element (r, c) of op(a) or op(b) from the stored codes. */
-static double stored(const f8_t *at, const struct format *f, bool transposed,
+static double stored(const f8_t *at, const struct fp8_format *f, bool transposed,
                      int64_t rows, int64_t cols, int64_t r, int64_t c)
 {
-    return (double)f->widen(transposed ? at[c * rows + r] : at[r * cols + c]);
+    return (double)fp8_number(f, transposed ? at[c * rows + r] : at[r * cols + c]);
 }
 
 /* The decoded operands are multiplied exactly, so only the order of the sum differs. */
-static double product_excess(const struct product *s, const struct format *fb,
+static double product_excess(const struct product *s, const struct fp8_format *fb,
                              const f8_t *a, const f8_t *b, float by, const void *c)
 {
     double worst = 0;
@@ -382,8 +323,9 @@ static double product_excess(const struct product *s, const struct format *fb,
             double sum = 0, size = 0, got, want;
 
             for (int64_t k = 0; k < s->k; k++) {
-                const double p = stored(a, &formats[0], s->trans_a, s->m, s->k, r, k) *
-                                 stored(b, fb, s->trans_b, s->k, s->n, k, j);
+                const double p =
+                    stored(a, &fp8_formats[0], s->trans_a, s->m, s->k, r, k) *
+                    stored(b, fb, s->trans_b, s->k, s->n, k, j);
 
                 sum += p;
                 size += fabs(p);
@@ -405,7 +347,7 @@ static double product_excess(const struct product *s, const struct format *fb,
 }
 
 static void test_product(struct backend *const be[3], const struct product *s,
-                         const struct format *fb)
+                         const struct fp8_format *fb)
 {
     const float inverse[2] = { 0.3125f, 0.01f };
     const size_t bytes = (size_t)(s->m * s->n) * accel_dtype_bytes(s->out);
@@ -431,9 +373,9 @@ static void test_product(struct backend *const be[3], const struct product *s,
     double excess;
 
     for (int64_t i = 0; i < s->m * s->k; i++)
-        a[i] = narrow_e4m3(element(i) * 40);
+        a[i] = fp8_code(&fp8_formats[0], element(i) * 40);
     for (int64_t i = 0; i < s->n * s->k; i++)
-        b[i] = fb->narrow(element(i + 5) * 3);
+        b[i] = fp8_code(fb, element(i + 5) * 3);
     for (int k = 0; k < 3; k++) {
         p.c = c[k] = malloc(bytes);
         be[k]->fill(be[k], c[k], s->out, s->m * s->n, s->add ? 1.5f : NAN);
@@ -451,39 +393,29 @@ static void test_product(struct backend *const be[3], const struct product *s,
     free(b);
 }
 
-/* The best instruction set, the plain one, and one between with three threads. */
 static void test_kernels(void)
 {
     struct backend *be[3];
-    struct cpu_state *plain, *middle;
 
-    for (int i = 0; i < 3; i++)
-        if (backend_cpu_open(&be[i], i == 2 ? 3 : 1, NULL))
-            exit(1);
-    plain = be[1]->state;
-    plain->kernel = panel_kernel_of(TILE_GENERIC);
-    middle = be[2]->state;
-    if (tile_isa() >= TILE_AVX2)
-        middle->kernel = panel_kernel_of(TILE_AVX2);
+    fp8_backends_open(be);
     for (int i = 0; i < 2; i++) {
-        test_saturation(be, &formats[i]);
-        test_quantize(be, &formats[i], ACCEL_F32);
-        test_quantize(be, &formats[i], ACCEL_BF16);
-        test_quantize(be, &formats[i], ACCEL_F16);
+        test_saturation(be, &fp8_formats[i]);
+        test_quantize(be, &fp8_formats[i], ACCEL_F32);
+        test_quantize(be, &fp8_formats[i], ACCEL_BF16);
+        test_quantize(be, &fp8_formats[i], ACCEL_F16);
     }
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(products); i++) {
-        test_product(be, &products[i], &formats[0]);
-        test_product(be, &products[i], &formats[1]);
+        test_product(be, &products[i], &fp8_formats[0]);
+        test_product(be, &products[i], &fp8_formats[1]);
     }
-    for (int i = 0; i < 3; i++)
-        backend_close(be[i]);
+    fp8_backends_close(be);
 }
 
 int main(void)
 {
     for (int i = 0; i < 2; i++) {
-        test_codes(&formats[i]);
-        test_millions(&formats[i]);
+        test_codes(&fp8_formats[i]);
+        test_millions(&fp8_formats[i]);
     }
     for (int i = 0; i < 8; i++)
         test_scales((struct fp8_recipe){ .history = i < 4   ? 16

@@ -10,46 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm/panels.h"
-#include "numbers/bf16.h"
-#include "numbers/f16.h"
-#include "numbers/minifloat.h"
+#include "numbers/floats.h"
 #include "numbers/fp8_blocks.h"
 #include "tests/tap.h"
-
-struct format {
-    accel_dtype_t type;
-    int mantissa, least; /* exponent of the least normal number */
-    double largest;
-};
-
-static const struct format formats[] = { { ACCEL_F8E4M3, 3, -6, 448 },
-                                         { ACCEL_F8E5M2, 2, -14, 57344 } };
-
-static double widen(accel_dtype_t type, f8_t code)
-{
-    return (double)(type == ACCEL_F8E4M3 ? e4m3_to_f32(code) : e5m2_to_f32(code));
-}
-
-/* The nearest number of the format, the even one of two; NaN stays. */
-static double nearest(const struct format *f, double x)
-{
-    double size = fmin(fabs(x), f->largest), step;
-    int exponent;
-
-    if (isnan(x))
-        return x;
-    frexp(size, &exponent);
-    exponent = size == 0 || exponent - 1 < f->least ? f->least : exponent - 1;
-    step = ldexp(1, exponent - f->mantissa);
-    return copysign(nearbyint(size / step) * step, x);
-}
+#include "tests/unit/fp8_rule.h"
 
 /* ---- scales ---------------------------------------------------------------------- */
 
 /* The exponent of the scale of a block. */
-static int reference_exponent(const struct format *f, double amax, bool e8m0)
+static int reference_exponent(const struct fp8_format *f, double amax, bool e8m0)
 {
     double ratio;
     int up;
@@ -71,7 +40,7 @@ static int reference_exponent(const struct format *f, double amax, bool e8m0)
     return isinf(ratio) ? 127 : ilogb(ratio);
 }
 
-static int scale_is_wrong(const struct format *f, float amax)
+static int scale_is_wrong(const struct fp8_format *f, float amax)
 {
     const int block = reference_exponent(f, (double)amax, false);
     const int mx = reference_exponent(f, (double)amax, true);
@@ -83,7 +52,7 @@ static int scale_is_wrong(const struct format *f, float amax)
 
 /* Every power of two with its neighbours, the format's largest number times powers of
  * two with theirs, where codes change, and numbers from all over. */
-static void test_scales(const struct format *f)
+static void test_scales(const struct fp8_format *f)
 {
     uint32_t bits = 4711;
     int wrong = scale_is_wrong(f, 0) + scale_is_wrong(f, INFINITY) +
@@ -118,6 +87,11 @@ struct matrix {
     float *x; /* as float32 */
     f8_t *codes;
 };
+
+static const struct fp8_format *format_of(const struct matrix *m)
+{
+    return &fp8_formats[m->to == ACCEL_F8E5M2];
+}
 
 static int64_t blocks_of(const struct matrix *m)
 {
@@ -156,15 +130,8 @@ static void matrix_fill(struct matrix *m, bool odd)
             if (odd && bits % 997 < 6)
                 *x = strange[bits % 997];
         }
-    memcpy(m->src, m->x, (size_t)(m->rows * m->cols) * sizeof(*m->x));
-    if (m->type == ACCEL_BF16)
-        bf16_narrow(m->src, m->x, m->rows * m->cols);
-    if (m->type == ACCEL_F16)
-        f16_narrow(m->src, m->x, m->rows * m->cols);
-    for (int64_t i = 0; i < m->rows * m->cols; i++)
-        m->x[i] = m->type == ACCEL_BF16  ? bf16_to_f32(((bf16_t *)m->src)[i])
-                  : m->type == ACCEL_F16 ? f16_to_f32(((f16_t *)m->src)[i])
-                                         : m->x[i];
+    floats_narrow(m->src, m->type, m->x, (size_t)(m->rows * m->cols));
+    floats_widen(m->x, m->src, m->type, (size_t)(m->rows * m->cols));
 }
 
 static struct matrix matrix_new(int64_t rows, int64_t cols, accel_dtype_t type,
@@ -195,7 +162,7 @@ static void matrix_free(struct matrix *m)
 
 static int matrix_wrong(const struct matrix *m)
 {
-    const struct format *f = &formats[m->to == ACCEL_F8E5M2];
+    const struct fp8_format *f = format_of(m);
     double *amax = calloc((size_t)blocks_of(m), sizeof(*amax));
     int wrong = 0;
 
@@ -210,12 +177,11 @@ static int matrix_wrong(const struct matrix *m)
         for (int64_t c = 0; c < m->cols; c++) {
             const int e = reference_exponent(f, amax[block_at(m, r, c)], m->s.e8m0);
             const double x = (double)m->x[r * m->cols + c];
-            const double want = nearest(f, (double)(float)ldexp(x, e));
-            const double got = widen(m->to, m->codes[r * m->cols + c]);
+            const double want = fp8_nearest(f, (double)(float)ldexp(x, e));
+            const double got = (double)fp8_number(f, m->codes[r * m->cols + c]);
 
             wrong += inverse_at(m, r, c) != ldexp(1, -e);
-            wrong += !((isnan(got) && isnan(want)) ||
-                       (got == want && signbit(got) == signbit(want)));
+            wrong += !fp8_same(got, want);
         }
     free(amax);
     return wrong;
@@ -242,7 +208,7 @@ static void test_matrices(struct backend *const be[3])
     for (int i = 0; i < 5 * 3 * 2; i++) {
         const struct block_shape shape = shapes[i % 5];
         const accel_dtype_t type = types[i / 5 % 3];
-        const accel_dtype_t to = formats[i / 15].type;
+        const accel_dtype_t to = fp8_formats[i / 15].type;
         int wrong = 0, apart = 0;
 
         for (int j = 0; j < 3; j++) {
@@ -283,7 +249,8 @@ static const struct product products[] = {
 /* A decoded element times its scale. */
 static double decoded(const struct matrix *m, int64_t r, int64_t c)
 {
-    return widen(m->to, m->codes[r * m->cols + c]) * inverse_at(m, r, c);
+    return (double)fp8_number(format_of(m), m->codes[r * m->cols + c]) *
+           inverse_at(m, r, c);
 }
 
 /* How far off c [p.m, p.n] is, in parts of what the order of a sum allows. */
@@ -400,26 +367,19 @@ static void test_shapes(void)
     tap_is_int(wrong, 0, "shapes of blocks");
 }
 
-/* The best instruction set, the plain one, and one between with three threads. */
 int main(void)
 {
     struct backend *be[3];
 
-    for (int i = 0; i < 3; i++)
-        if (backend_cpu_open(&be[i], i == 2 ? 3 : 1, NULL))
-            exit(1);
-    ((struct cpu_state *)be[1]->state)->kernel = panel_kernel_of(TILE_GENERIC);
-    if (tile_isa() >= TILE_AVX2)
-        ((struct cpu_state *)be[2]->state)->kernel = panel_kernel_of(TILE_AVX2);
-    test_scales(&formats[0]);
-    test_scales(&formats[1]);
+    fp8_backends_open(be);
+    test_scales(&fp8_formats[0]);
+    test_scales(&fp8_formats[1]);
     test_shapes();
     test_matrices(be);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(products); i++) {
         test_product(be, &products[i], FP8_BLOCKS_128);
         test_product(be, &products[i], FP8_BLOCKS_32);
     }
-    for (int i = 0; i < 3; i++)
-        backend_close(be[i]);
+    fp8_backends_close(be);
     return tap_done();
 }
