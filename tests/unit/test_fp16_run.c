@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "handle/run.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 #include "tests/world/run_net.h"
 
 enum { STEPS = 9, STOP = 5, SEED = 5 };
@@ -123,13 +123,11 @@ static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error
                                       .steps = p->until > STEPS ? STEPS : 40 };
     accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = NET_SAMPLES / p->world,
                           .seed = SEED, .out_dir = p->dir };
-    char config[192];
-    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_scaler_t rule = p->rule;
 
     rule.bytes = sizeof(rule);
-    snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    if (accel_open(&k->run, &o, err) || accel_scaler(k->run, &rule, err) ||
+    if (run_net_run(&k->run, p->dir, NULL, NULL, err) ||
+        accel_scaler(k->run, &rule, err) ||
         (p->hook && accel_on_gradient(k->run, NULL, empty, NULL, err)))
         return err->code;
     k->net = run_net_new(k->run);
@@ -165,9 +163,8 @@ static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
 {
     accel_status_t st = accel_batch_begin(k->run, err);
 
-    if (!st)
-        st = p->small ? push_small(k->run, k->net, k->small, step, err)
-                      : run_net_push(k->run, k->net, step, 1, err);
+    ACCEL_TRY(st, p->small ? push_small(k->run, k->net, k->small, step, err)
+                           : run_net_push(k->run, k->net, step, 1, err));
     if (!st && step && step == p->infinite)
         st = poison(k->run, p->second ? k->run->units.count - 1 : 1, err);
     if (!st && p->clamp)
@@ -212,8 +209,7 @@ static int rank_main(struct boot *b, void *arg)
 
     for (int s = first_iteration(k.run, p); !st && s < p->until; s++) {
         st = train_step(&k, p, s, &err);
-        if (!st)
-            st = note(&k, p->out, s, &err);
+        ACCEL_TRY(st, note(&k, p->out, s, &err));
         if (!st && s + 1 == p->save)
             st = accel_save(k.run, &err);
     }
@@ -233,8 +229,6 @@ static int rank_main(struct boot *b, void *arg)
 
 static struct outcome train(struct scene p, const char *dir, int status)
 {
-    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     char more[160];
 
     snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
@@ -242,13 +236,11 @@ static struct outcome train(struct scene p, const char *dir, int status)
              p.precision ? p.precision : "fp16");
     run_net_config(p.dir, p.strategy ? p.strategy : "FULL_SHARD", p.world, 1, more);
     p.until = p.until ? p.until : STEPS;
-    p.out = shared;
+    p.out = fork_shared(sizeof(*p.out));
     tap_is_int(open_world(p.world, 1, rank_main, &p, HANG_S), status,
                "%s: %d ranks, %s", dir, p.world,
                p.strategy ? p.strategy : "FULL_SHARD");
-    copy = *shared;
-    munmap(shared, sizeof(*shared));
-    return copy;
+    return *p.out;
 }
 
 /* ---- tests ----------------------------------------------------------------------- */
@@ -512,12 +504,7 @@ static void test_refused(void)
 
 int main(void)
 {
-    char command[96];
-
-    unsetenv("ACCEL_CONFIG_RESOLVED");
-    unsetenv("ACCEL_RESUME");
-    if (!mkdtemp(root))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(root);
     for (int world = 1 + TAP_SANITIZED; world <= 4; world *= TAP_SANITIZED ? 4 : 2)
         test_vanishing(world);
     test_overflow();
@@ -528,7 +515,6 @@ int main(void)
     test_resume();
     test_waiting();
     test_refused();
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "handle/run.h"
 #include "tests/tap.h"
@@ -91,29 +90,17 @@ struct rig {
 
 static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
 {
-    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
-                                         .model_type = "llama",
-                                         .layers = 2,
-                                         .heads = 4,
-                                         .kv_heads = 2,
-                                         .width = 32,
-                                         .hidden = 64,
-                                         .context = TOKENS_SEQ,
-                                         .vocab = TOKENS_VOCAB };
     const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
     const accel_ema_t average = { sizeof(average), .decay = 0.5 };
     accel_loop_t loop = {
         sizeof(loop),         .steps = STEPS, .batch = SAMPLES / p->world,
         .accumulate = MICROS, .seed = 5,      .out_dir = p->dir
     };
-    char config[192];
-    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_optim_t *optim;
 
-    snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    if (accel_open(&k->run, &o, err))
+    if (run_net_run(&k->run, p->dir, NULL, NULL, err))
         return err->code;
-    k->model = accel_model_new(k->run, &llama, err);
+    k->model = run_tokens_llama(k->run, 64, err);
     if (!k->model || accel_model_add(k->run, "", k->model, err))
         return err->code;
     optim = accel_optim_add(k->run, "o", &k->model, 1, &adam, err);
@@ -169,14 +156,12 @@ static accel_status_t before_step(struct rig *k, const struct scene *p, int step
     accel_status_t st =
         accel_find_batch_size(k->run, SAMPLES / p->world, attempt, k, &batch, err);
 
-    if (!st)
-        st = evaluate(k, &p->out->evaluated[step], err);
-    if (!st && step == SWAPPED)
-        st = accel_ema_swap(k->run, 1, err);
-    if (!st && step == SWAPPED)
-        st = evaluate(k, &p->out->averaged, err);
-    if (!st && step == SWAPPED)
-        st = accel_ema_swap(k->run, 0, err);
+    ACCEL_TRY(st, evaluate(k, &p->out->evaluated[step], err));
+    if (step != SWAPPED)
+        return st;
+    ACCEL_TRY(st, accel_ema_swap(k->run, 1, err));
+    ACCEL_TRY(st, evaluate(k, &p->out->averaged, err));
+    ACCEL_TRY(st, accel_ema_swap(k->run, 0, err));
     return st;
 }
 
@@ -189,18 +174,10 @@ static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
     for (int i = 0; i < MICROS && !st; i++) {
         if (p->script && step == WRITTEN && i == 1)
             st = write_weight(k, err);
-        if (!st)
-            st = accel_batch_begin(k->run, err);
-        if (!st)
-            st = accel_backward(
-                k->run,
-                run_tokens_loss(k->run, k->model, SAMPLES, step * MICROS + i, err),
-                err);
-        if (!st)
-            st = accel_step(k->run, err);
+        ACCEL_TRY(st,
+                  run_tokens_step(k->run, k->model, SAMPLES, step * MICROS + i, err));
     }
-    if (!st)
-        st = accel_last_step(k->run, &info, err);
+    ACCEL_TRY(st, accel_last_step(k->run, &info, err));
     if (accel_rank(k->run) == 0)
         p->out->loss[step] = info.loss;
     return st;
@@ -255,13 +232,10 @@ static int rank_main(struct boot *b, void *arg)
 
 static struct outcome train(struct scene p)
 {
-    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct outcome *shared = fork_shared(sizeof(*shared));
     char more[512];
     int st;
 
-    if (shared == MAP_FAILED)
-        exit(1);
     snprintf(p.dir, sizeof(p.dir), "%s/%s-%d%d%d", root, p.name, p.world, p.kept,
              p.script);
     snprintf(more, sizeof(more),
@@ -272,11 +246,9 @@ static struct outcome train(struct scene p)
     run_net_config(p.dir, p.strategy ? p.strategy : "NO_SHARD", p.world, 1, more);
     p.out = shared;
     st = open_world(p.world, 1, rank_main, &p, HANG_S);
-    copy = *shared;
-    munmap(shared, sizeof(*shared));
     if (st)
-        tap_ok(false, "%s: %d %s", p.name, st, copy.said);
-    return copy;
+        tap_ok(false, "%s: %d %s", p.name, st, shared->said);
+    return *shared;
 }
 
 static bool same(const struct outcome *a, const struct outcome *b)
@@ -333,36 +305,14 @@ int main(void)
     static const char wide[] = "  override_linear_precision: [true, false, false]\n";
     static const char ao[] = "  fp8_backend: AO\n";
     static const struct scene scenes[] = {
-        { .name = "delayed", .keys = seen, .world = 1, .forms = 1 },
-        { .name = "again", .keys = none, .world = 1, .forms = 1, .recompute = true },
-        { .name = "current",
-          .strategy = "SHARD_GRAD_OP",
-          .recipe = "fp8_recipe: current",
-          .keys = none,
-          .world = 2,
-          .forms = 1 },
-        { .name = "block",
-          .recipe = "fp8_recipe: block",
-          .keys = none,
-          .world = 2,
-          .forms = 1 },
-        { .name = "mxfp8",
-          .strategy = "FULL_SHARD",
-          .recipe = "fp8_recipe: mxfp8",
-          .keys = seen,
-          .world = 1,
-          .forms = 2 },
-        { .name = "masters",
-          .recipe = "masters: bf16",
-          .keys = none,
-          .world = 1,
-          .forms = 1 },
-        { .name = "cut", .strategy = "FULL_SHARD", .keys = none, .world = 2 },
-        { .name = "coded",
-          .strategy = "SHARD_GRAD_OP",
-          .recipe = "reduce: auto",
-          .keys = ao,
-          .world = 2 },
+        { "delayed", NULL, NULL, seen, 1, .forms = 1 },
+        { "again", NULL, NULL, none, 1, .forms = 1, .recompute = true },
+        { "current", "SHARD_GRAD_OP", "fp8_recipe: current", none, 2, .forms = 1 },
+        { "block", NULL, "fp8_recipe: block", none, 2, .forms = 1 },
+        { "mxfp8", "FULL_SHARD", "fp8_recipe: mxfp8", seen, 1, .forms = 2 },
+        { "masters", NULL, "masters: bf16", none, 1, .forms = 1 },
+        { "cut", "FULL_SHARD", NULL, none, 2, .forms = 0 },
+        { "coded", "SHARD_GRAD_OP", "reduce: auto", ao, 2, .forms = 0 },
     };
     struct scene p;
 

@@ -85,13 +85,10 @@ static accel_status_t there_and_back(accel_t *run, const struct scene *p, int *w
     snprintf(file, sizeof(file), "%s/weights", p->dir);
     if (!st)
         *wrong += wrong_values(run, "written", err);
-    if (!st)
-        st = accel_save_weights(run, file, "float32", 0, err);
+    ACCEL_TRY(st, accel_save_weights(run, file, "float32", 0, err));
     memset(got, 0, sizeof(got));
-    if (!st)
-        st = accel_param_write(run, NAME, got, LONG, err);
-    if (!st)
-        st = accel_load_weights(run, file, err);
+    ACCEL_TRY(st, accel_param_write(run, NAME, got, LONG, err));
+    ACCEL_TRY(st, accel_load_weights(run, file, err));
     if (!st)
         *wrong += wrong_values(run, "loaded", err);
     return st;
@@ -103,25 +100,18 @@ static int rank_main(struct boot *b, void *arg)
     const accel_optimizer_t o = { sizeof(o), .kind = ACCEL_SGD };
     accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1, .seed = 5,
                           .out_dir = p->dir };
-    char config[192];
-    accel_options_t options = { sizeof(options), .config_file = config, .threads = 1 };
     accel_error_t err = { 0 };
     accel_module_t *net;
     accel_t *run = NULL;
-    accel_status_t st;
+    accel_status_t st = run_net_run(&run, p->dir, NULL, NULL, &err);
     int wrong = 0;
 
-    snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    st = accel_open(&run, &options, &err);
     net = st ? NULL : long_new(run);
-    if (!st)
-        st = accel_model_add(run, "", net, &err);
+    ACCEL_TRY(st, accel_model_add(run, "", net, &err));
     if (!st && !accel_optim_add(run, "o", &net, 1, &o, &err))
         st = err.code;
-    if (!st)
-        st = accel_prepare_all(run, &loop, &err);
-    if (!st)
-        st = there_and_back(run, p, &wrong, &err);
+    ACCEL_TRY(st, accel_prepare_all(run, &loop, &err));
+    ACCEL_TRY(st, there_and_back(run, p, &wrong, &err));
     if (st)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
     accel_close(run, NULL);

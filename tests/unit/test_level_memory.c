@@ -8,15 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "backend/device.h"
 #include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/world/run_folder.h"
 #include "tests/world/run_net.h"
+#include "tests/world/run_tokens.h"
 
-enum { SEQ = 16, VOCAB = 64 };
+#define MSAMP "mixed_precision: fp8\nfp8_config: {backend: MSAMP, opt_level: "
 
 /* Bytes per parameter that the issue of such levels is known by. */
 static const struct level {
@@ -26,12 +26,9 @@ static const struct level {
     bool weights;
 } levels[] = {
     { "AMP", "mixed_precision: bf16\n", 16, false },
-    { "O1", "mixed_precision: fp8\nfp8_config: {backend: MSAMP, opt_level: O1}\n", 11,
-      false },
-    { "O2", "mixed_precision: fp8\nfp8_config: {backend: MSAMP, opt_level: O2}\n", 6,
-      false },
-    { "O3", "mixed_precision: fp8\nfp8_config: {backend: MSAMP, opt_level: O3}\n", 7,
-      true },
+    { "O1", MSAMP "O1}\n", 11, false },
+    { "O2", MSAMP "O2}\n", 6, false },
+    { "O3", MSAMP "O3}\n", 7, true },
 };
 
 struct measured {
@@ -66,25 +63,6 @@ static accel_status_t counting_alloc(const struct backend *be, enum backend_memo
 
 /* ---- a run ----------------------------------------------------------------------- */
 
-static accel_status_t one_step(accel_t *run, accel_module_t *model, accel_error_t *err)
-{
-    const int64_t dims[] = { 1, SEQ };
-    int32_t ids[SEQ], next[SEQ];
-    accel_tensor_t *in[2];
-    accel_status_t st = accel_batch_begin(run, err);
-
-    for (int i = 0; i < SEQ; i++) {
-        ids[i] = i * 7 % VOCAB;
-        next[i] = (i + 1) * 7 % VOCAB;
-    }
-    if (!st) {
-        in[0] = accel_input(run, ACCEL_I32, 2, dims, ids, err);
-        in[1] = accel_input(run, ACCEL_I32, 2, dims, next, err);
-        st = accel_backward(run, accel_call(model, in, 2), err);
-    }
-    return st ? st : accel_step(run, err);
-}
-
 /* Nearly all of it are linears between the first and the last. */
 static accel_status_t open_run(accel_t **run_out, accel_module_t **model_out,
                                const struct scene *p, accel_error_t *err)
@@ -96,17 +74,14 @@ static accel_status_t open_run(accel_t **run_out, accel_module_t **model_out,
                                          .kv_heads = 4,
                                          .width = 256,
                                          .hidden = 704,
-                                         .context = SEQ,
-                                         .vocab = VOCAB };
+                                         .context = TOKENS_SEQ,
+                                         .vocab = TOKENS_VOCAB };
     const accel_optimizer_t adam = { sizeof(adam), .lr = 1e-3f };
     accel_loop_t loop = { sizeof(loop), .steps = 1, .batch = 1, .seed = 1,
                           .out_dir = p->dir };
-    char config[192];
-    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_t *run;
 
-    snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    if (accel_open(run_out, &o, err))
+    if (run_net_run(run_out, p->dir, NULL, NULL, err))
         return err->code;
     run = *run_out;
     real_alloc = run->backend->alloc;
@@ -133,7 +108,7 @@ static int rank_main(struct boot *b, void *arg)
         for (int u = 0; u < run->units.count; u++)
             for (int i = 0; i < run->units.unit[u].param_count; i++)
                 p->out->params += run->units.unit[u].param[i]->elems;
-        st = one_step(run, model, &err);
+        st = run_tokens_step(run, model, 1, 0, &err);
         memcpy(p->out->after, asked, sizeof(asked));
     }
     if (st)
@@ -144,8 +119,7 @@ static int rank_main(struct boot *b, void *arg)
 
 static void test_level(const struct level *l)
 {
-    struct measured *m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE,
-                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct measured *m = fork_shared(sizeof(*m));
     struct scene p = { .out = m };
     double each;
 
@@ -169,7 +143,6 @@ static void test_level(const struct level *l)
     for (int k = MEMORY_PARAMETERS; k <= MEMORY_REDUCE; k++)
         tap_is_int(m->after[k], m->bytes[k], "a step asks for no more %s",
                    backend_memory_name((enum backend_memory)k));
-    munmap(m, sizeof(*m));
 }
 
 int main(void)

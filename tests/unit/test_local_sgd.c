@@ -42,11 +42,10 @@ static accel_status_t local_open(struct net_run *k, const struct scene *p,
 
     if (!st && p->every)
         st = accel_local_sgd(k->run, p->every, err);
-    if (!st)
-        st = accel_optim_set_clip(k->optim, p->clip, err);
-    if (!st)
-        st = accel_optim_skip(k->optim, 1, err);
-    return st ? st : run_net_prepare(k, p->dir, err);
+    ACCEL_TRY(st, accel_optim_set_clip(k->optim, p->clip, err));
+    ACCEL_TRY(st, accel_optim_skip(k->optim, 1, err));
+    ACCEL_TRY(st, run_net_prepare(k, p->dir, err));
+    return st;
 }
 
 /* *user is set in the step that is to fail. */
@@ -68,8 +67,7 @@ static int rank_main(struct boot *b, void *arg)
     bool infinite = false;
     accel_status_t st = local_open(&k, p, &err);
 
-    if (!st)
-        st = accel_on_gradient(k.run, NULL, poison, &infinite, &err);
+    ACCEL_TRY(st, accel_on_gradient(k.run, NULL, poison, &infinite, &err));
     for (int64_t s = accel_steps_done(k.run); !st && s < p->until; s++) {
         infinite = b->rank == 1 && s && s == p->infinite;
         st = run_net_step(&k, (int)s, &err);
@@ -80,8 +78,7 @@ static int rank_main(struct boot *b, void *arg)
         st = accel_fail(&err, A0003, "", "the ranks are apart at the end");
     if (!st)
         *p->since = k.run->averaging.local.since;
-    if (!st)
-        st = run_net_read(k.run, &mine, &err);
+    ACCEL_TRY(st, run_net_read(k.run, &mine, &err));
     if (st)
         fprintf(stderr, "# rank %d: %s: %s\n", b->rank, err.where, err.text);
     if (!st && b->rank == 0)
@@ -236,16 +233,13 @@ static void test_narrow(void)
 static void test_refused(void)
 {
     struct scene p = { .world = 1, .every = 2 };
-    char config[192];
-    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1 };
     accel_error_t err = { 0 };
     struct net_values v;
     struct net_run k = { 0 };
 
     snprintf(p.dir, sizeof(p.dir), "%s/sharded", root);
-    snprintf(config, sizeof(config), "%s.yaml", p.dir);
     run_net_config(p.dir, "FULL_SHARD", 1, 1, NULL);
-    accel_open(&k.run, &o, &err);
+    run_net_run(&k.run, p.dir, NULL, NULL, &err);
     tap_ok(accel_local_sgd(k.run, 2, &err) && run_net_says(&err, A0988, "FULL_SHARD"),
            "shards");
     accel_close(k.run, NULL);
@@ -264,7 +258,7 @@ static void test_refused(void)
            "values in the middle of a step");
     accel_close(k.run, NULL);
     k = (struct net_run){ 0 };
-    accel_open(&k.run, &o, &err);
+    run_net_run(&k.run, p.dir, NULL, NULL, &err);
     tap_ok(accel_local_sgd(k.run, 0, &err) &&
                run_net_says(&err, A0984, "no number of steps"),
            "every 0 steps");

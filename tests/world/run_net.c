@@ -40,6 +40,17 @@ void run_net_life(const char *path, const struct net_world *w,
                strrchr(path, '/') + 1, w->world, w->strategy);
 }
 
+accel_status_t run_net_run(accel_t **run_out, const char *path, accel_log_f log,
+                           void *log_user, accel_error_t *err)
+{
+    char config[256];
+    const accel_options_t o = { sizeof(o), .config_file = config, .threads = 1,
+                                .log = log, .log_user = log_user };
+
+    snprintf(config, sizeof(config), "%s.yaml", path);
+    return accel_open(run_out, &o, err);
+}
+
 bool run_net_says(accel_error_t *err, enum message code, const char *text)
 {
     bool good = message_of(err) == code && strstr(err->text, text) && err->hint[0];

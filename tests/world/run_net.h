@@ -20,6 +20,9 @@ struct net_world {
 };
 void run_net_life(const char *path, const struct net_world *w,
                   int (*fn)(struct boot *b, void *arg), void *arg);
+/* Opens the run of PATH.yaml with one thread. log: NULL, or where its lines go. */
+accel_status_t run_net_run(accel_t **run_out, const char *path, accel_log_f log,
+                           void *log_user, accel_error_t *err);
 /* An error with that code, a text that contains `text`, and a hint. Clears it. */
 bool run_net_says(accel_error_t *err, enum message code, const char *text);
 

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "common/common.h"
+
 accel_tensor_t *run_tokens_loss(accel_t *run, accel_module_t *model, int samples,
                                 int number, accel_error_t *err)
 {
@@ -38,4 +40,30 @@ accel_status_t run_tokens_evaluate(accel_t *run, accel_module_t *model, int samp
     accel_inference_mode(run, 0);
     *loss_out = (double)value;
     return st;
+}
+
+accel_status_t run_tokens_step(accel_t *run, accel_module_t *model, int samples,
+                               int number, accel_error_t *err)
+{
+    accel_status_t st = accel_batch_begin(run, err);
+
+    ACCEL_TRY(st, accel_backward(run, run_tokens_loss(run, model, samples, number, err),
+                                 err));
+    ACCEL_TRY(st, accel_step(run, err));
+    return st;
+}
+
+accel_module_t *run_tokens_llama(accel_t *run, int hidden, accel_error_t *err)
+{
+    const accel_model_config_t llama = { .bytes = sizeof(llama),
+                                         .model_type = "llama",
+                                         .layers = 2,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .width = 32,
+                                         .hidden = hidden,
+                                         .context = TOKENS_SEQ,
+                                         .vocab = TOKENS_VOCAB };
+
+    return accel_model_new(run, &llama, err);
 }

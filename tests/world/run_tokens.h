@@ -17,5 +17,10 @@ accel_tensor_t *run_tokens_loss(accel_t *run, accel_module_t *model, int samples
 /* The same of batch 0 in inference mode, as a number. */
 accel_status_t run_tokens_evaluate(accel_t *run, accel_module_t *model, int samples,
                                    double *loss_out, accel_error_t *err);
+/* A micro-batch of its own: begin, backward of batch `number`, step. */
+accel_status_t run_tokens_step(accel_t *run, accel_module_t *model, int samples,
+                               int number, accel_error_t *err);
+/* A Llama for the task: two layers, grouped heads, MLPs of that width. NULL: an error. */
+accel_module_t *run_tokens_llama(accel_t *run, int hidden, accel_error_t *err);
 
 #endif
