@@ -13,6 +13,7 @@
 #include "models/huggingface/hf_config.h"
 #include "models/model_config.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 
 #define GPT2                                                                           \
     "\"model_type\":\"gpt2\",\"n_layer\":2,\"n_head\":4,\"n_embd\":32,"                \
@@ -445,25 +446,20 @@ static void test_files(void)
     char dir[] = "/tmp/accel-hf.XXXXXX", path[64];
     accel_model_config_t c = { .bytes = sizeof(c) };
     accel_error_t err = { 0 };
-    FILE *f;
 
-    if (!mkdtemp(dir))
-        abort();
+    run_folder_new(dir);
     tap_ok(accel_model_config(dir, &c, &err) == ACCEL_ENOENT &&
                strstr(err.where, "/config.json"),
            "none there: %s: %s", err.where, err.text);
     snprintf(path, sizeof(path), "%s/config.json", dir);
-    f = fopen(path, "we");
-    if (!f || fputs("{" GPT2 "}", f) < 0 || fclose(f))
-        abort();
+    run_folder_write(path, "{" GPT2 "}");
     tap_ok(!accel_model_config(dir, &c, &err) && c.layers == 2, "a directory");
     c.layers = 0;
     tap_ok(!accel_model_config(path, &c, &err) && c.layers == 2, "a file");
     c.model_type = "bert";
     tap_is_int(accel_model_config(path, &c, &err), ACCEL_EMISMATCH, "%s",
                "another model");
-    unlink(path);
-    rmdir(dir);
+    run_folder_remove(dir);
 }
 
 int main(void)

@@ -28,7 +28,10 @@ static int64_t length_of(void *user, int64_t index, void *const *sample)
     return index % 3;
 }
 
-#define SEQ .sampler = ACCEL_SAMPLER_SEQUENTIAL
+#define SEQ        .sampler = ACCEL_SAMPLER_SEQUENTIAL
+#define JOINED     .uneven = 1, .join = 1
+#define DISPATCHED .dispatch_batches = ACCEL_DISPATCH_ON
+#define OF_EACH    .dispatch_batches = ACCEL_DISPATCH_OFF
 
 static const struct mode modes[] = {
     { "even", { SEQ }, NUMBERED, true },
@@ -36,30 +39,18 @@ static const struct mode modes[] = {
     { "keyed", { .seed = 7 }, NUMBERED, false },
     { "dropped", { SEQ, .drop_last = 1 }, NUMBERED, true },
     { "uneven", { SEQ, .uneven = 1 }, NUMBERED, false },
-    { "joined", { SEQ, .uneven = 1, .join = 1 }, NUMBERED, true },
+    { "joined", { SEQ, JOINED }, NUMBERED, true },
     { "split", { SEQ, .split_batches = 1 }, NUMBERED, true },
-    { "split and joined",
-      { SEQ, .split_batches = 1, .uneven = 1, .join = 1 },
-      NUMBERED,
-      true },
-    { "dispatched", { SEQ, .dispatch_batches = ACCEL_DISPATCH_ON }, NUMBERED, true },
-    { "dispatched and joined",
-      { SEQ, .dispatch_batches = ACCEL_DISPATCH_ON, .uneven = 1, .join = 1 },
-      NUMBERED,
-      true },
+    { "split and joined", { SEQ, .split_batches = 1, JOINED }, NUMBERED, true },
+    { "dispatched", { SEQ, DISPATCHED }, NUMBERED, true },
+    { "dispatched and joined", { SEQ, DISPATCHED, JOINED }, NUMBERED, true },
     { "bucketed", { .bucket = 8, .length = length_of }, NUMBERED, false },
     { "stream", { .prefetch = 1 }, STREAM, true },
     { "stream, announced", { .batch = 0 }, ANNOUNCED, true },
     { "stream, split", { .split_batches = 1 }, STREAM, true },
     { "stream, dropped", { .drop_last = 1 }, STREAM, true },
-    { "stream of every rank",
-      { .dispatch_batches = ACCEL_DISPATCH_OFF },
-      STREAM,
-      true },
-    { "stream of every rank, joined",
-      { .dispatch_batches = ACCEL_DISPATCH_OFF, .uneven = 1, .join = 1 },
-      ANNOUNCED,
-      true },
+    { "stream of every rank", { OF_EACH }, STREAM, true },
+    { "stream of every rank, joined", { OF_EACH, JOINED }, ANNOUNCED, true },
 };
 
 /* A loader over so many samples, and the metric so far. */

@@ -152,50 +152,39 @@ static void shards_rank(accel_t *run, void *arg)
 /* Text, for json_loads: what both ranks get. */
 struct pair_row {
     struct row row;
-    /* batches that are skipped first, and the epoch that is set; -1: not */
+    /* batches that are skipped first, and the epoch that is set; 0: neither */
     int skip, epoch;
     const char *ranks;
 };
 
-#define SEQ .sampler = ACCEL_SAMPLER_SEQUENTIAL
+#define SEQ        .sampler = ACCEL_SAMPLER_SEQUENTIAL
+#define DISPATCHED .dispatch_batches = ACCEL_DISPATCH_ON
 
 /* A skip of Accelerate's dispatching loader counts batches of one rank; ours counts
  * those of all. */
 static const struct pair_row pairs[] = {
     { { "uneven", 5, false, { .batch = 2, SEQ, .uneven = 1 } },
-      .epoch = -1,
       .ranks = "[[[0, 1], [4]], [[2, 3]]]" },
     { { "uneven", 7, false, { .batch = 2, SEQ, .uneven = 1 } },
-      .epoch = -1,
       .ranks = "[[[0, 1], [4, 5]], [[2, 3], [6]]]" },
     { { "uneven", 10, false, { .batch = 2, SEQ, .uneven = 1 } },
-      .epoch = -1,
       .ranks = "[[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7]]]" },
     { { "skip", 10, false, { .batch = 2, SEQ } },
       .skip = 1,
-      .epoch = -1,
       .ranks = "[[[4, 5], [8, 9]], [[6, 7], [0, 1]]]" },
     { { "skip of a stream", 10, true, { .batch = 2 } },
       .skip = 1,
-      .epoch = -1,
       .ranks = "[[[4, 5], [8]], [[6, 7], [9]]]" },
-    { { "skip, dispatched",
-        10,
-        false,
-        { .batch = 2, SEQ, .dispatch_batches = ACCEL_DISPATCH_ON } },
+    { { "skip, dispatched", 10, false, { .batch = 2, SEQ, DISPATCHED } },
       .skip = 1,
-      .epoch = -1,
       .ranks = "[[[4, 5], [8]], [[6, 7], [9]]]" },
     { { "skip of all", 12, false, { .batch = 2, SEQ } },
       .skip = 5,
-      .epoch = -1,
       .ranks = "[[], []]" },
     { { "skip of all of a stream", 12, true, { .batch = 2 } },
       .skip = 5,
-      .epoch = -1,
       .ranks = "[[], []]" },
     { { "seedable", 10, false, { .batch = 2, ACCEL_SAMPLER_TORCH, 42 } },
-      .epoch = -1,
       .ranks = "[[[2, 6], [4, 5], [3, 7]], [[1, 8], [0, 9], [2, 6]]]" },
     { { "seedable", 10, false, { .batch = 2, ACCEL_SAMPLER_TORCH, 42 } },
       .epoch = 1,
@@ -211,7 +200,7 @@ static void walk_pair(accel_t *run, accel_loader_t *l, const struct row *r,
     const struct pair_row *p = (const struct pair_row *)(const void *)r;
     accel_error_t err = { 0 };
 
-    if (p->epoch >= 0)
+    if (p->epoch)
         ranks_check(run, !accel_loader_set_epoch(l, p->epoch, &err), "%s", err.text);
     if (p->skip)
         ranks_check(run, !accel_loader_skip(l, p->skip, &err), "%s", err.text);

@@ -10,19 +10,10 @@
 #include <string.h>
 
 #include "accel.h"
-#include "common/common.h"
 #include "tests/tap.h"
+#include "tests/world/loader_world.h"
 #include "tests/world/open_world.h"
 #include "tests/world/run_folder.h"
-
-/* Ends the rank with 1 and a line. */
-#define EXPECT(good, ...)                                                              \
-    do {                                                                               \
-        if (!(good)) {                                                                 \
-            tap_diag(__VA_ARGS__);                                                     \
-            return 1;                                                                  \
-        }                                                                              \
-    } while (0)
 
 enum { WIDTH = 16, BATCH = 2 };
 
@@ -36,17 +27,13 @@ static int fetch(void *user, int64_t index, void *const *dst)
     return 0;
 }
 
-struct net {
-    accel_tensor_t *weight;
-};
-
 /* The mean of W x: each element of W has the gradient mean(x) / WIDTH. */
 static accel_tensor_t *net_forward(accel_module_t *m, accel_tensor_t *const *in, int n)
 {
-    const struct net *net = accel_module_state(m);
+    accel_tensor_t **weight = accel_module_state(m);
 
     (void)n;
-    return accel_mean(accel_linear(in[0], net->weight, NULL, ACCEL_ACT_NONE), -1);
+    return accel_mean(accel_linear(in[0], *weight, NULL, ACCEL_ACT_NONE), -1);
 }
 
 struct training {
@@ -61,7 +48,7 @@ static accel_status_t training_open(struct training *t, int samples, bool with_d
                                     const accel_loader_options_t *o, accel_error_t *err)
 {
     static const accel_class_t cls = { sizeof(cls), "Net", net_forward,
-                                       sizeof(struct net) };
+                                       sizeof(accel_tensor_t *) };
     static const accel_field_t field = { ACCEL_F32, 1, { WIDTH } };
     const accel_options_t options = { sizeof(options), .config_file = config,
                                       .threads = 1 };
@@ -78,12 +65,11 @@ static accel_status_t training_open(struct training *t, int samples, bool with_d
     accel_status_t st = accel_dataset_new(&t->data, samples, &field, 1, fetch, NULL,
                                           with_data ? 0.2 : 0, err);
 
-    if (!st)
-        st = accel_open(&t->run, &options, err);
+    ACCEL_TRY(st, accel_open(&t->run, &options, err));
     if (st)
         return st;
     t->model = accel_module_new(t->run, &cls, NULL, "");
-    ((struct net *)accel_module_state(t->model))->weight =
+    *(accel_tensor_t **)accel_module_state(t->model) =
         accel_param(t->model, "weight", 2, dims, (accel_init_t){ ACCEL_INIT_ONES, 0 });
     job.model = t->model;
     job.data = with_data ? t->data : NULL;
@@ -97,20 +83,27 @@ static void training_close(struct training *t)
     accel_dataset_close(t->data);
 }
 
+static accel_status_t step_of(struct training *t, accel_tensor_t *loss, float *loss_out,
+                              accel_error_t *err)
+{
+    accel_status_t st = accel_backward(t->run, loss, err);
+
+    ACCEL_TRY(st, accel_tensor_read(loss, loss_out, 1, err));
+    ACCEL_TRY(st, accel_step(t->run, err));
+    return st;
+}
+
 /* A step of the loader's next batch; its loss before it, on this rank. */
 static accel_status_t loader_step(struct training *t, float *loss_out, int *got_out,
                                   accel_error_t *err)
 {
-    accel_tensor_t *batch, *loss;
+    accel_tensor_t *batch;
     accel_status_t st = accel_loader_next(t->loader, &batch, 1, got_out, err);
 
     if (st || !*got_out)
         return st;
-    loss = accel_loader_loss(t->loader, accel_call(t->model, &batch, 1));
-    st = accel_backward(t->run, loss, err);
-    if (!st)
-        st = accel_tensor_read(loss, loss_out, 1, err);
-    return st ? st : accel_step(t->run, err);
+    return step_of(t, accel_loader_loss(t->loader, accel_call(t->model, &batch, 1)),
+                   loss_out, err);
 }
 
 /* ---- a rank that joins ----------------------------------------------------------- */
@@ -211,16 +204,10 @@ static double validate(struct training *t, accel_error_t *err)
 
 static accel_status_t job_step(struct training *t, float *loss_out, accel_error_t *err)
 {
-    accel_tensor_t *batch, *loss;
+    accel_tensor_t *batch;
     accel_status_t st = accel_next(t->run, &batch, 1, err);
 
-    if (st)
-        return st;
-    loss = accel_call(t->model, &batch, 1);
-    st = accel_backward(t->run, loss, err);
-    if (!st)
-        st = accel_tensor_read(loss, loss_out, 1, err);
-    return st ? st : accel_step(t->run, err);
+    return st ? st : step_of(t, accel_call(t->model, &batch, 1), loss_out, err);
 }
 
 /* Losses of 3 steps, with a validation behind each or none. */
