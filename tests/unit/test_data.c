@@ -13,6 +13,7 @@
 #include "data/data_impl.h"
 #include "data/token_file.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 
 static char dir[] = "/tmp/accel-test-data-XXXXXX";
 static char path[512];
@@ -55,15 +56,6 @@ static void put_tokens(const char *name, uint32_t magic, uint32_t version,
     }
     put(name, b, bytes);
     free(b);
-}
-
-static void remove_all(void)
-{
-    char cmd[600];
-
-    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
-    if (system(cmd))
-        tap_diag("cannot remove %s", dir);
 }
 
 static void test_text(void)
@@ -652,8 +644,7 @@ int main(void)
 {
     const int files = tap_open_files();
 
-    if (!mkdtemp(dir))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(dir);
     test_text();
     test_parts();
     test_fields();
@@ -672,6 +663,6 @@ int main(void)
     test_permutation();
     test_order();
     tap_is_int(tap_open_files(), files, "no file stays open");
-    remove_all();
+    run_folder_remove(dir);
     return tap_done();
 }
