@@ -4,8 +4,6 @@
  * differ for the table of algorithms. Scratch sizes of convolutions. No toolkit, no
  * device.
  */
-#include <string.h>
-
 #include "backend/cuda/gemm/gemm_key.h"
 #include "backend/cuda_sizes.h"
 #include "tests/tap.h"

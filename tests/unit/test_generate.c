@@ -5,7 +5,6 @@
  * should; ends, callbacks and misuse.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "numbers/rng.h"

@@ -5,7 +5,6 @@
  * join without a sample of their own.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "loader/loader.h"

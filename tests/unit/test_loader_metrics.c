@@ -3,8 +3,6 @@
  * Metrics with loaders are those of one process: 1 to 4 ranks, 1 to 40 samples, every
  * mode of a loader. Each sample counts once, in the order of the loader.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/tap.h"
