@@ -6,10 +6,9 @@
  * linear refuses them.
  */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "handle/run.h"
 #include "tests/tap.h"
@@ -149,28 +148,14 @@ static accel_status_t rig_feed(struct rig *k, const struct scene *p, accel_error
 static accel_status_t rig_open(struct rig *k, const struct scene *p,
                                struct outcome *own, accel_error_t *err)
 {
-    const accel_model_config_t llama = {
-        .bytes = sizeof(accel_model_config_t),
-        .model_type = "llama",
-        .layers = 2,
-        .heads = 4,
-        .kv_heads = 2,
-        .width = 32,
-        .hidden = 288, /* weights are more than is narrowed at a time */
-        .context = TOKENS_SEQ,
-        .vocab = TOKENS_VOCAB
-    };
     const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
     accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = SAMPLES / p->world,
                           .seed = SEED, .out_dir = p->dir };
-    char config[192];
-    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1,
-                          .log = note_row, .log_user = own };
 
-    snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    if (accel_open(&k->run, &o, err))
+    if (run_net_run(&k->run, p->dir, note_row, own, err))
         return err->code;
-    k->model = p->own ? tower_new(k->run) : accel_model_new(k->run, &llama, err);
+    /* weights of the Llama are more than is narrowed at a time */
+    k->model = p->own ? tower_new(k->run) : run_tokens_llama(k->run, 288, err);
     if (p->fed)
         return rig_feed(k, p, err);
     if (!k->model || accel_model_add(k->run, "", k->model, err) ||
@@ -184,18 +169,16 @@ static accel_status_t train_step(struct rig *k, bool fed, int step, double *loss
 {
     accel_step_info_t info = { .bytes = sizeof(info) };
     accel_tensor_t *batch[2];
-    accel_status_t st =
-        fed ? accel_next(k->run, batch, 2, err) : accel_batch_begin(k->run, err);
+    accel_status_t st;
 
-    if (!st && fed)
-        st = accel_backward(k->run, accel_call(k->model, batch, 2), err);
-    else if (!st)
-        st = accel_backward(
-            k->run, run_tokens_loss(k->run, k->model, SAMPLES, step % 2, err), err);
-    if (!st)
-        st = accel_step(k->run, err);
-    if (!st)
-        st = accel_last_step(k->run, &info, err);
+    if (fed) {
+        st = accel_next(k->run, batch, 2, err);
+        ACCEL_TRY(st, accel_backward(k->run, accel_call(k->model, batch, 2), err));
+        ACCEL_TRY(st, accel_step(k->run, err));
+    } else {
+        st = run_tokens_step(k->run, k->model, SAMPLES, step % 2, err);
+    }
+    ACCEL_TRY(st, accel_last_step(k->run, &info, err));
     *loss_out = st ? NAN : info.loss;
     return st;
 }
@@ -241,59 +224,53 @@ static void write_config(const struct scene *p)
     const char *backend = p->msamp ? "MSAMP" : "AO";
     const char *key = p->msamp ? "opt_level" : "enable_fsdp_float8_all_gather";
     const char *with = p->msamp ? "O3" : "true", *without = p->msamp ? "O2" : "false";
-    char path[160];
-    FILE *f;
+    char path[160], text[640];
 
     snprintf(path, sizeof(path), "%s.yaml", p->dir);
-    f = fopen(path, "w");
-    if (!f)
-        tap_skip_all("no config can be written");
-    fprintf(f,
-            "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
-            "  fsdp_auto_wrap_policy: %s\n"
-            "  fsdp_transformer_layer_cls_to_wrap: %s\n"
-            "num_processes: %d\nuse_cpu: true\nmixed_precision: fp8\nfp8_config:\n"
-            "  fp8_backend: %s\n  %s: %s\n"
-            "accel:\n  precision:\n    modules: \"%s\"\n",
-            p->strategy, p->own ? "NO_WRAP" : "TRANSFORMER_BASED_WRAP", p->classes,
-            p->world, backend, key, p->codes ? with : without,
-            p->modules ? p->modules : "");
-    if (fclose(f))
-        tap_skip_all("no config can be written");
+    snprintf(text, sizeof(text),
+             "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: %s\n"
+             "  fsdp_auto_wrap_policy: %s\n"
+             "  fsdp_transformer_layer_cls_to_wrap: %s\n"
+             "num_processes: %d\nuse_cpu: true\nmixed_precision: fp8\nfp8_config:\n"
+             "  fp8_backend: %s\n  %s: %s\n"
+             "accel:\n  precision:\n    modules: \"%s\"\n",
+             p->strategy, p->own ? "NO_WRAP" : "TRANSFORMER_BASED_WRAP", p->classes,
+             p->world, backend, key, p->codes ? with : without,
+             p->modules ? p->modules : "");
+    run_folder_write(path, text);
 }
 
 /* Of 16 letters. */
 static void write_data(const struct scene *p)
 {
-    char path[192];
-    FILE *f;
+    char path[192], text[2001] = "";
 
     snprintf(path, sizeof(path), "%s.txt", p->dir);
-    f = fopen(path, "w");
-    if (!f)
-        tap_skip_all("no data can be written");
     for (int i = 0; i < 2000; i++)
-        fputc('0' + i * i % 16, f);
-    fclose(f);
+        text[i] = (char)('0' + i * i % 16);
+    run_folder_write(path, text);
 }
 
-static struct outcome train(struct scene p, const char *dir, int status)
+/* In a folder of that name, which a later life may have, too. */
+static struct outcome __attribute__((format(printf, 3, 4)))
+train(struct scene p, int status, const char *name, ...)
 {
-    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    va_list args;
+    int n;
 
-    snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
+    n = snprintf(p.dir, sizeof(p.dir), "%s/", root);
+    va_start(args, name);
+    vsnprintf(p.dir + n, sizeof(p.dir) - (size_t)n, name, args);
+    va_end(args);
     p.strategy = p.strategy ? p.strategy : "FULL_SHARD";
     p.classes = p.classes ? p.classes : "LlamaDecoderLayer";
     p.until = p.until ? p.until : STEPS;
-    p.out = shared;
+    p.out = fork_shared(sizeof(*p.out));
     write_config(&p);
     write_data(&p);
     tap_is_int(open_world(p.world, 1, rank_main, &p, HANG_S), status,
-               "%s: %d ranks, %s", dir, p.world, p.strategy);
-    copy = *shared;
-    munmap(shared, sizeof(*shared));
-    return copy;
+               "%s: %d ranks, %s", p.dir + n, p.world, p.strategy);
+    return *p.out;
 }
 
 static bool same(const struct outcome *a, const struct outcome *b, int from)
@@ -328,14 +305,10 @@ static void test_bits(bool msamp)
                            .strategy = strategies[i / 3 % 2],
                            .classes = classes[i / 6],
                            .msamp = msamp };
-        struct outcome wide, o;
-        char dir[16];
+        struct outcome wide = train(p, 0, "wide%d%d", msamp, i), o;
 
-        snprintf(dir, sizeof(dir), "wide%d%d", msamp, i);
-        wide = train(p, dir, 0);
         p.codes = true;
-        snprintf(dir, sizeof(dir), "coded%d%d", msamp, i);
-        o = train(p, dir, 0);
+        o = train(p, 0, "coded%d%d", msamp, i);
         tap_ok(same(&o, &wide, 0) && o.loss[STEPS - 1] < o.loss[0],
                "%s: the same bits, %g", p.classes, o.loss[STEPS - 1]);
         tap_ok(o.planned == o.held + o.room && wide.planned == wide.held && !wide.room,
@@ -360,21 +333,16 @@ static void test_bits(bool msamp)
 static void test_resume(bool msamp)
 {
     struct scene p = { .world = 2, .codes = true, .msamp = msamp };
-    char dir[2][16];
-    struct outcome whole, o;
+    struct outcome whole = train(p, 0, "whole%d", msamp), o;
 
-    snprintf(dir[0], sizeof(dir[0]), "whole%d", msamp);
-    whole = train(p, dir[0], 0);
-    snprintf(dir[0], sizeof(dir[0]), "again%d", msamp);
-    snprintf(dir[1], sizeof(dir[1]), "change%d", msamp);
     p.until = p.save = STOP;
-    train(p, dir[0], 0);
-    train(p, dir[1], 0);
+    train(p, 0, "again%d", msamp);
+    train(p, 0, "change%d", msamp);
     p.until = p.save = 0;
-    o = train(p, dir[0], 0);
+    o = train(p, 0, "again%d", msamp);
     tap_ok(same(&o, &whole, STOP), "resumed: the same bits");
     p.codes = false;
-    o = train(p, dir[1], 0);
+    o = train(p, 0, "change%d", msamp);
     tap_ok(same(&o, &whole, STOP), "and without codes");
 }
 
@@ -383,18 +351,15 @@ static void test_levels(void)
 {
     static const int worlds[] = { 1, 4 };
     struct scene p = { .world = 2, .codes = true, .msamp = true };
-    struct outcome whole = train(p, "level", 0), o;
+    struct outcome whole = train(p, 0, "level"), o;
 
     for (int i = 0; i < 2; i++) {
-        char dir[16];
-
-        snprintf(dir, sizeof(dir), "onto%d", worlds[i]);
         p.world = 2;
         p.until = p.save = STOP;
-        train(p, dir, 0);
+        train(p, 0, "onto%d", worlds[i]);
         p.world = worlds[i];
         p.until = p.save = 0;
-        o = train(p, dir, 0);
+        o = train(p, 0, "onto%d", worlds[i]);
         tap_ok(fabs(o.loss[STOP] / whole.loss[STOP] - 1) < 5e-3 &&
                    fabs(o.loss[STEPS - 1] / whole.loss[STEPS - 1] - 1) < 1e-2,
                "on %d ranks: %g and %g", worlds[i], o.loss[STEPS - 1],
@@ -406,7 +371,7 @@ static void test_levels(void)
 static void test_head(void)
 {
     struct scene p = { .world = 2, .codes = true, .modules = "lm_head=fp8" };
-    struct outcome o = train(p, "head", ACCEL_EUNSUPPORTED);
+    struct outcome o = train(p, ACCEL_EUNSUPPORTED, "head");
 
     tap_ok(strstr(o.said, "lm_head.weight is gathered in fp8") != NULL, "%s", o.said);
 }
@@ -417,11 +382,10 @@ static void test_rehearsed(bool msamp)
     struct scene p = {
         .world = 2, .classes = "Tower", .msamp = msamp, .own = true, .fed = true
     };
-    struct outcome wide, o;
+    struct outcome wide = train(p, 0, "fed%d", msamp), o;
 
-    wide = train(p, msamp ? "fed1" : "fed0", 0);
     p.codes = true;
-    o = train(p, msamp ? "fedcode1" : "fedcode0", 0);
+    o = train(p, 0, "fedcode%d", msamp);
     tap_ok(same(&o, &wide, 0) && o.coded > 0 && o.planned == o.held + o.room,
            "a table of a rehearsed model: the same bits, %lld bytes in codes",
            (long long)o.coded);
@@ -438,20 +402,15 @@ static void test_own(bool msamp)
         struct scene p = {
             .world = world, .classes = "Tower", .msamp = msamp, .own = true
         };
-        struct outcome wide, o;
-        char dir[16];
+        struct outcome wide = train(p, 0, "own%d%d", msamp, world), o;
 
-        snprintf(dir, sizeof(dir), "own%d%d", msamp, world);
-        wide = train(p, dir, 0);
         p.codes = true;
-        snprintf(dir, sizeof(dir), "owncode%d%d", msamp, world);
-        o = train(p, dir, 0);
+        o = train(p, 0, "owncode%d%d", msamp, world);
         tap_ok(same(&o, &wide, 0) && o.coded == 0 && o.planned == o.held + o.room,
                "a table of its own: trains, nothing in fp8, %lld planned",
                (long long)o.planned);
         p.modules = "up=fp8,down=fp8";
-        snprintf(dir, sizeof(dir), "named%d%d", msamp, world);
-        o = train(p, dir, 0);
+        o = train(p, 0, "named%d%d", msamp, world);
         tap_ok(same(&o, &wide, 0) && o.planned == o.held + o.room &&
                    (world == 1 ? o.coded == 0 : o.coded > 0),
                "what is named as linears': %lld bytes", (long long)o.coded);

@@ -7,10 +7,10 @@
 #include <float.h>
 #include <ftw.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "handle/run.h"
 #include "tests/tap.h"
@@ -100,26 +100,13 @@ struct rig {
 
 static accel_status_t rig_open(struct rig *k, const struct scene *p, accel_error_t *err)
 {
-    const accel_model_config_t llama = { .bytes = sizeof(accel_model_config_t),
-                                         .model_type = "llama",
-                                         .layers = 2,
-                                         .heads = 4,
-                                         .kv_heads = 2,
-                                         .width = 32,
-                                         .hidden = 64,
-                                         .context = TOKENS_SEQ,
-                                         .vocab = TOKENS_VOCAB };
     const accel_optimizer_t adam = { sizeof(adam), .lr = 3e-3f };
     accel_loop_t loop = { sizeof(loop), .steps = STEPS, .batch = SAMPLES / p->world,
                           .seed = SEED, .out_dir = p->dir };
-    char config[192];
-    accel_options_t o = { sizeof(o), .config_file = config, .threads = 1,
-                          .log = note_log, .log_user = p->out };
 
-    snprintf(config, sizeof(config), "%s.yaml", p->dir);
-    if (accel_open(&k->run, &o, err))
+    if (run_net_run(&k->run, p->dir, note_log, p->out, err))
         return err->code;
-    k->model = accel_model_new(k->run, &llama, err);
+    k->model = run_tokens_llama(k->run, 64, err);
     if (!k->model || accel_model_add(k->run, "", k->model, err) ||
         !accel_optim_add(k->run, "o", &k->model, 1, &adam, err))
         return err->code;
@@ -140,19 +127,12 @@ static accel_status_t train_step(struct rig *k, const struct scene *p, int step,
         st =
             run_tokens_evaluate(k->run, k->model, SAMPLES,
                                 step == STOP ? &p->out->inside : &p->out->outside, err);
-    if (!st)
-        st = accel_batch_begin(k->run, err);
-    if (!st)
-        st = accel_backward(
-            k->run, run_tokens_loss(k->run, k->model, SAMPLES, step % 2, err), err);
-    if (!st)
-        st = accel_step(k->run, err);
+    ACCEL_TRY(st, run_tokens_step(k->run, k->model, SAMPLES, step % 2, err));
     for (int i = 0; !st && step == 0 && i < l->count * FP8_TENSORS; i++)
         p->out->seen[i] =
             fp8_history(&l->linear[i / FP8_TENSORS],
                         (enum fp8_tensor)(i % FP8_TENSORS))[l->recipe.history - 1];
-    if (!st)
-        st = accel_last_step(k->run, &info, err);
+    ACCEL_TRY(st, accel_last_step(k->run, &info, err));
     p->out->loss[step] = st ? NAN : info.loss;
     return st;
 }
@@ -202,24 +182,28 @@ static int rank_main(struct boot *b, void *arg)
             st = accel_save(k.run, &err);
         }
     }
-    if (!st)
-        st = take_scales(&k, p);
+    ACCEL_TRY(st, take_scales(&k, p));
     if (st && b->rank == 0)
         snprintf(p->out->said, sizeof(p->out->said), "%s", err.text);
     accel_close(k.run, NULL);
     return (int)st;
 }
 
-static struct outcome train(struct scene p, const char *dir, int status)
+/* In a folder of that name, which a later life may have, too. */
+static struct outcome __attribute__((format(printf, 3, 4)))
+train(struct scene p, int status, const char *name, ...)
 {
-    struct outcome copy, *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    va_list args;
+    int n;
     char more[512], recipe[64] = "";
 
     if (!p.recipe || p.recipe[0])
         snprintf(recipe, sizeof(recipe), "    fp8_recipe: %s\n",
                  p.recipe ? p.recipe : "delayed");
-    snprintf(p.dir, sizeof(p.dir), "%s/%s", root, dir);
+    n = snprintf(p.dir, sizeof(p.dir), "%s/", root);
+    va_start(args, name);
+    vsnprintf(p.dir + n, sizeof(p.dir) - (size_t)n, name, args);
+    va_end(args);
     snprintf(more, sizeof(more),
              "mixed_precision: %s\nfp8_config:\n  amax_history_len: %d\n%s"
              "accel:\n  precision:\n%s    modules: \"%s\"\n",
@@ -227,13 +211,11 @@ static struct outcome train(struct scene p, const char *dir, int status)
              p.keys ? p.keys : "", recipe, p.modules ? p.modules : "");
     run_net_config(p.dir, p.strategy ? p.strategy : "FULL_SHARD", p.world, 1, more);
     p.until = p.until ? p.until : STEPS;
-    p.out = shared;
+    p.out = fork_shared(sizeof(*p.out));
     tap_is_int(open_world(p.world, 1, rank_main, &p, HANG_S), status,
-               "%s: %d ranks, %s", dir, p.world,
+               "%s: %d ranks, %s", p.dir + n, p.world,
                p.strategy ? p.strategy : "FULL_SHARD");
-    copy = *shared;
-    munmap(shared, sizeof(*shared));
-    return copy;
+    return *p.out;
 }
 
 static double apart(const struct outcome *a, const struct outcome *b)
@@ -254,16 +236,17 @@ static bool same_run(const struct outcome *a, const struct outcome *b, int from)
 
 /* ---- tests ----------------------------------------------------------------------- */
 
+/* In bfloat16, on one rank. */
+static struct outcome wide;
+
 static void test_ranks(void)
 {
     static const char *const strategies[] = { "FULL_SHARD", "SHARD_GRAD_OP",
                                               "NO_SHARD" };
-    struct scene p = { .world = 1, .precision = "bf16" };
-    struct outcome wide = train(p, "bf16", 0), one, o;
+    struct scene p = { .world = 1 };
+    struct outcome one = train(p, 0, "one"), o;
     int weights = 0;
 
-    p.precision = NULL;
-    one = train(p, "one", 0);
     tap_ok(one.linears == LINEARS && one.candidates == LINEARS + 2,
            "%d of %d linears: not the first, not the head", one.linears,
            one.candidates);
@@ -276,12 +259,9 @@ static void test_ranks(void)
            "a step sees each weight's own largest magnitude: %g, %g",
            (double)one.seen[FP8_WEIGHT], (double)one.seen[FP8_TENSORS + FP8_WEIGHT]);
     for (int i = 0; i < 6; i += TAP_SANITIZED ? 5 : 1) {
-        char dir[16];
-
         p.world = 2 << i % 2;
         p.strategy = strategies[i / 2];
-        snprintf(dir, sizeof(dir), "ranks%d", i);
-        o = train(p, dir, 0);
+        o = train(p, 0, "ranks%d", i);
         weights = 0;
         for (int w = 0; w < LINEARS; w++)
             weights += o.seen[FP8_TENSORS * w + FP8_WEIGHT] !=
@@ -296,19 +276,19 @@ static void test_ranks(void)
 static void test_same_bits(void)
 {
     struct scene p = { .world = 2 };
-    struct outcome plain = train(p, "plain", 0), o;
+    struct outcome plain = train(p, 0, "plain"), o;
 
     p.recompute = true;
-    o = train(p, "recompute", 0);
+    o = train(p, 0, "recompute");
     tap_ok(same_run(&plain, &o, 0) && o.peak < plain.peak,
            "activation checkpointing: the same bits, %zu bytes and not %zu", o.peak,
            plain.peak);
     p.recompute = false;
     p.evaluate = true;
-    o = train(p, "evaluate", 0);
+    o = train(p, 0, "evaluate");
     tap_ok(same_run(&plain, &o, 0), "evaluations leave no trace");
     p.keys = "  use_autocast_during_eval: true\n";
-    plain = train(p, "autocast", 0);
+    plain = train(p, 0, "autocast");
     tap_ok(!memcmp(plain.loss, o.loss, sizeof(o.loss)) && plain.inside != o.inside &&
                fabs(plain.inside / o.inside - 1) < 0.05,
            "with use_autocast_during_eval they narrow, too: %g, %g", o.inside,
@@ -318,21 +298,17 @@ static void test_same_bits(void)
 static void test_overrides(void)
 {
     struct scene p = { .world = 1 };
-    struct outcome plain = train(p, "overrides", 0), wide, o;
+    struct outcome plain = train(p, 0, "overrides"), o;
 
-    p.precision = "bf16";
-    wide = train(p, "none", 0);
-    p.precision = NULL;
     for (int i = TAP_SANITIZED ? 2 : 0; i < 4; i++) {
-        char keys[96], dir[16];
+        char keys[96];
 
         snprintf(keys, sizeof(keys), "  override_linear_precision: [%s, %s, %s]\n",
                  i == 0 || i == 3 ? "true" : "false",
                  i == 1 || i == 3 ? "true" : "false",
                  i == 2 || i == 3 ? "true" : "false");
-        snprintf(dir, sizeof(dir), "wide%d", i);
         p.keys = keys;
-        o = train(p, dir, 0);
+        o = train(p, 0, "wide%d", i);
         if (i < 3)
             tap_ok(o.loss[STEPS - 1] != plain.loss[STEPS - 1] &&
                        o.loss[STEPS - 1] != wide.loss[STEPS - 1] &&
@@ -343,176 +319,147 @@ static void test_overrides(void)
                    "all of them: the bits of bf16");
     }
     p.keys = "  fp8_format: E4M3\n  amax_compute_algo: max\n  margin: 1\n";
-    o = train(p, "e4m3", 0);
+    o = train(p, 0, "e4m3");
     tap_ok(apart(&o, &wide) < 0.03 && o.loss[STEPS - 1] != plain.loss[STEPS - 1],
            "E4M3, the largest of the history, a margin: %.2g apart", apart(&o, &wide));
 }
 
-/* Scales of the tensors themselves: nothing goes from step to step. */
-static void test_current(void)
+/* A run that is saved after STOP steps, and the life after it. */
+static struct outcome resumed(struct scene p, const char *name)
 {
-    struct scene p = { .world = 1, .precision = "bf16" };
-    struct outcome wide = train(p, "narrowless", 0), one, o;
+    p.until = p.save = STOP;
+    train(p, 0, "%s-half", name);
+    p.until = p.save = 0;
+    return train(p, 0, "%s-half", name);
+}
 
-    p.precision = NULL;
-    p.recipe = "current";
-    one = train(p, "current", 0);
+/* A recipe that keeps nothing from step to step: on `from` ranks and twice as many, with
+ * activation checkpointing, and resumed. Returns the run on one rank. */
+static struct outcome test_recipe(const char *recipe, int from)
+{
+    struct scene p = { .world = 1, .recipe = recipe };
+    struct outcome one = train(p, 0, "%s", recipe), o = one, again;
+
     tap_ok(one.linears == LINEARS && apart(&one, &wide) < 0.03 &&
                one.loss[0] != wide.loss[0],
-           "current scaling: %.2g from bf16", apart(&one, &wide));
+           "%s: %.2g from bf16", recipe, apart(&one, &wide));
+    tap_ok(one.loss[STEPS - 1] < 0.9 * one.loss[0], "losses fall: %g, %g", one.loss[0],
+           one.loss[STEPS - 1]);
+    for (p.world = from; p.world <= 4; p.world *= 2) {
+        o = train(p, 0, "%s%d", recipe, p.world);
+        tap_ok(apart(&o, &one) < 5e-3, "%d ranks: %.2g apart", p.world,
+               apart(&o, &one));
+    }
     p.world = 4;
-    o = train(p, "current4", 0);
-    tap_ok(apart(&o, &one) < 5e-3, "4 ranks: %.2g apart", apart(&o, &one));
     p.recompute = true;
-    wide = train(p, "again", 0);
-    tap_ok(!memcmp(o.loss, wide.loss, sizeof(o.loss)), "the same bits, recomputed");
+    again = train(p, 0, "%s-again", recipe);
+    tap_ok(!memcmp(o.loss, again.loss, sizeof(o.loss)), "the same bits, recomputed");
     p.recompute = false;
-    p.until = p.save = STOP;
-    train(p, "half", 0);
-    p.until = p.save = 0;
-    wide = train(p, "half", 0);
-    tap_ok(!memcmp(o.loss + STOP, wide.loss + STOP, (STEPS - STOP) * sizeof(*o.loss)) &&
-               wide.warnings == 0,
-           "and resumed");
+    again = resumed(p, recipe);
+    tap_ok(
+        !memcmp(o.loss + STOP, again.loss + STOP, (STEPS - STOP) * sizeof(*o.loss)) &&
+            again.warnings == 0,
+        "and resumed");
+    return one;
 }
 
 /* Those of MS-AMP: the codes are others than with any current scale. */
-static void test_powers(void)
+static void test_powers(const struct outcome *current)
 {
-    struct scene p = { .world = 1, .precision = "bf16" };
-    struct outcome wide = train(p, "powerless", 0), current, one, o;
+    struct scene p = { .world = 1, .recipe = "powers" };
+    struct outcome one = train(p, 0, "powers"), o, plain;
 
-    p.precision = NULL;
-    p.recipe = "current";
-    current = train(p, "anyscale", 0);
-    p.recipe = "powers";
-    one = train(p, "powers", 0);
     tap_ok(one.linears == LINEARS && apart(&one, &wide) < 0.03 &&
-               one.loss[1] != current.loss[1] && one.loss[1] != wide.loss[1],
+               one.loss[1] != current->loss[1] && one.loss[1] != wide.loss[1],
            "powers of two: %.2g from bf16", apart(&one, &wide));
     p.world = 4;
-    o = train(p, "powers4", 0);
+    o = train(p, 0, "powers4");
     tap_ok(apart(&o, &one) < 5e-3, "4 ranks: %.2g apart", apart(&o, &one));
     p.world = 1;
     p.evaluate = true;
-    wide = train(p, "powerseval", 0);
+    plain = train(p, 0, "powerseval");
     p.keys = "  use_autocast_during_eval: true\n  override_linear_precision: "
              "[true, true, true]\n";
-    o = train(p, "powerskeys", 0);
-    tap_ok(!memcmp(o.loss, wide.loss, sizeof(o.loss)) && o.inside == wide.inside,
+    o = train(p, 0, "powerskeys");
+    tap_ok(!memcmp(o.loss, plain.loss, sizeof(o.loss)) && o.inside == plain.inside,
            "keys of Transformer Engine have no effect: %g and %g", o.inside,
-           wide.inside);
+           plain.inside);
 }
 
-/* Scales of blocks: keys of both kinds, ranks, activation checkpointing, a resume. */
-static void test_blocks(void)
+/* Scales of the tensors themselves, and of blocks; keys of both kinds. */
+static void test_recipes(void)
 {
-    static const char *const recipes[] = { "block", "mxfp8" };
-    struct scene p = { .world = 1, .precision = "bf16" };
-    struct outcome wide = train(p, "blockless", 0), one[2], o, again;
+    const int from = TAP_SANITIZED ? 4 : 2;
+    struct scene p = { .world = 1, .keys = "  use_mxfp8_block_scaling: true\n" };
+    const struct outcome current = test_recipe("current", 4),
+                         block = test_recipe("block", from),
+                         mx = test_recipe("mxfp8", from);
+    struct outcome o;
 
-    p.precision = NULL;
-    for (int i = 0; i < 2; i++) {
-        char dir[32];
-
-        p = (struct scene){ .world = 1, .recipe = recipes[i] };
-        one[i] = train(p, recipes[i], 0);
-        tap_ok(one[i].linears == LINEARS && apart(&one[i], &wide) < 0.03 &&
-                   one[i].loss[0] != wide.loss[0],
-               "%s: %.2g from bf16", recipes[i], apart(&one[i], &wide));
-        tap_ok(one[i].loss[STEPS - 1] < 0.9 * one[i].loss[0], "losses fall: %g, %g",
-               one[i].loss[0], one[i].loss[STEPS - 1]);
-        for (p.world = TAP_SANITIZED ? 4 : 2; p.world <= 4; p.world *= 2) {
-            snprintf(dir, sizeof(dir), "%s%d", recipes[i], p.world);
-            o = train(p, dir, 0);
-            tap_ok(apart(&o, &one[i]) < 5e-3, "%d ranks: %.2g apart", p.world,
-                   apart(&o, &one[i]));
-        }
-        if (TAP_SANITIZED && i == 0)
-            continue;
-        p.world = 4;
-        p.recompute = true;
-        snprintf(dir, sizeof(dir), "%s-again", recipes[i]);
-        again = train(p, dir, 0);
-        tap_ok(!memcmp(o.loss, again.loss, sizeof(o.loss)),
-               "the same bits, recomputed");
-        p.recompute = false;
-        snprintf(dir, sizeof(dir), "%s-half", recipes[i]);
-        p.until = p.save = STOP;
-        train(p, dir, 0);
-        p.until = p.save = 0;
-        again = train(p, dir, 0);
-        tap_ok(!memcmp(o.loss + STOP, again.loss + STOP,
-                       (STEPS - STOP) * sizeof(*o.loss)) &&
-                   again.warnings == 0,
-               "and resumed");
-    }
-    tap_ok(one[0].blocks == FP8_BLOCKS_128 && one[1].blocks == FP8_BLOCKS_32 &&
-               one[0].peak > one[1].peak,
+    test_powers(&current);
+    tap_ok(block.blocks == FP8_BLOCKS_128 && mx.blocks == FP8_BLOCKS_32 &&
+               block.peak > mx.peak,
            "float32 scales take more than MXFP8's: %zu and %zu bytes at the peak",
-           one[0].peak, one[1].peak);
-    p = (struct scene){ .world = 1, .keys = "  use_mxfp8_block_scaling: true\n" };
+           block.peak, mx.peak);
     p.recipe = "block";
-    o = train(p, "both", 0);
+    o = train(p, 0, "both");
     tap_ok(o.blocks == FP8_BLOCKS_128, "fp8_recipe comes first");
     p.recipe = "";
-    o = train(p, "switch", 0);
-    tap_ok(o.blocks == FP8_BLOCKS_32 && !memcmp(o.loss, one[1].loss, sizeof(o.loss)),
+    o = train(p, 0, "switch");
+    tap_ok(o.blocks == FP8_BLOCKS_32 && !memcmp(o.loss, mx.loss, sizeof(o.loss)),
            "the switch means mxfp8");
     p.keys = "  use_mxfp8_block_scaling: true\n  fp8_format: HYBRID\n";
-    o = train(p, "e5m2", 0);
-    tap_ok(o.loss[0] == one[1].loss[0] && o.loss[2] != one[1].loss[2] &&
+    o = train(p, 0, "e5m2");
+    tap_ok(o.loss[0] == mx.loss[0] && o.loss[2] != mx.loss[2] &&
                apart(&o, &wide) < 0.03,
            "E5M2 where it is asked for: %.2g from bf16", apart(&o, &wide));
 }
 
 static void test_modules(void)
 {
-    struct scene p = { .world = 1, .modules = "layers.0.*=bf16, *.mlp.*=fp8, lm*=fp8" };
+    static const struct {
+        const char *dir, *modules, *text;
+    } refused[] = {
+        { "unfit", "model.layers.7.*=bf16", "model.layers.7.*" },
+        { "word", "*=fp16", "have a loss scale" },
+        { "integers", "*=int8", "none of fp32, bf16, fp16 and fp8" },
+        { "glob", "=fp8", "has no glob" },
+    };
+    struct scene p = { .world = 1 };
     struct outcome o;
 
     p.modules = "model.layers.0.*=bf16, *.self_attn.q_proj.weight=fp8";
-    o = train(p, "modules", 0);
+    o = train(p, 0, "modules");
     tap_is_int(o.linears, 7, "the first rule that fits counts");
     p.modules = "*=bf16";
-    o = train(p, "all", 0);
+    o = train(p, 0, "all");
     tap_ok(o.linears == 0 && strstr(o.said, "no effect"), "none: %s", o.said);
-    p.modules = "model.layers.7.*=bf16";
-    o = train(p, "unfit", ACCEL_ECONFIG);
-    tap_ok(strstr(o.said, "model.layers.7.*") != NULL, "%s", o.said);
-    p.modules = "*=fp16";
-    o = train(p, "word", ACCEL_ECONFIG);
-    tap_ok(strstr(o.said, "have a loss scale") != NULL, "%s", o.said);
-    p.modules = "*=int8";
-    o = train(p, "integers", ACCEL_ECONFIG);
-    tap_ok(strstr(o.said, "none of fp32, bf16, fp16 and fp8") != NULL, "%s", o.said);
-    p.modules = "=fp8";
-    o = train(p, "glob", ACCEL_ECONFIG);
-    tap_ok(strstr(o.said, "has no glob") != NULL, "%s", o.said);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(refused); i++) {
+        p.modules = refused[i].modules;
+        o = train(p, ACCEL_ECONFIG, "%s", refused[i].dir);
+        tap_ok(strstr(o.said, refused[i].text) != NULL, "%s", o.said);
+    }
 }
 
 /* Stopped while histories fill up. */
 static void test_resume(void)
 {
     struct scene p = { .world = 2 };
-    struct outcome whole = train(p, "whole", 0), before, o;
+    struct outcome whole = train(p, 0, "whole"), before, o;
 
     for (int world = TAP_SANITIZED ? 4 : 1; world <= 4; world *= 2) {
-        char dir[16];
-
-        snprintf(dir, sizeof(dir), "again%d", world);
         p.world = 2;
         p.until = p.save = STOP;
-        before = train(p, dir, 0);
+        before = train(p, 0, "again%d", world);
         p.world = world;
         p.save = 0;
-        o = train(p, dir, 0);
+        o = train(p, 0, "again%d", world);
         tap_ok(memcmp(o.state, before.state, sizeof(o.state)) == 0 &&
                    memcmp(o.inverse, before.inverse, sizeof(o.inverse)) == 0 &&
                    before.state[LENGTH] > 0,
                "%d ranks: scales and histories have the bits of the save", world);
         p.until = 0;
-        o = train(p, dir, 0);
+        o = train(p, 0, "again%d", world);
         if (world == 2)
             tap_ok(same_run(&whole, &o, STOP) && o.warnings == 0,
                    "resumed: the same bits");
@@ -542,11 +489,11 @@ static void test_read_once(void)
     char dir[200];
 
     p.until = p.save = 2;
-    before = train(p, "once", 0);
+    before = train(p, 0, "once");
     snprintf(dir, sizeof(dir), "%s/once/checkpoints", root);
     file_bytes = 0;
     tap_is_int(ftw(dir, add_file, 8), 0, "the files");
-    o = train(p, "once", 0);
+    o = train(p, 0, "once");
     tap_ok(o.warnings == 0 &&
                memcmp(o.inverse, before.inverse, sizeof(o.inverse)) == 0 &&
                o.inverse[0] > 0,
@@ -560,22 +507,22 @@ static void test_read_once(void)
 static void test_changes(void)
 {
     struct scene p = { .world = 2, .until = 3, .save = 3 };
-    struct outcome o = train(p, "change", 0);
+    struct outcome o = train(p, 0, "change");
 
     p.precision = "bf16";
     p.until = p.save = 5;
-    o = train(p, "change", 0);
+    o = train(p, 0, "change");
     tap_ok(strstr(o.said, "scales of the checkpoint are not used") && !o.linears, "%s",
            o.said);
     p.precision = NULL;
     p.until = p.save = 7;
-    o = train(p, "change", 0);
+    o = train(p, 0, "change");
     tap_ok(strstr(o.said, "no fp8 scales: they begin again") != NULL, "%s", o.said);
     tap_ok(o.state[1 + LENGTH - 2] > 0 && o.state[1 + LENGTH - 3] == 0,
            "and their histories have two steps");
     p.keys = "  margin: 1\n";
     p.until = p.save = 0;
-    o = train(p, "change", 0);
+    o = train(p, 0, "change");
     tap_ok(strstr(o.said, "fp8_delayed = ") && strstr(o.said, "margin 1"), "%s",
            o.said);
 }
@@ -584,20 +531,20 @@ static void test_changes(void)
 static void test_lengths(void)
 {
     struct scene p = { .world = 1, .until = STOP, .save = STOP };
-    struct outcome before = train(p, "length", 0), o;
+    struct outcome before = train(p, 0, "length"), o;
     const float *was = before.state + 1, *is;
 
     p.length = 3;
     p.until = 0;
     p.save = STEPS;
-    o = train(p, "length", 0);
+    o = train(p, 0, "length");
     is = o.state + 1;
     tap_ok(o.warnings == 0 && is[0] == 0 && is[1] > 0 && is[2] > 0 && was[1] == 0 &&
                was[2] > 0,
            "histories of 7, of which 5 are filled, become histories of 3");
     p.length = 0;
     before = o;
-    o = train(p, "length", 0);
+    o = train(p, 0, "length");
     tap_ok(o.state[LENGTH] == before.state[3] &&
                o.state[LENGTH - 1] == before.state[2] && o.state[LENGTH - 2] == 0 &&
                o.state[0] == before.state[0],
@@ -608,7 +555,7 @@ static void test_lengths(void)
 static void test_longest(void)
 {
     struct scene p = { .world = 1, .length = 2000000 };
-    struct outcome o = train(p, "longest", ACCEL_EUNSUPPORTED);
+    struct outcome o = train(p, ACCEL_EUNSUPPORTED, "longest");
 
     tap_ok(strstr(o.said, "fp8_amax_history_len: 2000000") != NULL, "%s", o.said);
 }
@@ -652,19 +599,17 @@ static void test_any_damage(int seeds)
     for (int seed = 1; seed <= seeds; seed++) {
         struct scene p = { .world = 1, .until = 2, .save = 2 };
         struct outcome o;
-        char dir[32];
 
         seed_of_damage = (uint32_t)seed;
         p.damage = damage_anything;
-        snprintf(dir, sizeof(dir), "any%d", seed);
-        o = train(p, dir, 0);
+        o = train(p, 0, "any%d", seed);
         good += o.good;
         p.damage = NULL;
         p.save = 0;
         if (o.good)
-            train(p, dir, 0);
+            train(p, 0, "any%d", seed);
         else
-            o = train(p, dir, ACCEL_ECORRUPT);
+            o = train(p, ACCEL_ECORRUPT, "any%d", seed);
         tap_ok(o.good || (strstr(o.damaged, ".weight in the checkpoint have numbers "
                                             "that no run leaves there") != NULL),
                "seed %d: %s", seed, o.good ? "a run may leave it" : o.damaged);
@@ -674,25 +619,26 @@ static void test_any_damage(int seeds)
 
 static void test_damage(void)
 {
-    struct scene p = { .world = 2, .until = STOP, .save = STOP };
-    struct outcome o;
+    static const struct {
+        const char *dir;
+        void (*damage)(accel_t *run);
+        const char *weight;
+    } rows[] = {
+        { "scale", damage_scale, "model.layers.0.self_attn.o_proj.weight" },
+        { "history", damage_history, "model.layers.1.mlp.down_proj.weight" },
+    };
 
-    p.damage = damage_scale;
-    train(p, "scale", 0);
-    p.damage = NULL;
-    p.until = 0;
-    o = train(p, "scale", ACCEL_ECORRUPT);
-    tap_ok(strstr(o.said, "none of the 1 checkpoints is intact") != NULL, "%s", o.said);
-    tap_ok(strstr(o.damaged, "model.layers.0.self_attn.o_proj.weight") != NULL, "%s",
-           o.damaged);
-    p.damage = damage_history;
-    p.until = STOP;
-    train(p, "history", 0);
-    p.damage = NULL;
-    p.until = 0;
-    o = train(p, "history", ACCEL_ECORRUPT);
-    tap_ok(strstr(o.damaged, "model.layers.1.mlp.down_proj.weight") != NULL, "%s",
-           o.damaged);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct scene p = { .world = 2, .until = STOP, .save = STOP };
+        struct outcome o;
+
+        p.damage = rows[i].damage;
+        train(p, 0, "%s", rows[i].dir);
+        o = train((struct scene){ .world = 2 }, ACCEL_ECORRUPT, "%s", rows[i].dir);
+        tap_ok(strstr(o.said, "none of the 1 checkpoints is intact") != NULL, "%s",
+               o.said);
+        tap_ok(strstr(o.damaged, rows[i].weight) != NULL, "%s", o.damaged);
+    }
 }
 
 /* test_fp8_run [SEEDS]: damage of scales alone, for so many seeds. */
@@ -704,12 +650,11 @@ int main(int argc, char **argv)
         run_folder_remove(root);
         return tap_done();
     }
+    wide = train((struct scene){ .world = 1, .precision = "bf16" }, 0, "bf16");
     test_ranks();
     test_same_bits();
     test_overrides();
-    test_current();
-    test_powers();
-    test_blocks();
+    test_recipes();
     test_modules();
     test_resume();
     test_read_once();
