@@ -4,9 +4,7 @@
  * loaders, what a loader says about them, failures of one rank, and places in
  * checkpoints at another number of ranks.
  */
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "loader/loader.h"
 #include "data/data.h"
@@ -262,8 +260,7 @@ static int resumed_rank(struct boot *b, void *arg)
 
 static void test_resume(void)
 {
-    struct shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *s = fork_shared(sizeof(*s));
     int bad = 0, cases = 0;
 
     for (enum mode m = SHARDED; m < MODES; m++)
@@ -281,7 +278,6 @@ static void test_resume(void)
                 }
     tap_is_int(bad, 0, "each sample once after a change of the ranks (%d cases)",
                cases);
-    munmap(s, sizeof(*s));
 }
 
 /* ---- one rank -------------------------------------------------------------------- */
@@ -296,6 +292,10 @@ static struct accel_loader *open_one(accel_dataset_t *d, accel_loader_options_t 
     return loader_open(&l, &one.place, "one", d, &o, err) ? NULL : l;
 }
 
+#define PLACE(loader, epoch, taken, places, seed)                                      \
+    "loader." loader "=epoch=" epoch " taken=" taken " over=0 places=" places          \
+    " sampler=keyed seed=" seed " held_out=0 bucket=0"
+
 static void test_state_refused(void)
 {
     struct counter c = { .samples = 10, .fails = -1 };
@@ -308,23 +308,13 @@ static void test_state_refused(void)
         accel_status_t st;
         bool found;
     } t[] = {
-        { "loader.two=epoch=0 taken=4 over=0 places=10 sampler=keyed seed=5 held_out=0 "
-          "bucket=0\n",
-          ACCEL_OK, false },
-        { "loader.one=epoch=2 taken=4 over=0 places=10 sampler=keyed seed=5 held_out=0 "
-          "bucket=0",
-          ACCEL_OK, true },
-        { "loader.one=epoch=2 taken=4 over=0 places=10 sampler=keyed seed=6 held_out=0 "
-          "bucket=0\n",
-          ACCEL_EMISMATCH, true },
-        { "loader.one=epoch=2 taken=4 over=0 places=11 sampler=keyed seed=5 held_out=0 "
-          "bucket=0\n",
-          ACCEL_EMISMATCH, true },
+        { PLACE("two", "0", "4", "10", "5") "\n", ACCEL_OK, false },
+        { PLACE("one", "2", "4", "10", "5"), ACCEL_OK, true },
+        { PLACE("one", "2", "4", "10", "6") "\n", ACCEL_EMISMATCH, true },
+        { PLACE("one", "2", "4", "11", "5") "\n", ACCEL_EMISMATCH, true },
         { "loader.one=epoch=-2 taken=4 over=0 places=10 sampler=keyed seed=5\n",
           ACCEL_EMISMATCH, true },
-        { "loader.one=epoch=3 taken=11 over=0 places=10 sampler=keyed seed=5 "
-          "held_out=0 bucket=0\n",
-          ACCEL_EMISMATCH, true },
+        { PLACE("one", "3", "11", "10", "5") "\n", ACCEL_EMISMATCH, true },
         { "loader.one=epoch=2\n", ACCEL_EMISMATCH, true },
         { "loader.one=\n", ACCEL_EMISMATCH, true },
     };
@@ -348,43 +338,39 @@ static void test_options(void)
     static const double some[10] = { 0, 1 }, none[10] = { 0 }, less[10] = { -1 };
     const struct {
         bool stream;
-        accel_loader_options_t o;
+        accel_loader_options_t o; /* batches of 1, but for the first row's */
         const char *text;
     } t[] = {
+#define WEIGHTED .sampler = ACCEL_SAMPLER_WEIGHTED
         { 0, { .batch = 0 }, "batch must be" },
-        { 0, { .batch = 1, .join = 1 }, "join is for" },
-        { 0, { .batch = 1, .prefetch = -1 }, "prefetch must be" },
-        { 0, { .batch = 1, .threads = 1 }, "threads read ahead" },
-        { 0, { .batch = 1, .threads = 3, .prefetch = 1 }, "more threads than" },
-        { 0, { .batch = 1, .sampler = ACCEL_SAMPLER_OWN }, "needs an index" },
-        { 0, { .batch = 1, .sampler = (accel_sampler_t)9 }, "unknown sampler" },
-        { 0, { .batch = 1, .samples = 3 }, "samples per epoch" },
-        { 0, { .batch = 1, .sampler = ACCEL_SAMPLER_WEIGHTED }, "needs weights" },
+        { 0, { .join = 1 }, "join is for" },
+        { 0, { .prefetch = -1 }, "prefetch must be" },
+        { 0, { .threads = 1 }, "threads read ahead" },
+        { 0, { .threads = 3, .prefetch = 1 }, "more threads than" },
+        { 0, { .sampler = ACCEL_SAMPLER_OWN }, "needs an index" },
+        { 0, { .sampler = (accel_sampler_t)9 }, "unknown sampler" },
+        { 0, { .samples = 3 }, "samples per epoch" },
+        { 0, { WEIGHTED }, "needs weights" },
+        { 0, { WEIGHTED, .weights = none }, "above 0" },
+        { 0, { WEIGHTED, .weights = less }, "not negative" },
         { 0,
-          { .batch = 1, .sampler = ACCEL_SAMPLER_WEIGHTED, .weights = none },
-          "above 0" },
-        { 0,
-          { .batch = 1, .sampler = ACCEL_SAMPLER_WEIGHTED, .weights = less },
-          "not negative" },
-        { 0,
-          { .batch = 1,
-            .sampler = ACCEL_SAMPLER_WEIGHTED,
-            .weights = some,
-            .once = 1,
-            .samples = 2 },
+          { WEIGHTED, .weights = some, .once = 1, .samples = 2 },
           "without replacement" },
-        { 0, { .batch = 1, .bucket = 4 }, "buckets need" },
-        { 0, { .batch = 1, .pad = 1 }, "need a length" },
-        { 0, { .batch = 1, .held_out = 1 }, "no held-out" },
-        { 1, { .batch = 1, .held_out = 1 }, "no held-out part" },
-        { 1, { .batch = 1, .bucket = 4 }, "its own order" },
-        { 1, { .batch = 1, .threads = 2, .prefetch = 1 }, "more threads than" },
+        { 0, { .bucket = 4 }, "buckets need" },
+        { 0, { .pad = 1 }, "need a length" },
+        { 0, { .held_out = 1 }, "no held-out" },
+        { 1, { .held_out = 1 }, "no held-out part" },
+        { 1, { .bucket = 4 }, "its own order" },
+        { 1, { .threads = 2, .prefetch = 1 }, "more threads than" },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(t); i++) {
         accel_error_t err = { 0 };
-        struct accel_loader *l = open_one(t[i].stream ? s : d, t[i].o, &err);
+        accel_loader_options_t o = t[i].o;
+        struct accel_loader *l;
 
+        o.batch = i > 0;
+        l = open_one(t[i].stream ? s : d, o, &err);
         tap_ok(!l && err.code == ACCEL_EINVAL && strstr(err.text, t[i].text),
                "refused: %s", err.text);
         loader_free(l);
