@@ -98,15 +98,6 @@ static void test_llama(void)
                   &err) &&
                model.rope.theta == 2e5f && model.rope.kind == ACCEL_ROPE_LLAMA3,
            "rope_parameters %s", err.text);
-    tap_ok(!parse("{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
-                  &err) &&
-               model.rope.kind == ACCEL_ROPE_LINEAR && model.rope.factor == 2,
-           "linear positions by their older name %s", err.text);
-    tap_ok(!parse("{" LLAMA ",\"rope_scaling\":null,\"rope_parameters\":"
-                  "{\"rope_type\":\"default\",\"rope_theta\":5000.0}}",
-                  &err) &&
-               model.rope.kind == ACCEL_ROPE_PLAIN && model.rope.theta == 5000,
-           "plain ones %s", err.text);
 }
 
 static void test_bert(void)
