@@ -7,7 +7,6 @@
 
 #include <cublasLt.h>
 #include <math.h>
-#include <string.h>
 
 enum { ROWS = 5, COLS = 3, DEPTH = 4, AUX_LD = 8 };
 

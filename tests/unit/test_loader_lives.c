@@ -5,7 +5,6 @@
  * before accel_prepare, after it, or not at all; set back; refused in another order.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,8 +3,6 @@
  * Loaders of a run: a training and a validation loader side by side, a fetch that fails,
  * and calls that are refused.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/common.h"
