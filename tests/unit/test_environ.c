@@ -3,6 +3,7 @@
  * The environment of a task: which variables each type gets, every key of every map in
  * its variable, the carrier there and back (and damaged), one task's share of it.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +150,8 @@ static void test_lists(void)
 #define AO  "mixed_precision=fp8 fp8_backend=AO "
 #define TWO "fsdp_version=2 parallelism_config_dp_shard_size=2 "
 
-/* A setting, the type it needs, and what its variable then holds; NULL: not there. */
+/* A setting, the type it needs, its variable (NULL: the key in capitals), and what that
+ * then holds; NULL: it is not there. */
 static const struct {
     const char *type, *setting, *name, *value;
 } keys[] = {
@@ -174,54 +176,34 @@ static const struct {
     { "MULTI_GPU", "use_cpu=true", "ACCELERATE_USE_CPU", "True" },
     { "DEEPSPEED", "use_cpu=true", "ACCELERATE_USE_CPU", NULL },
     { "FSDP", "mixed_precision=bf16", "ACCELERATE_MIXED_PRECISION", "bf16" },
-    { "FSDP", "fsdp_sharding_strategy=NO_SHARD", "FSDP_SHARDING_STRATEGY", "NO_SHARD" },
-    { "FSDP", "fsdp_use_orig_params=false", "FSDP_USE_ORIG_PARAMS", "false" },
-    { "FSDP", "fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP", "FSDP_AUTO_WRAP_POLICY",
+    { "FSDP", "fsdp_sharding_strategy=NO_SHARD", NULL, "NO_SHARD" },
+    { "FSDP", "fsdp_use_orig_params=false", NULL, "false" },
+    { "FSDP", "fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP", NULL,
       "TRANSFORMER_BASED_WRAP" },
     { "FSDP", "fsdp_transformer_layer_cls_to_wrap=A,B", "FSDP_TRANSFORMER_CLS_TO_WRAP",
       "A,B" },
-    { "FSDP", "fsdp_backward_prefetch=BACKWARD_POST", "FSDP_BACKWARD_PREFETCH",
-      "BACKWARD_POST" },
-    { "FSDP", "fsdp_state_dict_type=SHARDED_STATE_DICT", "FSDP_STATE_DICT_TYPE",
-      "SHARDED_STATE_DICT" },
-    { "MEGATRON_LM", "megatron_lm_tp_degree=2", "MEGATRON_LM_TP_DEGREE", "2" },
-    { "MEGATRON_LM", "megatron_lm_pp_degree=2", "MEGATRON_LM_PP_DEGREE", "2" },
-    { "MEGATRON_LM", "megatron_lm_num_micro_batches=8", "MEGATRON_LM_NUM_MICRO_BATCHES",
-      "8" },
-    { "MEGATRON_LM", "megatron_lm_gradient_clipping=0.5",
-      "MEGATRON_LM_GRADIENT_CLIPPING", "0.5" },
-    { "MEGATRON_LM", "megatron_lm_recompute_activations=true",
-      "MEGATRON_LM_RECOMPUTE_ACTIVATIONS", "True" },
-    { "MEGATRON_LM", "megatron_lm_use_distributed_optimizer=false",
-      "MEGATRON_LM_USE_DISTRIBUTED_OPTIMIZER", "False" },
-    { "MEGATRON_LM", "megatron_lm_expert_model_parallel_size=2",
-      "MEGATRON_LM_EXPERT_MODEL_PARALLEL_SIZE", "2" },
-    { "MEGATRON_LM", "megatron_lm_context_parallel_size=2",
-      "MEGATRON_LM_CONTEXT_PARALLEL_SIZE", "2" },
-    { "MEGATRON_LM", "megatron_lm_attention_dropout=0.1",
-      "MEGATRON_LM_ATTENTION_DROPOUT", "0.1" },
-    { "MEGATRON_LM", "megatron_lm_hidden_dropout=0.1", "MEGATRON_LM_HIDDEN_DROPOUT",
-      "0.1" },
-    { "MEGATRON_LM", "megatron_lm_attention_softmax_in_fp32=true",
-      "MEGATRON_LM_ATTENTION_SOFTMAX_IN_FP32", "True" },
-    { "MEGATRON_LM", "megatron_lm_calculate_per_token_loss=true",
-      "MEGATRON_LM_CALCULATE_PER_TOKEN_LOSS", "True" },
-    { "MEGATRON_LM", "megatron_lm_use_rotary_position_embeddings=true",
-      "MEGATRON_LM_USE_ROTARY_POSITION_EMBEDDINGS", "True" },
-    { "MEGATRON_LM", "megatron_lm_use_custom_fsdp=true", "MEGATRON_LM_USE_CUSTOM_FSDP",
-      "True" },
-    { "MEGATRON_LM", "megatron_lm_no_load_optim=true", "MEGATRON_LM_NO_LOAD_OPTIM",
-      "True" },
-    { "MEGATRON_LM", "megatron_lm_no_save_optim=true", "MEGATRON_LM_NO_SAVE_OPTIM",
-      "True" },
-    { "MEGATRON_LM", "megatron_lm_eod_mask_loss=true", "MEGATRON_LM_EOD_MASK_LOSS",
-      "True" },
-    { "MEGATRON_LM", "megatron_lm_optimizer_cpu_offload=true",
-      "MEGATRON_LM_OPTIMIZER_CPU_OFFLOAD", "True" },
-    { "MEGATRON_LM", "megatron_lm_use_precision_aware_optimizer=true",
-      "MEGATRON_LM_USE_PRECISION_AWARE_OPTIMIZER", "True" },
-    { "MEGATRON_LM", "megatron_lm_overlap_cpu_optimizer_d2h_h2d=true",
-      "MEGATRON_LM_OVERLAP_CPU_OPTIMIZER_D2H_H2D", "True" },
+    { "FSDP", "fsdp_backward_prefetch=BACKWARD_POST", NULL, "BACKWARD_POST" },
+    { "FSDP", "fsdp_state_dict_type=SHARDED_STATE_DICT", NULL, "SHARDED_STATE_DICT" },
+    { "MEGATRON_LM", "megatron_lm_tp_degree=2", NULL, "2" },
+    { "MEGATRON_LM", "megatron_lm_pp_degree=2", NULL, "2" },
+    { "MEGATRON_LM", "megatron_lm_num_micro_batches=8", NULL, "8" },
+    { "MEGATRON_LM", "megatron_lm_gradient_clipping=0.5", NULL, "0.5" },
+    { "MEGATRON_LM", "megatron_lm_recompute_activations=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_use_distributed_optimizer=false", NULL, "False" },
+    { "MEGATRON_LM", "megatron_lm_expert_model_parallel_size=2", NULL, "2" },
+    { "MEGATRON_LM", "megatron_lm_context_parallel_size=2", NULL, "2" },
+    { "MEGATRON_LM", "megatron_lm_attention_dropout=0.1", NULL, "0.1" },
+    { "MEGATRON_LM", "megatron_lm_hidden_dropout=0.1", NULL, "0.1" },
+    { "MEGATRON_LM", "megatron_lm_attention_softmax_in_fp32=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_calculate_per_token_loss=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_use_rotary_position_embeddings=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_use_custom_fsdp=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_no_load_optim=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_no_save_optim=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_eod_mask_loss=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_optimizer_cpu_offload=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_use_precision_aware_optimizer=true", NULL, "True" },
+    { "MEGATRON_LM", "megatron_lm_overlap_cpu_optimizer_d2h_h2d=true", NULL, "True" },
     { "MULTI_GPU", TE "fp8_margin=2", "ACCELERATE_FP8_MARGIN", "2" },
     { "MULTI_GPU", TE "fp8_interval=3", "ACCELERATE_FP8_INTERVAL", "3" },
     { "MULTI_GPU", TE "fp8_format=E4M3", "ACCELERATE_FP8_FORMAT", "E4M3" },
@@ -272,15 +254,24 @@ static const struct {
       NULL },
     { "FSDP", TWO "parallelism_config_sp_size=2", "PARALLELISM_CONFIG_SP_SEQ_LENGTH",
       "None" },
-    { "FSDP", "fsdp_offload_params=true", "FSDP_OFFLOAD_PARAMS", "true" },
-    { "FSDP", "fsdp_min_num_params=2000", "FSDP_MIN_NUM_PARAMS", "2000" },
-    { "FSDP", "fsdp_forward_prefetch=true", "FSDP_FORWARD_PREFETCH", "true" },
-    { "FSDP", "fsdp_activation_checkpointing=true", "FSDP_ACTIVATION_CHECKPOINTING",
-      "true" },
-    { "FSDP", "fsdp_ignored_modules=head", "FSDP_IGNORED_MODULES", "head" },
-    { "FSDP", "fsdp_cpu_ram_efficient_loading=false", "FSDP_CPU_RAM_EFFICIENT_LOADING",
-      "false" },
+    { "FSDP", "fsdp_offload_params=true", NULL, "true" },
+    { "FSDP", "fsdp_min_num_params=2000", NULL, "2000" },
+    { "FSDP", "fsdp_forward_prefetch=true", NULL, "true" },
+    { "FSDP", "fsdp_activation_checkpointing=true", NULL, "true" },
+    { "FSDP", "fsdp_ignored_modules=head", NULL, "head" },
+    { "FSDP", "fsdp_cpu_ram_efficient_loading=false", NULL, "false" },
 };
+
+static const char *variable_of(const char *setting, const char *name)
+{
+    static char capitals[100];
+    const size_t n = strcspn(setting, "=");
+
+    for (size_t i = 0; i < n; i++)
+        capitals[i] = (char)toupper(setting[i]);
+    capitals[n] = '\0';
+    return name ? name : capitals;
+}
 
 static void test_keys(void)
 {
@@ -288,7 +279,7 @@ static void test_keys(void)
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(keys); i++) {
         char settings[256];
-        const char *got;
+        const char *name = variable_of(keys[i].setting, keys[i].name), *got;
 
         snprintf(settings, sizeof(settings), "distributed_type=%s %s", keys[i].type,
                  keys[i].setting);
@@ -296,9 +287,9 @@ static void test_keys(void)
             tap_ok(false, "%s", settings);
             continue;
         }
-        got = value_of(&l, keys[i].name);
+        got = value_of(&l, name);
         tap_is_str(got ? got : "(none)", keys[i].value ? keys[i].value : "(none)",
-                   "%s: %s", settings, keys[i].name);
+                   "%s: %s", settings, name);
     }
     list_free(&l);
 }
