@@ -53,16 +53,13 @@ static accel_tensor_t *activate(const char *op, accel_tensor_t *x,
     op_result_waits(g,
                     &(struct waiting_result){
                         .out = y, .in = { x }, .act = act, .queue = activate_queue });
-    y->needs_grad = g->recording && x->needs_grad;
-    if (y->needs_grad && !tape_record(g, &(struct tape_entry){
-                                             .op = op,
-                                             .backward = activate_backward,
-                                             .out = y,
-                                             .in = { x },
-                                             .saved = { act == ACCEL_ACT_RELU ? y : x },
-                                             .ints = { (int64_t)act } }))
-        return NULL;
-    return y;
+    return op_record(g, &x, 1,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = activate_backward,
+                                           .out = y,
+                                           .in = { x },
+                                           .saved = { act == ACCEL_ACT_RELU ? y : x },
+                                           .ints = { (int64_t)act } });
 }
 
 accel_tensor_t *accel_activate(accel_tensor_t *x, accel_activation_t act)
@@ -109,15 +106,12 @@ accel_tensor_t *accel_scale(accel_tensor_t *x, float by)
     if (!y)
         return NULL;
     g->backend->multiply(g->backend, y->data, false, x->data, x->dtype, x->elems, by);
-    y->needs_grad = g->recording && x->needs_grad;
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = scale_backward,
-                                              .out = y,
-                                              .in = { x },
-                                              .reals = { by } }))
-        return NULL;
-    return y;
+    return op_record(g, &x, 1,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = scale_backward,
+                                           .out = y,
+                                           .in = { x },
+                                           .reals = { by } });
 }
 
 /* Gradient of gate (which 0) or up (1) alone: they may be the same tensor, or only one
@@ -177,16 +171,13 @@ static accel_tensor_t *product(const char *op, accel_tensor_t *gate,
     op_result_waits(
         g, &(struct waiting_result){
                .out = y, .in = { gate, up }, .act = act, .queue = activate_queue });
-    y->needs_grad = g->recording && (gate->needs_grad || up->needs_grad);
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = gated_backward,
-                                              .out = y,
-                                              .in = { gate, up },
-                                              .saved = { gate, up },
-                                              .ints = { (int64_t)act } }))
-        return NULL;
-    return y;
+    return op_record(g, in, 2,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = gated_backward,
+                                           .out = y,
+                                           .in = { gate, up },
+                                           .saved = { gate, up },
+                                           .ints = { (int64_t)act } });
 }
 
 accel_tensor_t *accel_gated(accel_tensor_t *gate, accel_tensor_t *up,

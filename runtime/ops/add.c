@@ -28,11 +28,8 @@ accel_tensor_t *accel_add(accel_tensor_t *x, accel_tensor_t *y)
     if (!sum)
         return NULL;
     op_sum_waits(g, sum, x, y);
-    sum->needs_grad = g->recording && (x->needs_grad || y->needs_grad);
-    if (sum->needs_grad &&
-        !tape_record(
-            g, &(struct tape_entry){
-                   .op = op, .backward = add_backward, .out = sum, .in = { x, y } }))
-        return NULL;
-    return sum;
+    return op_record(
+        g, in, 2,
+        &(struct tape_entry){
+            .op = op, .backward = add_backward, .out = sum, .in = { x, y } });
 }

@@ -293,12 +293,12 @@ static void append(struct graph *g, struct attention *p, const accel_attention_t
 }
 
 /* Saved are also the inputs: the backward recomputes the scores from them. */
-static bool attention_record(struct graph *g, const struct attention *p,
-                             accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v,
-                             accel_tensor_t *y, accel_tensor_t *lse,
-                             const accel_attention_t *o)
+static accel_tensor_t *attention_record(struct graph *g, const struct attention *p,
+                                        accel_tensor_t *q, accel_tensor_t *k,
+                                        accel_tensor_t *v, accel_tensor_t *y,
+                                        accel_tensor_t *lse, const accel_attention_t *o)
 {
-    struct tape_entry e = {
+    const struct tape_entry e = {
         .op = op,
         .backward = attention_backward,
         .out = y,
@@ -309,9 +309,7 @@ static bool attention_record(struct graph *g, const struct attention *p,
     };
 
     /* a fused qkv has k and v NULL */
-    y->needs_grad =
-        g->recording && (q->needs_grad || (k && (k->needs_grad || v->needs_grad)));
-    return !y->needs_grad || tape_record(g, &e);
+    return op_record(g, e.in, 3, &e);
 }
 
 accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tensor_t *v,
@@ -347,5 +345,5 @@ accel_tensor_t *accel_attention(accel_tensor_t *q, accel_tensor_t *k, accel_tens
         append(g, &p, &own);
     g->backend->attention(g->backend, &p, y->data, lse->data, scratch);
     graph_scratch_free(g, scratch);
-    return attention_record(g, &p, q, k, v, y, lse, &own) ? y : NULL;
+    return attention_record(g, &p, q, k, v, y, lse, &own);
 }

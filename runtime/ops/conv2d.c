@@ -26,25 +26,6 @@ static struct conv conv2d_describe(const accel_tensor_t *x, const accel_tensor_t
                           .pad = pad };
 }
 
-/* The gradient before the activation: out->grad itself, or scratch that the caller
- * frees. NULL: sticky error. */
-static const void *delta(struct graph *g, const struct tape_entry *e,
-                         void **scratch_out)
-{
-    const accel_tensor_t *dy = e->out->grad;
-    const struct backend *be = g->backend;
-
-    *scratch_out = NULL;
-    /* without an activation there is nothing to undo and nothing to copy */
-    if (e->ints[2] == ACCEL_ACT_NONE)
-        return dy->data;
-    *scratch_out = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
-    if (*scratch_out)
-        be->act_grad(be, *scratch_out, false, dy->data, e->saved[1]->data, dy->dtype,
-                     dy->elems, (accel_activation_t)e->ints[2]);
-    return *scratch_out;
-}
-
 /* Weight and bias may live in different units, so their gradients are asked for one at
  * a time. */
 static bool gradients(struct graph *g, const struct tape_entry *e, const struct conv *p,
@@ -92,7 +73,7 @@ static bool conv2d_backward(struct graph *g, const struct tape_entry *e)
     if (!op_want(g, op, &u, e->in + 1, 2))
         return false;
     b.weight = op_values(g, &u, e->in[1]);
-    b.dy = delta(g, e, &own);
+    b.dy = op_grad_before(g, e, (accel_activation_t)e->ints[2], &own);
     if (b.dy)
         scratch = graph_scratch(g, g->backend->conv_scratch(g->backend, &p, true));
     good = scratch && gradients(g, e, &p, &b, scratch);
@@ -122,11 +103,7 @@ static bool conv2d_fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
         x->dim[3] + 2 * (int64_t)pad < w->dim[3])
         return op_misfit(g, op, x, "x", w, "weight",
                          "the kernel is larger than x and its padding");
-    if (bias && !op_parameter(g, op, bias, "bias", 1))
-        return false;
-    if (bias && bias->dim[0] != w->dim[0])
-        return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [O]");
-    return op_act(g, op, act);
+    return op_bias(g, op, bias, w, "weight", "bias must be [O]") && op_act(g, op, act);
 }
 
 /* Runs the forward with params gathered. False: sticky error. */
@@ -178,15 +155,12 @@ accel_tensor_t *accel_conv2d(accel_tensor_t *x, accel_tensor_t *weight,
     if (!conv2d_forward(g, &p, &f, in + 1))
         return NULL;
     /* recorded for any of x, weight and bias */
-    y->needs_grad = op_needs_grad(g, in, 3);
-    if (y->needs_grad &&
-        !tape_record(
-            g, &(struct tape_entry){ .op = op,
-                                     .backward = conv2d_backward,
-                                     .out = y,
-                                     .in = { x, weight, bias },
-                                     .saved = { x, act == ACCEL_ACT_RELU ? y : pre },
-                                     .ints = { stride, pad, (int64_t)act } }))
-        return NULL;
-    return y;
+    return op_record(
+        g, in, 3,
+        &(struct tape_entry){ .op = op,
+                              .backward = conv2d_backward,
+                              .out = y,
+                              .in = { x, weight, bias },
+                              .saved = { x, act == ACCEL_ACT_RELU ? y : pre },
+                              .ints = { stride, pad, (int64_t)act } });
 }

@@ -306,13 +306,9 @@ static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w
     if (weight->dim[1] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", weight, "weight",
                          "weight is [V, C] and x is [..., C]");
-    if (!bias)
-        return true;
-    if (!op_parameter(g, op, bias, "bias", 1))
+    if (!op_bias(g, op, bias, weight, "weight", "bias must be [V]"))
         return false;
-    if (bias->dim[0] != weight->dim[0])
-        return op_misfit(g, op, weight, "weight", bias, "bias", "bias must be [V]");
-    if (bias->param->unit != weight->param->unit)
+    if (bias && bias->param->unit != weight->param->unit)
         return graph_fail(g, A0606, op, "declare both in modules of the same unit",
                           "weight %s and bias %s belong to different units",
                           weight->name, bias->name);
@@ -364,23 +360,21 @@ static int64_t cross_entropy_forward(struct graph *g, const struct head *h,
 
 /* The logits that are held are saved; they become the gradients' memory. A second
  * backward of the same forward would find gradients there; the tape allows one. */
-static bool cross_entropy_record(struct graph *g, accel_tensor_t *const *in,
-                                 accel_tensor_t *bias, accel_tensor_t *mean,
-                                 accel_tensor_t *stats, accel_tensor_t *logits,
-                                 int64_t chunk, struct xent how)
+static accel_tensor_t *cross_entropy_record(struct graph *g, accel_tensor_t *const *in,
+                                            accel_tensor_t *bias, accel_tensor_t *mean,
+                                            accel_tensor_t *stats,
+                                            accel_tensor_t *logits, int64_t chunk,
+                                            struct xent how)
 {
-    struct tape_entry e = { .op = op,
-                            .backward = cross_entropy_backward,
-                            .out = mean,
-                            .in = { in[0], in[1], in[2], bias },
-                            .saved = { in[0], stats, logits, in[2] },
-                            .ints = { how.ignore, chunk },
-                            .reals = { how.smoothing } };
+    const struct tape_entry e = { .op = op,
+                                  .backward = cross_entropy_backward,
+                                  .out = mean,
+                                  .in = { in[0], in[1], in[2], bias },
+                                  .saved = { in[0], stats, logits, in[2] },
+                                  .ints = { how.ignore, chunk },
+                                  .reals = { how.smoothing } };
 
-    mean->needs_grad =
-        g->recording && (in[0]->needs_grad || (in[1] && in[1]->needs_grad) ||
-                         (bias && bias->needs_grad));
-    return !mean->needs_grad || tape_record(g, &e);
+    return op_record(g, (accel_tensor_t *[]){ in[0], in[1], bias }, 3, &e);
 }
 
 /* The logits' memory, [held][ld]. A copy of x is not padded, and costs less to make
@@ -447,8 +441,7 @@ accel_tensor_t *accel_cross_entropy(accel_tensor_t *x, accel_tensor_t *weight,
     op_done(g, &u);
     if (bad >= 0)
         return target_fail(g, &h, bad);
-    return cross_entropy_record(g, in, bias, mean, stats, logits, chunk, how) ? mean
-                                                                              : NULL;
+    return cross_entropy_record(g, in, bias, mean, stats, logits, chunk, how);
 }
 
 /* lda skips to the next sample: only the last position of each is multiplied. A single

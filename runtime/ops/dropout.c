@@ -79,14 +79,11 @@ accel_tensor_t *accel_dropout(accel_tensor_t *x, float p)
     per_sample = x->elems / g->draws.batch;
     mask = op_mask(g, (uint32_t)call, per_sample, p);
     g->backend->dropout(g->backend, y->data, false, x->data, x->dtype, x->elems, &mask);
-    y->needs_grad = g->recording && x->needs_grad;
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = dropout_backward,
-                                              .out = y,
-                                              .in = { x },
-                                              .ints = { call, per_sample },
-                                              .reals = { p } }))
-        return NULL;
-    return y;
+    return op_record(g, &x, 1,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = dropout_backward,
+                                           .out = y,
+                                           .in = { x },
+                                           .ints = { call, per_sample },
+                                           .reals = { p } });
 }

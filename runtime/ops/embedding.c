@@ -103,14 +103,11 @@ accel_tensor_t *op_embedding(accel_tensor_t *ids, accel_tensor_t *table,
             "id %lld of the batch is not in [0, %lld)%s", (long long)bad,
             (long long)table->dim[0],
             id_place(place, sizeof(place), bad, ids->dim[1], g->micro, g->micros));
-    y->needs_grad = op_needs_grad(g, params, 2);
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = embedding_backward,
-                                              .out = y,
-                                              .in = { ids, table, positions },
-                                              .saved = { ids },
-                                              .ints = { first } }))
-        return NULL;
-    return y;
+    return op_record(g, params, 2,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = embedding_backward,
+                                           .out = y,
+                                           .in = { ids, table, positions },
+                                           .saved = { ids },
+                                           .ints = { first } });
 }

@@ -26,22 +26,11 @@ struct delta {
  * in either case. */
 static bool delta_open(struct graph *g, const struct tape_entry *e, struct delta *d)
 {
-    const accel_tensor_t *dy = e->out->grad;
-    const struct backend *be = g->backend;
-
-    d->data = dy->data;
-    d->type = dy->dtype;
-    d->scratch = NULL;
-    /* nothing to apply: out->grad is the gradient before the activation */
-    if (e->ints[0] == ACCEL_ACT_NONE || e->out->grad_before)
-        return true;
-    d->scratch = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
-    if (!d->scratch)
-        return false;
-    be->act_grad(be, d->scratch, false, dy->data, e->saved[1]->data, dy->dtype,
-                 dy->elems, (accel_activation_t)e->ints[0]);
-    d->data = d->scratch;
-    return true;
+    d->type = e->out->grad->dtype;
+    d->data = op_grad_before(
+        g, e, e->out->grad_before ? ACCEL_ACT_NONE : (accel_activation_t)e->ints[0],
+        &d->scratch);
+    return d->data != NULL;
 }
 
 /* May this op store the gradient of x before the activation that made x? Only if nobody
@@ -199,11 +188,8 @@ static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t
     if (w->dim[1] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", w, "weight",
                          "weight is [out, in] and x is [..., in]");
-    if (bias && !op_parameter(g, op, bias, "bias", 1))
-        return false;
-    if (bias && bias->dim[0] != w->dim[0])
-        return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [out]");
-    return op_act(g, op, act);
+    return op_bias(g, op, bias, w, "weight", "bias must be [out]") &&
+           op_act(g, op, act);
 }
 
 /* Numbers of int8 stay as they are where the products widen them on the way; every
@@ -285,20 +271,16 @@ accel_tensor_t *accel_linear(accel_tensor_t *x, accel_tensor_t *weight,
                        x->elems / weight->dim[1]);
     linear_forward(g, &u, &factor, x, weight, bias, act, y, pre);
     op_done(g, &u);
-    /* a frozen weight does not end the gradient: x may need it */
-    y->needs_grad = op_needs_grad(g, in, 3);
     /* for a later linear that reads y: see passes_act */
     y->before = act == ACCEL_ACT_RELU ? y : pre;
     y->act = act;
-    if (y->needs_grad &&
-        !tape_record(g,
+    /* a frozen weight does not end the gradient: x may need it */
+    return op_record(g, in, 3,
                      &(struct tape_entry){ .op = op,
                                            .backward = linear_backward,
                                            .out = y,
                                            .in = { x, weight, bias },
                                            .saved = { narrow.kept ? narrow.kept : x,
                                                       act == ACCEL_ACT_RELU ? y : pre },
-                                           .ints = { (int)act } }))
-        return NULL;
-    return y;
+                                           .ints = { (int)act } });
 }

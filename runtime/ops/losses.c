@@ -6,10 +6,11 @@
  */
 #include "ops/ops.h"
 
-/* The gradient of both inputs, one after the other: they may be the same tensor. */
-static bool pair_backward(struct graph *g, const struct tape_entry *e)
+/* The gradient of both inputs, one after the other: they may be the same tensor. Only
+ * the loss over rows has saved the log-sum-exp of them. */
+static bool loss_backward(struct graph *g, const struct tape_entry *e)
 {
-    const accel_tensor_t *x = e->in[0], *y = e->in[1];
+    const accel_tensor_t *x = e->in[0], *y = e->in[1], *lse = e->saved[2];
     const struct backend *be = g->backend;
 
     for (int i = 0; i < 2; i++) {
@@ -21,22 +22,22 @@ static bool pair_backward(struct graph *g, const struct tape_entry *e)
         d = grad_target(g, e->in[i], &add);
         if (!d)
             return false;
-        be->pair_loss_grad(be, d->data, add, i == 1, (enum pair_loss)e->ints[0],
-                           x->data, x->dtype, y->data, y->dtype, e->out->grad->data,
-                           x->elems);
+        if (lse)
+            be->soft_xent_grad(be, d->data, add, i == 1, x->data, y->data, x->dtype,
+                               lse->data, e->out->grad->data, op_rows(x),
+                               op_last_size(x));
+        else
+            be->pair_loss_grad(be, d->data, add, i == 1, (enum pair_loss)e->ints[0],
+                               x->data, x->dtype, y->data, y->dtype, e->out->grad->data,
+                               x->elems);
     }
     return true;
 }
 
 /* A loss is float32 whatever its inputs are. */
-static accel_tensor_t *new_loss(struct graph *g, const accel_tensor_t *x,
-                                const accel_tensor_t *y)
+static accel_tensor_t *new_loss(struct graph *g)
 {
-    accel_tensor_t *mean = graph_tensor(g, ACCEL_F32, 1, (const int64_t[]){ 1 });
-
-    if (mean)
-        mean->needs_grad = g->recording && (x->needs_grad || y->needs_grad);
-    return mean;
+    return graph_tensor(g, ACCEL_F32, 1, (const int64_t[]){ 1 });
 }
 
 /* The dtypes of the two may differ. */
@@ -49,20 +50,18 @@ static accel_tensor_t *pair_mean(const char *op, accel_tensor_t *x, accel_tensor
     if (!g || !op_floats(g, op, x, "x") || !op_floats(g, op, y, "y") ||
         !op_same_shape(g, op, x, "x", y, "y"))
         return NULL;
-    mean = new_loss(g, x, y);
+    mean = new_loss(g);
     if (!mean)
         return NULL;
     g->backend->pair_loss(g->backend, mean->data, loss, x->data, x->dtype, y->data,
                           y->dtype, x->elems);
-    if (mean->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = pair_backward,
-                                              .out = mean,
-                                              .in = { x, y },
-                                              .saved = { x, y },
-                                              .ints = { (int64_t)loss } }))
-        return NULL;
-    return mean;
+    return op_record(g, in, 2,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = loss_backward,
+                                           .out = mean,
+                                           .in = { x, y },
+                                           .saved = { x, y },
+                                           .ints = { (int64_t)loss } });
 }
 
 accel_tensor_t *accel_mse(accel_tensor_t *x, accel_tensor_t *y)
@@ -77,33 +76,6 @@ accel_tensor_t *accel_binary_cross_entropy(accel_tensor_t *x, accel_tensor_t *y)
 
 /* ---- soft targets ---------------------------------------------------------------- */
 
-/* Rows of no classes count for nothing. */
-static int64_t rows_of(const accel_tensor_t *x)
-{
-    return x->elems ? x->elems / x->dim[x->ndim - 1] : 0;
-}
-
-static bool soft_backward(struct graph *g, const struct tape_entry *e)
-{
-    const accel_tensor_t *x = e->in[0], *y = e->in[1];
-    const struct backend *be = g->backend;
-
-    for (int i = 0; i < 2; i++) {
-        accel_tensor_t *d;
-        bool add;
-
-        if (!e->in[i]->needs_grad)
-            continue;
-        d = grad_target(g, e->in[i], &add);
-        if (!d)
-            return false;
-        be->soft_xent_grad(be, d->data, add, i == 1, x->data, y->data, x->dtype,
-                           e->saved[2]->data, e->out->grad->data, rows_of(x),
-                           x->dim[x->ndim - 1]);
-    }
-    return true;
-}
-
 accel_tensor_t *accel_soft_cross_entropy(accel_tensor_t *x, accel_tensor_t *y)
 {
     static const char op[] = "soft_cross_entropy";
@@ -113,22 +85,20 @@ accel_tensor_t *accel_soft_cross_entropy(accel_tensor_t *x, accel_tensor_t *y)
 
     if (!g || !op_alike(g, op, x, "x", y, "y"))
         return NULL;
-    rows = rows_of(x);
+    rows = op_rows(x);
     lse = graph_tensor(g, ACCEL_F32, 1, &rows);
     loss = lse ? graph_tensor(g, ACCEL_F32, 1, &rows) : NULL;
-    mean = loss ? new_loss(g, x, y) : NULL;
+    mean = loss ? new_loss(g) : NULL;
     if (!mean)
         return NULL;
     g->backend->soft_xent(g->backend, lse->data, loss->data, x->data, y->data, x->dtype,
-                          rows, x->dim[x->ndim - 1]);
+                          rows, op_last_size(x));
     g->backend->reduce(g->backend, mean->data, ACCEL_F32, loss->data, ACCEL_F32,
                        (const int64_t[]){ 1, rows, 1 }, rows ? 1.0f / (float)rows : 0);
-    if (mean->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = soft_backward,
-                                              .out = mean,
-                                              .in = { x, y },
-                                              .saved = { x, y, lse } }))
-        return NULL;
-    return mean;
+    return op_record(g, in, 2,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = loss_backward,
+                                           .out = mean,
+                                           .in = { x, y },
+                                           .saved = { x, y, lse } });
 }

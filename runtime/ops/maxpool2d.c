@@ -84,14 +84,11 @@ accel_tensor_t *accel_maxpool2d(accel_tensor_t *x, int size, int stride)
     if (!y || !where)
         return NULL;
     g->backend->maxpool(g->backend, &p, y->data, where->data, x->data);
-    y->needs_grad = g->recording && x->needs_grad;
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = maxpool2d_backward,
-                                              .out = y,
-                                              .in = { x },
-                                              .saved = { where },
-                                              .ints = { size, stride } }))
-        return NULL;
-    return y;
+    return op_record(g, &x, 1,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = maxpool2d_backward,
+                                           .out = y,
+                                           .in = { x },
+                                           .saved = { where },
+                                           .ints = { size, stride } });
 }

@@ -89,10 +89,8 @@ static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
     /* only the last dimension is normalized, as in every model here */
     if (gain->dim[0] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", gain, "gain", "the last size must be equal");
-    if (bias && !op_parameter(g, op, bias, "bias", 1))
+    if (!op_bias(g, op, bias, gain, "gain", "they must be equal"))
         return false;
-    if (bias && bias->dim[0] != gain->dim[0])
-        return op_misfit(g, op, gain, "gain", bias, "bias", "they must be equal");
     /* written so that a NaN is refused, too */
     if (!(eps >= 0.0f))
         return graph_fail(g, A0605, op, "use at least 0; 1e-5 is usual",
@@ -149,17 +147,14 @@ static accel_tensor_t *normalize(const char *op, accel_tensor_t *x,
                                                       .op = op,
                                                       .queue = norm_queue }))
         return NULL;
-    y->needs_grad = op_needs_grad(g, in, 3);
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = norm_backward,
-                                              .out = y,
-                                              .in = { x, gain, bias },
-                                              .saved = { x, stats },
-                                              .ints = { rms },
-                                              .reals = { eps } }))
-        return NULL;
-    return y;
+    return op_record(g, in, 3,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = norm_backward,
+                                           .out = y,
+                                           .in = { x, gain, bias },
+                                           .saved = { x, stats },
+                                           .ints = { rms },
+                                           .reals = { eps } });
 }
 
 accel_tensor_t *accel_layernorm(accel_tensor_t *x, accel_tensor_t *gain,

@@ -165,6 +165,16 @@ bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
     return op_same_shape(g, op, x, x_name, y, y_name);
 }
 
+bool op_bias(struct graph *g, const char *op, const accel_tensor_t *bias,
+             const accel_tensor_t *w, const char *w_name, const char *rule)
+{
+    if (!bias)
+        return true;
+    if (!op_parameter(g, op, bias, "bias", 1))
+        return false;
+    return bias->dim[0] == w->dim[0] || op_misfit(g, op, w, w_name, bias, "bias", rule);
+}
+
 bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim)
 {
     char shape[96];
@@ -314,13 +324,16 @@ const void *op_values(const struct graph *g, const struct op_units *u,
     return NULL;
 }
 
-bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n)
+accel_tensor_t *op_record(struct graph *g, accel_tensor_t *const *t, int n,
+                          const struct tape_entry *e)
 {
+    bool needed = false;
+
     for (int i = 0; i < n; i++)
-        if (t[i] && t[i]->needs_grad)
-            /* one that needs it is enough; without recording none does */
-            return g->recording;
-    return false;
+        needed = needed || (t[i] && t[i]->needs_grad);
+    /* without recording nobody needs one */
+    e->out->needs_grad = g->recording && needed;
+    return e->out->needs_grad && !tape_record(g, e) ? NULL : e->out;
 }
 
 /* The residency hands out one unit's buffer; the parameter lies at its offset in it. */
@@ -415,6 +428,23 @@ bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy)
         tensor_release(x->grad);
     x->grad = t;
     return true;
+}
+
+const void *op_grad_before(struct graph *g, const struct tape_entry *e,
+                           accel_activation_t act, void **scratch_out)
+{
+    const accel_tensor_t *dy = e->out->grad;
+    const struct backend *be = g->backend;
+
+    *scratch_out = NULL;
+    /* without an activation there is nothing to undo and nothing to copy */
+    if (act == ACCEL_ACT_NONE)
+        return dy->data;
+    *scratch_out = graph_scratch(g, (size_t)dy->elems * accel_dtype_bytes(dy->dtype));
+    if (*scratch_out)
+        be->act_grad(be, *scratch_out, false, dy->data, e->saved[1]->data, dy->dtype,
+                     dy->elems, act);
+    return *scratch_out;
 }
 
 /* A hash of the call's number (splitmix64), so the streams lie far from those of

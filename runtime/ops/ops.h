@@ -48,8 +48,21 @@ bool op_computed(struct graph *g, const char *op, const accel_tensor_t *t,
 /* The same, but a float type (common.h), whatever the compute dtype. */
 bool op_floats(struct graph *g, const char *op, const accel_tensor_t *t,
                const char *what);
+/* x as [rows, last size]. Empty tensors have no rows, even if their last size is 0. */
+static inline int64_t op_last_size(const accel_tensor_t *x)
+{
+    return x->dim[x->ndim - 1];
+}
+static inline int64_t op_rows(const accel_tensor_t *x)
+{
+    return x->elems ? x->elems / op_last_size(x) : 0;
+}
 bool op_same_shape(struct graph *g, const char *op, const accel_tensor_t *x,
                    const char *x_name, const accel_tensor_t *y, const char *y_name);
+/* A prepared parameter with as many elements as w has in its first dimension, or NULL:
+ * there is none. `rule` as for op_misfit. */
+bool op_bias(struct graph *g, const char *op, const accel_tensor_t *bias,
+             const accel_tensor_t *w, const char *w_name, const char *rule);
 /* Two such tensors of the same dtype and shape. */
 bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
               const char *x_name, const accel_tensor_t *y, const char *y_name);
@@ -84,9 +97,11 @@ void op_done(struct graph *g, const struct op_units *u);
  * op_done. */
 const void *op_values(const struct graph *g, const struct op_units *u,
                       const accel_tensor_t *t);
-/* Is a backward wanted: recording is on, and one of t[n] (NULLs allowed) needs its
- * gradient? */
-bool op_needs_grad(const struct graph *g, accel_tensor_t *const *t, int n);
+/* The end of a forward: puts the op on the tape if a backward is wanted, that is, if
+ * recording is on and one of t[n] (NULLs allowed) needs its gradient. Returns e->out;
+ * NULL: sticky error. */
+accel_tensor_t *op_record(struct graph *g, accel_tensor_t *const *t, int n,
+                          const struct tape_entry *e);
 /* The float32 buffer that the gradient of parameter t is added to. Asking for another
  * unit's gradient may reduce the previous unit and reuse its buffer, so finish one unit
  * first. NULL: sticky error. */
@@ -103,6 +118,11 @@ accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out);
  * has. Passing a gradient on this way costs no memory. */
 bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy);
 
+/* The gradient of the value before the activation that made e->out, which saved[1] gives
+ * the derivative of: out->grad itself without one, or scratch that the caller frees.
+ * NULL: sticky error. */
+const void *op_grad_before(struct graph *g, const struct tape_entry *e,
+                           accel_activation_t act, void **scratch_out);
 /* The random stream of this forward's next draw (see struct draws): the key is the
  * run's seed, the index is the op's own count of elements over all samples of the
  * run. */

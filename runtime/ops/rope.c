@@ -134,16 +134,13 @@ accel_tensor_t *accel_rope(accel_tensor_t *x, int heads, const accel_rope_t *o,
     /* with a cache, positions go on where it ends */
     rope_describe(x, heads, accel_kv_length(cache), o, &p);
     g->backend->rope(g->backend, y->data, x->data, &p, false, false);
-    y->needs_grad = g->recording && x->needs_grad;
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){
-                            .op = op,
-                            .backward = rope_backward,
-                            .out = y,
-                            .in = { x },
-                            .ints = { heads, p.first, o->kind, o->original_context },
-                            .reals = { o->theta, o->factor, o->low_freq_factor,
-                                       o->high_freq_factor } }))
-        return NULL;
-    return y;
+    return op_record(
+        g, &x, 1,
+        &(struct tape_entry){ .op = op,
+                              .backward = rope_backward,
+                              .out = y,
+                              .in = { x },
+                              .ints = { heads, p.first, o->kind, o->original_context },
+                              .reals = { o->theta, o->factor, o->low_freq_factor,
+                                         o->high_freq_factor } });
 }

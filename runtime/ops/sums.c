@@ -6,17 +6,6 @@
 
 /* ---- softmax --------------------------------------------------------------------- */
 
-static int64_t last_size(const accel_tensor_t *x)
-{
-    return x->dim[x->ndim - 1];
-}
-
-/* Empty tensors have no rows, even if their last size is 0. */
-static int64_t rows_of(const accel_tensor_t *x)
-{
-    return x->elems ? x->elems / last_size(x) : 0;
-}
-
 /* From the result alone: dx = (dy - sum of dy y) y. */
 static bool softmax_backward(struct graph *g, const struct tape_entry *e)
 {
@@ -27,7 +16,7 @@ static bool softmax_backward(struct graph *g, const struct tape_entry *e)
     dx = grad_target(g, x, &add);
     if (dx)
         be->softmax_grad(be, dx->data, add, e->out->grad->data, y->data, y->dtype,
-                         rows_of(y), last_size(y));
+                         op_rows(y), op_last_size(y));
     return dx != NULL;
 }
 
@@ -43,17 +32,14 @@ accel_tensor_t *accel_softmax(accel_tensor_t *x)
     y = graph_tensor(g, x->dtype, x->ndim, x->dim);
     if (!y)
         return NULL;
-    g->backend->softmax(g->backend, y->data, x->data, x->dtype, rows_of(x),
-                        last_size(x));
-    y->needs_grad = g->recording && x->needs_grad;
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = softmax_backward,
-                                              .out = y,
-                                              .in = { x },
-                                              .saved = { y } }))
-        return NULL;
-    return y;
+    g->backend->softmax(g->backend, y->data, x->data, x->dtype, op_rows(x),
+                        op_last_size(x));
+    return op_record(g, &x, 1,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = softmax_backward,
+                                           .out = y,
+                                           .in = { x },
+                                           .saved = { y } });
 }
 
 /* ---- sum and mean ---------------------------------------------------------------- */
@@ -119,15 +105,12 @@ static accel_tensor_t *reduce(const char *op, accel_tensor_t *x, int dim,
     around(x, dim, cut);
     g->backend->reduce(g->backend, y->data, y->dtype, x->data, x->dtype, cut,
                        scale_of(kind, cut));
-    y->needs_grad = g->recording && x->needs_grad;
-    if (y->needs_grad &&
-        !tape_record(g, &(struct tape_entry){ .op = op,
-                                              .backward = reduce_backward,
-                                              .out = y,
-                                              .in = { x },
-                                              .ints = { dim, kind } }))
-        return NULL;
-    return y;
+    return op_record(g, &x, 1,
+                     &(struct tape_entry){ .op = op,
+                                           .backward = reduce_backward,
+                                           .out = y,
+                                           .in = { x },
+                                           .ints = { dim, kind } });
 }
 
 accel_tensor_t *accel_sum(accel_tensor_t *x, int dim)
@@ -180,11 +163,7 @@ accel_tensor_t *accel_cast(accel_tensor_t *x, accel_dtype_t dtype)
     if (!y)
         return NULL;
     g->backend->cast(g->backend, y->data, dtype, false, x->data, x->dtype, x->elems);
-    y->needs_grad = g->recording && x->needs_grad;
-    if (y->needs_grad &&
-        !tape_record(g,
+    return op_record(g, &x, 1,
                      &(struct tape_entry){
-                         .op = op, .backward = cast_backward, .out = y, .in = { x } }))
-        return NULL;
-    return y;
+                         .op = op, .backward = cast_backward, .out = y, .in = { x } });
 }

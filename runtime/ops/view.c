@@ -12,13 +12,6 @@
 static const char reshape_op[] = "reshape", slice_op[] = "slice",
                   transpose_op[] = "transpose";
 
-/* Puts the entry on the tape if its input needs a gradient. */
-static bool view_record(struct graph *g, const struct tape_entry *e)
-{
-    e->out->needs_grad = g->recording && e->in[0]->needs_grad;
-    return !e->out->needs_grad || tape_record(g, e);
-}
-
 /* ---- reshape --------------------------------------------------------------------- */
 
 /* The gradient of a renaming is the gradient, renamed: a view, no copy. */
@@ -43,12 +36,12 @@ static accel_tensor_t *rename_sizes(struct graph *g, const char *op, accel_tenso
 {
     accel_tensor_t *y = graph_view(g, x, ndim, dims);
 
-    if (!y || !view_record(g, &(struct tape_entry){ .op = op,
-                                                    .backward = same_data_backward,
-                                                    .out = y,
-                                                    .in = { x } }))
+    if (!y)
         return NULL;
-    return y;
+    return op_record(
+        g, &x, 1,
+        &(struct tape_entry){
+            .op = op, .backward = same_data_backward, .out = y, .in = { x } });
 }
 
 /* Copies dims to `to`, with the one that is -1 computed. False: they do not fit. */
@@ -183,13 +176,14 @@ accel_tensor_t *accel_slice(accel_tensor_t *x, int dim, int64_t begin, int64_t c
             tensor_shape_text(x, shape, sizeof(shape)), (long long)count,
             (long long)begin, dim);
     y = cut(g, x, view_split(x, dim), dim, begin, count);
-    if (!y || !view_record(g, &(struct tape_entry){ .op = slice_op,
-                                                    .backward = slice_backward,
-                                                    .out = y,
-                                                    .in = { x },
-                                                    .ints = { dim, begin, count } }))
+    if (!y)
         return NULL;
-    return y;
+    return op_record(g, &x, 1,
+                     &(struct tape_entry){ .op = slice_op,
+                                           .backward = slice_backward,
+                                           .out = y,
+                                           .in = { x },
+                                           .ints = { dim, begin, count } });
 }
 
 /* ---- transpose ------------------------------------------------------------------- */
@@ -247,11 +241,10 @@ accel_tensor_t *accel_transpose(accel_tensor_t *x, int dim0, int dim1)
     if (!y)
         return NULL;
     g->backend->transpose(g->backend, y->data, false, x->data, x->dtype, dim);
-    if (!view_record(g, &(struct tape_entry){ .op = transpose_op,
-                                              .backward = transpose_backward,
-                                              .out = y,
-                                              .in = { x },
-                                              .ints = { first, second } }))
-        return NULL;
-    return y;
+    return op_record(g, &x, 1,
+                     &(struct tape_entry){ .op = transpose_op,
+                                           .backward = transpose_backward,
+                                           .out = y,
+                                           .in = { x },
+                                           .ints = { first, second } });
 }
