@@ -69,10 +69,9 @@ static accel_status_t rule_change(accel_t *run, const char *call,
                                   const accel_accumulation_t *rule, accel_error_t *err)
 {
     const int before = run->loop.group.rule.every;
-    accel_status_t st = run_ready(run, call, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_ready(run, call, err));
     if (rule->every < 1 || rule->every > 1 << 20)
         return accel_fail(err, A0962, "pass 1 to 1048576",
                           "%s: %d micro-batches make no step", call, rule->every);
@@ -88,11 +87,10 @@ static accel_status_t rule_change(accel_t *run, const char *call,
 accel_status_t accel_accumulate_rule(accel_t *run, const accel_accumulation_t *rule,
                                      accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_accumulate_rule", err);
+    accel_status_t st;
     accel_accumulation_t all;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_accumulate_rule", err));
     if (!rule)
         return accel_fail(err, A0962, "pass a struct accel_accumulation",
                           "accel_accumulate_rule: the rule is NULL");
@@ -105,11 +103,10 @@ accel_status_t accel_accumulate_rule(accel_t *run, const accel_accumulation_t *r
 
 accel_status_t accel_accumulate(accel_t *run, int k, accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_accumulate", err);
+    accel_status_t st;
     accel_accumulation_t rule;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_accumulate", err));
     rule = run->loop.group.rule;
     rule.every = k;
     return rule_change(run, "accel_accumulate", &rule, err);

@@ -17,11 +17,9 @@ accel_status_t accel_on_gradient(accel_t *run, const char *match, accel_gradient
                                  void *user, accel_error_t *err)
 {
     struct gradient_hook hook = { .fn = fn, .user = user };
+    accel_status_t st;
 
-    accel_status_t st = run_given(run, "accel_on_gradient", err);
-
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_on_gradient", err));
     if (!fn)
         return accel_fail(err, A0902, "pass a function",
                           "accel_on_gradient: the function is NULL");

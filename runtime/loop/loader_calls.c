@@ -31,10 +31,9 @@ accel_status_t accel_loader_new(accel_loader_t **out, accel_t *run, const char *
     struct loader_place place;
     struct accel_loader *l = NULL;
     accel_loader_options_t own;
-    accel_status_t st = run_outside(run, "accel_loader_new", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_outside(run, "accel_loader_new", err));
     if (out && name && name_taken(run, name))
         return accel_fail_at(err, A0930, name, "give each loader a name of its own",
                              "the run has a loader of this name already");
@@ -151,11 +150,10 @@ accel_status_t accel_loader_next(accel_loader_t *l, accel_tensor_t **batch, int 
     accel_tensor_t *next[DATA_MAX_FIELDS];
     accel_error_t e = { 0 };
     accel_t *run = l ? l->run : NULL;
-    accel_status_t st = run_ready(run, "accel_loader_next", err);
+    accel_status_t st;
     bool got = false;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_ready(run, "accel_loader_next", err));
     if (n != l->fields || !batch || !got_out)
         return accel_fail_at(
             err, A0909, l->name, "see accel_loader_next in accel_loaders.h",
@@ -206,10 +204,9 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
 {
     accel_tensor_t *next[DATA_MAX_FIELDS];
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_next", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_ready(run, "accel_next", err));
     if (!run->job.data)
         return accel_fail(err, A0901, "call accel_next_samples and feed the samples",
                           "accel_next for a job without data");
@@ -231,11 +228,10 @@ accel_status_t accel_next(accel_t *run, accel_tensor_t **batch, int n,
 accel_status_t accel_next_samples(accel_t *run, int64_t *index, int count,
                                   accel_error_t *err)
 {
-    accel_status_t st = run_ready(run, "accel_next_samples", err);
+    accel_status_t st;
     int64_t first;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_ready(run, "accel_next_samples", err));
     if (run->job.data)
         return accel_fail(err, A0901, "call accel_next",
                           "accel_next_samples for a job with data");

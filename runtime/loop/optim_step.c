@@ -187,11 +187,10 @@ static accel_status_t single_step(struct accel_optim *o, accel_error_t *err)
 accel_status_t accel_optim_step(accel_optim_t *o, int *updated_out, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = optim_ready(o, "accel_optim_step", err);
+    accel_status_t st;
     int before;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, optim_ready(o, "accel_optim_step", err));
     before = o->updated;
     if (loop_syncs(o->run))
         st = single_step(o, &e);
@@ -219,10 +218,9 @@ static accel_status_t clip_norm(struct accel_optim *o, float max, double *norm_o
     accel_error_t why = { 0 };
     double sums[2] = { 0 };
     float factor;
-    accel_status_t st = global_sums(o, sums, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, global_sums(o, sums, err));
     if (optim_clip(local_sgd_sumsq(o, sums[0]), max, &factor, norm_out, &why) !=
         ACCEL_OK) {
         *norm_out = sqrt(sums[0]);
@@ -302,10 +300,9 @@ accel_status_t accel_optim_set_clip(accel_optim_t *o, float clip, accel_error_t 
 
 accel_status_t accel_optim_set_lr(accel_optim_t *o, float lr, accel_error_t *err)
 {
-    accel_status_t st = number_possible(o, "accel_optim_set_lr", lr, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, number_possible(o, "accel_optim_set_lr", lr, err));
     o->lr = lr;
     o->lr_set = true;
     if (o->scheduled)

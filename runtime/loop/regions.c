@@ -57,13 +57,12 @@ static accel_status_t bad_region(accel_error_t *err, const char *name, const cha
 
 accel_status_t accel_region_begin(accel_t *run, const char *name, accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_region_begin", err);
+    accel_status_t st;
     char path[RUN_REGION_PATH];
     struct regions *r;
     int known;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_region_begin", err));
     r = &run->regions;
     if (!name || !name[0])
         return bad_region(err, "", "it has no name");
@@ -82,12 +81,11 @@ accel_status_t accel_region_begin(accel_t *run, const char *name, accel_error_t 
 
 accel_status_t accel_region_end(accel_t *run, const char *name, accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_region_end", err);
+    accel_status_t st;
     char path[RUN_REGION_PATH];
     struct regions *r;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_region_end", err));
     r = &run->regions;
     if (r->depth == 0)
         return accel_fail(err, A0952, "call accel_region_begin first",

@@ -94,11 +94,10 @@ static accel_status_t schedule_given(const accel_optim_t *o, const char *call,
 accel_status_t accel_schedule_add(accel_optim_t *o, const accel_schedule_t *schedule,
                                   accel_error_t *err)
 {
-    accel_status_t st = optim_given(o, "accel_schedule_add", err);
+    accel_status_t st;
     accel_schedule_t own;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, optim_given(o, "accel_schedule_add", err));
     if (o->run->prepared || o->scheduled)
         return accel_fail(err, A0980,
                           "call it once for each optimizer, right after "
@@ -117,10 +116,9 @@ accel_status_t accel_schedule_add(accel_optim_t *o, const accel_schedule_t *sche
 
 accel_status_t accel_schedule_step(accel_optim_t *o, accel_error_t *err)
 {
-    accel_status_t st = schedule_given(o, "accel_schedule_step", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, schedule_given(o, "accel_schedule_step", err));
     if (o->schedule.set.move != ACCEL_MOVE_BY_CALLS)
         return accel_fail(err, A0980, "set move to ACCEL_MOVE_BY_CALLS, or do not call",
                           "accel_schedule_step: the schedule of optimizer '%s' moves "

@@ -60,10 +60,9 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
     accel_ckpt_stats_t stats = { 0 };
     accel_error_t e = { 0 };
     char path[PATH_MAX] = "";
-    accel_status_t st = run_trains(run, "accel_save_state", err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, run_trains(run, "accel_save_state", err));
     run->program.function_failed = false;
     st = loaders_agree(run, &e);
     if (st) /* a place after a batch that some rank could not have */
@@ -113,10 +112,9 @@ accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *er
 {
     accel_error_t e = { 0 };
     char path[PATH_MAX];
-    accel_status_t st = run_trains(run, "accel_load_state", err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, run_trains(run, "accel_load_state", err));
     st = run_agree(run, between_steps(run, "accel_load_state", &e), &e);
     ACCEL_TRY(st, save_finish(run, &e));
     ACCEL_TRY(st, staging_finish(run, &e));

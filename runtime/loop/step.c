@@ -92,10 +92,9 @@ static accel_status_t step_backward(accel_t *run, accel_tensor_t *loss,
 accel_status_t accel_backward(accel_t *run, accel_tensor_t *loss, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_trains(run, "accel_backward", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_trains(run, "accel_backward", err));
     return run_report(run, step_backward(run, loss, &e), &e, err);
 }
 
@@ -375,10 +374,9 @@ accel_status_t accel_step(accel_t *run, accel_error_t *err)
 accel_status_t accel_save(accel_t *run, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_trains(run, "accel_save", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_trains(run, "accel_save", err));
     if (run->loop.micro != 0)
         return accel_fail(err, A0901, "call it after accel_step",
                           "accel_save in the middle of a gradient accumulation");

@@ -54,10 +54,9 @@ accel_status_t accel_last_step(const accel_t *run, accel_step_info_t *out,
                                accel_error_t *err)
 {
     const struct sized *type = SIZED(accel_step_info_t, loss_scale);
-    accel_status_t st = run_given(run, "accel_last_step", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_last_step", err));
     if (!out || !run->loop.last.step)
         return accel_fail(err, A0962, "call it after accel_step, with a struct",
                           "accel_last_step: %s",

@@ -44,11 +44,10 @@ accel_status_t loop_stop_waiting(accel_t *run, accel_error_t *err)
     const int own = signals_pending();
     double v[4] = { own == SIGINT, own != 0 && own != SIGTERM && own != SIGINT,
                     own == SIGTERM, in_step(run) };
-    accel_status_t st = comm_all_reduce(run->comm, v, 4, ACCEL_F64, COMM_SUM, err);
+    accel_status_t st;
     int sig;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, comm_all_reduce(run->comm, v, 4, ACCEL_F64, COMM_SUM, err));
     sig = stop_agreed(run, v[0], v[1], v[2]);
     group_leave(run);
     loaders_recall(run);

@@ -26,10 +26,9 @@ accel_status_t accel_track_files(accel_t *run, const char *formats, accel_error_
 {
     char word[64];
     unsigned set;
-    accel_status_t st = run_given(run, "accel_track_files", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_track_files", err));
     if (run->prepared)
         return accel_fail(err, A0901, "call it before accel_prepare",
                           "accel_track_files after accel_prepare");
@@ -44,11 +43,10 @@ accel_status_t accel_track_files(accel_t *run, const char *formats, accel_error_
 accel_status_t accel_track_sink(accel_t *run, const accel_sink_t *sink,
                                 accel_error_t *err)
 {
-    accel_status_t st = no_sink_busy(run, "accel_track_sink", err);
+    accel_status_t st;
     accel_sink_t own;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, no_sink_busy(run, "accel_track_sink", err));
     ACCEL_CHECK(st, sized_read(SIZED(accel_sink_t, user), &own, sink, err));
     if (!own.name || !own.name[0] || !own.write)
         return accel_fail(err, A0950, "see struct accel_sink in accel_track.h",
@@ -69,10 +67,9 @@ accel_status_t accel_track(accel_t *run, int64_t step, const accel_item_t *items
                            accel_error_t *err)
 {
     struct track_items clean = { 0 };
-    accel_status_t st = no_sink_busy(run, "accel_track", err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, no_sink_busy(run, "accel_track", err));
     if (!run->prepared)
         return accel_fail(err, A0901, "call accel_prepare first",
                           "accel_track before accel_prepare");

@@ -130,10 +130,9 @@ static accel_status_t blocks_fit(const struct block_table *t,
         { "key heads", c->kv_heads }, { "head width", c->head_width },
         { "width", c->width },        { "hidden", c->hidden },
     };
-    accel_status_t st = layer_sizes_check(model, sizes, ACCEL_ARRAY_SIZE(sizes), err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, layer_sizes_check(model, sizes, ACCEL_ARRAY_SIZE(sizes), err));
     if (c->head_width > INT32_MAX / 4 / c->heads)
         return accel_fail(err, A0612, "choose fewer or narrower heads",
                           "%s: %d heads of %d are too wide", model, c->heads,

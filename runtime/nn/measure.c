@@ -74,10 +74,9 @@ accel_status_t nn_measure(accel_module_t *model, int batch, const accel_field_t 
     /* `saved` brings the graph back as it was, sticky error included. */
     struct graph *g = model->g, saved = *g, meta;
     struct backend *be;
-    accel_status_t st = backend_meta_open(&be, g->backend, err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, backend_meta_open(&be, g->backend, err));
     st = graph_open(&meta, be, g->compute, true, err);
     if (st) {
         backend_close(be);

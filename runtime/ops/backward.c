@@ -94,10 +94,9 @@ accel_status_t graph_backward(struct graph *g, accel_tensor_t *loss, float seed,
                               accel_error_t *err)
 {
     const int64_t one = 1;
-    accel_status_t st = graph_check_loss(g, loss, err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, graph_check_loss(g, loss, err));
     /* held by the loss alone, not by the scope of a module */
     loss->grad = graph_tensor(g, ACCEL_F32, 1, &one);
     if (loss->grad) {

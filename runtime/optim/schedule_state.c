@@ -21,10 +21,9 @@ static double worst_metric(const accel_plateau_t *p)
 accel_status_t schedule_begin(struct schedule *out, const accel_schedule_t *set,
                               double lr, accel_error_t *err)
 {
-    accel_status_t st = schedule_check(set, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, schedule_check(set, err));
     if (!(lr >= 0) || isinf(lr))
         return accel_fail(err, A0980, "set the optimizer's lr",
                           "the lr of a schedule must be finite and not negative");

@@ -146,12 +146,11 @@ accel_status_t powersgd_open(struct powersgd **powersgd_out, const struct backen
                              accel_error_t *err)
 {
     const size_t entries = (size_t)(count > 0 ? count : 0) + 1;
-    accel_status_t st = powersgd_check(rule, err);
+    accel_status_t st;
     struct powersgd *s;
 
-    ACCEL_TRY(st, shapes_check(shapes, count, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, powersgd_check(rule, err));
+    ACCEL_CHECK(st, shapes_check(shapes, count, err));
     s = calloc(1, sizeof(*s));
     if (!s)
         return accel_fail_nomem(err, "PowerSGD", sizeof(*s));

@@ -127,11 +127,10 @@ static accel_status_t attempt_size(accel_t *run, int batch, accel_attempt_f atte
 accel_status_t accel_find_batch_size(accel_t *run, int first, accel_attempt_f attempt,
                                      void *user, int *batch_out, accel_error_t *err)
 {
-    accel_status_t st = between_steps(run, "accel_find_batch_size", err);
+    accel_status_t st;
     bool smaller = true;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, between_steps(run, "accel_find_batch_size", err));
     if (run->attempting)
         return accel_fail(err, A0953, "let it do one forward and backward",
                           "the attempt of accel_find_batch_size calls it again");
@@ -153,11 +152,10 @@ accel_status_t accel_find_batch_size(accel_t *run, int first, accel_attempt_f at
 
 accel_status_t accel_free_memory(accel_t *run, int64_t *bytes_out, accel_error_t *err)
 {
-    accel_status_t st = between_steps(run, "accel_free_memory", err);
+    accel_status_t st;
     int64_t bytes;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, between_steps(run, "accel_free_memory", err));
     graph_reset(&run->graph);
     bytes = (int64_t)arena_trim(run->graph.arena);
     if (bytes_out)

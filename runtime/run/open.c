@@ -74,10 +74,9 @@ static accel_status_t warm_up(accel_t *run, accel_error_t *err)
                       .ldb = K,
                       .ldc = (int64_t)n };
     void *a, *b, *c;
-    accel_status_t st = arena_open(&arena, be, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, arena_open(&arena, be, err));
     a = arena_alloc(arena, M * K * one);
     b = arena_alloc(arena, n * K * one);
     c = arena_alloc(arena, M * n * one);

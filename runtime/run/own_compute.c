@@ -233,13 +233,12 @@ static bool has(const accel_unit_t *unit, int index)
  * what to do. The unit pointers stay valid until done. */
 accel_status_t accel_unit_want(accel_unit_t *unit, accel_error_t *err)
 {
-    accel_status_t st = usable(unit, "accel_unit_want", err);
+    accel_status_t st;
     const struct residency *r;
     accel_error_t e = { 0 };
     int others = 0;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, usable(unit, "accel_unit_want", err));
     for (int i = 0; i < unit->run->own_units; i++)
         /* units other than this one that are in use now */
         others += unit->run->own[i] != unit && unit->run->own[i]->wanted > 0;
@@ -312,13 +311,12 @@ static accel_status_t backward_begin(accel_t *run, accel_error_t *err)
 accel_status_t accel_unit_gradient(accel_unit_t *unit, int index, float **out,
                                    accel_error_t *err)
 {
-    accel_status_t st = usable(unit, "accel_unit_gradient", err);
+    accel_status_t st;
     const struct residency *r;
     accel_error_t e = { 0 };
     float *base = NULL;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, usable(unit, "accel_unit_gradient", err));
     if (!unit->run->loop.in_micro)
         return misuse(unit, "a gradient outside a micro-batch",
                       "call accel_next or accel_next_samples first", err);
@@ -378,11 +376,10 @@ static accel_status_t units_backward(accel_t *run, double loss, accel_error_t *e
  * has left. */
 accel_status_t accel_finish_backward(accel_t *run, double loss, accel_error_t *err)
 {
-    accel_status_t st = run_trains(run, "accel_finish_backward", err);
+    accel_status_t st;
     accel_error_t e = { 0 };
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_trains(run, "accel_finish_backward", err));
     if (run->models || !run->loop.in_micro)
         return misuse(NULL,
                       run->models ? "the job has a model"

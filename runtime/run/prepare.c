@@ -462,13 +462,12 @@ accel_status_t accel_prepare(accel_t *run, const accel_job_t *job, accel_error_t
 accel_status_t accel_prepare_all(accel_t *run, const accel_loop_t *loop,
                                  accel_error_t *err)
 {
-    accel_status_t st = can_prepare(run, "accel_prepare_all", err);
+    accel_status_t st;
     accel_error_t e = { 0 };
     accel_loop_t own;
     accel_job_t job;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, can_prepare(run, "accel_prepare_all", err));
     if (!loop)
         return prepare(run, NULL, err);
     st = sized_read(SIZED(accel_loop_t, log_every), &own, loop, &e);

@@ -128,10 +128,9 @@ static accel_status_t tell_settings(accel_t *run, const char *const *settings,
 
 accel_status_t settings_open(accel_t *run, const accel_options_t *o, accel_error_t *err)
 {
-    accel_status_t st = read_config(run, o, err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, read_config(run, o, err));
     if (run->boot.rank == 0)
         run->log.level = wanted_level(&run->config);
     /* A program that saves nothing is not told to stop and save. */

@@ -67,10 +67,8 @@ accel_status_t shard_coded_alloc(struct shard *s, accel_error_t *err)
     mark_params(s);
     if (s->layout.rules.codes.n == 0)
         return ACCEL_OK;
-    st = s->be->alloc(s->be, MEMORY_GATHERED, s->layout.memory.coded_room,
-                      &s->gather.coded_room, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, s->be->alloc(s->be, MEMORY_GATHERED, s->layout.memory.coded_room,
+                                 &s->gather.coded_room, err));
     at = s->gather.coded_room;
     s->gather.coded_wide = (uint16_t *)(void *)at;
     at += plan_coded_elems(device) * (int64_t)sizeof(*s->gather.coded_wide);

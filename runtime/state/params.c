@@ -38,10 +38,9 @@ static accel_status_t list_named(accel_t *run, bool for_load,
                                  accel_tensor_t ***buffers_out, size_t *buffers,
                                  accel_error_t *err)
 {
-    accel_status_t st = weight_parts(run, NULL, for_load, parts_out, parts, err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, weight_parts(run, NULL, for_load, parts_out, parts, err));
     *buffers = (size_t)models_buffers(run, NULL);
     *buffers_out = calloc(*buffers + 1, sizeof(**buffers_out));
     if (!*buffers_out)
@@ -219,10 +218,9 @@ accel_status_t accel_param_read(accel_t *run, const char *name, int to, float *d
                                 int64_t elems, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_ready(run, "accel_param_read", err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, run_ready(run, "accel_param_read", err));
     return end_call(run, read_named(run, name ? name : "", to, dst, elems, &e), &e,
                     err);
 }
@@ -307,9 +305,8 @@ accel_status_t accel_param_write(accel_t *run, const char *name, const float *sr
                                  int64_t elems, accel_error_t *err)
 {
     accel_error_t e = { 0 };
-    accel_status_t st = run_trains(run, "accel_param_write", err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, run_trains(run, "accel_param_write", err));
     return end_call(run, write_named(run, name ? name : "", src, elems, &e), &e, err);
 }

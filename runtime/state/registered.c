@@ -114,10 +114,9 @@ accel_status_t accel_register(accel_t *run, const char *name, int version,
                               accel_state_load_f load, void *user, accel_error_t *err)
 {
     struct program_state *p = run ? &run->program : NULL;
-    accel_status_t st = run_given(run, "accel_register", err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_register", err));
     if (!name_fits(name))
         return cannot_register(err, name, "the name does not fit",
                                "use 1 to 63 letters, digits, '_', '.' and '-'");

@@ -174,10 +174,9 @@ static accel_status_t common_text(accel_t *run, char text_out[AGREE_BYTES],
     char encoded[16 * 1024 + 1], fields[512] = "none";
     char id[sizeof(run->progress.run_id)], *save = NULL;
     struct strbuf b = { 0 };
-    accel_status_t st = config_encode(&run->config, encoded, sizeof(encoded), err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, config_encode(&run->config, encoded, sizeof(encoded), err));
     if (run->job.data)
         data_fields_text(run->job.data, fields, sizeof(fields));
     snprintf(id, sizeof(id), "%s", run->progress.run_id);

@@ -28,12 +28,11 @@ static accel_status_t average_refuse(accel_error_t *err, const char *cure,
 accel_status_t accel_ema(accel_t *run, accel_optim_t *optim, const accel_ema_t *rule,
                          accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_ema", err);
+    accel_status_t st;
     accel_ema_t own;
     struct ema ema;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_ema", err));
     if (run->prepared)
         return average_refuse(err, "call it between accel_open and accel_prepare",
                               "accel_ema", "the run is prepared already");
@@ -133,12 +132,11 @@ static accel_status_t check_swap(const accel_t *run, bool on, accel_error_t *err
 
 accel_status_t accel_ema_swap(accel_t *run, int on, accel_error_t *err)
 {
-    accel_status_t st = run_ready(run, "accel_ema_swap", err);
+    accel_status_t st;
     accel_error_t e = { 0 };
 
-    ACCEL_TRY(st, check_swap(run, on != 0, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_ready(run, "accel_ema_swap", err));
+    ACCEL_CHECK(st, check_swap(run, on != 0, err));
     graph_reset(&run->graph);
     st = local_sgd_meet(run, true, &e);
     if (st != ACCEL_OK)

@@ -86,11 +86,10 @@ accel_status_t fp8_scales_begin(accel_t *run, accel_error_t *err)
         return ACCEL_OK;
     for (int i = 0; i < run->models; i++)
         root[i] = run->model[i].root;
-    st = fp8_possible(run, err);
-    ACCEL_TRY(st, fp8_linears_open(&f->linears, root, run->models, &run->config, err));
-    ACCEL_TRY(st, fp8_linears_place(&f->linears, run->backend, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, fp8_possible(run, err));
+    ACCEL_CHECK(st,
+                fp8_linears_open(&f->linears, root, run->models, &run->config, err));
+    ACCEL_CHECK(st, fp8_linears_place(&f->linears, run->backend, err));
     f->seen = calloc(FP8_TENSORS * (size_t)f->linears.count + 1, sizeof(*f->seen));
     if (!f->seen)
         return accel_fail_nomem(err, "the scales of linears",

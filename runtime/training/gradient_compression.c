@@ -23,12 +23,11 @@ static accel_status_t compression_refuse(accel_error_t *err, const char *cure,
 accel_status_t accel_powersgd(accel_t *run, const accel_powersgd_t *rule,
                               accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_powersgd", err);
+    accel_status_t st;
     enum sharding_strategy strategy;
     accel_powersgd_t own;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_powersgd", err));
     if (run->prepared)
         return compression_refuse(err, "call it between accel_open and accel_prepare",
                                   "the run is prepared already");

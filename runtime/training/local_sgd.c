@@ -14,11 +14,10 @@
 
 accel_status_t accel_local_sgd(accel_t *run, int64_t every, accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_local_sgd", err);
+    accel_status_t st;
     enum sharding_strategy strategy;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_local_sgd", err));
     if (run->prepared)
         return accel_fail(err, A0986, "call it between accel_open and accel_prepare",
                           "accel_local_sgd: the run is prepared already");

@@ -17,12 +17,11 @@
 accel_status_t accel_scaler(accel_t *run, const accel_scaler_t *rule,
                             accel_error_t *err)
 {
-    accel_status_t st = run_given(run, "accel_scaler", err);
+    accel_status_t st;
     struct scaler scaler;
     accel_scaler_t own;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_given(run, "accel_scaler", err));
     if (run->prepared || !rule)
         return accel_fail(
             err, A0995,

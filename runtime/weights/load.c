@@ -414,10 +414,9 @@ static accel_status_t read_all(struct load *l, accel_error_t *err)
 {
     struct piece *list = NULL;
     size_t n = 0;
-    accel_status_t st = list_pieces(l, &list, &n, err), first = ACCEL_OK;
+    accel_status_t st, first = ACCEL_OK;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, list_pieces(l, &list, &n, err));
 #pragma omp parallel for schedule(dynamic)
     for (size_t i = 0; i < n; i++) {
         accel_error_t own = { 0 };
@@ -480,12 +479,11 @@ static accel_status_t check_text(const accel_t *run, const char *path,
  * tensor. Rank 0 alone compares tied tensors: one look is enough. */
 static accel_status_t load_own(struct load *l, const char *path, accel_error_t *err)
 {
-    accel_status_t st = check_text(l->run, path, err);
+    accel_status_t st;
     size_t tensors;
 
-    ACCEL_TRY(st, accel_safetensors_open(&l->file, path, err));
-    if (st)
-        return st;
+    ACCEL_CHECK(st, check_text(l->run, path, err));
+    ACCEL_CHECK(st, accel_safetensors_open(&l->file, path, err));
     tensors = accel_safetensors_count(l->file);
     ACCEL_CHECK(st, weight_parts(l->run, l->model, true, &l->part, &l->parts, err));
     l->from = calloc(l->parts + 1, sizeof(*l->from));
@@ -578,12 +576,11 @@ accel_status_t accel_load_weights(accel_t *run, const char *path, accel_error_t 
     static const char call[] = "accel_load_weights";
     const struct run_model *model;
     accel_error_t e = { 0 };
-    accel_status_t st = run_trains(run, call, err);
+    accel_status_t st;
 
-    ACCEL_TRY(st,
-              models_only(run, call, "call accel_model_load for each", &model, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_trains(run, call, err));
+    ACCEL_CHECK(st,
+                models_only(run, call, "call accel_model_load for each", &model, err));
     st = load_weights(run, model, call, path, &e);
     return st == ACCEL_OK ? st : run_report(run, st, &e, err);
 }
@@ -594,11 +591,10 @@ accel_status_t accel_model_load(accel_t *run, accel_module_t *root, const char *
     static const char call[] = "accel_model_load";
     const struct run_model *model;
     accel_error_t e = { 0 };
-    accel_status_t st = run_trains(run, call, err);
+    accel_status_t st;
 
-    ACCEL_TRY(st, models_given(run, root, call, &model, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_trains(run, call, err));
+    ACCEL_CHECK(st, models_given(run, root, call, &model, err));
     st = load_weights(run, model, call, path, &e);
     return st == ACCEL_OK ? st : run_report(run, st, &e, err);
 }

@@ -233,10 +233,9 @@ accel_status_t hf_config_type(const char *path, char *buf, size_t len,
     char where[PATH_MAX], *text;
     struct hf_json j = { 0 };
     size_t bytes;
-    accel_status_t st = read_file(path, where, sizeof(where), &text, &bytes, err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, read_file(path, where, sizeof(where), &text, &bytes, err));
     st = hf_json_open(&j, text, bytes, where, err);
     if (st == ACCEL_OK) {
         snprintf(buf, len, "%s", hf_json_text(&j, "model_type", ""));

@@ -361,11 +361,10 @@ static accel_status_t load_part_of(struct part_load *l, const char *dir,
 {
     const accel_ckpt_coll_t coll = state_collectives(l->run->comm);
     char path[PATH_MAX];
-    accel_status_t st = run_agree(l->run, check_part(l->run, dir, &l->part, err), err);
+    accel_status_t st;
 
-    ACCEL_TRY(st, state_dirs_find(l->run, dir, path, sizeof(path), err));
-    if (st)
-        return st;
+    ACCEL_CHECK(st, run_agree(l->run, check_part(l->run, dir, &l->part, err), err));
+    ACCEL_CHECK(st, state_dirs_find(l->run, dir, path, sizeof(path), err));
     st = accel_ckpt_open_together(&l->ckpt, path, &coll, err);
     ACCEL_TRY(st, local_refuse(path, l->ckpt, err));
     ACCEL_TRY(st, list_targets(l, err));

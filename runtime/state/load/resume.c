@@ -82,11 +82,10 @@ static accel_status_t load_find(accel_t *run, struct loading *l, accel_error_t *
     const void *state;
     bool local = false;
     size_t bytes = 0;
-    accel_status_t st = accel_ckpt_open_together(&l->ckpt, l->dir, &coll, err);
+    accel_status_t st;
 
-    ACCEL_TRY(st, resume_same_run(run, accel_ckpt_run_id(l->ckpt), l->dir, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, accel_ckpt_open_together(&l->ckpt, l->dir, &coll, err));
+    ACCEL_CHECK(st, resume_same_run(run, accel_ckpt_run_id(l->ckpt), l->dir, err));
     state = accel_ckpt_blob(l->ckpt, "trainer", &bytes);
     if (!state)
         return accel_fail_at(err, A0819, l->dir, "use another checkpoint",
@@ -114,10 +113,9 @@ static accel_status_t load_take(accel_t *run, struct loading *l, accel_error_t *
     accel_status_t st;
 
     run->program.overwritten = true;
-    st = run_boxes_read(run, l->ckpt, &l->boxes, err);
-    ACCEL_TRY(st, shard_check_scales(l->boxes.all, l->boxes.shard_count, l->dir, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_boxes_read(run, l->ckpt, &l->boxes, err));
+    ACCEL_CHECK(st,
+                shard_check_scales(l->boxes.all, l->boxes.shard_count, l->dir, err));
     run_boxes_store(run, &l->boxes);
     st = shard_take_saved(run->shard, &l->boxes.saved, err);
     ACCEL_TRY(st, state_decode(run, l->text, err));
@@ -201,11 +199,10 @@ static accel_status_t load_together(accel_t *run, const char *dir, int *writers_
 accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err)
 {
     int writers = 0;
-    accel_status_t st = state_hooks_load(run, dir, err);
+    accel_status_t st;
 
-    ACCEL_TRY(st, load_together(run, dir, &writers, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, state_hooks_load(run, dir, err));
+    ACCEL_CHECK(st, load_together(run, dir, &writers, err));
     run->progress.resumed = true;
     shard_loaded(run->shard);
     loaders_load(run);
@@ -468,10 +465,8 @@ static accel_status_t from_path(accel_t *run, const char *path, struct found *ow
 
     if (run->boot.rank == 0)
         st = look_at(run, path, own, &place, err);
-    st = run_agree(run, st, err);
-    ACCEL_TRY(st, comm_broadcast(run->comm, &place, sizeof(place), 0, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_agree(run, st, err));
+    ACCEL_CHECK(st, comm_broadcast(run->comm, &place, sizeof(place), 0, err));
     if (place == PLACE_OWN && own->count > 0)
         return from_own(run, own, err);
     if (place == PLACE_OWN_NEWEST) {
@@ -543,11 +538,9 @@ static accel_status_t from_best(accel_t *run, struct found *own, accel_error_t *
 
     if (st == ACCEL_OK && run->boot.rank == 0)
         st = accel_ckpt_best(run->ckpt_dir, dir, sizeof(dir), NULL, err);
-    st = run_agree(run, st, err);
-    ACCEL_TRY(st, comm_broadcast(run->comm, dir, sizeof(dir), 0, err));
-    ACCEL_TRY(st, resume_from(run, dir, err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, run_agree(run, st, err));
+    ACCEL_CHECK(st, comm_broadcast(run->comm, dir, sizeof(dir), 0, err));
+    ACCEL_CHECK(st, resume_from(run, dir, err));
     run->progress.saved_step = run->progress.step;
     if (run->boot.rank == 0)
         st = resume_later_aside(run, err);

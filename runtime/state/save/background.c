@@ -68,12 +68,11 @@ static size_t copy_boxes(accel_t *run, struct run_boxes *boxes, size_t from, siz
 accel_status_t background_snapshot(accel_t *run, struct run_boxes *boxes,
                                    accel_error_t *err)
 {
-    accel_status_t st = background_copied(run, err);
+    accel_status_t st;
     size_t at;
 
-    ACCEL_TRY(st, pool_make(run, pool_bytes(boxes), err));
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, background_copied(run, err));
+    ACCEL_CHECK(st, pool_make(run, pool_bytes(boxes), err));
     shard_read_begin(run->shard);
     at = copy_boxes(run, boxes, 0, boxes->shard_count, 0);
     shard_read_end(run->shard);

@@ -101,10 +101,9 @@ int retention_may_delete(void)
 accel_status_t accel_note_metric(accel_t *run, const char *name, double value,
                                  accel_error_t *err)
 {
-    accel_status_t st = run_ready(run, "accel_note_metric", err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, run_ready(run, "accel_note_metric", err));
     if (!name || !*name)
         return accel_fail(err, A0902, "give the name of a metric, such as accuracy",
                           "accel_note_metric: the metric has no name");

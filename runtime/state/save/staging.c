@@ -216,10 +216,9 @@ static accel_status_t begin_copy(accel_t *run, accel_error_t *err)
     struct staging *s = &run->staging;
     accel_error_t why = { 0 };
     char owner[64] = "";
-    accel_status_t st = save_owner(run, owner, sizeof(owner), err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, save_owner(run, owner, sizeof(owner), err));
     background_settle(&s->drain);
     if (s->copied.step != s->held[0].step && s->copied.step != s->held[1].step)
         drop(run, &s->copied);
@@ -289,10 +288,9 @@ accel_status_t staging_copy_left(accel_t *run, const accel_ckpt_staged_t *c,
     accel_ckpt_saving_t *saving = NULL;
     accel_ckpt_stats_t stats = { 0 };
     char owner[64] = "";
-    accel_status_t st = save_owner(run, owner, sizeof(owner), err);
+    accel_status_t st;
 
-    if (st != ACCEL_OK)
-        return st;
+    ACCEL_CHECK(st, save_owner(run, owner, sizeof(owner), err));
     accel_ckpt_save_t args = describe(run, owner);
     if (!run->config.ckpt_local_dir[0])
         args.local = NULL; /* then the record says where it is */

@@ -294,10 +294,9 @@ static accel_status_t open_shards(struct accel_safetensors *s, int dirfd,
 {
     const char **name = NULL;
     size_t n = 0;
-    accel_status_t st = shard_names(x, &name, &n, where, err);
+    accel_status_t st;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, shard_names(x, &name, &n, where, err));
     st = check_present(dirfd, name, n, where, err);
     for (size_t i = 0; i < n && !st; i++) {
         char shown[ST_SHOWN], at[PATH_MAX];

@@ -295,11 +295,10 @@ accel_status_t accel_safetensors_read_transposed(accel_safetensors_t *s,
                                                  float *values_out, accel_error_t *err)
 {
     struct source src;
-    accel_status_t st = st_read_start(s, t, begin, count, &src, err);
+    accel_status_t st;
     int64_t most;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, st_read_start(s, t, begin, count, &src, err));
     if (t->ndim != 2)
         return accel_fail_at(err, A0815, t->file, "transpose matrices only",
                              "a tensor of %d dimensions cannot be transposed", t->ndim);

@@ -410,13 +410,13 @@ accel_status_t accel_safetensors_write_transposed(accel_safetensors_writer_t *w,
                                                   int64_t count, const float *values,
                                                   accel_error_t *err)
 {
-    accel_status_t st = check_range(w, i, begin, count, true, err);
+    accel_status_t st;
     float *row = (float *)(void *)w->buffer + PIECE_ELEMS;
-    struct out_tensor *t = st ? NULL : &w->tensor[i];
+    struct out_tensor *t;
     int64_t rows, cols, c0, n;
 
-    if (st)
-        return st;
+    ACCEL_CHECK(st, check_range(w, i, begin, count, true, err));
+    t = &w->tensor[i];
     rows = t->shape[0];
     if (t->ndim != 2 || (rows && (begin % rows || count % rows)))
         return accel_fail_at(err, A0815, w->dir, "write whole rows of a matrix",
