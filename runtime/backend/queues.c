@@ -6,83 +6,65 @@
  */
 #include "backend/device.h"
 
+/* Most arguments are unused by design. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 /* Selecting a queue changes nothing: the calling thread is the only one. */
 static void no_use(const struct backend *be, enum backend_queue q)
 {
-    (void)be;
-    (void)q;
 }
 
 static enum backend_queue no_queue(const struct backend *be)
 {
-    (void)be;
     return QUEUE_COMPUTE;
 }
 
 /* NULL is the event that was never recorded, so waiting for it is no wait. */
 static struct backend_event *no_event_new(const struct backend *be)
 {
-    (void)be;
     return NULL;
 }
 
 static void no_event_free(const struct backend *be, struct backend_event *e)
 {
-    (void)be;
-    (void)e;
 }
 
 static void no_record(const struct backend *be, struct backend_event *e,
                       enum backend_queue q)
 {
-    (void)be;
-    (void)e;
-    (void)q;
 }
 
 static void no_wait(const struct backend *be, enum backend_queue q,
                     struct backend_event *e)
 {
-    no_record(be, e, q);
 }
 
 /* Collectives of the host need no handle. */
 static void *no_native(const struct backend *be, enum backend_queue q)
 {
-    no_use(be, q);
     return NULL;
 }
 
 /* check and sync: the caller has seen every failure already. */
 static accel_status_t no_failure(const struct backend *be, accel_error_t *err)
 {
-    (void)be;
-    (void)err;
     return ACCEL_OK;
 }
 
 static void no_step(const struct backend *be)
 {
-    (void)be;
 }
 
 static void no_count(const struct backend *be, enum backend_memory kind, int64_t bytes)
 {
-    (void)be;
-    (void)kind;
-    (void)bytes;
 }
 
 static void no_region(const struct backend *be, const char *name)
 {
-    (void)be;
-    (void)name;
 }
 
 static void no_mark(const struct backend *be, const struct backend_mark *mark)
 {
-    (void)be;
-    (void)mark;
 }
 
 void backend_no_queues(struct backend *be)

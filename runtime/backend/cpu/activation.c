@@ -8,39 +8,23 @@
 
 /* A switch over constants: each loop holds one activation only, so that it
  * vectorizes. */
+#define ACT_CASE(name, LOOP)                                                           \
+    case ACCEL_ACT_##name:                                                             \
+        LOOP(ACCEL_ACT_##name);                                                        \
+        break
 #define FOR_ACT(act, LOOP)                                                             \
     do {                                                                               \
         switch (act) {                                                                 \
-        case ACCEL_ACT_NONE:                                                           \
-            LOOP(ACCEL_ACT_NONE);                                                      \
-            break;                                                                     \
-        case ACCEL_ACT_GELU:                                                           \
-            LOOP(ACCEL_ACT_GELU);                                                      \
-            break;                                                                     \
-        case ACCEL_ACT_GELU_ERF:                                                       \
-            LOOP(ACCEL_ACT_GELU_ERF);                                                  \
-            break;                                                                     \
-        case ACCEL_ACT_SILU:                                                           \
-            LOOP(ACCEL_ACT_SILU);                                                      \
-            break;                                                                     \
-        case ACCEL_ACT_RELU:                                                           \
-            LOOP(ACCEL_ACT_RELU);                                                      \
-            break;                                                                     \
-        case ACCEL_ACT_RELU2:                                                          \
-            LOOP(ACCEL_ACT_RELU2);                                                     \
-            break;                                                                     \
-        case ACCEL_ACT_TANH:                                                           \
-            LOOP(ACCEL_ACT_TANH);                                                      \
-            break;                                                                     \
-        case ACCEL_ACT_SIGMOID:                                                        \
-            LOOP(ACCEL_ACT_SIGMOID);                                                   \
-            break;                                                                     \
-        case ACCEL_ACT_EXP:                                                            \
-            LOOP(ACCEL_ACT_EXP);                                                       \
-            break;                                                                     \
-        case ACCEL_ACT_LOG:                                                            \
-            LOOP(ACCEL_ACT_LOG);                                                       \
-            break;                                                                     \
+            ACT_CASE(NONE, LOOP);                                                      \
+            ACT_CASE(GELU, LOOP);                                                      \
+            ACT_CASE(GELU_ERF, LOOP);                                                  \
+            ACT_CASE(SILU, LOOP);                                                      \
+            ACT_CASE(RELU, LOOP);                                                      \
+            ACT_CASE(RELU2, LOOP);                                                     \
+            ACT_CASE(TANH, LOOP);                                                      \
+            ACT_CASE(SIGMOID, LOOP);                                                   \
+            ACT_CASE(EXP, LOOP);                                                       \
+            ACT_CASE(LOG, LOOP);                                                       \
         }                                                                              \
     } while (0)
 
@@ -88,10 +72,12 @@ static void times_piece(float *v, const float *a, const float *b, int64_t n)
         v[i] = a[i] * b[i];
 }
 
-/* y[n] = act(x[n]), a thousand elements at a time: bfloat16 is widened into the stack.
- */
-void cpu_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
-             int64_t n, accel_activation_t act, const struct narrow_copy *narrow)
+/* y = act(gate), times `up` where that is not NULL: then the activation goes through
+ * the stack, the product to y. A thousand elements at a time: narrow ones are widened
+ * into the stack. */
+static void act_pieces(const struct backend *be, void *y, const void *gate,
+                       const void *up, accel_dtype_t type, int64_t n,
+                       accel_activation_t act, const struct narrow_copy *narrow)
 {
     uint32_t most = 0;
 
@@ -99,14 +85,30 @@ void cpu_act(const struct backend *be, void *y, const void *x, accel_dtype_t typ
     reduction(max                                                                      \
               : most) if (n > CPU_ELEM_BLOCK)
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
-        float a[CPU_PIECE], b[CPU_PIECE], *v = cpu_room(y, i, type, false, b);
+        float a[CPU_PIECE], b[CPU_PIECE], c[CPU_PIECE];
+        float *v = cpu_room(y, i, type, false, c);
         int64_t len = cpu_piece(n, i);
 
-        cpu_act_piece(v, cpu_get(x, i, type, len, a), len, act);
+        cpu_act_piece(up ? a : v, cpu_get(gate, i, type, len, a), len, act);
+        if (up)
+            times_piece(v, a, cpu_get(up, i, type, len, b), len);
         cpu_put(y, i, type, false, v, len);
         most = cpu_narrow_piece(narrow, y, type, i, len, most);
     }
     cpu_narrow_end(narrow, y, type, most);
+}
+
+void cpu_act(const struct backend *be, void *y, const void *x, accel_dtype_t type,
+             int64_t n, accel_activation_t act, const struct narrow_copy *narrow)
+{
+    act_pieces(be, y, x, NULL, type, n, act, narrow);
+}
+
+void cpu_gated(const struct backend *be, void *y, const void *gate, const void *up,
+               accel_dtype_t type, int64_t n, accel_activation_t act,
+               const struct narrow_copy *narrow)
+{
+    act_pieces(be, y, gate, up, type, n, act, narrow);
 }
 
 void cpu_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
@@ -123,29 +125,6 @@ void cpu_act_grad(const struct backend *be, void *dx, bool add, const void *dy,
                            cpu_get(pre, i, type, len, b), len, act);
         cpu_put(dx, i, type, add, v, len);
     }
-}
-
-/* y = act(gate) * up. The activation goes through the stack, the product to y. */
-void cpu_gated(const struct backend *be, void *y, const void *gate, const void *up,
-               accel_dtype_t type, int64_t n, accel_activation_t act,
-               const struct narrow_copy *narrow)
-{
-    uint32_t most = 0;
-
-#pragma omp parallel for num_threads(be->threads)                                      \
-    reduction(max                                                                      \
-              : most) if (n > CPU_ELEM_BLOCK)
-    for (int64_t i = 0; i < n; i += CPU_PIECE) {
-        float a[CPU_PIECE], b[CPU_PIECE], c[CPU_PIECE];
-        float *v = cpu_room(y, i, type, false, c);
-        int64_t len = cpu_piece(n, i);
-
-        cpu_act_piece(a, cpu_get(gate, i, type, len, a), len, act);
-        times_piece(v, a, cpu_get(up, i, type, len, b), len);
-        cpu_put(y, i, type, false, v, len);
-        most = cpu_narrow_piece(narrow, y, type, i, len, most);
-    }
-    cpu_narrow_end(narrow, y, type, most);
 }
 
 /* Both gradients from one read of the three inputs. */

@@ -86,6 +86,12 @@ void cpu_thin(const struct backend *be, const struct gemm *p);
 /* elementwise.c: dst = a + b, on the calling thread; dst may be either. */
 void cpu_add_block(void *dst, const void *a, const void *b, accel_dtype_t type,
                    int64_t n);
+/* sum[c] += column first + c of x [rows], rows `ld` apart, for c < n, at most
+ * CPU_COLUMN_SLAB, on the calling thread. Adds 64 rows at a time and then those sums,
+ * which keeps the rounding error of a long batch that of a short one. */
+void cpu_sum_slab(float *sum, const void *x, int64_t rows, int64_t ld, int64_t first,
+                  int64_t n, accel_dtype_t type);
+
 /* load_store.c: elements of any storage type as float32, and back; int8 only to it.
  * Widens or rounds `n` elements; `add`: dst += src. */
 void cpu_load_row(float *dst, const void *src, accel_dtype_t type, int64_t n);

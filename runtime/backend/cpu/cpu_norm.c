@@ -50,9 +50,12 @@ static void norm_any(void *y, float *mean, float *rstd, const void *x, const voi
                    0);
 }
 
-void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
-              const void *x, const void *gain, const void *bias,
-              const struct narrow_copy *narrow)
+/* x NULL: it is `sum`, made here of a and b, of which a row is normalised while it is
+ * in the cache. */
+static void norm_rows(const struct backend *be, const struct norm *p, void *y,
+                      float *stats, const void *x, void *sum, const void *a,
+                      const void *b, const void *gain, const void *bias,
+                      const struct narrow_copy *narrow)
 {
     uint32_t most = 0;
 
@@ -60,33 +63,30 @@ void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *st
                                                             : most)                    \
     schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
     for (int64_t r = 0; r < p->rows; r++) {
-        norm_any(vm_to(y, r * p->cols, p->type), &stats[r], &stats[p->rows + r],
-                 vm_at(x, r * p->cols, p->type), gain, bias, p);
-        most = cpu_narrow_piece(narrow, y, p->type, r * p->cols, p->cols, most);
+        int64_t at = r * p->cols;
+
+        if (sum)
+            cpu_add_block(vm_to(sum, at, p->type), vm_at(a, at, p->type),
+                          vm_at(b, at, p->type), p->type, p->cols);
+        norm_any(vm_to(y, at, p->type), &stats[r], &stats[p->rows + r],
+                 vm_at(sum ? sum : x, at, p->type), gain, bias, p);
+        most = cpu_narrow_piece(narrow, y, p->type, at, p->cols, most);
     }
     cpu_narrow_end(narrow, y, p->type, most);
 }
 
-/* A row of the sum is normalised while it is in the cache. */
+void cpu_norm(const struct backend *be, const struct norm *p, void *y, float *stats,
+              const void *x, const void *gain, const void *bias,
+              const struct narrow_copy *narrow)
+{
+    norm_rows(be, p, y, stats, x, NULL, NULL, NULL, gain, bias, narrow);
+}
+
 void cpu_add_norm(const struct backend *be, const struct norm *p, void *sum, void *y,
                   float *stats, const void *a, const void *b, const void *gain,
                   const void *bias, const struct narrow_copy *narrow)
 {
-    uint32_t most = 0;
-
-#pragma omp parallel for num_threads(be->threads) reduction(max                        \
-                                                            : most)                    \
-    schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
-    for (int64_t r = 0; r < p->rows; r++) {
-        void *x = vm_to(sum, r * p->cols, p->type);
-
-        cpu_add_block(x, vm_at(a, r * p->cols, p->type), vm_at(b, r * p->cols, p->type),
-                      p->type, p->cols);
-        norm_any(vm_to(y, r * p->cols, p->type), &stats[r], &stats[p->rows + r], x,
-                 gain, bias, p);
-        most = cpu_narrow_piece(narrow, y, p->type, r * p->cols, p->cols, most);
-    }
-    cpu_narrow_end(narrow, y, p->type, most);
+    norm_rows(be, p, y, stats, NULL, sum, a, b, gain, bias, narrow);
 }
 
 /* With h = (x - mean) rstd and d = dy gain: dx = (d - mean(d) - h mean(d h)) rstd. The

@@ -39,33 +39,27 @@ void cpu_fill(const struct backend *be, void *dst, accel_dtype_t type, int64_t n
         vm_store(dst, i, value, type);
 }
 
-/* Adds 64 rows at a time and then those sums, which keeps the rounding error of a long
- * batch that of a short one. */
-VM_INLINE void column_slab(float *dst, const void *src, int64_t rows, int64_t ld,
-                           int64_t first, int64_t n, const accel_dtype_t t)
+VM_INLINE void slab(float *sum, const void *x, int64_t rows, int64_t ld, int64_t first,
+                    int64_t n, const accel_dtype_t t)
 {
-    float sum[CPU_COLUMN_SLAB] = { 0 };
-
     for (int64_t r0 = 0; r0 < rows; r0 += 64) {
         float part[CPU_COLUMN_SLAB] = { 0 };
 
         for (int64_t r = r0; r < rows && r < r0 + 64; r++) {
 #pragma omp simd
             for (int64_t c = 0; c < n; c++)
-                part[c] += vm_load(src, r * ld + first + c, t);
+                part[c] += vm_load(x, r * ld + first + c, t);
         }
         for (int64_t c = 0; c < n; c++)
             sum[c] += part[c];
     }
-    for (int64_t c = 0; c < n; c++)
-        dst[first + c] += sum[c];
 }
 
 ACCEL_MULTIVERSION
-static void column_any(float *dst, const void *src, int64_t rows, int64_t ld,
-                       int64_t first, int64_t n, accel_dtype_t type)
+void cpu_sum_slab(float *sum, const void *x, int64_t rows, int64_t ld, int64_t first,
+                  int64_t n, accel_dtype_t type)
 {
-    VM_BY_TYPE(type, column_slab, dst, src, rows, ld, first, n);
+    VM_BY_TYPE(type, slab, sum, x, rows, ld, first, n);
 }
 
 /* Threads take slabs of columns and add all rows in order: no partial sums to
@@ -75,7 +69,12 @@ void cpu_column_sum(const struct backend *be, float *dst, const void *src,
 {
 #pragma omp parallel for num_threads(be->threads)                                      \
     schedule(dynamic) if (rows * cols > CPU_ALONE_ELEMS)
-    for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
-        column_any(dst, src, rows, ld, c,
-                   cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB, type);
+    for (int64_t at = 0; at < cols; at += CPU_COLUMN_SLAB) {
+        int64_t n = cols - at < CPU_COLUMN_SLAB ? cols - at : CPU_COLUMN_SLAB;
+        float sum[CPU_COLUMN_SLAB] = { 0 };
+
+        cpu_sum_slab(sum, src, rows, ld, at, n, type);
+        for (int64_t c = 0; c < n; c++)
+            dst[at + c] += sum[c];
+    }
 }

@@ -49,7 +49,6 @@ static void meta_from_host(const struct backend *be, void *dst, const void *host
  * be no memory at their addresses. */
 #define EMPTY_void
 #define EMPTY_int64_t return -1
-#define EMPTY_double  return 0
 
 #define KERNEL(type, name, ...)                                                        \
     static type empty_##name(const struct backend *be, __VA_ARGS__)                    \

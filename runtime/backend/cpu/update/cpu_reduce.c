@@ -152,30 +152,6 @@ static float long_sum(const struct backend *be, const void *x, accel_dtype_t typ
     return sum;
 }
 
-/* Columns [first, first + n) of x [rows][cols], 64 rows at a time. */
-VM_INLINE void slab(float *sum, const void *x, int64_t rows, int64_t cols,
-                    int64_t first, int64_t n, const accel_dtype_t t)
-{
-    for (int64_t r0 = 0; r0 < rows; r0 += 64) {
-        float some[CPU_COLUMN_SLAB] = { 0 };
-
-        for (int64_t r = r0; r < rows && r < r0 + 64; r++) {
-#pragma omp simd
-            for (int64_t c = 0; c < n; c++)
-                some[c] += vm_load(x, r * cols + first + c, t);
-        }
-        for (int64_t c = 0; c < n; c++)
-            sum[c] += some[c];
-    }
-}
-
-ACCEL_MULTIVERSION
-static void slab_any(float *sum, const void *x, int64_t rows, int64_t cols,
-                     int64_t first, int64_t n, accel_dtype_t type)
-{
-    VM_BY_TYPE(type, slab, sum, x, rows, cols, first, n);
-}
-
 /* Stores v * scale, rounded once. */
 static void put_scaled(void *y, int64_t at, accel_dtype_t type, float *v, int64_t n,
                        float scale)
@@ -213,7 +189,7 @@ void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const v
         if (cols == 1)
             sum[0] = sum_any(from, rows, type);
         else
-            slab_any(sum, from, rows, cols, c, n, type);
+            cpu_sum_slab(sum, from, rows, cols, c, n, type);
         put_scaled(y, o * cols + c, y_type, sum, n, scale);
     }
 }
