@@ -242,23 +242,17 @@ static accel_status_t alloc_private(struct shard *s, accel_status_t before,
     int64_t any;
 
     s->store.grad_in_window = s->o.strategy == SHARD_NONE && s->world > 1;
-    if (!failed)
-        failed = alloc_home(s, MEMORY_PARAMETERS, m->master, &p, &e);
+    ACCEL_TRY(failed, alloc_home(s, MEMORY_PARAMETERS, m->master, &p, &e));
     s->store.master = p;
     for (int i = 0; i < s->store.trainers && !failed; i++)
         failed = alloc_state(s, &s->store.trainer[i], &e);
     if (!s->store.grad_in_window && !failed)
         failed = alloc_gradients(s, &e);
-    if (!failed)
-        failed = alloc_copy(s, &e);
-    if (!failed)
-        failed = shard_coded_alloc(s, &e);
-    if (!failed)
-        failed = shard_powersgd_open(s, &e);
-    if (!failed)
-        failed = shard_open_mean(s, &e);
-    if (!failed)
-        failed = reserve_sums(s, &e);
+    ACCEL_TRY(failed, alloc_copy(s, &e));
+    ACCEL_TRY(failed, shard_coded_alloc(s, &e));
+    ACCEL_TRY(failed, shard_powersgd_open(s, &e));
+    ACCEL_TRY(failed, shard_open_mean(s, &e));
+    ACCEL_TRY(failed, reserve_sums(s, &e));
     if (s->home->device && !failed) {
         s->store.stage = s->be->host_alloc(s->be, SHARD_STAGE_BYTES);
         if (!s->store.stage)
