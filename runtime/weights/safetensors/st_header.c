@@ -41,9 +41,7 @@ const char *st_shown(const char *name, char *buf, size_t len)
     return buf;
 }
 
-/* Room for one more entry of `size` bytes. The list, which may have moved, or NULL;
- * then the old one is still valid. */
-static void *st_grow(void *list, size_t count, size_t *cap, size_t size)
+void *st_grow(void *list, size_t count, size_t *cap, size_t size)
 {
     size_t next = *cap ? 2 * *cap : 64;
     void *p = list;
@@ -180,8 +178,7 @@ static bool take_tensor(struct json_scan *j, struct st_header *h, const char *na
     return true;
 }
 
-/* for qsort: by name */
-static int compare_names(const void *a, const void *b)
+int st_tensor_compare(const void *a, const void *b)
 {
     const struct st_tensor *x = a, *y = b;
 
@@ -199,8 +196,14 @@ static int compare_places(const void *a, const void *b)
     return (xe > ye) - (xe < ye);
 }
 
-/* for qsort: by key */
-static int compare_keys(const void *a, const void *b)
+int st_text_compare(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+
+    return strcmp(*x, *y);
+}
+
+int st_pair_compare(const void *a, const void *b)
 {
     const struct st_pair *x = a, *y = b;
 
@@ -245,17 +248,17 @@ static accel_status_t check_twice(struct st_header *h, const char *where,
     char shown[ST_SHOWN];
 
     if (h->count)
-        qsort(h->tensor, h->count, sizeof(*h->tensor), compare_names);
+        qsort(h->tensor, h->count, sizeof(*h->tensor), st_tensor_compare);
     for (size_t i = 1; i < h->count; i++)
-        if (compare_names(&h->tensor[i - 1], &h->tensor[i]) == 0)
+        if (st_tensor_compare(&h->tensor[i - 1], &h->tensor[i]) == 0)
             return accel_fail_at(err, A0824, where, "copy or download the file again",
                                  "tensor %s appears twice",
                                  st_shown(h->tensor[i].pub.name, shown, sizeof(shown)));
     /* qsort of a NULL list is undefined, even of length 0 */
     if (h->metas)
-        qsort(h->meta, h->metas, sizeof(*h->meta), compare_keys);
+        qsort(h->meta, h->metas, sizeof(*h->meta), st_pair_compare);
     for (size_t i = 1; i < h->metas; i++)
-        if (compare_keys(&h->meta[i - 1], &h->meta[i]) == 0)
+        if (st_pair_compare(&h->meta[i - 1], &h->meta[i]) == 0)
             return accel_fail_at(err, A0824, where, "copy or download the file again",
                                  "key %s of __metadata__ appears twice",
                                  st_shown(h->meta[i].key, shown, sizeof(shown)));

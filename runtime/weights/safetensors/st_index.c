@@ -29,16 +29,11 @@ static bool take_map(struct json_scan *j, struct st_index *x)
     size_t n = 0;
 
     while (json_scan_member(j, &n, &key)) {
-        /* grows by doubling; models have up to some thousand tensors */
-        if (x->count == x->cap) {
-            size_t cap = x->cap ? 2 * x->cap : 256;
-            struct st_pair *p = reallocarray(x->entry, cap, sizeof(*p));
+        struct st_pair *list = st_grow(x->entry, x->count, &x->cap, sizeof(*list));
 
-            if (!p)
-                return json_scan_fail(j, st_no_memory);
-            x->entry = p;
-            x->cap = cap;
-        }
+        if (!list)
+            return json_scan_fail(j, st_no_memory);
+        x->entry = list;
         if (!json_scan_string(j, &value))
             return false;
         while (value[0] == '.' && value[1] == '/')
@@ -52,14 +47,6 @@ static bool take_map(struct json_scan *j, struct st_index *x)
     return !j->problem;
 }
 
-/* for qsort: by tensor */
-static int st_index_compare(const void *a, const void *b)
-{
-    const struct st_pair *x = a, *y = b;
-
-    return strcmp(x->key, y->key);
-}
-
 /* Sorts the entries; equal names are then neighbours. */
 static accel_status_t st_index_check(struct st_index *x, const char *where,
                                      accel_error_t *err)
@@ -69,9 +56,9 @@ static accel_status_t st_index_check(struct st_index *x, const char *where,
     if (x->count == 0)
         return accel_fail_at(err, A0824, where, "copy or download the index again",
                              "the index has no weight_map with tensors");
-    qsort(x->entry, x->count, sizeof(*x->entry), st_index_compare);
+    qsort(x->entry, x->count, sizeof(*x->entry), st_pair_compare);
     for (size_t i = 1; i < x->count; i++)
-        if (st_index_compare(&x->entry[i - 1], &x->entry[i]) == 0)
+        if (st_pair_compare(&x->entry[i - 1], &x->entry[i]) == 0)
             return accel_fail_at(err, A0824, where, "copy or download the index again",
                                  "tensor %s appears twice",
                                  st_shown(x->entry[i].key, shown, sizeof(shown)));
@@ -118,7 +105,7 @@ const char *st_index_find(const struct st_index *x, const char *tensor)
 {
     const struct st_pair key = { .key = tensor },
                          *found = bsearch(&key, x->entry, x->count, sizeof(key),
-                                          st_index_compare);
+                                          st_pair_compare);
 
     return found ? found->value : NULL;
 }

@@ -61,6 +61,14 @@ const struct st_dtype *st_dtype_find(const char *name);
 const char *st_shown(const char *name, char *buf, size_t len);
 #define ST_SHOWN 128
 
+/* Room for one more entry of `size` bytes. The list, which may have moved, or NULL;
+ * then the old one is still valid. */
+void *st_grow(void *list, size_t count, size_t *cap, size_t size);
+/* For qsort and bsearch: tensors by name, pairs by key, texts. */
+int st_tensor_compare(const void *a, const void *b);
+int st_pair_compare(const void *a, const void *b);
+int st_text_compare(const void *a, const void *b);
+
 /* The problem of a text that is not the text's. */
 extern const char st_no_memory[];
 /* j's problem as an error with its byte. `where`: the file; `at`: " at what", or "". */

@@ -141,14 +141,6 @@ static accel_status_t add_file(struct accel_safetensors *s, int at, const char *
     return st ? st : read_header(f, bytes, where, err);
 }
 
-/* for qsort and bsearch: by name */
-static int st_tensor_compare(const void *a, const void *b)
-{
-    const struct st_tensor *x = a, *y = b;
-
-    return strcmp(x->pub.name, y->pub.name);
-}
-
 /* Of equal names, which are neighbours, the one that lies where the index says: a shard
  * may hold a stale copy. Without an index that says so (NULL: none at all) no tensor
  * may be in two files. */
@@ -206,14 +198,6 @@ static accel_status_t join(struct accel_safetensors *s, const struct st_index *x
 
 /* ---- shards ---------------------------------------------------------------------- */
 
-/* for qsort: texts */
-static int compare_values(const void *a, const void *b)
-{
-    const char *const *x = a, *const *y = b;
-
-    return strcmp(*x, *y);
-}
-
 /* Names of the index's files, each once, sorted. *names_out is one malloc of pointers
  * into the index's text. */
 static accel_status_t shard_names(const struct st_index *x, const char ***names_out,
@@ -227,7 +211,7 @@ static accel_status_t shard_names(const struct st_index *x, const char ***names_
         return accel_fail_nomem(err, "the list of shards", x->count * sizeof(*name));
     for (size_t i = 0; i < x->count; i++)
         name[i] = x->entry[i].value;
-    qsort(name, x->count, sizeof(*name), compare_values);
+    qsort(name, x->count, sizeof(*name), st_text_compare);
     for (size_t i = 0; i < x->count; i++)
         if (n == 0 || strcmp(name[n - 1], name[i]) != 0)
             name[n++] = name[i];

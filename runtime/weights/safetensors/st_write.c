@@ -114,14 +114,6 @@ static accel_status_t take_entry(struct accel_safetensors_writer *w,
     return ACCEL_OK;
 }
 
-/* for qsort: texts */
-static int st_name_compare(const void *a, const void *b)
-{
-    const char *const *x = a, *const *y = b;
-
-    return strcmp(*x, *y);
-}
-
 /* Each name once, and none that the format uses itself. */
 static accel_status_t check_names(const struct accel_safetensors_writer *w,
                                   accel_error_t *err)
@@ -134,7 +126,7 @@ static accel_status_t check_names(const struct accel_safetensors_writer *w,
         return accel_fail_nomem(err, "the table of tensors", w->count * sizeof(*name));
     for (size_t i = 0; i < w->count; i++)
         name[i] = w->tensor[i].name;
-    qsort(name, w->count, sizeof(*name), st_name_compare);
+    qsort(name, w->count, sizeof(*name), st_text_compare);
     for (size_t i = 0; i < w->count && !st; i++)
         if ((i && strcmp(name[i - 1], name[i]) == 0) ||
             strcmp(name[i], "__metadata__") == 0)
