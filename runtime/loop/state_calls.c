@@ -28,17 +28,6 @@ static accel_status_t between_steps(const accel_t *run, const char *call,
     return own_units_done(run, err);
 }
 
-/* Only the loss of a peer leaves the run unable to go on. */
-static accel_status_t end_save(accel_t *run, accel_status_t st, const accel_error_t *e,
-                               accel_error_t *err)
-{
-    if (st == ACCEL_EPEER)
-        return run_report(run, st, e, err);
-    if (st && err)
-        *err = *e;
-    return st;
-}
-
 /* Collective. What a function of the program has said on one rank, the lowest of those,
  * becomes the error of all. `st` is the same on all ranks. */
 static void tell_all(accel_t *run, accel_status_t st, accel_error_t *e)
@@ -85,7 +74,7 @@ accel_status_t accel_save_state(accel_t *run, const char *dir, accel_error_t *er
         rmdir(path);
     }
     tell_all(run, st, &e);
-    return end_save(run, st, &e, err);
+    return state_call_end(run, st, &e, err);
 }
 
 /* The loop begins a step, as after a resume. No parameter waits for its initial values
@@ -120,7 +109,7 @@ accel_status_t accel_load_state(accel_t *run, const char *dir, accel_error_t *er
     ACCEL_TRY(st, staging_finish(run, &e));
     ACCEL_TRY(st, state_dirs_find(run, dir, path, sizeof(path), &e));
     if (st)
-        return end_save(run, st, &e, err);
+        return state_call_end(run, st, &e, err);
     /* what is deleted is not read, and what is moved aside not deleted */
     background_settle(&run->background);
     background_settle(&run->staging.drain);

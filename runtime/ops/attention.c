@@ -127,9 +127,8 @@ static bool bad_shape(struct graph *g, const accel_tensor_t *t, const char *name
 {
     char shape[96];
 
-    graph_fail(g, A0602, op, rule, "%s %s does not fit %lld heads", name,
-               tensor_shape_text(t, shape, sizeof(shape)), (long long)heads);
-    return false;
+    return graph_fail(g, A0602, op, rule, "%s %s does not fit %lld heads", name,
+                      tensor_shape_text(t, shape, sizeof(shape)), (long long)heads);
 }
 
 /* Checks the shapes of q (fused) or of q, k and v, and takes batch, lengths and head
@@ -166,38 +165,32 @@ static bool cache_fits(struct graph *g, const accel_attention_t *o, struct atten
 {
     const accel_kv_t *kv = o->cache;
 
-    if (g->recording) {
-        graph_fail(g, A0605, op,
-                   "disable recording first: accel_inference_mode(run, 1)",
-                   "attention with a KV cache has no backward");
-        return false;
-    }
+    if (g->recording)
+        return graph_fail(g, A0605, op,
+                          "disable recording first: accel_inference_mode(run, 1)",
+                          "attention with a KV cache has no backward");
     /* the program made the cache, perhaps for another model: check every size */
     if (kv->g != g || kv->batch != p->batch || kv->kv_heads != p->kv_heads ||
-        kv->head_width != p->head_width || o->layer < 0 || o->layer >= kv->layers) {
-        graph_fail(g, A0602, op, "create the cache with the model's sizes",
-                   "layer %d of batch %lld, %lld kv heads of width %lld and a cache of "
-                   "%d layers, batch %d, %d kv heads of width %d do not fit",
-                   o->layer, (long long)p->batch, (long long)p->kv_heads,
-                   (long long)p->head_width, kv->layers, kv->batch, kv->kv_heads,
-                   kv->head_width);
-        return false;
-    }
-    if (accel_dtype_bytes(g->compute) > accel_dtype_bytes(kv->type)) {
-        graph_fail(g, A0605, op, "create it after accel_prepare",
-                   "the cache has room for %s, but module '%s' computes in %s",
-                   accel_dtype_name(kv->type), g->module_path,
-                   accel_dtype_name(g->compute));
-        return false;
-    }
+        kv->head_width != p->head_width || o->layer < 0 || o->layer >= kv->layers)
+        return graph_fail(
+            g, A0602, op, "create the cache with the model's sizes",
+            "layer %d of batch %lld, %lld kv heads of width %lld and a cache of "
+            "%d layers, batch %d, %d kv heads of width %d do not fit",
+            o->layer, (long long)p->batch, (long long)p->kv_heads,
+            (long long)p->head_width, kv->layers, kv->batch, kv->kv_heads,
+            kv->head_width);
+    if (accel_dtype_bytes(g->compute) > accel_dtype_bytes(kv->type))
+        return graph_fail(g, A0605, op, "create it after accel_prepare",
+                          "the cache has room for %s, but module '%s' computes in %s",
+                          accel_dtype_name(kv->type), g->module_path,
+                          accel_dtype_name(g->compute));
     /* what is appended is what is asked about: one key per query */
-    if (p->keys != p->queries || kv->length + p->keys > kv->capacity) {
-        graph_fail(g, A0605, op, "create a larger cache, or trim this one",
-                   "%lld new positions do not fit into a cache of %d positions, of "
-                   "which %d are used",
-                   (long long)p->keys, kv->capacity, kv->length);
-        return false;
-    }
+    if (p->keys != p->queries || kv->length + p->keys > kv->capacity)
+        return graph_fail(
+            g, A0605, op, "create a larger cache, or trim this one",
+            "%lld new positions do not fit into a cache of %d positions, of "
+            "which %d are used",
+            (long long)p->keys, kv->capacity, kv->length);
     p->offset = kv->length;
     return true;
 }

@@ -223,9 +223,8 @@ static bool residency_failed(struct graph *g, const char *op, accel_status_t st,
 {
     if (!g->error.code && err->code)
         g->error = *err;
-    graph_fail(g, A0003, op, "report this with the output of `accel env`",
-               "cannot access the parameters (%s)", accel_status_name(st));
-    return false;
+    return graph_fail(g, A0003, op, "report this with the output of `accel env`",
+                      "cannot access the parameters (%s)", accel_status_name(st));
 }
 
 bool op_want(struct graph *g, const char *op, struct op_units *u,

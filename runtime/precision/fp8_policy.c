@@ -6,24 +6,19 @@
 
 #include <string.h>
 
-/* torchao's dynamic scaling of whole tensors, which evaluations have as well. */
-static const struct fp8_recipe ao = {
-    .current = true,
-    .type = { ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2 },
-    .interval = 1,
-    .most_recent = true,
-    .evaluation = true,
-};
-
-/* MS-AMP's: a window of one step, which is the tensor itself. */
-static const struct fp8_recipe msamp = {
-    .current = true,
-    .powers = true,
-    .type = { ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2 },
-    .interval = 1,
-    .most_recent = true,
-    .evaluation = true,
-};
+/* torchao's dynamic scaling of whole tensors, which evaluations have as well; with
+ * powers of two MS-AMP's: a window of one step, which is the tensor itself. */
+static struct fp8_recipe current_recipe(bool powers)
+{
+    return (struct fp8_recipe){
+        .current = true,
+        .powers = powers,
+        .type = { ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_F8E5M2 },
+        .interval = 1,
+        .most_recent = true,
+        .evaluation = true,
+    };
+}
 
 /* Transformer Engine's, from its keys. */
 static struct fp8_recipe te_recipe(const struct config *cfg)
@@ -64,8 +59,8 @@ static struct fp8_recipe te_recipe(const struct config *cfg)
 struct fp8_recipe fp8_recipe_of(const struct config *cfg)
 {
     if (config_fp8_is_ao(cfg))
-        return ao;
-    return cfg->fp8_recipe == FP8_POWERS ? msamp : te_recipe(cfg);
+        return current_recipe(false);
+    return cfg->fp8_recipe == FP8_POWERS ? current_recipe(true) : te_recipe(cfg);
 }
 
 const char *fp8_recipe_word(const struct fp8_recipe *r)

@@ -18,6 +18,7 @@
 #include "numbers/bf16.h"
 #include "handle/run.h"
 #include "weights/weights.h"
+#include "state/state.h"
 
 /* elements that travel at a time: 16 MiB of float32 */
 #define SLICE_ELEMS ((int64_t)4 << 20)
@@ -151,17 +152,6 @@ static accel_status_t check_array(const char *call, const struct named *n, bool 
     return ACCEL_OK;
 }
 
-/* Only the loss of a peer leaves the run unable to go on. */
-static accel_status_t end_call(accel_t *run, accel_status_t st, const accel_error_t *e,
-                               accel_error_t *err)
-{
-    if (st == ACCEL_EPEER)
-        return run_report(run, st, e, err);
-    if (st && err)
-        *err = *e;
-    return st;
-}
-
 /* ---- reading --------------------------------------------------------------------- */
 
 /* Collective. Elements [first, first + count) into dst, which is the whole tensor's, of
@@ -221,8 +211,8 @@ accel_status_t accel_param_read(accel_t *run, const char *name, int to, float *d
     accel_status_t st;
 
     ACCEL_CHECK(st, run_ready(run, "accel_param_read", err));
-    return end_call(run, read_named(run, name ? name : "", to, dst, elems, &e), &e,
-                    err);
+    return state_call_end(run, read_named(run, name ? name : "", to, dst, elems, &e),
+                          &e, err);
 }
 
 /* ---- writing --------------------------------------------------------------------- */
@@ -308,5 +298,6 @@ accel_status_t accel_param_write(accel_t *run, const char *name, const float *sr
     accel_status_t st;
 
     ACCEL_CHECK(st, run_trains(run, "accel_param_write", err));
-    return end_call(run, write_named(run, name ? name : "", src, elems, &e), &e, err);
+    return state_call_end(run, write_named(run, name ? name : "", src, elems, &e), &e,
+                          err);
 }

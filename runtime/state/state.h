@@ -62,6 +62,10 @@ void state_dirs_drop_lowest(accel_t *run);
  * complete one in it. Collective. A0837: there is none. */
 accel_status_t state_dirs_find(accel_t *run, const char *dir, char *buf, size_t len,
                                accel_error_t *err);
+/* Ends a call with status st, whose error is *e. Only the loss of a peer leaves the run
+ * unable to go on. Returns st. */
+accel_status_t state_call_end(accel_t *run, accel_status_t st, const accel_error_t *e,
+                              accel_error_t *err);
 /* Ends a load with status st: a failure is the run's if any rank has overwritten
  * something. Returns st. Collective. */
 accel_status_t state_dirs_end(accel_t *run, accel_status_t st, const accel_error_t *e,

@@ -229,6 +229,16 @@ accel_status_t state_dirs_find(accel_t *run, const char *dir, char *buf, size_t 
     return st ? st : comm_broadcast(run->comm, buf, len, 0, err);
 }
 
+accel_status_t state_call_end(accel_t *run, accel_status_t st, const accel_error_t *e,
+                              accel_error_t *err)
+{
+    if (st == ACCEL_EPEER)
+        return run_report(run, st, e, err);
+    if (st && err)
+        *err = *e;
+    return st;
+}
+
 /* A load that has written on one rank leaves the run half old, half new. Collective,
  * but for the loss of a peer. */
 accel_status_t state_dirs_end(accel_t *run, accel_status_t st, const accel_error_t *e,
@@ -243,7 +253,5 @@ accel_status_t state_dirs_end(accel_t *run, accel_status_t st, const accel_error
         comm_all_reduce(run->comm, &overwritten, 1, ACCEL_I64, COMM_MAX, &ignored) ||
         overwritten)
         return run_report(run, st, e, err);
-    if (err)
-        *err = *e;
-    return st;
+    return state_call_end(run, st, e, err);
 }

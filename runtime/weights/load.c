@@ -141,8 +141,7 @@ struct load {
     size_t lefts;
 };
 
-/* "[768, 3072]"; reversed where the file has the transpose. */
-static void shape_text(int ndim, const int64_t *dim, bool transposed, char *buf,
+void weight_shape_text(int ndim, const int64_t *dim, bool transposed, char *buf,
                        size_t len)
 {
     size_t used = (size_t)snprintf(buf, len, "[");
@@ -166,8 +165,8 @@ static accel_status_t check_shape(const struct load *l, const accel_tensor_t *p,
         same = t->shape[d] == p->dim[transposed ? p->ndim - 1 - d : d];
     if (same)
         return ACCEL_OK;
-    shape_text(p->ndim, p->dim, transposed, ours, sizeof(ours));
-    shape_text(t->ndim, t->shape, false, theirs, sizeof(theirs));
+    weight_shape_text(p->ndim, p->dim, transposed, ours, sizeof(ours));
+    weight_shape_text(t->ndim, t->shape, false, theirs, sizeof(theirs));
     return accel_fail_at(
         err, A0830, t->file, "build the model from the config.json of these weights",
         "%.200s has shape %s in the file, but %s in the model", p->name, theirs, ours);

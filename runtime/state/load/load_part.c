@@ -17,6 +17,7 @@
 #include "training/master_weights.h"
 #include "state/run_boxes.h"
 #include "handle/run.h"
+#include "weights/weights.h"
 
 /* A weight of the run: a parameter or a buffer. */
 struct target {
@@ -124,18 +125,6 @@ static struct target *find_target(struct part_load *l, const char *name, bool is
     return NULL;
 }
 
-/* "[768, 3072]" */
-static void dims_text(int ndim, const int64_t *dim, char *buf, size_t len)
-{
-    size_t used = (size_t)snprintf(buf, len, "[");
-
-    for (int d = 0; d < ndim && used < len; d++)
-        used += (size_t)snprintf(buf + used, len - used, "%s%lld", d ? ", " : "",
-                                 (long long)dim[d]);
-    if (used < len)
-        snprintf(buf + used, len - used, "]");
-}
-
 /* The type that the checkpoint must have for t. Weights come in any form that masters
  * have, but all in one: that of the first. */
 static accel_dtype_t wanted_type(struct part_load *l, const struct target *t,
@@ -168,8 +157,8 @@ static accel_status_t match_target(struct target *t, accel_dtype_t ours,
             strchr(t->source, '/') + 1, name);
     if (ndim != p->ndim || dtype != ours ||
         memcmp(shape, p->dim, (size_t)ndim * sizeof(*shape)) != 0) {
-        dims_text(ndim, shape, have, sizeof(have));
-        dims_text(p->ndim, p->dim, want, sizeof(want));
+        weight_shape_text(ndim, shape, false, have, sizeof(have));
+        weight_shape_text(p->ndim, p->dim, false, want, sizeof(want));
         return accel_fail_at(
             err, A0836, t->name, "leave it out with match, or build the same model",
             "%.200s of the checkpoint is %s %s, but the run takes %s "
