@@ -22,23 +22,15 @@ static const char *module_path(void)
     return path && *path ? path : PKGLIBDIR "/" CUDA_MODULE_FILE;
 }
 
-/* Extracts the name of the missing library from the loader's sentence "libX.so.1:
- * cannot open shared object file: No such file or directory"; empty for any other
- * sentence. */
-static void missing_library(const char *why, char *text, size_t len)
-{
-    const char *end = strstr(why, ": cannot open shared object file");
-
-    snprintf(text, len, "%.*s", end ? (int)(end - why) : 0, why);
-}
-
 /* A0441 with the hint that fits: a library of the toolkit is missing, or the file is
  * damaged. */
 static accel_status_t not_loaded(const char *path, const char *why, accel_error_t *err)
 {
+    /* "libX.so.1: cannot open shared object file: No such file or directory" */
+    const char *end = strstr(why, ": cannot open shared object file");
     char library[128], hint[256];
 
-    missing_library(why, library, sizeof(library));
+    snprintf(library, sizeof(library), "%.*s", end ? (int)(end - why) : 0, why);
     if (library[0])
         snprintf(hint, sizeof(hint),
                  "install %.100s (part of the CUDA toolkit) on this node, or load the "

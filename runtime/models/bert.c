@@ -69,10 +69,8 @@ static accel_tensor_t *bert_forward(accel_module_t *m, accel_tensor_t *const *in
     return r->cfg.head == ACCEL_HEAD_CLASSIFY ? bert_classify(r, x, labels) : x;
 }
 
-static const accel_class_t root_class = { sizeof(root_class), "BertModel", bert_forward,
-                                          sizeof(struct bert) };
-static const accel_class_t layer_class = { sizeof(layer_class), "BertLayer",
-                                           block_forward, sizeof(struct block) };
+LAYER_CLASS(root_class, "BertModel", bert_forward, sizeof(struct bert));
+LAYER_CLASS(layer_class, "BertLayer", block_forward, sizeof(struct block));
 
 /* Every linear layer of BERT has a bias. */
 static accel_module_t *bert_dense(accel_module_t *parent, const char *name, int64_t out,

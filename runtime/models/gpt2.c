@@ -7,14 +7,10 @@
 #include "models/decoder.h"
 #include "models/family.h"
 
-static const accel_class_t root_class = { sizeof(root_class), "GPT2", decoder_forward,
-                                          sizeof(struct decoder) };
-static const accel_class_t block_class = { sizeof(block_class), "GPT2Block",
-                                           block_forward, sizeof(struct block) };
-static const accel_class_t attention_class = { sizeof(attention_class), "GPT2Attention",
-                                               block_attention_forward, 0 };
-static const accel_class_t mlp_class = { sizeof(mlp_class), "GPT2MLP",
-                                         block_mlp_forward, 0 };
+LAYER_CLASS(root_class, "GPT2", decoder_forward, sizeof(struct decoder));
+LAYER_CLASS(block_class, "GPT2Block", block_forward, sizeof(struct block));
+LAYER_CLASS(attention_class, "GPT2Attention", block_attention_forward, 0);
+LAYER_CLASS(mlp_class, "GPT2MLP", block_mlp_forward, 0);
 
 /* Each block adds twice to the residual stream. Scaling down the projections that do
  * keeps its variance at the start. */

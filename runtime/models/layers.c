@@ -57,16 +57,10 @@ static accel_tensor_t *embedding_forward(accel_module_t *m, accel_tensor_t *cons
     return accel_embedding(only_input(m, in, n), l->weight, NULL);
 }
 
-static const accel_class_t linear_class = { sizeof(linear_class), "Linear",
-                                            linear_forward, sizeof(struct layer) };
-static const accel_class_t layernorm_class = { sizeof(layernorm_class), "LayerNorm",
-                                               layernorm_forward,
-                                               sizeof(struct layer) };
-static const accel_class_t rmsnorm_class = { sizeof(rmsnorm_class), "RMSNorm",
-                                             rmsnorm_forward, sizeof(struct layer) };
-static const accel_class_t embedding_class = { sizeof(embedding_class), "Embedding",
-                                               embedding_forward,
-                                               sizeof(struct layer) };
+LAYER_CLASS(linear_class, "Linear", linear_forward, sizeof(struct layer));
+LAYER_CLASS(layernorm_class, "LayerNorm", layernorm_forward, sizeof(struct layer));
+LAYER_CLASS(rmsnorm_class, "RMSNorm", rmsnorm_forward, sizeof(struct layer));
+LAYER_CLASS(embedding_class, "Embedding", embedding_forward, sizeof(struct layer));
 
 accel_module_t *layer_new(accel_module_t *parent, const accel_class_t *cls,
                           const char *name)

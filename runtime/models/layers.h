@@ -29,6 +29,9 @@ accel_module_t *layer_rmsnorm(accel_module_t *parent, const char *name, int64_t 
 /* weight [rows, width] from a normal distribution; the forward takes int32 ids. */
 accel_module_t *layer_embedding(accel_module_t *parent, const char *name, int64_t rows,
                                 int64_t width, float deviation);
+/* A class of modules. */
+#define LAYER_CLASS(variable, name, forward, bytes)                                    \
+    static const accel_class_t variable = { sizeof(variable), name, forward, bytes }
 /* A module of class `cls`; NULL if the parent is NULL. */
 accel_module_t *layer_new(accel_module_t *parent, const accel_class_t *cls,
                           const char *name);

@@ -7,15 +7,10 @@
 #include "models/decoder.h"
 #include "models/family.h"
 
-static const accel_class_t root_class = { sizeof(root_class), "LlamaForCausalLM",
-                                          decoder_forward, sizeof(struct decoder) };
-static const accel_class_t layer_class = { sizeof(layer_class), "LlamaDecoderLayer",
-                                           block_forward, sizeof(struct block) };
-static const accel_class_t attention_class = { sizeof(attention_class),
-                                               "LlamaAttention",
-                                               block_attention_forward, 0 };
-static const accel_class_t mlp_class = { sizeof(mlp_class), "LlamaMLP",
-                                         block_mlp_forward, 0 };
+LAYER_CLASS(root_class, "LlamaForCausalLM", decoder_forward, sizeof(struct decoder));
+LAYER_CLASS(layer_class, "LlamaDecoderLayer", block_forward, sizeof(struct block));
+LAYER_CLASS(attention_class, "LlamaAttention", block_attention_forward, 0);
+LAYER_CLASS(mlp_class, "LlamaMLP", block_mlp_forward, 0);
 
 static const struct block_table blocks = {
     .cls = &layer_class,

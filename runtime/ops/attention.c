@@ -121,16 +121,6 @@ static bool attention_backward(struct graph *g, const struct tape_entry *e)
     return true;
 }
 
-/* Sets the error for a tensor that does not divide into heads; false. */
-static bool bad_shape(struct graph *g, const accel_tensor_t *t, const char *name,
-                      int64_t heads, const char *rule)
-{
-    char shape[96];
-
-    return graph_fail(g, A0602, op, rule, "%s %s does not fit %lld heads", name,
-                      tensor_shape_text(t, shape, sizeof(shape)), (long long)heads);
-}
-
 /* Checks the shapes of q (fused) or of q, k and v, and takes batch, lengths and head
  * width from them. */
 static bool attention_shapes_fit(struct graph *g, accel_tensor_t *q, accel_tensor_t *k,
@@ -138,12 +128,16 @@ static bool attention_shapes_fit(struct graph *g, accel_tensor_t *q, accel_tenso
 {
     /* how many heads lie in the last dimension of q */
     int64_t all = k ? p->heads : p->heads + 2 * p->kv_heads;
+    char shape[96];
 
     if (q->ndim != 3 || p->heads < 1 || p->kv_heads < 1 || p->heads % p->kv_heads ||
         q->dim[2] % all)
-        return bad_shape(g, q, k ? "q" : "qkv", p->heads,
-                         "pass qkv as [B, T, (heads + 2 kv_heads) D] or q as [B, T, "
-                         "heads D], with heads a multiple of kv_heads");
+        return graph_fail(g, A0602, op,
+                          "pass qkv as [B, T, (heads + 2 kv_heads) D] or q as [B, T, "
+                          "heads D], with heads a multiple of kv_heads",
+                          "%s %s does not fit %lld heads", k ? "q" : "qkv",
+                          tensor_shape_text(q, shape, sizeof(shape)),
+                          (long long)p->heads);
     p->batch = q->dim[0];
     /* fused: as many keys as queries */
     p->queries = p->keys = q->dim[1];

@@ -8,14 +8,6 @@
 
 #include <stdlib.h>
 
-/* Elements of one layer, keys and values. */
-static size_t layer_elems(const accel_kv_t *kv)
-{
-    /* kv_new has checked that no product of the sizes overflows */
-    return 2 * (size_t)kv->batch * (size_t)kv->kv_heads * (size_t)kv->capacity *
-           (size_t)kv->head_width;
-}
-
 accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_heads,
                    int head_width, accel_error_t *err)
 {
@@ -54,8 +46,10 @@ accel_kv_t *kv_new(struct graph *g, int layers, int batch, int capacity, int kv_
 /* A head's positions are adjacent, so that generation reads a head in one sweep. */
 struct heads kv_heads_of(const accel_kv_t *kv, int layer, int which)
 {
-    size_t half = layer_elems(kv) / 2, elem = accel_dtype_bytes(kv->type);
+    /* of a layer's keys, or values; kv_new has checked that no product overflows */
     int64_t head = (int64_t)kv->capacity * kv->head_width;
+    size_t half = (size_t)kv->batch * (size_t)kv->kv_heads * (size_t)head;
+    size_t elem = accel_dtype_bytes(kv->type);
 
     return (struct heads){ (char *)kv->data +
                                ((size_t)layer * 2 + (size_t)which) * half * elem,

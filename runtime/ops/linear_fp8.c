@@ -14,12 +14,6 @@ bool fp8_narrows(const struct graph *g, const accel_tensor_t *w,
            !w->param->fp8->recipe->wide[product];
 }
 
-/* Is the input kept for the backward in fp8? */
-static bool fp8_keeps(const struct graph *g, const accel_tensor_t *w)
-{
-    return w->needs_grad && g->recording && fp8_narrows(g, w, FP8_WEIGHT_GRADIENT);
-}
-
 /* The copies of x are from here on those with w's scale. */
 static void input_share(accel_tensor_t *x, const accel_tensor_t *w)
 {
@@ -56,7 +50,10 @@ void fp8_input(struct graph *g, accel_tensor_t *x, const accel_tensor_t *w,
                struct narrow_input *out)
 {
     const int64_t rows = x->elems / w->dim[1];
-    const bool now = fp8_narrows(g, w, FP8_FORWARD), keeps = fp8_keeps(g, w);
+    const bool now = fp8_narrows(g, w, FP8_FORWARD);
+    /* the input, in fp8, for the backward */
+    const bool keeps =
+        w->needs_grad && g->recording && fp8_narrows(g, w, FP8_WEIGHT_GRADIENT);
     struct narrowing m[] = { narrowing_of(g->backend, w, FP8_INPUT, FP8_FORWARD, rows),
                              narrowing_of(g->backend, w, FP8_INPUT, FP8_WEIGHT_GRADIENT,
                                           rows) };

@@ -27,17 +27,6 @@ void op_sum_taken(struct graph *g)
     tensor_release(w.y);
 }
 
-static void queue_sum(struct graph *g)
-{
-    const struct waiting_sum w = g->waiting;
-
-    if (!w.sum)
-        return;
-    g->backend->add(g->backend, w.sum->data, w.x->data, w.y->data, w.sum->dtype,
-                    w.sum->elems);
-    op_sum_taken(g);
-}
-
 /* The tensors of a result whose memory its kernel needs. Parameters have none of their
  * own. */
 static int held_tensors(const struct waiting_result *w, accel_tensor_t *held[5])
@@ -89,7 +78,12 @@ bool op_result_taken(struct graph *g, const struct narrow_copy *to)
 bool graph_queue_waiting(struct graph *g)
 {
     const bool good = !g->result.out || op_result_taken(g, NULL);
+    const struct waiting_sum w = g->waiting;
 
-    queue_sum(g);
+    if (w.sum) {
+        g->backend->add(g->backend, w.sum->data, w.x->data, w.y->data, w.sum->dtype,
+                        w.sum->elems);
+        op_sum_taken(g);
+    }
     return good;
 }

@@ -79,12 +79,6 @@ static accel_status_t schedule_refuse(accel_error_t *err, const char *what)
                       what);
 }
 
-/* Kinds whose shape depends on where they end. */
-static bool schedule_ends(accel_schedule_kind_t kind)
-{
-    return kind >= ACCEL_SCHEDULE_LINEAR && kind <= ACCEL_SCHEDULE_ONE_CYCLE;
-}
-
 /* False for NaN and infinity, too. */
 static bool finite_from(double x, double low)
 {
@@ -111,7 +105,9 @@ accel_status_t schedule_check(const accel_schedule_t *s, accel_error_t *err)
         return schedule_refuse(err, "move must be BY_STEPS, BY_RANKS or BY_CALLS");
     if (s->steps < 0 || s->warmup < 0 || s->first < 0)
         return schedule_refuse(err, "steps, warmup and first must not be negative");
-    if (schedule_ends(s->kind) && s->steps < 1)
+    /* kinds whose shape depends on where they end */
+    if (s->kind >= ACCEL_SCHEDULE_LINEAR && s->kind <= ACCEL_SCHEDULE_ONE_CYCLE &&
+        s->steps < 1)
         return accel_fail(err, A0980, "set steps to the length of the whole schedule",
                           "a schedule of kind %s needs its number of steps",
                           schedule_name(s->kind));

@@ -13,11 +13,6 @@
 /* torch's eps: the rate is not lowered by less. */
 #define LEAST_STEP_DOWN 1e-8
 
-static double worst_metric(const accel_plateau_t *p)
-{
-    return p->maximize ? -HUGE_VAL : HUGE_VAL;
-}
-
 accel_status_t schedule_begin(struct schedule *out, const accel_schedule_t *set,
                               double lr, accel_error_t *err)
 {
@@ -31,7 +26,7 @@ accel_status_t schedule_begin(struct schedule *out, const accel_schedule_t *set,
                               .lr = lr,
                               .last = lr,
                               .left = lr,
-                              .best = worst_metric(&set->plateau) };
+                              .best = set->plateau.maximize ? -HUGE_VAL : HUGE_VAL };
     return ACCEL_OK;
 }
 

@@ -147,20 +147,15 @@ struct module_types module_types_of(const struct config *cfg)
     return (struct module_types){ p.compute, p.compute, p.reduce };
 }
 
-/* What fp8 leaves wide has the run's types. */
-static accel_dtype_t compute_of(const struct module_choice *choice,
-                                const struct precision *p)
-{
-    return choice->compute == MODULE_FP8 ? p->compute : word_types[choice->compute];
-}
-
 accel_status_t module_types_choose(const struct config *cfg,
                                    const struct module_choice *choice,
                                    struct module_types around, const char *name,
                                    struct module_types *types_out, accel_error_t *err)
 {
     const struct precision p = precision_of(cfg);
-    const accel_dtype_t t = compute_of(choice, &p);
+    /* what fp8 leaves wide has the run's types */
+    const accel_dtype_t t =
+        choice->compute == MODULE_FP8 ? p.compute : word_types[choice->compute];
     const bool narrow = t == ACCEL_F16 ||
                         (choice->has_output && choice->output == ACCEL_F16) ||
                         (choice->has_reduce && choice->reduce == ACCEL_F16);

@@ -349,16 +349,6 @@ static accel_status_t measure(accel_t *run, struct plan_input *in, accel_error_t
     return st;
 }
 
-/* What is gathered in fp8, which is known after `measure`. coded[linears] is working
- * memory that `in` points to. */
-static void describe_coded(const accel_t *run, struct plan_input *in,
-                           struct plan_coded *coded)
-{
-    in->coded.n = units_coded(&run->units, coded, NULL);
-    in->coded.list = coded;
-    in->wide = fp8_linears_wide(&run->fp8.linears, &in->wide_name);
-}
-
 accel_status_t plan_make(accel_t *run, accel_error_t *err)
 {
     int64_t *elems = calloc(2 * (size_t)run->units.count, sizeof(*elems));
@@ -392,7 +382,10 @@ accel_status_t plan_make(accel_t *run, accel_error_t *err)
     describe_run(run, &in, elems, types);
     st = compression_plan(run, &in, err);
     ACCEL_TRY(st, measure(run, &in, err));
-    describe_coded(run, &in, coded);
+    /* what is gathered in fp8: known after `measure` */
+    in.coded.n = units_coded(&run->units, coded, NULL);
+    in.coded.list = coded;
+    in.wide = fp8_linears_wide(&run->fp8.linears, &in.wide_name);
     ACCEL_TRY(st, describe_device(run, &in.device, err));
     ACCEL_TRY(st, keep_logits(run, &in, err));
     if (st == ACCEL_OK) {

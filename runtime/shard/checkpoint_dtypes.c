@@ -249,12 +249,6 @@ bool shard_is_exponents(const char *name)
     return strncmp(name, SHARD_EXPONENT_PREFIX, sizeof(SHARD_EXPONENT_PREFIX) - 1) == 0;
 }
 
-/* A scale is a positive number, or 0 where nothing was ever stepped. */
-static bool is_scale(uint16_t bits)
-{
-    return bits < 0x7f80;
-}
-
 /* Of float16 masters, or of moments of that type. */
 static accel_status_t check_exponents(const accel_ckpt_box_t *box, accel_dtype_t type,
                                       const char *dir, accel_error_t *err)
@@ -277,7 +271,8 @@ static accel_status_t check_codes(const accel_ckpt_box_t *box, const char *dir,
     const uint16_t *scale = box->data;
 
     for (int64_t k = 0; k < box->shape[0]; k++)
-        if (!is_scale(scale[k]))
+        /* a positive number, or 0 where nothing was ever stepped */
+        if (scale[k] >= 0x7f80)
             return accel_fail_at(err, A0999, dir, "use another checkpoint",
                                  "%.300s has a scale that is negative or no "
                                  "number: number %lld",

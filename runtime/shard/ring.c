@@ -52,12 +52,6 @@ static struct shard_slot *victim(struct shard *s, int unit)
     return b->pins || a->used < b->used ? a : b;
 }
 
-/* Bytes of a gathered unit, padding included. */
-static size_t gathered_bytes(const struct shard *s, int unit)
-{
-    return s->layout.unit[unit].part_bytes * (size_t)s->world;
-}
-
 /* The address of a slot. The second one depends on the size of its unit: it ends where
  * the region ends. */
 static void *slot_data(const struct shard *s, const struct shard_slot *slot)
@@ -69,7 +63,7 @@ static void *slot_data(const struct shard *s, const struct shard_slot *slot)
         return s->gather.gathered + s->layout.unit[slot->unit].all_at;
     if (slot == slots_of(s, slot->unit))
         return memory;
-    return memory + r->bytes - gathered_bytes(s, slot->unit);
+    return memory + r->bytes - s->layout.unit[slot->unit].part_bytes * (size_t)s->world;
 }
 
 /* Puts the gather queue behind the masters' last change and the slot's last reader; the

@@ -66,13 +66,11 @@ static accel_scaler_t rule_of(const accel_t *run)
 static accel_status_t loss_scale_begin(accel_t *run, accel_error_t *err)
 {
     struct loss_scaling *l = &run->scaling;
-    accel_status_t st;
 
     l->rule = rule_of(run);
     l->on = precision_of(&run->config).scaled && !l->rule.disabled &&
             (l->asked || run->own_units == 0);
-    st = l->on ? scaler_begin(&l->scaler, &l->rule, err) : ACCEL_OK;
-    return st;
+    return l->on ? scaler_begin(&l->scaler, &l->rule, err) : ACCEL_OK;
 }
 
 void loss_scale_apply(accel_t *run)

@@ -134,19 +134,6 @@ static void grad_any(void *dx, const void *dy, const void *x, const void *gain,
         VM_BY_TYPE(p->type, grad_either, dx, dy, x, gain, mean, rstd, p->cols, add, 0);
 }
 
-/* dx [rows, cols]; rows are independent, so any thread may take any row. */
-static void input_grad_rows(const struct backend *be, const struct norm *p, void *dx,
-                            bool add, const void *dy, const void *x, const float *stats,
-                            const void *gain)
-{
-#pragma omp parallel for num_threads(be->threads)                                      \
-    schedule(static, CPU_ROW_BLOCK) if (p->rows * p->cols > CPU_ALONE_ELEMS / 2)
-    for (int64_t r = 0; r < p->rows; r++)
-        grad_any(vm_to(dx, r * p->cols, p->type), vm_at(dy, r * p->cols, p->type),
-                 vm_at(x, r * p->cols, p->type), gain, stats[r], stats[p->rows + r],
-                 add, p);
-}
-
 /* Columns [first, first + n) over all rows, 64 rows at a time: the rounding error of a
  * long batch stays that of a short one. */
 VM_INLINE void param_slab(float *dgain, float *dbias, const void *dy, const void *x,
@@ -192,25 +179,23 @@ static void param_any(float *dgain, float *dbias, const void *dy, const void *x,
     VM_BY_TYPE(type, param_slab, dgain, dbias, dy, x, stats, rows, cols, first, n);
 }
 
-/* dgain, dbias [cols]: a slab of columns per task, all rows in order. */
-static void param_grad_slabs(const struct backend *be, const struct norm *p,
-                             float *dgain, float *dbias, const void *dy, const void *x,
-                             const float *stats)
-{
-#pragma omp parallel for num_threads(be->threads)                                      \
-    schedule(dynamic) if (p->rows * p->cols > CPU_ALONE_ELEMS)
-    for (int64_t c = 0; c < p->cols; c += CPU_COLUMN_SLAB)
-        param_any(dgain, dbias, dy, x, stats, p->rows, p->cols, c,
-                  p->cols - c < CPU_COLUMN_SLAB ? p->cols - c : CPU_COLUMN_SLAB,
-                  p->type);
-}
-
+/* dx [rows, cols]: rows are independent, so any thread may take any row. dgain, dbias
+ * [cols]: a slab of columns per task, all rows in order. */
 void cpu_norm_grad(const struct backend *be, const struct norm *p, void *dx, bool add,
                    float *dgain, float *dbias, const void *dy, const void *x,
                    const float *stats, const void *gain)
 {
-    if (dx)
-        input_grad_rows(be, p, dx, add, dy, x, stats, gain);
-    if (dgain || dbias)
-        param_grad_slabs(be, p, dgain, dbias, dy, x, stats);
+    const int64_t rows = dx ? p->rows : 0, cols = dgain || dbias ? p->cols : 0;
+
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(static, CPU_ROW_BLOCK) if (rows * p->cols > CPU_ALONE_ELEMS / 2)
+    for (int64_t r = 0; r < rows; r++)
+        grad_any(vm_to(dx, r * p->cols, p->type), vm_at(dy, r * p->cols, p->type),
+                 vm_at(x, r * p->cols, p->type), gain, stats[r], stats[p->rows + r],
+                 add, p);
+#pragma omp parallel for num_threads(be->threads)                                      \
+    schedule(dynamic) if (p->rows * cols > CPU_ALONE_ELEMS)
+    for (int64_t c = 0; c < cols; c += CPU_COLUMN_SLAB)
+        param_any(dgain, dbias, dy, x, stats, p->rows, p->cols, c,
+                  cols - c < CPU_COLUMN_SLAB ? cols - c : CPU_COLUMN_SLAB, p->type);
 }

@@ -126,19 +126,15 @@ static accel_status_t load_take(accel_t *run, struct loading *l, accel_error_t *
     return st;
 }
 
-/* Does the error say that a file or directory is not there, or cut? */
-static bool is_missing(const accel_error_t *e)
-{
-    return message_of(e) == A0807 || message_of(e) == A0811;
-}
-
 /* Collective. A file or directory that this rank misses or finds shorter, while rank 0
  * does not, is no damage: the storage does not show the same to all nodes. *st and *own
  * then say so. Returns the result of the exchange itself. */
 static accel_status_t second_opinion(accel_t *run, const char *dir, accel_status_t *st,
                                      accel_error_t *own, accel_error_t *err)
 {
-    const bool missing = *st != ACCEL_OK && is_missing(own);
+    /* the error says that a file or directory is not there, or cut */
+    const bool missing =
+        *st != ACCEL_OK && (message_of(own) == A0807 || message_of(own) == A0811);
     const accel_error_t why = *own;
     int64_t too = missing; /* on rank 0 */
     accel_status_t sent = comm_broadcast(run->comm, &too, sizeof(too), 0, err);

@@ -17,12 +17,6 @@
  * is for the history and the requeue. */
 #define WAIT_SHARE 0.9
 
-/* A pause that any signal ends: then time is short, and the next try begins at once. */
-static void pause_seconds(int seconds)
-{
-    nanosleep(&(struct timespec){ .tv_sec = seconds }, NULL);
-}
-
 /* Says that the nodes get it, since the shared directory is too slow. */
 static void say_local(accel_t *run, int sig, const struct stop_verdict *v)
 {
@@ -189,7 +183,8 @@ static accel_status_t save_tries(accel_t *run, int sig, accel_error_t *err)
                        ACCEL_ARRAY_SIZE(pauses) + 1, why.where,
                        why.where[0] ? ": " : "", why.text, pauses[i]);
         why = (accel_error_t){ 0 };
-        pause_seconds(pauses[i]);
+        /* any signal ends it: then time is short, and the next try begins at once */
+        nanosleep(&(struct timespec){ .tv_sec = pauses[i] }, NULL);
     }
     if (st != ACCEL_OK)
         *err = why;

@@ -327,18 +327,13 @@ static accel_status_t save_now(accel_t *run, accel_error_t *err)
     return save_checkpoint(run, err);
 }
 
-/* In the background? With auto a save at once comes first: only that tells how long the
- * save of a stop takes, which else would be given up as too long (deadline.c). */
-static bool goes_behind(const accel_t *run)
-{
-    return run->background.on &&
-           (run->background.timed || run->config.ckpt_async == ASYNC_TRUE);
-}
-
-/* Collective. As background.on says; without memory for a copy, with auto, at once. */
+/* Collective. As background.on says; without memory for a copy, with auto, at once.
+ * With auto a save at once comes first, too: only that tells how long the save of a stop
+ * takes, which else would be given up as too long (deadline.c). */
 static accel_status_t save_periodic(accel_t *run, accel_error_t *err)
 {
-    const bool behind = goes_behind(run);
+    const bool behind = run->background.on &&
+                        (run->background.timed || run->config.ckpt_async == ASYNC_TRUE);
     accel_status_t st = behind ? save_begin(run, err) : save_now(run, err);
 
     if (st != ACCEL_ENOMEM || !behind || run->config.ckpt_async != ASYNC_AUTO)

@@ -20,11 +20,6 @@
 #include "common/path_dir.h"
 #include "handle/run.h"
 
-static bool is_there(const accel_ckpt_staged_t *c)
-{
-    return c->name[0] != '\0';
-}
-
 /* ---- what is gone ---------------------------------------------------------------- */
 
 /* Removes parts until there is none left to remove. After the notice of a stop that is
@@ -88,7 +83,7 @@ void staging_settle(accel_t *run)
  * notice of a stop both are left to the next life. */
 static void drop(accel_t *run, accel_ckpt_staged_t *c)
 {
-    if (is_there(c) && retention_may_delete()) {
+    if (c->name[0] && retention_may_delete()) {
         if (run->boot.rank == 0)
             (void)accel_ckpt_unstage(run->ckpt_dir, c->name, NULL);
         sweep_part(run, c->name);

@@ -117,15 +117,6 @@ static void adamw_block(float *restrict p, float *restrict m, float *restrict v,
     }
 }
 
-/* Static shares: each thread updates the pages that it has touched before. */
-static void adamw_range(const struct backend *be, float *p, float *m, float *v,
-                        float *g, int64_t n, const struct adamw_step *k)
-{
-#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
-    for (int64_t i = 0; i < n; i += BLOCK)
-        adamw_block(p + i, m + i, v + i, g + i, block_length(n, i), k);
-}
-
 ACCEL_MULTIVERSION
 static void sgd_block(float *restrict p, float *restrict g, int64_t n,
                       const struct sgd_step *restrict step)
@@ -152,18 +143,6 @@ static void momentum_block(float *restrict p, float *restrict m, float *restrict
     }
 }
 
-static void sgd_range(const struct backend *be, float *p, float *m, float *g, int64_t n,
-                      const struct sgd_step *k)
-{
-#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        if (m)
-            momentum_block(p + i, m + i, g + i, block_length(n, i), k);
-        else
-            sgd_block(p + i, g + i, block_length(n, i), k);
-    }
-}
-
 ACCEL_MULTIVERSION
 static void lion_block(float *restrict p, float *restrict m, float *restrict g,
                        int64_t n, const struct lion_step *restrict step)
@@ -177,12 +156,30 @@ static void lion_block(float *restrict p, float *restrict m, float *restrict g,
     }
 }
 
-static void lion_range(const struct backend *be, float *p, float *m, float *g,
-                       int64_t n, const struct lion_step *k)
+/* Elements [at, at + n) of a range. */
+static void update_block(const struct update_span *x, const struct optim_step *k,
+                         int64_t at, int64_t n)
 {
-#pragma omp parallel for schedule(static) num_threads(be->threads) if (n > BLOCK)
-    for (int64_t i = 0; i < n; i += BLOCK)
-        lion_block(p + i, m + i, g + i, block_length(n, i), k);
+    float *p = x->p + at, *g = x->g + at;
+    float *m = x->m.data ? (float *)x->m.data + at : NULL;
+
+    if (k->kind == ACCEL_ADAMW)
+        adamw_block(p, m, (float *)x->v.data + at, g, n, &k->adamw);
+    else if (k->kind == ACCEL_LION)
+        lion_block(p, m, g, n, &k->lion);
+    else if (m)
+        momentum_block(p, m, g, n, &k->sgd);
+    else
+        sgd_block(p, g, n, &k->sgd);
+}
+
+/* Static shares: each thread updates the pages that it has touched before. */
+static void update_range(const struct backend *be, const struct update_span *x,
+                         const struct optim_step *k)
+{
+#pragma omp parallel for schedule(static) num_threads(be->threads) if (x->n > BLOCK)
+    for (int64_t i = 0; i < x->n; i += BLOCK)
+        update_block(x, k, i, block_length(x->n, i));
 }
 
 /* Range by range: threads share each of them. */
@@ -196,12 +193,8 @@ void cpu_update(const struct backend *be, const struct update_span *x, int count
             cpu_update_narrow(be, x, k, cpu_update);
         else if (x->m.scale)
             cpu_update_moments(be, x, &k[x->step]);
-        else if (k[x->step].kind == ACCEL_ADAMW)
-            adamw_range(be, x->p, x->m.data, x->v.data, x->g, x->n, &k[x->step].adamw);
-        else if (k[x->step].kind == ACCEL_SGD)
-            sgd_range(be, x->p, x->m.data, x->g, x->n, &k[x->step].sgd);
         else
-            lion_range(be, x->p, x->m.data, x->g, x->n, &k[x->step].lion);
+            update_range(be, x, &k[x->step]);
     }
 }
 
