@@ -11,8 +11,7 @@
 #include "loader/loader.h"
 #include "loop/loop.h"
 #include "training/local_sgd.h"
-#include "loop/loader_calls.h"
-#include "state/save/retention.h"
+#include "state/save/save.h"
 #include "state/save/background.h"
 #include "handle/run.h"
 

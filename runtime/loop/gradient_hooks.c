@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loop/gradient_hooks.h"
+#include "loop/loop.h"
 #include "handle/run.h"
 
 /* The pattern is copied. Hooks are called in the order in which they were added; each

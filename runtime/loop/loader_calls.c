@@ -8,7 +8,6 @@
 #include "common/sized.h"
 #include "loop/loop.h"
 #include "loader/loader.h"
-#include "loop/loader_calls.h"
 #include "backend/device.h"
 #include "loader/loader_impl.h"
 #include "handle/run.h"

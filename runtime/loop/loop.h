@@ -76,4 +76,38 @@ void optim_move(struct accel_optim *o, bool skipped);
  * for: `count` of them, of which the first is number `first` of the run. */
 void batch_begin(accel_t *run, int64_t first, int64_t count);
 
+/* ---- loader_calls.c -------------------------------------------------------------- */
+
+/* Ends the threads of all loaders; call this when no more batches will be asked for. */
+void loaders_rest(accel_t *run);
+/* Frees the loaders that are still open, and their checkpoint lines. */
+void loaders_close(accel_t *run);
+/* The next batch of the job's loader, batch_out[fields], which the graph owns. Errors
+ * are those of data/, and ACCEL_ESTOPPED, without a text: a stop ended the wait for a
+ * sample. With several ranks, errors are noted for the next point where they meet. */
+accel_status_t job_batch(accel_t *run, struct accel_loader *l,
+                         accel_tensor_t **batch_out, accel_error_t *err);
+/* loader_agree for a run, which a stop may end here. Collective. */
+accel_status_t loaders_agree(accel_t *run, accel_error_t *err);
+
+/* ---- gradient_hooks.c ------------------------------------------------------------ */
+
+/* Calls the program's hooks with the optimizer's gradients of this step. Not
+ * collective. */
+accel_status_t hooks_call(accel_t *run, int optim, accel_error_t *err);
+/* Frees the copies of the patterns. */
+void hooks_free(accel_t *run);
+
+/* ---- track_calls.c --------------------------------------------------------------- */
+
+/* Opens the sinks that config and program ask for, after a resume. Warns about a sink
+ * that cannot be opened. Not collective. */
+accel_status_t tracking_open(accel_t *run, accel_error_t *err);
+
+/* ---- regions.c ------------------------------------------------------------------- */
+
+/* Call this at the end of a step. Logs and tracks the time of each region, and starts
+ * again from 0. Not collective. */
+void regions_report(accel_t *run);
+
 #endif

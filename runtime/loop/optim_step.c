@@ -12,7 +12,6 @@
 #include "training/ema.h"
 #include "training/local_sgd.h"
 #include "training/loss_scale.h"
-#include "loop/gradient_hooks.h"
 #include "backend/device.h"
 #include "optim/optim.h"
 #include "handle/run.h"

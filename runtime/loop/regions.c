@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loop/regions.h"
+#include "loop/loop.h"
 #include "backend/device.h"
 #include "handle/run.h"
 

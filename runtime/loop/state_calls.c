@@ -9,10 +9,8 @@
 #include <unistd.h>
 
 #include "handle/run.h"
-#include "loop/loader_calls.h"
-#include "state/load/resume.h"
+#include "loop/loop.h"
 #include "state/save/background.h"
-#include "state/save/retention.h"
 #include "state/save/save.h"
 #include "state/save/staging.h"
 #include "state/state.h"

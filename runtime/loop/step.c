@@ -19,8 +19,6 @@
 #include "training/local_sgd.h"
 #include "training/loss_scale.h"
 #include "training/fp8_scaling.h"
-#include "loop/regions.h"
-#include "loop/loader_calls.h"
 #include "state/save/background.h"
 #include "state/save/save.h"
 #include "backend/device.h"

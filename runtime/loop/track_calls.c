@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "common/sized.h"
-#include "loop/track_calls.h"
+#include "loop/loop.h"
 #include "handle/run.h"
 
 /* A sink that is told of its own items would never end. */

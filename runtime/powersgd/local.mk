@@ -1,7 +1,6 @@
 # powersgd/
 libaccel_core_la_SOURCES += \
 	runtime/powersgd/orthogonal.c \
-	runtime/powersgd/orthogonal.h \
 	runtime/powersgd/powersgd.c \
 	runtime/powersgd/powersgd.h \
 	runtime/powersgd/powersgd_impl.h \

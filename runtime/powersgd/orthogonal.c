@@ -3,7 +3,7 @@
  * Gram-Schmidt on the columns of a row-major matrix. Few columns: all of a row is in
  * one cache line, so that walking down a column costs what walking the matrix does.
  */
-#include "powersgd/orthogonal.h"
+#include "powersgd/powersgd_impl.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -6,7 +6,6 @@
  */
 #include <math.h>
 
-#include "powersgd/orthogonal.h"
 #include "powersgd/powersgd_impl.h"
 
 static void multiply(const struct backend *be, const struct gemm *shape)

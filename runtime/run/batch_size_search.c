@@ -7,7 +7,7 @@
 #include "loop/loop.h"
 #include "loader/loader.h"
 #include "training/fp8_scaling.h"
-#include "run/own_compute.h"
+#include "run/run_impl.h"
 #include "backend/device.h"
 #include "handle/run.h"
 

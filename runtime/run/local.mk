@@ -4,14 +4,11 @@ libaccel_core_la_SOURCES += \
 	runtime/run/model.c \
 	runtime/run/open.c \
 	runtime/run/own_compute.c \
-	runtime/run/own_compute.h \
 	runtime/run/planning.c \
-	runtime/run/planning.h \
 	runtime/run/prepare.c \
 	runtime/run/rlimit_nofile.c \
-	runtime/run/rlimit_nofile.h \
 	runtime/run/run_config.c \
-	runtime/run/run_config.h
+	runtime/run/run_impl.h
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 unit_tests += tests/unit/test_requeue tests/unit/test_stop_answers

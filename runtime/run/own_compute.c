@@ -11,7 +11,7 @@
 #include "loop/loop.h"
 #include "place/place.h"
 #include "training/ema.h"
-#include "run/own_compute.h"
+#include "run/run_impl.h"
 #include "backend/device.h"
 #include "tensor/tape.h"
 #include "handle/run.h"

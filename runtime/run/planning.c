@@ -12,7 +12,7 @@
 #include "loader/loader.h"
 #include "training/gradient_compression.h"
 #include "training/moments_form.h"
-#include "run/planning.h"
+#include "run/run_impl.h"
 #include "backend/device.h"
 #include "backend/cuda_sizes.h"
 #include "optim/optim.h"

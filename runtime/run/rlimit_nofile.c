@@ -7,7 +7,7 @@
  */
 #include <sys/resource.h>
 
-#include "run/rlimit_nofile.h"
+#include "run/run_impl.h"
 #include "handle/run.h"
 
 /* A limit that cannot be raised is no error: it may suffice. */

@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 #include "preemption/preemption.h"
-#include "run/run_config.h"
+#include "run/run_impl.h"
 #include "backend/device.h"
 #include "common/env_names.h"
 #include "handle/run.h"

@@ -3,12 +3,10 @@ libaccel_core_la_SOURCES += \
 	runtime/state/load/load_part.c \
 	runtime/state/load/read_boxes.c \
 	runtime/state/load/resume.c \
-	runtime/state/load/resume.h \
 	runtime/state/local_lines.c \
 	runtime/state/model_lines.c \
 	runtime/state/params.c \
 	runtime/state/registered.c \
-	runtime/state/registered.h \
 	runtime/state/resume_list.c \
 	runtime/state/resume_list.h \
 	runtime/state/run_boxes.c \
@@ -18,7 +16,6 @@ libaccel_core_la_SOURCES += \
 	runtime/state/save/background_pool.c \
 	runtime/state/save/last_save.c \
 	runtime/state/save/retention.c \
-	runtime/state/save/retention.h \
 	runtime/state/save/save.c \
 	runtime/state/save/save.h \
 	runtime/state/save/save_notes.c \

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state/registered.h"
+#include "state/state.h"
 #include "handle/run.h"
 
 #define BLOB_TITLE "objects 1\n"

@@ -71,4 +71,42 @@ accel_status_t state_call_end(accel_t *run, accel_status_t st, const accel_error
 accel_status_t state_dirs_end(accel_t *run, accel_status_t st, const accel_error_t *e,
                               accel_error_t *err);
 
+/* ---- registered.c: objects of the program in checkpoints ------------------------- */
+
+#define STATE_OBJECTS_BLOB "objects"
+/* Collective. Calls the save function of every object. Rank 0 gets the blob of all of
+ * them, one malloc; NULL on other ranks, or without objects. An error of one rank is
+ * the error of all. */
+accel_status_t registered_save(accel_t *run, char **data_out, size_t *bytes_out,
+                               accel_error_t *err);
+/* Not collective. Checks that checkpoint `c` of directory `dir` has every object, and
+ * keeps their data for registered_load. A0972: one is missing or does not fit. */
+accel_status_t registered_find(accel_t *run, const char *dir, const accel_ckpt_t *c,
+                               accel_error_t *err);
+/* Collective. Calls the load functions with what registered_find kept. */
+accel_status_t registered_load(accel_t *run, accel_error_t *err);
+void registered_free(accel_t *run);
+
+/* ---- state_hooks.c --------------------------------------------------------------- */
+
+/* Collective. Call the program's functions before a save to, or a load from, `dir`. An
+ * error of one rank is the error of all. */
+accel_status_t state_hooks_save(accel_t *run, const char *dir, accel_error_t *err);
+accel_status_t state_hooks_load(accel_t *run, const char *dir, accel_error_t *err);
+
+/* ---- load/resume.c --------------------------------------------------------------- */
+
+/* Resumes as ACCEL_RESUME says: from the newest intact checkpoint of this run, from
+ * none, or from another one. ACCEL_OK with step 0 and `resumed` false when the run
+ * starts from scratch. Falls back to an older checkpoint only after proven damage, and
+ * moves the damaged one aside. A checkpoint that cannot be read now, or has another
+ * format, is an error. Never deletes or overwrites a checkpoint. Collective. */
+accel_status_t resume_run(accel_t *run, accel_error_t *err);
+/* Loads checkpoint `dir`, which is a checkpoint itself and not a directory of them, on
+ * all ranks, and notes the resume. Collective: all ranks return the same. */
+accel_status_t resume_from(accel_t *run, const char *dir, accel_error_t *err);
+/* Rank 0. Moves checkpoints of steps later than the run's aside, because the run went
+ * back to an earlier one. */
+accel_status_t resume_later_aside(accel_t *run, accel_error_t *err);
+
 #endif

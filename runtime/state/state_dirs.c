@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state/save/retention.h"
+#include "state/save/save.h"
 #include "state/state.h"
 #include "handle/run.h"
 

@@ -3,7 +3,7 @@
  * Functions of the program that run before a save or a load. In: functions. Out: one
  * outcome for all ranks. Never touches files.
  */
-#include "state/registered.h"
+#include "state/state.h"
 #include "handle/run.h"
 
 /* Adds a function to list[*count]. */

@@ -11,7 +11,7 @@
 
 #include "comm/comm.h"
 #include "numbers/rng.h"
-#include "powersgd/orthogonal.h"
+#include "powersgd/powersgd_impl.h"
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"
 #include "tests/world/fork_world.h"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "powersgd/orthogonal.h"
+#include "powersgd/powersgd_impl.h"
 #include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/world/run_folder.h"

@@ -14,9 +14,7 @@
 #include <unistd.h>
 
 #include "state/state.h"
-#include "state/save/retention.h"
 #include "state/save/background.h"
-#include "state/registered.h"
 #include "state/save/save.h"
 #include "tests/tap.h"
 #include "tests/world/ckpt_world.h"

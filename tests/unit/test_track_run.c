@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "loop/track_calls.h"
+#include "loop/loop.h"
 #include "handle/run.h"
 #include "tests/tap.h"
 #include "tests/world/run_folder.h"

@@ -12,10 +12,8 @@
 #include <unistd.h>
 
 #include "state/state.h"
-#include "state/save/retention.h"
 #include "state/save/background.h"
 #include "state/save/save.h"
-#include "state/load/resume.h"
 #include "tests/tap.h"
 #include "tests/world/ckpt_world.h"
 #include "tests/world/fork_world.h"

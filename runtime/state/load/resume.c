@@ -22,8 +22,6 @@
 #include "training/master_weights.h"
 #include "training/fp8_scaling.h"
 #include "state/run_boxes.h"
-#include "state/registered.h"
-#include "state/load/resume.h"
 #include "common/key_lines.h"
 #include "common/env_names.h"
 #include "handle/run.h"

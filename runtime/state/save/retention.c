@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "preemption/preemption.h"
-#include "state/save/retention.h"
+#include "state/save/save.h"
 #include "handle/run.h"
 
 void retention_open(accel_t *run)

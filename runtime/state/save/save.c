@@ -13,9 +13,7 @@
 #include "state/state.h"
 #include "training/local_sgd.h"
 #include "state/run_boxes.h"
-#include "state/save/retention.h"
 #include "state/save/background.h"
-#include "state/registered.h"
 #include "state/save/save.h"
 #include "handle/run.h"
 

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "state/save/staging.h"
-#include "state/save/retention.h"
 #include "state/save/background.h"
 #include "state/save/save.h"
 #include "common/path_dir.h"
