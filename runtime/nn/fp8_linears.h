@@ -7,7 +7,7 @@
 #define ACCEL_NN_FP8_LINEARS_H
 
 #include "nn/nn.h"
-#include "precision/fp8_policy.h"
+#include "precision/policy.h"
 
 struct fp8_linears {
     struct fp8_recipe recipe;

@@ -2,7 +2,7 @@
  *
  * The recipe from the keys of Transformer Engine, torchao and MS-AMP.
  */
-#include "precision/fp8_policy.h"
+#include "precision/policy.h"
 
 #include <string.h>
 

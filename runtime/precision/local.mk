@@ -1,7 +1,6 @@
 # precision/: the policy belongs to the plan, which the command line has, too
 libaconfig_la_SOURCES += \
 	runtime/precision/fp8_policy.c \
-	runtime/precision/fp8_policy.h \
 	runtime/precision/levels.c \
 	runtime/precision/levels.h \
 	runtime/precision/module_policy.c \

@@ -12,6 +12,7 @@
 #define ACCEL_PRECISION_POLICY_H
 
 #include "config/config.h"
+#include "precision/fp8.h"
 
 struct precision {
     /* Of activations, and of the parameters that ops see. */
@@ -44,5 +45,15 @@ struct precision {
 struct precision precision_of(const struct config *cfg);
 /* The word of mixed_precision: "no", "bf16", "fp16", "fp8"; static. */
 const char *precision_word(const struct precision *p);
+
+/* ---- fp8_policy.c: how linears of a run multiply in fp8 -------------------------- */
+
+/* Sizes of a weight that is narrowed are multiples of this: what tensor cores take. */
+#define FP8_MULTIPLE 16
+
+/* Of a config with mixed_precision fp8. */
+struct fp8_recipe fp8_recipe_of(const struct config *cfg);
+/* The word of accel.precision.fp8_recipe; static. */
+const char *fp8_recipe_word(const struct fp8_recipe *r);
 
 #endif

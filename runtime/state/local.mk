@@ -8,7 +8,6 @@ libaccel_core_la_SOURCES += \
 	runtime/state/params.c \
 	runtime/state/registered.c \
 	runtime/state/resume_list.c \
-	runtime/state/resume_list.h \
 	runtime/state/run_boxes.c \
 	runtime/state/run_boxes.h \
 	runtime/state/save/background.c \

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "state/save/staging.h"
-#include "state/resume_list.h"
+#include "state/state.h"
 
 /* "it has seed=1, this run seed=7": the words in which two identities differ. Both have
  * the same keys in the same order. */

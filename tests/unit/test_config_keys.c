@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "precision/fp8_policy.h"
 #include "precision/policy.h"
 #include "tests/tap.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "state/resume_list.h"
+#include "state/state.h"
 #include "tests/tap.h"
 #include "tests/world/ranks_world.h"
 #include "tests/world/run_folder.h"

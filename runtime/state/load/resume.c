@@ -25,7 +25,6 @@
 #include "common/key_lines.h"
 #include "common/env_names.h"
 #include "handle/run.h"
-#include "state/resume_list.h"
 
 /* What to resume from, as rank 0 decided it. */
 struct choice {
