@@ -4,12 +4,10 @@ libaccel_core_la_SOURCES += \
 	runtime/optim/accumulate.h \
 	runtime/optim/averages.c \
 	runtime/optim/averages.h \
-	runtime/optim/clip.c \
 	runtime/optim/optim.c \
 	runtime/optim/optim.h \
 	runtime/optim/schedule.c \
 	runtime/optim/schedule.h \
-	runtime/optim/schedule_advance.c \
 	runtime/optim/schedule_state.c
 unit_tests += tests/unit/test_optim tests/unit/test_schedule tests/unit/test_accumulate \
 	tests/unit/test_scaled tests/unit/test_scaled_moments

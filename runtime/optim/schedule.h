@@ -71,8 +71,6 @@ void schedule_encode(const struct schedule *s, char text_out[SCHEDULE_TEXT]);
 accel_status_t schedule_decode(struct schedule *s, const char *text,
                                accel_error_t *err);
 
-/* ---- schedule_advance.c: how far one call moves it ------------------------------- */
-
 /* The rule by which Accelerate moves a schedule (AcceleratedScheduler.step). */
 struct schedule_advance {
     /* false: each call moves it by one, whatever the optimizer did */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a schedule stands: its position, what the metrics of PLATEAU have left of the
- * rate, and both as text. The rule of PLATEAU is torch's ReduceLROnPlateau.step.
+ * Where a schedule stands: its position and how far a call moves it, what the metrics of
+ * PLATEAU have left of the rate, and both as text. The rule of PLATEAU is torch's ReduceLROnPlateau.step.
  */
 #include "optim/schedule.h"
 
@@ -137,4 +137,25 @@ accel_status_t schedule_decode(struct schedule *s, const char *text, accel_error
                           kind, schedule_name(s->set.kind));
     *s = read;
     return ACCEL_OK;
+}
+
+/* Accelerate's rule (AcceleratedScheduler.step): only after a step that the optimizer
+ * took, and by as many positions as ranks unless they share one batch. */
+int64_t schedule_advance(const struct schedule_advance *rule,
+                         const struct schedule_event *event,
+                         const accel_schedule_t *set, int64_t position)
+{
+    int64_t to = position + 1;
+
+    if (!rule->with_optimizer)
+        return to;
+    if (!event->sync || event->skipped)
+        return position;
+    if (!rule->split_batches)
+        to = position + rule->ranks;
+    /* The last steps of a run would go beyond, when a loader keeps its last, smaller
+     * batch. A position that is beyond already stays. */
+    if (set->kind == ACCEL_SCHEDULE_ONE_CYCLE && to > set->steps)
+        to = position > set->steps ? position : set->steps;
+    return to;
 }

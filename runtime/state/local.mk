@@ -1,7 +1,6 @@
 # state/: what a checkpoint holds, saved and resumed
 libaccel_core_la_SOURCES += \
 	runtime/state/load/load_part.c \
-	runtime/state/load/read_boxes.c \
 	runtime/state/load/resume.c \
 	runtime/state/local_lines.c \
 	runtime/state/model_lines.c \
