@@ -5,7 +5,6 @@
  * saved, with later step_N directories moved aside.
  */
 #include <limits.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "handle/run.h"

@@ -6,7 +6,6 @@
  */
 #include <math.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "preemption/preemption.h"
@@ -14,7 +13,6 @@
 #include "place/place.h"
 #include "loader/loader.h"
 #include "state/save/staging.h"
-#include "state/state.h"
 #include "training/ema.h"
 #include "training/local_sgd.h"
 #include "training/loss_scale.h"
@@ -22,7 +20,6 @@
 #include "state/save/background.h"
 #include "state/save/save.h"
 #include "backend/device.h"
-#include "optim/optim.h"
 #include "handle/run.h"
 
 /* False after a failure as well: a loop on accel_more ends by itself. */

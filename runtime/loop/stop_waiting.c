@@ -12,7 +12,6 @@
 #include "loop/loop.h"
 #include "loader/loader.h"
 #include "state/save/save.h"
-#include "handle/run.h"
 
 /* A warning on any rank counts as one, since slurmctld may send SIGTERM right after
  * it. Whoever presses Ctrl-C wants the run to end, whatever other signals arrive. */

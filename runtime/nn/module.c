@@ -3,7 +3,6 @@
  * The module tree: modules with their state, and parameters. In: classes with a
  * forward. Out: the tree. Runs no forward, and knows nothing about sharding or data.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
  * config, what the program asks for. Out: the dtypes of every module.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nn/nn.h"

@@ -4,7 +4,6 @@
  * memory. In: a table of three functions. Out: an op like ours, on the tape. No shape
  * or status from the program is trusted unchecked.
  */
-#include <string.h>
 
 #include "ops/ops.h"
 

@@ -4,7 +4,6 @@
  * tensors as a program passes them. Out: values, gradients, or the graph's sticky
  * error. Nothing here computes but the addition of two gradients.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "ops/ops.h"

@@ -6,7 +6,6 @@
  */
 #include <math.h>
 
-#include "ops/kv.h"
 #include "ops/ops.h"
 
 static const char op[] = "rope";

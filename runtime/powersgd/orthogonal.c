@@ -6,7 +6,6 @@
 #include "powersgd/powersgd_impl.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #include "numbers/rng.h"
 

@@ -3,7 +3,6 @@
  * accel_open and accel_close: config, bootstrap, topology, backend and collectives are
  * set up in this order and taken down in reverse order.
  */
-#include <errno.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

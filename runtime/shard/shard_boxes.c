@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define BOXES_MAX (2 * TENSOR_MAX_DIMS - 1)
 

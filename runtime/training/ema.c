@@ -7,7 +7,6 @@
  * optim/averages.c.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/key_lines.h"

@@ -5,7 +5,6 @@
  * that gives key and value.
  */
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
  * checkpoint directory. So a later attempt knows about it on whatever nodes it runs,
  * and an earlier attempt can no longer commit one. Resumes never read from the nodes.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 #include "state/save/staging.h"
 #include "state/save/background.h"
 #include "state/save/save.h"
-#include "common/path_dir.h"
 #include "handle/run.h"
 
 /* ---- what is gone ---------------------------------------------------------------- */

@@ -5,7 +5,6 @@
  * that memory is bounded; float32 read straight needs none.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 

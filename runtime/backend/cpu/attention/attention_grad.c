@@ -4,7 +4,6 @@
  * log-sum-exp of the forward. Sums run over key blocks (dq), and over heads and then
  * query blocks (dk, dv), in this order whichever thread computes them.
  */
-#include <math.h>
 #include <omp.h>
 #include <string.h>
 

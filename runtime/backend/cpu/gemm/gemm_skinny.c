@@ -6,7 +6,6 @@
  * the same with c. The bits are those of the packed product (panels.h).
  */
 #include <omp.h>
-#include <string.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/panels.h"

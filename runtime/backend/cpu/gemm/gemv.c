@@ -4,7 +4,6 @@
  * token at a time. Reading b is the bottleneck, so it is read once, in its own type.
  * Every element is one sum over 2 x 16 lanes, whichever thread computes it.
  */
-#include <omp.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/vmath.h"

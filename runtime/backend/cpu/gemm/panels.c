@@ -7,8 +7,6 @@
  */
 #include "backend/cpu/gemm/panels.h"
 
-#include <string.h>
-
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm/panels_x86.h"
 #include "numbers/minifloat.h"
