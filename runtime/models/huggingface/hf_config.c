@@ -116,8 +116,9 @@ static void read_key(struct hf_json *j, const struct model_key *k,
         read_rope(j, c->context, at);
         return;
     case MODEL_ONLY:
-        if (!k->head || k->head == c->head)
-            hf_json_only(j, key, k->otherwise != 0, cure);
+        if ((!k->head || k->head == c->head) &&
+            hf_json_bool(j, key, k->otherwise != 0) != (k->otherwise != 0))
+            hf_json_refuse(j, key, cure);
         return;
     case MODEL_ONLY_WORD:
         if (strcmp(hf_json_text(j, key, k->word), k->word) != 0)
@@ -171,7 +172,8 @@ accel_status_t hf_config_parse(const char *text, size_t len, const char *where,
 
     if (!hf_json_open(&j, text, len, where, err))
         f = read_type(&j, type);
-    hf_json_absent(&j, "quantization_config", "use weights that are not quantised");
+    if (hf_json_has(&j, "quantization_config"))
+        hf_json_refuse(&j, "quantization_config", "use weights that are not quantised");
     if (f) {
         c.model_type = f->type;
         read_head(&j, f, &c);

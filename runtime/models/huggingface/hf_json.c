@@ -160,18 +160,6 @@ void hf_json_refuse(struct hf_json *j, const char *key, const char *hint)
 }
 
 /* Absent means `wanted`: the default of the class is the plain computation. */
-void hf_json_only(struct hf_json *j, const char *key, bool wanted, const char *hint)
-{
-    if (hf_json_bool(j, key, wanted) != wanted)
-        hf_json_refuse(j, key, hint);
-}
-
-void hf_json_absent(struct hf_json *j, const char *key, const char *hint)
-{
-    if (hf_json_has(j, key))
-        hf_json_refuse(j, key, hint);
-}
-
 void hf_json_multiple(struct hf_json *j, const char *a, int a_value, const char *b,
                       int b_value)
 {

@@ -35,10 +35,6 @@ bool hf_json_bool(struct hf_json *j, const char *key, bool otherwise);
 const char *hf_json_text(struct hf_json *j, const char *key, const char *otherwise);
 /* Notes that the value of the key asks for a computation that is not supported. */
 void hf_json_refuse(struct hf_json *j, const char *key, const char *hint);
-/* Refuses `key` unless it is `wanted` or absent, which means the same. */
-void hf_json_only(struct hf_json *j, const char *key, bool wanted, const char *hint);
-/* The same for a key that holds an object or a list when the feature is used. */
-void hf_json_absent(struct hf_json *j, const char *key, const char *hint);
 /* Refuses sizes of which a is no multiple of b. */
 void hf_json_multiple(struct hf_json *j, const char *a, int a_value, const char *b,
                       int b_value);
