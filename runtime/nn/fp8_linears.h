@@ -43,7 +43,7 @@ static inline int64_t fp8_linears_elems(const struct fp8_linears *l)
 /* Chooses among the matrices of n trees, except embedding tables: those whose sizes
  * allow it, without the first and the last of each tree, unless a rule says otherwise.
  * The weights carry their scales from here on, and must not be used after
- * fp8_linears_close. Errors: those of fp8_policy.h; ACCEL_ENOMEM. */
+ * fp8_linears_close. Errors: those of policy.h; ACCEL_ENOMEM. */
 accel_status_t fp8_linears_open(struct fp8_linears *out, accel_module_t *const *roots,
                                 int n, const struct config *cfg, accel_error_t *err);
 /* Call this before a rehearsal of the forward (nn_measure), which finds the weights

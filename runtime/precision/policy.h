@@ -27,7 +27,7 @@ struct precision {
     bool narrow_copies;
     /* Gradients of activations need a loss scale: small ones would be 0. */
     bool scaled;
-    /* Linears multiply in fp8 (fp8_policy.h); `compute` is what all else has. */
+    /* Linears multiply in fp8 (below); `compute` is what all else has. */
     bool fp8;
     /* Where they are sharded, weights of those linears are gathered as 8-bit floats
      * (torchao's enable_fsdp_float8_all_gather); held: and kept so where one rank has
