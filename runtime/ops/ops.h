@@ -118,9 +118,9 @@ accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out);
  * has. Passing a gradient on this way costs no memory. */
 bool grad_share(struct graph *g, accel_tensor_t *x, accel_tensor_t *dy);
 
-/* The gradient of the value before the activation that made e->out, which saved[1] gives
- * the derivative of: out->grad itself without one, or scratch that the caller frees.
- * NULL: sticky error. */
+/* The gradient of the value before the activation that made e->out, which saved[1]
+ * gives the derivative of: out->grad itself without one, or scratch that the caller
+ * frees. NULL: sticky error. */
 const void *op_grad_before(struct graph *g, const struct tape_entry *e,
                            accel_activation_t act, void **scratch_out);
 /* The random stream of this forward's next draw (see struct draws): the key is the

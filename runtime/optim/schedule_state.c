@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a schedule stands: its position and how far a call moves it, what the metrics of
- * PLATEAU have left of the rate, and both as text. The rule of PLATEAU is torch's ReduceLROnPlateau.step.
+ * Where a schedule stands: its position and how far a call moves it, what the metrics
+ * of PLATEAU have left of the rate, and both as text. The rule of PLATEAU is torch's
+ * ReduceLROnPlateau.step.
  */
 #include "optim/schedule.h"
 

@@ -44,7 +44,7 @@ accel_status_t weight_parts(accel_t *run, const struct run_model *model, bool fo
                             struct weight_part **parts_out, size_t *count_out,
                             accel_error_t *err);
 
-/* "[768, 3072]" into buf[len]; transposed: reversed, as in a file with the transpose. */
+/* "[768, 3072]" into buf[len]; transposed: reversed, as a file has the transpose. */
 void weight_shape_text(int ndim, const int64_t *dim, bool transposed, char *buf,
                        size_t len);
 

@@ -325,8 +325,8 @@ static accel_status_t save_now(accel_t *run, accel_error_t *err)
 }
 
 /* Collective. As background.on says; without memory for a copy, with auto, at once.
- * With auto a save at once comes first, too: only that tells how long the save of a stop
- * takes, which else would be given up as too long (deadline.c). */
+ * With auto a save at once comes first, too: only that tells how long the save of a
+ * stop takes, which else would be given up as too long (deadline.c). */
 static accel_status_t save_periodic(accel_t *run, accel_error_t *err)
 {
     const bool behind = run->background.on &&
