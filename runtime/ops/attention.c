@@ -128,15 +128,14 @@ static bool attention_shapes_fit(struct graph *g, accel_tensor_t *q, accel_tenso
 {
     /* how many heads lie in the last dimension of q */
     int64_t all = k ? p->heads : p->heads + 2 * p->kv_heads;
+    const char *rule = "pass qkv as [B, T, (heads + 2 kv_heads) D] or q as [B, T, "
+                       "heads D], with heads a multiple of kv_heads";
     char shape[96];
 
     if (q->ndim != 3 || p->heads < 1 || p->kv_heads < 1 || p->heads % p->kv_heads ||
         q->dim[2] % all)
-        return graph_fail(g, A0602, op,
-                          "pass qkv as [B, T, (heads + 2 kv_heads) D] or q as [B, T, "
-                          "heads D], with heads a multiple of kv_heads",
-                          "%s %s does not fit %lld heads", k ? "q" : "qkv",
-                          tensor_shape_text(q, shape, sizeof(shape)),
+        return graph_fail(g, A0602, op, rule, "%s %s does not fit %lld heads",
+                          k ? "q" : "qkv", tensor_shape_text(q, shape, sizeof(shape)),
                           (long long)p->heads);
     p->batch = q->dim[0];
     /* fused: as many keys as queries */

@@ -103,7 +103,11 @@ static bool conv2d_fits(struct graph *g, accel_tensor_t *x, accel_tensor_t *w,
         x->dim[3] + 2 * (int64_t)pad < w->dim[3])
         return op_misfit(g, op, x, "x", w, "weight",
                          "the kernel is larger than x and its padding");
-    return op_bias(g, op, bias, w, "weight", "bias must be [O]") && op_act(g, op, act);
+    if (bias && !op_parameter(g, op, bias, "bias", 1))
+        return false;
+    if (bias && bias->dim[0] != w->dim[0])
+        return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [O]");
+    return op_act(g, op, act);
 }
 
 /* Runs the forward with params gathered. False: sticky error. */

@@ -306,9 +306,13 @@ static bool parameters_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t *w
     if (weight->dim[1] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", weight, "weight",
                          "weight is [V, C] and x is [..., C]");
-    if (!op_bias(g, op, bias, weight, "weight", "bias must be [V]"))
+    if (!bias)
+        return true;
+    if (!op_parameter(g, op, bias, "bias", 1))
         return false;
-    if (bias && bias->param->unit != weight->param->unit)
+    if (bias->dim[0] != weight->dim[0])
+        return op_misfit(g, op, weight, "weight", bias, "bias", "bias must be [V]");
+    if (bias->param->unit != weight->param->unit)
         return graph_fail(g, A0606, op, "declare both in modules of the same unit",
                           "weight %s and bias %s belong to different units",
                           weight->name, bias->name);

@@ -188,8 +188,11 @@ static bool linear_shapes_fit(struct graph *g, accel_tensor_t *x, accel_tensor_t
     if (w->dim[1] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", w, "weight",
                          "weight is [out, in] and x is [..., in]");
-    return op_bias(g, op, bias, w, "weight", "bias must be [out]") &&
-           op_act(g, op, act);
+    if (bias && !op_parameter(g, op, bias, "bias", 1))
+        return false;
+    if (bias && bias->dim[0] != w->dim[0])
+        return op_misfit(g, op, w, "weight", bias, "bias", "bias must be [out]");
+    return op_act(g, op, act);
 }
 
 /* Numbers of int8 stay as they are where the products widen them on the way; every

@@ -89,8 +89,10 @@ static bool norm_fits(struct graph *g, const char *op, accel_tensor_t *x,
     /* only the last dimension is normalized, as in every model here */
     if (gain->dim[0] != x->dim[x->ndim - 1])
         return op_misfit(g, op, x, "x", gain, "gain", "the last size must be equal");
-    if (!op_bias(g, op, bias, gain, "gain", "they must be equal"))
+    if (bias && !op_parameter(g, op, bias, "bias", 1))
         return false;
+    if (bias && bias->dim[0] != gain->dim[0])
+        return op_misfit(g, op, gain, "gain", bias, "bias", "they must be equal");
     /* written so that a NaN is refused, too */
     if (!(eps >= 0.0f))
         return graph_fail(g, A0605, op, "use at least 0; 1e-5 is usual",

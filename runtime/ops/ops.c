@@ -164,16 +164,6 @@ bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
     return op_same_shape(g, op, x, x_name, y, y_name);
 }
 
-bool op_bias(struct graph *g, const char *op, const accel_tensor_t *bias,
-             const accel_tensor_t *w, const char *w_name, const char *rule)
-{
-    if (!bias)
-        return true;
-    if (!op_parameter(g, op, bias, "bias", 1))
-        return false;
-    return bias->dim[0] == w->dim[0] || op_misfit(g, op, w, w_name, bias, "bias", rule);
-}
-
 bool op_dim(struct graph *g, const char *op, const accel_tensor_t *t, int dim)
 {
     char shape[96];

@@ -59,10 +59,6 @@ static inline int64_t op_rows(const accel_tensor_t *x)
 }
 bool op_same_shape(struct graph *g, const char *op, const accel_tensor_t *x,
                    const char *x_name, const accel_tensor_t *y, const char *y_name);
-/* A prepared parameter with as many elements as w has in its first dimension, or NULL:
- * there is none. `rule` as for op_misfit. */
-bool op_bias(struct graph *g, const char *op, const accel_tensor_t *bias,
-             const accel_tensor_t *w, const char *w_name, const char *rule);
 /* Two such tensors of the same dtype and shape. */
 bool op_alike(struct graph *g, const char *op, const accel_tensor_t *x,
               const char *x_name, const accel_tensor_t *y, const char *y_name);
