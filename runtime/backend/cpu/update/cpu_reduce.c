@@ -125,12 +125,49 @@ static float sum_any(const void *x, int64_t n, accel_dtype_t type)
     return sum;
 }
 
+/* Calls RUN with the loss as a constant, so that its loop vectorizes. */
+#define FOR_PAIR(loss, RUN)                                                            \
+    do {                                                                               \
+        if ((loss) == PAIR_SQUARE)                                                     \
+            RUN(PAIR_SQUARE);                                                          \
+        else                                                                           \
+            RUN(PAIR_LOGIT);                                                           \
+    } while (0)
+
+ACCEL_MULTIVERSION
+static float pair_sum(const float *x, const float *y, int64_t n, enum pair_loss loss)
+{
+    float sum = 0.0f;
+
+#define RUN(l) VM_SUM(sum, n, maths_pair(x[i], y[i], l))
+    FOR_PAIR(loss, RUN);
+#undef RUN
+    return sum;
+}
+
+/* Sum of the losses of one block; the types may differ. */
+static float pair_block(enum pair_loss loss, const void *x, accel_dtype_t x_type,
+                        const void *y, accel_dtype_t y_type, int64_t first, int64_t n)
+{
+    float sum = 0.0f;
+
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        float a[CPU_PIECE], b[CPU_PIECE];
+        int64_t len = cpu_piece(n, i);
+
+        sum += pair_sum(cpu_get(x, first + i, x_type, len, a),
+                        cpu_get(y, first + i, y_type, len, b), len, loss);
+    }
+    return sum;
+}
+
 /* blocks summed at a time, each of CPU_ELEM_BLOCK elements */
 enum { BLOCKS = 256 };
 
-/* Sum of x[n], blocks spread over threads. Block sums are added in order by the
- * caller. */
+/* Sum of x[n], or, with y, of the losses of its pairs with y[n]: blocks spread over
+ * threads. Block sums are added in order by the caller. */
 static float long_sum(const struct backend *be, const void *x, accel_dtype_t type,
+                      const void *y, accel_dtype_t y_type, enum pair_loss loss,
                       int64_t n)
 {
     /* 256 x 16384 elements per round: a result per block, whichever thread made it */
@@ -142,9 +179,10 @@ static float long_sum(const struct backend *be, const void *x, accel_dtype_t typ
         count = count < BLOCKS ? count : BLOCKS;
 #pragma omp parallel for num_threads(be->threads) if (count > 2)
         for (int64_t b = 0; b < count; b++) {
-            int64_t first = at + b * CPU_ELEM_BLOCK;
+            int64_t first = at + b * CPU_ELEM_BLOCK, len = cpu_block(n, first);
 
-            block[b] = sum_any(vm_at(x, first, type), cpu_block(n, first), type);
+            block[b] = y ? pair_block(loss, x, type, y, y_type, first, len)
+                         : sum_any(vm_at(x, first, type), len, type);
         }
         for (int64_t b = 0; b < count; b++)
             sum += block[b];
@@ -171,7 +209,8 @@ void cpu_reduce(const struct backend *be, void *y, accel_dtype_t y_type, const v
     /* few long rows: threads share a row; otherwise each takes rows of its own */
     if (cols == 1 && rows > CPU_ELEM_BLOCK) {
         for (int64_t o = 0; o < dim[0]; o++) {
-            float sum = long_sum(be, vm_at(x, o * rows, type), type, rows);
+            float sum = long_sum(be, vm_at(x, o * rows, type), type, NULL, type,
+                                 PAIR_SQUARE, rows);
 
             put_scaled(y, o, y_type, &sum, 1, scale);
         }
@@ -230,64 +269,11 @@ void cpu_reduce_grad(const struct backend *be, void *dx, accel_dtype_t type, boo
 
 /* ---- losses of pairs ------------------------------------------------------------- */
 
-/* Calls RUN with the loss as a constant, so that its loop vectorizes. */
-#define FOR_PAIR(loss, RUN)                                                            \
-    do {                                                                               \
-        if ((loss) == PAIR_SQUARE)                                                     \
-            RUN(PAIR_SQUARE);                                                          \
-        else                                                                           \
-            RUN(PAIR_LOGIT);                                                           \
-    } while (0)
-
-ACCEL_MULTIVERSION
-static float pair_sum(const float *x, const float *y, int64_t n, enum pair_loss loss)
-{
-    float sum = 0.0f;
-
-#define RUN(l) VM_SUM(sum, n, maths_pair(x[i], y[i], l))
-    FOR_PAIR(loss, RUN);
-#undef RUN
-    return sum;
-}
-
-/* Sum of the losses of one block; the types may differ. */
-static float pair_block(enum pair_loss loss, const void *x, accel_dtype_t x_type,
-                        const void *y, accel_dtype_t y_type, int64_t first, int64_t n)
-{
-    float sum = 0.0f;
-
-    for (int64_t i = 0; i < n; i += CPU_PIECE) {
-        float a[CPU_PIECE], b[CPU_PIECE];
-        int64_t len = cpu_piece(n, i);
-
-        sum += pair_sum(cpu_get(x, first + i, x_type, len, a),
-                        cpu_get(y, first + i, y_type, len, b), len, loss);
-    }
-    return sum;
-}
-
-/* Like long_sum: blocks over threads, their sums in order. */
 void cpu_pair_loss(const struct backend *be, float *mean, enum pair_loss loss,
                    const void *x, accel_dtype_t x_type, const void *y,
                    accel_dtype_t y_type, int64_t n)
 {
-    float block[BLOCKS], sum = 0.0f;
-
-    for (int64_t at = 0; at < n; at += (int64_t)BLOCKS * CPU_ELEM_BLOCK) {
-        int64_t count = (n - at + CPU_ELEM_BLOCK - 1) / CPU_ELEM_BLOCK;
-
-        count = count < BLOCKS ? count : BLOCKS;
-#pragma omp parallel for num_threads(be->threads) if (count > 2)
-        for (int64_t b = 0; b < count; b++) {
-            int64_t first = at + b * CPU_ELEM_BLOCK;
-
-            block[b] =
-                pair_block(loss, x, x_type, y, y_type, first, cpu_block(n, first));
-        }
-        for (int64_t b = 0; b < count; b++)
-            sum += block[b];
-    }
-    mean[0] = n ? sum / (float)n : 0.0f;
+    mean[0] = n ? long_sum(be, x, x_type, y, y_type, loss, n) / (float)n : 0.0f;
 }
 
 VM_INLINE void pair_loop(float *v, const float *x, const float *y, int64_t n,
