@@ -10,9 +10,11 @@
 
 static const char op[] = "dropout";
 
-/* Counting from first_sample makes the mask of a sample independent of the rank that
- * has it. */
-struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, float p)
+/* `call` is g->draws.calls as its forward found it; `per_sample` elements belong to each
+ * sample of the micro-batch; p is in [0, 1). Counting from first_sample makes the mask
+ * of a sample independent of the rank that has it. */
+static struct mask dropout_mask(const struct graph *g, uint32_t call,
+                                int64_t per_sample, float p)
 {
     return (struct mask){ .seed = g->draws.seed,
                           .stream = MATHS_MASK_STREAM | call,
@@ -26,7 +28,7 @@ struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, fl
 static bool dropout_backward(struct graph *g, const struct tape_entry *e)
 {
     accel_tensor_t *x = e->in[0], *dx;
-    struct mask mask = op_mask(g, (uint32_t)e->ints[0], e->ints[1], e->reals[0]);
+    struct mask mask = dropout_mask(g, (uint32_t)e->ints[0], e->ints[1], e->reals[0]);
     const struct backend *be = g->backend;
     bool add;
 
@@ -77,7 +79,7 @@ accel_tensor_t *accel_dropout(accel_tensor_t *x, float p)
     call = g->draws.calls++;
     /* the samples of the micro-batch divide the first dimension (dropout_fits) */
     per_sample = x->elems / g->draws.batch;
-    mask = op_mask(g, (uint32_t)call, per_sample, p);
+    mask = dropout_mask(g, (uint32_t)call, per_sample, p);
     g->backend->dropout(g->backend, y->data, false, x->data, x->dtype, x->elems, &mask);
     return op_record(g, &x, 1,
                      &(struct tape_entry){ .op = op,

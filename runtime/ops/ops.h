@@ -103,10 +103,6 @@ accel_tensor_t *op_record(struct graph *g, accel_tensor_t *const *t, int n,
  * first. NULL: sticky error. */
 float *op_grad(struct graph *g, const char *op, const accel_tensor_t *t);
 
-/* The mask of a random op. `call` is g->draws.calls as its forward found it;
- * `per_sample` elements belong to each sample of the micro-batch; p is in [0, 1). */
-struct mask op_mask(const struct graph *g, uint32_t call, int64_t per_sample, float p);
-
 /* The gradient tensor of input x, which a kernel then writes (*add_out false) or adds
  * to (true). NULL: out of memory (sticky). */
 accel_tensor_t *grad_target(struct graph *g, accel_tensor_t *x, bool *add_out);

@@ -21,7 +21,8 @@ static const struct {
               [ACCEL_MOMENTS_8BIT] = { "8bit", MOMENTS_8BIT },
               [ACCEL_MOMENTS_FP8] = { "fp8", MOMENTS_FP8 } };
 
-const char *moments_word(accel_moments_t form)
+/* "float32", "8bit" or "fp8"; static. */
+static const char *moments_word(accel_moments_t form)
 {
     return forms[form].word;
 }

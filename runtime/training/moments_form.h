@@ -7,8 +7,6 @@
 
 #include "handle/run.h"
 
-/* "float32", "8bit" or "fp8"; static. */
-const char *moments_word(accel_moments_t form);
 enum moments_choice moments_choice_of(accel_moments_t form);
 /* The format of the optimizer's state; for the program's own ones, float32. */
 accel_moments_t moments_form(const struct accel_optim *o);

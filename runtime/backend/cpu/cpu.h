@@ -117,10 +117,6 @@ void cpu_act_grad_piece(float *dx, const float *dy, const float *x, int64_t n,
  * may be c itself. */
 void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
                       const float *bias, int64_t n, accel_activation_t act, bool add);
-/* out = c, rounded, * act'(pre), rounded: the same bits as act_grad on a stored result.
- * `out` may be c itself. */
-void cpu_slope_row(void *out, const void *pre, accel_dtype_t type, const float *c,
-                   int64_t n, accel_activation_t act);
 /* Rows [i0, i0 + m), columns [j0, j0 + n) of a product. */
 struct cpu_part {
     int64_t i0, m, j0, n;

@@ -47,8 +47,10 @@ void cpu_epilogue_row(void *out, void *pre, accel_dtype_t type, const float *c,
     }
 }
 
-void cpu_slope_row(void *out, const void *pre, accel_dtype_t type, const float *c,
-                   int64_t n, accel_activation_t act)
+/* out = c, rounded, * act'(pre), rounded: the same bits as act_grad on a stored result.
+ * `out` may be c itself. */
+static void slope_row(void *out, const void *pre, accel_dtype_t type, const float *c,
+                      int64_t n, accel_activation_t act)
 {
     for (int64_t i = 0; i < n; i += CPU_PIECE) {
         float a[CPU_PIECE], b[CPU_PIECE], *v = cpu_room(out, i, type, false, b);
@@ -80,8 +82,8 @@ void cpu_epilogue_tile(const struct gemm *p, const struct cpu_part *at,
             const float *c = sums + r * ld + j;
 
             if (p->act_grad)
-                cpu_slope_row(vm_to(p->c, i, p->c_type), vm_at(p->pre, i, p->c_type),
-                              p->c_type, c, n, p->act);
+                slope_row(vm_to(p->c, i, p->c_type), vm_at(p->pre, i, p->c_type),
+                          p->c_type, c, n, p->act);
             else
                 cpu_epilogue_row(vm_to(p->c, i, p->c_type),
                                  p->pre ? vm_to(p->pre, i, p->c_type) : NULL, p->c_type,
