@@ -18,7 +18,6 @@ accel_status_t optim_check(const accel_optimizer_t *o, accel_error_t *err);
 
 /* Arrays kept per trained element, m and v of struct update_span: their names in
  * checkpoints ("exp_avg"), *count_out of them (0, 1 or 2). Static. */
-#define OPTIM_MAX_STATE 2
 const char *const *optim_state_names(const accel_optimizer_t *o, int *count_out);
 /* Is array k of them an average of squares, which are never negative? */
 bool optim_state_is_square(const accel_optimizer_t *o, int k);
