@@ -10,9 +10,9 @@
 
 static const char op[] = "dropout";
 
-/* `call` is g->draws.calls as its forward found it; `per_sample` elements belong to each
- * sample of the micro-batch; p is in [0, 1). Counting from first_sample makes the mask
- * of a sample independent of the rank that has it. */
+/* `call` is g->draws.calls as its forward found it; `per_sample` elements belong to
+ * each sample of the micro-batch; p is in [0, 1). Counting from first_sample makes the
+ * mask of a sample independent of the rank that has it. */
 static struct mask dropout_mask(const struct graph *g, uint32_t call,
                                 int64_t per_sample, float p)
 {
