@@ -27,11 +27,9 @@ static int64_t size_of(int32_t type)
 
 static bool is_layout(const cublasLtMatrixLayoutOpaque_t *l)
 {
-    uint64_t least = l->order == CUBLASLT_ORDER_COL ? l->rows : l->cols;
-
     return (l->type == CUDA_R_32F || l->type == CUDA_R_16BF || l->type == CUDA_R_16F ||
             is_fp8(l->type)) &&
-           l->rows > 0 && l->cols > 0 && l->ld >= (int64_t)least && l->batch > 0;
+           l->rows > 0 && l->cols > 0 && l->ld >= (int64_t)l->rows;
 }
 
 static bool is_epilogue(uint32_t e)
@@ -40,8 +38,6 @@ static bool is_epilogue(uint32_t e)
         CUBLASLT_EPILOGUE_DEFAULT,  CUBLASLT_EPILOGUE_RELU,
         CUBLASLT_EPILOGUE_BIAS,     CUBLASLT_EPILOGUE_RELU_BIAS,
         CUBLASLT_EPILOGUE_GELU,     CUBLASLT_EPILOGUE_GELU_BIAS,
-        CUBLASLT_EPILOGUE_RELU_AUX, CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
-        CUBLASLT_EPILOGUE_DRELU,    CUBLASLT_EPILOGUE_DRELU_BGRAD,
         CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
         CUBLASLT_EPILOGUE_DGELU,    CUBLASLT_EPILOGUE_DGELU_BGRAD,
         CUBLASLT_EPILOGUE_BGRADA,   CUBLASLT_EPILOGUE_BGRADB,
@@ -94,7 +90,6 @@ static bool is_fp8_epilogue(const struct product *p)
 static cublasStatus_t check_epilogue(const struct product *p)
 {
     const cublasLtMatmulDescOpaque_t *e = &p->desc;
-    bool relu = e->epilogue & (2 | 8);
 
     if (!is_epilogue(e->epilogue))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -102,8 +97,6 @@ static cublasStatus_t check_epilogue(const struct product *p)
         return CUBLAS_STATUS_SUCCESS;
     if (is_listed("FAKE_CUDA_NO_EPILOGUES", e->epilogue))
         return refusal();
-    if (p->d_layout.order != CUBLASLT_ORDER_COL)
-        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (is_fp8(p->a_layout.type) && !is_fp8_epilogue(p))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!is_fp8(p->a_layout.type) && (e->epilogue & (BIAS | BGRADS)) &&
@@ -111,25 +104,16 @@ static cublasStatus_t check_epilogue(const struct product *p)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!(e->epilogue & AUX))
         return CUBLAS_STATUS_SUCCESS;
-    if (e->aux_ld < (int64_t)p->d_layout.rows || e->aux_ld % (relu ? 128 : 8))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    return relu || e->aux_type == p->d_layout.type ? CUBLAS_STATUS_SUCCESS
-                                                   : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-static bool is_compute(const cublasLtMatmulDescOpaque_t *e)
-{
-    return e->scale == CUDA_R_32F && e->pointer_mode == CUBLASLT_POINTER_MODE_HOST &&
-           (e->compute == CUBLAS_COMPUTE_32F ||
-            e->compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
-            e->compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
-            e->compute == CUBLAS_COMPUTE_32F_FAST_16BF);
+    return e->aux_ld < (int64_t)p->d_layout.rows || e->aux_ld % 8 ||
+                   e->aux_type != p->d_layout.type
+               ? CUBLAS_STATUS_NOT_SUPPORTED
+               : CUBLAS_STATUS_SUCCESS;
 }
 
 /* Rows and their distance: multiples of 16. */
 static bool is_fp8_whole(const cublasLtMatrixLayoutOpaque_t *l)
 {
-    return l->order == CUBLASLT_ORDER_COL && l->rows % 16 == 0 && l->ld % 16 == 0;
+    return l->rows % 16 == 0 && l->ld % 16 == 0;
 }
 
 /* Scales of blocks: of both operands and without fast sums. On 9.0 those of 128, which
@@ -163,7 +147,6 @@ static bool is_fp8_product(const struct product *p, bool ta, bool tb)
 
     return is_fp8(b->type) && are_blocks(p) &&
            (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) &&
-           p->desc.compute == CUBLAS_COMPUTE_32F &&
            (any || (transposed && ta && !tb)) && !is_fp8(d->type) && is_fp8_whole(a) &&
            is_fp8_whole(b) &&
            (p->desc.b_mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
@@ -193,11 +176,10 @@ cublasStatus_t fake_product_check(const struct product *p)
         return CUBLAS_STATUS_INVALID_VALUE;
     if ((ta ? a->cols : a->rows) != d->rows || (tb ? b->rows : b->cols) != d->cols ||
         (ta ? a->rows : a->cols) != (tb ? b->cols : b->rows) || c->rows != d->rows ||
-        c->cols != d->cols || a->batch != d->batch || b->batch != d->batch ||
-        c->batch != d->batch)
+        c->cols != d->cols)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!is_compute(&p->desc) || c->type != d->type || c->order != d->order ||
-        !are_types(p, ta, tb))
+    if (p->desc.scale != CUDA_R_32F || p->desc.compute != CUBLAS_COMPUTE_32F ||
+        c->type != d->type || !are_types(p, ta, tb))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (is_listed("FAKE_CUDA_NO_TYPES", (uint32_t)a->type) ||
         is_listed("FAKE_CUDA_NO_TYPES", (uint32_t)b->type))
@@ -227,14 +209,10 @@ static uint64_t key_of(const struct product *p)
         p->a_layout.type,
         p->b_layout.type,
         p->d_layout.type,
-        p->a_layout.order,
-        p->b_layout.order,
-        p->d_layout.order,
         p->desc.compute,
         p->desc.trans_a,
         p->desc.trans_b,
         (int32_t)p->desc.epilogue,
-        p->d_layout.batch,
         p->desc.bias_type,
         (int32_t)p->d_layout.rows,
         (int32_t)p->d_layout.cols,
@@ -316,30 +294,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     return status;
 }
 
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
-    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attr,
-    void *value, size_t bytes, size_t *written)
-{
-    int32_t v = attr == CUBLASLT_ALGO_CONFIG_ID           ? (int32_t)algo->data[ALGO_ID]
-                : attr == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? 1
-                                                          : 0;
-
-    if (bytes < sizeof(v))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(value, &v, sizeof(v));
-    if (written)
-        *written = sizeof(v);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 /* ---- the product ------------------------------------------------------------------------ */
 
 static bool lies_on_device(const void *p, const cublasLtMatrixLayoutOpaque_t *l)
 {
-    uint64_t lines = l->order == CUBLASLT_ORDER_COL ? l->cols : l->rows;
-    uint64_t width = l->order == CUBLASLT_ORDER_COL ? l->rows : l->cols;
-    uint64_t elems = (uint64_t)(l->batch - 1) * (uint64_t)l->stride +
-                     (lines - 1) * (uint64_t)l->ld + width;
+    uint64_t elems = (l->cols - 1) * (uint64_t)l->ld + l->rows;
 
     return fake_on_device(p, elems * (uint64_t)size_of(l->type));
 }
@@ -355,23 +314,18 @@ static bool bias_lies_on_device(const struct product *p)
     const cublasLtMatmulDescOpaque_t *e = &p->desc;
     uint64_t elems =
         e->epilogue == CUBLASLT_EPILOGUE_BGRADB ? p->d_layout.cols : p->d_layout.rows;
-    int64_t last = (p->d_layout.batch - 1) * e->bias_stride;
 
-    return fake_on_device(e->bias, bytes_of(e->bias_type, last + (int64_t)elems));
+    return fake_on_device(e->bias, bytes_of(e->bias_type, (int64_t)elems));
 }
 
-/* Bits for RELU. */
 static bool aux_lies_on_device(const struct product *p)
 {
     const cublasLtMatmulDescOpaque_t *e = &p->desc;
-    int64_t elems = (p->d_layout.batch - 1) * e->aux_stride +
-                    ((int64_t)p->d_layout.cols - 1) * e->aux_ld +
-                    (int64_t)p->d_layout.rows;
-    bool bits = e->epilogue & (2 | 8);
+    int64_t elems =
+        ((int64_t)p->d_layout.cols - 1) * e->aux_ld + (int64_t)p->d_layout.rows;
 
     return (uintptr_t)e->aux % 16 == 0 &&
-           fake_on_device(e->aux, bits ? (size_t)(elems + 7) / 8
-                                       : bytes_of(e->aux_type, elems));
+           fake_on_device(e->aux, bytes_of(e->aux_type, elems));
 }
 
 /* All scales of an operand; down: its columns are lines of k numbers. Those of blocks are

@@ -42,7 +42,7 @@ static struct {
     struct fiber home, *now;
     struct fiber *ready, *idle, *asleep;
     /* the block's barrier: */
-    unsigned waiting, sum, result;
+    unsigned waiting;
     int line;
     struct fiber *waiters;
     std::vector<struct warp> warps;
@@ -134,12 +134,11 @@ void fake_wake_all(void)
 
 static void open_barrier(void)
 {
-    b.result = b.sum;
-    b.waiting = b.sum = 0;
+    b.waiting = 0;
     move_all(&b.ready, &b.waiters);
 }
 
-int fakecuda_barrier(int value, int line)
+void fakecuda_barrier(int line)
 {
     if (b.waiting > 0 && b.line != line && b.trouble.empty()) {
         char text[96];
@@ -150,14 +149,12 @@ int fakecuda_barrier(int value, int line)
         b.trouble = text;
     }
     b.line = line;
-    b.sum += (unsigned)value;
     if (++b.waiting == b.threads - b.ended && b.trouble.empty()) {
         open_barrier();
     } else {
         push(&b.waiters, b.now);
         go_to(pick());
     }
-    return (int)b.result;
 }
 
 /* ---- warps ------------------------------------------------------------------------------ */
@@ -372,7 +369,7 @@ std::string fake_run_block(const std::function<void()> &thread, dim3 block,
 {
     b.thread = &thread;
     b.threads = block.x * block.y * block.z;
-    b.taken = b.ended = b.waiting = b.sum = 0;
+    b.taken = b.ended = b.waiting = 0;
     b.backwards = backwards;
     b.shared = (char *)shared_memory;
     b.shared_bytes = shared;

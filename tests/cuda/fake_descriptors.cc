@@ -35,29 +35,16 @@ size_t cublasLtGetVersion(void)
 
 static const struct {
     cublasStatus_t status;
-    const char *name, *text;
+    const char *text;
 } statuses[] = {
-#define NAME(status, text)                                                             \
-    {                                                                                  \
-        status, #status, text                                                          \
-    }
-    NAME(CUBLAS_STATUS_SUCCESS, "success"),
-    NAME(CUBLAS_STATUS_NOT_INITIALIZED, "the library was not initialized"),
-    NAME(CUBLAS_STATUS_ALLOC_FAILED, "the resource allocation failed"),
-    NAME(CUBLAS_STATUS_INVALID_VALUE,
-         "an unsupported value or parameter was passed to the function"),
-    NAME(CUBLAS_STATUS_EXECUTION_FAILED, "the GPU program failed to execute"),
-    NAME(CUBLAS_STATUS_NOT_SUPPORTED, "the functionality requested is not supported"),
-#undef NAME
+    { CUBLAS_STATUS_SUCCESS, "success" },
+    { CUBLAS_STATUS_NOT_INITIALIZED, "the library was not initialized" },
+    { CUBLAS_STATUS_ALLOC_FAILED, "the resource allocation failed" },
+    { CUBLAS_STATUS_INVALID_VALUE,
+      "an unsupported value or parameter was passed to the function" },
+    { CUBLAS_STATUS_EXECUTION_FAILED, "the GPU program failed to execute" },
+    { CUBLAS_STATUS_NOT_SUPPORTED, "the functionality requested is not supported" },
 };
-
-const char *cublasLtGetStatusName(cublasStatus_t status)
-{
-    for (const auto &s : statuses)
-        if (s.status == status)
-            return s.name;
-    return "CUBLAS_STATUS_INTERNAL_ERROR";
-}
 
 const char *cublasLtGetStatusString(cublasStatus_t status)
 {
@@ -81,39 +68,17 @@ static cublasStatus_t set(void *member, size_t size, const void *value, size_t b
     case attr:                                                                         \
         return set(&(member), sizeof(member), value, bytes)
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
-                                                cublasLtMatrixLayoutAttribute_t attr,
-                                                const void *value, size_t bytes)
-{
-    switch (attr) {
-        CASE(CUBLASLT_MATRIX_LAYOUT_TYPE, l->type);
-        CASE(CUBLASLT_MATRIX_LAYOUT_ORDER, l->order);
-        CASE(CUBLASLT_MATRIX_LAYOUT_ROWS, l->rows);
-        CASE(CUBLASLT_MATRIX_LAYOUT_COLS, l->cols);
-        CASE(CUBLASLT_MATRIX_LAYOUT_LD, l->ld);
-        CASE(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, l->batch);
-        CASE(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, l->stride);
-    }
-    return CUBLAS_STATUS_INVALID_VALUE;
-}
-
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
                                               cublasLtMatmulDescAttributes_t attr,
                                               const void *value, size_t bytes)
 {
     switch (attr) {
-        CASE(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, d->compute);
-        CASE(CUBLASLT_MATMUL_DESC_SCALE_TYPE, d->scale);
-        CASE(CUBLASLT_MATMUL_DESC_POINTER_MODE, d->pointer_mode);
         CASE(CUBLASLT_MATMUL_DESC_TRANSA, d->trans_a);
         CASE(CUBLASLT_MATMUL_DESC_TRANSB, d->trans_b);
         CASE(CUBLASLT_MATMUL_DESC_EPILOGUE, d->epilogue);
         CASE(CUBLASLT_MATMUL_DESC_BIAS_POINTER, d->bias);
-        CASE(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, d->bias_stride);
         CASE(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, d->aux);
         CASE(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, d->aux_ld);
-        CASE(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, d->aux_stride);
-        CASE(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, d->processors);
         CASE(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, d->a_scale);
         CASE(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, d->b_scale);
         CASE(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, d->aux_type);
@@ -130,7 +95,6 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     const void *value, size_t bytes)
 {
     switch (attr) {
-        CASE(CUBLASLT_MATMUL_PREF_SEARCH_MODE, p->search);
         CASE(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, p->workspace);
         CASE(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, p->reduction);
         CASE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->alignment[0]);
@@ -143,21 +107,12 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
 
 /* ---- making and freeing ----------------------------------------------------------------- */
 
-cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout,
-                                        cudaDataType type, uint64_t rows, uint64_t cols,
-                                        int64_t ld)
-{
-    *layout =
-        cublasLtMatrixLayoutOpaque_t{ type, CUBLASLT_ORDER_COL, rows, cols, ld, 0, 1 };
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out,
                                           cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t ld)
 {
-    *out = new cublasLtMatrixLayoutOpaque_t();
-    return cublasLtMatrixLayoutInit(*out, type, rows, cols, ld);
+    *out = new cublasLtMatrixLayoutOpaque_t{ type, rows, cols, ld };
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
@@ -166,23 +121,16 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t desc,
-                                      cublasComputeType_t compute, cudaDataType_t scale)
-{
-    memset(desc, 0, sizeof(*desc));
-    desc->compute = compute;
-    desc->scale = scale;
-    desc->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    desc->bias_type = desc->aux_type = -1;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
                                         cublasComputeType_t compute,
                                         cudaDataType_t scale)
 {
     *out = new cublasLtMatmulDescOpaque_t();
-    return cublasLtMatmulDescInit(*out, compute, scale);
+    (*out)->compute = compute;
+    (*out)->scale = scale;
+    (*out)->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    (*out)->bias_type = (*out)->aux_type = -1;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
@@ -191,19 +139,13 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference)
-{
-    memset(preference, 0, sizeof(*preference));
-    preference->reduction = CUBLASLT_REDUCTION_SCHEME_MASK;
-    for (uint32_t &alignment : preference->alignment)
-        alignment = 256;
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
     *out = new cublasLtMatmulPreferenceOpaque_t();
-    return cublasLtMatmulPreferenceInit(*out);
+    (*out)->reduction = CUBLASLT_REDUCTION_SCHEME_MASK;
+    for (uint32_t &alignment : (*out)->alignment)
+        alignment = 256;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)

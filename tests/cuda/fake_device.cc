@@ -187,14 +187,6 @@ cudaError_t cudaGetLastError(void)
     return error;
 }
 
-cudaError_t cudaPeekAtLastError(void)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-
-    return error ? error : fake.last;
-}
-
 static const struct {
     cudaError_t error;
     const char *name, *text;

@@ -125,14 +125,6 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
     return fake_end(fake_begin());
 }
 
-cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
-{
-    static thread_local enum cudaStreamCaptureMode now = cudaStreamCaptureModeGlobal;
-
-    std::swap(now, *mode);
-    return cudaSuccess;
-}
-
 /* ---- graphs ----------------------------------------------------------------------------- */
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
@@ -190,13 +182,6 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
     exec->nodes.reset(new std::vector<node>(graph->nodes));
     fake.counts.graph_updates++;
     return cudaSuccess;
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    (void)exec;
-    (void)stream;
-    return fake_end(fake_begin());
 }
 
 /* ---- launch ----------------------------------------------------------------------------- */

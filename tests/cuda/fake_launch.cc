@@ -166,22 +166,3 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     }
     return fake_end(error);
 }
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
-                                                          const void *kernel,
-                                                          int threads, size_t shared)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-    size_t by_shared = (228u << 10) / (shared + 1024);
-
-    (void)kernel;
-    if (!error && (threads <= 0 || threads > THREADS_MOST))
-        error = cudaErrorInvalidValue;
-    if (!error) {
-        *blocks = 2048 / threads;
-        if (by_shared < (size_t)*blocks)
-            *blocks = (int)by_shared;
-    }
-    return fake_end(error);
-}

@@ -13,7 +13,7 @@
 
 typedef cublasLtMatrixLayoutOpaque_t layout;
 
-enum { RELU = 2, BIAS = 4, DRELU = 8, BGRAD = 16, GELU = 32, DGELU = 64, AUX = 128 };
+enum { RELU = 2, BIAS = 4, BGRAD = 16, GELU = 32, DGELU = 64, AUX = 128 };
 
 /* ---- elements --------------------------------------------------------------------------- */
 
@@ -57,7 +57,7 @@ static void store(void *p, int32_t type, int64_t i, float x)
 
 static int64_t place(const layout *l, int64_t row, int64_t col)
 {
-    return l->order == CUBLASLT_ORDER_COL ? col * l->ld + row : row * l->ld + col;
+    return col * l->ld + row;
 }
 
 /* GELU by tanh, as the library's. */
@@ -74,11 +74,11 @@ static float gelu_slope(float x)
            0.5f * x * (1 - t * t) * 0.79788456f * (1 + 0.134145f * x * x);
 }
 
-/* ---- one of the batch ------------------------------------------------------------------- */
+/* ---- a product ------------------------------------------------------------------- */
 
 struct part {
     const struct product *p;
-    int64_t batch, m, n, k;
+    int64_t m, n, k;
     std::vector<float> a, b; /* op(a) [k][m], op(b) [n][k] */
     /* [k][m], where blocks have scales */
     std::vector<float> a_scale;
@@ -88,7 +88,6 @@ static void read_operands(struct part *t)
 {
     const struct product *p = t->p;
     const layout *la = &p->a_layout, *lb = &p->b_layout;
-    int64_t a0 = t->batch * la->stride, b0 = t->batch * lb->stride;
     bool ta = p->desc.trans_a != CUBLAS_OP_N, tb = p->desc.trans_b != CUBLAS_OP_N;
 
     t->a.resize((size_t)(t->m * t->k));
@@ -96,11 +95,11 @@ static void read_operands(struct part *t)
     for (int64_t l = 0; l < t->k; l++)
         for (int64_t i = 0; i < t->m; i++)
             t->a[(size_t)(l * t->m + i)] =
-                load(p->a, la->type, a0 + (ta ? place(la, l, i) : place(la, i, l)));
+                load(p->a, la->type, ta ? place(la, l, i) : place(la, i, l));
     for (int64_t j = 0; j < t->n; j++)
         for (int64_t l = 0; l < t->k; l++)
             t->b[(size_t)(j * t->k + l)] =
-                load(p->b, lb->type, b0 + (tb ? place(lb, j, l) : place(lb, l, j)));
+                load(p->b, lb->type, tb ? place(lb, j, l) : place(lb, l, j));
 }
 
 /* ---- scales ---------------------------------------------------------------------------- */
@@ -220,38 +219,22 @@ static void sum_column(const struct part *t, int64_t j, float *sum)
     sum_tile_rest(t, j, sum);
 }
 
-static bool get_bit(const void *p, int64_t i)
-{
-    return ((const uint8_t *)p)[i / 8] >> i % 8 & 1;
-}
-
-static void set_bit(void *p, int64_t i, bool on)
-{
-    uint8_t *byte = (uint8_t *)p + i / 8;
-
-    *byte = (uint8_t)((*byte & ~(1u << i % 8)) | (unsigned)on << i % 8);
-}
-
 /* What the epilogue makes of element i of column j. */
 static float finish(const struct part *t, int64_t i, int64_t j, float x)
 {
     const cublasLtMatmulDescOpaque_t *e = &t->p->desc;
-    int64_t aux = t->batch * e->aux_stride + j * e->aux_ld + i;
+    int64_t aux = j * e->aux_ld + i;
 
     if (e->epilogue & BIAS)
-        x += load(e->bias, e->bias_type, t->batch * e->bias_stride + i);
+        x += load(e->bias, e->bias_type, i);
     if ((e->epilogue & GELU) && (e->epilogue & AUX))
         store(e->aux, e->aux_type, aux, x);
-    if ((e->epilogue & RELU) && (e->epilogue & AUX))
-        set_bit(e->aux, aux, x > 0);
     if (e->epilogue & GELU)
         return gelu(x);
     if (e->epilogue & RELU)
         return x > 0 ? x : 0;
     if (e->epilogue & DGELU)
         return x * gelu_slope(load(e->aux, e->aux_type, aux));
-    if (e->epilogue & DRELU)
-        return get_bit(e->aux, aux) ? x : 0;
     return x;
 }
 
@@ -260,8 +243,7 @@ static void write_gradient(const struct part *t, const std::vector<float> &sum)
     const cublasLtMatmulDescOpaque_t *e = &t->p->desc;
 
     for (size_t i = 0; i < sum.size(); i++)
-        store((void *)e->bias, e->bias_type, t->batch * e->bias_stride + (int64_t)i,
-              sum[i]);
+        store((void *)e->bias, e->bias_type, (int64_t)i, sum[i]);
 }
 
 /* Sums of an operand over k. */
@@ -277,53 +259,39 @@ static void operand_gradient(const struct part *t)
     write_gradient(t, sum);
 }
 
-static void do_part(struct part *t)
-{
-    const struct product *p = t->p;
-    uint32_t epilogue = p->desc.epilogue;
-    std::vector<float> column((size_t)t->m), gradient((size_t)t->m);
-    const float *sa = (const float *)p->desc.a_scale;
-    const float *sb = (const float *)p->desc.b_scale;
-    const float by = has_blocks(p) ? 1 : (sa ? *sa : 1) * (sb ? *sb : 1);
-
-    read_operands(t);
-    read_scales(t);
-    for (int64_t j = 0; j < t->n; j++) {
-        sum_column(t, j, column.data());
-        for (int64_t i = 0; i < t->m; i++) {
-            float x = p->alpha * by * column[(size_t)i];
-
-            if (p->beta != 0)
-                x += p->beta *
-                     load(p->c, p->c_layout.type,
-                          t->batch * p->c_layout.stride + place(&p->c_layout, i, j));
-            x = finish(t, i, j, x);
-            store(p->d, p->d_layout.type,
-                  t->batch * p->d_layout.stride + place(&p->d_layout, i, j), x);
-            gradient[(size_t)i] += x;
-        }
-    }
-    if (epilogue & (CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB))
-        operand_gradient(t);
-    else if (epilogue & BGRAD)
-        write_gradient(t, gradient);
-}
-
 void fake_product(const struct product *p)
 {
     const layout *a = &p->a_layout;
     bool ta = p->desc.trans_a != CUBLAS_OP_N;
+    struct part t = { p,
+                      (int64_t)p->d_layout.rows,
+                      (int64_t)p->d_layout.cols,
+                      (int64_t)(ta ? a->rows : a->cols),
+                      {},
+                      {},
+                      {} };
+    uint32_t epilogue = p->desc.epilogue;
+    std::vector<float> column((size_t)t.m), gradient((size_t)t.m);
+    const float *sa = (const float *)p->desc.a_scale;
+    const float *sb = (const float *)p->desc.b_scale;
+    const float by = has_blocks(p) ? 1 : (sa ? *sa : 1) * (sb ? *sb : 1);
 
-    for (int64_t i = 0; i < p->d_layout.batch; i++) {
-        struct part t = { p,
-                          i,
-                          (int64_t)p->d_layout.rows,
-                          (int64_t)p->d_layout.cols,
-                          (int64_t)(ta ? a->rows : a->cols),
-                          {},
-                          {},
-                          {} };
+    read_operands(&t);
+    read_scales(&t);
+    for (int64_t j = 0; j < t.n; j++) {
+        sum_column(&t, j, column.data());
+        for (int64_t i = 0; i < t.m; i++) {
+            float x = p->alpha * by * column[(size_t)i];
 
-        do_part(&t);
+            if (p->beta != 0)
+                x += p->beta * load(p->c, p->c_layout.type, place(&p->c_layout, i, j));
+            x = finish(&t, i, j, x);
+            store(p->d, p->d_layout.type, place(&p->d_layout, i, j), x);
+            gradient[(size_t)i] += x;
+        }
     }
+    if (epilogue & (CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB))
+        operand_gradient(&t);
+    else if (epilogue & BGRAD)
+        write_gradient(&t, gradient);
 }

@@ -43,7 +43,7 @@ bool fake_on_device(const void *p, size_t bytes)
         const struct block *b = find(at, 1, &start);
         size_t here;
 
-        if (!b || b->kind == MEMORY_PINNED || b->kind == MEMORY_REGISTERED)
+        if (!b || b->kind == MEMORY_PINNED)
             return false;
         here = start + b->bytes - (uintptr_t)at;
         if (here < bytes && b->kind != MEMORY_MAPPED)
@@ -60,7 +60,7 @@ bool fake_is_pinned(const void *p, size_t bytes)
     uintptr_t start;
     const struct block *b = find(p, bytes, &start);
 
-    return b && (b->kind == MEMORY_PINNED || b->kind == MEMORY_REGISTERED);
+    return b && b->kind == MEMORY_PINNED;
 }
 
 void fake_check_guards(void)
@@ -228,37 +228,6 @@ cudaError_t cudaFreeHost(void *p)
     return cudaFree(p);
 }
 
-cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-    uintptr_t start;
-
-    (void)flags;
-    if (!error && (!p || !bytes))
-        error = cudaErrorInvalidValue;
-    if (!error && find(p, 1, &start))
-        error = cudaErrorHostMemoryAlreadyRegistered;
-    if (!error)
-        fake.blocks[(uintptr_t)p] =
-            block{ bytes, NULL, 0, MEMORY_REGISTERED, fake_device };
-    return fake_end(error);
-}
-
-cudaError_t cudaHostUnregister(void *p)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-    auto at = fake.blocks.find((uintptr_t)p);
-
-    if (at == fake.blocks.end() || at->second.kind != MEMORY_REGISTERED)
-        return fake_end(error ? error : cudaErrorHostMemoryNotRegistered);
-    if (!error)
-        fake_finish_all();
-    fake.blocks.erase(at);
-    return fake_end(error);
-}
-
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     fake_lock hold(fake.lock);
@@ -266,22 +235,5 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 
     *total_bytes = fake.memory;
     *free_bytes = fake.memory - fake.used[fake_device];
-    return fake_end(error);
-}
-
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *p)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = fake_begin();
-    uintptr_t start;
-    const struct block *b = find(p, 1, &start);
-    bool host = b && (b->kind == MEMORY_PINNED || b->kind == MEMORY_REGISTERED);
-
-    out->type = !b     ? cudaMemoryTypeUnregistered
-                : host ? cudaMemoryTypeHost
-                       : cudaMemoryTypeDevice;
-    out->device = b ? b->device : -2; /* the toolkit's word for no device */
-    out->devicePointer = b ? (void *)p : NULL;
-    out->hostPointer = !b || host ? (void *)p : NULL;
     return fake_end(error);
 }

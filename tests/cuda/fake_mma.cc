@@ -83,7 +83,7 @@ static void take_halves(float *to, const struct layout *l, uint64_t *const lanes
 
 /* d, a, b, c: d = a b + c in float32. The ISA leaves the order of the sum open; here it
  * is that of the lanes that hold the elements. */
-static void multiply(uint64_t *const lanes[], bool f16)
+template <bool f16> void fake_mma_m16n8k16(uint64_t *const lanes[])
 {
     enum { D = 0, A = 4, B = 8, C = 10 };
     float a[16][16], b[16][8], sum[16][8];
@@ -111,18 +111,11 @@ static void multiply(uint64_t *const lanes[], bool f16)
         }
 }
 
-void fake_mma_m16n8k16(uint64_t *const lanes[])
-{
-    multiply(lanes, false);
-}
-
-void fake_mma_m16n8k16_f16(uint64_t *const lanes[])
-{
-    multiply(lanes, true);
-}
+template void fake_mma_m16n8k16<false>(uint64_t *const[]);
+template void fake_mma_m16n8k16<true>(uint64_t *const[]);
 
 /* Lane l names row l % 8 of matrix l / 8. */
-static void load_matrices(uint64_t *const lanes[], bool trans)
+template <bool trans> void fake_ldmatrix_x4(uint64_t *const lanes[])
 {
     enum { D = 0, ADDRESS = 4, MATRICES = 4 };
     uint16_t m[MATRICES][8][8];
@@ -141,12 +134,5 @@ static void load_matrices(uint64_t *const lanes[], bool trans)
         }
 }
 
-void fake_ldmatrix_x4(uint64_t *const lanes[])
-{
-    load_matrices(lanes, false);
-}
-
-void fake_ldmatrix_x4_trans(uint64_t *const lanes[])
-{
-    load_matrices(lanes, true);
-}
+template void fake_ldmatrix_x4<false>(uint64_t *const[]);
+template void fake_ldmatrix_x4<true>(uint64_t *const[]);

@@ -54,11 +54,6 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
     return fake_end(error);
 }
 
-cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device)
-{
-    return cudaDeviceGetDefaultMemPool(pool, device);
-}
-
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attr,
                                     void *value)
 {

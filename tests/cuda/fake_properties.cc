@@ -10,12 +10,7 @@
 
 #include "fakecuda.h"
 
-enum {
-    SHARED_BYTES = 48 << 10,
-    SHARED_MOST_BYTES = 227 << 10,
-    SHARED_ALL_BYTES = 228 << 10,
-    PROCESSORS = 132
-};
+enum { SHARED_MOST_BYTES = 227 << 10, PROCESSORS = 132 };
 
 static cudaError_t begin_on(int device)
 {
@@ -45,35 +40,12 @@ cudaError_t cudaSetDevice(int device)
     return fake_end(error);
 }
 
-cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags)
-{
-    fake_lock hold(fake.lock);
-
-    (void)device_flags;
-    (void)flags;
-    return fake_end(begin_on(device));
-}
-
-cudaError_t cudaSetDeviceFlags(unsigned flags)
-{
-    fake_lock hold(fake.lock);
-
-    (void)flags;
-    return fake_end(fake_begin());
-}
-
 cudaError_t cudaGetDevice(int *device)
 {
     fake_lock hold(fake.lock);
 
     *device = fake_device;
     return fake_end(fake_begin());
-}
-
-cudaError_t cudaDeviceReset(void)
-{
-    fakecuda_reset();
-    return cudaSuccess;
 }
 
 /* ---- names on the bus ------------------------------------------------------------------- */
@@ -153,95 +125,18 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
 {
     fake_lock hold(fake.lock);
     cudaError_t error = begin_on(device);
-    struct address a = address_of(device);
 
     if (error)
         return fake_end(error);
     memset(prop, 0, sizeof(*prop));
     snprintf(prop->name, sizeof(prop->name), "stand-in GPU");
-    memset(prop->uuid.bytes, device + 1, sizeof(prop->uuid.bytes));
     prop->totalGlobalMem = fake.memory;
-    prop->sharedMemPerBlock = SHARED_BYTES;
     prop->sharedMemPerBlockOptin = SHARED_MOST_BYTES;
-    prop->sharedMemPerMultiprocessor = SHARED_ALL_BYTES;
-    prop->warpSize = warpSize;
-    prop->maxThreadsPerBlock = 1024;
-    prop->maxThreadsPerMultiProcessor = 2048;
-    prop->maxThreadsDim[0] = prop->maxThreadsDim[1] = 1024;
-    prop->maxThreadsDim[2] = 64;
-    prop->maxGridSize[0] = 2147483647;
-    prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
     prop->major = fake.capability / 10;
     prop->minor = fake.capability % 10;
     prop->multiProcessorCount = PROCESSORS;
-    prop->l2CacheSize = 50 << 20;
-    prop->memoryBusWidth = 5120;
-    prop->pciDomainID = (int)a.domain;
-    prop->pciBusID = (int)a.bus;
-    prop->pciDeviceID = (int)a.device;
-    prop->memoryPoolsSupported = prop->unifiedAddressing = 1;
+    prop->memoryPoolsSupported = 1;
     return cudaSuccess;
-}
-
-static int attribute(enum cudaDeviceAttr attr, int device)
-{
-    switch (attr) {
-    case cudaDevAttrMaxThreadsPerBlock:
-        return 1024;
-    case cudaDevAttrMaxGridDimX:
-        return 2147483647;
-    case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ:
-        return 65535;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-        return SHARED_BYTES;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        return SHARED_MOST_BYTES;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        return SHARED_ALL_BYTES;
-    case cudaDevAttrWarpSize:
-        return warpSize;
-    case cudaDevAttrClockRate:
-        return 1980000;
-    case cudaDevAttrMemoryClockRate:
-        return 2619000;
-    case cudaDevAttrGlobalMemoryBusWidth:
-        return 5120;
-    case cudaDevAttrMultiProcessorCount:
-        return PROCESSORS;
-    case cudaDevAttrL2CacheSize:
-        return 50 << 20;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-        return 2048;
-    case cudaDevAttrMaxBlocksPerMultiprocessor:
-        return 32;
-    case cudaDevAttrPciBusId:
-        return (int)address_of(device).bus;
-    case cudaDevAttrPciDeviceId:
-        return (int)address_of(device).device;
-    case cudaDevAttrPciDomainId:
-        return (int)address_of(device).domain;
-    case cudaDevAttrComputeCapabilityMajor:
-        return fake.capability / 10;
-    case cudaDevAttrComputeCapabilityMinor:
-        return fake.capability % 10;
-    case cudaDevAttrUnifiedAddressing:
-    case cudaDevAttrMemoryPoolsSupported:
-        return 1;
-    case cudaDevAttrComputeMode:
-        return 0;
-    }
-    return 0;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device)
-{
-    fake_lock hold(fake.lock);
-    cudaError_t error = begin_on(device);
-
-    if (!error)
-        *value = attribute(attr, device);
-    return fake_end(error);
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)

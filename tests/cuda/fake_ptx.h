@@ -22,10 +22,8 @@ float fake_wide(uint16_t bits, bool f16);
 void fake_cvt_bf16x2(uint64_t *v);
 void fake_cvt_f16x2(uint64_t *v);
 void fake_ex2(uint64_t *v);
-void fake_mma_m16n8k16(uint64_t *const lanes[]);
-void fake_mma_m16n8k16_f16(uint64_t *const lanes[]);
-void fake_ldmatrix_x4(uint64_t *const lanes[]);
-void fake_ldmatrix_x4_trans(uint64_t *const lanes[]);
+template <bool f16> void fake_mma_m16n8k16(uint64_t *const lanes[]);
+template <bool trans> void fake_ldmatrix_x4(uint64_t *const lanes[]);
 
 /* fake_async.cc */
 void fake_cp_async(uint64_t *v);
@@ -48,13 +46,7 @@ void fake_setmaxnreg(uint64_t *const lanes[]);
 void fake_wgmma_fence(uint64_t *const lanes[]);
 void fake_wgmma_commit(uint64_t *const lanes[]);
 void fake_wgmma_wait(uint64_t *const lanes[]);
-void fake_wgmma_n128(uint64_t *const lanes[]);
-void fake_wgmma_n64(uint64_t *const lanes[]);
-void fake_wgmma_n128_registers(uint64_t *const lanes[]);
-void fake_wgmma_n64_registers(uint64_t *const lanes[]);
-void fake_wgmma_n128_f16(uint64_t *const lanes[]);
-void fake_wgmma_n64_f16(uint64_t *const lanes[]);
-void fake_wgmma_n128_registers_f16(uint64_t *const lanes[]);
-void fake_wgmma_n64_registers_f16(uint64_t *const lanes[]);
+/* n: columns of the result; a in registers, or its descriptor; float16 or bfloat16. */
+template <int n, bool registers_a, bool f16> void fake_wgmma(uint64_t *const lanes[]);
 
 #endif

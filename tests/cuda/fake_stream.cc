@@ -28,11 +28,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
     return cudaStreamCreateWithPriority(out, flags, 0);
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t *out)
-{
-    return cudaStreamCreateWithPriority(out, cudaStreamDefault, 0);
-}
-
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
 {
     fake_lock hold(fake.lock);

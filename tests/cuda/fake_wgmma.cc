@@ -149,7 +149,7 @@ static void make(const struct product *p)
 
 /* d[n / 2], a (a descriptor, or four registers), b's descriptor, add, scale_a, scale_b,
  * trans_a (with a descriptor), trans_b */
-static void start(uint64_t *const lanes[], int n, bool registers_a, bool f16)
+template <int n, bool registers_a, bool f16> void fake_wgmma(uint64_t *const lanes[])
 {
     const int a = n / 2, b = a + (registers_a ? 4 : 1), signs = b + 2;
     const uint64_t *v = lanes[0];
@@ -189,45 +189,14 @@ static void start(uint64_t *const lanes[], int n, bool registers_a, bool f16)
     w->left.push_back(p);
 }
 
-void fake_wgmma_n128(uint64_t *const lanes[])
-{
-    start(lanes, 128, false, false);
-}
-
-void fake_wgmma_n128_f16(uint64_t *const lanes[])
-{
-    start(lanes, 128, false, true);
-}
-
-void fake_wgmma_n64(uint64_t *const lanes[])
-{
-    start(lanes, 64, false, false);
-}
-
-void fake_wgmma_n64_f16(uint64_t *const lanes[])
-{
-    start(lanes, 64, false, true);
-}
-
-void fake_wgmma_n128_registers(uint64_t *const lanes[])
-{
-    start(lanes, 128, true, false);
-}
-
-void fake_wgmma_n128_registers_f16(uint64_t *const lanes[])
-{
-    start(lanes, 128, true, true);
-}
-
-void fake_wgmma_n64_registers(uint64_t *const lanes[])
-{
-    start(lanes, 64, true, false);
-}
-
-void fake_wgmma_n64_registers_f16(uint64_t *const lanes[])
-{
-    start(lanes, 64, true, true);
-}
+template void fake_wgmma<64, false, false>(uint64_t *const[]);
+template void fake_wgmma<64, false, true>(uint64_t *const[]);
+template void fake_wgmma<64, true, false>(uint64_t *const[]);
+template void fake_wgmma<64, true, true>(uint64_t *const[]);
+template void fake_wgmma<128, false, false>(uint64_t *const[]);
+template void fake_wgmma<128, false, true>(uint64_t *const[]);
+template void fake_wgmma<128, true, false>(uint64_t *const[]);
+template void fake_wgmma<128, true, true>(uint64_t *const[]);
 
 void fake_wgmma_fence(uint64_t *const[])
 {

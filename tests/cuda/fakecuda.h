@@ -69,7 +69,7 @@ struct CUevent_st {
     std::vector<size_t> frontier;
 };
 
-enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED, MEMORY_REGISTERED, MEMORY_MAPPED };
+enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED, MEMORY_MAPPED };
 
 struct block {
     size_t bytes;

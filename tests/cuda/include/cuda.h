@@ -9,30 +9,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CUDA_VERSION 13000
-
 typedef enum cudaError_enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_INVALID_VALUE = 1,
-    CUDA_ERROR_OUT_OF_MEMORY = 2,
-    CUDA_ERROR_NOT_INITIALIZED = 3,
-    CUDA_ERROR_NO_DEVICE = 100,
-    CUDA_ERROR_INVALID_DEVICE = 101,
-    CUDA_ERROR_UNKNOWN = 999
+    CUDA_ERROR_OUT_OF_MEMORY = 2
 } CUresult;
 
-typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef enum CUmemAllocationType_enum {
     CU_MEM_ALLOCATION_TYPE_PINNED = 1
 } CUmemAllocationType;
-
-typedef enum CUmemAllocationHandleType_enum {
-    CU_MEM_HANDLE_TYPE_NONE = 0,
-    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1
-} CUmemAllocationHandleType;
 
 typedef enum CUmemLocationType_enum {
     CU_MEM_LOCATION_TYPE_DEVICE = 1
@@ -45,19 +33,10 @@ typedef struct CUmemLocation_st {
 
 typedef struct CUmemAllocationProp_st {
     CUmemAllocationType type;
-    CUmemAllocationHandleType requestedHandleTypes;
     CUmemLocation location;
-    void *win32HandleMetaData;
-    struct {
-        unsigned char compressionType, gpuDirectRDMACapable;
-        unsigned short usage;
-        unsigned char reserved[4];
-    } allocFlags;
 } CUmemAllocationProp;
 
 typedef enum CUmemAccess_flags_enum {
-    CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
-    CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
     CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3
 } CUmemAccess_flags;
 
@@ -67,8 +46,7 @@ typedef struct CUmemAccessDesc_st {
 } CUmemAccessDesc;
 
 typedef enum CUmemAllocationGranularity_flags_enum {
-    CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
-    CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1
+    CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0
 } CUmemAllocationGranularity_flags;
 
 /* What the tensor copies of a kernel read; for functions of the driver only. */
@@ -85,7 +63,6 @@ typedef enum CUtensorMapInterleave_enum {
 } CUtensorMapInterleave;
 
 typedef enum CUtensorMapSwizzle_enum {
-    CU_TENSOR_MAP_SWIZZLE_NONE = 0,
     CU_TENSOR_MAP_SWIZZLE_128B = 3
 } CUtensorMapSwizzle;
 

@@ -89,12 +89,4 @@ static inline cudaError_t cudaFuncSetAttribute(void (*kernel)(P...),
     return cudaFuncSetAttribute((const void *)kernel, attr, value);
 }
 
-template <class... P>
-static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-    int *blocks, void (*kernel)(P...), int threads, size_t shared)
-{
-    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, (const void *)kernel,
-                                                         threads, shared);
-}
-
 #endif

@@ -18,9 +18,9 @@ enum { warpSize = 32 };
 
 /* Dynamic shared memory of the block. */
 void *fakecuda_shared(void);
-/* Waits for all threads of the block that have not ended; sum: of everybody's `value`. Two
- * places in the source are two barriers: to meet at different ones is an error. */
-int fakecuda_barrier(int value, int line);
+/* Waits for all threads of the block that have not ended. Two places in the source are
+ * two barriers: to meet at different ones is an error. */
+void fakecuda_barrier(int line);
 /* Waits for the lanes of `mask` that have not ended: values[lane] of those in *present. The
  * values stay until the thread waits again. */
 const uint64_t *fakecuda_warp(unsigned mask, uint64_t value, unsigned *present);
@@ -32,22 +32,7 @@ unsigned fakecuda_lane(void);
 
 static inline void __syncthreads(int line = __builtin_LINE())
 {
-    fakecuda_barrier(0, line);
-}
-
-static inline int __syncthreads_count(int predicate, int line = __builtin_LINE())
-{
-    return fakecuda_barrier(predicate != 0, line);
-}
-
-static inline int __syncthreads_or(int predicate, int line = __builtin_LINE())
-{
-    return fakecuda_barrier(predicate != 0, line) != 0;
-}
-
-static inline int __syncthreads_and(int predicate, int line = __builtin_LINE())
-{
-    return fakecuda_barrier(predicate == 0, line) == 0;
+    fakecuda_barrier(line);
 }
 
 /* ---- warps ------------------------------------------------------------------------------ */
@@ -73,11 +58,6 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate)
 static inline int __any_sync(unsigned mask, int predicate)
 {
     return __ballot_sync(mask, predicate) != 0;
-}
-
-static inline int __all_sync(unsigned mask, int predicate)
-{
-    return __ballot_sync(mask, !predicate) == 0;
 }
 
 /* The value of lane `from`; all bits set when that lane is not there, as nothing is said of
@@ -136,24 +116,6 @@ static inline T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 
 
 /* ---- memory ----------------------------------------------------------------------------- */
 
-static inline void __threadfence(void)
-{
-}
-
-static inline void __threadfence_block(void)
-{
-}
-
-template <class T> static inline T __ldg(const T *p)
-{
-    return *p;
-}
-
-template <class T> static inline T __ldcs(const T *p)
-{
-    return *p;
-}
-
 /* Bytes of low (0 to 3) and high (4 to 7), chosen by the digits of `which`. */
 static inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which)
 {
@@ -163,21 +125,6 @@ static inline unsigned __byte_perm(unsigned low, unsigned high, unsigned which)
     for (int i = 0; i < 4; i++)
         out |= (unsigned)(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
     return out;
-}
-
-template <class T> static inline T __ldcg(const T *p)
-{
-    return *p;
-}
-
-template <class T> static inline void __stcs(T *p, T value)
-{
-    *p = value;
-}
-
-template <class T> static inline void __stcg(T *p, T value)
-{
-    *p = value;
 }
 
 /* One thread runs at a time: reading and writing is atomic as it is. */
@@ -192,24 +139,11 @@ template <class T> static inline void __stcg(T *p, T value)
 #define FAKECUDA_ATOMICS(type)                                                         \
     FAKECUDA_ATOMIC(atomicAdd, type, (type)(old + value))                              \
     FAKECUDA_ATOMIC(atomicMin, type, old < value ? old : value)                        \
-    FAKECUDA_ATOMIC(atomicMax, type, old > value ? old : value)                        \
-    FAKECUDA_ATOMIC(atomicExch, type, value)                                           \
-    FAKECUDA_ATOMIC(atomicOr, type, old | value)                                       \
-    FAKECUDA_ATOMIC(atomicAnd, type, old &value)                                       \
-    static inline type atomicCAS(type *p, type compare, type value)                    \
-    {                                                                                  \
-        type old = *p;                                                                 \
-                                                                                       \
-        *p = old == compare ? value : old;                                             \
-        return old;                                                                    \
-    }
+    FAKECUDA_ATOMIC(atomicMax, type, old > value ? old : value)
 
 FAKECUDA_ATOMICS(int)
 FAKECUDA_ATOMICS(unsigned)
 FAKECUDA_ATOMICS(unsigned long long)
-FAKECUDA_ATOMIC(atomicSub, int, old - value)
-FAKECUDA_ATOMIC(atomicSub, unsigned, old - value)
-FAKECUDA_ATOMIC(atomicInc, unsigned, old >= value ? 0 : old + 1)
 
 #include "fakecuda_maths.h"
 #include "fakecuda_ptx.h"

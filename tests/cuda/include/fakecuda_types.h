@@ -15,7 +15,6 @@ typedef enum cudaError {
     cudaErrorMemoryAllocation = 2,
     cudaErrorInitializationError = 3,
     cudaErrorInvalidConfiguration = 9,
-    cudaErrorInvalidDevicePointer = 17,
     cudaErrorInvalidMemcpyDirection = 21,
     cudaErrorStubLibrary = 34,
     cudaErrorInsufficientDriver = 35,
@@ -44,7 +43,6 @@ typedef enum cudaError {
     cudaErrorStreamCaptureUnmatched = 903,
     cudaErrorStreamCaptureUnjoined = 904,
     cudaErrorStreamCaptureIsolation = 905,
-    cudaErrorStreamCaptureImplicit = 906,
     cudaErrorCapturedEvent = 907,
     cudaErrorGraphExecUpdateFailure = 910,
     cudaErrorUnknown = 999
@@ -58,20 +56,12 @@ typedef struct CUgraphExec_st *cudaGraphExec_t;
 typedef struct CUmemPoolHandle_st *cudaMemPool_t;
 typedef void (*cudaHostFn_t)(void *data);
 
-#define cudaStreamDefault              0x00
-#define cudaStreamNonBlocking          0x01
-#define cudaEventDefault               0x00
-#define cudaEventBlockingSync          0x01
-#define cudaEventDisableTiming         0x02
-#define cudaEventWaitDefault           0x00
-#define cudaHostAllocDefault           0x00
-#define cudaHostAllocPortable          0x01
-#define cudaHostRegisterDefault        0x00
-#define cudaHostRegisterPortable       0x01
-#define cudaDeviceScheduleAuto         0x00
-#define cudaDeviceScheduleSpin         0x01
-#define cudaDeviceScheduleYield        0x02
-#define cudaDeviceScheduleBlockingSync 0x04
+#define cudaStreamDefault      0x00
+#define cudaStreamNonBlocking  0x01
+#define cudaEventDefault       0x00
+#define cudaEventDisableTiming 0x02
+#define cudaHostAllocDefault   0x00
+#define cudaHostAllocPortable  0x01
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost = 0,
@@ -79,19 +69,6 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3,
     cudaMemcpyDefault = 4
-};
-
-enum cudaMemoryType {
-    cudaMemoryTypeUnregistered = 0,
-    cudaMemoryTypeHost = 1,
-    cudaMemoryTypeDevice = 2,
-    cudaMemoryTypeManaged = 3
-};
-
-struct cudaPointerAttributes {
-    enum cudaMemoryType type;
-    int device;
-    void *devicePointer, *hostPointer;
 };
 
 enum cudaMemPoolAttr {
@@ -141,10 +118,7 @@ typedef struct cudaGraphExecUpdateResultInfo_st {
     cudaGraphNode_t errorNode, errorFromNode;
 } cudaGraphExecUpdateResultInfo;
 
-enum cudaFuncAttribute {
-    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-    cudaFuncAttributePreferredSharedMemoryCarveout = 9
-};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 enum cudaDriverEntryPointQueryResult {
     cudaDriverEntryPointSuccess = 0,
@@ -153,54 +127,17 @@ enum cudaDriverEntryPointQueryResult {
 };
 #define cudaEnableDefault 0
 
-enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock = 1,
-    cudaDevAttrMaxGridDimX = 5,
-    cudaDevAttrMaxGridDimY = 6,
-    cudaDevAttrMaxGridDimZ = 7,
-    cudaDevAttrMaxSharedMemoryPerBlock = 8,
-    cudaDevAttrWarpSize = 10,
-    cudaDevAttrClockRate = 13,
-    cudaDevAttrMultiProcessorCount = 16,
-    cudaDevAttrComputeMode = 20,
-    cudaDevAttrPciBusId = 33,
-    cudaDevAttrPciDeviceId = 34,
-    cudaDevAttrMemoryClockRate = 36,
-    cudaDevAttrGlobalMemoryBusWidth = 37,
-    cudaDevAttrL2CacheSize = 38,
-    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-    cudaDevAttrUnifiedAddressing = 41,
-    cudaDevAttrPciDomainId = 50,
-    cudaDevAttrComputeCapabilityMajor = 75,
-    cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-    cudaDevAttrMaxBlocksPerMultiprocessor = 106,
-    cudaDevAttrMemoryPoolsSupported = 115
-};
-
 /* The members of the toolkit's struct that are of use; the order is not the toolkit's. */
 struct cudaDeviceProp {
     char name[256];
-    struct {
-        char bytes[16];
-    } uuid;
-    size_t totalGlobalMem;
-    size_t sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
-    int warpSize, maxThreadsPerBlock, maxThreadsPerMultiProcessor;
-    int maxThreadsDim[3], maxGridSize[3];
-    int major, minor, multiProcessorCount, l2CacheSize, memoryBusWidth;
-    int pciDomainID, pciBusID, pciDeviceID;
-    int memoryPoolsSupported, unifiedAddressing;
+    size_t totalGlobalMem, sharedMemPerBlockOptin;
+    int major, minor, multiProcessorCount, memoryPoolsSupported;
 };
 
 /* Kinds of numbers in memory (library_types.h of the toolkit). */
 typedef enum cudaDataType_t {
     CUDA_R_32F = 0,
-    CUDA_R_64F = 1,
     CUDA_R_16F = 2,
-    CUDA_R_8I = 3,
-    CUDA_R_32I = 10,
     CUDA_R_16BF = 14,
     CUDA_R_8F_E4M3 = 28,
     CUDA_R_8F_E5M2 = 29
