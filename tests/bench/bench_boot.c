@@ -9,15 +9,9 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "tests/bench/median.h"
 
 enum { OPEN, EXCHANGE, COMM, LEAVE, TOTAL, PHASES };
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 static void print_phases(const double *all, int ranks)
 {
@@ -29,7 +23,7 @@ static void print_phases(const double *all, int ranks)
     for (int p = 0; column && p < PHASES; p++) {
         for (int r = 0; r < ranks; r++)
             column[r] = all[r * PHASES + p];
-        qsort(column, (size_t)ranks, sizeof(*column), by_value);
+        median_sort(column, ranks);
         printf("%-24s median %8.1f ms  max %8.1f ms\n", names[p], column[ranks / 2],
                column[ranks - 1]);
     }

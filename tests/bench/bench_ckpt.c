@@ -18,6 +18,7 @@
 
 #include "checkpoint/save/ckpt_commit.h"
 #include "checkpoint/ckpt_internal.h"
+#include "tests/bench/median.h"
 #include "tests/bench/step/peer.h"
 #include "tests/world/ckpt_world.h"
 
@@ -29,16 +30,10 @@ static double now(void)
     return (double)clock_ns() * 1e-9;
 }
 
-static int by_value(const void *a, const void *b)
+/* Of an even number the mean of the two in the middle. */
+static double middle_of(double *v, int n)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof(*v), by_value);
+    median_sort(v, n);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
@@ -381,7 +376,7 @@ static void rivals_load(const char *root, int i)
 
 static void show_load(const char *what, double *v, int n, double gb)
 {
-    double middle = median(v, n); /* sorts */
+    double middle = middle_of(v, n); /* sorts */
 
     printf("%-34s %8.3f s median, %.3f s least  (%.2f / %.2f GB/s)\n", what, middle,
            v[0], gb / middle, gb / v[0]);
@@ -417,8 +412,8 @@ static void measure(const char *root, const struct set *set, int n, double gb)
         rivals_load(root, i);
     }
     printf("median of %d%-23s %8.3f %8.3f %8.2f %8.3f %8.2f\n", n,
-           direct ? " (O_DIRECT)" : "", median(t.save, n), median(t.raw, n),
-           median(t.ratio, n), median(t.two, n), median(t.ratio_two, n));
+           direct ? " (O_DIRECT)" : "", middle_of(t.save, n), middle_of(t.raw, n),
+           middle_of(t.ratio, n), middle_of(t.two, n), middle_of(t.ratio_two, n));
 }
 
 static void show_rivals(int n, double gb)
@@ -433,7 +428,7 @@ static void show_rivals(int n, double gb)
         snprintf(text, sizeof(text), "%s, save", kinds[k]);
         show_load(text, rivals.save[k], n, gb);
         printf("%-34s %8.2f of accel's\n", "",
-               median(rivals.save[k], n) / median(t.save, n));
+               middle_of(rivals.save[k], n) / middle_of(t.save, n));
         snprintf(text, sizeof(text), "%s, load, cold", kinds[k]);
         show_load(text, rivals.cold[k], n, gb);
         snprintf(text, sizeof(text), "%s, load, warm", kinds[k]);
@@ -451,7 +446,8 @@ static void measure_tiny(const char *root, const struct set *set, int n)
         t.cold[i] = load_once(root, 100 + i, set, true);
     }
     printf("2000 tiny tensors: save %.1f ms, load warm %.1f ms, cold %.1f ms",
-           1e3 * median(t.save, n), 1e3 * median(t.warm, n), 1e3 * median(t.cold, n));
+           1e3 * middle_of(t.save, n), 1e3 * middle_of(t.warm, n),
+           1e3 * middle_of(t.cold, n));
     printf("; least %.1f, %.1f, %.1f ms\n", 1e3 * t.save[0], 1e3 * t.warm[0],
            1e3 * t.cold[0]);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "tests/bench/median.h"
 
 struct bench {
     struct comm *c;
@@ -52,13 +53,6 @@ static const struct {
     { "all_reduce_max", run_all_reduce },
 };
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Each repeat: a barrier, `batch` calls, the slowest rank's time per call. */
 static accel_status_t measure(struct bench *b, size_t op, int repeats, double *us,
                               accel_error_t *err)
@@ -81,7 +75,7 @@ static accel_status_t measure(struct bench *b, size_t op, int repeats, double *u
         if (k >= 0)
             us[k] = t;
     }
-    qsort(us, (size_t)repeats, sizeof(*us), by_value);
+    median_sort(us, repeats);
     return s;
 }
 

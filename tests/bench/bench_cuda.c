@@ -11,6 +11,7 @@
 
 #include "backend/cuda_load.h"
 #include "tests/bench/gpu/gpu.h"
+#include "tests/bench/median.h"
 #include "topology/topo.h"
 
 enum { REPEATS = 11, CALLS = 10 };
@@ -107,13 +108,6 @@ static void *operand(int64_t bytes)
     return p;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Median milliseconds of one call. */
 static double median_ms(void (*call)(void *), void *arg)
 {
@@ -135,8 +129,7 @@ static double median_ms(void (*call)(void *), void *arg)
         }
         ms[i] = (double)all / CALLS;
     }
-    qsort(ms, REPEATS, sizeof(ms[0]), by_value);
-    return ms[REPEATS / 2];
+    return median(ms, REPEATS);
 }
 
 static void print_state(void)

@@ -12,6 +12,7 @@
 #include "backend/device.h"
 #include "backend/cuda_load.h"
 #include "common/common.h"
+#include "tests/bench/median.h"
 
 /* A round is several calls in a row: the host launches one while another one runs, and
  * waits once. */
@@ -139,14 +140,7 @@ static double median_ms(const struct backend *be, const struct attention *p,
         if (i >= 0)
             ms[i] = (double)(clock_ns() - start) / 1e6 / CALLS;
     }
-    for (int i = 1; i < ROUNDS; i++)
-        for (int j = i; j > 0 && ms[j] < ms[j - 1]; j--) {
-            double swap = ms[j];
-
-            ms[j] = ms[j - 1];
-            ms[j - 1] = swap;
-        }
-    return ms[ROUNDS / 2];
+    return median(ms, ROUNDS);
 }
 
 /* A causal product of scores is half a square; the backward makes five for the two. */

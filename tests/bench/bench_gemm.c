@@ -21,23 +21,11 @@
 #include "backend/cpu/gemm/panels.h"
 #include "numbers/floats.h"
 #include "tests/bench/blas.h"
+#include "tests/bench/median.h"
 
 enum { TYPES = 4, ROUNDS_MOST = 101 };
 static const accel_dtype_t types[TYPES] = { ACCEL_F32, ACCEL_BF16, ACCEL_F16,
                                             ACCEL_I8 };
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof(*v), by_value);
-    return v[n / 2];
-}
 
 static void *need(int64_t elems)
 {

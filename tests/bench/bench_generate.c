@@ -15,6 +15,7 @@
 
 #include "accel.h"
 #include "numbers/bf16.h"
+#include "tests/bench/median.h"
 
 enum { LAYERS = 12, WIDTH = 768, VOCAB = 50257, CONTEXT = 1024, MOST_ROUNDS = 64 };
 enum { LANES = 64, PIECE = 16384 };
@@ -110,35 +111,21 @@ static double bytes_read(int from, int to, int element)
     return sum;
 }
 
-static int by_wall(const void *a, const void *b)
+static struct sample middle_of(const struct sample *s, int n)
 {
-    double x = ((const struct sample *)a)->wall, y = ((const struct sample *)b)->wall;
+    double wall[MOST_ROUNDS], cpu[MOST_ROUNDS];
 
-    return (x > y) - (x < y);
-}
-
-static int by_cpu(const void *a, const void *b)
-{
-    double x = ((const struct sample *)a)->cpu, y = ((const struct sample *)b)->cpu;
-
-    return (x > y) - (x < y);
-}
-
-static struct sample median(struct sample *s, int n)
-{
-    struct sample m;
-
-    qsort(s, (size_t)n, sizeof(*s), by_wall);
-    m.wall = s[n / 2].wall;
-    qsort(s, (size_t)n, sizeof(*s), by_cpu);
-    m.cpu = s[n / 2].cpu;
-    return m;
+    for (int i = 0; i < n; i++) {
+        wall[i] = s[i].wall;
+        cpu[i] = s[i].cpu;
+    }
+    return (struct sample){ median(wall, n), median(cpu, n) };
 }
 
 static void print_table(const struct bench *b, const char *dtype, int element,
                         struct sample *read, struct sample (*made)[MOST_ROUNDS])
 {
-    struct sample base = median(read, b->rounds);
+    struct sample base = middle_of(read, b->rounds);
 
     printf("== %s, %d threads, %d rounds: a plain read %.2f GB/s (CPU time: %.2f)\n",
            dtype, b->threads, b->rounds, base.wall / 1e9, base.cpu / 1e9);
@@ -146,7 +133,7 @@ static void print_table(const struct bench *b, const char *dtype, int element,
            "CPU ratio");
     for (int k = 0, from = 0; k < BUCKETS && from < b->tokens; from = limit[k++]) {
         int to = limit[k] < b->tokens ? limit[k] : b->tokens;
-        struct sample s = median(made[k], b->rounds);
+        struct sample s = middle_of(made[k], b->rounds);
 
         printf("%5d..%-5d %10.1f %10.2f %10.2f %10.2f\n", from + 1, to,
                s.wall / bytes_read(from, to, element) * (to - from), s.wall / 1e9,

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "median.h"
+
 static char *buf, *out;
 static int ranks, *counts;
 
@@ -26,13 +28,6 @@ static void run(int op, int elems)
         MPI_Allreduce(MPI_IN_PLACE, buf, elems, MPI_FLOAT, op == 2 ? MPI_SUM : MPI_MAX,
                       MPI_COMM_WORLD);
     }
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 int main(int argc, char **argv)
@@ -73,7 +68,7 @@ int main(int argc, char **argv)
                 if (k >= 0)
                     us[k] = t;
             }
-            qsort(us, (size_t)repeats, sizeof(*us), by_value);
+            median_sort(us, repeats);
             if (rank == 0)
                 printf("%-15s %9zu %10.1f %10.1f %8.2f\n", names[op], bytes, us[0],
                        us[repeats / 2], (double)bytes / us[repeats / 2] / 1e3);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/bench/median.h"
 #include "tests/world/ranks_world.h"
 
 static int calls = 2000;
@@ -47,13 +48,6 @@ static accel_status_t one_call(accel_t *run, enum timed what)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Each rank on a core of its own, as in a run: two that spin on one core would wait for
  * each other's turn. */
 static void bind_rank(int rank)
@@ -83,7 +77,7 @@ static int bench_rank(struct boot *b, void *arg)
                 return 1;
             us[i] = (double)(clock_ns() - from) / 1e3;
         }
-        qsort(us, (size_t)calls, sizeof(*us), by_value);
+        median_sort(us, calls);
         if (b->rank == 0)
             printf("%d ranks  %-22s median %8.1f us  fastest %6.1f us\n", b->size,
                    names[what], us[calls / 2], us[0]);

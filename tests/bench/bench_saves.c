@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/common.h"
+#include "tests/bench/median.h"
 #include "tests/faults/saves_world.h"
 
 enum { COLS = 40, ROUNDS = 7, EVERY = 32, STEPS = ROUNDS * EVERY + 6 };
@@ -27,19 +28,6 @@ static accel_status_t note(int rank, accel_t *run, accel_error_t *err)
     if (run->background.stall > 0 && step % EVERY == 0)
         stall[stalls++] = run->background.stall;
     return ACCEL_OK;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof(*v), by_size);
-    return v[n / 2];
 }
 
 static double copy_time(size_t bytes)

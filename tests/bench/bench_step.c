@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/bench/median.h"
 #include "tests/bench/step/own.h"
 #include "tests/bench/step/peer.h"
 
@@ -42,13 +43,6 @@ struct row {
     bool failed;
 };
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Median and best of one field of the steps. */
 static void summarise(struct row *r, int n, size_t field)
 {
@@ -56,8 +50,7 @@ static void summarise(struct row *r, int n, size_t field)
 
     for (int i = 0; i < n; i++)
         v[i] = *(const double *)(const void *)((const char *)&r->step[i] + field);
-    qsort(v, (size_t)n, sizeof(*v), by_value);
-    *(double *)(void *)((char *)&r->median + field) = v[n / 2];
+    *(double *)(void *)((char *)&r->median + field) = median(v, n);
     *(double *)(void *)((char *)&r->best + field) = v[0];
 }
 

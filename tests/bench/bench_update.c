@@ -12,6 +12,7 @@
 #include "data/data.h"
 #include "numbers/scaled.h"
 #include "optim/optim.h"
+#include "tests/bench/median.h"
 
 #define N      ((size_t)16 << 20) /* elements: 64 MiB an array, beyond every cache */
 #define PASSES 31
@@ -113,13 +114,6 @@ static double once_ms(void (*fn)(void))
     return (double)(clock_ns() - from) * 1e-6;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static struct moments moments_new(void)
 {
     char *data = calloc(N + moment_scales(N) * sizeof(uint16_t), 1);
@@ -164,7 +158,7 @@ int main(void)
         for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++)
             ms[i][turn < 0 ? 0 : turn] = once_ms(row[i].fn);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(row); i++) {
-        qsort(ms[i], PASSES, sizeof(ms[i][0]), by_value);
+        median_sort(ms[i], PASSES);
         printf("%-28s %10.2f %10.2f %8.1f\n", row[i].name, ms[i][PASSES / 2], ms[i][0],
                (double)N * row[i].bytes / ms[i][PASSES / 2] * 1e-6);
     }

@@ -10,7 +10,7 @@ tests_bench_bench_step_CFLAGS = $(AM_CFLAGS) \
 	-DSTEP_LLMC='"$(abs_top_srcdir)/tests/bench/step/step_llmc.sh"'
 EXTRA_DIST += tests/bench/step/step_torch.py tests/bench/step/step_llmc.c \
 	tests/bench/step/step_llmc.sh
-EXTRA_DIST += tests/bench/blas.h
+EXTRA_DIST += tests/bench/blas.h tests/bench/median.h
 
 bench-step: tests/bench/bench_step$(EXEEXT)
 	tests/bench/bench_step$(EXEEXT)
