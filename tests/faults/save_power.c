@@ -42,10 +42,6 @@ accel_status_t __real_accel_ckpt_save_publish(accel_ckpt_saving_t *g,
 accel_status_t __wrap_accel_ckpt_save_publish(accel_ckpt_saving_t *g,
                                               const accel_ckpt_coll_t *coll,
                                               accel_ckpt_stats_t *stats_out,
-                                              accel_error_t *err);
-accel_status_t __wrap_accel_ckpt_save_publish(accel_ckpt_saving_t *g,
-                                              const accel_ckpt_coll_t *coll,
-                                              accel_ckpt_stats_t *stats_out,
                                               accel_error_t *err)
 {
     const accel_status_t st = __real_accel_ckpt_save_publish(g, coll, stats_out, err);
@@ -55,7 +51,6 @@ accel_status_t __wrap_accel_ckpt_save_publish(accel_ckpt_saving_t *g,
 }
 
 void __real_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
-void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g);
 void __wrap_accel_ckpt_save_retain(accel_ckpt_saving_t *g)
 {
     __real_accel_ckpt_save_retain(g);
@@ -73,9 +68,6 @@ accel_status_t __real_background_begin(accel_t *run, const accel_ckpt_save_t *s,
                                        accel_error_t *err);
 accel_status_t __wrap_background_begin(accel_t *run, const accel_ckpt_save_t *s,
                                        const accel_ckpt_coll_t *coll,
-                                       accel_error_t *err);
-accel_status_t __wrap_background_begin(accel_t *run, const accel_ckpt_save_t *s,
-                                       const accel_ckpt_coll_t *coll,
                                        accel_error_t *err)
 {
     const accel_status_t st = __real_background_begin(run, s, coll, err);
@@ -85,10 +77,6 @@ accel_status_t __wrap_background_begin(accel_t *run, const accel_ckpt_save_t *s,
 }
 
 accel_status_t __real_background_save_now(accel_t *run, const accel_ckpt_save_t *s,
-                                          const accel_ckpt_coll_t *coll,
-                                          accel_ckpt_stats_t *stats_out,
-                                          accel_error_t *err);
-accel_status_t __wrap_background_save_now(accel_t *run, const accel_ckpt_save_t *s,
                                           const accel_ckpt_coll_t *coll,
                                           accel_ckpt_stats_t *stats_out,
                                           accel_error_t *err);
@@ -110,10 +98,6 @@ accel_status_t __real_background_publish(struct background *b,
 accel_status_t __wrap_background_publish(struct background *b,
                                          const accel_ckpt_coll_t *coll,
                                          accel_ckpt_stats_t *stats_out,
-                                         accel_error_t *err);
-accel_status_t __wrap_background_publish(struct background *b,
-                                         const accel_ckpt_coll_t *coll,
-                                         accel_ckpt_stats_t *stats_out,
                                          accel_error_t *err)
 {
     const accel_status_t st = __real_background_publish(b, coll, stats_out, err);
@@ -123,7 +107,6 @@ accel_status_t __wrap_background_publish(struct background *b,
 }
 
 void __real_background_write(struct background *b, int64_t step);
-void __wrap_background_write(struct background *b, int64_t step);
 void __wrap_background_write(struct background *b, int64_t step)
 {
     __real_background_write(b, step);
@@ -131,8 +114,6 @@ void __wrap_background_write(struct background *b, int64_t step)
 }
 
 /* Removals on the node. */
-void __wrap_background_do(struct background *b, accel_t *run,
-                          void (*work)(accel_t *run));
 void __wrap_background_do(struct background *b, accel_t *run,
                           void (*work)(accel_t *run))
 {

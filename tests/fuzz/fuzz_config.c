@@ -12,8 +12,6 @@
 
 #include "tests/fuzz/fuzz_check.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int fd = memfd_create("config", MFD_CLOEXEC);

@@ -9,8 +9,6 @@
 #include "config/python/deepspeed.h"
 #include "tests/fuzz/fuzz_check.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 /* A value of the file, given as a flag, is accepted and comes back as it is. */
 static void check_value(const char *key, const char *text)
 {

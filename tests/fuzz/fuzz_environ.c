@@ -16,8 +16,6 @@
 #include "config/python/environ.h"
 #include "tests/fuzz/fuzz_check.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { VARIABLES = 64 };
 
 /* The task's environment. */

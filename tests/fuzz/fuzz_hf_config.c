@@ -9,8 +9,6 @@
 
 #include "models/huggingface/hf_config.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static void check(bool good)
 {
     if (!good)

@@ -17,9 +17,6 @@
 
 #define SEAL_BYTES 35
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
-
 static void check_error(const accel_error_t *err)
 {
     if (!err->text[0])

@@ -12,9 +12,6 @@
 
 #include "weights/safetensors/st_internal.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
-
 static void check(bool good)
 {
     if (!good)

@@ -12,8 +12,6 @@
 
 #include "tests/fuzz/fuzz_check.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum { FILES = 3, MAX_LINES = 8 };
 
 /* Site, user and job file in a directory of our own, because the site file must be

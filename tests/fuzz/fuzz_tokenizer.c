@@ -11,8 +11,6 @@
 
 #include "data/tokenizer_impl.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 /* The entries of the vocabulary, in the order of the code points that stand for
  * bytes. */
 static const char *alphabet(void)

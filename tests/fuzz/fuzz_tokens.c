@@ -13,8 +13,6 @@
 #include "data/data.h"
 #include "data/token_file.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 /* The file is in memory; the link to it has the ending of token files. */
 static char dir[] = "/tmp/accel-fuzz-tokens-XXXXXX", path[64];
 static int fd;

@@ -166,7 +166,6 @@ static int next_reason(struct device *d, unsigned long long *out)
 
 /* ---- what both have -------------------------------------------------------------- */
 
-int nvmlShutdown(void);
 int nvmlShutdown(void)
 {
     if (open_count == 0)
@@ -178,7 +177,6 @@ int nvmlShutdown(void)
     return 0;
 }
 
-int nvmlDeviceGetUUID(struct device *d, char *buf, unsigned len);
 int nvmlDeviceGetUUID(struct device *d, char *buf, unsigned len)
 {
     snprintf(buf, len, "%s", d->uuid);
@@ -201,32 +199,26 @@ static int by_index(unsigned index, struct device **out)
 
 #ifdef FAKE_NVML_OLD
 
-int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d,
-                                              unsigned long long *out);
 int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d, unsigned long long *out)
 {
     return next_reason(d, out);
 }
 
-int nvmlInit(void);
 int nvmlInit(void)
 {
     return read_file();
 }
 
-int nvmlDeviceGetCount(unsigned *out);
 int nvmlDeviceGetCount(unsigned *out)
 {
     return count(out);
 }
 
-int nvmlDeviceGetHandleByIndex(unsigned index, struct device **out);
 int nvmlDeviceGetHandleByIndex(unsigned index, struct device **out)
 {
     return by_index(index, out);
 }
 
-int nvmlDeviceGetPciInfo_v2(struct device *d, struct pci_info *out);
 int nvmlDeviceGetPciInfo_v2(struct device *d, struct pci_info *out)
 {
     return d->lost ? LOST : fill_pci(d->bus_id, out);
@@ -234,13 +226,11 @@ int nvmlDeviceGetPciInfo_v2(struct device *d, struct pci_info *out)
 
 #else
 
-int nvmlInit_v2(void);
 int nvmlInit_v2(void)
 {
     return read_file();
 }
 
-const char *nvmlErrorString(int rc);
 const char *nvmlErrorString(int rc)
 {
     return rc == 9    ? "Driver Not Loaded"
@@ -248,40 +238,34 @@ const char *nvmlErrorString(int rc)
                       : "Unknown Error";
 }
 
-int nvmlSystemGetDriverVersion(char *buf, unsigned len);
 int nvmlSystemGetDriverVersion(char *buf, unsigned len)
 {
     snprintf(buf, len, "%s", driver);
     return 0;
 }
 
-int nvmlDeviceGetCount_v2(unsigned *out);
 int nvmlDeviceGetCount_v2(unsigned *out)
 {
     return count(out);
 }
 
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device **out);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device **out)
 {
     return by_index(index, out);
 }
 
-int nvmlDeviceGetPciInfo_v3(struct device *d, struct pci_info *out);
 int nvmlDeviceGetPciInfo_v3(struct device *d, struct pci_info *out)
 {
     snprintf(out->bus_id, sizeof(out->bus_id), "%s", d->bus_id);
     return d->lost ? LOST : fill_pci(d->bus_id, out);
 }
 
-int nvmlDeviceGetName(struct device *d, char *buf, unsigned len);
 int nvmlDeviceGetName(struct device *d, char *buf, unsigned len)
 {
     snprintf(buf, len, "%s", d->name);
     return 0;
 }
 
-int nvmlDeviceGetMemoryInfo(struct device *d, struct memory_info *out);
 int nvmlDeviceGetMemoryInfo(struct device *d, struct memory_info *out)
 {
     out->total = d->bytes;
@@ -290,22 +274,18 @@ int nvmlDeviceGetMemoryInfo(struct device *d, struct memory_info *out)
     return 0;
 }
 
-int nvmlDeviceGetMigMode(struct device *d, unsigned *now, unsigned *pending);
 int nvmlDeviceGetMigMode(struct device *d, unsigned *now, unsigned *pending)
 {
     *now = *pending = (unsigned)d->mig;
     return 0;
 }
 
-int nvmlDeviceGetMaxMigDeviceCount(struct device *d, unsigned *out);
 int nvmlDeviceGetMaxMigDeviceCount(struct device *d, unsigned *out)
 {
     *out = d->mig ? SLICES : 0;
     return 0;
 }
 
-int nvmlDeviceGetMigDeviceHandleByIndex(struct device *d, unsigned i,
-                                        struct device **out);
 int nvmlDeviceGetMigDeviceHandleByIndex(struct device *d, unsigned i,
                                         struct device **out)
 {
@@ -315,36 +295,30 @@ int nvmlDeviceGetMigDeviceHandleByIndex(struct device *d, unsigned i,
     return 0;
 }
 
-int nvmlDeviceGetGpuInstanceId(struct device *d, unsigned *out);
 int nvmlDeviceGetGpuInstanceId(struct device *d, unsigned *out)
 {
     *out = (unsigned)d->gi;
     return d->is_slice ? 0 : NOT_FOUND;
 }
 
-int nvmlDeviceGetComputeInstanceId(struct device *d, unsigned *out);
 int nvmlDeviceGetComputeInstanceId(struct device *d, unsigned *out)
 {
     *out = (unsigned)d->ci;
     return d->is_slice ? 0 : NOT_FOUND;
 }
 
-int nvmlDeviceGetNvLinkState(struct device *d, unsigned link, unsigned *active);
 int nvmlDeviceGetNvLinkState(struct device *d, unsigned link, unsigned *active)
 {
     *active = link < LINKS && d->link[link][0];
     return link < LINKS ? 0 : 2;
 }
 
-int nvmlDeviceGetNvLinkRemoteDeviceType(struct device *d, unsigned link, unsigned *out);
 int nvmlDeviceGetNvLinkRemoteDeviceType(struct device *d, unsigned link, unsigned *out)
 {
     *out = strcmp(d->link[link], "switch") == 0 ? 2 : 0;
     return 0;
 }
 
-int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct device *d, unsigned link,
-                                        struct pci_info *out);
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct device *d, unsigned link,
                                         struct pci_info *out)
 {
@@ -358,39 +332,32 @@ static int number(const struct device *d, unsigned value, unsigned *out)
     return value && !d->is_slice ? 0 : NOT_SUPPORTED;
 }
 
-int nvmlDeviceGetClockInfo(struct device *d, int which, unsigned *out);
 int nvmlDeviceGetClockInfo(struct device *d, int which, unsigned *out)
 {
     return number(d, d->clock[which == 2], out);
 }
 
-int nvmlDeviceGetMaxClockInfo(struct device *d, int which, unsigned *out);
 int nvmlDeviceGetMaxClockInfo(struct device *d, int which, unsigned *out)
 {
     return number(d, d->max_clock[which == 2], out);
 }
 
-int nvmlDeviceGetPowerUsage(struct device *d, unsigned *out);
 int nvmlDeviceGetPowerUsage(struct device *d, unsigned *out)
 {
     return number(d, d->power, out);
 }
 
-int nvmlDeviceGetEnforcedPowerLimit(struct device *d, unsigned *out);
 int nvmlDeviceGetEnforcedPowerLimit(struct device *d, unsigned *out)
 {
     return number(d, d->power_limit, out);
 }
 
-int nvmlDeviceGetCurrentClocksEventReasons(struct device *d, unsigned long long *out);
 int nvmlDeviceGetCurrentClocksEventReasons(struct device *d, unsigned long long *out)
 {
     return next_reason(d, out);
 }
 
 /* The newest name is asked for first. */
-int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d,
-                                              unsigned long long *out);
 int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d, unsigned long long *out)
 {
     (void)d;

@@ -72,14 +72,12 @@ static bool fails_at(const char *call, int fd, const char *name)
 }
 
 int __real_open(const char *path, int flags, mode_t mode);
-int __wrap_open(const char *path, int flags, mode_t mode);
 int __wrap_open(const char *path, int flags, mode_t mode)
 {
     return fails("open", path) ? -1 : __real_open(path, flags, mode);
 }
 
 int __real_faccessat(int dir, const char *name, int mode, int flags);
-int __wrap_faccessat(int dir, const char *name, int mode, int flags);
 int __wrap_faccessat(int dir, const char *name, int mode, int flags)
 {
     return fails_at("faccessat", dir, name) ? -1
@@ -87,7 +85,6 @@ int __wrap_faccessat(int dir, const char *name, int mode, int flags)
 }
 
 int __real_openat(int dir, const char *name, int flags, mode_t mode);
-int __wrap_openat(int dir, const char *name, int flags, mode_t mode);
 int __wrap_openat(int dir, const char *name, int flags, mode_t mode)
 {
     if (fault.vanish && strcmp(name, fault.vanish) == 0)
@@ -96,28 +93,24 @@ int __wrap_openat(int dir, const char *name, int flags, mode_t mode)
 }
 
 int __real_fstat(int fd, struct stat *st);
-int __wrap_fstat(int fd, struct stat *st);
 int __wrap_fstat(int fd, struct stat *st)
 {
     return fails_at("fstat", fd, NULL) ? -1 : __real_fstat(fd, st);
 }
 
 ssize_t __real_pread(int fd, void *p, size_t n, off_t at);
-ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at);
 ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
 {
     return fails_at("pread", fd, NULL) ? -1 : __real_pread(fd, p, n, at);
 }
 
 struct dirent *__real_readdir(DIR *d);
-struct dirent *__wrap_readdir(DIR *d);
 struct dirent *__wrap_readdir(DIR *d)
 {
     return fails_at("readdir", dirfd(d), NULL) ? NULL : __real_readdir(d);
 }
 
 /* The pauses between tries: told apart by their length, not slept. */
-int __wrap_nanosleep(const struct timespec *t, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *t, struct timespec *left)
 {
     (void)left;
@@ -126,14 +119,12 @@ int __wrap_nanosleep(const struct timespec *t, struct timespec *left)
 }
 
 /* Nobody loses power here, and it takes most of the time. */
-int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
     return fails_at("fsync", fd, NULL) ? -1 : 0;
 }
 
 int __real_renameat2(int a, const char *from, int b, const char *to, unsigned flags);
-int __wrap_renameat2(int a, const char *from, int b, const char *to, unsigned flags);
 int __wrap_renameat2(int a, const char *from, int b, const char *to, unsigned flags)
 {
     /* A file system without flags renames without them. */

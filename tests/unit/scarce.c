@@ -93,7 +93,6 @@ static void gave(void *p)
 
 #define CALL(name, args, values, ...)                                                  \
     void *__real_##name(__VA_ARGS__);                                                  \
-    void *__wrap_##name(__VA_ARGS__);                                                  \
     void *__wrap_##name args                                                           \
     {                                                                                  \
         return fails(#name) ? NULL : took(__real_##name values);                       \
@@ -106,7 +105,6 @@ CALL(strdup, (const char *s), (s), const char *)
 /* What moves is another piece. */
 #define AGAIN(name, args, values, ...)                                                 \
     void *__real_##name(__VA_ARGS__);                                                  \
-    void *__wrap_##name(__VA_ARGS__);                                                  \
     void *__wrap_##name args                                                           \
     {                                                                                  \
         if (fails(#name))                                                              \
@@ -119,7 +117,6 @@ AGAIN(reallocarray, (void *p, size_t n, size_t each), (p, n, each), void *, size
       size_t)
 
 void __real_free(void *p);
-void __wrap_free(void *p);
 void __wrap_free(void *p)
 {
     gave(p);
@@ -127,7 +124,6 @@ void __wrap_free(void *p)
 }
 
 void *__real_mmap(void *at, size_t n, int access, int flags, int fd, off_t from);
-void *__wrap_mmap(void *at, size_t n, int access, int flags, int fd, off_t from);
 void *__wrap_mmap(void *at, size_t n, int access, int flags, int fd, off_t from)
 {
     void *p = fails("mmap") ? MAP_FAILED : __real_mmap(at, n, access, flags, fd, from);
@@ -138,7 +134,6 @@ void *__wrap_mmap(void *at, size_t n, int access, int flags, int fd, off_t from)
 }
 
 int __real_munmap(void *p, size_t n);
-int __wrap_munmap(void *p, size_t n);
 int __wrap_munmap(void *p, size_t n)
 {
     gave(p);
@@ -146,14 +141,12 @@ int __wrap_munmap(void *p, size_t n)
 }
 
 int __real_mprotect(void *p, size_t n, int access);
-int __wrap_mprotect(void *p, size_t n, int access);
 int __wrap_mprotect(void *p, size_t n, int access)
 {
     return fails("mprotect") ? -1 : __real_mprotect(p, n, access);
 }
 
 void *__real_arena_alloc(struct arena *a, size_t bytes);
-void *__wrap_arena_alloc(struct arena *a, size_t bytes);
 void *__wrap_arena_alloc(struct arena *a, size_t bytes)
 {
     return fails("arena_alloc") ? NULL : __real_arena_alloc(a, bytes);
