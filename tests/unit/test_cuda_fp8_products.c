@@ -38,6 +38,8 @@ static const struct product {
     { "gradient", ACCEL_F8E5M2, ACCEL_BF16, false, false, true, false, ACCEL_ACT_NONE },
     { "gradient before GELU", ACCEL_F8E5M2, ACCEL_BF16, false, true, false, true,
       ACCEL_ACT_GELU },
+    { "gradient of the weight", ACCEL_F8E5M2, ACCEL_F32, false, false, true, false,
+      ACCEL_ACT_NONE },
 };
 
 struct shape {
@@ -57,12 +59,13 @@ struct pair {
     struct gemm host, device;
 };
 
-/* Numbers [lines, k] as an operand of both sides, whose scale is a power of two: it
- * is exact in bfloat16. */
+/* Numbers [lines, k] as an operand of both sides. `scale` is a power of two: what comes
+ * of it is exact in bfloat16. */
 static void one_scale(struct cuda_rig *rig, struct cuda_array wide, int64_t n,
-                      accel_dtype_t type, const void *code[2], const float *inverse[2])
+                      accel_dtype_t type, float scale, const void *code[2],
+                      const float *inverse[2])
 {
-    const float scale = 64, by = 1 / scale;
+    const float by = 1 / scale;
     struct cuda_array narrow = cuda_rig_values(rig, ACCEL_U8, n, 1.0f);
     struct cuda_array one = cuda_rig_values(rig, ACCEL_F32, 1, 1.0f);
 
@@ -141,8 +144,8 @@ static void operands(struct cuda_rig *rig, struct pair *o, bool blocks)
         block_scales(rig, a, p->m, p->k, p->a_type, false, in_a, of_a);
         block_scales(rig, b, p->n, p->k, p->b_type, true, in_b, of_b);
     } else {
-        one_scale(rig, a, p->m * p->k, p->a_type, in_a, by_a);
-        one_scale(rig, b, p->n * p->k, p->b_type, in_b, by_b);
+        one_scale(rig, a, p->m * p->k, p->a_type, 64, in_a, by_a);
+        one_scale(rig, b, p->n * p->k, p->b_type, 16, in_b, by_b);
     }
     for (int i = 0; i < 2; i++) {
         struct gemm *to = i ? d : p;

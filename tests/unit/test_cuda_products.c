@@ -306,101 +306,6 @@ static void test_nan(struct cuda_rig *rig)
     tap_is_int(lost, 0, "not a number stays one");
 }
 
-/* Random numbers in fp8, which stand for themselves times an inverse: bits of both
- * sides. */
-static void operand_fp8(struct cuda_rig *rig, int64_t n, accel_dtype_t type,
-                        float scale, const void **host, const void **device,
-                        const float **host_inverse, const float **device_inverse)
-{
-    const float inverse = 1 / scale;
-    struct cuda_array wide = cuda_rig_values(rig, ACCEL_F32, n, 1.0f);
-    struct cuda_array narrow = cuda_rig_values(rig, ACCEL_U8, n, 1.0f);
-    struct cuda_array by = cuda_rig_values(rig, ACCEL_F32, 1, 1.0f);
-
-    rig->cpu->quantize(rig->cpu, narrow.host, type, wide.host, ACCEL_F32, n, &scale,
-                       NULL);
-    rig->device->from_host(rig->device, narrow.device, narrow.host, (size_t)n);
-    *(float *)by.host = inverse;
-    rig->device->from_host(rig->device, by.device, by.host, sizeof(inverse));
-    *host = narrow.host;
-    *device = narrow.device;
-    *host_inverse = by.host;
-    *device_inverse = by.device;
-}
-
-/* The products of a linear in fp8, as a run makes them: forward with bias and
- * activation, gradients of input and weight. */
-static const struct product_fp8 {
-    const char *name;
-    accel_dtype_t a, b, c;
-    bool bias, add, act_grad, pre, fast;
-    accel_activation_t act;
-} products_fp8[] = {
-    { "forward", ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_BF16, false, false, false, false,
-      true, ACCEL_ACT_NONE },
-    { "forward with bias", ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_BF16, true, false, false,
-      false, true, ACCEL_ACT_NONE },
-    { "forward with GELU", ACCEL_F8E4M3, ACCEL_F8E4M3, ACCEL_BF16, true, false, false,
-      true, true, ACCEL_ACT_GELU },
-    { "gradient of the input", ACCEL_F8E5M2, ACCEL_F8E4M3, ACCEL_BF16, false, true,
-      false, false, false, ACCEL_ACT_NONE },
-    { "gradient before GELU", ACCEL_F8E5M2, ACCEL_F8E4M3, ACCEL_BF16, false, false,
-      true, true, false, ACCEL_ACT_GELU },
-    { "gradient of the weight", ACCEL_F8E5M2, ACCEL_F8E4M3, ACCEL_F32, false, true,
-      false, false, false, ACCEL_ACT_NONE },
-};
-
-static void make_fp8(struct pair *o, struct cuda_rig *rig, const struct shape *s,
-                     const struct product_fp8 *t)
-{
-    struct gemm *p = &o->host;
-    const void *a, *b;
-    const float *a_inverse, *b_inverse;
-
-    open_pair(o, rig, s, 2);
-    rig->skew = 0;
-    p->a_type = t->a;
-    p->b_type = t->b;
-    p->c_type = t->c;
-    p->bias_type = ACCEL_BF16;
-    p->add = t->add;
-    p->act = t->act;
-    p->act_grad = t->act_grad;
-    p->fast = t->fast;
-    fill_pair(o, t->bias, t->pre);
-    operand_fp8(rig, p->m * p->k, t->a, 60, &p->a, &a, &p->a_inverse, &a_inverse);
-    operand_fp8(rig, p->n * p->k, t->b, 200, &p->b, &b, &p->b_inverse, &b_inverse);
-    o->device.a = a;
-    o->device.b = b;
-    o->device.a_inverse = a_inverse;
-    o->device.b_inverse = b_inverse;
-}
-
-static void test_fp8(struct cuda_rig *rig)
-{
-    static const struct shape sizes[] = { { 1, 16, 16 },
-                                          { 37, 48, 96 },
-                                          { 64, 32, 256 } };
-
-    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(products_fp8); i++) {
-        double worst = 0;
-        bool same = true, one;
-
-        for (size_t k = 0; k < ACCEL_ARRAY_SIZE(sizes); k++) {
-            struct pair o;
-            double d;
-
-            make_fp8(&o, rig, &sizes[k], &products_fp8[i]);
-            d = distance(&o, &one);
-            worst = d > worst ? d : worst;
-            same = same && one;
-            cuda_rig_reset(rig);
-        }
-        tap_ok(worst <= 1.0 && same, "8 bits, %s: %.2f of the bound",
-               products_fp8[i].name, worst);
-    }
-}
-
 /* Nothing to do: nothing is touched, and nothing fails. */
 static void test_empty(struct cuda_rig *rig)
 {
@@ -454,8 +359,6 @@ int main(void)
     test_epilogues(&rig);
     test_nan(&rig);
     test_empty(&rig);
-    if (rig.device->fp8 != BACKEND_FP8_NONE)
-        test_fp8(&rig);
     cuda_rig_close(&rig);
     test_without("FAKE_CUDA_NO_EPILOGUES", "4,32,36,160,164,192,512");
     test_without("FAKE_CUDA_REFUSE_EPILOGUES", "4,32,36,160,164,192,512");
