@@ -9,43 +9,12 @@
 #include "tests/tap.h"
 #include "tests/unit/cuda_rig.h"
 
-static const struct conv convs[] = {
-    { .batch = 2,
-      .channels = 3,
-      .height = 7,
-      .width = 9,
-      .outputs = 5,
-      .kernel_h = 3,
-      .kernel_w = 3,
-      .stride = 1,
-      .pad = 1 },
-    { .batch = 3,
-      .channels = 4,
-      .height = 8,
-      .width = 6,
-      .outputs = 6,
-      .kernel_h = 1,
-      .kernel_w = 1,
-      .stride = 1,
-      .pad = 0 },
-    { .batch = 1,
-      .channels = 2,
-      .height = 11,
-      .width = 10,
-      .outputs = 3,
-      .kernel_h = 4,
-      .kernel_w = 2,
-      .stride = 3,
-      .pad = 2 },
-    { .batch = 2,
-      .channels = 1,
-      .height = 5,
-      .width = 5,
-      .outputs = 8,
-      .kernel_h = 5,
-      .kernel_w = 5,
-      .stride = 1,
-      .pad = 0 },
+/* batch, channels, height, width, outputs, height and width of kernels, stride, pad */
+static const int64_t convs[][9] = {
+    { 2, 3, 7, 9, 5, 3, 3, 1, 1 },
+    { 3, 4, 8, 6, 6, 1, 1, 1, 0 },
+    { 1, 2, 11, 10, 3, 4, 2, 3, 2 },
+    { 2, 1, 5, 5, 8, 5, 5, 1, 0 },
 };
 
 /* Arrays of one case; `made` are results, begun with the same values on both sides. */
@@ -144,12 +113,21 @@ static double compare(struct cuda_rig *rig, struct arrays *a, const struct conv 
     return worst;
 }
 
-static void test_conv(struct cuda_rig *rig, struct conv p, accel_dtype_t type)
+static void test_conv(struct cuda_rig *rig, const int64_t s[9], accel_dtype_t type)
 {
+    struct conv p = { .type = type,
+                      .batch = s[0],
+                      .channels = s[1],
+                      .height = s[2],
+                      .width = s[3],
+                      .outputs = s[4],
+                      .kernel_h = s[5],
+                      .kernel_w = s[6],
+                      .stride = s[7],
+                      .pad = s[8] };
     double worst = 0;
     bool same = true;
 
-    p.type = type;
     p.out_h = (p.height + 2 * p.pad - p.kernel_h) / p.stride + 1;
     p.out_w = (p.width + 2 * p.pad - p.kernel_w) / p.stride + 1;
     for (int how = 0; how < 32; how += 3) {
