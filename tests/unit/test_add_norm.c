@@ -12,7 +12,7 @@
 #include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/world/op_rig.h"
-#include "tests/world/resident.h"
+#include "tests/world/module_rig.h"
 
 enum { LAYERS = 3, BATCH = 2, TIME = 5, VOCAB = 19, WIDTH = 8, ELEMS = 24 };
 
@@ -54,7 +54,8 @@ static void count_add_norm(const struct backend *be, const struct norm *p, void 
 
 static void rig_open(struct module_rig *k, accel_dtype_t compute)
 {
-    module_rig_open(k, 2, compute);
+    if (!module_rig_open(k, compute, 2))
+        tap_bail_out("no graph");
     memset(&count, 0, sizeof(count));
     count.real = *k->be;
     k->be->add = count_add;
@@ -158,7 +159,9 @@ static struct net *net_open(struct module_rig *k, const accel_class_t *inner)
     net = accel_module_state(m);
     net->gain = accel_param(m, "gain", 1, &cols, (accel_init_t){ ACCEL_INIT_ONES, 0 });
     net->inner = nn_module_new(&k->g, inner, m, "inner");
-    module_rig_ready(k, m, true);
+    k->model = m;
+    if (!module_rig_fill(k, true, NULL))
+        tap_bail_out("no units");
     return net;
 }
 
@@ -284,7 +287,9 @@ static void test_model(accel_dtype_t type)
 
     for (int form = 0; form < 3; form++) {
         rig_open(&k, type);
-        module_rig_ready(&k, model_new(&k.g, &cfg, NULL), true);
+        k.model = model_new(&k.g, &cfg, NULL);
+        if (!module_rig_fill(&k, true, NULL))
+            tap_bail_out("no units");
         count.apart = form == 1;
         if (form == 2)
             nn_recompute_units(k.model);

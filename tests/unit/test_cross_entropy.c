@@ -10,7 +10,7 @@
 #include "backend/device.h"
 #include "tests/tap.h"
 #include "tests/world/op_rig.h"
-#include "tests/world/resident.h"
+#include "tests/world/module_rig.h"
 
 static const struct row {
     int rows, cols, vocab;
@@ -188,13 +188,16 @@ static void test_row(const struct row *c)
     accel_module_t *m;
     struct net *net;
 
-    module_rig_open(&k, 2, c->type);
+    if (!module_rig_open(&k, c->type, 2))
+        tap_bail_out("no graph");
     m = nn_module_new(&k.g, &net_class, NULL, "");
     net = accel_module_state(m);
     net->row = c;
     net->weight = accel_param(m, "weight", 2, (int64_t[]){ c->vocab, c->cols }, normal);
     net->bias = accel_param(m, "bias", 1, &vocab, normal);
-    module_rig_ready(&k, m, false);
+    k.model = m;
+    if (!module_rig_fill(&k, false, NULL))
+        tap_bail_out("no units");
     run(c, &k);
     module_rig_close(&k);
 }
@@ -211,7 +214,8 @@ static void test_misuse(void)
     struct module_rig k;
     char text[80];
 
-    module_rig_open(&k, 2, ACCEL_F32);
+    if (!module_rig_open(&k, ACCEL_F32, 2))
+        tap_bail_out("no graph");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(places) + ACCEL_ARRAY_SIZE(smoothings);
          i++) {
         bool place = i < ACCEL_ARRAY_SIZE(places);
@@ -246,7 +250,8 @@ static void test_added(void)
     struct module_rig k;
     float dx[6];
 
-    module_rig_open(&k, 1, ACCEL_F32);
+    if (!module_rig_open(&k, ACCEL_F32, 1))
+        tap_bail_out("no graph");
     x = rig_tensor(&k.g, zero, 1, 2, 3);
     t = graph_tensor(&k.g, ACCEL_I32, 2, (int64_t[]){ 1, 2 });
     memset(t->data, 0, 2 * sizeof(int32_t));
@@ -274,11 +279,14 @@ static void test_parameters(void)
     accel_module_t *m;
     struct module_rig k;
 
-    module_rig_open(&k, 1, ACCEL_F32);
+    if (!module_rig_open(&k, ACCEL_F32, 1))
+        tap_bail_out("no graph");
     m = nn_module_new(&k.g, &part, NULL, "");
     weight = accel_param(m, "weight", 2, (int64_t[]){ 3, 2 }, normal);
     bias = accel_param(nn_module_new(&k.g, &part, m, "a"), "bias", 1, &three, normal);
-    module_rig_ready(&k, m, true);
+    k.model = m;
+    if (!module_rig_fill(&k, true, NULL))
+        tap_bail_out("no units");
     for (int i = 0; i < 2; i++) {
         x = rig_tensor(&k.g, zero, 1, 2, 2);
         t = graph_tensor(&k.g, ACCEL_I32, 2, (int64_t[]){ 1, 2 });

@@ -172,29 +172,3 @@ void resident_close(struct resident *r)
     free(r->open);
     memset(r, 0, sizeof(*r));
 }
-
-void module_rig_open(struct module_rig *k, int threads, accel_dtype_t compute)
-{
-    memset(k, 0, sizeof(*k));
-    if (backend_cpu_open(&k->be, threads, NULL) ||
-        graph_open(&k->g, k->be, compute, false, NULL))
-        exit(1);
-}
-
-void module_rig_ready(struct module_rig *k, accel_module_t *model, bool wrap)
-{
-    k->model = model;
-    if (nn_units_build(model, wrap, NULL, &k->units, NULL) ||
-        resident_open(&k->r, &k->units, k->g.compute, 1))
-        exit(1);
-    k->g.residency = resident_residency(&k->r);
-}
-
-void module_rig_close(struct module_rig *k)
-{
-    resident_close(&k->r);
-    units_free(&k->units);
-    nn_module_free(k->model);
-    graph_close(&k->g);
-    backend_close(k->be);
-}

@@ -32,19 +32,4 @@ void resident_zero_grad(struct resident *r);
 struct residency resident_residency(struct resident *r);
 void resident_close(struct resident *r);
 
-/* A graph on CPUs, and in it a model with its residency. */
-struct module_rig {
-    struct backend *be;
-    struct graph g;
-    accel_module_t *model;
-    struct units units;
-    struct resident r;
-};
-
-/* The graph; then the model, its units as nn_units_build makes them. Both end the test
- * on an error. */
-void module_rig_open(struct module_rig *k, int threads, accel_dtype_t compute);
-void module_rig_ready(struct module_rig *k, accel_module_t *model, bool wrap);
-void module_rig_close(struct module_rig *k);
-
 #endif
