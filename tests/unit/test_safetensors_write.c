@@ -4,7 +4,6 @@
  * index, what is refused, values in pieces and transposed, and what is left when
  * nothing was committed.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,16 +17,22 @@
 
 static char root[256], dir[300];
 
+/* A name below dir; valid until the next call. */
+static const char *path_of(const char *name)
+{
+    static char path[600];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return path;
+}
+
 /* The content of a file below dir, with a NUL behind it; "" for none. */
 static const char *content(const char *name)
 {
     static char text[4096];
-    char path[600];
-    FILE *f;
+    FILE *f = fopen(path_of(name), "re");
     size_t n = 0;
 
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    f = fopen(path, "re");
     if (f) {
         n = fread(text, 1, sizeof(text) - 1, f);
         fclose(f);
@@ -38,22 +43,12 @@ static const char *content(const char *name)
 
 static bool has(const char *name)
 {
-    char path[600];
-
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return access(path, F_OK) == 0;
+    return access(path_of(name), F_OK) == 0;
 }
 
 static int files_in_dir(void)
 {
-    DIR *d = opendir(dir);
-    int n = 0;
-
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    if (d)
-        closedir(d);
-    return n;
+    return access(dir, F_OK) == 0 ? world_names_in(dir, "") : 0;
 }
 
 static void new_dir(void)
@@ -95,21 +90,14 @@ static accel_status_t write_all(const int64_t *elems, size_t n, int64_t shard_by
 /* A commit that fails half-way leaves nothing that a second one would meet. */
 static void test_failed_commit(void)
 {
-    static const int64_t elems[] = { 4, 4, 4 };
+    static const accel_safetensors_entry_t e[] = { { "a", 1, { 4 }, NULL },
+                                                   { "b", 1, { 4 }, NULL },
+                                                   { "c", 1, { 4 }, NULL } };
     static const char *const obstacles[] = { "model-00002-of-00003.safetensors",
                                              "model.safetensors.index.json" };
-    accel_safetensors_entry_t e[3];
     accel_safetensors_writer_t *w = NULL;
     accel_error_t err = { 0 };
-    char path[400];
 
-    for (int k = 0; k < 3; k++)
-        e[k] = (accel_safetensors_entry_t){ k == 0   ? "a"
-                                            : k == 1 ? "b"
-                                                     : "c",
-                                            1,
-                                            { elems[k] },
-                                            NULL };
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(obstacles); i++) {
         const float values[4] = { 1, 2, 3, 4 };
         int failed;
@@ -118,13 +106,12 @@ static void test_failed_commit(void)
         accel_safetensors_create(&w, dir, "F32", e, 3, 16, &err);
         for (size_t k = 0; k < 3; k++)
             accel_safetensors_write(w, k, 0, 4, values, &err);
-        snprintf(path, sizeof(path), "%s/%s", dir, obstacles[i]);
-        mkdir(path, 0777);
+        mkdir(path_of(obstacles[i]), 0777);
         failed = accel_safetensors_commit(w, NULL, NULL, &err) != ACCEL_OK;
         accel_safetensors_writer_close(w);
         tap_ok(failed && files_in_dir() == 1, "%s is in the way: nothing else is left",
                obstacles[i]);
-        rmdir(path);
+        rmdir(path_of(obstacles[i]));
     }
     tap_is_int(files_in_dir(), 0, "an empty directory");
 }
@@ -212,7 +199,6 @@ static void test_bytes(void)
     accel_safetensors_writer_t *w = NULL;
     accel_error_t err = { 0 };
     struct stat st;
-    char path[400];
     const char *got;
 
     new_dir();
@@ -244,8 +230,8 @@ static void test_bytes(void)
            "the header, filled with blanks");
     tap_ok(memcmp(got + 8 + padded, "\x00\x3f\x80\x3f\x00\xc0\x40\x40", 8) == 0,
            "the values");
-    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
-    tap_ok(stat(path, &st) == 0 && st.st_size == (off_t)(8 + padded + 8),
+    tap_ok(stat(path_of("model.safetensors"), &st) == 0 &&
+               st.st_size == (off_t)(8 + padded + 8),
            "and no byte more");
     tap_is_int(files_in_dir(), 2, "two files");
     tap_ok(accel_safetensors_create(&w, dir, "BF16", e, 4, 0, &err) == ACCEL_ECREATE,
@@ -276,6 +262,7 @@ static void test_refused(void)
         { "a name twice", { { "a", 0, { 0 }, NULL }, { "a", 1, { 1 }, NULL } }, "F32" },
         { "float64", { { "a", 0, { 0 }, NULL } }, "F64" },
         { "integers", { { "a", 0, { 0 }, NULL } }, "I32" },
+        { "integers of 64 bits", { { "a", 0, { 0 }, NULL } }, "I64" },
         { "an unknown dtype", { { "a", 0, { 0 }, NULL } }, "F31" },
     };
 
@@ -290,6 +277,10 @@ static void test_refused(void)
                    !w && access(dir, F_OK) != 0,
                "%s: %s", cases[i].what, err.text);
     }
+    tap_is_int(accel_safetensors_create(&(accel_safetensors_writer_t *){ NULL },
+                                        "/proc/x", "F32", cases[9].e, 1, 0,
+                                        &(accel_error_t){ 0 }),
+               ACCEL_ECREATE, "no directory can be made");
 }
 
 /* A matrix written in pieces of many sizes, straight and transposed, is the same
@@ -362,7 +353,6 @@ static void test_left(void)
                                        { "b", 1, { 4 }, NULL } };
     accel_safetensors_writer_t *w = NULL;
     accel_error_t err = { 0 };
-    char path[400];
 
     new_dir();
     tap_is_int(accel_safetensors_create(&w, dir, "F16", e, 2, 8, &err), ACCEL_OK,
@@ -371,15 +361,15 @@ static void test_left(void)
     accel_safetensors_writer_close(w);
     tap_is_int(files_in_dir(), 0, "given up: nothing is left");
     tap_ok(mkdir(dir, 0700) == 0, "not even the directory");
-    snprintf(path, sizeof(path), "%s/.model.safetensors.tmp", dir);
-    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    close(
+        open(path_of(".model.safetensors.tmp"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     tap_is_int(accel_safetensors_create(&w, dir, "F16", e, 2, 0, &err), ACCEL_OK,
                "what a crash left is in nobody's way %s", err.text);
     accel_safetensors_writer_close(w);
     accel_safetensors_writer_close(NULL);
     tap_is_int(files_in_dir(), 0, "and goes with it");
-    snprintf(path, sizeof(path), "%s/model.safetensors.index.json", dir);
-    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    close(open(path_of("model.safetensors.index.json"), O_CREAT | O_WRONLY | O_CLOEXEC,
+               0600));
     tap_ok(accel_safetensors_create(&w, dir, "F16", e, 2, 0, &err) == ACCEL_ECREATE &&
                strstr(err.text, "model.safetensors.index.json") && files_in_dir() == 1,
            "an index is not replaced either: %s", err.text);

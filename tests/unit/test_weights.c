@@ -14,6 +14,7 @@
 #include "tests/tap.h"
 #include "tests/world/fork_world.h"
 #include "tests/world/model_run.h"
+#include "tests/world/run_folder.h"
 #include "weights/weights.h"
 
 struct job {
@@ -305,42 +306,51 @@ static void test_save(void)
     }
 }
 
-/* gpt2's file with one change in it: `deeper` gets a last dimension of size 1, or a head
- * is added that differs from the embedding in its last value. */
-static void write_changed(const char *dir, const char *deeper, bool head)
+/* What is other in a copy of a model's file. */
+struct change {
+    const char *deeper;    /* gets a last dimension of size 1 */
+    const char *from, *to; /* a tensor's name, and another one */
+    bool
+        head; /* one is added: that of gpt2, with another last value than the embedding */
+};
+
+static void write_changed(const char *dir, const char *in, const struct change *by)
 {
     static float x[4096];
     accel_safetensors_entry_t e[64];
     accel_safetensors_writer_t *w = NULL;
     accel_safetensors_t *s = NULL;
     accel_error_t err = { 0 };
-    size_t n = 0;
-    bool good = !accel_safetensors_open(&s, DATA "/gpt2", &err);
+    bool good = !accel_safetensors_open(&s, in, &err) &&
+                (!by->from || (accel_safetensors_find(s, by->from) &&
+                               !accel_safetensors_find(s, by->to)));
+    const size_t kept = good ? accel_safetensors_count(s) : 0, n = kept + by->head;
 
-    for (size_t i = 0; good && i < accel_safetensors_count(s); i++) {
+    for (size_t i = 0; i < kept; i++) {
         const accel_safetensors_tensor_t *t = accel_safetensors_at(s, i);
+        const bool renamed = by->from && strcmp(t->name, by->from) == 0;
 
-        e[n] = (accel_safetensors_entry_t){ .name = t->name, .ndim = t->ndim };
-        memcpy(e[n].shape, t->shape, sizeof(t->shape));
-        if (deeper && strcmp(t->name, deeper) == 0)
-            e[n].shape[e[n].ndim++] = 1;
-        n++;
+        e[i] = (accel_safetensors_entry_t){ .name = renamed ? by->to : t->name,
+                                            .ndim = t->ndim };
+        memcpy(e[i].shape, t->shape, sizeof(t->shape));
+        if (by->deeper && strcmp(t->name, by->deeper) == 0)
+            e[i].shape[e[i].ndim++] = 1;
     }
-    if (head)
-        e[n++] = (accel_safetensors_entry_t){ "lm_head.weight", 2, { 41, 8 }, NULL };
+    if (by->head)
+        e[kept] = (accel_safetensors_entry_t){ "lm_head.weight", 2, { 41, 8 }, NULL };
     good = good && !accel_safetensors_create(&w, dir, "F32", e, n, 0, &err);
     for (size_t i = 0; good && i < n; i++) {
-        bool added = head && i == n - 1;
         const accel_safetensors_tensor_t *t =
-            accel_safetensors_find(s, added ? "transformer.wte.weight" : e[i].name);
+            i < kept ? accel_safetensors_at(s, i)
+                     : accel_safetensors_find(s, "transformer.wte.weight");
 
         good = t && !accel_safetensors_read(s, t, 0, t->elems, x, &err);
-        if (good && added)
+        if (good && i == kept)
             x[t->elems - 1] += 1;
         good = good && !accel_safetensors_write(w, i, 0, t->elems, x, &err);
     }
     good = good && !accel_safetensors_commit(w, NULL, NULL, &err);
-    tap_ok(good, "a changed file is written %s", err.text);
+    tap_ok(good, "a changed file of %s is written %s", in, err.text);
     accel_safetensors_writer_close(w);
     accel_safetensors_close(s);
 }
@@ -352,48 +362,15 @@ static void test_changed(void)
 
     snprintf(deep, sizeof(deep), "%s/deep", root);
     snprintf(headed, sizeof(headed), "%s/headed", root);
-    write_changed(deep, "transformer.ln_f.bias", false);
-    write_changed(headed, NULL, true);
+    write_changed(deep, DATA "/gpt2",
+                  &(struct change){ .deeper = "transformer.ln_f.bias" });
+    write_changed(headed, DATA "/gpt2", &(struct change){ .head = true });
     j.in = deep;
     j.problem = "ln_f.bias has shape [8, 1] in the file, but [8] in the model";
     tap_is_int(fork_world(2, rank_main, &j, 240), 0, "refused: %s", j.problem);
     j.in = headed;
     j.problem = "lm_head.weight differs from transformer.wte.weight, to which";
     tap_is_int(fork_world(2, rank_main, &j, 240), 0, "refused: %s", j.problem);
-}
-
-/* A model's file in which one tensor has another name. */
-static void write_renamed(const char *dir, const char *in, const char *from,
-                          const char *to)
-{
-    static float x[4096];
-    accel_safetensors_entry_t e[64];
-    accel_safetensors_writer_t *w = NULL;
-    accel_safetensors_t *s = NULL;
-    accel_error_t err = { 0 };
-    bool good = !accel_safetensors_open(&s, in, &err) &&
-                accel_safetensors_find(s, from) && !accel_safetensors_find(s, to);
-    const size_t n = good ? accel_safetensors_count(s) : 0;
-
-    for (size_t i = 0; i < n; i++) {
-        const accel_safetensors_tensor_t *t = accel_safetensors_at(s, i);
-
-        e[i] =
-            (accel_safetensors_entry_t){ .name = strcmp(t->name, from) ? t->name : to,
-                                         .ndim = t->ndim };
-        memcpy(e[i].shape, t->shape, sizeof(t->shape));
-    }
-    good = good && !accel_safetensors_create(&w, dir, "F32", e, n, 0, &err);
-    for (size_t i = 0; good && i < n; i++) {
-        const accel_safetensors_tensor_t *t = accel_safetensors_at(s, i);
-
-        good = !accel_safetensors_read(s, t, 0, t->elems, x, &err) &&
-               !accel_safetensors_write(w, i, 0, t->elems, x, &err);
-    }
-    good = good && !accel_safetensors_commit(w, NULL, NULL, &err);
-    tap_ok(good, "%s as %s %s", from, to, err.text);
-    accel_safetensors_writer_close(w);
-    accel_safetensors_close(s);
 }
 
 /* Of two tied tensors the file has the other one. */
@@ -424,7 +401,7 @@ static void test_tied_alone(void)
 
         snprintf(in, sizeof(in), DATA "/%s", c[i].model);
         snprintf(out, sizeof(out), "%s/tied%zu", root, i);
-        write_renamed(out, in, c[i].from, c[i].to);
+        write_changed(out, in, &(struct change){ .from = c[i].from, .to = c[i].to });
         tap_is_int(fork_world(2, rank_main, &j, 240), 0, "%s: %s", c[i].model,
                    c[i].problem ? c[i].problem : "torch's logits");
     }
@@ -479,75 +456,9 @@ static void test_refused(void)
     tap_ok(stat(path, &sb) != 0, "no temporary file is left");
 }
 
-/* ---- the writer's own rules ------------------------------------------------------ */
-
-static void test_writer(void)
-{
-    accel_safetensors_entry_t e[] = { { "a\"\\\n\xc3\xa4", 2, { 3, 5 }, NULL },
-                                      { "scalar", 0, { 0 }, NULL },
-                                      { "empty", 2, { 0, 4 }, NULL } };
-    accel_safetensors_writer_t *w = NULL;
-    accel_safetensors_t *s = NULL;
-    accel_error_t err = { 0 };
-    float x[15], y[15];
-    char dir[64];
-    struct stat sb;
-
-    for (int i = 0; i < 15; i++)
-        x[i] = (float)i;
-    snprintf(dir, sizeof(dir), "%s/own", root);
-    tap_is_int(accel_safetensors_create(&w, dir, "F32", e, 3, 0, &err), ACCEL_OK,
-               "begun %s", err.text);
-    tap_ok(accel_safetensors_commit(w, NULL, NULL, &err) == ACCEL_EINVAL,
-           "no commit before all is written: %s", err.text);
-    tap_ok(accel_safetensors_write(w, 0, 10, 6, x, &err) == ACCEL_EINVAL &&
-               accel_safetensors_write(w, 3, 0, 1, x, &err) == ACCEL_EINVAL &&
-               accel_safetensors_write_transposed(w, 0, 1, 3, x, &err) == ACCEL_EINVAL,
-           "values beyond, no whole rows: %s", err.text);
-    tap_ok(!accel_safetensors_write_transposed(w, 0, 0, 6, x, &err) &&
-               !accel_safetensors_write_transposed(w, 0, 6, 9, x + 6, &err) &&
-               !accel_safetensors_write(w, 1, 0, 1, x + 7, &err),
-           "written %s", err.text);
-    tap_is_int(accel_safetensors_commit(w, "config.json", "{}", &err), ACCEL_OK,
-               "committed %s", err.text);
-    accel_safetensors_writer_close(w);
-    tap_is_int(accel_safetensors_open(&s, dir, &err), ACCEL_OK, "read %s", err.text);
-    if (s) {
-        const accel_safetensors_tensor_t *t = accel_safetensors_find(s, e[0].name);
-
-        tap_ok(t && !accel_safetensors_read_transposed(s, t, 0, 15, y, &err) &&
-                   !memcmp(x, y, sizeof(x)),
-               "a name with all kinds of characters; transposed twice is as it was");
-        tap_ok(accel_safetensors_find(s, "empty") &&
-                   !accel_safetensors_read(s, accel_safetensors_find(s, "scalar"), 0, 1,
-                                           y, &err) &&
-                   y[0] == 7,
-               "a scalar, and nothing");
-        accel_safetensors_close(s);
-    }
-    tap_ok(accel_safetensors_create(&w, dir, "F32", e, 3, 0, &err) == ACCEL_ECREATE &&
-               strstr(err.text, "not replaced"),
-           "weights that are there: %s", err.text);
-    snprintf(dir, sizeof(dir), "%s/left", root);
-    tap_is_int(accel_safetensors_create(&w, dir, "BF16", e, 3, 0, &err), ACCEL_OK,
-               "begun again");
-    accel_safetensors_writer_close(w);
-    tap_ok(stat(dir, &sb) != 0, "given up: nothing is left");
-    e[1].name = e[0].name;
-    tap_ok(accel_safetensors_create(&w, dir, "F32", e, 3, 0, &err) == ACCEL_EINVAL &&
-               accel_safetensors_create(&w, dir, "I64", e, 1, 0, &err) ==
-                   ACCEL_EINVAL &&
-               accel_safetensors_create(&w, "/proc/x", "F32", e, 1, 0, &err) ==
-                   ACCEL_ECREATE,
-           "names twice, another dtype, no directory: %s", err.text);
-}
-
 int main(void)
 {
-    char command[64];
-
-    if (!mkdtemp(root))
-        return 1;
+    run_folder_new(root);
     test_load();
     test_heads();
     test_save();
@@ -555,8 +466,6 @@ int main(void)
     test_changed();
     test_tied_alone();
     test_late();
-    test_writer();
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }
