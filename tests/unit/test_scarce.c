@@ -15,6 +15,7 @@
 #include "powersgd/powersgd.h"
 #include "tests/tap.h"
 #include "tests/unit/optable.h"
+#include "tests/world/model_run.h"
 #include "tests/world/resident.h"
 #include "tests/world/run_folder.h"
 #include "tests/unit/scarce.h"
@@ -28,6 +29,33 @@ static accel_module_t *model;
 static struct units units;
 static struct fp8_linears linears;
 static char folder[] = "/tmp/accel-scarce.XXXXXX";
+
+enum { BATCH = 2, TIME = 5, VOCAB = 61 };
+
+static const accel_model_config_t small_gpt2 = { .model_type = "gpt2",
+                                                 .layers = 2,
+                                                 .heads = 2,
+                                                 .width = 32,
+                                                 .context = 16,
+                                                 .vocab = VOCAB,
+                                                 .resid_dropout = 0.1f,
+                                                 .attn_dropout = 0.1f },
+                                  small_llama = { .model_type = "llama",
+                                                  .layers = 2,
+                                                  .heads = 4,
+                                                  .kv_heads = 2,
+                                                  .width = 32,
+                                                  .context = 16,
+                                                  .vocab = VOCAB,
+                                                  .hidden = 48 },
+                                  small_bert = { .model_type = "bert",
+                                                 .layers = 2,
+                                                 .heads = 2,
+                                                 .width = 32,
+                                                 .context = 16,
+                                                 .vocab = VOCAB,
+                                                 .hidden = 48,
+                                                 .head = ACCEL_HEAD_MASKED_LM };
 
 /* ---- what is called -------------------------------------------------------------- */
 
@@ -79,40 +107,17 @@ static accel_status_t made_or(void *object, void **made, const accel_error_t *er
 
 static accel_status_t gpt2(void **made, accel_error_t *err)
 {
-    const accel_model_config_t cfg = { .model_type = "gpt2",
-                                       .layers = 2,
-                                       .heads = 2,
-                                       .width = 32,
-                                       .context = 16,
-                                       .vocab = 61 };
-
-    return made_or(model_new(&g, &cfg, err), made, err);
+    return made_or(model_new(&g, &small_gpt2, err), made, err);
 }
 
 static accel_status_t llama(void **made, accel_error_t *err)
 {
-    const accel_model_config_t cfg = { .model_type = "llama",
-                                       .layers = 2,
-                                       .heads = 2,
-                                       .width = 32,
-                                       .context = 16,
-                                       .vocab = 61,
-                                       .hidden = 48 };
-
-    return made_or(model_new(&g, &cfg, err), made, err);
+    return made_or(model_new(&g, &small_llama, err), made, err);
 }
 
 static accel_status_t bert(void **made, accel_error_t *err)
 {
-    const accel_model_config_t cfg = { .model_type = "bert",
-                                       .layers = 2,
-                                       .heads = 2,
-                                       .width = 32,
-                                       .context = 16,
-                                       .vocab = 61,
-                                       .hidden = 48 };
-
-    return made_or(model_new(&g, &cfg, err), made, err);
+    return made_or(model_new(&g, &small_bert, err), made, err);
 }
 
 static void drop_module(void *made)
@@ -154,8 +159,7 @@ static accel_status_t narrow_linears(void **made, accel_error_t *err)
 
     memset(&linears, 0, sizeof(linears));
     st = fp8_linears_open(&linears, &model, 1, &cfg, err);
-    if (!st)
-        st = fp8_linears_place(&linears, be, err);
+    ACCEL_TRY(st, fp8_linears_place(&linears, be, err));
     if (!st) {
         fp8_linears_keep(&linears, be, true);
         st = fp8_linears_room(&linears, be, err);
@@ -206,11 +210,8 @@ static void drop_powersgd(void *made)
 
 static accel_status_t weights_of(const char *name, void **made, accel_error_t *err)
 {
-    const char *src = getenv("ACCEL_SRC");
-    char path[512];
-
-    snprintf(path, sizeof(path), "%s/tests/data/weights/%s", src ? src : ".", name);
-    return accel_safetensors_open((accel_safetensors_t **)made, path, err);
+    return accel_safetensors_open((accel_safetensors_t **)made, model_run_data(name),
+                                  err);
 }
 
 static accel_status_t one_file(void **made, accel_error_t *err)
@@ -236,8 +237,8 @@ static accel_status_t read_matrix(void **made, accel_error_t *err)
         if (t->ndim != 2 || t->elems > 1 << 16)
             continue;
         st = accel_safetensors_read(s, t, 0, t->elems, values, err);
-        if (!st)
-            st = accel_safetensors_read_transposed(s, t, 0, t->elems, values, err);
+        ACCEL_TRY(st,
+                  accel_safetensors_read_transposed(s, t, 0, t->elems, values, err));
         break;
     }
     accel_safetensors_close(s);
@@ -263,12 +264,9 @@ static accel_status_t write_weights(void **made, accel_error_t *err)
 
     snprintf(dir, sizeof(dir), "%s/%d", folder, ++round);
     st = accel_safetensors_create(&w, dir, "F32", entry, 2, 64, err);
-    if (!st)
-        st = accel_safetensors_write_transposed(w, 0, 0, 24, values, err);
-    if (!st)
-        st = accel_safetensors_write(w, 1, 0, 5, values, err);
-    if (!st)
-        st = accel_safetensors_commit(w, "config.json", "{}", err);
+    ACCEL_TRY(st, accel_safetensors_write_transposed(w, 0, 0, 24, values, err));
+    ACCEL_TRY(st, accel_safetensors_write(w, 1, 0, 5, values, err));
+    ACCEL_TRY(st, accel_safetensors_commit(w, "config.json", "{}", err));
     accel_safetensors_writer_close(w);
     *made = st ? NULL : folder;
     return st;
@@ -306,16 +304,9 @@ static const struct row {
 
 static bool surroundings(void)
 {
-    const accel_model_config_t cfg = { .model_type = "gpt2",
-                                       .layers = 2,
-                                       .heads = 2,
-                                       .width = 32,
-                                       .context = 16,
-                                       .vocab = 61 };
-
     if (graph_open(&g, be, ACCEL_F32, false, NULL))
         return false;
-    model = model_new(&g, &cfg, NULL);
+    model = model_new(&g, &small_gpt2, NULL);
     return model && accel_buffer(model, "seen", ACCEL_F32, 1, &(int64_t){ 3 },
                                  (accel_init_t){ 0 });
 }
@@ -411,62 +402,18 @@ static void test_op(struct op_trial *t, void *user)
 
 /* ---- models ---------------------------------------------------------------------- */
 
-enum { BATCH = 2, TIME = 5, VOCAB = 61 };
-
-static accel_module_t *new_gpt2(void)
-{
-    const accel_model_config_t cfg = { .model_type = "gpt2",
-                                       .layers = 2,
-                                       .heads = 2,
-                                       .width = 32,
-                                       .context = 16,
-                                       .vocab = VOCAB,
-                                       .resid_dropout = 0.1f,
-                                       .attn_dropout = 0.1f };
-
-    return model_new(&g, &cfg, NULL);
-}
-
-static accel_module_t *new_llama(void)
-{
-    const accel_model_config_t cfg = { .model_type = "llama",
-                                       .layers = 2,
-                                       .heads = 4,
-                                       .kv_heads = 2,
-                                       .width = 32,
-                                       .context = 16,
-                                       .vocab = VOCAB,
-                                       .hidden = 48 };
-
-    return model_new(&g, &cfg, NULL);
-}
-
-static accel_module_t *new_bert(void)
-{
-    const accel_model_config_t cfg = { .model_type = "bert",
-                                       .layers = 2,
-                                       .heads = 2,
-                                       .width = 32,
-                                       .context = 16,
-                                       .vocab = VOCAB,
-                                       .hidden = 48,
-                                       .head = ACCEL_HEAD_MASKED_LM };
-
-    return model_new(&g, &cfg, NULL);
-}
-
 static const struct model_row {
     const char *what;
-    accel_module_t *(*make)(void);
+    const accel_model_config_t *shape;
     accel_dtype_t compute;
     bool recompute;
     int inputs, most[4]; /* ids of each below */
 } models[] = {
-    { "GPT-2", new_gpt2, ACCEL_F32, false, 2, { VOCAB, VOCAB } },
-    { "GPT-2", new_gpt2, ACCEL_BF16, true, 2, { VOCAB, VOCAB } },
-    { "Llama", new_llama, ACCEL_BF16, false, 2, { VOCAB, VOCAB } },
-    { "Llama", new_llama, ACCEL_F32, true, 2, { VOCAB, VOCAB } },
-    { "BERT", new_bert, ACCEL_F32, false, 4, { VOCAB, 2, 2, VOCAB } },
+    { "GPT-2", &small_gpt2, ACCEL_F32, false, 2, { VOCAB, VOCAB } },
+    { "GPT-2", &small_gpt2, ACCEL_BF16, true, 2, { VOCAB, VOCAB } },
+    { "Llama", &small_llama, ACCEL_BF16, false, 2, { VOCAB, VOCAB } },
+    { "Llama", &small_llama, ACCEL_F32, true, 2, { VOCAB, VOCAB } },
+    { "BERT", &small_bert, ACCEL_F32, false, 4, { VOCAB, 2, 2, VOCAB } },
 };
 
 /* A micro-batch; what it needs beside the model's own memory is there. */
@@ -539,7 +486,7 @@ static void test_model(const struct model_row *m)
     bool good = !graph_open(&g, be, m->compute, false, &err);
     int calls = 0;
 
-    model = good ? m->make() : NULL;
+    model = good ? model_new(&g, m->shape, NULL) : NULL;
     good = model && !nn_units_build(model, true, "", &units, &err) &&
            !resident_open(&r, &units, m->compute, 1);
     if (good) {
