@@ -13,29 +13,39 @@
 #include "tests/tap.h"
 #include "tests/world/shard_world.h"
 
-/* A sharded model on the CPU, with values and before its first backward. */
+/* A model on the CPU, which is then sharded, with values and before its first
+ * backward. */
 struct rig {
     struct backend *be;
     struct comm *c;
     struct model m;
     struct shard *s;
     struct residency r;
-    /* odd units are bfloat16; set it before rig_open */
-    bool mixed;
 };
 
-static int rig_open(struct rig *k, struct boot *b, struct shard_options o)
+static int rig_begin(struct rig *k, struct boot *b)
 {
+    *k = (struct rig){ .be = NULL };
     model_build(&k->m);
-    for (int u = 1; u < UNITS && k->mixed; u += 2)
-        k->m.unit[u].types = (struct plan_types){ true, ACCEL_BF16, ACCEL_BF16 };
     CHECK(comm_open(&k->c, b, NULL, err));
     CHECK(backend_cpu_open(&k->be, 1, err));
-    o.backend = k->be;
+    return 0;
+}
+
+static int rig_shard(struct rig *k, struct boot *b, struct shard_options o)
+{
+    o.backend = o.backend ? o.backend : k->be;
     CHECK(shard_open(&k->s, k->c, &o, &k->m.units, err));
     shard_init(k->s, 1);
     k->r = shard_residency(k->s);
     return 0;
+}
+
+static int rig_open(struct rig *k, struct boot *b, struct shard_options o)
+{
+    const int rc = rig_begin(k, b);
+
+    return rc ? rc : rig_shard(k, b, o);
 }
 
 static void rig_close(struct rig *k)
@@ -52,7 +62,7 @@ static int disorder_main(struct boot *b, void *arg)
                                      PLAIN_ADAMW,
                                      .prefetch = PREFETCH_PRE };
     accel_error_t e = { 0 };
-    struct rig k = { .mixed = false };
+    struct rig k;
     int first = b->rank == 1 && arg ? 2 : 1, rc = rig_open(&k, b, o);
 
     if (rc)
@@ -76,7 +86,7 @@ static int infinite_main(struct boot *b, void *arg)
     const struct shard_options o = { .strategy = SHARD_FULL,
                                      PLAIN_ADAMW,
                                      .precision = { .reduce = *(accel_dtype_t *)arg } };
-    struct rig k = { .mixed = false };
+    struct rig k;
     double sum[2];
     float *g;
     int rc = rig_open(&k, b, o);
@@ -108,46 +118,41 @@ static int misuse_main(struct boot *b, void *arg)
     struct unit large = { .name = "large", .elems = INT64_MAX / 16 };
     struct units none = { NULL, 0 }, huge = { &large, 1 };
     accel_error_t e = { 0 };
-    struct residency r;
-    struct model m;
-    struct shard *s = NULL;
-    struct comm *c;
-    struct backend *be;
+    struct residency *r;
+    struct rig k;
     void *data[3];
 
     (void)arg;
-    model_build(&m);
-    CHECK(comm_open(&c, b, NULL, err));
-    CHECK(backend_cpu_open(&be, 1, err));
-    o.backend = be;
-    if (shard_open(&s, c, &o, &none, &e) != ACCEL_EINVAL || s)
+    if (rig_begin(&k, b))
+        return 1;
+    o.backend = k.be;
+    if (shard_open(&k.s, k.c, &o, &none, &e) != ACCEL_EINVAL || k.s)
         return 2;
-    if (shard_open(&s, c, &o, &huge, &e) != ACCEL_EINVAL || !strstr(e.text, "large"))
+    if (shard_open(&k.s, k.c, &o, &huge, &e) != ACCEL_EINVAL ||
+        !strstr(e.text, "large"))
         return 3;
-    CHECK(shard_open(&s, c, &o, &m.units, err));
-    shard_init(s, 1);
-    r = shard_residency(s);
-    CHECK(r.want(r.user, 0, &data[0], err));
-    CHECK(r.want(r.user, 0, &data[1], err));
+    if (rig_shard(&k, b, o))
+        return 1;
+    r = &k.r;
+    CHECK(r->want(r->user, 0, &data[0], err));
+    CHECK(r->want(r->user, 0, &data[1], err));
     if (data[0] != data[1])
         return 4;
-    CHECK(r.want(r.user, 3, &data[1], err));
-    if (r.want(r.user, 2, &data[2], &e) != ACCEL_EBUG)
+    CHECK(r->want(r->user, 3, &data[1], err));
+    if (r->want(r->user, 2, &data[2], &e) != ACCEL_EBUG)
         return 5;
-    r.done(r.user, 0);
-    if (r.want(r.user, 2, &data[2], &e) != ACCEL_EBUG)
+    r->done(r->user, 0);
+    if (r->want(r->user, 2, &data[2], &e) != ACCEL_EBUG)
         return 6;
-    r.done(r.user, 0);
-    CHECK(r.want(r.user, 2, &data[2], err));
-    if (r.want(r.user, UNITS, &data[2], &e) != ACCEL_EBUG ||
-        r.want(r.user, -1, &data[2], &e) != ACCEL_EBUG)
+    r->done(r->user, 0);
+    CHECK(r->want(r->user, 2, &data[2], err));
+    if (r->want(r->user, UNITS, &data[2], &e) != ACCEL_EBUG ||
+        r->want(r->user, -1, &data[2], &e) != ACCEL_EBUG)
         return 7;
-    if (shard_backward_begin(s, 0, &e) != ACCEL_EINVAL)
+    if (shard_backward_begin(k.s, 0, &e) != ACCEL_EINVAL)
         return 8;
-    shard_close(s);
+    rig_close(&k);
     shard_close(NULL);
-    backend_close(be);
-    comm_close(c);
     return 0;
 }
 
@@ -156,7 +161,7 @@ static int pinned_main(struct boot *b, void *arg)
 {
     const struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     float before[TOTAL];
-    struct rig k = { .mixed = false };
+    struct rig k;
     void *data, *other;
     size_t bytes;
     int rc = rig_open(&k, b, o);
@@ -197,13 +202,16 @@ static int ahead_main(struct boot *b, void *arg)
     const struct shard_options o = { .strategy = SHARD_FULL,
                                      .prefetch = PREFETCH_PRE,
                                      PLAIN_ADAMW };
-    struct rig k = { .mixed = true };
-    int rc = rig_open(&k, b, o);
+    struct rig k;
     void *data;
 
     (void)arg;
-    if (rc)
-        return rc;
+    if (rig_begin(&k, b))
+        return 1;
+    for (int u = 1; u < UNITS; u += 2)
+        k.m.unit[u].types = (struct plan_types){ true, ACCEL_BF16, ACCEL_BF16 };
+    if (rig_shard(&k, b, o))
+        return 1;
     CHECK(shard_backward_begin(k.s, 1, err));
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(order); i++)
         if (use_unit(b, &k.m, &k.r, order[i], ACCEL_F32, 1, b->rank))
@@ -228,7 +236,7 @@ static int ahead_main(struct boot *b, void *arg)
 static int gap_main(struct boot *b, void *arg)
 {
     const struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
-    struct rig k = { .mixed = false };
+    struct rig k;
     double sum[2];
     float *g;
     int rc = rig_open(&k, b, o);
@@ -256,49 +264,41 @@ static int gap_main(struct boot *b, void *arg)
  * either. */
 static int frozen_main(struct boot *b, void *arg)
 {
-    struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
+    const struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     const int64_t kept = 64;
     accel_ckpt_box_t *box;
     size_t boxes;
-    struct residency r;
-    struct backend *be;
-    struct shard *s;
-    struct model m;
-    struct comm *c;
+    struct rig k;
     double sum;
     float *g;
 
     (void)arg;
-    model_build(&m);
-    for (int j = 0; j < m.unit[1].param_count; j++)
-        m.list[1][j]->needs_grad = false;
-    m.unit[1].frozen = m.unit[1].elems;
-    m.unit[2].frozen = m.unit[2].elems - kept;
-    CHECK(comm_open(&c, b, NULL, err));
-    CHECK(backend_cpu_open(&be, 1, err));
-    o.backend = be;
-    CHECK(shard_open(&s, c, &o, &m.units, err));
-    shard_init(s, 1);
-    r = shard_residency(s);
-    CHECK(shard_backward_begin(s, 1, err));
-    CHECK(r.grad(r.user, 2, &g, err));
-    for (int64_t i = 0; i < m.unit[2].elems; i++)
+    if (rig_begin(&k, b))
+        return 1;
+    for (int j = 0; j < k.m.unit[1].param_count; j++)
+        k.m.list[1][j]->needs_grad = false;
+    k.m.unit[1].frozen = k.m.unit[1].elems;
+    k.m.unit[2].frozen = k.m.unit[2].elems - kept;
+    if (rig_shard(&k, b, o))
+        return 1;
+    CHECK(shard_backward_begin(k.s, 1, err));
+    CHECK(k.r.grad(k.r.user, 2, &g, err));
+    for (int64_t i = 0; i < k.m.unit[2].elems; i++)
         g[i] = 1;
-    CHECK(shard_backward_end(s, err));
-    CHECK(shard_reduce(s, 0, err));
-    CHECK(shard_grad_sumsq(s, 0, &sum, err));
-    CHECK(comm_all_reduce(c, &sum, 1, ACCEL_F64, COMM_SUM, err));
-    if (r.grad(r.user, 1, &g, NULL) != ACCEL_EBUG)
+    CHECK(shard_backward_end(k.s, err));
+    CHECK(shard_reduce(k.s, 0, err));
+    CHECK(shard_grad_sumsq(k.s, 0, &sum, err));
+    CHECK(comm_all_reduce(k.c, &sum, 1, ACCEL_F64, COMM_SUM, err));
+    if (k.r.grad(k.r.user, 1, &g, NULL) != ACCEL_EBUG)
         return 5;
-    CHECK(shard_boxes(s, false, &box, &boxes, err));
+    CHECK(shard_boxes(k.s, false, &box, &boxes, err));
     for (size_t i = 0; i < boxes; i++)
-        for (int j = 0; j < m.unit[1].param_count; j++)
-            if (!strncmp(box[i].name, "optim/", 6) && strstr(box[i].name, m.name[1][j]))
+        for (int j = 0; j < k.m.unit[1].param_count; j++)
+            if (!strncmp(box[i].name, "optim/", 6) &&
+                strstr(box[i].name, k.m.name[1][j]))
                 return 7; /* moments of what is not trained */
     free(box);
-    shard_close(s);
-    backend_close(be);
-    comm_close(c);
+    rig_close(&k);
     return fabs(sum - (double)kept) < 1e-9 ? 0 : 6;
 }
 
@@ -387,44 +387,38 @@ static int late_main(struct boot *b, void *arg)
     const struct job job = { .world = 4, .nodes = 2, .strategy = SHARD_HYBRID };
     struct shard_options o = { .strategy = SHARD_HYBRID, PLAIN_ADAMW };
     int64_t wrong = 0;
-    struct residency r;
     struct backend *home;
-    struct shard *s;
-    struct model m;
-    struct comm *c;
+    struct rig k;
     float *g;
 
     (void)arg;
-    model_build(&m);
-    CHECK(comm_open(&c, b, NULL, err));
-    if (open_groups(b, c, &job, &o))
+    if (rig_begin(&k, b) || open_groups(b, k.c, &job, &o))
         return 1;
-    CHECK(backend_cpu_open(&device.real, 1, err));
     CHECK(backend_cpu_open(&home, 1, err));
+    device.real = k.be;
     device.be = *device.real;
     device.be.copy = late_copy;
     device.be.sync = late_sync;
     device.be.host_alloc = late_host_alloc;
     o.backend = &device.be;
     o.home = home;
-    CHECK(shard_open(&s, c, &o, &m.units, err));
-    shard_init(s, 1);
-    r = shard_residency(s);
+    if (rig_shard(&k, b, o))
+        return 1;
     for (int micro = 0; micro < 2; micro++) {
-        CHECK(shard_backward_begin(s, 2, err));
-        CHECK(r.grad(r.user, 1, &g, err));
-        for (int64_t i = 0; i < m.unit[1].elems; i++)
+        CHECK(shard_backward_begin(k.s, 2, err));
+        CHECK(k.r.grad(k.r.user, 1, &g, err));
+        for (int64_t i = 0; i < k.m.unit[1].elems; i++)
             g[i] = 1;
-        CHECK(shard_backward_end(s, err));
+        CHECK(shard_backward_end(k.s, err));
         if (micro == 1)
-            CHECK(shard_reduce(s, 0, err));
+            CHECK(shard_reduce(k.s, 0, err));
     }
-    CHECK(shard_each_gradient(s, 0, count_wrong, (void *[]){ &m, &wrong }, err));
-    shard_close(s);
+    CHECK(shard_each_gradient(k.s, 0, count_wrong, (void *[]){ &k.m, &wrong }, err));
+    shard_close(k.s);
+    k.s = NULL;
     backend_close(home);
-    backend_close(device.real);
     close_groups(&o);
-    comm_close(c);
+    rig_close(&k);
     return wrong ? 6 : 0;
 }
 
@@ -440,24 +434,21 @@ static int alone_main(struct boot *b, void *arg)
 {
     struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
     accel_error_t e = { 0 };
-    struct shard *s = NULL;
     accel_status_t st;
-    struct model m;
-    struct comm *c;
+    struct rig k;
 
     (void)arg;
-    model_build(&m);
-    CHECK(comm_open(&c, b, NULL, err));
-    CHECK(backend_cpu_open(&device.real, 1, err));
+    if (rig_begin(&k, b))
+        return 1;
+    device.real = k.be;
     device.be = *device.real;
     if (b->rank == 1)
         device.be.alloc = no_moments;
     o.backend = &device.be;
-    st = shard_open(&s, c, &o, &m.units, &e);
-    backend_close(device.real);
-    comm_close(c);
-    if (st != ACCEL_ENOMEM || s)
+    st = shard_open(&k.s, k.c, &o, &k.m.units, &e);
+    if (st != ACCEL_ENOMEM || k.s)
         return 2;
+    rig_close(&k);
     return (strstr(e.text, "another rank") != NULL) == (b->rank == 0) ? 0 : 3;
 }
 
@@ -472,34 +463,27 @@ static int init_main(struct boot *b, void *arg)
         { { ACCEL_INIT_ONES, 3 }, 1 },
         { { ACCEL_INIT_CONSTANT, -2.5f }, -2.5f },
     };
-    struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
-    struct residency r;
-    struct backend *be;
-    struct shard *s;
-    struct model m;
-    struct comm *comm;
+    const struct shard_options o = { .strategy = SHARD_FULL, PLAIN_ADAMW };
+    struct rig k;
 
     (void)arg;
-    model_build(&m);
-    CHECK(comm_open(&comm, b, NULL, err));
-    CHECK(backend_cpu_open(&be, 1, err));
-    o.backend = be;
+    if (rig_begin(&k, b))
+        return 1;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(c); i++) {
-        const accel_tensor_t *p = m.list[1][0];
+        const accel_tensor_t *p = k.m.list[1][0];
         void *data;
 
-        m.list[1][0]->init = c[i].init;
-        CHECK(shard_open(&s, comm, &o, &m.units, err));
-        shard_init(s, 1);
-        r = shard_residency(s);
-        CHECK(r.want(r.user, 1, &data, err));
-        for (int64_t k = 0; k < p->elems; k++)
-            if (((float *)data)[p->param->unit_offset + k] != c[i].want)
+        k.m.list[1][0]->init = c[i].init;
+        if (rig_shard(&k, b, o))
+            return 1;
+        CHECK(k.r.want(k.r.user, 1, &data, err));
+        for (int64_t e = 0; e < p->elems; e++)
+            if (((float *)data)[p->param->unit_offset + e] != c[i].want)
                 return 10 + (int)i;
-        shard_close(s);
+        shard_close(k.s);
+        k.s = NULL;
     }
-    backend_close(be);
-    comm_close(comm);
+    rig_close(&k);
     return 0;
 }
 
@@ -515,31 +499,27 @@ static int types_main(struct boot *b, void *arg)
         { ACCEL_F8E5M2, ACCEL_F32, false }, { ACCEL_F64, ACCEL_F32, false },
         { ACCEL_F32, ACCEL_F64, false },    { ACCEL_BF16, ACCEL_I32, false },
     };
-    struct backend *be;
-    struct model m;
-    struct comm *c;
+    struct rig k;
 
     (void)arg;
-    model_build(&m);
-    CHECK(comm_open(&c, b, NULL, err));
-    CHECK(backend_cpu_open(&be, 1, err));
+    if (rig_begin(&k, b))
+        return 1;
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
         const struct shard_options o = { .strategy = SHARD_FULL,
                                          PLAIN_ADAMW,
                                          .precision = { .parameters =
                                                             cases[i].parameters,
                                                         .reduce = cases[i].reduce },
-                                         .backend = be };
+                                         .backend = k.be };
         accel_error_t e = { 0 };
         struct shard *s = NULL;
-        accel_status_t st = shard_open(&s, c, &o, &m.units, &e);
+        accel_status_t st = shard_open(&s, k.c, &o, &k.m.units, &e);
 
         if ((st == ACCEL_OK) != cases[i].good || (s != NULL) != cases[i].good)
             return 10 + (int)i;
         shard_close(s);
     }
-    backend_close(be);
-    comm_close(c);
+    rig_close(&k);
     return 0;
 }
 
@@ -550,19 +530,16 @@ static int no_memory_main(struct boot *b, void *arg)
     struct unit large = { .name = "large", .elems = (int64_t)1 << 46 };
     struct units huge = { &large, 1 };
     accel_error_t e = { 0 };
-    struct shard *s = NULL;
-    struct comm *c;
-    struct backend *be;
+    struct rig k;
 
     (void)arg;
-    CHECK(comm_open(&c, b, NULL, err));
-    CHECK(backend_cpu_open(&be, 1, err));
-    o.backend = be;
-    if (shard_open(&s, c, &o, &huge, &e) != ACCEL_ENOMEM || s ||
+    if (rig_begin(&k, b))
+        return 1;
+    o.backend = k.be;
+    if (shard_open(&k.s, k.c, &o, &huge, &e) != ACCEL_ENOMEM || k.s ||
         !strstr(e.text, "moments"))
         return 2;
-    backend_close(be);
-    comm_close(c);
+    rig_close(&k);
     return 0;
 }
 #endif
