@@ -201,42 +201,46 @@ static void test_mixed(const struct model *m)
     }
 }
 
+/* Rounding moves parameters (`rounds`: not at all), but not far, on average less than
+ * `most`; the same job has the same bits again. A gradient near zero may change its sign
+ * by rounding, and Adam then goes lr = 0.01 the other way: bounded for one element, rare
+ * among all. */
+static void check_near(const struct job *job, const struct result *one,
+                       const struct model *m, bool rounds, double most)
+{
+    struct result *r = run(*job), *again = run(*job);
+
+    tap_ok((worst(r, one) > 0) == rounds && worst(r, one) <= 2 * 0.01 * STEPS &&
+               mean(r, one, m) < most && same_bits(r, again),
+           "compute %s, gradients %s, %s: near (%.2g, mean %.2g), repeats",
+           accel_dtype_name(job->compute), accel_dtype_name(job->reduce), words(job),
+           worst(r, one), mean(r, one, m));
+    munmap(r, sizeof(*r));
+    munmap(again, sizeof(*again));
+}
+
 /* Compute and wire of gradients, each wide or narrow, but not both wide. */
 static void test_bf16(const struct result *one, const struct model *m)
 {
     for (int k = EACH - 1; k < 12; k += EACH) {
-        struct job job = { .world = k % 4 + 1,
-                           .steps = STEPS,
-                           .strategy = SHARD_FULL,
-                           .compute = k < 8 ? ACCEL_BF16 : ACCEL_F32,
-                           .reduce = k < 4 ? ACCEL_F32 : ACCEL_BF16 };
-        struct result *r = run(job), *again = run(job);
-        bool rounds = k < 8 || job.world > 1;
+        const struct job job = { .world = k % 4 + 1,
+                                 .nodes = 1,
+                                 .steps = STEPS,
+                                 .strategy = SHARD_FULL,
+                                 .compute = k < 8 ? ACCEL_BF16 : ACCEL_F32,
+                                 .reduce = k < 4 ? ACCEL_F32 : ACCEL_BF16 };
 
-        /* A gradient near zero may change its sign by rounding, and Adam then goes
-         * lr = 0.01 the other way: bounded for one element, rare among all. */
-        tap_ok((worst(r, one) > 0) == rounds && worst(r, one) <= 2 * 0.01 * STEPS &&
-                   mean(r, one, m) < 5e-4 && same_bits(r, again),
-               "compute %s, gradients %s, world %d: near (%.2g, mean %.2g), repeats",
-               accel_dtype_name(job.compute), accel_dtype_name(job.reduce), job.world,
-               worst(r, one), mean(r, one, m));
-        munmap(r, sizeof(*r));
-        munmap(again, sizeof(*again));
+        check_near(&job, one, m, k < 8 || job.world > 1, 5e-4);
     }
     for (int w = EACH; w <= 4; w++) {
-        struct job job = { .world = w,
-                           .steps = STEPS,
-                           .strategy = SHARD_NONE,
-                           .compute = ACCEL_BF16,
-                           .reduce = ACCEL_BF16 };
-        struct result *r = run(job), *again = run(job);
+        const struct job job = { .world = w,
+                                 .nodes = 1,
+                                 .steps = STEPS,
+                                 .strategy = SHARD_NONE,
+                                 .compute = ACCEL_BF16,
+                                 .reduce = ACCEL_BF16 };
 
-        tap_ok(worst(r, one) > 0 && worst(r, one) <= 2 * 0.01 * STEPS &&
-                   mean(r, one, m) < 5e-4 && same_bits(r, again),
-               "bf16, world %d, NO_SHARD: near (%.2g, mean %.2g), repeats to the bit",
-               w, worst(r, one), mean(r, one, m));
-        munmap(r, sizeof(*r));
-        munmap(again, sizeof(*again));
+        check_near(&job, one, m, true, 5e-4);
     }
 }
 
@@ -248,20 +252,14 @@ static void test_scaled(const struct result *one, const struct model *m)
                                    1e-2 }; /* mean distance of a parameter */
 
     for (int k = EACH - 1; k < 12; k += EACH) {
-        struct job job = { .world = k % 4 + 1,
-                           .steps = STEPS,
-                           .strategy = k % 2 ? SHARD_FULL : SHARD_GRAD_OP,
-                           .compute = ACCEL_F32,
-                           .reduce = (accel_dtype_t)(ACCEL_F16 + k / 4) };
-        struct result *r = run(job), *again = run(job);
+        const struct job job = { .world = k % 4 + 1,
+                                 .nodes = 1,
+                                 .steps = STEPS,
+                                 .strategy = k % 2 ? SHARD_FULL : SHARD_GRAD_OP,
+                                 .compute = ACCEL_F32,
+                                 .reduce = (accel_dtype_t)(ACCEL_F16 + k / 4) };
 
-        tap_ok((worst(r, one) > 0) == (job.world > 1) &&
-                   worst(r, one) <= 2 * 0.01 * STEPS && mean(r, one, m) < most[k / 4] &&
-                   same_bits(r, again),
-               "gradients sent in %s, world %d: near (%.2g, mean %.2g), repeats",
-               accel_dtype_name(job.reduce), job.world, worst(r, one), mean(r, one, m));
-        munmap(r, sizeof(*r));
-        munmap(again, sizeof(*again));
+        check_near(&job, one, m, job.world > 1, most[k / 4]);
     }
 }
 
