@@ -6,30 +6,18 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "state/state.h"
 #include "backend/device.h"
-#include "models/model_config.h"
 #include "tests/tap.h"
 #include "tests/world/fork_world.h"
-#include "handle/run.h"
+#include "tests/world/model_run.h"
+#include "tests/world/run_folder.h"
 
 struct job {
     const char *root;
     bool save;
     enum sharding_strategy strategy;
-};
-
-struct world {
-    struct boot *b;
-    struct comm *comm;
-    struct backend *be;
-    struct graph g;
-    accel_module_t *model;
-    struct units units;
-    struct shard *shard;
 };
 
 /* Any bit pattern that tells every element of every tensor from the others. */
@@ -69,51 +57,24 @@ static int64_t visit(const accel_ckpt_box_t *box, bool fill, int64_t *count)
     return bad;
 }
 
-static accel_status_t open_world(struct world *w, enum sharding_strategy strategy,
-                                 accel_error_t *err)
+static accel_status_t open_run(accel_t *run, struct boot *b,
+                               enum sharding_strategy strategy, accel_error_t *err)
 {
-    const accel_model_config_t cfg = { .model_type = "gpt2",
-                                       .layers = 3,
-                                       .heads = 3,
-                                       .width = 36,
-                                       .context = 20,
-                                       .vocab = 61 };
-    struct comm_options comm = { .timeout_ms = HANG_S * 1000 };
-    const struct shard_optim adamw = { 0 };
-    struct shard_options o = { .strategy = strategy,
-                               .optim = &adamw,
-                               .optims = 1,
-                               .precision = { ACCEL_BF16, ACCEL_BF16, ACCEL_BF16, false,
-                                              false } };
-    accel_status_t st = comm_open(&w->comm, w->b, &comm, err);
+    struct model_request r = {
+        .dir = "",
+        .sizes = { .layers = 3, .heads = 3, .width = 36, .context = 20, .vocab = 61 },
+        .strategy = strategy,
+        .compute = ACCEL_BF16,
+    };
 
-    if (st == ACCEL_OK)
-        st = backend_cpu_open(&w->be, 1, err);
-    o.backend = w->be;
-    if (st == ACCEL_OK)
-        st = graph_open(&w->g, w->be, ACCEL_BF16, false, err);
-    if (st == ACCEL_OK) {
-        w->model = model_new(&w->g, &cfg, err);
-        st = w->model ? nn_units_build(w->model, true, "", &w->units, err) : err->code;
-    }
-    return st == ACCEL_OK ? shard_open(&w->shard, w->comm, &o, &w->units, err) : st;
+    return backend_cpu_open(&r.backend, 1, err) ? err->code
+                                                : model_run_open(run, b, &r, err);
 }
 
-static void close_world(struct world *w)
-{
-    shard_close(w->shard);
-    units_free(&w->units);
-    nn_module_free(w->model);
-    if (w->be)
-        graph_close(&w->g);
-    backend_close(w->be);
-    comm_close(w->comm);
-}
-
-static accel_status_t transfer(struct world *w, const struct job *j,
+static accel_status_t transfer(const accel_t *run, const struct job *j,
                                accel_ckpt_box_t *box, size_t n, accel_error_t *err)
 {
-    const accel_ckpt_coll_t coll = state_collectives(w->comm);
+    const accel_ckpt_coll_t coll = state_collectives(run->comm);
     accel_ckpt_save_t save = {
         sizeof(save),    .root = j->root,     .step = 7,
         .owner = "test", .run_id = "reshard", .sharding = "FULL_SHARD",
@@ -127,8 +88,7 @@ static accel_status_t transfer(struct world *w, const struct job *j,
         return accel_ckpt_save(&save, &coll, NULL, err);
     snprintf(dir, sizeof(dir), "%s/step_00000007", j->root);
     st = accel_ckpt_open(&c, dir, err);
-    if (st == ACCEL_OK)
-        st = accel_ckpt_read(c, box, n, err);
+    ACCEL_TRY(st, accel_ckpt_read(c, box, n, err));
     accel_ckpt_close(c);
     return st;
 }
@@ -137,42 +97,39 @@ static accel_status_t transfer(struct world *w, const struct job *j,
 static int rank_main(struct boot *b, void *arg)
 {
     const struct job *j = arg;
-    struct world w = { .b = b };
+    accel_t run = { 0 };
     accel_error_t err = { 0 };
     accel_ckpt_box_t *box = NULL;
     int64_t bad = 0, elems = 0, whole = 0;
     size_t n = 0;
-    accel_status_t st = open_world(&w, j->strategy, &err);
+    accel_status_t st = open_run(&run, b, j->strategy, &err);
 
-    if (st == ACCEL_OK)
-        st = shard_boxes(w.shard, !j->save, &box, &n, &err);
+    ACCEL_TRY(st, shard_boxes(run.shard, !j->save, &box, &n, &err));
     for (size_t i = 0; st == ACCEL_OK && j->save && i < n; i++)
         bad += visit(&box[i], true, &elems);
-    if (st == ACCEL_OK)
-        st = transfer(&w, j, box, n, &err);
+    ACCEL_TRY(st, transfer(&run, j, box, n, &err));
     for (size_t i = 0; st == ACCEL_OK && !j->save && i < n; i++)
         bad += visit(&box[i], false, &elems);
     /* Every element of all three tensors of every parameter is somewhere. */
-    for (int u = 0; st == ACCEL_OK && u < w.units.count; u++)
-        for (int p = 0; p < w.units.unit[u].param_count; p++)
-            whole += 3 * w.units.unit[u].param[p]->elems;
+    for (int u = 0; st == ACCEL_OK && u < run.units.count; u++)
+        for (int p = 0; p < run.units.unit[u].param_count; p++)
+            whole += 3 * run.units.unit[u].param[p]->elems;
     if (st == ACCEL_OK && j->strategy == SHARD_FULL)
-        st = comm_all_reduce(w.comm, &elems, 1, ACCEL_I64, COMM_SUM, &err);
+        st = comm_all_reduce(run.comm, &elems, 1, ACCEL_I64, COMM_SUM, &err);
     if (st != ACCEL_OK || bad || elems != whole)
         fprintf(stderr, "# rank %d: %s; %lld wrong; %lld elements of %lld\n", b->rank,
                 err.text, (long long)bad, (long long)elems, (long long)whole);
     free(box);
-    close_world(&w);
+    model_run_close(&run);
     return st != ACCEL_OK || bad || elems != whole;
 }
 
 int main(void)
 {
-    char root[] = "/tmp/accel-reshard.XXXXXX", command[64];
+    char root[] = "/tmp/accel-reshard.XXXXXX";
     struct job j = { root, true, SHARD_FULL };
 
-    if (!mkdtemp(root))
-        return 1;
+    run_folder_new(root);
     tap_is_int(fork_world(4, rank_main, &j, 240), 0, "4 ranks save");
     j.save = false;
     for (int n = 1; n <= 4; n++)
@@ -181,7 +138,6 @@ int main(void)
     j.strategy = SHARD_NONE;
     tap_is_int(fork_world(2, rank_main, &j, 240), 0,
                "2 ranks of NO_SHARD load the whole");
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(root);
     return tap_done();
 }

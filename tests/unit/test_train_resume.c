@@ -18,6 +18,7 @@
 #include "tests/world/ckpt_world.h"
 #include "tests/world/fork_world.h"
 #include "tests/world/model_run.h"
+#include "tests/world/run_folder.h"
 
 #define SHARD0 "step_00000004/rank_00000-of-00002.h5"
 #define SHARD1 "step_00000004/rank_00001-of-00002.h5"
@@ -145,11 +146,11 @@ static int resume_rank(struct boot *b, void *arg)
     return bad;
 }
 
-static void shell(const char *cmd)
+static void shell_in(const char *dir, const char *cmd)
 {
     char all[1000];
 
-    snprintf(all, sizeof(all), "cd '%s/now' && %s", root, cmd);
+    snprintf(all, sizeof(all), "cd '%s/%s' && %s", root, dir, cmd);
     if (system(all) != 0)
         abort();
 }
@@ -157,9 +158,10 @@ static void shell(const char *cmd)
 /* The first bytes of the last box of rank 1's file: rank 1 alone reads them. */
 static void damage(void)
 {
-    shell("at=$(sed -n 's/^B [0-9x-]* [0-9x]* 1 \\([0-9]*\\) .*/\\1/p' "
-          "step_00000004/MANIFEST | tail -n 1) && printf '\\377\\377\\377\\377' | "
-          "dd of=" SHARD1 " bs=1 seek=\"$at\" conv=notrunc 2>/dev/null");
+    shell_in("now",
+             "at=$(sed -n 's/^B [0-9x-]* [0-9x]* 1 \\([0-9]*\\) .*/\\1/p' "
+             "step_00000004/MANIFEST | tail -n 1) && printf '\\377\\377\\377\\377' | "
+             "dd of=" SHARD1 " bs=1 seek=\"$at\" conv=notrunc 2>/dev/null");
 }
 
 static const char *names(void)
@@ -170,34 +172,23 @@ static const char *names(void)
 
 int main(void)
 {
-    char cmd[200];
-
-    unsetenv("ACCEL_RESUME");
     unsetenv("SLURM_RESTART_COUNT");
     unsetenv("ACCEL_RESTART_COUNT");
-    if (!mkdtemp(root))
-        return 1;
+    run_folder_new(root);
     tap_is_int(fork_world(2, save_rank, NULL, 240), 0, "two ranks save steps 2 and 4");
-    snprintf(cmd, sizeof(cmd), "mv '%s/now' '%s/base'", root, root);
-    if (system(cmd) != 0)
-        return 1;
+    shell_in("", "mv now base");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
-        snprintf(cmd, sizeof(cmd), "rm -rf '%s/now' && cp -R '%s/base' '%s/now'", root,
-                 root, root);
-        if (system(cmd) != 0)
-            return 1;
+        shell_in("", "rm -rf now && cp -R base now");
         now = &cases[i];
         if (strcmp(now->make, "damage") == 0)
             damage();
         else
-            shell(now->make);
+            shell_in("now", now->make);
         tap_is_int(fork_world(2, resume_rank, (void *)now, 240), 0,
                    "%s: status %d on both, step %lld", now->what, (int)now->status,
                    (long long)now->step);
         tap_is_str(names(), now->names, "%s: what is there afterwards", now->what);
     }
-    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", root);
-    if (system(cmd) != 0)
-        return 1;
+    run_folder_remove(root);
     return tap_done();
 }
