@@ -5,8 +5,6 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <glob.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,16 +13,9 @@
 
 #include "state/save/staging.h"
 #include "tests/tap.h"
+#include "tests/world/ckpt_world.h"
 #include "tests/world/staging_world.h"
 
-static int finds_0(struct boot *b, void *arg)
-{
-    return finds_with(b, 0, arg);
-}
-static int finds_2(struct boot *b, void *arg)
-{
-    return finds_with(b, 2, arg);
-}
 /* Parts of a record that has another name now stay on the node. */
 static int goes_on_2(struct boot *b, void *arg)
 {
@@ -38,20 +29,10 @@ static int goes_on_2(struct boot *b, void *arg)
 }
 static int records_away(void)
 {
-    char pattern[300];
-    glob_t found;
-    int n = 0;
+    char dir[sizeof(out_dir) + 20];
 
-    snprintf(pattern, sizeof(pattern), "%s/checkpoints/.away-step_*", out_dir);
-    if (glob(pattern, 0, NULL, &found) == 0) {
-        n = (int)found.gl_pathc;
-        globfree(&found);
-    }
-    return n;
-}
-static int finds_4(struct boot *b, void *arg)
-{
-    return finds_with(b, 4, arg);
+    snprintf(dir, sizeof(dir), "%s/checkpoints", out_dir);
+    return world_names_in(dir, "^.away-step_");
 }
 
 /* ---- cases: each a life ---------------------------------------------------------- */
@@ -302,19 +283,12 @@ static void damage(const char *dir)
 {
     DIR *d = opendir(dir);
     struct dirent *e;
-    char path[800], byte;
-    int fd;
+    char path[800];
 
     while (d && (e = readdir(d)))
         if (strncmp(e->d_name, "rank_", 5) == 0) {
             snprintf(path, sizeof(path), "%s/%.80s", dir, e->d_name);
-            fd = open(path, O_RDWR);
-            if (fd < 0 || pread(fd, &byte, 1, 100) != 1)
-                abort();
-            byte ^= 1;
-            if (pwrite(fd, &byte, 1, 100) != 1)
-                abort();
-            close(fd);
+            world_flip(path, 100, 0);
         }
     if (d)
         closedir(d);
@@ -422,13 +396,13 @@ static void test_lives(int world)
     new_case(world, "between", "");
     life(world, "killed between", dies_between, NULL, KILLED);
     life(world, "the copy of the restart is killed", dies_taking, NULL, KILLED);
-    life(world, "the next life takes it", finds_2, NULL, 0);
+    life_finds(world, "the next life takes it", 2, NULL);
     new_case(world, "two", "");
     life(world, "killed with two on the nodes", dies_with_two, NULL, KILLED);
-    life(world, "the newer is taken", finds_4, NULL, 0);
+    life_finds(world, "the newer is taken", 4, NULL);
     new_case(world, "later", "");
     life(world, "killed with a newer one on the nodes", dies_later, NULL, KILLED);
-    life(world, "taken", finds_4, taken, 0);
+    life_finds(world, "taken", 4, taken);
     new_case(world, "elsewhere", "");
     life(world, "killed with a newer one on the nodes", dies_later, NULL, KILLED);
     moved_rank = world - 1;
@@ -443,13 +417,13 @@ static void test_lives(int world)
     new_case(world, "damaged", "");
     life(world, "killed between", dies_between, NULL, KILLED);
     parts(0, damage);
-    life(world, "damaged", finds_0, one, 0);
+    life_finds(world, "damaged", 0, one);
     new_case(world, "writing", "");
     life(world, "killed in a save to the nodes", dies_writing, NULL, KILLED);
-    life(world, "which is no checkpoint", finds_0, NULL, 0);
+    life_finds(world, "which is no checkpoint", 0, NULL);
     new_case(world, "copying", "");
     life(world, "killed in a copy", dies_copying, NULL, KILLED);
-    life(world, "which is made again", finds_2, NULL, 0);
+    life_finds(world, "which is made again", 2, NULL);
 }
 
 static void test_failures(int world)

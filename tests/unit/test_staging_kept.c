@@ -19,17 +19,6 @@
 #include "tests/tap.h"
 #include "tests/world/staging_world.h"
 
-/* ---- lives ----------------------------------------------------------------------- */
-
-static int finds_2(struct boot *b, void *arg)
-{
-    return finds_with(b, 2, arg);
-}
-static int finds_4(struct boot *b, void *arg)
-{
-    return finds_with(b, 4, arg);
-}
-
 /* ---- mishaps --------------------------------------------------------------------- */
 
 /* What happens to the last rank's node, or to all. */
@@ -40,35 +29,17 @@ struct mishap {
     /* a call that fails there */
     const char *call, *name;
     int error;
-    /* begins it, ends it; NULL: nothing to do */
+    /* in place of local_dir; another node there; the node with another disk */
+    const char *dir;
+    bool moved, other_disk;
+    uint64_t seed; /* of another run */
+    /* begins it, ends it; NULL: nothing more to do */
     void (*on)(void), (*off)(void);
 };
 
 static char place[300], away[340]; /* of the node */
 static int hit;                    /* the rank */
 
-static void unset(void)
-{
-    local_dir = "";
-}
-static void set(void)
-{
-    local_dir = NULL;
-}
-static void other_one(void)
-{
-    moved_rank = hit;
-    other_disk = true;
-}
-static void elsewhere(void)
-{
-    moved_rank = hit;
-}
-static void back(void)
-{
-    moved_rank = -1;
-    other_disk = false;
-}
 static void unmount(void)
 {
     if (rename(place, away))
@@ -85,14 +56,6 @@ static void unmount_empty(void)
     unmount();
     if (mkdir(place, 0700))
         abort();
-}
-static void of_another_run(void)
-{
-    held_seed = 7;
-}
-static void of_this_run(void)
-{
-    held_seed = 0;
 }
 static void chown_part(const char *dir)
 {
@@ -114,8 +77,8 @@ static void take_again(void)
 }
 
 static const struct mishap mishaps[] = {
-    { "no local_dir", ACCEL_EIO, A0863, .on = unset, .off = set },
-    { "another local_dir", ACCEL_EIO, A0863, .on = other_one, .off = back },
+    { "no local_dir", ACCEL_EIO, A0863, .dir = "" },
+    { "another local_dir", ACCEL_EIO, A0863, .moved = true, .other_disk = true },
     { "not mounted", ACCEL_EIO, A0863, .on = unmount, .off = mount_again },
     { "nothing mounted there", ACCEL_EIO, A0863, .on = unmount_empty,
       .off = mount_again },
@@ -130,8 +93,8 @@ static const struct mishap mishaps[] = {
     { "EACCES on all of them", ACCEL_EPERM, A0864, .call = "openat", .name = "accel-",
       .error = EACCES },
     { "parts of another user", ACCEL_EPERM, A0864, .on = give_away, .off = take_again },
-    { "other nodes", ACCEL_EIO, A0863, .on = elsewhere, .off = back },
-    { "another run", ACCEL_EMISMATCH, A0818, .on = of_another_run, .off = of_this_run },
+    { "other nodes", ACCEL_EIO, A0863, .moved = true },
+    { "another run", ACCEL_EMISMATCH, A0818, .seed = 7 },
 };
 
 /* A number for what is below a directory: names, sizes, inodes. */
@@ -185,6 +148,15 @@ static int ends(struct boot *b, void *arg)
     return 0;
 }
 
+/* NULL: all is well. */
+static void set_place(const struct mishap *m)
+{
+    local_dir = m ? m->dir : NULL;
+    moved_rank = m && m->moved ? hit : -1;
+    other_disk = m && m->other_disk;
+    held_seed = m ? m->seed : 0;
+}
+
 static void meets(int world, const struct mishap *m)
 {
     uint64_t before;
@@ -193,33 +165,39 @@ static void meets(int world, const struct mishap *m)
         tap_skip(2, "only root can have files of another user");
         return;
     }
+    set_place(m);
     if (m->on)
         m->on();
     before = all();
     life(world, m->what, ends, (void *)m, 0);
     tap_ok(all() == before, "%s: nothing has changed", m->what);
+    set_place(NULL);
     if (m->off)
         m->off();
 }
 
-/* All mishaps one after the other, in an order; then none. */
-static void test_mishaps(int world, const char *name,
-                         int (*dies)(struct boot *, void *),
-                         int (*finds)(struct boot *, void *), int order)
+static void hit_last(int world)
 {
-    static char taken[] = "was on the nodes: copied to ";
-    const int n = (int)ACCEL_ARRAY_SIZE(mishaps);
-
-    new_case(world, name, "");
     hit = world - 1;
     node_dir(hit, place, sizeof(place));
     snprintf(away, sizeof(away), "%s.away", place);
+}
+
+/* All mishaps one after the other, in an order; then none. */
+static void test_mishaps(int world, const char *name,
+                         int (*dies)(struct boot *, void *), int64_t step, int order)
+{
+    const int n = (int)ACCEL_ARRAY_SIZE(mishaps);
+
+    new_case(world, name, "");
+    hit_last(world);
     life(world, "killed", dies, NULL, KILLED);
     for (int i = 0; i < n; i++)
         meets(world, &mishaps[order == 0   ? i
                               : order == 1 ? n - 1 - i
                                            : (5 * i + 3) % n]);
-    life(world, "all is well again: the step is there", finds, taken, 0);
+    life_finds(world, "all is well again: the step is there", step,
+               "was on the nodes: copied to ");
 }
 
 static int goes_on(struct boot *b, void *arg)
@@ -249,7 +227,7 @@ static void test_renamed(int world)
     life(world, "a run with its old name, and its nodes", dies_between, NULL, KILLED);
     life(world, "goes on", goes_on, NULL, 0);
     snprintf(out_dir, 100, "%.99s", to);
-    life(world, "the renamed one has its step", finds_4, NULL, 0);
+    life_finds(world, "the renamed one has its step", 4, NULL);
 }
 
 /* What older releases left: no word on the nodes, and their directory has a name that
@@ -279,14 +257,12 @@ static void make_old(int world)
 static void test_old(int world)
 {
     new_case(world, "old", "");
-    hit = world - 1;
-    node_dir(hit, place, sizeof(place));
-    snprintf(away, sizeof(away), "%s.away", place);
+    hit_last(world);
     life(world, "killed", dies_with_two, NULL, KILLED);
     make_old(world);
     meets(world, &mishaps[2]);
     meets(world, &mishaps[9]);
-    life(world, "an older release's is taken", finds_4, NULL, 0);
+    life_finds(world, "an older release's is taken", 4, NULL);
 }
 
 /* ---- a person gives it up -------------------------------------------------------- */
@@ -314,9 +290,9 @@ static void test_given_up(int world)
     char path[220];
 
     new_case(world, "given", "");
-    hit = world - 1;
+    hit_last(world);
     life(world, "killed", dies_later, NULL, KILLED);
-    other_one();
+    set_place(&mishaps[1]);
     setenv("ACCEL_RESUME", "none", 1);
     life(world, "a fresh start is refused", ends, (void *)&none, 0);
     snprintf(path, sizeof(path), "%s/checkpoints/step_00000002", out_dir);
@@ -326,8 +302,8 @@ static void test_given_up(int world)
     unsetenv("ACCEL_RESTART_COUNT");
     life(world, "a person names the older one", gives_up, NULL, 0);
     unsetenv("ACCEL_RESUME");
-    back();
-    life(world, "the older history goes on", finds_2, NULL, 0);
+    set_place(NULL);
+    life_finds(world, "the older history goes on", 2, NULL);
 }
 
 /* ---- records --------------------------------------------------------------------- */
@@ -363,12 +339,12 @@ static void test_records(int world)
         in_record(damage[i][1]);
         snprintf(path, sizeof(path), "%.100s/checkpoints/.local-step_00000004.",
                  out_dir);
-        life(world, damage[i][0], finds_2, path, 0);
+        life_finds(world, damage[i][0], 2, path);
     }
     new_case(world, "places", "");
     life(world, "killed", dies_later, NULL, KILLED);
     in_record("rm PLACES && mkfifo PLACES");
-    life(world, "no word on the nodes is no damage", finds_4, NULL, 0);
+    life_finds(world, "no word on the nodes is no damage", 4, NULL);
 }
 
 /* The newest in the shared directory is damaged: one on the nodes is newer than what is
@@ -384,21 +360,21 @@ static void test_order(int world)
              "echo x >step_0000000$s/MANIFEST || exit 1; done",
              out_dir);
     tap_ok(system(cmd) == 0, "those in the shared directory are damaged");
-    life(world, "the one on the nodes is taken", finds_4, NULL, 0);
+    life_finds(world, "the one on the nodes is taken", 4, NULL);
 }
 
 int main(void)
 {
     staging_world_begin();
     if (!TAP_SANITIZED) {
-        test_mishaps(1, "first", dies_between, finds_2, 0);
-        test_mishaps(1, "later", dies_later, finds_4, 1);
+        test_mishaps(1, "first", dies_between, 2, 0);
+        test_mishaps(1, "later", dies_later, 4, 1);
         test_records(1);
-        test_mishaps(2, "shared", dies_later, finds_4, 2);
+        test_mishaps(2, "shared", dies_later, 4, 2);
     }
     apart = true; /* two nodes */
-    test_mishaps(2, "two", dies_with_two, finds_4, 1);
-    test_mishaps(2, "later", dies_later, finds_4, 0);
+    test_mishaps(2, "two", dies_with_two, 4, 1);
+    test_mishaps(2, "later", dies_later, 4, 0);
     test_renamed(2);
     test_old(2);
     test_given_up(2);

@@ -11,15 +11,6 @@
 #include "tests/tap.h"
 #include "tests/world/staging_world.h"
 
-static int finds_2(struct boot *b, void *arg)
-{
-    return finds_with(b, 2, arg);
-}
-static int finds_3(struct boot *b, void *arg)
-{
-    return finds_with(b, 3, arg);
-}
-
 /* ---- stops ----------------------------------------------------------------------- */
 
 /* The site kills after `kill_wait` seconds; saves take so long, margins included. */
@@ -260,31 +251,31 @@ static void test_stops(int world)
 
     new_case(world, "stop", "");
     life(world, "stopped, too slow", stops_local, &slow, 0);
-    life(world, "the next life has that step", finds_3, NULL, 0);
+    life_finds(world, "the next life has that step", 3, NULL);
     new_case(world, "stop-unknown", "");
     life(world, "stopped, not known", stops_local, &unknown, 0);
     new_case(world, "stop-copied", "");
     life(world, "stopped, with time for a copy", stops_copied, NULL, 0);
-    life(world, "the next life has that step", finds_3, NULL, 0);
+    life_finds(world, "the next life has that step", 3, NULL);
     new_case(world, "stop-uncopied", "");
     life(world, "stopped, without time for a copy", stops_uncopied, NULL, 0);
     life(world, "its copy is remembered", knows_copies, NULL, 0);
-    life(world, "the next life has that step", finds_3, NULL, 0);
+    life_finds(world, "the next life has that step", 3, NULL);
     new_case(world, "stop-slower", "");
     life(world, "stopped, the last copy took longer", stops_uncopied, &slow, 0);
-    life(world, "the next life has that step", finds_3, NULL, 0);
+    life_finds(world, "the next life has that step", 3, NULL);
     new_case(world, "stop-copying", "");
     life(world, "stopped, the copy is late", stops_copying, NULL, 0);
-    life(world, "the next life has that step", finds_3, NULL, 0);
+    life_finds(world, "the next life has that step", 3, NULL);
     new_case(world, "stop-shared", "");
     life(world, "stopped in time", stops_shared, NULL, 0);
-    life(world, "the next life has that step", finds_3, NULL, 0);
+    life_finds(world, "the next life has that step", 3, NULL);
     new_case(world, "stop-late", "");
     life(world, "stopped too late", stops_late, NULL, 0);
-    life(world, "the next life has the older step", finds_2, NULL, 0);
+    life_finds(world, "the next life has the older step", 2, NULL);
     new_case(world, "stop-waiting", "");
     life(world, "stopped while it waits", stops_waiting, NULL, 0);
-    life(world, "the next life has that step", finds_2, NULL, 0);
+    life_finds(world, "the next life has that step", 2, NULL);
     new_case(world, "stop-failing", "");
     life(world, "stopped, the node's disk fails", stops_failing, NULL, 0);
 }
@@ -302,7 +293,7 @@ static void test_places(int world)
     life(world, "the top", is_refused, top, 0);
     life(world, "a relative path", is_refused, relative, 0);
     life(world, "killed between", dies_between, NULL, KILLED);
-    life(world, "set as it was", finds_2, NULL, 0);
+    life_finds(world, "set as it was", 2, NULL);
 }
 
 int main(void)

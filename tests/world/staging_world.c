@@ -198,23 +198,29 @@ void die(struct number_run *k)
     raise(SIGKILL);
 }
 
+struct find {
+    int64_t step;
+    const char *text;
+};
+
 /* The next life: where it begins, with the weight of that step. */
-int finds_with(struct boot *b, int64_t want, const char *text)
+static int finds(struct boot *b, void *arg)
 {
+    const struct find *f = arg;
     struct number_run k;
     size_t n;
 
     gate(false);
     EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
-    EXPECT(accel_steps_done(k.run) == want, "resumed from %lld: %s",
+    EXPECT(accel_steps_done(k.run) == f->step, "resumed from %lld: %s",
            (long long)accel_steps_done(k.run), said);
-    EXPECT(want == 0 || newest() == want, "which the shared directory has");
+    EXPECT(f->step == 0 || newest() == f->step, "which the shared directory has");
     EXPECT(staged(&n) == -1 && n == 0, "no record is left");
     accel_barrier(k.run, &k.err);
     EXPECT(local_dir || parts(b->rank, NULL) == 0, "and nothing on the node");
-    EXPECT(!text || has_said(b, text), "said: %s", said);
+    EXPECT(!f->text || has_said(b, f->text), "said: %s", said);
     number_begin(&k);
-    EXPECT(number_of(&k, k.a) == (float)(START - want), "its weight: %g",
+    EXPECT(number_of(&k, k.a) == (float)(START - f->step), "its weight: %g",
            (double)number_of(&k, k.a));
     accel_close(k.run, NULL);
     return 0;
@@ -303,6 +309,11 @@ void life(int world, const char *what, int (*fn)(struct boot *, void *), void *a
 {
     tap_is_int(open_world(world, apart ? world : 1, fn, arg, HANG_S), status,
                "%s on %d ranks%s", what, world, apart ? ", a node each" : "");
+}
+
+void life_finds(int world, const char *what, int64_t want, const char *text)
+{
+    life(world, what, finds, &(struct find){ want, text }, 0);
 }
 
 void staging_world_begin(void)

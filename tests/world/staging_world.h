@@ -52,9 +52,6 @@ int parts(int rank, void (*found)(const char *dir));
 int parts_left(struct number_run *k);
 /* Kills this rank when all have come here. */
 void die(struct number_run *k);
-/* The next life begins at step `want`, with its weight, and says `text` (NULL: any);
- * nothing is on the nodes then. For a case's function. */
-int finds_with(struct boot *b, int64_t want, const char *text);
 /* Lives that are killed: with step 2 on the nodes alone; with step 2 in the shared
  * directory and step 4 on the nodes; with both on the nodes. For life(). */
 int dies_between(struct boot *b, void *arg);
@@ -68,6 +65,9 @@ void new_case(int world, const char *name, const char *more);
 /* A life; its ranks end with `status`. */
 void life(int world, const char *what, int (*fn)(struct boot *, void *), void *arg,
           int status);
+/* The next life begins at step `want`, with its weight, and says `text` (NULL: any);
+ * nothing is on the nodes then. */
+void life_finds(int world, const char *what, int64_t want, const char *text);
 void staging_world_begin(void);
 void staging_world_end(void);
 
