@@ -21,30 +21,11 @@
 static bool spoil;      /* this process, what it calls next */
 static bool spoil_loss; /* one per mille off */
 
-accel_status_t __real_comm_all_gather(struct comm *c, void *buf, size_t elems,
-                                      accel_dtype_t t, accel_error_t *err);
-accel_status_t __wrap_comm_all_gather(struct comm *c, void *buf, size_t elems,
-                                      accel_dtype_t t, accel_error_t *err);
-accel_status_t __real_comm_reduce_scatter(struct comm *c, const void *in, float *out,
-                                          size_t elems, accel_dtype_t t, float scale,
-                                          bool accumulate, accel_error_t *err);
-accel_status_t __wrap_comm_reduce_scatter(struct comm *c, const void *in, float *out,
-                                          size_t elems, accel_dtype_t t, float scale,
-                                          bool accumulate, accel_error_t *err);
-accel_status_t __real_comm_all_reduce(struct comm *c, void *buf, size_t elems,
-                                      accel_dtype_t t, enum comm_op op,
-                                      accel_error_t *err);
-accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t elems,
-                                      accel_dtype_t t, enum comm_op op,
-                                      accel_error_t *err);
-accel_status_t __real_comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
-                                     accel_error_t *err);
-accel_status_t __wrap_comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
-                                     accel_error_t *err);
-accel_status_t __real_accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
-                                      size_t n, accel_error_t *err);
-accel_status_t __wrap_accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
-                                      size_t n, accel_error_t *err);
+__typeof__(comm_all_gather) __real_comm_all_gather, __wrap_comm_all_gather;
+__typeof__(comm_reduce_scatter) __real_comm_reduce_scatter, __wrap_comm_reduce_scatter;
+__typeof__(comm_all_reduce) __real_comm_all_reduce, __wrap_comm_all_reduce;
+__typeof__(comm_broadcast) __real_comm_broadcast, __wrap_comm_broadcast;
+__typeof__(accel_ckpt_read) __real_accel_ckpt_read, __wrap_accel_ckpt_read;
 
 /* The last bit of the last byte. */
 static void flip(void *buf, size_t bytes)

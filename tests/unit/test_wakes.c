@@ -28,16 +28,16 @@ static _Atomic int timed, untimed;
 /* The process that sleeps on a word of shared memory; shared by the ranks. */
 static _Atomic pid_t *sleeper;
 
-int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+__typeof__(pthread_cond_wait) __real_pthread_cond_wait, __wrap_pthread_cond_wait;
+__typeof__(pthread_cond_timedwait) __wrap_pthread_cond_timedwait;
+__typeof__(syscall) __real_syscall, __wrap_syscall;
+
 int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
 {
     atomic_fetch_add(&untimed, 1);
     return __real_pthread_cond_wait(c, m);
 }
 
-int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m,
-                                  const struct timespec *until);
 int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m,
                                   const struct timespec *until)
 {
@@ -46,8 +46,6 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m,
     return __real_pthread_cond_wait(c, m);
 }
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...)
 {
     long a[6];
