@@ -390,14 +390,6 @@ static int be_srun(void)
 
 /* ---- the test -------------------------------------------------------------------- */
 
-static void write_file(const char *name, const char *text, const char *more)
-{
-    FILE *f = fopen(name, "w");
-
-    if (!f || fprintf(f, "%s%s", text, more) < 0 || fclose(f) != 0)
-        tap_diag("%s: %s", name, strerror(errno));
-}
-
 /* Nothing of this environment but what the build needs; then the row's. */
 static void set_environment(size_t i)
 {
@@ -457,10 +449,11 @@ static void check_row(size_t i)
     pid_t pid;
 
     snprintf(config, sizeof(config), "%s/two.yaml", dir);
-    write_file(config,
-               "distributed_type: MULTI_CPU\nnum_processes: 2\naccel:\n  preemption:\n"
-               "    max_restarts: 9\n    ",
-               srun_rows[i].config);
+    snprintf(text, sizeof(text),
+             "distributed_type: MULTI_CPU\nnum_processes: 2\naccel:\n  preemption:\n"
+             "    max_restarts: 9\n    %s",
+             srun_rows[i].config);
+    run_folder_write(config, text);
     if (pipe2(fd, O_CLOEXEC) != 0)
         return;
     fflush(NULL);
@@ -498,11 +491,11 @@ int main(void)
         tap_skip_all("ACCEL_BUILD does not name a build with the plugin");
     run_folder_new(dir);
     snprintf(path, sizeof(path), "%s/in", dir);
-    write_file(path, "first\nsecond\n", "");
+    run_folder_write(path, "first\nsecond\n");
     snprintf(path, sizeof(path), "%s/accel", dir);
     mkdir(path, 0755);
     snprintf(path, sizeof(path), "%s/accel/config.yaml", dir);
-    write_file(path, "distributed_type: FSDP\nnum_machines: 2\nuse_cpu: true\n", "");
+    run_folder_write(path, "distributed_type: FSDP\nnum_machines: 2\nuse_cpu: true\n");
     for (size_t i = 0; i < srun_row_count; i++)
         check_row(i);
     run_folder_remove(dir);

@@ -30,12 +30,18 @@ static char dir[] = "/tmp/accel-answers.XXXXXX";
 /* Moves when scontrol hangs, by what is waited for it. */
 static int64_t now_ms;
 
-static bool has_file(const char *name)
+/* A file of the folder; valid until the next call. */
+static const char *path_of(const char *name)
 {
-    char path[128];
+    static char path[128];
 
     snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return access(path, F_OK) == 0;
+    return path;
+}
+
+static bool has_file(const char *name)
+{
+    return access(path_of(name), F_OK) == 0;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -73,8 +79,10 @@ int poll(struct pollfd *fds, nfds_t n, int timeout)
 static int64_t told; /* what rank 0 tells the others */
 static int barriers;
 
-accel_status_t __wrap_comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
-                                     accel_error_t *err);
+__typeof__(comm_broadcast) __wrap_comm_broadcast;
+__typeof__(comm_all_reduce) __wrap_comm_all_reduce;
+__typeof__(comm_barrier) __wrap_comm_barrier;
+
 accel_status_t __wrap_comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
                                      accel_error_t *err)
 {
@@ -86,16 +94,12 @@ accel_status_t __wrap_comm_broadcast(struct comm *c, void *buf, size_t bytes, in
 
 accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t elems,
                                       accel_dtype_t dtype, enum comm_op op,
-                                      accel_error_t *err);
-accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t elems,
-                                      accel_dtype_t dtype, enum comm_op op,
                                       accel_error_t *err)
 {
     (void)c, (void)buf, (void)elems, (void)dtype, (void)op, (void)err;
     return ACCEL_OK;
 }
 
-accel_status_t __wrap_comm_barrier(struct comm *c, accel_error_t *err);
 accel_status_t __wrap_comm_barrier(struct comm *c, accel_error_t *err)
 {
     (void)c, (void)err;
@@ -241,27 +245,13 @@ static void keep_line(void *user, accel_log_level_t level, const char *line)
              level == ACCEL_LOG_WARN ? "" : "not a warning: ", line);
 }
 
-static void write_file(const char *name, const char *text)
-{
-    char path[128];
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    f = fopen(path, "w");
-    if (!f || fputs(text, f) < 0 || fclose(f) != 0)
-        tap_diag("%s: %s", path, strerror(errno));
-}
-
 /* Text of a file of the folder without its last newline; "" if there is none. */
 static const char *read_file(const char *name)
 {
     static char text[4096];
-    char path[128];
+    FILE *f = fopen(path_of(name), "r");
     size_t n;
-    FILE *f;
 
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    f = fopen(path, "r");
     n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
     text[n > 0 && text[n - 1] == '\n' ? n - 1 : n] = '\0';
     if (f)
@@ -271,10 +261,7 @@ static const char *read_file(const char *name)
 
 static void remove_file(const char *name)
 {
-    char path[128];
-
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    unlink(path);
+    unlink(path_of(name));
 }
 
 /* A batch job's run after step 7, which is saved. */
@@ -304,8 +291,8 @@ static accel_t *new_run(void)
 
 static void scontrol_does(const char *show, const char *ask)
 {
-    write_file("show", show);
-    write_file("requeue", ask);
+    run_folder_write(path_of("show"), show);
+    run_folder_write(path_of("requeue"), ask);
 }
 
 static void check_row(const struct row *r)
@@ -478,14 +465,13 @@ static void test_child(void)
 {
     accel_t *run = new_run();
     struct requeue_job_facts facts;
-    char path[128], self[512] = "";
+    char self[512] = "";
 
-    snprintf(path, sizeof(path), "%s/scontrol", dir);
     remove_file("scontrol");
     signal(SIGUSR2, SIG_IGN);
     if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0 ||
-        symlink(self, path) != 0)
-        tap_diag("%s: %s", path, strerror(errno));
+        symlink(self, path_of("scontrol")) != 0)
+        tap_diag("no scontrol: %s", strerror(errno));
     requeue_facts(&run->log, 10, &facts);
     signal(SIGUSR2, SIG_DFL);
     tap_is_str(said,
@@ -503,10 +489,10 @@ int main(void)
         return act_as_scontrol();
     alarm(HANG_S);
     run_folder_new(dir);
-    snprintf(path, sizeof(path), "%s/scontrol", dir);
-    write_file("scontrol", "#!/bin/sh\necho \"$*\" >>\"${0%/*}/calls\"\n"
-                           "[ \"$1\" = requeue ] || set -- show\n. \"${0%/*}/$1\"\n");
-    if (chmod(path, 0755) != 0)
+    run_folder_write(path_of("scontrol"),
+                     "#!/bin/sh\necho \"$*\" >>\"${0%/*}/calls\"\n"
+                     "[ \"$1\" = requeue ] || set -- show\n. \"${0%/*}/$1\"\n");
+    if (chmod(path_of("scontrol"), 0755) != 0)
         tap_skip_all("no program can be made");
     snprintf(path, sizeof(path), "%s:/usr/bin:/bin", dir);
     setenv("PATH", path, 1);
