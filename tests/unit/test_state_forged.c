@@ -199,6 +199,17 @@ enum answer { REFUSED, TAKEN };
 static enum answer forge_fp8(struct image *m, char *what, size_t len)
 {
     static const struct {
+        float value;
+        const char *what;
+        enum answer scale, other;
+    } values[] = {
+        { NAN, "NaN", REFUSED, REFUSED },
+        { -FLT_MIN, "negative", REFUSED, REFUSED },
+        { 0, "0", REFUSED, TAKEN },
+        { INFINITY, "infinite", REFUSED, TAKEN },
+        { 1e-44f, "without an inverse", REFUSED, TAKEN },
+    };
+    static const struct {
         const char *text;
         enum answer steps, history;
     } lines[] = {
@@ -211,31 +222,15 @@ static enum answer forge_fp8(struct image *m, char *what, size_t len)
     const int64_t each = b->global_shape[1];
     const size_t n = box_elems(b), at = draw(n);
     const bool scale = at % (size_t)each == 0;
-    float *v = b->data;
-    const size_t line = draw(ACCEL_ARRAY_SIZE(lines));
+    const size_t line = draw(ACCEL_ARRAY_SIZE(lines)), kind = draw(11);
     const bool steps = draw(2);
 
-    switch (draw(11)) {
-    case 0:
-        v[at] = NAN;
-        snprintf(what, len, "%s[%zu] is NaN", b->name, at);
-        return REFUSED;
-    case 1:
-        v[at] = -FLT_MIN;
-        snprintf(what, len, "%s[%zu] is negative", b->name, at);
-        return REFUSED;
-    case 2:
-        v[at] = 0;
-        snprintf(what, len, "%s[%zu] is 0", b->name, at);
-        return scale ? REFUSED : TAKEN;
-    case 3:
-        v[at] = INFINITY;
-        snprintf(what, len, "%s[%zu] is infinite", b->name, at);
-        return scale ? REFUSED : TAKEN;
-    case 4:
-        v[at] = 1e-44f;
-        snprintf(what, len, "%s[%zu] has no inverse", b->name, at);
-        return scale ? REFUSED : TAKEN;
+    if (kind < ACCEL_ARRAY_SIZE(values)) {
+        ((float *)b->data)[at] = values[kind].value;
+        snprintf(what, len, "%s[%zu] is %s", b->name, at, values[kind].what);
+        return scale ? values[kind].scale : values[kind].other;
+    }
+    switch (kind) {
     case 5:
         b->global_shape[1] = b->shape[1] = each + 1 - 2 * (int64_t)draw(2);
         snprintf(what, len, "%s is [3, %lld]", b->name, (long long)b->shape[1]);
@@ -349,8 +344,7 @@ static int trial(const char *good, enum answer (*forge)(struct image *, char *, 
     snprintf(dir, sizeof(dir), "%s/trial", root);
     snprintf(below, sizeof(below), "%s/checkpoints", dir);
     st = image_write(&m, below, &err);
-    if (!st)
-        st = open_run(&run, dir, &err);
+    ACCEL_TRY(st, open_run(&run, dir, &err));
     if (st)
         /* the reason is in the log; what the run ends with is that none is left */
         well = want != TAKEN && st == ACCEL_ECORRUPT && strstr(said, named);
@@ -383,10 +377,9 @@ static void campaign(const char *precision, int cases,
     run_folder_write(config, text);
     snprintf(dir, sizeof(dir), "%s/good-%s", root, precision);
     st = open_run(&run, dir, &err);
-    for (int i = 0; i < STOP && !st; i++)
-        st = step(run, &err);
-    if (!st)
-        st = accel_save(run, &err);
+    for (int i = 0; i < STOP; i++)
+        ACCEL_TRY(st, step(run, &err));
+    ACCEL_TRY(st, accel_save(run, &err));
     accel_close(run, NULL);
     snprintf(good, sizeof(good), "%s/checkpoints/step_%08d", dir, STOP);
     if (!tap_is_int(st, ACCEL_OK, "%s: a checkpoint to forge: %s", precision, err.text))

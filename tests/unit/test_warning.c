@@ -5,7 +5,6 @@
  * came too early is made up for. And why a life stopped, as its history tells the next
  * one.
  */
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "preemption/preemption.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 #include "handle/run.h"
 
 static struct config cfg = { .preempt_enabled = true,
@@ -130,6 +130,27 @@ static void keep(void *user, accel_log_level_t level, const char *line)
     snprintf(said, sizeof(said), "%s", line);
 }
 
+static char dir[] = "/tmp/accel-history.XXXXXX";
+
+/* A life that finds this history. */
+static void life_after(accel_t *run, int restart, const char *text)
+{
+    char path[64];
+    accel_error_t err;
+
+    snprintf(path, sizeof(path), "%s/history", dir);
+    run_folder_write(path, text);
+    memset(run, 0, sizeof(*run));
+    run->config = cfg;
+    run->log = (struct accel_log){ .fn = keep, .level = ACCEL_LOG_INFO };
+    run->life.incarnation =
+        (struct incarnation){ .job = 5, .first_job = 5, .restart = restart };
+    snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s", dir);
+    said[0] = '\0';
+    if (history_start(run, &err) == ACCEL_OK)
+        history_say(run);
+}
+
 static void test_history(void)
 {
     static const struct {
@@ -145,42 +166,21 @@ static void test_history(void)
           "the last run ended without a record" },
     };
     static accel_t run;
-    char dir[] = "/tmp/accel-history.XXXXXX", path[64], want[256];
-    accel_error_t err;
+    char text[512], want[256];
 
-    if (!mkdtemp(dir)) {
-        tap_skip((int)ACCEL_ARRAY_SIZE(rows), "no temporary directory can be made");
-        return;
-    }
-    snprintf(path, sizeof(path), "%s/history", dir);
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
-        FILE *f = fopen(path, "w");
-
-        memset(&run, 0, sizeof(run));
-        if (f) {
-            fprintf(f,
-                    "T job=5 of=5 restart=0 start step=0\n"
-                    "T job=5 of=5 restart=0 stop step=9 signal=SIGUSR1 seconds=0.500 "
-                    "reason=%s\n",
-                    rows[i].reason);
-            fclose(f);
-        }
-        run.config = cfg;
-        run.log = (struct accel_log){ .fn = keep, .level = ACCEL_LOG_INFO };
-        run.life.incarnation =
-            (struct incarnation){ .job = 5, .first_job = 5, .restart = 1 };
-        snprintf(run.ckpt_dir, sizeof(run.ckpt_dir), "%s", dir);
-        said[0] = '\0';
-        if (history_start(&run, &err) == ACCEL_OK)
-            history_say(&run);
+        snprintf(text, sizeof(text),
+                 "T job=5 of=5 restart=0 start step=0\n"
+                 "T job=5 of=5 restart=0 stop step=9 signal=SIGUSR1 seconds=0.500 "
+                 "reason=%s\n",
+                 rows[i].reason);
+        life_after(&run, 1, text);
         snprintf(want, sizeof(want), "restart 1 of at most 100 of job 5 (%s)",
                  rows[i].want);
         tap_ok(strstr(said, want) != NULL, "reason %zu: %s", i, rows[i].want);
         if (!strstr(said, want))
             tap_diag("%s", said);
     }
-    unlink(path);
-    rmdir(dir);
 }
 
 /* What a next life knows of how long saves take: of every kind of line,
@@ -189,23 +189,11 @@ struct times {
     double last, at_once, background, local, copy; /* the others: seconds a byte */
 };
 
-static struct times times_of(const char *dir, const char *text)
+static struct times times_of(const char *text)
 {
     static accel_t run;
-    char path[64];
-    accel_error_t err;
-    FILE *f;
 
-    memset(&run, 0, sizeof(run));
-    snprintf(path, sizeof(path), "%s/history", dir);
-    f = fopen(path, "w");
-    if (!f || fputs(text, f) < 0 || fclose(f))
-        abort();
-    run.config = cfg;
-    run.life.incarnation = (struct incarnation){ .job = 5, .first_job = 5 };
-    snprintf(run.ckpt_dir, sizeof(run.ckpt_dir), "%s", dir);
-    history_start(&run, &err);
-    unlink(path);
+    life_after(&run, 0, text);
     return (struct times){ run.life.history.save_seconds, run.life.pace.at_once,
                            run.life.pace.background, run.life.pace.local,
                            run.life.pace.copy };
@@ -241,10 +229,8 @@ static void test_times(void)
         "T job=4 of=4 restart=0 save step=2 seconds=7 bytes=1 "
         "local\n"
         "T job=4 of=4 restart=0 save step=3 seconds=6\n";
-    char dir[] = "/tmp/accel-history.XXXXXX", text[1024];
+    char text[1024];
 
-    if (!mkdtemp(dir))
-        tap_skip_all("no temporary directory can be made");
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
         for (int others = 0; others < 2; others++) {
             const double *want = (const double *)&rows[i].want,
@@ -254,7 +240,7 @@ static void test_times(void)
 
             snprintf(text, sizeof(text), "%sT job=5 of=5 restart=0 %s\n",
                      others ? before : "", rows[i].text);
-            t = times_of(dir, text);
+            t = times_of(text);
             for (int k = 0; k < 5; k++) {
                 /* the last one counts, and of paces the mean with what was known */
                 const double mean = k == 0 ? want[k] : (want[k] + old[k]) / 2;
@@ -267,14 +253,15 @@ static void test_times(void)
                              others ? " behind others" : "", word[k]);
             }
         }
-    rmdir(dir);
 }
 
 int main(void)
 {
     test_install();
     test_due();
+    run_folder_new(dir);
     test_history();
     test_times();
+    run_folder_remove(dir);
     return tap_done();
 }
