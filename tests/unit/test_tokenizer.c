@@ -13,6 +13,7 @@
 #include "data/tokenizer_impl.h"
 #include "data/tokenizer_json.h"
 #include "tests/tap.h"
+#include "tests/world/run_folder.h"
 
 static const char *data_dir;
 
@@ -272,19 +273,40 @@ static struct bytes replaced(const struct bytes *text, const char *from, const c
     return b;
 }
 
+/* Opens a file of the data as "the file", with the first `from` replaced. */
+static accel_status_t open_replaced(accel_tokenizer_t **t_out, const char *name,
+                                    const char *from, const char *to,
+                                    accel_error_t *err)
+{
+    struct bytes file = read_data(name), other = replaced(&file, from, to);
+    const accel_status_t st =
+        tokenizer_open_memory(t_out, (char *)other.p, other.n, "the file", err);
+
+    free(other.p);
+    free(file.p);
+    return st;
+}
+
+/* GPT-2's, with a space before every text. */
+static accel_tokenizer_t *open_spaced(void)
+{
+    accel_tokenizer_t *t = NULL;
+    accel_error_t err = { 0 };
+
+    tap_ok(!open_replaced(&t, "gpt2.json", "\"add_prefix_space\": false",
+                          "\"add_prefix_space\": true", &err),
+           "with a space before every text (%s)", err.text);
+    return t;
+}
+
 static void test_pieces(void)
 {
-    struct bytes text = read_data("mixed.txt"), other;
-    accel_tokenizer_t *t[3] = { open_data("gpt2.json"), open_data("llama3.json") };
-    accel_error_t err = { 0 };
+    struct bytes text = read_data("mixed.txt");
+    accel_tokenizer_t *t[] = { open_data("gpt2.json"), open_data("llama3.json"),
+                               open_spaced() };
     uint8_t broken[20000];
     struct bytes noise = { broken, sizeof(broken) };
-    struct bytes gpt2 = read_data("gpt2.json");
 
-    other =
-        replaced(&gpt2, "\"add_prefix_space\": false", "\"add_prefix_space\": true");
-    tap_ok(!tokenizer_open_memory(&t[2], (char *)other.p, other.n, "space", &err),
-           "with a space before every text (%s)", err.text);
     fill_random(broken, sizeof(broken), &text);
     for (size_t i = 0; i < 3 && t[i]; i++) {
         int wrong = 0;
@@ -296,17 +318,12 @@ static void test_pieces(void)
                    i);
         accel_tokenizer_close(t[i]);
     }
-    free(other.p);
-    free(gpt2.p);
     free(text.p);
 }
 
 static void test_prefix(void)
 {
-    struct bytes gpt2 = read_data("gpt2.json"),
-                 json = replaced(&gpt2, "\"add_prefix_space\": false",
-                                 "\"add_prefix_space\": true");
-    accel_tokenizer_t *t = NULL;
+    accel_tokenizer_t *t = open_spaced();
     accel_error_t err;
     char text[64];
     static const char *const c[][2] = {
@@ -315,8 +332,6 @@ static void test_prefix(void)
         { "", "" },
     };
 
-    if (tokenizer_open_memory(&t, (char *)json.p, json.n, "space", &err))
-        tap_diag("%s", err.text);
     for (size_t i = 0; t && i < ACCEL_ARRAY_SIZE(c); i++) {
         size_t n, bytes = 0;
         int32_t *ids = ids_of(t, c[i][0], strlen(c[i][0]), 0, &n);
@@ -327,8 +342,6 @@ static void test_prefix(void)
         free(ids);
     }
     accel_tokenizer_close(t);
-    free(json.p);
-    free(gpt2.p);
 }
 
 /* ---- merging --------------------------------------------------------------------- */
@@ -525,18 +538,14 @@ static const struct damage {
 static void test_damage(void)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(damages); i++) {
-        struct bytes file = read_data(damages[i].file), bad;
         accel_tokenizer_t *t = NULL;
         accel_error_t err = { 0 };
-        accel_status_t st;
+        const accel_status_t st =
+            open_replaced(&t, damages[i].file, damages[i].from, damages[i].to, &err);
 
-        bad = replaced(&file, damages[i].from, damages[i].to);
-        st = tokenizer_open_memory(&t, (char *)bad.p, bad.n, "the file", &err);
         tap_ok(st == damages[i].want && !t && strstr(err.text, damages[i].text) &&
                    err.hint[0] && strstr(err.where, "the file"),
                "damage %zu: %s", i, err.text);
-        free(bad.p);
-        free(file.p);
     }
 }
 
@@ -580,7 +589,6 @@ static void test_processors(void)
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
         const bool good = rows[i].ids[0] == ' ';
-        struct bytes file = read_data("gpt2.json"), other;
         char json[1200], got[1200] = "";
         accel_tokenizer_t *t = NULL;
         accel_error_t err = { 0 };
@@ -588,8 +596,7 @@ static void test_processors(void)
         size_t n = 0, used = 0;
 
         snprintf(json, sizeof(json), "\"post_processor\": %s", rows[i].json);
-        other = replaced(&file, "\"post_processor\": null", json);
-        if (tokenizer_open_memory(&t, (char *)other.p, other.n, "the file", &err) ||
+        if (open_replaced(&t, "gpt2.json", "\"post_processor\": null", json, &err) ||
             accel_tokenize(t, "A", 1, ACCEL_TOKENIZE_FRAME, ids, 8, &n, &err))
             snprintf(got, sizeof(got), "%s", err.text);
         for (size_t k = 0; k < n && k < 8; k++)
@@ -597,8 +604,6 @@ static void test_processors(void)
         tap_ok(good ? !strcmp(got, rows[i].ids) : strstr(got, rows[i].ids) != NULL,
                "what is put around a text: %s:%s", rows[i].what, got);
         accel_tokenizer_close(t);
-        free(other.p);
-        free(file.p);
     }
 }
 
@@ -684,14 +689,14 @@ static void test_layout(const json_t *texts, const json_t *layout)
     const char *name = json_string_value(json_object_get(layout, "name")),
                *base = json_string_value(json_object_get(layout, "base")),
                *refused = json_string_value(json_object_get(layout, "refused"));
-    char dir[] = "/tmp/accel-layout-XXXXXX", command[64], line[1100];
+    char dir[] = "/tmp/accel-layout-XXXXXX", line[1100];
     json_t *vocab, *whole, *files = json_object_get(layout, "files"), *content;
     accel_tokenizer_t *t = NULL;
     accel_error_t err = { 0 };
     const char *file;
     accel_status_t st;
 
-    tap_ok(mkdtemp(dir) != NULL, "%s", name);
+    run_folder_new(dir);
     if (!strcmp(base, "json")) {
         whole = json_of_data("gpt2.json");
         json_object_update(whole, json_object_get(layout, "patch"));
@@ -716,8 +721,7 @@ static void test_layout(const json_t *texts, const json_t *layout)
                    0, "%s: ids in the frame", name);
     }
     accel_tokenizer_close(t);
-    snprintf(command, sizeof(command), "rm -r %s", dir);
-    tap_ok(!system(command), "%s: removed", name);
+    run_folder_remove(dir);
 }
 
 /* The ids of AutoTokenizer from directories (layouts.py). */
