@@ -16,6 +16,7 @@
 #include "config/config.h"
 #include "tests/tap.h"
 #include "tests/unit/event_reader.h"
+#include "tests/world/run_folder.h"
 #include "track/crc32c.h"
 #include "track/event_bytes.h"
 #include "track/track.h"
@@ -163,16 +164,38 @@ static void test_formats(void)
 
 /* ---- files ----------------------------------------------------------------------- */
 
-static char *read_file(const char *path, size_t *bytes_out)
+/* The content of a file, with a NUL behind it; valid until the next call. */
+static char *content_of(const char *dir, const char *name, size_t *bytes_out)
 {
-    FILE *f = fopen(path, "r");
     static char text[1 << 20];
+    char path[2700];
+    FILE *f;
 
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    f = fopen(path, "r");
     *bytes_out = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
     text[*bytes_out] = '\0';
     if (f)
         fclose(f);
     return text;
+}
+
+static char *text_of(const char *dir, const char *name)
+{
+    size_t bytes;
+
+    return content_of(dir, name, &bytes);
+}
+
+static void append_to(const char *dir, const char *name, const char *text)
+{
+    char path[128];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    f = fopen(path, "a");
+    if (f)
+        fputs(text, f), fclose(f);
 }
 
 /* The names of event files, in the order in which readers take them. */
@@ -203,7 +226,7 @@ struct seen {
  * earlier files have of its step and later ones. Scalars go to s. */
 static void read_events(const char *dir, struct seen *s)
 {
-    char names[8][300], path[2700];
+    char names[8][300];
     int files = event_files(dir, names);
 
     *s = (struct seen){ .wrong = "" };
@@ -212,8 +235,7 @@ static void read_events(const char *dir, struct seen *s)
         size_t bytes, at = 0;
         char *data;
 
-        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-        data = read_file(path, &bytes);
+        data = content_of(dir, names[i], &bytes);
         while (event_next((uint8_t *)data, bytes, &at, &e, &s->wrong)) {
             s->heads += !strcmp(e.version, "brain.Event:2");
             s->starts += e.session == 1;
@@ -284,21 +306,18 @@ static void test_lines_of_items(const char *dir)
         "\"not_finite\":0,\"min\":1,\"max\":4,\"sum\":9,\"sum_squares\":25,"
         "\"edges\":[1,1.1000000000000001,";
     struct track t;
-    char path[128], *text;
-    size_t bytes;
+    char *text;
 
     start_track(&t, TRACK_JSONL | TRACK_CSV, dir, 0);
     track_write(&t, 5, items, 4);
     track_close(&t);
-    snprintf(path, sizeof(path), "%s/track.jsonl", dir);
-    text = read_file(path, &bytes);
+    text = text_of(dir, "track.jsonl");
     without_times(text, "\"time\":", ',');
     tap_ok(!strncmp(text, want, strlen(want)), "JSONL, a line per item");
     tap_ok(strstr(text, "\"counts\":[1,0,0,0,0,0,0,0,0,0,2,0,0,0,0,0,0,0,0,0,0,0,0,0,"
                         "0,0,0,0,0,1]}}\n"),
            "and a histogram in one");
-    snprintf(path, sizeof(path), "%s/track.csv", dir);
-    text = read_file(path, &bytes);
+    text = text_of(dir, "track.csv");
     tap_ok(!strncmp(text, "step,time,name,kind,value\n5,", 28), "CSV has a title");
     tap_ok(strstr(text, ",a/b,scalar,0.10000000000000001\n") &&
                strstr(text, ",nan,scalar,nan\n"),
@@ -387,31 +406,23 @@ static void test_lengths_of_events(void)
  * */
 static void test_lives(const char *dir)
 {
-    char path[128], names[8][300], *text;
+    char names[8][300], *text;
     static struct seen s;
     struct track t;
-    size_t bytes;
-    FILE *f;
 
     start_track(&t, ALL, dir, 0);
     for (int i = 0; i <= 4; i++)
         put_scalar(&t, i, i);
     track_close(&t);
-    snprintf(path, sizeof(path), "%s/track.csv", dir);
-    f = fopen(path, "a");
-    if (f)
-        fputs("2,17", f), fclose(f);
-    snprintf(path, sizeof(path), "%s/track.jsonl", dir);
-    f = fopen(path, "a");
-    if (f)
-        fputs("{\"step\":2,", f), fclose(f);
+    append_to(dir, "track.csv", "2,17");
+    append_to(dir, "track.jsonl", "{\"step\":2,");
     start_track(&t, ALL, dir, 3);
     for (int i = 3; i <= 5; i++)
         put_scalar(&t, i, 10 + i);
     track_flush(&t);
     track_close(&t);
     tap_is_str(said, "", "no warning");
-    text = read_file(path, &bytes);
+    text = text_of(dir, "track.jsonl");
     without_times(text, "\"time\":", ',');
     without_times(text, "\"name\":", ',');
     tap_is_str(text,
@@ -422,8 +433,7 @@ static void test_lives(const char *dir)
                "{\"step\":4,\"time\":,\"name\":,\"value\":14}\n"
                "{\"step\":5,\"time\":,\"name\":,\"value\":15}\n",
                "each step once, and no torn line");
-    snprintf(path, sizeof(path), "%s/track.csv", dir);
-    text = read_file(path, &bytes);
+    text = text_of(dir, "track.csv");
     tap_ok(!strncmp(text, "step,", 5) && count(text, "step,") == 1 &&
                count(text, "\n") == 7 && strstr(text, ",x,scalar,2\n3,") &&
                strstr(text, ",x,scalar,15\n"),
@@ -438,7 +448,7 @@ static void test_lives(const char *dir)
     track_close(&t);
     read_events(dir, &s);
     tap_ok(s.n == 1 && s.value[0] == 21, "a fresh start takes back everything");
-    text = read_file(path, &bytes);
+    text = text_of(dir, "track.csv");
     tap_ok(count(text, "\n") == 2 && strstr(text, ",21\n"), "in CSV as well");
 }
 
@@ -521,9 +531,8 @@ static bool answer(void *ours)
 static void test_taken_over(const char *dir)
 {
     struct track first, second;
-    char path[128], names[8][300];
+    char names[8][300];
     bool ours = false;
-    size_t bytes;
 
     start_track(&first, 0, dir, 0);
     first.writer.ours = answer;
@@ -533,11 +542,9 @@ static void test_taken_over(const char *dir)
     put_scalar(&first, 1, 1);
     start_track(&second, TRACK_JSONL | TRACK_CSV, dir, 1);
     put_scalar(&first, 1, 2);
-    snprintf(path, sizeof(path), "%s/track.jsonl", dir);
-    tap_is_str(read_file(path, &bytes), "",
+    tap_is_str(text_of(dir, "track.jsonl"), "",
                "what another attempt has taken is not written");
-    snprintf(path, sizeof(path), "%s/track.csv", dir);
-    tap_is_str(read_file(path, &bytes), "step,time,name,kind,value\n", "nor in CSV");
+    tap_is_str(text_of(dir, "track.csv"), "step,time,name,kind,value\n", "nor in CSV");
     if (event_files(dir, names) == 1) {
         char gone[512];
 
@@ -548,7 +555,7 @@ static void test_taken_over(const char *dir)
     tap_is_int(event_files(dir, names), 1, "an event file is its attempt's alone");
     ours = true;
     put_scalar(&first, 1, 4);
-    tap_ok(count(read_file(path, &bytes), ",x,scalar,4\n") == 1,
+    tap_ok(count(text_of(dir, "track.csv"), ",x,scalar,4\n") == 1,
            "files that are the run's own again are written");
     track_close(&first);
     track_close(&second);
@@ -659,10 +666,9 @@ int main(void)
 {
     static const char *const dirs[] = { "lines", "events", "lives",
                                         "full",  "none",   "taken" };
-    char dir[6][64], command[96];
+    char dir[6][64];
 
-    if (!mkdtemp(base))
-        tap_skip_all("no directory for temporary files");
+    run_folder_new(base);
     for (int i = 0; i < 6; i++)
         snprintf(dir[i], sizeof(dir[i]), "%s/%s", base, dirs[i]);
     test_crc();
@@ -677,7 +683,6 @@ int main(void)
     test_no_directory(dir[4]);
     test_taken_over(dir[5]);
     test_own();
-    snprintf(command, sizeof(command), "rm -rf %s", base);
-    tap_ok(system(command) == 0, "removed");
+    run_folder_remove(base);
     return tap_done();
 }

@@ -109,6 +109,12 @@ static void seen_close(void *user)
     ((struct seen *)user)->closed++;
 }
 
+static accel_sink_t seen_sink(struct seen *s)
+{
+    return (accel_sink_t){ sizeof(accel_sink_t), "seen",     seen_open, seen_write,
+                           seen_flush,           seen_close, s };
+}
+
 static double value_of(const struct seen *s, const char *name)
 {
     for (int k = 0; k < s->names; k++)
@@ -196,8 +202,7 @@ static double logged_loss(const struct rig *k)
 static void test_numbers(struct rig *k)
 {
     struct seen s = { 0 }, more = { .fails = true };
-    accel_sink_t sink = { sizeof(sink), "seen",     seen_open, seen_write,
-                          seen_flush,   seen_close, &s };
+    accel_sink_t sink = seen_sink(&s);
     const struct lines_writer *log_by;
     accel_step_info_t last = { .bytes = sizeof(last) };
     accel_error_t err = { 0 };
@@ -251,8 +256,7 @@ static void test_numbers(struct rig *k)
 static void test_resumed(struct rig *k)
 {
     struct seen s = { 0 };
-    accel_sink_t sink = { sizeof(sink), "seen",     seen_open, seen_write,
-                          seen_flush,   seen_close, &s };
+    accel_sink_t sink = seen_sink(&s);
     accel_error_t err = { 0 };
 
     rig_open(k, "  track: none\n", "numbers");
@@ -310,8 +314,7 @@ static void test_refused(struct rig *k)
 static void test_other_rank(struct rig *k)
 {
     struct seen s = { 0 };
-    accel_sink_t sink = { sizeof(sink), "seen",     seen_open, seen_write,
-                          seen_flush,   seen_close, &s };
+    accel_sink_t sink = seen_sink(&s);
     accel_error_t err = { 0 };
 
     rig_open(k, "  track: csv\n  checkpoint: {save: false}\n", "other");
