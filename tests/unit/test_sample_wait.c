@@ -16,17 +16,9 @@
 #include "accel.h"
 #include "common/common.h"
 #include "tests/tap.h"
+#include "tests/world/loader_world.h"
 #include "tests/world/open_world.h"
 #include "tests/world/run_folder.h"
-
-/* Ends the rank with 1 and a line. */
-#define EXPECT(good, ...)                                                              \
-    do {                                                                               \
-        if (!(good)) {                                                                 \
-            tap_diag(__VA_ARGS__);                                                     \
-            return 1;                                                                  \
-        }                                                                              \
-    } while (0)
 
 enum { SAMPLES = 40, BATCH = 2, WAITS_AT = 2, STEPS = 9 };
 
@@ -219,29 +211,29 @@ static accel_status_t life_open(struct life *l, accel_error_t *err)
                         .optimizer =
                             &(accel_optimizer_t){ sizeof(accel_optimizer_t),
                                                   .kind = ACCEL_SGD, .lr = 1e-3f } };
-    accel_status_t st = accel_open(&l->run, &o, err);
+    accel_status_t st;
 
-    if (!st)
-        st = accel_dataset_new(&l->data, SAMPLES, &field, 1, fetch, NULL, 0.25, err);
-    if (!st)
-        st = now->which < NEXT
-                 ? accel_dataset_new(&l->apart, SAMPLES, &field, 1, fetch_apart, NULL,
-                                     0, err)
-                 : accel_dataset_iterable_new(&l->apart, &stream, &field, 1, err);
-    if (!st)
-        st = accel_dataset_new(&l->held, SAMPLES, &field, 1, fetch_valid, NULL, 0, err);
-    if (st)
-        return st;
+    ACCEL_CHECK(st, accel_open(&l->run, &o, err));
+    ACCEL_CHECK(
+        st, accel_dataset_new(&l->data, SAMPLES, &field, 1, fetch, NULL, 0.25, err));
+    ACCEL_CHECK(st, now->which < NEXT ? accel_dataset_new(&l->apart, SAMPLES, &field, 1,
+                                                          fetch_apart, NULL, 0, err)
+                                      : accel_dataset_iterable_new(&l->apart, &stream,
+                                                                   &field, 1, err));
+    ACCEL_CHECK(
+        st, accel_dataset_new(&l->held, SAMPLES, &field, 1, fetch_valid, NULL, 0, err));
     l->model = accel_module_new(l->run, &cls, NULL, "");
     ((struct net *)accel_module_state(l->model))->gain =
         accel_param(l->model, "gain", 2, dims, (accel_init_t){ ACCEL_INIT_ONES, 0 });
     job.model = l->model;
     job.data = now->which < FETCH_LOADER ? l->data : NULL;
     st = accel_prepare(l->run, &job, err);
-    if (!st && !job.data)
-        st = accel_loader_new(&l->loader, l->run, "loader", l->apart, &options, err);
-    if (!st && now->which == FETCH_VALID)
-        st = accel_loader_new(&l->valid, l->run, "valid", l->held, &options, err);
+    if (!job.data)
+        ACCEL_TRY(st, accel_loader_new(&l->loader, l->run, "loader", l->apart, &options,
+                                       err));
+    if (now->which == FETCH_VALID)
+        ACCEL_TRY(st,
+                  accel_loader_new(&l->valid, l->run, "valid", l->held, &options, err));
     return st;
 }
 
@@ -289,17 +281,13 @@ static accel_status_t life_micro(struct life *l, int micro, accel_error_t *err)
         if (st || !isnan(loss))
             return st ? st : ACCEL_EBUG;
     }
-    if (l->valid && micro == (waits ? WAITS_AT : 0)) {
-        st = life_validate(l, err);
-        if (st)
-            return st;
-    }
-    st = life_batch(l, &batch, err);
-    if (!st && micro == 0)
-        st = accel_tensor_read(batch, l->first, BATCH, err);
-    if (!st)
-        st = accel_backward(l->run, accel_call(l->model, &batch, 1), err);
-    return st ? st : accel_step(l->run, err);
+    if (l->valid && micro == (waits ? WAITS_AT : 0))
+        ACCEL_CHECK(st, life_validate(l, err));
+    ACCEL_CHECK(st, life_batch(l, &batch, err));
+    if (micro == 0)
+        ACCEL_CHECK(st, accel_tensor_read(batch, l->first, BATCH, err));
+    ACCEL_CHECK(st, accel_backward(l->run, accel_call(l->model, &batch, 1), err));
+    return accel_step(l->run, err);
 }
 
 /* One life. Returns its status, with how it ended in *err. */

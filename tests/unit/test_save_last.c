@@ -17,6 +17,7 @@
 #include "common/common.h"
 #include "tests/tap.h"
 #include "tests/world/ckpt_world.h"
+#include "tests/world/run_folder.h"
 #include "tests/unit/disk_shim.h"
 
 static char dir[256];
@@ -62,13 +63,11 @@ static accel_status_t train(const char *name, int stop, accel_error_t *err)
     j.optimizer = &(accel_optimizer_t){ sizeof(accel_optimizer_t), .kind = ACCEL_SGD,
                                         .lr = 0.5f };
     st = accel_open(&run, &o, err);
-    if (!st) {
-        u = accel_unit_new(run, "a", err);
-        st = accel_unit_param(u, "weight", 1, one,
-                              (accel_init_t){ ACCEL_INIT_ZEROS, 0 }, NULL, err);
-    }
     if (!st)
-        st = accel_prepare(run, &j, err);
+        u = accel_unit_new(run, "a", err);
+    ACCEL_TRY(st, accel_unit_param(u, "weight", 1, one,
+                                   (accel_init_t){ ACCEL_INIT_ZEROS, 0 }, NULL, err));
+    ACCEL_TRY(st, accel_prepare(run, &j, err));
     disk_paused_ms = warnings = 0;
     disk_hook = no_commit;
     for (int i = 1; !st && accel_more(run); i++) {
@@ -76,14 +75,11 @@ static accel_status_t train(const char *name, int stop, accel_error_t *err)
         float *g;
 
         st = accel_next_samples(run, index, 4, err);
-        if (!st)
-            st = accel_unit_gradient(u, 0, &g, err);
-        if (!st)
-            st = accel_finish_backward(run, 1.0, err);
+        ACCEL_TRY(st, accel_unit_gradient(u, 0, &g, err));
+        ACCEL_TRY(st, accel_finish_backward(run, 1.0, err));
         if (i == stop)
             raise(SIGUSR1);
-        if (!st)
-            st = accel_step(run, err);
+        ACCEL_TRY(st, accel_step(run, err));
     }
     disk_hook = NULL;
     accel_close(run, NULL);
@@ -148,18 +144,18 @@ static int made_in;
 
 static void synced(int fd)
 {
-    char self[64], path[400];
+    const char *const made[] = { "", "/new", "/new/out" };
+    char self[64], path[400], want[400];
     ssize_t n;
 
     snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
     n = readlink(self, path, sizeof(path) - 1);
     path[n > 0 ? n : 0] = '\0';
-    made_in |= strcmp(path, dir) == 0 ? 1 : 0;
-    n = (ssize_t)strlen(dir);
-    made_in |=
-        strncmp(path, dir, (size_t)n) == 0 && strcmp(path + n, "/new") == 0 ? 2 : 0;
-    made_in |=
-        strncmp(path, dir, (size_t)n) == 0 && strcmp(path + n, "/new/out") == 0 ? 4 : 0;
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(made); i++) {
+        snprintf(want, sizeof(want), "%s%s", dir, made[i]);
+        if (strcmp(path, want) == 0)
+            made_in |= 1 << i;
+    }
 }
 
 static void test_directories(void)
@@ -177,7 +173,6 @@ static void test_directories(void)
 int main(void)
 {
     char real[PATH_MAX];
-    FILE *f;
 
     if (accel_ckpt_can_save(NULL))
         tap_skip_all("built without HDF5");
@@ -187,9 +182,7 @@ int main(void)
         (size_t)snprintf(dir, sizeof(dir), "%s", real) >= sizeof(dir))
         return 1;
     snprintf(config, sizeof(config), "%s/c.yaml", dir);
-    f = fopen(config, "w");
-    if (!f || fputs("distributed_type: 'NO'\nuse_cpu: true\n", f) < 0 || fclose(f))
-        return 1;
+    run_folder_write(config, "distributed_type: 'NO'\nuse_cpu: true\n");
     test_end();
     test_stop();
     test_directories();
