@@ -15,17 +15,14 @@
 . "$(dirname "$0")/../t/train.sh"
 
 need_program mpirun
-[ -x "$TRAIN" ] || skip_all "examples/train is not built"
 shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 [ -f "$shim" ] || skip_all "no shim (shared libraries are off)"
 ! built_with_sanitizer || skip_all "sanitizers and LD_PRELOAD exclude each other"
 runs=${ERRORS_RUNS:-10} seed=${ERRORS_SEED:-1}
-tap_tmpdir
-cd "$tap_tmp" || bail_out "cannot enter $tap_tmp"
-unset ACCEL_CONFIG ACCEL_CONFIG_RESOLVED ACCEL_RESUME
+train_alone
+unset ACCEL_CONFIG ACCEL_RESUME
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
-train_text text.txt
 cat >two.yaml <<'END'
 distributed_type: MULTI_CPU
 accel:

@@ -12,14 +12,11 @@
 . "$(dirname "$0")/../t/train.sh"
 
 need_program prlimit
-[ -x "$TRAIN" ] || skip_all "examples/train is not built"
+train_alone
 shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
-tap_tmpdir
-cd "$tap_tmp" || bail_out "cannot enter $tap_tmp"
-unset ACCEL_CONFIG_RESOLVED ACCEL_RESUME
+unset ACCEL_RESUME
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
-train_text text.txt
 cat >one.yaml <<'END'
 distributed_type: 'NO'
 accel:

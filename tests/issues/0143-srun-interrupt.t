@@ -11,10 +11,7 @@
 . "$(dirname "$0")/../t/train.sh"
 need_plugin
 need_program script
-[ -x "$TRAIN" ] || skip_all "examples/train is not built"
-tap_tmpdir
-cd "$tap_tmp" || bail_out "no directory"
-train_text text.txt
+train_alone
 train_config two.yaml NO_SHARD no 2 1 "checkpoint: {every_steps: 1000000000}"
 export TRAIN
 MODEL="--layers 1 --heads 1 --width 16 --seq 16 --batch 1 --sample 0 --data text.txt --steps 100000000"

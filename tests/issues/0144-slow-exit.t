@@ -11,12 +11,9 @@
 . "$(dirname "$0")/../t/train.sh"
 need_plugin
 failcall=$ACCEL_BUILD/tests/faults/.libs/failcall.so
-[ -x "$TRAIN" ] || skip_all "examples/train is not built"
 [ -r "$failcall" ] || skip_all "the fault injector is not built"
 ! built_with_sanitizer || skip_all "a sanitizer build cannot preload"
-tap_tmpdir
-cd "$tap_tmp" || bail_out "no directory"
-train_text text.txt
+train_alone
 train_config two.yaml NO_SHARD no 2 1 "checkpoint: {every_steps: 1000000000}"
 MODEL="--layers 1 --heads 1 --width 16 --seq 16 --batch 1 --sample 0 --data text.txt --steps 100000000"
 cluster_up --nodes 1 --cpus 2 --mode plain --kill-wait 60
