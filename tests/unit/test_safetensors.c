@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reading safetensors: every rule of the header and of the index with a file that
- * breaks it, every float dtype against arithmetic of its own, every range of a
- * transpose.
+ * breaks it, values of every float dtype, every range of a transpose.
  */
 #include <fcntl.h>
 #include <math.h>
