@@ -24,9 +24,9 @@ printf 'some text of a few words, twice\nsome text of a few words, twice\n' >tex
 few() { # N CMD...: at most N descriptors
     sh -c 'ulimit -n "$0" && exec "$@"' "$@"
 }
-# Ports differ from run to run; why a checkpoint is kept may be missing.
+# Ports and free space differ from run to run; why a checkpoint is kept may be missing.
 plain() {
-    sed -e '/^MASTER_PORT=/d' -e '/^kept /d' "$1"
+    sed -e '/^MASTER_PORT=/d' -e '/^kept /d' -e 's/[0-9.]* [A-Z]*i*B free/N free/' "$1"
 }
 # Is it an answer: an error that is told, by tables in a cell, or the same as with many?
 answers() { # STATUS
