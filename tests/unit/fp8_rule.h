@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Formats of 8 bits by their formulas, in double, and the CPU in the ways whose bits are
+ * 8-bit formats by their formulas, in double, and the CPU in the ways whose bits are
  * to agree.
  */
 #ifndef ACCEL_TESTS_FP8_RULE_H

@@ -600,7 +600,7 @@ static const struct scene {
     int (*act)(struct number_run *k);
     int64_t steps;    /* of the run */
     bool held, opens; /* writers wait at first; who waits for one lets it go */
-    int64_t found;    /* the step that the next life goes on from; -1: there is none */
+    int64_t found;    /* the step that the next attempt resumes from; -1: none */
 } scenes[] = {
     { "goes on", "", goes_on, 100, true, false, 0 },
     { "commits", "", commits, 100, false, false, 4 },
@@ -644,7 +644,7 @@ static void play(struct scene s, int world)
                world);
     if (s.found >= 0)
         tap_is_int(open_world(world, 1, finds, &s.found, HANG_S), 0,
-                   "and the next life goes on from step %lld", (long long)s.found);
+                   "and the next attempt resumes from step %lld", (long long)s.found);
 }
 
 int main(void)

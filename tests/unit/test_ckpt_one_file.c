@@ -99,7 +99,7 @@ static accel_status_t save(struct world *w, const struct state *s, int64_t step,
     return accel_ckpt_save(&a, &w->coll, stats, err);
 }
 
-/* Saves the known state of `step` from so many ranks; how many of them failed. */
+/* Saves the known state of `step` from that many ranks; how many of them failed. */
 static int save_with(int ranks, int64_t step)
 {
     accel_ckpt_stats_t stats = { 0 };

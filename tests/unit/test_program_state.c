@@ -39,7 +39,7 @@ struct program {
     int own;    /* this rank's */
     int sum;    /* of all old ranks' own, after a load */
     int old_ranks;
-    int saved_by; /* so many ranks */
+    int saved_by; /* ranks */
     int saves, loads;
     int version;          /* of the common object; 0: 2 */
     enum failing failing; /* on the last rank */

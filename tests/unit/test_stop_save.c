@@ -215,7 +215,7 @@ static int full(const char *call, const char *name, int fd)
     return ENOSPC;
 }
 
-/* A run that is told to stop, by the last rank, in the step behind `steps`. The newest
+/* A run that is told to stop, by one rank, in the step after `steps`. The newest
  * checkpoint is that of step 2 or step 3; one is kept. */
 struct stop_case {
     const char *name, *keys; /* lines of accel.checkpoint */
@@ -223,6 +223,7 @@ struct stop_case {
     int steps, signal;
     int kill_wait, grace; /* of the site, in seconds; grace 0: it preempts nobody */
     double seconds;       /* that a save takes, with its margin; 0: not known */
+    bool by_first;        /* rank 0 gets the signal, else the last rank */
     bool late;            /* the step goes on for a while after the signal */
     bool held;            /* the save in flight ends when the time is judged */
     bool full;            /* one try of a save fails, and takes all the time */
@@ -263,8 +264,8 @@ static const struct stop_case cases[] = {
     /* nothing was measured: there is nothing that speaks against it */
     { "unknown", "", TOLD_AT_2, .complete = 2, .newest = 3 },
     /* Ctrl-C has all the time */
-    { "interrupted", "", .steps = 1, .signal = SIGINT, .kill_wait = 1, .seconds = 1e6,
-      .status = ACCEL_ESTOPPED, .complete = 1, .newest = 2 },
+    { "interrupted", "", .steps = 1, .signal = SIGINT, .by_first = true, .kill_wait = 1,
+      .seconds = 1e6, .status = ACCEL_ESTOPPED, .complete = 1, .newest = 2 },
     /* the save in flight is finished, hurried as soon as it is known, and its time noted
      * apart; a new one is declined */
     { "finishes", LATE, TOLD_AT_2, .kill_wait = 60, .seconds = 90, .held = true,
@@ -272,13 +273,15 @@ static const struct stop_case cases[] = {
       .says = { "received SIGTERM: finishing the checkpoint of step 2",
                 "step 3 is not saved" },
       .noted = " background\n" },
-    { "runs out", "", TOLD_AT_2, .kill_wait = 60, .seconds = 10, .full = true,
-      .complete = 1, .newest = 2, .says = { "attempt 1 of 4", "step 3 is not saved" } },
+    { "runs out", "", TOLD_AT_2, .by_first = true, .kill_wait = 60, .seconds = 10,
+      .full = true, .complete = 1, .newest = 2,
+      .says = { "attempt 1 of 4", "step 3 is not saved" } },
 };
 
 static int stops(struct boot *b, void *arg)
 {
     const struct stop_case *c = arg;
+    const int told = c->by_first ? 0 : b->size - 1;
     struct number_run k;
     int64_t newest;
 
@@ -293,9 +296,9 @@ static int stops(struct boot *b, void *arg)
     }
     failing = k.run;
     disk_hook = c->full ? full : NULL;
-    if (b->rank == b->size - 1)
+    if (b->rank == told)
         raise(c->signal);
-    if (b->rank == b->size - 1 && c->late)
+    if (b->rank == told && c->late)
         usleep(600000);
     EXPECT(step(&k) == c->status, "stopped: %s", k.err.text);
     disk_hook = NULL;

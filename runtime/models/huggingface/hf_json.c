@@ -159,7 +159,6 @@ void hf_json_refuse(struct hf_json *j, const char *key, const char *hint)
             value_text(json_object_get(j->object, key), value, sizeof(value)));
 }
 
-/* Absent means `wanted`: the default of the class is the plain computation. */
 void hf_json_multiple(struct hf_json *j, const char *a, int a_value, const char *b,
                       int b_value)
 {
