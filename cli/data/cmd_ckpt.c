@@ -205,7 +205,6 @@ static int ckpt_merge(const struct ckpt_args *a)
 
 static int ckpt_split(const struct ckpt_args *a)
 {
-
     if (a->shards == 0)
         return cli_error(A0010, NULL, "accel ckpt split DIR OUT --shards N",
                          "split needs --shards");

@@ -30,7 +30,6 @@ void resolved_take(struct validator *v, struct lones *l, const struct config *fr
 {
     static const struct config_text site = { .path = "site file",
                                              .origin = ORIGIN_SITE };
-
     struct config *cfg = v->cfg;
 
     for (size_t row = 0; row < v->keys; row++) {
