@@ -116,6 +116,22 @@ static void test_statuses(void)
     tap_ok(n > 100 && !wrong, "%zu pages in the order of their numbers", n);
 }
 
+static void test_report(void)
+{
+    FILE *const before = stderr;
+    accel_error_t err;
+    char *out = NULL;
+    size_t len;
+
+    accel_error_set(&err, ACCEL_EUSAGE, "x", NULL);
+    stderr = open_memstream(&out, &len);
+    accel_report(&err);
+    fclose(stderr);
+    stderr = before;
+    tap_is_str(out, "error: x\n", "a text of one letter is reported");
+    free(out);
+}
+
 static char said[3000];
 static int lines;
 
@@ -417,6 +433,7 @@ int main(void)
     test_errors();
     test_error_parts();
     test_statuses();
+    test_report();
     test_log();
     test_strbuf();
     test_env();

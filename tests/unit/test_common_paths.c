@@ -18,6 +18,7 @@
 
 #include "common/path_dir.h"
 #include "common/path_trust.h"
+#include "common/plain_file.h"
 #include "common/port.h"
 #include "tests/tap.h"
 
@@ -237,6 +238,28 @@ static void test_open_dir(void)
                "the same with a slash behind it");
     if (lchown(path_of("dir-link"), 0, 0))
         abort();
+}
+
+static void test_plain_open(void)
+{
+    static const struct {
+        const char *name;
+        int flags, error;
+    } cases[] = {
+        { "good", O_RDONLY, 0 },           { "good", O_WRONLY, 0 },
+        { "none", O_RDONLY, ENOENT },      { "link", O_RDONLY, ELOOP },
+        { "dir", O_RDONLY, EMEDIUMTYPE },  { "fifo", O_RDONLY, EMEDIUMTYPE },
+        { "fifo", O_WRONLY, EMEDIUMTYPE },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
+        const int fd = plain_open(AT_FDCWD, path_of(cases[i].name), cases[i].flags);
+
+        tap_is_int(fd < 0 ? errno : 0, cases[i].error, "%s, opened to %s",
+                   cases[i].name, cases[i].flags == O_RDONLY ? "read" : "write");
+        if (fd >= 0)
+            close(fd);
+    }
 }
 
 /* As an ordinary user, in a process that an alarm ends. */
@@ -478,6 +501,7 @@ int main(void)
     test_trust_owner();
     test_trust_relative();
     test_open_dir();
+    test_plain_open();
     test_sync_name();
     test_resume();
     test_ports();

@@ -4,6 +4,8 @@
  * process of its own for every such call that it makes. It ends with an error that has a
  * text, or with what it gives otherwise, and leaves no file open; never by a signal.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
+#include "common/plain_file.h"
 #include "data/data_impl.h"
 #include "data/token_file.h"
 #include "data/tokenizer_impl.h"
@@ -259,6 +262,42 @@ static void check_row(const struct row *r)
     tap_ok(seen[REFUSED] > 0, "%s: without memory it is refused", r->what);
 }
 
+/* ---- what is said ---------------------------------------------------------------- */
+
+static void test_cause(void)
+{
+    char *text;
+    size_t len;
+    int error;
+
+    scarce_begin(1);
+    error = plain_tail(AT_FDCWD, config, 100, &text, &len);
+    scarce_end();
+    tap_is_int(error, ENOMEM, "the end of a file: no memory");
+}
+
+static void test_long_word(void)
+{
+    static char word[500];
+    const char *src = getenv("ACCEL_SRC");
+    accel_tokenizer_t *t = NULL;
+    accel_error_t err = { 0 };
+    size_t n;
+
+    memset(word, 'a', sizeof(word));
+    snprintf(path, sizeof(path), "%s/tests/data/tokenizer/gpt2.json", src ? src : ".");
+    if (accel_tokenizer_open(&t, path, &err))
+        abort();
+    for (int nth = 1; nth < 9 && !strstr(err.text, "word"); nth++) {
+        scarce_begin(nth);
+        (void)accel_tokenize(t, word, sizeof(word), 0, NULL, 0, &n, &err);
+        scarce_end();
+    }
+    tap_is_str(err.text, "out of memory: a long word needs 5.9 KiB",
+               "12 bytes for each of 500");
+    accel_tokenizer_close(t);
+}
+
 /* ---- by two ranks ---------------------------------------------------------------- */
 
 static struct shared {
@@ -343,6 +382,8 @@ int main(void)
     put("tokens/2.bin", tokens, sizeof(tokens));
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
         check_row(&rows[i]);
+    test_cause();
+    test_long_word();
     test_split();
     run_folder_remove(root);
     return tap_done();

@@ -20,12 +20,19 @@
 
 static bool spoil;      /* this process, what it calls next */
 static bool spoil_loss; /* one per mille off */
+static bool poor;       /* calloc fails */
 
+void *__real_calloc(size_t n, size_t each), *__wrap_calloc(size_t n, size_t each);
 __typeof__(comm_all_gather) __real_comm_all_gather, __wrap_comm_all_gather;
 __typeof__(comm_reduce_scatter) __real_comm_reduce_scatter, __wrap_comm_reduce_scatter;
 __typeof__(comm_all_reduce) __real_comm_all_reduce, __wrap_comm_all_reduce;
 __typeof__(comm_broadcast) __real_comm_broadcast, __wrap_comm_broadcast;
 __typeof__(accel_ckpt_read) __real_accel_ckpt_read, __wrap_accel_ckpt_read;
+
+void *__wrap_calloc(size_t n, size_t each)
+{
+    return poor ? NULL : __real_calloc(n, each);
+}
 
 /* The last bit of the last byte. */
 static void flip(void *buf, size_t bytes)
@@ -195,6 +202,25 @@ static void one_process(const char *name, const char *child, int steps, int chec
     tap_ok(access(t.dir, F_OK) != 0 && errno == ENOENT, "%s: nothing is left", name);
 }
 
+static accel_status_t check_poor(struct selftest *t, struct check *c,
+                                 accel_error_t *err)
+{
+    (void)t, (void)c, (void)err;
+    poor = true;
+    return ACCEL_OK;
+}
+
+static void no_memory(void)
+{
+    accel_t run = { .boot.size = 3 };
+    struct selftest t = { .run = &run };
+
+    selftest_check(&t, "poor", check_poor);
+    poor = false;
+    tap_is_str(t.check[0].error.text, "out of memory: the findings needs 24 B",
+               "no memory for what three ranks find");
+}
+
 static int reference(int world, const char *out)
 {
     const char *child = getenv("SPOIL");
@@ -216,6 +242,7 @@ int main(int argc, char **argv)
             tap_is_int(fork_world(3, rank_main, (void *)&faults[i], 240), 0, "%s",
                        faults[i].name);
     }
+    no_memory();
     one_process("all is well", "", 0, 0);
     one_process("no comparison", "fails", 63, 0);
     one_process("another loss", "differs", 64, 0);
