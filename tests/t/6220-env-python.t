@@ -58,6 +58,21 @@ mark=$(($$ + 200000)) # seconds that no other sleep has
 launch -n 3 fail.py $mark >err 2>&1
 is "$?" 85 "the first failure ends all, with its code" || diag "$(cat err)"
 is "$(holders_of "$mark" cmdline)" "" "and nothing of them is left"
+cat >late.py <<'LATE'
+import os, signal, time
+def held():
+    return len(os.listdir(f"/proc/{os.getppid()}/fd"))
+def save(*_):
+    before = held()
+    time.sleep(.5)
+    print("saved", held() - before, file=open("saved", "w"))
+    os._exit(0)
+signal.signal(signal.SIGTERM, save)
+if os.environ["RANK"] == "0" and os.fork() == 0:
+    while True: time.sleep(.01)
+LATE
+launch -n 2 late.py
+like "$(cat saved)" '^saved -?[01]$' "what a rank leaves behind has the time to save, for no more descriptors"
 cat >term.py <<'TERM'
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda s, f: sys.exit(85))
