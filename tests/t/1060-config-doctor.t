@@ -84,6 +84,9 @@ cp stack.d/accel.conf stack.d/more.conf
 doctor
 like "$out" '^fail plugstack .* 2 times' "two lines"
 rm stack.d/more.conf
+printf 'required %s wrong=50%%%%\n' "$tap_tmp/lib/accel_spank.so" >stack.d/accel.conf
+doctor
+like "$out" "^fail plugstack .*:1: wrong argument 'wrong=50%%'" "a word that is no argument, as it stands there"
 chmod 666 lib/accel_spank.so
 doctor
 like "$out" '^fail plugin file .*accel_spank.so .*chmod' "a plugin that everybody can write to"
@@ -210,9 +213,19 @@ echo "include $tap_tmp/stack.conf" >stack.conf
 doctor
 like "$out" '^fail plugstack .*/stack.conf has no line' "a file that includes itself is read to its end"
 
-# ---- /dev/shm at its limit and on both sides of it ----
+# ---- a file system without O_DIRECT ----
 as_root=
 [ "$(id -u)" = 0 ] || as_root=-Ur
+if unshare $as_root -m mount -t ramfs ramfs /dev/shm 2>/dev/null; then
+    # shellcheck disable=SC2016 # for the inner shell
+    out=$(unshare $as_root -m sh -c 'mount -t ramfs ramfs /dev/shm && exec "$0" doctor --dir /dev/shm' "$accel" | sed 's/  */ /g')
+    like "$out" '^warn checkpoints /dev/shm: writable, without O_DIRECT; .* free checkpoints work; a file system with' \
+        "a file system without O_DIRECT, and what it means"
+else
+    skip 1 "no mount namespaces"
+fi
+
+# ---- /dev/shm at its limit and on both sides of it ----
 if unshare $as_root -m mount -t tmpfs tmpfs /dev/shm 2>/dev/null; then
     is "$(for size in 1 255 256 257; do
         # shellcheck disable=SC2016 # for the inner shell
