@@ -50,10 +50,11 @@ passes "and is good" "$accel" check -q one.yaml
 
 # FSDP: Enter takes the defaults; the question of the class only for that policy.
 {
-    printf '\n\n\n2\n\n1\n\nTRANSFORMER_BASED_WRAP\nGPT2Block\n'
+    printf '\n\n2\n3\n2\n\n1\n\nTRANSFORMER_BASED_WRAP\nGPT2Block\n'
     enters
 } | ask --config-file two.yaml
 is "$(cat code)" 0 "FSDP with Enter"
+contains "$(cat out)" "num_processes (3) is not a multiple of num_machines (2)" "an answer is judged by those before it"
 is "$(sed -n '/^distributed_type/p; /num_processes/p; /wrap/p' two.yaml)" "distributed_type: FSDP
 num_processes: 2
   fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
