@@ -115,14 +115,16 @@ run "$accel" tokenize -t two -o gone.bin 1.txt
 is "$code" 66 "a missing vocab.json: exit 66"
 rm -r two
 mkfifo fifo
-"$accel" tokenize -t "$data/gpt2.json" -o killed.bin fifo >stdout 2>stderr &
-pid=$!
-kill_at_exit $pid KILL
-exec 3>fifo # opened by both: the output has been begun
-kill "$pid"
-wait "$pid"
-is $? 143 "ended by a signal"
-exec 3>&-
+for signal in HUP INT TERM; do
+    env --default-signal=$signal "$accel" tokenize -t "$data/gpt2.json" -o killed.bin fifo >stdout 2>stderr &
+    pid=$!
+    kill_at_exit $pid KILL
+    exec 3>fifo # opened by both: the output has been begun
+    kill -s $signal "$pid"
+    wait "$pid"
+    is "$(kill -l $?)" $signal "ended by SIG$signal"
+    exec 3>&-
+done
 rm fifo
 ls >after
 is "$(diff before after)" "" "nothing is left behind"
