@@ -10,8 +10,8 @@
 
 /* Opens the regular file `name` of the directory `at` (AT_FDCWD: a path), O_CLOEXEC;
  * with O_CREAT in `flags` it gets mode 0666. -1 with errno: ELOOP of a link,
- * EMEDIUMTYPE of a fifo, a device, a socket or a directory. Never waits for another
- * process. */
+ * EMEDIUMTYPE of a fifo, a device, a socket or a directory, which opened to write gives
+ * EISDIR. Never waits for another process. */
 int plain_open(int at, const char *name, int flags);
 /* strerror, which tells of these two what is there. */
 const char *plain_error(int error);

@@ -246,10 +246,10 @@ static void test_plain_open(void)
         const char *name;
         int flags, error;
     } cases[] = {
-        { "good", O_RDONLY, 0 },           { "good", O_WRONLY, 0 },
-        { "none", O_RDONLY, ENOENT },      { "link", O_RDONLY, ELOOP },
-        { "dir", O_RDONLY, EMEDIUMTYPE },  { "fifo", O_RDONLY, EMEDIUMTYPE },
-        { "fifo", O_WRONLY, EMEDIUMTYPE },
+        { "good", O_RDONLY, 0 },          { "good", O_WRONLY, 0 },
+        { "none", O_RDONLY, ENOENT },     { "link", O_RDONLY, ELOOP },
+        { "dir", O_RDONLY, EMEDIUMTYPE }, { "fifo", O_RDONLY, EMEDIUMTYPE },
+        { "dir", O_WRONLY, EISDIR },      { "fifo", O_WRONLY, EMEDIUMTYPE },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++) {
