@@ -34,13 +34,14 @@ static void log_line(void *user, accel_log_level_t level, const char *line)
     snprintf(warned, sizeof(warned), "%s", line);
 }
 
-/* The first `broken` commits fail; -1: all. `reason`: how. */
+/* The first `broken` commits fail, or beginnings; -1: all. `reason`: how. */
+static const char commits[] = "renameat2", begins[] = "mkdirat", *refused = commits;
 static int broken, reason;
 
-static int no_commit(const char *call, const char *name, int fd)
+static int no_call(const char *call, const char *name, int fd)
 {
     (void)fd;
-    if (strcmp(call, "renameat2") != 0 || strncmp(name, "step_", 5) != 0 || broken == 0)
+    if (strcmp(call, refused) != 0 || !strstr(name, "step_") || broken == 0)
         return 0;
     broken -= broken > 0;
     return reason;
@@ -69,7 +70,7 @@ static accel_status_t train(const char *name, int stop, accel_error_t *err)
                                    (accel_init_t){ ACCEL_INIT_ZEROS, 0 }, NULL, err));
     ACCEL_TRY(st, accel_prepare(run, &j, err));
     disk_paused_ms = warnings = 0;
-    disk_hook = no_commit;
+    disk_hook = no_call;
     for (int i = 1; !st && accel_more(run); i++) {
         int64_t index[4];
         float *g;
@@ -125,6 +126,9 @@ static void test_end(void)
     tap_is_int(warnings, 3, "four tries in all");
     tap_is_int(disk_paused_ms, 7000, "and no pause behind the last");
     tap_is_int(newest("never"), -1, "nothing visible");
+    refused = begins;
+    tap_is_int(train("begin", 0, &err), ACCEL_EIO, "no save can begin: %s", err.text);
+    refused = commits;
 }
 
 static void test_stop(void)
