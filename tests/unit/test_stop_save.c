@@ -300,6 +300,9 @@ static int stops(struct boot *b, void *arg)
         raise(c->signal);
     if (b->rank == told && c->late)
         usleep(600000);
+    EXPECT(c->signal != SIGINT ||
+               (!number_begin(&k) && k.run->life.announced == (b->rank == 0)),
+           "rank 0 answers Ctrl-C in the next call, not at the end of the step");
     EXPECT(step(&k) == c->status, "stopped: %s", k.err.text);
     disk_hook = NULL;
     EXPECT(checkpoints(&newest) == c->complete && newest == c->newest, "saved: %s",
