@@ -67,6 +67,7 @@ static const struct resume_case {
 static char root[] = "/tmp/accel-resume.XXXXXX";
 static const struct resume_case *now; /* NULL: the checkpoints are made */
 static int my_rank;
+static char slashes[2000]; /* in the path of the directory */
 
 int __real_openat(int dir, const char *name, int flags, mode_t mode);
 int __wrap_openat(int dir, const char *name, int flags, mode_t mode);
@@ -100,7 +101,7 @@ static accel_status_t open_run(accel_t *run, struct boot *b, accel_error_t *err)
     run->config.ckpt_keep = 9;
     strcpy(run->config.ckpt_metric, "eval_loss");
     retention_open(run);
-    snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s/now", root);
+    snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s%s/now", root, slashes);
     if (backend_cpu_open(&r.backend, 1, err) || model_run_open(run, b, &r, err))
         return err->code;
     return state_identity(run, err);
@@ -189,6 +190,10 @@ int main(void)
                    (long long)now->step);
         tap_is_str(names(), now->names, "%s: what is there afterwards", now->what);
     }
+    shell_in("", "rm -rf now && cp -R base now");
+    now = &cases[0];
+    memset(slashes, '/', sizeof(slashes) - 1);
+    tap_is_int(fork_world(2, resume_rank, (void *)now, 240), 0, "in a long path");
     run_folder_remove(root);
     return tap_done();
 }
