@@ -89,11 +89,13 @@ static int train_epoch(struct rig *k, accel_loader_t *l, accel_error_t *err)
     return got ? -1 : samples;
 }
 
-/* accel_prepare measures a forward, whose tensors a program may have kept. */
+/* accel_prepare measures a forward, whose tensors a program may have kept. So may it
+ * those of an evaluation. */
 static void test_kept(struct rig *k)
 {
     accel_error_t err = { 0 };
     float value = 0;
+    double loss;
 
     kept = NULL;
     k->measured = true;
@@ -102,6 +104,9 @@ static void test_kept(struct rig *k)
     k->measured = false;
     tap_ok(kept && accel_tensor_read(kept, &value, 1, &err) == ACCEL_EINVAL,
            "a tensor of the measured forward has no values: %s", err.text);
+    tap_ok(!accel_evaluate(k->run, 0, &loss, &err) &&
+               accel_tensor_read(kept, &value, 1, &err) == ACCEL_EINVAL,
+           "nor has one of an evaluation, after it: %s", err.text);
     rig_close(k);
 }
 
@@ -148,6 +153,37 @@ static void test_train(struct rig *k)
                    ACCEL_EINVAL,
            "nor is one possible: %s", err.text);
     accel_loader_close(valid);
+    rig_close(k);
+}
+
+/* The samples of an epoch, of whose elements about half are dropped. */
+static bool drop(struct rig *k, const char *name, int batch, float *values_out)
+{
+    const accel_loader_options_t o = { sizeof(o), .batch = batch,
+                                       .sampler = ACCEL_SAMPLER_SEQUENTIAL };
+    accel_loader_t *l = NULL;
+    accel_tensor_t *in[1];
+    accel_error_t err = { 0 };
+    int got;
+
+    accel_loader_new(&l, k->run, name, k->data, &o, &err);
+    for (int i = 0; i < 8; i += batch)
+        if (accel_loader_next(l, in, 1, &got, &err) ||
+            accel_tensor_read(accel_dropout(in[0], 0.5f), values_out + i * WIDTH,
+                              (size_t)(batch * WIDTH), &err))
+            return false;
+    return true;
+}
+
+static void test_dropped(struct rig *k)
+{
+    float four[8 * WIDTH] = { 0 }, two[8 * WIDTH] = { 1 };
+
+    if (!rig_open(k))
+        return;
+    tap_ok(drop(k, "four", 4, four) && drop(k, "two", 2, two) &&
+               !memcmp(four, two, sizeof(two)),
+           "what is dropped of a sample does not depend on its batch");
     rig_close(k);
 }
 
@@ -404,6 +440,7 @@ int main(void)
                     k.config, sizeof(k.config));
     test_kept(&k);
     test_train(&k);
+    test_dropped(&k);
     test_attempt(&k);
     test_fetch_fails(&k);
     test_refused(&k);
