@@ -326,7 +326,10 @@ static float piece_gradient, piece_state;
 
 static void own_update(void *user, const accel_piece_t *p)
 {
-    (void)user;
+    struct number_run *k = user;
+
+    accel_barrier(k->run, &k->err);
+    tap_ok(says(k, "accel_barrier inside an update function"), "no barrier in it");
     piece = *p;
     piece_gradient = p->gradient[0];
     piece_state = p->state[0][0]++;
@@ -336,12 +339,12 @@ static void own_update(void *user, const accel_piece_t *p)
 static void test_own(void)
 {
     static const char *const state[] = { "calls" };
-    static const accel_own_optim_t own = { sizeof(own), own_update, NULL, state, 1 };
     const accel_group_t half = { .match = "a/*", .lr_scale = 0.5f, .weight_decay = 2 };
     const accel_optimizer_t settings = { sizeof(settings), .lr = 1, .groups = &half,
                                          .group_count = 1 };
     const accel_loop_t loop = { sizeof(loop), .steps = 9, .batch = 1, .out_dir = dir };
     struct number_run k;
+    const accel_own_optim_t own = { sizeof(own), own_update, &k, state, 1 };
 
     rig_open(&k);
     accel_model_add(k.run, "a", k.a, &k.err);
