@@ -516,6 +516,21 @@ static void test_regions_refused(struct rig *k)
     rig_close(k);
 }
 
+/* Known only when a kernel has run. */
+static void test_advice(struct rig *k)
+{
+    static const char advice[] = "install a library";
+    const char *at;
+
+    rig_open(k, "advice");
+    rig_prepare(k);
+    k->run->backend->advice = advice;
+    rig_train(k);
+    at = strstr(said, advice);
+    tap_ok(at && !strstr(at + 1, advice), "the device's advice is said once");
+    rig_close(k);
+}
+
 /* ---- seeds and information ------------------------------------------------------- */
 
 /* The formula of accel_track.h. */
@@ -637,6 +652,7 @@ int main(void)
     test_free_memory(&k);
     test_regions(&k);
     test_regions_refused(&k);
+    test_advice(&k);
     test_seed(&k);
     test_info(&k);
     test_no_options(&k);
