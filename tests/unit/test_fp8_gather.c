@@ -398,6 +398,8 @@ static void test_rehearsed(bool msamp)
  * asked for by name. */
 static void test_own(bool msamp)
 {
+    static const char *const named[] = { "up=fp8,down=fp8", "up=fp8" };
+
     for (int world = 1; world <= 2; world++) {
         struct scene p = {
             .world = world, .classes = "Tower", .msamp = msamp, .own = true
@@ -409,11 +411,14 @@ static void test_own(bool msamp)
         tap_ok(same(&o, &wide, 0) && o.coded == 0 && o.planned == o.held + o.room,
                "a table of its own: trains, nothing in fp8, %lld planned",
                (long long)o.planned);
-        p.modules = "up=fp8,down=fp8";
-        o = train(p, 0, "named%d%d", msamp, world);
-        tap_ok(same(&o, &wide, 0) && o.planned == o.held + o.room &&
-                   (world == 1 ? o.coded == 0 : o.coded > 0),
-               "what is named as linears': %lld bytes", (long long)o.coded);
+        for (size_t i = 0; i < ACCEL_ARRAY_SIZE(named); i++) {
+            p.modules = named[i];
+            o = train(p, 0, "named%d%d%zu", msamp, world, i);
+            tap_ok(same(&o, &wide, 0) && o.planned == o.held + o.room &&
+                       (world == 1 ? o.coded == 0 : o.coded > 0),
+                   "what is named as linears', %s: %lld bytes", named[i],
+                   (long long)o.coded);
+        }
     }
 }
 

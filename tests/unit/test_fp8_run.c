@@ -431,6 +431,9 @@ static void test_modules(void)
     p.modules = "model.layers.0.*=bf16, *.self_attn.q_proj.weight=fp8";
     o = train(p, 0, "modules");
     tap_is_int(o.linears, 7, "the first rule that fits counts");
+    p.modules = "model.layers.0.self_attn.q_proj.weight=fp8, *=bf16";
+    o = train(p, 0, "alone");
+    tap_ok(o.linears == 1 && o.state[LENGTH] > 0, "one alone has a history, too");
     p.modules = "*=bf16";
     o = train(p, 0, "all");
     tap_ok(o.linears == 0 && strstr(o.said, "no effect"), "none: %s", o.said);
