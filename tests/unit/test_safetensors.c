@@ -348,7 +348,7 @@ static void test_texts(void)
 
 static void test_cut(void)
 {
-    static const char header[] = "{" T("a", "F32", "[100]", "[0,400]") "}";
+    static const char header[] = "{" T("a", "F32", "[10,10]", "[0,400]") "}";
     const char *path = file_of("cut.safetensors", header, -1, NULL, 400);
     accel_safetensors_t *s = NULL;
     accel_error_t err = { 0 };
@@ -359,6 +359,9 @@ static void test_cut(void)
     tap_ok(accel_safetensors_read(s, accel_safetensors_at(s, 0), 0, 100, value, &err) ==
                ACCEL_ECORRUPT,
            "cut after it was opened: %s: %s", err.where, err.text);
+    tap_is_int(accel_safetensors_read_transposed(s, accel_safetensors_at(s, 0), 0, 100,
+                                                 value, &err),
+               ACCEL_ECORRUPT, "transposed, too");
     accel_safetensors_close(s);
 }
 
