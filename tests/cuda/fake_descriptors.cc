@@ -12,20 +12,36 @@ struct cublasLtContext {
     int device;
 };
 
+template <typename T> static T *counted(T *made)
+{
+    fake_lock hold(fake.lock);
+
+    fake.counts.alive++;
+    return made;
+}
+
+template <typename T> static cublasStatus_t destroy(T *made)
+{
+    fake_lock hold(fake.lock);
+
+    fake.counts.alive -= made != NULL;
+    delete made;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
 {
     fake_lock hold(fake.lock);
 
     if (fake_begin())
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    *out = new cublasLtContext{ fake_device };
+    *out = counted(new cublasLtContext{ fake_device });
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 {
-    delete handle;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy(handle);
 }
 
 size_t cublasLtGetVersion(void)
@@ -111,21 +127,20 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out,
                                           cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t ld)
 {
-    *out = new cublasLtMatrixLayoutOpaque_t{ type, rows, cols, ld };
+    *out = counted(new cublasLtMatrixLayoutOpaque_t{ type, rows, cols, ld });
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
 {
-    delete layout;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy(layout);
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
                                         cublasComputeType_t compute,
                                         cudaDataType_t scale)
 {
-    *out = new cublasLtMatmulDescOpaque_t();
+    *out = counted(new cublasLtMatmulDescOpaque_t());
     (*out)->compute = compute;
     (*out)->scale = scale;
     (*out)->epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -135,13 +150,12 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
 {
-    delete desc;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy(desc);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
-    *out = new cublasLtMatmulPreferenceOpaque_t();
+    *out = counted(new cublasLtMatmulPreferenceOpaque_t());
     (*out)->reduction = CUBLASLT_REDUCTION_SCHEME_MASK;
     for (uint32_t &alignment : (*out)->alignment)
         alignment = 256;
@@ -150,6 +164,5 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
 {
-    delete preference;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy(preference);
 }

@@ -169,6 +169,9 @@ void fakecuda_counts_get(struct fakecuda_counts *out)
     fake_lock hold(fake.lock);
 
     *out = fake.counts;
+    out->alive += fake.blocks.size();
+    /* the default stream is the device's own */
+    out->alive += fake.streams.empty() ? 0 : fake.streams.size() - 1;
 }
 
 uint64_t fake_random(void)

@@ -12,6 +12,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 
     if (!error) {
         *out = new CUevent_st();
+        fake.counts.alive++;
         (*out)->timing = !(flags & cudaEventDisableTiming);
     }
     return fake_end(error);
@@ -30,6 +31,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     if (!event)
         return fake_end(cudaErrorInvalidResourceHandle);
     delete event;
+    fake.counts.alive--;
     return fake_end(error);
 }
 

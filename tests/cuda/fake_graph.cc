@@ -104,10 +104,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
         s->into = NULL;
         s->frontier.clear();
     }
-    if (error)
+    if (error) {
         delete c->graph;
-    else
+    } else {
         *graph = c->graph;
+        fake.counts.alive++;
+    }
     fake.captures.erase(std::find(fake.captures.begin(), fake.captures.end(), c));
     delete c;
     return fake_end(error);
@@ -146,6 +148,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
     (void)flags;
     if (!error) {
         *out = new CUgraphExec_st();
+        fake.counts.alive++;
         (*out)->nodes.reset(new std::vector<node>(graph->nodes));
         fake.counts.instantiations++;
     }
@@ -245,6 +248,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     fake_lock hold(fake.lock);
 
+    fake.counts.alive -= exec != NULL;
     delete exec;
     return fake_end(fake_begin());
 }
@@ -253,6 +257,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     fake_lock hold(fake.lock);
 
+    fake.counts.alive -= graph != NULL;
     delete graph;
     return fake_end(fake_begin());
 }

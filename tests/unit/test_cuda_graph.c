@@ -218,5 +218,6 @@ int main(void)
     backend_close(other);
     backend_close(third);
     cuda_rig_close(&rig);
+    is_count(counted(NULL).alive, 0, "what is closed leaves nothing on the device");
     return tap_done();
 }

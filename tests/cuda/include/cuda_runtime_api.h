@@ -106,6 +106,7 @@ struct fakecuda_counts {
         host_waits; /* host_waits: calls that block the CPU */
     uint64_t matmuls, heuristics;
     uint64_t fp8_products, fp8_fast; /* of the products, and of those with fast sums */
+    uint64_t alive; /* memory, streams, events, graphs, cublasLt's objects: there now */
 };
 void fakecuda_counts_get(struct fakecuda_counts *out);
 /* How often a kernel was launched, at once and into a recording; "memcpy" and "memset"
