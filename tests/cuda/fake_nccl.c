@@ -468,8 +468,8 @@ EXPORT int ncclCommAbort(nccl_comm_t *c)
 
 EXPORT int ncclCommDestroy(nccl_comm_t *c)
 {
-    if (c->registered)
-        return NCCL_INVALID_USAGE;
+    if (c->registered) /* nobody could do anything about an error any more */
+        abort();
     if (c->event)
         cuda.event_free(c->event);
     c->aborted = true;
@@ -573,7 +573,7 @@ static int message(nccl_comm_t *c, int peer, bool is_send, const void *data,
     if (group->comm != c || group_stream != stream)
         return NCCL_INVALID_USAGE;
     add(group, peer, is_send, data, bytes);
-    return NCCL_SUCCESS;
+    return NCCL_IN_PROGRESS; /* as NCCL may say until the group ends */
 }
 
 EXPORT int ncclSend(const void *in, size_t elems, int type, int peer, nccl_comm_t *c,
