@@ -2,8 +2,8 @@
  *
  * A peer that is lost while memory is allocated or given back: the wait ends with the
  * peer's error, and closing does not wait for ever for a collective that never ends.
- * Also threads other than the opener's, which use their own device, and priorities of
- * queues. On the stand-in only.
+ * Also threads other than the opener's, which use their own device, priorities of
+ * queues, and the pool of scratch. On the stand-in only.
  */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "backend/cuda_load.h"
+#include "backend/cuda_sizes.h"
 #include "tests/tap.h"
 #include "tests/world/cuda_device.h"
 
-#define MIB ((size_t)1 << 20)
+#define MIB  ((size_t)1 << 20)
+#define ROOM (CUDA_STAGING_BYTES + 1)
 
 static struct {
     void (*reset)(void);
@@ -23,13 +25,15 @@ static struct {
     void (*counts)(struct fakecuda_counts *out);
     cudaError_t (*priority)(cudaStream_t stream, int *out);
     cudaError_t (*device)(int *out);
+    cudaError_t (*pool)(cudaMemPool_t *out, int device);
+    cudaError_t (*pool_says)(cudaMemPool_t pool, enum cudaMemPoolAttr what, void *out);
 } fake;
 
 /* A collective whose peer is gone: known after some polls. */
 struct lost {
     struct backend_watch watch;
-    int polls;
-    bool can_abort; /* the collective ends when that is known */
+    int polls, firsts; /* firsts: said to begin a wait, before it is known */
+    bool can_abort;    /* the collective ends when that is known */
     bool ended;
 };
 
@@ -37,7 +41,7 @@ static accel_status_t poll_lost(void *user, bool first, accel_error_t *err)
 {
     struct lost *lost = user;
 
-    (void)first;
+    lost->firsts += first && lost->polls < 20;
     if (++lost->polls < 20)
         return ACCEL_OK;
     lost->ended = lost->can_abort;
@@ -106,6 +110,17 @@ static accel_status_t by_bytes(struct backend *be, void *p, accel_error_t *err)
     return be->sync(be, err);
 }
 
+/* More than the staging buffers hold, behind the collective. */
+static accel_status_t by_staging(struct backend *be, void *p, accel_error_t *err)
+{
+    void *host = calloc(1, ROOM);
+
+    be->use(be, QUEUE_GATHER);
+    be->from_host(be, p, host, ROOM);
+    free(host);
+    return be->sync(be, err);
+}
+
 static void test_wait(void)
 {
     static const struct {
@@ -113,7 +128,8 @@ static void test_wait(void)
         accel_status_t (*wait)(struct backend *be, void *p, accel_error_t *err);
     } rows[] = { { "a sync", by_sync },
                  { "a sync behind a kernel", by_fill_and_sync },
-                 { "a copy to the host", by_bytes } };
+                 { "a copy to the host", by_bytes },
+                 { "a long copy from the host", by_staging } };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
         accel_error_t err = { .text = "" };
@@ -122,10 +138,11 @@ static void test_wait(void)
         void *p = NULL;
 
         be = open_lost(&lost, true);
-        be->alloc(be, MEMORY_WORK, 16, &p, NULL);
+        be->alloc(be, MEMORY_WORK, ROOM, &p, NULL);
         lose(be, &lost);
         tap_ok(rows[i].wait(be, p, &err) != ACCEL_OK && err.message == 502,
                "%s ends with the peer's error: %s", rows[i].what, err.text);
+        tap_ok(lost.firsts <= 2, "after %d waits", lost.firsts);
         is_lost(be, "which stays");
         be->free(be, p);
         be->close(be);
@@ -265,6 +282,20 @@ static void test_priorities(void)
     be->close(be);
 }
 
+static void test_pool(void)
+{
+    cudaMemPool_t pool;
+    struct backend *be;
+    uint64_t kept = 0;
+
+    fake.reset();
+    be = open_device(0);
+    fake.pool(&pool, 0);
+    fake.pool_says(pool, cudaMemPoolAttrReleaseThreshold, &kept);
+    tap_ok(kept == UINT64_MAX, "the pool keeps all that is freed");
+    be->close(be);
+}
+
 int main(void)
 {
     struct backend *first;
@@ -280,6 +311,8 @@ int main(void)
     cuda_stand_in("fakecuda_counts_get", &fake.counts);
     cuda_stand_in("cudaStreamGetPriority", &fake.priority);
     cuda_stand_in("cudaGetDevice", &fake.device);
+    cuda_stand_in("cudaDeviceGetDefaultMemPool", &fake.pool);
+    cuda_stand_in("cudaMemPoolGetAttribute", &fake.pool_says);
     alarm(HANG_S); /* a wait that does not end fails */
     test_wait();
     test_alloc();
@@ -287,5 +320,6 @@ int main(void)
     test_stuck();
     test_threads();
     test_priorities();
+    test_pool();
     return tap_done();
 }
