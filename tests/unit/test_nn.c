@@ -390,6 +390,8 @@ static void test_refused(struct rig *k)
                "x is float32, but y is bfloat16");
     is_refused(k, accel_mean(k->user->param[0], 0), "mean",
                "x must not be a parameter");
+    is_refused(k, accel_reshape(k->user->param[0], 1, (int64_t[]){ -1 }), "reshape",
+               "x must not be a parameter");
 }
 
 /* Edges of dimensions and sizes, of a tensor of [2, 3]. */
