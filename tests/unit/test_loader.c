@@ -63,7 +63,10 @@ static int compare_epoch(struct loader_rig *r, struct accel_loader *l,
                want->count, s.at_end);
         for (int i = 0; i < s.real; i++)
             EXPECT(got[i] >= b * step, "sample %d of batch %d is not real", i, b);
-        if (s.at_end && !c->drop_last && c->even)
+        if (c->drop_last)
+            EXPECT(s.remainder == -1, "%d samples, a dropped step: remainder %lld",
+                   c->n, (long long)s.remainder);
+        else if (s.at_end && c->even)
             EXPECT(s.remainder == c->n % step && s.step_real == (c->n - 1) % step + 1,
                    "%d samples: remainder %lld of %lld", c->n, (long long)s.remainder,
                    (long long)step);

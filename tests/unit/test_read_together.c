@@ -594,6 +594,13 @@ static void test_blobs(void)
     shared->other_step = four.step + 1;
     world(&(struct job){ .ranks = 3, .step = shared->other_step, .save = true });
     tap_is_int(world(&four), 0, "of two checkpoints each rank has its own blob");
+
+    begin_case(-1, NO_READ);
+    shared->opens = true;
+    shared->other_step = 9999;
+    world(&(struct job){ .ranks = 2, .step = four.step });
+    tap_ok(shared->status[1] == ACCEL_ENOENT && !shared->status[0],
+           "where one of two ranks has none, the other reads alone");
 }
 
 /* Flips one bit of every megabyte of a shard file. */

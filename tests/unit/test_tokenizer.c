@@ -301,6 +301,7 @@ static accel_tokenizer_t *open_spaced(void)
 
 static void test_pieces(void)
 {
+    static const uint8_t words[] = "one two abcdefghijklmnopqrst";
     struct bytes text = read_data("mixed.txt");
     accel_tokenizer_t *t[] = { open_data("gpt2.json"), open_data("llama3.json"),
                                open_spaced() };
@@ -316,6 +317,8 @@ static void test_pieces(void)
                      !same_in_pieces(t[i], &noise, window);
         tap_is_int(wrong, 0, "tokenizer %zu: text in pieces has the ids of the whole",
                    i);
+        tap_is_int((long long)tokenizer_cut(t[i], words, sizeof(words) - 1), 7,
+                   "which is cut at a blank");
         accel_tokenizer_close(t[i]);
     }
     free(text.p);

@@ -630,6 +630,8 @@ static void test_own(void)
     put_scalar(&t, 8, 1);
     tap_ok(a.wrote == 1 && a.step == 8 && !strcmp(a.name, "x") && b.wrote == 0,
            "one that fails does not keep another from its items");
+    track_write(&t, 9, &(accel_item_t){ .name = "none" }, 0);
+    tap_is_int(a.step, 8, "a call without items does not reach a sink");
     a.no_write = true;
     put_scalar(&t, 9, 1);
     put_scalar(&t, 10, 1);
