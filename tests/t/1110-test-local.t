@@ -44,6 +44,7 @@ nothing_left() {
 run "$accel" test
 is "$code" 0 "one process" || diag "$err"
 is "$(rows)" "$all_good" "  every check is good"
+unlike "$err" '^error' "  and nothing else is wrong"
 nothing_left
 
 # What a killed test left goes a day later; nothing else does.
