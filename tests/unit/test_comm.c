@@ -17,6 +17,10 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#ifdef HAVE_UCX
+#include <dlfcn.h>
+#include <ucp/api/ucp.h>
+#endif
 
 #include "comm/comm.h"
 #include "tests/tap.h"
@@ -318,6 +322,59 @@ static void test_choice(struct job *job)
                "  said plainly");
 }
 
+#ifdef HAVE_UCX
+/* How UCX answers the first attempts of a rank to open it. */
+static ucs_status_t answer;
+static int refusals;
+
+/* In place of UCX's own, which it calls. */
+ucs_status_t ucp_worker_create(ucp_context_h context, const ucp_worker_params_t *params,
+                               ucp_worker_h *worker_p)
+{
+    static __typeof__(&ucp_worker_create) real;
+
+    if (refusals > 0) {
+        refusals--;
+        return answer;
+    }
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "ucp_worker_create");
+    return real(context, params, worker_p);
+}
+
+static int refused_rank(struct boot *b, void *arg)
+{
+    struct comm *c;
+    int rc = open_comm(&c, b, arg);
+
+    if (rc == 0)
+        comm_close(c);
+    return rc;
+}
+
+/* Interfaces may come and go while UCX opens them. */
+static void test_refusals(struct job *job)
+{
+    static const struct {
+        ucs_status_t answer;
+        int rc;
+    } rows[] = { { UCS_ERR_NO_DEVICE, 0 },
+                 { UCS_ERR_IO_ERROR, 0 },
+                 { UCS_ERR_UNREACHABLE, 0 },
+                 { UCS_ERR_NO_MEMORY, 1 } };
+
+    job->backend = "ucx";
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        answer = rows[i].answer;
+        refusals = 2;
+        tap_is_int(fork_world(2, refused_rank, job, 240), rows[i].rc,
+                   "ucx, twice \"%s\": %s", ucs_status_string(answer),
+                   rows[i].rc ? "given up at once" : "opened in the end");
+    }
+    refusals = 0;
+}
+#endif
+
 /* Two nodes of two ranks: the groups of a node share its memory, those across do
  * not. */
 static int node_groups(struct boot *b, void *arg)
@@ -437,6 +494,9 @@ int main(void)
         test_failures(&job, "ucx");
     test_choice(&job);
     test_windows();
+#ifdef HAVE_UCX
+    test_refusals(&job);
+#endif
     if (have_ucx)
         tap_is_int(fork_world_nodes(4, 2, node_groups, &job, 240, NULL), 0,
                    "groups choose for themselves: shm inside a node, ucx between two");
