@@ -4,6 +4,7 @@
  * ids out of range; on the stand-in toolkit also too little memory and the loss of the
  * device.
  */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -56,6 +57,43 @@ static void test_open(void)
         tap_ok(be->memory_bytes >= (size_t)1 << 30, "memory of the device");
     tap_is_int(be->queue(be), QUEUE_COMPUTE, "compute is the queue in use");
     be->close(be);
+}
+
+static char *driver_file;
+
+/* In place of the C library's, which it calls, also for the module: the file of a GPU's
+ * driver. */
+__attribute__((visibility("default"))) FILE *fopen(const char *path, const char *mode)
+{
+    static __typeof__(&fopen) real;
+
+    if (driver_file && !strcmp(path, "/proc/driver/nvidia/version"))
+        return fmemopen(driver_file, strlen(driver_file), "r");
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "fopen");
+    return real(path, mode);
+}
+
+static void test_driver(void)
+{
+    static const struct {
+        char *file, *want;
+    } rows[] = {
+        { "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  "
+          "Release\n",
+          ", driver 580.65.06, " },
+        { "NVRM version: no number\n", ", driver for CUDA " },
+    };
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        struct backend *be;
+
+        driver_file = rows[i].file;
+        be = open_one("268435456");
+        tap_ok(strstr(be->isa, rows[i].want), "the driver's release: %s", be->isa);
+        be->close(be);
+    }
+    driver_file = NULL;
 }
 
 /* What a message says of kinds, and that lack of memory is not the end. */
@@ -566,6 +604,7 @@ int main(void)
     cuda_stand_in("fakecuda_reset", &fake.reset);
     cuda_stand_in("fakecuda_lose", &fake.lose);
     test_open();
+    test_driver();
     test_books();
     test_range();
     test_copies();
