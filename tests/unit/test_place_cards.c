@@ -36,6 +36,9 @@ static const struct row {
     { ROW("a device without an id", "0 1 0x1 0000:01:00.0"), false },
 };
 
+/* Of all ranks: it is read, but a rank without a CPU has no place. */
+static const struct row nowhere = { ROW("a mask of no CPU", "0 0 0x0"), true };
+
 static const struct row *now;
 
 /* The last rank's card is that of the row. */
@@ -48,7 +51,7 @@ accel_status_t __wrap_boot_exchange(struct boot *b, const void *mine, size_t byt
 {
     static bool first = true;
 
-    if (first && b->rank == RANKS - 1) {
+    if (first && (b->rank == RANKS - 1 || now == &nowhere)) {
         mine = now->card;
         bytes = now->bytes;
     }
@@ -66,6 +69,9 @@ static int rank(struct boot *b, void *arg)
     open_world_join(b);
     st = run_net_begin(&net, path, &err);
     accel_close(net.run, NULL);
+    if (now == &nowhere)
+        return st == ACCEL_OK ||
+               !run_net_says(&err, A0431, "is restricted to CPUs 0x0");
     if (now->read)
         return st != ACCEL_OK;
     if (run_net_says(&err, A0433, "rank 1 sent its place in a format"))
@@ -84,6 +90,9 @@ int main(void)
         tap_is_int(open_world(RANKS, 1, rank, NULL, HANG_S), 0, "%s: %s", now->what,
                    now->read ? "read" : "refused by both ranks");
     }
+    now = &nowhere;
+    tap_is_int(open_world(RANKS, 1, rank, NULL, HANG_S), 0, "%s: refused by both ranks",
+               now->what);
     run_folder_remove(root);
     return tap_done();
 }
