@@ -192,6 +192,8 @@ static void test_forged(void)
         { "debug@f7=", "debgu@f7l7=" },
         { "debug@f7=true", "debug@f7=tr%00" },
         { ";file=", ";deepspeed=a%00;file=" },
+        { ";file=", ";deepspeed=0123456789abcdef0123456789abcdef"
+                    "0123456789abcdef0123456789abcdef;file=" },
     };
     static char text[16 << 10], changed[16 << 10];
     struct config cfg, back;
