@@ -67,6 +67,7 @@ like "$out" "^model/bytes +values +[0-9]+ 0x0 +$(od -An -td1 -N1 want/1/tensors/
     "and int8"
 code 64 "a tolerance is a number" "$accel" ckpt diff --tol=-1 root root
 code 64 "an option of another verb" "$accel" ckpt show --tol=1 root
+code 64 "the program that writes, by itself" "$ACCEL_BUILD/accel-rewrite"
 
 # floats OUT.safetensors NAME VALUE...: a file of one F32 tensor, from its values in octal
 floats() {
