@@ -141,7 +141,8 @@ tests_unit_test_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
 tests_unit_test_selftest_LDADD = $(unit_ldadd) $(SMARTCOLS_LIBS)
 tests_unit_test_selftest_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_gather \
 	-Wl,--wrap=comm_reduce_scatter -Wl,--wrap=comm_all_reduce \
-	-Wl,--wrap=comm_broadcast -Wl,--wrap=accel_ckpt_read -Wl,--wrap=calloc
+	-Wl,--wrap=comm_broadcast -Wl,--wrap=comm_barrier \
+	-Wl,--wrap=accel_ckpt_read -Wl,--wrap=calloc
 
 # What the binary says about itself: manual pages, completion, the config's JSON Schema. The
 # examples point editors at the schema where it is made.

@@ -27,6 +27,7 @@ __typeof__(comm_all_gather) __real_comm_all_gather, __wrap_comm_all_gather;
 __typeof__(comm_reduce_scatter) __real_comm_reduce_scatter, __wrap_comm_reduce_scatter;
 __typeof__(comm_all_reduce) __real_comm_all_reduce, __wrap_comm_all_reduce;
 __typeof__(comm_broadcast) __real_comm_broadcast, __wrap_comm_broadcast;
+__typeof__(comm_barrier) __real_comm_barrier, __wrap_comm_barrier;
 __typeof__(accel_ckpt_read) __real_accel_ckpt_read, __wrap_accel_ckpt_read;
 
 void *__wrap_calloc(size_t n, size_t each)
@@ -80,6 +81,11 @@ accel_status_t __wrap_comm_broadcast(struct comm *c, void *buf, size_t bytes, in
 
     flip(buf, bytes);
     return st;
+}
+
+accel_status_t __wrap_comm_barrier(struct comm *c, accel_error_t *err)
+{
+    return c ? __real_comm_barrier(c, err) : ACCEL_EPEER;
 }
 
 accel_status_t __wrap_accel_ckpt_read(accel_ckpt_t *c, const accel_ckpt_box_t *boxes,
@@ -221,6 +227,15 @@ static void no_memory(void)
                "no memory for what three ranks find");
 }
 
+static void no_barrier(void)
+{
+    accel_t run = { 0 };
+    struct selftest t = { .run = &run };
+    struct check c = { 0 };
+
+    tap_is_int(check_barrier(&t, &c, NULL), ACCEL_EPEER, "a barrier that fails");
+}
+
 static int reference(int world, const char *out)
 {
     const char *child = getenv("SPOIL");
@@ -243,6 +258,7 @@ int main(int argc, char **argv)
                        faults[i].name);
     }
     no_memory();
+    no_barrier();
     one_process("all is well", "", 0, 0);
     one_process("no comparison", "fails", 63, 0);
     one_process("another loss", "differs", 64, 0);
