@@ -20,6 +20,7 @@
 #include "data/tokenizer_impl.h"
 #include "loader/stream.h"
 #include "handle/run.h"
+#include "track/track.h"
 #include "tests/tap.h"
 #include "tests/world/fork_world.h"
 #include "tests/world/run_folder.h"
@@ -276,6 +277,22 @@ static void test_cause(void)
     tap_is_int(error, ENOMEM, "the end of a file: no memory");
 }
 
+static void test_track(void)
+{
+    const accel_item_t items[3] = { { .name = "a" }, { .name = "b" }, { .name = "c" } };
+    struct track_items clean;
+    accel_error_t err = { 0 };
+    char want[100];
+
+    scarce_begin(1);
+    (void)track_clean_items(items, 3, &clean, &err);
+    scarce_end();
+    snprintf(want, sizeof(want), "out of memory: items to track needs %zu B",
+             sizeof(items));
+    tap_is_str(err.text, want, "the bytes of three items");
+    track_items_free(&clean);
+}
+
 static void test_long_word(void)
 {
     static char word[500];
@@ -383,6 +400,7 @@ int main(void)
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++)
         check_row(&rows[i]);
     test_cause();
+    test_track();
     test_long_word();
     test_split();
     run_folder_remove(root);
