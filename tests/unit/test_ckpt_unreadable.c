@@ -286,6 +286,17 @@ static void test_tool(const struct tool *t)
     tap_ok(read_count > 2, "it reads something");
 }
 
+/* An empty one goes even so; one that is not empty stays (test_tool). */
+static void test_empty(void)
+{
+    fresh();
+    shell("rm .trash-*/MANIFEST");
+    fail_next("openat", ".trash-step_00000004.0", EACCES, 1000);
+    tap_is_int(do_work(RETAIN, NULL), ACCEL_OK, "a save beside what cannot be opened");
+    no_fault();
+    tap_is_str(there(), tools[RETAIN].leaves, "an empty directory goes");
+}
+
 int main(void)
 {
     char first[300];
@@ -300,6 +311,7 @@ int main(void)
         abort();
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(tools); i++)
         test_tool(&tools[i]);
+    test_empty();
     world_rmtree(top);
     world_rmtree(first);
     return tap_done();
