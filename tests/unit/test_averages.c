@@ -328,16 +328,24 @@ static void test_swap_refused(void)
     accel_close(k.run, NULL);
 }
 
+static void keep_line(void *user, accel_log_level_t level, const char *line)
+{
+    (void)level;
+    snprintf(user, 256, "%s", line);
+}
+
 /* A step whose gradients are not finite is skipped, and the average does not move. */
 static void test_skipped(void)
 {
     const struct scene p = alone("skipped");
     accel_error_t err = { 0 };
     struct net_run k = { 0 };
+    char line[256] = "";
     int updated = 1;
 
     tap_is_int(averages_open(&k, &p, true, &err), 0, "open %s", err.text);
     run_net_step(&k, 0, &err);
+    k.run->log = (struct accel_log){ keep_line, line, ACCEL_LOG_WARN };
     accel_optim_skip(k.optim, 1, &err);
     accel_batch_begin(k.run, &err);
     run_net_push(k.run, k.net, 1, 1e30f, &err);
@@ -345,6 +353,10 @@ static void test_skipped(void)
            err.text);
     tap_ok(k.optim->ema.steps == 1 && k.optim->ema.averaged == 1,
            "a skipped step does not count");
+    tap_is_str(line,
+               "step 2: the gradients of optimizer 'o' are not finite; its step is "
+               "skipped",
+               "and the log says which");
     accel_close(k.run, NULL);
 }
 

@@ -173,7 +173,8 @@ struct pair {
     bool each;
 };
 
-/* What Accelerate logs: the flag, the number (from 0 there), the schedule. */
+/* What Accelerate logs: the flag, the number (from 0 there), the schedule; last a group
+ * that is a third of one and counts by its batches. */
 static const struct {
     int k, sync[4];
     double w[4];
@@ -182,6 +183,7 @@ static const struct {
     { 1, { 1, 1, 1, 1 }, { -1.5, -5, -10.5, -18 }, { 2, 4, 6, 8 } },
     { 2, { 0, 1, 0, 1 }, { 0, -2.5, -2.5, -9 }, { 0, 2, 2, 4 } },
     { 3, { 0, 0, 1, 1 }, { 0, 0, -3.5, -6 }, { 0, 0, 2, 4 } },
+    { 12, { 0, 0, 0, 1 }, { 0, 0, 0, -4.5 }, { 0, 0, 0, 2 } },
 };
 
 static void note(void *user, const char *name, float *gradient, int64_t first,
@@ -210,7 +212,8 @@ static int pair_main(struct boot *b, void *arg)
     int wrong = 0;
 
     for (size_t c = 0; c < ACCEL_ARRAY_SIZE(pairs); c++) {
-        const accel_accumulation_t rule = { sizeof(rule), .sync_each_batch = p->each };
+        const accel_accumulation_t rule = { sizeof(rule), .sync_each_batch = p->each,
+                                            .short_by_count = pairs[c].k > 4 };
         accel_dataset_t *data;
         struct number_run k;
         accel_loader_t *l;

@@ -36,6 +36,7 @@ static int gather_batch(accel_t *run, const struct batch *b, int *got)
 
     for (int i = 0; i < b->rows; i++)
         column[i] = b->index[i];
+    memset(all, 0x5a, sizeof(all));
     graph_reset(&run->graph);
     t = ranks_tensor(run, ACCEL_I32, b->rows, b->index);
     t = accel_gather_for_metrics(run, t, &b->end, &err);
@@ -50,6 +51,8 @@ static int gather_batch(accel_t *run, const struct batch *b, int *got)
                 "both have the same rows");
     ranks_check(run, !t->elems || !memcmp(t->data, all, (size_t)t->elems * 4),
                 "with the same samples");
+    ranks_check(run, !b->end.counted || all[t->elems] == 0x5a5a5a5a,
+                "and nothing behind those that are counted");
     for (int64_t i = 0; i < t->elems; i++)
         got[i] = all[i];
     return (int)t->elems;
