@@ -21,7 +21,8 @@ enum layout {
     ONE,   /* all three are the same */
     CACHE, /* k and v inside a longer cache, heads first */
     TIME,  /* as SPLIT, rows of all samples side by side */
-    GAPS   /* as SPLIT, with 8 elements between rows */
+    GAPS,  /* as SPLIT, with 8 elements between rows */
+    ASIDE  /* as GAPS, and k begins between packs */
 };
 
 enum options {
@@ -71,6 +72,7 @@ static const struct variant {
     { 2, 19, 23, 2, 1, 5, SPLIT, 0, 0.25f },
     { 2, 66, 66, 1, 1, 32, FUSED, CAUSAL | LENGTHS, 0.5f },
     { 1, 64, 64, 1, 1, 104, SPLIT, 0, 0.1f },
+    { 1, 1, 67, 2, 2, 64, ASIDE, CAUSAL, 0 },
 };
 
 enum { OUT, DQ, DK, DV, INPUTS, RESULTS = INPUTS };
@@ -118,7 +120,7 @@ static int64_t capacity(const struct variant *c)
 /* Elements from a row of so many heads to the next one of the tensor. */
 static int64_t row_of(const struct variant *c, int64_t heads)
 {
-    return heads * c->width + (c->layout == GAPS ? 8 : 0);
+    return heads * c->width + (c->layout >= GAPS ? 8 : 0);
 }
 
 static struct problem pose(const struct variant *c, accel_dtype_t type)
@@ -258,8 +260,9 @@ static struct heads_out part(const struct problem *p, void *const base[3], int w
     if (c->layout == TIME)
         return (struct heads_out){ base[which], heads * d, c->batch * heads * d, d,
                                    false };
-    return (struct heads_out){ base[which], rows * row_of(c, heads), row_of(c, heads),
-                               d, false };
+    first = c->layout == ASIDE && which == 1 ? 4 : 0;
+    return (struct heads_out){ moved(p, base[which], first), rows * row_of(c, heads),
+                               row_of(c, heads), d, false };
 }
 
 static struct heads readable(struct heads_out h)

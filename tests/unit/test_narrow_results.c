@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backend/device.h"
 #include "numbers/floats.h"
@@ -226,11 +227,34 @@ static void test_backend(const struct backend *be)
             }
 }
 
+/* Kernels of the stand-in read any memory: a read behind the last element ends the
+ * test. */
+static void test_end(const struct backend *be)
+{
+    enum { ROWS = 2, MOST = 16, BYTES = 1 << 16 };
+    char *room = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    static const float scale = 1;
+    static char turned[MOST * NARROW_MULTIPLE];
+    void (*reset)(void);
+
+    if (!cuda_stand_in("fakecuda_reset", (void *)&reset) || room == MAP_FAILED ||
+        mprotect(room + BYTES, BYTES, PROT_NONE))
+        return;
+    for (int cols = MOST; cols > MOST - 2; cols--) /* packs, and elements */
+        be->quantize_transposed(be, NULL, turned, ACCEL_F8E4M3,
+                                room + BYTES - (size_t)(ROWS * cols) * sizeof(float),
+                                ACCEL_F32, ROWS, cols, &scale, NULL);
+    tap_ok(!be->sync(be, NULL), "nothing is read behind the source");
+    munmap(room, 2 * BYTES);
+}
+
 int main(void)
 {
     struct backend *be = cuda_device();
 
     test_backend(be);
+    test_end(be);
     backend_close(be);
     if (backend_cpu_open(&be, 2, NULL))
         return 1;

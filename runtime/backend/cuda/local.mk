@@ -125,14 +125,16 @@ endif
 shell_tests += tests/t/2165-gpu-wgmma.t
 .PHONY: cuda-options cuda-report
 
+# An access that is not aligned fails on a GPU; here it ends the process (SIGILL).
+cuda_alignment = -fsanitize=alignment -fsanitize-undefined-trap-on-error
 if SANITIZER
 # Kernels that leave their arrays are what is looked for. The checks for undefined behaviour
 # would double the time to compile, for arithmetic that the CPU's copy of it is checked for.
-cuda_emulated_cxxflags = -O1 -g1 -fno-sanitize=undefined
+cuda_emulated_cxxflags = -O1 -g1 -fno-sanitize=undefined $(cuda_alignment)
 else
 # What a kernel costs there is switches between its threads: -O2 takes longer to compile than
 # all tests of it save.
-cuda_emulated_cxxflags = -O1 -g1
+cuda_emulated_cxxflags = -O1 -g1 $(cuda_alignment)
 endif
 if HAVE_CXX
 cuda_emulated = $(patsubst runtime/backend/cuda/%.cu,tests/cuda/module/%.o,$(cuda_sources))
