@@ -594,6 +594,7 @@ static void test_cache_limits(struct backend *be)
     tap_ok(!cached(&g, kv, 0, 5) && strstr(g.error.text, "cache of 4"), "%s",
            g.error.text);
     tap_ok(accel_kv_advance(kv, 5, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "advance by 5 positions: 0 of 4 are used") &&
                accel_kv_advance(kv, -1, &err) == ACCEL_EINVAL &&
                !accel_kv_advance(kv, 3, &err) && accel_kv_length(kv) == 3,
            "3 of 4 are used");
