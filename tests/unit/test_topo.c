@@ -3,6 +3,8 @@
  * topology/: cores of the ranks on recorded machines and on this one, words of the list
  * of visible devices, binding, the GPU rule.
  */
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,6 +233,15 @@ static void test_devices(void)
     tap_is_int(err.message, 427, "  %s", err.text);
 }
 
+static pthread_mutex_t ends = PTHREAD_MUTEX_INITIALIZER;
+
+static void *until_the_end(void *arg)
+{
+    pthread_mutex_lock(&ends);
+    pthread_mutex_unlock(&ends);
+    return arg;
+}
+
 /* The calling thread is bound, one that was put elsewhere is not, and it can be
  * undone. */
 static void test_bind(void)
@@ -240,6 +251,9 @@ static void test_bind(void)
     static struct topo_rank rank[2];
     static struct topo_place place[2];
     accel_error_t err = { 0 };
+    cpu_set_t first, has;
+    pthread_t other;
+    int cpu = 0;
 
     if (topo_machine_open(&m, NULL, TOPO_DEVICES, &err) != ACCEL_OK ||
         topo_own_mask(m, before, &err) != ACCEL_OK) {
@@ -250,9 +264,21 @@ static void test_bind(void)
     rank[1] = rank[0];
     tap_is_int(topo_map(m, rank, 2, place, &err), ACCEL_OK, "two ranks here %s",
                err.text);
+    CPU_ZERO(&first);
+    pthread_getaffinity_np(pthread_self(), sizeof(has), &has);
+    while (cpu < CPU_SETSIZE - 1 && !CPU_ISSET(cpu, &has))
+        cpu++;
+    CPU_SET(cpu, &first);
+    pthread_mutex_lock(&ends);
+    pthread_create(&other, NULL, until_the_end, NULL);
+    pthread_setaffinity_np(other, sizeof(first), &first);
     tap_is_int(topo_bind(before, place[1].mask, &err), ACCEL_OK, "bind: %s", err.text);
     topo_own_mask(m, now, &err);
     tap_is_str(now, place[1].mask, "the mask is that of the place");
+    pthread_getaffinity_np(other, sizeof(has), &has);
+    tap_ok(CPU_EQUAL(&has, &first), "a thread that was put elsewhere stays there");
+    pthread_mutex_unlock(&ends);
+    pthread_join(other, NULL);
     topo_bind(place[1].mask, before, &err);
     topo_own_mask(m, now, &err);
     tap_is_str(now, before, "and back");
