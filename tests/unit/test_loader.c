@@ -382,9 +382,11 @@ static void test_options(void)
     accel_dataset_close(s);
 }
 
-/* The numbers of Accelerate's seedable sampler with data_seed 42, as measured. */
+/* The numbers of Accelerate's seedable sampler with data_seed 42, as measured, and
+ * torch's of a seed whose bits, but for the first, are all 1. */
 static void test_torch_order(void)
 {
+    static const int ones[10] = { 1, 9, 7, 4, 0, 5, 6, 8, 3, 2 };
     static const int want[3][10] = { { 2, 6, 1, 8, 4, 5, 0, 9, 3, 7 },
                                      { 8, 4, 9, 0, 5, 1, 6, 7, 2, 3 },
                                      { 2, 6, 3, 8, 7, 9, 1, 4, 5, 0 } };
@@ -406,6 +408,11 @@ static void test_torch_order(void)
     accel_loader_set_epoch(l, 1, &err);
     loader_batch(&one, l, got, ROOM, &err);
     tap_ok(memcmp(got, want[1], sizeof(want[1])) == 0, "and again, when it is set");
+    loader_free(l);
+    o.seed = 0x7fffffff;
+    l = open_one(d, o, &err);
+    loader_batch(&one, l, got, ROOM, &err);
+    tap_ok(memcmp(got, ones, sizeof(ones)) == 0, "of a seed of ones");
     loader_free(l);
     accel_dataset_close(d);
 }
