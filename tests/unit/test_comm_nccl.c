@@ -338,6 +338,37 @@ static void test_act(struct job *job, enum act act, int ranks, const char *wish,
     unsetenv("FAKE_NCCL");
 }
 
+static int group_answer;
+
+static int answer_send(const void *buf, size_t elems, int type, int peer,
+                       nccl_comm_t *comm, nccl_stream_t *stream)
+{
+    (void)buf, (void)elems, (void)type, (void)peer, (void)comm, (void)stream;
+    return group_answer;
+}
+
+/* NCCL may say of a call in a group that it is under way, which is no error yet. */
+static void test_answers(void)
+{
+    static const int want[][2] = { { NCCL_SUCCESS, NCCL_SUCCESS },
+                                   { NCCL_IN_PROGRESS, NCCL_SUCCESS },
+                                   { NCCL_INVALID_USAGE, NCCL_INVALID_USAGE } };
+    struct nccl_state n = { .api.send = answer_send };
+    struct comm c = { .impl = &n };
+    struct backend *be;
+
+    backend_cpu_open(&be, 1, NULL);
+    n.be = be;
+    for (int i = 0; i < 3; i++) {
+        int rc = NCCL_SUCCESS;
+
+        group_answer = want[i][0];
+        nccl_group_send(&c, &rc, 1, &n, 1);
+        tap_is_int(rc, want[i][1], "a send in a group that answers %d", group_answer);
+    }
+    backend_close(be);
+}
+
 static void test_failures(struct job *job)
 {
     int status[3];
@@ -558,6 +589,7 @@ int main(void)
     test_results(&job);
     test_library_sums(&job);
     test_told(&job);
+    test_answers();
     test_failures(&job);
     test_openings(&job);
     test_real_library();
