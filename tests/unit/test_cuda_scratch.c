@@ -256,6 +256,20 @@ static void test_ends(void)
     be->close(be);
 }
 
+/* The rest of the device is taken. */
+static void test_full(void)
+{
+    struct backend *be = open_one(SMALL, false);
+    struct backend_usage u = usage(be);
+    accel_error_t err = { 0 };
+    void *all = get(be, be->memory_bytes - u.used - (1 << 20));
+
+    tap_is_int(be->reserve_workspace(be, &err), ACCEL_ENOMEM, "no room for one: %s",
+               err.text);
+    be->free(be, all);
+    be->close(be);
+}
+
 static void test_books(void)
 {
     struct backend *be = open_one(LARGE, false);
@@ -294,6 +308,7 @@ int main(void)
         test_passes();
         test_too_large();
         test_ends();
+        test_full();
     }
     test_embed_grad();
     test_books();
