@@ -326,6 +326,11 @@ int main(void)
         k.model = model_new(&k.g, models[i].cfg, NULL);
         if (i == 0)
             test_first_values(k.model);
+        if (i == 2)
+            tap_is_int(accel_param_find(k.model,
+                                        "bert.embeddings.token_type_embeddings.weight")
+                           ->dim[0],
+                       2, "token types, where no number is given");
         test_ops(&k, models[i].inputs, models[i].cfg->model_type, models[i].ops);
         rig_close(&k);
     }
