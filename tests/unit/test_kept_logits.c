@@ -4,6 +4,7 @@
  * there is room for, one product less for each, the same bits. The gaps between rows
  * are NaN, which nobody reads. And the room that nn_keep_logits finds.
  */
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,17 @@ static size_t real_peak(struct module_rig *k)
     return arena_peak_bytes(g->arena);
 }
 
+/* Bytes on the host that a hundred measurements more leave. */
+static long long left_behind(accel_module_t *m, const accel_field_t *fields)
+{
+    const size_t before = mallinfo2().uordblks;
+    size_t peak;
+
+    for (int i = 0; i < 100; i++)
+        nn_measure(m, BATCH, fields, 2, true, &peak, NULL);
+    return (long long)(mallinfo2().uordblks - before);
+}
+
 /* `more` bytes beside the peak without: `kept` rows are kept. */
 static void test_room(int64_t more, int64_t kept)
 {
@@ -203,6 +215,7 @@ static void test_room(int64_t more, int64_t kept)
     tap_ok(kept > CHUNK ? peak <= most : k.g.logits_room == 0, "no more than there is");
     tap_is_int((long long)real_peak(&k), (long long)peak,
                "a step needs what was foretold");
+    tap_ok(left_behind(k.model, fields) < 16384, "to measure takes no memory for good");
     module_rig_close(&k);
 }
 
