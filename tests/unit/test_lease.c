@@ -250,6 +250,24 @@ static void test_replaced(void)
     lease_drop(&other);
 }
 
+static void test_tool(void)
+{
+    accel_t run;
+    int fd;
+
+    unlink(path);
+    run_folder_write(path, ACCEL_CKPT_TOOL " on n2, process 5\n");
+    fd = open(path, O_RDONLY);
+    flock(fd, LOCK_EX);
+    be(&run, 7, 7, 0);
+    slept_ns = 0;
+    tap_is_int(take(&run), ACCEL_EUNAVAIL, "a tool at work is not pushed aside: %s",
+               said);
+    tap_ok(slept_ns >= 600 * INT64_C(1000000000), "it has ten minutes to end");
+    close(fd);
+    lease_drop(&run);
+}
+
 static void test_unusable(void)
 {
     accel_t run;
@@ -292,6 +310,7 @@ int main(void)
     test_texts();
     test_two_lives();
     test_replaced();
+    test_tool();
     test_unusable();
     unlink(path);
     rmdir(dir);
