@@ -4,6 +4,7 @@
  * breaks it, values of every float dtype, every range of a transpose.
  */
 #include <fcntl.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -484,6 +485,14 @@ static int transpose_wrong(int64_t rows, int64_t cols, const char *dtype, int64_
     return s ? (int)bad : -1;
 }
 
+/* What is allocated, in bytes; malloc takes large blocks from the system, one by one. */
+static size_t allocated(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
 static void test_transposed(void)
 {
     static const struct {
@@ -500,12 +509,15 @@ static void test_transposed(void)
         { 700, 500, 98765, "BF16" },
         { 3, 40000, 17171, "F32" } /* wider than the buffer takes */,
     };
+    const size_t before = allocated();
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(cases); i++)
         tap_is_int(transpose_wrong(cases[i].rows, cases[i].cols, cases[i].dtype,
                                    cases[i].step),
                    0, "transpose of %lld x %lld %s", (long long)cases[i].rows,
                    (long long)cases[i].cols, cases[i].dtype);
+    /* malloc's own lists keep less */
+    tap_ok(allocated() < before + (1 << 20), "no buffer is left");
 }
 
 /* ---- shards ---------------------------------------------------------------------- */
