@@ -262,10 +262,12 @@ static const struct stop_case cases[] = {
       .kill_wait = 5, .grace = 60, .seconds = 10, .complete = 2, .newest = 3,
       .says = { " s are left of GraceTime)" } },
     /* nothing was measured: there is nothing that speaks against it */
-    { "unknown", "", TOLD_AT_2, .complete = 2, .newest = 3 },
+    { "unknown", "", TOLD_AT_2, .complete = 2, .newest = 3,
+      .says = { "saving step 3\n" } },
     /* Ctrl-C has all the time */
     { "interrupted", "", .steps = 1, .signal = SIGINT, .by_first = true, .kill_wait = 1,
-      .seconds = 1e6, .status = ACCEL_ESTOPPED, .complete = 1, .newest = 2 },
+      .seconds = 1e6, .status = ACCEL_ESTOPPED, .complete = 1, .newest = 2,
+      .says = { "saving step 2\n" } },
     /* the save in flight is finished, hurried as soon as it is known, and its time noted
      * apart; a new one is declined */
     { "finishes", LATE, TOLD_AT_2, .kill_wait = 60, .seconds = 90, .held = true,
@@ -375,11 +377,14 @@ static int gives_up(struct boot *b, void *arg)
 static int measures(struct boot *b, void *arg)
 {
     struct number_run k;
+    int64_t newest;
 
     (void)arg;
-    EXPECT(!begin(&k, 100) && !steps(&k, 2), "two steps: %s", k.err.text);
+    EXPECT(!begin(&k, 100) && !steps(&k, 6), "six steps: %s", k.err.text);
     EXPECT(k.run->life.pace.at_once > 0, "a save is measured");
     accel_close(k.run, NULL);
+    EXPECT(b->rank != 0 || (checkpoints(&newest) == 2 && newest == 6),
+           "of three two are kept (keep: 1, but two always stay)");
     EXPECT(b->rank != 0 ||
                (in_history("save step=2 seconds=") && in_history(" bytes=")),
            "and noted");
