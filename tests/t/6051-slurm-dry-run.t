@@ -60,6 +60,10 @@ unset WORLD_SIZE
 plan_of 0 srun --accel-config=open.yaml --accel-dry-run true
 like "$(cat out)" '^  ACCEL_RANK: as Slurm places the tasks$' "an open size is said to be open"
 like "$(cat out)" '^  WORLD_SIZE: the number of tasks$' "also in the number of tasks"
+printf 'distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}\n' >deep.yaml
+plan_of 0 srun -n1 -N1 --accel-config=deep.yaml --accel-dry-run true
+like "$(cat out)" "^  PYTHONPATH: its value, then the task's directory\$" \
+    "what is added to a variable is told"
 plan_of 0 srun --accel-config=four.yaml --accel-resume=none --accel-dry-run ./train --data x
 like "$(cat out)" '^  options set +--mpi=pmix --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --disable-status --signal=USR1@120$' \
     "srun: the options it would set"
