@@ -65,6 +65,16 @@ passes "100 times the text, read in pieces, has 100 times the ids" cmp have want
 head -c 3000000 /dev/zero | tr '\0' x >word.txt
 run "$accel" tokenize -t "$data/gpt2.json" -o word.bin word.txt
 is "$code" 0 "a word that is longer than a piece"
+shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
+if built_with_sanitizer || [ ! -r "$shim" ]; then
+    skip 2 "needs LD_PRELOAD and tests/faults/failcall"
+else
+    run env LD_PRELOAD="$shim" FAILCALL_PATH=mixed.txt FAILCALL_AT=2 FAILCALL_HOW=EINTR \
+        FAILCALL_SEEN=seen timeout "$HANG_S" \
+        "$accel" tokenize -t "$data/gpt2.json" -o again.bin "$data/mixed.txt"
+    passes "the first read is interrupted" test -e seen
+    passes "and done again" cmp again.bin mixed.bin
+fi
 
 # ---- 4 bytes ----
 awk '{ print }
