@@ -235,14 +235,14 @@ static void test_end(const struct backend *be)
     char *room = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     static const float scale = 1;
-    static char turned[MOST * NARROW_MULTIPLE];
+    static char across[MOST * NARROW_MULTIPLE];
     void (*reset)(void);
 
     if (!cuda_stand_in("fakecuda_reset", (void *)&reset) || room == MAP_FAILED ||
         mprotect(room + BYTES, BYTES, PROT_NONE))
         return;
     for (int cols = MOST; cols > MOST - 2; cols--) /* packs, and elements */
-        be->quantize_transposed(be, NULL, turned, ACCEL_F8E4M3,
+        be->quantize_transposed(be, NULL, across, ACCEL_F8E4M3,
                                 room + BYTES - (size_t)(ROWS * cols) * sizeof(float),
                                 ACCEL_F32, ROWS, cols, &scale, NULL);
     tap_ok(!be->sync(be, NULL), "nothing is read behind the source");
