@@ -20,8 +20,8 @@ static void keep_line(void *user, accel_log_level_t level, const char *line)
     size_t used = strlen(said);
 
     (void)user;
-    if (level <= ACCEL_LOG_INFO)
-        snprintf(said + used, sizeof(said) - used, "%s\n", line);
+    (void)level;
+    snprintf(said + used, sizeof(said) - used, "%s\n", line);
 }
 
 static accel_status_t open_with(const char *const *set, accel_t **run_out,
@@ -59,6 +59,34 @@ static void test_said(void)
                !info.config_set[0] && !strstr(said, "the program sets"),
            "a program that sets nothing");
     accel_close(run, NULL);
+}
+
+/* The level of the config decides which lines rank 0 gives to the program. */
+static void test_levels(void)
+{
+    static const struct {
+        const char *set[2], *lines;
+    } all[] = {
+        { { "accel.log_level=warn" }, "a warning\n" },
+        { { "accel.log_level=info" }, "a warning\na note\n" },
+        { { "accel.log_level=debug" }, "a warning\na note\na detail\n" },
+    };
+    accel_error_t err;
+
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(all); i++) {
+        accel_t *run = NULL;
+        accel_status_t st = open_with(all[i].set, &run, &err);
+
+        said[0] = '\0';
+        if (run) {
+            accel_logf(&run->log, ACCEL_LOG_WARN, "a warning");
+            accel_logf(&run->log, ACCEL_LOG_INFO, "a note");
+            accel_logf(&run->log, ACCEL_LOG_DEBUG, "a detail");
+        }
+        tap_ok(!st && !strcmp(said, all[i].lines), "%s: %s %s", all[i].set[0], said,
+               err.text);
+        accel_close(run, NULL);
+    }
 }
 
 static void test_bad(void)
@@ -196,6 +224,7 @@ int main(void)
                     "distributed_type: 'NO'\nuse_cpu: true\nmixed_precision: 'no'\n",
                     config, sizeof(config));
     test_said();
+    test_levels();
     test_bad();
     test_unsaved();
     test_ranks();
