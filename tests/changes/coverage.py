@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from tree import Failed, run
+from tree import Failed, listed_by, run
 
 WORK = "build-changes"
 MAP = os.path.join(WORK, "coverage.json.gz")
@@ -53,8 +53,7 @@ def copied(top, name, settings=(), targets=("all", "test-programs")):
         with open(stamp, "w", encoding="utf-8") as out:
             out.write(command)
     must("make -s Makefile", copy)
-    units = subprocess.run(["make", "-s", "print-unit-tests"], cwd=copy, capture_output=True,
-                           check=True).stdout.decode().split()
+    units = listed_by("print-unit-tests", copy)
     must(f"make -s -j{os.cpu_count()} {' '.join(targets)} {' '.join(units)}", copy)
     return copy
 
@@ -79,12 +78,6 @@ def must(command, folder):
     status, said = run(["/bin/sh", "-c", command], folder, 3600)
     if status != 0:
         raise Failed(f"{command[:60]}... in {folder}:\n{said[-2000:]}")
-
-
-def tests_of(folder):
-    made = subprocess.run(["make", "-s", "print-tests"], cwd=folder, capture_output=True,
-                          check=True)
-    return made.stdout.decode().split()
 
 
 def try_test(folder, test, seconds=900, more=None):
@@ -236,7 +229,7 @@ def main(top, wanted):
         f"LDFLAGS='--coverage -Wl,--wrap=_exit,--wrap=setrlimit,{wrap}'",
         "--disable-werror", "--without-cuda"))
     counts, failed = Counts(), 0
-    tests = [test for test in tests_of(copy)
+    tests = [test for test in listed_by("print-tests", copy)
              if not wanted or any(word in test for word in wanted)]
     place = os.path.join(top, WORK)
     for test, seconds, (state, why), documents, objects in tried(copy, tests, place):

@@ -41,6 +41,13 @@ def run(command, folder, seconds=600, env=None):
         child.stdout.close()
 
 
+def listed_by(goal, folder):
+    """What a goal of make lists. Under another make it would say where it is, too."""
+    made = subprocess.run(["make", "--no-print-directory", "-s", goal], cwd=folder,
+                          capture_output=True, check=True)
+    return made.stdout.decode().split()
+
+
 class Tree:
     """Commands of a build tree, and which product has which object."""
 
@@ -55,9 +62,7 @@ class Tree:
         listed = subprocess.run(["find", *SOURCES, "-name", "*.c", "-o", "-name", "*.cc",
                                  "-o", "-name", "*.cu"],
                                 cwd=self.folder, capture_output=True, check=True)
-        tests = subprocess.run(["make", "-s", "print-unit-tests"], cwd=self.folder,
-                               capture_output=True, check=True)
-        self.units = tests.stdout.decode().split()
+        self.units = listed_by("print-unit-tests", self.folder)
         pretend = [word for path in listed.stdout.decode().split() for word in ("-W", path)]
         made = subprocess.run(["make", "-n", "V=1", *pretend, *GOALS, *self.units], cwd=self.folder,
                               capture_output=True, check=False)

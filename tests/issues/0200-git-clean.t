@@ -13,7 +13,6 @@ top=$(git -C "$ACCEL_SRC" rev-parse --show-toplevel 2>/dev/null) || top=
 [ -f "$ACCEL_BUILD/Makefile" ] || skip_all "$ACCEL_BUILD is not configured"
 tap_tmpdir
 
-unset MAKEFLAGS MFLAGS MAKELEVEL
 make -s -C "$ACCEL_BUILD" print-built >"$tap_tmp/built" 2>"$tap_tmp/err"
 ok $? "make print-built" || diag "$(cat "$tap_tmp/err")"
 [ "$(wc -l <"$tap_tmp/built")" -ge 100 ]

@@ -15,7 +15,7 @@ cd "$tap_tmp" || bail_out "no directory"
 # ---- make after a configure for another GPU: its nvcc only says that it was called ----
 object=runtime/backend/cuda/waits.o
 built() { # ARCHITECTURE: what make compiles
-    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -C "$ACCEL_BUILD" NVCC="echo compiled:" \
+    make -s -C "$ACCEL_BUILD" NVCC="echo compiled:" \
         CUDA_NVCCFLAGS="-arch=$1" cuda_built_with="$tap_tmp/built-with" $object 2>&1 |
         grep -o "compiled: -arch=$1"
 }

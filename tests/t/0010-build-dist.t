@@ -10,7 +10,6 @@ top=$(git -C "$ACCEL_SRC" rev-parse --show-toplevel 2>/dev/null) || top=
 [ -f "$ACCEL_BUILD/Makefile" ] || skip_all "$ACCEL_BUILD is not configured"
 tap_tmpdir
 
-unset MAKEFLAGS MFLAGS MAKELEVEL
 (cd "$ACCEL_BUILD" && make -s distdir distdir="$tap_tmp/dist") >"$tap_tmp/log" 2>&1
 ok $? "make distdir" || diag "$(tail -n 5 "$tap_tmp/log")"
 

@@ -11,7 +11,7 @@
 
 [ -f "$ACCEL_BUILD/Makefile" ] || skip_all "$ACCEL_BUILD is not configured"
 tap_tmpdir
-unset MAKEFLAGS MFLAGS MAKELEVEL SLURM_CONF
+unset SLURM_CONF
 (cd "$ACCEL_BUILD" && make -s distdir distdir="$tap_tmp/source") >"$tap_tmp/log" 2>&1
 ok $? "the source as in the tarball" || diag "$(tail -n 5 "$tap_tmp/log")"
 

@@ -8,7 +8,6 @@
 lmod=/usr/share/lmod/lmod/init
 [ -f "$ACCEL_BUILD/Makefile" ] || skip_all "$ACCEL_BUILD is not configured"
 tap_tmpdir
-unset MAKEFLAGS MFLAGS MAKELEVEL
 (cd "$ACCEL_BUILD" && make -s install-data DESTDIR="$tap_tmp/dest") >"$tap_tmp/log" 2>&1
 ok $? "make install-data" || diag "$(tail -n 5 "$tap_tmp/log")"
 lua=$(find "$tap_tmp/dest" -path '*/modulefiles/accel/*.lua')

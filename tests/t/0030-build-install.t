@@ -8,7 +8,6 @@
 command -v pkg-config >/dev/null || skip_all "no pkg-config"
 [ -f "$ACCEL_BUILD/Makefile" ] || skip_all "$ACCEL_BUILD is not configured"
 tap_tmpdir
-unset MAKEFLAGS MFLAGS MAKELEVEL
 prefix=$(sed -n 's/^prefix = //p' "$ACCEL_BUILD/Makefile")
 (cd "$ACCEL_BUILD" && make -s install DESTDIR="$tap_tmp/dest") >"$tap_tmp/log" 2>&1
 ok $? "make install" || diag "$(tail -n 5 "$tap_tmp/log")"

@@ -13,6 +13,8 @@ tap_tmpdir
 mkdir -p "$tap_tmp/runtime/part" "$tap_tmp/tests/unit"
 cd "$tap_tmp" || bail_out "no $tap_tmp"
 cp "$ACCEL_SRC/tests/sanitizer.sh" tests/
+# As under make -C: a make within it tells where it is.
+export MAKEFLAGS=w
 
 cat >runtime/part/part.h <<'END'
 int twice(int x);

@@ -19,12 +19,22 @@ CUDA_VISIBLE_DEVICES='' OMP_NUM_THREADS=1 LC_ALL=C.UTF-8 PATH=$ACCEL_BUILD:$PATH
 export CUDA_VISIBLE_DEVICES OMP_NUM_THREADS LC_ALL PATH
 version=$("$accel" --version | sed 's/^accel //')
 
-# What differs between machines, builds and runs: places, the version, dates of pages, times, ports, threads of this
-# machine, the line for editors in a config, which names an installed schema; and how wide a column
-# is, which the longest text decides.
+# Source and build have one name, as in a build within the source. One of the two folders may lie
+# in the other or be named through it: the longer name is looked for first.
+if [ ${#ACCEL_SRC} -gt ${#ACCEL_BUILD} ]; then
+    first=$ACCEL_SRC second=$ACCEL_BUILD
+else
+    first=$ACCEL_BUILD second=$ACCEL_SRC
+fi
+
+# What differs between machines, builds and runs: places, the version, dates of pages, times, ports,
+# threads of this machine, the line for editors in a config, which names an installed schema; and
+# how wide a column is, which the longest text decides.
 plain() { # BEFORE: what each line begins with
-    sed -e '/^# yaml-language-server: /d' -e "s,$here,DIR,g" -e "s,$ACCEL_BUILD,BUILD,g" -e "s,$ACCEL_SRC,SRC,g" \
-        -e '/^\.TH /s/ 20..-..-.. / DATE /' -e "s/\\<$version\\>/VERSION/g" -e 's/20..-..-.. ..:..:.. UTC/TIME/' \
+    sed -e '/^# yaml-language-server: /d' -e "s,$here,DIR,g" \
+        -e "s,$first,BUILD,g" -e "s,$second,BUILD,g" \
+        -e '/^\.TH /s/ 20..-..-.. / DATE /' -e "s/\\<$version\\>/VERSION/g" \
+        -e 's/20..-..-.. ..:..:.. UTC/TIME/' \
         -e '/=29501$/!s/^MASTER_PORT=.*/MASTER_PORT=PORT/' -e 's,[^= ]*/share/accel/,DATA/,' \
         -e 's/\([^ ]\)   */\1  /g' -e "s/^/$1/" -e 's/  *$//'
 }

@@ -12,7 +12,7 @@ for program in runtime/backend/cuda/accel_cuda.so tests/bench/bench_cuda example
 done
 built_with_sanitizer && skip_all "a build with sanitizers is not for GPUs"
 tap_tmpdir
-unset MAKEFLAGS MFLAGS MAKELEVEL ACCEL_CUDA_MODULE CUDA_VISIBLE_DEVICES
+unset ACCEL_CUDA_MODULE CUDA_VISIBLE_DEVICES
 pack() { # [VARIABLE=VALUE]...: of make
     command=$(make -s -C "$ACCEL_BUILD" print-gpu-trial gpu_trial_file="$tap_tmp/packed.tar.gz" "$@")
     (cd "$ACCEL_BUILD" && eval "$command") >"$tap_tmp/log" 2>&1

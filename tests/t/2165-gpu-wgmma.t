@@ -8,9 +8,9 @@
 . "$(dirname "$0")/tap.sh"
 
 report() { # SOURCE CUBIN
-    MAKEFLAGS='' make -s -C "$ACCEL_BUILD" cuda-report SOURCE="$1" CUBIN="$2" 2>&1
+    make -s -C "$ACCEL_BUILD" cuda-report SOURCE="$1" CUBIN="$2" 2>&1
 }
-MAKEFLAGS='' make -n -C "$ACCEL_BUILD" cuda-report 2>/dev/null | grep -q cubin ||
+make -n -C "$ACCEL_BUILD" cuda-report 2>/dev/null | grep -q cubin ||
     skip_all "this build has no CUDA module"
 tap_tmpdir
 

@@ -17,7 +17,6 @@ tap_tmpdir
 # An installation as `make install` makes it. Libraries and the command are copied: linking them
 # again for their final place would disturb the tests beside this one.
 stage() {
-    unset MAKEFLAGS MFLAGS MAKELEVEL
     (cd "$ACCEL_BUILD" && make -s install-data DESTDIR="$tap_tmp/dest") >"$tap_tmp/log" 2>&1 ||
         { diag "$(tail -n 5 "$tap_tmp/log")"; return 1; }
     root=$tap_tmp/dest$(sed -n 's/^prefix = //p' "$ACCEL_BUILD/Makefile")

@@ -11,6 +11,8 @@ export ACCEL_SRC ACCEL_BUILD
 # What the developer has set for himself is not what is tested.
 XDG_CONFIG_HOME=/nonexistent HF_HOME=/nonexistent
 export XDG_CONFIG_HOME HF_HOME
+# Nor is the make that runs the test: one within it would take its options and speak of it.
+unset MAKEFLAGS MFLAGS MAKELEVEL
 # Seconds after which whatever a test waits for hangs. No more is meant: how fast a machine
 # is, and what else runs on it, decides no check.
 HANG_S=600
