@@ -69,7 +69,7 @@ gpu_train() { # CONFIG OUT [VAR=VALUE]... -- [OPTION]...
     done
     shift
     # shellcheck disable=SC2086,SC2154 # several words; set by the test
-    out=$(env ACCEL_CONFIG="$gpu_config" $gpu_env timeout "${GPU_TIMEOUT:-300}" "$TRAIN" \
+    out=$(env ACCEL_CONFIG="$gpu_config" $gpu_env timeout "${GPU_TIMEOUT:-$HANG_S}" "$TRAIN" \
         --data text $gpu_sizes --sample 0 --log-every 1 --out "$gpu_out" "$@" 2>&1)
     code=$?
 }
