@@ -11,7 +11,7 @@ shim=$ACCEL_BUILD/tests/faults/.libs/failcall.so
 stops=${1:-2} seed=${2:-$$}
 # Seconds that a stop may take beyond its limit: a short run is one of many on a busy machine.
 # shellcheck disable=SC2034 # for the tests
-slack=60
+slack=10
 [ "$stops" -lt 20 ] || slack=2
 train_alone
 OMP_NUM_THREADS=1
