@@ -38,7 +38,8 @@ static void keep_printable(char *out, size_t len, const char *text)
         const bool bad = n == 0 || is_hostile(c);
         const size_t wanted = bad ? 1 : n;
 
-        if (used + wanted + (left > step ? sizeof(more) : 1) > len) {
+        /* What is shown is never longer than the text. */
+        if (used + left >= len && used + wanted + sizeof(more) > len) {
             memcpy(out + used, more, sizeof(more) - 1);
             used += sizeof(more) - 1;
             break;

@@ -47,3 +47,4 @@ libacommon_la_SOURCES += \
 	runtime/common/util.c \
 	runtime/common/whole_io.c \
 	runtime/common/whole_io.h
+unit_tests += tests/unit/test_step_reports
