@@ -137,8 +137,8 @@ accel_status_t launch_env_make(const struct config *cfg, const char *config_path
     ACCEL_TRY(st, choose_address(cfg, env, addr, &w, err));
     carrier_start(&env->carrier);
     ACCEL_TRY(st, add_resolved_config(cfg, config_path, &env->carrier, err));
-    add_reports(env);
     ACCEL_TRY(st, config_environment(cfg, &w, take_variable, env, err));
+    add_reports(env);
     return st == ACCEL_OK ? carrier_seal(&env->carrier, err) : st;
 }
 
