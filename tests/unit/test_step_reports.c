@@ -35,7 +35,7 @@ static const struct {
 } files[] = {
     { TORCH("ValueError: bad", ""), FAILED "ValueError: bad", 17 },
     { TORCH("ValueError: bad",
-            ", \"file\": \"/home/a/train.py\", \"line\": \"12\", "
+            ", \"file\": \"/data/a/train.py\", \"line\": \"12\", "
             "\"rank\": \"9\", \"host\": \"n2\", \"exception\": \"V\""),
       "rank 3 (n2) failed first: ValueError: bad (train.py:12)", 17 },
     { TORCH("E", ", \"file\": \"train.py\", \"line\": 12"), FAILED "E (train.py:12)",
