@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole reads and writes, and lines at the end of a file, whole or not at all.
+ */
 #include "common/whole_io.h"
 #include "common/common.h"
 

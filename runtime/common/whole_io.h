@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whole reads and writes at an offset. The kernel may transfer less than it was asked
- * for, or be interrupted; the callers never want a part.
+ * for, or be interrupted; the callers never want a part. Lines at the end of a file.
  */
 #ifndef ACCEL_COMMON_WHOLE_IO_H
 #define ACCEL_COMMON_WHOLE_IO_H

@@ -75,7 +75,8 @@ accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
              nodes ? run->config.ckpt_local_dir : run->ckpt_dir,
              nodes ? " on the nodes" : "");
     return preemption_stop(&run->preemption, sig,
-                           &(struct stop_state){ .step = run->progress.step,
+                           &(struct stop_state){ .begun = true,
+                                                 .step = run->progress.step,
                                                  .saved = run->progress.saved_step,
                                                  .where = where },
                            err);

@@ -51,8 +51,9 @@ static accel_status_t set_directory(struct accel_attempt *a, const char *directo
                             DIRECTORY_MOST - 1);
 }
 
-/* "CLUSTER-JOB-HASH": the hash is that of the directory, because one job may run several
- * programs. Outside Slurm the directory is all that attempts have in common. */
+/* "CLUSTER-JOB-HASH": the hash is that of the directory, because one job may run
+ * several programs. Outside Slurm the directory is all that attempts have in
+ * common. */
 static void name_attempt(struct accel_attempt *a)
 {
     const char *cluster = getenv("SLURM_CLUSTER_NAME");

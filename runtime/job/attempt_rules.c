@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * $ACCEL_PREEMPTION: the rules of accel.preemption as words, because this library has
- * no reader of configs. "signal=USR1 lead_seconds=120 max_restarts=100 requeue=true", or
- * "enabled=false".
+ * no reader of configs. In: "signal=USR1 lead_seconds=120 max_restarts=100
+ * requeue=true", or "enabled=false". Out: the rules.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -133,6 +133,7 @@ accel_status_t accel_attempt_stop(accel_attempt_t *a, int64_t step, accel_error_
     signals_leave_interrupt(); /* nothing is left to save */
     return preemption_stop(
         p, a->agreed,
-        &(struct stop_state){ .step = step, .saved = a->saved, .where = a->directory },
+        &(struct stop_state){
+            .begun = true, .step = step, .saved = a->saved, .where = a->directory },
         err);
 }

@@ -107,6 +107,13 @@ struct preemption {
     char declined[320];
 };
 
+/* The largest of each value over all ranks, count at most AGREE_MOST. Collective. */
+static inline accel_status_t preemption_agree(struct preemption *p, int64_t *values,
+                                              int count, accel_error_t *err)
+{
+    return p->agree ? p->agree(p->agree_user, values, count, err) : ACCEL_OK;
+}
+
 /* The time until something ends this run. */
 struct time_left {
     double seconds; /* may be negative */
@@ -177,15 +184,13 @@ void warning_disarm(void);
 
 /* What an attempt has done when it stops. */
 struct stop_state {
-    int64_t step;  /* done; -1: a tool has the directory, so there was no first step */
+    bool begun;    /* false: a tool has the directory, so there was no first step */
+    int64_t step;  /* done; -1: not known */
     int64_t saved; /* the last step that is saved; -1: none */
     /* where the state of `step` is, if it is saved: "DIR", "DIR on the nodes" */
     const char *where;
 };
 
-/* The largest of each value over all ranks, count at most AGREE_MOST. Collective. */
-accel_status_t preemption_agree(struct preemption *p, int64_t *values, int count,
-                                accel_error_t *err);
 /* Ends an attempt because of `sig`. Its state is saved, or an older checkpoint is kept.
  * ACCEL_ERESUME: it will be started again; ACCEL_ESTOPPED: it will not. `err` says why
  * and what to do, on rank 0 only. Collective. */
@@ -249,7 +254,7 @@ accel_status_t deadline_judge(struct preemption *p, int sig,
 
 /* Locks the directory, which must exist; waits some seconds for a run that is ending,
  * and longer for a tool. ACCEL_EUNAVAIL names the run that holds the lock.
- * ACCEL_ERESUME: a stop came while a tool had it; preemption.declined names the tool. */
+ * ACCEL_ERESUME: a stop came while a tool had it; `declined` names the tool. */
 accel_status_t lease_take(struct preemption *p, accel_error_t *err);
 /* ACCEL_EUNAVAIL if another run has taken over. Rewrites a lock file that was removed,
  * emptied or overwritten; warns once about one that cannot be used. */

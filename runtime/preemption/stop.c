@@ -10,12 +10,6 @@
 #include "preemption/preemption.h"
 #include "preemption/requeue.h"
 
-accel_status_t preemption_agree(struct preemption *p, int64_t *values, int count,
-                                accel_error_t *err)
-{
-    return p->agree ? p->agree(p->agree_user, values, count, err) : ACCEL_OK;
-}
-
 const char *stop_signal_name(int sig)
 {
     return sig == SIGTERM   ? "SIGTERM"
@@ -87,12 +81,16 @@ static void saved_text(const struct preemption *p, const struct stop_state *s,
     const long long step = s->step, kept = s->saved;
     int used;
 
-    if (step < 0) {
+    if (!s->begun) {
         snprintf(buf, len, "no step was done: %s: %s", p->directory, p->declined);
-    } else if (kept == step) {
+    } else if (step >= 0 && kept == step) {
         snprintf(buf, len, "the state of step %lld is saved in %s", step, s->where);
     } else {
-        used = snprintf(buf, len, "step %lld is not saved: %s; ", step, p->declined);
+        if (step >= 0)
+            used =
+                snprintf(buf, len, "step %lld is not saved: %s; ", step, p->declined);
+        else
+            used = snprintf(buf, len, "the last step is not saved: %s; ", p->declined);
         if (kept >= 0)
             snprintf(buf + used, len - (size_t)used,
                      "the checkpoint of step %lld is kept", kept);
@@ -101,13 +99,13 @@ static void saved_text(const struct preemption *p, const struct stop_state *s,
     }
 }
 
-/* The same for the history; "" before the first step. */
+/* The same for the history; "" where no step is known. */
 static void step_text(const struct stop_state *s, char *buf, size_t len)
 {
     const long long step = s->step, kept = s->saved;
 
-    if (step < 0)
-        snprintf(buf, len, "%s", "");
+    if (!s->begun)
+        *buf = '\0';
     else if (kept == step)
         snprintf(buf, len, " step=%lld", step);
     else

@@ -77,10 +77,10 @@ accel_status_t accel_attempt_save_begin(accel_attempt_t *attempt, int64_t step,
  * Collective. */
 accel_status_t accel_attempt_note_save(accel_attempt_t *attempt, int64_t step,
                                        accel_error_t *err);
-/* Ends the attempt after an agreed stop at `step`: notes it, and rank 0 asks Slurm for
- * a requeue where the job is one that comes back. ACCEL_ERESUME: it does, exit with 85;
- * ACCEL_ESTOPPED: exit with 75. On rank 0 *err says why and what comes next.
- * Collective; the process should end soon after. */
+/* Ends the attempt after an agreed stop at `step` (-1: not known): notes it, and rank 0
+ * asks Slurm for a requeue where the job is one that comes back. ACCEL_ERESUME: it
+ * does, exit with 85; ACCEL_ESTOPPED: exit with 75. On rank 0 *err says why and what
+ * comes next. Collective; the process should end soon after. */
 accel_status_t accel_attempt_stop(accel_attempt_t *attempt, int64_t step,
                                   accel_error_t *err);
 
