@@ -81,10 +81,12 @@ nobase_dist_doc_DATA += \
 	examples/curve.h \
 	examples/custom_loop.c \
 	examples/ddp.yaml \
+	examples/ddp_loop.py \
 	examples/deepspeed.yaml \
 	examples/distill.c \
 	examples/finetune_bert.c \
 	examples/fsdp.yaml \
+	examples/fsdp2_loop.py \
 	examples/gan.c \
 	examples/generate.c \
 	examples/gratings.h \

@@ -110,7 +110,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ),
         "attempt_note_save": (ctypes.c_int, [pointer, i64, report]),
         "attempt_stop": (ctypes.c_int, [pointer, i64, report]),
-        "shield_worker": (ctypes.c_int, [i64]),
+        "shield_worker": (ctypes.c_int, [ctypes.c_int]),
         "hash_file": (
             ctypes.c_int,
             [ctypes.c_char_p, ctypes.POINTER(i64)]
