@@ -49,6 +49,9 @@
  * "USR1@SECONDS-SINCE-1970". */
 #define ENV_JOB_WARNING "SLURM_ACCEL_WARNING"
 #define ENV_WARNING     "ACCEL_WARNING"
+/* The rules of accel.preemption, for libacceljob, which has no reader of configs:
+ * "signal=USR1 lead_seconds=120 max_restarts=100 requeue=true", or "enabled=false". */
+#define ENV_PREEMPTION "ACCEL_PREEMPTION"
 /* The list of all variables, sealed: srun's, and the one of accel launch with its
  * rendezvous port. srun's begins with SLURM_ because --export leaves such names
  * alone. */
