@@ -91,6 +91,7 @@ nobase_dist_doc_DATA += \
 	examples/generate.c \
 	examples/gratings.h \
 	examples/hf_train.py \
+	examples/hf_trainer.py \
 	examples/metrics.c \
 	examples/minimal.c \
 	examples/mlp.c \

@@ -11,7 +11,7 @@ need_peers() { # MODULE[, MODULE]...
     python=${ACCEL_SLURM_PYTHON:-${ACCEL_TORCH_PYTHON:-python3}}
     "$python" -c "import $1" 2>/dev/null ||
         skip_all "$python has not all of $1 (scripts/test installs them, or set ACCEL_SLURM_PYTHON)"
-    mkdir "$tap_tmp/root" && ln -s "$ACCEL_BUILD/.libs" "$tap_tmp/root/lib" ||
+    { mkdir "$tap_tmp/root" && ln -s "$ACCEL_BUILD/.libs" "$tap_tmp/root/lib"; } ||
         bail_out "no directory"
     ACCEL_ROOT=$tap_tmp/root
     PYTHONPATH=$ACCEL_SRC/python
