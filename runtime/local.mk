@@ -14,6 +14,7 @@ libacommon_la_SOURCES =
 libacommon_la_CFLAGS = $(AM_CFLAGS) $(XXHASH_CFLAGS) $(RANDOM123_CFLAGS)
 libaconfig_la_SOURCES =
 libaconfig_la_CFLAGS = $(AM_CFLAGS) $(YAML_CFLAGS)
+libaconfig_la_CPPFLAGS = $(AM_CPPFLAGS) -DPKGDATADIR='"$(pkgdatadir)"'
 libaccel_core_la_SOURCES =
 libaccel_core_la_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"'
 # no-math-errno: nobody reads errno after sqrtf, and loops that must set it stay scalar.

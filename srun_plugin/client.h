@@ -39,6 +39,8 @@ struct client {
     /* The job whose step runs, and when it started; 0: no step. */
     uint32_t job_id;
     time_t started_at;
+    /* The directory in which its ranks report; empty: none. */
+    char reports[PATH_MAX];
     /* Until then (seconds since 1970) nothing but this srun ends its tasks: who ends
      * with 0 has finished. 0: the controller has to be asked. */
     int64_t undisturbed_until;

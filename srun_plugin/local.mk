@@ -26,6 +26,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/plugstack.c \
 	srun_plugin/plugstack.h \
 	srun_plugin/remote.c \
+	srun_plugin/restart/rank_reports.c \
 	srun_plugin/restart/requeued.c \
 	srun_plugin/restart/restarts.c \
 	srun_plugin/restart/restart.h \
@@ -44,8 +45,10 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/options/user_env.c \
 	runtime/config/sources/carrier.c \
 	runtime/config/python/environ_cores.c \
-	runtime/config/python/environ_task.c
+	runtime/config/python/environ_task.c \
+	runtime/config/python/python_modules.c
 srun_plugin_accel_spank_la_CFLAGS = $(ACCEL_BASE_CFLAGS) $(SLURM_CFLAGS)
+srun_plugin_accel_spank_la_CPPFLAGS = $(AM_CPPFLAGS) -DPKGDATADIR='"$(pkgdatadir)"'
 srun_plugin_accel_spank_la_LIBADD = libacommon.la
 # Slurm's symbols come from the program that loads the plugin.
 srun_plugin_accel_spank_la_LDFLAGS = -module -avoid-version -shared -Wl,-z,now \

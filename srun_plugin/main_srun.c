@@ -5,7 +5,9 @@
  * rights; never in slurmstepd.
  */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/env_names.h"
 #include "srun_plugin/client.h"
@@ -126,6 +128,7 @@ static int prepare_step(struct client *c, const struct srun_step *s,
     /* From here on client_exit watches the end. */
     c->job_id = s->job_id;
     c->started_at = time(NULL);
+    rank_reports_choose(c, s->step_id);
     hints_say_worlds(c, s->tasks);
     notice_export(ask, c);
     /* srun may well outlive a node, and end with 0 then */
@@ -162,9 +165,10 @@ int client_start_step(spank_t sp)
 /* ---- 5. slurm_spank_exit, and exit() itself -------------------------------------- */
 
 /* The message about what was lost comes first, then what happens next. */
-static void bring_back(const struct client *c, const struct outcome *o)
+static void bring_back(const struct client *c, const struct outcome *o,
+                       const struct step_report *report)
 {
-    outcome_say_unsaved(c, o);
+    outcome_say_unsaved(c, o, report);
     outcome_say_finished(o);
     if (outcome_comes_back(o) && o->batch)
         resubmit_batch(c, o);
@@ -174,25 +178,38 @@ static void bring_back(const struct client *c, const struct outcome *o)
         resubmit_say_ended(o);
 }
 
-/* Runs inside exit(), where srun's exit code is known and the allocation is over. */
+/* All that is said and done at the end of a step. Returns srun's exit code. */
+static int end_step(struct client *c, int code)
+{
+    const bool may_return = c->file.config.preempt_enabled;
+    struct step_report report;
+    struct outcome o;
+
+    /* before the job is dropped, which changes its state */
+    if (may_return)
+        outcome_read(c, code, &o);
+    rank_reports_take(c, &report);
+    if (!user_env_get(&c->env, "SLURM_JOB_ID"))
+        requeued_drop(c->job_id, code);
+    rank_reports_say_failure(c, &report, code);
+    rank_reports_say_trainer(c, &report);
+    if (may_return)
+        bring_back(c, &o, &report);
+    return rank_reports_exit_code(&report, code);
+}
+
+/* Runs inside exit(), where srun's exit code is known and the allocation is over. There
+ * is no other way to change the code from here; srun itself has nothing left to do. */
 static void at_end(int status, void *client)
 {
     struct client *c = client;
-    const int code = status & 0xff;
-    struct outcome o;
+    const int code = status & 0xff, own = is_in_use(c) ? end_step(c, code) : code;
 
-    if (is_in_use(c)) {
-        const bool may_return = c->file.config.preempt_enabled;
-
-        /* before the job is dropped, which changes its state */
-        if (may_return)
-            outcome_read(c, code, &o);
-        if (!user_env_get(&c->env, "SLURM_JOB_ID"))
-            requeued_drop(c->job_id, code);
-        if (may_return)
-            bring_back(c, &o);
-    }
     client_free(c);
+    if (own != code) {
+        fflush(NULL);
+        _exit(own);
+    }
 }
 
 /* Without a step there is nothing to watch, and everything can be freed. */

@@ -270,15 +270,17 @@ static int run_mpirun(const struct launch_args *a, const struct launch_env *env)
 static int start_program(const struct launch_args *a, const struct launch_env *env)
 {
     accel_error_t err;
+    int code;
 
     if (env->kept.s)
         fprintf(stderr,
                 "accel: kept from your environment:%s (unset to let accel set them)\n",
                 env->kept.s);
-    if (side_by_side(a) && env->local_world > 1)
-        return launch_fork(env, a->command);
-    if (env->local_world > 1)
-        return run_mpirun(a, env);
+    if (env->local_world > 1) {
+        code = side_by_side(a) ? launch_fork(env, a->command) : run_mpirun(a, env);
+        launch_env_end(env, code);
+        return code;
+    }
     if (launch_env_apply(env, 0, &err))
         return cli_fail(&err);
     return launch_become(a->command);
@@ -295,6 +297,16 @@ static void say_no_shards(const struct launch_args *a, const struct config *cfg)
                 "trains a full replica, as with MULTI_CPU (programs of libaccel do "
                 "shard)\n",
                 config_where(cfg, "distributed_type", where, sizeof(where)));
+}
+
+/* The same note as srun's about accel.python.trainer. */
+static void say_no_python_modules(const struct launch_args *a, const struct config *cfg)
+{
+    char dir[PATH_MAX], text[PATH_MAX + 256];
+
+    if (a->python && cfg->python_trainer &&
+        !python_modules_found(python_modules_dir(dir, sizeof(dir)), text, sizeof(text)))
+        fprintf(stderr, "accel: %s\n", text);
 }
 
 /* --dry-run: what each task would get, then the command. */
@@ -395,6 +407,7 @@ static int launch_config(struct launch_args *a)
                          "need MPI or PMIx on one machine only",
                          (long long)c.config.num_machines);
     say_no_shards(a, &c.config);
+    say_no_python_modules(a, &c.config);
     if (launch_env_make(&c.config, a->config, n, a->flags.threads, &env, &err))
         code = cli_fail(&err);
     else

@@ -7,6 +7,8 @@
 #ifndef ACCEL_LAUNCH_H
 #define ACCEL_LAUNCH_H
 
+#include <limits.h>
+
 #include "config/python/environ.h"
 
 /* ---- launch_flags.c -------------------------------------------------------------- */
@@ -40,6 +42,9 @@ struct launch_env {
     unsigned port;
     /* Descriptor that claims the port; -1: none. */
     int claim;
+    /* Where the ranks of this machine report; empty: nowhere, since nobody of ours is
+     * left to read it (one process). */
+    char reports[PATH_MAX];
     /* All processes, those of this machine; this machine's number and
      * the count of machines. */
     int64_t world, local_world, node, nodes;
@@ -58,6 +63,9 @@ accel_status_t launch_env_print(const struct launch_env *env, accel_error_t *err
 /* In a task of mpirun: takes the list from ACCEL_LAUNCH_ENVIRONMENT, and the port of
  * our choice (0: none) from ACCEL_LAUNCH_PORT. Removes both, and applies the list. */
 accel_status_t launch_env_as_task(accel_error_t *err);
+/* When the processes have ended, with `exit_code` for all: names the rank that failed
+ * first, if one has told why, and removes what they have reported. */
+void launch_env_end(const struct launch_env *env, int exit_code);
 void launch_env_free(struct launch_env *env);
 
 /* ---- launch_fork.c --------------------------------------------------------------- */

@@ -12,11 +12,13 @@
 
 #include "common/env_names.h"
 #include "common/port.h"
+#include "common/step_reports.h"
 #include "cli/launch/launch.h"
 
 /* Bytes of the encoded config, as the plugin allows. */
 enum { RESOLVED_MAX = 16 << 10 };
 static const char loopback[] = "127.0.0.1";
+static const char error_file[] = "TORCHELASTIC_ERROR_FILE";
 
 /* A config_env_f: adds one variable to the carrier and notes where the
  * user's own differs. */
@@ -99,6 +101,24 @@ static accel_status_t add_resolved_config(const struct config *cfg, const char *
     return st;
 }
 
+/* A single process takes the place of this one, which could read nothing afterwards. */
+static void add_reports(struct launch_env *env)
+{
+    char host[65] = "", name[NAME_MAX], word[PATH_MAX + 16];
+
+    if (env->local_world == 1)
+        return;
+    gethostname(host, sizeof(host) - 1);
+    snprintf(name, sizeof(name), "launch.%s.%d", host, (int)getpid());
+    if (!step_reports_choose(name, env->reports, sizeof(env->reports))) {
+        env->reports[0] = '\0';
+        return;
+    }
+    snprintf(word, sizeof(word), "error_file=%s", env->reports);
+    take_variable(env, ENV_STEP_REPORTS, env->reports, false);
+    take_variable(env, error_file, word, true);
+}
+
 /* Makes the list in its order: the resolved config first, then what follows from it.
  * The seal at the end tells a task that the list is complete. */
 accel_status_t launch_env_make(const struct config *cfg, const char *config_path,
@@ -106,9 +126,10 @@ accel_status_t launch_env_make(const struct config *cfg, const char *config_path
                                accel_error_t *err)
 {
     struct config_world w = { .tasks = processes, .threads = threads };
-    char addr[256];
+    char addr[256], python_dir[PATH_MAX];
     accel_status_t st;
 
+    w.python_dir = python_modules_dir(python_dir, sizeof(python_dir));
     memset(env, 0, sizeof(*env));
     env->claim = -1;
     st = place_machine(cfg, processes, env, err);
@@ -117,7 +138,21 @@ accel_status_t launch_env_make(const struct config *cfg, const char *config_path
     carrier_start(&env->carrier);
     ACCEL_TRY(st, add_resolved_config(cfg, config_path, &env->carrier, err));
     ACCEL_TRY(st, config_environment(cfg, &w, take_variable, env, err));
+    add_reports(env);
     return st == ACCEL_OK ? carrier_seal(&env->carrier, err) : st;
+}
+
+void launch_env_end(const struct launch_env *env, int exit_code)
+{
+    struct step_report report;
+    char text[640];
+
+    if (!env->reports[0])
+        return;
+    step_reports_take(env->reports, &report);
+    if (report.first.known && exit_code != 0)
+        fprintf(stderr, "accel: %s\n",
+                step_failure_text(&report.first, text, sizeof(text)));
 }
 
 void launch_env_free(struct launch_env *env)
@@ -265,13 +300,18 @@ static void print_word(void *where, const char *name, const char *value)
 }
 
 /* Variables that are the same for all tasks. The resolved config is left out: it is
- * long and not for reading. A user's own value wins, except for ACCEL_ names. */
+ * long and not for reading; the name of the reports' directory is this process's. A
+ * user's own value wins, except for ACCEL_ names. */
 static void print_common(void *user, const char *name, const char *value, bool task)
 {
     const char *users = getenv(name);
 
     (void)user;
-    if (!task && strcmp(name, ENV_RESOLVED) != 0)
+    if (!strcmp(name, ENV_STEP_REPORTS))
+        printf("%s: a directory of this launch, for what ranks report\n", name);
+    else if (!strcmp(name, error_file) && !users)
+        printf("%s: error.RANK in that directory\n", name);
+    else if (!task && strcmp(name, ENV_RESOLVED) != 0)
         printf("%s=%s\n", name,
                users && strncmp(name, ENV_PREFIX, strlen(ENV_PREFIX)) ? users : value);
 }
@@ -279,7 +319,7 @@ static void print_common(void *user, const char *name, const char *value, bool t
 /* Variables that depend on the task. */
 static void print_own(void *user, const char *name, const char *value, bool task)
 {
-    if (task)
+    if (task && strcmp(name, error_file) != 0)
         apply_variable(user, name, value, task);
 }
 

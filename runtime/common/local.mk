@@ -5,6 +5,7 @@ libacommon_la_SOURCES += \
 	runtime/common/console.c \
 	runtime/common/env_names.h \
 	runtime/common/error.c \
+	runtime/common/error_file.c \
 	runtime/common/json_scan.c \
 	runtime/common/json_scan.h \
 	runtime/common/key_lines.c \
@@ -37,6 +38,8 @@ libacommon_la_SOURCES += \
 	runtime/common/sigxfsz.c \
 	runtime/common/sized.c \
 	runtime/common/sized.h \
+	runtime/common/step_reports.c \
+	runtime/common/step_reports.h \
 	runtime/common/suggest.c \
 	runtime/common/text.c \
 	runtime/common/thread.c \
@@ -44,3 +47,4 @@ libacommon_la_SOURCES += \
 	runtime/common/util.c \
 	runtime/common/whole_io.c \
 	runtime/common/whole_io.h
+unit_tests += tests/unit/test_step_reports

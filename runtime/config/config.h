@@ -147,6 +147,9 @@ struct config {
     /* Restarts of one job, whoever asks for them. */
     int64_t preempt_max_restarts;
 
+    /* Python: the Trainer of transformers saves and resumes without its script. */
+    bool python_trainer;
+
     enum reduce_choice reduce;
     enum sums_choice sums;
     enum moments_choice moments;

@@ -12,6 +12,7 @@ libaconfig_la_SOURCES += \
 	runtime/config/python/environ.h \
 	runtime/config/python/environ_cores.c \
 	runtime/config/python/environ_task.c \
+	runtime/config/python/python_modules.c \
 	runtime/config/read/diag.c \
 	runtime/config/read/document.h \
 	runtime/config/read/file.c \

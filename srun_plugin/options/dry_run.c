@@ -252,12 +252,27 @@ static const char *known_later(const char *name, const char *value)
         { "GROUP_WORLD_SIZE", "-1", "the number of nodes" },
         { ENV_FIRST_JOB, "0", "the job id" },
         { "MASTER_ADDR", "", "the node of rank 0" },
+        { ENV_STEP_REPORTS, "", "a directory of the step, for what ranks report" },
+        { "TORCHELASTIC_ERROR_FILE", "error_file=", "error.RANK in that directory" },
     };
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(later); i++)
         if (!strcmp(name, later[i].name) && !strcmp(value, later[i].open))
             return later[i].text;
     return NULL;
+}
+
+/* A path that the task extends. False: the word is another one. */
+static bool print_path(const char *name, const char *word)
+{
+    const char *dirs;
+    bool cwd_last;
+
+    if (!environ_path_word(word, &dirs, &cwd_last))
+        return false;
+    printf("  %s: %s%sits value%s\n", name, dirs, dirs[0] ? ", then " : "",
+           cwd_last ? ", then the task's directory" : "");
+    return true;
 }
 
 /* A config_env_f: prints one line of the tasks' environment. */
@@ -269,21 +284,20 @@ static void print_variable(void *user, const char *name, const char *value, bool
     const char *later = known_later(name, value);
     char theirs[1024];
     /* Our own names override the user's, see environ_apply. */
-    bool own = !strncmp(name, ENV_PREFIX, strlen(ENV_PREFIX)),
-         path = task && !strcmp(value, "cwd_last");
+    bool own = !strncmp(name, ENV_PREFIX, strlen(ENV_PREFIX));
 
-    if (path)
-        printf("  %s: its value, then the task's directory\n", name);
-    else if (!own && get_exported(r, name, theirs, sizeof(theirs)))
+    if (task && print_path(name, value))
+        return;
+    if (!own && get_exported(r, name, theirs, sizeof(theirs)))
         printf("  %s=%s (yours)\n", name, theirs);
+    else if (later)
+        printf("  %s: %s\n", name, later);
     else if (task) {
         r->count = 0;
         environ_apply(&first, &r->first, name, value, true);
         environ_apply(&last, &r->last, name, value, true);
     } else if (!strcmp(name, ENV_RESOLVED))
         printf("  %s: the values above, %zu bytes\n", name, strlen(value));
-    else if (later)
-        printf("  %s: %s\n", name, later);
     else
         printf("  %s=%s\n", name, value);
 }

@@ -76,6 +76,16 @@ static void say_no_shards(const struct client *c)
                job_file_place(&c->file, "distributed_type", place, sizeof(place)));
 }
 
+/* Python would start without a word and do as it always does. */
+static void say_no_python_modules(const struct client *c)
+{
+    char dir[PATH_MAX], text[PATH_MAX + 256];
+
+    if (c->file.config.python_trainer &&
+        !python_modules_found(python_modules_dir(dir, sizeof(dir)), text, sizeof(text)))
+        slurm_info("accel: %s", text);
+}
+
 /* Slurm has not applied -Q to its log yet at this point. */
 static bool is_quiet(char **words)
 {
@@ -110,8 +120,9 @@ void hints_say(const struct client *c)
     if (!words || is_quiet(words))
         return;
     say_notes(c->file.notes.s);
-    if (!c->allocates)
+    if (!c->allocates) {
         say_no_shards(c);
-    else if (cmdline_is_sbatch())
+        say_no_python_modules(c);
+    } else if (cmdline_is_sbatch())
         say_bare_python(words);
 }

@@ -15,10 +15,6 @@
 #include "srun_plugin/plugin.h"
 #include "srun_plugin/restart/restart.h"
 
-/* accel_exit_code of ACCEL_ERESUME and of ACCEL_ESTOPPED. */
-#define EXIT_RESUME  85
-#define EXIT_STOPPED 75
-
 /* Fills *o from what the controller knows of the job. Without an answer only the exit
  * code counts. */
 static void read_job(const struct client *c, struct outcome *o)
@@ -123,7 +119,8 @@ void outcome_say_finished(const struct outcome *o)
 
 /* What was not saved at the warning, or at SIGTERM, is lost, whoever restarts the run.
  * So this is told even to jobs that do not come back. */
-void outcome_say_unsaved(const struct client *c, const struct outcome *o)
+void outcome_say_unsaved(const struct client *c, const struct outcome *o,
+                         const struct step_report *report)
 {
     int warning = warning_number(&c->file.config);
     const char *what = o->timed_out ? "ended by the time limit"
@@ -131,11 +128,18 @@ void outcome_say_unsaved(const struct client *c, const struct outcome *o)
                        : o->exit_code == 128 + warning ? "ended by the warning signal"
                                                        : NULL;
 
-    if (what && o->exit_code != EXIT_RESUME && o->exit_code != EXIT_STOPPED &&
-        !o->cancelled)
-        slurm_info("accel: job %s: %s with exit code %d; a program that saves on %s "
-                   "and SIGTERM and then exits with 85 is restarted and can resume "
-                   "(libaccel programs do; for others see doc/python.md)",
+    if (!what || o->exit_code == EXIT_RESUME || o->exit_code == EXIT_STOPPED ||
+        o->cancelled)
+        return;
+    if (report->saved)
+        slurm_info("accel: job %s: %s with exit code %d; it can resume from step %lld, "
+                   "which it saved last",
+                   o->job, what, o->exit_code, (long long)report->saved_step);
+    else
+        slurm_info("accel: job %s: %s with exit code %d; accel knows of no checkpoint "
+                   "of this program (libaccel programs find their own); one that saves "
+                   "on %s and SIGTERM and then exits with 85 loses nothing (see "
+                   "doc/python.md)",
                    o->job, what, o->exit_code,
                    warning == SIGUSR2 ? "SIGUSR2" : "SIGUSR1");
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/step_reports.h"
 #include "srun_plugin/options/option_values.h"
 #include "srun_plugin/client.h"
 
@@ -23,8 +24,26 @@ long restarts_first_job(const struct user_env *env, uint32_t job);
 /* Short runs in a row, up to the last one before this. */
 long restarts_short(const struct user_env *env);
 
+/* ---- rank_reports.c -------------------------------------------------------------- */
+
+/* Names the directory in which the ranks of this step report (c->reports). */
+void rank_reports_choose(struct client *c, uint32_t step_id);
+/* Reads what they have reported, and removes it. */
+void rank_reports_take(const struct client *c, struct step_report *report_out);
+/* Names the rank that failed first, if one has told why and srun ends with a code
+ * other than 0. */
+void rank_reports_say_failure(const struct client *c, const struct step_report *report,
+                              int exit_code);
+/* Says that accel.python.trainer had no effect. */
+void rank_reports_say_trainer(const struct client *c, const struct step_report *report);
+/* srun's exit code: `exit_code`, or that of the rank that failed first. */
+int rank_reports_exit_code(const struct step_report *report, int exit_code);
+
 /* ---- outcome.c ------------------------------------------------------------------- */
 
+/* accel_exit_code of ACCEL_ERESUME and of ACCEL_ESTOPPED. */
+#define EXIT_RESUME  85
+#define EXIT_STOPPED 75
 /* A run shorter than this made no progress. */
 #define SHORT_SECONDS 10
 
@@ -62,9 +81,10 @@ bool outcome_comes_back(const struct outcome *o);
 bool outcome_was_told(const struct outcome *o);
 /* Writes what happened, for all messages. Returns buf. */
 const char *outcome_text(const struct outcome *o, char *buf, size_t len);
-/* Says what would have saved a run that the warning, a preemption or the time limit
- * ended unsaved. */
-void outcome_say_unsaved(const struct client *c, const struct outcome *o);
+/* Says of a run that the warning, a preemption or the time limit ended unsaved from
+ * what it can resume, or what would have saved it. */
+void outcome_say_unsaved(const struct client *c, const struct outcome *o,
+                         const struct step_report *report);
 /* Says of a run that ended with 0 after a notice that it counts as finished. */
 void outcome_say_finished(const struct outcome *o);
 

@@ -96,6 +96,18 @@ static void add_exported(config_env_f emit, void *user, const char *name)
         emit(user, name, value, false);
 }
 
+/* Where the ranks report, and the file of each. A dry run has no step yet. */
+static void add_reports(const struct client *c, config_env_f emit, void *user)
+{
+    char word[PATH_MAX + 16];
+
+    if (!c->reports[0] && !c->dry_run)
+        return;
+    snprintf(word, sizeof(word), "error_file=%s", c->reports);
+    emit(user, ENV_STEP_REPORTS, c->reports, false);
+    emit(user, "TORCHELASTIC_ERROR_FILE", word, true);
+}
+
 /* Where GPUs are a resource of Slurm, a step has the ones it was given: with gpu_ids it
  * would take the GPUs of other jobs. Asks the controller only when the key is given; no
  * answer counts as yes. */
@@ -124,12 +136,13 @@ accel_status_t taskenv_list(const struct client *c, const struct config_world *w
 {
     const struct config *cfg = &c->file.config;
     struct config_world w = *world;
-    char *resolved = malloc(RESOLVED_MAX + 1);
+    char python_dir[PATH_MAX], *resolved = malloc(RESOLVED_MAX + 1);
     accel_status_t st = ACCEL_OK;
 
     if (!resolved)
         return accel_fail_nomem(err, "the resolved config", RESOLVED_MAX + 1);
     w.devices_chosen = slurm_chooses_gpus(&c->file);
+    w.python_dir = python_modules_dir(python_dir, sizeof(python_dir));
     st = c->file.api->encode(cfg, resolved, RESOLVED_MAX + 1, err);
     if (st == ACCEL_OK) {
         emit(user, ENV_CONFIG, c->file.path, false);
@@ -139,6 +152,7 @@ accel_status_t taskenv_list(const struct client *c, const struct config_world *w
         add_exported(emit, user, ENV_NOTICE);
         add_exported(emit, user, ENV_WARNING);
         add_exported(emit, user, ENV_RESUME);
+        add_reports(c, emit, user);
         st = c->file.api->environment(cfg, &w, emit, user, err);
     }
     free(resolved);

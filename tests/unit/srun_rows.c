@@ -11,10 +11,10 @@
 #define BATCH   "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_NODELIST=n1"
 #define BATCHED .batch_flag = 1, .requeue = 1
 #define STARTS  "the step starts\n"
-#define PYTHON  " (libaccel programs do; for others see doc/python.md)\n"
 #define UNSAVED                                                                        \
-    "; a program that saves on SIGUSR1 and SIGTERM and then exits with 85 is "         \
-    "restarted and can resume" PYTHON
+    "; accel knows of no checkpoint of this program (libaccel programs find their "    \
+    "own); one that saves on SIGUSR1 and SIGTERM and then exits with 85 loses "        \
+    "nothing (see doc/python.md)\n"
 #define SAVED   "stopped with its state saved (exit 85)"
 #define REQUEUE "requeue of job 12\n"
 #define AGAIN   "; requesting a new allocation (restart 1 of at most 9)\n"
@@ -37,6 +37,24 @@
     {                                                                                  \
         .what = name, __VA_ARGS__                                                      \
     }
+/* What rank 1 tells of its end, and srun of it. */
+#define SHAPE                                                                          \
+    "{\"message\": {\"message\": \"ValueError: bad shape\", \"extraInfo\": {"          \
+    "\"timestamp\": \"17\", \"file\": \"/home/a/train.py\", \"line\": \"12\", "        \
+    "\"host\": \"n2\"}}}"
+#define FIRST                                                                          \
+    "accel: job 12: rank 1 (n2) failed first: ValueError: bad shape (train.py:12)\n"
+#define NO_TRAINER                                                                     \
+    "accel: job 12: accel.python.trainer is true, but no Trainer reported to accel: "  \
+    "`python -I` and `python -E` ignore PYTHONPATH, and a script without "             \
+    "transformers.Trainer has none; start the script with python alone, or call "      \
+    "accel_slurm.job in it (see doc/python.md)\n"
+/* With the key, where there is nothing to run. */
+#define TRAINER "enabled: true\n  python: {trainer: true}"
+#define NO_SITE                                                                        \
+    "accel: accel.python.trainer is true, but there is no /none/share/accel/"          \
+    "python-site/sitecustomize.py: the script runs without it; install accel with "    \
+    "its Python modules, or correct ACCEL_ROOT\n"
 /* Of a batch script, and of an srun by itself: `says` follows the start of the step. */
 #define IN_BATCH(name, code, state, says, ...)                                         \
     ROW(name, "", BATCH, code, state, STARTS says, __VA_ARGS__)
@@ -200,6 +218,39 @@ const struct srun_row srun_rows[] = {
     IN_BATCH("in salloc", 85, JOB_RUNNING,
              "accel: job 12 " SAVED
              "; not restarted: srun did not create the allocation" TO_RUN),
+
+    /* ---- what the ranks have reported */
+    IN_BATCH("preempted after a save", 1, JOB_RUNNING,
+             "accel: job 12: preempted with exit code 1; it can resume from step 40, "
+             "which it saved last\n" REQUEUE
+             "accel: job 12 was preempted (exit 1); requeued as restart 1 of at most "
+             "9\n",
+             .job = { BATCHED, .preempt_time = 5 },
+             .reports = "opened /data/out\nsaved 20\nsaved 40\n"),
+    IN_BATCH("preempted, with a job that has not saved", 143, JOB_RUNNING,
+             "accel: job 12: preempted with exit code 143" UNSAVED REQUEUE
+             "accel: job 12 was preempted (exit 143); requeued as restart 1 of at most "
+             "9\n",
+             .job = { BATCHED, .preempt_time = 5 },
+             .reports = "opened /data/out\nsaved 4x\nsaved -1\nsaved \nsaved\n"),
+    IN_BATCH("an exception", 143, JOB_RUNNING, FIRST, .job = { BATCHED },
+             .error = SHAPE, .own_code = 1),
+    BARE("bare, an exception", 143, JOB_FAILED, FIRST, .error = SHAPE, .own_code = 1),
+    BARE("bare, an exception at the end of a stop", 85, JOB_FAILED,
+         FIRST "accel: job 12 " SAVED AGAIN SECOND(1, 0), .error = SHAPE),
+    BARE("bare, an exception of a run that is stopped for good", 75, JOB_FAILED, FIRST,
+         .error = SHAPE),
+    BARE("an exception, and the step ended well", 0, JOB_COMPLETE, "", .error = SHAPE),
+    BARE("an exception that is no JSON", 143, JOB_FAILED, "",
+         .error = "{\"message\": "),
+    ROW("an exception, enabled: false", "enabled: false", BATCH, 143, JOB_RUNNING,
+        STARTS FIRST, .job = { BATCHED }, .error = SHAPE, .own_code = 1),
+    ROW("trainer, and no job", TRAINER, "ACCEL_ROOT=/none", 0, JOB_COMPLETE,
+        NO_SITE STARTS NO_TRAINER),
+    ROW("trainer, and a job", TRAINER, "ACCEL_ROOT=/none", 0, JOB_COMPLETE,
+        NO_SITE STARTS, .reports = "opened /data/out\n"),
+    ROW("trainer, and an exception before the job", TRAINER, "ACCEL_ROOT=/none", 143,
+        JOB_FAILED, NO_SITE STARTS FIRST, .error = SHAPE, .own_code = 1),
 
     /* ---- srun is told to end */
     BARE("SIGTERM, 85", 85, JOB_FAILED,

@@ -19,15 +19,18 @@ struct srun_row {
     uint32_t state;
     const char *want;
     slurm_job_info_t job;
-    enum asked answers; /* about the job, at the end */
-    int seconds;        /* of the step; 0: 100 */
-    int raises;         /* a signal to srun while the step runs */
-    int refusals;       /* requests of one kind that Slurm refuses first */
-    uint32_t tasks;     /* of the step; 0: 2, as the config says */
-    bool no_preemption; /* of the site */
-    bool silent;        /* the controller, from the start on */
-    bool no_layout;     /* Slurm does not tell the size of the step */
-    const char *option; /* one more word of the command line */
+    enum asked answers;  /* about the job, at the end */
+    int seconds;         /* of the step; 0: 100 */
+    int raises;          /* a signal to srun while the step runs */
+    int refusals;        /* requests of one kind that Slurm refuses first */
+    uint32_t tasks;      /* of the step; 0: 2, as the config says */
+    bool no_preemption;  /* of the site */
+    bool silent;         /* the controller, from the start on */
+    bool no_layout;      /* Slurm does not tell the size of the step */
+    const char *option;  /* one more word of the command line */
+    const char *reports; /* of rank 0; NULL: nothing */
+    const char *error;   /* the exception of rank 1, as its file has it; NULL: none */
+    int own_code;        /* how srun ends after it; 0: with `code` */
 };
 
 extern const struct srun_row srun_rows[];

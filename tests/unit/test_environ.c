@@ -51,9 +51,11 @@ static const char *value_of(const struct list *l, const char *name)
     return NULL;
 }
 
-static const struct config_world two_by_two = {
-    .tasks = 4, .nodes = 2, .master_addr = "10.0.0.7", .master_port = 15001
-};
+static const struct config_world two_by_two = { .tasks = 4,
+                                                .nodes = 2,
+                                                .master_addr = "10.0.0.7",
+                                                .master_port = 15001,
+                                                .python_dir = "/opt/accel" };
 
 /* "a=b c=d": settings as a file or flags would give them. False: refused. */
 static bool resolve(const char *settings, struct config *cfg)
@@ -113,13 +115,17 @@ static const struct {
     const char *settings, *names;
 } lists[] = {
     { "distributed_type=NO",
-      "ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU OMP_NUM_THREADS " DYNAMO_NAMES },
+      "ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU OMP_NUM_THREADS " DYNAMO_NAMES
+      " ACCEL_PREEMPTION" },
+    { "distributed_type=NO accel.python.trainer=true",
+      "ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU OMP_NUM_THREADS " DYNAMO_NAMES
+      " PYTHONPATH ACCEL_PYTHON_TRAINER ACCEL_PREEMPTION" },
     { "distributed_type=NO use_cpu=true debug=true",
       "ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU KMP_AFFINITY KMP_BLOCKTIME "
-      "OMP_NUM_THREADS ACCELERATE_DEBUG_MODE " DYNAMO_NAMES },
+      "OMP_NUM_THREADS ACCELERATE_DEBUG_MODE " DYNAMO_NAMES " ACCEL_PREEMPTION" },
     { "distributed_type=MULTI_CPU",
       RANK_NAMES " ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU KMP_AFFINITY "
-                 "KMP_BLOCKTIME OMP_NUM_THREADS " DYNAMO_NAMES },
+                 "KMP_BLOCKTIME OMP_NUM_THREADS " DYNAMO_NAMES " ACCEL_PREEMPTION" },
     { "distributed_type=FSDP", RANK_NAMES
       " TORCH_NCCL_ASYNC_ERROR_HANDLING ACCELERATE_MIXED_PRECISION "
       "OMP_NUM_THREADS " DYNAMO_NAMES
@@ -127,7 +133,7 @@ static const struct {
       "FSDP_RESHARD_AFTER_FORWARD FSDP_OFFLOAD_PARAMS FSDP_MIN_NUM_PARAMS "
       "FSDP_FORWARD_PREFETCH FSDP_USE_ORIG_PARAMS FSDP_CPU_RAM_EFFICIENT_LOADING "
       "FSDP_SYNC_MODULE_STATES FSDP_ACTIVATION_CHECKPOINTING "
-      "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD" },
+      "FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD ACCEL_PREEMPTION" },
 };
 
 static void test_lists(void)
@@ -232,6 +238,20 @@ static const struct {
       "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", "A,B" },
     { "DEEPSPEED", "", "OMP_NUM_THREADS", NULL },
     { "DEEPSPEED", "", "PYTHONPATH", "cwd_last" },
+    { "DEEPSPEED", "accel.python.trainer=true", "PYTHONPATH",
+      "dirs_first_cwd_last=/opt/accel/python-site:/opt/accel/python" },
+    { "FSDP", "accel.python.trainer=true", "PYTHONPATH",
+      "dirs_first=/opt/accel/python-site:/opt/accel/python" },
+    { "FSDP", "accel.python.trainer=true", "ACCEL_PYTHON_TRAINER", "1" },
+    { "FSDP", "accel.python.trainer=false", "PYTHONPATH", NULL },
+    { "FSDP", "accel.python.trainer=false", "ACCEL_PYTHON_TRAINER", NULL },
+    { "NO", "", "ACCEL_PREEMPTION",
+      "signal=USR1 lead_seconds=120 max_restarts=100 requeue=true" },
+    { "NO",
+      "accel.preemption.signal=USR2 accel.preemption.lead_seconds=9 "
+      "accel.preemption.max_restarts=0 accel.preemption.requeue=false",
+      "ACCEL_PREEMPTION", "signal=USR2 lead_seconds=9 max_restarts=0 requeue=false" },
+    { "NO", "accel.preemption.enabled=false", "ACCEL_PREEMPTION", "enabled=false" },
     { "MULTI_GPU", "gpu_ids=0,1", "CUDA_VISIBLE_DEVICES", "0,1" },
     { "MULTI_GPU", "gpu_ids=all", "CUDA_VISIBLE_DEVICES", NULL },
     { "MULTI_XPU", "gpu_ids=0,1", "ZE_AFFINITY_MASK", "0,1" },
@@ -510,6 +530,35 @@ static void unset_env(void *where, const char *name)
 
 static const struct environ_ops ops = { get_env, set_env, unset_env, NULL };
 
+/* The directories of accel's own modules, in front of what is there. */
+static void test_path_words(const struct task_place *place)
+{
+    char cwd[1024], want[1100];
+    static const char first[] = "dirs_first=/s:/p",
+                      both[] = "dirs_first_cwd_last=/s:/p";
+    const struct {
+        const char *before, *word, *want;
+    } rows[] = {
+        { NULL, first, "/s:/p" },
+        { "", first, "/s:/p" },
+        { "/a:/b", first, "/s:/p:/a:/b" },
+        { "/s:/p", first, "/s:/p" },
+        { "/s:/p:/a", first, "/s:/p:/a" },
+        { "/s:/pp", first, "/s:/p:/s:/pp" },
+        { "/a", both, want },
+    };
+
+    snprintf(want, sizeof(want), "/s:/p:/a:%s", getcwd(cwd, sizeof(cwd)) ? cwd : "?");
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
+        unsetenv("PYTHONPATH");
+        if (rows[i].before)
+            setenv("PYTHONPATH", rows[i].before, 1);
+        environ_apply(&ops, place, "PYTHONPATH", rows[i].word, true);
+        tap_is_str(getenv("PYTHONPATH"), rows[i].want, "%s after %s", rows[i].word,
+                   rows[i].before ? rows[i].before : "nothing");
+    }
+}
+
 static void test_task(void)
 {
     const struct task_place place = { .rank = 3,
@@ -555,6 +604,12 @@ static void test_task(void)
     environ_apply(&ops, &place, "PYTHONPATH", "cwd_last", true);
     snprintf(want, sizeof(want), "/a:/b:%s", cwd);
     tap_is_str(getenv("PYTHONPATH"), want, "the directory is added last");
+    test_path_words(&place);
+    environ_apply(&ops, &place, "TORCHELASTIC_ERROR_FILE", "error_file=/s/t", true);
+    tap_is_str(getenv("TORCHELASTIC_ERROR_FILE"), "/s/t/error.3", "a file of the rank");
+    setenv("TORCHELASTIC_ERROR_FILE", "/mine", 1);
+    environ_apply(&ops, &place, "TORCHELASTIC_ERROR_FILE", "error_file=/s/t", true);
+    tap_is_str(getenv("TORCHELASTIC_ERROR_FILE"), "/mine", "unless there is one");
 }
 
 int main(void)

@@ -31,6 +31,8 @@
 #include "tests/unit/srun_rows.h"
 
 #define JOB 12u
+/* Without a home directory the ranks report here: cluster, job, step, restart. */
+#define REPORTS ".accel-step.blue.12.3.0"
 /* The row of a process that is srun. */
 #define ROW "TEST_SRUN_ROW"
 
@@ -65,7 +67,8 @@ static int answer(void)
 
 slurm_conf_t slurm_conf = { .preempt_type = (char *)"preempt/partition_prio",
                             .preempt_mode = PREEMPT_MODE_REQUEUE,
-                            .kill_wait = 7 };
+                            .kill_wait = 7,
+                            .cluster_name = (char *)"blue" };
 
 time_t time(time_t *out)
 {
@@ -349,6 +352,12 @@ static void run_step(void)
     /* the tasks read all of it */
     while (read(STDIN_FILENO, rest, sizeof(rest)) > 0)
         ;
+    if (row->reports || row->error)
+        mkdir(REPORTS, 0700);
+    if (row->reports)
+        run_folder_write(REPORTS "/job", row->reports);
+    if (row->error)
+        run_folder_write(REPORTS "/error.1", row->error);
     if (!row->raises)
         return;
     kill(getpid(), row->raises);
@@ -445,7 +454,7 @@ static void check_row(size_t i)
     char text[4096] = "", config[320];
     size_t have = 0;
     ssize_t n;
-    int fd[2], status = 0;
+    int fd[2], status = 0, code;
     pid_t pid;
 
     snprintf(config, sizeof(config), "%s/two.yaml", dir);
@@ -470,9 +479,12 @@ static void check_row(size_t i)
         waitpid(pid, &status, 0);
     tap_is_str(text, srun_rows[i].want, "%s: what srun shows and asks for",
                srun_rows[i].what);
-    tap_is_int(status,
-               strstr(srun_rows[i].want, "\nagain:") ? 0 : srun_rows[i].code << 8,
+    code = srun_rows[i].own_code ? srun_rows[i].own_code : srun_rows[i].code;
+    tap_is_int(status, strstr(srun_rows[i].want, "\nagain:") ? 0 : code << 8,
                "%s: its exit code", srun_rows[i].what);
+    snprintf(config, sizeof(config), "%s/%s", dir, REPORTS);
+    if (access(config, F_OK) == 0)
+        tap_ok(false, "%s: the reports are still there", srun_rows[i].what);
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/env_names.h"
 #include "config/python/environ.h"
 #include "config/read/document.h"
 
@@ -28,6 +29,7 @@ enum condition {
     SIMPLE = 1 << 11, /* NO and MULTI_CPU, which Accelerate starts without torchrun */
     DEBUG = 1 << 12,
     AFFINITY = 1 << 13,
+    TRAINER = 1 << 14, /* accel.python.trainer */
 };
 
 /* How the value of a row is written. */
@@ -46,6 +48,8 @@ enum form {
     PORT,
     THREADS,
     DEVICES, /* gpu_ids, unless it is "all" or Slurm has chosen the GPUs */
+    PATHS,   /* `value` is a word with accel's own directories of Python modules */
+    PREEMPTION,
 };
 
 /* One variable. `value` of TEXT, PYTHON, BIT and UPPER: the default of accelerate
@@ -180,6 +184,8 @@ static const struct rule rules[] = {
     DS("DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "zero3_save_16bit_model"),
     DS("DEEPSPEED_CONFIG_FILE", "deepspeed_config_file"),
     DS("DEEPSPEED_MOE_LAYER_CLS_NAMES", "deepspeed_moe_layer_cls_names"),
+    { "PYTHONPATH", DEEPSPEED | TRAINER, PATHS, "dirs_first_cwd_last", NULL },
+    { "PYTHONPATH", TRAINER, PATHS, "dirs_first", NULL },
     { "PYTHONPATH", DEEPSPEED, TASK, "cwd_last", NULL },
 
     { "ACCELERATE_USE_MEGATRON_LM", MEGATRON, FIXED, "true", NULL },
@@ -214,6 +220,9 @@ static const struct rule rules[] = {
     MG("CALCULATE_PER_TOKEN_LOSS", "calculate_per_token_loss", PYTHON, NULL),
     MG("USE_ROTARY_POSITION_EMBEDDINGS", "use_rotary_position_embeddings", PYTHON,
        NULL),
+
+    { ENV_PYTHON_TRAINER, TRAINER, FIXED, "1", NULL },
+    { ENV_PREEMPTION, ALWAYS, PREEMPTION, NULL, NULL },
 };
 
 /* The variable that selects devices, for types other than CUDA. */
@@ -288,6 +297,7 @@ static unsigned conditions(const struct writer *w)
     }
     c |= key_true(w, "debug") ? DEBUG : 0;
     c |= key_true(w, "enable_cpu_affinity") ? AFFINITY : 0;
+    c |= w->cfg->python_trainer && w->world->python_dir ? TRAINER : 0;
     return c;
 }
 
@@ -418,6 +428,33 @@ static bool emit_fields(const struct writer *w, const struct rule *r)
     return done;
 }
 
+/* The word and, after "=", the directories: that of sitecustomize.py, which Python runs
+ * at its start, and that of the package. */
+static void emit_paths(const struct writer *w, const struct rule *r)
+{
+    const char *dir = w->world->python_dir;
+
+    snprintf(w->text, CONFIG_GIVEN_BYTES, "%s=%s/python-site:%s/python", r->value, dir,
+             dir);
+    w->emit(w->user, r->name, w->text, true);
+}
+
+/* The rules that a program needs which does not read the config. */
+static void emit_preemption(const struct writer *w, const struct rule *r)
+{
+    const struct config *c = w->cfg;
+
+    if (c->preempt_enabled)
+        snprintf(w->text, CONFIG_GIVEN_BYTES,
+                 "signal=%s lead_seconds=%lld max_restarts=%lld requeue=%s",
+                 c->preempt_signal == PREEMPT_USR2 ? "USR2" : "USR1",
+                 (long long)c->preempt_lead_seconds, (long long)c->preempt_max_restarts,
+                 c->preempt_requeue ? "true" : "false");
+    else
+        snprintf(w->text, CONFIG_GIVEN_BYTES, "enabled=false");
+    w->emit(w->user, r->name, w->text, false);
+}
+
 /* Emits the variable of one row, if it has a value. False: out of memory. */
 static bool emit_row(const struct writer *w, const struct rule *r)
 {
@@ -460,6 +497,12 @@ static bool emit_row(const struct writer *w, const struct rule *r)
         break;
     case DEVICES:
         emit_devices(w, r);
+        break;
+    case PATHS:
+        emit_paths(w, r);
+        break;
+    case PREEMPTION:
+        emit_preemption(w, r);
         break;
     }
     return true;

@@ -28,12 +28,15 @@ struct config_world {
     int64_t threads;
     /* Slurm has chosen the GPUs: gpu_ids has no effect. */
     bool devices_chosen;
+    /* Where accel's own Python modules are installed (borrowed); NULL: there are none,
+     * and accel.python.trainer has no effect. */
+    const char *python_dir;
 };
 
 /* ---- environ.c ------------------------------------------------------------------- */
 
-/* Calls `emit` for every variable of the torch and Accelerate contract, in a fixed
- * order, each name once. The only error is ACCEL_ENOMEM. Not collective. */
+/* Calls `emit` for every variable of the torch and Accelerate contract, and for those by
+ * which accel's Python modules know the config, in a fixed order, each name once. The only error is ACCEL_ENOMEM. Not collective. */
 accel_status_t config_environment(const struct config *cfg,
                                   const struct config_world *w, config_env_f emit,
                                   void *user, accel_error_t *err);
@@ -89,9 +92,14 @@ struct environ_ops {
 /* Sets one variable of the list for one task. A value that is there already
  * stays, except for our own names (ACCEL_*). Words: rank, local_rank,
  * local_world, node, cores; and cwd_last, which appends the current directory to
- * the path that is there. */
+ * the path that is there; "dirs_first=A:B", which puts directories in front of it;
+ * "dirs_first_cwd_last=A:B", which does both; "error_file=DIR", the file of this
+ * rank in DIR. */
 void environ_apply(const struct environ_ops *ops, const struct task_place *place,
                    const char *name, const char *value, bool task);
+/* Is it one of the words that extend a path? Then the directories in front of it (""
+ * for none), and whether the current one comes last. *dirs_out lies in `word`. */
+bool environ_path_word(const char *word, const char **dirs_out, bool *cwd_last_out);
 /* Sets what tasks of every type get: ACCEL_RANK and the other variables of a task's
  * place, and PYTHONUNBUFFERED unless it is set. */
 void environ_apply_place(const struct environ_ops *ops, const struct task_place *place);
@@ -100,6 +108,15 @@ void environ_apply_place(const struct environ_ops *ops, const struct task_place 
  * is kept and contradicts ours. */
 void environ_note_kept(struct strbuf *b, const char *name, const char *value, bool task,
                        const char *users);
+
+/* ---- python_modules.c ------------------------------------------------------------ */
+
+/* Where this installation has its Python modules, by ACCEL_ROOT if that is set, else
+ * as it was built. Returns buf. */
+const char *python_modules_dir(char *buf, size_t len);
+/* Is what accel.python.trainer needs there? If not, writes to buf what is missing and
+ * the cure. */
+bool python_modules_found(const char *dir, char *buf, size_t len);
 
 /* ---- environ_cores.c ------------------------------------------------------------- */
 

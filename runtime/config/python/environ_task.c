@@ -46,6 +46,7 @@ static const char *const names[] = {
     "ROLE_RANK",
     "ROLE_WORLD_SIZE",
     "SDAA_VISIBLE_DEVICES",
+    "TORCHELASTIC_ERROR_FILE",
     "TORCHELASTIC_MAX_RESTARTS",
     "TORCHELASTIC_RESTART_COUNT",
     "TORCHELASTIC_USE_AGENT_STORE",
@@ -100,30 +101,74 @@ static void set_number(const struct environ_ops *ops, const char *name, int64_t 
     ops->set(ops->where, name, text);
 }
 
-/* Appends the current directory to the path `name`. A path too long to hold stays as it
- * is: better than one that is cut. */
-static void add_cwd(const struct environ_ops *ops, const char *name)
+/* Does the path begin with these directories? An outer launcher has put them there. */
+static bool path_begins(const char *path, const char *dirs)
 {
-    char *path = calloc(1, PATH_BYTES + PATH_MAX + 1), cwd[PATH_MAX];
-    size_t used;
+    const size_t n = strlen(dirs);
 
-    if (!path || !getcwd(cwd, sizeof(cwd)))
+    return strncmp(path, dirs, n) == 0 && (!path[n] || path[n] == ':');
+}
+
+/* Puts `dirs` ("" for none) in front of the path `name`, and with `cwd_last` the current
+ * directory behind it. A path too long to hold stays as it is: better than one that
+ * is cut. */
+static void extend_path(const struct environ_ops *ops, const char *name,
+                        const char *dirs, bool cwd_last)
+{
+    char *path = calloc(1, PATH_BYTES), cwd[PATH_MAX] = "";
+    struct strbuf b = { 0 };
+
+    if (!path || (cwd_last && !getcwd(cwd, sizeof(cwd))))
         goto out;
     ops->get(ops->where, name, path, PATH_BYTES);
-    used = strlen(path);
-    if (used + 1 >= PATH_BYTES)
+    if (strlen(path) + 1 >= PATH_BYTES)
         goto out;
-    snprintf(path + used, PATH_MAX + 1, "%s%s", used ? ":" : "", cwd);
-    ops->set(ops->where, name, path);
+    if (dirs[0] && !path_begins(path, dirs))
+        strbuf_printf(&b, "%s", dirs);
+    if (path[0])
+        strbuf_printf(&b, "%s%s", b.len ? ":" : "", path);
+    if (cwd_last)
+        strbuf_printf(&b, "%s%s", b.len ? ":" : "", cwd);
+    if (b.len && !b.failed)
+        ops->set(ops->where, name, b.s);
 out:
+    strbuf_free(&b);
     free(path);
 }
 
-/* Sets `name` to the number that `word` stands for. Words of a newer srun
- * are ignored. */
+bool environ_path_word(const char *word, const char **dirs_out, bool *cwd_last_out)
+{
+    static const char first[] = "dirs_first=", both[] = "dirs_first_cwd_last=";
+
+    *dirs_out = "";
+    *cwd_last_out = true;
+    if (!strcmp(word, "cwd_last"))
+        return true;
+    if (!strncmp(word, both, strlen(both))) {
+        *dirs_out = word + strlen(both);
+        return true;
+    }
+    *cwd_last_out = false;
+    *dirs_out = word + strlen(first);
+    return !strncmp(word, first, strlen(first));
+}
+
+/* Each rank has an error file of its own. */
+static void set_error_file(const struct environ_ops *ops, const struct task_place *p,
+                           const char *name, const char *dir)
+{
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s/error.%lld", dir, (long long)p->rank) <
+        (int)sizeof(path))
+        ops->set(ops->where, name, path);
+}
+
+/* Sets `name` to what `word` stands for. Words of a newer srun are ignored. */
 static void apply_word(const struct environ_ops *ops, const struct task_place *p,
                        const char *name, const char *word)
 {
+    static const char error_file[] = "error_file=";
     const struct {
         const char *word;
         int64_t value;
@@ -138,6 +183,8 @@ static void apply_word(const struct environ_ops *ops, const struct task_place *p
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(numbers); i++)
         if (!strcmp(word, numbers[i].word))
             set_number(ops, name, numbers[i].value);
+    if (!strncmp(word, error_file, strlen(error_file)))
+        set_error_file(ops, p, name, word + strlen(error_file));
 }
 
 /* The mark for the threads is set only if the value in the environment is ours. It is
@@ -147,9 +194,11 @@ void environ_apply(const struct environ_ops *ops, const struct task_place *place
 {
     bool threads = !strcmp(name, threads_name);
     char there[8], set[24];
+    const char *dirs;
+    bool cwd_last;
 
-    if (task && !strcmp(value, "cwd_last")) {
-        add_cwd(ops, name);
+    if (task && environ_path_word(value, &dirs, &cwd_last)) {
+        extend_path(ops, name, dirs, cwd_last);
         return;
     }
     if (threads)

@@ -26,6 +26,7 @@ static const struct section {
     [ACCEL_CHECKPOINT] = { "accel.checkpoint", "" },
     [ACCEL_PREEMPTION] = { "accel.preemption", "" },
     [ACCEL_PRECISION] = { "accel.precision", "" },
+    [ACCEL_PYTHON] = { "accel.python", "" },
     [ACCEL_TOPOLOGY] = { "accel.topology", "" },
 };
 _Static_assert(ACCEL_ARRAY_SIZE(sections) == CONFIG_SECTIONS,

@@ -19,6 +19,8 @@ static const char *decided_by(const struct config_key *k)
                "the config file";
     if (!strcmp(k->section, "accel.preemption"))
         return "srun and sbatch ask Slurm for it, by the config file";
+    if (!strcmp(k->section, "accel.python"))
+        return "srun and accel launch prepare Python for it, by the config file";
     return NULL;
 }
 
