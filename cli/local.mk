@@ -77,7 +77,7 @@ accel_CPPFLAGS = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDATADIR='"$(datad
 	-DPKGLIBEXECDIR='"$(pkglibexecdir)"' -DMANDIR='"$(mandir)"'
 # Of the libraries the linker takes what needs neither PMIx nor UCX nor HDF5, so
 # that the command starts at once.
-accel_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la libacommon.la \
+accel_LDADD = libaccel_core.la libapreemption.la libaccelckpt_core.la libaconfig.la libacommon.la \
 	$(SMARTCOLS_LIBS) $(JANSSON_LIBS) $(YAML_LIBS) $(HWLOC_LIBS) \
 	$(libaccelckpt_core_libs) -lm -ldl
 
@@ -97,7 +97,7 @@ accel_selftest_SOURCES = \
 	cli/selftest/storage.c \
 	cli/selftest/short_run.c
 accel_selftest_CFLAGS = $(AM_CFLAGS) $(SMARTCOLS_CFLAGS)
-accel_selftest_LDADD = libaccel_core.la libaccelckpt_core.la libaconfig.la \
+accel_selftest_LDADD = libaccel_core.la libapreemption.la libaccelckpt_core.la libaconfig.la \
 	libacommon.la $(SMARTCOLS_LIBS) $(libaccel_core_libs) $(libaccelckpt_core_libs)
 
 # Writes checkpoints from other data; links the HDF5 library.

@@ -81,14 +81,17 @@ nobase_dist_doc_DATA += \
 	examples/curve.h \
 	examples/custom_loop.c \
 	examples/ddp.yaml \
+	examples/ddp_loop.py \
 	examples/deepspeed.yaml \
 	examples/distill.c \
 	examples/finetune_bert.c \
 	examples/fsdp.yaml \
+	examples/fsdp2_loop.py \
 	examples/gan.c \
 	examples/generate.c \
 	examples/gratings.h \
 	examples/hf_train.py \
+	examples/hf_trainer.py \
 	examples/metrics.c \
 	examples/minimal.c \
 	examples/mlp.c \

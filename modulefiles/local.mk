@@ -13,7 +13,8 @@ modulefile_edit = $(SED) -e 's|@VERSION[@]|$(PACKAGE_VERSION)|g' -e 's|@prefix[@
 	-e 's|@luadir[@]|$(luadir)|g' -e 's|@tcldir[@]|$(tcldir)|g' \
 	-e 's|@bindir[@]|$(bindir)|g' -e 's|@libdir[@]|$(libdir)|g' \
 	-e 's|@includedir[@]|$(includedir)|g' -e 's|@mandir[@]|$(mandir)|g' \
-	-e 's|@docdir[@]|$(docdir)|g' -e 's|@pkgconfigdir[@]|$(pkgconfigdir)|g'
+	-e 's|@docdir[@]|$(docdir)|g' -e 's|@pkgdatadir[@]|$(pkgdatadir)|g' \
+	-e 's|@pkgconfigdir[@]|$(pkgconfigdir)|g'
 
 modulefiles/lua/$(PACKAGE_VERSION).lua: modulefiles/accel.lua.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) modulefiles/lua && \

@@ -1,6 +1,7 @@
 # libaccel: convenience libraries per use, then the shared library.
 #   libacommon.la  errors and strings (everybody)
 #   libaconfig.la  config + plan: libc and libyaml only, so that the plugin can carry it
+#   libapreemption.la  stops and restarts: libc only, so that libacceljob can carry it
 #   libaccel_core.la  all the rest; unit tests link it to reach hidden symbols
 noinst_LTLIBRARIES += libacommon.la libaconfig.la libaccel_core.la
 # The public headers; accel.h includes the others.
@@ -39,8 +40,9 @@ include runtime/shard/local.mk
 include runtime/data/local.mk
 include runtime/observe/local.mk
 include runtime/track/local.mk
-include runtime/handle/local.mk
 include runtime/preemption/local.mk
+include runtime/job/local.mk
+include runtime/handle/local.mk
 include runtime/place/local.mk
 include runtime/ranks/local.mk
 include runtime/loader/local.mk
@@ -59,12 +61,12 @@ libaccel_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined \
 	-Wl,--version-script=$(top_srcdir)/runtime/libaccel.map
 libaccel_core_libs = $(PMIX_LIBS) $(UCX_LIBS) $(HWLOC_LIBS) $(XXHASH_LIBS) \
 	$(JANSSON_LIBS) $(YAML_LIBS) -lm -ldl -lpthread
-libaccel_la_LIBADD = libaccel_core.la libaconfig.la libacommon.la libaccelckpt.la \
+libaccel_la_LIBADD = libaccel_core.la libapreemption.la libaconfig.la libacommon.la libaccelckpt.la \
 	$(libaccel_core_libs)
 EXTRA_DIST += runtime/libaccel.map
 
 # The table of the public interface: structs with offsets and sizes, constants, functions.
-abi_headers = $(public_headers) checkpoint/accel_ckpt.h \
+abi_headers = $(public_headers) runtime/accel_job.h checkpoint/accel_ckpt.h \
 	runtime/weights/safetensors/accel_safetensors.h
 noinst_PROGRAMS += abi_table
 nodist_abi_table_SOURCES = abi_table.c

@@ -42,9 +42,6 @@
 #define ENV_NUM_NODES        "ACCEL_NUM_NODES"
 /* OMP_NUM_THREADS where accel has chosen it; unset where the user has. */
 #define ENV_OMP_THREADS "ACCEL_OMP_NUM_THREADS"
-/* The rules of accel.preemption: "signal=USR1 lead_seconds=120 max_restarts=100
- * requeue=true", or "enabled=false". */
-#define ENV_PREEMPTION "ACCEL_PREEMPTION"
 /* "1" with accel.python.trainer, whose variable it is as well. */
 #define ENV_PYTHON_TRAINER "ACCEL_PYTHON_TRAINER"
 /* The directory in which the ranks of a step tell its launcher what happened. Whoever
@@ -57,6 +54,9 @@
  * "USR1@SECONDS-SINCE-1970". */
 #define ENV_JOB_WARNING "SLURM_ACCEL_WARNING"
 #define ENV_WARNING     "ACCEL_WARNING"
+/* The rules of accel.preemption, for libacceljob, which has no reader of configs:
+ * "signal=USR1 lead_seconds=120 max_restarts=100 requeue=true", or "enabled=false". */
+#define ENV_PREEMPTION "ACCEL_PREEMPTION"
 /* The list of all variables, sealed: srun's, and the one of accel launch with its
  * rendezvous port. srun's begins with SLURM_ because --export leaves such names
  * alone. */

@@ -5,8 +5,8 @@ libaccel_core_la_SOURCES += \
 	runtime/handle/run.h \
 	runtime/handle/run_checkpoints.h \
 	runtime/handle/run_info.c \
-	runtime/handle/run_life.h \
 	runtime/handle/run_loaders.h \
 	runtime/handle/run_loop.h \
 	runtime/handle/run_place.h \
+	runtime/handle/run_stop.c \
 	runtime/handle/status.c

@@ -12,7 +12,6 @@
 #include "common/common.h"
 #include "config/config.h"
 #include "handle/run_checkpoints.h"
-#include "handle/run_life.h"
 #include "handle/run_loaders.h"
 #include "handle/run_loop.h"
 #include "handle/run_place.h"
@@ -22,6 +21,7 @@
 #include "optim/averages.h"
 #include "optim/schedule.h"
 #include "plan/plan.h"
+#include "preemption/preemption.h"
 #include "precision/scaler.h"
 #include "shard/shard.h"
 #include "tensor/graph.h"
@@ -271,7 +271,7 @@ struct accel {
     struct staging staging;
     struct retention retention;
     struct loop loop;
-    struct life life;
+    struct preemption preemption;
 
     /* What the rooms above do in run_ready, and at the first failure; set by
      * accel_open. NULL: nothing. */
@@ -323,6 +323,24 @@ static inline const struct backend *run_home(const accel_t *run)
 {
     return shard_home(run->shard);
 }
+
+/* ---- run_stop.c ------------------------------------------------------------------ */
+
+/* accel.preemption of a config. */
+struct preemption_rules preemption_rules_of(const struct config *cfg);
+/* Gives run->preemption what it needs of the run, once ranks and config are known. */
+void run_preemption(accel_t *run);
+/* What the last save of a stop would be. */
+struct stop_save run_last_save(const accel_t *run);
+/* Ends a run because of `sig`, as preemption_stop does. Its state is saved, or an older
+ * checkpoint is kept. Collective. */
+accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err);
+/* The same for a run that has not begun because it waits for a tool. */
+accel_status_t run_stop_waiting(accel_t *run, accel_error_t *err);
+/* Answers the first Ctrl-C, once, on rank 0: what happens now, what a second keeps. */
+void stop_announce(accel_t *run, int sig);
+/* The same for the signal that has arrived, if any, because a handler must not log. */
+void stop_announce_pending(accel_t *run);
 
 /* ---- models_and_optimizers.c ----------------------------------------------------- */
 

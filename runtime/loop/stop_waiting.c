@@ -53,7 +53,7 @@ accel_status_t loop_stop_waiting(accel_t *run, accel_error_t *err)
     if (v[3] == 0)
         st = save_stop(run, sig, err);
     else
-        snprintf(run->life.declined, sizeof(run->life.declined),
+        snprintf(run->preemption.declined, sizeof(run->preemption.declined),
                  "a sample did not come in the middle of step %lld",
                  (long long)run->progress.step + 1);
     signals_leave_interrupt(); /* nothing is left to save */

@@ -16,56 +16,9 @@
 
 #include "common/path_dir.h"
 #include "common/plain_file.h"
+#include "common/whole_io.h"
 
 #define OPEN_FLAGS (O_WRONLY | O_CREAT | O_APPEND)
-
-/* A write of 0 bytes would loop for ever; it counts as EIO. */
-int line_write(int fd, const char *buf, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, buf, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? errno : EIO;
-        buf += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
-/* Cuts the file back to `at`. Cutting needs no room, so it works where writing
- * did not. */
-static int cut_at(int fd, int64_t at)
-{
-    struct stat sb;
-
-    if (fstat(fd, &sb) != 0)
-        return errno;
-    if (sb.st_size <= at) /* nothing got there, or somebody else cut more */
-        return 0;
-    return ftruncate(fd, at) == 0 ? 0 : errno;
-}
-
-/* SIGXFSZ is held meanwhile: at the limit of file sizes the write fails with EFBIG
- * instead of killing the process. */
-int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out)
-{
-    struct stat sb;
-    sigset_t before;
-    int error;
-
-    *torn_at_out = -1;
-    if (fstat(fd, &sb) != 0)
-        return errno;
-    file_limit_hold(&before);
-    error = line_write(fd, line, len);
-    if (error && cut_at(fd, sb.st_size) != 0)
-        *torn_at_out = sb.st_size;
-    file_limit_release(&before);
-    return error;
-}
 
 accel_status_t lines_open(struct lines *l, const char *path,
                           const struct lines_writer *writer, accel_error_t *err)
@@ -210,7 +163,7 @@ static int write_kept(struct lines *l)
     int error = follow_name(l);
 
     if (!error && l->torn_at >= 0)
-        error = cut_at(l->fd, l->torn_at);
+        error = line_cut(l->fd, l->torn_at);
     if (error)
         return error;
     l->torn_at = -1;

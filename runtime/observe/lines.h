@@ -49,12 +49,6 @@ struct lines {
     int64_t kept_lines, dropped;
 };
 
-/* Writes all of `buf`, in pieces if the system wants it. 0, or errno. */
-int line_write(int fd, const char *buf, size_t len);
-/* Writes the whole line at the end of `fd`, or nothing of it. 0, or errno; then
- * *torn_at_out is where a part of it begins that could not be taken back, or -1. */
-int line_append(int fd, const char *line, size_t len, int64_t *torn_at_out);
-
 /* Opens `path` to append to it. This is the only call of lines_* that fails. */
 accel_status_t lines_open(struct lines *l, const char *path,
                           const struct lines_writer *writer, accel_error_t *err);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/whole_io.h"
 #include "common/plain_file.h"
 #include "observe/lines.h"
 

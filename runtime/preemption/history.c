@@ -18,7 +18,7 @@
 #include "preemption/preemption.h"
 #include "common/env_names.h"
 #include "common/plain_file.h"
-#include "handle/run.h"
+#include "common/whole_io.h"
 
 #define HISTORY_FILE "history"
 #define LINE_MAX_LEN 256
@@ -40,9 +40,9 @@ struct incarnation incarnation_read(void)
     return i;
 }
 
-static void path_of(const accel_t *run, char *buf, size_t len)
+static void path_of(const struct preemption *p, char *buf, size_t len)
 {
-    snprintf(buf, len, "%s/" HISTORY_FILE, run->ckpt_dir);
+    snprintf(buf, len, "%s/" HISTORY_FILE, p->directory);
 }
 
 /* The number after `name` (" restart=") in `line`; `otherwise` if there is none. */
@@ -103,9 +103,12 @@ static void take_line(struct history *h, const struct incarnation *us, const cha
 
     if (us->job == 0 || (long)word(line, " of=", 0) != us->first_job)
         return;
-    if (strstr(line, " start "))
+    if (strstr(line, " save "))
+        h->barren = 0;
+    if (strstr(line, " start ")) {
         h->reason[0] = '\0';
-    else if (strstr(line, " stop "))
+        h->barren++;
+    } else if (strstr(line, " stop "))
         keep_reason(h, line);
     else
         return;
@@ -114,17 +117,17 @@ static void take_line(struct history *h, const struct incarnation *us, const cha
 }
 
 /* A line is appended in one piece, so that lines of two processes do not mix. */
-void history_add(accel_t *run, const char *fmt, ...)
+void history_add(struct preemption *p, const char *fmt, ...)
 {
-    char path[sizeof(run->ckpt_dir) + 16], line[LINE_MAX_LEN], when[32] = "?";
-    const struct incarnation *us = &run->life.incarnation;
+    char path[DIRECTORY_MOST + 16], line[LINE_MAX_LEN], when[32] = "?";
+    const struct incarnation *us = &p->incarnation;
     time_t now = time(NULL);
     struct tm tm;
     va_list ap;
     int64_t torn_at;
     int n, fd, error;
 
-    if (run->boot.rank != 0)
+    if (p->rank != 0)
         return;
     if (gmtime_r(&now, &tm))
         strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
@@ -136,12 +139,12 @@ void history_add(accel_t *run, const char *fmt, ...)
     if (n > (int)sizeof(line) - 2)
         n = (int)sizeof(line) - 2;
     line[n++] = '\n';
-    path_of(run, path, sizeof(path));
+    path_of(p, path, sizeof(path));
     fd = plain_open(AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT);
     error = fd < 0 ? errno : line_append(fd, line, (size_t)n, &torn_at);
-    if (error && !run->life.history.broken) {
-        run->life.history.broken = true;
-        accel_logf(&run->log, ACCEL_LOG_WARN,
+    if (error && !p->history.broken) {
+        p->history.broken = true;
+        accel_logf(p->log, ACCEL_LOG_WARN,
                    "%s: cannot write (%s): restarts are not counted", path,
                    plain_error(error));
     }
@@ -150,37 +153,37 @@ void history_add(accel_t *run, const char *fmt, ...)
 }
 
 /* Removes the marker of the last incarnation's requeue (requeue.c): it has served. */
-static void forget_marker(const accel_t *run)
+static void forget_marker(const struct preemption *p)
 {
-    char path[sizeof(run->ckpt_dir) + 64];
+    char path[DIRECTORY_MOST + 64];
 
-    if (run->life.incarnation.restart < 1)
+    if (p->incarnation.restart < 1)
         return;
-    snprintf(path, sizeof(path), "%s/requeue.%ld.%ld", run->ckpt_dir,
-             run->life.incarnation.job, run->life.incarnation.restart - 1);
+    snprintf(path, sizeof(path), "%s/requeue.%ld.%ld", p->directory, p->incarnation.job,
+             p->incarnation.restart - 1);
     unlink(path);
 }
 
 /* Guards against a run that is requeued for ever, also by others than accel. Counts
  * from the file, not from Slurm, whose count starts again with a new allocation. */
-static accel_status_t check_limit(const accel_t *run, accel_error_t *err)
+static accel_status_t check_limit(const struct preemption *p, accel_error_t *err)
 {
-    const struct history *h = &run->life.history;
-    long long max = run->config.preempt_max_restarts;
+    const struct history *h = &p->history;
+    long long max = p->rules.max_restarts;
 
-    if (!run->config.preempt_enabled || h->restarts <= max)
+    if (!p->rules.enabled || h->restarts <= max)
         return ACCEL_OK;
     return accel_fail_at(
-        err, A0921, run->ckpt_dir,
+        err, A0921, p->directory,
         "submit the job again (a new job counts from 0), or raise "
         "accel.preemption.max_restarts",
         "this is restart %lld of job %ld, but accel.preemption.max_restarts is %lld",
-        (long long)h->restarts, run->life.incarnation.first_job, max);
+        (long long)h->restarts, p->incarnation.first_job, max);
 }
 
 /* Takes all of `text` into account; of a longer line its begin. Returns the incarnation
  * number of the last attempt, -1 without one. */
-static double take_text(accel_t *run, const char *text, size_t len)
+static double take_text(struct preemption *p, const char *text, size_t len)
 {
     double incarnation = -1;
     char line[LINE_MAX_LEN];
@@ -192,8 +195,8 @@ static double take_text(accel_t *run, const char *text, size_t len)
 
         memcpy(line, text, n);
         line[n] = '\0';
-        take_save(&run->life.history, &run->life.pace, line);
-        take_line(&run->life.history, &run->life.incarnation, line, &incarnation);
+        take_save(&p->history, &p->pace, line);
+        take_line(&p->history, &p->incarnation, line, &incarnation);
         text += all;
     }
     return incarnation;
@@ -201,40 +204,40 @@ static double take_text(accel_t *run, const char *text, size_t len)
 
 /* A missing file is a first attempt. So is one that cannot be read: history_add says
  * why. */
-accel_status_t history_start(accel_t *run, accel_error_t *err)
+accel_status_t history_start(struct preemption *p, accel_error_t *err)
 {
-    char path[sizeof(run->ckpt_dir) + 16], *text;
-    struct history *h = &run->life.history;
+    char path[DIRECTORY_MOST + 16], *text;
+    struct history *h = &p->history;
     double incarnation;
     size_t len;
 
-    path_of(run, path, sizeof(path));
+    path_of(p, path, sizeof(path));
     if (plain_tail(AT_FDCWD, path, HISTORY_MOST, &text, &len) == 0) {
-        incarnation = take_text(run, text, len);
+        incarnation = take_text(p, text, len);
         h->restarts +=
-            incarnation >= 0 && (double)run->life.incarnation.restart != incarnation;
+            incarnation >= 0 && (double)p->incarnation.restart != incarnation;
         free(text);
     }
-    forget_marker(run);
-    return check_limit(run, err);
+    forget_marker(p);
+    return check_limit(p, err);
 }
 
-void history_pace(accel_t *run, double bytes)
+void history_pace(struct preemption *p, double bytes)
 {
-    struct pace *p = &run->life.pace;
+    struct pace *pace = &p->pace;
 
-    if (p->at_once == 0 && p->background == 0)
-        pace_add(p, SAVE_AT_ONCE, bytes, run->life.history.save_seconds);
+    if (pace->at_once == 0 && pace->background == 0)
+        pace_add(pace, SAVE_AT_ONCE, bytes, p->history.save_seconds);
 }
 
-void history_say(const accel_t *run)
+void history_say(const struct preemption *p)
 {
-    const struct history *h = &run->life.history;
+    const struct history *h = &p->history;
 
-    if (run->boot.rank == 0 && h->restarts > 0)
-        accel_logf(&run->log, ACCEL_LOG_INFO,
+    if (p->rank == 0 && h->restarts > 0)
+        accel_logf(p->log, ACCEL_LOG_INFO,
                    "restart %lld of at most %lld of job %ld (%s)",
-                   (long long)h->restarts, (long long)run->config.preempt_max_restarts,
-                   run->life.incarnation.first_job,
+                   (long long)h->restarts, (long long)p->rules.max_restarts,
+                   p->incarnation.first_job,
                    h->reason[0] ? h->reason : "the last run ended without a record");
 }

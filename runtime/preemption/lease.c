@@ -21,14 +21,14 @@
 #include <unistd.h>
 
 #include "preemption/preemption.h"
+#include "accel_ckpt.h"
 #include "common/plain_file.h"
-#include "handle/run.h"
 
 #define LEASE_FILE   ".lock"
 #define LEASE_WAIT_S 5   /* for a run that is ending */
 #define LEASE_READ_S 1   /* for a new holder to write its line */
 #define LEASE_TOOL_S 600 /* for `accel ckpt repair` and the like to end */
-#define LEASE_LINE   sizeof(((accel_t *)0)->life.lease)
+#define LEASE_LINE   sizeof(((struct lease *)0)->line)
 
 /* "job 12 (restart 1) on n1, process 77, since 2026-01-01 12:00:00", one line; with
  * "(restart 1 of job 11)" when srun asked for a new allocation. */
@@ -148,36 +148,36 @@ static bool is_tool(const char *holder)
 
 /* A person's tool holds the lock and ends by itself: a restart that nobody watches must
  * not be lost to it. As lock_within; a stop ends the wait. */
-static int lock_behind_tool(accel_t *run, char *holder, size_t len)
+static int lock_behind_tool(struct preemption *p, char *holder, size_t len)
 {
     const int64_t deadline = clock_ns() + LEASE_TOOL_S * INT64_C(1000000000);
     bool said = false;
     int rc;
 
     do {
-        rc = lock_within(run->life.lease_fd, said ? LEASE_READ_S : LEASE_WAIT_S);
-        read_holder(run->life.lease_fd, holder, len);
+        rc = lock_within(p->lease.fd, said ? LEASE_READ_S : LEASE_WAIT_S);
+        read_holder(p->lease.fd, holder, len);
         if (rc != EWOULDBLOCK || !is_tool(holder))
             return rc;
         if (!said)
-            accel_logf(&run->log, ACCEL_LOG_INFO, "%s: waiting for %s", run->ckpt_dir,
+            accel_logf(p->log, ACCEL_LOG_INFO, "%s: waiting for %s", p->directory,
                        holder);
         said = true;
     } while (clock_ns() < deadline && signals_pending() == 0);
     return rc;
 }
 
-static void lease_path(const accel_t *run, char *buf, size_t len)
+static void lease_path(const struct preemption *p, char *buf, size_t len)
 {
-    snprintf(buf, len, "%s/%s", run->ckpt_dir, LEASE_FILE);
+    snprintf(buf, len, "%s/%s", p->directory, LEASE_FILE);
 }
 
 /* The error when another run holds the directory. `holder`: its line, perhaps empty. */
-static accel_status_t lease_refuse(const accel_t *run, const char *holder,
+static accel_status_t lease_refuse(const struct preemption *p, const char *holder,
                                    accel_error_t *err)
 {
     return accel_fail_at(
-        err, A0822, run->ckpt_dir,
+        err, A0822, p->directory,
         "wait for that run or cancel it, or give this run another --out (or "
         "accel.checkpoint.dir); in a job array, use one per $SLURM_ARRAY_TASK_ID",
         "%s is using this directory: %s", is_tool(holder) ? "a tool" : "another run",
@@ -187,96 +187,99 @@ static accel_status_t lease_refuse(const accel_t *run, const char *holder,
 /* In this order: lock, read, judge, write, fence. The lock alone does not decide: an
  * earlier attempt loses although it holds the lock, and without locks (some network
  * file systems) the run continues with a warning. */
-accel_status_t lease_take(accel_t *run, accel_error_t *err)
+accel_status_t lease_take(struct preemption *p, accel_error_t *err)
 {
-    char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
+    char path[DIRECTORY_MOST + sizeof(LEASE_FILE) + 1];
     char holder[LEASE_LINE];
     enum holder who;
     int rc;
 
-    lease_path(run, path, sizeof(path));
-    run->life.lease_fd = plain_open(AT_FDCWD, path, O_RDWR | O_CREAT);
-    if (run->life.lease_fd < 0)
+    lease_path(p, path, sizeof(path));
+    p->lease.fd = plain_open(AT_FDCWD, path, O_RDWR | O_CREAT);
+    if (p->lease.fd < 0)
         return accel_fail_at(
             err, A0821, path,
             "make the directory writable, or use another --out or accel.checkpoint.dir",
             "cannot open the checkpoint lock: %s", plain_error(errno));
-    describe_us(&run->life.incarnation, run->life.lease, sizeof(run->life.lease));
-    rc = lock_behind_tool(run, holder, sizeof(holder));
+    describe_us(&p->incarnation, p->lease.line, sizeof(p->lease.line));
+    rc = lock_behind_tool(p, holder, sizeof(holder));
     if (rc == EWOULDBLOCK && is_tool(holder) && signals_pending()) {
-        snprintf(run->life.declined, sizeof(run->life.declined),
-                 "a tool is using this directory: %s", holder);
+        snprintf(p->declined, sizeof(p->declined), "a tool is using this directory: %s",
+                 holder);
         return ACCEL_ERESUME;
     }
-    who = who_holds(holder, run->life.lease, &run->life.incarnation);
+    who = who_holds(holder, p->lease.line, &p->incarnation);
     if (rc == EWOULDBLOCK && who != EARLIER)
-        return lease_refuse(run, holder, err);
+        return lease_refuse(p, holder, err);
     if (rc == EWOULDBLOCK)
-        accel_logf(&run->log, ACCEL_LOG_WARN,
+        accel_logf(p->log, ACCEL_LOG_WARN,
                    "%s: an earlier attempt of this job is still running (%s); "
                    "it will save no more",
-                   run->ckpt_dir, holder);
+                   p->directory, holder);
     else if (rc != 0)
         accel_logf(
-            &run->log, ACCEL_LOG_WARN,
+            p->log, ACCEL_LOG_WARN,
             "%s: the file system has no locks (%s): a second run could write here too",
             path, strerror(rc));
-    rc = write_holder(run->life.lease_fd, run->life.lease);
+    rc = write_holder(p->lease.fd, p->lease.line);
     if (rc != 0)
         return accel_fail_at(err, A0920, path, "free space, or check the file system",
                              "cannot write the checkpoint lock: %s", strerror(rc));
     /* An earlier attempt in the middle of a save may have read the file before we wrote
      * it: this takes its unfinished save away. */
-    return accel_ckpt_fence(run->ckpt_dir, err);
+    return p->fence ? p->fence(p->directory, err) : ACCEL_OK;
 }
 
 /* The error of a run that lost the directory to another one. */
-static accel_status_t fenced(const accel_t *run, const char *holder, accel_error_t *err)
+static accel_status_t fenced(const struct preemption *p, const char *holder,
+                             accel_error_t *err)
 {
-    const struct incarnation *us = &run->life.incarnation;
+    const struct incarnation *us = &p->incarnation;
     struct incarnation h;
     bool later = is_whole(holder, &h) && us->job > 0 && h.first_job == us->first_job;
 
     return accel_fail_at(
-        err, A0823, run->ckpt_dir,
+        err, A0823, p->directory,
         "do nothing: the other run continues; to continue here instead, cancel it",
         "%s took over: %s", later ? "a later attempt of this job" : "another run",
         holder[0] ? holder : "the lock does not say which");
 }
 
 /* The lock file cannot be used: warns once, and the run continues. `error`: errno. */
-static accel_status_t go_on(accel_t *run, const char *path, const char *what, int error)
+static accel_status_t go_on(struct preemption *p, const char *path, const char *what,
+                            int error)
 {
-    if (!run->life.lease_warned)
-        accel_logf(&run->log, ACCEL_LOG_WARN,
+    if (!p->lease.warned)
+        accel_logf(p->log, ACCEL_LOG_WARN,
                    "%s: %s (%s): a second run could write here too; training continues",
                    path, what, plain_error(error));
-    run->life.lease_warned = true;
+    p->lease.warned = true;
     return ACCEL_OK;
 }
 
 /* The lock file was replaced: takes the lock on the new one, `fd`, and drops the old
  * one. False: somebody else holds it who is not an earlier attempt of ours; `holder` is
  * then its line and `fd` closed. */
-static bool hold_instead(accel_t *run, int fd, bool forced, char *holder, size_t len)
+static bool hold_instead(struct preemption *p, int fd, bool forced, char *holder,
+                         size_t len)
 {
     int rc = lock_within(fd, LEASE_READ_S);
 
     read_holder(fd, holder, len);
     if (rc == EWOULDBLOCK && !forced &&
-        who_holds(holder, run->life.lease, &run->life.incarnation) != EARLIER) {
+        who_holds(holder, p->lease.line, &p->incarnation) != EARLIER) {
         close(fd);
         return false;
     }
-    close(run->life.lease_fd);
-    run->life.lease_fd = fd;
+    close(p->lease.fd);
+    p->lease.fd = fd;
     return true;
 }
 
 /* Nobody took over, but the file does not name us: writes our line again.
  * `forced`: it names an earlier attempt, which must learn of us whether or not it
  * still holds the lock. */
-static accel_status_t restore(accel_t *run, const char *path, bool forced,
+static accel_status_t restore(struct preemption *p, const char *path, bool forced,
                               accel_error_t *err)
 {
     int fd = plain_open(AT_FDCWD, path, O_RDWR | O_CREAT);
@@ -285,65 +288,65 @@ static accel_status_t restore(accel_t *run, const char *path, bool forced,
     int rc;
 
     if (fd < 0)
-        return go_on(run, path, "cannot rewrite the lock", errno);
-    if (fstat(fd, &there) == 0 && fstat(run->life.lease_fd, &ours) == 0 &&
+        return go_on(p, path, "cannot rewrite the lock", errno);
+    if (fstat(fd, &there) == 0 && fstat(p->lease.fd, &ours) == 0 &&
         there.st_dev == ours.st_dev && there.st_ino == ours.st_ino) {
         close(fd);
         /* Same file. Our lock is held already, so this changes nothing; without locks
          * it fails and changes nothing either. */
-        rc = flock(run->life.lease_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+        rc = flock(p->lease.fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (rc == EWOULDBLOCK && !forced)
-            return go_on(run, path, "the lock is empty, and another process holds it",
+            return go_on(p, path, "the lock is empty, and another process holds it",
                          rc);
-    } else if (!hold_instead(run, fd, forced, holder, sizeof(holder))) {
-        return fenced(run, holder, err);
+    } else if (!hold_instead(p, fd, forced, holder, sizeof(holder))) {
+        return fenced(p, holder, err);
     }
-    rc = write_holder(run->life.lease_fd, run->life.lease);
+    rc = write_holder(p->lease.fd, p->lease.line);
     if (rc != 0)
-        return go_on(run, path, "cannot rewrite the lock", rc);
-    accel_logf(&run->log, ACCEL_LOG_WARN,
+        return go_on(p, path, "cannot rewrite the lock", rc);
+    accel_logf(p->log, ACCEL_LOG_WARN,
                "%s: the checkpoint lock was changed by another process; rewritten",
                path);
     return ACCEL_OK;
 }
 
-accel_status_t lease_keep(accel_t *run, accel_error_t *err)
+accel_status_t lease_keep(struct preemption *p, accel_error_t *err)
 {
-    char path[sizeof(run->ckpt_dir) + sizeof(LEASE_FILE) + 1];
+    char path[DIRECTORY_MOST + sizeof(LEASE_FILE) + 1];
     char holder[LEASE_LINE];
     int fd, rc;
 
-    if (run->life.lease_fd < 0)
+    if (p->lease.fd < 0)
         return ACCEL_OK;
     /* Opened again, not read through lease_fd: on a network file system only an open
      * asks the server for the present contents. */
-    lease_path(run, path, sizeof(path));
+    lease_path(p, path, sizeof(path));
     fd = plain_open(AT_FDCWD, path, O_RDONLY);
     if (fd < 0 && errno == ENOENT)
-        return restore(run, path, false, err);
+        return restore(p, path, false, err);
     if (fd < 0)
-        return go_on(run, path, "cannot read the lock", errno);
+        return go_on(p, path, "cannot read the lock", errno);
     rc = read_holder(fd, holder, sizeof(holder));
     close(fd);
     if (rc != 0)
-        return go_on(run, path, "cannot read the lock", rc);
-    switch (who_holds(holder, run->life.lease, &run->life.incarnation)) {
+        return go_on(p, path, "cannot read the lock", rc);
+    switch (who_holds(holder, p->lease.line, &p->incarnation)) {
     case US:
-        run->life.lease_warned = false;
+        p->lease.warned = false;
         return ACCEL_OK;
     case ANOTHER:
-        return fenced(run, holder, err);
+        return fenced(p, holder, err);
     case EARLIER:
-        return restore(run, path, true, err);
+        return restore(p, path, true, err);
     case NOBODY:
         break;
     }
-    return restore(run, path, false, err);
+    return restore(p, path, false, err);
 }
 
-void lease_drop(accel_t *run)
+void lease_drop(struct preemption *p)
 {
-    if (run->life.lease_fd >= 0)
-        close(run->life.lease_fd);
-    run->life.lease_fd = -1;
+    if (p->lease.fd >= 0)
+        close(p->lease.fd);
+    p->lease.fd = -1;
 }

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "preemption/preemption.h"
-#include "handle/run.h"
 
 #define AGAIN_NS 100000000
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "preemption/preemption.h"
-#include "handle/run.h"
 
 enum { SLOT_TERM, SLOT_WARNING, SLOT_INTERRUPT, SLOTS }; /* the three signals */
 
@@ -105,9 +104,9 @@ void signals_agreed(int sig)
 
 /* The flags are cleared only by the first call: a second accel_open keeps
  * a pending stop. */
-void signals_install(const struct config *cfg)
+void signals_install(const struct preemption_rules *rules)
 {
-    if (!cfg->preempt_enabled)
+    if (!rules->enabled)
         return;
     sample_wait_install(!installed[SLOT_TERM] && !installed[SLOT_WARNING]);
     if (!installed[SLOT_TERM] && !installed[SLOT_WARNING]) {
@@ -115,14 +114,14 @@ void signals_install(const struct config *cfg)
         agreed = false;
     }
     install(SLOT_TERM, SIGTERM, 0);
-    install(SLOT_WARNING, cfg->preempt_signal == PREEMPT_USR2 ? SIGUSR2 : SIGUSR1, 0);
+    install(SLOT_WARNING, rules->warning, 0);
     if (installed[SLOT_WARNING])
         warning_arm(installed[SLOT_WARNING]);
 }
 
-void signals_take_interrupt(const struct config *cfg)
+void signals_take_interrupt(const struct preemption_rules *rules)
 {
-    if (cfg->preempt_enabled)
+    if (rules->enabled)
         install(SLOT_INTERRUPT, SIGINT, SA_RESETHAND);
 }
 
@@ -147,10 +146,4 @@ int signals_pending(void)
 int64_t signals_age_ns(void)
 {
     return pending_signal ? clock_ns() - atomic_load(&first_came) : 0;
-}
-
-int accel_should_stop(const accel_t *run)
-{
-    (void)run;
-    return pending_signal != 0;
 }

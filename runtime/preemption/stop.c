@@ -9,7 +9,6 @@
 
 #include "preemption/preemption.h"
 #include "preemption/requeue.h"
-#include "handle/run.h"
 
 const char *stop_signal_name(int sig)
 {
@@ -19,149 +18,131 @@ const char *stop_signal_name(int sig)
                             : "SIGUSR1";
 }
 
-void stop_announce(accel_t *run, int sig)
+void preemption_announce(struct preemption *p, int sig, int64_t step, int64_t saved)
 {
     char kept[64] = "nothing is saved yet";
 
-    if (run->life.announced || run->boot.rank != 0 || sig != SIGINT)
+    if (p->announced || p->rank != 0 || sig != SIGINT)
         return;
-    run->life.announced = true;
-    if (run->progress.saved_step >= 0)
+    p->announced = true;
+    if (saved >= 0)
         snprintf(kept, sizeof(kept), "the checkpoint of step %lld is kept",
-                 (long long)run->progress.saved_step);
-    accel_logf(&run->log, ACCEL_LOG_INFO,
+                 (long long)saved);
+    accel_logf(p->log, ACCEL_LOG_INFO,
                "interrupted: saving at the end of step %lld; press Ctrl-C "
                "again to end at once (%s)",
-               (long long)run->progress.step + 1, kept);
-}
-
-void stop_announce_pending(accel_t *run)
-{
-    stop_announce(run, signals_pending());
-}
-
-static bool is_saved(const accel_t *run)
-{
-    return run->progress.saved_step == run->progress.step;
+               (long long)step, kept);
 }
 
 /* Rank 0: finds out why, notes it in the history, asks for the requeue. In
  * this order, because Slurm may kill this process at any moment once it has
  * accepted the request. `step`: the history's words for it. */
-static struct requeue_ending find_ending(accel_t *run, int sig, const char *step)
+static struct requeue_ending find_ending(struct preemption *p, int sig,
+                                         const char *step)
 {
     const struct requeue_request request = {
-        .state_dir = run->ckpt_dir,
+        .state_dir = p->directory,
         .signal = sig,
-        .lead_seconds = run->config.preempt_lead_seconds,
-        .grace_seconds = run->life.notice.grace,
-        .restart = run->life.incarnation.restart,
-        .restarts = run->life.history.restarts,
-        .max_restarts = run->config.preempt_max_restarts,
-        .switched_off = !run->config.preempt_requeue,
+        .lead_seconds = p->rules.lead_seconds,
+        .grace_seconds = p->notice.grace,
+        .restart = p->incarnation.restart,
+        .restarts = p->history.restarts,
+        .max_restarts = p->rules.max_restarts,
+        .switched_off = !p->rules.requeue,
     };
-    struct requeue_ending e = requeue_look(&request, &run->log);
+    struct requeue_ending e = requeue_look(&request, p->log);
 
-    history_add(run, "stop%s signal=%s seconds=%.3f reason=%s", step,
-                stop_signal_name(sig), run->life.history.save_seconds,
+    history_add(p, "stop%s signal=%s seconds=%.3f reason=%s", step,
+                stop_signal_name(sig), p->history.save_seconds,
                 stop_reason_text(e.reason));
     if (e.result == REQUEUE_DONE)
-        e.result = requeue_ask(&request, e.job, &run->log);
+        e.result = requeue_ask(&request, e.job, p->log);
     return e;
 }
 
 /* What comes next, for the hint of the error. */
-static void next_text(const accel_t *run, const struct requeue_ending *e, char *buf,
-                      size_t len)
+static void next_text(const struct preemption *p, const struct requeue_ending *e,
+                      char *buf, size_t len)
 {
     if (e->result == REQUEUE_DONE)
         snprintf(buf, len,
                  "job %s is requeued and will resume automatically (restart %lld of "
                  "at most %lld)",
-                 e->job, (long long)run->life.history.restarts + 1,
-                 (long long)run->config.preempt_max_restarts);
+                 e->job, (long long)p->history.restarts + 1,
+                 (long long)p->rules.max_restarts);
     else
         snprintf(buf, len, "%s", requeue_result_text(e->result));
 }
 
 /* What is saved, for the text of the error. */
-static void saved_text(const accel_t *run, char *buf, size_t len)
+static void saved_text(const struct preemption *p, const struct stop_state *s,
+                       char *buf, size_t len)
 {
-    const long long step = run->progress.step, kept = run->progress.saved_step;
+    const long long step = s->step, kept = s->saved;
     int used;
 
-    if (is_saved(run)) {
-        snprintf(buf, len, "the state of step %lld is saved in %s%s", step,
-                 staging_holds(&run->staging) ? run->config.ckpt_local_dir
-                                              : run->ckpt_dir,
-                 staging_holds(&run->staging) ? " on the nodes" : "");
-        return;
+    if (!s->begun) {
+        snprintf(buf, len, "no step was done: %s: %s", p->directory, p->declined);
+    } else if (step >= 0 && kept == step) {
+        snprintf(buf, len, "the state of step %lld is saved in %s", step, s->where);
+    } else {
+        if (step >= 0)
+            used =
+                snprintf(buf, len, "step %lld is not saved: %s; ", step, p->declined);
+        else
+            used = snprintf(buf, len, "the last step is not saved: %s; ", p->declined);
+        if (kept >= 0)
+            snprintf(buf + used, len - (size_t)used,
+                     "the checkpoint of step %lld is kept", kept);
+        else
+            snprintf(buf + used, len - (size_t)used, "there is no older checkpoint");
     }
-    used = snprintf(buf, len, "step %lld is not saved: %s; ", step, run->life.declined);
-    if (kept >= 0)
-        snprintf(buf + used, len - (size_t)used, "the checkpoint of step %lld is kept",
-                 kept);
-    else
-        snprintf(buf + used, len - (size_t)used, "there is no older checkpoint");
 }
 
-/* What a stop leaves. */
-struct leaving {
-    bool saved;                                        /* the last step */
-    char step[64];                                     /* for the history */
-    char text[sizeof(((accel_t *)0)->ckpt_dir) + 384]; /* for the error */
-};
-
-/* Ends the attempt on all ranks. */
-static accel_status_t end_life(accel_t *run, int sig, const struct leaving *l,
-                               accel_error_t *err)
+/* The same for the history; "" where no step is known. */
+static void step_text(const struct stop_state *s, char *buf, size_t len)
 {
+    const long long step = s->step, kept = s->saved;
+
+    if (!s->begun)
+        *buf = '\0';
+    else if (kept == step)
+        snprintf(buf, len, " step=%lld", step);
+    else
+        snprintf(buf, len, " step=%lld saved=%lld", step, kept);
+}
+
+accel_status_t preemption_stop(struct preemption *p, int sig,
+                               const struct stop_state *s, accel_error_t *err)
+{
+    const bool saved = s->step >= 0 && s->saved == s->step;
     struct requeue_ending e = { STOP_SIGNAL, REQUEUE_NO_JOB, "" };
-    int64_t final = 0;
-    char next[256];
+    int64_t final = 0, met = 0;
+    char next[256], step[64], text[DIRECTORY_MOST + 384];
     accel_status_t st;
 
-    if (run->boot.rank == 0) {
-        e = find_ending(run, sig, l->step);
+    saved_text(p, s, text, sizeof(text));
+    step_text(s, step, sizeof(step));
+    if (p->rank == 0) {
+        e = find_ending(p, sig, step);
         final = e.result == REQUEUE_NOT_MEANT || e.result == REQUEUE_STOPPED ||
                 e.result == REQUEUE_LIMIT;
     }
     /* The others wait here for rank 0: the first rank to exit makes srun end the rest
-     * of the step (kill-on-bad-exit), and so rank 0 in the middle of its request.
-     * Errors are ignored: an accepted request kills the ranks, perhaps right now. */
-    if (comm_broadcast(run->comm, &final, sizeof(final), 0, NULL) == ACCEL_OK)
-        comm_barrier(run->comm, NULL);
-    next_text(run, &e, next, sizeof(next));
-    if (l->saved)
+     * of the step (kill-on-bad-exit), and so rank 0 in the middle of its request. It
+     * waits in turn, until all know. Errors are ignored: an accepted request kills the
+     * ranks, perhaps right now. */
+    if (preemption_agree(p, &final, 1, NULL) == ACCEL_OK)
+        preemption_agree(p, &met, 1, NULL);
+    next_text(p, &e, next, sizeof(next));
+    if (saved)
         st = accel_fail(err, final ? A0923 : A0907, next, "stopped (%s); %s",
-                        stop_reason_text(e.reason), l->text);
+                        stop_reason_text(e.reason), text);
     else
         st = accel_fail(err, final ? A0927 : A0926, next, "stopped (%s); %s",
-                        stop_reason_text(e.reason), l->text);
+                        stop_reason_text(e.reason), text);
     /* Only rank 0 knows why and what comes next, and it says so. */
-    if (run->boot.rank != 0 && err)
+    if (p->rank != 0 && err)
         err->text[0] = err->hint[0] = '\0';
     return st;
-}
-
-accel_status_t run_stop(accel_t *run, int sig, accel_error_t *err)
-{
-    struct leaving l = { .saved = is_saved(run) };
-    const long long step = run->progress.step, kept = run->progress.saved_step;
-
-    if (l.saved)
-        snprintf(l.step, sizeof(l.step), " step=%lld", step);
-    else
-        snprintf(l.step, sizeof(l.step), " step=%lld saved=%lld", step, kept);
-    saved_text(run, l.text, sizeof(l.text));
-    return end_life(run, sig, &l, err);
-}
-
-accel_status_t run_stop_waiting(accel_t *run, accel_error_t *err)
-{
-    struct leaving l = { .saved = false };
-
-    snprintf(l.text, sizeof(l.text), "no step was done: %s: %s", run->ckpt_dir,
-             run->life.declined);
-    return end_life(run, signals_pending(), &l, err);
 }

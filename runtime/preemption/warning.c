@@ -15,7 +15,6 @@
 
 #include "preemption/preemption.h"
 #include "common/env_names.h"
-#include "handle/run.h"
 
 /* Slurm may send the warning this many seconds before it is due. */
 #define EARLY_SECONDS 90

@@ -12,8 +12,7 @@ libaccel_core_la_SOURCES += \
 
 # Requeue of a batch job, and a trainer reduced to its contract with Slurm to test it.
 unit_tests += tests/unit/test_requeue tests/unit/test_stop_answers
-tests_unit_test_stop_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_broadcast \
-	-Wl,--wrap=comm_barrier -Wl,--wrap=comm_all_reduce
+tests_unit_test_stop_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=comm_all_reduce
 check_PROGRAMS += tests/helpers/several
 tests_helpers_several_SOURCES = tests/helpers/several.c examples/points.h
 tests_helpers_several_LDADD = libaccel.la

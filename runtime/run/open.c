@@ -232,7 +232,7 @@ static void free_run(accel_t *run)
     free(run->config_set);
     lines_close(&run->observe.file);
     track_close(&run->track);
-    lease_drop(run);
+    lease_drop(&run->preemption);
     throttle_close(run);
     place_undo(run);
     descriptors_restore(run);
@@ -274,16 +274,16 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     run->observe.file.fd = -1;
     /* Zero is a descriptor, and a step that could have been saved: both need
      * another "none". */
-    run->life.lease_fd = -1;
+    run->preemption.lease.fd = -1;
     run->progress.saved_step = -1;
     run->log.level = ACCEL_LOG_INFO;
     run->log.fn = own.log;
     run->log.user = own.log_user;
     snprintf(run->run_name, sizeof(run->run_name), "%s",
              own.run_name ? own.run_name : "run");
-    run->life.incarnation = incarnation_read();
+    run->preemption.incarnation = incarnation_read();
     descriptors_raise(run);
-    notice_read(run);
+    notice_read(&run->preemption);
     settings_early_signals(run);
     st = open_stages(run, &own, err);
     if (st != ACCEL_OK) {
@@ -301,7 +301,7 @@ accel_status_t accel_open(accel_t **run_out, const accel_options_t *options,
     run->base_bytes = observe_memory(NULL);
     run->device_base_bytes = device_base(run->backend);
     /* now with the whole config; until here only what srun resolved was known */
-    signals_install(&run->config);
+    signals_install(&run->preemption.rules);
     *run_out = run;
     return ACCEL_OK;
 }

@@ -181,9 +181,9 @@ static accel_status_t own_dirs(accel_t *run, accel_error_t *err)
 {
     accel_status_t st = make_out_dirs(run, err), counted = ACCEL_OK;
 
-    ACCEL_TRY(st, lease_take(run, err));
+    ACCEL_TRY(st, lease_take(&run->preemption, err));
     if (st == ACCEL_OK || st == ACCEL_ERESUME)
-        counted = history_start(run, err);
+        counted = history_start(&run->preemption, err);
     return counted != ACCEL_OK ? counted : st;
 }
 
@@ -246,7 +246,7 @@ static int64_t device_peak(const void *user)
 /* False once a later life of the job has the lease: the log is that one's then. */
 static bool log_is_ours(void *run)
 {
-    return lease_keep(run, NULL) == ACCEL_OK;
+    return lease_keep(&((accel_t *)run)->preemption, NULL) == ACCEL_OK;
 }
 
 /* Every rank prepares it; only rank 0 has a file. */
@@ -388,7 +388,7 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
     if (st == ACCEL_OK)
         loss_scale_apply(run);
     if (st == ACCEL_OK)
-        history_say(run);
+        history_say(&run->preemption);
     retention_open(run);
     ACCEL_TRY(st, staging_open(run, err));
     ACCEL_TRY(st, resume_run(run, err));
@@ -401,7 +401,7 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
     ACCEL_TRY(st, run_agree(run, open_log(run, err), err));
     ACCEL_TRY(st, run_agree(run, tracking_open(run, err), err));
     if (st == ACCEL_OK)
-        history_add(run, "start step=%lld", (long long)run->progress.step);
+        history_add(&run->preemption, "start step=%lld", (long long)run->progress.step);
     return st;
 }
 
@@ -422,8 +422,8 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
     if (st != ACCEL_OK)
         return run_report(run, st, &e, err);
     /* Warns when a save of the known length does not fit into the site's times. */
-    notice_check(run, run->life.history.save_seconds);
-    history_pace(run, (double)run->plan.checkpoint_bytes);
+    notice_check(&run->preemption, run->preemption.history.save_seconds);
+    history_pace(&run->preemption, (double)run->plan.checkpoint_bytes);
     run->prepared = true;
     run->progress.last_save_ns = run->loop.step_start_ns = clock_ns();
     /* A job that is submitted again after its end must not fail. */
@@ -432,7 +432,7 @@ static accel_status_t prepare(accel_t *run, const accel_job_t *job, accel_error_
                    "the run is complete: all %lld steps are done; nothing to do",
                    (long long)run->job.steps);
     else /* from here on there is something to lose */
-        signals_take_interrupt(&run->config);
+        signals_take_interrupt(&run->preemption.rules);
     return ACCEL_OK;
 }
 

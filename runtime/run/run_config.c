@@ -131,6 +131,7 @@ accel_status_t settings_open(accel_t *run, const accel_options_t *o, accel_error
     accel_status_t st;
 
     ACCEL_CHECK(st, read_config(run, o, err));
+    run_preemption(run);
     if (run->boot.rank == 0)
         run->log.level = wanted_level(&run->config);
     /* A program that saves nothing is not told to stop and save. */
@@ -234,6 +235,9 @@ void settings_early_signals(accel_t *run)
     accel_error_t ignored = { 0 };
 
     if (resolved && *resolved &&
-        config_decode(resolved, &run->config, &ignored) == ACCEL_OK)
-        signals_install(&run->config);
+        config_decode(resolved, &run->config, &ignored) == ACCEL_OK) {
+        const struct preemption_rules rules = preemption_rules_of(&run->config);
+
+        signals_install(&rules);
+    }
 }

@@ -131,7 +131,7 @@ static void spread_saves(accel_t *run)
 {
     const double pace = 1e-6 / (double)run->plan.checkpoint_bytes;
 
-    run->life.pace.at_once = run->life.pace.local = pace;
+    run->preemption.pace.at_once = run->preemption.pace.local = pace;
 }
 
 static accel_status_t live_on(const struct saves_life *life, int rank,

@@ -13,7 +13,7 @@ tap_tmpdir
 (cd "$ACCEL_BUILD" && make -s distdir distdir="$tap_tmp/dist") >"$tap_tmp/log" 2>&1
 ok $? "make distdir" || diag "$(tail -n 5 "$tap_tmp/log")"
 
-for folder in . m4 runtime checkpoint srun_plugin cli scripts examples tests doc modulefiles; do
+for folder in . m4 runtime checkpoint srun_plugin cli scripts python examples tests doc modulefiles; do
     # Top level: files only, but those of git itself and of the check before a change.
     if [ $folder = . ]; then
         git -C "$ACCEL_SRC" ls-files | grep -v / | grep -v '^\.git'

@@ -29,12 +29,12 @@ one_tree() { # SHELL TREE
     what="$1, ${2##*/}"
     is "$(in_module_shell "$1" "$2" 'module load accel')" "" "$what: load is silent"
     got=$(in_module_shell "$1" "$2" "module load accel
-        for v in ACCEL_ROOT PATH LD_LIBRARY_PATH LIBRARY_PATH CPATH PKG_CONFIG_PATH MANPATH
+        for v in ACCEL_ROOT PATH LD_LIBRARY_PATH LIBRARY_PATH CPATH PKG_CONFIG_PATH MANPATH PYTHONPATH
         do eval \"printf '%s=%s\\n' \$v \\\"\\\$\$v\\\"\"; done
         env | grep -E '^(NCCL|UCX)_' || :")
     is "$(echo "$got" | sed -n 's/^ACCEL_ROOT=//p')" "$root" "$what: ACCEL_ROOT"
     for pair in PATH:bin LD_LIBRARY_PATH:lib LIBRARY_PATH:lib CPATH:include \
-        PKG_CONFIG_PATH:lib/pkgconfig MANPATH:share/man; do
+        PKG_CONFIG_PATH:lib/pkgconfig MANPATH:share/man PYTHONPATH:share/accel/python; do
         first=$(echo "$got" | sed -n "s/^${pair%%:*}=//p" | cut -d: -f1)
         is "$first" "$root/${pair#*:}" "$what: ${pair%%:*} begins with our ${pair#*:}"
     done

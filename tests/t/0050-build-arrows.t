@@ -25,9 +25,9 @@ angled='^[[:space:]]*#[[:space:]]*include[[:space:]]*<'
 above=
 for stage in $stages; do
     above="$above${above:+|}$stage"
-    plain="accel(_loaders|_ops|_models|_objects|_ranks|_state|_text|_track|_units)?\\.h"
+    plain="accel(_job|_loaders|_ops|_models|_objects|_ranks|_state|_text|_track|_units)?\\.h"
     case $stage in
-    shard | handle | training | weights | state | run) # boxes; save and load
+    preemption | shard | handle | training | weights | state | run) # boxes; save and load
         plain="$plain|accel_(ckpt|safetensors)\\.h"
         ;;
     esac

@@ -36,7 +36,7 @@ is "$(awk -F'"' '
         if (offset + 0 < size["rows.kept", $4] + 0)
             print $4 "." $8 " begins within the old struct"
     }' rows.kept rows.now)" "" "members come after all that was there"
-for name in accel accelckpt; do
+for name in accel accelckpt acceljob; do
     nm -D --defined-only "$ACCEL_BUILD/.libs/lib$name.so"
 done | awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u >exported
 is "$(sed -n 's/^{"function": "\([a-z0-9_]*\)".*/\1/p' rows.kept | sort | comm -23 - exported)" "" \

@@ -306,14 +306,14 @@ static bool next_save(struct number_run *k, double at_once, double background,
 {
     accel_t *run = k->run;
     const double bytes = (double)run->plan.checkpoint_bytes,
-                 was = run->life.pace.background * bytes,
+                 was = run->preemption.pace.background * bytes,
                  want = was > 0 ? (was + measured / 2) / 2 : measured / 2;
     bool right;
 
     await_all(k);
-    right = !step(k) && fabs(run->life.pace.background * bytes - want) < 1e-9;
-    run->life.pace.at_once = at_once / (double)run->plan.checkpoint_bytes;
-    run->life.pace.background = background / (double)run->plan.checkpoint_bytes;
+    right = !step(k) && fabs(run->preemption.pace.background * bytes - want) < 1e-9;
+    run->preemption.pace.at_once = at_once / (double)run->plan.checkpoint_bytes;
+    run->preemption.pace.background = background / (double)run->plan.checkpoint_bytes;
     run->progress.last_save_ns = clock_ns() - (int64_t)(ago * 1e9);
     return right && !step(k);
 }
@@ -325,7 +325,7 @@ static int takes_time(struct number_run *k)
 
     measured = 6;
     EXPECT(!step(k), "begun: %s", k->err.text);
-    k->run->life.pace.background = 10 / (double)k->run->plan.checkpoint_bytes;
+    k->run->preemption.pace.background = 10 / (double)k->run->plan.checkpoint_bytes;
     k->run->progress.last_save_ns -= INT64_C(1000000000000);
     EXPECT(!step(k) && w->step == 2 && spread == 0,
            "step 2: what was before is no time between two: %g", spread);

@@ -113,7 +113,7 @@ static int goes_behind(struct number_run *k)
     EXPECT(k->run->background.on && asked == 1, "exactly enough memory");
     EXPECT(!steps(k, 2), "step: %s", k->err.text);
     EXPECT(newest() == 2 && !k->run->background.in_flight, "step 2 is saved at once");
-    EXPECT(my_rank != 0 || k->run->life.pace.at_once > 0, "and timed");
+    EXPECT(my_rank != 0 || k->run->preemption.pace.at_once > 0, "and timed");
     EXPECT(!steps(k, 3), "step: %s", k->err.text);
     EXPECT(newest() == 2 && k->run->background.in_flight &&
                k->run->background.step == 4,

@@ -18,7 +18,7 @@
 #include "preemption/preemption.h"
 #include "tests/tap.h"
 #include "tests/world/run_folder.h"
-#include "handle/run.h"
+#include "accel_ckpt.h"
 
 static char dir[] = "/tmp/accel-lease.XXXXXX", path[64], said[4096];
 static bool no_read;
@@ -30,6 +30,8 @@ static void keep_line(void *user, accel_log_level_t level, const char *line)
     (void)level;
     snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", line);
 }
+
+static const struct accel_log log_kept = { keep_line, NULL, ACCEL_LOG_INFO };
 
 /* In place of libc's, as far as this program goes. */
 ssize_t pread(int fd, void *buf, size_t n, off_t at)
@@ -59,18 +61,19 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 }
 
 /* A life of job `first`; 0: none. */
-static void be(accel_t *run, long job, long first, long restart)
+static void be(struct preemption *run, long job, long first, long restart)
 {
     memset(run, 0, sizeof(*run));
-    run->life.lease_fd = -1;
-    run->log = (struct accel_log){ keep_line, NULL, ACCEL_LOG_INFO };
-    run->life.incarnation =
+    run->lease.fd = -1;
+    run->log = &log_kept;
+    run->fence = accel_ckpt_fence;
+    run->incarnation =
         (struct incarnation){ .job = job, .first_job = first, .restart = restart };
-    strcpy(run->ckpt_dir, dir);
+    run->directory = dir;
     said[0] = '\0';
 }
 
-static accel_status_t take(accel_t *run)
+static accel_status_t take(struct preemption *run)
 {
     accel_error_t err = { 0 };
     accel_status_t st = lease_take(run, &err);
@@ -80,7 +83,7 @@ static accel_status_t take(accel_t *run)
     return st;
 }
 
-static accel_status_t keep(accel_t *run)
+static accel_status_t keep(struct preemption *run)
 {
     accel_error_t err = { 0 };
     accel_status_t st;
@@ -140,14 +143,14 @@ static const struct {
 static void test_texts(void)
 {
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(texts); i++) {
-        accel_t run;
+        struct preemption run;
 
         unlink(path);
         be(&run, 7, 7, 1);
         tap_is_int(take(&run), ACCEL_OK, "taken");
         run_folder_write(path, texts[i].text);
         if (texts[i].goes_on) {
-            tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) &&
+            tap_ok(keep(&run) == ACCEL_OK && says(run.lease.line) &&
                        strstr(said, "rewritten"),
                    "%s: goes on, and the file says who", texts[i].what);
             tap_ok(keep(&run) == ACCEL_OK && !said[0], "%s: all is well then",
@@ -156,7 +159,7 @@ static void test_texts(void)
             tap_ok(keep(&run) == ACCEL_EUNAVAIL && strstr(said, "took over: ") &&
                        (strstr(said, "process 5")),
                    "%s: saves no more: %s", texts[i].what, said);
-            tap_ok(!says(run.life.lease), "%s: and does not take it back",
+            tap_ok(!says(run.lease.line), "%s: and does not take it back",
                    texts[i].what);
         }
         lease_drop(&run);
@@ -165,7 +168,7 @@ static void test_texts(void)
 
 static void test_two_lives(void)
 {
-    accel_t old, new, stranger;
+    struct preemption old, new, stranger;
     char saving[64];
 
     snprintf(saving, sizeof(saving), "%s/.tmp-step_00000007.7.0", dir);
@@ -196,9 +199,9 @@ static void test_two_lives(void)
     /* The first one has the lock still, and the file is emptied under both. */
     run_folder_write(path, "");
     tap_is_int(keep(&old), ACCEL_OK, "nothing tells the first one");
-    tap_ok(says(old.life.lease), "it writes itself down");
+    tap_ok(says(old.lease.line), "it writes itself down");
     tap_is_int(keep(&new), ACCEL_OK, "which does not stop the second one");
-    tap_ok(says(new.life.lease), "it takes its place back");
+    tap_ok(says(new.lease.line), "it takes its place back");
     tap_is_int(keep(&old), ACCEL_EUNAVAIL, "and the first one is out again");
     unlink(path);
     tap_is_int(keep(&old), ACCEL_OK, "the same with a file that is removed");
@@ -217,18 +220,18 @@ static void test_two_lives(void)
 
 static void test_replaced(void)
 {
-    accel_t run, other;
+    struct preemption run, other;
     int fd;
 
     unlink(path);
     be(&run, 0, 0, 0);
     tap_is_int(take(&run), ACCEL_OK, "a process without a job");
     unlink(path);
-    tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) && is_locked(),
+    tap_ok(keep(&run) == ACCEL_OK && says(run.lease.line) && is_locked(),
            "a file that was removed is there again, and locked");
     unlink(path);
     run_folder_write(path, "");
-    tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) && is_locked(),
+    tap_ok(keep(&run) == ACCEL_OK && says(run.lease.line) && is_locked(),
            "so is one that was replaced");
     unlink(path);
     be(&other, 8, 8, 0);
@@ -252,7 +255,7 @@ static void test_replaced(void)
 
 static void test_tool(void)
 {
-    accel_t run;
+    struct preemption run;
     int fd;
 
     unlink(path);
@@ -270,7 +273,7 @@ static void test_tool(void)
 
 static void test_unusable(void)
 {
-    accel_t run;
+    struct preemption run;
 
     unlink(path);
     be(&run, 7, 7, 0);
@@ -296,7 +299,7 @@ static void test_unusable(void)
     tap_is_int(mkfifo(path, 0666), 0, "a pipe in its place");
     tap_is_int(keep(&run), ACCEL_OK, "is not waited for");
     unlink(path);
-    tap_ok(keep(&run) == ACCEL_OK && says(run.life.lease) && is_locked(),
+    tap_ok(keep(&run) == ACCEL_OK && says(run.lease.line) && is_locked(),
            "once nothing is in the way the lock is there again");
     lease_drop(&run);
     tap_is_int(keep(&run), ACCEL_OK, "no lease, nothing to keep");

@@ -155,7 +155,7 @@ static accel_status_t open_run(accel_t *run, struct boot *b, struct program *p,
 
     p->rank = b->rank;
     p->size = b->size;
-    run->life.lease_fd = run->observe.file.fd = -1;
+    run->preemption.lease.fd = run->observe.file.fd = -1;
     run->config.ckpt_save = true;
     run->config.ckpt_keep = 2;
     strcpy(run->config.ckpt_metric, "eval_loss");

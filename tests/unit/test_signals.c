@@ -13,7 +13,7 @@
 #include "tests/tap.h"
 #include "handle/run.h"
 
-static struct config on = { .preempt_enabled = true, .preempt_signal = PREEMPT_USR1 };
+static struct preemption_rules on = { .enabled = true, .warning = SIGUSR1 };
 static volatile sig_atomic_t own_seen;
 
 static void own(int sig)
@@ -147,7 +147,7 @@ static int warned_in_time(void)
 
 static int switched_off(void)
 {
-    struct config off = { .preempt_enabled = false };
+    struct preemption_rules off = { .enabled = false };
 
     signals_install(&off);
     signals_take_interrupt(&off);

@@ -18,9 +18,9 @@ static void set_times(accel_t *run, int kill_wait, double shared, double local)
 {
     const double bytes = (double)run->plan.checkpoint_bytes;
 
-    run->life.notice =
+    run->preemption.notice =
         (struct notice){ .known = true, .mode = "OFF", .kill_wait = kill_wait };
-    run->life.pace =
+    run->preemption.pace =
         (struct pace){ .at_once = shared / 1.5 / bytes, .local = local / 1.5 / bytes };
 }
 
@@ -72,7 +72,7 @@ static int stops_copied(struct boot *b, void *arg)
     EXPECT(!begin(&k, 100) && !steps(&k, 2), "two steps: %s", k.err.text);
     await_copy(&k);
     set_times(k.run, 60, 90, 10);
-    k.run->life.pace.copy = 20 / (double)k.run->plan.checkpoint_bytes;
+    k.run->preemption.pace.copy = 20 / (double)k.run->plan.checkpoint_bytes;
     if (b->rank == b->size - 1)
         raise(SIGTERM);
     EXPECT(step(&k) == ACCEL_ERESUME, "stopped: %s", k.err.text);
@@ -97,7 +97,8 @@ static int stops_uncopied(struct boot *b, void *arg)
     EXPECT(!begin(&k, 100) && !steps(&k, 2), "two steps: %s", k.err.text);
     await_copy(&k);
     set_times(k.run, 60, 90, 10);
-    k.run->life.pace.copy = (arg ? 10 : 560) / (double)k.run->plan.checkpoint_bytes;
+    k.run->preemption.pace.copy =
+        (arg ? 10 : 560) / (double)k.run->plan.checkpoint_bytes;
     k.run->staging.drain.begun -=
         arg && b->rank == b->size - 1 ? 560000000000 : 1000000000;
     raise(SIGTERM);
@@ -107,7 +108,7 @@ static int stops_uncopied(struct boot *b, void *arg)
            "step 3 is on the nodes: %s", k.err.text);
     EXPECT(has_said(b, "step 3 stays on the nodes: a copy takes 56"), "said: %s", said);
     EXPECT(!k.run->staging.drain.in_flight, "nothing copies");
-    EXPECT(k.run->life.history.saves[SAVE_COPY] == 1, "step 2's copy was timed");
+    EXPECT(k.run->preemption.history.saves[SAVE_COPY] == 1, "step 2's copy was timed");
     end(&k);
     return 0;
 }
@@ -129,11 +130,11 @@ static int knows_copies(struct boot *b, void *arg)
                 fclose(f) == 0),
            "a line more in %s", path);
     EXPECT(!begin(&k, 100), "prepare: %s", k.err.text);
-    p = &k.run->life.pace;
+    p = &k.run->preemption.pace;
     EXPECT(b->rank > 0 || p->copy * (double)k.run->plan.checkpoint_bytes >= 0.5,
            "copies were timed");
     EXPECT(p->at_once == 0 && p->background == 0, "apart from saves");
-    EXPECT(k.run->life.history.save_seconds == 0, "also as the last of them");
+    EXPECT(k.run->preemption.history.save_seconds == 0, "also as the last of them");
     accel_close(k.run, NULL);
     return 0;
 }

@@ -77,33 +77,18 @@ int poll(struct pollfd *fds, nfds_t n, int timeout)
 /* ---- the other ranks ------------------------------------------------------------- */
 
 static int64_t told; /* what rank 0 tells the others */
-static int barriers;
+static int agreements;
 
-__typeof__(comm_broadcast) __wrap_comm_broadcast;
 __typeof__(comm_all_reduce) __wrap_comm_all_reduce;
-__typeof__(comm_barrier) __wrap_comm_barrier;
-
-accel_status_t __wrap_comm_broadcast(struct comm *c, void *buf, size_t bytes, int root,
-                                     accel_error_t *err)
-{
-    (void)c, (void)root, (void)err;
-    if (bytes == sizeof(told))
-        memcpy(&told, buf, bytes);
-    return ACCEL_OK;
-}
 
 accel_status_t __wrap_comm_all_reduce(struct comm *c, void *buf, size_t elems,
                                       accel_dtype_t dtype, enum comm_op op,
                                       accel_error_t *err)
 {
-    (void)c, (void)buf, (void)elems, (void)dtype, (void)op, (void)err;
-    return ACCEL_OK;
-}
-
-accel_status_t __wrap_comm_barrier(struct comm *c, accel_error_t *err)
-{
-    (void)c, (void)err;
-    barriers++;
+    (void)c, (void)dtype, (void)op, (void)err;
+    agreements++;
+    if (elems == 1 && agreements == 1)
+        memcpy(&told, buf, sizeof(told));
     return ACCEL_OK;
 }
 
@@ -276,13 +261,14 @@ static accel_t *new_run(void)
     run->config.preempt_requeue = true;
     run->config.preempt_max_restarts = 9;
     run->config.preempt_lead_seconds = 120;
+    run_preemption(run);
     run->progress.step = run->progress.saved_step = 7;
-    run->life.notice.grace = -1;
-    run->life.incarnation = (struct incarnation){ .job = 12, .first_job = 12 };
+    run->preemption.notice.grace = -1;
+    run->preemption.incarnation = (struct incarnation){ .job = 12, .first_job = 12 };
     said[0] = '\0';
     now_ms = 1000;
     told = -1;
-    barriers = 0;
+    agreements = 0;
     remove_file("calls");
     remove_file("history");
     remove_file("hanging");
@@ -310,7 +296,7 @@ static void check_row(const struct row *r)
     tap_ok(st == (final ? ACCEL_ESTOPPED : ACCEL_ERESUME) &&
                message_of(&err) == r->code && accel_exit_code(st) == (final ? 75 : 85),
            "%s: A%04d, exit code %d", r->what, err.message, accel_exit_code(st));
-    tap_ok(told == final && barriers == 1, "%s: and on all ranks", r->what);
+    tap_ok(told == final && agreements == 2, "%s: and on all ranks", r->what);
     snprintf(said + 600, 400, "stopped (%s); the state of step 7 is saved in %s",
              r->reason, dir);
     tap_is_str(err.text, said + 600, "%s: why", r->what);
@@ -346,7 +332,7 @@ static void test_marker(void)
     tap_is_str(err.hint, OTHER, "a marker of this life: somebody asked");
     tap_is_str(read_file("calls"), "--oneliner show job 12", "and nobody asks again");
     tap_is_int(has_file("requeue.12.0"), true, "nor takes the marker away");
-    run->life.incarnation.restart = run->life.history.restarts = 1;
+    run->preemption.incarnation.restart = run->preemption.history.restarts = 1;
     scontrol_does(JOB("Requeue=1 Restarts=1 BatchFlag=1 JobState=RUNNING"), "");
     run_stop(run, SIGUSR1, &err);
     tap_is_str(err.hint,
@@ -391,8 +377,8 @@ static void test_ends(void)
 
         scontrol_does(ends[i].show, "");
         run->progress.saved_step = ends[i].saved;
-        run->life.history.restarts = ends[i].restarts;
-        run->config.preempt_requeue = !ends[i].off;
+        run->preemption.history.restarts = ends[i].restarts;
+        run->preemption.rules.requeue = !ends[i].off;
         accel_status_t st = run_stop(run, SIGUSR1, &err);
         tap_ok(message_of(&err) == ends[i].code && accel_exit_code(st) == ends[i].exit,
                "%s: A%04d, exit code %d", ends[i].what, err.message,
@@ -408,12 +394,19 @@ static void test_other_rank(void)
     accel_t *run = new_run();
     accel_error_t err = { 0 };
 
-    run->boot.rank = 1;
+    run->preemption.rank = 1;
     tap_is_int(run_stop(run, SIGUSR1, &err), ACCEL_ERESUME, "another rank ends alike");
     tap_ok(!err.text[0] && !err.hint[0] && !said[0] && !has_file("calls") &&
-               !has_file("history") && barriers == 1,
+               !has_file("history") && agreements == 2,
            "without a word, after rank 0 has asked");
     free(run);
+}
+
+static void judge(accel_t *run, struct stop_verdict *verdict_out)
+{
+    const struct stop_save save = run_last_save(run);
+
+    deadline_judge(&run->preemption, SIGTERM, &save, verdict_out, NULL);
 }
 
 /* Before a save there is less time to ask, and it is lost for the save. */
@@ -422,19 +415,20 @@ static void test_judge(void)
     accel_t *run = new_run();
     struct stop_verdict v;
 
-    run->life.notice = (struct notice){ .known = true, .mode = "OFF", .kill_wait = 8 };
+    run->preemption.notice =
+        (struct notice){ .known = true, .mode = "OFF", .kill_wait = 8 };
     run->plan.checkpoint_bytes = 1000;
-    run->life.pace.at_once = 0.006;
+    run->preemption.pace.at_once = 0.006;
     scontrol_does(HANGS, "");
-    deadline_judge(run, SIGTERM, &v, NULL);
+    judge(run, &v);
     tap_ok(now_ms == 4000 && v.left == 5 && (int)(v.need + 0.5) == 9 && !v.save,
            "a save of 9 s in 8 s: scontrol is waited for 3 s: %lld ms, %g s",
            (long long)now_ms, v.left);
     remove_file("hanging");
     now_ms = 1000;
     scontrol_does(JOB(BATCH "JobState=RUNNING PreemptTime=2026-01-31T12:00:00"), "");
-    run->life.notice.grace = 30;
-    deadline_judge(run, SIGTERM, &v, NULL);
+    run->preemption.notice.grace = 30;
+    judge(run, &v);
     tap_ok(now_ms == 1000 && v.left == 30 && v.save,
            "in a grace time that scontrol tells of: %g s are left", v.left);
     free(run);

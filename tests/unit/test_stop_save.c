@@ -128,12 +128,13 @@ void __wrap_accel_ckpt_save_hurry(accel_ckpt_saving_t *g)
     __real_accel_ckpt_save_hurry(g);
 }
 
-accel_status_t __wrap_deadline_judge(accel_t *run, int sig, struct stop_verdict *v,
-                                     accel_error_t *err)
+accel_status_t __wrap_deadline_judge(struct preemption *p, int sig,
+                                     const struct stop_save *save,
+                                     struct stop_verdict *v, accel_error_t *err)
 {
-    const accel_status_t st = __real_deadline_judge(run, sig, v, err);
+    const accel_status_t st = __real_deadline_judge(p, sig, save, v, err);
 
-    if (run->background.in_flight)
+    if (save->in_flight)
         judged_hurries = hurries;
     if (judge_opens)
         gate(false);
@@ -143,9 +144,9 @@ accel_status_t __wrap_deadline_judge(accel_t *run, int sig, struct stop_verdict 
 /* The site kills after `kill_wait` seconds; a save takes `seconds`, with its margin. */
 static void set_times(accel_t *run, int kill_wait, double seconds)
 {
-    run->life.notice =
+    run->preemption.notice =
         (struct notice){ .known = true, .mode = "OFF", .kill_wait = kill_wait };
-    run->life.pace =
+    run->preemption.pace =
         (struct pace){ .at_once = seconds / 1.5 / (double)run->plan.checkpoint_bytes };
 }
 
@@ -293,8 +294,9 @@ static int stops(struct boot *b, void *arg)
     EXPECT(!begin(&k, 100) && !steps(&k, c->steps), "steps: %s", k.err.text);
     set_times(k.run, c->kill_wait, c->seconds);
     if (c->grace) {
-        k.run->life.notice.grace = c->grace;
-        snprintf(k.run->life.notice.mode, sizeof(k.run->life.notice.mode), "REQUEUE");
+        k.run->preemption.notice.grace = c->grace;
+        snprintf(k.run->preemption.notice.mode, sizeof(k.run->preemption.notice.mode),
+                 "REQUEUE");
     }
     failing = k.run;
     disk_hook = c->full ? full : NULL;
@@ -303,7 +305,7 @@ static int stops(struct boot *b, void *arg)
     if (b->rank == told && c->late)
         usleep(600000);
     EXPECT(c->signal != SIGINT ||
-               (!number_begin(&k) && k.run->life.announced == (b->rank == 0)),
+               (!number_begin(&k) && k.run->preemption.announced == (b->rank == 0)),
            "rank 0 answers Ctrl-C in the next call, not at the end of the step");
     EXPECT(step(&k) == c->status, "stopped: %s", k.err.text);
     disk_hook = NULL;
@@ -381,7 +383,7 @@ static int measures(struct boot *b, void *arg)
 
     (void)arg;
     EXPECT(!begin(&k, 100) && !steps(&k, 6), "six steps: %s", k.err.text);
-    EXPECT(k.run->life.pace.at_once > 0, "a save is measured");
+    EXPECT(k.run->preemption.pace.at_once > 0, "a save is measured");
     accel_close(k.run, NULL);
     EXPECT(b->rank != 0 || (checkpoints(&newest) == 2 && newest == 6),
            "of three two are kept (keep: 1, but two always stay)");
@@ -397,8 +399,8 @@ static int knows(struct boot *b, void *arg)
 
     (void)arg;
     EXPECT(!begin(&k, 100), "prepared: %s", k.err.text);
-    EXPECT((k.run->life.pace.at_once > 0) == (b->rank == 0) &&
-               k.run->life.pace.background == 0,
+    EXPECT((k.run->preemption.pace.at_once > 0) == (b->rank == 0) &&
+               k.run->preemption.pace.background == 0,
            "the next life knows it");
     accel_close(k.run, NULL);
     return 0;
@@ -429,7 +431,7 @@ static int knows_of(struct boot *b, void *arg)
         run_folder_write(path, line);
     EXPECT(!begin(&k, 100), "prepared: %s", k.err.text);
     seconds =
-        pace_seconds(&k.run->life.pace,
+        pace_seconds(&k.run->preemption.pace,
                      c->bytes > 0 ? c->bytes : (double)k.run->plan.checkpoint_bytes);
     EXPECT(b->rank != 0 || fabs(seconds - c->seconds) < 0.001, "%g s", seconds);
     accel_close(k.run, NULL);

@@ -96,7 +96,7 @@ static accel_status_t open_run(accel_t *run, struct boot *b, accel_error_t *err)
                                .compute = ACCEL_F32 };
 
     my_rank = b->rank;
-    run->life.lease_fd = run->observe.file.fd = -1;
+    run->preemption.lease.fd = run->observe.file.fd = -1;
     run->config.ckpt_save = !now || !now->no_save;
     run->config.ckpt_keep = 9;
     strcpy(run->config.ckpt_metric, "eval_loss");

@@ -15,11 +15,10 @@
 #include "preemption/preemption.h"
 #include "tests/tap.h"
 #include "tests/world/run_folder.h"
-#include "handle/run.h"
 
-static struct config cfg = { .preempt_enabled = true,
-                             .preempt_signal = PREEMPT_USR1,
-                             .preempt_max_restarts = 100 };
+static struct preemption_rules cfg = { .enabled = true,
+                                       .warning = SIGUSR1,
+                                       .max_restarts = 100 };
 
 static volatile sig_atomic_t came;
 
@@ -110,11 +109,11 @@ static void test_due(void)
     while (time(NULL) < now + 3)
         usleep(50000);
     tap_is_int(came, 0, "and is called off with the handler");
-    cfg.preempt_enabled = false;
+    cfg.enabled = false;
     due_at(now - 1, SIG_IGN);
     tap_ok(now_of(SIGUSR1) == SIG_IGN, "preemption off: it stays ignored");
     signals_restore();
-    cfg.preempt_enabled = true;
+    cfg.enabled = true;
     unsetenv("ACCEL_WARNING");
     signal(SIGUSR1, SIG_DFL);
 }
@@ -132,8 +131,10 @@ static void keep(void *user, accel_log_level_t level, const char *line)
 
 static char dir[] = "/tmp/accel-history.XXXXXX";
 
+static const struct accel_log log_kept = { .fn = keep, .level = ACCEL_LOG_INFO };
+
 /* A life that finds this history. */
-static void life_after(accel_t *run, int restart, const char *text)
+static void life_after(struct preemption *run, int restart, const char *text)
 {
     char path[64];
     accel_error_t err;
@@ -141,11 +142,11 @@ static void life_after(accel_t *run, int restart, const char *text)
     snprintf(path, sizeof(path), "%s/history", dir);
     run_folder_write(path, text);
     memset(run, 0, sizeof(*run));
-    run->config = cfg;
-    run->log = (struct accel_log){ .fn = keep, .level = ACCEL_LOG_INFO };
-    run->life.incarnation =
+    run->rules = cfg;
+    run->log = &log_kept;
+    run->incarnation =
         (struct incarnation){ .job = 5, .first_job = 5, .restart = restart };
-    snprintf(run->ckpt_dir, sizeof(run->ckpt_dir), "%s", dir);
+    run->directory = dir;
     said[0] = '\0';
     if (history_start(run, &err) == ACCEL_OK)
         history_say(run);
@@ -165,7 +166,7 @@ static void test_history(void)
         { "a reason that is by far too long for its place",
           "the last run ended without a record" },
     };
-    static accel_t run;
+    static struct preemption run;
     char text[512], want[256];
 
     for (size_t i = 0; i < ACCEL_ARRAY_SIZE(rows); i++) {
@@ -191,12 +192,11 @@ struct times {
 
 static struct times times_of(const char *text)
 {
-    static accel_t run;
+    static struct preemption run;
 
     life_after(&run, 0, text);
-    return (struct times){ run.life.history.save_seconds, run.life.pace.at_once,
-                           run.life.pace.background, run.life.pace.local,
-                           run.life.pace.copy };
+    return (struct times){ run.history.save_seconds, run.pace.at_once,
+                           run.pace.background, run.pace.local, run.pace.copy };
 }
 
 static void test_times(void)

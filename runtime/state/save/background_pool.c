@@ -215,7 +215,7 @@ static accel_status_t pool_try(accel_t *run, size_t bytes, accel_error_t *err)
 /* Collective. Rank 0 knows how long saves took, in this life and in those before. */
 static accel_status_t pool_timed(accel_t *run, accel_error_t *err)
 {
-    struct pace *p = &run->life.pace;
+    struct pace *p = &run->preemption.pace;
     const accel_status_t st = comm_broadcast(run->comm, p, sizeof(*p), 0, err);
 
     run->background.timed = (run->staging.on ? p->local : p->at_once) > 0;

@@ -17,6 +17,15 @@
  * is for the history and the requeue. */
 #define WAIT_SHARE 0.9
 
+/* Collective. */
+static accel_status_t judge(accel_t *run, int sig, struct stop_verdict *verdict_out,
+                            accel_error_t *err)
+{
+    const struct stop_save save = run_last_save(run);
+
+    return deadline_judge(&run->preemption, sig, &save, verdict_out, err);
+}
+
 /* Says that the nodes get it, since the shared directory is too slow. */
 static void say_local(accel_t *run, int sig, const struct stop_verdict *v)
 {
@@ -37,7 +46,7 @@ static accel_status_t fits(accel_t *run, int sig, bool first,
 {
     char times[96] = "";
     struct stop_verdict v;
-    accel_status_t st = deadline_judge(run, sig, &v, err);
+    accel_status_t st = judge(run, sig, &v, err);
 
     *verdict_out = v;
     if (st != ACCEL_OK)
@@ -49,7 +58,7 @@ static accel_status_t fits(accel_t *run, int sig, bool first,
         return ACCEL_OK;
     }
     if (!v.save)
-        snprintf(run->life.declined, sizeof(run->life.declined),
+        snprintf(run->preemption.declined, sizeof(run->preemption.declined),
                  "a checkpoint takes about %.1f s, and %.1f s are left of %s", v.need,
                  v.left, v.of);
     else if (v.limited && v.need > 0)
@@ -61,7 +70,7 @@ static accel_status_t fits(accel_t *run, int sig, bool first,
     else if (!v.save && run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN, "received %s: step %lld is not saved: %s",
                    stop_signal_name(sig), (long long)run->progress.step,
-                   run->life.declined);
+                   run->preemption.declined);
     return ACCEL_OK;
 }
 
@@ -94,7 +103,7 @@ static accel_status_t copy_fits(accel_t *run, int64_t until, bool *fits_out,
                                 accel_error_t *err)
 {
     const double known =
-        pace_copy_seconds(&run->life.pace, (double)run->plan.checkpoint_bytes);
+        pace_copy_seconds(&run->preemption.pace, (double)run->plan.checkpoint_bytes);
     const int64_t last = background_ns(&run->staging.drain);
     int64_t v[2] = { (int64_t)(known * 1e9), clock_ns() - until };
     accel_status_t st;
@@ -209,7 +218,7 @@ static accel_status_t finish_or_give_up(accel_t *run, int sig, bool *over_out,
     if (!run->background.in_flight)
         return ACCEL_OK;
     background_hurry(&run->background);
-    st = deadline_judge(run, sig, &v, err);
+    st = judge(run, sig, &v, err);
     if (st == ACCEL_OK && v.limited) {
         accel_logf(&run->log, ACCEL_LOG_INFO,
                    "received %s: finishing the checkpoint of step %lld",
@@ -221,12 +230,12 @@ static accel_status_t finish_or_give_up(accel_t *run, int sig, bool *over_out,
         return st ? st : save_finish(run, err);
     *over_out = true;
     background_give_up(&run->background);
-    snprintf(run->life.declined, sizeof(run->life.declined),
+    snprintf(run->preemption.declined, sizeof(run->preemption.declined),
              "the checkpoint of step %lld was not written by the end of %s", step,
              v.of);
     if (run->boot.rank == 0)
         accel_logf(&run->log, ACCEL_LOG_WARN, "received %s: %s", stop_signal_name(sig),
-                   run->life.declined);
+                   run->preemption.declined);
     return ACCEL_OK;
 }
 

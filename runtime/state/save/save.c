@@ -60,7 +60,7 @@ static accel_status_t collect_state(accel_t *run, const char *root, bool snapsho
         st = run_boxes(run, &c->boxes, err);
     if (st == ACCEL_OK && snapshot)
         st = background_snapshot(run, &c->boxes, err);
-    ACCEL_TRY(st, lease_keep(run, err));
+    ACCEL_TRY(st, lease_keep(&run->preemption, err));
     st = run_agree(run, st, err);
     return st == ACCEL_OK ? save_owner(run, c->owner, sizeof(c->owner), err) : st;
 }
@@ -248,7 +248,7 @@ accel_status_t save_finish(accel_t *run, accel_error_t *err)
  * it. */
 static double spread_seconds(const accel_t *run)
 {
-    const struct pace *p = &run->life.pace;
+    const struct pace *p = &run->preemption.pace;
     const double shared = p->at_once > 0 ? p->at_once : p->background,
                  need = (double)run->plan.checkpoint_bytes *
                         (run->staging.on ? p->local : shared),

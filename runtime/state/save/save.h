@@ -57,7 +57,7 @@ accel_status_t save_staged(accel_t *run, accel_error_t *err);
 accel_status_t save_last(accel_t *run, accel_error_t *err);
 /* The same for a stop by `sig`, after finishing the save in flight, as far as there is
  * time for both. ACCEL_OK with progress.saved_step below the run's step: there was no
- * time, and life.declined says why. Collective. */
+ * time, and preemption.declined says why. Collective. */
 accel_status_t save_stop(accel_t *run, int sig, accel_error_t *err);
 
 /* ---- retention.c: which checkpoints stay once a save is durable ------------------ */

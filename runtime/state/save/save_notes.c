@@ -14,9 +14,9 @@
 /* Job and incarnation: all ranks derive the directory's name from it. */
 accel_status_t save_owner(accel_t *run, char *buf, size_t len, accel_error_t *err)
 {
-    if (run->life.incarnation.job > 0)
-        snprintf(buf, len, "%ld.%ld", run->life.incarnation.job,
-                 run->life.incarnation.restart);
+    if (run->preemption.incarnation.job > 0)
+        snprintf(buf, len, "%ld.%ld", run->preemption.incarnation.job,
+                 run->preemption.incarnation.restart);
     else
         snprintf(buf, len, "local.%d", (int)getpid());
     return comm_broadcast(run->comm, buf, len, 0, err);
@@ -26,7 +26,9 @@ accel_status_t save_owner(accel_t *run, char *buf, size_t len, accel_error_t *er
  * while this one was writing. */
 accel_status_t save_may_commit(void *user, accel_error_t *err)
 {
-    return lease_keep(user, err);
+    accel_t *run = user;
+
+    return lease_keep(&run->preemption, err);
 }
 
 /* What the log adds about a save in the background; "" for one at once. */
@@ -49,15 +51,16 @@ void save_measure(accel_t *run, int64_t step, enum save_kind kind, double second
     static const char *const kinds[] = { "", " background", " local", " copy" };
     const bool shared = kind == SAVE_AT_ONCE || kind == SAVE_BACKGROUND;
 
-    if (run->life.history.saves[kind]++ == 0)
-        history_add(run, "save step=%lld seconds=%.3f bytes=%lld%s", (long long)step,
-                    seconds, (long long)run->plan.checkpoint_bytes, kinds[kind]);
+    if (run->preemption.history.saves[kind]++ == 0)
+        history_add(&run->preemption, "save step=%lld seconds=%.3f bytes=%lld%s",
+                    (long long)step, seconds, (long long)run->plan.checkpoint_bytes,
+                    kinds[kind]);
     if (shared)
-        run->life.history.save_seconds = seconds;
-    pace_add(&run->life.pace, kind, (double)run->plan.checkpoint_bytes, seconds);
+        run->preemption.history.save_seconds = seconds;
+    pace_add(&run->preemption.pace, kind, (double)run->plan.checkpoint_bytes, seconds);
     /* where the nodes can have it, a stop needs no more time than that */
     if (kind == SAVE_LOCAL || (shared && !run->staging.on))
-        notice_check(run, seconds);
+        notice_check(&run->preemption, seconds);
 }
 
 void save_note(accel_t *run, int64_t step, enum save_kind kind,

@@ -1,0 +1,26 @@
+# python/: the package accel_slurm. It is on PYTHONPATH by the module, or comes as a wheel.
+slurmpydir = $(pkgdatadir)/python/accel_slurm
+dist_slurmpy_DATA = python/accel_slurm/__init__.py \
+	python/accel_slurm/_choice.py \
+	python/accel_slurm/_imports.py \
+	python/accel_slurm/_lib.py \
+	python/accel_slurm/_ranks.py \
+	python/accel_slurm/_reports.py \
+	python/accel_slurm/_training.py \
+	python/accel_slurm/failures.py \
+	python/accel_slurm/job.py \
+	python/accel_slurm/marker.py \
+	python/accel_slurm/py.typed \
+	python/accel_slurm/trainer.py \
+	python/accel_slurm/workers.py
+# First on the PYTHONPATH of a task where accel.python.trainer is set, and nowhere else.
+slurmsitedir = $(pkgdatadir)/python-site
+dist_slurmsite_DATA = python/site/sitecustomize.py
+EXTRA_DIST += python/pyproject.toml python/wheel.py
+
+# For a virtual environment: with the library in it, and no compiler, network or pip needed.
+PYTHON3 = python3
+python-wheel: libacceljob.la
+	@$(PYTHON3) $(srcdir)/python/wheel.py $(PACKAGE_VERSION) .libs/libacceljob.so .
+.PHONY: python-wheel
+CLEANFILES += accel_slurm-*.whl

@@ -1,0 +1,21 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# For tests of the Python package beside torch and transformers, in the versions of
+# scripts/peers.txt. Read after tap.sh and tap_tmpdir.
+
+# Skips the whole test where there is none; else $python has the modules and imports accel_slurm
+# of this tree, which loads the library just built; the test stands in $tap_tmp.
+need_peers() { # MODULE[, MODULE]...
+    [ -z "${ACCEL_SLURM_REASON:-}" ] || skip_all "$ACCEL_SLURM_REASON"
+    python=${ACCEL_SLURM_PYTHON:-${ACCEL_TORCH_PYTHON:-python3}}
+    "$python" -c "import $1" 2>/dev/null ||
+        skip_all "$python has not all of $1 (scripts/test installs them, or set ACCEL_SLURM_PYTHON)"
+    { mkdir "$tap_tmp/root" && ln -s "$ACCEL_BUILD/.libs" "$tap_tmp/root/lib"; } ||
+        bail_out "no directory"
+    ACCEL_ROOT=$tap_tmp/root
+    PYTHONPATH=$ACCEL_SRC/python
+    HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 TQDM_DISABLE=1
+    export ACCEL_ROOT PYTHONPATH HF_HUB_OFFLINE PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS TQDM_DISABLE
+    cd "$tap_tmp" || bail_out "no directory"
+}
