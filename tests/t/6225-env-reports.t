@@ -64,6 +64,32 @@ is "$srun_rc" 3 "a fifo: nobody waits for it, and the code stays"
 unlike "$srun_out" 'failed first' "nothing is known then"
 none_left "a fifo"
 
+# The package writes the same, in a home that has nothing yet.
+if command -v python3 >/dev/null 2>&1; then
+    rm -r "$HOME/.local"
+    cat >raises.py <<'RAISES'
+import os, time
+import accel_slurm._reports, accel_slurm.failures
+
+accel_slurm.failures.install()
+accel_slurm._reports.JobReport("/data/out")
+open("raises." + os.environ["RANK"], "w").close()
+while not all(os.path.exists(f"raises.{rank}") for rank in range(2)):
+    time.sleep(0.05)
+if os.environ["RANK"] == "1":
+    raise ValueError("bad shape\nof two lines")
+time.sleep(600)
+RAISES
+    PYTHONPATH=$ACCEL_SRC/python run_srun -n2 --accel-config=two.yaml python3 raises.py
+    is "$srun_rc" 1 "accel_slurm: srun ends with 1"
+    like "$srun_out" 'rank 1 \([^)]+\) failed first: ValueError: bad shape \(raises.py:10\)$' "and names the rank"
+    [ -d "$steps" ]
+    ok $? "the package has made the directory"
+    none_left "accel_slurm"
+else
+    skip 4 "python3 is not installed"
+fi
+
 # Without a home, and with a file of the user's.
 (
     unset HOME
