@@ -49,9 +49,9 @@ struct step_report {
  * .local/state of HOME, else a hidden one of the current directory. Makes nothing.
  * False: there is none whose name a task can be given. */
 bool step_reports_choose(const char *name, char *buf, size_t len);
-/* Makes it, with all above it, for this user alone. It must be there before a rank fails:
- * torch writes its error file only into a directory that exists, and without one its
- * own failure hides that of the program. False, with errno: it cannot be made. */
+/* Makes it, with all above it, for this user alone. It must be there before a rank
+ * fails: torch writes its error file only into a directory that exists, and without one
+ * its own failure hides that of the program. False, with errno: it cannot be made. */
 bool step_reports_make(const char *path);
 /* Reads what the ranks have left in the directory `path` and removes it. Not where it
  * belongs to another user. */

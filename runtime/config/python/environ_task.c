@@ -153,8 +153,8 @@ bool environ_path_word(const char *word, const char **dirs_out, bool *cwd_last_o
     return !strncmp(word, first, strlen(first));
 }
 
-/* Each rank has an error file of its own. Where the launcher's directory is not there, as
- * with a home directory of each node's own, torch could only fail to write it. */
+/* Each rank has an error file of its own. Where the launcher's directory is not there,
+ * as with a home directory of each node's own, torch could only fail to write it. */
 static void set_error_file(const struct environ_ops *ops, const struct task_place *p,
                            const char *name, const char *dir)
 {
