@@ -24,3 +24,6 @@ tests_unit_test_attempt_SOURCES = tests/unit/test_attempt.c $(attempt_world)
 tests_unit_test_attempt_LDADD = $(job_ldadd)
 tests_unit_test_attempt_open_SOURCES = tests/unit/test_attempt_open.c $(attempt_world)
 tests_unit_test_attempt_open_LDADD = $(job_ldadd)
+unit_tests += tests/unit/test_attempt_save
+tests_unit_test_attempt_save_SOURCES = tests/unit/test_attempt_save.c $(attempt_world)
+tests_unit_test_attempt_save_LDADD = $(job_ldadd)

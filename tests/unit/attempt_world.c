@@ -115,6 +115,7 @@ void world_new(void)
         tap_skip_all("the folder cannot be emptied");
     snprintf(path, sizeof(path), "%s/bin", folder);
     setenv("PATH", path, 1);
+    world_ns = WORLD_BEGIN * WORLD_SECOND;
 }
 
 const char *world_path(const char *name)
@@ -196,7 +197,8 @@ static void keep_line(void *user, accel_log_level_t level, const char *line)
     const size_t used = strlen(world_said);
 
     (void)user, (void)level;
-    snprintf(world_said + used, sizeof(world_said) - used, "%s\n", line);
+    snprintf(world_said + used, sizeof(world_said) - used, "%s%s", used ? " | " : "",
+             line);
 }
 
 accel_attempt_t *world_try(int rank, int size, accel_error_t *err)

@@ -18,14 +18,15 @@ extern int64_t world_ns;
 #define WORLD_SECONDS(n) (world_ns += (n)*WORLD_SECOND)
 /* errno of each read, write or pwrite of the libraries; 0: they work. */
 extern int world_read_error, world_write_error;
-/* What the attempts of this process have logged, a line each. Cleared by world_open. */
+/* What the attempts of this process have logged, "LINE | LINE". Cleared by world_try. */
 extern char world_said[8192];
 
 /* Makes the folder. Ends a test that hangs. */
 void world_begin(void);
 /* Removes it. */
 void world_end(void);
-/* The next test begins: no file, no variable of Slurm's or accel's, and no scontrol. */
+/* The next test begins at WORLD_BEGIN: no file, no variable of Slurm's or accel's, and
+ * no scontrol. */
 void world_new(void);
 
 /* A path in the folder; valid until the fourth call after this one. */
