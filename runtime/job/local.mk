@@ -27,3 +27,6 @@ tests_unit_test_attempt_open_LDADD = $(job_ldadd)
 unit_tests += tests/unit/test_attempt_save
 tests_unit_test_attempt_save_SOURCES = tests/unit/test_attempt_save.c $(attempt_world)
 tests_unit_test_attempt_save_LDADD = $(job_ldadd)
+unit_tests += tests/unit/test_attempt_stop
+tests_unit_test_attempt_stop_SOURCES = tests/unit/test_attempt_stop.c $(attempt_world)
+tests_unit_test_attempt_stop_LDADD = $(job_ldadd)

@@ -18,7 +18,7 @@
 #include "tests/world/run_folder.h"
 
 int64_t world_ns = WORLD_BEGIN * WORLD_SECOND;
-int world_read_error, world_write_error;
+int world_read_error, world_write_error, world_pause_signal;
 char world_said[8192];
 
 static char folder[] = "/tmp/accel-attempt.XXXXXX";
@@ -55,7 +55,7 @@ int nanosleep(const struct timespec *pause, struct timespec *left)
 {
     (void)left;
     world_ns += pause->tv_sec * WORLD_SECOND + pause->tv_nsec;
-    return 0;
+    return world_pause_signal ? raise(world_pause_signal) : 0;
 }
 
 ssize_t read(int fd, void *buf, size_t n)

@@ -18,6 +18,8 @@ extern int64_t world_ns;
 #define WORLD_SECONDS(n) (world_ns += (n)*WORLD_SECOND)
 /* errno of each read, write or pwrite of the libraries; 0: they work. */
 extern int world_read_error, world_write_error;
+/* A signal that comes in each pause; 0: none. */
+extern int world_pause_signal;
 /* What the attempts of this process have logged, "LINE | LINE". Cleared by world_try. */
 extern char world_said[8192];
 
