@@ -60,7 +60,11 @@ int nanosleep(const struct timespec *pause, struct timespec *left)
 
 ssize_t read(int fd, void *buf, size_t n)
 {
-    return world_read_error ? fail(world_read_error) : syscall(SYS_read, fd, buf, n);
+    const int error = world_read_error;
+
+    if (error == EINTR) /* the next one works */
+        world_read_error = 0;
+    return error ? fail(error) : syscall(SYS_read, fd, buf, n);
 }
 
 ssize_t write(int fd, const void *buf, size_t n)

@@ -16,7 +16,8 @@ extern int64_t world_ns;
 #define WORLD_BEGIN      INT64_C(1769860800) /* 2026-01-31T12:00:00Z */
 #define WORLD_SECOND     INT64_C(1000000000)
 #define WORLD_SECONDS(n) (world_ns += (n)*WORLD_SECOND)
-/* errno of each read, write or pwrite of the libraries; 0: they work. */
+/* errno of each read, write or pwrite of the libraries; 0: they work. EINTR of a read
+ * comes once. */
 extern int world_read_error, world_write_error;
 /* A signal that comes in each pause; 0: none. */
 extern int world_pause_signal;
