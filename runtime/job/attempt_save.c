@@ -135,7 +135,7 @@ accel_status_t accel_attempt_stop(accel_attempt_t *a, int64_t step, accel_error_
     if ((step < 0 || a->saved != step) && !p->declined[0])
         snprintf(p->declined, sizeof(p->declined), "the program did not save it");
     signals_leave_interrupt(); /* nothing is left to save */
-    /* Earlier attempts may have saved, and only the program knows what is left of it. */
+    /* Earlier attempts may have saved: only the program knows what is left of that. */
     return preemption_stop(p, a->agreed,
                            &(struct stop_state){ .begun = true,
                                                  .step = step,
