@@ -132,7 +132,7 @@ accel_status_t accel_attempt_stop(accel_attempt_t *a, int64_t step, accel_error_
     if (!a->agreed)
         return accel_fail(err, A0901, "call accel_attempt_agreed first",
                           "accel_attempt_stop: the ranks have agreed on no stop");
-    if ((step < 0 || a->saved != step) && !p->declined[0])
+    if (!p->declined[0]) /* said only where the step is not saved */
         snprintf(p->declined, sizeof(p->declined), "the program did not save it");
     signals_leave_interrupt(); /* nothing is left to save */
     /* Earlier attempts may have saved: only the program knows what is left of that. */

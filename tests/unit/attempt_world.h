@@ -11,7 +11,7 @@
 
 #include "accel_job.h"
 
-/* All clocks of this program, in nanoseconds since 1970. Pauses move them, and tests. */
+/* All clocks of this program, in nanoseconds since 1970. Pauses and tests move them. */
 extern int64_t world_ns;
 #define WORLD_BEGIN      INT64_C(1769860800) /* 2026-01-31T12:00:00Z */
 #define WORLD_SECOND     INT64_C(1000000000)
@@ -21,7 +21,7 @@ extern int64_t world_ns;
 extern int world_read_error, world_write_error;
 /* A signal that comes in each pause; 0: none. */
 extern int world_pause_signal;
-/* What the attempts of this process have logged, "LINE | LINE". Cleared by world_try. */
+/* What the attempts of this process have logged, "LINE | LINE"; world_try clears it. */
 extern char world_said[8192];
 
 /* Makes the folder. Ends a test that hangs. */

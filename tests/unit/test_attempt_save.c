@@ -73,6 +73,12 @@ static void test_order(void)
     accel_attempt_close(attempt);
 }
 
+static accel_status_t alone(void *user, int64_t *values, int count)
+{
+    (void)user, (void)values, (void)count;
+    return ACCEL_OK;
+}
+
 /* With more ranks than one and no way to them nothing is collective. */
 static void test_no_agreement(void)
 {
@@ -84,6 +90,13 @@ static void test_no_agreement(void)
     tap_ok(accel_attempt_save_begin(attempt, 1, &save, &err) == ACCEL_EINVAL && !save &&
                strstr(err.text, "accel_attempt_save_begin: 2 ranks have no way"),
            "a save is refused: %s", err.text);
+    accel_attempt_agree_by(attempt, alone, NULL);
+    tap_is_int(accel_attempt_save_begin(attempt, 1, &save, &err), ACCEL_OK,
+               "with one it begins");
+    accel_attempt_agree_by(attempt, NULL, NULL);
+    tap_ok(accel_attempt_note_save(attempt, 1, &err) == ACCEL_EINVAL &&
+               strstr(err.text, "accel_attempt_note_save: 2 ranks have no way"),
+           "it is not noted without: %s", err.text);
     world_stop(attempt, SIGTERM);
     tap_ok(accel_attempt_stop(attempt, 1, &err) == ACCEL_EINVAL && err.message == 901 &&
                strstr(err.hint, "accel_attempt_agree_by") &&
@@ -117,6 +130,8 @@ static void test_taken_over(void)
     world_job("7", 0);
     lost = world_open(0, 1);
     tap_is_int(world_save(lost, 1, 1), ACCEL_OK, "the first attempt saves");
+    tap_is_int(accel_attempt_save_begin(lost, 2, &save, &err), ACCEL_OK,
+               "and begins a save that the program gives up");
     pid = fork();
     if (pid == 0)
         _exit(take_over());
@@ -204,6 +219,26 @@ static void check_time(const struct time_row *r)
     accel_attempt_stop(attempt, 7, &err);
     tap_ok(strstr(err.text, r->declined ? want : "the state of step 7 is saved in "),
            "%s: the stop says so: %s", r->what, err.text);
+    accel_attempt_close(attempt);
+}
+
+/* What this attempt has measured counts before anything is read. */
+static void test_own_pace(void)
+{
+    accel_attempt_t *attempt;
+    int save = 1;
+
+    world_new();
+    setenv("ACCEL_PREEMPTION_NOTICE", "p REQUEUE 0 30", 1);
+    attempt = world_open(0, 1);
+    world_save(attempt, 5, 22);
+    world_stop(attempt, SIGTERM);
+    tap_ok(accel_attempt_save_begin(attempt, 7, &save, &err) == ACCEL_OK && !save,
+           "an attempt learns from its own saves");
+    accel_attempt_stop(attempt, 7, &err);
+    tap_ok(strstr(err.text, TOO_LONG("33.0", "30.0", "KillWait") "; the checkpoint of "
+                                                                 "step 5 is kept"),
+           "and keeps the last one: %s", err.text);
     accel_attempt_close(attempt);
 }
 
@@ -417,6 +452,7 @@ int main(void)
     test_taken_over();
     for (size_t i = 0; i < sizeof(time_rows) / sizeof(*time_rows); i++)
         check_time(&time_rows[i]);
+    test_own_pace();
     test_short_times();
     test_agreement_fails();
     test_two_saved();

@@ -178,27 +178,33 @@ static void test_asked(void)
     tap_ok(!world_has(world_ckpt("requeue.12.0")), "the next attempt removes it");
 }
 
-static int interrupt_twice(void)
+/* Stops because of `sig`, then somebody presses Ctrl-C. */
+static int interrupted_after(int sig)
 {
     accel_attempt_t *attempt = world_open(0, 1);
 
-    world_stop(attempt, SIGINT);
+    world_stop(attempt, sig);
     accel_attempt_stop(attempt, 1, &err);
     return raise(SIGINT);
 }
 
-static void test_second_interrupt(void)
+static void test_interrupt(void)
 {
-    int status = 0;
-    pid_t pid;
+    static const int stops[] = { SIGTERM, SIGINT };
 
-    world_new();
-    pid = fork();
-    if (pid == 0)
-        _exit(interrupt_twice());
-    waitpid(pid, &status, 0);
-    tap_ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT,
-           "once stopped, the process ends by the next Ctrl-C");
+    for (size_t i = 0; i < sizeof(stops) / sizeof(*stops); i++) {
+        int status = 0;
+        pid_t pid;
+
+        world_new();
+        pid = fork();
+        if (pid == 0)
+            _exit(interrupted_after(stops[i]));
+        waitpid(pid, &status, 0);
+        tap_ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT,
+               "stopped by SIG%s, the process ends by the next Ctrl-C",
+               sigabbrev_np(stops[i]));
+    }
 }
 
 /* ---- attempts that follow -------------------------------------------------------- */
@@ -357,7 +363,7 @@ int main(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         check_row(&rows[i]);
     test_asked();
-    test_second_interrupt();
+    test_interrupt();
     for (size_t i = 0; i < sizeof(lives) / sizeof(*lives); i++)
         check_lives(i);
     test_forms();
