@@ -266,9 +266,10 @@ static void test_error(void)
 
 /* ---- a child of a keeper --------------------------------------------------------- */
 
-/* The keeper's worker comes here when the keeper has ended: this process waits for the
- * ends of its orphans. */
-static struct worker *hired; /* valid in the keeper */
+/* When a keeper ends, its worker becomes a child of this process, which then sees how
+ * the worker ends. */
+
+static struct worker *hired; /* the keeper's */
 static bool hired_well;
 
 static void *hire(void *job)
