@@ -24,3 +24,7 @@ python-wheel: libacceljob.la
 	@$(PYTHON3) $(srcdir)/python/wheel.py $(PACKAGE_VERSION) .libs/libacceljob.so .
 .PHONY: python-wheel
 CLEANFILES += accel_slurm-*.whl
+shell_tests += tests/t/6235-trainer-marker.t tests/t/6236-trainer-site.t \
+	tests/t/6240-trainer-stops.t
+EXTRA_DIST += tests/t/peers.sh tests/data/python/marker_units.py \
+	tests/data/python/told_trainer.py
