@@ -25,6 +25,6 @@ python-wheel: libacceljob.la
 .PHONY: python-wheel
 CLEANFILES += accel_slurm-*.whl
 shell_tests += tests/t/6235-trainer-marker.t tests/t/6236-trainer-site.t \
-	tests/t/6240-trainer-stops.t
+	tests/t/6240-trainer-stops.t tests/t/6245-trainer-slurm.t
 EXTRA_DIST += tests/t/peers.sh tests/data/python/marker_units.py \
-	tests/data/python/told_trainer.py
+	tests/data/python/old_trainer.py tests/data/python/told_trainer.py

@@ -9,8 +9,8 @@ command -v python3 >/dev/null || skip_all "python3 is not installed"
 [ -f "$ACCEL_BUILD/.libs/libacceljob.so" ] || skip_all "libacceljob is not built"
 built_with_sanitizer && skip_all "python3 has no sanitizer runtime"
 tap_tmpdir
-{ mkdir "$tap_tmp/root" "$tap_tmp/run" && ln -s "$ACCEL_BUILD/.libs" "$tap_tmp/root/lib"; } ||
+{ mkdir "$tap_tmp/there" "$tap_tmp/run" && ln -s "$ACCEL_BUILD/.libs" "$tap_tmp/there/lib"; } ||
     bail_out "no directory"
 cd "$tap_tmp/run" || bail_out "no directory"
-ACCEL_ROOT=$tap_tmp/root PYTHONPATH=$ACCEL_SRC/python PYTHONDONTWRITEBYTECODE=1 \
+ACCEL_ROOT=$tap_tmp/there PYTHONPATH=$ACCEL_SRC/python PYTHONDONTWRITEBYTECODE=1 \
     timeout "$HANG_S" python3 "$ACCEL_SRC/tests/data/python/marker_units.py"

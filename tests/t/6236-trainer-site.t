@@ -76,4 +76,40 @@ like "$out" "^$tap_tmp/share/python/accel_slurm/__init__.py" \
     "accel_slurm is found beside it where no module has put it on the path"
 like "$out" "^accel: warning: this transformers has no Trainer.train: it is left as it is" \
     "a transformers without a hook costs a line"
+# ---- a transformers that lacks a hook: stand-ins again
+if [ -f "$ACCEL_BUILD/.libs/libacceljob.so" ] && ! built_with_sanitizer; then
+    { mkdir there && ln -s "$ACCEL_BUILD/.libs" there/lib; } || bail_out "no directory"
+    old() { # DIRECTORY WAY [MISSING]...: its exit code in $rc, both streams in $out
+        out=$(ACCEL_ROOT=$tap_tmp/there PYTHONPATH=$ACCEL_SRC/python timeout "$HANG_S" python3 \
+            "$ACCEL_SRC/tests/data/python/old_trainer.py" "$@" 2>&1)
+        rc=$?
+    }
+    for way in installed hand; do
+        old $way $way
+        is $rc 85 "$way: a Trainer with all of them stops" || diag "$out"
+        unlike "$out" 'its own handler|ended at|warning' "$way: its own handler is gone"
+        ACCEL_RESUME=auto old $way $way
+        like "$out" 'resumes from checkpoint-3' "$way: and resumes"
+        is "$rc $(printf '%s\n' "$out" | tail -n 1)" "0 ended at step 6" "$way: and ends"
+        old few$way $way _evaluate _load_rng_state _run_epoch
+        is $rc 85 "$way: without three of them it stops, too" || diag "$out"
+        for hook in _evaluate _load_rng_state _run_epoch; do
+            like "$out" "^accel: warning: this transformers has no Trainer.$hook: [a-z]" "$way: one line for $hook"
+        done
+    done
+    old none installed _save_checkpoint
+    like "$out" 'warning: this transformers has no Trainer._save_checkpoint: the Trainer is left as it is' \
+        "without _save_checkpoint it is left alone"
+    like "$out" 'its own handler' "with its own handler"
+    old none hand _save_checkpoint
+    like "$out" 'Error: accel_slurm.trainer: this transformers has no Trainer._save_checkpoint' \
+        "which accel_slurm.trainer refuses"
+    like "$out" '^  cure: ' "with a cure"
+    out=$(ACCEL_ROOT=/nowhere PYTHONPATH=$ACCEL_SRC/python timeout "$HANG_S" python3 \
+        "$ACCEL_SRC/tests/data/python/old_trainer.py" lost installed 2>&1)
+    like "$out" 'warning: the Trainer is left as it is: libacceljob.so cannot be loaded' \
+        "without the library the script runs as it is"
+else
+    skip 21 "libacceljob is not built, or with sanitizers"
+fi
 done_testing

@@ -9,8 +9,9 @@
 . "$(dirname "$0")/tap.sh"
 . "$(dirname "$0")/peers.sh"
 
-[ -x "$ACCEL_BUILD/accel" ] && [ -f "$ACCEL_BUILD/.libs/libacceljob.so" ] ||
-    skip_all "accel or libacceljob is not built"
+for part in accel .libs/libacceljob.so; do
+    [ -x "$ACCEL_BUILD/$part" ] || skip_all "$part is not built"
+done
 built_with_sanitizer && skip_all "python has no sanitizer runtime"
 tap_tmpdir
 need_peers 'torch, accelerate, transformers'
@@ -37,7 +38,7 @@ sum() { # FILE
     sha256sum <"$1" 2>&1
 }
 steps() { # DIRECTORY: of its checkpoints
-    (cd "$1" && ls -d checkpoint-* 2>/dev/null | sed 's/checkpoint-//' | sort -n | tr '\n' ' ')
+    find "$1" -maxdepth 1 -name 'checkpoint-*' | sed 's/.*checkpoint-//' | sort -n | tr '\n' ' '
 }
 
 train whole ''
