@@ -60,6 +60,7 @@ for tasks in 1 2; do
     is "$(job_field "$job" Restarts)" 1 "$tasks: requeued once"
     like "$(cat "cut$tasks.out")" 'the state of step [0-9]+ is saved' "$tasks: all ranks saved one step"
     like "$(cat "cut$tasks.out")" 'accel: resuming from .*/checkpoint-[0-9]+$' "$tasks: and resumed from it"
+    unlike "$(cat "cut$tasks.out")" 'no Trainer reported' "$tasks: and srun knows of it"
     is "$(weights "cut$tasks")" "$(weights "whole$tasks")" "$tasks: the same weights, bit for bit"
 done
 done_testing

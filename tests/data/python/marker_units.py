@@ -53,13 +53,29 @@ def damage():
 
     hash_ = "0123456789abcdef"
     cases = [
-        ("a file is gone", "model.safetensors: No such file", lambda: os.unlink("c/model.safetensors")),
-        ("a file is cut short", "sub/optimizer.pt has 3 bytes of", lambda: os.truncate("c/sub/optimizer.pt", 3)),
-        ("one byte differs", "model.safetensors has other bytes", lambda: open("c/model.safetensors", "r+").write("M")),
+        (
+            "a file is gone",
+            "model.safetensors: No such file",
+            lambda: os.unlink("c/model.safetensors"),
+        ),
+        (
+            "a file is cut short",
+            "sub/optimizer.pt has 3 bytes of",
+            lambda: os.truncate("c/sub/optimizer.pt", 3),
+        ),
+        (
+            "one byte differs",
+            "model.safetensors has other bytes",
+            lambda: open("c/model.safetensors", "r+").write("M"),
+        ),
         ("no marker", "it has no accel.json", lambda: os.unlink("c/accel.json")),
         ("an empty marker", "is not JSON", lambda: put("")),
         ("half a marker", "is not JSON", lambda: put(open("c/accel.json").read()[:99])),
-        ("bytes that are no text", "is not JSON", lambda: open("c/accel.json", "wb").write(b"\xff\xfe")),
+        (
+            "bytes that are no text",
+            "is not JSON",
+            lambda: open("c/accel.json", "wb").write(b"\xff\xfe"),
+        ),
         ("deep nesting", "is not JSON", lambda: put("[" * 100000)),
         ("no object", "is not an object", lambda: put("[1]")),
         ("another format", "has format 2, this accel_slurm reads 1", lambda: edit(format=2)),
@@ -68,11 +84,19 @@ def damage():
         ("true for a number", "has no number 'batch'", lambda: edit(batch=True)),
         ("no files", "lists no files", lambda: edit(files={})),
         ("a path that leaves it", "bad entry for '../x'", lambda: edit(files={"../x": [1, hash_]})),
-        ("an absolute path", "bad entry for '/etc/passwd'", lambda: edit(files={"/etc/passwd": [1, hash_]})),
+        (
+            "an absolute path",
+            "bad entry for '/etc/passwd'",
+            lambda: edit(files={"/etc/passwd": [1, hash_]}),
+        ),
         ("an entry of another form", "bad entry for 'x'", lambda: edit(files={"x": [1]})),
         ("a hash of another form", "bad entry for 'x'", lambda: edit(files={"x": [1, "0"]})),
-        ("a folder for a file", "rng_state_1.pth", lambda: (os.unlink("c/rng_state_1.pth"), os.mkdir("c/rng_state_1.pth"))),
-    ]  # fmt: skip
+        (
+            "a folder for a file",
+            "rng_state_1.pth",
+            lambda: (os.unlink("c/rng_state_1.pth"), os.mkdir("c/rng_state_1.pth")),
+        ),
+    ]
     for what, wanted, action in cases:
         os.system("rm -rf c")
         make("c", 10)
