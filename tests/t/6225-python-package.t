@@ -27,8 +27,8 @@ first=$whl
 wheel second
 passes "the same source gives the same wheel" cmp "$first" "$whl"
 python3 -m zipfile -e "$whl" "$tap_tmp/unpacked"
-is "$(cd "$tap_tmp/unpacked/accel_slurm" && ls)" \
-    "$(cd "$ACCEL_SRC/python/accel_slurm" && { ls | grep -v __pycache__ && echo libacceljob.so; } | sort)" \
+is "$(cd "$tap_tmp/unpacked/accel_slurm" && printf '%s\n' *)" \
+    "$(cd "$ACCEL_SRC/python/accel_slurm" && printf '%s\n' *.* libacceljob.so | sort)" \
     "it holds the package and the library"
 is "$(cd "$tap_tmp/unpacked" && python3 -c '
 import base64, csv, glob, hashlib
