@@ -20,7 +20,7 @@ lives=1 signals=
 
 # shellcheck disable=SC2317 # called by wait_until
 reached() { # FILE STEP
-    [ "$(sed -n 's/^rank 0 step \([0-9]*\) .*/\1/p' "$1" | tail -n 1)" -ge "$2" ] 2>/dev/null
+    [ "$(sed -n 's/^rank 0 step \([0-9]*\) .*/\1/p' "$1" 2>/dev/null | tail -n 1)" -ge "$2" ] 2>/dev/null
 }
 below() { # PID: the processes that it has started, and theirs
     for child in $(ps -o pid= --ppid "$1"); do
