@@ -272,8 +272,8 @@ class Job:
 
         Returns once all ranks have called it, and the job is closed. After a stop it
         does not return: it asks Slurm for a requeue, rank 0 says what comes next, and it
-        raises SystemExit: 85, the job comes back; 75, it does not. Collective. To be
-        called before destroy_process_group; a second call does nothing.
+        raises SystemExit: 85, the job comes back; 75, it does not. Collective. A second
+        call does nothing.
         """
         if self._closed:
             return
