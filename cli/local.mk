@@ -63,7 +63,7 @@ accel_SOURCES = \
 	srun_plugin/plugstack.h
 # The functions of the public headers and of accel_job.h, which make finds by itself: each has
 # a page.
-man_headers = $(public_headers) runtime/accel_job.h
+man_headers = runtime/accel.h runtime/accel_job.h $(public_headers:runtime/accel.h=)
 api_functions := $(shell $(AWK) -v names=1 -f $(srcdir)/cli/man/header.awk \
 	$(man_headers:%=$(srcdir)/%))
 nodist_accel_SOURCES = cli/man/api_functions.c
