@@ -3,6 +3,7 @@ slurmpydir = $(pkgdatadir)/python/accel_slurm
 dist_slurmpy_DATA = python/accel_slurm/__init__.py \
 	python/accel_slurm/_choice.py \
 	python/accel_slurm/_imports.py \
+	python/accel_slurm/_leaving.py \
 	python/accel_slurm/_lib.py \
 	python/accel_slurm/_ranks.py \
 	python/accel_slurm/_reports.py \

@@ -50,6 +50,9 @@ class _Numbers:
             *[_NEUTRAL] * (_VALUES + _COUNT)
         )
         self.tensor = torch.frombuffer(self.of, dtype=torch.int64)
+        # Never freed: gloo's thread may hold the last reference when the interpreter is
+        # torn down, and to give it up there aborts the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.tensor))
 
     def fill(self, call: int, values: Sequence[int]) -> None:
         """What a rank contributes that is in `call`; 0: it has finished."""
@@ -104,7 +107,7 @@ class Ranks:
                 "accel_slurm",
             )
         patience = datetime.timedelta(days=_PATIENCE_DAYS)
-        self._group = dist.new_group(backend="gloo", timeout=patience)
+        self._group: Any = dist.new_group(backend="gloo", timeout=patience)
         self._all_reduce = dist.all_reduce
         self._max = dist.ReduceOp.MAX
         self._ahead = _Numbers()  # of the reduction that a step leaves to the next

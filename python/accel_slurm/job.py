@@ -8,6 +8,7 @@ import os
 import sys
 
 from . import _lib
+from ._leaving import keep_exit_code
 from ._lib import Error
 from ._ranks import Ranks, group_is_ready
 from ._reports import JobReport
@@ -207,7 +208,9 @@ class Job:
                 stream.flush()
             except (OSError, ValueError, AttributeError):
                 pass
-        raise SystemExit(_EXIT_RESUME if status == _lib.RESUME else _EXIT_STOPPED)
+        code = _EXIT_RESUME if status == _lib.RESUME else _EXIT_STOPPED
+        keep_exit_code(code)
+        raise SystemExit(code)
 
     def _close(self) -> None:
         global _current

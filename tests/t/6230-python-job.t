@@ -111,6 +111,32 @@ stopped INT "$ACCEL_BUILD/accel" launch --config one.yaml loop.py checkpoints 10
 is "$rc" 75 "under accel launch it ends 75" || diag "$out"
 like "$out" '^saved True' "and saves"
 
+# ---- the exit code: what dies when the interpreter is torn down does not change it
+cat >teardown.py <<'TEARDOWN'
+import atexit, os, signal, sys
+import accel_slurm
+
+class Fatal:
+    def __del__(self):
+        os.abort()
+
+fatal = Fatal()
+atexit.register(print, "first handler")
+job = accel_slurm.job("teardown")
+atexit.register(print, "last handler")
+os.kill(os.getpid(), signal.SIGTERM)
+assert job.should_stop()
+sys.stdout.write("not flushed\n")
+try:
+    job.finish()
+finally:
+    print("finally")
+TEARDOWN
+python teardown.py
+is "$rc" 85 "an abort in the teardown does not change the exit code" || diag "$out"
+is "$(echo "$out" | grep -v '^accel:' | paste -sd ' ')" "not flushed finally last handler first handler" \
+    "exit handlers run before it, each once, and all output is there"
+
 # ---- attempts of a job of Slurm that save nothing, because they are killed before
 attempt() { # NUMBER COMMAND
     SLURM_JOB_ID=4711 ACCEL_FIRST_JOB_ID=4711 ACCEL_RESTART_COUNT=$1 python -c \
@@ -227,7 +253,7 @@ job.save(7, lambda: None); job.save(9, lambda: None); job.finish()'
 is "$(echo "$out" | grep -v '^accel')" "opened $tap_tmp/a" "the directory is reported" || diag "$out"
 is "$(cat steps/1/job)" "opened $tap_tmp/a
 saved 9" "then the last save"
-is "$(stat -c %a steps steps/1 | paste -sd ' ')" "700 700" "for nobody else"
+is "$(stat -c %a steps/1)" 700 "for nobody else"
 ACCEL_STEP_REPORTS=$tap_tmp/file/1 python loop.py quiet 1
 is "$rc $(echo "$out" | grep -c -i report)" "0 0" "what cannot be reported is left out"
 done_testing
