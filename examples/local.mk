@@ -81,6 +81,7 @@ nobase_dist_doc_DATA += \
 	examples/curve.h \
 	examples/custom_loop.c \
 	examples/ddp.yaml \
+	examples/accelerate_loop.py \
 	examples/ddp_loop.py \
 	examples/deepspeed.yaml \
 	examples/distill.c \

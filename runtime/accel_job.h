@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * accel_job.h: preemption for programs that train without libaccel. Not part of accel.h.
+ * accel_job.h: preemption for programs that train without libaccel.
  */
 #ifndef ACCEL_JOB_H
 #define ACCEL_JOB_H
@@ -16,11 +16,12 @@ extern "C" {
 /* The library exports only what is declared here. */
 #pragma GCC visibility push(default)
 
-/* ---- attempts: preemption without libaccel --------------------------------------------
- * For programs that train with something else: link with -lacceljob, which needs libc
- * only, and can be loaded beside any framework (python/accel_slurm does). All ranks stop
- * at one step, the state is saved where there is time for it, the job is requeued, and
- * its next attempt knows that it is one. The same code serves libaccel.
+/* ---- attempts: preemption without libaccel ------------------------------------------
+ * For programs that train with something else. Include accel_job.h, and link with
+ * -lacceljob: it needs libc only, so that it can be loaded beside any framework
+ * (python/accel_slurm does). All ranks stop at one step, the state is saved where there
+ * is time for it, the job is requeued, and its next attempt knows that it is one. The
+ * same code serves libaccel.
  *
  * One process has at most one attempt. One thread uses it; the calls that say "any
  * thread" may come from others. */
