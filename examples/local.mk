@@ -75,13 +75,13 @@ examples_byo_cpp_LDADD = libaccel.la
 examples_byo_cpp_LDFLAGS = -no-install
 endif
 nobase_dist_doc_DATA += \
+	examples/accelerate_loop.py \
 	examples/byo.c \
 	examples/byo.cpp \
 	examples/cnn.c \
 	examples/curve.h \
 	examples/custom_loop.c \
 	examples/ddp.yaml \
-	examples/accelerate_loop.py \
 	examples/ddp_loop.py \
 	examples/deepspeed.yaml \
 	examples/distill.c \
