@@ -18,9 +18,11 @@ PATH=$(dirname "$("$python" -c 'import sys; print(sys.executable)')"):$PATH
 lives=1 signals=
 [ -z "${ACCEL_LONG_TESTS:-}" ] || lives=2 signals='TERM USR1'
 
+endless=1000000000 # steps of a run that is told to stop
+
 # shellcheck disable=SC2317 # called by wait_until
-reached() { # FILE STEP
-    [ "$(sed -n 's/^rank 0 step \([0-9]*\) .*/\1/p' "$1" 2>/dev/null | tail -n 1)" -ge "$2" ] 2>/dev/null
+steps_done() { # FILE COUNT
+    [ "$(grep -c '^rank 0 step ' "$1" 2>/dev/null)" -ge "$2" ] 2>/dev/null
 }
 below() { # PID: the processes that it has started, and theirs
     for child in $(ps -o pid= --ppid "$1"); do
@@ -28,53 +30,53 @@ below() { # PID: the processes that it has started, and theirs
         below "$child"
     done
 }
-life() { # NUMBER ARG...: $rc; but for the last one it is stopped in some step
+start() { # NUMBER ARG...: in the background, $launcher
     number=$1
     shift
     ACCEL_RESTART_COUNT=$number timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config two.yaml "$@" \
         >"life.$number" 2>&1 </dev/null &
     launcher=$!
     kill_at_exit $launcher KILL
-    if [ "$number" -lt $lives ]; then
-        wait_until reached "life.$number" $((number * 40 + 40)) ||
-            bail_out "it does not run: $(cat "life.$number")"
-        for pid in $(below "$(ps -o pid= --ppid $launcher)"); do
-            kill -s "$signal" "$pid" 2>/dev/null
-        done
-    fi
-    wait $launcher
-    rc=$?
 }
-whole() { # NAME ARG...: the undisturbed run
-    name=$1
-    shift
-    timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config two.yaml "$ACCEL_SRC/examples/$name.py" \
-        --directory "$name.whole" "$@" >"$name.out" 2>&1
-    is $? 0 "$name: an undisturbed run ends" || diag "$(tail "$name.out")"
-    grep '^rank' "$name.out" | sort >"$name.steps"
+tell() { # SIGNAL: to every process but the launcher
+    wait_until steps_done "life.$number" 20 || bail_out "it does not run: $(cat "life.$number")"
+    for pid in $(below "$(ps -o pid= --ppid $launcher)"); do
+        kill -s "$1" "$pid" 2>/dev/null
+    done
+}
+ends_with() { # CODE
+    wait $launcher
+    is $? "$1" "$what: exit code of life $number" || diag "$(tail "life.$number")"
+}
+# What each rank has done, step by step; lines of two ranks may share one line of the log.
+seen() { # FILE...
+    cat "$@" | grep -o 'rank [01] step [0-9]* samples \[[^]]*\] loss [0-9.]*' | sort
 }
 stopped() { # SIGNAL NAME ARG...
     signal=$1 name=$2 what="$2, SIG$1"
     shift 2
-    rm -rf life.* cut
-    for life in $(seq 0 $lives); do
-        life "$life" "$ACCEL_SRC/examples/$name.py" --directory cut "$@"
-        is $rc "$([ "$life" -lt $lives ] && echo 85 || echo 0)" "$what: exit code of life $life" ||
-            diag "$(tail "life.$life")"
+    rm -rf life.* cut whole
+    for life in $(seq 0 $((lives - 1))); do
+        start "$life" "$ACCEL_SRC/examples/$name.py" --directory cut --steps $endless "$@"
+        tell "$signal"
+        ends_with 85
     done
-    like "$(cat life.$lives)" "^attempt $lives of .*: resumes at step" "$what: it was resumed"
-    cat life.* | grep '^rank' | sort >steps
-    passes "$what: each step once, with the samples and the loss of the undisturbed run" \
-        diff "$name.steps" steps
-    is "$(grep '^finished: weights' life.$lives)" "$(grep '^finished: weights' "$name.out")" \
+    last=$(seen life.* | sed -n 's/^rank 0 step \([0-9]*\) .*/\1/p' | sort -n | tail -n 1)
+    start "$lives" "$ACCEL_SRC/examples/$name.py" --directory cut --steps $((last + 20)) "$@"
+    ends_with 0
+    like "$(cat life.$lives)" "^attempt $lives of .*: resumes at step $last" "$what: it was resumed"
+    timeout "$HANG_S" "$ACCEL_BUILD/accel" launch --config two.yaml "$ACCEL_SRC/examples/$name.py" \
+        --directory whole --steps $((last + 20)) "$@" >whole.out 2>&1
+    is $? 0 "$what: an undisturbed run ends" || diag "$(tail whole.out)"
+    is "$(seen life.*)" "$(seen whole.out)" \
+        "$what: each step once, with the samples and the loss of the undisturbed run"
+    is "$(grep '^finished: weights' life.$lives)" "$(grep '^finished: weights' whole.out)" \
         "$what: the same weights"
 }
-whole ddp_loop --steps 200
 for signal in ${signals:-TERM}; do
-    stopped "$signal" ddp_loop --steps 200 --workers 2
+    stopped "$signal" ddp_loop --workers 2
 done
-whole fsdp2_loop --steps 150
 for signal in ${signals:-USR1}; do
-    stopped "$signal" fsdp2_loop --steps 150
+    stopped "$signal" fsdp2_loop
 done
 done_testing
