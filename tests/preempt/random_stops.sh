@@ -12,41 +12,16 @@
 . "$(dirname "$0")/../t/lib.sh"
 # shellcheck source=tests/t/peers.sh
 . "$ACCEL_SRC/tests/t/peers.sh"
+# shellcheck source=tests/preempt/preempted.sh
+. "$ACCEL_SRC/tests/preempt/preempted.sh"
 [ $# -gt 0 ] || bail_out "random_stops.sh wants a directory for its results"
-need_plugin
-tap_tmpdir
-mkdir -p "$1" && state=$(cd "$1" && pwd) || bail_out "cannot make $1"
+{ mkdir -p "$1" && state=$(cd "$1" && pwd); } || bail_out "cannot make $1"
 count=${2:-20} seed=${3:-1} names=${4:-*}
-need_peers "torch, transformers, accelerate"
-mkdir -p root/share/accel && ln -s "$ACCEL_SRC/python" root/share/accel/python &&
-    ln -s "$ACCEL_SRC/python/site" root/share/accel/python-site || bail_out "no directory"
-tool=$ACCEL_SRC/tests/preempt
-"$python" "$tool/draw.py" "$count" "$seed" "$names" >runs || bail_out "no runs are drawn"
+need_preempted
+"$python" "$ACCEL_SRC/tests/preempt/draw.py" "$count" "$seed" "$names" >runs ||
+    bail_out "no runs are drawn"
 [ -s runs ] || bail_out "no run has a name like $names"
 diag "$(wc -l <runs) runs; seed $seed; results in $state"
-
-judged() { # NAME KEY=VALUE...: the run that it names, unless it has passed before
-    judged_name=$1
-    shift
-    [ ! -e "$state/$judged_name.passed" ] || {
-        ok 0 "$judged_name (before)"
-        return
-    }
-    # shellcheck disable=SC2086
-    "$python" "$tool/run_one.py" "$state" "$@" >"$judged_name.wrong" 2>&1 && [ ! -s "$judged_name.wrong" ]
-    ok $? "$judged_name" || {
-        diag "$(cat "$judged_name.wrong")"
-        diag "its output is in $state/$judged_name/out"
-        return 1
-    }
-    : >"$state/$judged_name.passed"
-}
-
-# The run that nobody disturbs, once for each program.
-need_undisturbed() { # PROGRAM
-    [ ! -e "$state/undisturbed-$1.json" ] || return 0
-    judged "undisturbed-$1" "name=undisturbed-$1" "program=$1" form=bare grace=grace moment=none
-}
 
 for kind in term-grace user-grace term-none user-none; do
     grep -- "-$kind-" runs >these || continue
@@ -54,12 +29,10 @@ for kind in term-grace user-grace term-none user-none; do
     [ "${kind#*-}" = grace ] || grace=0
     cluster_up --nodes 2 --cpus 2 --kill-wait 8 --grace $grace --notice "${kind%-*}"
     dir=$cluster_dir
-    while read -r run <&3; do
-        program=${run#*program=}
-        need_undisturbed "${program%% *}" || continue
-        name=${run#name=}
+    while read -r name program facts <&3; do
+        need_undisturbed "${program#*=}" || continue
         # shellcheck disable=SC2086
-        judged "${name%% *}" $run
+        judged "${name#*=}" "$program" $facts
     done 3<these
     no_node_drained
     ok $? "$kind: no node is drained"

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of make check-python, on the cluster that is up: a job is preempted, and judged.
 
-    run_one.py STATE KEY=VALUE...      the keys of draw.py; `moment=none`: undisturbed
+    run_one.py STATE KEY=VALUE...
+
+The keys are those of draw.py, and `ranks`, on two nodes: 4. `moment=none`: undisturbed.
 
 Prints what is wrong, a line each, and nothing else: then the run is good. Its directory
 STATE/NAME keeps the logs. STATE/undisturbed-PROGRAM holds the run to compare with.
@@ -18,7 +20,6 @@ import time
 
 import history
 
-RANKS = 4
 HANG_S = int(os.environ.get("HANG_S", "600"))
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(HERE)), "examples")
@@ -69,6 +70,7 @@ class Run:
 
     def __init__(self, state, facts):
         self.facts = facts
+        self.ranks = int(facts.get("ranks", 4))
         script, self.steps, every, arguments = PROGRAMS[facts["program"]]
         self.directory = os.path.join(state, facts["name"])
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -95,7 +97,7 @@ class Run:
         ]
         with open(self.config, "w", encoding="utf-8") as file:
             print("distributed_type: MULTI_CPU\nuse_cpu: true", file=file)
-            print(f"num_machines: 2\nnum_processes: {RANKS}", file=file)
+            print(f"num_machines: 2\nnum_processes: {self.ranks}", file=file)
             if trainer:
                 print("accel: {python: {trainer: true}}", file=file)
 
@@ -107,8 +109,8 @@ class Run:
 
     def start(self):
         """Starts the job. Returns the process of srun or of sbatch --wait."""
-        nodes = ["-N2", f"-n{RANKS}", "--ntasks-per-node=2", "-J", self.facts["name"]]
-        nodes.append("--accel-config=config.yaml")
+        nodes = ["-N2", f"-n{self.ranks}", f"--ntasks-per-node={self.ranks // 2}"]
+        nodes += ["-J", self.facts["name"], "--accel-config=config.yaml"]
         with open(self.out, "ab") as out:
             if self.facts["form"] == "bare":
                 command = ["srun", *nodes, *self.command]
@@ -204,7 +206,7 @@ class Run:
 
     def judge(self, undisturbed):
         """All that is wrong with the finished run."""
-        histories = history.kept(self.text(), RANKS)
+        histories = history.kept(self.text(), self.ranks)
         wrong = history.steps_wrong(histories, self.steps) + self.said_wrong()
         if undisturbed:
             wrong += history.difference(histories, undisturbed["histories"])
@@ -213,7 +215,7 @@ class Run:
         return wrong
 
     def facts_to_compare(self):
-        return {"histories": history.kept(self.text(), RANKS), "weights": self.weights()}
+        return {"histories": history.kept(self.text(), self.ranks), "weights": self.weights()}
 
 
 def of_dead(names):
