@@ -7,13 +7,9 @@ import os
 
 
 def make_folder(path: str) -> None:
-    """Makes the folder and its parent where they are missing; only for this user."""
-    for folder in (os.path.dirname(path), path):
-        if folder and not os.path.isdir(folder):
-            try:
-                os.mkdir(folder, 0o700)
-            except FileExistsError:
-                pass  # another rank was first
+    """Makes the folder, for this user alone, and whatever is missing above it."""
+    if path:
+        os.makedirs(path, 0o700, exist_ok=True)
 
 
 class JobReport:

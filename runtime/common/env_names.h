@@ -42,8 +42,6 @@
 #define ENV_NUM_NODES        "ACCEL_NUM_NODES"
 /* OMP_NUM_THREADS where accel has chosen it; unset where the user has. */
 #define ENV_OMP_THREADS "ACCEL_OMP_NUM_THREADS"
-/* "1" with accel.python.trainer, whose variable it is as well. */
-#define ENV_PYTHON_TRAINER "ACCEL_PYTHON_TRAINER"
 /* The directory in which the ranks of a step tell its launcher what happened. Whoever
  * has something to tell makes it. See step_reports.h. */
 #define ENV_STEP_REPORTS "ACCEL_STEP_REPORTS"

@@ -15,7 +15,7 @@ tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
 
 # Variables of the contract, without those of one task or one rendezvous.
-shared='^(ACCELERATE|FSDP|PARALLELISM_CONFIG|MEGATRON_LM|GROUP_WORLD|ROLE_(N|W)|TORCH|WORLD_SIZE|KMP)'
+shared='^(ACCELERATE|FSDP|PARALLELISM_CONFIG|MEGATRON_LM|GROUP_WORLD|ROLE_(N|W)|TORCH_|TORCHELASTIC_[^E]|WORLD_SIZE|KMP)'
 for type in NO MULTI_CPU MULTI_GPU MULTI_XPU FSDP FSDP2 DEEPSPEED MEGATRON_LM; do
     tasks=4 nodes=2
     [ $type != NO ] || tasks=1 nodes=1

@@ -40,7 +40,7 @@
 /* What rank 1 tells of its end, and srun of it. */
 #define SHAPE                                                                          \
     "{\"message\": {\"message\": \"ValueError: bad shape\", \"extraInfo\": {"          \
-    "\"timestamp\": \"17\", \"file\": \"/home/a/train.py\", \"line\": \"12\", "        \
+    "\"timestamp\": \"17\", \"file\": \"/data/a/train.py\", \"line\": \"12\", "        \
     "\"host\": \"n2\"}}}"
 #define FIRST                                                                          \
     "accel: job 12: rank 1 (n2) failed first: ValueError: bad shape (train.py:12)\n"

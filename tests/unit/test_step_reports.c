@@ -35,7 +35,7 @@ static const struct {
 } files[] = {
     { TORCH("ValueError: bad", ""), FAILED "ValueError: bad", 17 },
     { TORCH("ValueError: bad",
-            ", \"file\": \"/home/a/train.py\", \"line\": \"12\", "
+            ", \"file\": \"/data/a/train.py\", \"line\": \"12\", "
             "\"rank\": \"9\", \"host\": \"n2\", \"exception\": \"V\""),
       "rank 3 (n2) failed first: ValueError: bad (train.py:12)", 17 },
     { TORCH("E", ", \"file\": \"train.py\", \"line\": 12"), FAILED "E (train.py:12)",
@@ -117,9 +117,9 @@ static void test_json(void)
         const bool known = parse(files[i].json, strlen(files[i].json), &f);
 
         tap_is_str(known ? step_failure_text(&f, text, sizeof(text)) : "unknown",
-                   files[i].want ? files[i].want : "unknown", "%.60s", files[i].json);
+                   files[i].want ? files[i].want : "unknown", "file %zu", i + 1);
         if (known)
-            tap_ok(f.seconds == files[i].seconds, "%.60s: its time", files[i].json);
+            tap_ok(f.seconds == files[i].seconds, "file %zu: its time", i + 1);
     }
 }
 
@@ -218,7 +218,7 @@ static void test_job(void)
         r = take();
         tap_ok(r.opened == rows[i].opened && r.saved == rows[i].saved &&
                    r.saved_step == rows[i].step,
-               "job: '%.20s'", rows[i].text);
+               "a job, row %zu", i + 1);
     }
     for (size_t n = 0; n + 20 < (100u << 10);)
         n += (size_t)sprintf(lines + n, "saved %zu\n", n);

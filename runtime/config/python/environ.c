@@ -50,6 +50,7 @@ enum form {
     DEVICES, /* gpu_ids, unless it is "all" or Slurm has chosen the GPUs */
     PATHS,   /* `value` is a word with accel's own directories of Python modules */
     PREEMPTION,
+    OWN_KEY, /* `value`, in the variable by which a user sets `key` */
 };
 
 /* One variable. `value` of TEXT, PYTHON, BIT and UPPER: the default of accelerate
@@ -221,7 +222,7 @@ static const struct rule rules[] = {
     MG("USE_ROTARY_POSITION_EMBEDDINGS", "use_rotary_position_embeddings", PYTHON,
        NULL),
 
-    { ENV_PYTHON_TRAINER, TRAINER, FIXED, "1", NULL },
+    { "", TRAINER, OWN_KEY, "1", "accel.python.trainer" },
     { ENV_PREEMPTION, ALWAYS, PREEMPTION, NULL, NULL },
 };
 
@@ -503,6 +504,10 @@ static bool emit_row(const struct writer *w, const struct rule *r)
         break;
     case PREEMPTION:
         emit_preemption(w, r);
+        break;
+    case OWN_KEY:
+        config_env_name((size_t)config_row(r->key), w->text, CONFIG_GIVEN_BYTES);
+        w->emit(w->user, w->text, value, false);
         break;
     }
     return true;

@@ -35,8 +35,9 @@ struct config_world {
 
 /* ---- environ.c ------------------------------------------------------------------- */
 
-/* Calls `emit` for every variable of the torch and Accelerate contract, and for those by
- * which accel's Python modules know the config, in a fixed order, each name once. The only error is ACCEL_ENOMEM. Not collective. */
+/* Calls `emit` for every variable of the torch and Accelerate contract, and for those
+ * by which accel's Python modules know the config, in a fixed order, each name once.
+ * The only error is ACCEL_ENOMEM. Not collective. */
 accel_status_t config_environment(const struct config *cfg,
                                   const struct config_world *w, config_env_f emit,
                                   void *user, accel_error_t *err);

@@ -109,9 +109,9 @@ static bool path_begins(const char *path, const char *dirs)
     return strncmp(path, dirs, n) == 0 && (!path[n] || path[n] == ':');
 }
 
-/* Puts `dirs` ("" for none) in front of the path `name`, and with `cwd_last` the current
- * directory behind it. A path too long to hold stays as it is: better than one that
- * is cut. */
+/* Puts `dirs` ("" for none) in front of the path `name`, and with `cwd_last` the
+ * current directory after it. A path too long to hold stays as it is: better than one
+ * that is cut. */
 static void extend_path(const struct environ_ops *ops, const char *name,
                         const char *dirs, bool cwd_last)
 {
