@@ -61,12 +61,14 @@ accel_SOURCES = \
 	cli/doctor/topo_report.h \
 	srun_plugin/plugstack.c \
 	srun_plugin/plugstack.h
-# The functions of the public headers, which make finds by itself: each has a page.
+# The functions of the public headers and of accel_job.h, which make finds by itself: each has
+# a page.
+man_headers = runtime/accel.h runtime/accel_job.h $(public_headers:runtime/accel.h=)
 api_functions := $(shell $(AWK) -v names=1 -f $(srcdir)/cli/man/header.awk \
-	$(public_headers:%=$(srcdir)/%))
+	$(man_headers:%=$(srcdir)/%))
 nodist_accel_SOURCES = cli/man/api_functions.c
 CLEANFILES += $(nodist_accel_SOURCES)
-cli/man/api_functions.c: $(public_headers) cli/man/header.awk
+cli/man/api_functions.c: $(man_headers) cli/man/header.awk
 	$(AM_V_GEN)$(MKDIR_P) cli/man && \
 	{ echo 'extern const char *const api_functions[];' && \
 	echo 'const char *const api_functions[] = {' && \
@@ -182,11 +184,11 @@ templates = \
 EXTRA_DIST += $(page_programs) $(templates)
 cli/man/tables.txt: cli/man/tables$(EXEEXT)
 	$(AM_V_GEN)./cli/man/tables$(EXEEXT) >$@.tmp && mv $@.tmp $@
-cli/man/stamp: cli/man/tables.txt $(page_programs) $(public_headers) $(templates)
+cli/man/stamp: cli/man/tables.txt $(page_programs) $(man_headers) $(templates)
 	$(AM_V_GEN)cd cli/man && rm -rf man[1-9] completions && \
 	$(MKDIR_P) man1 man3 man5 man7 completions && cd ../.. && \
 	LC_ALL=C $(AWK) -F '\t' -v dir=cli/man $(page_programs:%=-f $(srcdir)/%) cli/man/tables.txt \
-	    $(public_headers:%=$(srcdir)/%) $(templates:%=$(srcdir)/%) && touch $@
+	    $(man_headers:%=$(srcdir)/%) $(templates:%=$(srcdir)/%) && touch $@
 $(main_pages) $(api_pages) $(nodist_bashcompletion_DATA): cli/man/stamp
 CLEANFILES += cli/man/stamp cli/man/tables.txt
 schema/accel.schema.json: accel$(EXEEXT)

@@ -12,6 +12,7 @@ writes the checkpoint, and the next attempt goes on with the very next sample:
 import argparse
 import hashlib
 import os
+import sys
 
 import accel_slurm
 import torch
@@ -115,8 +116,10 @@ def main():
         loss.backward()
         optimizer.step()
         step += 1
-        print(f"rank {rank} step {step} samples {numbers.tolist()} loss {loss.item():.6f}",
-              flush=True)  # fmt: skip
+        # One write per line: those of other ranks go to the same file.
+        sys.stdout.write(f"rank {rank} step {step} samples {numbers.tolist()} "
+                         f"loss {loss.item():.6f}\n")  # fmt: skip
+        sys.stdout.flush()
         if job.should_stop():
             job.save(step, save)
             break

@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import os
 import shutil
+import sys
 
 import accel_slurm
 import torch
@@ -108,8 +109,10 @@ def main():
         loss.backward()
         optimizer.step()
         step += 1
-        print(f"rank {rank} step {step} samples [{points[0, 0]:.6f}] loss {loss.item():.6f}",
-              flush=True)  # fmt: skip
+        # One write per line: those of other ranks go to the same file.
+        sys.stdout.write(f"rank {rank} step {step} samples [{points[0, 0]:.6f}] "
+                         f"loss {loss.item():.6f}\n")  # fmt: skip
+        sys.stdout.flush()
         if job.should_stop():
             job.save(step, save)
             break

@@ -45,9 +45,7 @@ def main():
     set_seed(args.seed)
     shape = {"n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 16}
     model = GPT2LMHeadModel(GPT2Config(vocab_size=64, bos_token_id=0, eos_token_id=0, **shape))
-    trainer = Trainer(
-        model, args, train_dataset=Sums(0, 2048), eval_dataset=Sums(2048, 256)
-    )
+    trainer = Trainer(model, args, train_dataset=Sums(0, 2048), eval_dataset=Sums(2048, 256))
     trainer.train()
     trainer.save_model()
     print("loss", trainer.evaluate()["eval_loss"])

@@ -3,6 +3,7 @@ slurmpydir = $(pkgdatadir)/python/accel_slurm
 dist_slurmpy_DATA = python/accel_slurm/__init__.py \
 	python/accel_slurm/_choice.py \
 	python/accel_slurm/_imports.py \
+	python/accel_slurm/_leaving.py \
 	python/accel_slurm/_lib.py \
 	python/accel_slurm/_ranks.py \
 	python/accel_slurm/_reports.py \
@@ -24,3 +25,11 @@ python-wheel: libacceljob.la
 	@$(PYTHON3) $(srcdir)/python/wheel.py $(PACKAGE_VERSION) .libs/libacceljob.so .
 .PHONY: python-wheel
 CLEANFILES += accel_slurm-*.whl
+
+shell_tests += tests/t/6225-python-package.t tests/t/6230-python-job.t \
+	tests/t/6231-python-ranks.t tests/t/6232-python-workers.t tests/t/6233-python-loops.t
+EXTRA_DIST += tests/data/python/loads.py tests/data/python/uneven.py
+shell_tests += tests/t/6235-trainer-marker.t tests/t/6236-trainer-site.t \
+	tests/t/6240-trainer-stops.t tests/t/6245-trainer-slurm.t
+EXTRA_DIST += tests/t/peers.sh tests/data/python/marker_units.py \
+	tests/data/python/old_trainer.py tests/data/python/told_trainer.py

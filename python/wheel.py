@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Packs accel_slurm and libacceljob into a wheel, without a network and without pip.
 

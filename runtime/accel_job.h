@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preemption for programs that train without libaccel: libacceljob needs libc only, so
- * that it can be loaded beside any framework (python/accel_slurm does). All ranks stop
- * at one step, the state is saved where there is time for it, the job is requeued, and
- * its next attempt knows that it is one. The same code serves libaccel.
- *
- * One process has at most one attempt. One thread uses it; the calls that say "any
- * thread" may come from others.
+ * accel_job.h: preemption for programs that train without libaccel. Not part of accel.h.
  */
 #ifndef ACCEL_JOB_H
 #define ACCEL_JOB_H
@@ -21,6 +15,15 @@ extern "C" {
 
 /* The library exports only what is declared here. */
 #pragma GCC visibility push(default)
+
+/* ---- attempts: preemption without libaccel --------------------------------------------
+ * For programs that train with something else: link with -lacceljob, which needs libc
+ * only, and can be loaded beside any framework (python/accel_slurm does). All ranks stop
+ * at one step, the state is saved where there is time for it, the job is requeued, and
+ * its next attempt knows that it is one. The same code serves libaccel.
+ *
+ * One process has at most one attempt. One thread uses it; the calls that say "any
+ * thread" may come from others. */
 
 /* One attempt of a job, in one of its processes. */
 typedef struct accel_attempt accel_attempt_t;
@@ -88,7 +91,8 @@ accel_status_t accel_attempt_stop(accel_attempt_t *attempt, int64_t step,
  * ends it (0: from its parent), the warning signals are ignored, and it ends when its
  * parent does. Unblocks these signals. 0, or errno. */
 int accel_shield_worker(int owner);
-/* The size in bytes and the 64-bit XXH3 of a file. ACCEL_EIO: it cannot be read. */
+/* The size in bytes and the 64-bit XXH3 of a file, which must not be a link. ACCEL_EIO:
+ * it cannot be read. */
 accel_status_t accel_hash_file(const char *path, int64_t *bytes_out, uint64_t *hash_out,
                                accel_error_t *err);
 

@@ -128,7 +128,7 @@ static int prepare_step(struct client *c, const struct srun_step *s,
     /* From here on client_exit watches the end. */
     c->job_id = s->job_id;
     c->started_at = time(NULL);
-    rank_reports_choose(c, s->step_id);
+    rank_reports_make(c, s->step_id);
     hints_say_worlds(c, s->tasks);
     notice_export(ask, c);
     /* srun may well outlive a node, and end with 0 then */

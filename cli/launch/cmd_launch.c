@@ -277,6 +277,7 @@ static int start_program(const struct launch_args *a, const struct launch_env *e
                 "accel: kept from your environment:%s (unset to let accel set them)\n",
                 env->kept.s);
     if (env->local_world > 1) {
+        launch_env_begin(env);
         code = side_by_side(a) ? launch_fork(env, a->command) : run_mpirun(a, env);
         launch_env_end(env, code);
         return code;

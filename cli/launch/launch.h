@@ -63,6 +63,8 @@ accel_status_t launch_env_print(const struct launch_env *env, accel_error_t *err
 /* In a task of mpirun: takes the list from ACCEL_LAUNCH_ENVIRONMENT, and the port of
  * our choice (0: none) from ACCEL_LAUNCH_PORT. Removes both, and applies the list. */
 accel_status_t launch_env_as_task(accel_error_t *err);
+/* Before the processes start: makes the directory for their reports. */
+void launch_env_begin(const struct launch_env *env);
 /* When the processes have ended, with `exit_code` for all: names the rank that failed
  * first, if one has told why, and removes what they have reported. */
 void launch_env_end(const struct launch_env *env, int exit_code);

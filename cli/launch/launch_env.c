@@ -142,6 +142,13 @@ accel_status_t launch_env_make(const struct config *cfg, const char *config_path
     return st == ACCEL_OK ? carrier_seal(&env->carrier, err) : st;
 }
 
+/* Where it cannot be made, nothing is reported. */
+void launch_env_begin(const struct launch_env *env)
+{
+    if (env->reports[0])
+        step_reports_make(env->reports);
+}
+
 void launch_env_end(const struct launch_env *env, int exit_code)
 {
     struct step_report report;

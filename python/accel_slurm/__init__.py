@@ -16,5 +16,6 @@ before the package is used, and torch only where the program has imported it.
 
 from ._lib import Error, LibraryMissing
 from .job import Job, job
+from .trainer import trainer
 
-__all__ = ["Error", "Job", "LibraryMissing", "job"]
+__all__ = ["Error", "Job", "LibraryMissing", "job", "trainer"]

@@ -50,6 +50,9 @@ class _Numbers:
             *[_NEUTRAL] * (_VALUES + _COUNT)
         )
         self.tensor = torch.frombuffer(self.of, dtype=torch.int64)
+        # Never freed: gloo's thread may hold the last reference when the interpreter is
+        # torn down, and to give it up there aborts the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.tensor))
 
     def fill(self, call: int, values: Sequence[int]) -> None:
         """What a rank contributes that is in `call`; 0: it has finished."""
@@ -104,7 +107,7 @@ class Ranks:
                 "accel_slurm",
             )
         patience = datetime.timedelta(days=_PATIENCE_DAYS)
-        self._group = dist.new_group(backend="gloo", timeout=patience)
+        self._group: Any = dist.new_group(backend="gloo", timeout=patience)
         self._all_reduce = dist.all_reduce
         self._max = dist.ReduceOp.MAX
         self._ahead = _Numbers()  # of the reduction that a step leaves to the next
@@ -119,34 +122,37 @@ class Ranks:
         return Error(
             PEER,
             f"the ranks cannot agree: {first}",
-            "if another rank has failed, its message says why; "
-            "call job.finish() before destroy_process_group",
+            "another rank has ended or failed: see its message, which says why",
             "accel_slurm",
         )
 
-    def _take(self, numbers: _Numbers) -> Any:
+    def _launch(self, numbers: _Numbers) -> Any:
+        try:
+            return self._all_reduce(
+                numbers.tensor, op=self._max, group=self._group, async_op=True
+            )
+        except (RuntimeError, ValueError) as error:
+            raise self._lost(error) from error
+
+    def _wait(self, work: Any, numbers: _Numbers) -> Any:
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise self._lost(error) from error
         numbers.check()
         self.ended = self.ended or numbers.of[_FINISHED] > 0
         return numbers.of
 
     def _reduce(self, call: int, values: Sequence[int]) -> Any:
         self._now.fill(call, values)
-        try:
-            self._all_reduce(self._now.tensor, op=self._max, group=self._group)
-        except (RuntimeError, ValueError) as error:
-            raise self._lost(error) from error
-        return self._take(self._now)
+        return self._wait(self._launch(self._now), self._now)
 
     def drain(self) -> None:
         """Waits for the reduction that the last step has left, if there is one."""
         if self._work is None:
             return
         work, self._work = self._work, None
-        try:
-            work.wait()
-        except RuntimeError as error:
-            raise self._lost(error) from error
-        self._told = self._take(self._ahead)[_VALUES]
+        self._told = self._wait(work, self._ahead)[_VALUES]
 
     def step(self, vote: int) -> int:
         """One step of a rank that runs. Returns the vote that all ranks stop with.
@@ -163,12 +169,7 @@ class Ranks:
         of = self._ahead.of
         of[_CALL], of[_CALL_NEGATED], of[_FINISHED] = _STEP, -_STEP, 0
         of[_VALUES] = vote
-        try:
-            self._work = self._all_reduce(
-                self._ahead.tensor, op=self._max, group=self._group, async_op=True
-            )
-        except (RuntimeError, ValueError) as error:
-            raise self._lost(error) from error
+        self._work = self._launch(self._ahead)
         return 0
 
     def agree(self, values: Sequence[int]) -> Sequence[int]:

@@ -39,7 +39,8 @@ def _random_states() -> Callable[[], None]:
     import torch
 
     python, cpu = random.getstate(), torch.get_rng_state()
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    cuda: Any = torch.cuda
+    devices = cuda.get_rng_state_all() if cuda.is_initialized() else None
     numpy = sys.modules.get("numpy")
     arrays = numpy.random.get_state() if numpy else None
 

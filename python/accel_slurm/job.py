@@ -8,6 +8,7 @@ import os
 import sys
 
 from . import _lib
+from ._leaving import keep_exit_code
 from ._lib import Error
 from ._ranks import Ranks, group_is_ready
 from ._reports import JobReport
@@ -207,7 +208,9 @@ class Job:
                 stream.flush()
             except (OSError, ValueError, AttributeError):
                 pass
-        raise SystemExit(_EXIT_RESUME if status == _lib.RESUME else _EXIT_STOPPED)
+        code = _EXIT_RESUME if status == _lib.RESUME else _EXIT_STOPPED
+        keep_exit_code(code)
+        raise SystemExit(code)
 
     def _close(self) -> None:
         global _current
@@ -275,8 +278,8 @@ class Job:
 
         Returns once all ranks have called it, and the job is closed. After a stop it
         does not return: it asks Slurm for a requeue, rank 0 says what comes next, and it
-        raises SystemExit: 85, the job comes back; 75, it does not. Collective. To be
-        called before destroy_process_group; a second call does nothing.
+        raises SystemExit: 85, the job comes back; 75, it does not. Collective. A second
+        call does nothing.
         """
         if self._closed:
             return

@@ -174,7 +174,7 @@ def read(directory: str) -> dict[str, Any]:
         with open(os.path.join(directory, NAME), encoding="utf-8") as file:
             return _checked(json.load(file))
     except FileNotFoundError:
-        raise Torn(f"it has no {NAME}: which is written last") from None
+        raise Torn(f"it has no {NAME}, which is written last") from None
     except OSError as error:
         raise Torn(f"{NAME} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -42,8 +42,8 @@
 #define ENV_NUM_NODES        "ACCEL_NUM_NODES"
 /* OMP_NUM_THREADS where accel has chosen it; unset where the user has. */
 #define ENV_OMP_THREADS "ACCEL_OMP_NUM_THREADS"
-/* The directory in which the ranks of a step tell its launcher what happened. Whoever
- * has something to tell makes it. See step_reports.h. */
+/* The directory in which the ranks of a step tell its launcher what happened. See
+ * step_reports.h. */
 #define ENV_STEP_REPORTS "ACCEL_STEP_REPORTS"
 /* "PARTITION MODE GRACE KILLWAIT": what a preempted job is given, times in seconds. */
 #define ENV_NOTICE "ACCEL_PREEMPTION_NOTICE"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The directory in which the ranks of a step tell its launcher what happened. In: the
- * step's name, and what is in the directory when the step is over. Out: the directory's
- * path; what the job did and which rank failed first; nothing is left of it. Never
- * prints.
+ * step's name, and what is in the directory when the step is over. Out: the directory;
+ * what the job did and which rank failed first; nothing is left of it. Never prints.
  */
 #include "common/step_reports.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +54,21 @@ bool step_reports_choose(const char *name, char *buf, size_t len)
     else
         return false;
     return n > 0 && (size_t)n < len;
+}
+
+bool step_reports_make(const char *path)
+{
+    char above[4096];
+    const size_t len = strlen(path);
+
+    for (size_t n = 1; n < len && n < sizeof(above); n++) {
+        if (path[n] != '/')
+            continue;
+        snprintf(above, sizeof(above), "%.*s", (int)n, path);
+        if (mkdir(above, 0700) != 0 && access(above, F_OK) != 0)
+            return false;
+    }
+    return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
 /* ---- what it says ---------------------------------------------------------------- */

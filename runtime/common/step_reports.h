@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the ranks of a step tell its launcher, srun or accel launch, in a directory that
- * it has named (ENV_STEP_REPORTS) and that the first rank with something to tell makes:
+ * it makes for them (ENV_STEP_REPORTS):
  *
  *   job          of rank 0, a line for each: "opened DIRECTORY", "saved STEP"
  *   error.RANK   the exception that ended a rank, in the JSON of torch's ErrorHandler
@@ -49,6 +49,10 @@ struct step_report {
  * .local/state of HOME, else a hidden one of the current directory. Makes nothing.
  * False: there is none whose name a task can be given. */
 bool step_reports_choose(const char *name, char *buf, size_t len);
+/* Makes it, with all above it, for this user alone. It must be there before a rank
+ * fails: torch writes its error file only into a directory that exists, and without one
+ * its own failure hides that of the program. False, with errno: it cannot be made. */
+bool step_reports_make(const char *path);
 /* Reads what the ranks have left in the directory `path` and removes it. Not where it
  * belongs to another user. */
 void step_reports_take(const char *path, struct step_report *report_out);

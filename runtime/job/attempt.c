@@ -114,6 +114,7 @@ static accel_status_t own_directory(struct accel_attempt *a, accel_error_t *err)
     if (st == ACCEL_ERESUME)
         return accel_fail_at(err, A0926, a->directory, "srun restarts the job",
                              "stopped before the first step: %s", p->declined);
+    p->pace = (struct pace){ 0 }; /* per byte, of libaccel's saves */
     history_pace(p, 1);
     history_say(p);
     history_add(p, "start process=%ld", (long)getpid());

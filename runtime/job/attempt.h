@@ -16,10 +16,9 @@ struct accel_attempt {
     char run_id[192];
     accel_agree_f agree;
     void *agree_user;
-    int agreed;    /* the signal of an agreed stop; 0: none */
-    int64_t saved; /* the last step that is saved; -1: none */
-    int64_t
-        begun_ns; /* clock_ns of accel_attempt_save_begin; 0: no save is under way */
+    int agreed;       /* the signal of an agreed stop; 0: none */
+    int64_t saved;    /* the last step that is saved; -1: none */
+    int64_t begun_ns; /* clock_ns of the begin of a save; 0: none is under way */
 };
 
 /* ---- attempt_rules.c ------------------------------------------------------------- */

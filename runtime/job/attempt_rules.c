@@ -11,6 +11,10 @@
 #include "common/env_names.h"
 #include "job/attempt.h"
 
+/* The largest values that the config allows (config/keys_accel.def). */
+#define LEAD_SECONDS_MOST 65535
+#define MAX_RESTARTS_MOST 1000000
+
 /* The value of `name` ("requeue=") in the words of `text`; NULL: there is none. */
 static const char *value_of(const char *text, const char *name)
 {
@@ -26,8 +30,8 @@ static bool is_word(const char *value, const char *word)
            (value[strlen(word)] == ' ' || !value[strlen(word)]);
 }
 
-/* A number that is not negative; anything else counts as not given. */
-static int64_t number(const char *value, int64_t otherwise)
+/* A number from 0 to `most`; anything else counts as not given. */
+static int64_t number(const char *value, int64_t most, int64_t otherwise)
 {
     char *end;
     long long n;
@@ -35,7 +39,7 @@ static int64_t number(const char *value, int64_t otherwise)
     if (!value || *value < '0' || *value > '9')
         return otherwise;
     n = strtoll(value, &end, 10);
-    return *end == ' ' || !*end ? n : otherwise;
+    return n <= most && (*end == ' ' || !*end) ? n : otherwise;
 }
 
 struct preemption_rules attempt_rules(void)
@@ -47,7 +51,7 @@ struct preemption_rules attempt_rules(void)
         .enabled = !is_word(value_of(text, "enabled="), "false"),
         .requeue = !is_word(value_of(text, "requeue="), "false"),
         .warning = is_word(value_of(text, "signal="), "USR2") ? SIGUSR2 : SIGUSR1,
-        .lead_seconds = number(value_of(text, "lead_seconds="), 120),
-        .max_restarts = number(value_of(text, "max_restarts="), 100),
+        .lead_seconds = number(value_of(text, "lead_seconds="), LEAD_SECONDS_MOST, 120),
+        .max_restarts = number(value_of(text, "max_restarts="), MAX_RESTARTS_MOST, 100),
     };
 }

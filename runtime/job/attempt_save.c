@@ -84,15 +84,18 @@ accel_status_t accel_attempt_save_begin(accel_attempt_t *a, int64_t step, int *s
     accel_status_t st;
 
     *save_out = 0;
+    a->begun_ns = 0;
     ACCEL_CHECK(st, can_agree(a, "accel_attempt_save_begin", err));
     if (a->preemption.rank == 0)
         st = lease_keep(&a->preemption, err);
     ACCEL_CHECK(st, share(a, st, err));
-    *save_out = 1;
     if (a->agreed)
-        st = fits(a, step, save_out, err);
-    a->begun_ns = clock_ns();
-    return st;
+        ACCEL_CHECK(st, fits(a, step, save_out, err));
+    else
+        *save_out = 1;
+    if (*save_out)
+        a->begun_ns = clock_ns();
+    return ACCEL_OK;
 }
 
 /* The slowest rank's time counts, which all of them wait for. */
@@ -108,6 +111,7 @@ accel_status_t accel_attempt_note_save(accel_attempt_t *a, int64_t step,
         return accel_fail(err, A0901, "call accel_attempt_save_begin before the save",
                           "accel_attempt_note_save: no save has begun");
     a->begun_ns = 0;
+    ACCEL_CHECK(st, can_agree(a, "accel_attempt_note_save", err));
     ACCEL_CHECK(st, preemption_agree(p, &ns, 1, err));
     seconds = (double)ns * 1e-9;
     a->saved = step;
@@ -128,12 +132,15 @@ accel_status_t accel_attempt_stop(accel_attempt_t *a, int64_t step, accel_error_
     if (!a->agreed)
         return accel_fail(err, A0901, "call accel_attempt_agreed first",
                           "accel_attempt_stop: the ranks have agreed on no stop");
-    if (a->saved != step && !p->declined[0])
+    if (!p->declined[0]) /* said only where the step is not saved */
         snprintf(p->declined, sizeof(p->declined), "the program did not save it");
     signals_leave_interrupt(); /* nothing is left to save */
-    return preemption_stop(
-        p, a->agreed,
-        &(struct stop_state){
-            .begun = true, .step = step, .saved = a->saved, .where = a->directory },
-        err);
+    /* Earlier attempts may have saved: only the program knows what is left of that. */
+    return preemption_stop(p, a->agreed,
+                           &(struct stop_state){ .begun = true,
+                                                 .step = step,
+                                                 .saved = a->saved,
+                                                 .where = a->directory,
+                                                 .none = "this attempt saved nothing" },
+                           err);
 }

@@ -189,6 +189,8 @@ struct stop_state {
     int64_t saved; /* the last step that is saved; -1: none */
     /* where the state of `step` is, if it is saved: "DIR", "DIR on the nodes" */
     const char *where;
+    /* what to say where none is saved; NULL: that there is no older checkpoint */
+    const char *none;
 };
 
 /* Ends an attempt because of `sig`. Its state is saved, or an older checkpoint is kept.

@@ -95,21 +95,23 @@ static void saved_text(const struct preemption *p, const struct stop_state *s,
             snprintf(buf + used, len - (size_t)used,
                      "the checkpoint of step %lld is kept", kept);
         else
-            snprintf(buf + used, len - (size_t)used, "there is no older checkpoint");
+            snprintf(buf + used, len - (size_t)used, "%s",
+                     s->none ? s->none : "there is no older checkpoint");
     }
 }
 
-/* The same for the history; "" where no step is known. */
+/* The same for the history; without what is not known. */
 static void step_text(const struct stop_state *s, char *buf, size_t len)
 {
     const long long step = s->step, kept = s->saved;
 
-    if (!s->begun)
-        *buf = '\0';
-    else if (kept == step)
+    *buf = '\0';
+    if (s->begun && step >= 0 && kept == step)
         snprintf(buf, len, " step=%lld", step);
-    else
+    else if (s->begun && step >= 0)
         snprintf(buf, len, " step=%lld saved=%lld", step, kept);
+    else if (s->begun && kept >= 0)
+        snprintf(buf, len, " saved=%lld", kept);
 }
 
 accel_status_t preemption_stop(struct preemption *p, int sig,

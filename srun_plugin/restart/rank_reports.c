@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the ranks of this srun's step say of its end (common/step_reports.h). The step's
- * ids come in, and a directory's name goes out to the tasks; at the end the reports
+ * ids come in, and a directory for the tasks goes out; at the end the reports
  * come in, and what they say goes out: a verdict, a line, srun's exit code.
  */
 #include <dlfcn.h>
@@ -25,13 +25,14 @@ static const char *cluster_name(void)
     return name && name[0] && !strchr(name, '/') ? name : "cluster";
 }
 
-void rank_reports_choose(struct client *c, uint32_t step_id)
+void rank_reports_make(struct client *c, uint32_t step_id)
 {
     char name[NAME_MAX];
 
     snprintf(name, sizeof(name), "%.128s.%u.%u.%ld", cluster_name(), c->job_id, step_id,
              restarts_count(&c->env));
-    if (!step_reports_choose(name, c->reports, sizeof(c->reports)))
+    if (!step_reports_choose(name, c->reports, sizeof(c->reports)) ||
+        !step_reports_make(c->reports))
         c->reports[0] = '\0';
 }
 

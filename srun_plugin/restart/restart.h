@@ -26,8 +26,8 @@ long restarts_short(const struct user_env *env);
 
 /* ---- rank_reports.c -------------------------------------------------------------- */
 
-/* Names the directory in which the ranks of this step report (c->reports). */
-void rank_reports_choose(struct client *c, uint32_t step_id);
+/* Makes the directory in which the ranks of this step report (c->reports). */
+void rank_reports_make(struct client *c, uint32_t step_id);
 /* Reads what they have reported, and removes it. */
 void rank_reports_take(const struct client *c, struct step_report *report_out);
 /* Names the rank that failed first, if one has told why and srun ends with a code

@@ -29,7 +29,6 @@ cat >fail.sh <<'FAIL'
 out=$1
 shift
 ended=${1%:*}
-mkdir -p "$ACCEL_STEP_REPORTS"
 for rank; do
     [ "${rank%:*}" = "$RANK" ] || continue
     printf '{"message": {"message": "%s", "extraInfo": {"timestamp": "%s", "file": "/src/train.py", "line": "12", "rank": "%s", "host": "%s"}}}' \
@@ -59,7 +58,7 @@ is "$(printf '%s\n' "$srun_out" | grep -c 'failed first')" 1 "and only that one"
 TEXT='E: \u001b[2J\u202e red\ntwo lines' run_srun -n2 --accel-config=two.yaml sh fail.sh hostile 0:100
 like "$srun_out" 'rank 0 \(n1\) failed first: E: \?\[2J\? red \(train.py:12\)$' "a hostile text is printable"
 run_srun -n2 --accel-config=two.yaml sh -c \
-    'mkdir -p "$ACCEL_STEP_REPORTS" && mkfifo "$TORCHELASTIC_ERROR_FILE" && exit 3'
+    'mkfifo "$TORCHELASTIC_ERROR_FILE" && exit 3'
 is "$srun_rc" 3 "a fifo: nobody waits for it, and the code stays"
 unlike "$srun_out" 'failed first' "nothing is known then"
 none_left "a fifo"
@@ -90,6 +89,11 @@ else
     skip 4 "python3 is not installed"
 fi
 
+# Neither the user nor srun can make one: no variable, and no harm.
+: >file
+XDG_STATE_HOME=$tap_tmp/file run_srun -n2 --accel-config=two.yaml sh -c 'echo "[$TORCHELASTIC_ERROR_FILE$ACCEL_STEP_REPORTS]"'
+is "$srun_rc/$(printf '%s\n' "$srun_out" | sort -u)" "0/[]" "a place that cannot be: the tasks get none"
+
 # Without a home, and with a file of the user's.
 (
     unset HOME
@@ -109,7 +113,6 @@ ok $? "nor to remove"
 cat >saves.sh <<'SAVES'
 [ "$ACCEL_RESTART_COUNT" = 0 ] || exit 0
 if [ "$RANK" = 0 ]; then
-    mkdir -p "$ACCEL_STEP_REPORTS"
     printf 'opened /data/out\n%s\n' "$2" >"$ACCEL_STEP_REPORTS/job"
     : >"$1.runs"
 fi
@@ -167,8 +170,7 @@ like "$srun_out" "accel.python.trainer is true, but there is no $root/share/acce
 like "$srun_out" 'accel: job [0-9]+: accel.python.trainer is true, but no Trainer reported to accel' \
     "and that no Trainer reported"
 printf '%s\n' 'print("customized", flush=True)' >"$root/share/accel/python-site/sitecustomize.py"
-ACCEL_ROOT=$root run_srun -n2 --accel-config=trainer.yaml sh -c 'mkdir -p "$ACCEL_STEP_REPORTS"
-    echo "opened /data" >"$ACCEL_STEP_REPORTS/job"'
+ACCEL_ROOT=$root run_srun -n2 --accel-config=trainer.yaml sh -c 'echo "opened /data" >"$ACCEL_STEP_REPORTS/job"'
 is "$srun_rc/$srun_out" "0/" "with both nothing is said"
 if command -v python3 >/dev/null 2>&1; then
     ACCEL_ROOT=$root run_srun -n2 -Q --accel-config=trainer.yaml python3 -c pass

@@ -11,9 +11,11 @@ need_peers() { # MODULE[, MODULE]...
     python=${ACCEL_SLURM_PYTHON:-${ACCEL_TORCH_PYTHON:-python3}}
     "$python" -c "import $1" 2>/dev/null ||
         skip_all "$python has not all of $1 (scripts/test installs them, or set ACCEL_SLURM_PYTHON)"
-    { mkdir "$tap_tmp/root" && ln -s "$ACCEL_BUILD/.libs" "$tap_tmp/root/lib"; } ||
-        bail_out "no directory"
-    ACCEL_ROOT=$tap_tmp/root
+    share=$tap_tmp/there/share/accel # as it is installed: srun and accel launch look there
+    { mkdir -p "$share" && ln -s "$ACCEL_BUILD/.libs" "$tap_tmp/there/lib" &&
+        ln -s "$ACCEL_SRC/python" "$share/python" &&
+        ln -s "$ACCEL_SRC/python/site" "$share/python-site"; } || bail_out "no directory"
+    ACCEL_ROOT=$tap_tmp/there
     PYTHONPATH=$ACCEL_SRC/python
     HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 TQDM_DISABLE=1
     export ACCEL_ROOT PYTHONPATH HF_HUB_OFFLINE PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS TQDM_DISABLE

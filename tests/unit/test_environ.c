@@ -606,9 +606,11 @@ static void test_task(void)
     tap_is_str(getenv("PYTHONPATH"), want, "the directory is added last");
     test_path_words(&place);
     environ_apply(&ops, &place, "TORCHELASTIC_ERROR_FILE", "error_file=/s/t", true);
-    tap_is_str(getenv("TORCHELASTIC_ERROR_FILE"), "/s/t/error.3", "a file of the rank");
+    tap_ok(!getenv("TORCHELASTIC_ERROR_FILE"), "no error file without its directory");
+    environ_apply(&ops, &place, "TORCHELASTIC_ERROR_FILE", "error_file=/tmp", true);
+    tap_is_str(getenv("TORCHELASTIC_ERROR_FILE"), "/tmp/error.3", "a file of the rank");
     setenv("TORCHELASTIC_ERROR_FILE", "/mine", 1);
-    environ_apply(&ops, &place, "TORCHELASTIC_ERROR_FILE", "error_file=/s/t", true);
+    environ_apply(&ops, &place, "TORCHELASTIC_ERROR_FILE", "error_file=/tmp", true);
     tap_is_str(getenv("TORCHELASTIC_ERROR_FILE"), "/mine", "unless there is one");
 }
 

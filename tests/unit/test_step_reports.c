@@ -190,7 +190,19 @@ static struct step_report take(void)
 
 static void begin(void)
 {
-    mkdir(in_dir("step"), 0700);
+    step_reports_make(in_dir("step"));
+}
+
+static void test_make(void)
+{
+    struct stat sb = { 0 };
+
+    tap_ok(step_reports_make(in_dir("a/b/step")), "all directories are made");
+    tap_ok(stat(in_dir("a/b/step"), &sb) == 0 && (sb.st_mode & 0777) == 0700,
+           "for this user alone");
+    tap_ok(step_reports_make(in_dir("a/b/step")), "one that is there is good");
+    put("a/file", "");
+    tap_ok(!step_reports_make(in_dir("a/file/step")), "nothing below a file");
 }
 
 static void test_job(void)
@@ -378,6 +390,7 @@ int main(void)
     run_folder_new(dir);
     test_json();
     test_damaged();
+    test_make();
     test_job();
     test_order();
     test_hostile();

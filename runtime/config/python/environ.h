@@ -95,7 +95,7 @@ struct environ_ops {
  * local_world, node, cores; and cwd_last, which appends the current directory to
  * the path that is there; "dirs_first=A:B", which puts directories in front of it;
  * "dirs_first_cwd_last=A:B", which does both; "error_file=DIR", the file of this
- * rank in DIR. */
+ * rank in DIR if that is there. */
 void environ_apply(const struct environ_ops *ops, const struct task_place *place,
                    const char *name, const char *value, bool task);
 /* Is it one of the words that extend a path? Then the directories in front of it (""

@@ -153,14 +153,16 @@ bool environ_path_word(const char *word, const char **dirs_out, bool *cwd_last_o
     return !strncmp(word, first, strlen(first));
 }
 
-/* Each rank has an error file of its own. */
+/* Each rank has an error file of its own. Where the launcher's directory is not there,
+ * as with a home directory of each node's own, torch could only fail to write it. */
 static void set_error_file(const struct environ_ops *ops, const struct task_place *p,
                            const char *name, const char *dir)
 {
     char path[PATH_MAX];
 
-    if (snprintf(path, sizeof(path), "%s/error.%lld", dir, (long long)p->rank) <
-        (int)sizeof(path))
+    if (access(dir, W_OK | X_OK) == 0 &&
+        snprintf(path, sizeof(path), "%s/error.%lld", dir, (long long)p->rank) <
+            (int)sizeof(path))
         ops->set(ops->where, name, path);
 }
 
