@@ -3,7 +3,7 @@
 # NAMES, shell patterns with commas between them, say which.
 EXTRA_DIST += tests/preempt/draw.py tests/preempt/history.py tests/preempt/hooks.py \
 	tests/preempt/preempted.sh tests/preempt/random_stops.sh tests/preempt/run_one.py
-check-python: test-programs
+check-python: all
 	@env ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
 	    ACCEL_SLURM_PYTHON="$${ACCEL_SLURM_PYTHON:-$$($(srcdir)/scripts/install-deps --peers-cache)}" \
 	    prove --exec '' -v $(srcdir)/tests/preempt/random_stops.sh :: \
