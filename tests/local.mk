@@ -114,6 +114,7 @@ check-gpu: $(CHECK_GPU_MODULE) $(gpu_unit_tests) accel$(EXEEXT) examples/train$(
 .PHONY: check-gpu
 EXTRA_DIST += doc/gpu.md
 include tests/gpu/local.mk
+include tests/preempt/local.mk
 shell_tests += tests/t/1100-messages-rules.t tests/t/1105-messages-shown.t \
 	tests/t/1115-exit-codes.t tests/t/1120-named-things.t
 

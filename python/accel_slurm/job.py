@@ -215,6 +215,9 @@ class Job:
     def _close(self) -> None:
         global _current
         self._closed = True
+        # destroy_process_group then ends the group's threads; one that outlives it may
+        # come upon an interpreter that is at its end, and abort.
+        self._ranks = None
         self._library.accel_attempt_close(self._attempt)
         self._attempt = ctypes.c_void_p()
         if self._interrupt:
