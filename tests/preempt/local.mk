@@ -10,4 +10,4 @@ check-python: all
 	    $(or $(STATE),check-python.state) $(or $(COUNT),20) \
 	    $(or $(SEED),1) $(if $(NAMES),'$(NAMES)')
 .PHONY: check-python
-shell_tests += tests/t/6250-loop-slurm.t
+shell_tests += tests/t/6250-python-slurm.t
