@@ -4,19 +4,19 @@
 # examples/ddp_loop.py and fsdp2_loop.py on two ranks under accel launch: stopped by a signal to
 # every process, data loader workers too, and resumed, they see the same samples in the same
 # steps as an undisturbed run, with the same losses, and end with the same weights, bit for bit.
-# ACCEL_LONG_TESTS=1: each with both signals, and stopped twice.
+# Each with both signals, and stopped twice.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/t/peers.sh
 . "$(dirname "$0")/peers.sh"
+[ -n "${ACCEL_LONG_TESTS:-}" ] || skip_all "takes minutes: set ACCEL_LONG_TESTS=1 (6250 is the short form)"
 [ -f "$ACCEL_BUILD/.libs/libacceljob.so" ] || skip_all "libacceljob is not built"
 need_program ps
 tap_tmpdir
 need_peers torch
 printf 'distributed_type: MULTI_CPU\nnum_processes: 2\nuse_cpu: true\n' >two.yaml
 PATH=$(dirname "$("$python" -c 'import sys; print(sys.executable)')"):$PATH
-lives=1 signals=
-[ -z "${ACCEL_LONG_TESTS:-}" ] || lives=2 signals='TERM USR1'
+lives=2
 
 endless=1000000000 # steps of a run that is told to stop
 
@@ -73,10 +73,10 @@ stopped() { # SIGNAL NAME ARG...
     is "$(grep '^finished: weights' life.$lives)" "$(grep '^finished: weights' whole.out)" \
         "$what: the same weights"
 }
-for signal in ${signals:-TERM}; do
+for signal in TERM USR1; do
     stopped "$signal" ddp_loop --workers 2
 done
-for signal in ${signals:-USR1}; do
+for signal in TERM USR1; do
     stopped "$signal" fsdp2_loop
 done
 done_testing
