@@ -157,9 +157,9 @@ fi
     sed -n 's/.*\.\(parallelism_config_[a-z]*\)_.*/\1/p' "$tap_tmp/keys"
 } >"$known"
 matches '(^|[^a-zA-Z0-9_./-])accel\.[a-z_]+(\.[a-z0-9_]+)*' | sed 's/	[^a]*accel/	accel/' |
-    grep -v -E '	accel\.(h|map|conf|pc|lua|tcl|schema\.json)$' >"$claims"
+    grep -v -E '	accel\.(h|map|conf|pc|lua|tcl|json|schema\.json)$' >"$claims"
 all_in "$known" "keys of accel"
-matches '(^|[^a-zA-Z0-9_.-])(fsdp|fp8|parallelism_config|deepspeed|megatron_lm|dynamo|mpirun|zero3|zero_stage)[a-z0-9_]*_[*a-z0-9]+' |
+matches '(^|[^a-zA-Z0-9_./-])(fsdp|fp8|parallelism_config|deepspeed|megatron_lm|dynamo|mpirun|zero3|zero_stage)[a-z0-9_]*_[*a-z0-9]+' |
     sed 's/	[^a-z]*/	/; s/_[*]$//' >"$claims"
 all_in "$known" "keys of Accelerate"
 
