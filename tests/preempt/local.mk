@@ -5,11 +5,11 @@ EXTRA_DIST += tests/preempt/draw.py tests/preempt/history.py tests/preempt/hooks
 	tests/preempt/preempted.sh tests/preempt/random_stops.sh tests/preempt/run_one.py
 check-python: all
 	@env ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
-	    ACCEL_SLURM_PYTHON="$${ACCEL_SLURM_PYTHON:-$$($(srcdir)/scripts/install-deps --peers-cache)}" \
+	    PEERS_PYTHON="$${PEERS_PYTHON:-$$($(srcdir)/scripts/install-deps --peers-cache)}" \
 	    ACCEL_LONG_TESTS=1 prove --exec '' $(srcdir)/tests/t/6232-python-workers.t \
 	    $(srcdir)/tests/t/6233-python-loops.t
 	@env ACCEL_SRC='$(abs_top_srcdir)' ACCEL_BUILD='$(abs_top_builddir)' \
-	    ACCEL_SLURM_PYTHON="$${ACCEL_SLURM_PYTHON:-$$($(srcdir)/scripts/install-deps --peers-cache)}" \
+	    PEERS_PYTHON="$${PEERS_PYTHON:-$$($(srcdir)/scripts/install-deps --peers-cache)}" \
 	    prove --exec '' -v $(srcdir)/tests/preempt/random_stops.sh :: \
 	    $(or $(STATE),check-python.state) $(or $(COUNT),20) \
 	    $(or $(SEED),1) $(if $(NAMES),'$(NAMES)')

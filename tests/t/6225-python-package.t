@@ -59,7 +59,7 @@ for name in glob.glob("*/*.py"):
         print(name, error)' 2>&1)" "" "Python 3.8 can read every file"
 
 # The tools need no torch; their caches stay out of the source.
-python=${ACCEL_SLURM_PYTHON:-python3}
+python=${PEERS_PYTHON:-python3}
 for tool in mypy ruff; do
     "$python" -m $tool --version >/dev/null 2>&1 || {
         skip 1 "$python has no $tool"

@@ -7,10 +7,10 @@
 # Skips the whole test where there is none; else $python has the modules and imports accel_slurm
 # of this tree, which loads the library just built; the test stands in $tap_tmp.
 need_peers() { # MODULE[, MODULE]...
-    [ -z "${ACCEL_SLURM_REASON:-}" ] || skip_all "$ACCEL_SLURM_REASON"
-    python=${ACCEL_SLURM_PYTHON:-${ACCEL_TORCH_PYTHON:-python3}}
+    [ -z "${PEERS_REASON:-}" ] || skip_all "$PEERS_REASON"
+    python=${PEERS_PYTHON:-${ACCEL_TORCH_PYTHON:-python3}}
     "$python" -c "import $1" 2>/dev/null ||
-        skip_all "$python has not all of $1 (scripts/test installs them, or set ACCEL_SLURM_PYTHON)"
+        skip_all "$python has not all of $1 (scripts/test installs them, or set PEERS_PYTHON)"
     share=$tap_tmp/there/share/accel # as it is installed: srun and accel launch look there
     { mkdir -p "$share" && ln -s "$ACCEL_BUILD/.libs" "$tap_tmp/there/lib" &&
         ln -s "$ACCEL_SRC/python" "$share/python" &&
