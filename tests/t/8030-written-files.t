@@ -22,7 +22,7 @@ train_alone
 #   delete   when something is deleted, and at the end
 #   end      when the program has ended well
 #   never    nothing relies on it after a loss of power
-# A line "- SOURCE WHY" is one that makes nothing which has a name.
+# A line "- SOURCE WHY" is one that makes nothing which has a name, or that nothing here runs.
 cat >table <<'END'
 out(/checkpoints|/track)?	dir	777	commit	runtime/common/path_dir.c runtime/run/prepare.c runtime/track/track_lines.c
 out/log\.jsonl(\.part)?	file	666	commit	runtime/observe/lines.c runtime/observe/lines_trim.c
@@ -55,6 +55,8 @@ accel-selftest\.[^/]*/.*	-	-	never	cli/selftest/storage.c
 - cli/doctor/cmd_doctor.c a file without a name
 - cli/selftest/short_run.c memory
 - runtime/comm/shm/shm_window.c memory
+- runtime/common/step_reports.c for what ranks tell srun, which removes it at its end
+- runtime/job/attempt.c the directory of another program's checkpoints
 END
 
 # What every line of the shim's log says, against the table: umask and names of the test's own
