@@ -52,7 +52,9 @@ def save():
     open("state.new", "w").write(str(step))
     os.replace("state.new", "state")
 for step in range(last + 1, last + int(sys.argv[2]) + 1):
-    open("pid", "w").write(str(os.getpid()))
+    if not os.path.exists("pid"):
+        open("pid.new", "w").write(str(os.getpid()))
+        os.replace("pid.new", "pid")
     time.sleep(0.01)
     if job.should_stop():
         assert job.stopping and job.should_stop()
@@ -79,7 +81,7 @@ stopped() { # SIGNAL COMMAND...: sends it once the loop runs
     signal=$1
     shift
     # A shell has its background programs ignore SIGINT.
-    env --default-signal=INT "$@" >out 2>&1 </dev/null &
+    timeout --foreground -s KILL "$HANG_S" env --default-signal=INT "$@" >out 2>&1 </dev/null &
     started=$!
     kill_at_exit $started KILL
     wait_until runs || bail_out "the loop does not run: $(cat out)"
