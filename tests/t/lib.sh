@@ -95,8 +95,15 @@ clients_load() { # PLUGIN
 # unless --plugin is given; of a sanitizer build only the clients load it, the nodes load
 # $NODE_PLUGIN. $cluster_plugstack is the file that names the clients'. Stops the test when
 # the cluster does not come up.
+# What ranks report to srun is named by their job, and the jobs of other tests have the same
+# numbers: each test has a state directory of its own, unless it has chosen one.
+lib_home=${HOME:-}
 cluster_up() { # [OPTION]...
     [ -z "$cluster_dir" ] || bail_out "cluster_up: a cluster is up already"
+    if [ -z "${XDG_STATE_HOME:-}" ] && [ "${HOME:-}" = "$lib_home" ] && [ -n "${tap_tmp:-}" ]; then
+        XDG_STATE_HOME=$tap_tmp/.state-home
+        export XDG_STATE_HOME
+    fi
     lib_plugin=$ACCEL_BUILD/srun_plugin/.libs/accel_spank.so lib_clients=
     case " $* " in
     *' --plugin'*) ;;
