@@ -90,14 +90,15 @@ clients_load() { # PLUGIN
     SLURM_CONF=$cluster_dir/etc/clients.conf
 }
 
+# What ranks report to srun is named by their job, and the jobs of other tests have the same
+# numbers: each test has a state directory of its own, unless it has chosen one.
+lib_home=${HOME:-}
+
 # Starts a cluster with the given accel-cluster options and points SLURM_CONF at it. One
 # cluster at a time; it goes down when the test ends. The plugin is the one just built,
 # unless --plugin is given; of a sanitizer build only the clients load it, the nodes load
 # $NODE_PLUGIN. $cluster_plugstack is the file that names the clients'. Stops the test when
 # the cluster does not come up.
-# What ranks report to srun is named by their job, and the jobs of other tests have the same
-# numbers: each test has a state directory of its own, unless it has chosen one.
-lib_home=${HOME:-}
 cluster_up() { # [OPTION]...
     [ -z "$cluster_dir" ] || bail_out "cluster_up: a cluster is up already"
     if [ -z "${XDG_STATE_HOME:-}" ] && [ "${HOME:-}" = "$lib_home" ] && [ -n "${tap_tmp:-}" ]; then
