@@ -259,6 +259,8 @@ class Training:
             marker.remove(directory)
         with self._no_rotation():
             original(*arguments, **named)
+        # Until all have written, there are files of other ranks that will not stay.
+        self.job._agree([])
         self._together(
             lambda: marker.sync_of_rank(directory, trainer.args.process_index)
         )

@@ -8,12 +8,16 @@ TELL="RANK EVENT STEP SIGNAL" says when, for instance "1 on_step_end 7 TERM"; wi
 it nothing is sent. With on_prediction_step the signal comes in the second step of the
 first evaluation at or after STEP. The signal goes to the workers of the process as well,
 as Slurm sends it to all processes of a step.
+
+LATE: rank 0 is the last to write its first checkpoint, by half a second. Until then there
+is something in it that nobody can open, under a name with a 1, as of rank 1.
 """
 
 import os
 import runpy
 import subprocess
 import sys
+import time
 
 import torch.multiprocessing
 import transformers
@@ -36,6 +40,21 @@ class Teller(transformers.TrainerCallback):
             subprocess.run(["kill", "-s", self.signal, *pids], check=True)
 
 
+def late_writer(save):
+    def _save_checkpoint(self, *arguments, **named):
+        late = self.args.process_index == 0 and os.environ.pop("LATE", "")
+        half = f"{self.args.output_dir}/checkpoint-{self.state.global_step}/.tmp1"
+        if late:
+            os.makedirs(os.path.dirname(half), exist_ok=True)
+            os.symlink("nowhere", half)
+        save(self, *arguments, **named)
+        if late:
+            time.sleep(0.5)
+            os.unlink(half)
+
+    return _save_checkpoint
+
+
 def main():
     told = os.environ.get("TELL", "").split()
     initialise = transformers.Trainer.__init__
@@ -46,6 +65,7 @@ def main():
             self.add_callback(Teller(told[1], int(told[2]), told[3]))
 
     transformers.Trainer.__init__ = __init__
+    transformers.Trainer._save_checkpoint = late_writer(transformers.Trainer._save_checkpoint)
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")
 
