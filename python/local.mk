@@ -6,7 +6,6 @@ dist_slurmpy_DATA = python/accel_slurm/__init__.py \
 	python/accel_slurm/_leaving.py \
 	python/accel_slurm/_lib.py \
 	python/accel_slurm/_ranks.py \
-	python/accel_slurm/_reports.py \
 	python/accel_slurm/_training.py \
 	python/accel_slurm/failures.py \
 	python/accel_slurm/job.py \

@@ -25,25 +25,28 @@ class _Finder:
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> Any:
-        actions = self.waiting.pop(name, None)
-        if actions is None:
+        if name not in self.waiting:
             return None
-        # The finders behind this one know the module; this one no longer does.
-        from importlib.util import find_spec
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find and finder is not self else None
+            if spec is not None:
+                self._wrap(name, spec.loader)
+                return spec
+        return None
 
-        spec = find_spec(name)
-        execute = getattr(spec and spec.loader, "exec_module", None)
-        if spec is None or execute is None:
-            self.waiting[name] = actions
-            return None
+    def _wrap(self, name: str, loader: Any) -> None:
+        execute = getattr(loader, "exec_module", None)
+        if execute is None:
+            return
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            for action in actions:
+            # Not before: many only ask whether there is such a module (find_spec).
+            for action in self.waiting.pop(name, []):
                 action(module)
 
-        spec.loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
-        return spec
+        loader.exec_module = exec_module
 
 
 _finder = _Finder()

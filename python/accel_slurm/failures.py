@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import sys
 
-from ._reports import make_folder
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
@@ -88,7 +86,7 @@ def record(
         import json
 
         data = json.dumps(_document(kind, value, trace)).encode()
-        make_folder(os.path.dirname(path))
+        os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

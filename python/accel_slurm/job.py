@@ -11,7 +11,6 @@ from . import _lib
 from ._leaving import keep_exit_code
 from ._lib import Error
 from ._ranks import Ranks, group_is_ready
-from ._reports import JobReport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +115,6 @@ class Job:
         self.restart: int = self._library.accel_attempt_restart(self._attempt)
         run_id: bytes = self._library.accel_attempt_run_id(self._attempt)
         self.run_id = run_id.decode(errors="replace")
-        self._report = JobReport(directory) if self._rank == 0 else None
 
     def _open(self) -> None:
         report = _lib.Report()
@@ -269,8 +267,6 @@ class Job:
             return False
         fn()
         self._call("note_save", step)
-        if self._report is not None:
-            self._report.saved(step)
         return True
 
     def finish(self) -> None:

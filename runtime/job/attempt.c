@@ -118,6 +118,7 @@ static accel_status_t own_directory(struct accel_attempt *a, accel_error_t *err)
     history_pace(p, 1);
     history_say(p);
     history_add(p, "start process=%ld", (long)getpid());
+    report_attempt(p, -1);
     return ACCEL_OK;
 }
 

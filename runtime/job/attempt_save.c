@@ -117,6 +117,7 @@ accel_status_t accel_attempt_note_save(accel_attempt_t *a, int64_t step,
     a->saved = step;
     if (p->history.saves[SAVE_AT_ONCE]++ == 0)
         history_add(p, "save step=%lld seconds=%.3f", (long long)step, seconds);
+    report_attempt(p, step);
     p->history.save_seconds = seconds;
     pace_add(&p->pace, SAVE_AT_ONCE, 1, seconds);
     notice_check(p, seconds);

@@ -9,6 +9,7 @@ libapreemption_la_SOURCES = \
 	runtime/preemption/history.c \
 	runtime/preemption/lease.c \
 	runtime/preemption/preemption.h \
+	runtime/preemption/report.c \
 	runtime/preemption/requeue.c \
 	runtime/preemption/requeue.h \
 	runtime/preemption/sample_wait.c \

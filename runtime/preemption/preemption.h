@@ -252,6 +252,12 @@ accel_status_t deadline_judge(struct preemption *p, int sig,
                               const struct stop_save *save,
                               struct stop_verdict *verdict_out, accel_error_t *err);
 
+/* ---- report.c -------------------------------------------------------------------- */
+
+/* Tells srun or accel launch that this attempt has its directory, and that the state of
+ * step `saved` is in it; -1: none that this attempt knows. Rank 0; others do nothing. */
+void report_attempt(const struct preemption *p, int64_t saved);
+
 /* ---- lease.c: one run at a time per checkpoint directory. Rank 0 only. ----------- */
 
 /* Locks the directory, which must exist; waits some seconds for a run that is ending,

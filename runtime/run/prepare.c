@@ -400,8 +400,10 @@ static accel_status_t run_prepare(accel_t *run, const accel_job_t *job,
     ACCEL_TRY(st, background_open(run, err));
     ACCEL_TRY(st, run_agree(run, open_log(run, err), err));
     ACCEL_TRY(st, run_agree(run, tracking_open(run, err), err));
-    if (st == ACCEL_OK)
+    if (st == ACCEL_OK) {
         history_add(&run->preemption, "start step=%lld", (long long)run->progress.step);
+        report_attempt(&run->preemption, run->progress.saved_step);
+    }
     return st;
 }
 

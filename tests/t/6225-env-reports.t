@@ -68,10 +68,9 @@ if command -v python3 >/dev/null 2>&1; then
     rm -r "$HOME/.local"
     cat >raises.py <<'RAISES'
 import os, time
-import accel_slurm._reports, accel_slurm.failures
+import accel_slurm
 
-accel_slurm.failures.install()
-accel_slurm._reports.JobReport("/data/out")
+job = accel_slurm.job("kept")
 open("raises." + os.environ["RANK"], "w").close()
 while not all(os.path.exists(f"raises.{rank}") for rank in range(2)):
     time.sleep(0.05)
@@ -79,9 +78,10 @@ if os.environ["RANK"] == "1":
     raise ValueError("bad shape\nof two lines")
 time.sleep(600)
 RAISES
-    PYTHONPATH=$ACCEL_SRC/python run_srun -n2 --accel-config=two.yaml python3 raises.py
+    PYTHONPATH=$ACCEL_SRC/python LD_LIBRARY_PATH=$ACCEL_BUILD/.libs \
+        run_srun -n2 --accel-config=two.yaml python3 raises.py
     is "$srun_rc" 1 "accel_slurm: srun ends with 1"
-    like "$srun_out" 'rank 1 \([^)]+\) failed first: ValueError: bad shape \(raises.py:10\)$' "and names the rank"
+    like "$srun_out" 'rank 1 \([^)]+\) failed first: ValueError: bad shape \(raises.py:9\)$' "and names the rank"
     [ -d "$steps" ]
     ok $? "the package has made the directory"
     none_left "accel_slurm"

@@ -258,4 +258,16 @@ saved 9" "then the last save"
 is "$(stat -c %a steps/1)" 700 "for nobody else"
 ACCEL_STEP_REPORTS=$tap_tmp/file/1 python loop.py quiet 1
 is "$rc $(echo "$out" | grep -c -i report)" "0 0" "what cannot be reported is left out"
+
+# torch may come after the job, and many programs first ask whether it is there.
+python -c 'import importlib.util, accel_slurm._imports as imports
+imports.when_imported("colorsys", lambda module: print("action on", module.__name__))
+print(importlib.util.find_spec("colorsys") is not None, importlib.util.find_spec("colorsys").name)
+import colorsys
+imports.when_imported("colorsys", lambda module: print("at once"))
+print(colorsys.rgb_to_hsv(0, 0, 0))'
+is "$out" "True colorsys
+action on colorsys
+at once
+(0.0, 0.0, 0)" "what waits for a module is done once, when the module is imported"
 done_testing

@@ -56,6 +56,7 @@ accel-selftest\.[^/]*/.*	-	-	never	cli/selftest/storage.c
 - cli/selftest/short_run.c memory
 - runtime/comm/shm/shm_window.c memory
 - runtime/common/step_reports.c for what ranks tell srun, which removes it at its end
+- runtime/preemption/report.c for srun, too
 - runtime/job/attempt.c the directory of another program's checkpoints
 END
 

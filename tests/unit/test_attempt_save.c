@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,37 @@ static void test_history(void)
     tap_is_str(world_text(world_ckpt("history")), want,
                "the history has the start, the first save and the stop");
     accel_attempt_close(attempt);
+}
+
+/* What srun reads, from its own directory, which it may have lost. */
+static void test_report(void)
+{
+    accel_attempt_t *attempt;
+    char job[320], want[320];
+
+    world_new();
+    snprintf(job, sizeof(job), "%s/job", world_path("above/step"));
+    setenv("ACCEL_STEP_REPORTS", world_path("above/step"), 1);
+    attempt = world_open(0, 1);
+    snprintf(want, sizeof(want), "opened %s", world_ckpt(""));
+    tap_is_str(world_text(job), want, "srun is told which directory it is");
+    world_save(attempt, 10, 1);
+    world_save(attempt, 20, 1);
+    strcat(want, "\nsaved 20");
+    tap_is_str(world_text(job), want, "and the last step that is saved");
+    tap_ok(!world_has(world_path("above/step/job.new")), "nothing else is there");
+    unlink(job);
+    mkdir(job, 0700);
+    world_save(attempt, 30, 1);
+    tap_ok(world_has(world_path("above/step/job")) &&
+               !world_has(world_path("above/step/job.new")),
+           "what cannot be written is left out");
+    accel_attempt_close(attempt);
+    rmdir(job);
+    attempt = world_open(1, 2);
+    tap_ok(!world_has(job), "rank 1 tells nothing");
+    accel_attempt_close(attempt);
+    unsetenv("ACCEL_STEP_REPORTS");
 }
 
 static void test_order(void)
@@ -447,6 +479,7 @@ int main(void)
         tap_skip_all("no shared memory");
     world_begin();
     test_history();
+    test_report();
     test_order();
     test_no_agreement();
     test_taken_over();

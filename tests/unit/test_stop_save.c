@@ -174,20 +174,25 @@ static bool has_said(const struct boot *b, const char *text)
     return b->rank != 0 || strstr(said, text);
 }
 
-/* Does the history have a line with this text? */
-static bool in_history(const char *text)
+/* Does this file of the output directory have a line with this text? */
+static bool has_line(const char *file, const char *text)
 {
     char path[sizeof(out_dir) + 40], line[256];
     bool found = false;
     FILE *f;
 
-    snprintf(path, sizeof(path), "%s/checkpoints/history", out_dir);
+    snprintf(path, sizeof(path), "%s/%s", out_dir, file);
     f = fopen(path, "r");
     while (f && fgets(line, sizeof(line), f))
         found = found || strstr(line, text);
     if (f)
         fclose(f);
     return found;
+}
+
+static bool in_history(const char *text)
+{
+    return has_line("checkpoints/history", text);
 }
 
 /* In a job; what scontrol says of it. */
@@ -376,12 +381,23 @@ static int gives_up(struct boot *b, void *arg)
 }
 
 /* What a life has measured is known to the next one. */
+static void unlink_report(const char *reports)
+{
+    char path[sizeof(out_dir) + 32];
+
+    snprintf(path, sizeof(path), "%s/job", reports);
+    unlink(path);
+}
+
 static int measures(struct boot *b, void *arg)
 {
+    char reports[sizeof(out_dir) + 16];
     struct number_run k;
     int64_t newest;
 
     (void)arg;
+    snprintf(reports, sizeof(reports), "%s/reports", out_dir);
+    setenv("ACCEL_STEP_REPORTS", reports, 1);
     EXPECT(!begin(&k, 100) && !steps(&k, 6), "six steps: %s", k.err.text);
     EXPECT(k.run->preemption.pace.at_once > 0, "a save is measured");
     accel_close(k.run, NULL);
@@ -390,6 +406,14 @@ static int measures(struct boot *b, void *arg)
     EXPECT(b->rank != 0 ||
                (in_history("save step=2 seconds=") && in_history(" bytes=")),
            "and noted");
+    EXPECT(b->rank != 0 || has_line("reports/job", "saved 6\n"), "srun is told");
+    if (b->rank == 0)
+        unlink_report(reports);
+    EXPECT(!begin(&k, 100), "resumed: %s", k.err.text);
+    EXPECT(b->rank != 0 || has_line("reports/job", "saved 6\n"),
+           "also of what the run resumes from");
+    accel_close(k.run, NULL);
+    unsetenv("ACCEL_STEP_REPORTS");
     return 0;
 }
 

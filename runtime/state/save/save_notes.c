@@ -55,6 +55,9 @@ void save_measure(accel_t *run, int64_t step, enum save_kind kind, double second
         history_add(&run->preemption, "save step=%lld seconds=%.3f bytes=%lld%s",
                     (long long)step, seconds, (long long)run->plan.checkpoint_bytes,
                     kinds[kind]);
+    /* What only the nodes have, another allocation may not find. */
+    if (kind != SAVE_LOCAL)
+        report_attempt(&run->preemption, step);
     if (shared)
         run->preemption.history.save_seconds = seconds;
     pace_add(&run->preemption.pace, kind, (double)run->plan.checkpoint_bytes, seconds);
