@@ -35,6 +35,12 @@ bench-gpu: examples/train$(EXEEXT) tests/bench/gpu/kernel_times.la
 	python3 $(srcdir)/tests/bench/train_gpu.py $(abs_builddir)/examples/train \
 	    --trace tests/bench/gpu/.libs/kernel_times.so
 .PHONY: bench-gpu
+# What accel_slurm costs a Python program with torch: make bench-python
+EXTRA_DIST += tests/bench/python_job.py
+bench-python: libacceljob.la
+	"$${PEERS_PYTHON:-$$($(srcdir)/scripts/install-deps --peers-cache)}" \
+	    $(srcdir)/tests/bench/python_job.py $(abs_builddir)/.libs
+.PHONY: bench-python
 # Tokens per second against the rate of reading memory.
 noinst_PROGRAMS += tests/bench/bench_generate
 # Start of a trainer against reading its weights.

@@ -113,6 +113,18 @@ stopped INT "$ACCEL_BUILD/accel" launch --config one.yaml loop.py checkpoints 10
 is "$rc" 75 "under accel launch it ends 75" || diag "$out"
 like "$out" '^saved True' "and saves"
 
+# ---- a save that takes longer than what is left
+mkdir slow
+echo '2026-01-01T00:00:00Z job=0 of=0 restart=0 save step=1 seconds=9000.000' >slow/history
+ACCEL_PREEMPTION_NOTICE='p REQUEUE 0 30' python -c 'import accel_slurm, os, signal
+job = accel_slurm.job("slow")
+os.kill(os.getpid(), signal.SIGTERM)
+assert job.should_stop()
+print("saved", job.save(7, lambda: print("begun")))
+job.finish()'
+is "$rc $(echo "$out" | grep -v '^accel')" "85 saved False" "it is not begun, and the program knows" || diag "$out"
+like "$out" 'step 7 is not saved: a checkpoint takes about [0-9.]* s, and [0-9.]* s are left of KillWait' "and says why"
+
 # ---- the exit code: what dies when the interpreter is torn down does not change it
 cat >teardown.py <<'TEARDOWN'
 import atexit, os, signal, sys
