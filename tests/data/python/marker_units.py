@@ -257,7 +257,7 @@ def together(directories, checks):
 
 def nodes():
     """Each node has a disk of its own (save_on_each_node)."""
-    for step in (10, 20):
+    for step in (10, 11, 12):
         make("a/checkpoint-%d" % step, step)
     for step in (10, 30):
         make("b/checkpoint-%d" % step, step)
