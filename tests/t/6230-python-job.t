@@ -150,6 +150,19 @@ python teardown.py
 is "$rc" 85 "an abort in the teardown does not change the exit code" || diag "$out"
 is "$(echo "$out" | grep -v '^accel:' | paste -sd ' ')" "not flushed finally last handler first handler" \
     "exit handlers run before it, each once, and all output is there"
+python -c 'import accel_slurm, os, signal
+job = accel_slurm.job("forks")
+os.kill(os.getpid(), signal.SIGTERM)
+assert job.should_stop()
+try:
+    job.finish()
+except SystemExit:
+    child = os.fork()
+    if not child:
+        raise SystemExit(3)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    raise'
+is "$rc $(echo "$out" | grep -v '^accel')" "85 child 3" "a child that is forked then ends with its own" || diag "$out"
 
 # ---- attempts of a job of Slurm that save nothing, because they are killed before
 attempt() { # NUMBER COMMAND
