@@ -18,6 +18,11 @@ def keep_exit_code(code: int) -> None:
     atexit.register(_end, os.getpid(), code)
 
 
+def forget_exit_code() -> None:
+    """Undoes keep_exit_code: the program lives on after all, as a notebook's kernel does."""
+    atexit.unregister(_end)
+
+
 def _end(process: int, code: int) -> None:
     # Handlers run in reverse order, so this one, registered last, is the first to run.
     # It runs the others itself, because there is no way to be the last.

@@ -8,7 +8,7 @@ import os
 import sys
 
 from . import _lib
-from ._leaving import keep_exit_code
+from ._leaving import forget_exit_code, keep_exit_code
 from ._lib import Error
 from ._ranks import Ranks, group_is_ready
 
@@ -326,6 +326,18 @@ def _warn_of_handler(job: Job) -> None:
         )
 
 
+def _warn_of_notebook(job: Job) -> None:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if not hasattr(shell, "kernel") or "SLURM_JOB_ID" not in os.environ:
+        return
+    if job._rank == 0:
+        _say(
+            "warning: in a notebook a stop ends the cell and not the kernel, and at "
+            "SIGTERM Jupyter may end the kernel before the state is saved; run what is "
+            "to come back as a script (jupyter nbconvert --to script)"
+        )
+
+
 def job(directory: str | os.PathLike[str], *, log: LogFunction | None = None) -> Job:
     """Begins this process's part of a job, and returns it.
 
@@ -364,10 +376,12 @@ def job(directory: str | os.PathLike[str], *, log: LogFunction | None = None) ->
 
     from . import failures, workers
 
+    forget_exit_code()  # that of a job before, whose SystemExit the program has caught
     opened = Job(path, log)
     _current = opened
     atexit.register(opened._at_exit)
     _warn_of_handler(opened)
+    _warn_of_notebook(opened)
     failures.install()
     workers.install()
     return opened

@@ -50,16 +50,21 @@ class _Finder:
 
     def __init__(self, actions):
         self.actions = actions
+        self.asked = set()  # others ask all finders, too, and so this one again
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.actions:
+        if name not in self.actions or name in self.asked:
             return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find and finder is not self else None
-            if spec is not None:
-                self._wrap(name, spec.loader)
-                return spec
+        self.asked.add(name)
+        try:
+            for finder in sys.meta_path:
+                find = getattr(finder, "find_spec", None)
+                spec = find(name, path, target) if find and finder is not self else None
+                if spec is not None:
+                    self._wrap(name, spec.loader)
+                    return spec
+        finally:
+            self.asked.discard(name)
         return None
 
     def _wrap(self, name, loader):
@@ -84,7 +89,9 @@ def _run_hidden():
     from importlib.util import module_from_spec
 
     here = os.path.dirname(os.path.realpath(__file__))
-    others = [path for path in sys.path if os.path.realpath(path or ".") != here]
+    folders = [os.path.realpath(path or ".") for path in sys.path]
+    after = folders.index(here) + 1 if here in folders else 0
+    others = [sys.path[i] for i in range(after, len(folders)) if folders[i] != here]
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
         return

@@ -178,8 +178,9 @@ static accel_status_t lease_refuse(const struct preemption *p, const char *holde
 {
     return accel_fail_at(
         err, A0822, p->directory,
-        "wait for that run or cancel it, or give this run another --out (or "
-        "accel.checkpoint.dir); in a job array, use one per $SLURM_ARRAY_TASK_ID",
+        "wait for that run or cancel it, or give this run a directory of its own "
+        "(--out or accel.checkpoint.dir; in Python that of accel_slurm.job, or the "
+        "Trainer's output_dir); in a job array, use one per $SLURM_ARRAY_TASK_ID",
         "%s is using this directory: %s", is_tool(holder) ? "a tool" : "another run",
         holder[0] ? holder : "the lock does not say which");
 }

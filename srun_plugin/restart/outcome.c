@@ -41,7 +41,9 @@ static void read_job(const struct client *c, struct outcome *o)
         o->timed_out = base == JOB_TIMEOUT;
         /* not from its end, which is now for a job that has ended */
         o->warned = (int64_t)time(NULL) >= notice_due(&c->file.config, j);
-        o->killed = base == JOB_PREEMPTED || base == JOB_NODE_FAIL;
+        /* A batch job that Slurm has requeued starts again, whatever its code was. */
+        o->killed =
+            base == JOB_PREEMPTED || base == JOB_NODE_FAIL || (o->batch && !o->present);
         o->cancelled = base == JOB_CANCELLED;
     }
     slurm_free_job_info_msg(msg);

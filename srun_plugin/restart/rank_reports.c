@@ -75,8 +75,9 @@ void rank_reports_say_trainer(const struct client *c, const struct step_report *
         return;
     slurm_info(
         "accel: job %u: accel.python.trainer is true, but no Trainer reported to "
-        "accel: `python -I` and `python -E` ignore PYTHONPATH, and a script "
-        "without transformers.Trainer has none; start the script with python "
-        "alone, or call accel_slurm.job in it (see doc/python.md)",
+        "accel: `python -I` and `python -E` ignore PYTHONPATH, a container may hide "
+        "accel's modules, and a script without transformers.Trainer has none; start "
+        "the script with python alone, mount $ACCEL_ROOT, or call accel_slurm.job in "
+        "it (see doc/python.md)",
         c->job_id);
 }

@@ -61,7 +61,7 @@ struct outcome {
     /* Still the same start of the job: running, or ended and not requeued. */
     bool present;
     bool preempted, node_failed;
-    /* Ended by one of those two; srun may exit with 0 then. */
+    /* Ended by one of those two, or requeued already; srun may exit with 0 then. */
     bool killed;
     /* scancel, or Ctrl-C, which srun passes to Slurm. Overrides everything
      * before it. */
