@@ -8,6 +8,7 @@ subclass overrides.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Iterator
@@ -53,6 +54,20 @@ def _random_states() -> Callable[[], None]:
             numpy.random.set_state(arrays)
 
     return restore
+
+
+@functools.lru_cache(maxsize=None)
+def _name_processor(place: str) -> None:
+    """Lets torch.load find `place`: on CPUs transformers 4 loads to "cpu:RANK"."""
+    if not place.startswith("cpu:"):
+        return
+    from torch.serialization import register_package
+
+    def load(storage: Any, location: str) -> Any:
+        return storage if location == place else None
+
+    # Before torch's own, some of which fail for a name that they do not know.
+    register_package(5, lambda storage: None, load)
 
 
 def _callback(training: Training) -> Any:
@@ -141,6 +156,7 @@ class Training:
     def begin(self, wanted: Any) -> Any:
         """What train() is to resume from, for what the script has asked for."""
         trainer = self._trainer
+        _name_processor(str(getattr(trainer.args, "device", "")))
         choice = Choice(self.job, self._checks, _say)
         if wanted is None or wanted is False:
             path, self._due = choice.find(self._form())
@@ -202,7 +218,9 @@ class Training:
 
     def _evaluation_due(self, control: Any) -> bool:
         args, epoch = self._trainer.args, self._trainer.state.epoch
-        strategy = getattr(args.eval_strategy, "value", args.eval_strategy)
+        # Its name before transformers 4.41 was another one.
+        strategy = getattr(args, "eval_strategy", None) or args.evaluation_strategy
+        strategy = getattr(strategy, "value", strategy)
         if strategy == "epoch" and epoch == int(epoch):
             return bool(args.eval_delay <= epoch)
         return bool(control.should_evaluate)

@@ -93,6 +93,9 @@ if [ -f "$ACCEL_BUILD/.libs/libacceljob.so" ] && ! built_with_sanitizer; then
         is "$rc $(printf '%s\n' "$out" | tail -n 1)" "0 ended at step 6" "$way: and ends"
         old few$way $way _evaluate _load_rng_state _run_epoch
         is $rc 85 "$way: without three of them it stops, too" || diag "$out"
+        old older$way $way eval_strategy
+        is $rc 85 "$way: so it does where args.eval_strategy has its older name" || diag "$out"
+        old few$way $way _evaluate _load_rng_state _run_epoch
         for hook in _evaluate _load_rng_state _run_epoch; do
             like "$out" "^accel: warning: this transformers has no Trainer.$hook: [a-z]" "$way: one line for $hook"
         done
@@ -110,6 +113,6 @@ if [ -f "$ACCEL_BUILD/.libs/libacceljob.so" ] && ! built_with_sanitizer; then
     like "$out" 'warning: the Trainer is left as it is: libacceljob.so cannot be loaded' \
         "without the library the script runs as it is"
 else
-    skip 21 "libacceljob is not built, or with sanitizers"
+    skip 23 "libacceljob is not built, or with sanitizers"
 fi
 done_testing

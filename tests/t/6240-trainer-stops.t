@@ -90,4 +90,12 @@ count() { # DIRECTORY: evaluations of its last trainer_state.json
     grep -c '"eval_loss"' "$1/checkpoint-30/trainer_state.json"
 }
 is "$(count evaluated)" "$(count whole)" "and the same number of evaluations"
+
+# What transformers 4 asks for where the ranks are CPUs; this one no longer does.
+"$python" -c 'import torch
+from accel_slurm._training import _name_processor
+_name_processor("cpu:1")
+torch.save(torch.ones(2), "ones")
+print(torch.load("ones", map_location="cpu:1"), torch.load("ones"))' >ones.out 2>&1
+is "$(cat ones.out)" "tensor([1., 1.]) tensor([1., 1.])" "a checkpoint is read to cpu:1, which torch does not know"
 done_testing

@@ -4,7 +4,7 @@
     old_trainer.py DIRECTORY WAY [MISSING]...
 
 WAY: `installed`, as by accel.python.trainer, or `hand`, by accel_slurm.trainer. It
-takes SIGTERM in its third step. Stands in for transformers; needs no torch.
+takes SIGTERM in its third step. Without `eval_strategy` that has its older name. Stands in for transformers; needs no torch.
 """
 
 import os
@@ -32,8 +32,10 @@ class Trainer:
         self.args = types.SimpleNamespace(
             output_dir=directory, should_save=True, process_index=0, world_size=1,
             per_device_train_batch_size=4, gradient_accumulation_steps=1,
-            save_total_limit=1, eval_strategy="no", eval_delay=0,
+            save_total_limit=1, eval_delay=0,
         )  # fmt: skip
+        older = "eval_strategy" in sys.argv
+        setattr(self.args, "evaluation_strategy" if older else "eval_strategy", "no")
         self.state = types.SimpleNamespace(
             global_step=0, max_steps=6, epoch=0.5, best_model_checkpoint=None
         )
@@ -89,7 +91,7 @@ class Trainer:
 
 def main():
     directory, way, *missing = sys.argv[1:]
-    for name in missing:
+    for name in set(missing) - {"eval_strategy"}:
         delattr(Trainer, name)
     package = types.ModuleType("transformers")
     module = types.ModuleType("transformers.trainer_callback")
