@@ -154,7 +154,7 @@ exec unshare --user --map-root-user --mount --uts --pid --fork sh -c '
     hostname inside && mount -t tmpfs -o ro none /dev/shm &&
         mount --bind /dev/null "$(command -v scontrol)" &&
         mount --bind "$HOME" "$HOME" && mount -o remount,bind,ro "$HOME" || exit 9
-    exec "$@"' sh "$@"
+    exec unshare --user --map-user=1000 --map-group=1000 "$@"' sh "$@"
 CONTAIN
 cat >job.sh <<'JOB'
 #!/bin/sh
@@ -189,7 +189,7 @@ else
         cluster_up --nodes 1 --cpus 2 --grace 60 --notice $notice
         bare "bare-$notice" ./contain.sh python3 loop.py "bare-$notice"
         is $rc 0 "a container, notice $notice: it ends" || diag "$(cat "bare-$notice.out")"
-        like "$(cat "bare-$notice.out")" '^restart 0 process 1 of user 0$' "in namespaces of its own"
+        like "$(cat "bare-$notice.out")" '^restart 0 process 1 of user 1000$' "in namespaces of its own"
         like "$(cat "bare-$notice.out")" '^accel:   the requeue request failed; srun will try' "it says who asks"
         like "$(cat "bare-$notice.out")" 'requesting a new allocation \(restart 1' "and srun does"
         saved_and_back "bare-$notice"
