@@ -122,7 +122,7 @@ finish_rows() {
 }
 up() { # NOTICE
     cluster_up --nodes $NODES --cpus 2 --mode plain --kill-wait 2 --notice "$1"
-    for partition in grace:20 short:2 none:0; do
+    for partition in grace:120 short:2 none:0; do
         timeout "$HANG_S" scontrol create PartitionName="${partition%:*}" Nodes=ALL PriorityTier=1 \
             GraceTime="${partition#*:}" PreemptMode=REQUEUE >/dev/null || bail_out "no partition"
     done
