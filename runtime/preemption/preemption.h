@@ -255,7 +255,7 @@ accel_status_t deadline_judge(struct preemption *p, int sig,
 /* ---- report.c -------------------------------------------------------------------- */
 
 /* Tells srun or accel launch that this attempt has its directory, and that the state of
- * step `saved` is in it; -1: none that this attempt knows. Rank 0; others do nothing. */
+ * step `saved` is in it; -1: none that it knows of. Rank 0; others do nothing. */
 void report_attempt(const struct preemption *p, int64_t saved);
 
 /* ---- lease.c: one run at a time per checkpoint directory. Rank 0 only. ----------- */
