@@ -130,6 +130,15 @@ EXPORT int slurm_spank_task_init(spank_t sp, int ac, char **av)
     return remote_task_init(sp);
 }
 
+/* Must not fail: Slurm would think that the task did. */
+EXPORT int slurm_spank_task_exit(spank_t sp, int ac, char **av)
+{
+    (void)ac;
+    (void)av;
+    remote_task_exit(sp);
+    return 0;
+}
+
 EXPORT int slurm_spank_exit(spank_t sp, int ac, char **av)
 {
     (void)sp;

@@ -26,6 +26,7 @@ srun_plugin_accel_spank_la_SOURCES = \
 	srun_plugin/plugstack.c \
 	srun_plugin/plugstack.h \
 	srun_plugin/remote.c \
+	srun_plugin/remote_exit.c \
 	srun_plugin/restart/rank_reports.c \
 	srun_plugin/restart/requeued.c \
 	srun_plugin/restart/restarts.c \

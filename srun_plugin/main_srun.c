@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/env_names.h"
@@ -30,6 +31,7 @@ static bool is_in_use(const struct client *c)
 static void client_free(struct client *c)
 {
     typed_free(&c->typed);
+    free(c->tasks_per_node);
     job_file_close(&c->file);
     user_env_free(&c->env);
 }
@@ -128,6 +130,7 @@ static int prepare_step(struct client *c, const struct srun_step *s,
     /* From here on client_exit watches the end. */
     c->job_id = s->job_id;
     c->started_at = time(NULL);
+    c->tasks_per_node = strdup(s->tasks_per_node.s);
     rank_reports_make(c, s->step_id);
     hints_say_worlds(c, s->tasks);
     notice_export(ask, c);
@@ -185,10 +188,14 @@ static int end_step(struct client *c, int code)
     struct step_report report;
     struct outcome o;
 
-    /* before the job is dropped, which changes its state */
-    if (may_return)
-        outcome_read(c, code, &o);
     rank_reports_take(c, &report);
+    /* before the job is dropped, which changes its state */
+    if (may_return || (code != 0 && report.first.known))
+        outcome_read(c, code, &o);
+    /* Ranks that Slurm has ended have not failed; what one raised of its own is worth
+     * to be known. */
+    if (code != 0 && report.first.known && outcome_is_disturbed(&o))
+        report.first = report.raised;
     if (!user_env_get(&c->env, "SLURM_JOB_ID"))
         requeued_drop(c->job_id, code);
     rank_reports_say_failure(c, &report, code);

@@ -6,7 +6,8 @@
  *   srun, sbatch, salloc   main_srun.c, with the user's rights; what it calls gets its
  *                          part of struct client (client.h), or the whole
  *   slurmstepd             remote.c, which opens no file and loads no parser; as root
- *                          it only notes whether the option came with the step
+ *                          it only notes whether the option came with the step, and
+ *                          remote_exit.c has a child that is the user note a bad end
  *
  * The headers say in which of them their functions run.
  */
@@ -57,5 +58,13 @@ void remote_take_config(const char *arg);
 /* slurmstepd, in each task and as the user: sets the task's environment if the option
  * came with the step. 0, or -1 to end the task, with the reason reported. */
 int remote_task_init(spank_t sp);
+/* slurmstepd, as root, when a task has ended: a bad end is noted for srun if the option
+ * came with the step. Takes two seconds at most, once. */
+void remote_task_exit(spank_t sp);
+
+/* ---- remote_exit.c --------------------------------------------------------------- */
+
+/* The same, of a step that the option came with. */
+void remote_note_end(spank_t sp);
 
 #endif

@@ -3,7 +3,7 @@
  * slurmstepd, in the task and as the user: unpacks the carrier that srun made and sets
  * the variables of this task. What the user exported stays. The warning signal that
  * accel asked for is ignored until the program handles it. Opens none of the user's
- * files, parses no YAML, does nothing as root.
+ * files, parses no YAML, does nothing as root. A task's end is remote_exit.c's.
  */
 #include <signal.h>
 #include <slurm/slurm.h>
@@ -181,27 +181,38 @@ void remote_take_config(const char *arg)
     active = arg && strcmp(arg, CONFIG_OFF) != 0;
 }
 
+/* The batch script, the extern step and salloc's shell are no tasks of a run. */
+static bool is_run(spank_t sp)
+{
+    uint32_t step_id = 0;
+
+    return active && spank_get_item(sp, S_JOB_STEPID, &step_id) == ESPANK_SUCCESS &&
+           step_id < FIRST_SPECIAL_ID;
+}
+
+void remote_task_exit(spank_t sp)
+{
+    if (is_run(sp))
+        remote_note_end(sp);
+}
+
 /* Every failure is reported and ends the task; see dispatch.c for why only here. */
 int remote_task_init(spank_t sp)
 {
     struct task t = { .sp = sp,
                       .ops = { get_variable, set_variable, unset_variable, NULL } };
-    uint32_t step_id = 0;
     accel_error_t err = { 0 };
     accel_status_t st;
     char *text;
 
-    if (!active)
-        return 0;
-    /* The batch script, the extern step and salloc's shell are no tasks of a run. */
-    if (spank_get_item(sp, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS ||
-        step_id >= FIRST_SPECIAL_ID)
+    if (!is_run(sp))
         return 0;
     text = take_carrier(sp);
     if (!text)
         return -1;
-    /* The program does not need it, and it is up to 60 KiB. */
+    /* The program does not need them, and the carrier is up to 60 KiB. */
     spank_unsetenv(sp, ENV_CARRIER);
+    spank_unsetenv(sp, ENV_STEP_ENDS);
     /* A verdict of srun in place of a list; srun has reported why. */
     if (strcmp(text, CARRIER_OFF) == 0 || strcmp(text, CARRIER_REFUSED) == 0) {
         int verdict = strcmp(text, CARRIER_OFF) == 0 ? 0 : -1;

@@ -152,14 +152,13 @@ void launch_env_begin(const struct launch_env *env)
 void launch_env_end(const struct launch_env *env, int exit_code)
 {
     struct step_report report;
-    char text[640];
+    char text[768];
 
     if (!env->reports[0])
         return;
-    step_reports_take(env->reports, &report);
+    step_reports_take(env->reports, NULL, &report);
     if (report.first.known && exit_code != 0)
-        fprintf(stderr, "accel: %s\n",
-                step_failure_text(&report.first, text, sizeof(text)));
+        fprintf(stderr, "accel: %s\n", step_report_text(&report, text, sizeof(text)));
 }
 
 void launch_env_free(struct launch_env *env)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exception that ends a rank, noted for srun in $TORCHELASTIC_ERROR_FILE.
 
-The file has the format of torch's ErrorHandler, with more in extraInfo: the exception's
-type, the file and line of the program it comes from, rank and host.
+The file has the format of torch's ErrorHandler, with more in extraInfo: a finer time, the
+exception's type, the file and line of the program it comes from, rank and host, and
+whether it only says that another rank is gone.
 """
 
 from __future__ import annotations
@@ -57,13 +58,19 @@ def _document(
     import time
     import traceback
 
+    from ._lib import PEER, Error
+
+    now = time.time_ns()
     extra = {
         "py_callstack": "".join(traceback.format_exception(kind, value, trace)),
-        "timestamp": str(int(time.time())),
+        "timestamp": str(now // 1_000_000_000),
+        "time_ns": now,
         "exception": kind.__name__,
         "rank": os.environ.get("RANK", "0"),
-        "host": socket.gethostname(),
+        "host": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
     }
+    if isinstance(value, Error) and value.code == PEER:
+        extra["blames_another"] = 1
     extra.update(_place(trace))
     text = f"{kind.__name__}: {value}"
     return {"message": {"message": text, "extraInfo": extra}}

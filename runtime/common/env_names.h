@@ -45,6 +45,8 @@
 /* The directory in which the ranks of a step tell its launcher what happened. See
  * step_reports.h. */
 #define ENV_STEP_REPORTS "ACCEL_STEP_REPORTS"
+/* The same directory, for slurmstepd: the list below is for the tasks to read. */
+#define ENV_STEP_ENDS "SLURM_ACCEL_REPORTS"
 /* "PARTITION MODE GRACE KILLWAIT": what a preempted job is given, times in seconds. */
 #define ENV_NOTICE "ACCEL_PREEMPTION_NOTICE"
 /* The warning signal that accel asked Slurm for. In the job's environment, for its

@@ -16,7 +16,12 @@
 /* Objects inside each other that are looked into, and that are skipped. */
 enum { LEVELS = 3, SKIPPED_LEVELS = 32 };
 /* Later times and lines are no such. */
-static const double last_time = 1e11, last_line = 1e9;
+static const double last_time = 1e11, last_ns = 9e18, last_line = 1e9;
+/* What torch's backends say where a connection broke or another rank did not come. */
+static const char *const broken[] = {
+    "Connection closed by peer", "Connection reset by peer", "Broken pipe",
+    "Timed out waiting",         "wait timeout after",       "remote process exited"
+};
 
 /* Characters that would change how a line is shown: of control, and those that turn the
  * direction of writing or end a line. */
@@ -110,6 +115,10 @@ static void take_object(struct json_scan *j, int levels, struct step_failure *f)
             take_text(j, f->text, sizeof(f->text), false);
         else if (!strcmp(key, "timestamp"))
             f->seconds = take_number(j, last_time);
+        else if (!strcmp(key, "time_ns"))
+            f->when_ns = (int64_t)take_number(j, last_ns);
+        else if (!strcmp(key, "blames_another"))
+            f->blames_another = take_number(j, 1) > 0;
         else if (!strcmp(key, "file"))
             take_text(j, f->file, sizeof(f->file), true);
         else if (!strcmp(key, "line"))
@@ -126,6 +135,8 @@ bool error_file_parse(char *text, size_t len, struct step_failure *f_out)
     struct json_scan j = { .begin = text, .s = text, .end = text + len };
 
     take_object(&j, LEVELS, f_out);
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(broken); i++)
+        f_out->blames_another |= strstr(f_out->text, broken[i]) != NULL;
     f_out->known = json_scan_end(&j) && !j.problem && f_out->text[0];
     return f_out->known;
 }

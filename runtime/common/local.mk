@@ -38,6 +38,7 @@ libacommon_la_SOURCES += \
 	runtime/common/sigxfsz.c \
 	runtime/common/sized.c \
 	runtime/common/sized.h \
+	runtime/common/step_end.c \
 	runtime/common/step_reports.c \
 	runtime/common/step_reports.h \
 	runtime/common/suggest.c \

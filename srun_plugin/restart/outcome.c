@@ -82,6 +82,12 @@ bool outcome_was_told(const struct outcome *o)
     return is_told_to_end(o) && o->exit_code != 0 && o->exit_code != EXIT_STOPPED;
 }
 
+bool outcome_is_disturbed(const struct outcome *o)
+{
+    return o->cancelled || o->preempted || o->timed_out || o->killed ||
+           is_told_to_end(o);
+}
+
 /* Exit code 0 means finished, unless Slurm killed the step. A step that failed by
  * itself (any other code) does not come back: it would fail again. */
 bool outcome_comes_back(const struct outcome *o)

@@ -13,9 +13,6 @@
 
 #include "srun_plugin/restart/restart.h"
 
-/* What Python ends with after an exception that nothing has caught. */
-#define EXIT_EXCEPTION 1
-
 /* Ids are unique inside a cluster only, and several may share a home directory. */
 static const char *cluster_name(void)
 {
@@ -41,7 +38,7 @@ void rank_reports_take(const struct client *c, struct step_report *report_out)
     *report_out = (struct step_report){ 0 };
     if (!c->reports[0])
         return;
-    step_reports_take(c->reports, report_out);
+    step_reports_take(c->reports, c->tasks_per_node, report_out);
     step_reports_sweep(c->reports);
 }
 
@@ -53,18 +50,18 @@ int rank_reports_exit_code(const struct step_report *report, int exit_code)
     return !report->first.known || exit_code == 0 || exit_code == EXIT_RESUME ||
                    exit_code == EXIT_STOPPED
                ? exit_code
-               : EXIT_EXCEPTION;
+               : report->first.code;
 }
 
 /* An exception that the program has caught after all is no failure. */
 void rank_reports_say_failure(const struct client *c, const struct step_report *report,
                               int exit_code)
 {
-    char text[640];
+    char text[768];
 
     if (report->first.known && exit_code != 0)
         slurm_info("accel: job %u: %s", c->job_id,
-                   step_failure_text(&report->first, text, sizeof(text)));
+                   step_report_text(report, text, sizeof(text)));
 }
 
 /* A failure that is told explains more: the program may not have come as far as

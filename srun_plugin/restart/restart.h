@@ -28,10 +28,10 @@ long restarts_short(const struct user_env *env);
 
 /* Makes the directory in which the ranks of this step report (c->reports). */
 void rank_reports_make(struct client *c, uint32_t step_id);
-/* Reads what they have reported, and removes it. */
+/* Reads what they have reported and slurmstepd has noted, and removes it. */
 void rank_reports_take(const struct client *c, struct step_report *report_out);
-/* Names the rank that failed first, if one has told why and srun ends with a code
- * other than 0. */
+/* Names the rank that failed first, if that is known and srun ends with a code other
+ * than 0. */
 void rank_reports_say_failure(const struct client *c, const struct step_report *report,
                               int exit_code);
 /* Says that accel.python.trainer had no effect. */
@@ -75,6 +75,8 @@ struct outcome {
 
 /* Fills *o from srun's exit code and from what the controller knows of the job. */
 void outcome_read(const struct client *c, int exit_code, struct outcome *o_out);
+/* Has something else than its ranks ended the step: Slurm, or the user? */
+bool outcome_is_disturbed(const struct outcome *o);
 /* Is the step to be started again? */
 bool outcome_comes_back(const struct outcome *o);
 /* Was it ended on purpose, by a signal to srun, without a last word of its own? */

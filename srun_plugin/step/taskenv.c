@@ -172,7 +172,8 @@ bool taskenv_export(const struct client *c, const struct config_world *world,
     carrier_add(&b.carrier, ENV_TASKS_PER_NODE, tasks_per_node, false);
     st = taskenv_list(c, world, taskenv_take, &b, &err);
     ACCEL_TRY(st, carrier_seal(&b.carrier, &err));
-    if (st == ACCEL_OK && setenv(ENV_CARRIER, b.carrier.s, 1) != 0)
+    if (st == ACCEL_OK && (setenv(ENV_CARRIER, b.carrier.s, 1) != 0 ||
+                           setenv(ENV_STEP_ENDS, c->reports, 1) != 0))
         st = accel_fail_nomem(&err, "the tasks' environment", b.carrier.len);
     if (st != ACCEL_OK)
         plugin_report(&err);
