@@ -27,7 +27,7 @@ CLEANFILES += accel_slurm-*.whl
 
 shell_tests += tests/t/6225-python-package.t tests/t/6230-python-job.t \
 	tests/t/6231-python-ranks.t tests/t/6232-python-workers.t tests/t/6233-python-loops.t \
-	tests/t/6260-python-places.t tests/t/6265-python-unknown.t
+	tests/t/6245-python-ends.t tests/t/6260-python-places.t tests/t/6265-python-unknown.t
 EXTRA_DIST += tests/data/python/loads.py tests/data/python/uneven.py tests/data/python/notebook.py
 shell_tests += tests/t/6235-trainer-marker.t tests/t/6236-trainer-site.t \
 	tests/t/6240-trainer-stops.t

@@ -141,7 +141,7 @@ tests_unit_test_script_text_SOURCES = tests/unit/test_script_text.c \
 	srun_plugin/options/script_text.c srun_plugin/options/cmdline.h
 check_PROGRAMS += tests/helpers/malformed tests/helpers/probe
 EXTRA_DIST += tests/data/valgrind-slurm.supp tests/bench/plugin_overhead.sh doc/admin-plugin.md doc/configuration.md
-shell_tests += tests/t/6200-env-accelerate.t tests/t/6210-env-port.t tests/t/6220-env-python.t tests/t/6225-env-reports.t
+shell_tests += tests/t/6200-env-accelerate.t tests/t/6210-env-port.t tests/t/6220-env-python.t tests/t/6225-env-reports.t tests/t/6226-env-ends.t
 EXTRA_DIST += doc/python.md examples/hf_train.py examples/torch_train.py
 
 # Longer than the suite has time for: all damaged configs through srun, 1000 steps.

@@ -72,7 +72,8 @@ def _document(
     if isinstance(value, Error) and value.code == PEER:
         extra["blames_another"] = 1
     extra.update(_place(trace))
-    text = f"{kind.__name__}: {value}"
+    text = "" if value is None else str(value)
+    text = f"{kind.__name__}: {text}" if text else kind.__name__
     return {"message": {"message": text, "extraInfo": extra}}
 
 

@@ -3,8 +3,10 @@
  * fake_spank PLUGIN.so: stands in for slurmd and slurmstepd, so that their side of the
  * plugin runs under valgrind: every callback in every context, twice, with a carrier
  * that is right, missing, cut, too long, or damaged at random (always in the same way).
- * The calls that only srun may make end the program. Exit 0, or 1 with what went wrong
- * on stderr.
+ * The calls that only srun may make end the program.
+ * fake_spank PLUGIN.so FOLDER UID STATUS...: a slurmstepd whose tasks, of that user, end
+ * one after another with these statuses of wait(); FOLDER is that of the step's reports.
+ * Exit 0, or 1 with what went wrong on stderr.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -25,6 +27,9 @@ struct spank_handle {
 
 static spank_context_t context;
 static uint32_t step_id, task;
+/* How the task ended, and whose it is. */
+static int status;
+static uid_t owner;
 static struct spank_option *options[8];
 static size_t option_count;
 static long errors;
@@ -59,7 +64,14 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
     va_start(ap, item);
     if (item == S_TASK_ID)
         *va_arg(ap, int *) = (int)task;
-    else
+    else if (item == S_TASK_EXIT_STATUS)
+        *va_arg(ap, int *) = status;
+    else if (item == S_JOB_UID || item == S_JOB_GID)
+        *va_arg(ap, uid_t *) = owner;
+    else if (item == S_JOB_SUPPLEMENTARY_GIDS) {
+        *va_arg(ap, gid_t **) = &owner;
+        *va_arg(ap, int *) = 1;
+    } else
         *va_arg(ap, uint32_t *) = value;
     va_end(ap);
     return ESPANK_SUCCESS;
@@ -252,15 +264,35 @@ static void warnings(void)
     warned(NULL, SIG_DFL, SIG_DFL);
 }
 
+static int end_tasks(const char *folder, char **words)
+{
+    context = S_CTX_REMOTE;
+    expect(call("slurm_spank_init"), 0, "init");
+    expect(options[0]->cb(options[0]->val, "/a/config.yaml", 1), 0, "option callback");
+    setenv(ENV_STEP_ENDS, folder, 1);
+    owner = (uid_t)atoi(*words);
+    for (; words[1]; words++, task++) {
+        status = atoi(words[1]);
+        expect(call("slurm_spank_task_exit"), 0, "task_exit");
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    char *good = good_carrier(), *huge = malloc(CARRIER_MAX + 100);
+    char *good, *huge;
 
-    plugin = argc == 2 ? dlopen(argv[1], RTLD_NOW) : NULL;
-    if (!plugin || !huge) {
+    plugin = argc == 2 || argc > 4 ? dlopen(argv[1], RTLD_NOW) : NULL;
+    if (!plugin) {
         fprintf(stderr, "%s\n", argc == 2 ? dlerror() : "fake_spank PLUGIN.so");
         return 1;
     }
+    if (argc > 4)
+        return end_tasks(argv[2], argv + 3);
+    good = good_carrier();
+    huge = malloc(CARRIER_MAX + 100);
+    if (!huge)
+        return 1;
     memset(huge, 'x', CARRIER_MAX + 99);
     huge[CARRIER_MAX + 99] = '\0';
     other_contexts();

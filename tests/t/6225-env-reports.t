@@ -60,7 +60,7 @@ like "$srun_out" 'rank 0 \(n1\) failed first: E: \?\[2J\? red \(train.py:12\)$' 
 run_srun -n2 --accel-config=two.yaml sh -c \
     'mkfifo "$TORCHELASTIC_ERROR_FILE" && exit 3'
 is "$srun_rc" 3 "a fifo: nobody waits for it, and the code stays"
-unlike "$srun_out" 'failed first' "nothing is known then"
+like "$srun_out" 'rank [01] \(n1\) failed first: exited with code 3$' "and the end is what is known"
 none_left "a fifo"
 
 # The package writes the same, in a home that has nothing yet.

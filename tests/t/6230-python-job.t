@@ -269,6 +269,21 @@ is "$(note file)" "$tap_tmp/fail.py" "and its file" || diag "$(cat reports/0/err
 like "$(note py_callstack)" '^Traceback' "and the traceback, as torch has it"
 python fail.py x
 like "$(note message)" 'Expecting property name' "the first exception stays"
+like "$(note time_ns)" '^[0-9]{19}$' "and a time by which srun orders what ranks tell"
+blame() { # EXCEPTION: is another rank to blame?
+    rm reports/0/error.json
+    python -c "import accel_slurm, accel_slurm.failures
+accel_slurm.failures.install()
+raise $1"
+    note blames_another 2>&1 | tail -n 1
+}
+is "$(blame 'accel_slurm.Error(9, "another rank is gone")')" 1 "who has lost another rank says so"
+is "$(blame 'accel_slurm.Error(8, "not writable")')" "KeyError: 'blames_another'" "other errors do not"
+rm reports/0/error.json
+python -c 'import accel_slurm.failures
+accel_slurm.failures.install()
+raise MemoryError'
+is "$(note message)" MemoryError "an exception without a text has its type"
 TORCHELASTIC_ERROR_FILE=$tap_tmp/file/0/error.json python fail.py '{'
 is "$(echo "$out" | tail -n 1 | cut -d: -f1)" json.decoder.JSONDecodeError \
     "where it cannot be written, the exception is as ever"

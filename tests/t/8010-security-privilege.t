@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Nothing of a user's is opened with privilege: slurmd and all below it are traced while
-# another user runs srun and sbatch with a config of his own; no call that names the file is
-# made with effective uid 0. And the site file that plugstack.conf names counts for him.
+# another user runs srun and sbatch with a config of his own, and a step that fails; no call that
+# names the file, or the directory of the step's reports, is made with effective uid 0. And the site file that plugstack.conf names counts for him.
 # shellcheck source=tests/t/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_plugin
@@ -62,11 +62,12 @@ judge() { # TRACE
             effective = n == 1 ? a[1] : a[2]
             if (effective !~ /^-1|^4294967295/) euid[$1] = effective
         }
-        /job\.yaml"/ && !/resumed/ {
+        (/job\.yaml"/ || /\/accel\/steps/ || /"end\.[0-9]/) && !/resumed/ {
             if (uid_of($1) == 0) print "privileged: " $0
-            else others++
+            else if (/job\.yaml"/) others++
+            else if (/"end\.0\.1", O_WRONLY/) notes++
         }
-        END { print "unprivileged: " (others > 0) }' "$1" "$1"
+        END { print "unprivileged: " (others > 0) (notes > 0 ? ", with the note of an end" : "") }' "$1" "$1"
 }
 
 # The judge itself: a root daemon, its child that becomes a user, and a child of that.
@@ -94,6 +95,10 @@ wait_until traced || bail_out "strace does not attach: $(cat "$tap_tmp/strace.er
 
 out=$(as_user srun -n 2 --accel-config="$home/job.yaml" true 2>&1)
 is "$?/$out" "0/" "srun of another user"
+out=$(XDG_STATE_HOME=$home/state as_user srun -n 2 --accel-config="$home/job.yaml" \
+    sh -c '[ "$RANK" = 0 ] || exit 3; sleep 600' 2>&1)
+is "$?" 3 "srun of another user whose rank fails"
+contains "$out" "rank 1 (n1) failed first: exited with code 3" "and is named"
 job=$(as_user sbatch --parsable "$home/batch.sh" 2>&1)
 wait_for_job "$job" 'COMPLETED|FAILED'
 is "$(job_state "$job")" COMPLETED "sbatch with srun in it"
@@ -105,8 +110,8 @@ wait "$tracer" 2>/dev/null
 calls=$(wc -l <"$tap_tmp/trace")
 [ "$calls" -gt 100 ]
 ok $? "the trace holds calls of slurmd and its children ($calls)"
-is "$(judge "$tap_tmp/trace" | head -n 20)" "unprivileged: 1" \
-    "the file was opened below slurmd, by the batch job's srun, and never as root"
+is "$(judge "$tap_tmp/trace" | head -n 20)" "unprivileged: 1, with the note of an end" \
+    "the files were opened below slurmd, by the batch job's srun and slurmstepd's child, and never as root"
 
 # ---- the site file of plugstack.conf ----
 # shellcheck disable=SC2016 # for the task

@@ -43,6 +43,7 @@
     "\"host\": \"n2\"}}}"
 #define FIRST                                                                          \
     "accel: job 12: rank 1 (n2) failed first: ValueError: bad shape (train.py:12)\n"
+#define LOST "accel: job 12: rank 1 (n1) failed first: "
 #define NO_TRAINER                                                                     \
     "accel: job 12: accel.python.trainer is true, but no Trainer reported to accel: "  \
     "`python -I` and `python -E` ignore PYTHONPATH, and a script without "             \
@@ -140,7 +141,7 @@ const struct srun_row srun_rows[] = {
         "a lost node, 137", 137, JOB_NODE_FAIL | JOB_COMPLETING,
         REQUEUE
         "accel: job 12 lost a node (exit 137); requeued as restart 1 of at most 9\n",
-        .job = { BATCHED }),
+        .job = { BATCHED }, .end = "9 50 n1"),
     IN_BATCH("killed for a preemption, 0", 0, JOB_PREEMPTED,
              "accel: job 12: preempted with exit code 0" UNSAVED REQUEUE
              "accel: job 12 was preempted (exit 0); requeued as restart 1 of at most "
@@ -158,7 +159,7 @@ const struct srun_row srun_rows[] = {
              .job = { BATCHED, .preempt_time = 5 }),
     IN_BATCH("its time limit", 143, JOB_TIMEOUT,
              "accel: job 12: ended by the time limit with exit code 143" UNSAVED,
-             .job = { BATCHED }),
+             .job = { BATCHED }, .end = "768 50 n1"),
     IN_BATCH(
         "warned while it starts", 138, JOB_RUNNING,
         "accel: job 12: ended by the warning signal with exit code 138" UNSAVED REQUEUE
@@ -244,6 +245,29 @@ const struct srun_row srun_rows[] = {
          .error = "{\"message\": "),
     ROW("an exception, enabled: false", "enabled: false", BATCH, 143, JOB_RUNNING,
         STARTS FIRST, .job = { BATCHED }, .error = SHAPE, .own_code = 1),
+    BARE("killed", 143, JOB_FAILED,
+         LOST "killed by SIGKILL (out of memory, or cancelled)\n", .end = "9 50 n1",
+         .own_code = 137),
+    BARE("ended with a code", 143, JOB_FAILED, LOST "exited with code 3\n",
+         .end = "768 50 n1", .own_code = 3),
+    ROW("killed, enabled: false", "enabled: false", BATCH, 143, JOB_RUNNING,
+        STARTS LOST "killed by SIGSEGV\n", .job = { BATCHED }, .end = "11 50 n1",
+        .own_code = 139),
+    BARE("killed, and the controller does not answer", 143, JOB_FAILED,
+         LOST "killed by SIGSEGV\n", .end = "11 50 n1", .own_code = 139,
+         .answers = NOTHING),
+    BARE("a code, and the step ended well", 0, JOB_COMPLETE, "", .end = "768 50 n1"),
+    BARE("a code, and the step was cancelled", 143, JOB_CANCELLED, "",
+         .end = "768 50 n1"),
+    ROW("a code, cancelled, enabled: false", "enabled: false", BATCH, 143,
+        JOB_CANCELLED, STARTS, .job = { BATCHED }, .end = "768 50 n1"),
+    BARE("a code and an exception, cancelled", 143, JOB_CANCELLED, FIRST,
+         .end = "768 50 n2", .error = SHAPE, .own_code = 3),
+    IN_BATCH("a code, and preempted", 143, JOB_RUNNING,
+             "accel: job 12: preempted with exit code 143" UNSAVED REQUEUE
+             "accel: job 12 was preempted (exit 143); requeued as restart 1 of at most "
+             "9\n",
+             .job = { BATCHED, .preempt_time = 5 }, .end = "768 50 n1"),
     ROW("trainer, and no job", TRAINER, "ACCEL_ROOT=/none", 0, JOB_COMPLETE,
         NO_SITE STARTS NO_TRAINER),
     ROW("trainer, and a job", TRAINER, "ACCEL_ROOT=/none", 0, JOB_COMPLETE,
@@ -272,7 +296,7 @@ const struct srun_row srun_rows[] = {
          "ms\nsignal 15 to step 12.3\nwaits 300 ms\nsignal 15 to step 12.3\nwaits "
          "300 ms\nsrun kills the tasks\naccel: job 12 stopped (exit 143); not "
          "restarted: srun received SIGTERM" TO_RUN,
-         .raises = SIGTERM, .refusals = 9),
+         .raises = SIGTERM, .refusals = 9, .end = "768 50 n1"),
 
     /* ---- a step that may not run: in an allocation it has cores, and gives them back */
     ROW("bare, a wrong size", "", "", 1, JOB_RUNNING, SIZE "the step is refused\n",

@@ -30,6 +30,7 @@ struct srun_row {
     const char *option;  /* one more word of the command line */
     const char *reports; /* of rank 0; NULL: nothing */
     const char *error;   /* the exception of rank 1, as its file has it; NULL: none */
+    const char *end;     /* of rank 1, as slurmstepd notes it; NULL: nothing */
     int own_code;        /* how srun ends after it; 0: with `code` */
 };
 

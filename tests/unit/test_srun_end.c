@@ -352,12 +352,14 @@ static void run_step(void)
     /* the tasks read all of it */
     while (read(STDIN_FILENO, rest, sizeof(rest)) > 0)
         ;
-    if (row->reports || row->error)
+    if (row->reports || row->error || row->end)
         mkdir(REPORTS, 0700);
     if (row->reports)
         run_folder_write(REPORTS "/job", row->reports);
     if (row->error)
         run_folder_write(REPORTS "/error.1", row->error);
+    if (row->end)
+        run_folder_write(REPORTS "/end.0.1", row->end);
     if (!row->raises)
         return;
     kill(getpid(), row->raises);

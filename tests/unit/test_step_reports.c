@@ -55,6 +55,11 @@ static const struct {
       FAILED "E", 5.25 },
     { "{\"message\": {\"message\": \"E\", \"extraInfo\": {\"timestamp\": \"5.25\"}}}",
       FAILED "E", 5.25 },
+    { "{\"message\": \"E\", \"timestamp\": \"5\", \"time_ns\": 6}", FAILED "E", 5 },
+    { "{\"message\": \"E\", \"blames_another\": 1}",
+      "rank 3 failed first, but blames another rank: E", 0 },
+    { "{\"message\": \"E\", \"blames_another\": 0}", FAILED "E", 0 },
+    { "{\"message\": \"E\", \"blames_another\": {\"a\": 1}}", FAILED "E", 0 },
     { "{\"message\": \"E\", \"timestamp\": \"-5\"}", FAILED "E", 0 },
     { "{\"message\": \"E\", \"timestamp\": \"nan\"}", FAILED "E", 0 },
     { "{\"message\": \"E\", \"timestamp\": \"inf\"}", FAILED "E", 0 },
@@ -264,6 +269,181 @@ static void test_order(void)
     put_error(2, "", 3);
     r = take();
     tap_is_int(r.first.rank, 2, "one without a time has that of its file");
+    begin();
+    put_error(1, "100", 7);
+    put_error(2, "", 3);
+    put_error(3, "99", 3);
+    r = take();
+    tap_is_int(r.first.rank, 2, "a file of the second that the rank tells is finer");
+    begin();
+    put_error(1, "98", 3);
+    put_error(2, "", 1);
+    r = take();
+    tap_is_int(r.first.rank, 1, "one that was written later is not");
+}
+
+/* ---- ends ------------------------------------------------------------------------ */
+
+#define KILLED " failed first: killed by SIGKILL (out of memory, or cancelled)"
+#define OWN    "{\"message\": \"E\", \"time_ns\": 50000000300}"
+#define PEER   "{\"message\": \"Connection reset by peer\", \"time_ns\": 10}"
+#define LATE   "{\"message\": \"E\", \"blames_another\": 1, \"time_ns\": 10}"
+
+/* Files of a step of two nodes with two ranks each, "NAME=TEXT|...", and what is said
+ * with which code. NULL: nothing. */
+static const struct {
+    const char *files, *want;
+    int code;
+} ended[] = {
+    { "end.0.1=9 50 n1", "rank 1 (n1)" KILLED, 137 },
+    { "end.1.0=11 50 n2\n", "rank 2 (n2) failed first: killed by SIGSEGV", 139 },
+    { "end.1.1=134 50 n2", "rank 3 (n2) failed first: killed by SIGABRT", 134 },
+    { "end.1.1=768 50", "rank 3 failed first: exited with code 3", 3 },
+    { "end.0.0=35072 50 n1",
+      "rank 0 (n1) failed first: exited with code 137 (SIGKILL: out of memory, or "
+      "cancelled)",
+      137 },
+    { "end.0.0=35584 50 n1", "rank 0 (n1) failed first: exited with code 139 (SIGSEGV)",
+      139 },
+    { "end.0.0=64 50 n1", "rank 0 (n1) failed first: killed by SIGRT", 192 },
+    /* the first counts, and a kill only if it is the first of all */
+    { "end.0.0=768 51 n1|end.1.0=1024 50 n2",
+      "rank 2 (n2) failed first: exited with "
+      "code 4",
+      4 },
+    { "end.0.0=768 51 n1|end.1.0=9 50 n2", "rank 2 (n2)" KILLED, 137 },
+    { "end.0.0=768 51 n1|end.1.0=9 52 n2",
+      "rank 0 (n1) failed first: exited with code 3", 3 },
+    { "end.0.0=15 51 n1|end.1.0=9 52 n2", NULL, 0 },
+    { "end.0.0=21760 51 n1|end.1.0=9 52 n2", NULL, 0 },
+    { "end.0.0=15 51 n1|end.1.0=6 52 n2", "rank 2 (n2) failed first: killed by SIGABRT",
+      134 },
+    /* somebody wanted these */
+    { "end.0.0=15 50 n1|end.0.1=2 50 n1|end.1.0=1 50 n2|end.1.1=10 50 n2", NULL, 0 },
+    { "end.0.0=12 50 n1|end.0.1=36608 50 n1|end.1.0=33280 50 n2", NULL, 0 },
+    { "end.0.0=21760 50 n1|end.0.1=19200 50 n1|end.1.0=0 50 n2", NULL, 0 },
+    /* with exceptions: one event with the end of the same rank */
+    { "error.3=" OWN "|end.1.1=256 50000000900 n2", "rank 3 (n2) failed first: E", 1 },
+    { "error.3=" OWN "|end.1.1=1024 50000000900 n2", "rank 3 (n2) failed first: E", 4 },
+    { "error.3=" OWN "|end.1.1=9 50000000900 n2", "rank 3 (n2) failed first: E", 1 },
+    { "error.3=" OWN "|end.1.1=15 50000000900 n2", "rank 3 (n2) failed first: E", 1 },
+    { "error.3=" OWN "|end.0.1=768 50000000400 n1|end.1.1=256 50000000900 n2",
+      "rank 3 (n2) failed first: E", 1 },
+    { "error.3=" OWN "|end.0.1=768 50000000200 n1",
+      "rank 1 (n1) failed first: exited "
+      "with code 3",
+      3 },
+    { "error.3=" OWN "|end.0.1=9 50000000200 n1", "rank 1 (n1)" KILLED, 137 },
+    { "error.3=" OWN "|end.0.1=9 50000000400 n1", "rank 3 failed first: E", 1 },
+    /* who blames another rank comes last */
+    { "error.0=" PEER "|error.3=" OWN, "rank 3 failed first: E", 1 },
+    { "error.0=" LATE "|error.3=" OWN, "rank 3 failed first: E", 1 },
+    { "error.0=" PEER "|end.0.1=9 50 n1|end.0.0=256 60 n1", "rank 1 (n1)" KILLED, 137 },
+    { "error.0=" PEER "|end.0.1=768 90 n1|end.0.0=256 60 n1",
+      "rank 1 (n1) failed first: exited with code 3", 3 },
+    { "end.0.0=19456 50 n1|end.0.1=768 60 n1",
+      "rank 1 (n1) failed first: exited with "
+      "code 3",
+      3 },
+    { "error.0=" PEER "|end.0.0=256 60 n1|end.0.1=9 70 n1",
+      "rank 0 (n1) failed first, but blames another rank: Connection reset by peer; "
+      "ranks 1, 2, 3 reported nothing",
+      1 },
+    { "error.0=" PEER "|error.1=" LATE "|error.3=" LATE,
+      "rank 0 failed first, but blames another rank: Connection reset by peer; rank 2 "
+      "reported nothing",
+      1 },
+    { "error.0=" LATE "|error.1=" PEER "|error.2=" LATE "|error.3=" LATE
+      "|error.9=" LATE,
+      "rank 0 failed first, but blames another rank: E", 1 },
+    /* hostile */
+    { "end.0.1=9 50 n\x1b[2J", "rank 1 (n)" KILLED, 137 },
+    { "end.0.1=9 50 \x1b[2J", "rank 1" KILLED, 137 },
+    { "end.0.1=9", NULL, 0 },
+    { "end.0.1=", NULL, 0 },
+    { "end.0.1=x 50 n1", NULL, 0 },
+    { "end.0.1=9 0 n1", NULL, 0 },
+    { "end.0.1=9 -1 n1", NULL, 0 },
+    { "end.0.1=9 9999999999999999999 n1", NULL, 0 },
+    { "end.0.1=65536 50 n1", NULL, 0 },
+    { "end.0.1=-9 50 n1", NULL, 0 },
+    { "end.0.1=4991 50 n1", NULL, 0 },
+    { "end.0.2=9 50 n1|end.2.0=9 50 n1|end.=9 50 n1|end.0=9 50 n1|end.0.=9 50 n1", NULL,
+      0 },
+    { "end.0.1x=9 50 n1|end.0.1.0=9 50 n1|end.-1.0=9 50 n1|end.0.-1=9 50 n1", NULL, 0 },
+    { "end.9999999999.0=9 50 n1|end.0.4294967297=9 50 n1|xend.0.1=9 50 n1", NULL, 0 },
+};
+
+static void test_ends(void)
+{
+    for (size_t i = 0; i < ACCEL_ARRAY_SIZE(ended); i++) {
+        char *files = strdup(ended[i].files), *rest = files, *file, name[64], text[768];
+        struct step_report r;
+
+        begin();
+        while ((file = strsep(&rest, "|"))) {
+            char *content = strchr(file, '=');
+
+            *content++ = '\0';
+            snprintf(name, sizeof(name), "step/%s", file);
+            put(name, content);
+        }
+        r = take();
+        tap_is_str(r.first.known ? step_report_text(&r, text, sizeof(text)) : "nothing",
+                   ended[i].want ? ended[i].want : "nothing", "ends, row %zu", i + 1);
+        tap_is_int(r.first.code, ended[i].code, "ends, row %zu: its code", i + 1);
+        free(files);
+    }
+}
+
+/* What counts where something else ended the step. */
+static void test_raised(void)
+{
+    struct step_report r;
+
+    begin();
+    put("step/end.0.0", "768 40 n1");
+    put("step/error.1", PEER);
+    put("step/error.2", OWN);
+    r = take();
+    tap_ok(r.first.rank == 0 && r.raised.known && r.raised.rank == 2,
+           "an exception of its own is kept apart");
+    begin();
+    put("step/end.0.0", "768 40 n1");
+    put("step/error.1", PEER);
+    r = take();
+    tap_ok(r.first.rank == 0 && !r.raised.known, "one that blames another is not");
+}
+
+/* Many silent ranks are only counted; of many ends each is read once. */
+static void test_many(void)
+{
+    struct step_report r;
+    char path[300], name[64], text[768];
+
+    begin();
+    put("step/error.0", PEER);
+    snprintf(path, sizeof(path), "%s", in_dir("step"));
+    step_reports_take(path, "10", &r);
+    tap_is_str(
+        step_report_text(&r, text, sizeof(text)),
+        "rank 0 failed first, but blames another rank: Connection reset by peer; "
+        "9 ranks reported nothing",
+        "nine silent ranks");
+    begin();
+    put("step/error.0", PEER);
+    put("step/end.0.1", "768 40 n1");
+    step_reports_take(path, NULL, &r);
+    tap_is_str(step_report_text(&r, text, sizeof(text)),
+               "rank 0 failed first, but blames another rank: Connection reset by peer",
+               "without the ranks of the nodes no end is read, and nobody is silent");
+    begin();
+    for (int i = 0; i < 5000; i++) {
+        snprintf(name, sizeof(name), "step/end.0.%d", i);
+        put(name, i == 77 ? "1024 30 n1" : "768 40 n1");
+    }
+    step_reports_take(path, "5000", &r);
+    tap_ok(r.first.known && access(path, F_OK) != 0, "of too many ends some are read");
 }
 
 /* Whatever else lies there is not read, does not block, and goes. */
@@ -395,6 +575,9 @@ int main(void)
     test_make();
     test_job();
     test_order();
+    test_ends();
+    test_raised();
+    test_many();
     test_hostile();
     test_choice();
     test_sweep();
