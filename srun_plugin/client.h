@@ -39,8 +39,8 @@ struct client {
     /* The job whose step runs, and when it started; 0: no step. */
     uint32_t job_id;
     time_t started_at;
-    /* The directory in which its ranks report; empty: none. And which ranks are on which
-     * node, "2(x3),1". */
+    /* The directory in which its ranks report; empty: none. And how many of them are on
+     * which node, "2(x3),1". */
     char reports[PATH_MAX];
     char *tasks_per_node;
     /* Until then (seconds since 1970) nothing but this srun ends its tasks: who ends

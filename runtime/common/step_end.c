@@ -25,7 +25,7 @@ int step_end_code(int wait_status)
                                     : WEXITSTATUS(wait_status);
 }
 
-/* The signal that ended the task, or as a shell tells it the task's program; 0: none. */
+/* The signal that ended the task, or, as shells tell it, its program; 0: none. */
 static int signal_of(int wait_status)
 {
     const int code = step_end_code(wait_status);

@@ -14,6 +14,7 @@ need_plugin
 can_mnt_mode || skip_all "two nodes need mount namespaces"
 tap_tmpdir
 cd "$tap_tmp" || bail_out "no directory"
+# shellcheck disable=SC3045 # every sh of ours has it
 ulimit -c 0
 XDG_STATE_HOME=$tap_tmp/state
 export XDG_STATE_HOME

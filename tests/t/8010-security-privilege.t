@@ -95,6 +95,7 @@ wait_until traced || bail_out "strace does not attach: $(cat "$tap_tmp/strace.er
 
 out=$(as_user srun -n 2 --accel-config="$home/job.yaml" true 2>&1)
 is "$?/$out" "0/" "srun of another user"
+# shellcheck disable=SC2016 # for the task
 out=$(XDG_STATE_HOME=$home/state as_user srun -n 2 --accel-config="$home/job.yaml" \
     sh -c '[ "$RANK" = 0 ] || exit 3; sleep 600' 2>&1)
 is "$?" 3 "srun of another user whose rank fails"
