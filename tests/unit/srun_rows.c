@@ -46,9 +46,10 @@
 #define LOST "accel: job 12: rank 1 (n1) failed first: "
 #define NO_TRAINER                                                                     \
     "accel: job 12: accel.python.trainer is true, but no Trainer reported to accel: "  \
-    "`python -I` and `python -E` ignore PYTHONPATH, and a script without "             \
-    "transformers.Trainer has none; start the script with python alone, or call "      \
-    "accel_slurm.job in it (see doc/python.md)\n"
+    "`python -I` and `python -E` ignore PYTHONPATH, a container may hide accel's "     \
+    "modules, and a script without transformers.Trainer has none; start the script "   \
+    "with python alone, mount $ACCEL_ROOT, or call accel_slurm.job in it (see "        \
+    "doc/python.md)\n"
 /* With the key, where there is nothing to run. */
 #define TRAINER "enabled: true\n  python: {trainer: true}"
 #define NO_SITE                                                                        \
