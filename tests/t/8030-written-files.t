@@ -57,6 +57,7 @@ accel-selftest\.[^/]*/.*	-	-	never	cli/selftest/storage.c
 - runtime/comm/shm/shm_window.c memory
 - runtime/common/step_reports.c for what ranks tell srun, which removes it at its end
 - runtime/preemption/report.c for srun, too
+- srun_plugin/remote_exit.c for srun, too
 - runtime/job/attempt.c the directory of another program's checkpoints
 END
 
