@@ -376,12 +376,12 @@ def job(directory: str | os.PathLike[str], *, log: LogFunction | None = None) ->
 
     from . import failures, workers
 
+    failures.install()  # also for what this call raises
     forget_exit_code()  # that of a job before, whose SystemExit the program has caught
     opened = Job(path, log)
     _current = opened
     atexit.register(opened._at_exit)
     _warn_of_handler(opened)
     _warn_of_notebook(opened)
-    failures.install()
     workers.install()
     return opened

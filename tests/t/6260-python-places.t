@@ -180,9 +180,9 @@ saved_and_back() { # NAME
         "$1: and goes on there"
 }
 if ! plugin_loads || ! command -v slurmctld >/dev/null; then
-    skip 23 "Slurm or the plugin is missing"
+    skip 24 "Slurm or the plugin is missing"
 elif ! ./contain.sh true 2>/dev/null; then
-    skip 23 "this system allows no user namespaces"
+    skip 24 "this system allows no user namespaces"
 else
     printf 'distributed_type: "NO"\nuse_cpu: true\n' >one.yaml
     for notice in term user; do
@@ -210,6 +210,7 @@ else
     like "$srun_out" 'A0822: .*checkpoints-two: another run is using this directory: job [0-9]+ \(restart 0\)' \
         "it names that job"
     like "$srun_out" 'cure: wait for that run .* accel_slurm.job' "and the cure"
+    like "$srun_out" 'rank 0 \(n[0-9]+\) failed first: Error: .*another run is using' "srun names the rank, too"
     timeout "$HANG_S" scancel --state=RUNNING
     wait $first
     like "$(cat two.out)" '^accel: stopped \(cancelled\); the state of step [0-9]+ is saved' "the first one goes on"
