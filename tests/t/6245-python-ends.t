@@ -22,7 +22,9 @@ accel_slurm.failures.install()
 import torch.distributed as dist
 from torch import ones
 
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=int(sys.argv[3])))
+dist.init_process_group("gloo")
+dist.barrier()  # their starts may be far apart, their steps are not
+group = dist.new_group(timeout=datetime.timedelta(seconds=int(sys.argv[3])))
 numbers = ones(4)
 for step in range(1_000_000):
     if step == 10 and dist.get_rank() == int(sys.argv[1]):
@@ -31,7 +33,7 @@ for step in range(1_000_000):
         if sys.argv[2] == "exit":
             os._exit(3)
         os.kill(os.getpid(), getattr(signal, sys.argv[2]))
-    dist.all_reduce(numbers)
+    dist.all_reduce(numbers, group=group)
 LOSE
 loses() { # DESCRIPTION RANK HOW CODE TEXT [PATIENCE]
     run_srun -N2 --ntasks-per-node=2 --accel-config=four.yaml "$python" lose.py "$2" "$3" "${6:-600}"
@@ -43,9 +45,9 @@ cluster_up --nodes 2 --cpus 2 --mode mnt
 loses "killed" 2 SIGKILL 137 '2 \(n2\) failed first: killed by SIGKILL \(out of memory, or cancelled\)'
 loses "a crash" 1 SIGSEGV 139 '1 \(n1\) failed first: killed by SIGSEGV'
 loses "a code" 3 exit 3 '3 \(n2\) failed first: exited with code 3'
-loses "an exception" 1 raise 1 '1 \(n1\) failed first: ValueError: bad shape \(lose.py:14\)'
+loses "an exception" 1 raise 1 '1 \(n1\) failed first: ValueError: bad shape \(lose.py:16\)'
 loses "SIGSTOP" 1 SIGSTOP 1 \
-    '[023] \(n[12]\) failed first, but blames another rank: RuntimeError: .*Timed out waiting.* \(lose.py:18\); ranks? .*1.* reported nothing' 3
+    '[023] \(n[12]\) failed first, but blames another rank: RuntimeError: .*Timed out waiting.* \(lose.py:20\); ranks? .*1.* reported nothing' 10
 no_node_drained
 ok $? "no node is drained"
 done_testing
