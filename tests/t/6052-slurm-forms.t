@@ -149,7 +149,7 @@ JOB
     }
     wait_until refused_one
     ok $? "array with one directory: an element is refused"
-    like "$(cat "$loser")" "another --out .*in a job array, use one per .SLURM_ARRAY_TASK_ID" \
+    like "$(cat "$loser")" "a directory of its own .--out .*in a job array, use one per .SLURM_ARRAY_TASK_ID" \
         "the cure names --out and the element's number"
     wait_for_job "${job}_${loser#share.}" FAILED
     is "$(job_field "${job}_${loser#share.}" ExitCode)" 69:0 "it ends with 69"
