@@ -108,8 +108,8 @@ class Ranks:
             )
         patience = datetime.timedelta(days=_PATIENCE_DAYS)
         self._group: Any = dist.new_group(backend="gloo", timeout=patience)
-        self._all_reduce = dist.all_reduce
-        self._max = dist.ReduceOp.MAX
+        self._largest: Any = dist.AllreduceOptions()
+        self._largest.reduceOp = dist.ReduceOp.MAX
         self._ahead = _Numbers()  # of the reduction that a step leaves to the next
         self._ahead.fill(_STEP, [0])
         self._now = _Numbers()
@@ -128,9 +128,8 @@ class Ranks:
 
     def _launch(self, numbers: _Numbers) -> Any:
         try:
-            return self._all_reduce(
-                numbers.tensor, op=self._max, group=self._group, async_op=True
-            )
+            # dist.all_reduce calls this, too, and takes 30 us more for it.
+            return self._group.allreduce([numbers.tensor], self._largest)
         except (RuntimeError, ValueError) as error:
             raise self._lost(error) from error
 

@@ -6,7 +6,8 @@
 
 Prints medians beside their limits, on two ranks of this machine over gloo:
 - the import of accel_slurm;
-- a call of should_stop, when a step takes 2 ms and when nothing lies between two calls;
+- a call of should_stop, when a step of 2 ms leaves the processor alone, as a device's
+  does, when it does not, and when nothing lies between two calls;
 - a step of 100 ms of the Trainer without accel and with it, in turns.
 """
 
@@ -21,6 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(HERE)), "python")
 RANKS = 2
+STEP_S = 2e-3
 
 
 def environment(**more):
@@ -61,18 +63,23 @@ def ranks(part):
 # ---- on each rank ----
 
 
-def calls(busy_s):
-    """Microseconds of each call of should_stop, with `busy_s` of computation between."""
-    import accel_slurm
+def compute():
+    ends = time.perf_counter() + STEP_S
+    while time.perf_counter() < ends:
+        pass
+
+
+def calls(step):
+    """Microseconds of a call of should_stop, with step() between two of them."""
     import torch.distributed as dist
+
+    import accel_slurm
 
     dist.init_process_group("gloo")
     job = accel_slurm.job("job")
     times = []
     for _ in range(3000):
-        ends = time.perf_counter() + busy_s
-        while time.perf_counter() < ends:
-            pass
+        step()
         begin = time.perf_counter()
         job.should_stop()
         times.append((time.perf_counter() - begin) * 1e6)
@@ -83,9 +90,10 @@ def calls(busy_s):
 
 def trainer():
     """Milliseconds of a step of 100 ms: without accel, with it, in turns of 30 steps."""
-    import accel_slurm
     import torch
     from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    import accel_slurm
 
     class Steps(TrainerCallback):
         def __init__(self):
@@ -139,16 +147,25 @@ def imports():
 
 
 def main():
+    parts = {
+        "device": lambda: calls(lambda: time.sleep(STEP_S)),
+        "compute": lambda: calls(compute),
+        "at-once": lambda: calls(lambda: None),
+        "trainer": trainer,
+    }
     if sys.argv[1:2] == ["--rank"]:
-        {"busy": lambda: calls(2e-3), "at-once": lambda: calls(0), "trainer": trainer}[sys.argv[2]]()
+        parts[sys.argv[2]]()
         return
     if len(sys.argv) > 1:
         os.environ["LD_LIBRARY_PATH"] = sys.argv[1]
     print(f"import accel_slurm             {imports():8.1f} ms    (at most 30)")
-    (busy,) = ranks("busy")
-    print(f"should_stop, steps of 2 ms     {busy:8.1f} us    (at most 100)")
-    (at_once,) = ranks("at-once")
-    print(f"should_stop, one after another {at_once:8.1f} us")
+    for part, name in (
+        ("device", "should_stop, steps on a device"),
+        ("compute", "should_stop, steps on the CPU"),
+        ("at-once", "should_stop, without steps"),
+    ):
+        limit = "(at most 100)" if part == "device" else ""
+        print(f"{name:31}{ranks(part)[0]:8.1f} us    {limit}".rstrip())
     without, with_accel = ranks("trainer")
     share = (with_accel / without - 1) * 100
     print(f"Trainer, a step without accel  {without:8.2f} ms")
