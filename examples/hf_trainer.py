@@ -49,6 +49,8 @@ def main():
     trainer.train()
     trainer.save_model()
     print("loss", trainer.evaluate()["eval_loss"])
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
