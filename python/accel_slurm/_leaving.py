@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 
@@ -15,15 +14,21 @@ def keep_exit_code(code: int) -> None:
     NCCL that needs the interpreter then aborts the process: it ends with 134, and a job
     whose state is saved does not come back. (Seen in 3 of 150 stops on a busy machine.)
     """
+    import atexit
+
     atexit.register(_end, os.getpid(), code)
 
 
 def forget_exit_code() -> None:
     """Undoes keep_exit_code: the program lives on after all, as a notebook's kernel does."""
+    import atexit
+
     atexit.unregister(_end)
 
 
 def _end(process: int, code: int) -> None:
+    import atexit
+
     # Handlers run in reverse order, so this one, registered last, is the first to run.
     # It runs the others itself, because there is no way to be the last.
     run_others = getattr(atexit, "_run_exitfuncs", None)

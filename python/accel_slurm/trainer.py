@@ -7,8 +7,6 @@ imported here: where this runs, the program has imported them.
 
 from __future__ import annotations
 
-import functools
-
 from ._lib import LibraryMissing
 
 TYPE_CHECKING = False
@@ -105,6 +103,8 @@ def trainer(trainer: T) -> T:
     Raises:
         Error: this transformers lacks what that needs.
     """
+    import functools
+
     from . import _lib
 
     reason = _prepare(trainer)
@@ -130,6 +130,8 @@ def install(module: ModuleType) -> None:
 
     What is missing costs a line on stderr, and the feature.
     """
+    import functools
+
     cls: Any = getattr(module, "Trainer", None)
     if cls is None or not callable(getattr(cls, "train", None)):
         _say("warning: this transformers has no Trainer.train: it is left as it is")

@@ -56,7 +56,10 @@ for env in own shared; do
         '^accel: warning: this transformers has no Trainer.train' \
         "$env: a module from elsewhere on PYTHONPATH is changed"
 done
-is "$(said "$site" shared -c 'print("program")' | sed '/pth/d; s/ .*//' | paste -sd ' ')" \
+# On PYTHONPATH, since Debian's own hides that of an environment.
+mkdir hooks
+echo 'print("sitecustomize")' >hooks/sitecustomize.py
+is "$(said "$site:$tap_tmp/hooks" shared -c 'print("program")' | sed '/pth/d; s/ .*//' | paste -sd ' ')" \
     "sitecustomize usercustomize program" "each of them once"
 for hook in sitecustomize usercustomize; do
     for error in 'raise ValueError("its own")' 'import no_such_module' 'raise SystemExit(3)'; do
@@ -67,7 +70,7 @@ for hook in sitecustomize usercustomize; do
     done
 done
 cp -r "$site" other-site
-out=$(said "$site:$tap_tmp/other-site:$tap_tmp/elsewhere:$ACCEL_SRC/python" own -c 'import transformers.trainer; print("program")')
+out=$(said "$site:$tap_tmp/other-site:$tap_tmp/hooks:$tap_tmp/elsewhere:$ACCEL_SRC/python" own -c 'import transformers.trainer; print("program")')
 is "$(printf '%s\n' "$out" | grep -c '^sitecustomize')/$(printf '%s\n' "$out" | tail -n 1)" 1/program \
     "two installations of accel: the hook behind them still runs once"
 
