@@ -192,8 +192,8 @@ static int end_step(struct client *c, int code)
     /* before the job is dropped, which changes its state */
     if (may_return || (code != 0 && report.first.known))
         outcome_read(c, code, &o);
-    /* Ranks that Slurm has ended have not failed; what one raised of its own is worth
-     * to be known. */
+    /* Ranks that Slurm has ended have not failed. An exception that a rank raised by
+     * itself is still told. */
     if (code != 0 && report.first.known && outcome_is_disturbed(&o))
         report.first = report.raised;
     if (!user_env_get(&c->env, "SLURM_JOB_ID"))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slurmstepd, when a task has ended: notes a bad end for srun, in the directory of the
- * step's reports (common/step_reports.h). A directory of the user's is nothing for root
- * to open, and its file system may hang. So a child does it, which becomes the user for
- * good first, and slurmstepd waits for it two seconds at most. In: the task's status.
+ * step's reports (common/step_reports.h). Root must not open a directory of the user's,
+ * and its file system may hang. So a child first becomes the user for good and then
+ * writes, and slurmstepd waits for it two seconds at most. In: the task's status.
  * Out: a file, or nothing.
  */
 #include <errno.h>
@@ -41,8 +41,8 @@ static struct {
     bool stuck;
 } noted;
 
-/* Nothing of the user's may be touched with other rights. What sets them is a system
- * call each, which a child of a process with threads may make. */
+/* Nothing of the user's may be touched with other rights. The child of a process with
+ * threads may make system calls, and these are no more than that. */
 static bool become_user(const struct note *n)
 {
     if (geteuid() == 0 && (setgroups((size_t)n->group_count, n->groups) != 0 ||
