@@ -72,7 +72,12 @@ one() { # NAME NODE FORM PARTITION AT-SIGTERM CONFIG [OPTION]
     else
         job=$(timeout "$HANG_S" sbatch --parsable $slurm -o "$name.out" --open-mode=append \
             job.sh "$name" "$sigterm" $most)
-        case $slurm in *--array=*) job=${job}_7 ;; esac
+        case $slurm in
+            *--array=*) # element 1 shares the node: its end is not to be one after a notice
+                wait_for_job "${job}_1" COMPLETED
+                job=${job}_7
+                ;;
+        esac
     fi
     life=1
     while [ $life -le $((most + 1)) ]; do

@@ -48,14 +48,20 @@ function relies(deep, p, from,   step) {
     if (p !~ "/(\\.tmp-)?step_") return !staged[step] && top(p) == top(from)
     return p == from || index(p, from "/") == 1 || p ~ "^node/" && index(p "/", "/" step "/")
 }
-# Everything that has to be durable now, and was written before the last commit.
-function look(event, deep, from,   p, r) {
+function part_of(path) { # step_N.OWNER of a record, or of a file of the part itself
+    gsub("^.*/(\\.local-)?step_|@[^/]*$|/rank_[^/]*$", "", path)
+    return "step_" path
+}
+# Everything that has to be durable now, and was written before the last commit. A part may go
+# once its record was put aside, so what has got its name since then does not count.
+function look(event, deep, from,   p, r, last) {
     seen[event]++
+    last = from ~ "^node/" && part_of(from) in aside ? aside[part_of(from)] : commits + 1
     for (p in kind) {
         r = row_of(p)
         if (!r || level[when[r]] < deep || when[r] == "save" && deep != 3 || !relies(deep, p, from)) continue
         if (raw[p] && (deep != 2 || raw[p] <= commits)) fault("contents of", p, event)
-        if (unnamed[p]) fault("name of", p, event)
+        if (unnamed[p] && unnamed[p] <= last) fault("name of", p, event)
     }
 }
 function fault(what, p, event) {
@@ -76,7 +82,7 @@ $1 == "make" {
     if (!used[r]++) print "row " r
     if (mode[r] != "-" && $2 != "link" && $3 != without(mode[r])) later[$4] = $3
     if ($2 != want_kind[r] && want_kind[r] != "-") print $4 " is a " $2
-    kind[$4] = $2; unnamed[$4] = 1; raw[$4] = 0
+    kind[$4] = $2; unnamed[$4] = commits + 1; raw[$4] = 0
 }
 $1 == "mode" { if ($2 == without(mode[row_of($3)])) delete later[$3]; else later[$3] = $2 }
 $1 == "link" { raw[$3] = raw[$2] }
@@ -90,15 +96,17 @@ $1 == "name" || $1 == "swap" {
         look("when a checkpoint gets its name", 3, $2)
         commits++
         staged[step_of($2)] = $3 ~ "/\\.local-"
+        delete aside[part_of($3)]
     }
     if ($3 in kind && $1 == "name" && raw[$2]) fault("contents of", $2, "when it replaces another")
     if ($3 ~ "/latest$") look("when latest is set", 2, "latest")
     if ($3 ~ "/\\.trash-") look("when something is deleted", 2, $2)
+    if ($2 ~ "/\\.local-" && $3 ~ "/\\.trash-") aside[part_of($2)] = commits
     if ($1 == "swap") carry($3, $2)
     carry($2, $3)
     settle()
-    if ($3 in kind) unnamed[$3] = 1
-    if ($1 == "swap" && $2 in kind) unnamed[$2] = 1
+    if ($3 in kind) unnamed[$3] = commits + ($3 !~ "/(\\.local-)?step_[^/]*$")
+    if ($1 == "swap" && $2 in kind) unnamed[$2] = unnamed[$3]
     if ($2 in later) { later[$3] = later[$2]; delete later[$2] }
 }
 $1 == "drop" {
