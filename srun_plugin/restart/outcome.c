@@ -145,9 +145,8 @@ void outcome_say_unsaved(const struct client *c, const struct outcome *o,
                    o->job, what, o->exit_code, (long long)report->saved_step);
     else
         slurm_info("accel: job %s: %s with exit code %d; accel knows of no checkpoint "
-                   "of this program; one that saves on %s and SIGTERM and then exits "
-                   "with 85 loses nothing (see "
-                   "doc/python.md)",
+                   "of this attempt; a program that saves on %s and SIGTERM and then "
+                   "exits with 85 loses nothing (see doc/python.md)",
                    o->job, what, o->exit_code,
                    warning == SIGUSR2 ? "SIGUSR2" : "SIGUSR1");
 }

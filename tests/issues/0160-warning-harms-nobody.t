@@ -127,7 +127,7 @@ is "$(job_field "$job" ExitCode)" 7:0 "and on sbatch's command line" || diag "$(
 # shellcheck disable=SC2016 # for the inner shell
 run_srun --signal=USR1@120 --accel-config=one.yaml \
     sh -c '[ "$ACCEL_RESTART_COUNT" != 0 ] || kill -USR1 $$'
-like "$srun_out" 'ended by the warning signal with exit code 138; accel knows of no checkpoint of this program; one that saves on SIGUSR1 and SIGTERM and then exits with 85 loses nothing .*doc/python.md' \
+like "$srun_out" 'ended by the warning signal with exit code 138; accel knows of no checkpoint of this attempt; a program that saves on SIGUSR1 and SIGTERM and then exits with 85 loses nothing .*doc/python.md' \
     "ended by a warning all the same: one line says what would have saved it"
 
 # shellcheck disable=SC2016 # for the task's shell
@@ -140,7 +140,7 @@ timeout "$HANG_S" scontrol update PartitionName=low GraceTime=0
 timeout "$HANG_S" srun -p high -n1 --exclusive --accel-config=none true >/dev/null 2>&1
 wait $pid
 is $? 0 "preempted without a handler: it comes back" || diag "$(cat preempted.out)"
-like "$(cat preempted.out)" 'preempted with exit code [0-9]*; accel knows of no checkpoint of this program; one that saves on SIGUSR1' \
+like "$(cat preempted.out)" 'preempted with exit code [0-9]*; accel knows of no checkpoint of this attempt; a program that saves on SIGUSR1' \
     "and is told what goes on instead"
 
 # ---- a real time limit ------------------------------------------------------------------------

@@ -130,7 +130,7 @@ preempted() { # NAME LINE WANTED
 }
 timeout "$HANG_S" scontrol update PartitionName=low GraceTime=0
 preempted saved 'saved 40' 'preempted with exit code 143; it can resume from step 40, which it saved last'
-preempted unsaved '' 'preempted with exit code 143; accel knows of no checkpoint of this program'
+preempted unsaved '' 'preempted with exit code 143; accel knows of no checkpoint of this attempt'
 
 # A start that was killed leaves its reports to the next one.
 cat >job.sh <<'JOB'

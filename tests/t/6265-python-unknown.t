@@ -134,7 +134,7 @@ up() { # NOTICE
 }
 
 done='COMPLETED 0:0'
-unknown='preempted with exit code [0-9]+; accel knows of no checkpoint of this program'
+unknown='preempted with exit code [0-9]+; accel knows of no checkpoint of this attempt'
 finished='ended with exit code 0 after the notice of a preemption: it counts as finished'
 up term
 row batch-ignores batch short ignores "2 $done" "2 $done" ''

@@ -12,8 +12,8 @@
 #define BATCHED .batch_flag = 1, .requeue = 1
 #define STARTS  "the step starts\n"
 #define UNSAVED                                                                        \
-    "; accel knows of no checkpoint of this program; one that saves on SIGUSR1 and "   \
-    "SIGTERM and then exits with 85 loses nothing (see doc/python.md)\n"
+    "; accel knows of no checkpoint of this attempt; a program that saves on SIGUSR1 " \
+    "and SIGTERM and then exits with 85 loses nothing (see doc/python.md)\n"
 #define SAVED   "stopped with its state saved (exit 85)"
 #define REQUEUE "requeue of job 12\n"
 #define AGAIN   "; requesting a new allocation (restart 1 of at most 9)\n"
