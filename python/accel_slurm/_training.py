@@ -319,20 +319,18 @@ class Training:
     @contextlib.contextmanager
     def _no_rotation(self) -> Iterator[None]:
         """The Trainer deletes old checkpoints before the new one is whole: not here."""
-        module: Any = sys.modules.get("transformers.trainer")
-        if not hasattr(module, "rotate_checkpoints"):
-            rotate = getattr(self._trainer, "_rotate_checkpoints", None)
-            if rotate is not None:  # transformers 4
-                self._trainer._rotate_checkpoints = lambda *_, **__: None
-            yield
-            self._trainer.__dict__.pop("_rotate_checkpoints", None)
-            return
-        rotate = module.rotate_checkpoints
-        module.rotate_checkpoints = lambda *_, **__: None
+        owner: Any = sys.modules.get("transformers.trainer")
+        name = "rotate_checkpoints"
+        if not hasattr(owner, name):  # transformers 4
+            owner, name = self._trainer, "_rotate_checkpoints"
+        before = vars(owner).get(name)
+        setattr(owner, name, lambda *_, **__: None)
         try:
             yield
         finally:
-            module.rotate_checkpoints = rotate
+            delattr(owner, name)
+            if before is not None:
+                setattr(owner, name, before)
 
     def _rotate(self, newest: str) -> None:
         """Deletes what exceeds save_total_limit, first what nothing can resume from.
