@@ -40,8 +40,10 @@ start() { # NUMBER ARG...: in the background, $launcher
 }
 tell() { # SIGNAL: to every process but the launcher
     wait_until steps_done "life.$number" 20 || bail_out "it does not run: $(cat "life.$number")"
-    for pid in $(below "$(ps -o pid= --ppid $launcher)"); do
-        kill -s "$1" "$pid" 2>/dev/null
+    for accel in $(ps -o pid= --ppid $launcher); do
+        for pid in $(below "$accel"); do
+            kill -s "$1" "$pid" 2>/dev/null
+        done
     done
 }
 ends_with() { # CODE
