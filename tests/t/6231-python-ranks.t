@@ -68,6 +68,23 @@ done
 uneven late 400,2 0 TERM:0
 is $rc 0 "a signal when one rank has finished stops nothing" || diag "$(cat late.out)"
 is "$(ends late 0)" "400 saves []" "and all steps are done"
+# It finishes after the step that carries the news: rank 0 hears of both at once.
+cat >between.py <<'BETWEEN'
+import accel_slurm
+import signal
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+job = accel_slurm.job("between")
+if rank == 0:
+    signal.raise_signal(signal.SIGTERM)
+for _ in range(6 if rank == 0 else 1):
+    assert not job.should_stop()
+job.finish()
+BETWEEN
+passes "nor does one of the step after which it finishes" timeout "$HANG_S" \
+    "$ACCEL_BUILD/accel" launch --config two.yaml between.py
 
 # ---- calls that do not fit
 cat >apart.py <<'APART'
