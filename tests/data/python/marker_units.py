@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 
@@ -273,9 +274,39 @@ def nodes():
     ok(all("save_on_each_node" in text for text in texts), "ends all, with the cure")
 
 
+def durable():
+    """What is on the disk when the marker gets its name, and when it has lost it."""
+    shim, what = os.environ.get("SHIM", ""), "a loss of power takes no file of a marker"
+    if not os.path.exists(shim):
+        ok(True, what + " # SKIP no shim (shared libraries are off)")
+        return
+    make("out/d", 1)
+    open("log", "w").close()
+    program = (
+        "from accel_slurm import marker; marker.remove('out/d'); marker.write('out/d', "
+        "{'step': 2, 'ranks': 1, 'batch': 1, 'accumulation': 1})"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "LD_PRELOAD": shim, "DISKLOG": os.path.abspath("log")},
+        check=True,
+    )
+    here = os.path.realpath(".") + "/"
+    log = [line.rstrip("\n").replace(here, "") for line in open("log")]
+    calls = [line for line in log if line.split("\t")[0] in ("sync", "name", "drop")]
+    gone = calls.index("drop\tout/d/accel.json")
+    named = calls.index("name\tout/d/accel.json.new\tout/d/accel.json")
+    files = ["d/model.safetensors", "d/sub/optimizer.pt", "d/rng_state_1.pth"]
+    for name in ["", "/d", "/d/sub", "/d/accel.json.new", *["/" + one for one in files]]:
+        ok("sync\tout" + name in calls[gone + 2 : named], f"out{name} is synced before")
+    ok(calls[gone + 1] == "sync\tout/d", "the old marker's end, before anything else")
+    ok(calls[named + 1 :] == ["sync\tout/d"], "and the new one's name")
+
+
 damage()
 writing()
 choosing()
 nodes()
+durable()
 print("1..%d" % count)
 sys.exit(0)
