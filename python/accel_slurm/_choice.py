@@ -45,18 +45,35 @@ def checkpoints(directory: str) -> list[tuple[int, str]]:
     return sorted(found, reverse=True)
 
 
+class _Foreign(Exception):
+    """Another training of the program wrote the checkpoint; the text says which."""
+
+
 class Choice:
     """The search of one rank. Every method is collective.
 
     Args:
         checks: whether this rank reads checkpoints: one rank does, or one per node.
         say: prints a line.
+        number: which train() of the program with this output_dir it is for, from 1.
+            Only that one's checkpoints are used: another training has other data.
+        is_first: whether it is the program's first train() at all. A path that the user
+            gives is for that one.
     """
 
-    def __init__(self, job: Job, checks: bool, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        checks: bool,
+        say: Callable[[str], None],
+        number: int = 1,
+        is_first: bool = True,
+    ) -> None:
         self._job = job
         self._checks = checks
         self._say = say
+        self._number = number
+        self._wanted = job.resume if is_first or job.resume == "auto" else None
         self._said: set[str] = set()
 
     def _newest(
@@ -70,12 +87,26 @@ class Choice:
                 content = marker.read(path)
                 if run_id is not None and content.get("run_id") != run_id:
                     continue
+                self._check_number(content)
                 return step, marker.check(path)
             except marker.Torn as torn:
-                if path not in self._said:
-                    self._said.add(path)
-                    self._say(f"{path} is not whole and is not used: {torn}")
+                self._say_once(path, f"is not whole and is not used: {torn}")
+            except _Foreign as foreign:
+                self._say_once(path, f"is not used: {foreign}")
         return -1, {}
+
+    def _say_once(self, path: str, text: str) -> None:
+        if path not in self._said:
+            self._said.add(path)
+            self._say(f"{path} {text}")
+
+    def _check_number(self, content: dict[str, Any]) -> None:
+        number = content.get("training", 1)
+        if number != self._number:
+            raise _Foreign(
+                f"train() number {number} of the program wrote it, and this is number "
+                f"{self._number}"
+            )
 
     def _agreed(self, directory: str, run_id: str | None) -> tuple[int, dict[str, Any]]:
         """The newest that is whole wherever a rank checks. Step -1: there is none."""
@@ -97,7 +128,7 @@ class Choice:
         None: the training begins at step 0. Error: it was written by another number of
         ranks, or with other batches; or a rank does not see it.
         """
-        job, wanted = self._job, self._job.resume
+        job, wanted = self._job, self._wanted
         sources: list[tuple[str, str | None]] = []
         if job.restart > 0:
             sources.append((job.directory, job.run_id))
@@ -134,17 +165,21 @@ class Choice:
         return None, False
 
     def given(self, path: str, form: Form) -> tuple[str, bool]:
-        """The same for one checkpoint that the user names. Error: it is not whole."""
-        torn, content = "", _NOTHING
+        """The same for one checkpoint that the user names. Error: it cannot be used."""
+        reason, content = "", _NOTHING
         if self._checks:
             try:
                 content = marker.check(path)
-            except marker.Torn as error:
-                torn = str(error)
-        if self._job._agree([1 if torn else 0])[0]:
+                self._check_number(content)
+            except marker.Torn as torn:
+                reason = f"it is not whole: {torn}"
+            except _Foreign as foreign:
+                reason = str(foreign)
+        if self._job._agree([1 if reason else 0])[0]:
             raise Error(
                 INVAL,
-                "this checkpoint is not whole: %s" % (torn or "another rank says why"),
+                "this checkpoint cannot be used: %s"
+                % (reason or "another rank says why"),
                 "give another one, or --accel-resume=auto for the newest whole one",
                 path,
             )

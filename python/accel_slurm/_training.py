@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 from . import marker
 from ._choice import Choice, Form, checkpoints
 from ._lib import PEER, Error
-from .job import _say, job
+from .job import EXIT_RESUME, _say, job
 
 if TYPE_CHECKING:
     from .job import Job
@@ -27,6 +27,13 @@ _HOOKS = {
     "_load_rng_state": "an evaluation that a stop has cut short is not made up for",
     "_run_epoch": "a training that was complete when it stopped is one step longer",
 }
+
+# How many trainings this process has begun in each output_dir.
+_begun: dict[str, int] = {}
+
+
+class _Partial(Exception):
+    """What the script has saved is no checkpoint of a Trainer. Raised on all ranks."""
 
 
 class _Complete(Exception):
@@ -89,7 +96,7 @@ def _callback(training: Training) -> Any:
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if training.job.stopping:
-                training.job.finish()
+                training.stop()
 
     return AccelCallback()
 
@@ -105,11 +112,15 @@ class Training:
         self._trainer = trainer
         self._ignored = ignored
         self.job: Job = job(trainer.args.output_dir)
+        self._place = os.path.realpath(self.job.directory)
+        self._is_first = not any(_begun.values())
+        self._number = _begun[self._place] = _begun.get(self._place, 0) + 1
         self._checks = bool(trainer.args.should_save)
         self._originals: dict[str, Any] = {}
         self._before: dict[str, Any] = {}  # what the object itself had
         self._first = 0  # the step this attempt begins with
         self._handler = _callback(self)
+        self._partial = False  # a line has said that the script saves no checkpoints
         self._due = False  # the evaluation of the present step is still to come
         self._restore: Callable[[], None] | None = None  # during an evaluation
 
@@ -131,6 +142,10 @@ class Training:
         self._before[name] = self._trainer.__dict__.get(name)
         setattr(self._trainer, name, hook)
 
+    def forget(self) -> None:
+        """The program goes on after all, and its next train() is this one again."""
+        _begun[self._place] -= 1
+
     def detach(self) -> None:
         """Leaves the Trainer as it was. Not collective."""
         for name, before in self._before.items():
@@ -143,6 +158,24 @@ class Training:
         ]
 
     # ---- resume ----
+
+    def _warn(self, text: str) -> None:
+        if self._trainer.args.process_index == 0:
+            _say("warning: " + text)
+
+    def _warn_of_arguments(self) -> None:
+        if self._number > 1:
+            self._warn(
+                f"this is train() number {self._number} with output_dir "
+                f"{self.job.directory}: if the job comes back, a training whose "
+                "checkpoints a later one has replaced begins at step 0; give each an "
+                "output_dir of its own"
+            )
+        if getattr(self._trainer.args, "save_only_model", False):
+            self._warn(
+                "save_only_model leaves out the optimizer and the random numbers: a "
+                "training that is resumed does not end where an undisturbed one does"
+            )
 
     def _form(self) -> Form:
         args = self._trainer.args
@@ -157,7 +190,8 @@ class Training:
         """What train() is to resume from, for what the script has asked for."""
         trainer = self._trainer
         _name_processor(str(getattr(trainer.args, "device", "")))
-        choice = Choice(self.job, self._checks, _say)
+        self._warn_of_arguments()
+        choice = Choice(self.job, self._checks, _say, self._number, self._is_first)
         if wanted is None or wanted is False:
             path, self._due = choice.find(self._form())
             if path is not None and trainer.args.process_index == 0:
@@ -254,7 +288,20 @@ class Training:
             trainer.callback_handler.on_save(
                 trainer.args, trainer.state, trainer.control
             )
-        self.job.finish()
+        self.stop()
+
+    def stop(self) -> None:
+        """Job.finish; where the job does not come back by itself, says how it resumes."""
+        try:
+            self.job.finish()
+        except SystemExit as end:
+            by_hand = end.code != EXIT_RESUME or "SLURM_JOB_ID" not in os.environ
+            if by_hand and self.job.resume != "auto" and self.job._rank == 0:
+                _say(
+                    "  a Trainer resumes with --accel-resume=auto (ACCEL_RESUME=auto "
+                    "without srun), else it begins at step 0"
+                )
+            raise
 
     # ---- save ----
 
@@ -267,9 +314,19 @@ class Training:
         """Trainer._save_checkpoint, which leaves a whole checkpoint or none."""
         original = self._originals["_save_checkpoint"]
         step = self._trainer.state.global_step
-        if not self.job.save(step, lambda: self._write(original, arguments, named)):
-            # At a stop without time for it. The Trainer must not go on as if it had saved.
-            self.job.finish()
+        saved = False
+        try:
+            saved = self.job.save(step, lambda: self._write(original, arguments, named))
+        except _Partial:
+            if not self._partial:
+                self._warn(
+                    f"{self._directory()} has no trainer_state.json: the script saves in "
+                    "a way of its own, and accel does not resume from that"
+                )
+            self._partial = True
+        if self.job.stopping and not saved:
+            # The Trainer must not go on as if it had saved.
+            self.stop()
 
     def _write(self, original: Callable[..., Any], arguments: Any, named: Any) -> None:
         trainer, directory = self._trainer, self._directory()
@@ -278,7 +335,9 @@ class Training:
         with self._no_rotation():
             original(*arguments, **named)
         # Until all have written, there are files of other ranks that will not stay.
-        self.job._agree([])
+        state = os.path.join(directory, "trainer_state.json")
+        if self.job._agree([int(self._checks and not os.path.exists(state))])[0]:
+            raise _Partial
         self._together(
             lambda: marker.sync_of_rank(directory, trainer.args.process_index)
         )
@@ -309,6 +368,7 @@ class Training:
         facts = {
             "step": self._trainer.state.global_step,
             "run_id": self.job.run_id,
+            "training": self._number,
             "ranks": args.world_size,
             "batch": batch,
             "accumulation": args.gradient_accumulation_steps,

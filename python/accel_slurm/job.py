@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     LogFunction = Callable[[int, str], object]
 
-_EXIT_RESUME, _EXIT_STOPPED = 85, 75
+EXIT_RESUME, EXIT_STOPPED = 85, 75
 _LEVELS = {0: (40, "error: "), 1: (30, "warning: "), 2: (20, "")}
 
 
@@ -206,7 +206,7 @@ class Job:
                 stream.flush()
             except (OSError, ValueError, AttributeError):
                 pass
-        code = _EXIT_RESUME if status == _lib.RESUME else _EXIT_STOPPED
+        code = EXIT_RESUME if status == _lib.RESUME else EXIT_STOPPED
         keep_exit_code(code)
         raise SystemExit(code)
 

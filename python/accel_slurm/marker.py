@@ -106,7 +106,8 @@ def remove(directory: str) -> None:
 def write(directory: str, facts: dict[str, Any]) -> None:
     """Makes the checkpoint in `directory` whole. Every rank has written its files.
 
-    facts: step, ranks, batch (samples per device), accumulation (batches per step), and
+    facts: step, run_id, training (which train() of the program with this output_dir,
+    from 1), ranks, batch (samples per device), accumulation (batches per step), and
     evaluate, whether an evaluation of this step is still to come.
     OSError, Error: a file cannot be read or written; the checkpoint has no marker then.
     """

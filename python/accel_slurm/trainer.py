@@ -81,6 +81,9 @@ def _train(
     try:
         training.attach()
         result = original(training.begin(wanted), *arguments, **named)
+    except (SystemExit, KeyboardInterrupt):  # a notebook calls train() again
+        training.forget()
+        raise
     finally:
         training.detach()
         trainer._accel_training = None

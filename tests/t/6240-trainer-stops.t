@@ -56,7 +56,7 @@ case $step in 12 | 13) ok 0 "all ranks stop at one of the next two steps" ;;
 *) ok 1 "all ranks stop at one of the next two steps, not at $step" ;;
 esac
 like "$(cat stepped.out)" "the state of step $step is saved in $tap_tmp/stepped" "and say which"
-unlike "$(cat stepped.out)" 'JIT|loss [0-9]' "nothing else saves, nothing after train() runs"
+unlike "$(cat stepped.out)" 'JIT|loss [0-9]|a Trainer resumes' "nothing else saves, nothing after train() runs"
 cp -r stepped damaged
 train stepped ''
 is $rc 0 "started again" || diag "$(tail -n 20 stepped.out)"
@@ -90,6 +90,41 @@ count() { # DIRECTORY: evaluations of its last trainer_state.json
     grep -c '"eval_loss"' "$1/checkpoint-30/trainer_state.json"
 }
 is "$(count evaluated)" "$(count whole)" "and the same number of evaluations"
+
+# Several trainings in one directory, and a Trainer that saves in a way of its own.
+trainings() { # RESTART CASE [FOLD:STEP]: its output in $out, its exit code in $rc
+    restart=$1
+    shift
+    out=$(ACCEL_RESTART_COUNT=$restart timeout -k 5 "$HANG_S" "$python" \
+        "$ACCEL_SRC/tests/data/python/trainings.py" "$@" 2>&1 </dev/null)
+    rc=$?
+}
+trainings 0 folds
+is $rc 0 "three trainings in one directory" || diag "$out"
+like "$out" '^accel: warning: this is train\(\) number 2 with output_dir .*/folds: .* an output_dir of its own' \
+    "are told what that means"
+want=$(echo "$out" | grep ^weights)
+rm -r folds
+trainings 0 folds 2:4
+is $rc 85 "a stop in the second one: it comes back" || diag "$out"
+like "$out" '^accel:   a Trainer resumes with --accel-resume=auto \(ACCEL_RESUME=auto without srun\)' \
+    "by hand, without a launcher: it is said how"
+trainings 1 folds
+is "$rc $(echo "$out" | grep ^weights)" "0 $want" "and all three end as if nobody had stopped them" || diag "$out"
+like "$out" '^accel: resuming from .*/checkpoint-6$' "the first one with its own checkpoint"
+like "$out" '^accel: resuming from .*/checkpoint-[45]$' "the second one with its own"
+rm -r folds
+trainings 0 folds 3:6
+is "$rc $(echo "$out" | grep ^weights)" "0 $want" "a signal at the last step of all changes nothing" || diag "$out"
+trainings 0 adapters
+is $rc 0 "a Trainer that saves in a way of its own goes on" || diag "$out"
+is "$(echo "$out" | grep -c 'has no trainer_state.json: the script saves in a way of its own')" 1 "and is told, once"
+like "$out" '^accel: warning: save_only_model leaves out the optimizer' "so is one without the optimizer"
+trainings 0 adapters 1:2
+is $rc 85 "a stop of it" || diag "$out"
+like "$out" '^accel: stopped .*step [23] is not saved: the program did not save it' "and nothing counts as saved"
+trainings 1 adapters
+is $rc 0 "and the next attempt begins anew" || diag "$out"
 
 # What transformers 4 asks for where the ranks are CPUs; this one no longer does.
 "$python" -c 'import torch

@@ -164,11 +164,12 @@ class Alone:
 FORM = _choice.Form(2, 4, 1)
 
 
-def find(job, form=FORM, checks=True):
+def find(job, form=FORM, checks=True, number=1, is_first=True):
     """(checkpoint's name or None, lines said, text of the error)."""
     said = []
     try:
-        path, due = _choice.Choice(job, checks, said.append).find(form)
+        choice = _choice.Choice(job, checks, said.append, number, is_first)
+        path, due = choice.find(form)
         return path and os.path.relpath(path, "r"), due, said, ""
     except Error as error:
         return None, False, said, str(error)
@@ -240,6 +241,26 @@ class Meeting(Alone):
         return result
 
 
+def trainings():
+    """Several train() calls of a program share a directory, as the folds of a validation."""
+    for step, number in ((3, 1), (6, 1), (2, 2), (4, 3)):
+        make("f/checkpoint-%d" % step, step, training=number)
+    for how in ({"restart": 1}, {"resume": "auto"}):
+        got = [find(Alone("f", **how), number=number, is_first=number == 1) for number in (1, 2, 3, 4)]
+        names = [one[0] and os.path.basename(one[0]) for one in got]
+        wanted = ["checkpoint-6", "checkpoint-2", "checkpoint-4", None]
+        ok(names == wanted, "each takes its own with %s: %s" % (how, names))
+    text = "checkpoint-4 is not used: train() number 3 of the program wrote it, and this is number 2"
+    ok(any(text in line for line in got[1][2]), "and says of which the others are")
+    got = find(Alone("f", "f/checkpoint-4"))
+    ok("cannot be used: train() number 3 of the program wrote it" in got[3], "a path of another is refused")
+    ok("cure: " in got[3] and "--accel-resume=auto" in got[3], "with the cure")
+    ok(find(Alone("f", "f"))[0] == "../f/checkpoint-6", "of a directory the first takes its own")
+    for path in ("f/checkpoint-6", "f"):
+        got = find(Alone("g", path), is_first=False)
+        ok(got == (None, False, [], ""), "%s is for the first train() alone: %s" % (path, got))
+
+
 def together(directories, checks):
     barrier = threading.Barrier(len(directories))
     table, results = [None] * len(directories), [None] * len(directories)
@@ -306,6 +327,7 @@ def durable():
 damage()
 writing()
 choosing()
+trainings()
 nodes()
 durable()
 print("1..%d" % count)
