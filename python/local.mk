@@ -32,4 +32,5 @@ EXTRA_DIST += tests/data/python/loads.py tests/data/python/uneven.py tests/data/
 shell_tests += tests/t/6235-trainer-marker.t tests/t/6236-trainer-site.t \
 	tests/t/6240-trainer-stops.t
 EXTRA_DIST += tests/t/peers.sh tests/data/python/marker_units.py \
-	tests/data/python/old_trainer.py tests/data/python/told_trainer.py
+	tests/data/python/old_trainer.py tests/data/python/told_trainer.py \
+	tests/data/python/trainings.py

@@ -163,6 +163,17 @@ except SystemExit:
     print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     raise'
 is "$rc $(echo "$out" | grep -v '^accel')" "85 child 3" "a child that is forked then ends with its own" || diag "$out"
+python -c 'import accel_slurm, os, signal
+job = accel_slurm.job("forked")
+os.kill(os.getpid(), signal.SIGTERM)
+assert job.should_stop()
+child = os.fork()
+if not child:
+    raise SystemExit(3)
+os.waitpid(child, 0)
+job.finish()'
+is "$rc $(echo "$out" | grep -c "ended without job.finish")" "85 0" "and does not finish the job of its parent" ||
+    diag "$out"
 
 # ---- attempts of a job of Slurm that save nothing, because they are killed before
 attempt() { # NUMBER COMMAND
