@@ -55,8 +55,9 @@ class Trainer:
     def _save_checkpoint(self, model, trial):
         path = os.path.join(self.args.output_dir, f"checkpoint-{self.state.global_step}")
         os.makedirs(path, exist_ok=True)
-        with open(os.path.join(path, "model"), "w") as file:
-            file.write("weights")
+        for name in ("model", "trainer_state.json"):
+            with open(os.path.join(path, name), "w") as file:
+                file.write(name)
 
     def _evaluate(self, trial, ignored):
         return {}
