@@ -66,8 +66,8 @@ class Choice:
         job: Job,
         checks: bool,
         say: Callable[[str], None],
-        number: int = 1,
-        is_first: bool = True,
+        number: int,
+        is_first: bool,
     ) -> None:
         self._job = job
         self._checks = checks
